@@ -1,0 +1,82 @@
+# Everything installs into $(VENV), which is made when it is missing. A stamp there remembers what was
+# installed from which pyproject.toml and constraints.txt, so that a second run starts at once.
+
+PYTHON ?= python3
+VENV ?= .venv
+# Engines to install and run in the demo besides NumPy: names, or `all`.
+ENGINES ?=
+# Test processes. Each may load several engines, which takes about 2 GB.
+WORKERS ?= 2
+
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -c constraints.txt
+NAMES := tensorflow theano cntk jax torch all
+
+UNKNOWN := $(filter-out numpy $(NAMES),$(ENGINES))
+$(if $(UNKNOWN),$(error ENGINES has no $(UNKNOWN); there are numpy $(NAMES)))
+
+# One thread in each test process: the processes are the parallelism. TF counts its own.
+TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 \
+	TF_NUM_INTEROP_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2
+
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-fast lint format clean
+
+help:
+	@echo 'make demo                       digits with the NumPy engine'
+	@echo 'make demo ENGINES="jax torch"   … and with these; ENGINES=all for every one'
+	@echo 'make test                       lint, then all tests on all engines'
+	@echo 'make test-fast                  the tests that are not slow'
+	@echo 'make lint                       ruff, mypy, directions of imports, sizes'
+	@echo 'make format                     what ruff can put right by itself'
+	@echo 'make clean                      remove $(VENV) and caches'
+
+# KERAS_HOME: the demo neither reads nor writes the settings of whoever runs it.
+demo: $(STAMPS)/examples $(patsubst %,$(STAMPS)/%,$(ENGINES))
+	KERAS_HOME=$(VENV)/keras-home KERAS_BACKEND=numpy $(BIN)/python examples/digits.py \
+		$(if $(filter all,$(ENGINES)),,$(patsubst %,--backend %,numpy $(filter-out numpy,$(ENGINES))))
+
+test: lint
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+test-fast: $(STAMPS)/dev
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow'
+
+lint: $(STAMPS)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python scripts/check_imports.py
+	$(BIN)/python scripts/check_size.py
+
+format: $(STAMPS)/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis
+
+$(STAMPS):
+	$(PYTHON) -m venv $(VENV)
+	mkdir -p $@
+
+$(STAMPS)/examples: pyproject.toml constraints.txt | $(STAMPS)
+	$(INSTALL) -e '.[examples]'
+	touch $@
+
+$(STAMPS)/dev: pyproject.toml constraints.txt | $(STAMPS)
+	$(INSTALL) -e '.[all,dev,examples]'
+	touch $@
+
+# NumPy comes with the package.
+$(STAMPS)/numpy: $(STAMPS)/examples
+	touch $@
+
+# The examples' requirements first: two pip runs at once would get in each other's way.
+$(patsubst %,$(STAMPS)/%,$(NAMES)): $(STAMPS)/%: pyproject.toml constraints.txt | $(STAMPS)/examples
+	$(INSTALL) -e '.[$*]'
+	touch $@
+
+# pip runs one at a time, also under `make -j`.
+.NOTPARALLEL:

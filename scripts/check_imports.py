@@ -1,0 +1,166 @@
+"""Check who imports whom: the layers of Backplane, and the engines' libraries.
+
+    python scripts/check_imports.py [ROOT]
+
+ROOT is the package folder, `src/backplane` by default. Prints one line per forbidden import and
+exits with 1 if there is any. An import counts wherever it stands: in a function, under
+`TYPE_CHECKING`, or as `importlib.import_module("a.literal.name")`. What a layer may not know, it
+may not know in a type hint either.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE = "backplane"
+
+LAYERS: dict[str, set[str]] = {
+    "config": set(),
+    "core": set(),
+    "ops": {"core"},
+    "compile": {"core", "registry", "protocol"},
+    "registry": {"core", "protocol"},
+    "engine": {"core", "protocol"},
+    "protocol": {"core"},
+    "backend": {"core", "ops", "compile", "registry", "protocol", "config"},
+    "interop": {"core", "ops", "compile", "registry", "protocol", "config", "backend"},
+    "cli": {"core", "ops", "compile", "registry", "protocol", "config", "backend", "interop"},
+}
+"""Layer → the others that it may import. A layer is a folder or a module of the package, but for
+`engines`, which has three parts: each engine's own folder (`engine`), which nobody may import; what
+an engine is (`protocol`); and the registry that finds engines by name, where everyone else meets
+them, so that nobody can know a particular one."""
+
+PARTS = {
+    "_keras_json": "config",
+    "engines": "registry",
+    "engines.base": "protocol",
+}
+"""Parts of the package whose layer is not the first word of their name."""
+
+ALSO = {("backplane.engines", "config")}
+"""(module, layer) that goes beyond what the module's layer may import: the registry's default is
+the engine that was configured."""
+
+LIBRARIES: dict[str, set[str]] = {
+    "tensorflow": {"engines.tensorflow"},
+    "jax": {"engines.jax"},
+    "jaxlib": {"engines.jax"},
+    "torch": {"engines.torch"},
+    "pytensor": {"engines.pytensor"},
+    "onnx": {"engines.onnxruntime"},
+    "onnxruntime": {"engines.onnxruntime"},
+    "keras": {"interop"},
+}
+"""Library of an engine → the parts of the package that may import it."""
+
+
+class Import(NamedTuple):
+    """One import: where it stands, and the full name of what it asks for."""
+
+    file: Path
+    line: int
+    importer: str
+    target: str
+
+
+def module_name(file: Path, root: Path) -> str:
+    """The dotted name of `file`, where `root` is the folder of the package."""
+    parts = file.relative_to(root).with_suffix("").parts
+    return ".".join([PACKAGE, *(part for part in parts if part != "__init__")])
+
+
+def imports(file: Path, root: Path) -> Iterator[Import]:
+    """Every import in `file`."""
+    importer = module_name(file, root)
+    package = importer if file.name == "__init__.py" else importer.rpartition(".")[0]
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"), str(file))):
+        for target in _targets(node, package, root):
+            yield Import(file, node.lineno, importer, target)  # type: ignore[attr-defined]
+
+
+def _targets(node: ast.AST, package: str, root: Path) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = ".".join([*above, *base.split(".")]).rstrip(".")
+        return sorted({_module_of(base, alias.name, root) for alias in node.names})
+    if isinstance(node, ast.Call) and node.args:
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        called = node.func.id if isinstance(node.func, ast.Name) else called
+        name = node.args[0]
+        if called in {"import_module", "__import__"} and isinstance(name, ast.Constant):
+            return [str(name.value)]
+    return []
+
+
+def _module_of(base: str, name: str, root: Path) -> str:
+    """`from base import name` asks for `base.name` if that is a module of ours, else for `base`."""
+    whole = f"{base}.{name}"
+    if base.partition(".")[0] != PACKAGE:
+        return whole
+    place = root.joinpath(*whole.split(".")[1:])
+    return whole if place.is_dir() or place.with_suffix(".py").exists() else base
+
+
+def layer_of(module: str) -> str:
+    """The layer of a module of ours; empty for the package itself."""
+    inside = module.removeprefix(PACKAGE).removeprefix(".")
+    if inside in PARTS:
+        return PARTS[inside]
+    top = inside.partition(".")[0]
+    return "engine" if top == "engines" else top
+
+
+def complaint(found: Import) -> str | None:
+    """What is wrong with an import, or None."""
+    top = found.target.partition(".")[0]
+    if top in LIBRARIES:
+        homes = LIBRARIES[top]
+        if any(_within(found.importer, f"{PACKAGE}.{home}") for home in homes):
+            return None
+        return f"the library {top} may only be imported in {', '.join(sorted(homes))}"
+    layer = layer_of(found.importer)
+    if top != PACKAGE or not layer:
+        return None  # Of the package itself, tests see to it that it imports lazily.
+    if layer not in LAYERS:
+        return f"{layer} is no layer: add it to LAYERS, with what it may import"
+    target = layer_of(found.target)
+    if layer == target == "engine":
+        own = ".".join(found.importer.split(".")[:3])
+        return None if _within(found.target, own) else "an engine may not import another"
+    if target == layer or target in LAYERS[layer] or (found.importer, target) in ALSO:
+        return None
+    return f"{layer} may import {', '.join(sorted(LAYERS[layer])) or 'nothing of ours but itself'}"
+
+
+def _within(module: str, part: str) -> bool:
+    return module == part or module.startswith(f"{part}.")
+
+
+def main(arguments: list[str]) -> int:
+    """Check the package; print what is forbidden; return the exit status."""
+    root = Path(arguments[0] if arguments else f"src/{PACKAGE}")
+    files = sorted(root.rglob("*.py"))
+    if not files:
+        print(f"{root}: no Python files there")
+        return 1
+    bad = 0
+    for found in (found for file in files for found in imports(file, root)):
+        if wrong := complaint(found):
+            print(f"{found.file}:{found.line}: imports {found.target}: {wrong}")
+            bad += 1
+    if not bad:
+        print(f"imports: {len(files)} files, all as they should be")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,195 @@
+"""Arguments of K functions: the friendly forms, made canonical."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from backplane import config
+from backplane.core.graph import Constant, Tensor
+from backplane.core.registry import primitive
+from backplane.core.shapes import normalize_axes, normalize_axis
+from backplane.core.spec import DTYPES, is_integer
+from backplane.ops.lift import as_tensor, cast_to
+
+__all__ = ["as_axes", "as_axis", "as_dtype", "as_float", "as_int", "as_shape", "as_sizes", "shape_vector"]
+
+
+def as_int(value: Any, what: str) -> int:
+    """A Python int from an int, a NumPy int, or a whole-number float (R has no other numbers).
+
+    Raises:
+        TypeError: names `what` otherwise.
+    """
+    if isinstance(value, bool | str) or value is None:
+        raise TypeError(f"{what} must be an int, got {value!r}")
+    try:
+        return operator.index(value)
+    except TypeError:
+        pass
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return int(value)
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        return as_int(value[()], what)
+    raise TypeError(f"{what} must be an int, got {value!r}")
+
+
+def as_float(value: Any, what: str) -> float:
+    """A Python float; TypeError names `what` otherwise."""
+    if isinstance(value, str) or value is None:
+        raise TypeError(f"{what} must be a number, got {value!r}")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what} must be a number, got {value!r}") from None
+
+
+def as_dtype(dtype: Any, default: str | None = None) -> str:
+    """The plain name of a dtype given as a string, a NumPy dtype or an engine's dtype object.
+
+    Raises:
+        ValueError: for names that are no dtype here.
+    """
+    if dtype is None:
+        return default or config.floatx()
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
+    if not isinstance(name, str):
+        # torch spells its dtypes `torch.float32`; Python and NumPy types have a NumPy dtype.
+        text = str(dtype)
+        name = text.rpartition(".")[2] if text.startswith("torch.") else np.dtype(dtype).name
+    name = str.__str__(name).removesuffix("_ref")
+    if name not in DTYPES:
+        raise ValueError(f"dtype {dtype!r} is unknown; there are {', '.join(sorted(DTYPES))}")
+    return name
+
+
+def as_axis(axis: Any, x: Tensor, what: str = "axis") -> int:
+    """One non-negative axis of `x`."""
+    return normalize_axis(as_int(axis, what), x.ndim, what)
+
+
+def as_axes(axes: Any, x: Tensor, what: str = "axis") -> tuple[int, ...]:
+    """Sorted non-negative axes of `x` from None (all), an int, or a sequence of ints."""
+    if axes is None:
+        return normalize_axes(None, x.ndim)
+    if isinstance(axes, np.ndarray):
+        axes = axes.tolist()
+    if isinstance(axes, list | tuple | set | frozenset | range):
+        return normalize_axes([as_int(a, what) for a in axes], x.ndim, what)
+    return normalize_axes([as_int(axes, what)], x.ndim, what)
+
+
+def as_sizes(value: Any, count: int, what: str) -> tuple[int, ...]:
+    """`count` ints from one int or a sequence of `count`; ValueError names `what` otherwise."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        sizes = tuple(as_int(v, what) for v in value)
+    else:
+        sizes = (as_int(value, what),) * count
+    if len(sizes) != count:
+        raise ValueError(f"{what} must be {count} ints, got {value!r}")
+    return sizes
+
+
+def as_shape(shape: Any, what: str = "shape") -> tuple[list[Tensor], tuple[int | None, ...]]:
+    """A shape as `(dims, sizes)`: sizes known now, and a scalar int tensor for each None.
+
+    `shape` is an int, a sequence of ints and scalar integer tensors, or an integer vector tensor such
+    as `K.shape(x)`, whose known sizes are recovered. -1 is passed on.
+
+    Raises:
+        TypeError: for sizes that are no integers.
+        ValueError: for tensors that are no vectors of known length.
+    """
+    if isinstance(shape, Tensor):
+        return _of_vector(shape, what)
+    if isinstance(shape, np.ndarray):
+        shape = shape.tolist()
+    if not isinstance(shape, list | tuple):
+        shape = (shape,)
+    dims: list[Tensor] = []
+    sizes: list[int | None] = []
+    for size in shape:
+        if isinstance(size, Tensor):
+            size = _element(size)
+            known = _known_size(size)
+            sizes.append(known)
+            if known is None:
+                dims.append(_scalar(size, what))
+        else:
+            sizes.append(as_int(size, f"{what}: each size"))
+    return dims, tuple(sizes)
+
+
+def _scalar(size: Tensor, what: str) -> Tensor:
+    if size.spec.shape != () or not is_integer(size.spec.dtype):
+        raise TypeError(f"{what}: each size must be an int or a scalar integer tensor, got {size!r}")
+    return size
+
+
+def _element(size: Tensor) -> Tensor:
+    """What `K.shape(x)[i]` stands for, if `size` is that: `dim` of one axis, or a constant."""
+    if size.op is None or size.op.name != "squeeze" or size.ndim:
+        return size
+    piece = size.inputs[0]
+    if piece.op is None or piece.op.name != "slice" or piece.spec.shape != (1,):
+        return size
+    vector = piece.inputs[0]
+    at = slice(*piece.params["slices"][0])
+    if isinstance(vector, Constant) and isinstance(vector.value, np.ndarray):
+        return as_tensor(vector.value[at][0])
+    parts = _parts(vector)
+    return size if parts is None else parts[at][0]
+
+
+def _known_size(size: Tensor) -> int | None:
+    """The number behind a scalar constant, or behind `dim` of an axis of known size."""
+    if isinstance(size, Constant) and isinstance(size.value, np.ndarray) and size.value.ndim == 0:
+        return int(size.value)
+    if size.op is not None and size.op.name == "dim":
+        return size.inputs[0].spec.shape[size.params["axis"]]
+    return None
+
+
+def _of_vector(shape: Tensor, what: str) -> tuple[list[Tensor], tuple[int | None, ...]]:
+    spec = shape.spec
+    if len(spec.shape) != 1 or spec.shape[0] is None or not is_integer(spec.dtype):
+        raise ValueError(f"{what} must be an integer vector of known length, got {shape!r}")
+    if isinstance(shape, Constant) and isinstance(shape.value, np.ndarray):
+        return as_shape(shape.value.tolist(), what)
+    parts = _parts(shape)
+    if parts is None:
+        parts = [shape[i] for i in range(spec.shape[0])]
+    return as_shape(parts, what)
+
+
+def _parts(vector: Tensor) -> Sequence[Tensor] | None:
+    """The scalars that a vector was stacked from, if it was."""
+    if vector.op is None or vector.op.name != "concat":
+        return None
+    parts = []
+    for piece in vector.inputs:
+        if isinstance(piece, Constant) and isinstance(piece.value, np.ndarray):
+            parts += [as_tensor(int(v)) for v in piece.value]
+        elif piece.op is not None and piece.op.name == "expand_dims":
+            parts.append(piece.inputs[0])
+        else:
+            return None
+    return parts
+
+
+def shape_vector(dims: Sequence[Tensor], sizes: Sequence[int | None]) -> Tensor:
+    """The int32 vector of sizes: constant where all are known."""
+    if not dims:
+        return as_tensor(np.asarray(sizes, np.int32))
+    given = iter(dims)
+    scalars = [
+        cast_to(next(given), "int32") if n is None else as_tensor(n, "int32") for n in sizes
+    ]
+    pieces = [primitive("expand_dims")(s, axes=(0,)) for s in scalars]
+    vector: Tensor = primitive("concat")(*pieces, axis=0)
+    return vector

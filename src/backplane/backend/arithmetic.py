@@ -1,0 +1,486 @@
+"""Element-wise arithmetic, comparison and conversion.
+
+Operands of two-argument functions broadcast by NumPy's rules and are brought to one dtype: tensors
+decide it, and Python numbers, lists and arrays beside a tensor follow (see `ops.lift.promoted`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from backplane.backend._args import as_dtype
+from backplane.backend._call import api
+from backplane.backend._nodes import apply
+from backplane.backend.activation import float_tensor
+from backplane.core import names
+from backplane.core.graph import Tensor
+from backplane.core.spec import is_float, is_integer
+from backplane.ops.lift import as_tensor, cast_to, promoted, scalar
+
+
+@api
+def abs(x: Any) -> Tensor:
+    """Element-wise absolute value.
+
+    Args:
+        x: Tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of `x`; its gradient at 0 is 0.
+
+    Raises:
+        TypeError: if `x` holds bools.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.abs(K.constant([-1.5, 2.0])))
+        array([1.5, 2. ], dtype=float32)
+    """
+    return apply("abs", as_tensor(x))
+
+
+@api
+def sqrt(x: Any) -> Tensor:
+    """Element-wise square root, 0 for negative elements.
+
+    Args:
+        x: Tensor; integers and bools become `K.floatx()`.
+
+    Returns:
+        A float tensor of the shape of `x`. Its gradient is 0 where `x` is negative and infinite at
+        0; NaN stays NaN.
+
+    Source: the documents' NumPy implementation, which replaces the NaN of a negative element by 0.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.sqrt(K.constant([4.0, -1.0])))
+        array([2., 0.], dtype=float32)
+    """
+    x = float_tensor(x)
+    return apply("sqrt", apply("maximum", x, scalar(0, x.spec.dtype)))
+
+
+@api
+def square(x: Any) -> Tensor:
+    """Element-wise square.
+
+    Args:
+        x: Tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of `x`.
+
+    Raises:
+        TypeError: if `x` holds bools.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.square(K.constant([-3.0, 2.0])))
+        array([9., 4.], dtype=float32)
+    """
+    x = as_tensor(x)
+    return apply("mul", x, x)
+
+
+@api
+def exp(x: Any) -> Tensor:
+    """Element-wise exponential.
+
+    Args:
+        x: Tensor; integers and bools become `K.floatx()`.
+
+    Returns:
+        A float tensor of the shape of `x`.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.exp(K.constant([0.0])))
+        array([1.], dtype=float32)
+    """
+    return apply("exp", float_tensor(x))
+
+
+@api
+def log(x: Any) -> Tensor:
+    """Element-wise natural logarithm: minus infinity at 0, NaN below.
+
+    Args:
+        x: Tensor; integers and bools become `K.floatx()`.
+
+    Returns:
+        A float tensor of the shape of `x`.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.log(K.constant([1.0])))
+        array([0.], dtype=float32)
+    """
+    return apply("log", float_tensor(x))
+
+
+@api
+def sin(x: Any) -> Tensor:
+    """Element-wise sine of angles in radians.
+
+    Args:
+        x: Tensor; integers and bools become `K.floatx()`.
+
+    Returns:
+        A float tensor of the shape of `x`.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.sin(K.constant([0.0])))
+        array([0.], dtype=float32)
+    """
+    return apply("sin", float_tensor(x))
+
+
+@api
+def cos(x: Any) -> Tensor:
+    """Element-wise cosine of angles in radians.
+
+    Args:
+        x: Tensor; integers and bools become `K.floatx()`.
+
+    Returns:
+        A float tensor of the shape of `x`.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.cos(K.constant([0.0])))
+        array([1.], dtype=float32)
+    """
+    return apply("cos", float_tensor(x))
+
+
+@api
+def sign(x: Any) -> Tensor:
+    """Element-wise sign: -1, 0 or 1.
+
+    Args:
+        x: Tensor of numbers.
+
+    Returns:
+        A tensor of the shape and dtype of `x`; its gradient is 0.
+
+    Raises:
+        TypeError: if `x` holds bools.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.sign(K.constant([-3.0, 0.0, 2.0])))
+        array([-1.,  0.,  1.], dtype=float32)
+    """
+    return apply("sign", as_tensor(x))
+
+
+@api
+def round(x: Any) -> Tensor:
+    """Element-wise rounding to the closest whole number; halves go to the even one.
+
+    Args:
+        x: Tensor of numbers; integers stay as they are.
+
+    Returns:
+        A tensor of the shape and dtype of `x`, which no gradient passes (`K.gradients` gives None).
+
+    Raises:
+        TypeError: if `x` holds bools.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.round(K.constant([0.5, 1.5, 1.7])))
+        array([0., 2., 2.], dtype=float32)
+    """
+    return apply("round", as_tensor(x))
+
+
+@api
+def pow(x: Any, a: Any) -> Tensor:
+    """Element-wise power.
+
+    Args:
+        x: Tensor or number, the base.
+        a: Number or tensor, the exponent.
+
+    Returns:
+        A tensor of the broadcast shape: NaN for a fractional power of a negative number, 1 for 0 to
+        the power 0, whose gradient is 0.
+
+    Raises:
+        ValueError: if the shapes do not broadcast, or integers are raised to a negative power.
+        TypeError: if both operands hold bools.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.pow(K.constant([2.0, 3.0]), 2))
+        array([4., 9.], dtype=float32)
+    """
+    base, exponent = promoted(x, a)
+    if is_integer(base.spec.dtype) and isinstance(a, int) and a < 0:
+        raise ValueError(f"K.pow: a must not be negative for integers, got {a}; cast x to floats")
+    return apply("pow", base, exponent)
+
+
+@api
+def clip(x: Any, min_value: Any, max_value: Any) -> Tensor:
+    """Element-wise restriction to an interval.
+
+    Args:
+        x: Tensor of numbers.
+        min_value: Lower bound: a number, a tensor that broadcasts to the shape of `x`, or None.
+        max_value: Upper bound, likewise. A number below a number `min_value` is taken as
+            `min_value`; of tensors the lower bound wins.
+
+    Returns:
+        A tensor of the shape of `x`; float bounds make an integer `x` float. The gradient passes
+        inside the interval and on its bounds.
+
+    Raises:
+        ValueError: if a bound has a shape that would change that of `x`.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.clip(K.constant([-2.0, 0.5, 2.0]), -1.0, 1.0))
+        array([-1. ,  0.5,  1. ], dtype=float32)
+    """
+    if _is_number(min_value) and _is_number(max_value):
+        max_value = min_value if max_value < min_value else max_value
+    bounds = [v for v in (min_value, max_value) if v is not None]
+    clipped, *given = promoted(x, *bounds)
+    for bound in given:
+        _check_bound(clipped, bound)
+    if max_value is not None:
+        clipped = apply("minimum", clipped, given[-1])
+    return clipped if min_value is None else apply("maximum", clipped, given[0])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number)
+
+
+def _check_bound(x: Tensor, bound: Tensor) -> None:
+    """Refuse a bound that would broadcast `x` to another shape."""
+    shape, own = bound.spec.shape, x.spec.shape
+    behind = own[len(own) - len(shape) :] if len(shape) <= len(own) else None
+    if behind is None or any(
+        n not in (1, None, m) and m is not None for n, m in zip(shape, behind, strict=True)
+    ):
+        raise ValueError(
+            f"K.clip: a bound of shape {tuple(shape)} does not broadcast to the shape "
+            f"{tuple(own)} of x"
+        )
+
+
+@api
+def maximum(x: Any, y: Any) -> Tensor:
+    """Element-wise maximum of two tensors; NaN wins.
+
+    Args:
+        x: Tensor of numbers.
+        y: Tensor or number.
+
+    Returns:
+        A tensor of the broadcast shape. Where both are equal the gradient goes to `x` alone.
+
+    Raises:
+        ValueError: if the shapes do not broadcast.
+        TypeError: if both hold bools.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.maximum(K.constant([1.0, 4.0]), 2.0))
+        array([2., 4.], dtype=float32)
+    """
+    return apply("maximum", *promoted(x, y))
+
+
+@api
+def minimum(x: Any, y: Any) -> Tensor:
+    """Element-wise minimum of two tensors; NaN wins.
+
+    Args:
+        x: Tensor of numbers.
+        y: Tensor or number.
+
+    Returns:
+        A tensor of the broadcast shape. Where both are equal the gradient goes to `x` alone.
+
+    Raises:
+        ValueError: if the shapes do not broadcast.
+        TypeError: if both hold bools.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.minimum(K.constant([1.0, 4.0]), 2.0))
+        array([1., 2.], dtype=float32)
+    """
+    return apply("minimum", *promoted(x, y))
+
+
+@api
+def equal(x: Any, y: Any) -> Tensor:
+    """Element-wise equality of two tensors.
+
+    Args:
+        x: Tensor of any dtype.
+        y: Tensor or number.
+
+    Returns:
+        A bool tensor of the broadcast shape; NaN equals nothing.
+
+    Raises:
+        ValueError: if the shapes do not broadcast.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.equal(K.constant([1.0, 2.0]), 2.0))
+        array([False,  True])
+    """
+    return apply("equal", *promoted(x, y))
+
+
+@api
+def not_equal(x: Any, y: Any) -> Tensor:
+    """Element-wise inequality of two tensors.
+
+    Args:
+        x: Tensor of any dtype.
+        y: Tensor or number.
+
+    Returns:
+        A bool tensor of the broadcast shape; NaN differs from everything.
+
+    Raises:
+        ValueError: if the shapes do not broadcast.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.not_equal(K.constant([1.0, 2.0]), 2.0))
+        array([ True, False])
+    """
+    return apply("not_equal", *promoted(x, y))
+
+
+@api
+def greater(x: Any, y: Any) -> Tensor:
+    """Element-wise truth of x > y.
+
+    Args:
+        x: Tensor of numbers.
+        y: Tensor or number.
+
+    Returns:
+        A bool tensor of the broadcast shape; False where an element is NaN.
+
+    Raises:
+        ValueError: if the shapes do not broadcast.
+        TypeError: if both hold bools.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.greater(K.constant([1.0, 2.0, 3.0]), 2.0))
+        array([False, False,  True])
+    """
+    x, y = promoted(x, y)
+    return apply("less", y, x)
+
+
+@api
+def greater_equal(x: Any, y: Any) -> Tensor:
+    """Element-wise truth of x >= y; see `K.greater`.
+
+    Args:
+        x: Tensor of numbers.
+        y: Tensor or number.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.greater_equal(K.constant([1.0, 2.0, 3.0]), 2.0))
+        array([False,  True,  True])
+    """
+    x, y = promoted(x, y)
+    return apply("less_equal", y, x)
+
+
+@api
+def less(x: Any, y: Any) -> Tensor:
+    """Element-wise truth of x < y; see `K.greater`.
+
+    Args:
+        x: Tensor of numbers.
+        y: Tensor or number.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.less(K.constant([1.0, 2.0, 3.0]), 2.0))
+        array([ True, False, False])
+    """
+    return apply("less", *promoted(x, y))
+
+
+@api
+def less_equal(x: Any, y: Any) -> Tensor:
+    """Element-wise truth of x <= y; see `K.greater`.
+
+    Args:
+        x: Tensor of numbers.
+        y: Tensor or number.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.less_equal(K.constant([1.0, 2.0, 3.0]), 2.0))
+        array([ True,  True, False])
+    """
+    return apply("less_equal", *promoted(x, y))
+
+
+@api
+def cast(x: Any, dtype: Any) -> Tensor:
+    """The elements of a tensor as another dtype.
+
+    Args:
+        x: Tensor, array, number or list.
+        dtype: Name of the dtype, or a NumPy or engine dtype.
+
+    Returns:
+        A tensor of the shape of `x`; `x` itself if it has the dtype. Floats become integers toward
+        zero and bools as `x != 0`. The gradient passes between float types only.
+
+    Raises:
+        ValueError: if `dtype` is unknown.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.cast(K.constant([1.9, -1.9]), "int32"))
+        array([ 1, -1], dtype=int32)
+    """
+    name = as_dtype(dtype)
+    # Plain numbers must not lose digits on a way through floatx().
+    return cast_to(as_tensor(x, name if is_float(name) else None), name)
+
+
+@api
+def identity(x: Any, name: str | None = None) -> Tensor:
+    """A tensor with the content of another.
+
+    Args:
+        x: Tensor or variable.
+        name: Name of the tensor.
+
+    Returns:
+        A new tensor of the same shape, dtype and content.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.identity(K.constant([1.0, 2.0])))
+        array([1., 2.], dtype=float32)
+    """
+    result = apply("identity", as_tensor(x))
+    if name is not None:
+        result._name = names.unique(name)
+    return result

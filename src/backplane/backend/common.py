@@ -1,0 +1,111 @@
+"""Configuration, names and engines, as part of K."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
+from typing import Any, TypeVar
+
+from backplane import engines
+from backplane.backend._call import mode_of
+from backplane.core import names
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def get_uid(prefix: str = "") -> int:
+    """The next whole number for a prefix, counting from 1.
+
+    Args:
+        prefix: String.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.reset_uids()
+        >>> K.get_uid('dense'), K.get_uid('dense')
+        (1, 2)
+    """
+    return names.get_uid(prefix)
+
+
+def reset_uids() -> None:
+    """Start the counters of `K.get_uid` again.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.reset_uids()
+    """
+    names.reset_uids()
+
+
+def name_scope(name: str) -> AbstractContextManager[str]:
+    """Context manager: names of tensors made inside start with `name/`.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> with K.name_scope('block'):
+        ...     K.zeros((1,), name='w').name
+        'block/w'
+    """
+    return names.scope(name)
+
+
+@contextmanager
+def engine(name: str) -> Iterator[None]:
+    """Context manager: functions made, and values computed, inside run on another engine.
+
+    Args:
+        name: `numpy`, `tensorflow`, `jax`, `torch`, `theano` (`pytensor`), `cntk` (`onnxruntime`), or
+            the name of a third-party engine.
+
+    Raises:
+        ValueError: if no engine is called so.
+        ImportError: if its library is missing; the message has the install command.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> with K.engine('numpy'):
+        ...     K.eval(K.constant(1.)).item()
+        1.0
+    """
+    with engines.use(name):
+        yield
+
+
+def symbolic(func: F) -> F:
+    """Decorator: inside the function arrays and engine tensors build graph, as constants.
+
+    Args:
+        func: Function to decorate.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> import numpy as np
+        >>> K.symbolic(K.sum)(np.ones(3)).ndim
+        0
+    """
+    return _in_mode(func, "symbolic")
+
+
+def eager(func: F) -> F:
+    """Decorator: inside the function K computes at once, on variables and constants too.
+
+    Args:
+        func: Function to decorate. Placeholders have no value and cannot be used inside.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> float(K.eager(K.sum)(K.ones((3,))))
+        3.0
+    """
+    return _in_mode(func, "eager")
+
+
+def _in_mode(func: F, mode: str) -> F:
+    @wraps(func)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with mode_of(mode):
+            return func(*args, **kwargs)
+
+    return wrapper  # type: ignore[return-value]

@@ -1,0 +1,227 @@
+"""Choosing and looping: switch, the learning phase's branches, map and folds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from backplane.backend._args import as_dtype
+from backplane.backend._call import api
+from backplane.backend.phase import learning_phase
+from backplane.core.graph import Tensor
+from backplane.core.registry import primitive
+from backplane.ops import control
+from backplane.ops.lift import as_tensor, cast_to, promoted
+
+Branch = Any
+"""A tensor, or a function without arguments that returns one."""
+
+
+def _called(branch: Branch) -> Any:
+    return branch() if callable(branch) and not isinstance(branch, Tensor) else branch
+
+
+@api
+def switch(condition: Any, then_expression: Branch, else_expression: Branch) -> Any:
+    """Choose between two expressions.
+
+    Args:
+        condition: Bool or int tensor. A scalar chooses one expression as a whole; a tensor of more
+            axes chooses element by element, its axes being the first axes of the expressions.
+        then_expression: Tensor, or function that returns one (or a list of them, for a scalar
+            condition), where `condition` is not 0. Only the chosen function's graph runs where the
+            engine can.
+        else_expression: Likewise where it is 0.
+
+    Returns:
+        The chosen tensor (or tensors).
+
+    Raises:
+        ValueError: if `condition` has more axes than the expressions, or the expressions do not fit.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.switch(K.constant([1, 0], dtype='bool'), K.ones((2, 2)), K.zeros((2, 2))))
+        array([[1., 1.],
+               [0., 0.]], dtype=float32)
+    """
+    condition = cast_to(as_tensor(condition), "bool")
+    if condition.ndim == 0:
+        return _choose(condition, then_expression, else_expression)
+    then, orelse = promoted(_called(then_expression), _called(else_expression))
+    rank = then.ndim
+    if orelse.ndim != rank:
+        raise ValueError(
+            f"K.switch: the expressions must have equal ranks, got shapes {tuple(then.spec.shape)} and "
+            f"{tuple(orelse.spec.shape)}"
+        )
+    if condition.ndim > rank:
+        raise ValueError(
+            f"K.switch: condition has {condition.ndim} axes, more than the {rank} of the expressions"
+        )
+    if condition.ndim < rank:
+        condition = primitive("expand_dims")(condition, axes=tuple(range(condition.ndim, rank)))
+    result: Tensor = primitive("where")(condition, then, orelse)
+    return result
+
+
+def _choose(condition: Tensor, then: Branch, orelse: Branch) -> Any:
+    """One of two expressions, by a scalar. Ready tensors need no branch: both are computed anyway."""
+    if not callable(then) and not callable(orelse) and not isinstance(then, list | tuple):
+        a, b = promoted(then, orelse)
+        if a.spec == b.spec or a.spec.shape == b.spec.shape:
+            chosen: Tensor = primitive("where")(condition, a, b)
+            return chosen
+    single = [True]
+
+    def traced(branch: Branch) -> Callable[[], list[Tensor]]:
+        def run() -> list[Tensor]:
+            value = _called(branch)
+            if isinstance(value, list | tuple):
+                single[0] = False
+                return [as_tensor(v) for v in value]
+            return [as_tensor(value)]
+
+        return run
+
+    results = control.cond(condition, traced(then), traced(orelse))
+    return results[0] if single[0] else results
+
+
+@api
+def in_train_phase(x: Branch, alt: Branch, training: Any = None) -> Any:
+    """`x` in the training phase, `alt` otherwise.
+
+    Args:
+        x: Tensor, or function that returns one.
+        alt: Likewise, of the same shape.
+        training: 0, 1, bool, or scalar tensor; default `K.learning_phase()`.
+
+    Returns:
+        A tensor; with a plain number for `training`, just one of the two.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.in_train_phase(K.ones((1,)), K.zeros((1,))))
+        array([0.], dtype=float32)
+        >>> K.eval(K.in_train_phase(K.ones((1,)), K.zeros((1,)), training=1))
+        array([1.], dtype=float32)
+    """
+    training = learning_phase() if training is None else training
+    if isinstance(training, bool | int | float | np.integer | np.bool_):
+        return _called(x if training else alt)
+    return switch(training, x, alt)
+
+
+@api
+def in_test_phase(x: Branch, alt: Branch, training: Any = None) -> Any:
+    """`x` in the test phase, `alt` otherwise; see `K.in_train_phase`.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.in_test_phase(K.ones((1,)), K.zeros((1,))))
+        array([1.], dtype=float32)
+    """
+    return in_train_phase(alt, x, training)
+
+
+@api
+def map_fn(fn: Callable[..., Any], elems: Any, name: str | None = None, dtype: Any = None) -> Any:
+    """Apply a function to each element along the first axis.
+
+    Args:
+        fn: Function of a tensor (of a list of tensors, if `elems` is one).
+        elems: Tensor of one axis or more, or a list of tensors with equally long first axes.
+        name: Accepted for compatibility.
+        dtype: dtype of the result.
+
+    Returns:
+        The stacked results; a list of stacks if `fn` returns a list.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.map_fn(lambda x: x * 2, K.constant([1., 2.])))
+        array([2., 4.], dtype=float32)
+    """
+    xs, packed = _sequences(elems, "K.map_fn")
+    listed = [False]
+
+    def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        found = fn(items if packed else items[0])
+        listed[0] = isinstance(found, list | tuple)
+        ys = [as_tensor(y) for y in (found if listed[0] else [found])]
+        kinds = dtype if isinstance(dtype, list | tuple) else [dtype] * len(ys)
+        return [], [y if k is None else cast_to(y, as_dtype(k)) for y, k in zip(ys, kinds)]
+
+    _, ys = control.scan(step, [], xs)
+    return ys if listed[0] else ys[0]
+
+
+def _sequences(elems: Any, what: str) -> tuple[list[Tensor], bool]:
+    packed = isinstance(elems, list | tuple) and any(isinstance(e, Tensor) for e in elems)
+    xs = [as_tensor(e) for e in elems] if packed else [as_tensor(elems)]
+    for x in xs:
+        if x.ndim == 0:
+            raise ValueError(f"{what}: elems needs at least one axis, got a scalar")
+    return xs, packed
+
+
+@api
+def foldl(
+    fn: Callable[..., Any], elems: Any, initializer: Any = None, name: str | None = None
+) -> Tensor:
+    """Combine the elements along the first axis from left to right.
+
+    Args:
+        fn: Function of the accumulator and an element, such as `lambda acc, x: acc + x`.
+        elems: Tensor of one axis or more.
+        initializer: First accumulator; default `elems[0]`, and the fold starts with `elems[1]`.
+        name: Accepted for compatibility.
+
+    Returns:
+        The last accumulator: a tensor of the shape and dtype of `initializer`.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.foldl(lambda acc, x: acc - x, K.constant([5., 2., 1.]))).item()
+        2.0
+    """
+    return _fold(fn, elems, initializer, False, "K.foldl")
+
+
+@api
+def foldr(
+    fn: Callable[..., Any], elems: Any, initializer: Any = None, name: str | None = None
+) -> Tensor:
+    """Combine the elements along the first axis from right to left; see `K.foldl`.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.foldr(lambda acc, x: acc - x, K.constant([5., 2., 1.]))).item()
+        -6.0
+    """
+    return _fold(fn, elems, initializer, True, "K.foldr")
+
+
+def _fold(fn: Callable[..., Any], elems: Any, initializer: Any, reverse: bool, what: str) -> Tensor:
+    xs, packed = _sequences(elems, what)
+    if initializer is None:
+        first = [x[-1] if reverse else x[0] for x in xs]
+        xs = [x[:-1] if reverse else x[1:] for x in xs]
+        init = first
+    else:
+        listed = isinstance(initializer, list | tuple)
+        init = [as_tensor(i) for i in (initializer if listed and packed else [initializer])]
+    several = len(init) > 1 or (packed and initializer is None)
+
+    def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        found = fn(carry if several else carry[0], items if packed else items[0])
+        listed = found if isinstance(found, list | tuple) else [found]
+        return [cast_to(as_tensor(f), c.spec.dtype) for f, c in zip(listed, carry)], []
+
+    finals, _ = control.scan(step, init, xs, reverse=reverse)
+    return finals if several else finals[0]  # type: ignore[return-value]
+
+

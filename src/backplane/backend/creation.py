@@ -1,0 +1,304 @@
+"""Creating tensors and variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from backplane import config
+from backplane.backend._args import as_dtype, as_int, as_shape, as_sizes
+from backplane.backend._call import api, creates
+from backplane.core import names
+from backplane.core.graph import Constant, Placeholder, Tensor
+from backplane.core.registry import engine_of, primitive
+from backplane.core.spec import Spec
+from backplane.core.variable import Variable
+from backplane.ops.lift import as_tensor, dims_of
+
+
+def placeholder(
+    shape: Any = None,
+    ndim: int | None = None,
+    dtype: str | None = None,
+    sparse: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """Instantiate a placeholder: a tensor whose value is fed to a `K.function`.
+
+    Args:
+        shape: Sizes of the axes, None where a size is not fixed. One of `shape` and `ndim` is needed;
+            `shape` wins.
+        ndim: Number of axes, all of unknown size.
+        dtype: Name of the dtype; default `K.floatx()`.
+        sparse: Whether a two-dimensional sparse matrix (`scipy.sparse`) may be fed.
+        name: Name of the tensor.
+
+    Returns:
+        A symbolic tensor.
+
+    Raises:
+        ValueError: if neither `shape` nor `ndim` is given, a size is negative, or a sparse
+            placeholder is not two-dimensional.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x = K.placeholder(shape=(2, None, 5))
+        >>> K.int_shape(x)
+        (2, None, 5)
+        >>> K.ndim(K.placeholder(ndim=3))
+        3
+    """
+    if shape is None and ndim is None:
+        raise ValueError("K.placeholder: one of shape and ndim must be given")
+    if shape is None:
+        sizes: tuple[int | None, ...] = (None,) * as_int(ndim, "K.placeholder: ndim")
+    else:
+        listed = shape if isinstance(shape, list | tuple) else [shape]
+        sizes = tuple(None if n is None else as_int(n, "K.placeholder: shape") for n in listed)
+    if any(n is not None and n < 0 for n in sizes):
+        raise ValueError(f"K.placeholder: sizes must be 0 or more, or None, got shape {sizes}")
+    if sparse and len(sizes) != 2:
+        raise ValueError(f"K.placeholder: a sparse placeholder has 2 axes, got shape {sizes}")
+    name = names.unique(name or "Placeholder")
+    return Placeholder(Spec(sizes, as_dtype(dtype), bool(sparse)), name)
+
+
+def variable(
+    value: Any,
+    dtype: str | None = None,
+    name: str | None = None,
+    constraint: Callable[[Any], Any] | None = None,
+) -> Variable:
+    """Instantiate a variable: a tensor whose value outlives the calls that read and update it.
+
+    Args:
+        value: Initial value: array, number, nested list, engine tensor, or a symbolic tensor that can
+            be evaluated. It is copied.
+        dtype: Name of the dtype; default `K.floatx()`, whatever the dtype of `value`.
+        name: Name of the variable.
+        constraint: Function of the new value that optimizers apply after an update; only kept.
+
+    Returns:
+        A variable, which is also a tensor.
+
+    Raises:
+        TypeError: if `value` holds no numbers.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> kvar = K.variable([[1, 2], [3, 4]], dtype='float64', name='example_var')
+        >>> K.dtype(kvar)
+        'float64'
+        >>> print(kvar)
+        example_var
+        >>> K.eval(kvar)
+        array([[1., 2.],
+               [3., 4.]])
+    """
+    array = _values(value, as_dtype(dtype), "K.variable: value")
+    return Variable(array, names.unique(name or "Variable"), constraint)
+
+
+def _values(value: Any, dtype: str, what: str) -> np.ndarray:
+    """A fresh array of `dtype` with the content of anything that has values."""
+    if isinstance(value, Tensor):
+        value = value.eval()
+    elif (owner := engine_of(value)) is not None:
+        value = owner.to_numpy(value)
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        raise TypeError(f"{what} must hold numbers, got {type(value).__name__} of dtype {array.dtype}")
+    return np.array(array, dtype=_numpy_dtype(dtype))
+
+
+def _numpy_dtype(dtype: str) -> Any:
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        return ml_dtypes.bfloat16
+    return dtype
+
+
+@creates
+def constant(
+    value: Any, dtype: str | None = None, shape: Any = None, name: str | None = None
+) -> Tensor:
+    """Create a constant tensor.
+
+    Args:
+        value: Number, (nested) list or array.
+        dtype: Name of the dtype; default `K.floatx()`.
+        shape: Shape of the result; a single value fills it, and a shorter list is continued with its
+            last element, as TensorFlow 1 does.
+        name: Name of the tensor.
+
+    Returns:
+        A symbolic tensor.
+
+    Raises:
+        ValueError: if `value` has more elements than `shape`.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.constant([[1, 2], [3, 4]]))
+        array([[1., 2.],
+               [3., 4.]], dtype=float32)
+        >>> K.eval(K.constant(7, shape=(2,), dtype='int32'))
+        array([7, 7], dtype=int32)
+    """
+    if isinstance(value, Tensor):
+        return value
+    array = _values(value, as_dtype(dtype), "K.constant: value")
+    if shape is not None:
+        sizes = as_sizes(shape, len(shape) if isinstance(shape, list | tuple) else 1, "K.constant: shape")
+        array = _filled(array, sizes)
+    return Constant(array, Spec(array.shape, array.dtype.name), name)
+
+
+def _filled(array: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
+    total = int(np.prod(sizes))
+    if array.size > total or (array.size == 0 and total):
+        raise ValueError(f"K.constant: {array.size} values do not fill shape {sizes}")
+    flat = array.ravel()
+    return np.concatenate([flat, np.repeat(flat[-1:], total - flat.size)]).reshape(sizes)
+
+
+def zeros(shape: Any, dtype: str | None = None, name: str | None = None) -> Tensor:
+    """Instantiate a variable of zeros.
+
+    Args:
+        shape: Sizes; with symbolic sizes (`K.shape(x)`) the result is a tensor, not a variable.
+        dtype: Name of the dtype; default `K.floatx()`.
+        name: Name of the variable.
+
+    Returns:
+        A variable, or a tensor where `shape` is symbolic.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.zeros((2, 3)))
+        array([[0., 0., 0.],
+               [0., 0., 0.]], dtype=float32)
+    """
+    return _full(shape, 0, dtype, name, "K.zeros: shape")
+
+
+def ones(shape: Any, dtype: str | None = None, name: str | None = None) -> Tensor:
+    """Instantiate a variable of ones; arguments and result as `K.zeros`.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.ones((2, 2), dtype='int32'))
+        array([[1, 1],
+               [1, 1]], dtype=int32)
+    """
+    return _full(shape, 1, dtype, name, "K.ones: shape")
+
+
+def _full(shape: Any, value: int, dtype: str | None, name: str | None, what: str) -> Tensor:
+    dims, sizes = as_shape(shape, what)
+    if any(n is not None and n < 0 for n in sizes):
+        raise ValueError(f"{what}: sizes must be 0 or more, got {sizes}")
+    if dims:
+        result: Tensor = primitive("full")(*dims, shape=sizes, value=value, dtype=as_dtype(dtype))
+        return result
+    return variable(np.full([n or 0 for n in sizes], value), dtype, name)
+
+
+def eye(size: Any, dtype: str | None = None, name: str | None = None) -> Variable:
+    """Instantiate a variable that holds an identity matrix.
+
+    Args:
+        size: Number of rows and columns, or a pair of both.
+        dtype: Name of the dtype; default `K.floatx()`.
+        name: Name of the variable.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.eye((2, 3)))
+        array([[1., 0., 0.],
+               [0., 1., 0.]], dtype=float32)
+    """
+    rows, columns = as_sizes(size, 2, "K.eye: size")
+    return variable(np.eye(rows, columns), dtype, name)
+
+
+@api
+def zeros_like(x: Any, dtype: str | None = None, name: str | None = None) -> Tensor:
+    """Zeros of the shape of another tensor.
+
+    Args:
+        x: Tensor or variable; its sizes may be unknown.
+        dtype: Name of the dtype; default that of `x`.
+        name: Name of the tensor.
+
+    Returns:
+        A tensor (the documents call it a variable; like TensorFlow's it is not one).
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.zeros_like(K.constant([[1., 2.]])))
+        array([[0., 0.]], dtype=float32)
+    """
+    return _like(x, 0, dtype)
+
+
+@api
+def ones_like(x: Any, dtype: str | None = None, name: str | None = None) -> Tensor:
+    """Ones of the shape of another tensor; arguments as `K.zeros_like`.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.ones_like(K.constant([[1., 2.]]), dtype='int32'))
+        array([[1, 1]], dtype=int32)
+    """
+    return _like(x, 1, dtype)
+
+
+def _like(x: Any, value: int, dtype: str | None) -> Tensor:
+    x = as_tensor(x)
+    dims, shape = dims_of(x)
+    result: Tensor = primitive("full")(*dims, shape=shape, value=value, dtype=as_dtype(dtype, x.spec.dtype))
+    return result
+
+
+@creates
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: str = "int32") -> Tensor:
+    """A vector of evenly spaced numbers, `stop` excluded.
+
+    Args:
+        start: First number; with `stop` None it is the end and the first number is 0.
+        stop: End; may be a scalar tensor, as `start` and `step` may.
+        step: Difference of two neighbours.
+        dtype: Name of the dtype.
+
+    Returns:
+        A tensor of one axis.
+
+    Raises:
+        ValueError: if `step` is 0.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.arange(2, 8, 3))
+        array([2, 5], dtype=int32)
+    """
+    if stop is None:
+        start, stop = 0, start
+    dtype = as_dtype(dtype)
+    if not any(isinstance(v, Tensor) for v in (start, stop, step)):
+        if step == 0:
+            raise ValueError("K.arange: step must not be 0")
+        array = np.arange(start, stop, step).astype(_numpy_dtype(dtype))
+        return Constant(array, Spec(array.shape, dtype))
+    whole = "int32" if not any(isinstance(v, float) for v in (start, stop, step)) else config.floatx()
+    scalars = [as_tensor(v, whole) for v in (start, stop, step)]
+    kinds = {t.spec.dtype for t in scalars if not isinstance(t, Constant)}
+    kind = kinds.pop() if len(kinds) == 1 else whole
+    scalars = [primitive("cast")(t, dtype=kind) if t.spec.dtype != kind else t for t in scalars]
+    result: Tensor = primitive("arange")(*scalars, dtype=kind)
+    if kind != dtype:
+        result = primitive("cast")(result, dtype=dtype)
+    return result

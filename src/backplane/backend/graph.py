@@ -1,0 +1,265 @@
+"""Evaluating, differentiating and compiling graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from backplane import engines
+from backplane.backend._call import api
+from backplane.compile.function import Function
+from backplane.core import autodiff
+from backplane.core.graph import OPERATORS, Constant, Tensor
+from backplane.core.registry import engine_of, primitive
+from backplane.core.update import Update
+from backplane.core.variable import Variable
+from backplane.ops.lift import as_tensor, cast_to
+
+
+class KFunction:
+    """What `K.function` returns: call it with a list of values, one per input.
+
+    With a single input given without a list, a single value is taken; with a single output given
+    without a list, a single array is returned.
+    """
+
+    def __init__(self, function: Function, fixed: dict[int, Any], one_in: bool, one_out: bool) -> None:
+        self._function = function
+        self._fixed = fixed
+        self._one_in = one_in
+        self._one_out = one_out
+        self.name = function.name
+
+    def __call__(self, inputs: Any = ()) -> Any:
+        """Run it.
+
+        Args:
+            inputs: List or tuple of values (arrays, numbers, nested lists, tensors of the engine), in
+                the order of the function's inputs.
+
+        Returns:
+            List of NumPy arrays, one per output (or one array).
+
+        Raises:
+            TypeError: if `inputs` is no list or tuple, or a value has no numbers of a fitting dtype.
+            ValueError: if a value or the number of values does not fit; no variable was changed.
+        """
+        if self._one_in:
+            inputs = [inputs] if not isinstance(inputs, list | tuple) or not _is_single(inputs) else inputs
+        elif not isinstance(inputs, list | tuple):
+            raise TypeError(
+                f"K.function {self.name!r}: inputs must be a list or tuple of values, "
+                f"got {type(inputs).__name__}"
+            )
+        if self._fixed:
+            inputs = self._without_fixed(inputs)
+        outputs = self._function(inputs)
+        return outputs[0] if self._one_out else outputs
+
+    def _without_fixed(self, inputs: Sequence[Any]) -> list[Any]:
+        """Drop the values for inputs that are numbers, such as a learning phase set for good."""
+        for i, number in self._fixed.items():
+            if i < len(inputs) and inputs[i] != number:
+                raise ValueError(
+                    f"K.function {self.name!r}: input {i} was fixed to {number!r} when the function was "
+                    f"made (K.set_learning_phase), got {inputs[i]!r}"
+                )
+        return [v for i, v in enumerate(inputs) if i not in self._fixed]
+
+
+def _is_single(inputs: Sequence[Any]) -> bool:
+    return len(inputs) == 1 and isinstance(inputs[0], np.ndarray | list | tuple)
+
+
+def function(
+    inputs: Any, outputs: Any, updates: Any = None, name: str | None = None, **kwargs: Any
+) -> KFunction:
+    """Compile a function from tensors to NumPy arrays, with updates of variables.
+
+    All outputs and all updates are computed from the values that the variables had before; then the
+    updates are written, all of them or, if anything fails, none.
+
+    Args:
+        inputs: Placeholder or list of placeholders (any tensor may be fed in place of its value).
+        outputs: Tensor or list of tensors.
+        updates: List of what `K.update` and its kin return, or of pairs `(variable, new_value)`.
+        name: Name for error messages.
+        **kwargs: Classic Keras passed them to `Session.run`; there is none, so any is refused.
+
+    Returns:
+        A callable that takes a list of values and returns a list of NumPy arrays.
+
+    Raises:
+        ValueError: for unknown keyword arguments, or a placeholder that is needed but not an input.
+        TypeError: for inputs, outputs or updates that are no tensors.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x, w = K.placeholder(shape=(None, 2)), K.variable([1., 2.])
+        >>> f = K.function([x], [K.sum(x * w, axis=1)], updates=[K.update_add(w, [1., 1.])])
+        >>> f([[[1., 1.]]])
+        [array([3.], dtype=float32)]
+        >>> f([[[1., 1.]]])
+        [array([5.], dtype=float32)]
+    """
+    options = tuple(sorted((k, kwargs.pop(k)) for k in list(kwargs) if k in OPTIONS))
+    if kwargs:
+        raise ValueError(
+            f"K.function: unknown keyword arguments {', '.join(sorted(kwargs))}; there is no "
+            f"Session.run to pass them to. Known options: {', '.join(OPTIONS)}"
+        )
+    one_in, one_out = not isinstance(inputs, list | tuple), not isinstance(outputs, list | tuple)
+    given = [inputs] if one_in else list(inputs)
+    fixed = {i: t for i, t in enumerate(given) if isinstance(t, bool | int) and t in (0, 1)}
+    tensors = [_input(t, i) for i, t in enumerate(given) if i not in fixed]
+    if len(set(tensors)) != len(tensors):
+        raise ValueError("K.function: inputs has the same tensor twice")
+    results = [_output(t, i) for i, t in enumerate([outputs] if one_out else outputs)]
+    pairs = [_update(u, i) for i, u in enumerate(updates or [])]
+    made = Function(tensors, results, pairs, engine=engines.current(), name=name, options=options)
+    return KFunction(made, fixed, one_in, one_out)
+
+
+OPTIONS = ("compile",)
+"""Keyword options of `K.function` that are handed to the engine."""
+
+
+def _input(t: Any, i: int) -> Tensor:
+    if not isinstance(t, Tensor):
+        raise TypeError(f"K.function: inputs[{i}] must be a tensor, got {type(t).__name__}")
+    return t
+
+
+def _output(t: Any, i: int) -> Tensor:
+    if t is None or isinstance(t, str):
+        raise TypeError(f"K.function: outputs[{i}] must be a tensor, got {t!r}")
+    return as_tensor(t)
+
+
+def _update(update: Any, i: int) -> tuple[Variable, Tensor]:
+    if isinstance(update, Update):
+        return update.variable, update
+    if isinstance(update, list | tuple) and len(update) == 2 and isinstance(update[0], Variable):
+        return update[0], fitting(update[0], update[1], f"K.function: updates[{i}]")
+    raise TypeError(
+        f"K.function: updates[{i}] must come from K.update, K.update_add, K.update_sub or "
+        f"K.moving_average_update, or be a pair (variable, new value), got {update!r}"
+    )
+
+
+def fitting(variable: Variable, value: Any, what: str) -> Tensor:
+    """`value` as a tensor that can become the value of `variable`.
+
+    Raises:
+        ValueError: if its shape differs.
+    """
+    new = as_tensor(value, variable.spec.dtype)
+    spec = variable.spec
+    if new.spec.shape != spec.shape:
+        fits = len(new.spec.shape) == len(spec.shape) and all(
+            a is None or a == b for a, b in zip(new.spec.shape, spec.shape)
+        )
+        if not fits:
+            raise ValueError(
+                f"{what}: the variable {variable.name!r} has shape {spec.shape}, the new value has "
+                f"shape {tuple(new.spec.shape)}"
+            )
+    return cast_to(new, spec.dtype)
+
+
+def gradients(loss: Any, variables: Any) -> Any:
+    """Gradients of `loss` with respect to tensors.
+
+    Args:
+        loss: Tensor or list of tensors; of one that is no scalar all elements are summed.
+        variables: Tensor or list of tensors: variables, placeholders, or any tensors in between.
+
+    Returns:
+        List of tensors of the shapes of `variables`, None where `loss` does not depend on one through
+        differentiable functions. (For a single tensor too a list of one, as classic Keras does.) The
+        results are tensors like any others: they can be differentiated again.
+
+    Raises:
+        TypeError: if `loss` or one of `variables` is no symbolic tensor.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x = K.variable([1., 2., 3.])
+        >>> g, = K.gradients(K.sum(x * x), [x])
+        >>> K.eval(g)
+        array([2., 4., 6.], dtype=float32)
+    """
+    losses = list(loss) if isinstance(loss, list | tuple) else [loss]
+    wrt = list(variables) if isinstance(variables, list | tuple) else [variables]
+    for what, listed in (("loss", losses), ("variables", wrt)):
+        for t in listed:
+            if not isinstance(t, Tensor):
+                raise TypeError(
+                    f"K.gradients: {what} must be symbolic tensors, got {type(t).__name__}; for native "
+                    "tensors use their engine's own gradients"
+                )
+    return autodiff.gradients(losses, wrt)
+
+
+@api
+def stop_gradient(variables: Any) -> Any:
+    """The same values, through which no gradient flows.
+
+    Args:
+        variables: Tensor or list of tensors.
+
+    Returns:
+        A tensor or a list of tensors.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x = K.variable(3.)
+        >>> K.eval(K.gradients(x * K.stop_gradient(x), [x])[0]).item()
+        3.0
+    """
+    if isinstance(variables, list | tuple):
+        return type(variables)(primitive("stop_gradient")(as_tensor(v)) for v in variables)
+    return primitive("stop_gradient")(as_tensor(variables))
+
+
+def eval(x: Any) -> Any:  # noqa: A001
+    """The value of a tensor or variable as a NumPy array.
+
+    Args:
+        x: Tensor that depends on no placeholder (the learning phase counts as 0), variable, engine
+            tensor or array.
+
+    Raises:
+        ValueError: if `x` depends on a placeholder.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.variable([[1, 2], [3, 4]], dtype='float32'))
+        array([[1., 2.],
+               [3., 4.]], dtype=float32)
+    """
+    return evaluate(x)
+
+
+def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> Any:
+    """`K.eval` with values for placeholders."""
+    if isinstance(x, Variable) and not feed:
+        return np.array(x.numpy())
+    if isinstance(x, Constant) and isinstance(x.value, np.ndarray):
+        return np.array(x.value)
+    if not isinstance(x, Tensor):
+        owner = engine_of(x)
+        return np.asarray(x) if owner is None else owner.to_numpy(x)
+    inputs = list(feed or {})
+    run = Function(inputs, [x], engine=engines.current(), name="eval")
+    return run([(feed or {})[t] for t in inputs])[0]
+
+
+def _eval_method(x: Tensor, session: Any, feed_dict: Any) -> Any:
+    return evaluate(x, feed_dict)
+
+
+OPERATORS["eval"] = _eval_method
+

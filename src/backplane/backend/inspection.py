@@ -1,0 +1,195 @@
+"""What is known of a tensor without computing it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from backplane.backend._args import shape_vector
+from backplane.backend._call import api
+from backplane.core.graph import Placeholder, Tensor
+from backplane.core.registry import engine_of
+from backplane.core.spec import Spec
+from backplane.core.variable import Variable
+from backplane.ops.lift import as_tensor, dims_of
+
+
+def spec_of(x: Any, what: str) -> Spec:
+    """Spec of a tensor, an engine's tensor, or anything NumPy takes; TypeError names `what`."""
+    if isinstance(x, Tensor):
+        return x.spec
+    owner = engine_of(x)
+    if owner is not None:
+        found: Spec = owner.spec_of(x)
+        return found
+    array = np.asarray(x)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{what}: expected a tensor, got {type(x).__name__}")
+    return Spec(array.shape, array.dtype.name)
+
+
+@api
+def shape(x: Any) -> Tensor:
+    """The shape of a tensor, as a tensor.
+
+    Args:
+        x: Tensor or variable.
+
+    Returns:
+        An int32 vector, computed at run time where sizes are unknown.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.shape(K.variable([[1, 2], [3, 4]])))
+        array([2, 2], dtype=int32)
+    """
+    return shape_vector(*dims_of(as_tensor(x)))
+
+
+def int_shape(x: Any) -> tuple[int | None, ...]:
+    """The static shape of a tensor.
+
+    Args:
+        x: Tensor, variable, engine tensor or array.
+
+    Returns:
+        Tuple of ints, with None for unknown sizes.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.int_shape(K.placeholder(shape=(2, None, 5)))
+        (2, None, 5)
+    """
+    return tuple(spec_of(x, "K.int_shape").shape)
+
+
+def get_variable_shape(x: Any) -> tuple[int | None, ...]:
+    """The static shape of a variable: `K.int_shape`, as old code calls it.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.get_variable_shape(K.zeros((2, 3)))
+        (2, 3)
+    """
+    return int_shape(x)
+
+
+def ndim(x: Any) -> int:
+    """The number of axes of a tensor.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.ndim(K.placeholder(shape=(2, 4, 5)))
+        3
+    """
+    return len(spec_of(x, "K.ndim").shape)
+
+
+@api
+def size(x: Any, name: str | None = None) -> Tensor:
+    """The number of elements of a tensor, as an int32 scalar tensor.
+
+    Args:
+        x: Tensor or variable.
+        name: Accepted for compatibility.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.size(K.variable([[1, 2], [3, 4]]))).item()
+        4
+    """
+    x = as_tensor(x)
+    dims, shape = dims_of(x)
+    total = as_tensor(int(np.prod([n for n in shape if n is not None])), "int32")
+    for dim in dims:
+        total = total * dim
+    return total
+
+
+def dtype(x: Any) -> str:
+    """The name of the dtype of a tensor.
+
+    Classic Keras on TensorFlow 1 returned names such as `'float32_ref'` for variables; later ones, as
+    here, the plain name.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.dtype(K.placeholder(shape=(2, 4, 5), dtype='float64'))
+        'float64'
+    """
+    return str.__str__(spec_of(x, "K.dtype").dtype)
+
+
+def count_params(x: Any) -> int:
+    """The number of elements of a tensor whose sizes are all known.
+
+    Raises:
+        ValueError: if a size is unknown.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.count_params(K.zeros((2, 3)))
+        6
+    """
+    shape = int_shape(x)
+    if None in shape:
+        raise ValueError(f"K.count_params: the shape {shape} has unknown sizes")
+    return int(np.prod([n for n in shape if n is not None]))
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether `x` is a tensor: symbolic, a variable, or an engine's own.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.is_tensor(K.placeholder(ndim=2)), K.is_tensor([1, 2])
+        (True, False)
+    """
+    return isinstance(x, Tensor) or engine_of(x) is not None
+
+
+def is_variable(x: Any) -> bool:
+    """Whether `x` is a variable.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.is_variable(K.zeros((2,))), K.is_variable(K.placeholder(ndim=1))
+        (True, False)
+    """
+    return isinstance(x, Variable)
+
+
+def is_placeholder(x: Any) -> bool:
+    """Whether `x` is a placeholder.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.is_placeholder(K.placeholder(ndim=1)), K.is_placeholder(K.zeros((2,)))
+        (True, False)
+    """
+    return isinstance(x, Placeholder)
+
+
+def is_keras_tensor(x: Any) -> bool:
+    """Whether `x` was returned by a Keras layer or `Input`.
+
+    Args:
+        x: Tensor or variable.
+
+    Returns:
+        Whether a layer has marked it with `_keras_history`. (In Keras 1 every placeholder counted.)
+
+    Raises:
+        ValueError: if `x` is no tensor.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.is_keras_tensor(K.placeholder(shape=(2, 4, 5)))
+        False
+    """
+    if not is_tensor(x):
+        raise ValueError(
+            f"K.is_keras_tensor: expected a symbolic tensor, got {x!r} of type {type(x).__name__}"
+        )
+    return hasattr(x, "_keras_history")

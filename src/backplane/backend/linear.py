@@ -1,0 +1,198 @@
+"""Products of matrices and batches, transposition, normalization to unit length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from backplane.backend._args import as_axes, as_int
+from backplane.backend._call import api
+from backplane.backend._nodes import apply, merge_axes, permuted, reshape_to
+from backplane.backend.activation import float_tensor
+from backplane.core.graph import Tensor
+from backplane.core.shapes import normalize_axis
+from backplane.ops.lift import as_tensor, cast_to, promoted, scalar
+
+
+@api
+def dot(x: Any, y: Any) -> Tensor:
+    """Multiply two tensors: the last axis of `x` with the second to last of `y`.
+
+    Args:
+        x: Tensor with at least one axis; may be sparse.
+        y: Tensor with at least one axis; a vector is multiplied along its only axis.
+
+    Returns:
+        A tensor with the other axes of `x`, then those of `y`:
+        (2, 3) with (4, 3, 5) gives (2, 4, 5), as in Theano and `numpy.dot`.
+
+    Raises:
+        ValueError: if an operand is a scalar, or the sizes of the multiplied axes differ.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.int_shape(K.dot(K.placeholder(shape=(None, 28, 3)), K.ones((3, 4))))
+        (None, 28, 4)
+        >>> K.int_shape(K.dot(K.ones((2, 3)), K.ones((4, 3, 5))))
+        (2, 4, 5)
+    """
+    x, y = promoted(x, y)
+    if not x.ndim or not y.ndim:
+        raise ValueError(f"K.dot: x and y need at least one axis, got {_shapes(x, y)}")
+    inner = y.ndim - 2 if y.ndim > 1 else 0
+    _check_inner("K.dot", x, x.ndim - 1, y, inner)
+    outer_x = range(x.ndim - 1)
+    outer_y = [i for i in range(y.ndim) if i != inner]
+    rows = merge_axes(x, [outer_x, [x.ndim - 1]])
+    columns = merge_axes(permuted(y, [inner, *outer_y]), [[0], range(1, y.ndim)])
+    product = apply("matmul", rows, columns, transpose_x=False, transpose_y=False)
+    if x.ndim == y.ndim == 2:
+        return product
+    return reshape_to(product, [*((x, i) for i in outer_x), *((y, i) for i in outer_y)])
+
+
+def _shapes(x: Tensor, y: Tensor) -> str:
+    return f"shapes {tuple(x.spec.shape)} and {tuple(y.spec.shape)}"
+
+
+def _check_inner(name: str, x: Tensor, a: int, y: Tensor, b: int) -> None:
+    m, n = x.spec.shape[a], y.spec.shape[b]
+    if m != n and m is not None and n is not None:
+        raise ValueError(
+            f"{name}: axis {a} of x and axis {b} of y must have equal sizes, got {_shapes(x, y)} "
+            f"(x.shape[{a}] != y.shape[{b}]: {m} != {n})"
+        )
+
+
+@api
+def batch_dot(x: Any, y: Any, axes: Any = None) -> Tensor:
+    """Multiply each sample of a batch with its counterpart in another batch.
+
+    Args:
+        x: Tensor with at least two axes, the first of them for the samples.
+        y: Tensor with at least two axes, as many samples.
+        axes: The axis of each that is multiplied and summed: an int for both, or a pair; negative
+            ones count from the end. Default: the last axis of `x` with the second to last of `y`,
+            or its last one if `y` has only two.
+
+    Returns:
+        A tensor with the samples, the other axes of `x`, then the other axes of `y`; where only the
+        samples are left a last axis of size 1 is added.
+
+    Raises:
+        ValueError: if an operand has less than two axes, `axes` names none or the axis of the
+            samples, or known sizes do not fit.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.batch_dot(K.constant([[1, 2], [3, 4]]), K.constant([[5, 6], [7, 8]]), axes=1))
+        array([[17.],
+               [53.]], dtype=float32)
+        >>> K.int_shape(K.batch_dot(K.ones((32, 20, 1)), K.ones((32, 30, 20)), axes=(1, 2)))
+        (32, 1, 30)
+    """
+    x, y = promoted(x, y)
+    if x.ndim < 2 or y.ndim < 2:
+        raise ValueError(f"K.batch_dot: x and y need at least two axes, got {_shapes(x, y)}")
+    a, b = _batch_axes(axes, x, y)
+    m, n = x.spec.shape[0], y.spec.shape[0]
+    if m != n and m is not None and n is not None:
+        raise ValueError(f"K.batch_dot: x and y have different batch sizes, got {_shapes(x, y)}")
+    _check_inner("K.batch_dot", x, a, y, b)
+    if x.ndim == y.ndim == 2:
+        return apply("sum", apply("mul", x, y), axes=(1,), keepdims=True)
+    outer_x = [i for i in range(1, x.ndim) if i != a]
+    outer_y = [i for i in range(1, y.ndim) if i != b]
+    swap_x, swap_y = x.ndim == 3 and a == 1, y.ndim == 3 and b == 2
+    rows, columns = x, y
+    if not swap_x:
+        rows = merge_axes(permuted(x, [0, *outer_x, a]), [[0], range(1, x.ndim - 1), [x.ndim - 1]])
+    if not swap_y:
+        columns = merge_axes(permuted(y, [0, b, *outer_y]), [[0], [1], range(2, y.ndim)])
+    product = apply("matmul", rows, columns, transpose_x=swap_x, transpose_y=swap_y)
+    if x.ndim == y.ndim == 3:
+        return product
+    samples = y if m is None else x
+    return reshape_to(
+        product, [(samples, 0), *((x, i) for i in outer_x), *((y, i) for i in outer_y)]
+    )
+
+
+def _batch_axes(axes: Any, x: Tensor, y: Tensor) -> tuple[int, int]:
+    """The axis of `x` and the axis of `y` that are summed over."""
+    if axes is None:
+        return x.ndim - 1, y.ndim - 1 if y.ndim == 2 else y.ndim - 2
+    given = axes.tolist() if isinstance(axes, np.ndarray) else axes
+    pair = given if isinstance(given, list | tuple) else (given, given)
+    try:
+        a, b = (as_int(axis, "axes") for axis in pair)
+        a, b = normalize_axis(a, x.ndim), normalize_axis(b, y.ndim)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "K.batch_dot: axes must be an int or a pair of ints that name one axis of x and one of "
+            f"y, of {_shapes(x, y)}; got {axes!r}"
+        ) from None
+    if 0 in (a, b):
+        raise ValueError(
+            f"K.batch_dot: axes {axes!r} names axis 0, that of the samples, for {_shapes(x, y)}; "
+            "if the operands are no batches, add an axis with K.expand_dims(x, 0)"
+        )
+    return a, b
+
+
+@api
+def transpose(x: Any) -> Tensor:
+    """A tensor with its axes in reverse order.
+
+    Args:
+        x: Tensor.
+
+    Returns:
+        A tensor.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.transpose(K.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])))
+        array([[1., 4.],
+               [2., 5.],
+               [3., 6.]], dtype=float32)
+    """
+    x = as_tensor(x)
+    return permuted(x, range(x.ndim)[::-1])
+
+
+SQUARED_LENGTH_FLOOR = 1e-12
+"""Squared lengths below it count as it, so that 0 is normalized to 0."""
+
+
+@api
+def l2_normalize(x: Any, axis: Any = None) -> Tensor:
+    """Scale a tensor to length 1 (the root of the sum of squares) along an axis.
+
+    Args:
+        x: Tensor; integers and bools become `K.floatx()`.
+        axis: Int or list of ints in [-ndim, ndim): the axes that make up a vector; None for all.
+
+    Returns:
+        A float tensor of the shape of `x`: x / sqrt(max(sum(x ** 2), 1e-12)). Zeros stay zeros.
+
+    Raises:
+        ValueError: if an axis is out of range or named twice.
+
+    Source: classic Keras on TensorFlow; the documents' NumPy implementation divides 0 by 0.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.l2_normalize(K.constant([[3.0, 4.0], [0.0, 0.0]]), axis=1))
+        array([[0.6, 0.8],
+               [0. , 0. ]], dtype=float32)
+    """
+    x = float_tensor(x)
+    # float16 holds neither the floor nor the squares of small numbers.
+    wide = cast_to(x, "float32") if x.spec.dtype == "float16" else x
+    axes = as_axes(axis, x)
+    squares = apply("mul", wide, wide)
+    total = apply("sum", squares, axes=axes, keepdims=True) if axes else squares
+    length = apply("sqrt", apply("maximum", total, scalar(SQUARED_LENGTH_FLOOR, wide.spec.dtype)))
+    return cast_to(apply("div", wide, length), x.spec.dtype)

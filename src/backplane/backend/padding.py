@@ -1,0 +1,137 @@
+"""Zeros around time steps, images and volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from backplane.backend._args import as_int
+from backplane.backend._call import api
+from backplane.backend._spatial import check_rank, is_first
+from backplane.core.graph import Tensor
+from backplane.core.registry import primitive
+from backplane.ops.lift import as_tensor
+
+__all__ = ["spatial_2d_padding", "spatial_3d_padding", "temporal_padding"]
+
+
+def _listed(value: Any) -> list[Any] | None:
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    return list(value) if isinstance(value, list | tuple) else None
+
+
+def _pair(name: str, value: Any) -> tuple[int, int]:
+    listed = _listed(value)
+    if listed is None or len(listed) != 2:
+        raise ValueError(
+            f"K.{name}: padding must hold pairs (before, after) of ints, got {value!r}"
+        )
+    before, after = (as_int(n, f"K.{name}: padding") for n in listed)
+    if before < 0 or after < 0:
+        raise ValueError(f"K.{name}: padding must not be negative, got {value!r}")
+    return before, after
+
+
+def _padded(x: Tensor, pairs: Sequence[tuple[int, int]], first: bool) -> Tensor:
+    """`x` with zeros along its spatial axes."""
+    none = (0, 0)
+    around = (none, none, *pairs) if first else (none, *pairs, none)
+    result: Tensor = primitive("pad")(x, padding=around, value=0)
+    return result
+
+
+def _spatial(name: str, x: Any, padding: Any, data_format: Any, count: int) -> Tensor:
+    first = is_first(name, data_format)
+    x = as_tensor(x)
+    check_rank(name, "x", x, count + 2)
+    listed = _listed(padding)
+    if listed is None or len(listed) != count:
+        raise ValueError(
+            f"K.{name}: padding must be {count} pairs (before, after) of ints, got {padding!r}"
+        )
+    return _padded(x, [_pair(name, p) for p in listed], first)
+
+
+@api
+def temporal_padding(x: Any, padding: Any = (1, 1)) -> Tensor:
+    """Zeros before and after the time steps of a 3D tensor.
+
+    Args:
+        x: Tensor (batch, steps, features) of any dtype.
+        padding: Pair of ints: how many steps to add at the start and at the end of axis 1.
+
+    Returns:
+        A tensor (batch, steps + padding[0] + padding[1], features).
+
+    Raises:
+        ValueError: if `x` does not have 3 axes, or `padding` is no pair or negative.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.temporal_padding(K.constant([[[1.0], [2.0]]]), (1, 2)))[0, :, 0]
+        array([0., 1., 2., 0., 0.], dtype=float32)
+    """
+    x = as_tensor(x)
+    check_rank("temporal_padding", "x", x, 3)
+    return _padded(x, [_pair("temporal_padding", padding)], first=False)
+
+
+@api
+def spatial_2d_padding(
+    x: Any, padding: Any = ((1, 1), (1, 1)), data_format: str | None = None
+) -> Tensor:
+    """Zeros around the images of a 4D tensor.
+
+    Args:
+        x: Tensor (batch, rows, columns, channels), or (batch, channels, rows, columns) with
+            channels first, of any dtype.
+        padding: Two pairs of ints: rows to add above and below, columns to add left and right.
+        data_format: `"channels_last"`, `"channels_first"`, or None for `K.image_data_format()`.
+
+    Returns:
+        A tensor of the same layout.
+
+    Raises:
+        ValueError: if `data_format` is no data format, `x` does not have 4 axes, or `padding` is
+            not two pairs, or negative.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x = K.constant([[[[1.0], [2.0]]]])
+        >>> K.eval(K.spatial_2d_padding(x, ((1, 0), (0, 1))))[0, :, :, 0]
+        array([[0., 0., 0.],
+               [1., 2., 0.]], dtype=float32)
+    """
+    return _spatial("spatial_2d_padding", x, padding, data_format, 2)
+
+
+@api
+def spatial_3d_padding(
+    x: Any, padding: Any = ((1, 1), (1, 1), (1, 1)), data_format: str | None = None
+) -> Tensor:
+    """Zeros around the volumes of a 5D tensor.
+
+    Args:
+        x: Tensor (batch, depth, rows, columns, channels), or (batch, channels, depth, rows,
+            columns) with channels first, of any dtype.
+        padding: Three pairs of ints: how many zeros to add at the start and at the end of the
+            depth, the rows and the columns.
+        data_format: `"channels_last"`, `"channels_first"`, or None for `K.image_data_format()`.
+
+    Returns:
+        A tensor of the same layout.
+
+    Raises:
+        ValueError: if `data_format` is no data format, `x` does not have 5 axes, or `padding` is
+            not three pairs, or negative.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x = K.placeholder((None, 4, 5, 6, 3))
+        >>> K.int_shape(K.spatial_3d_padding(x, ((1, 1), (0, 2), (0, 0))))
+        (None, 6, 7, 6, 3)
+    """
+    return _spatial("spatial_3d_padding", x, padding, data_format, 3)

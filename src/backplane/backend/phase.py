@@ -1,0 +1,91 @@
+"""The learning phase: 0 for test, 1 for train; and what depends on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from backplane.backend.session import reset_session
+from backplane.compile.program import clear_programs
+from backplane.core import names
+from backplane.core.graph import Placeholder, Tensor
+from backplane.core.spec import Spec
+
+
+class _Phase:
+    """The phase in force: a number, or a placeholder with default 0, made when first asked for."""
+
+    def __init__(self) -> None:
+        self.value: int | None = None
+        self.tensor: Placeholder | None = None
+
+
+_phase = _Phase()
+
+
+def learning_phase() -> Any:
+    """The learning phase: 0 in test, 1 in training.
+
+    Returns:
+        The number that `K.set_learning_phase` fixed, else a scalar bool tensor: an input for functions
+        that behave differently in training and test; it is 0 where it is not fed.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x = K.placeholder(shape=(1,))
+        >>> f = K.function([x, K.learning_phase()], [K.in_train_phase(2. * x, x)])
+        >>> f([[3.], 1]), f([[3.], 0])
+        ([array([6.], dtype=float32)], [array([3.], dtype=float32)])
+    """
+    if _phase.value is not None:
+        return _phase.value
+    if _phase.tensor is None:
+        _phase.tensor = Placeholder(Spec((), "bool"), "keras_learning_phase", default=False)
+    return _phase.tensor
+
+
+def set_learning_phase(value: Any) -> None:
+    """Fix the learning phase.
+
+    Args:
+        value: 0 (test) or 1 (train).
+
+    Raises:
+        ValueError: for anything else.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.set_learning_phase(1)
+        >>> K.learning_phase()
+        1
+        >>> K.clear_session()
+    """
+    if isinstance(value, Tensor) or value not in (0, 1):
+        raise ValueError(f"K.set_learning_phase: value must be 0 or 1, got {value!r}")
+    _phase.value = int(value)
+
+
+def reset_phase() -> None:
+    """The phase is a fresh placeholder again."""
+    _phase.value = None
+    _phase.tensor = None
+
+
+def clear_session() -> None:
+    """Reset the state that K keeps: name counters, given-out names and the learning phase.
+
+    There is no global graph to destroy: tensors that nothing refers to are freed by Python. Compiled
+    programs are forgotten too.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.get_uid('dense'), K.get_uid('dense')
+        (1, 2)
+        >>> K.clear_session()
+        >>> K.get_uid('dense')
+        1
+    """
+    names.reset_uids()
+    names.reset_names()
+    reset_phase()
+    reset_session()
+    clear_programs()

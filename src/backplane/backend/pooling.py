@@ -1,0 +1,288 @@
+"""Pooling, and convolution with weights of its own at every place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from backplane.backend._call import api
+from backplane.backend._spatial import (
+    as_padding,
+    as_steps,
+    build,
+    check_rank,
+    from_last,
+    is_first,
+    to_last,
+)
+from backplane.core.graph import Tensor
+from backplane.core.registry import primitive
+from backplane.core.spec import is_float
+from backplane.ops.lift import as_tensor, promoted
+from backplane.ops.windows import Window, patches
+
+__all__ = ["local_conv1d", "local_conv2d", "pool2d", "pool3d"]
+
+
+def _pool(
+    name: str, x: Any, pool_size: Any, strides: Any, padding: Any, data_format: Any, pool_mode: Any
+) -> Tensor:
+    count = int(name[4])
+    first = is_first(name, data_format)
+    mode = as_padding(name, padding)
+    if pool_mode not in ("max", "avg"):
+        raise ValueError(f'K.{name}: pool_mode must be "max" or "avg", got {pool_mode!r}')
+    x = as_tensor(x)
+    check_rank(name, "x", x, count + 2)
+    found = build(
+        name,
+        primitive(f"{pool_mode}_pool"),
+        to_last(x, first),
+        pool=as_steps(name, "pool_size", pool_size, count),
+        strides=as_steps(name, "strides", strides, count),
+        padding=mode,
+    )
+    return from_last(found[0] if pool_mode == "max" else found, first)
+
+
+@api
+def pool2d(
+    x: Any,
+    pool_size: Any,
+    strides: Any = (1, 1),
+    padding: str = "valid",
+    data_format: str | None = None,
+    pool_mode: str = "max",
+) -> Tensor:
+    """The maximum or the mean of each window of images.
+
+    Args:
+        x: Tensor (batch, rows, columns, channels), or (batch, channels, rows, columns) with
+            channels first. Float for `"avg"`.
+        pool_size: Rows and columns of a window: an int or two.
+        strides: Rows and columns from one window to the next: an int or two.
+        padding: `"valid"`: only windows inside the image; `"same"`: ceil(size / stride) windows
+            along each axis. Padding never is the maximum and does not count in a mean.
+        data_format: `"channels_last"`, `"channels_first"`, or None for `K.image_data_format()`.
+        pool_mode: `"max"` or `"avg"`.
+
+    Returns:
+        A tensor of the same layout and dtype. The gradient of a maximum goes to the first of
+        equals.
+
+    Raises:
+        ValueError: if `data_format`, `padding` or `pool_mode` is none of these, `x` does not have 4
+            axes, or the window is larger than the image and `padding` is `"valid"`.
+        TypeError: for the mean of integers.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x = K.reshape(K.arange(9, dtype="float32"), (1, 3, 3, 1))
+        >>> K.eval(K.pool2d(x, (2, 2)))[0, :, :, 0]
+        array([[4., 5.],
+               [7., 8.]], dtype=float32)
+        >>> K.eval(K.pool2d(x, (2, 2), (2, 2), "same", pool_mode="avg"))[0, :, :, 0]
+        array([[2. , 3.5],
+               [6.5, 8. ]], dtype=float32)
+    """
+    return _pool("pool2d", x, pool_size, strides, padding, data_format, pool_mode)
+
+
+@api
+def pool3d(
+    x: Any,
+    pool_size: Any,
+    strides: Any = (1, 1, 1),
+    padding: str = "valid",
+    data_format: str | None = None,
+    pool_mode: str = "max",
+) -> Tensor:
+    """The maximum or the mean of each window of volumes.
+
+    Args:
+        x: Tensor (batch, depth, rows, columns, channels), or (batch, channels, depth, rows,
+            columns) with channels first. Float for `"avg"`.
+        pool_size: Size of a window along the three axes: an int or three.
+        strides: Steps from one window to the next along the three axes: an int or three.
+        padding: `"valid"` or `"same"`; see `K.pool2d`.
+        data_format: `"channels_last"`, `"channels_first"`, or None for `K.image_data_format()`.
+        pool_mode: `"max"` or `"avg"`.
+
+    Returns:
+        A tensor of the same layout and dtype.
+
+    Raises:
+        ValueError: if `data_format`, `padding` or `pool_mode` is none of these, `x` does not have 5
+            axes, or the window is larger than the volume and `padding` is `"valid"`.
+        TypeError: for the mean of integers.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x = K.placeholder((None, 8, 9, 10, 3))
+        >>> K.int_shape(K.pool3d(x, (2, 2, 2), (2, 2, 2), "same", pool_mode="avg"))
+        (None, 4, 5, 5, 3)
+    """
+    return _pool("pool3d", x, pool_size, strides, padding, data_format, pool_mode)
+
+
+# --- weights of their own -------------------------------------------------------------------------
+
+
+@api
+def local_conv1d(
+    inputs: Any, kernel: Any, kernel_size: Any, strides: Any, data_format: str | None = None
+) -> Tensor:
+    """Convolution over time steps with another kernel for each step of the result.
+
+    Args:
+        inputs: Float tensor (batch, steps, input_dim).
+        kernel: Tensor (output_length, kernel_size * input_dim, filters): each window is flattened
+            in row-major order, steps before features.
+        kernel_size: Length of a window: an int or a tuple of one.
+        strides: Steps from one window to the next: an int or a tuple of one.
+        data_format: Must be a data format, but makes no difference: the axes are as stated in both.
+
+    Returns:
+        A tensor (batch, output_length, filters).
+
+    Raises:
+        ValueError: if `data_format` is no data format, a rank is wrong, or `inputs`, `kernel` and
+            `kernel_size` do not fit each other.
+        TypeError: if the dtypes are no floats.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x = K.constant([[[1.0], [2.0], [3.0], [4.0]]])
+        >>> kernel = K.constant([[[1.0], [1.0]], [[10.0], [10.0]], [[0.0], [1.0]]])
+        >>> K.eval(K.local_conv1d(x, kernel, (2,), (1,)))[0, :, 0]
+        array([ 3., 50.,  4.], dtype=float32)
+    """
+    name = "local_conv1d"
+    is_first(name, data_format)
+    x, weights = _operands(name, inputs, kernel, 3)
+    counts = weights.spec.shape[:1]
+    return _local(name, x, weights, kernel_size, strides, counts, channels_major=False)
+
+
+@api
+def local_conv2d(
+    inputs: Any,
+    kernel: Any,
+    kernel_size: Any,
+    strides: Any,
+    output_shape: Any,
+    data_format: str | None = None,
+) -> Tensor:
+    """Convolution of images with another kernel for each pixel of the result.
+
+    Args:
+        inputs: Float tensor (batch, rows, columns, channels), or (batch, channels, rows, columns)
+            with channels first.
+        kernel: Tensor (output rows * output columns, kernel rows * kernel columns * channels,
+            filters). The second axis runs over (rows, columns, channels) of a window, but over
+            (channels, rows, columns) with channels first.
+        kernel_size: Rows and columns of a window: an int or two.
+        strides: Rows and columns from one window to the next: an int or two.
+        output_shape: Pair of ints: rows and columns of the result.
+        data_format: `"channels_last"`, `"channels_first"`, or None for `K.image_data_format()`.
+
+    Returns:
+        A tensor (batch, output rows, output columns, filters), or (batch, filters, output rows,
+        output columns) with channels first.
+
+    Raises:
+        ValueError: if `data_format` is no data format, a rank is wrong, or the sizes do not fit
+            each other.
+        TypeError: if the dtypes are no floats.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x = K.constant([[[[1.0], [2.0], [3.0]], [[4.0], [5.0], [6.0]]]])
+        >>> kernel = K.constant([[[1.0]] * 4, [[0.5]] * 4])
+        >>> K.eval(K.local_conv2d(x, kernel, (2, 2), (1, 1), (1, 2)))[0, :, :, 0]
+        array([[12.,  8.]], dtype=float32)
+    """
+    name = "local_conv2d"
+    first = is_first(name, data_format)
+    x, weights = _operands(name, inputs, kernel, 4)
+    counts = as_steps(name, "output_shape", output_shape, 2)
+    if prod(counts) != weights.spec.shape[0]:
+        raise ValueError(
+            f"K.{name}: output_shape {counts} has {prod(counts)} places, kernel has weights for "
+            f"{weights.spec.shape[0]} (shape {weights.spec.shape})"
+        )
+    x = to_last(x, first)
+    y = _local(name, x, weights, kernel_size, strides, counts, channels_major=first)
+    return from_last(y, first)
+
+
+def _operands(name: str, inputs: Any, kernel: Any, rank: int) -> tuple[Tensor, Tensor]:
+    """`inputs` and `kernel` of one float dtype, checked as far as they go alone."""
+    x, weights = promoted(inputs, kernel)
+    if not is_float(x.spec.dtype):
+        raise TypeError(f"K.{name}: inputs and kernel must be float, got {x.spec.dtype}")
+    check_rank(name, "inputs", x, rank)
+    check_rank(name, "kernel", weights, 3)
+    if None in weights.spec.shape:
+        raise ValueError(
+            f"K.{name}: all sizes of kernel must be known, got shape {weights.spec.shape}"
+        )
+    return x, weights
+
+
+def _local(
+    name: str,
+    x: Tensor,
+    kernel: Tensor,
+    kernel_size: Any,
+    strides: Any,
+    counts: Sequence[int | None],
+    channels_major: bool,
+) -> Tensor:
+    """One matrix product per place: (places, batch, window) times (places, window, filters)."""
+    places, length, filters = kernel.spec.shape
+    window = as_steps(name, "kernel_size", kernel_size, len(counts))
+    steps = as_steps(name, "strides", strides, len(counts))
+    channels = length // prod(window)  # type: ignore[operator]
+    if channels * prod(window) != length or x.spec.shape[-1] not in (channels, None):
+        raise ValueError(
+            f"K.{name}: kernel {kernel.spec.shape} has {length} weights per place and filter, but "
+            f"a window {window} of inputs with {x.spec.shape[-1]} channels needs another number"
+        )
+    x = _used(name, x, window, steps, counts)
+    windows = [Window(k, s, 1, "valid") for k, s in zip(window, steps, strict=True)]
+    reshape, transpose = primitive("reshape"), primitive("transpose")
+    rows = reshape(patches(x, windows), shape=(-1, places, prod(window), channels))
+    rows = transpose(rows, perm=(1, 0, 3, 2) if channels_major else (1, 0, 2, 3))
+    rows = reshape(rows, shape=(places, -1, length))
+    y = primitive("matmul")(rows, kernel, transpose_x=False, transpose_y=False)
+    y = transpose(y, perm=(1, 0, 2))
+    result: Tensor = reshape(y, shape=(-1, *counts, filters)) if len(counts) > 1 else y
+    return result
+
+
+def _used(
+    name: str,
+    x: Tensor,
+    window: Sequence[int],
+    steps: Sequence[int],
+    counts: Sequence[int | None],
+) -> Tensor:
+    """The part of `x` that `counts` windows cover."""
+    slices: list[tuple[int | None, int | None, int]] = [(None, None, 1)] * x.ndim
+    for axis, (k, s, count) in enumerate(zip(window, steps, counts, strict=True), 1):
+        assert count is not None
+        needed = (count - 1) * s + k
+        n = x.spec.shape[axis]
+        if n is not None and n < needed:
+            raise ValueError(
+                f"K.{name}: {count} windows of {k} with stride {s} cover {needed} elements, but "
+                f"spatial axis {axis - 1} of inputs has {n}"
+            )
+        if n != needed:
+            slices[axis] = (0, needed, 1)
+    if all(part == (None, None, 1) for part in slices):
+        return x
+    result: Tensor = primitive("slice")(x, slices=tuple(slices))
+    return result

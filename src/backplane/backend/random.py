@@ -1,0 +1,303 @@
+"""Random tensors and variables, dropout.
+
+Every random tensor has a seed: the given one, else one drawn from the global seed
+(`K.set_random_seed`), else from NumPy's generator, as classic Keras did. Each run of a function draws
+new samples; the sequence of samples of one tensor follows from its seed alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from backplane import config
+from backplane.backend._args import as_dtype, as_float, as_int, as_shape
+from backplane.backend._call import api, creates
+from backplane.backend.creation import variable
+from backplane.core.graph import KeySource, Tensor, constant
+from backplane.core.registry import primitive
+from backplane.core.spec import is_float
+from backplane.core.variable import Variable
+from backplane.ops.lift import as_tensor, cast_to, dims_of
+from backplane.ops.random import portable_normal, portable_uniform
+
+
+class _Seeds:
+    """Where seeds come from that nobody gave."""
+
+    def __init__(self) -> None:
+        self.generator: np.random.Generator | None = None
+        self.portable = False
+
+
+_seeds = _Seeds()
+
+
+def set_random_seed(seed: Any, portable: bool = False) -> None:
+    """Fix the seeds of all random tensors made from now on without one of their own.
+
+    Args:
+        seed: Whole number, 0 or more; None goes back to seeds from NumPy's generator.
+        portable: Whether they use the counter-based generator that gives equal uniform samples, bit
+            for bit, on every engine (normal ones up to rounding), instead of the engine's own.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.set_random_seed(1, portable=True)
+        >>> a = K.eval(K.random_uniform((2,)))
+        >>> K.set_random_seed(1, portable=True)
+        >>> bool((a == K.eval(K.random_uniform((2,)))).all())
+        True
+        >>> K.set_random_seed(None)
+    """
+    if seed is None:
+        _seeds.generator, _seeds.portable = None, False
+        return
+    _seeds.generator = np.random.default_rng(as_int(seed, "K.set_random_seed: seed"))
+    _seeds.portable = portable
+
+
+def key_source(seed: Any, what: str) -> KeySource:
+    """A source of keys for one random tensor."""
+    if seed is not None:
+        return KeySource(as_int(seed, f"{what}: seed"))
+    if _seeds.generator is not None:
+        return KeySource(int(_seeds.generator.integers(2**63)))
+    return KeySource(int(np.random.randint(10**6)))
+
+
+def _uniform(key: KeySource, dims: list[Tensor], shape: tuple[int | None, ...], dtype: str) -> Tensor:
+    draw = portable_uniform if _seeds.portable else primitive("random_uniform")
+    sample: Tensor = draw(key, *dims, shape=shape, dtype=dtype)
+    return sample
+
+
+def _normal(key: KeySource, dims: list[Tensor], shape: tuple[int | None, ...], dtype: str) -> Tensor:
+    draw = portable_normal if _seeds.portable else primitive("random_normal")
+    sample: Tensor = draw(key, *dims, shape=shape, dtype=dtype)
+    return sample
+
+
+def _float_dtype(dtype: Any, what: str) -> str:
+    name = as_dtype(dtype)
+    if not is_float(name):
+        raise ValueError(f"{what}: dtype must be a float type, got {name!r}")
+    return name
+
+
+@creates
+def random_normal(
+    shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: str | None = None, seed: int | None = None
+) -> Tensor:
+    """Samples of a normal distribution, new ones at each evaluation.
+
+    Args:
+        shape: Sizes: ints, scalar tensors, or `K.shape(x)`.
+        mean: Mean; a number or a tensor that broadcasts.
+        stddev: Standard deviation; likewise.
+        dtype: Float dtype; default `K.floatx()`.
+        seed: Seed of this tensor.
+
+    Returns:
+        A tensor.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x = K.random_normal((1000,), mean=5., seed=1)
+        >>> bool(4.8 < K.eval(x).mean() < 5.2)
+        True
+    """
+    dims, sizes = as_shape(shape, "K.random_normal: shape")
+    sample = _normal(
+        key_source(seed, "K.random_normal"), dims, sizes, _float_dtype(dtype, "K.random_normal")
+    )
+    return sample * stddev + mean
+
+
+@creates
+def random_uniform(
+    shape: Any, minval: Any = 0.0, maxval: Any = 1.0, dtype: str | None = None, seed: int | None = None
+) -> Tensor:
+    """Samples of a uniform distribution over [minval, maxval), new ones at each evaluation.
+
+    Args:
+        shape: Sizes: ints, scalar tensors, or `K.shape(x)`.
+        minval: Lower bound, included.
+        maxval: Upper bound, excluded.
+        dtype: Name of the dtype; default `K.floatx()`. Integer types give whole numbers.
+        seed: Seed of this tensor.
+
+    Returns:
+        A tensor.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x = K.eval(K.random_uniform((1000,), 2., 3., seed=1))
+        >>> bool(2 <= x.min() and x.max() < 3)
+        True
+    """
+    dims, sizes = as_shape(shape, "K.random_uniform: shape")
+    name = as_dtype(dtype)
+    key = key_source(seed, "K.random_uniform")
+    if is_float(name):
+        sample = _uniform(key, dims, sizes, name)
+        return sample if (minval, maxval) == (0.0, 1.0) else sample * (maxval - minval) + minval
+    low, high = as_int(minval, "K.random_uniform: minval"), as_int(maxval, "K.random_uniform: maxval")
+    steps = primitive("floor")(_uniform(key, dims, sizes, "float64") * float(high - low))
+    return cast_to(steps, name) + low
+
+
+@creates
+def random_binomial(
+    shape: Any, p: Any = 0.0, dtype: str | None = None, seed: int | None = None
+) -> Tensor:
+    """Samples that are 1 with probability `p` and else 0, new ones at each evaluation.
+
+    Args:
+        shape: Sizes: ints, scalar tensors, or `K.shape(x)`.
+        p: Probability in [0, 1].
+        dtype: Name of the dtype; default `K.floatx()`.
+        seed: Seed of this tensor.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> sorted(set(K.eval(K.random_binomial((100,), p=0.5, seed=1)).tolist()))
+        [0.0, 1.0]
+    """
+    dims, sizes = as_shape(shape, "K.random_binomial: shape")
+    sample = _uniform(key_source(seed, "K.random_binomial"), dims, sizes, "float32")
+    return cast_to(sample < p, as_dtype(dtype))
+
+
+@creates
+def truncated_normal(
+    shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: str | None = None, seed: int | None = None
+) -> Tensor:
+    """Samples of a normal distribution without what lies over two deviations from the mean.
+
+    Dropping and drawing again, as documented, and inverting the distribution function on a uniform
+    sample of the rest, as done here, give the same distribution.
+
+    Args:
+        shape: Sizes: ints, scalar tensors, or `K.shape(x)`.
+        mean: Mean.
+        stddev: Standard deviation before the cut.
+        dtype: Float dtype; default `K.floatx()`.
+        seed: Seed of this tensor.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x = K.eval(K.truncated_normal((1000,), seed=1))
+        >>> bool(abs(x).max() <= 2)
+        True
+    """
+    dims, sizes = as_shape(shape, "K.truncated_normal: shape")
+    name = _float_dtype(dtype, "K.truncated_normal")
+    key = key_source(seed, "K.truncated_normal")
+    # float64 keeps the engines together in the tails, where erfinv is steep.
+    u = _uniform(key, dims, sizes, "float64") * 2.0 - 1.0
+    cut: Tensor = primitive("erfinv")(u * _WITHIN_TWO) * _SQRT_TWO
+    return cast_to(cut, name) * stddev + mean
+
+
+_WITHIN_TWO = 0.9544997361036416
+"""Probability that a normal sample lies within two deviations: erf(sqrt(2))."""
+_SQRT_TWO = 1.4142135623730951
+
+
+def random_uniform_variable(
+    shape: Any, low: float, high: float, dtype: str | None = None, name: str | None = None,
+    seed: int | None = None,
+) -> Variable:  # fmt: skip
+    """Instantiate a variable with samples of a uniform distribution.
+
+    Args:
+        shape: Tuple of ints.
+        low: Lower bound.
+        high: Upper bound.
+        dtype: Name of the dtype; default `K.floatx()`.
+        name: Name of the variable.
+        seed: Seed.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.int_shape(K.random_uniform_variable((2, 3), 0, 1))
+        (2, 3)
+    """
+    return variable(random_uniform(shape, low, high, dtype, seed), dtype, name)
+
+
+def random_normal_variable(
+    shape: Any, mean: float, scale: float, dtype: str | None = None, name: str | None = None,
+    seed: int | None = None,
+) -> Variable:  # fmt: skip
+    """Instantiate a variable with samples of a normal distribution.
+
+    Args:
+        shape: Tuple of ints.
+        mean: Mean.
+        scale: Standard deviation.
+        dtype: Name of the dtype; default `K.floatx()`.
+        name: Name of the variable.
+        seed: Seed.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.int_shape(K.random_normal_variable((2, 3), 0, 1))
+        (2, 3)
+    """
+    return variable(random_normal(shape, mean, scale, dtype, seed), dtype, name)
+
+
+@api
+def dropout(x: Any, level: Any, noise_shape: Any = None, seed: int | None = None) -> Tensor:
+    """Set entries to zero at random and scale the others so that the expected sum stays.
+
+    Args:
+        x: Float tensor.
+        level: Fraction of the entries to drop, in [0, 1).
+        noise_shape: Shape of the keep-or-drop flags, which must broadcast to the shape of `x`; None
+            entries take the size of `x`. Default: the shape of `x`.
+        seed: Seed of the flags.
+
+    Returns:
+        A tensor of the shape and dtype of `x`.
+
+    Raises:
+        ValueError: if `level` is a number outside of [0, 1).
+
+    Example:
+        >>> from backplane import backend as K
+        >>> y = K.eval(K.dropout(K.ones((1000,)), 0.5, seed=1))
+        >>> sorted(set(y.tolist()))
+        [0.0, 2.0]
+    """
+    x = as_tensor(x)
+    if not isinstance(level, Tensor):
+        level = as_float(level, "K.dropout: level")
+        if not 0 <= level < 1:
+            raise ValueError(f"K.dropout: level must be in [0, 1), got {level}")
+        if level == 0:
+            return x
+    if noise_shape is None:
+        dims, sizes = dims_of(x)
+    else:
+        listed = noise_shape
+        if isinstance(noise_shape, list | tuple):
+            if len(noise_shape) != x.ndim and None in noise_shape:
+                raise ValueError(f"K.dropout: noise_shape {noise_shape} must have {x.ndim} entries")
+            listed = [
+                primitive("dim")(x, axis=i) if n is None else n for i, n in enumerate(noise_shape)
+            ]
+        dims, sizes = as_shape(listed, "K.dropout: noise_shape")
+    dtype = x.spec.dtype if is_float(x.spec.dtype) else config.floatx()
+    sample = _uniform(key_source(seed, "K.dropout"), dims, sizes, dtype)
+    scaled = x / (1.0 - level)
+    zero = constant(0, scaled.spec.dtype)
+    result: Tensor = primitive("where")(primitive("less_equal")(_level(level, dtype), sample), scaled, zero)
+    return result
+
+
+def _level(level: Any, dtype: str) -> Tensor:
+    return cast_to(as_tensor(level, dtype), dtype)

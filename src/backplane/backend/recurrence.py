@@ -1,0 +1,239 @@
+"""`rnn`: a step function along the time axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from backplane.backend._args import as_int
+from backplane.backend._call import api
+from backplane.backend._nest import flatten, pack
+from backplane.core.graph import Tensor, constant
+from backplane.core.registry import primitive
+from backplane.ops import control
+from backplane.ops.lift import as_tensor, cast_to
+from backplane.ops.sizes import origin
+from backplane.ops.shaping import stack
+
+
+@api
+def rnn(
+    step_function: Callable[..., Any],
+    inputs: Any,
+    initial_states: Any,
+    go_backwards: bool = False,
+    mask: Any = None,
+    constants: Any = None,
+    unroll: bool = False,
+    input_length: Any = None,
+    time_major: bool = False,
+    zero_output_for_mask: bool = False,
+) -> tuple[Any, Any, Any]:
+    """Iterate over the time axis of a tensor.
+
+    Args:
+        step_function: Function `(x_t, states) -> (output, new_states)`: `x_t` is the input of one step
+            (samples, …), `states` the list of states followed by the constants, `new_states` a list as
+            long as `initial_states`. Inputs, output and states may be nested lists, tuples or dicts.
+        inputs: Tensor (samples, time, …), or a nest of such tensors. Time may be unknown.
+        initial_states: List of tensors (samples, …), or nests of them.
+        go_backwards: Whether to run from the last step to the first; `outputs` are in the order in
+            which they were computed.
+        mask: Tensor (samples, time) or (samples, time, 1), 0 where a step of a sample is to be skipped:
+            the sample's states stay, and its output is that of the step before (zeros at the first).
+            Skipped values do not influence any gradient.
+        constants: List of tensors that every step gets.
+        unroll: Whether to copy the step's graph once per step instead of looping.
+        input_length: Number of steps; or an integer tensor (samples,), which, without `mask`, masks the
+            steps beyond each sample's length. Of a number below the number of steps only that many
+            are run, and the other outputs are zeros.
+        time_major: Whether inputs, mask and outputs have time first: (time, samples, …).
+        zero_output_for_mask: Whether the output of a skipped step is zeros instead.
+
+    Returns:
+        `(last_output, outputs, new_states)`: the output of the last step run (samples, …), all outputs
+        (samples, time, …), and the list of the last states.
+
+    Raises:
+        ValueError: if `inputs` has fewer than 3 axes; if `unroll` is set and the number of steps is
+            unknown; if there is a mask but no state; if a step changes the number, shape or dtype of the
+            states.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x = K.constant([[[1.], [2.], [3.]]])
+        >>> last, outputs, states = K.rnn(lambda x, s: (x + s[0], [x + s[0]]), x, [K.zeros((1, 1))])
+        >>> K.eval(outputs).ravel()
+        array([1., 3., 6.], dtype=float32)
+    """
+    xs = [as_tensor(x) for x in flatten(inputs)]
+    for x in xs:
+        if x.ndim < 3:
+            raise ValueError(f"K.rnn: inputs must have at least 3 axes, got shape {tuple(x.spec.shape)}")
+    if not time_major:
+        xs = [_swapped(x) for x in xs]
+    run = _Run(step_function, inputs, initial_states, constants, zero_output_for_mask)
+    steps = xs[0].spec.shape[0]
+    limit = None
+    if isinstance(input_length, Tensor) or hasattr(input_length, "shape"):
+        if mask is None and not unroll:
+            mask = _lengths_mask(as_tensor(input_length), xs[0], time_major)
+    elif input_length is not None and not unroll and steps is not None:
+        limit = min(as_int(input_length, "K.rnn: input_length"), steps)
+    masks = _time_major_mask(mask, time_major) if mask is not None else None
+    if masks is not None and not run.states:
+        raise ValueError("K.rnn: with a mask, initial_states must hold at least one state, got none")
+    if go_backwards:
+        xs = [primitive("flip")(x, axes=(0,)) for x in xs]
+        masks = None if masks is None else primitive("flip")(masks, axes=(0,))
+    if unroll:
+        if steps is None:
+            raise ValueError("K.rnn: unroll needs a known number of steps, got an unknown time axis")
+        last, outputs = run.unrolled(xs, masks, steps)
+    else:
+        last, outputs = run.looped(xs, masks, limit)
+    if not time_major:
+        outputs = [_swapped(y) for y in outputs]
+    return pack(run.output_nest, last), pack(run.output_nest, outputs), pack(run.state_nest, run.states)
+
+
+def _swapped(x: Tensor) -> Tensor:
+    result: Tensor = primitive("transpose")(x, perm=(1, 0, *range(2, x.ndim)))
+    return result
+
+
+def _lengths_mask(lengths: Tensor, x: Tensor, time_major: bool) -> Tensor:
+    """The mask of the steps below each sample's length."""
+    n = x.spec.shape[0]
+    size = primitive("dim")(x, axis=0) if n is None else constant(n, "int32")
+    times = primitive("arange")(constant(0, "int32"), size, constant(1, "int32"), dtype="int32")
+    lengths = primitive("reshape")(cast_to(lengths, "int32"), shape=(-1,))
+    expand = primitive("expand_dims")
+    mask: Tensor = primitive("less")(expand(times, axes=(1,)), expand(lengths, axes=(0,)))
+    return mask if time_major else _swapped(mask)
+
+
+def _time_major_mask(mask: Any, time_major: bool) -> Tensor:
+    """The mask as bool (time, samples)."""
+    mask = cast_to(as_tensor(mask), "bool")
+    if mask.ndim == 3 and mask.spec.shape[-1] in (1, None):
+        mask = primitive("squeeze")(mask, axes=(2,))
+    if mask.ndim != 2:
+        raise ValueError(
+            f"K.rnn: mask must have shape (samples, time) or (samples, time, 1), got "
+            f"{tuple(mask.spec.shape)}"
+        )
+    return mask if time_major else _swapped(mask)
+
+
+def _select(mask: Tensor, kept: Tensor, other: Tensor) -> Tensor:
+    """`kept` for the samples of the mask, `other` for those that are skipped."""
+    if kept.ndim > 1:
+        mask = primitive("expand_dims")(mask, axes=tuple(range(1, kept.ndim)))
+    result: Tensor = primitive("where")(mask, kept, other)
+    return result
+
+
+class _Run:
+    """One call of `rnn`: the step function with nests taken apart, and the loop around it."""
+
+    def __init__(
+        self, step: Callable[..., Any], inputs: Any, states: Any, constants: Any, zero_masked: bool
+    ) -> None:
+        if isinstance(states, Tensor):
+            states = [states]
+        self.step_function = step
+        self.input_nest = inputs
+        self.state_nest = list(states)
+        self.states = [as_tensor(s) for s in flatten(self.state_nest)]
+        self.constants = list(constants) if constants is not None else []
+        self.zero_masked = zero_masked
+        self.output_nest: Any = None
+
+    def step(self, xs: list[Tensor], states: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        """One step on flat lists."""
+        output, new = self.step_function(
+            pack(self.input_nest, xs), [*pack(self.state_nest, states), *self.constants]
+        )
+        self.output_nest = output
+        listed = [as_tensor(s) for s in flatten(new)]
+        if len(listed) != len(self.states):
+            raise ValueError(
+                f"K.rnn: a step must return as many states as initial_states has "
+                f"({len(self.states)}), got {len(listed)}"
+            )
+        return [as_tensor(y) for y in flatten(output)], listed
+
+    def masked_step(
+        self, mask: Tensor, xs: list[Tensor], states: list[Tensor], before: list[Tensor]
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """One step in which the samples outside the mask keep their states and outputs."""
+        outputs, new = self.step(xs, states)
+        others = [control.zeros_like(y) for y in outputs] if self.zero_masked else before
+        outputs = [_select(mask, y, o) for y, o in zip(outputs, others, strict=True)]
+        return outputs, [_select(mask, n, s) for n, s in zip(new, states, strict=True)]
+
+    def first_outputs(self, xs: list[Tensor]) -> list[Tensor]:
+        """Zeros of the outputs' shapes. Only the shapes of a traced step are used, not its values."""
+        outputs, _ = self.step([x[0] for x in xs], self.states)
+        return [_zeros_of_shape(y) for y in outputs]
+
+    def unrolled(
+        self, xs: list[Tensor], masks: Tensor | None, steps: int
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Copy the step once per time."""
+        rows: list[list[Tensor]] = []
+        for t in range(steps):
+            items = [x[t] for x in xs]
+            if masks is None:
+                outputs, self.states = self.step(items, self.states)
+            else:
+                before = rows[-1] if rows else self.first_outputs(xs)
+                outputs, self.states = self.masked_step(masks[t], items, self.states, before)
+            rows.append(outputs)
+        if not rows:
+            raise ValueError("K.rnn: unroll needs at least one step, got 0")
+        return rows[-1], [stack(list(column), 0) for column in zip(*rows, strict=True)]
+
+    def looped(
+        self, xs: list[Tensor], masks: Tensor | None, limit: int | None
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Scan over time."""
+        steps = xs[0].spec.shape[0]
+        short = limit is not None and steps is not None and limit < steps
+        sequences = [*xs, masks] if masks is not None else xs
+        if short:
+            sequences = [s[:limit] for s in sequences]
+        n = len(self.states)
+        carry_outputs = masks is not None and not self.zero_masked
+        before = self.first_outputs(xs) if carry_outputs else []
+
+        def body(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+            if masks is None:
+                outputs, new = self.step(items, carry[:n])
+            else:
+                outputs, new = self.masked_step(items[-1], items[:-1], carry[:n], carry[n:])
+            return [*new, *(outputs if carry_outputs else [])], outputs
+
+        finals, outputs = control.scan(body, [*self.states, *before], sequences)
+        self.states = finals[:n]
+        last = finals[n:] if carry_outputs else [y[-1] for y in outputs]
+        if short:
+            rest = ((0, (steps or 0) - (limit or 0)),)
+            outputs = [
+                primitive("pad")(y, padding=rest + ((0, 0),) * (y.ndim - 1), value=0) for y in outputs
+            ]
+        return last, outputs
+
+
+def _zeros_of_shape(y: Tensor) -> Tensor:
+    """Zeros like `y`, whose unknown sizes are read from where they come from: `y` is not computed."""
+    dims = []
+    for axis, n in enumerate(y.spec.shape):
+        if n is None:
+            source, source_axis = origin(y, axis)
+            dims.append(primitive("dim")(source, axis=source_axis))
+    result: Tensor = primitive("full")(*dims, shape=y.spec.shape, value=0, dtype=y.spec.dtype)
+    return result
+
+

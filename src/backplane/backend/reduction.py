@@ -1,0 +1,366 @@
+"""Reductions along axes, cumulative sums and products, positions of extremes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from backplane.backend._args import as_axes, as_axis
+from backplane.backend._call import api
+from backplane.backend._nodes import apply
+from backplane.backend.activation import float_tensor
+from backplane.core.graph import Tensor
+from backplane.ops.lift import as_tensor, cast_to, scalar
+
+
+def _reduced(name: str, x: Tensor, axis: Any, keepdims: Any) -> Tensor:
+    """The reduction `name` of `x`; over no axes it leaves `x` as it is."""
+    axes = as_axes(axis, x)
+    return apply(name, x, axes=axes, keepdims=bool(keepdims)) if axes else x
+
+
+@api
+def max(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Maximum value in a tensor.
+
+    Args:
+        x: Tensor of numbers.
+        axis: Int or list of ints in [-ndim, ndim): the axes to reduce; None for all, [] for none.
+        keepdims: Whether to keep the reduced axes with size 1.
+
+    Returns:
+        A tensor of the dtype of `x`. Tied maxima share the gradient equally.
+
+    Raises:
+        ValueError: if an axis is out of range or named twice.
+        TypeError: if `x` holds bools.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.max(K.constant([[1.0, 2.0], [3.0, 0.0]]), axis=0))
+        array([3., 2.], dtype=float32)
+    """
+    return _reduced("max", as_tensor(x), axis, keepdims)
+
+
+@api
+def min(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Minimum value in a tensor.
+
+    Args:
+        x: Tensor of numbers.
+        axis: Int or list of ints in [-ndim, ndim): the axes to reduce; None for all, [] for none.
+        keepdims: Whether to keep the reduced axes with size 1.
+
+    Returns:
+        A tensor of the dtype of `x`. Tied minima share the gradient equally.
+
+    Raises:
+        ValueError: if an axis is out of range or named twice.
+        TypeError: if `x` holds bools.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.min(K.constant([[1.0, 2.0], [3.0, 0.0]]), axis=0))
+        array([1., 0.], dtype=float32)
+    """
+    return _reduced("min", as_tensor(x), axis, keepdims)
+
+
+@api
+def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Sum of the values in a tensor.
+
+    Args:
+        x: Tensor of numbers.
+        axis: Int or list of ints in [-ndim, ndim): the axes to reduce; None for all, [] for none.
+        keepdims: Whether to keep the reduced axes with size 1.
+
+    Returns:
+        A tensor of the dtype of `x`; small integers are not widened.
+
+    Raises:
+        ValueError: if an axis is out of range or named twice.
+        TypeError: if `x` holds bools.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.sum(K.constant([[1.0, 2.0], [3.0, 4.0]]), axis=1, keepdims=True))
+        array([[3.],
+               [7.]], dtype=float32)
+    """
+    return _reduced("sum", as_tensor(x), axis, keepdims)
+
+
+@api
+def prod(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Product of the values in a tensor.
+
+    Args:
+        x: Tensor of numbers.
+        axis: Int or list of ints in [-ndim, ndim): the axes to reduce; None for all, [] for none.
+        keepdims: Whether to keep the reduced axes with size 1.
+
+    Returns:
+        A tensor of the dtype of `x`. Its gradient is exact where elements are 0.
+
+    Raises:
+        ValueError: if an axis is out of range or named twice.
+        TypeError: if `x` holds bools.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.prod(K.constant([[1.0, 2.0], [3.0, 4.0]]), axis=-1))
+        array([ 2., 12.], dtype=float32)
+    """
+    return _reduced("prod", as_tensor(x), axis, keepdims)
+
+
+@api
+def cumsum(x: Any, axis: int = 0) -> Tensor:
+    """Cumulative sum of the values in a tensor along an axis.
+
+    Args:
+        x: Tensor of numbers.
+        axis: Int in [-ndim, ndim).
+
+    Returns:
+        A tensor of the shape and dtype of `x`.
+
+    Raises:
+        ValueError: if `axis` is out of range.
+        TypeError: if `x` holds bools.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.cumsum(K.constant([1.0, 2.0, 3.0])))
+        array([1., 3., 6.], dtype=float32)
+    """
+    x = as_tensor(x)
+    return apply("cumsum", x, axis=as_axis(axis, x), reverse=False)
+
+
+@api
+def cumprod(x: Any, axis: int = 0) -> Tensor:
+    """Cumulative product of the values in a tensor along an axis.
+
+    Args:
+        x: Tensor of numbers.
+        axis: Int in [-ndim, ndim).
+
+    Returns:
+        A tensor of the shape and dtype of `x`. Its gradient is exact where elements are 0.
+
+    Raises:
+        ValueError: if `axis` is out of range.
+        TypeError: if `x` holds bools.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.cumprod(K.constant([1.0, 2.0, 3.0])))
+        array([1., 2., 6.], dtype=float32)
+    """
+    x = as_tensor(x)
+    return apply("cumprod", x, axis=as_axis(axis, x), reverse=False)
+
+
+@api
+def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Mean of a tensor.
+
+    Args:
+        x: Tensor; integers and bools become `K.floatx()`.
+        axis: Int or list of ints in [-ndim, ndim): the axes to reduce; None for all, [] for none.
+        keepdims: Whether to keep the reduced axes with size 1.
+
+    Returns:
+        A float tensor; NaN for the mean of nothing.
+
+    Raises:
+        ValueError: if an axis is out of range or named twice.
+
+    Source: the documents' NumPy implementation. (Classic Keras on TensorFlow cut the mean of
+    integers down to an integer.)
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.mean(K.constant([[1.0, 2.0], [3.0, 4.0]]), axis=0))
+        array([2., 3.], dtype=float32)
+    """
+    return _reduced("mean", float_tensor(x), axis, keepdims)
+
+
+def _variance(x: Tensor, axis: Any, keepdims: Any) -> Tensor:
+    deviation = x - _reduced("mean", x, axis, True)
+    return _reduced("mean", deviation * deviation, axis, keepdims)
+
+
+@api
+def var(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Variance of a tensor: the mean squared distance from the mean (divided by n, not n - 1).
+
+    Args:
+        x: Tensor; integers and bools become `K.floatx()`.
+        axis: Int or list of ints in [-ndim, ndim): the axes to reduce; None for all, [] for none.
+        keepdims: Whether to keep the reduced axes with size 1.
+
+    Returns:
+        A float tensor.
+
+    Raises:
+        ValueError: if an axis is out of range or named twice.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.var(K.constant([[1.0, 2.0], [3.0, 6.0]]), axis=0))
+        array([1., 4.], dtype=float32)
+    """
+    return _variance(float_tensor(x), axis, keepdims)
+
+
+@api
+def std(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Standard deviation of a tensor: the square root of `K.var`.
+
+    Args:
+        x: Tensor; integers and bools become `K.floatx()`.
+        axis: Int or list of ints in [-ndim, ndim): the axes to reduce; None for all, [] for none.
+        keepdims: Whether to keep the reduced axes with size 1.
+
+    Returns:
+        A float tensor. Where all elements are equal its gradient is 0 (NaN in classic Keras).
+
+    Raises:
+        ValueError: if an axis is out of range or named twice.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.std(K.constant([[1.0, 2.0], [3.0, 6.0]]), axis=0))
+        array([1., 2.], dtype=float32)
+    """
+    variance = _variance(float_tensor(x), axis, keepdims)
+    zero, one = (scalar(n, variance.spec.dtype) for n in (0, 1))
+    constant = apply("equal", variance, zero)
+    # The slope of the root at 0 is infinite: there the root is taken of something else.
+    return apply("where", constant, zero, apply("sqrt", apply("where", constant, one, variance)))
+
+
+@api
+def any(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Logical or of the values in a tensor.
+
+    Args:
+        x: Tensor of any dtype; what is not 0, NaN included, is true.
+        axis: Int or list of ints in [-ndim, ndim): the axes to reduce; None for all, [] for none.
+        keepdims: Whether to keep the reduced axes with size 1.
+
+    Returns:
+        A bool tensor. (The uint8 of the documents was Theano's.)
+
+    Raises:
+        ValueError: if an axis is out of range or named twice.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.any(K.constant([[1.0, 0.0], [0.0, 0.0]]), axis=1))
+        array([ True, False])
+    """
+    return _reduced("any", cast_to(as_tensor(x), "bool"), axis, keepdims)
+
+
+@api
+def all(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Logical and of the values in a tensor.
+
+    Args:
+        x: Tensor of any dtype; what is not 0, NaN included, is true.
+        axis: Int or list of ints in [-ndim, ndim): the axes to reduce; None for all, [] for none.
+        keepdims: Whether to keep the reduced axes with size 1.
+
+    Returns:
+        A bool tensor. (The uint8 of the documents was Theano's.)
+
+    Raises:
+        ValueError: if an axis is out of range or named twice.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.all(K.constant([[1.0, 2.0], [0.0, 1.0]]), axis=1))
+        array([ True, False])
+    """
+    return _reduced("all", cast_to(as_tensor(x), "bool"), axis, keepdims)
+
+
+def _position(name: str, x: Any, axis: Any) -> Tensor:
+    x = as_tensor(x)
+    if x.spec.dtype == "bool":
+        raise TypeError(f"K.{name}: x must hold numbers, got dtype bool; cast it")
+    return apply(name, x, axis=as_axis(axis, x))
+
+
+@api
+def argmax(x: Any, axis: int = -1) -> Tensor:
+    """Index of the maximum value along an axis.
+
+    Args:
+        x: Tensor of numbers.
+        axis: Int in [-ndim, ndim).
+
+    Returns:
+        An int64 tensor without `axis`; of tied maxima the first counts.
+
+    Raises:
+        ValueError: if `axis` is out of range.
+        TypeError: if `axis` is not an int, or `x` holds bools.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.argmax(K.constant([[1.0, 5.0, 5.0], [9.0, 0.0, 3.0]])))
+        array([1, 0])
+    """
+    return _position("argmax", x, axis)
+
+
+@api
+def argmin(x: Any, axis: int = -1) -> Tensor:
+    """Index of the minimum value along an axis.
+
+    Args:
+        x: Tensor of numbers.
+        axis: Int in [-ndim, ndim).
+
+    Returns:
+        An int64 tensor without `axis`; of tied minima the first counts.
+
+    Raises:
+        ValueError: if `axis` is out of range.
+        TypeError: if `axis` is not an int, or `x` holds bools.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.argmin(K.constant([[1.0, 5.0, 5.0], [9.0, 0.0, 3.0]])))
+        array([0, 1])
+    """
+    return _position("argmin", x, axis)
+
+
+@api
+def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The logarithm of the sum of the exponentials of the values, without overflow.
+
+    Args:
+        x: Tensor; integers and bools become `K.floatx()`.
+        axis: Int or list of ints in [-ndim, ndim): the axes to reduce; None for all, [] for none.
+        keepdims: Whether to keep the reduced axes with size 1.
+
+    Returns:
+        A float tensor; minus infinity where all elements are minus infinity.
+
+    Raises:
+        ValueError: if an axis is out of range or named twice.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.logsumexp(K.constant([[1000.0, -1000.0]]), axis=1))
+        array([1000.], dtype=float32)
+    """
+    return _reduced("logsumexp", float_tensor(x), axis, keepdims)

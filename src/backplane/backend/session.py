@@ -1,0 +1,167 @@
+"""Sessions, and other pieces of TensorFlow 1 and Theano that K exported."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from backplane import engines
+from backplane.backend._call import api
+from backplane.backend._nest import flatten, pack
+from backplane.compile.function import Function
+from backplane.core.graph import Tensor
+from backplane.ops.lift import as_tensor
+
+py_all = builtins.all
+py_sum = builtins.sum
+
+
+class Session:
+    """Computes tensors: `session.run(fetches, feed_dict)`.
+
+    There is no state in a session: variables hold their own values. It keeps the functions that it
+    compiled, so that running the same fetches again is quick.
+    """
+
+    def __init__(self) -> None:
+        self._functions: dict[Any, Function] = {}
+
+    def run(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
+        """Compute tensors.
+
+        Args:
+            fetches: Tensor, variable or update, or a nest (list, tuple, dict) of them.
+            feed_dict: Values by placeholder (or any other tensor whose value is to be replaced).
+
+        Returns:
+            NumPy arrays in the structure of `fetches`. Updates that were fetched are written.
+
+        Raises:
+            ValueError: if a placeholder is needed that has no value, or a value does not fit.
+        """
+        feeds = dict(feed_dict or {})
+        outputs = [as_tensor(t) for t in flatten(fetches)]
+        engine = engines.current()
+        key = (engine.name, tuple(outputs), tuple(feeds))
+        if key not in self._functions:
+            self._functions[key] = Function(list(feeds), outputs, engine=engine, name="session.run")
+        return pack(fetches, list(self._functions[key](list(feeds.values()))))
+
+    def close(self) -> None:
+        """Forget the compiled functions."""
+        self._functions.clear()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+_session: list[Session] = []
+
+
+def get_session() -> Session:
+    """The session in force.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x = K.placeholder(shape=(2,))
+        >>> K.get_session().run(x * 2., feed_dict={x: [1., 2.]})
+        array([2., 4.], dtype=float32)
+    """
+    if not _session:
+        _session.append(Session())
+    return _session[0]
+
+
+def set_session(session: Any) -> None:
+    """Use another session.
+
+    Args:
+        session: What `K.get_session` shall return: anything with a method `run`.
+
+    Raises:
+        TypeError: if it has none.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.set_session(K.get_session())
+    """
+    if not callable(getattr(session, "run", None)):
+        raise TypeError(f"K.set_session: session must have a method run, got {session!r}")
+    _session[:] = [session]
+
+
+def reset_session() -> None:
+    """The next `get_session` makes a new one."""
+    _session.clear()
+
+
+_manual = [False]
+
+
+def manual_variable_initialization(value: Any) -> None:
+    """Say whether the user initializes variables.
+
+    Variables here have their initial value from the start, so that the flag changes nothing.
+
+    Args:
+        value: Python bool.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.manual_variable_initialization(False)
+    """
+    _manual[0] = bool(value)
+
+
+@contextmanager
+def control_dependencies(control_inputs: Sequence[Any] | None) -> Iterator[None]:
+    """Context manager without effect: a function computes its outputs and updates from the values that
+    the variables had before, so that no order needs to be stated.
+
+    Args:
+        control_inputs: Tensors and updates; only checked.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> with K.control_dependencies([]):
+        ...     y = K.constant(1.)
+    """
+    for t in control_inputs or []:
+        if not isinstance(t, Tensor):
+            raise TypeError(f"K.control_dependencies: expected tensors, got {t!r}")
+    yield
+
+
+@api
+def pattern_broadcast(x: Any, broadcastable: Iterable[bool]) -> Tensor:
+    """Theano's declaration that axes have size 1; here sizes are known by themselves.
+
+    Args:
+        x: Tensor.
+        broadcastable: One bool per axis.
+
+    Returns:
+        `x`.
+
+    Raises:
+        ValueError: if there is not one bool per axis, or an axis said to be broadcastable has another
+            size than 1.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.int_shape(K.pattern_broadcast(K.zeros((1, 3)), (True, False)))
+        (1, 3)
+    """
+    x = as_tensor(x)
+    flags = [bool(b) for b in broadcastable]
+    if len(flags) != x.ndim:
+        raise ValueError(f"K.pattern_broadcast: {len(flags)} flags for {x.ndim} axes")
+    for axis, (flag, n) in enumerate(zip(flags, x.spec.shape, strict=True)):
+        if flag and n not in (1, None):
+            raise ValueError(f"K.pattern_broadcast: axis {axis} has size {n}, not 1")
+    return x

@@ -1,0 +1,170 @@
+"""Variables: reading, setting, and updates inside functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from backplane.backend.creation import _values
+from backplane.backend.graph import evaluate, fitting
+from backplane.core.graph import Tensor
+from backplane.core.update import Update
+from backplane.core.variable import Variable
+
+
+def get_value(x: Any) -> Any:
+    """The value of a variable as a NumPy array (a copy).
+
+    Args:
+        x: Variable; a tensor is evaluated.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.get_value(K.variable([1., 2.]))
+        array([1., 2.], dtype=float32)
+    """
+    return evaluate(x)
+
+
+def batch_get_value(ops: Iterable[Any]) -> list[Any]:
+    """The values of several variables as a list of NumPy arrays.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.batch_get_value([K.zeros((1,)), K.ones((1,))])
+        [array([0.], dtype=float32), array([1.], dtype=float32)]
+    """
+    return [evaluate(x) for x in ops]
+
+
+def set_value(x: Any, value: Any) -> None:
+    """Set a variable to the content of an array.
+
+    Args:
+        x: Variable.
+        value: Array, number or nested list of the variable's shape; it is copied and cast.
+
+    Raises:
+        TypeError: if `x` is no variable or `value` holds no numbers.
+        ValueError: if the shapes differ; the variable keeps its value.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> v = K.zeros((2,))
+        >>> K.set_value(v, [1., 2.])
+        >>> K.get_value(v)
+        array([1., 2.], dtype=float32)
+    """
+    x.assign(_fitting_array(x, value, "K.set_value"))
+
+
+def batch_set_value(tuples: Sequence[tuple[Any, Any]]) -> None:
+    """Set several variables; if any value does not fit none is set.
+
+    Args:
+        tuples: Pairs `(variable, value)`.
+
+    Raises:
+        TypeError, ValueError: as `K.set_value`.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> a, b = K.zeros((1,)), K.zeros((1,))
+        >>> K.batch_set_value([(a, [1.]), (b, [2.])])
+        >>> K.batch_get_value([a, b])
+        [array([1.], dtype=float32), array([2.], dtype=float32)]
+    """
+    checked = [(x, _fitting_array(x, value, "K.batch_set_value")) for x, value in tuples]
+    for x, array in checked:
+        x.assign(array)
+
+
+def _fitting_array(x: Any, value: Any, what: str) -> np.ndarray:
+    if not isinstance(x, Variable):
+        raise TypeError(f"{what}: x must be a variable, got {x!r}")
+    array = _values(value, x.spec.dtype, f"{what}: value")
+    if array.shape != x.spec.shape:
+        raise ValueError(
+            f"{what}: the variable {x.name!r} has shape {x.spec.shape}, the value has shape {array.shape}"
+        )
+    return array
+
+
+def _as_variable(x: Any, what: str) -> Variable:
+    if not isinstance(x, Variable):
+        raise TypeError(f"{what}: x must be a variable, got {x!r}")
+    return x
+
+
+def update(x: Any, new_x: Any) -> Tensor:
+    """An update of a variable to a new value.
+
+    Args:
+        x: Variable.
+        new_x: Tensor of its shape.
+
+    Returns:
+        A tensor equal to the new value. A function that has it among its updates, or computes it,
+        writes the value to `x`; `K.eval` does too.
+
+    Raises:
+        TypeError: if `x` is no variable.
+        ValueError: if the shapes differ.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> v = K.variable(1.)
+        >>> K.eval(K.update(v, v + 2.)).item(), K.get_value(v).item()
+        (3.0, 3.0)
+    """
+    x = _as_variable(x, "K.update")
+    return Update(x, fitting(x, new_x, "K.update"))
+
+
+def update_add(x: Any, increment: Any) -> Tensor:
+    """An update of a variable that adds `increment`; see `K.update`.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> v = K.variable(1.)
+        >>> K.eval(K.update_add(v, 2.)).item()
+        3.0
+    """
+    x = _as_variable(x, "K.update_add")
+    return Update(x, fitting(x, x + increment, "K.update_add"))
+
+
+def update_sub(x: Any, decrement: Any) -> Tensor:
+    """An update of a variable that subtracts `decrement`; see `K.update`.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> v = K.variable(1.)
+        >>> K.eval(K.update_sub(v, 2.)).item()
+        -1.0
+    """
+    x = _as_variable(x, "K.update_sub")
+    return Update(x, fitting(x, x - decrement, "K.update_sub"))
+
+
+def moving_average_update(x: Any, value: Any, momentum: Any) -> Tensor:
+    """An update of a variable to `x * momentum + value * (1 - momentum)`.
+
+    Args:
+        x: Variable.
+        value: Tensor of its shape.
+        momentum: Number or scalar tensor, usually in [0, 1].
+
+    Returns:
+        The update; see `K.update`.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> v = K.variable(1.)
+        >>> K.eval(K.moving_average_update(v, 3., 0.5)).item()
+        2.0
+    """
+    x = _as_variable(x, "K.moving_average_update")
+    return Update(x, fitting(x, x * momentum + value * (1.0 - momentum), "K.moving_average_update"))

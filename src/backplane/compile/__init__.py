@@ -1,0 +1,1 @@
+"""From graphs to programs: simplification, emission as straight-line Python, `K.function`."""

@@ -1,0 +1,263 @@
+"""Emission: a graph as straight-line Python over an engine's table.
+
+    def program(a0, a1):
+        t0 = matmul(a0, a1, transpose_x=False, transpose_y=False)
+        t1 = tanh(t0); del t0
+        return (t1,)
+
+One function evaluates the graph on NumPy arrays, traces it for JAX and TensorFlow, and builds the
+graph of PyTensor or ONNX, according to what the table's lowerings take. On engines with `host_shapes`
+sizes, and what is computed from sizes alone, stay Python and NumPy integers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from backplane.compile.loops import prune
+from backplane.compile.simplify import UNREAD, lower, simplify
+from backplane.core.graph import Constant, Graph, Tensor, toposort
+from backplane.core.primitive import OUTPUT
+from backplane.core.spec import is_float
+from backplane.core.where import Where
+from backplane.engines import get
+from backplane.engines.base import Engine, Entry, set_emitter
+
+HOST_OPS = frozenset(
+    "add sub mul floordiv mod maximum minimum neg abs cast equal not_equal less less_equal logical_not "
+    "logical_and logical_or where concat reshape expand_dims squeeze slice gather sum prod max min "
+    "identity stop_gradient broadcast_to flip".split()
+)
+"""Primitives that may run on the host where all their operands are sizes or constants."""
+
+_count = itertools.count()
+_wheres: dict[str, dict[int, Tensor]] = {}
+
+
+class Emitter:
+    """Writes the source of one program and binds the objects that it names."""
+
+    def __init__(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], engine: Engine) -> None:
+        self.engine = engine
+        self.inputs = list(inputs)
+        self.outputs = list(outputs)
+        self.order = toposort(outputs, stop=inputs)
+        self.namespace: dict[str, Any] = {}
+        self.names: dict[Tensor, str] = {t: f"a{i}" for i, t in enumerate(inputs)}
+        self.bound: dict[int, str] = {}
+        self.lines: list[str] = []
+        self.built_at: dict[int, Tensor] = {}
+        self.host = self._host_nodes() if "host_shapes" in engine.capabilities else set()
+        self.results = self._results()
+
+    def _host_nodes(self) -> set[Tensor]:
+        """Nodes whose value follows from sizes alone."""
+        host: set[Tensor] = set()
+        for node in self.order:
+            if node.op is None or node.op is OUTPUT:
+                continue
+            if node.op.name == "dim":
+                host.add(node)
+            elif node.op.name in HOST_OPS and not is_float(node.spec.dtype):
+                known = [t in host or _small_constant(t) for t in node.inputs]
+                if all(known) and any(t in host for t in node.inputs):
+                    host.add(node)
+        return host
+
+    def _results(self) -> dict[Tensor, dict[int, Tensor]]:
+        """For each node with several results, those that are used."""
+        results: dict[Tensor, dict[int, Tensor]] = {}
+        for node in self.order:
+            if node.op is OUTPUT:
+                results.setdefault(node.inputs[0], {})[node.params["index"]] = node
+        return results
+
+    # --- names ------------------------------------------------------------------------------------
+
+    def bind(self, thing: Any, stem: str) -> str:
+        """A global name for `thing`."""
+        name = self.bound.get(id(thing))
+        if name is None:
+            stem = "".join(c if c.isalnum() else "_" for c in stem)
+            name = self.bound[id(thing)] = stem if stem not in self.namespace else f"{stem}_{len(self.bound)}"
+            self.namespace[name] = thing
+        return name
+
+    def value(self, t: Tensor) -> str:
+        """The expression for `t` as a value of the engine."""
+        if t is UNREAD:
+            return "None"
+        if t in self.host:
+            convert = self.bind(self._from_host(t.spec.dtype), f"from_host_{t.spec.dtype}")
+            return f"{convert}({self.names[t]})"
+        if t not in self.names and isinstance(t, Constant):
+            return self._constant(t)
+        return self.names[t]
+
+    def _from_host(self, dtype: str) -> Callable[[Any], Any]:
+        converters = self.namespace.setdefault("__converters__", {})
+        if dtype not in converters:
+            make = self.engine.constant
+            converters[dtype] = lambda value: make(np.asarray(value, dtype))
+        return converters[dtype]  # type: ignore[no-any-return]
+
+    def _constant(self, t: Constant) -> str:
+        name = self.names[t] = f"c{len(self.names)}"
+        native = t.value
+        if isinstance(native, np.ndarray):
+            native = self.engine.constant(native)
+        elif not self.engine.owns(native):
+            raise TypeError(
+                f"a tensor of {type(native).__module__}.{type(native).__name__} is used in a program "
+                f"for the engine {self.engine.name!r}: convert it (K.eval gives a NumPy array) or choose "
+                "its engine with K.engine"
+            )
+        self.namespace[name] = native
+        return name
+
+    def host_value(self, t: Tensor) -> str:
+        """The expression for `t` where a size is taken, or inside a host computation."""
+        if t in self.host:
+            return self.names[t]
+        if isinstance(t, Constant) and isinstance(t.value, np.ndarray):
+            if t.value.ndim == 0:
+                return repr(t.value.item())
+            return self.bind(t.value, "h")
+        return self.names[t]
+
+    # --- lines ------------------------------------------------------------------------------------
+
+    def emit(self) -> tuple[Callable[..., tuple[Any, ...]], str]:
+        """The program as a Python function, and its source."""
+        last = self._last_uses()
+        arguments = ", ".join(self.names[t] for t in self.inputs)
+        self.lines.append(f"def program({arguments}):")
+        for i, node in enumerate(self.order):
+            if node in self.names or node.op is None or node.op is OUTPUT:
+                continue
+            self.built_at[len(self.lines) + 1] = node
+            line = self._line(node)
+            dead = [self.names[t] for t in last.get(i, ()) if t in self.names]
+            self.lines.append(f"    {line}" + (f"; del {', '.join(dead)}" if dead else ""))
+        results = [self.value(t) for t in self.outputs]
+        self.lines.append(f"    return ({', '.join(results)}{',' if len(results) == 1 else ''})")
+        return self._compiled()
+
+    def _compiled(self) -> tuple[Callable[..., tuple[Any, ...]], str]:
+        source = "\n".join(self.lines) + "\n"
+        filename = f"<backplane program {next(_count)}>"
+        exec(compile(source, filename, "exec"), self.namespace)
+        linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+        _wheres[filename] = self.built_at
+        function: Callable[..., tuple[Any, ...]] = self.namespace["program"]
+        return function, source
+
+    def _last_uses(self) -> dict[int, list[Tensor]]:
+        """For each position, the intermediate values that are read there for the last time."""
+        kept = set(self.outputs)
+        last: dict[Tensor, int] = {}
+        for i, node in enumerate(self.order):
+            for t in node.inputs if node.op is not OUTPUT else ():
+                last[t] = i
+        uses: dict[int, list[Tensor]] = {}
+        for t, i in last.items():
+            if t.op is not None and t not in kept and t not in self.host:
+                uses.setdefault(i, []).append(t)
+        return uses
+
+    def _line(self, node: Tensor) -> str:
+        op = node.op
+        assert op is not None
+        if op.name == "dim" and node in self.host:
+            name = self._name(node)
+            return f"{name} = {self.value(node.inputs[0])}.shape[{node.params['axis']}]"
+        if node in self.host:
+            entry = get("numpy").table[op.name]
+            operands = [self.host_value(t) for t in node.inputs]
+        else:
+            entry = self.engine.table[op.name]
+            sizes = op.host if op.host is not None and "host_shapes" in self.engine.capabilities else None
+            operands = [
+                self.host_value(t) if sizes is not None and i >= sizes else self.value(t)
+                for i, t in enumerate(node.inputs)
+            ]
+        call = self._call(node, entry, operands)
+        return f"{self._targets(node)} = {call}"
+
+    def _call(self, node: Tensor, entry: Entry, operands: list[str]) -> str:
+        op = node.op
+        assert op is not None
+        params = dict(node.params)
+        if entry.wanted:
+            params["wanted"] = tuple(i in self.results.get(node, {}) for i in range(len(node.spec)))
+        if entry.builds:
+            lowering = entry.function([t.spec for t in node.inputs], **params)
+            return f"{self.bind(lowering, op.name)}({', '.join(operands)})"
+        named = [f"{key}={self._literal(value, key)}" for key, value in params.items()]
+        return f"{self.bind(entry.function, op.name)}({', '.join([*operands, *named])})"
+
+    def _literal(self, value: Any, key: str) -> str:
+        return repr(value) if _has_literal(value) else self.bind(value, key)
+
+    def _name(self, node: Tensor) -> str:
+        name = self.names[node] = f"t{len(self.names)}"
+        return name
+
+    def _targets(self, node: Tensor) -> str:
+        assert node.op is not None
+        if not node.op.multiple:
+            return self._name(node)
+        used = self.results.get(node, {})
+        targets = [self._name(used[i]) if i in used else "_" for i in range(len(node.spec))]
+        return ", ".join(targets) + ("," if len(targets) == 1 else "")
+
+
+def _small_constant(t: Tensor) -> bool:
+    return isinstance(t, Constant) and isinstance(t.value, np.ndarray) and t.value.size <= 64
+
+
+def _has_literal(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(_has_literal(v) for v in value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or type(value) in (bool, int, str)
+
+
+def emit(
+    inputs: Sequence[Tensor], outputs: Sequence[Tensor], engine: Engine
+) -> tuple[Callable[..., tuple[Any, ...]], str]:
+    """Emit the program from `inputs` to `outputs`, both already lowered for `engine`."""
+    return Emitter(inputs, outputs, engine).emit()
+
+
+def callable_of(graph: Graph, engine: Engine) -> Callable[..., tuple[Any, ...]]:
+    """A function over engine values that evaluates a closed graph; made once per engine."""
+    found = graph.cache.get(engine)
+    if found is None:
+        outputs = lower(prune(simplify(graph.outputs)), engine)
+        found = graph.cache[engine] = emit(graph.inputs, simplify(outputs, lowered=True), engine)[0]
+    return found  # type: ignore[no-any-return]
+
+
+set_emitter(callable_of)
+
+
+def built_at(error: BaseException) -> tuple[str, Where | None] | None:
+    """Which primitive failed, and the user's line that built it, from the traceback of an error that
+    passed through an emitted program; None if it did not."""
+    found = None
+    trace = error.__traceback__
+    while trace is not None:
+        nodes = _wheres.get(trace.tb_frame.f_code.co_filename)
+        if nodes is not None and trace.tb_lineno in nodes:
+            node = nodes[trace.tb_lineno]
+            found = (node.op.name if node.op else "leaf", node.where)
+        trace = trace.tb_next
+    return found

@@ -1,0 +1,104 @@
+"""Feeding: what a caller gives for a placeholder, checked and made a value for the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from backplane.core.graph import Placeholder, Tensor
+from backplane.core.registry import engine_of
+from backplane.core.spec import Spec
+from backplane.engines.base import Engine
+
+Feed = Callable[[Any, Engine], Any]
+
+_KINDS = "biuf"
+
+
+def feed_for(placeholder: Placeholder, position: int, function: str) -> Feed:
+    """The checker and converter of one input of a function."""
+    spec = placeholder.spec
+    dtype = np.dtype(spec.dtype) if spec.dtype != "bfloat16" else _bfloat16()
+    shape, rank = spec.shape, len(spec.shape)
+    what = f"K.function {function!r}: input {position} ({placeholder.name!r})"
+    if placeholder.default is not None and rank == 0:
+        return lambda value, engine: _switch(value, what, spec)
+
+    def feed(value: Any, engine: Engine) -> Any:
+        if type(value) is not np.ndarray or value.dtype is not dtype:
+            if isinstance(value, Tensor):
+                raise TypeError(f"{what}: the symbolic {value!r} cannot be fed, only values")
+            owner = engine_of(value)
+            if owner is engine:
+                return _checked_native(value, engine, spec, what)
+            value = as_array(value, dtype, what)
+        if value.shape != shape:
+            _check_shape(value.shape, spec, what)
+        return engine.feed(value)
+
+    return feed
+
+
+def as_array(value: Any, dtype: np.dtype[Any], what: str) -> np.ndarray:
+    """`value` as an array of `dtype`; floats are not silently cut to integers.
+
+    Raises:
+        TypeError: if it holds no numbers, or fractions where integers are wanted.
+        ValueError: if it is ragged.
+    """
+    owner = engine_of(value)
+    if owner is not None:
+        value = owner.to_numpy(value)
+    elif hasattr(value, "toarray") and hasattr(value, "nnz"):
+        value = value.toarray()
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{what}: the value is no regular array ({error})") from None
+    if array.dtype == dtype:
+        return array
+    if array.dtype.kind not in _KINDS and array.dtype.name != "bfloat16":
+        raise TypeError(f"{what}: takes {dtype.name}, got {type(value).__name__} of dtype {array.dtype}")
+    if array.dtype.kind == "f" and dtype.kind in "iub":
+        if not np.array_equal(array, np.trunc(array)):
+            raise TypeError(f"{what}: takes {dtype.name}, got {array.dtype.name} with fractions")
+    return array.astype(dtype)
+
+
+def _switch(value: Any, what: str, spec: Spec) -> Any:
+    """The learning phase: 0 or 1, as a Python number."""
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in _KINDS:
+        raise ValueError(f"{what}: takes one number, 0 (test) or 1 (train), got {value!r}")
+    number = array.item()
+    return bool(number) if spec.dtype == "bool" else number
+
+
+def _checked_native(value: Any, engine: Engine, spec: Spec, what: str) -> Any:
+    given = engine.spec_of(value)
+    if given.dtype != spec.dtype:
+        raise TypeError(f"{what}: takes {spec.dtype}, got a tensor of {given.dtype}")
+    _check_shape(given.shape, spec, what)
+    return value
+
+
+def _check_shape(given: tuple[int | None, ...], spec: Spec, what: str) -> None:
+    """ValueError unless a value of shape `given` fits."""
+    if len(given) != len(spec.shape):
+        raise ValueError(
+            f"{what}: takes shape {tuple(spec.shape)} ({len(spec.shape)} axes), got shape {tuple(given)}"
+        )
+    for axis, (n, m) in enumerate(zip(given, spec.shape, strict=True)):
+        if m is not None and n is not None and n != m:
+            raise ValueError(
+                f"{what}: takes shape {tuple(spec.shape)}, got shape {tuple(given)}: "
+                f"axis {axis} has {n} elements instead of {m}"
+            )
+
+
+def _bfloat16() -> np.dtype[Any]:
+    import ml_dtypes
+
+    return np.dtype(ml_dtypes.bfloat16)

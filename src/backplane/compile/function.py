@@ -1,0 +1,184 @@
+"""`K.function`: from placeholders to NumPy results, with updates applied all or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from backplane.compile.feeding import Feed, feed_for
+from backplane.compile.program import compiled, explain
+from backplane.core.graph import KeySource, Placeholder, Tensor, constant, substitute, toposort
+from backplane.core.registry import primitive
+from backplane.core.spec import Spec
+from backplane.core.update import updates_in
+from backplane.core.variable import Variable
+from backplane.engines.base import Engine
+
+VIEWS = frozenset("reshape transpose expand_dims squeeze slice flip broadcast_to identity stop_gradient print".split())
+"""Primitives whose result may share memory with their operand."""
+
+
+class Function:
+    """A compiled function; see `K.function` for the arguments."""
+
+    def __init__(
+        self,
+        inputs: Sequence[Any],
+        outputs: Sequence[Tensor],
+        updates: Sequence[tuple[Variable, Tensor]] = (),
+        *,
+        engine: Engine,
+        name: str | None = None,
+        options: tuple[tuple[str, Any], ...] = (),
+    ) -> None:
+        self.name = name or "function"
+        self.engine = engine
+        self.options = options
+        pairs = self._all_updates(outputs, updates)
+        results = [*outputs, *pairs.values()]
+        self.inputs, results = self._cut(inputs, results)
+        self.outputs = results[: len(outputs)]
+        self.updated = list(pairs)
+        self._news = results[len(outputs) :]
+        self._collect_leaves(results)
+        self.feeds: list[Feed] = [feed_for(p, i, self.name) for i, p in enumerate(self.inputs)]
+        self._switches = [i for i, p in enumerate(self.inputs) if is_switch(p)]
+        self._variants: dict[tuple[Any, ...], Variant] = {}
+
+    # --- construction -----------------------------------------------------------------------------
+
+    @staticmethod
+    def _all_updates(
+        outputs: Sequence[Tensor], updates: Sequence[tuple[Variable, Tensor]]
+    ) -> dict[Variable, Tensor]:
+        """Explicit updates and those met on the way to the outputs; later ones win."""
+        pairs: dict[Variable, Tensor] = {}
+        for update in updates_in([*outputs, *(value for _, value in updates)]):
+            pairs[update.variable] = update
+        pairs.update(updates)
+        return pairs
+
+    @staticmethod
+    def _cut(inputs: Sequence[Any], results: list[Tensor]) -> tuple[list[Placeholder], list[Tensor]]:
+        """Any tensor may be fed: one that is no placeholder is replaced by one."""
+        cuts = {t: Placeholder(t.spec, t.name) for t in inputs if not isinstance(t, Placeholder)}
+        if cuts:
+            results = substitute(results, cuts)
+        return [cuts.get(t, t) for t in inputs], results
+
+    def _collect_leaves(self, results: Sequence[Tensor]) -> None:
+        """Sort the leaves: variables, key sources, defaults; refuse placeholders that are not fed."""
+        fed = set(self.inputs)
+        self.variables: list[Variable] = []
+        self.keys: list[KeySource] = []
+        self._defaults: dict[Tensor, Tensor] = {}
+        for node in toposort(results, stop=self.inputs):
+            if isinstance(node, Variable):
+                self.variables.append(node)
+            elif isinstance(node, KeySource):
+                self.keys.append(node)
+            elif isinstance(node, Placeholder) and node not in fed:
+                if node.default is None:
+                    raise ValueError(
+                        f"K.function {self.name!r}: the placeholder {node.name!r} "
+                        f"(built at {node.where}) is needed for the outputs but is not among the inputs"
+                    )
+                self._defaults[node] = constant(node.default, node.spec.dtype)
+
+    # --- running ----------------------------------------------------------------------------------
+
+    def __call__(self, values: Sequence[Any] = ()) -> list[np.ndarray]:
+        """Run on a list of values, one per input, and return the outputs as NumPy arrays."""
+        if len(values) != len(self.feeds):
+            raise ValueError(
+                f"K.function {self.name!r} takes {len(self.feeds)} values "
+                f"({', '.join(p.name for p in self.inputs)}), got {len(values)}"
+            )
+        engine = self.engine
+        fed = [feed(value, engine) for feed, value in zip(self.feeds, values)]
+        key: tuple[Any, ...] = ()
+        if self._switches:
+            key = tuple([fed[i] for i in self._switches])
+            fed = [value for i, value in enumerate(fed) if i not in self._switches]
+        variant = self._variants.get(key)
+        if variant is None:
+            variant = self._variants[key] = self._variant(key)
+        return variant(fed)
+
+    def _variant(self, switches: tuple[Any, ...]) -> Variant:
+        """The program for given values of the learning phase."""
+        replace = dict(self._defaults)
+        for i, value in zip(self._switches, switches, strict=True):
+            replace[self.inputs[i]] = constant(value, self.inputs[i].spec.dtype)
+        inputs = [p for i, p in enumerate(self.inputs) if i not in self._switches]
+        return Variant(self, inputs, replace)
+
+
+class Variant:
+    """One compiled program of a function."""
+
+    def __init__(self, function: Function, inputs: Sequence[Tensor], replace: dict[Tensor, Tensor]) -> None:
+        self.engine = engine = function.engine
+        self.variables = function.variables
+        self.updated = function.updated
+        self.count = len(function.outputs)
+        results = [*function.outputs, *function._news]
+        # Keys travel as one array: one conversion per call, whatever the number of random ops.
+        self.keys = function.keys
+        packed = Placeholder(Spec((len(self.keys), 4), "uint32"))
+        replace = {**replace, **{k: _row(packed, i) for i, k in enumerate(self.keys)}}
+        fed = [*inputs, *([packed] if self.keys else []), *self.variables]
+        first = len(fed) - len(self.variables)
+        position = {v: first + i for i, v in enumerate(self.variables)}
+        state = {
+            position[v]: self.count + i for i, v in enumerate(self.updated) if v in position
+        }
+        self.run, self.constants = compiled(
+            engine, fed, results, state=state, replace=replace, options=function.options
+        )
+        self.copied = [_may_alias(t) for t in function.outputs]
+
+    def __call__(self, fed: list[Any]) -> list[np.ndarray]:
+        engine = self.engine
+        if self.keys:
+            words = np.array([k.words() for k in self.keys], np.uint32)
+            fed.append(engine.feed(words))
+        fed += [v.read(engine) for v in self.variables]
+        try:
+            results = self.run(*fed, *self.constants)
+            outputs = [engine.fetch(value) for value in results[: self.count]]
+        except Exception as error:
+            explain(error, engine)
+            raise
+        for i, copied in enumerate(self.copied):
+            if copied:
+                outputs[i] = np.array(outputs[i])
+        for variable, value in zip(self.updated, results[self.count :]):
+            variable.write(engine, value)
+        for key in self.keys:
+            key.counter += 1
+        return outputs
+
+
+def is_switch(p: Tensor) -> bool:
+    """Whether feeding this placeholder chooses between programs: a scalar with a default."""
+    return isinstance(p, Placeholder) and p.default is not None and p.spec.shape == ()
+
+
+def _row(packed: Tensor, index: int) -> Tensor:
+    part = primitive("slice")(packed, slices=((index, index + 1, 1), (None, None, 1)))
+    row: Tensor = primitive("squeeze")(part, axes=(0,))
+    return row
+
+
+def _may_alias(t: Tensor) -> bool:
+    """Whether the value of an output may share memory with an input, a constant or a variable."""
+    while t.op is not None and t.op.name in VIEWS | {"cast", "sum_to", "where", "cond", "output"}:
+        if t.op.name in ("cond", "output", "where"):
+            return True
+        t = t.inputs[0]
+    return t.op is None
+
+

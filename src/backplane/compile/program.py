@@ -1,0 +1,125 @@
+"""Compiled programs, shared between equal graphs.
+
+`compiled` takes a graph from inputs to outputs, lowers it for an engine, lifts array constants to
+inputs, and returns what runs it. Programs of equal structure are compiled once per process.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from backplane.compile.emit import built_at, emit
+from backplane.compile.loops import prune
+from backplane.compile.simplify import lower, simplify
+from backplane.compile.structure import key_of, lifted
+from backplane.core.graph import Constant, Tensor, toposort
+from backplane.engines.base import Engine, Program
+
+CACHE_LIMIT = 1024
+"""Programs kept; the least recently used are dropped."""
+
+
+@dataclass
+class Statistics:
+    """Counts since the process started, for tests and curious users."""
+
+    compilations: int = 0
+    cache_hits: int = 0
+
+
+statistics = Statistics()
+_programs: OrderedDict[Hashable, Callable[..., tuple[Any, ...]]] = OrderedDict()
+
+
+def clear_programs() -> None:
+    """Forget all compiled programs."""
+    _programs.clear()
+
+
+def compiled(
+    engine: Engine,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    *,
+    state: dict[int, int] | None = None,
+    replace: dict[Tensor, Tensor] | None = None,
+    eager: bool = False,
+    options: tuple[tuple[str, Any], ...] = (),
+) -> tuple[Callable[..., tuple[Any, ...]], list[Any]]:
+    """The callable for a graph, and the native values of its lifted constants.
+
+    The callable takes the values of `inputs`, then the lifted constants, and returns the values of
+    `outputs`. `state` maps input to output positions of replaced variables. With `eager` the emitted
+    Python itself is returned, and `stop_gradient` is kept for the engine's own tape. `options` are
+    passed on to the engine.
+    """
+    outputs = prune(simplify(outputs, replace, keep_stops=eager))
+    outputs = lower(outputs, engine)
+    outputs = simplify(outputs, keep_stops=eager, lowered=True)
+    order = toposort(outputs, stop=inputs)
+    arrays = [t for t in lifted(order) if not (eager and _is_native(t))]
+    arguments = [*inputs, *arrays]
+    key = (engine.name, eager, tuple(sorted((state or {}).items())), options, key_of(order, arguments, outputs))
+    function = _programs.get(key)
+    if function is None:
+        function = _programs[key] = _compile(engine, arguments, outputs, state or {}, eager, dict(options))
+        statistics.compilations += 1
+        if len(_programs) > CACHE_LIMIT:
+            _programs.popitem(last=False)
+    else:
+        statistics.cache_hits += 1
+        _programs.move_to_end(key)
+    return function, [_native(engine, t) for t in arrays]
+
+
+def _is_native(t: Tensor) -> bool:
+    return isinstance(t, Constant) and not isinstance(t.value, np.ndarray)
+
+
+def _native(engine: Engine, t: Tensor) -> Any:
+    assert isinstance(t, Constant)
+    if isinstance(t.value, np.ndarray):
+        return engine.feed(t.value) if "eager" not in engine.capabilities else engine.from_numpy(t.value)
+    if not engine.owns(t.value):
+        kind = f"{type(t.value).__module__}.{type(t.value).__name__}"
+        raise TypeError(
+            f"a tensor of type {kind} is used in a program for the engine {engine.name!r}: take its "
+            "values (K.eval gives a NumPy array) or choose its engine with K.engine"
+        )
+    return t.value
+
+
+def _compile(
+    engine: Engine,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    state: dict[int, int],
+    eager: bool,
+    options: dict[str, Any],
+) -> Callable[..., tuple[Any, ...]]:
+    function, source = emit(inputs, outputs, engine)
+    if eager:
+        return engine.eager(function)
+    program = Program(
+        function,
+        [t.spec for t in inputs],
+        [t.spec for t in outputs],
+        state,
+        source,
+        options=options,
+    )
+    return engine.compile(program)
+
+
+def explain(error: BaseException, engine: Engine) -> None:
+    """Add to an error from a running program which primitive failed and where it was built."""
+    place = built_at(error)
+    if place is not None:
+        name, where = place
+        at = f", built at {where}" if where else ""
+        error.add_note(f"backplane: while running {name!r} on the engine {engine.name!r}{at}")

@@ -1,0 +1,368 @@
+"""Settings: float type, epsilon, image layout, and which engine was asked for.
+
+They come, each overriding the one before, from the documented defaults, from `keras.json`, from
+`KERAS_BACKEND` (engine only) and from the setters below. Nothing is read or written until `load`
+is called, which `backplane.backend` does when it is imported.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from backplane import _keras_json as keras_json
+from backplane._keras_json import DIM_ORDERINGS, Settings
+
+TITLES = {
+    "tensorflow": "TensorFlow",
+    "jax": "JAX",
+    "torch": "PyTorch",
+    "theano": "Theano",
+    "cntk": "CNTK",
+    "numpy": "NumPy",
+}
+"""The engines that ship with Backplane, with the names people know them by. When nothing is
+configured, the first installed one serves: this order is the order of preference. Each name but
+`numpy` is also the extra that installs its library."""
+
+ALIASES = {"pytensor": "theano", "onnxruntime": "cntk"}
+"""Other names for them: the libraries that continue the documented ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The engine to use: its name as configured, and what made the choice."""
+
+    name: str
+    origin: str
+
+    @property
+    def engine(self) -> str | None:
+        """The canonical engine name (`theano` for `pytensor`); None for an external module."""
+        return canonical(self.name)
+
+    @property
+    def announcement(self) -> str:
+        """The line for stderr: `Using TensorFlow backend.`, and why, if nobody asked for it."""
+        title = TITLES[self.engine] if self.engine else self.name
+        reason = f" ({self.origin})" if self.origin == FALLBACK else ""
+        return f"Using {title} backend{reason}."
+
+
+FALLBACK = "the first installed engine: nothing is configured and TensorFlow is not installed"
+
+
+@dataclass(slots=True)
+class _State:
+    settings: Settings = field(default_factory=Settings)
+    # The file whose `backend` was chosen by a person; None if it was not, or there is no file.
+    chosen_in: Path | None = None
+    # Names that a setter was called for: `load` leaves these alone, whenever it comes.
+    touched: frozenset[str] = frozenset()
+    # The name that `choose_engine` settled on.
+    serving: str | None = None
+
+
+_state = _State()
+
+
+# The engine -----------------------------------------------------------------------------------
+
+
+def canonical(name: str) -> str | None:
+    """The name under which an engine of Backplane is registered.
+
+    Args:
+        name: as in `keras.json` or `KERAS_BACKEND`. `backplane.jax`, by which classic Keras loads
+            Backplane as an external backend, means `jax` here.
+
+    Returns:
+        One of `TITLES`, or None: then it names a module of someone else's.
+
+    Example:
+        >>> canonical("pytensor"), canonical("backplane.jax"), canonical("my_package.my_module")
+        ('theano', 'jax', None)
+    """
+    name = name.removeprefix("backplane.")
+    name = ALIASES.get(name, name)
+    return name if name in TITLES else None
+
+
+def backend() -> str:
+    """The name of the engine in use, as configured.
+
+    Returns:
+        String: what `choose_engine` settled on; before that, what is configured.
+
+    Example:
+        >>> from backplane import config
+        >>> config.backend()
+        'tensorflow'
+    """
+    return _state.serving or os.environ.get("KERAS_BACKEND") or _state.settings.backend
+
+
+def choose_engine(installed: Callable[[str], bool]) -> Choice:
+    """Settle which engine serves: `KERAS_BACKEND`, else `keras.json`, else the first installed.
+
+    A file that equals in every setting what `load` writes when there is none was chosen by nobody,
+    so its `tensorflow` is a default that gives way where TensorFlow is not installed. The choice is
+    remembered: `backend` returns its name.
+
+    Args:
+        installed: tells for a canonical engine name whether its library can be found. It should
+            look (`importlib.util.find_spec`), not import.
+
+    Returns:
+        The choice. A name that is no engine of ours is taken for an external module, unchecked.
+
+    Raises:
+        ImportError: if the library of an engine asked for by name is missing.
+
+    Example:
+        >>> from backplane import config
+        >>> config.choose_engine(lambda name: name in {"jax", "numpy"}).name
+        'jax'
+        >>> config.choose_engine(lambda name: True).announcement
+        'Using TensorFlow backend.'
+    """
+    choice = _configured() or _first(installed)
+    engine = choice.engine
+    if engine is not None and not installed(engine):
+        _raise_missing(choice, engine, installed)
+    _state.serving = choice.name
+    return choice
+
+
+def _configured() -> Choice | None:
+    if name := os.environ.get("KERAS_BACKEND"):
+        return Choice(name, "KERAS_BACKEND")
+    if _state.chosen_in is not None:
+        return Choice(_state.settings.backend, str(_state.chosen_in))
+    return None
+
+
+def _first(installed: Callable[[str], bool]) -> Choice:
+    default = Settings().backend
+    if installed(default):
+        return Choice(default, "the default")
+    return Choice(next((name for name in TITLES if installed(name)), "numpy"), FALLBACK)
+
+
+def _raise_missing(choice: Choice, engine: str, installed: Callable[[str], bool]) -> NoReturn:
+    there = ", ".join(name for name in TITLES if installed(name))
+    raise ImportError(
+        f"{choice.origin} asks for the engine {choice.name!r}, whose library is not installed. "
+        f'Install it with: pip install "keras-backplane[{engine}]". '
+        f"Or ask for an installed one: {there}."
+    )
+
+
+def load() -> None:
+    """Take the settings from `keras.json`, or write it with the defaults if there is none.
+
+    Values that a setter was called for stay as they are. If the file cannot be written, the
+    defaults serve without one.
+
+    Raises:
+        ValueError: if the file is no JSON object or holds an unfit value; the message says file,
+            line and key. The file stays as it was.
+        OSError: if the file is there and cannot be read.
+
+    Example:
+        >>> from backplane import config
+        >>> config.load()
+        >>> config.floatx()
+        'float32'
+    """
+    file = keras_json.path()
+    try:
+        found, chosen = keras_json.read(file)
+    except FileNotFoundError:
+        keras_json.write(file)
+        found, chosen = Settings(), False
+    kept = {name: getattr(_state.settings, name) for name in _state.touched}
+    _state.settings = replace(found, **kept)
+    _state.chosen_in = file if chosen else None
+
+
+# Getters and setters --------------------------------------------------------------------------
+
+
+def _set(name: str, value: object) -> None:
+    _state.settings = replace(_state.settings, **{name: value})  # type: ignore[arg-type]
+    _state.touched |= {name}
+
+
+def epsilon() -> float:
+    """The fuzz factor of numeric expressions: what keeps them from dividing by zero.
+
+    Returns:
+        A float.
+
+    Example:
+        >>> from backplane import config
+        >>> config.epsilon()
+        1e-07
+    """
+    return _state.settings.epsilon
+
+
+def set_epsilon(e: float) -> None:
+    """Set the fuzz factor of numeric expressions.
+
+    Args:
+        e: float, zero or above.
+
+    Raises:
+        ValueError: if it is no finite number, or negative.
+
+    Example:
+        >>> from backplane import config
+        >>> config.set_epsilon(1e-5)
+        >>> config.epsilon()
+        1e-05
+    """
+    _set("epsilon", keras_json.check_epsilon(e))
+
+
+def floatx() -> str:
+    """The default float type.
+
+    Returns:
+        String: `'float16'`, `'float32'` or `'float64'`.
+
+    Example:
+        >>> from backplane import config
+        >>> config.floatx()
+        'float32'
+    """
+    return _state.settings.floatx
+
+
+def set_floatx(floatx: str) -> None:
+    """Set the default float type.
+
+    Args:
+        floatx: `'float16'`, `'float32'` or `'float64'`.
+
+    Raises:
+        ValueError: if it is anything else.
+
+    Example:
+        >>> from backplane import config
+        >>> config.set_floatx("float64")
+        >>> config.floatx()
+        'float64'
+    """
+    _set("floatx", keras_json.check_floatx(floatx))
+
+
+def cast_to_floatx(x: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
+    """Cast an array to the default float type.
+
+    Args:
+        x: NumPy array, or what NumPy makes one of.
+
+    Returns:
+        NumPy array of the type `floatx()`; `x` itself if it is one already.
+
+    Example:
+        >>> import numpy as np
+        >>> from backplane import config
+        >>> config.cast_to_floatx(np.array([1.0, 2.0])).dtype
+        dtype('float32')
+    """
+    return np.asarray(x, dtype=floatx())
+
+
+def image_data_format() -> str:
+    """The default image data format.
+
+    Returns:
+        String: `'channels_first'` or `'channels_last'`.
+
+    Example:
+        >>> from backplane import config
+        >>> config.image_data_format()
+        'channels_last'
+    """
+    return _state.settings.image_data_format
+
+
+def set_image_data_format(data_format: str) -> None:
+    """Set the default image data format.
+
+    Args:
+        data_format: `'channels_first'` or `'channels_last'`.
+
+    Raises:
+        ValueError: if it is anything else.
+
+    Example:
+        >>> from backplane import config
+        >>> config.set_image_data_format("channels_first")
+        >>> config.image_data_format()
+        'channels_first'
+    """
+    _set("image_data_format", keras_json.check_data_format(data_format))
+
+
+def normalize_data_format(value: Any) -> str:
+    """A data format argument in its canonical form.
+
+    Args:
+        value: `'channels_first'` or `'channels_last'` in any case, or None for the default.
+
+    Returns:
+        `'channels_first'` or `'channels_last'`.
+
+    Raises:
+        ValueError: if it is anything else.
+
+    Example:
+        >>> from backplane import config
+        >>> config.normalize_data_format(None), config.normalize_data_format("Channels_First")
+        ('channels_last', 'channels_first')
+    """
+    if value is None:
+        return image_data_format()
+    return keras_json.check_data_format(value.lower() if isinstance(value, str) else value)
+
+
+def image_dim_ordering() -> str:
+    """The default image data format by its Keras 1 name.
+
+    Returns:
+        String: `'th'` (channels first) or `'tf'` (channels last).
+
+    Example:
+        >>> from backplane import config
+        >>> config.image_dim_ordering()
+        'tf'
+    """
+    return next(old for old, new in DIM_ORDERINGS.items() if new == image_data_format())
+
+
+def set_image_dim_ordering(dim_ordering: str) -> None:
+    """Set the default image data format by its Keras 1 name.
+
+    Args:
+        dim_ordering: `'th'` (channels first) or `'tf'` (channels last).
+
+    Raises:
+        ValueError: if it is anything else.
+
+    Example:
+        >>> from backplane import config
+        >>> config.set_image_dim_ordering("th")
+        >>> config.image_data_format()
+        'channels_first'
+    """
+    _set("image_data_format", DIM_ORDERINGS[keras_json.check_dim_ordering(dim_ordering)])

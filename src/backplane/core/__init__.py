@@ -1,0 +1,1 @@
+"""The graph: specs, tensors, primitives, gradients. Knows no op and no engine."""

@@ -1,0 +1,273 @@
+"""Tensors: immutable nodes that know how they are computed and what they will be.
+
+A tensor is either a leaf (placeholder, constant, variable, key source) or the result of a primitive
+on other tensors. A primitive with several results makes one node whose `spec` is a tuple of specs,
+and one `output` tensor per result. Nothing refers from a tensor to its users, so that Python frees
+whatever is no longer referenced.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backplane.core.spec import DType, Shape, Spec
+from backplane.core.where import Where, user_line
+
+if TYPE_CHECKING:
+    from backplane.core.primitive import Primitive
+
+_serial = itertools.count()
+
+OPERATORS: dict[str, Callable[..., Any]] = {}
+"""What `+`, `[]`, … do, by method name without underscores. `ops` fills it: core knows no op."""
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    def method(self: Tensor, *args: Any) -> Any:
+        return OPERATORS[name](self, *args)
+
+    method.__name__ = f"__{name}__"
+    return method
+
+
+class Tensor:
+    """A value to be computed. Immutable; other libraries may hang attributes of their own on it."""
+
+    __slots__ = ("__dict__", "__weakref__", "_name", "inputs", "op", "params", "serial", "spec", "where")
+
+    # NumPy must leave `array + tensor` to the tensor.
+    __array_ufunc__ = None
+    __array_priority__ = 1000
+
+    def __init__(
+        self,
+        op: Primitive[Any] | None,
+        inputs: tuple[Tensor, ...],
+        params: Mapping[str, Any],
+        spec: Spec,
+        where: Where | None,
+        name: str | None = None,
+    ) -> None:
+        self.op = op
+        self.inputs = inputs
+        self.params = params
+        self.spec = spec
+        self.where = where
+        self.serial = next(_serial)
+        self._name = name
+
+    # --- what Keras code reads --------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Shape:
+        """The static shape; unknown sizes are None."""
+        return Shape(self.spec.shape)
+
+    def get_shape(self) -> Shape:
+        """The static shape, TensorFlow's spelling."""
+        return Shape(self.spec.shape)
+
+    @property
+    def _keras_shape(self) -> tuple[int | None, ...]:
+        return self.spec.shape
+
+    @property
+    def _uses_learning_phase(self) -> bool:
+        return any(
+            isinstance(t, Placeholder) and t.default is not None and not t.spec.shape
+            for t in toposort([self])
+        )
+
+    @property
+    def dtype(self) -> DType:
+        """Name of the dtype: a string with `.name`."""
+        return DType(self.spec.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.spec.shape)
+
+    @property
+    def name(self) -> str:
+        """The given name, else one made of the primitive's name and a serial number."""
+        if self._name is None:
+            self._name = f"{self.op.name if self.op else 'tensor'}_{self.serial}"
+        return self._name
+
+    def __repr__(self) -> str:
+        shape = tuple(self.spec.shape)
+        return f"<Tensor {self.name!r} shape={shape} dtype={self.spec.dtype}>"
+
+    # --- operators; == is identity, so that tensors can be keys and members of lists ----------------
+
+    __add__, __radd__ = _operator("add"), _operator("radd")
+    __sub__, __rsub__ = _operator("sub"), _operator("rsub")
+    __mul__, __rmul__ = _operator("mul"), _operator("rmul")
+    __truediv__, __rtruediv__ = _operator("truediv"), _operator("rtruediv")
+    __floordiv__, __rfloordiv__ = _operator("floordiv"), _operator("rfloordiv")
+    __mod__, __rmod__ = _operator("mod"), _operator("rmod")
+    __pow__, __rpow__ = _operator("pow"), _operator("rpow")
+    __matmul__, __rmatmul__ = _operator("matmul"), _operator("rmatmul")
+    __lt__, __le__ = _operator("lt"), _operator("le")
+    __gt__, __ge__ = _operator("gt"), _operator("ge")
+    __and__, __rand__ = _operator("and"), _operator("rand")
+    __or__, __ror__ = _operator("or"), _operator("ror")
+    __xor__, __rxor__ = _operator("xor"), _operator("rxor")
+    __neg__, __abs__, __invert__ = _operator("neg"), _operator("abs"), _operator("invert")
+    __getitem__ = _operator("getitem")
+
+    def eval(self, session: Any = None, feed_dict: Any = None) -> Any:
+        """The value as a NumPy array: `K.eval`, with TensorFlow's spelling and arguments."""
+        return OPERATORS["eval"](self, session, feed_dict)
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"{self!r} has no truth value yet: it is symbolic. Use K.switch or K.in_train_phase to "
+            "choose inside the graph, or K.eval to compute it."
+        )
+
+    def __iter__(self) -> Iterator[Tensor]:
+        shape = self.spec.shape
+        if not shape:
+            raise TypeError(f"{self!r} has no axes to iterate over")
+        if shape[0] is None:
+            raise TypeError(f"{self!r} cannot be iterated over: the size of its first axis is unknown")
+        return (self[i] for i in range(shape[0]))
+
+    def __len__(self) -> int:
+        raise TypeError(f"len() of the symbolic {self!r}: use K.int_shape(x)[0] or K.shape(x)[0]")
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        raise TypeError(f"{self!r} is symbolic and has no values yet: use K.eval or K.function")
+
+    def __float__(self) -> float:
+        raise TypeError(f"{self!r} is symbolic and has no value yet: use K.eval or K.function")
+
+    def __int__(self) -> int:
+        raise TypeError(f"{self!r} is symbolic and has no value yet: use K.eval or K.function")
+
+    def __copy__(self) -> Tensor:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        return self
+
+
+class Placeholder(Tensor):
+    """A leaf whose value is fed at each call; `default` serves where it is not fed."""
+
+    __slots__ = ("default",)
+
+    def __init__(self, spec: Spec, name: str | None = None, default: Any = None) -> None:
+        super().__init__(None, (), {}, spec, user_line(), name)
+        self.default = default
+
+
+class Constant(Tensor):
+    """A leaf with a fixed value: a NumPy array (never written to) or an engine's own value."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any, spec: Spec, name: str | None = None) -> None:
+        super().__init__(None, (), {}, spec, None, name)
+        self.value = value
+
+
+class KeySource(Tensor):
+    """A leaf that gives a new random key at each run: (seed low, seed high, counter, fold).
+
+    The counter grows with each run of a program that reads the source, so that a seed gives the same
+    sequence of samples in every process.
+    """
+
+    __slots__ = ("counter", "seed")
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(None, (), {}, Spec((4,), "uint32"), user_line(), None)
+        self.seed = seed
+        self.counter = 0
+
+    def words(self) -> tuple[int, int, int, int]:
+        """The next key, without drawing it."""
+        return (self.seed & 0xFFFFFFFF, (self.seed >> 32) & 0xFFFFFFFF, self.counter & 0xFFFFFFFF, 0)
+
+
+def constant(value: Any, dtype: str | None = None) -> Constant:
+    """A constant leaf from a number or an array."""
+    array = np.asarray(value, dtype=dtype)
+    return Constant(array, Spec(array.shape, array.dtype.name))
+
+
+class Graph:
+    """A closed graph: a function of its own inputs. Leaves inside are those inputs or constants.
+
+    Compared by identity of structure through `compile.structure`; used as parameter of loops.
+    """
+
+    __slots__ = ("__weakref__", "cache", "inputs", "outputs")
+
+    def __init__(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self.cache: dict[Any, Any] = {}
+
+    def __repr__(self) -> str:
+        ins = ", ".join(f"{t.spec.dtype}{list(t.spec.shape)}" for t in self.inputs)
+        outs = ", ".join(f"{t.spec.dtype}{list(t.spec.shape)}" for t in self.outputs)
+        return f"<Graph ({ins}) -> ({outs})>"
+
+
+def toposort(outputs: Iterable[Tensor], stop: Iterable[Tensor] = ()) -> list[Tensor]:
+    """All nodes that `outputs` need, inputs before users; nodes in `stop` are taken as leaves."""
+    done: set[Tensor] = set()
+    leaves = set(stop)
+    order: list[Tensor] = []
+    stack = list(outputs)
+    stack.reverse()
+    while stack:
+        node = stack[-1]
+        if node in done:
+            stack.pop()
+            continue
+        waiting = [] if node in leaves else [t for t in node.inputs if t not in done]
+        if waiting:
+            stack.extend(reversed(waiting))
+            continue
+        stack.pop()
+        done.add(node)
+        order.append(node)
+    return order
+
+
+def rebuild(node: Tensor, inputs: tuple[Tensor, ...], keep_spec: bool = False) -> Tensor:
+    """The same primitive on other inputs, its spec inferred again unless `keep_spec`."""
+    assert node.op is not None
+    spec = node.spec if keep_spec else node.op.infer(inputs, node.params)
+    return Tensor(node.op, inputs, node.params, spec, node.where, node._name)
+
+
+def substitute(outputs: Sequence[Tensor], mapping: Mapping[Tensor, Tensor]) -> list[Tensor]:
+    """`outputs` with the tensors in `mapping` replaced; untouched parts are shared."""
+    new: dict[Tensor, Tensor] = dict(mapping)
+    for node in toposort(outputs, stop=mapping):
+        if node in new:
+            continue
+        inputs = tuple(new[t] for t in node.inputs)
+        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+        new[node] = node if same else rebuild(node, inputs)
+    return [new[t] for t in outputs]
+
+
+def depends_on(outputs: Iterable[Tensor], sources: Iterable[Tensor]) -> set[Tensor]:
+    """The nodes that `outputs` need and that are computed from any of `sources` (them included)."""
+    reached = set(sources)
+    found: set[Tensor] = set()
+    for node in toposort(outputs):
+        if node in reached or any(t in found for t in node.inputs):
+            found.add(node)
+    return found

@@ -1,0 +1,146 @@
+"""Primitives: declared once, with spec rule, gradient and optional decomposition.
+
+The decorated function is the spec rule: specs of the operands in, spec (or list of specs) out.
+
+    @primitive
+    def softmax(x, *, axis):
+        \"\"\"Exponentials along `axis`, scaled to sum to one.\"\"\"
+        return x
+
+    @softmax.vjp
+    def _(g, y, x, *, axis): ...          # one cotangent (or None) per operand
+
+    @softmax.decompose
+    def _(x, *, axis): ...                # tensors in, tensor out
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Literal, TypeVar, overload
+
+from backplane.core.graph import Tensor
+from backplane.core.registry import PRIMITIVES
+from backplane.core.spec import Spec
+from backplane.core.where import user_line
+
+SpecRule = Callable[..., Any]
+Rule = Callable[..., Any]
+
+R = TypeVar("R", Tensor, list[Tensor])
+
+NO_PARAMS: Mapping[str, Any] = {}
+
+
+class Primitive(Generic[R]):
+    """An operation of the graph. Calling it on tensors builds a node and gives its results."""
+
+    __slots__ = (
+        "argument_rules", "decomposition", "doc", "effect", "gradient", "host", "infer_rule",
+        "multiple", "name",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        rule: SpecRule,
+        *,
+        multiple: bool = False,
+        effect: bool = False,
+        host: int | None = None,
+    ) -> None:
+        self.name = name
+        self.infer_rule = rule
+        self.doc = rule.__doc__ or ""
+        self.multiple = multiple
+        """Whether it has several results: the spec rule returns a list, a call returns a list."""
+        self.effect = effect
+        """Whether running it does something besides computing: such nodes are never merged or moved."""
+        self.host = host
+        """Operands from this position on are sizes: integer scalars, host values where the engine
+        has `host_shapes`."""
+        self.gradient: Rule | None = None
+        self.argument_rules: tuple[Rule | None, ...] | None = None
+        self.decomposition: Rule | None = None
+
+    def __repr__(self) -> str:
+        return f"<Primitive {self.name}>"
+
+    def infer(self, inputs: Sequence[Tensor], params: Mapping[str, Any]) -> Any:
+        """Spec of the result, or a tuple of specs."""
+        spec = self.infer_rule(*[t.spec for t in inputs], **params)
+        return tuple(spec) if self.multiple else spec
+
+    def __call__(self, *inputs: Tensor, **params: Any) -> R:
+        """Build a node: a tensor, or a list of tensors if there are several results."""
+        spec = self.infer_rule(*[t.spec for t in inputs], **params)
+        if not self.multiple:
+            return Tensor(self, inputs, params, spec, user_line())  # type: ignore[return-value]
+        node = Tensor(self, inputs, params, tuple(spec), user_line())  # type: ignore[arg-type]
+        return outputs_of(node)  # type: ignore[return-value]
+
+    def vjp(self, rule: Rule) -> Rule:
+        """Decorator: the gradient rule `(g, y, *operands, **params)` returns one cotangent, or None,
+        per operand (a single tensor for a single operand). With several results `g` and `y` are
+        lists, and entries of `g` are None where nothing flows."""
+        self.gradient = rule
+        return rule
+
+    def vjps(self, *rules: Rule | None) -> None:
+        """Set one rule `(g, y, *operands, **params) -> cotangent` per operand; only those needed are
+        called."""
+        self.argument_rules = rules
+
+    def decompose(self, rule: Rule) -> Rule:
+        """Decorator: tensors in, tensor (or list) out, for engines that have no lowering."""
+        self.decomposition = rule
+        return rule
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether any gradient rule is declared."""
+        return self.gradient is not None or self.argument_rules is not None
+
+
+@overload
+def primitive(rule: SpecRule, *, name: str | None = None) -> Primitive[Tensor]: ...
+@overload
+def primitive(
+    *, name: str | None = None, multiple: Literal[True], effect: bool = False, host: int | None = None
+) -> Callable[[SpecRule], Primitive[list[Tensor]]]: ...
+@overload
+def primitive(
+    *, name: str | None = None, effect: bool = False, host: int | None = None
+) -> Callable[[SpecRule], Primitive[Tensor]]: ...
+def primitive(
+    rule: SpecRule | None = None,
+    *,
+    name: str | None = None,
+    multiple: bool = False,
+    effect: bool = False,
+    host: int | None = None,
+) -> Any:
+    """Declare a primitive; used as decorator, with or without arguments (see `Primitive`)."""
+
+    def declare(rule: SpecRule) -> Primitive[Any]:
+        key = name or rule.__name__.rstrip("_")
+        if key in PRIMITIVES:
+            raise ValueError(f"primitive {key!r} is declared twice")
+        PRIMITIVES[key] = Primitive(key, rule, multiple=multiple, effect=effect, host=host)
+        return PRIMITIVES[key]
+
+    return declare if rule is None else declare(rule)
+
+
+def _output_spec(specs: tuple[Spec, ...], *, index: int) -> Spec:
+    return specs[index]
+
+
+OUTPUT = Primitive("output", _output_spec)
+"""Picks one result of a node with several. Handled by autodiff and emission themselves."""
+
+
+def outputs_of(node: Tensor) -> list[Tensor]:
+    """The results of a node of a primitive with several."""
+    specs: tuple[Spec, ...] = node.spec  # type: ignore[assignment]
+    return [Tensor(OUTPUT, (node,), {"index": i}, spec, node.where) for i, spec in enumerate(specs)]

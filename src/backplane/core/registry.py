@@ -1,0 +1,32 @@
+"""Primitives by name and engines by name: where `ops`, `compile`, `backend` and engines meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from backplane.core.primitive import Primitive
+
+PRIMITIVES: dict[str, Primitive[Any]] = {}
+"""Every declared primitive. `ops` fills it when it is imported."""
+
+
+def primitive(name: str) -> Primitive[Any]:
+    """The primitive of that name; KeyError names the closest ones."""
+    try:
+        return PRIMITIVES[name]
+    except KeyError:
+        import difflib
+
+        close = ", ".join(difflib.get_close_matches(name, PRIMITIVES)) or "nothing similar"
+        raise KeyError(f"no primitive is called {name!r}; there is {close}") from None
+
+
+ENGINE_OF: list[Callable[[object], Any]] = []
+"""One function, put here by `engines`: the engine that owns a native value, or None."""
+
+
+def engine_of(value: object) -> Any:
+    """The engine whose tensor `value` is, or None for anything else. Imports no library."""
+    return ENGINE_OF[0](value) if ENGINE_OF else None

@@ -1,0 +1,143 @@
+"""Shape algebra: pure functions of static shapes, where None stands for an unknown size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Size = int | None
+Sizes = tuple[Size, ...]
+
+
+def show(shape: Sequence[Size]) -> str:
+    """A shape as error messages spell it."""
+    return str(tuple(shape))
+
+
+def broadcast_size(a: Size, b: Size) -> Size:
+    """Size of an axis of two operands; ValueError where they do not fit."""
+    if a == b or b == 1:
+        return a
+    if a == 1:
+        return b
+    if a is None or b is None:
+        return b if a is None else a
+    raise ValueError(f"sizes {a} and {b}")
+
+
+def broadcast(*shapes: Sequence[Size]) -> Sizes:
+    """Shape of an element-wise result, by NumPy's rules; ValueError where the shapes do not fit."""
+    first = shapes[0]
+    if all(s == first for s in shapes):
+        return tuple(first)
+    rank = max(len(s) for s in shapes)
+    result: list[Size] = [1] * rank
+    try:
+        for shape in shapes:
+            start = rank - len(shape)
+            for i, n in enumerate(shape):
+                result[start + i] = broadcast_size(result[start + i], n)
+    except ValueError:
+        listed = " and ".join(show(s) for s in shapes)
+        raise ValueError(f"shapes {listed} do not broadcast together") from None
+    return tuple(result)
+
+
+def reduce(shape: Sequence[Size], axes: Sequence[int], keepdims: bool) -> Sizes:
+    """Shape after reducing `axes`."""
+    if keepdims:
+        return tuple(1 if i in axes else n for i, n in enumerate(shape))
+    return tuple(n for i, n in enumerate(shape) if i not in axes)
+
+
+def product(shape: Sequence[Size]) -> Size:
+    """Number of elements, None if unknown (a known zero makes it zero)."""
+    total = 1
+    unknown = False
+    for n in shape:
+        if n is None:
+            unknown = True
+        else:
+            total *= n
+    return None if unknown and total else total
+
+
+def add(a: Size, b: Size) -> Size:
+    """Sum of sizes."""
+    return None if a is None or b is None else a + b
+
+
+def merge_size(a: Size, b: Size, what: str) -> Size:
+    """The size known from two sources that must agree; ValueError says `what` disagrees."""
+    if a is None or b is None or a == b:
+        return b if a is None else a
+    raise ValueError(f"{what}: {a} and {b} differ")
+
+
+def window(n: Size, k: int, stride: int, dilation: int, padding: Any) -> Size:
+    """Number of windows along an axis. `padding`: "valid", "same" or a (before, after) pair.
+
+    Source: https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padding_2
+    """
+    if n is None:
+        return None
+    if padding == "same":
+        return -(-n // stride)
+    before, after = (0, 0) if padding == "valid" else padding
+    span = (k - 1) * dilation + 1
+    return max((n + before + after - span) // stride + 1, 0)
+
+
+def slice_size(n: Size, start: int | None, stop: int | None, step: int) -> Size:
+    """Number of elements that a Python slice with a positive step reads."""
+    return None if n is None else len(range(*slice(start, stop, step).indices(n)))
+
+
+def reshape(shape: Sequence[Size], target: Sequence[Size]) -> Sizes:
+    """Shape after a reshape to `target`, which may hold one -1; ValueError if the sizes cannot fit."""
+    total = product(shape)
+    if list(target).count(-1) > 1:
+        raise ValueError(f"cannot reshape {show(shape)} to {show(target)}: more than one -1")
+    known = product([n for n in target if n != -1])
+    if -1 not in target:
+        if total is not None and known is not None and total != known:
+            raise ValueError(
+                f"cannot reshape {show(shape)} ({total} elements) to {show(target)} ({known} elements)"
+            )
+        return tuple(target)
+    missing: Size = None
+    if total is not None and known is not None:
+        if known == 0 or total % known:
+            raise ValueError(f"cannot reshape {show(shape)} ({total} elements) to {show(target)}")
+        missing = total // known
+    return tuple(missing if n == -1 else n for n in target)
+
+
+def normalize_axis(axis: int, rank: int, name: str = "axis") -> int:
+    """A non-negative axis; ValueError names the argument and the accepted range."""
+    axis = int(axis)
+    if not -rank <= axis < rank:
+        raise ValueError(f"{name} {axis} is out of range for a tensor with {rank} axes")
+    return axis % rank if rank else 0
+
+
+def normalize_axes(axes: int | Sequence[int] | None, rank: int, name: str = "axis") -> tuple[int, ...]:
+    """Sorted non-negative axes; None means all. ValueError for doubled ones."""
+    if axes is None:
+        return tuple(range(rank))
+    listed = list(axes) if isinstance(axes, Iterable) else [axes]
+    found = tuple(sorted(normalize_axis(a, rank, name) for a in listed))
+    if len(set(found)) != len(found):
+        raise ValueError(f"{name} {tuple(listed)} names an axis twice")
+    return found
+
+
+def check_axes(name: str, axes: Sequence[int], rank: int) -> None:
+    """The axes that a primitive takes: sorted, not negative, none twice."""
+    before = -1
+    for axis in axes:
+        if not before < axis < rank:
+            raise ValueError(
+                f"{name}: axes {tuple(axes)} must be sorted, distinct and below the rank {rank}"
+            )
+        before = axis

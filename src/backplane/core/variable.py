@@ -1,0 +1,72 @@
+"""Variables: symbolic leaves with a storage cell that outlives every call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from backplane.core.graph import Tensor
+from backplane.core.spec import Spec
+from backplane.core.where import user_line
+
+
+class Converter(Protocol):
+    """The part of an engine that storage needs."""
+
+    def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Any: ...
+    def to_numpy(self, value: Any) -> np.ndarray: ...
+
+
+class Variable(Tensor):
+    """A leaf whose value programs read and replace.
+
+    The value is held as the engine that last wrote it left it; another engine gets a copy through
+    NumPy, made once per write.
+    """
+
+    __slots__ = ("constraint", "trainable", "values")
+
+    def __init__(
+        self,
+        value: np.ndarray,
+        name: str,
+        constraint: Callable[[Any], Any] | None = None,
+    ) -> None:
+        spec = Spec(value.shape, value.dtype.name)
+        super().__init__(None, (), {}, spec, user_line(), name)
+        self.constraint = constraint
+        self.trainable = True
+        self.values: dict[Converter | None, Any] = {None: value}
+        """The current value by engine that holds it; None stands for a NumPy array of our own."""
+
+    def __repr__(self) -> str:
+        return f"<Variable {self.name!r} shape={self.spec.shape} dtype={self.spec.dtype}>"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def read(self, engine: Converter) -> Any:
+        """The value as a native value of `engine`."""
+        value = self.values.get(engine)
+        if value is None:
+            value = self.values[engine] = engine.from_numpy(self.numpy(), self.spec.dtype)
+        return value
+
+    def write(self, engine: Converter, value: Any) -> None:
+        """Replace the value by a native value of `engine`, of this variable's shape and dtype."""
+        self.values = {engine: value}
+
+    def assign(self, value: np.ndarray) -> None:
+        """Replace the value by a NumPy array that the caller gives away."""
+        self.values = {None: value}
+
+    def numpy(self) -> np.ndarray:
+        """The value as a NumPy array, which must not be written to."""
+        value = self.values.get(None)
+        if value is None:
+            engine, native = next(iter(self.values.items()))
+            assert engine is not None
+            value = self.values[None] = engine.to_numpy(native)
+        return value

@@ -1,0 +1,140 @@
+"""Engines by name, loaded on first use; which one is current; whose tensor a value is.
+
+An engine's module is imported when the engine is first needed, never before. Third-party engines
+register under the entry point group `backplane.engines`: name → object, an `Engine` instance.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib.metadata import entry_points
+
+from backplane import config
+from backplane.core import registry
+from backplane.engines.base import Engine
+
+MODULES = {
+    "numpy": "numpy",
+    "tensorflow": "tensorflow",
+    "jax": "jax",
+    "torch": "torch",
+    "theano": "pytensor",
+    "cntk": "onnxruntime",
+}
+"""Canonical engine name → folder under `engines`, which is also the library's top-level module."""
+
+ALIASES = {"pytensor": "theano", "onnxruntime": "cntk"}
+"""Other accepted names."""
+
+GROUP = "backplane.engines"
+
+_loaded: dict[str, Engine] = {}
+_current: ContextVar[Engine | None] = ContextVar("backplane_engine", default=None)
+_default: list[Engine] = []
+
+
+def names() -> list[str]:
+    """Names of all known engines, third-party ones last, installed or not."""
+    return [*MODULES, *(point.name for point in entry_points(group=GROUP))]
+
+
+def installed(name: str) -> bool:
+    """Whether the engine's library can be found; imports nothing."""
+    name = ALIASES.get(name, name)
+    if name in MODULES:
+        return importlib.util.find_spec(MODULES[name]) is not None
+    return any(point.name == name for point in entry_points(group=GROUP))
+
+
+def get(name: str) -> Engine:
+    """The engine of that name, loaded if it was not.
+
+    Raises:
+        ValueError: if no engine is called so.
+        ImportError: if its library is missing; the message has the install command.
+    """
+    name = ALIASES.get(name, name)
+    if name not in _loaded:
+        _loaded[name] = _load(name)
+    return _loaded[name]
+
+
+def _load(name: str) -> Engine:
+    if name in MODULES:
+        if not installed(name):
+            raise ImportError(
+                f"engine {name!r} needs the library {MODULES[name]!r}, which is not installed: "
+                f'pip install "keras-backplane[{name}]"'
+            )
+        engine: Engine = importlib.import_module(f"backplane.engines.{MODULES[name]}").ENGINE
+        return engine
+    for point in entry_points(group=GROUP):
+        if point.name == name:
+            found: Engine = point.load()
+            return found
+    raise ValueError(f"no engine is called {name!r}; there are {', '.join(names())}")
+
+
+def current() -> Engine:
+    """The engine in force: that of the innermost `use`, else the configured one."""
+    engine = _current.get()
+    if engine is not None:
+        return engine
+    if not _default:
+        _default.append(get(config.choose_engine(installed).name))
+    return _default[0]
+
+
+def set_default(engine: Engine) -> None:
+    """Make `engine` the one in force outside `use`."""
+    _default[:] = [engine]
+
+
+@contextmanager
+def use(name: str) -> Iterator[Engine]:
+    """`with use("torch"):` – what is built and run inside runs on that engine."""
+    engine = get(name)
+    token = _current.set(engine)
+    try:
+        yield engine
+    finally:
+        _current.reset(token)
+
+
+def engine_of(value: object) -> Engine | None:
+    """The engine whose tensor `value` is, or None. Asks only libraries that are already imported."""
+    kind = type(value)
+    name = _owners.get(kind)
+    if name is None:
+        name = _owners[kind] = _find_owner(value)
+    return get(name) if name else None
+
+
+_owners: dict[type, str] = {}
+
+
+def _find_owner(value: object) -> str:
+    for name, library in MODULES.items():
+        if name != "numpy" and library in sys.modules and name in _loadable(type(value), library):
+            if get(name).owns(value):
+                return name
+    for name, engine in _loaded.items():
+        if name not in MODULES and engine.owns(value):
+            return name
+    return ""
+
+
+def _loadable(kind: type, library: str) -> list[str]:
+    """The engine names to ask for a value whose class or base classes come from `library`."""
+    roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    roots |= {"jax"} if "jaxlib" in roots else set()
+    roots |= {"tensorflow"} if "tensorflow" in roots or "keras" in roots else set()
+    return [name for name, module in MODULES.items() if module == library and library in roots]
+
+
+registry.ENGINE_OF[:] = [engine_of]

@@ -1,0 +1,212 @@
+"""What an engine is: a table of lowerings, conversions, a compile hook, and its capabilities.
+
+An engine module defines one subclass of `Engine` and exports an instance as `ENGINE`. The names of
+the primitives, their operands and parameters are listed in `docs/primitives.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from backplane.core.graph import Graph
+from backplane.core.spec import Spec
+
+Value = Any
+"""A value of an engine: ndarray, jax.Array, torch.Tensor, tf.Tensor, a PyTensor variable, …"""
+
+Lowering = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a table.
+
+    `reads` names the operands that the lowering uses (None: all). `builds` says that `function` is
+    called once, while a program is emitted, with the specs of the operands and the parameters, and
+    returns the lowering: the place for work that need not be repeated at each call.
+    """
+
+    function: Lowering
+    reads: tuple[int, ...] | None = None
+    builds: bool = False
+    wanted: bool = False
+
+
+class Table(dict[str, Entry]):
+    """Lowerings by name of the primitive. Plain functions are wrapped: `Table(tanh=np.tanh)`."""
+
+    def __init__(self, **functions: Lowering) -> None:
+        super().__init__({name: Entry(function) for name, function in functions.items()})
+
+    def add(
+        self, name: str, *, reads: tuple[int, ...] | None = None, wanted: bool = False
+    ) -> Callable[[Lowering], Lowering]:
+        """Decorator: register a lowering called with values and parameters.
+
+        With `wanted=True` a multi-output lowering gets the keyword `wanted`: a tuple of bools, which
+        outputs anyone reads.
+        """
+
+        def register(function: Lowering) -> Lowering:
+            self[name] = Entry(function, reads=reads, wanted=wanted)
+            return function
+
+        return register
+
+    def build(self, name: str, *, reads: tuple[int, ...] | None = None) -> Callable[[Lowering], Lowering]:
+        """Decorator: register `function(specs, **parameters) -> lowering`, called at emission.
+
+        `specs` is the list of the operands' `Spec`s (sizes may be None); the returned lowering takes
+        the operands only.
+        """
+
+        def register(function: Lowering) -> Lowering:
+            self[name] = Entry(function, reads=reads, builds=True)
+            return function
+
+        return register
+
+
+@dataclass(slots=True)
+class Program:
+    """An emitted program: straight-line Python over an engine's table.
+
+    `function(*inputs)` takes and returns engine values: placeholders and lifted constants, then
+    variables; it returns a tuple: the outputs, then the new values of the updated variables.
+    `inputs` and `outputs` are their specs in that order. `state` says which inputs are variables that
+    the program replaces (input position → output position), so that their buffers may be donated.
+    """
+
+    function: Callable[..., tuple[Value, ...]]
+    inputs: Sequence[Spec]
+    outputs: Sequence[Spec]
+    state: Mapping[int, int] = field(default_factory=dict)
+    source: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Wishes of the caller that only some engines know (`compile=True` for torch)."""
+
+
+class Engine:
+    """Base of all engines. Importing an engine's module may import its library; nothing else may."""
+
+    name: ClassVar[str]
+    """Canonical name: `numpy`, `tensorflow`, `jax`, `torch`, `theano`, `cntk`."""
+    library: ClassVar[str]
+    """The top-level module of the library, used to recognise its values without importing it."""
+    capabilities: ClassVar[frozenset[str]] = frozenset()
+    """Any of: `host_shapes` (sizes are ints while a program runs or is traced), `float16`,
+    `bfloat16`, `unsigned` (uint16 … uint64 arithmetic), `eager` (lowerings run on values at once),
+    `static` (a program is compiled anew for each set of input shapes), `sparse`, `tape` (the library
+    differentiates through eager calls)."""
+    table: Table
+
+    # --- values ---------------------------------------------------------------------------------
+
+    def owns(self, value: object) -> bool:
+        """Whether `value` is a tensor of this engine."""
+        raise NotImplementedError
+
+    def spec_of(self, value: Value) -> Spec:
+        """Shape (None for sizes unknown while tracing) and dtype name of a native value."""
+        raise NotImplementedError
+
+    def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
+        """A native value with the array's content (cast to `dtype`), independent of its memory
+        where the engine may later write to it."""
+        raise NotImplementedError
+
+    def to_numpy(self, value: Value) -> np.ndarray:
+        """The content as a NumPy array that the caller may keep."""
+        raise NotImplementedError
+
+    def constant(self, array: np.ndarray) -> Value:
+        """The value of a constant inside a program: by default as `from_numpy` makes it."""
+        return self.from_numpy(array)
+
+    def feed(self, array: np.ndarray) -> Value:
+        """What a compiled program takes for an input of exactly the right dtype: by default as
+        `from_numpy` makes it. The program only reads it during the call, so memory may be shared;
+        engines whose programs take NumPy arrays return it as it is."""
+        return self.from_numpy(array)
+
+    def fetch(self, value: Value) -> np.ndarray:
+        """A result of a compiled program as a NumPy array. It may share memory with the result,
+        which nobody else uses."""
+        return self.to_numpy(value)
+
+    # --- programs -------------------------------------------------------------------------------
+
+    def compile(self, program: Program) -> Callable[..., tuple[Value, ...]]:
+        """Turn an emitted program into the callable that `K.function` runs, native values in and
+        out. The default is the emitted function itself."""
+        return program.function
+
+    def eager(self, function: Callable[..., tuple[Value, ...]]) -> Callable[..., tuple[Value, ...]]:
+        """What runs an emitted function at once on native values: by default the function itself."""
+        return function
+
+    def callable(self, graph: Graph) -> Callable[..., tuple[Value, ...]]:
+        """A function over engine values that evaluates a closed graph: loop bodies, branches,
+        decompositions. Set up by `compile.emit`, so that engines need not import it."""
+        return _emitter(graph, self)
+
+
+def _no_emitter(graph: Graph, engine: Engine) -> Callable[..., tuple[Value, ...]]:
+    raise RuntimeError("backplane.compile has not been imported")
+
+
+_emitter: Callable[[Graph, Engine], Callable[..., tuple[Value, ...]]] = _no_emitter
+
+
+def set_emitter(emitter: Callable[[Graph, Engine], Callable[..., tuple[Value, ...]]]) -> None:
+    """Install the function that turns closed graphs into callables (`compile.emit`)."""
+    global _emitter
+    _emitter = emitter
+
+
+# --- helpers that several tables share -----------------------------------------------------------
+
+
+def merge(shape: Sequence[int | None], dims: Sequence[Value]) -> tuple[Value, ...]:
+    """Fill each None of `shape`, in order, with one of `dims`."""
+    if not dims:
+        return tuple(shape)
+    given = iter(dims)
+    return tuple(next(given) if size is None else size for size in shape)
+
+
+def host_shape(shape: Sequence[int | None], dims: Sequence[Value]) -> tuple[int, ...]:
+    """`merge` for engines with `host_shapes`: all sizes as Python ints."""
+    if not dims:
+        return tuple(shape)  # type: ignore[arg-type]
+    return tuple(int(size) for size in merge(shape, dims))
+
+
+Padding = str | tuple[tuple[int, int], ...]
+
+
+def resolve_padding(
+    padding: Padding,
+    sizes: Sequence[int],
+    window: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+) -> tuple[tuple[int, int], ...]:
+    """(before, after) per spatial axis. `"same"` follows TensorFlow: the output has ceil(n / s)
+    elements and the smaller half of the padding comes first.
+
+    Source: https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padding_2
+    """
+    if padding == "valid":
+        return ((0, 0),) * len(sizes)
+    if padding != "same":
+        return padding  # type: ignore[return-value]
+    pairs = []
+    for n, k, s, d in zip(sizes, window, strides, dilation, strict=True):
+        total = max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0)
+        pairs.append((total // 2, total - total // 2))
+    return tuple(pairs)

@@ -1,0 +1,5 @@
+"""The engine `jax`: JAX, compiled by XLA, on any of its devices."""
+
+from backplane.engines.jax.engine import ENGINE
+
+__all__ = ["ENGINE"]

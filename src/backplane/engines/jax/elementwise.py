@@ -1,0 +1,116 @@
+"""Element-wise primitives: `jax.numpy`, whose eager calls take half the time of `jax.lax`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from backplane.engines.base import Table, Value
+from backplane.engines.jax.kernel import kernel
+
+TABLE = Table(
+    neg=jnp.negative,
+    abs=jnp.abs,
+    sign=jnp.sign,
+    floor=jnp.floor,
+    round=jnp.round,
+    exp=jnp.exp,
+    expm1=jnp.expm1,
+    log=jnp.log,
+    log1p=jnp.log1p,
+    sqrt=jnp.sqrt,
+    sin=jnp.sin,
+    cos=jnp.cos,
+    tanh=jnp.tanh,
+    sigmoid=jax.nn.sigmoid,
+    erfinv=lax.erf_inv,
+    logical_not=jnp.logical_not,
+    add=jnp.add,
+    sub=jnp.subtract,
+    mul=jnp.multiply,
+    div=jnp.true_divide,
+    floordiv=jnp.floor_divide,
+    mod=jnp.remainder,
+    pow=jnp.power,
+    maximum=jnp.maximum,
+    minimum=jnp.minimum,
+    equal=jnp.equal,
+    not_equal=jnp.not_equal,
+    less=jnp.less,
+    less_equal=jnp.less_equal,
+    logical_and=jnp.logical_and,
+    logical_or=jnp.logical_or,
+    bit_and=jnp.bitwise_and,
+    bit_or=jnp.bitwise_or,
+    bit_xor=jnp.bitwise_xor,
+    shift_left=jnp.left_shift,
+    shift_right=jnp.right_shift,
+    where=jnp.where,
+    stop_gradient=lax.stop_gradient,
+)
+
+
+@TABLE.add("identity")
+def identity(x: Value) -> Value:
+    """`x` itself: arrays are never written to."""
+    return x
+
+
+@TABLE.add("cast")
+@kernel("dtype")
+def cast(x: Value, *, dtype: str) -> Value:
+    """`lax.convert_element_type`, which also makes a weakly typed value a strongly typed one."""
+    return lax.convert_element_type(x, dtype)
+
+
+@TABLE.add("relu")
+@kernel()
+def relu(x: Value) -> Value:
+    """NaN stays NaN. `jax.nn.relu` has a rule of its own for its gradient, which makes an eager call
+    ten times as long; here JAX finds by itself that it is 0 at 0."""
+    return jnp.where(x <= 0, 0, x)
+
+
+@TABLE.add("softplus")
+@kernel()
+def softplus(x: Value) -> Value:
+    """In place of `jax.nn.softplus`, which takes 1.6 times as long on a CPU."""
+    return jnp.maximum(x, 0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
+
+
+@TABLE.add("mul_no_nan")
+@kernel()
+def mul_no_nan(x: Value, y: Value) -> Value:
+    """A product in which a zero `y` wins."""
+    return jnp.where(y == 0, 0, x * y)
+
+
+@TABLE.add("relu_grad")
+@kernel()
+def relu_grad(g: Value, y: Value) -> Value:
+    """`g` where the result was positive."""
+    return jnp.where(y > 0, g, 0)
+
+
+@TABLE.add("sigmoid_grad")
+@kernel()
+def sigmoid_grad(g: Value, y: Value) -> Value:
+    """From the result of `sigmoid`."""
+    return g * y * (1 - y)
+
+
+@TABLE.add("tanh_grad")
+@kernel()
+def tanh_grad(g: Value, y: Value) -> Value:
+    """From the result of `tanh`."""
+    return g * (1 - y * y)
+
+
+@TABLE.add("print")
+def print_(x: Value, *, message: str) -> Value:
+    """Printed by the host whenever the program gets here, compiled or not."""
+    jax.debug.callback(partial(print, message), x)
+    return x

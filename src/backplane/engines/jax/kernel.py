@@ -1,0 +1,19 @@
+"""How a lowering of several steps becomes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+
+from backplane.engines.base import Lowering
+
+
+def kernel(*parameters: str) -> Callable[[Lowering], Lowering]:
+    """Decorator: compile a function of several steps, `parameters` being its static arguments.
+
+    An eager call then costs one dispatch, as one of `jax.numpy`'s functions does, which are made the
+    same way. Inside of a trace the steps are traced into the surrounding program.
+    """
+    return partial(jax.jit, static_argnames=parameters, inline=True)

@@ -1,0 +1,102 @@
+"""Random numbers: Threefry, which is JAX's own generator, with words laid out for speed.
+
+For 300 000 float32 on one core `jax.random.uniform` takes 2.5 ms to run and 300 ms to compile, this
+0.35 ms and 100 ms: JAX encrypts a block of two words for every word that it gives, so that a
+sharded array needs no communication, and its primitive takes longer to compile than the rounds
+written out. The words are those of `random_bits` everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from backplane.engines.base import Table, Value, host_shape
+from backplane.engines.jax.kernel import kernel
+
+Shape = tuple[int | None, ...]
+
+TABLE = Table()
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+
+def threefry2x32(key: tuple[Value, Value], x: Value, y: Value) -> tuple[Value, Value]:
+    """Threefry-2x32 with 20 rounds: the blocks (x, y) encrypted by two key words.
+
+    Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
+    """
+    schedule = (*key, key[0] ^ key[1] ^ np.uint32(0x1BD11BDA))
+    x, y = x + schedule[0], y + schedule[1]
+    for group in range(1, 6):
+        for rotation in _ROTATIONS[(group - 1) % 2]:
+            x = x + y
+            y = (y << np.uint32(rotation)) | (y >> np.uint32(32 - rotation))
+            y = y ^ x
+        x = x + schedule[group % 3]
+        y = y + schedule[(group + 1) % 3] + np.uint32(group)
+    return x, y
+
+
+def _bits(key: Value, shape: tuple[int, ...]) -> Value:
+    """The seed encrypts (counter, fold) to a subkey, and that the numbers of the blocks."""
+    count = math.prod(shape)
+    subkey = threefry2x32((key[0], key[1]), key[2], key[3])
+    blocks = lax.iota(np.uint32, (count + 1) // 2)
+    words = lax.concatenate(threefry2x32(subkey, blocks, jnp.zeros_like(blocks)), 0)
+    return lax.reshape(words[:count], shape)
+
+
+_KEPT = {"float16": 11, "bfloat16": 8, "float32": 24}
+"""Bits of a uniform sample: as many as the significand holds."""
+
+
+def _uniform(key: Value, shape: tuple[int, ...], dtype: str) -> Value:
+    if dtype == "float64":
+        high, low = _bits(key, (2, *shape))
+        return _fraction(high, 27, dtype) + _fraction(low, 26, dtype) * 2.0**-27
+    return _fraction(_bits(key, shape), _KEPT[dtype], dtype)
+
+
+def _fraction(bits: Value, keep: int, dtype: str) -> Value:
+    """The upper bits as a number in [0, 1)."""
+    return lax.convert_element_type(bits >> np.uint32(32 - keep), dtype) * 2.0**-keep
+
+
+@TABLE.add("random_bits")
+def random_bits(key: Value, *dims: Value, shape: Shape) -> Value:
+    """Words that every engine agrees on."""
+    return _random_bits(key, shape=host_shape(shape, dims))
+
+
+@kernel("shape")
+def _random_bits(key: Value, *, shape: tuple[int, ...]) -> Value:
+    return _bits(key, shape)
+
+
+@TABLE.add("random_uniform")
+def random_uniform(key: Value, *dims: Value, shape: Shape, dtype: str) -> Value:
+    """All the values of [0, 1) that are as far apart as those just below 1."""
+    return _random_uniform(key, shape=host_shape(shape, dims), dtype=dtype)
+
+
+@kernel("shape", "dtype")
+def _random_uniform(key: Value, *, shape: tuple[int, ...], dtype: str) -> Value:
+    return _uniform(key, shape, dtype)
+
+
+@TABLE.add("random_normal")
+def random_normal(key: Value, *dims: Value, shape: Shape, dtype: str) -> Value:
+    """As `jax.random.normal`: the inverse of the distribution function at samples from (-1, 1)."""
+    return _random_normal(key, shape=host_shape(shape, dims), dtype=dtype)
+
+
+@kernel("shape", "dtype")
+def _random_normal(key: Value, *, shape: tuple[int, ...], dtype: str) -> Value:
+    work = "float64" if dtype == "float64" else "float32"
+    lowest = np.nextafter(np.array(-1, work), np.array(0, work))
+    samples = jnp.maximum(lowest, _uniform(key, shape, work) * (1 - lowest) + lowest)
+    return lax.convert_element_type(lax.erf_inv(samples) * math.sqrt(2), dtype)

@@ -1,0 +1,158 @@
+"""Convolution and its two gradients: windows gathered into rows, multiplied by BLAS.
+
+The rows are gathered block by block, so that they are still in the cache when they are multiplied.
+A group of channels is a convolution of its own; where each group has one input channel (depthwise),
+the taps are multiplied and added instead.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from backplane.engines.base import Padding, Table, Value, host_shape
+from backplane.engines.numpy.windows import Windows, in_blas_dtype, split
+
+TABLE = Table()
+
+Ints = tuple[int, ...]
+
+
+@TABLE.add("conv")
+def _conv(
+    x: Value, kernel: Value, *, strides: Ints, padding: Padding, dilation: Ints, groups: int
+) -> Value:
+    windows = Windows.over(x.shape[1:-1], kernel.shape[:-2], strides, padding, dilation)
+    dtype = x.dtype
+    x, kernel = in_blas_dtype(windows.pad(x)), in_blas_dtype(kernel)
+    if groups == 1:
+        y = _correlate(x, kernel, windows)
+    elif kernel.shape[-2] == 1:
+        y = _correlate_depthwise(x, kernel, windows)
+    else:
+        parts = zip(split(x, groups), split(kernel, groups), strict=True)
+        y = np.concatenate([_correlate(a, k, windows) for a, k in parts], -1)
+    return y.astype(dtype, copy=False)
+
+
+def _correlate(x: Value, kernel: Value, windows: Windows) -> Value:
+    outputs = kernel.shape[-1]
+    depth = math.prod(kernel.shape[:-1])
+    matrix = kernel.reshape(depth, outputs)
+    view = windows.view(x)
+    y = np.empty((len(x), *windows.places, outputs), x.dtype)
+    for block in windows.blocks(len(x), depth, x.itemsize):
+        part = y[block]
+        count = math.prod(part.shape[:-1])
+        np.dot(view[block].reshape(count, depth), matrix, out=part.reshape(count, outputs))
+    return y
+
+
+def _correlate_depthwise(x: Value, kernel: Value, windows: Windows) -> Value:
+    taps = kernel.reshape(-1, kernel.shape[-1])
+    x = _repeated(x, kernel.shape[-1])
+    y = np.zeros((len(x), *windows.places, kernel.shape[-1]), x.dtype)
+    for tap, weight in zip(windows.taps(x), taps, strict=True):
+        y += tap * weight
+    return y
+
+
+def _repeated(x: Value, outputs: int) -> Value:
+    """Each channel of `x` as often as a depthwise convolution to `outputs` channels reads it."""
+    times = outputs // x.shape[-1]
+    return x if times == 1 else np.repeat(x, times, -1)
+
+
+@TABLE.add("conv_input_grad")
+def _conv_input_grad(
+    g: Value,
+    kernel: Value,
+    *dims: Value,
+    shape: tuple[int | None, ...],
+    strides: Ints,
+    padding: Padding,
+    dilation: Ints,
+    groups: int,
+) -> Value:
+    sizes = host_shape(shape, dims)
+    windows = Windows.over(sizes[1:-1], kernel.shape[:-2], strides, padding, dilation)
+    dtype = g.dtype
+    g, kernel = in_blas_dtype(g), in_blas_dtype(kernel)
+    x = np.zeros((sizes[0], *windows.padded, sizes[-1]), g.dtype)
+    if groups == 1:
+        _add_input_grad(x, g, kernel, windows)
+    elif kernel.shape[-2] == 1:
+        _add_input_grad_depthwise(x, g, kernel, windows)
+    else:
+        grouped = zip(split(x, groups), split(g, groups), split(kernel, groups), strict=True)
+        for parts in grouped:
+            _add_input_grad(*parts, windows)
+    return windows.crop(x).astype(dtype, copy=False)
+
+
+def _add_input_grad(x: Value, g: Value, kernel: Value, windows: Windows) -> None:
+    """For each tap, add the product of `g` and the tap's part of the kernel to what it read."""
+    inputs, outputs = kernel.shape[-2:]
+    weights = kernel.reshape(math.prod(windows.window), inputs, outputs).swapaxes(1, 2)
+    taps = list(zip(windows.taps(x), weights, strict=True))
+    for block in windows.blocks(len(g), inputs + outputs, g.itemsize):
+        *place, _ = g[block].shape
+        rows = g[block].reshape(math.prod(place), outputs)
+        product = np.empty((len(rows), inputs), g.dtype)
+        for tap, weight in taps:
+            np.dot(rows, weight, out=product)
+            target = tap[block]
+            target += product.reshape(*place, inputs)
+
+
+def _add_input_grad_depthwise(x: Value, g: Value, kernel: Value, windows: Windows) -> None:
+    weights = kernel.reshape(-1, kernel.shape[-1])
+    times = g.shape[-1] // x.shape[-1]
+    for tap, weight in zip(windows.taps(x), weights, strict=True):
+        part = g * weight
+        tap += part if times == 1 else part.reshape(*tap.shape, times).sum(-1)
+
+
+@TABLE.add("conv_kernel_grad")
+def _conv_kernel_grad(
+    x: Value,
+    g: Value,
+    *,
+    kernel_shape: Ints,
+    strides: Ints,
+    padding: Padding,
+    dilation: Ints,
+    groups: int,
+) -> Value:
+    windows = Windows.over(x.shape[1:-1], kernel_shape[:-2], strides, padding, dilation)
+    dtype = g.dtype
+    x, g = in_blas_dtype(windows.pad(x)), in_blas_dtype(g)
+    if groups == 1:
+        kernel = _kernel_grad(x, g, windows)
+    elif kernel_shape[-2] == 1:
+        kernel = _kernel_grad_depthwise(x, g, kernel_shape, windows)
+    else:
+        parts = zip(split(x, groups), split(g, groups), strict=True)
+        kernel = np.concatenate([_kernel_grad(a, b, windows) for a, b in parts], -1)
+    return kernel.reshape(kernel_shape).astype(dtype, copy=False)
+
+
+def _kernel_grad(x: Value, g: Value, windows: Windows) -> Value:
+    """As a matrix of (taps and input channels, output channels)."""
+    depth, outputs = math.prod(windows.window) * x.shape[-1], g.shape[-1]
+    view = windows.view(x)
+    kernel = np.zeros((depth, outputs), g.dtype)
+    for block in windows.blocks(len(x), depth, x.itemsize):
+        part = g[block]
+        count = math.prod(part.shape[:-1])
+        kernel += np.dot(view[block].reshape(count, depth).T, part.reshape(count, outputs))
+    return kernel
+
+
+def _kernel_grad_depthwise(x: Value, g: Value, shape: Ints, windows: Windows) -> Value:
+    outputs = shape[-1]
+    x = _repeated(x, outputs)
+    ones = np.ones(math.prod(g.shape[:-1]), g.dtype)
+    products = (tap * g for tap in windows.taps(x))
+    return np.stack([np.dot(ones, product.reshape(len(ones), outputs)) for product in products])

@@ -1,0 +1,119 @@
+"""Pooling: one vectorised step for each tap of the window.
+
+The positions of `max_pool` are the numbers of the winning taps, in the smallest type that fits.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from backplane.engines.base import Padding, Table, Value, host_shape
+from backplane.engines.numpy.selection import masked
+from backplane.engines.numpy.windows import Windows
+
+TABLE = Table()
+
+Ints = tuple[int, ...]
+
+
+@TABLE.add("max_pool", wanted=True)
+def _max_pool(
+    x: Value,
+    *,
+    pool: Ints,
+    strides: Ints,
+    padding: Padding,
+    wanted: tuple[bool, ...] = (True, True),
+) -> list[Value]:
+    windows = Windows.over(x.shape[1:-1], pool, strides, padding)
+    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    taps = windows.taps(windows.pad(x, lowest))
+    y = next(taps).copy()
+    if not wanted[1]:
+        for tap in taps:
+            np.maximum(y, tap, out=y)
+        return [y, None]
+    number = np.min_scalar_type(math.prod(pool)).type
+    positions = np.empty(y.shape, number)
+    positions[...] = _first_inside(windows)[..., None]
+    for i, tap in enumerate(taps, 1):
+        # A later tap has the higher number and takes over only where it is truly greater.
+        np.maximum(positions, (tap > y) * number(i), out=positions)
+        np.maximum(y, tap, out=y)
+    return [y, positions]
+
+
+@lru_cache
+def _first_inside(windows: Windows) -> Value:
+    """For each place, the first tap that reads no padding: the winner where all are -inf."""
+    inside = windows.pad(np.ones((1, *windows.sizes, 1), np.bool_))
+    taps = np.stack(list(windows.taps(inside)))
+    return taps.argmax(0)[..., 0]
+
+
+@TABLE.add("max_pool_grad", reads=(0, 1, 3))
+def _max_pool_grad(
+    g: Value, x: Value, y: Value, positions: Value, *, pool: Ints, strides: Ints, padding: Padding
+) -> Value:
+    windows = Windows.over(x.shape[1:-1], pool, strides, padding)
+    result = np.zeros((len(x), *windows.padded, x.shape[-1]), g.dtype)
+    for i, tap in enumerate(windows.taps(result)):
+        tap += masked(positions == i, g)
+    return windows.crop(result)
+
+
+@TABLE.add("max_pool_take", reads=(0, 3))
+def _max_pool_take(
+    v: Value, x: Value, y: Value, positions: Value, *, pool: Ints, strides: Ints, padding: Padding
+) -> Value:
+    windows = Windows.over(v.shape[1:-1], pool, strides, padding)
+    result = np.zeros(positions.shape, v.dtype)
+    for i, tap in enumerate(windows.taps(windows.pad(v))):
+        result += masked(positions == i, tap)
+    return result
+
+
+@TABLE.add("avg_pool")
+def _avg_pool(x: Value, *, pool: Ints, strides: Ints, padding: Padding) -> Value:
+    windows = Windows.over(x.shape[1:-1], pool, strides, padding)
+    taps = windows.taps(windows.pad(x))
+    wide = _wide(x.dtype)
+    y = next(taps).astype(wide)
+    for tap in taps:
+        y += tap
+    y /= _counts(windows, wide)
+    return y.astype(x.dtype, copy=False)
+
+
+@TABLE.add("avg_pool_grad")
+def _avg_pool_grad(
+    g: Value,
+    *dims: Value,
+    shape: tuple[int | None, ...],
+    pool: Ints,
+    strides: Ints,
+    padding: Padding,
+) -> Value:
+    sizes = host_shape(shape, dims)
+    windows = Windows.over(sizes[1:-1], pool, strides, padding)
+    wide = _wide(g.dtype)
+    share = g / _counts(windows, wide)
+    result = np.zeros((sizes[0], *windows.padded, sizes[-1]), wide)
+    for tap in windows.taps(result):
+        tap += share
+    return windows.crop(result).astype(g.dtype, copy=False)
+
+
+def _wide(dtype: np.dtype) -> np.dtype:
+    """The dtype to add up in."""
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
+
+
+@lru_cache
+def _counts(windows: Windows, dtype: np.dtype) -> Value:
+    """How many elements that are no padding each place of the window holds."""
+    inside = windows.pad(np.ones((1, *windows.sizes, 1), dtype))
+    return np.sum(list(windows.taps(inside)), 0, dtype=dtype)

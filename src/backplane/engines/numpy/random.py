@@ -1,0 +1,72 @@
+"""Random numbers from keys: NumPy's Philox generator, and portable Threefry words."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from backplane.engines.base import Table, Value, host_shape
+
+TABLE = Table()
+
+
+def _generator(key: Value) -> Any:
+    # Loading numpy.random takes a third of the engine's start.
+    from backplane.engines.numpy.philox import generator
+
+    return generator(key)
+
+
+@TABLE.add("random_uniform")
+def _uniform(key: Value, *dims: Value, shape: tuple[int | None, ...], dtype: str) -> Value:
+    sizes = host_shape(shape, dims)
+    if dtype == "float16":
+        # A float32 just below 1 would be rounded to 1; eleven bits are exact.
+        words = _generator(key).integers(0, 2048, sizes, np.uint16)
+        return words.astype(np.float16) * np.float16(2**-11)
+    return _generator(key).random(sizes, np.dtype(dtype))
+
+
+@TABLE.add("random_normal")
+def _normal(key: Value, *dims: Value, shape: tuple[int | None, ...], dtype: str) -> Value:
+    sizes = host_shape(shape, dims)
+    if dtype == "float16":
+        return _generator(key).standard_normal(sizes, np.float32).astype(np.float16)
+    return _generator(key).standard_normal(sizes, np.dtype(dtype))
+
+
+@TABLE.add("random_bits")
+def _bits(key: Value, *dims: Value, shape: tuple[int | None, ...]) -> Value:
+    sizes = host_shape(shape, dims)
+    count = math.prod(sizes)
+    half = (count + 1) // 2
+    subkey = threefry2x32(key[:2], key[2:3], key[3:4])
+    blocks = np.arange(half, dtype=np.uint32)
+    words = threefry2x32(np.concatenate(subkey), blocks, np.zeros(half, np.uint32))
+    return np.concatenate(words)[:count].reshape(sizes)
+
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+
+def threefry2x32(key: Value, x: Value, y: Value) -> tuple[Value, Value]:
+    """Threefry-2x32 with 20 rounds on blocks of two words: vectors `x` and `y` of uint32.
+
+    Salmon, Moraes, Dror and Shaw (2011), "Parallel random numbers: as easy as 1, 2, 3", and their
+    library Random123, whose known answers the tests check.
+    """
+    k0, k1 = key[0:1], key[1:2]
+    schedule = (k0, k1, k0 ^ k1 ^ np.uint32(0x1BD11BDA))
+    x, y = x + k0, y + k1
+    for group in range(1, 6):
+        for rotation in _ROTATIONS[(group - 1) % 2]:
+            x += y
+            high = y << np.uint32(rotation)
+            y >>= np.uint32(32 - rotation)
+            y |= high
+            y ^= x
+        x += schedule[group % 3]
+        y += schedule[(group + 1) % 3] + np.uint32(group)
+    return x, y

@@ -1,0 +1,66 @@
+"""Small constants and vectors of sizes.
+
+Converting a Python tuple to a tensor costs more than most operations on small tensors, and traced
+programs would hold a copy for every use. So each axis, permutation and static shape is made once,
+as an eager tensor; a `tf.function` that uses it holds it as one constant node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from backplane.engines.base import Value, merge
+from backplane.engines.tensorflow.library import raw, tf
+
+
+@lru_cache(maxsize=4096)
+def ints(value: Any) -> Value:
+    """An int, or nested tuples of ints, as an int32 tensor."""
+    with tf.init_scope():
+        return tf.constant(value, tf.int32)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _number(value: float, dtype: str, sign: float) -> Value:
+    wanted = tf.dtypes.as_dtype(dtype)
+    if not wanted.is_floating:
+        value = bool(value) if wanted.is_bool else int(value)
+    with tf.init_scope():
+        return tf.constant(value, wanted)
+
+
+def number(value: float, dtype: str) -> Value:
+    """A Python number as a scalar tensor."""
+    # The sign is part of the key because 0.0 == -0.0.
+    return _number(value, dtype, math.copysign(1.0, value))
+
+
+def size(value: Value) -> Value:
+    """One size as an int32 scalar tensor."""
+    if isinstance(value, int):
+        return ints(value)
+    return tf.cast(value, tf.int32)
+
+
+def vector(sizes: Sequence[Value]) -> Value:
+    """Sizes, each an int or a scalar tensor, as one int32 vector."""
+    if all(isinstance(n, int) for n in sizes):
+        return ints(tuple(sizes))
+    return raw.Pack(values=[size(n) for n in sizes])
+
+
+def shape_vector(shape: tuple[int | None, ...], dims: Sequence[Value]) -> Value:
+    """`shape`, its None filled by `dims`, as an int32 vector."""
+    return vector(merge(shape, dims)) if dims else ints(shape)
+
+
+def sizes_of(x: Value) -> tuple[Value, ...]:
+    """The sizes of x: ints where they are known, scalar tensors where not."""
+    known = tuple(x.shape)
+    if None not in known:
+        return known
+    actual = tf.unstack(tf.shape(x))
+    return tuple(b if a is None else a for a, b in zip(known, actual, strict=True))

@@ -1,0 +1,361 @@
+"""Convolution in one to three dimensions, and its two gradients.
+
+TensorFlow's CPU kernels know neither gradients of dilated or grouped convolutions, nor dilation or
+explicit padding in three dimensions. So each of the three functions below is a chain of reductions:
+one dimension is lifted to two, a dilation is moved into the batch (with strides: into the kernel),
+groups are split, and what is left is one kernel call. All of it is differentiable by a tape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from backplane.engines.base import Padding, Table, Value, merge
+from backplane.engines.tensorflow.constants import ints, sizes_of, vector
+from backplane.engines.tensorflow.library import raw, tf
+
+TABLE = Table()
+
+
+class Window(NamedTuple):
+    """How a kernel moves: one entry per spatial axis."""
+
+    strides: tuple[int, ...]
+    padding: Padding
+    dilation: tuple[int, ...]
+
+    @property
+    def lifted(self) -> Window:
+        """The same along the second of two axes, where the first has size 1."""
+        padding = self.padding if isinstance(self.padding, str) else ((0, 0), *self.padding)
+        # Equal strides, because the depthwise kernels accept no others.
+        return Window(self.strides * 2, padding, (1, *self.dilation))
+
+    @property
+    def plain(self) -> Window:
+        """The same without dilation."""
+        return self._replace(dilation=(1,) * len(self.strides))
+
+    @property
+    def dilated(self) -> bool:
+        """Whether any dilation is left."""
+        return max(self.dilation, default=1) > 1
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments of the kernels."""
+        options: dict[str, Any] = {"strides": [1, *self.strides, 1]}
+        if isinstance(self.padding, str):
+            return {**options, "padding": self.padding.upper()}
+        pairs = [0, 0, *(n for pair in self.padding for n in pair), 0, 0]
+        return {**options, "padding": "EXPLICIT", "explicit_paddings": pairs}
+
+    def pairs(self, spatial: Sequence[int]) -> tuple[tuple[int, int], ...]:
+        """Explicit padding for a stride of 1, where it depends on no size."""
+        if not isinstance(self.padding, str):
+            return self.padding
+        if self.padding == "valid":
+            return ((0, 0),) * len(spatial)
+        totals = [(k - 1) * d for k, d in zip(spatial, self.dilation, strict=True)]
+        return tuple((total // 2, total - total // 2) for total in totals)
+
+
+# --- the primitives ------------------------------------------------------------------------------
+
+
+@TABLE.add("conv")
+def conv(
+    x: Value,
+    kernel: Value,
+    *,
+    strides: tuple[int, ...],
+    padding: Padding,
+    dilation: tuple[int, ...],
+    groups: int,
+) -> Value:
+    """Cross-correlation."""
+    window = Window(strides, padding, dilation)
+    if len(strides) > 1:
+        return _conv(x, kernel, window, groups)
+    return tf.squeeze(_conv(_lift(x, 1), _lift(kernel, 0), window.lifted, groups), 1)
+
+
+@TABLE.add("conv_input_grad")
+def conv_input_grad(
+    g: Value,
+    kernel: Value,
+    *dims: Value,
+    shape: tuple[int | None, ...],
+    strides: tuple[int, ...],
+    padding: Padding,
+    dilation: tuple[int, ...],
+    groups: int,
+) -> Value:
+    """Gradient of a convolution by x; also the transposed convolution."""
+    window = Window(strides, padding, dilation)
+    sizes = merge(shape, dims)
+    if len(strides) > 1:
+        return _input_grad(g, kernel, sizes, window, groups)
+    sizes = (sizes[0], 1, *sizes[1:])
+    y = _input_grad(_lift(g, 1), _lift(kernel, 0), sizes, window.lifted, groups)
+    return tf.squeeze(y, 1)
+
+
+@TABLE.add("conv_kernel_grad")
+def conv_kernel_grad(
+    x: Value,
+    g: Value,
+    *,
+    kernel_shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    padding: Padding,
+    dilation: tuple[int, ...],
+    groups: int,
+) -> Value:
+    """Gradient of a convolution by the kernel."""
+    window = Window(strides, padding, dilation)
+    if len(strides) > 1:
+        return _kernel_grad(x, g, kernel_shape, window, groups)
+    lifted = (1, *kernel_shape)
+    return tf.squeeze(_kernel_grad(_lift(x, 1), _lift(g, 1), lifted, window.lifted, groups), 0)
+
+
+def _lift(x: Value, axis: int) -> Value:
+    return raw.ExpandDims(input=x, axis=ints(axis))
+
+
+# --- dilation ------------------------------------------------------------------------------------
+
+
+def _conv(x: Value, kernel: Value, window: Window, groups: int) -> Value:
+    if not window.dilated:
+        return _grouped_conv(x, kernel, window, groups)
+    if max(window.strides) > 1:
+        return _grouped_conv(x, _inflate(kernel, window), window.plain, groups)
+    blocks = _Blocks(tuple(kernel.shape), window, sizes_of(x))
+    y = _grouped_conv(blocks.split_input(x), kernel, blocks.window, groups)
+    return blocks.join_output(y)
+
+
+def _input_grad(
+    g: Value, kernel: Value, sizes: tuple[Value, ...], window: Window, groups: int
+) -> Value:
+    if not window.dilated:
+        return _grouped_input_grad(g, kernel, sizes, window, groups)
+    if max(window.strides) > 1:
+        return _grouped_input_grad(g, _inflate(kernel, window), sizes, window.plain, groups)
+    blocks = _Blocks(tuple(kernel.shape), window, sizes)
+    gs = blocks.split_output(g)
+    return blocks.join_input(
+        _grouped_input_grad(gs, kernel, blocks.input_sizes(gs), blocks.window, groups)
+    )
+
+
+def _kernel_grad(
+    x: Value, g: Value, kernel_shape: tuple[int, ...], window: Window, groups: int
+) -> Value:
+    if not window.dilated:
+        return _grouped_kernel_grad(x, g, kernel_shape, window, groups)
+    if max(window.strides) > 1:
+        inflated = _inflated(kernel_shape, window)
+        y = _grouped_kernel_grad(x, g, inflated, window.plain, groups)
+        return y[tuple(slice(None, None, d) for d in window.dilation)]
+    blocks = _Blocks(kernel_shape, window, sizes_of(x))
+    xs, gs = blocks.split_input(x), blocks.split_output(g)
+    return _grouped_kernel_grad(xs, gs, kernel_shape, blocks.window, groups)
+
+
+def _inflated(kernel_shape: tuple[int, ...], window: Window) -> tuple[int, ...]:
+    n = len(window.dilation)
+    spatial = [(k - 1) * d + 1 for k, d in zip(kernel_shape[:n], window.dilation, strict=True)]
+    return (*spatial, *kernel_shape[n:])
+
+
+def _inflate(kernel: Value, window: Window) -> Value:
+    """The kernel with zeros between its elements."""
+    shape = _inflated(tuple(kernel.shape), window)
+    return raw.StridedSliceGrad(
+        shape=ints(shape),
+        begin=ints((0,) * len(shape)),
+        end=ints(shape),
+        strides=ints((*window.dilation, 1, 1)),
+        dy=kernel,
+    )
+
+
+class _Blocks:
+    """A dilated convolution of stride 1 as a plain one: the d interleaved parts of the image, which
+    never meet under the kernel, become d images of the batch.
+    """
+
+    def __init__(
+        self, kernel_shape: tuple[int, ...], window: Window, sizes: tuple[Value, ...]
+    ) -> None:
+        spatial = kernel_shape[: len(window.dilation)]
+        self.dilation = window.dilation
+        self.window = window.plain._replace(padding="valid")
+        self.spatial = spatial
+        pairs = window.pairs(spatial)
+        # What completes the padded image to a multiple of the dilation.
+        rests = [
+            -(n + sum(pair)) % d
+            for n, pair, d in zip(sizes[1:-1], pairs, window.dilation, strict=True)
+        ]
+        self.around = [
+            (before, after + rest) for (before, after), rest in zip(pairs, rests, strict=True)
+        ]
+        self.behind = [(0, rest) for rest in rests]
+        self.channels = sizes[-1]
+
+    def split_input(self, x: Value) -> Value:
+        return self._split(x, self.around)
+
+    def split_output(self, y: Value) -> Value:
+        return self._split(y, self.behind)
+
+    def join_input(self, x: Value) -> Value:
+        return self._join(x, self.around)
+
+    def join_output(self, y: Value) -> Value:
+        return self._join(y, self.behind)
+
+    def input_sizes(self, gs: Value) -> tuple[Value, ...]:
+        """Sizes of the blocks of the input that belong to blocks of the output."""
+        batch, *outer, _ = sizes_of(gs)
+        inner = (n + k - 1 for n, k in zip(outer, self.spatial, strict=True))
+        return (batch, *inner, self.channels)
+
+    def _split(self, x: Value, paddings: Sequence[tuple[Value, Value]]) -> Value:
+        return raw.SpaceToBatchND(
+            input=x, block_shape=ints(self.dilation), paddings=_table(paddings)
+        )
+
+    def _join(self, x: Value, crops: Sequence[tuple[Value, Value]]) -> Value:
+        return raw.BatchToSpaceND(input=x, block_shape=ints(self.dilation), crops=_table(crops))
+
+
+def _table(pairs: Sequence[tuple[Value, Value]]) -> Value:
+    if all(isinstance(n, int) for pair in pairs for n in pair):
+        return ints(tuple(pairs))
+    return raw.Pack(values=[vector(pair) for pair in pairs])
+
+
+# --- groups --------------------------------------------------------------------------------------
+
+
+def _grouped_conv(x: Value, kernel: Value, window: Window, groups: int) -> Value:
+    if groups == 1:
+        return _conv_kernel(x, kernel, window)
+    if _is_depthwise(tuple(kernel.shape), window):
+        filters = tf.reshape(kernel, _depthwise(tuple(kernel.shape), groups))
+        return raw.DepthwiseConv2dNative(input=x, filter=filters, **window.options)
+    if len(window.strides) == 2:
+        return _grouped_conv2d(x, kernel, window, groups)
+    parts = zip(tf.split(x, groups, -1), tf.split(kernel, groups, -1), strict=True)
+    return tf.concat([_conv_kernel(part, filters, window) for part, filters in parts], -1)
+
+
+def _grouped_conv2d(x: Value, kernel: Value, window: Window, groups: int) -> Value:
+    """The kernel for two dimensions knows groups; its gradients do not."""
+
+    @tf.custom_gradient
+    def convolve(x: Value, kernel: Value) -> Any:
+        def gradient(g: Value) -> tuple[Value, Value]:
+            return (
+                _grouped_input_grad(g, kernel, sizes_of(x), window, groups),
+                _grouped_kernel_grad(x, g, tuple(kernel.shape), window, groups),
+            )
+
+        return _conv_kernel(x, kernel, window), gradient
+
+    return convolve(x, kernel)
+
+
+def _grouped_input_grad(
+    g: Value, kernel: Value, sizes: tuple[Value, ...], window: Window, groups: int
+) -> Value:
+    if groups == 1:
+        return _input_kernel(g, kernel, sizes, window)
+    if _is_depthwise(tuple(kernel.shape), window):
+        return raw.DepthwiseConv2dNativeBackpropInput(
+            input_sizes=vector(sizes),
+            filter=tf.reshape(kernel, _depthwise(tuple(kernel.shape), groups)),
+            out_backprop=g,
+            **window.options,
+        )
+    part_sizes = (*sizes[:-1], sizes[-1] // groups)
+    parts = zip(tf.split(g, groups, -1), tf.split(kernel, groups, -1), strict=True)
+    return tf.concat(
+        [_input_kernel(part, filters, part_sizes, window) for part, filters in parts], -1
+    )
+
+
+def _grouped_kernel_grad(
+    x: Value, g: Value, kernel_shape: tuple[int, ...], window: Window, groups: int
+) -> Value:
+    if groups == 1:
+        return _kernel_kernel(x, g, kernel_shape, window)
+    if _is_depthwise(kernel_shape, window):
+        filters = raw.DepthwiseConv2dNativeBackpropFilter(
+            input=x,
+            filter_sizes=ints(_depthwise(kernel_shape, groups)),
+            out_backprop=g,
+            **window.options,
+        )
+        return tf.reshape(filters, kernel_shape)
+    part_shape = (*kernel_shape[:-1], kernel_shape[-1] // groups)
+    parts = zip(tf.split(x, groups, -1), tf.split(g, groups, -1), strict=True)
+    return tf.concat([_kernel_kernel(part, gs, part_shape, window) for part, gs in parts], -1)
+
+
+def _is_depthwise(kernel_shape: tuple[int, ...], window: Window) -> bool:
+    """Whether the depthwise kernels apply: one channel a group, two dimensions, equal strides."""
+    return len(kernel_shape) == 4 and kernel_shape[2] == 1 and len(set(window.strides)) == 1
+
+
+def _depthwise(kernel_shape: tuple[int, ...], groups: int) -> tuple[int, ...]:
+    return (*kernel_shape[:2], groups, kernel_shape[3] // groups)
+
+
+# --- one kernel call -----------------------------------------------------------------------------
+
+
+def _conv_kernel(x: Value, kernel: Value, window: Window) -> Value:
+    if len(window.strides) == 2:
+        return raw.Conv2D(input=x, filter=kernel, **window.options)
+    x, window = _padded(x, window)
+    return raw.Conv3D(input=x, filter=kernel, **window.options)
+
+
+def _input_kernel(g: Value, kernel: Value, sizes: tuple[Value, ...], window: Window) -> Value:
+    if len(window.strides) == 2:
+        return raw.Conv2DBackpropInput(
+            input_sizes=vector(sizes), filter=kernel, out_backprop=g, **window.options
+        )
+    if isinstance(window.padding, str):
+        return raw.Conv3DBackpropInputV2(
+            input_sizes=vector(sizes), filter=kernel, out_backprop=g, **window.options
+        )
+    pairs = ((0, 0), *window.padding, (0, 0))
+    outer = tuple(n + sum(pair) for n, pair in zip(sizes, pairs, strict=True))
+    y = _input_kernel(g, kernel, outer, window._replace(padding="valid"))
+    return raw.Slice(input=y, begin=ints(tuple(pair[0] for pair in pairs)), size=vector(sizes))
+
+
+def _kernel_kernel(x: Value, g: Value, kernel_shape: tuple[int, ...], window: Window) -> Value:
+    sizes = ints(kernel_shape)
+    if len(window.strides) == 2:
+        return raw.Conv2DBackpropFilter(
+            input=x, filter_sizes=sizes, out_backprop=g, **window.options
+        )
+    x, window = _padded(x, window)
+    return raw.Conv3DBackpropFilterV2(input=x, filter_sizes=sizes, out_backprop=g, **window.options)
+
+
+def _padded(x: Value, window: Window) -> tuple[Value, Window]:
+    """The kernels for three dimensions take no explicit padding."""
+    if isinstance(window.padding, str):
+        return x, window
+    paddings = ints(((0, 0), *window.padding, (0, 0)))
+    return raw.Pad(input=x, paddings=paddings), window._replace(padding="valid")

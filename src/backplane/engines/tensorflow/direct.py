@@ -1,0 +1,68 @@
+"""Short ways into TensorFlow's runtime.
+
+A `ConcreteFunction` binds arguments by name, flattens and packs structures, records tapes and
+interpolates error messages at every call; a compiled program needs none of that. `tf.constant`
+checks for shapes and structures that an array does not have. What is used here is what every
+generated operation of TensorFlow's Python package uses; where a release lacks it, the public way
+serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from backplane.engines.base import Value
+from backplane.engines.tensorflow.library import tf
+
+try:
+    from tensorflow.python.eager import context, record
+    from tensorflow.python.eager.execute import execute
+    from tensorflow.python.framework.ops import EagerTensor
+except ImportError:  # pragma: no cover - none of the supported releases
+    context = None
+
+
+_LARGE = 1 << 16
+_ALIGNMENT = 64
+
+
+def tensor(array: np.ndarray) -> Value:
+    """A tensor with a copy of the array's content."""
+    # TensorFlow shares the memory of an aligned array and copies any other: give it a copy that it
+    # can share, where copying twice would cost.
+    array = _aligned_copy(array) if array.nbytes > _LARGE else array.copy()
+    if context is None or not context.executing_eagerly():
+        return tf.constant(array)
+    current = context.context()
+    current.ensure_initialized()
+    return EagerTensor(array, current.device_name, None)
+
+
+def _aligned_copy(array: np.ndarray) -> np.ndarray:
+    memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def call(function: Any) -> Callable[..., tuple[Value, ...]]:
+    """A function of flat tensors that runs a concrete function whose result is a flat tuple."""
+    if context is None:
+        return function
+    current = context.context()
+    name = function.name.decode()
+    count = len(function.outputs)
+    captured = function.captured_inputs
+    options = current.function_call_options.as_attrs()
+    attributes = tuple(item for pair in options.items() for item in pair)
+
+    def run(*inputs: Value) -> tuple[Value, ...]:
+        if not current.executing_eagerly() or record.could_possibly_record():
+            return function(*inputs)
+        return execute(name, count, [*inputs, *captured], attributes, current)
+
+    return run

@@ -1,0 +1,76 @@
+"""The engine: TensorFlow's values, its table, and programs as concrete functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from backplane.core.spec import DTYPES, Spec
+from backplane.engines.base import Engine, Entry, Program, Table, Value
+from backplane.engines.tensorflow import (
+    convolution,
+    direct,
+    loops,
+    pooling,
+    random,
+    shaping,
+    table,
+)
+from backplane.engines.tensorflow.library import tf
+
+_TENSORS = (tf.Tensor, tf.Variable)
+_ARRAY_DTYPES = {name: np.dtype(tf.dtypes.as_dtype(name).as_numpy_dtype) for name in DTYPES}
+
+
+class TensorFlow(Engine):
+    """TensorFlow 2."""
+
+    name = "tensorflow"
+    library = "tensorflow"
+    capabilities = frozenset({"float16", "bfloat16", "unsigned", "eager", "tape"})
+
+    def __init__(self) -> None:
+        self.table = Table()
+        for module in (table, shaping, convolution, pooling, random):
+            self.table.update(module.TABLE)
+        for lowering in (loops.cond, loops.scan, loops.while_loop):
+            self.table[lowering.__name__] = Entry(partial(lowering, self), builds=True)
+
+    def owns(self, value: object) -> bool:
+        """Whether `value` is a tensor, eager or of a graph, or a variable."""
+        return isinstance(value, _TENSORS)
+
+    def spec_of(self, value: Value) -> Spec:
+        """Shape and dtype; sizes may be unknown inside a `tf.function`, the rank may not."""
+        shape = value.shape
+        if shape.rank is None:
+            raise ValueError(f"{value!r} has an unknown number of axes: use tf.ensure_shape first")
+        return Spec(tuple(shape.as_list()), value.dtype.name)
+
+    def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
+        """A tensor with a copy of the array."""
+        if dtype is not None:
+            array = array.astype(_ARRAY_DTYPES[dtype], copy=False)
+        return direct.tensor(array)
+
+    def to_numpy(self, value: Value) -> np.ndarray:
+        """A copy of the tensor's content."""
+        array = value.numpy()
+        return array if type(array) is np.ndarray else np.asarray(array)
+
+    def compile(self, program: Program) -> Callable[..., tuple[Value, ...]]:
+        """Trace the program once, unknown sizes left open; `compile=True` hands it to XLA."""
+        signature = [tf.TensorSpec(spec.shape, spec.dtype) for spec in program.inputs]
+        function: Any = tf.function(
+            program.function,
+            input_signature=signature,
+            autograph=False,
+            jit_compile=program.options.get("compile"),
+        )
+        return direct.call(function.get_concrete_function())
+
+
+ENGINE = TensorFlow()

@@ -1,0 +1,45 @@
+"""Import TensorFlow without its start-up notes, unless the user asked to see its log."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# These two kinds of line are logged before TensorFlow reads any setting, and say nothing is wrong.
+_NOTES = (b"WARNING: All log messages before absl::InitializeLog()", b"I0000 ")
+
+
+@contextmanager
+def _without_notes() -> Iterator[None]:
+    """Hold back what is written to the process' stderr; pass on all but the start-up notes."""
+    try:
+        stderr = os.dup(2)
+    except OSError:  # a process without a stderr
+        yield
+        return
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(stderr, 2)
+            held.seek(0)
+            rest = b"".join(line for line in held if not line.startswith(_NOTES))
+            if rest:
+                os.write(stderr, rest)
+            os.close(stderr)
+
+
+if "tensorflow" in sys.modules or "TF_CPP_MIN_LOG_LEVEL" in os.environ:
+    import tensorflow as tf
+else:
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+    with _without_notes():
+        import tensorflow as tf
+
+raw = tf.raw_ops
+
+__all__ = ["raw", "tf"]

@@ -1,0 +1,113 @@
+"""Branches and loops: `tf.cond` and `tf.while_loop`, over closed graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from backplane.core.graph import Graph
+from backplane.core.spec import Spec
+from backplane.engines.base import Engine, Lowering, Value
+from backplane.engines.tensorflow.constants import ints, sizes_of, vector
+from backplane.engines.tensorflow.library import tf
+
+Specs = Sequence[Spec]
+
+
+def cond(engine: Engine, specs: Specs, *, then: Graph, orelse: Graph) -> Lowering:
+    """Build a branch: only the one taken runs."""
+    if_true, if_false = engine.callable(then), engine.callable(orelse)
+
+    def lower(predicate: Value, *operands: Value) -> list[Value]:
+        return list(tf.cond(predicate, lambda: if_true(*operands), lambda: if_false(*operands)))
+
+    return lower
+
+
+def while_loop(engine: Engine, specs: Specs, *, test: Graph, body: Graph, carry: int) -> Lowering:
+    """Build a loop that runs while `test` holds."""
+    keep_on, step = engine.callable(test), engine.callable(body)
+    carried = [t.spec for t in body.inputs[:carry]]
+
+    def lower(*operands: Value) -> list[Value]:
+        state, consts = operands[:carry], operands[carry:]
+        return list(
+            tf.while_loop(
+                lambda *state: keep_on(*state, *consts)[0],
+                lambda *state: _promise(step(*state, *consts), carried),
+                state,
+                shape_invariants=_invariants(carried),
+            )
+        )
+
+    return lower
+
+
+def scan(
+    engine: Engine,
+    specs: Specs,
+    *,
+    body: Graph,
+    carry: int,
+    xs: int,
+    reverse: bool,
+    length: int | None,
+) -> Lowering:
+    """Build a loop over the first axis of xs that stacks what each step gives."""
+    step = engine.callable(body)
+    carried = [t.spec for t in body.inputs[:carry]]
+    stacked = [t.spec for t in body.outputs[carry:]]
+
+    def lower(*operands: Value) -> list[Value]:
+        state, consts = operands[:carry], operands[carry + xs :]
+        rows = operands[carry : carry + xs]
+        count: Value = sizes_of(rows[0])[0] if rows else length
+        sources = [_source(x, count) for x in rows]
+
+        def advance(i: Value, state: Sequence[Value], sinks: Sequence[Value]) -> tuple[Value, ...]:
+            at = count - 1 - i if reverse else i
+            results = step(*state, *[source.read(at) for source in sources], *consts)
+            written = [sink.write(at, y) for sink, y in zip(sinks, results[carry:], strict=True)]
+            return i + 1, _promise(results[:carry], carried), written
+
+        sinks = [tf.TensorArray(y.dtype, size=count, element_shape=y.shape) for y in stacked]
+        invariants = tf.TensorShape(()), _invariants(carried), [tf.TensorShape(None)] * len(sinks)
+        _, last, sinks = tf.while_loop(
+            lambda i, *_: i < count, advance, (ints(0), state, sinks), shape_invariants=invariants
+        )
+
+        def first() -> Sequence[Value]:
+            """What a step on zeros gives."""
+            zeros = [tf.zeros(vector(sizes_of(x)[1:]), x.dtype) for x in rows]
+            return step(*state, *zeros, *consts)[carry:]
+
+        return [*last, *_stack(sinks, stacked, count, first)]
+
+    return lower
+
+
+def _source(x: Value, count: Value) -> Value:
+    return tf.TensorArray(x.dtype, size=count, element_shape=x.shape[1:]).unstack(x)
+
+
+def _stack(
+    sinks: Sequence[Value], specs: Specs, count: Value, first: Callable[[], Sequence[Value]]
+) -> Sequence[Value]:
+    """The rows written; if there are none, only a step can tell the unknown sizes of a row."""
+    if (isinstance(count, int) and count) or all(spec.is_static for spec in specs):
+        return [sink.stack() for sink in sinks]
+    return tf.cond(
+        count > 0,
+        lambda: [sink.stack() for sink in sinks],
+        lambda: [tf.zeros(vector((0, *sizes_of(y))), y.dtype) for y in first()],
+    )
+
+
+def _invariants(specs: Specs) -> tuple[Value, ...]:
+    return tuple(tf.TensorShape(spec.shape) for spec in specs)
+
+
+def _promise(values: Sequence[Value], specs: Specs) -> tuple[Value, ...]:
+    """The values with the shapes that the graph knows, which tracing may have lost."""
+    for value, spec in zip(values, specs, strict=True):
+        value.set_shape(spec.shape)
+    return tuple(values)

@@ -1,0 +1,43 @@
+"""Where tensors are. Tensors keep their device; new ones go to PyTorch's default device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from backplane.engines.base import Value
+
+ACCELERATED: bool = torch.accelerator.is_available()
+"""Whether tensors may be elsewhere than on the CPU. Where not, nobody looks for devices."""
+
+_CPU = torch.device("cpu")
+
+Function = Callable[..., tuple[Value, ...]]
+
+
+def default_device() -> torch.device:
+    """PyTorch's default device; looking it up takes longer than a small product."""
+    return torch.get_default_device() if ACCELERATED else _CPU
+
+
+def following_inputs(function: Function) -> Function:
+    """`function` on the device that any of its inputs is on, if that is not the CPU.
+
+    The other inputs are moved there, but for uint32: keys of random numbers, which are read on the
+    CPU.
+    """
+
+    def run(*inputs: Value) -> tuple[Value, ...]:
+        device = next((x.device for x in inputs if not x.is_cpu), None)
+        if device is None:
+            return function(*inputs)
+        moved = [x.to(device) if _is_moved(x) else x for x in inputs]
+        with torch.device(device):
+            return function(*moved)
+
+    return run
+
+
+def _is_moved(x: Value) -> bool:
+    return x.is_cpu and x.ndim > 0 and x.dtype != torch.uint32

@@ -1,0 +1,126 @@
+"""Lowerings: element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch.nn import functional as F
+
+from backplane.core.spec import Spec
+from backplane.engines.base import Entry, Lowering, Table, Value
+from backplane.engines.torch.dtypes import SIGNED, TORCH, compared, modular, ordered, widened
+
+aten = torch.ops.aten
+
+TABLE = Table(
+    floor=torch.floor,
+    round=torch.round,
+    exp=torch.exp,
+    expm1=torch.expm1,
+    log=torch.log,
+    log1p=torch.log1p,
+    sqrt=torch.sqrt,
+    sin=torch.sin,
+    cos=torch.cos,
+    tanh=torch.tanh,
+    sigmoid=torch.sigmoid,
+    erfinv=torch.erfinv,
+    logical_not=torch.logical_not,
+    sigmoid_grad=aten.sigmoid_backward.default,
+    tanh_grad=aten.tanh_backward.default,
+    div=torch.div,
+    equal=torch.eq,
+    not_equal=torch.ne,
+    logical_and=torch.logical_and,
+    logical_or=torch.logical_or,
+    bit_and=torch.bitwise_and,
+    bit_or=torch.bitwise_or,
+    bit_xor=torch.bitwise_xor,
+    where=torch.where,
+)
+
+Choice = Callable[[Spec, Lowering], Lowering]
+
+
+def _by_dtype(choice: Choice, function: Lowering, specs: Sequence[Spec]) -> Lowering:
+    return choice(specs[0], function)
+
+
+def _register(choice: Choice, **functions: Lowering) -> None:
+    """Lowerings that differ for the unsigned dtypes which PyTorch has few kernels for."""
+    for name, function in functions.items():
+        TABLE[name] = Entry(partial(_by_dtype, choice, function), builds=True)
+
+
+def _non_negative(spec: Spec, function: Lowering) -> Lowering:
+    """`function`, which returns its operand where that is not negative."""
+    return torch.clone if spec.dtype in SIGNED else function
+
+
+_register(
+    modular,
+    neg=torch.neg,
+    add=torch.add,
+    sub=torch.sub,
+    mul=torch.mul,
+    pow=torch.pow,
+    shift_left=torch.bitwise_left_shift,
+)
+_register(
+    ordered,
+    maximum=torch.maximum,
+    minimum=torch.minimum,
+)
+_register(
+    compared,
+    less=torch.less,
+    less_equal=torch.less_equal,
+)
+_register(
+    widened,
+    sign=torch.sign,
+    floordiv=torch.floor_divide,
+    mod=torch.remainder,
+    shift_right=torch.bitwise_right_shift,
+)
+_register(_non_negative, abs=torch.abs, relu=torch.relu)
+
+
+@TABLE.add("softplus")
+def softplus(x: Value) -> Value:
+    """From the threshold on it is x itself; the default threshold, 20, is too low for float64."""
+    return F.softplus(x, threshold=40)
+
+
+@TABLE.add("relu_grad")
+def relu_grad(g: Value, y: Value) -> Value:
+    """PyTorch's own kernel for the gradient of relu."""
+    return aten.threshold_backward.default(g, y, 0)
+
+
+@TABLE.build("cast")
+def cast(specs: Sequence[Spec], *, dtype: str) -> Lowering:
+    """`Tensor.to`, which returns its operand itself where nothing changes."""
+    target = TORCH[dtype]
+    return lambda x: x.to(target)
+
+
+@TABLE.add("identity")
+def identity(x: Value) -> Value:
+    """A view."""
+    return x.view_as(x)
+
+
+@TABLE.add("stop_gradient")
+def stop_gradient(x: Value) -> Value:
+    """A view that PyTorch's tape does not follow."""
+    return x.detach()
+
+
+@TABLE.add("print")
+def print_(x: Value, *, message: str) -> Value:
+    """Prints when the program runs."""
+    print(message, x.detach().cpu().numpy())
+    return x.view_as(x)

@@ -1,0 +1,125 @@
+"""The engine: values, and what running a program takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from backplane.core.spec import Spec
+from backplane.engines.base import Engine, Program, Table, Value
+from backplane.engines.torch import devices, loops
+from backplane.engines.torch.dtypes import NAMES
+from backplane.engines.torch.table import TABLE
+
+Function = Callable[..., tuple[Value, ...]]
+
+
+class TorchEngine(Engine):
+    """PyTorch. The emitted program runs as it is, or through `torch.compile`."""
+
+    name = "torch"
+    library = "torch"
+    capabilities = frozenset(("host_shapes", "float16", "bfloat16", "unsigned", "eager", "tape"))
+
+    def __init__(self) -> None:
+        self.table = Table()
+        self.table.update(TABLE)
+        self.table.update(loops.lowerings(self))
+
+    # --- values ---------------------------------------------------------------------------------
+
+    def owns(self, value: object) -> bool:
+        """Whether `value` is a `torch.Tensor`."""
+        return isinstance(value, torch.Tensor)
+
+    def spec_of(self, value: Value) -> Spec:
+        """Sizes are unknown where PyTorch's compiler traces with symbolic ones."""
+        sizes = tuple([n if type(n) is int else None for n in value.shape])
+        return Spec(sizes, NAMES[value.dtype])
+
+    def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
+        """A copy, on the default device."""
+        name = dtype or array.dtype.name
+        if name == "bfloat16":
+            value = torch.from_numpy(np.array(array, np.float32, order="C")).to(torch.bfloat16)
+        else:
+            value = torch.from_numpy(np.array(array, name, order="C"))
+        return value.to(devices.default_device()) if devices.ACCELERATED else value
+
+    def feed(self, array: np.ndarray) -> Value:
+        """A tensor in the array's memory, where PyTorch can have that."""
+        # PyTorch warns of read-only memory, although a program never writes to what it is fed.
+        if array.flags.writeable and not devices.ACCELERATED:
+            try:
+                return torch.from_numpy(array)
+            except (TypeError, ValueError):  # bfloat16, another byte order, a negative stride
+                pass
+        return self.from_numpy(array)
+
+    def to_numpy(self, value: Value) -> np.ndarray:
+        """A copy."""
+        return np.array(self.fetch(value))
+
+    def fetch(self, value: Value) -> np.ndarray:
+        """An array in the tensor's memory, where NumPy can have that."""
+        try:
+            return value.numpy()
+        except (TypeError, RuntimeError):  # bfloat16, another device, a tensor on the tape
+            value = value.detach().cpu()
+            return _bfloat16(value) if value.dtype == torch.bfloat16 else value.numpy()
+
+    # --- programs -------------------------------------------------------------------------------
+
+    def compile(self, program: Program) -> Function:
+        """The program without PyTorch's tape; with the option `compile`, by `torch.compile`.
+
+        The option is True, the name of a mode, or pairs of arguments of `torch.compile`.
+        """
+        function = program.function
+        wish = program.options.get("compile")
+        if wish:
+            function = torch.compile(function, **_compile_arguments(wish))
+        return _without_tape(self.eager(function))
+
+    def eager(self, function: Function) -> Function:
+        """What runs `function` on native values: on their device, whichever that is."""
+        return devices.following_inputs(function) if devices.ACCELERATED else function
+
+
+def _bfloat16(value: Value) -> np.ndarray:
+    import ml_dtypes
+
+    return value.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+
+
+def _compile_arguments(wish: Any) -> dict[str, Any]:
+    if wish is True:
+        return {}
+    return {"mode": wish} if isinstance(wish, str) else dict(wish)
+
+
+def _without_tape(function: Function) -> Function:
+    """`function` with gradients off.
+
+    Not in inference mode: its results could never be used with the tape afterwards, and entering it
+    takes longer. The two calls into `torch._C` do what `torch.no_grad` does, in a sixth of its
+    time.
+    """
+    is_on, switch = torch.is_grad_enabled, torch._C._set_grad_enabled
+
+    def run(*inputs: Value) -> tuple[Value, ...]:
+        if not is_on():
+            return function(*inputs)
+        switch(False)
+        try:
+            return function(*inputs)
+        finally:
+            switch(True)
+
+    return run
+
+
+ENGINE = TorchEngine()

@@ -1,0 +1,100 @@
+"""Lowerings of branches and loops: Python's own, around functions that run the closed graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+from backplane.core.graph import Graph
+from backplane.core.spec import Spec
+from backplane.engines.base import Engine, Lowering, Table, Value
+from backplane.engines.torch.dtypes import TORCH
+
+Step = Callable[..., tuple[Value, ...]]
+
+
+def lowerings(engine: Engine) -> Table:
+    """The table of control flow, whose graphs `engine` turns into functions."""
+    table = Table()
+
+    @table.build("cond")
+    def cond(specs: Sequence[Spec], *, then: Graph, orelse: Graph) -> Lowering:
+        if_true, if_false = engine.callable(then), engine.callable(orelse)
+
+        def lowering(predicate: Value, *operands: Value) -> list[Value]:
+            return list((if_true if predicate else if_false)(*operands))
+
+        return lowering
+
+    @table.build("while_loop")
+    def while_loop(specs: Sequence[Spec], *, test: Graph, body: Graph, carry: int) -> Lowering:
+        goes_on, step = engine.callable(test), engine.callable(body)
+
+        def lowering(*operands: Value) -> list[Value]:
+            state, constants = operands[:carry], operands[carry:]
+            while goes_on(*state, *constants)[0]:
+                state = step(*state, *constants)
+            return list(state)
+
+        return lowering
+
+    @table.build("scan")
+    def scan(
+        specs: Sequence[Spec],
+        *,
+        body: Graph,
+        carry: int,
+        xs: int,
+        reverse: bool,
+        length: int | None,
+    ) -> Lowering:
+        step = engine.callable(body)
+        results = [t.spec for t in body.outputs[carry:]]
+
+        def lowering(*operands: Value) -> list[Value]:
+            state, constants = operands[:carry], operands[carry + xs :]
+            sequences = operands[carry : carry + xs]
+            steps = sequences[0].shape[0] if sequences else length
+            if not steps:
+                return [*state, *_no_steps(step, results, state, sequences, constants)]
+            rows: list[tuple[Value, ...]] = []
+            for items in _items(sequences, steps, reverse):
+                outputs = step(*state, *items, *constants)
+                state = outputs[:carry]
+                rows.append(outputs[carry:])
+            if reverse:
+                rows.reverse()
+            return [*state, *[torch.stack(column) for column in zip(*rows, strict=True)]]
+
+        return lowering
+
+    return table
+
+
+def _items(sequences: Sequence[Value], steps: int, reverse: bool) -> Iterator[tuple[Value, ...]]:
+    """The elements of the sequences, step by step. `unbind` makes all views at once."""
+    if not sequences:
+        return iter([()] * steps)
+    columns = [x.unbind() for x in sequences]
+    return zip(*[reversed(c) if reverse else c for c in columns], strict=True)
+
+
+def _no_steps(
+    step: Step,
+    results: Sequence[Spec],
+    state: Sequence[Value],
+    sequences: Sequence[Value],
+    constants: Sequence[Value],
+) -> list[Value]:
+    """Empty stacks. Where a size is unknown, a step on zeros tells it."""
+    shapes: list[Sequence[int | None]] = [spec.shape for spec in results]
+    if not all(spec.is_static for spec in results):
+        zeros = [x.new_zeros(x.shape[1:]) for x in sequences]
+        with torch.no_grad():
+            outputs = step(*state, *zeros, *constants)
+        shapes = [y.shape for y in outputs[len(state) :]]
+    return [
+        torch.zeros((0, *shape), dtype=TORCH[spec.dtype])
+        for shape, spec in zip(shapes, results, strict=True)
+    ]

@@ -1,0 +1,94 @@
+"""Lowering of matrix products: PyTorch's own, or oneDNN's where that is faster on this processor.
+
+PyTorch multiplies float32 matrices by MKL, which is up to two times slower than oneDNN on
+processors that MKL was not written for. PyTorch carries oneDNN as well, and reaches it by the
+operator that its compiler uses for linear layers. Which one is faster is measured once, when the
+first program with a large product is built. oneDNN's operator has no gradient: it serves where no
+tape is on, as in compiled programs.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Sequence
+
+import torch
+
+from backplane.core.spec import Spec
+from backplane.engines.base import Lowering, Table, Value
+from backplane.engines.torch.dtypes import modular
+
+TABLE = Table()
+
+LARGE = 2**22
+"""Multiplications from which on oneDNN's larger overhead, some 13 µs, no longer counts."""
+
+ADVANTAGE = 0.85
+"""oneDNN serves if it needs less than this share of the time: a close race must not be decided by
+noise, or equal processes would round differently."""
+
+
+def has_onednn() -> bool:
+    """Whether this build of PyTorch has oneDNN's operator for linear layers."""
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def onednn(x: Value, y: Value) -> Value:
+    """`x @ y` by oneDNN: float32 matrices on the processor, no tape."""
+    return torch.ops.mkldnn._linear_pointwise.default(x, y.t(), None, "none", [], "")
+
+
+def _seconds(product: Lowering, x: Value, y: Value) -> float:
+    begin = time.perf_counter()
+    product(x, y)
+    return time.perf_counter() - begin
+
+
+@functools.cache
+def onednn_is_faster() -> bool:
+    """Whether oneDNN beats PyTorch's default here. Takes some 10 ms, once per process."""
+    if not has_onednn():
+        return False
+    with torch.no_grad():
+        x = torch.ones(128, 512, dtype=torch.float32, device="cpu")
+        y = torch.ones(512, 512, dtype=torch.float32, device="cpu")
+        rounds = [(_seconds(torch.mm, x, y), _seconds(onednn, x, y)) for _ in range(8)]
+    default, other = (min(times) for times in zip(*rounds, strict=True))
+    return other < ADVANTAGE * default
+
+
+def _product_by_size(x: Value, y: Value) -> Value:
+    """`x @ y` for matrices, where oneDNN is the faster one for large products."""
+    rows, inner = x.shape
+    columns = y.shape[1]
+    large = rows * inner * columns >= LARGE and min(rows, inner, columns) >= 32
+    if large and x.is_cpu and not torch.is_grad_enabled():
+        return onednn(x, y)
+    return torch.mm(x, y)
+
+
+def _may_be_large(specs: Sequence[Spec], transpose_x: bool, transpose_y: bool) -> bool:
+    """Whether these matrices may be large enough for oneDNN, unknown sizes taken as 1024."""
+    if specs[0].dtype != "float32" or specs[0].ndim != 2:
+        return False
+    rows, inner = reversed(specs[0].shape) if transpose_x else specs[0].shape
+    columns = specs[1].shape[0 if transpose_y else 1]
+    return math.prod(1024 if n is None else n for n in (rows, inner, columns)) >= LARGE
+
+
+@TABLE.build("matmul")
+def matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
+    """`torch.matmul` on transposed views."""
+    product: Lowering = torch.matmul
+    if _may_be_large(specs, transpose_x, transpose_y) and onednn_is_faster():
+        product = _product_by_size
+    product = modular(specs[0], product)
+    if transpose_x and transpose_y:
+        return lambda x, y: product(x.transpose(-1, -2), y.transpose(-1, -2))
+    if transpose_x:
+        return lambda x, y: product(x.transpose(-1, -2), y)
+    if transpose_y:
+        return lambda x, y: product(x, y.transpose(-1, -2))
+    return product

@@ -1,0 +1,407 @@
+"""Loops and branches: primitives that hold closed graphs, and the builders that trace them.
+
+The gradient of a scan is a scan in the other direction. It needs values of the forward steps: every
+scan *offers* the stack of every intermediate value of its body as a further result, the backward step
+reads those it needs, and the compiler drops the rest (`compile.loops`). Because the offers are
+ordinary results, gradients of gradients need nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from backplane.core.autodiff import gradients
+from backplane.core.graph import (
+    Graph,
+    KeySource,
+    Placeholder,
+    Tensor,
+    constant,
+    substitute,
+    toposort,
+)
+from backplane.core.primitive import OUTPUT, primitive
+from backplane.core.spec import Spec, is_float
+from backplane.core.trace import close, trace
+from backplane.ops.elementwise import add, bit_and, cast, mul
+from backplane.ops.indexing import slice as slice_
+from backplane.ops.shaping import concat, zeros_like
+from backplane.ops.sizes import origin, tie
+
+Step = Callable[[list[Tensor], list[Tensor]], tuple[Sequence[Tensor], Sequence[Tensor]]]
+
+
+# --- scan ---------------------------------------------------------------------------------------------
+
+
+@primitive(name="scan", multiple=True)
+def scan_(*operands: Spec, body: Graph, carry: int, xs: int, reverse: bool, length: int | None) -> Any:
+    """Run `body` once per position of the leading axis of the xs, handing the carry on.
+
+    Operands: carry, xs (time first), constants. Results: the final carry, then the stacked ys.
+    """
+    size = length
+    for spec in operands[carry : carry + xs]:
+        if not spec.shape:
+            raise ValueError("scan: each sequence needs a leading time axis, got a scalar")
+        size = spec.shape[0] if size is None else size
+        if spec.shape[0] is not None and spec.shape[0] != size:
+            raise ValueError(f"scan: sequences of {size} and {spec.shape[0]} steps")
+    if xs == 0 and length is None:
+        raise ValueError("scan: without sequences the length must be given")
+    finals = [t.spec for t in body.outputs[:carry]]
+    for i, (spec, start) in enumerate(zip(finals, operands[:carry], strict=True)):
+        if not spec.accepts(start):
+            raise ValueError(f"scan: state {i} starts as {start} but a step makes it {spec}")
+    stacked = [Spec((size, *t.spec.shape), t.spec.dtype) for t in body.outputs[carry:]]
+    return [*finals, *stacked]
+
+
+@scan_.vjp
+def _(
+    g: list[Tensor | None],
+    y: list[Tensor],
+    *operands: Tensor,
+    body: Graph,
+    carry: int,
+    xs: int,
+    reverse: bool,
+    length: int | None,
+) -> list[Tensor | None]:
+    return _Backward(g, y, operands, body, carry, xs, reverse, length).cotangents()
+
+
+class _Backward:
+    """Builds the backward scan of one forward scan."""
+
+    def __init__(
+        self,
+        g: list[Tensor | None],
+        y: list[Tensor],
+        operands: Sequence[Tensor],
+        body: Graph,
+        carry: int,
+        xs: int,
+        reverse: bool,
+        length: int | None,
+    ) -> None:
+        self.y, self.operands, self.body = y, operands, body
+        self.carry, self.xs, self.reverse = carry, xs, reverse
+        self.length = length if length is not None or not xs else operands[carry].spec.shape[0]
+        self.g_final, self.g_ys = g[:carry], g[carry:]
+        floats = [i for i, t in enumerate(body.inputs) if is_float(t.spec.dtype)]
+        self.state = [i for i in floats if i < carry]
+        self.sequences = [i for i in floats if carry <= i < carry + xs]
+        self.constants = [i for i in floats if i >= carry + xs]
+        self.moving = [j for j, gj in enumerate(self.g_ys) if gj is not None]
+
+    def cotangents(self) -> list[Tensor | None]:
+        """One cotangent, or None, per operand of the forward scan."""
+        inputs = self.body.inputs
+        d_state = [Placeholder(inputs[i].spec) for i in self.state]
+        d_ys = [Placeholder(self.body.outputs[self.carry + j].spec) for j in self.moving]
+        totals = [Placeholder(inputs[i].spec) for i in self.constants]
+        losses = [self.body.outputs[i] for i in self.state]
+        losses += [self.body.outputs[self.carry + j] for j in self.moving]
+        wrt = [inputs[i] for i in (*self.state, *self.sequences, *self.constants)]
+        flowed = gradients(losses, wrt, [*d_state, *d_ys])
+        parts = _split(flowed, len(self.state), len(self.sequences))
+        next_state = [zeros_like(d) if t is None else t for t, d in zip(parts[0], d_state, strict=True)]
+        flows = [i for i, t in zip(self.sequences, parts[1], strict=True) if t is not None]
+        d_xs = [t for t in parts[1] if t is not None]
+        next_totals = [d if t is None else add(d, t) for t, d in zip(parts[2], totals, strict=True)]
+        results = self._scan([*d_state, *totals], d_ys, [*next_state, *next_totals], d_xs)
+        found: list[Tensor | None] = [None] * len(self.operands)
+        reached = [t is not None for t in parts[2]]
+        for i, t in zip(self.state, results, strict=False):
+            found[i] = t
+        for i, t, yes in zip(self.constants, results[len(self.state) :], reached, strict=False):
+            found[i] = t if yes else None
+        for i, t in zip(flows, results[len(self.state) + len(self.constants) :], strict=False):
+            found[i] = t
+        return found
+
+    def _scan(
+        self,
+        carried: list[Placeholder],
+        d_ys: list[Placeholder],
+        new_carry: list[Tensor],
+        new_ys: list[Tensor],
+    ) -> list[Tensor]:
+        """Close the backward step over the forward values that it reads, and run it."""
+        saved, shared = self._forward_values([*new_carry, *new_ys], {*carried, *d_ys})
+        fresh = {t: Placeholder(t.spec) for t in (*saved, *shared)}
+        closed = substitute([*new_carry, *new_ys], fresh)
+        binders = [*carried, *d_ys, *[fresh[t] for t in saved], *[fresh[t] for t in shared]]
+        sequences = [self.g_ys[j] for j in self.moving] + list(saved.values())
+        if self.length is None and not sequences:
+            # The number of steps is known from a sequence only.
+            binders.insert(len(carried), Placeholder(self.body.inputs[self.carry].spec))
+            sequences = [self.operands[self.carry]]
+        results = _node(
+            [*self._starts(), *sequences, *shared.values()],
+            Graph(binders, closed),
+            len(carried),
+            len(sequences),
+            not self.reverse,
+            self.length,
+        )
+        return results
+
+    def _starts(self) -> list[Tensor]:
+        starts = []
+        for i in self.state:
+            g = self.g_final[i]
+            starts.append(zeros_like(self.y[i]) if g is None else g)
+        return starts + [zeros_like(self.operands[i]) for i in self.constants]
+
+    def _forward_values(
+        self, outputs: list[Tensor], own: set[Tensor]
+    ) -> tuple[dict[Tensor, Tensor], dict[Tensor, Tensor]]:
+        """The forward step's values that the backward step reads: those that change from step to step
+        with the stack that holds them, and the constants with their operand."""
+        offered = {t: self.y[i] for i, t in enumerate(self.body.outputs) if i >= self.carry}
+        position = {t: i for i, t in enumerate(self.body.inputs)}
+        forward = set(toposort(self.body.outputs))
+        stop = [t for t in forward if t in offered and not _is_size(t)]
+        saved: dict[Tensor, Tensor] = {}
+        shared: dict[Tensor, Tensor] = {}
+        for t in toposort(outputs, stop=[*stop, *position]):
+            if t in own:
+                continue
+            i = position.get(t)
+            if i is not None and i >= self.carry:
+                (saved if i < self.carry + self.xs else shared)[t] = self.operands[i]
+            elif t in offered and not _is_size(t):
+                saved[t] = offered[t]
+        return saved, shared
+
+
+def _is_size(t: Tensor) -> bool:
+    """Sizes are read again from the tensor they are sizes of: engines need them as plain ints."""
+    return t.op is not None and t.op.name == "dim"
+
+
+def _split(items: Sequence[Any], first: int, second: int) -> tuple[list[Any], list[Any], list[Any]]:
+    return list(items[:first]), list(items[first : first + second]), list(items[first + second :])
+
+
+def _node(
+    operands: Sequence[Tensor], body: Graph, carry: int, xs: int, reverse: bool, length: int | None
+) -> list[Tensor]:
+    """A scan node whose body also gives every intermediate value, as offers to its gradient."""
+    listed = set(body.outputs[carry:])
+    offers = [t for t in toposort(body.outputs) if t not in listed and _may_be_read(t, body, carry)]
+    offering = Graph(body.inputs, [*body.outputs, *offers])
+    results: list[Tensor] = scan_(
+        *operands, body=offering, carry=carry, xs=xs, reverse=reverse, length=length
+    )
+    return results
+
+
+def _may_be_read(t: Tensor, body: Graph, carry: int) -> bool:
+    if t.op is None:
+        return t in body.inputs[:carry]
+    return isinstance(t.spec, Spec) and not _is_size(t) and (t.op is OUTPUT or not t.op.multiple)
+
+
+def scan(
+    step: Step,
+    init: Sequence[Tensor],
+    xs: Sequence[Tensor],
+    *,
+    reverse: bool = False,
+    length: int | None = None,
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Trace `step(carry, x) -> (carry, ys)` and scan it over the leading axis of `xs`.
+
+    Returns:
+        The final carry and the stacked ys. `step` may use tensors of its surroundings, and may draw
+        random numbers: each step draws its own.
+
+    Raises:
+        ValueError: if a step changes the number, dtype or rank of the carried tensors.
+    """
+    n_carry, n_xs = len(init), len(xs)
+    items = [Spec(t.spec.shape[1:], t.spec.dtype) for t in xs]
+    carried = [Spec(t.spec.shape, t.spec.dtype) for t in init]
+    steady = True
+    while True:
+        count = [0]
+
+        def run(*inputs: Tensor, tied: bool = steady) -> Sequence[Tensor]:
+            _tie(inputs[n_carry:], xs, 1)
+            if tied:
+                _tie(inputs, init, 0)
+            carry, ys = step(list(inputs[:n_carry]), list(inputs[n_carry:]))
+            if len(carry) != n_carry:
+                raise ValueError(f"a step gives {len(carry)} states, it was given {n_carry}")
+            count[0] = len(ys)
+            return [*carry, *ys]
+
+        body, captured, keys = trace(run, [*carried, *items])
+        wider = [_wider(a, t.spec, i) for i, (a, t) in enumerate(zip(carried, body.outputs))]
+        keeps = not steady or all(map(_keeps_sizes, body.outputs, init))
+        if keeps and wider == carried:
+            break
+        carried, steady = wider, steady and keeps
+    _tie(body.inputs[n_carry + n_xs :], captured, 0)
+    if keys:
+        body, init, n_carry = _with_counter(body, list(init), n_carry, len(keys))
+    results = _node([*init, *xs, *captured, *keys], body, n_carry, n_xs, reverse, length)
+    finals = results[1:n_carry] if keys else results[:n_carry]
+    return finals, results[n_carry : n_carry + count[0]]
+
+
+def _tie(leaves: Sequence[Tensor], sources: Sequence[Tensor], skip: int) -> None:
+    """Let the inputs of a body have the unknown sizes of what is handed to them, `skip` axes of which
+    are not: rules inside need not reckon with a broadcast between them."""
+    for leaf, source in zip(leaves, sources, strict=False):
+        for i, n in enumerate(leaf.spec.shape):
+            if n is None and source.spec.shape[i + skip] is None:
+                tie(leaf, i, source, i + skip)
+
+
+def _keeps_sizes(end: Tensor, start: Tensor) -> bool:
+    """Whether a step surely hands on a state of the unknown sizes that it starts with."""
+    sizes = zip(end.spec.shape, start.spec.shape, strict=False)
+    return all(
+        not (n is None and m is None) or origin(end, i) == origin(start, i)
+        for i, (n, m) in enumerate(sizes)
+    )
+
+
+def _wider(start: Spec, end: Spec, i: int) -> Spec:
+    """A spec that both the start and the result of a step fit."""
+    if start.dtype != end.dtype or start.ndim != end.ndim:
+        raise ValueError(
+            f"state {i} has shape {start.shape} and dtype {start.dtype}, but a step makes it shape "
+            f"{tuple(end.shape)} and dtype {end.dtype}"
+        )
+    return Spec(tuple(a if a == b else None for a, b in zip(start.shape, end.shape)), start.dtype)
+
+
+def _with_counter(
+    body: Graph, init: list[Tensor], n_carry: int, n_keys: int
+) -> tuple[Graph, list[Tensor], int]:
+    """The body with a step counter carried first, folded into its keys (its last inputs)."""
+    counter = Placeholder(Spec((), "int64"))
+    given = [Placeholder(t.spec) for t in body.inputs[-n_keys:]]
+    folded = {old: fold(new, counter) for old, new in zip(body.inputs[-n_keys:], given, strict=True)}
+    outputs = substitute(body.outputs, folded)
+    inputs = [counter, *body.inputs[:-n_keys], *given]
+    following = add(counter, constant(1, "int64"))
+    return Graph(inputs, [following, *outputs]), [constant(0, "int64"), *init], n_carry + 1
+
+
+def fold(key: Tensor, counter: Tensor) -> Tensor:
+    """A key for one step of a loop: the last word of `key` mixed with the step's number.
+
+    Computed in int64, where no product overflows, because not all engines multiply uint32.
+    """
+    last = cast(slice_(key, slices=((3, 4, 1),)), dtype="int64")
+    mixed = add(add(mul(last, constant(40503, "int64")), counter), constant(1, "int64"))
+    word = cast(bit_and(mixed, constant(0xFFFFFFFF, "int64")), dtype="uint32")
+    result: Tensor = concat(slice_(key, slices=((0, 3, 1),)), word, axis=0)
+    return result
+
+
+# --- cond ---------------------------------------------------------------------------------------------
+
+
+@primitive(name="cond", multiple=True)
+def cond_(predicate: Spec, *operands: Spec, then: Graph, orelse: Graph) -> Any:
+    """The results of `then` on the operands where the predicate holds, else those of `orelse`."""
+    if predicate.shape != () or predicate.dtype != "bool":
+        raise ValueError(f"cond: the predicate must be a bool scalar, got {predicate}")
+    if len(then.outputs) != len(orelse.outputs):
+        raise ValueError("cond: the branches give different numbers of results")
+    joined = []
+    for a, b in zip(then.outputs, orelse.outputs, strict=True):
+        if a.spec.dtype != b.spec.dtype or a.spec.ndim != b.spec.ndim:
+            raise ValueError(f"cond: one branch gives {a.spec}, the other {b.spec}")
+        shape = tuple(n if n == m else None for n, m in zip(a.spec.shape, b.spec.shape))
+        joined.append(Spec(shape, a.spec.dtype))
+    return joined
+
+
+@cond_.vjp
+def _(
+    g: list[Tensor | None], y: list[Tensor], predicate: Tensor, *operands: Tensor, then: Graph, orelse: Graph
+) -> list[Tensor | None]:
+    wrt = [i for i, t in enumerate(operands) if is_float(t.spec.dtype)]
+    used = [j for j, gj in enumerate(g) if gj is not None]
+    results = cond_(
+        predicate,
+        *operands,
+        *[g[j] for j in used],
+        then=_branch_gradient(then, wrt, used),
+        orelse=_branch_gradient(orelse, wrt, used),
+    )
+    found: list[Tensor | None] = [None] * len(operands)
+    for i, t in zip(wrt, results, strict=True):
+        found[i] = t
+    return [None, *found]
+
+
+def _branch_gradient(branch: Graph, wrt: Sequence[int], used: Sequence[int]) -> Graph:
+    """From the operands and the cotangents of the used results to the cotangents of `wrt`. The
+    branch is computed again: its values are not kept outside of it."""
+    inputs = [Placeholder(t.spec) for t in branch.inputs]
+    outputs = substitute(branch.outputs, dict(zip(branch.inputs, inputs, strict=True)))
+    seeds = [Placeholder(branch.outputs[j].spec) for j in used]
+    flowed = gradients([outputs[j] for j in used], [inputs[i] for i in wrt], seeds)
+    full_ = [zeros_like(inputs[i]) if t is None else t for i, t in zip(wrt, flowed, strict=True)]
+    return Graph([*inputs, *seeds], full_)
+
+
+def cond(
+    predicate: Tensor, then: Callable[[], Sequence[Tensor]], orelse: Callable[[], Sequence[Tensor]]
+) -> list[Tensor]:
+    """Trace both functions and choose between their results; only the chosen one runs where the
+    engine can. They may use tensors of their surroundings, and give equally many results of equal
+    dtypes and ranks."""
+    mark = constant(0).serial
+    branches = [list(then()), list(orelse())]
+    graphs: list[tuple[Graph, list[Tensor], list[KeySource]]] = [close(b, (), mark) for b in branches]
+    operands: dict[Tensor, Placeholder] = {}
+    for _graph, captured, keys in graphs:
+        for t in (*captured, *keys):
+            operands.setdefault(t, Placeholder(t.spec))
+    closed = []
+    for graph, captured, keys in graphs:
+        bound = dict(zip(graph.inputs, [operands[t] for t in (*captured, *keys)], strict=True))
+        closed.append(Graph(list(operands.values()), substitute(graph.outputs, bound)))
+    results: list[Tensor] = cond_(predicate, *operands, then=closed[0], orelse=closed[1])
+    return results
+
+
+# --- while --------------------------------------------------------------------------------------------
+
+
+@primitive(name="while_loop", multiple=True)
+def while_loop_(*operands: Spec, test: Graph, body: Graph, carry: int) -> Any:
+    """Run `body` on the carry as long as `test` holds. Has no gradient: the number of steps is
+    unknown, so that nothing can be kept for a backward loop; use a scan with a mask instead."""
+    return [t.spec for t in body.outputs[:carry]]
+
+
+def while_loop(
+    test: Callable[..., Tensor], step: Callable[..., Sequence[Tensor]], init: Sequence[Tensor]
+) -> list[Tensor]:
+    """Trace `test(*carry)` and `step(*carry)` and loop from `init`."""
+    specs = [t.spec for t in init]
+    tested, captured_by_test, _ = trace(lambda *c: [test(*c)], specs)
+    stepped, captured_by_step, _ = trace(step, specs)
+    n = len(init)
+    captured = list(dict.fromkeys([*captured_by_test, *captured_by_step]))
+    graphs = []
+    for graph, own in ((tested, captured_by_test), (stepped, captured_by_step)):
+        binders = {t: Placeholder(t.spec) for t in captured}
+        bound = dict(zip(graph.inputs[n:], [binders[t] for t in own], strict=True))
+        graphs.append(Graph([*graph.inputs[:n], *binders.values()], substitute(graph.outputs, bound)))
+    results: list[Tensor] = while_loop_(*init, *captured, test=graphs[0], body=graphs[1], carry=n)
+    return results
+
+

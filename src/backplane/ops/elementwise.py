@@ -1,0 +1,335 @@
+"""Element-wise primitives: families of one line each.
+
+Cotangents that are 0 stay 0, also where the derivative is infinite or undefined: a branch that
+`where` masked out must contribute 0, not NaN. `mul_no_nan(f, g)` does it, and unlike
+`where(g == 0, 0, f * g)` its own derivative with respect to g is f at g = 0 too, as gradients of
+gradients need.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from backplane.core import shapes
+from backplane.core.graph import Constant, Tensor
+from backplane.core.primitive import Primitive, primitive
+from backplane.core.spec import DTYPES, FLOATS, SIGNED, UNSIGNED, Spec, is_float
+from backplane.ops.lift import scalar
+from backplane.ops.shaping import sum_to_like, zeros_like
+from backplane.ops.sizes import broadcasting, follow, like_first
+
+Op = Primitive[Tensor]
+
+FLOAT = frozenset(FLOATS)
+INTEGER = frozenset(SIGNED + UNSIGNED)
+NUMBER = FLOAT | INTEGER
+BOOL = frozenset(("bool",))
+
+_WORDS = {FLOAT: "floats", INTEGER: "integers", NUMBER: "numbers", BOOL: "bools"}
+
+
+def check_dtype(name: str, argument: str, dtype: str, accepted: frozenset[str]) -> None:
+    """TypeError unless `dtype` is one of `accepted`, which is one of the sets above."""
+    if dtype not in accepted:
+        raise TypeError(
+            f"{name}: {argument} must hold {_WORDS[accepted]}, got dtype {dtype}; cast it"
+        )
+
+
+def _unary(name: str, doc: str, accepted: frozenset[str], vjp: Any = None) -> Op:
+    """A primitive of one operand whose result has the operand's shape and dtype."""
+
+    def rule(x: Spec) -> Spec:
+        if x.dtype not in accepted:
+            check_dtype(name, "x", x.dtype, accepted)
+        return Spec(x.shape, x.dtype) if x.sparse else x
+
+    rule.__doc__ = doc
+    declared = primitive(rule, name=name)
+    follow(like_first, declared)
+    if vjp is not None:
+        declared.vjps(vjp)
+    return declared
+
+
+def _binary(name: str, doc: str, accepted: frozenset[str], result: str | None = None) -> Op:
+    """A primitive of two operands of one dtype that are broadcast; `result` is another dtype."""
+
+    def rule(x: Spec, y: Spec) -> Spec:
+        if x.dtype not in accepted or x.dtype != y.dtype:
+            check_dtype(name, "x", x.dtype, accepted)
+            raise TypeError(f"{name}: x has dtype {x.dtype} and y {y.dtype}; cast one of them")
+        if x.shape == y.shape:
+            if result is None and not x.sparse:
+                return x
+            return Spec(x.shape, result or x.dtype)
+        return Spec(_broadcast(name, x.shape, y.shape), result or x.dtype)
+
+    rule.__doc__ = doc
+    declared = primitive(rule, name=name)
+    follow(broadcasting, declared)
+    return declared
+
+
+def _broadcast(name: str, *operands: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    try:
+        return shapes.broadcast(*operands)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _to_x(rule: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]) -> Any:
+    """A rule for the first of two broadcast operands: its cotangent, summed down to its shape."""
+    return lambda g, z, x, y: sum_to_like(rule(g, z, x, y), x, z)
+
+
+def _to_y(rule: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]) -> Any:
+    """A rule for the second operand."""
+    return lambda g, z, x, y: sum_to_like(rule(g, z, x, y), y, z)
+
+
+def _number(x: Tensor) -> float | None:
+    """The value of a constant scalar, None for anything else."""
+    if isinstance(x, Constant) and isinstance(x.value, np.ndarray) and x.value.ndim == 0:
+        return float(x.value)
+    return None
+
+
+def one(x: Tensor) -> Constant:
+    """The number 1 in the dtype of `x`."""
+    return scalar(1, x.spec.dtype)
+
+
+def zero(x: Tensor) -> Constant:
+    """The number 0 in the dtype of `x`."""
+    return scalar(0, x.spec.dtype)
+
+
+# --- arithmetic -----------------------------------------------------------------------------------
+
+add = _binary("add", "x + y.", NUMBER)
+add.vjps(_to_x(lambda g, z, x, y: g), _to_y(lambda g, z, x, y: g))
+sub = _binary("sub", "x − y.", NUMBER)
+sub.vjps(_to_x(lambda g, z, x, y: g), _to_y(lambda g, z, x, y: neg(g)))
+mul = _binary("mul", "x · y.", NUMBER)
+mul.vjps(_to_x(lambda g, z, x, y: mul(g, y)), _to_y(lambda g, z, x, y: mul(g, x)))
+mul_no_nan = _binary(
+    "mul_no_nan", "x · y, but 0 where y is 0, even if x is infinite or NaN there.", FLOAT
+)
+mul_no_nan.vjps(
+    _to_x(lambda g, z, x, y: mul_no_nan(y, g)), _to_y(lambda g, z, x, y: mul_no_nan(x, g))
+)
+
+
+@mul_no_nan.decompose
+def _(x: Tensor, y: Tensor) -> Any:
+    return where(equal(y, zero(y)), zero(y), mul(x, y))
+
+
+def _div_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+    divisor = _number(y)
+    if divisor and math.isfinite(divisor):
+        return div(g, y)
+    return mul_no_nan(div(one(y), y), g)
+
+
+div = _binary("div", "True division x / y.", FLOAT)
+div.vjps(_to_x(_div_x), _to_y(lambda g, z, x, y: neg(mul_no_nan(div(z, y), g))))
+floordiv = _binary("floordiv", "x / y rounded toward minus infinity.", NUMBER)
+mod = _binary("mod", "The rest of `floordiv`, which has the sign of y.", NUMBER)
+mod.vjps(_to_x(lambda g, z, x, y: g), _to_y(lambda g, z, x, y: neg(mul(g, floordiv(x, y)))))
+
+
+def _pow_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+    exponent = _number(y)
+    if exponent == 1:
+        return g
+    if exponent == 2:
+        return mul(g, mul(y, x))
+    slope = pow(x, sub(y, one(y)))
+    if exponent is not None and exponent > 1:
+        return mul(g, mul(y, slope))
+    return mul_no_nan(mul_no_nan(slope, y), g)
+
+
+def _pow_y(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+    """Where x ≤ 0 the logarithm is taken as 0, as in TensorFlow."""
+    positive = less(zero(x), x)
+    log_x = where(positive, log(where(positive, x, one(x))), zero(x))
+    return mul_no_nan(mul(z, log_x), g)
+
+
+pow = _binary("pow", "x to the power y.", NUMBER)
+pow.vjps(_to_x(_pow_x), _to_y(_pow_y))
+
+
+def _not_less(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+    return where(less_equal(y, x), g, zero(g))
+
+
+def _less(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+    return where(less_equal(y, x), zero(g), g)
+
+
+def _not_greater(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+    return where(less_equal(x, y), g, zero(g))
+
+
+def _greater(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+    return where(less_equal(x, y), zero(g), g)
+
+
+maximum = _binary("maximum", "The larger of x and y; the gradient of a tie goes to x.", NUMBER)
+maximum.vjps(_to_x(_not_less), _to_y(_less))
+minimum = _binary("minimum", "The smaller of x and y; the gradient of a tie goes to x.", NUMBER)
+minimum.vjps(_to_x(_not_greater), _to_y(_greater))
+
+neg: Op = _unary("neg", "−x.", NUMBER, lambda g, y, x: neg(g))
+abs = _unary("abs", "|x|; its slope at 0 is 0.", NUMBER, lambda g, y, x: mul(g, sign(x)))
+sign: Op = _unary("sign", "−1, 0 or 1.", NUMBER, lambda g, y, x: zeros_like(x))
+floor = _unary("floor", "Rounded toward minus infinity.", NUMBER)
+round = _unary("round", "Rounded to the nearest whole number, halves to the even one.", NUMBER)
+
+# --- exponentials and other smooth functions ------------------------------------------------------
+
+exp = _unary("exp", "e to the power x.", FLOAT, lambda g, y, x: mul_no_nan(y, g))
+expm1 = _unary("expm1", "e to the power x, minus 1, exact near 0.", FLOAT)
+expm1.vjps(lambda g, y, x: mul_no_nan(add(y, one(y)), g))
+log = _unary("log", "The natural logarithm.", FLOAT)
+log.vjps(lambda g, y, x: mul_no_nan(div(one(x), x), g))
+log1p = _unary("log1p", "The natural logarithm of 1 + x, exact near 0.", FLOAT)
+log1p.vjps(lambda g, y, x: mul_no_nan(div(one(x), add(x, one(x))), g))
+sqrt = _unary("sqrt", "The square root; NaN for negative x.", FLOAT)
+sqrt.vjps(lambda g, y, x: mul_no_nan(div(scalar(0.5, y.spec.dtype), y), g))
+sin = _unary("sin", "The sine of x radians.", FLOAT, lambda g, y, x: mul(g, cos(x)))
+cos: Op = _unary("cos", "The cosine of x radians.", FLOAT, lambda g, y, x: neg(mul(g, sin(x))))
+erfinv = _unary("erfinv", "The inverse of the error function, on (−1, 1).", FLOAT)
+erfinv.vjps(
+    lambda g, y, x: mul_no_nan(mul(scalar(math.sqrt(math.pi) / 2, y.spec.dtype), exp(mul(y, y))), g)
+)
+
+# --- activations and the gradients that engines have kernels for ----------------------------------
+
+relu = _unary("relu", "max(x, 0); its slope at 0 is 0.", NUMBER, lambda g, y, x: relu_grad(g, y))
+sigmoid = _unary("sigmoid", "1 / (1 + e^−x).", FLOAT, lambda g, y, x: sigmoid_grad(g, y))
+tanh = _unary("tanh", "The hyperbolic tangent.", FLOAT, lambda g, y, x: tanh_grad(g, y))
+softplus = _unary("softplus", "log(1 + e^x), also for large |x|.", FLOAT)
+softplus.vjps(lambda g, y, x: mul(g, sigmoid(x)))
+
+
+@softplus.decompose
+def _(x: Tensor) -> Any:
+    return add(maximum(x, zero(x)), log1p(exp(neg(abs(x)))))
+
+
+def _activation_grad(name: str, doc: str) -> Op:
+    """A primitive of a cotangent and the forward result, of equal shapes, linear in the former."""
+
+    def rule(g: Spec, y: Spec) -> Spec:
+        if g.dtype != y.dtype:
+            raise TypeError(f"{name}: g has dtype {g.dtype} and y {y.dtype}; cast one of them")
+        if g.shape == y.shape:
+            return g
+        return Spec(_broadcast(name, g.shape, y.shape), g.dtype)
+
+    rule.__doc__ = doc
+    declared = primitive(rule, name=name)
+    follow(like_first, declared)
+    return declared
+
+
+relu_grad: Op = _activation_grad(
+    "relu_grad", "g where y > 0, else 0: the gradient of `relu` from its result y."
+)
+relu_grad.vjps(lambda c, z, g, y: relu_grad(c, y), lambda c, z, g, y: zeros_like(y))
+sigmoid_grad: Op = _activation_grad(
+    "sigmoid_grad", "g · y · (1 − y): the gradient of `sigmoid` from its result y."
+)
+sigmoid_grad.vjps(
+    lambda c, z, g, y: sigmoid_grad(c, y),
+    lambda c, z, g, y: mul(mul(c, g), sub(one(y), add(y, y))),
+)
+tanh_grad: Op = _activation_grad(
+    "tanh_grad", "g · (1 − y²): the gradient of `tanh` from its result y."
+)
+tanh_grad.vjps(
+    lambda c, z, g, y: tanh_grad(c, y),
+    lambda c, z, g, y: mul(mul(c, g), mul(scalar(-2, y.spec.dtype), y)),
+)
+
+
+@relu_grad.decompose
+def _(g: Tensor, y: Tensor) -> Any:
+    return where(less(zero(y), y), g, zero(g))
+
+
+@sigmoid_grad.decompose
+def _(g: Tensor, y: Tensor) -> Any:
+    return mul(mul(g, y), sub(one(y), y))
+
+
+@tanh_grad.decompose
+def _(g: Tensor, y: Tensor) -> Any:
+    return mul(g, sub(one(y), mul(y, y)))
+
+
+# --- comparison, logic and bits -------------------------------------------------------------------
+
+equal = _binary("equal", "Whether x = y.", DTYPES, result="bool")
+not_equal = _binary("not_equal", "Whether x ≠ y.", DTYPES, result="bool")
+less = _binary("less", "Whether x < y.", NUMBER, result="bool")
+less_equal = _binary("less_equal", "Whether x ≤ y.", NUMBER, result="bool")
+
+logical_not = _unary("logical_not", "Whether x is false.", BOOL)
+logical_and = _binary("logical_and", "Whether both are true.", BOOL)
+logical_or = _binary("logical_or", "Whether any of them is true.", BOOL)
+
+bit_and = _binary("bit_and", "Bits set in both.", INTEGER)
+bit_or = _binary("bit_or", "Bits set in any of them.", INTEGER)
+bit_xor = _binary("bit_xor", "Bits set in one of them.", INTEGER)
+shift_left = _binary("shift_left", "The bits of x moved up by y places.", INTEGER)
+shift_right = _binary(
+    "shift_right", "The bits of x moved down by y places; signed ones keep the sign.", INTEGER
+)
+
+# --- choice and conversion ------------------------------------------------------------------------
+
+
+@primitive
+def where(c: Spec, x: Spec, y: Spec) -> Spec:
+    """Choice by element: x where c is true, else y; all three are broadcast."""
+    if c.dtype != "bool":
+        raise TypeError(f"where: c must hold bools, got dtype {c.dtype}; cast it")
+    if x.dtype != y.dtype:
+        raise TypeError(f"where: x has dtype {x.dtype} and y {y.dtype}; cast one of them")
+    if c.shape == x.shape and (x.shape == y.shape or not y.shape) and not x.sparse:
+        return x
+    return Spec(_broadcast("where", c.shape, x.shape, y.shape), x.dtype)
+
+
+where.vjps(
+    None,
+    lambda g, z, c, x, y: sum_to_like(where(c, g, zero(g)), x, z),
+    lambda g, z, c, x, y: sum_to_like(where(c, zero(g), g), y, z),
+)
+follow(broadcasting, where)
+
+
+@primitive
+def cast(x: Spec, *, dtype: str) -> Spec:
+    """Converted: floats to integers toward zero, numbers to bool as x ≠ 0."""
+    if dtype not in DTYPES:
+        raise ValueError(f"cast: unknown dtype {dtype!r}; known are {', '.join(sorted(DTYPES))}")
+    return Spec(x.shape, dtype)
+
+
+@cast.vjp
+def _(g: Tensor, y: Tensor, x: Tensor, *, dtype: str) -> Any:
+    return cast(g, dtype=x.spec.dtype) if is_float(x.spec.dtype) else None
+
+
+follow(like_first, cast)

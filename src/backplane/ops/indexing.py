@@ -1,0 +1,208 @@
+"""Parts of tensors: slices, elements by index, reversal, padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from backplane.core import shapes
+from backplane.core.graph import Tensor
+from backplane.core.primitive import primitive
+from backplane.core.spec import Spec, is_integer
+from backplane.ops.creation import check_sizes
+from backplane.ops.lift import dims_of
+from backplane.ops.sizes import Axis, follow, given, like_first
+
+Slices = tuple[tuple[int | None, int | None, int], ...]
+Sizes = tuple[int | None, ...]
+
+ALL = (None, None, 1)
+"""The slice of a whole axis."""
+
+
+def _sliced(name: str, shape: Sizes, slices: Slices) -> Sizes:
+    if len(slices) != len(shape):
+        raise ValueError(f"{name}: {len(slices)} slices for a tensor with {len(shape)} axes")
+    for part in slices:
+        if part[2] < 1:
+            raise ValueError(f"{name}: the step of {part} must be at least 1")
+    return tuple(
+        n if part == ALL else shapes.slice_size(n, *part)
+        for n, part in zip(shape, slices, strict=True)
+    )
+
+
+@primitive
+def slice(x: Spec, *, slices: Slices) -> Spec:
+    """The elements that one (start, stop, step) per axis reads, as in Python; step ≥ 1."""
+    return Spec(_sliced("slice", x.shape, slices), x.dtype)
+
+
+@primitive(host=1)
+def slice_grad(g: Spec, *dims: Spec, shape: Sizes, slices: Slices) -> Spec:
+    """Zeros of `shape` with `g` put where `slices` would read: the gradient of `slice`."""
+    check_sizes("slice_grad", shape, dims)
+    _check_fit("slice_grad", g, _sliced("slice_grad", shape, slices))
+    return Spec(shape, g.dtype)
+
+
+def _check_fit(name: str, g: Spec, wanted: Sizes) -> None:
+    if len(g.shape) != len(wanted):
+        raise ValueError(f"{name}: g has shape {g.shape}, wanted {wanted}")
+    for a, b in zip(g.shape, wanted, strict=True):
+        shapes.merge_size(a, b, f"{name}: g has shape {g.shape}, wanted {wanted}")
+
+
+@slice.vjp
+def _(g: Tensor, y: Tensor, x: Tensor, *, slices: Slices) -> Any:
+    dims, shape = dims_of(x)
+    return slice_grad(g, *dims, shape=shape, slices=slices)
+
+
+slice_grad.vjps(lambda c, y, g, *dims, shape, slices: slice(c, slices=slices))
+
+
+def _sliced_axis(node: Tensor, axis: int) -> Sequence[Axis]:
+    return [(node.inputs[0], axis)] if node.params["slices"][axis] == ALL else ()
+
+
+follow(_sliced_axis, slice)
+follow(given, slice_grad)
+
+
+@primitive
+def flip(x: Spec, *, axes: tuple[int, ...]) -> Spec:
+    """The order of elements reversed along `axes`."""
+    shapes.check_axes("flip", axes, len(x.shape))
+    return x
+
+
+flip.vjps(lambda g, y, x, *, axes: flip(g, axes=axes))
+follow(like_first, flip)
+
+
+@primitive
+def pad(x: Spec, *, padding: tuple[tuple[int, int], ...], value: float) -> Spec:
+    """A border of constant `value`: (before, after) elements per axis, none negative."""
+    if len(padding) != len(x.shape):
+        raise ValueError(f"pad: {len(padding)} pairs for a tensor with {len(x.shape)} axes")
+    for pair in padding:
+        if pair[0] < 0 or pair[1] < 0:
+            raise ValueError(f"pad: padding must not be negative, got {pair}")
+    sizes = [n if n is None else n + a + b for n, (a, b) in zip(x.shape, padding, strict=True)]
+    return Spec(tuple(sizes), x.dtype)
+
+
+@pad.vjp
+def _(
+    g: Tensor, y: Tensor, x: Tensor, *, padding: tuple[tuple[int, int], ...], value: float
+) -> Any:
+    inner = tuple((before or None, -after if after else None, 1) for before, after in padding)
+    return slice(g, slices=inner)
+
+
+def _padded_axis(node: Tensor, axis: int) -> Sequence[Axis]:
+    return [(node.inputs[0], axis)] if node.params["padding"][axis] == (0, 0) else ()
+
+
+follow(_padded_axis, pad)
+
+
+def _check_indices(name: str, indices: Spec) -> None:
+    if not is_integer(indices.dtype):
+        raise TypeError(f"{name}: indices must be integers, got dtype {indices.dtype}")
+
+
+@primitive
+def gather(x: Spec, indices: Spec, *, axis: int) -> Spec:
+    """The slices of `x` along `axis` that `indices` name; negative ones count from the end."""
+    _check_indices("gather", indices)
+    shapes.check_axes("gather", (axis,), len(x.shape))
+    return Spec(x.shape[:axis] + indices.shape + x.shape[axis + 1 :], x.dtype)
+
+
+@primitive(host=2)
+def scatter_add(g: Spec, indices: Spec, *dims: Spec, shape: Sizes, axis: int) -> Spec:
+    """Zeros of `shape` with the slices of `g` added at `indices` along `axis`; repeats add up."""
+    _check_indices("scatter_add", indices)
+    check_sizes("scatter_add", shape, dims)
+    shapes.check_axes("scatter_add", (axis,), len(shape))
+    _check_fit("scatter_add", g, shape[:axis] + indices.shape + shape[axis + 1 :])
+    return Spec(shape, g.dtype)
+
+
+def _gather_x(g: Tensor, y: Tensor, x: Tensor, indices: Tensor, *, axis: int) -> Any:
+    dims, shape = dims_of(x)
+    return scatter_add(g, indices, *dims, shape=shape, axis=axis)
+
+
+gather.vjps(_gather_x)
+scatter_add.vjps(lambda c, y, g, indices, *dims, shape, axis: gather(c, indices, axis=axis))
+
+
+def _gathered_axis(node: Tensor, axis: int) -> Sequence[Axis]:
+    x, indices = node.inputs
+    first = node.params["axis"]
+    if axis < first:
+        return [(x, axis)]
+    if axis < first + indices.ndim:
+        return [(indices, axis - first)]
+    return [(x, axis - indices.ndim + 1)]
+
+
+follow(_gathered_axis, gather)
+follow(given, scatter_add)
+
+
+def _check_starts(name: str, starts: Spec, rank: int) -> None:
+    if (
+        not is_integer(starts.dtype)
+        or len(starts.shape) != 1
+        or starts.shape[0] not in (rank, None)
+    ):
+        raise ValueError(
+            f"{name}: starts must be a vector of {rank} integers, got shape {starts.shape} and "
+            f"dtype {starts.dtype}"
+        )
+
+
+@primitive(host=2)
+def dynamic_slice(x: Spec, starts: Spec, *dims: Spec, shape: Sizes) -> Spec:
+    """The part of `x` of size `shape` from `starts` on, clamped so that it lies inside."""
+    _check_starts("dynamic_slice", starts, len(x.shape))
+    check_sizes("dynamic_slice", shape, dims)
+    if len(shape) != len(x.shape):
+        raise ValueError(f"dynamic_slice: shape {shape} for a tensor with {len(x.shape)} axes")
+    for n, whole in zip(shape, x.shape, strict=True):
+        if n is not None and whole is not None and n > whole:
+            raise ValueError(f"dynamic_slice: shape {shape} is larger than the tensor's {x.shape}")
+    return Spec(shape, x.dtype)
+
+
+@primitive(host=2)
+def dynamic_slice_grad(g: Spec, starts: Spec, *dims: Spec, shape: Sizes) -> Spec:
+    """Zeros of `shape` with `g` put from `starts` on: the gradient of `dynamic_slice`."""
+    _check_starts("dynamic_slice_grad", starts, len(shape))
+    check_sizes("dynamic_slice_grad", shape, dims)
+    if len(shape) != len(g.shape):
+        raise ValueError(f"dynamic_slice_grad: shape {shape} for a g with {len(g.shape)} axes")
+    return Spec(shape, g.dtype)
+
+
+def _dynamic_slice_x(
+    g: Tensor, y: Tensor, x: Tensor, starts: Tensor, *_: Tensor, shape: Sizes
+) -> Any:
+    dims, whole = dims_of(x)
+    return dynamic_slice_grad(g, starts, *dims, shape=whole)
+
+
+def _dynamic_slice_grad_g(
+    c: Tensor, y: Tensor, g: Tensor, starts: Tensor, *_: Tensor, shape: Sizes
+) -> Any:
+    dims, part = dims_of(g)
+    return dynamic_slice(c, starts, *dims, shape=part)
+
+
+dynamic_slice.vjps(_dynamic_slice_x)
+dynamic_slice_grad.vjps(_dynamic_slice_grad_g)
+follow(given, dynamic_slice, dynamic_slice_grad)

@@ -1,0 +1,175 @@
+"""Anything that may stand for a tensor, made a tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from backplane import config
+from backplane.core import registry
+from backplane.core.graph import Constant, Tensor, constant
+from backplane.core.spec import is_float, promote
+
+Number = bool | int | float
+_NUMBERS = frozenset((bool, int, float))
+
+
+def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
+    """`value` as a tensor: itself, a constant of a number, list or array, or of an engine's tensor.
+
+    Args:
+        value: Tensor, NumPy array, number, (nested) list of numbers, or an engine's own tensor.
+        dtype: dtype of a constant made from plain Python numbers; None: floats and empty lists take
+            `floatx()`, whole numbers int32, and arrays keep theirs.
+
+    Raises:
+        TypeError: for anything else, such as None or a string.
+    """
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, np.ndarray | np.generic):
+        return constant(_checked(value, value), dtype)
+    engine = registry.engine_of(value)
+    if engine is not None:
+        return Constant(value, engine.spec_of(value))
+    if isinstance(value, list | tuple) and _holds_tensor(value):
+        from backplane.ops.shaping import stack
+
+        parts = promoted(*value) if dtype is None else [as_tensor(v, dtype) for v in value]
+        return stack(parts, 0)
+    array = _checked(_array(value), value)
+    return constant(array, dtype or _default_dtype(array))
+
+
+def _holds_tensor(values: Sequence[Any]) -> bool:
+    return any(
+        _holds_tensor(v) if isinstance(v, list | tuple) else isinstance(v, Tensor) for v in values
+    )
+
+
+def _array(value: Any) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except ValueError as error:  # rows of different lengths
+        raise TypeError(
+            f"expected a tensor, an array or numbers, got {_shown(value)}: {error}"
+        ) from None
+
+
+def _checked(array: Any, value: Any) -> Any:
+    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        raise TypeError(f"expected a tensor, an array or numbers, got {_shown(value)}")
+    return array
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, np.ndarray | np.generic):
+        return f"an array of dtype {value.dtype}"
+    text = repr(value)
+    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
+
+
+def _default_dtype(array: np.ndarray) -> str:
+    """The dtype of plain numbers: whole ones are int32 unless they need more."""
+    if array.dtype.kind == "b":
+        return "bool"
+    if array.dtype.kind == "f" or array.size == 0:
+        return config.floatx()
+    fits = array.min() >= -(2**31) and array.max() < 2**31
+    return "int32" if fits else array.dtype.name
+
+
+def _number_dtype(value: Number) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, float):
+        return config.floatx()
+    return "int32" if -(2**31) <= value < 2**31 else "int64"
+
+
+def scalar(value: Number, dtype: str) -> Constant:
+    """A constant number. Nodes of equal numbers are shared: rules make very many of them."""
+    if value == 0 and isinstance(value, float) and math.copysign(1.0, value) < 0:
+        return constant(value, dtype)  # equal to 0 as a key, but not the same number
+    return _scalar(value, dtype)
+
+
+@lru_cache(maxsize=1024)
+def _scalar(value: Number, dtype: str) -> Constant:
+    return constant(value, dtype)
+
+
+def weak_dtype(own: str, other: str) -> str:
+    """The dtype that a number of dtype `own` gives a tensor of dtype `other` beside it.
+
+    Never a wider one, but a float makes an integer or bool tensor float (`floatx()`), and an
+    integer makes a bool one integer.
+    """
+    if is_float(own):
+        return other if is_float(other) else config.floatx()
+    return own if other == "bool" else other
+
+
+def promoted(*values: Any) -> list[Tensor]:
+    """The operands of an element-wise operation as tensors of one dtype.
+
+    Tensors decide the dtype. NumPy arrays, lists and numbers beside a tensor follow `weak_dtype`:
+    that NumPy makes float64 of everything is nobody's choice of a dtype. Without a tensor the
+    arrays decide, and without an array the numbers.
+    """
+    operands = [None if type(v) in _NUMBERS else as_tensor(v) for v in values]
+    known = [
+        _number_dtype(v) if t is None else t.spec.dtype
+        for t, v in zip(operands, values, strict=True)
+    ]
+    ranks = [_rank(v) for v in values]
+    first = max(ranks)
+    dtype: str | None = None
+    for own, rank in zip(known, ranks, strict=True):
+        if rank == first:
+            dtype = own if dtype is None else promote(dtype, own)
+    assert dtype is not None
+    for own, rank in zip(known, ranks, strict=True):
+        if rank != first:
+            dtype = weak_dtype(own, dtype)
+    return [
+        scalar(v, dtype) if t is None else cast_to(t, dtype)
+        for t, v in zip(operands, values, strict=True)
+    ]
+
+
+def _rank(value: Any) -> int:
+    """How much `value` has to say about the dtype: numbers and lists 0, arrays 1, tensors 2."""
+    if isinstance(value, Tensor):
+        return 2
+    if type(value) in _NUMBERS or isinstance(value, list | tuple):
+        return 0
+    return 1 if isinstance(value, np.ndarray | np.generic) else 2
+
+
+def cast_to(x: Tensor, dtype: str) -> Tensor:
+    """`x` in `dtype`: itself if it has it already; a constant is converted at once."""
+    if x.spec.dtype == dtype:
+        return x
+    if isinstance(x, Constant) and isinstance(x.value, np.ndarray):
+        return constant(x.value, dtype)
+    result: Tensor = registry.PRIMITIVES["cast"](x, dtype=dtype)
+    return result
+
+
+def dims_of(x: Tensor) -> tuple[list[Tensor], tuple[int | None, ...]]:
+    """`(dims, shape)` for primitives that take sizes: unknown sizes of `x` and its static shape."""
+    shape = x.spec.shape
+    return ([], shape) if None not in shape else fill_dims(x, shape)
+
+
+def fill_dims(
+    x: Tensor, shape: Sequence[int | None]
+) -> tuple[list[Tensor], tuple[int | None, ...]]:
+    """`(dims, shape)` where each None of `shape` is the size of the same axis of `x`."""
+    dim = registry.PRIMITIVES["dim"]
+    return [dim(x, axis=i) for i, n in enumerate(shape) if n is None], tuple(shape)

@@ -1,0 +1,71 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from backplane.core import shapes
+from backplane.core.graph import Tensor
+from backplane.core.primitive import primitive
+from backplane.core.spec import Spec
+from backplane.ops.elementwise import NUMBER, check_dtype
+from backplane.ops.sizes import Axis, follow
+
+
+@primitive
+def matmul(x: Spec, y: Spec, *, transpose_x: bool, transpose_y: bool) -> Spec:
+    """The product over the last two axes, which are swapped first where asked; equal batch axes."""
+    if x.dtype != y.dtype:
+        raise TypeError(f"matmul: x has dtype {x.dtype} and y {y.dtype}; cast one of them")
+    check_dtype("matmul", "x", x.dtype, NUMBER)
+    a, b = x.shape, y.shape
+    if len(a) != len(b) or len(a) < 2:
+        raise ValueError(f"matmul: x and y need equal ranks of at least 2, got shapes {a} and {b}")
+    rows, inner = (a[-1], a[-2]) if transpose_x else (a[-2], a[-1])
+    other, columns = (b[-1], b[-2]) if transpose_y else (b[-2], b[-1])
+    if inner != other and inner is not None and other is not None:
+        raise ValueError(
+            f"matmul: cannot multiply shapes {_shown(a, transpose_x)} and "
+            f"{_shown(b, transpose_y)}: {inner} columns meet {other} rows"
+        )
+    if len(a) == 2:
+        return Spec((rows, columns), x.dtype)
+    what = f"matmul: batch axes of shapes {a} and {b}"
+    batch = [shapes.merge_size(m, n, what) for m, n in zip(a[:-2], b[:-2], strict=True)]
+    return Spec((*batch, rows, columns), x.dtype)
+
+
+def _shown(shape: tuple[int | None, ...], transposed: bool) -> str:
+    return f"{shape} (transposed)" if transposed else str(shape)
+
+
+def _matmul_x(
+    g: Tensor, z: Tensor, x: Tensor, y: Tensor, *, transpose_x: bool, transpose_y: bool
+) -> Any:
+    if transpose_x:
+        return matmul(y, g, transpose_x=transpose_y, transpose_y=True)
+    return matmul(g, y, transpose_x=False, transpose_y=not transpose_y)
+
+
+def _matmul_y(
+    g: Tensor, z: Tensor, x: Tensor, y: Tensor, *, transpose_x: bool, transpose_y: bool
+) -> Any:
+    if transpose_y:
+        return matmul(g, x, transpose_x=True, transpose_y=transpose_x)
+    return matmul(x, g, transpose_x=not transpose_x, transpose_y=False)
+
+
+matmul.vjps(_matmul_x, _matmul_y)
+
+
+def _product_axis(node: Tensor, axis: int) -> Sequence[Axis]:
+    x, y = node.inputs
+    if axis == node.ndim - 2:
+        return [(x, axis + 1 if node.params["transpose_x"] else axis)]
+    if axis == node.ndim - 1:
+        return [(y, axis - 1 if node.params["transpose_y"] else axis)]
+    return [(x, axis)] if x.spec.shape[axis] is None else [(y, axis)]
+
+
+follow(_product_axis, matmul)

@@ -1,0 +1,160 @@
+"""Random numbers from a key: (seed low, seed high, counter, fold), four uint32 words.
+
+`random_uniform` and `random_normal` are the engine's own generator, seeded by the key. `random_bits`
+is the portable one, equal on every engine, from which `portable_uniform` and `portable_normal` make
+equal floats.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from backplane.core.graph import Tensor, constant
+from backplane.core.primitive import primitive
+from backplane.core.spec import Spec, is_float
+from backplane.ops.creation import arange, full
+from backplane.ops.elementwise import (
+    add,
+    bit_or,
+    bit_xor,
+    cast,
+    cos,
+    floordiv,
+    log,
+    mul,
+    shift_left,
+    shift_right,
+    sqrt,
+)
+from backplane.ops.indexing import dynamic_slice
+from backplane.ops.indexing import slice as slice_
+from backplane.ops.shaping import concat, reshape, squeeze
+
+Words = tuple[Tensor, Tensor]
+
+
+def _spec(name: str, key: Spec, shape: tuple[int | None, ...], dtype: str) -> Spec:
+    if key.shape != (4,) or key.dtype != "uint32":
+        raise ValueError(f"{name}: the key must be 4 words of uint32, got {key}")
+    if dtype != "uint32" and not is_float(dtype):
+        raise ValueError(f"{name}: dtype must be a float type, got {dtype}")
+    return Spec(shape, dtype)
+
+
+@primitive(host=1)
+def random_uniform(key: Spec, *dims: Spec, shape: tuple[int | None, ...], dtype: str) -> Spec:
+    """Uniform samples from [0, 1), by the engine's generator."""
+    return _spec("random_uniform", key, shape, dtype)
+
+
+@primitive(host=1)
+def random_normal(key: Spec, *dims: Spec, shape: tuple[int | None, ...], dtype: str) -> Spec:
+    """Normal samples of mean 0 and deviation 1, by the engine's generator."""
+    return _spec("random_normal", key, shape, dtype)
+
+
+@primitive(host=1)
+def random_bits(key: Spec, *dims: Spec, shape: tuple[int | None, ...]) -> Spec:
+    """Random uint32 words, the same on every engine: Threefry-2x32 in counter mode.
+
+    The seed encrypts (counter, fold) to a subkey; the subkey encrypts (i, 0) for i = 0, 1, …, and the
+    first words of all blocks come before the second words.
+
+    Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
+    """
+    return _spec("random_bits", key, shape, "uint32")
+
+
+@random_bits.decompose
+def _(key: Tensor, *dims: Tensor, shape: tuple[int | None, ...]) -> Tensor:
+    w = [squeeze(slice_(key, slices=((i, i + 1, 1),)), axes=(0,)) for i in range(4)]
+    subkey = threefry((w[0], w[1]), (w[2], w[3]))
+    known = math.prod(n for n in shape if n is not None)
+    if not dims:
+        blocks = constant(np.arange(-(-known // 2)), "uint32")
+        zeros = constant(np.zeros(-(-known // 2)), "uint32")
+        first, second = threefry(subkey, (blocks, zeros))
+        words = slice_(concat(first, second, axis=0), slices=((0, known, 1),))
+        return _result(reshape(words, shape=tuple(shape)))
+    total = constant(known, "int32")
+    for dim in dims:
+        total = mul(total, dim)
+    half = floordiv(add(total, constant(1, "int32")), constant(2, "int32"))
+    steps = arange(constant(0, "int32"), half, constant(1, "int32"), dtype="int32")
+    zeros = full(half, shape=(None,), value=0, dtype="uint32")
+    first, second = threefry(subkey, (cast(steps, dtype="uint32"), zeros))
+    starts = constant(np.zeros(1), "int32")
+    words = dynamic_slice(concat(first, second, axis=0), starts, total, shape=(None,))
+    return _result(reshape(words, *dims, shape=tuple(shape)))
+
+
+def _result(t: Any) -> Tensor:
+    found: Tensor = t
+    return found
+
+
+_ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
+_PARITY = 0x1BD11BDA
+
+
+def threefry(key: Words, block: Words) -> Words:
+    """Threefry-2x32 with 20 rounds: two uint32 tensors, encrypted by two key words."""
+    keys = (*key, bit_xor(bit_xor(key[0], key[1]), constant(_PARITY, "uint32")))
+    x, y = add(block[0], keys[0]), add(block[1], keys[1])
+    for turn in range(5):
+        for rotation in _ROTATIONS[:4] if turn % 2 == 0 else _ROTATIONS[4:]:
+            x = add(x, y)
+            y = bit_xor(_rotated(y, rotation), x)
+        x = add(x, keys[(turn + 1) % 3])
+        y = add(y, add(keys[(turn + 2) % 3], constant(turn + 1, "uint32")))
+    return x, y
+
+
+def _rotated(x: Tensor, count: int) -> Tensor:
+    left = shift_left(x, constant(count, "uint32"))
+    return _result(bit_or(left, shift_right(x, constant(32 - count, "uint32"))))
+
+
+def _fraction(bits: Tensor, keep: int, dtype: str, offset: float = 0.0) -> Tensor:
+    """The upper `keep` bits as a number in [0, 1), moved by `offset` of their last place."""
+    whole = cast(shift_right(bits, constant(32 - keep, "uint32")), dtype=dtype)
+    if offset:
+        whole = add(whole, constant(offset, dtype))
+    return _result(mul(whole, constant(2.0**-keep, dtype)))
+
+
+_KEPT = {"float16": 11, "bfloat16": 8, "float32": 24}
+"""Bits of a uniform sample: as many as the significand holds."""
+
+
+def portable_uniform(key: Tensor, *dims: Tensor, shape: tuple[int | None, ...], dtype: str) -> Tensor:
+    """Uniform samples from [0, 1), bit for bit equal on every engine."""
+    if dtype != "float64":
+        return _fraction(random_bits(key, *dims, shape=shape), _KEPT[dtype], dtype)
+    pair = random_bits(key, *dims, shape=(2, *shape))
+    high, low = (_item(pair, i) for i in (0, 1))
+    fine = mul(_fraction(low, 26, dtype), constant(2.0**-27, dtype))
+    return _result(add(_fraction(high, 27, dtype), fine))
+
+
+def portable_normal(key: Tensor, *dims: Tensor, shape: tuple[int | None, ...], dtype: str) -> Tensor:
+    """Normal samples, equal on every engine up to the rounding of log and cos (Box and Muller 1958).
+
+    Computed in float32 at least; the radius takes samples from (0, 1), never 0.
+    """
+    work = "float64" if dtype == "float64" else "float32"
+    pair = random_bits(key, *dims, shape=(2, *shape))
+    first, second = (_item(pair, i) for i in (0, 1))
+    radius = sqrt(mul(constant(-2.0, work), log(_fraction(first, 23, work, 0.5))))
+    angle = mul(_fraction(second, 24, work), constant(2 * math.pi, work))
+    return _result(cast(mul(radius, cos(angle)), dtype=dtype))
+
+
+def _item(pair: Tensor, index: int) -> Tensor:
+    rest = ((None, None, 1),) * (pair.ndim - 1)
+    return _result(squeeze(slice_(pair, slices=((index, index + 1, 1), *rest)), axes=(0,)))
+
+

@@ -1,0 +1,313 @@
+"""Reductions, cumulative operations, and normalisation along axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from backplane.core import shapes
+from backplane.core.graph import Tensor
+from backplane.core.primitive import primitive
+from backplane.core.spec import Spec
+from backplane.ops.control import scan
+from backplane.ops.creation import arange, dim, full
+from backplane.ops.effects import stop_gradient
+from backplane.ops.elementwise import (
+    BOOL,
+    FLOAT,
+    NUMBER,
+    Op,
+    add,
+    cast,
+    check_dtype,
+    div,
+    equal,
+    exp,
+    log,
+    mul,
+    sub,
+    where,
+    zero,
+)
+from backplane.ops.elementwise import abs as absolute
+from backplane.ops.indexing import ALL, pad, scatter_add, slice
+from backplane.ops.lift import fill_dims, scalar
+from backplane.ops.shaping import (
+    broadcast_like,
+    expand_dims,
+    reshape,
+    reshape_like,
+    squeeze,
+    transpose,
+)
+from backplane.ops.sizes import follow, like_first, reduced
+
+Axes = tuple[int, ...]
+
+
+def _reduction(name: str, doc: str, accepted: frozenset[str]) -> Op:
+    """A primitive that reduces `axes` and keeps the dtype."""
+
+    def rule(x: Spec, *, axes: Axes, keepdims: bool) -> Spec:
+        check_dtype(name, "x", x.dtype, accepted)
+        if not axes:
+            raise ValueError(f"{name}: axes must not be empty")
+        shapes.check_axes(name, axes, len(x.shape))
+        return Spec(shapes.reduce(x.shape, axes, keepdims), x.dtype)
+
+    rule.__doc__ = doc
+    declared = primitive(rule, name=name)
+    follow(reduced, declared)
+    return declared
+
+
+def _kept(y: Tensor, axes: Axes, keepdims: bool) -> Tensor:
+    """A reduced tensor with its reduced axes at size 1, to be broadcast against the operand."""
+    return y if keepdims else expand_dims(y, axes=axes)
+
+
+def _spread(g: Tensor, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
+    """A reduced tensor repeated along the reduced axes of `x`."""
+    leading = axes == tuple(range(len(axes)))
+    return broadcast_like(g if leading and not keepdims else _kept(g, axes, keepdims), x)
+
+
+def count(x: Tensor, axes: Axes) -> Tensor:
+    """The number of elements that are reduced, as a scalar of the dtype of `x`."""
+    sizes = [x.spec.shape[i] for i in axes]
+    known = math.prod(n for n in sizes if n is not None)
+    if None not in sizes:
+        return scalar(known, x.spec.dtype)
+    total: Tensor | None = None
+    for i, n in zip(axes, sizes, strict=True):
+        if n is None:
+            size = cast(dim(x, axis=i), dtype=x.spec.dtype)
+            total = size if total is None else mul(total, size)
+    assert total is not None
+    return total if known == 1 else mul(total, scalar(known, x.spec.dtype))
+
+
+# --- sums and products ----------------------------------------------------------------------------
+
+sum = _reduction("sum", "The sum of the elements, in the dtype of x.", NUMBER)
+sum.vjps(lambda g, y, x, *, axes, keepdims: _spread(g, x, axes, keepdims))
+
+mean = _reduction("mean", "The sum of the elements divided by their number.", FLOAT)
+
+
+@mean.vjp
+def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
+    return _spread(div(g, count(x, axes)), x, axes, keepdims)
+
+
+@mean.decompose
+def _(x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
+    return div(sum(x, axes=axes, keepdims=keepdims), count(x, axes))
+
+
+prod = _reduction("prod", "The product of the elements, in the dtype of x.", NUMBER)
+
+
+@prod.vjp
+def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
+    # One axis after another: the product of all others of a row is that of those before times that
+    # of those behind, which is exact where elements are 0.
+    stages = [x]
+    for axis in axes[:-1]:
+        stages.append(prod(stages[-1], axes=(axis,), keepdims=True))
+    g = _kept(g, axes, keepdims)
+    for axis, stage in zip(reversed(axes), reversed(stages), strict=True):
+        g = mul(g, mul(_before(stage, axis), _before(stage, axis, reverse=True)))
+    return g
+
+
+def _before(x: Tensor, axis: int, reverse: bool = False) -> Tensor:
+    """For each element the product of those before it along `axis`; behind it with `reverse`."""
+    return cumprod(_shifted(x, axis, 1, reverse), axis=axis, reverse=reverse)
+
+
+def _shifted(x: Tensor, axis: int, value: int, reverse: bool) -> Tensor:
+    """Each element in the next place along `axis`, the first being `value`; back with `reverse`."""
+    ends = ((0, 1), (1, None, 1)) if reverse else ((1, 0), (None, -1, 1))
+    padding = tuple(ends[0] if i == axis else (0, 0) for i in range(x.ndim))
+    slices = tuple(ends[1] if i == axis else ALL for i in range(x.ndim))
+    return slice(pad(x, padding=padding, value=value), slices=slices)
+
+
+# --- extremes -------------------------------------------------------------------------------------
+
+max = _reduction("max", "The largest element; tied ones share the gradient equally.", NUMBER)
+min = _reduction("min", "The smallest element; tied ones share the gradient equally.", NUMBER)
+
+
+def _extreme_vjp(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
+    chosen = cast(equal(x, _kept(y, axes, keepdims)), dtype=x.spec.dtype)
+    ties = sum(chosen, axes=axes, keepdims=True)
+    return mul(chosen, div(_kept(g, axes, keepdims), ties))
+
+
+max.vjps(_extreme_vjp)
+min.vjps(_extreme_vjp)
+
+any = _reduction("any", "Whether any element is true.", BOOL)
+all = _reduction("all", "Whether all elements are true.", BOOL)
+
+
+def _position(name: str, doc: str) -> Op:
+    def rule(x: Spec, *, axis: int) -> Spec:
+        shapes.check_axes(name, (axis,), len(x.shape))
+        return Spec(x.shape[:axis] + x.shape[axis + 1 :], "int64")
+
+    rule.__doc__ = doc
+    declared = primitive(rule, name=name)
+    follow(lambda node, i: [(node.inputs[0], i + (i >= node.params["axis"]))], declared)
+    return declared
+
+
+argmax = _position("argmax", "The position of the largest element along `axis`, the first of ties.")
+argmin = _position(
+    "argmin", "The position of the smallest element along `axis`, the first of ties."
+)
+
+
+@primitive(multiple=True)
+def top_k(x: Spec, *, k: int) -> list[Spec]:
+    """The k largest elements along the last axis, descending, and their positions (int32)."""
+    check_dtype("top_k", "x", x.dtype, NUMBER)
+    size = x.shape[-1] if x.shape else 0
+    if not x.shape or not 0 <= k <= (k if size is None else size):
+        raise ValueError(
+            f"top_k: k = {k} does not fit the last axis of a tensor of shape {x.shape}"
+        )
+    return [Spec((*x.shape[:-1], k), x.dtype), Spec((*x.shape[:-1], k), "int32")]
+
+
+@top_k.vjp
+def _(g: Sequence[Tensor | None], y: Sequence[Tensor], x: Tensor, *, k: int) -> Any:
+    # Rows are laid one behind another, so that positions are positions in one long vector.
+    values, positions = g[0], y[1]
+    if values is None or k == 0:
+        return None
+    n = x.spec.shape[-1]
+    size: Tensor = dim(x, axis=x.ndim - 1) if n is None else scalar(n, "int32")
+    flat = reshape(x, shape=(-1,))
+    rows = reshape(positions, shape=(-1, k))
+    total = dim(flat, axis=0)
+    starts = arange(scalar(0, "int32"), total, size, dtype="int32")
+    places = reshape(add(rows, expand_dims(starts, axes=(1,))), shape=(-1,))
+    dims, shape = fill_dims(flat, flat.spec.shape)
+    summed = scatter_add(reshape(values, shape=(-1,)), places, *dims, shape=shape, axis=0)
+    return reshape_like(summed, x)
+
+
+# --- cumulative -----------------------------------------------------------------------------------
+
+
+def _cumulative(name: str, doc: str) -> Op:
+    def rule(x: Spec, *, axis: int, reverse: bool) -> Spec:
+        check_dtype(name, "x", x.dtype, NUMBER)
+        shapes.check_axes(name, (axis,), len(x.shape))
+        return x
+
+    rule.__doc__ = doc
+    declared = primitive(rule, name=name)
+    follow(like_first, declared)
+    return declared
+
+
+cumsum = _cumulative("cumsum", "Sums of the elements up to each one along `axis`, it included.")
+cumsum.vjps(lambda g, y, x, *, axis, reverse: cumsum(g, axis=axis, reverse=not reverse))
+
+cumprod = _cumulative(
+    "cumprod", "Products of the elements up to each one along `axis`, it included."
+)
+
+
+@cumprod.vjp
+def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int, reverse: bool) -> Any:
+    # ∂/∂x_k = (Π_{j<k} x_j) · s_k, where s_k = g_k + x_{k+1} · s_{k+1}: no division, hence exact
+    # where elements are 0.
+    following = _shifted(x, axis, 0, reverse=not reverse)
+    front = (axis, *[i for i in range(x.ndim) if i != axis])
+    back = tuple(front.index(i) for i in range(x.ndim))
+    s = _recurrence(transpose(g, perm=front), transpose(following, perm=front), not reverse)
+    return mul(_before(x, axis, reverse), transpose(s, perm=back))
+
+
+def _recurrence(g: Tensor, a: Tensor, reverse: bool) -> Tensor:
+    """All s_t = g_t + a_t · s_{t−1} along the first axis, from 0; backward with `reverse`."""
+
+    def step(carry: list[Tensor], x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        new = add(x[0], mul(x[1], carry[0]))
+        return [new], [new]
+
+    shape = g.spec.shape[1:]
+    sizes = [dim(g, axis=i + 1) for i, n in enumerate(shape) if n is None]
+    start = full(*sizes, shape=shape, value=0, dtype=g.spec.dtype)
+    return scan(step, [start], [g, a], reverse=reverse)[1][0]
+
+
+# --- normalisation along axes ---------------------------------------------------------------------
+
+
+@primitive
+def softmax(x: Spec, *, axis: int) -> Spec:
+    """Exponentials along `axis`, scaled to sum to one."""
+    check_dtype("softmax", "x", x.dtype, FLOAT)
+    shapes.check_axes("softmax", (axis,), len(x.shape))
+    return x
+
+
+@softmax.vjp
+def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Any:
+    return mul(sub(g, sum(mul(g, y), axes=(axis,), keepdims=True)), y)
+
+
+@softmax.decompose
+def _(x: Tensor, *, axis: int) -> Any:
+    e = exp(sub(x, stop_gradient(max(x, axes=(axis,), keepdims=True))))
+    return div(e, sum(e, axes=(axis,), keepdims=True))
+
+
+@primitive
+def log_softmax(x: Spec, *, axis: int) -> Spec:
+    """The logarithm of `softmax`, exact where that is tiny."""
+    check_dtype("log_softmax", "x", x.dtype, FLOAT)
+    shapes.check_axes("log_softmax", (axis,), len(x.shape))
+    return x
+
+
+@log_softmax.vjp
+def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Any:
+    return sub(g, mul(exp(y), sum(g, axes=(axis,), keepdims=True)))
+
+
+@log_softmax.decompose
+def _(x: Tensor, *, axis: int) -> Any:
+    z = sub(x, stop_gradient(max(x, axes=(axis,), keepdims=True)))
+    return sub(z, log(sum(exp(z), axes=(axis,), keepdims=True)))
+
+
+follow(like_first, softmax, log_softmax)
+
+logsumexp = _reduction("logsumexp", "The logarithm of the sum of exponentials, stable.", FLOAT)
+
+
+def _finite(x: Tensor) -> Tensor:
+    """`x` with 0 in the place of infinities: what may be subtracted from equal infinities."""
+    return where(equal(absolute(x), scalar(math.inf, x.spec.dtype)), zero(x), x)
+
+
+@logsumexp.vjp
+def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
+    shift = _finite(_kept(y, axes, keepdims))
+    return mul(_kept(g, axes, keepdims), exp(sub(x, shift)))
+
+
+@logsumexp.decompose
+def _(x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
+    shift = stop_gradient(_finite(max(x, axes=axes, keepdims=True)))
+    y = log(sum(exp(sub(x, shift)), axes=axes, keepdims=True))
+    y = add(y, shift)
+    return y if keepdims else squeeze(y, axes=axes)

@@ -1,0 +1,286 @@
+"""Shapes: reshaping, broadcasting and its inverse, axes, joining; how rules say "like x"."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from backplane.core import shapes
+from backplane.core.graph import Tensor
+from backplane.core.primitive import primitive
+from backplane.core.registry import PRIMITIVES
+from backplane.core.spec import Spec
+from backplane.ops.creation import check_sizes, dim, full
+from backplane.ops.indexing import ALL, dynamic_slice, slice
+from backplane.ops.lift import dims_of, promoted, scalar
+from backplane.ops.sizes import Axis, follow, given, origin, same_shape
+
+Sizes = tuple[int | None, ...]
+
+
+# --- reshape --------------------------------------------------------------------------------------
+
+
+@primitive(host=1)
+def reshape(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
+    """The same elements in row-major order in another shape; one -1 is found from the others."""
+    if dims or None in shape:
+        check_sizes("reshape", shape, dims)
+    return Spec(shapes.reshape(x.shape, shape), x.dtype)
+
+
+reshape.vjps(lambda g, y, x, *dims, shape: reshape_like(g, x))
+
+
+def _reshaped_axis(node: Tensor, axis: int) -> Sequence[Axis]:
+    """A size given as operand, or the -1 where it can only be the one unknown size of x."""
+    shape = node.params["shape"]
+    if shape[axis] != -1:
+        return given(node, axis)
+    x = node.inputs[0]
+    others = [n for n in x.spec.shape if n is not None]
+    if len(others) != x.ndim - 1 or None in shape:
+        return ()
+    if shapes.product(others) != shapes.product([n for n in shape if n != -1]):
+        return ()
+    return [(x, x.spec.shape.index(None))]
+
+
+follow(_reshaped_axis, reshape)
+
+
+def reshape_like(x: Tensor, like: Tensor) -> Tensor:
+    """`x` in the shape of `like`, which has as many elements."""
+    shape = like.spec.shape
+    if None not in shape:
+        return x if x.spec.shape == shape else reshape(x, shape=shape)
+    if same_shape(x, like):
+        return x
+    # One -1 needs no look at `like`, which need not be kept then; with a 0 it would be ambiguous.
+    if shape.count(None) == 1 and 0 not in shape:
+        return reshape(x, shape=tuple(-1 if n is None else n for n in shape))
+    dims, _ = dims_of(like)
+    return reshape(x, *dims, shape=shape)
+
+
+# --- broadcasting and its inverse -----------------------------------------------------------------
+
+
+@primitive(host=1)
+def broadcast_to(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
+    """Repeated along new leading axes and along axes of size 1, by NumPy's rules."""
+    if dims or None in shape:
+        check_sizes("broadcast_to", shape, dims)
+    missing = len(shape) - len(x.shape)
+    fits = missing >= 0 and all(
+        a == n or a == 1 or a is None or n is None
+        for a, n in zip(x.shape, shape[missing:], strict=True)
+    )
+    if not fits:
+        raise ValueError(f"broadcast_to: shape {x.shape} cannot be broadcast to {shape}")
+    return Spec(shape, x.dtype)
+
+
+@primitive(host=1)
+def sum_to(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
+    """Summed down to `shape`, from which `x` was broadcast: leading axes go, size-1 axes stay."""
+    if dims or None in shape:
+        check_sizes("sum_to", shape, dims)
+    extra = len(x.shape) - len(shape)
+    fits = extra >= 0 and all(
+        a == n or n == 1 or a is None or n is None
+        for a, n in zip(x.shape[extra:], shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"sum_to: shape {x.shape} is no broadcast of {shape}")
+    return Spec(shape, x.dtype)
+
+
+broadcast_to.vjps(lambda g, y, x, *dims, shape: sum_to_like(g, x, y))
+sum_to.vjps(lambda g, y, x, *dims, shape: broadcast_like(g, x))
+follow(given, broadcast_to, sum_to)
+
+
+def broadcast_like(x: Tensor, like: Tensor) -> Tensor:
+    """`x` broadcast to the shape of `like`."""
+    if same_shape(x, like):
+        return x
+    dims, shape = dims_of(like)
+    return broadcast_to(x, *dims, shape=shape)
+
+
+def sum_to_like(g: Tensor, like: Tensor, y: Tensor) -> Tensor:
+    """The cotangent `g` of `y` summed down to the shape of the operand `like`, broadcast to `y`.
+
+    Nothing is built where nothing was broadcast, and a plain `sum` where the axes are known; only an
+    unknown size that may be 1 needs `sum_to`, which looks at the sizes.
+    """
+    shape, whole = like.spec.shape, y.spec.shape
+    if shape == whole and None not in shape:
+        return g
+    extra = len(whole) - len(shape)
+    kept = []
+    for i, (n, m) in enumerate(zip(shape, whole[extra:], strict=True)):
+        if n == 1:
+            if m != 1:
+                kept.append(i + extra)
+        elif n is None and m != 1 and origin(like, i) != origin(y, i + extra):
+            dims, _ = dims_of(like)
+            return sum_to(g, *dims, shape=shape)
+    leading = tuple(range(extra))
+    if kept:
+        g = PRIMITIVES["sum"](g, axes=(*leading, *kept), keepdims=True)
+        return squeeze(g, axes=leading) if leading else g
+    return PRIMITIVES["sum"](g, axes=leading, keepdims=False) if leading else g
+
+
+def full_like(x: Tensor, value: Any, dtype: str | None = None) -> Tensor:
+    """A tensor of the shape of `x`, filled with a number; of its dtype too, if none is given."""
+    dims, shape = dims_of(x)
+    return full(*dims, shape=shape, value=value, dtype=dtype or x.spec.dtype)
+
+
+def zeros_like(x: Tensor, dtype: str | None = None) -> Tensor:
+    """Zeros of the shape of `x`."""
+    return full_like(x, 0, dtype)
+
+
+def ones_like(x: Tensor, dtype: str | None = None) -> Tensor:
+    """Ones of the shape of `x`."""
+    return full_like(x, 1, dtype)
+
+
+# --- axes -----------------------------------------------------------------------------------------
+
+
+@primitive
+def transpose(x: Spec, *, perm: tuple[int, ...]) -> Spec:
+    """Axes in another order: axis i of the result is axis perm[i] of `x`."""
+    if sorted(perm) != list(range(len(x.shape))):
+        raise ValueError(
+            f"transpose: perm {perm} is no order of the axes of a tensor of shape {x.shape}"
+        )
+    return Spec(tuple([x.shape[i] for i in perm]), x.dtype)
+
+
+@transpose.vjp
+def _(g: Tensor, y: Tensor, x: Tensor, *, perm: tuple[int, ...]) -> Any:
+    return transpose(g, perm=tuple(perm.index(i) for i in range(len(perm))))
+
+
+follow(lambda node, axis: [(node.inputs[0], node.params["perm"][axis])], transpose)
+
+
+@primitive
+def expand_dims(x: Spec, *, axes: tuple[int, ...]) -> Spec:
+    """New axes of size 1; `axes` are their places in the result."""
+    rank = len(x.shape) + len(axes)
+    shapes.check_axes("expand_dims", axes, rank)
+    sizes = iter(x.shape)
+    return Spec(tuple([1 if i in axes else next(sizes) for i in range(rank)]), x.dtype)
+
+
+@primitive
+def squeeze(x: Spec, *, axes: tuple[int, ...]) -> Spec:
+    """Without `axes`, each of size 1."""
+    shapes.check_axes("squeeze", axes, len(x.shape))
+    for axis in axes:
+        if x.shape[axis] not in (1, None):
+            raise ValueError(
+                f"squeeze: axis {axis} of a tensor of shape {x.shape} does not have size 1"
+            )
+    return Spec(tuple([n for i, n in enumerate(x.shape) if i not in axes]), x.dtype)
+
+
+expand_dims.vjps(lambda g, y, x, *, axes: squeeze(g, axes=axes))
+squeeze.vjps(lambda g, y, x, *, axes: expand_dims(g, axes=axes))
+follow(
+    lambda node, axis: [(node.inputs[0], axis - sum(a < axis for a in node.params["axes"]))],
+    expand_dims,
+)
+
+
+def _squeezed_axis(node: Tensor, axis: int) -> Sequence[Axis]:
+    kept = [i for i in range(node.inputs[0].ndim) if i not in node.params["axes"]]
+    return [(node.inputs[0], kept[axis])]
+
+
+follow(_squeezed_axis, squeeze)
+
+
+# --- joining --------------------------------------------------------------------------------------
+
+
+@primitive
+def concat(*xs: Spec, axis: int) -> Spec:
+    """Tensors one after another along `axis`; all other sizes are equal."""
+    if not xs:
+        raise ValueError("concat: needs at least one tensor")
+    first = xs[0]
+    sizes = list(first.shape)
+    shapes.check_axes("concat", (axis,), len(sizes))
+    for x in xs[1:]:
+        if x.dtype != first.dtype:
+            raise TypeError(f"concat: dtypes {first.dtype} and {x.dtype} differ; cast one of them")
+        if len(x.shape) != len(sizes):
+            raise ValueError(f"concat: shapes {first.shape} and {x.shape} have different ranks")
+        for i, n in enumerate(x.shape):
+            if i == axis:
+                sizes[i] = shapes.add(sizes[i], n)
+            elif n != sizes[i]:
+                what = f"concat: along axis {i} of shapes {first.shape} and {x.shape}"
+                sizes[i] = shapes.merge_size(sizes[i], n, what)
+    return Spec(tuple(sizes), first.dtype)
+
+
+@concat.vjp
+def _(g: Tensor, y: Tensor, *xs: Tensor, axis: int) -> Any:
+    if len(xs) == 1:
+        return g
+    sizes = [x.spec.shape[axis] for x in xs]
+    if sizes.count(None) > 1:
+        return _dynamic_parts(g, xs, axis)
+    return [
+        slice(g, slices=tuple(_part(sizes, k) if i == axis else ALL for i in range(g.ndim)))
+        for k in range(len(xs))
+    ]
+
+
+def _part(sizes: Sequence[int | None], k: int) -> tuple[int | None, int | None, int]:
+    """The slice of part `k`; behind the one unknown size it is counted from the end."""
+    n, before, after = sizes[k], sizes[:k], sizes[k + 1 :]
+    if n == 0:
+        return (0, 0, 1)
+    if None in before:
+        stop = -sum(m for m in after if m is not None)
+        return (stop - (n or 0), stop or None, 1)
+    start = sum(m for m in before if m is not None)
+    if n is None:
+        return (start, -sum(m for m in after if m is not None) or None, 1)
+    return (start, start + n, 1)
+
+
+def _dynamic_parts(g: Tensor, xs: Sequence[Tensor], axis: int) -> list[Tensor]:
+    """The parts of `g` where the sizes of several operands are unknown."""
+    zero = scalar(0, "int32")
+    offset: Tensor = zero
+    parts = []
+    for x in xs:
+        starts = stack([offset if i == axis else zero for i in range(g.ndim)], 0)
+        dims, shape = dims_of(x)
+        parts.append(dynamic_slice(g, starts, *dims, shape=shape))
+        n = shape[axis]
+        offset = offset + (dim(x, axis=axis) if n is None else n)
+    return parts
+
+
+def _joined_axis(node: Tensor, axis: int) -> Sequence[Axis]:
+    return [(node.inputs[0], axis)] if axis != node.params["axis"] else ()
+
+
+follow(_joined_axis, concat)
+
+
+def stack(xs: Sequence[Tensor], axis: int) -> Tensor:
+    """Tensors of equal shapes joined along a new axis."""
+    return concat(*[expand_dims(x, axes=(axis,)) for x in promoted(*xs)], axis=axis)

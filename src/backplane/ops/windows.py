@@ -1,0 +1,274 @@
+"""Windows along spatial axes: their checks and padding, and reading and writing them by slices.
+
+Tensors here have the axes (batch, *spatial, channels). Where an engine has no kernels for
+convolution or pooling, windows are read axis by axis: the elements at one offset in every window
+are one strided slice, so that a window of 3 × 3 takes 6 slices, and the arithmetic is left to one
+matrix product.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from math import prod
+from typing import NamedTuple
+
+from backplane.core import shapes
+from backplane.core.graph import Tensor
+from backplane.core.shapes import Size, Sizes
+from backplane.core.spec import Spec
+from backplane.ops.creation import dim, full
+from backplane.ops.elementwise import add, maximum
+from backplane.ops.indexing import ALL, dynamic_slice, pad, slice, slice_grad
+from backplane.ops.lift import promoted, scalar
+from backplane.ops.shaping import concat, stack
+
+Ints = tuple[int, ...]
+Slice = tuple[int | None, int | None, int]
+Pairs = tuple[tuple[int, int], ...]
+Padding = str | Pairs
+Amount = int | Tensor
+"""A number of elements: an int where it is known, else a scalar tensor."""
+Pads = Sequence[tuple[Amount, Amount]]
+
+
+class Window(NamedTuple):
+    """How the windows along one axis lie.
+
+    That is: elements per window, step between windows and between elements, and what is added at
+    the ends (`"valid"`, `"same"` or a pair).
+    """
+
+    size: int
+    stride: int
+    dilation: int
+    padding: str | tuple[int, int]
+
+    @property
+    def span(self) -> int:
+        """Elements from the first to the last of a window."""
+        return (self.size - 1) * self.dilation + 1
+
+    def part(self, offset: int) -> Slice:
+        """The slice of the padded axis that reads the element at `offset` of every window.
+
+        It ends relative to the axis' end, so that the axis' size need not be known.
+        """
+        start = offset * self.dilation
+        stop = start + 1 - self.span
+        return (start or None, stop or None, self.stride)
+
+
+Windows = Sequence[Window]
+
+
+def windows_of(
+    name: str, size: Ints, strides: Ints, dilation: Ints, padding: Padding
+) -> list[Window]:
+    """One `Window` per spatial axis; errors name the primitive and its parameter."""
+    count = len(size)
+    for what, values in (("strides", strides), ("dilation", dilation)):
+        if len(values) != count or any(v < 1 for v in values):
+            raise ValueError(f"{name}: {what} must be {count} ints, each at least 1, got {values}")
+    if any(k < 1 for k in size):
+        raise ValueError(
+            f"{name}: windows must have at least 1 element along each axis, got {size}"
+        )
+    if isinstance(padding, str):
+        if padding not in ("valid", "same"):
+            raise ValueError(
+                f'{name}: padding must be "valid", "same" or {count} pairs, got {padding!r}'
+            )
+        return [Window(k, s, d, padding) for k, s, d in zip(size, strides, dilation, strict=True)]
+    if len(padding) != count or any(min(pair) < 0 for pair in padding):
+        raise ValueError(
+            f"{name}: padding must be {count} (before, after) pairs, none negative, got {padding}"
+        )
+    return [Window(*each) for each in zip(size, strides, dilation, padding, strict=True)]
+
+
+def output_sizes(name: str, sizes: Sizes, windows: Windows) -> Sizes:
+    """How many windows there are along each axis; ValueError where not a single one fits."""
+    found = tuple(
+        shapes.window(n, w.size, w.stride, w.dilation, w.padding)
+        for n, w in zip(sizes, windows, strict=True)
+    )
+    for axis, (n, count, w) in enumerate(zip(sizes, found, windows, strict=True)):
+        if count == 0 and w.padding != "same":
+            raise ValueError(
+                f"{name}: the window does not fit: it spans {w.span} elements along spatial axis "
+                f"{axis}, which has {n} (padding {w.padding!r})"
+            )
+    return found
+
+
+def check_output(name: str, what: str, given: Spec, wanted: Sequence[Size]) -> None:
+    """ValueError if the operand `what` does not have the shape `wanted`."""
+    fits = len(given.shape) == len(wanted) and all(
+        a is None or b is None or a == b for a, b in zip(given.shape, wanted, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"{name}: {what} has shape {given.shape}, wanted {tuple(wanted)}")
+
+
+# --- padding --------------------------------------------------------------------------------------
+
+
+def amounts(shape: Sequence[Size], dims: Sequence[Tensor]) -> list[Amount]:
+    """The sizes of `shape`, each None filled with one of `dims`."""
+    given = iter(dims)
+    return [next(given) if n is None else n for n in shape]
+
+
+def spatial_sizes(x: Tensor) -> list[Amount]:
+    """The sizes of the spatial axes of `x`."""
+    inner = enumerate(x.spec.shape[1:-1], 1)
+    return [dim(x, axis=i) if n is None else n for i, n in inner]
+
+
+def pairs_of(sizes: Sequence[Amount], windows: Windows) -> Pads:
+    """(before, after) per axis: numbers wherever they follow from what is known."""
+    return [_pair(n, w) for n, w in zip(sizes, windows, strict=True)]
+
+
+def _pair(n: Amount, w: Window) -> tuple[Amount, Amount]:
+    if w.padding == "valid":
+        return (0, 0)
+    if not isinstance(w.padding, str):
+        return w.padding
+    total: Amount
+    if w.stride == 1 or w.span == 1:
+        total = w.span - 1
+    elif isinstance(n, int):
+        total = max((-(-n // w.stride) - 1) * w.stride + w.span - n, 0)
+    else:
+        needed = (n + (w.stride - 1)) // w.stride * w.stride + (w.span - w.stride) - n
+        total = maximum(*promoted(needed, 0))
+    before = total // 2
+    return (before, total - before)
+
+
+def is_padded(pairs: Pads) -> bool:
+    """Whether anything is, or may be, added."""
+    return any(isinstance(n, Tensor) or n > 0 for pair in pairs for n in pair)
+
+
+def pad_ends(x: Tensor, pairs: Pads, value: float) -> Tensor:
+    """`x` with `value` before and after along its spatial axes."""
+    fixed = [(a, b) if isinstance(a, int) and isinstance(b, int) else (0, 0) for a, b in pairs]
+    if any(map(any, fixed)):
+        x = pad(x, padding=((0, 0), *fixed, (0, 0)), value=value)
+    for axis, (before, after) in enumerate(pairs, 1):
+        if isinstance(before, Tensor) and isinstance(after, Tensor):
+            ends = [_border(x, axis, amount, value) for amount in (before, after)]
+            x = concat(ends[0], x, ends[1], axis=axis)
+    return x
+
+
+def _border(x: Tensor, axis: int, amount: Tensor, value: float) -> Tensor:
+    dims, shape = _sized(x, {axis: amount})
+    return full(*dims, shape=shape, value=value, dtype=x.spec.dtype)
+
+
+def _sized(x: Tensor, sizes: Mapping[int, Amount]) -> tuple[list[Tensor], Sizes]:
+    """The shape of `x` with other sizes for some axes, as `(dims, shape)`."""
+    dims: list[Tensor] = []
+    shape: list[int | None] = []
+    for axis, n in enumerate(x.spec.shape):
+        size = sizes.get(axis, n)
+        if isinstance(size, int):
+            shape.append(size)
+        else:
+            shape.append(None)
+            dims.append(dim(x, axis=axis) if size is None else size)
+    return dims, tuple(shape)
+
+
+def crop_ends(x: Tensor, pairs: Pads, dims: Sequence[Tensor], shape: Sizes) -> Tensor:
+    """What is left of the padded `x` without its padding; `shape` (with `dims`) is the result's."""
+    if not is_padded(pairs):
+        return x
+    fixed = [(a, b) for a, b in pairs if isinstance(a, int) and isinstance(b, int)]
+    if len(fixed) == len(pairs):
+        return slice(x, slices=(ALL, *[(a or None, -b or None, 1) for a, b in fixed], ALL))
+    zero = scalar(0, "int32")
+    starts = stack([zero, *[promoted(a, zero)[0] for a, _ in pairs], zero], 0)
+    return dynamic_slice(x, starts, *dims, shape=shape)
+
+
+def padded_sizes(sizes: Sequence[Amount], pairs: Pads) -> list[Amount]:
+    """The sizes of the spatial axes with their padding."""
+    return [n + a + b for n, (a, b) in zip(sizes, pairs, strict=True)]
+
+
+# --- reading and writing --------------------------------------------------------------------------
+
+Place = tuple[int, Window, int]
+"""An axis, the windows along it, and the offset of an element in each of them."""
+
+
+def offsets(windows: Windows) -> Iterator[Ints]:
+    """The elements of a window by their offset along each axis, in row-major order."""
+    return itertools.product(*(range(w.size) for w in windows))
+
+
+def places(windows: Windows, at: Ints) -> list[Place]:
+    """One element of every window."""
+    return [(axis, w, offset) for axis, (w, offset) in enumerate(zip(windows, at, strict=True), 1)]
+
+
+def _parts(x: Tensor, where: Sequence[Place]) -> list[Slice]:
+    parts = [ALL] * x.ndim
+    for axis, w, offset in where:
+        parts[axis] = w.part(offset)
+    return parts
+
+
+def read(x: Tensor, *where: Place) -> Tensor:
+    """The elements of a padded `x` that are at these places in their windows."""
+    parts = tuple(_parts(x, where))
+    return x if all(part == ALL for part in parts) else slice(x, slices=parts)
+
+
+def write(x: Tensor, sizes: Sequence[Amount], *where: Place) -> Tensor:
+    """Zeros with the elements of `x` at these places in their windows: `read` transposed.
+
+    The axes concerned have the spatial sizes `sizes` then.
+    """
+    parts = tuple(_parts(x, where))
+    if all(part == ALL for part in parts):
+        return x
+    if all(step == 1 for _, _, step in parts):
+        return pad(
+            x, padding=tuple((start or 0, -(stop or 0)) for start, stop, _ in parts), value=0
+        )
+    filled = {axis: sizes[axis - 1] for axis, _, _ in where}
+    dims, shape = _sized(x, filled)
+    return slice_grad(x, *dims, shape=shape, slices=parts)
+
+
+def patches(x: Tensor, windows: Windows) -> Tensor:
+    """The windows of a padded `x`, each laid out in row-major order along the last axis.
+
+    The result has the axes (batch, *count, elements of a window × channels).
+    """
+    last = x.ndim - 1
+    for axis in reversed(range(1, last)):
+        w = windows[axis - 1]
+        parts = [read(x, (axis, w, offset)) for offset in range(w.size)]
+        x = concat(*parts, axis=last) if w.size > 1 else parts[0]
+    return x
+
+
+def fold(x: Tensor, windows: Windows, sizes: Sequence[Amount], channels: int) -> Tensor:
+    """`patches` transposed: overlapping windows added up, over spatial axes of `sizes` elements."""
+    last = x.ndim - 1
+    width = channels * prod(w.size for w in windows)
+    for axis, w in enumerate(windows, 1):
+        width //= w.size
+        starts = range(0, w.size * width, width)
+        chunks = [slice(x, slices=(*[ALL] * last, (i, i + width, 1))) for i in starts]
+        parts = [write(part, sizes, (axis, w, offset)) for offset, part in enumerate(chunks)]
+        x = reduce(add, parts)
+    return x

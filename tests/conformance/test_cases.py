@@ -1,0 +1,290 @@
+"""Every case on every engine: value, inferred spec, eager and symbolic, gradients, errors."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from cases.record import Arg, Case
+from conformance.compare import assert_close, directional
+
+from backplane import backend as K
+from backplane import engines
+from backplane.core.graph import Tensor
+from backplane.core.spec import is_float
+
+
+def flat(result: Any) -> list[Any]:
+    """The tensors of a result: of a tensor, a list, a tuple."""
+    if isinstance(result, list | tuple):
+        return [t for r in result for t in flat(r)]
+    return [result]
+
+
+def placeholders(case: Case, arrays: list[np.ndarray], batch: bool = False) -> list[Tensor]:
+    """One placeholder per tensor argument, with unknown batch sizes if `batch`."""
+    made = []
+    for i, a in enumerate(arrays):
+        shape = (None, *a.shape[1:]) if batch and a.ndim and case.batched(i, arrays) else a.shape
+        made.append(K.placeholder(shape=shape, dtype=a.dtype.name))
+    return made
+
+
+def differentiated(case: Case) -> list[int]:
+    """Positions of the tensor arguments whose gradients are checked."""
+    if case.grad is False:
+        return []
+    free = [i for i, leaf in enumerate(case.leaves()) if leaf.dtype is None]
+    return free if case.grad is True else [i for i in case.grad if i in free]
+
+
+def weights(outputs: list[Any], seed: int) -> list[np.ndarray | None]:
+    """Fixed cotangents for the float outputs, so that a gradient check sees every element."""
+    rng = np.random.default_rng(seed)
+    return [
+        rng.uniform(0.5, 1.5, o.shape) if np.asarray(o).dtype.kind == "f" else None for o in outputs
+    ]
+
+
+def loss_of(outputs: list[Tensor], factors: list[np.ndarray | None]) -> Tensor | None:
+    """Sum of the float outputs times their weights."""
+    total = None
+    for t, w in zip(outputs, factors, strict=True):
+        if w is not None and is_float(t.spec.dtype):
+            term = K.sum(t * K.constant(w, dtype=t.spec.dtype))
+            total = term if total is None else total + K.cast(term, total.dtype)
+    return total
+
+
+def reference(case: Case) -> list[np.ndarray]:
+    """The expected value: the oracle's on float64 arrays, else the NumPy engine's."""
+    arrays = case.arrays("float64")
+    if case.oracle is None:
+        return run_symbolic(case, arrays, engines.get("numpy"))
+    if not callable(case.oracle):
+        return [np.asarray(case.oracle)]
+    given = iter(arrays)
+    from cases.record import _placed
+
+    return [np.asarray(r) for r in flat(case.oracle(*[_placed(a, given) for a in case.args], **case.kwargs))]
+
+
+def run_symbolic(case: Case, arrays: list[np.ndarray], engine: Any) -> list[np.ndarray]:
+    """The outputs through placeholders and `K.function`."""
+    with engines.use(engine.name):
+        inputs = placeholders(case, arrays)
+        return K.function(inputs, flat(case.call(K, *inputs)))(arrays)
+
+
+def scale_of(case: Case, dtype: str) -> float:
+    from conformance.compare import RTOL
+
+    return case.tolerance.get(dtype, RTOL[dtype]) / RTOL[dtype]
+
+
+def mark(request: pytest.FixtureRequest, case: Case, engine: Any, *aspects: str) -> None:
+    for aspect in aspects:
+        request.node.user_properties.append(("conformance", (case.name, engine.name, aspect)))
+
+
+def skip_dtype(engine: Any, dtype: str) -> bool:
+    return dtype in ("float16", "bfloat16") and dtype not in engine.capabilities
+
+
+def lacks(case: Case, engine: Any) -> frozenset[str]:
+    return case.needs - engine.capabilities
+
+
+def test_value(case: Case, engine: Any, request: pytest.FixtureRequest) -> None:
+    """Values and dtypes against the reference, the inferred spec against the real one; with the batch
+    size unknown too."""
+    mark(request, case, engine, "value", "spec")
+    if lacks(case, engine):
+        with pytest.raises((NotImplementedError, ValueError, TypeError)):
+            run_symbolic(case, case.arrays("float32"), engine)
+        return
+    expected = reference(case)
+    for dtype in case.dtypes:
+        if skip_dtype(engine, dtype):
+            continue
+        K.set_floatx(dtype)
+        arrays = case.arrays(dtype)
+        for batch in (False, True) if case.batch and dtype == case.dtypes[0] else (False,):
+            inputs = placeholders(case, arrays, batch)
+            outputs = flat(case.call(K, *inputs))
+            results = K.function(inputs, outputs)(arrays)
+            assert len(results) == len(expected)
+            for out, result, want in zip(outputs, results, expected, strict=True):
+                assert result.dtype.name == out.spec.dtype
+                assert len(result.shape) == len(out.spec.shape)
+                for n, m in zip(result.shape, out.spec.shape, strict=True):
+                    assert m is None or n == m, f"inferred {out.spec.shape}, real {result.shape}"
+                assert_close(result, want, dtype, scale_of(case, dtype))
+
+
+def test_eager(case: Case, engine: Any, request: pytest.FixtureRequest) -> None:
+    """Native values in, native values out, equal to the symbolic way."""
+    dtype = case.dtypes[0]
+    K.set_floatx(dtype)
+    arrays = case.arrays(dtype)
+    if lacks(case, engine) or skip_dtype(engine, dtype):
+        return
+    natives = [engine.from_numpy(a) for a in arrays]
+    results = [engine.to_numpy(r) if engine.owns(r) else np.asarray(r) for r in flat(case.call(K, *natives))]
+    expected = run_symbolic(case, arrays, engine)
+    for result, want in zip(results, expected, strict=True):
+        assert result.dtype == want.dtype
+        assert_close(result, want.astype("float64") if want.dtype.kind == "f" else want, dtype)
+    mark(request, case, engine, "eager")
+
+
+test_eager.wanted = lambda case: case.eager
+
+
+def test_gradient(case: Case, engine: Any, request: pytest.FixtureRequest) -> None:
+    """Gradients against the NumPy engine's float64 ones, which are checked against numeric
+    differences and `jax.grad` below."""
+    mark(request, case, engine, "gradient")
+    if lacks(case, engine):
+        return
+    expected = numpy_gradients(case)
+    for dtype in case.dtypes:
+        if skip_dtype(engine, dtype) or dtype == "float16":
+            continue
+        K.set_floatx(dtype)
+        found = gradients_on(case, engine, dtype, batch=case.batch and dtype == case.dtypes[0])
+        for g, want in zip(found, expected, strict=True):
+            assert_close(g, want, dtype, scale_of(case, dtype) * 10, "gradient")
+
+
+def gradients_on(case: Case, engine: Any, dtype: str, batch: bool) -> list[np.ndarray]:
+    """Gradients of the weighted sum of the outputs."""
+    arrays = case.arrays(dtype)
+    factors = weights(run_symbolic(case, arrays, engines.get("numpy")), 7)
+    with engines.use(engine.name):
+        inputs = placeholders(case, arrays, batch)
+        loss = loss_of(flat(case.call(K, *inputs)), factors)
+        wanted = [inputs[i] for i in differentiated(case)]
+        grads = [K.zeros_like(x) if g is None else g for g, x in zip(K.gradients(loss, wanted), wanted)]
+        return K.function(inputs, grads)(arrays)
+
+
+def numpy_gradients(case: Case) -> list[np.ndarray]:
+    K.set_floatx("float64")
+    return gradients_on(case, engines.get("numpy"), "float64", batch=False)
+
+
+test_gradient.wanted = lambda case: bool(differentiated(case))
+
+
+def test_gradient_is_the_derivative(case: Case) -> None:
+    """The NumPy engine's gradients against numeric differences along a random direction, first order,
+    and second order where the case is smooth."""
+    K.set_floatx("float64")
+    arrays = case.arrays("float64")
+    where = differentiated(case)
+    rng = np.random.default_rng(zlib.crc32(case.id.encode()))
+    directions = [rng.uniform(-1, 1, a.shape) if i in where else np.zeros(a.shape) for i, a in enumerate(arrays)]
+    inputs = placeholders(case, arrays)
+    outputs = flat(case.call(K, *inputs))
+    factors = weights(K.function(inputs, outputs)(arrays), 7)
+    loss = loss_of(outputs, factors)
+    wanted = [inputs[i] for i in where]
+    slope, terms = None, []
+    for g, i in zip(K.gradients(loss, wanted), where, strict=True):
+        if g is not None:
+            terms.append(K.sum(g * K.constant(directions[i], dtype="float64")))
+            slope = terms[-1] if slope is None else slope + terms[-1]
+    assert slope is not None, "nothing is connected"
+    check_slope(case, inputs, arrays, directions, where, loss, slope)
+    if case.smooth:
+        curvature = None
+        for g, i in zip(K.gradients(slope, wanted), where, strict=True):
+            if g is not None:
+                term = K.sum(g * K.constant(directions[i], dtype="float64"))
+                curvature = term if curvature is None else curvature + term
+        if curvature is None:
+            curvature = K.constant(0.0, dtype="float64")
+        check_slope(case, inputs, arrays, directions, where, slope, curvature)
+
+
+def check_slope(case, inputs, arrays, directions, where, value, slope) -> None:
+    """`slope` is the derivative of `value` along the directions."""
+    f = K.function(inputs, [value])
+
+    def at(points: list[np.ndarray]) -> float:
+        return float(f([p if i in where else a for i, (p, a) in enumerate(zip(points, arrays, strict=True))])[0])
+
+    floating = [a.astype("float64") for a in arrays]
+    numeric = directional(at, floating, directions)
+    found = float(K.function(inputs, [slope])(arrays)[0])
+    assert found == pytest.approx(numeric, rel=1e-5, abs=1e-6)
+
+
+test_gradient_is_the_derivative.wanted = lambda case: bool(differentiated(case))
+
+
+def test_gradient_equals_jax(case: Case) -> None:
+    """Our gradient against `jax.grad` of the same function run eagerly on JAX."""
+    jax = pytest.importorskip("jax")
+    engine = engines.get("jax")
+    K.set_floatx("float32")
+    arrays = case.arrays("float32")
+    factors = weights(run_symbolic(case, arrays, engines.get("numpy")), 7)
+    where = differentiated(case)
+
+    def loss(*free: Any) -> Any:
+        natives = [engine.from_numpy(a) for a in arrays]
+        for i, x in zip(where, free, strict=True):
+            natives[i] = x
+        total = 0.0
+        for out, w in zip(flat(case.call(K, *natives)), factors, strict=True):
+            if w is not None:
+                total = total + (out * w.astype("float32")).sum()
+        return total
+
+    with engines.use("jax"):
+        found = jax.grad(loss, argnums=tuple(range(len(where))))(*[engine.from_numpy(arrays[i]) for i in where])
+    expected = numpy_gradients(case)
+    for g, want in zip(found, expected, strict=True):
+        assert_close(engine.to_numpy(g), want, "float32", scale_of(case, "float32") * 10, "jax.grad")
+
+
+test_gradient_equals_jax.wanted = lambda case: (
+    bool(differentiated(case)) and case.eager and "float32" in case.dtypes
+)
+
+
+def test_kinks(case: Case, engine: Any) -> None:
+    """Stated gradients where the function is not differentiable."""
+    for point, expected in case.kinks:
+        inputs = [K.placeholder(shape=np.shape(p)) for p in point]
+        loss = K.sum(case.call(K, *inputs))
+        grads = K.gradients(loss, inputs)
+        found = K.function(inputs, grads)([np.asarray(p, "float32") for p in point])
+        for g, want in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(g, np.asarray(want, "float32"))
+
+
+test_kinks.wanted = lambda case: bool(case.kinks)
+
+
+def symbolic(value: Any) -> Any:
+    """Arguments with a placeholder in the place of each `Arg`, those in lists included."""
+    if isinstance(value, Arg):
+        return K.placeholder(shape=value.shape, dtype=value.dtype or "float32")
+    return type(value)(map(symbolic, value)) if isinstance(value, list | tuple) else value
+
+
+def test_errors(case: Case, engine: Any) -> None:
+    """Bad arguments fail with the stated exception and message, on every engine."""
+    function = case.fn or getattr(K, case.name)
+    for args, kwargs, exception, pattern in case.errors:
+        made = symbolic(args)
+        with pytest.raises(exception, match=pattern):
+            function(*((K, *made) if case.fn else made), **kwargs)
+
+
+test_errors.wanted = lambda case: bool(case.errors)

@@ -1,0 +1,78 @@
+"""Engines as a fixture, isolation from the user's configuration, and the record of what passed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+# Before anything imports the package: tests neither read nor write the user's configuration.
+os.environ["KERAS_HOME"] = tempfile.mkdtemp(prefix="backplane-tests-")
+os.environ["KERAS_BACKEND"] = "numpy"
+sys.path.insert(0, str(Path(__file__).parent))
+
+import pytest  # noqa: E402
+
+from backplane import backend as K  # noqa: E402
+from backplane import config, engines  # noqa: E402
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--engines", default="", help="comma-separated engines; default: all installed")
+    parser.addoption("--record", default="", help="file to write what passed to, as JSON")
+
+
+def chosen_engines(pytest_config: pytest.Config) -> list[str]:
+    """Names from --engines, else all whose library is installed."""
+    given = pytest_config.getoption("--engines")
+    if given:
+        return [name.strip() for name in given.split(",")]
+    return [name for name in engines.names() if engines.installed(name)]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "engine" in metafunc.fixturenames:
+        metafunc.parametrize("engine", chosen_engines(metafunc.config), indirect=True)
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest) -> object:
+    """The engine under test, in force during the test."""
+    with engines.use(request.param) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def clean_state() -> object:
+    """Defaults before each test; names and the learning phase reset after it."""
+    config.set_floatx("float32")
+    config.set_epsilon(1e-7)
+    config.set_image_data_format("channels_last")
+    yield
+    K.clear_session()
+
+
+_passed: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+_failed: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Collect (function, engine, aspect) of conformance tests; with xdist this runs in the controller."""
+    if report.when == "call":
+        for key, value in report.user_properties:
+            if key == "conformance":
+                name, engine, aspect = value
+                (_passed if report.passed else _failed)[name][engine].add(aspect)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    path = session.config.getoption("--record")
+    if path and not hasattr(session.config, "workerinput"):
+        record = {
+            name: {e: sorted(aspects - _failed[name][e]) for e, aspects in sorted(by_engine.items())}
+            for name, by_engine in sorted(_passed.items())
+        }
+        Path(path).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,128 @@
+"""The checks of imports and sizes: what they let pass, and what they do not."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+def script(name: str):
+    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+check_imports = script("check_imports")
+check_size = script("check_size")
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A package with the layout of ours, every module empty."""
+    root = tmp_path / "backplane"
+    for name in [
+        "__init__", "config", "cli", "_keras_json", "core/__init__", "core/graph", "ops/__init__",
+        "ops/lift", "compile/__init__", "compile/emit", "backend/__init__", "interop/__init__",
+        "engines/__init__", "engines/base", "engines/jax/__init__", "engines/jax/loops",
+        "engines/torch/__init__", "engines/onnxruntime/__init__",
+    ]:  # fmt: skip
+        file = root / f"{name}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    return root
+
+
+ALLOWED = [
+    ("core/graph", "import numpy, backplane.core.spec"),
+    ("ops/lift", "from backplane.core.graph import Tensor"),
+    ("compile/emit", "from backplane.core import graph"),
+    ("compile/emit", "from backplane.engines.base import Entry"),
+    ("compile/emit", "from backplane import engines"),
+    ("backend/__init__", "from backplane import config, engines\nfrom backplane.ops import lift"),
+    ("backend/__init__", "import backplane.compile.emit, backplane.core"),
+    ("interop/__init__", "import keras\nfrom backplane import backend as K"),
+    ("cli", "from backplane import backend, config, interop"),
+    ("config", "from backplane import _keras_json as keras_json"),
+    ("engines/__init__", "from backplane import config\nfrom backplane.engines.base import Engine"),
+    ("engines/jax/loops", "import jax.numpy as jnp\nfrom jaxlib import x\nfrom . import y"),
+    ("engines/jax/loops", "from backplane.engines.jax import z\nimport backplane.engines.base"),
+    ("engines/onnxruntime/__init__", "import onnx, onnxruntime"),
+]
+
+FORBIDDEN = [
+    ("core/graph", "import backplane.ops"),
+    ("core/graph", "from backplane import config"),
+    ("core/graph", "from ..ops import lift"),
+    ("core/graph", "if TYPE_CHECKING:\n    from backplane.engines.base import Engine"),
+    ("core/graph", "import importlib\nimportlib.import_module('backplane.engines')"),
+    ("ops/lift", "from backplane import compile"),
+    ("ops/lift", "def f():\n    from backplane.engines.base import Engine"),
+    ("ops/lift", "import backplane.backend"),
+    ("compile/emit", "from backplane.ops import lift"),
+    ("compile/emit", "import backplane.engines.jax"),
+    ("compile/emit", "from backplane import backend as K"),
+    ("backend/__init__", "from backplane.engines.jax.loops import scan"),
+    ("backend/__init__", "from backplane import interop"),
+    ("backend/__init__", "def f():\n    import torch"),
+    ("interop/__init__", "from backplane import cli"),
+    ("interop/__init__", "import tensorflow"),
+    ("config", "from backplane import backend"),
+    ("engines/__init__", "from backplane.backend import gradients"),
+    ("engines/base", "from backplane import config"),
+    ("engines/base", "import torch"),
+    ("engines/jax/loops", "from backplane.ops import lift"),
+    ("engines/jax/loops", "import backplane.compile.emit"),
+    ("engines/jax/loops", "from backplane import backend"),
+    ("engines/jax/loops", "from backplane import config"),
+    ("engines/jax/loops", "from backplane.engines.torch import scan"),
+    ("engines/jax/loops", "import torch"),
+    ("engines/torch/__init__", "from jax import numpy"),
+    ("__init__", "import jax"),
+    ("backend/__init__", "import keras"),
+    ("widgets", "from backplane import core"),
+]
+
+
+@pytest.mark.parametrize(("module", "source"), ALLOWED)
+def test_allowed_imports_pass(package, module, source):
+    (package / f"{module}.py").write_text(source)
+    assert check_imports.main([str(package)]) == 0
+
+
+@pytest.mark.parametrize(("module", "source"), FORBIDDEN)
+def test_forbidden_imports_are_named_with_file_and_line(package, module, source, capsys):
+    file = package / f"{module}.py"
+    file.write_text(source)
+    assert check_imports.main([str(package)]) == 1
+    line = len(source.splitlines())
+    assert capsys.readouterr().out.startswith(f"{file}:{line}: imports ")
+
+
+def test_a_folder_without_files_does_not_pass(tmp_path):
+    assert check_imports.main([str(tmp_path)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "status", "said"), [(40, 0, "none too long"), (80, 0, "warning"), (81, 1, "error")]
+)
+def test_length_of_functions(tmp_path, capsys, lines, status, said):
+    body = ['    """What\n\n    it does.\n    """', *["    pass"] * (lines - 1)]
+    (tmp_path / "a.py").write_text("\n".join(["@cache", "def f():", *body]))
+    assert check_size.main([str(tmp_path)]) == status
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("lines", "status", "said"), [(400, 0, "none too long"), (600, 0, "warning"), (601, 1, "error")]
+)
+def test_length_of_files(tmp_path, capsys, lines, status, said):
+    (tmp_path / "a.py").write_text("x = 1\n" * lines)
+    assert check_size.main([str(tmp_path)]) == status
+    assert said in capsys.readouterr().out

@@ -1,0 +1,335 @@
+"""The torch engine: conversions, the tape, generators, devices, oneDNN, `torch.compile`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from backplane import backend as K  # noqa: E402
+from backplane import engines  # noqa: E402
+from backplane.core.spec import Spec  # noqa: E402
+from backplane.engines.base import Program  # noqa: E402
+from backplane.engines.torch import ENGINE, devices, products  # noqa: E402
+
+rng = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def on_torch() -> Iterator[None]:
+    with engines.use("torch"):
+        yield
+
+
+def lowering(name: str, *operands: Any, **params: Any) -> Callable[..., Any]:
+    """The lowering of a primitive for operands such as these."""
+    entry = ENGINE.table[name]
+    if not entry.builds:
+        return lambda *values: entry.function(*values, **params)
+    specs = [ENGINE.spec_of(x) if ENGINE.owns(x) else Spec((), "int32") for x in operands]
+    return entry.function(specs, **params)
+
+
+def lower(name: str, *operands: Any, **params: Any) -> Any:
+    return lowering(name, *operands, **params)(*operands)
+
+
+def key(*words: int) -> Any:
+    return ENGINE.from_numpy(np.array(words, np.uint32))
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "uint32", "int64", "float16", "float32"])
+def test_conversions_keep_dtype_and_content(dtype: str) -> None:
+    array = np.arange(6).reshape(2, 3).astype(dtype)
+    value = ENGINE.from_numpy(array)
+    assert ENGINE.spec_of(value) == Spec((2, 3), dtype)
+    back = ENGINE.to_numpy(value)
+    assert back.dtype == array.dtype
+    np.testing.assert_array_equal(back, array)
+
+
+def test_from_numpy_and_to_numpy_copy() -> None:
+    array = np.zeros(3)
+    value = ENGINE.from_numpy(array)
+    array[:] = 1
+    ENGINE.to_numpy(value)[:] = 2
+    np.testing.assert_array_equal(ENGINE.to_numpy(value), np.zeros(3))
+
+
+def test_feed_and_fetch_share_memory() -> None:
+    array = np.zeros(3)
+    assert np.shares_memory(ENGINE.fetch(ENGINE.feed(array)), array)
+
+
+@pytest.mark.parametrize("kind", ["read-only", "reversed", "big-endian"])
+def test_feed_takes_any_array(kind: str) -> None:
+    array = np.arange(3.0)
+    if kind == "read-only":
+        array.flags.writeable = False
+    elif kind == "reversed":
+        array = array[::-1]
+    else:
+        array = array.astype(">f8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(ENGINE.fetch(ENGINE.feed(array)), array)
+
+
+def test_bfloat16_through_numpy() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    array = np.array([1.5, -2.0], ml_dtypes.bfloat16)
+    for value in (ENGINE.feed(array), ENGINE.from_numpy(array.astype("float32"), "bfloat16")):
+        assert value.dtype == torch.bfloat16
+        assert ENGINE.to_numpy(value).dtype == array.dtype
+        np.testing.assert_array_equal(ENGINE.fetch(value), array)
+
+
+def test_variables_do_not_share_memory_with_the_users_arrays() -> None:
+    array = np.zeros(2, np.float32)
+    v = K.variable(array)
+    array[:] = 1
+    np.testing.assert_array_equal(K.get_value(v), [0, 0])
+    K.get_value(v)[:] = 1
+    np.testing.assert_array_equal(K.get_value(v), [0, 0])
+
+
+# --- the tape -------------------------------------------------------------------------------------
+
+
+def test_programs_run_without_tape_and_leave_its_state_alone() -> None:
+    seen = []
+
+    def function(x: Any) -> tuple[Any, ...]:
+        seen.append(torch.is_grad_enabled())
+        if x.numel() == 0:
+            raise ValueError("empty")
+        return (x * 2,)
+
+    spec = Spec((None,), "float32")
+    run = ENGINE.compile(Program(function, [spec], [spec]))
+    x = torch.ones(2, requires_grad=True)
+    assert not run(x)[0].requires_grad
+    with pytest.raises(ValueError, match="empty"):
+        run(torch.ones(0))
+    assert torch.is_grad_enabled()
+    with torch.no_grad():
+        run(x)
+        assert not torch.is_grad_enabled()
+    assert seen == [False] * 3
+
+
+def test_the_results_of_programs_may_be_used_with_the_tape() -> None:
+    spec = Spec((None,), "float32")
+    run = ENGINE.compile(Program(lambda x: (x * 2,), [spec], [spec]))
+    w = torch.ones(2, requires_grad=True)
+    (w * run(torch.ones(2))[0]).sum().backward()
+    np.testing.assert_array_equal(w.grad, [2, 2])
+
+
+SMOOTH = [
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "sqrt",
+    "sin",
+    "cos",
+    "tanh",
+    "sigmoid",
+    "softplus",
+    "erfinv",
+]
+FLAT = {"strides": (1,), "padding": "same", "dilation": (2,), "groups": 1}
+WINDOW = {"strides": (2, 1), "padding": "same", "dilation": (1, 1), "groups": 1}
+POOL = {"pool": (2, 2), "strides": (2, 1), "padding": "same"}
+UNEVEN = {"pool": (3, 3), "strides": (2, 2), "padding": ((2, 0), (0, 2))}
+
+TAPED: list[tuple[str, list[tuple[int, ...]], dict[str, Any]]] = [
+    *[(name, [(2, 3)], {}) for name in (*SMOOTH, "neg", "abs", "relu")],
+    *[(name, [(2, 3), (3,)], {}) for name in ("add", "sub", "mul", "div", "pow", "maximum")],
+    *[(name, [(2, 3), (2, 3)], {}) for name in ("sigmoid_grad", "tanh_grad", "minimum")],
+    *[
+        (name, [(2, 3, 2)], {"axes": (0, 2), "keepdims": False})
+        for name in ("sum", "mean", "prod", "max", "min", "logsumexp")
+    ],
+    ("sum_to", [(2, 3)], {"shape": (1, 3)}),
+    ("softmax", [(2, 3)], {"axis": 1}),
+    ("log_softmax", [(2, 3)], {"axis": 0}),
+    ("cumsum", [(2, 3)], {"axis": 1, "reverse": True}),
+    ("cumprod", [(2, 3)], {"axis": 1, "reverse": False}),
+    ("matmul", [(3, 2), (4, 3)], {"transpose_x": True, "transpose_y": True}),
+    ("slice_grad", [(2, 2)], {"shape": (2, 4), "slices": ((None, None, 1), (0, 4, 2))}),
+    ("pad", [(2, 3)], {"padding": ((1, 0), (0, 2)), "value": 0.0}),
+    ("conv", [(1, 5, 4, 2), (3, 2, 2, 3)], WINDOW),
+    ("conv_input_grad", [(1, 3, 4, 3), (3, 2, 2, 3)], {"shape": (1, 5, 4, 2), **WINDOW}),
+    ("conv_kernel_grad", [(1, 5, 4, 2), (1, 3, 4, 3)], {"kernel_shape": (3, 2, 2, 3), **WINDOW}),
+    ("conv", [(1, 5, 2), (2, 2, 3)], FLAT),
+    ("avg_pool", [(1, 5, 4, 2)], POOL),
+    ("avg_pool", [(1, 5, 4, 2)], UNEVEN),
+    ("avg_pool_grad", [(1, 3, 4, 2)], {"shape": (1, 5, 4, 2), **POOL}),
+    ("avg_pool_grad", [(1, 3, 2, 2)], {"shape": (1, 5, 4, 2), **UNEVEN}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "shapes", "params"), TAPED)
+def test_the_tape_works_through_lowerings(name: str, shapes: Any, params: Any) -> None:
+    operands = [torch.from_numpy(rng.uniform(0.1, 0.9, s)).requires_grad_() for s in shapes]
+    assert torch.autograd.gradcheck(lowering(name, *operands, **params), operands)
+    assert torch.autograd.gradgradcheck(lowering(name, *operands, **params), operands)
+
+
+@pytest.mark.parametrize("params", [POOL, UNEVEN])
+def test_the_tape_works_through_max_pooling(params: Any) -> None:
+    x = torch.from_numpy(rng.permutation(40).reshape(1, 5, 4, 2).astype("float64"))
+    y, positions = lower("max_pool", x, **params)
+    forward = lowering("max_pool", x, **params)
+    assert torch.autograd.gradcheck(lambda v: forward(v)[0], [x.clone().requires_grad_()])
+    grad = lowering("max_pool_grad", y, x, y, positions, **params)
+    take = lowering("max_pool_take", x, x, y, positions, **params)
+    g = torch.rand_like(y).requires_grad_()
+    assert torch.autograd.gradcheck(lambda g: grad(g, x, None, positions), [g])
+    assert torch.autograd.gradcheck(lambda v: take(v, None, None, positions), [x.requires_grad_()])
+
+
+def test_stop_gradient_stops_the_tape() -> None:
+    x = torch.ones(2, requires_grad=True)
+    assert not lower("stop_gradient", x).requires_grad
+
+
+# --- unsigned integers, ties ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
+def test_unsigned_arithmetic_wraps_and_compares(dtype: str) -> None:
+    top = np.iinfo(dtype).max
+    a, b = np.array([top, 0, top // 2 + 1], dtype), np.array([1, top, top // 2], dtype)
+    for name, oracle in {
+        "add": np.add, "sub": np.subtract, "mul": np.multiply, "maximum": np.maximum,
+        "minimum": np.minimum, "less": np.less, "less_equal": np.less_equal,
+    }.items():  # fmt: skip
+        got = lower(name, ENGINE.from_numpy(a), ENGINE.from_numpy(b))
+        want = oracle(a, b)
+        assert ENGINE.to_numpy(got).dtype == want.dtype
+        np.testing.assert_array_equal(ENGINE.to_numpy(got), want)
+
+
+@pytest.mark.parametrize("size", [5, 5000])
+def test_top_k_takes_the_first_of_ties(size: int) -> None:
+    x = rng.integers(0, 4, (3, size)).astype("float32")
+    values, positions = lower("top_k", torch.from_numpy(x), k=4)
+    want = np.argsort(-x, axis=-1, kind="stable")[:, :4]
+    np.testing.assert_array_equal(positions, want)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, want, -1))
+
+
+# --- random numbers -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["random_uniform", "random_normal"])
+def test_equal_keys_give_equal_samples_and_leave_torchs_generator_alone(name: str) -> None:
+    params = {"shape": (1000,), "dtype": "float32"}
+    state = torch.get_rng_state()
+    a, b = (lower(name, key(1, 2, 3, 4), **params) for _ in range(2))
+    assert torch.equal(a, b)
+    for other in ((0, 2, 3, 4), (1, 0, 3, 4), (1, 2, 0, 4), (1, 2, 3, 0)):
+        assert not torch.equal(a, lower(name, key(*other), **params))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_random_bits_are_threefry() -> None:
+    # Known answers of Random123 for a block of zeros and of ones, keys likewise.
+    from backplane.engines.torch.random import _threefry
+
+    for word, want in ((0, (0x6B200159, 0x99BA4EFE)), (2**32 - 1, (0x1CB996FC, 0xBB002BE7))):
+        block = torch.tensor([word]).to(torch.int32)
+        got = _threefry((word, word), block.clone(), block.clone())
+        assert tuple(int(w) % 2**32 for w in got) == want
+
+
+# --- devices --------------------------------------------------------------------------------------
+
+
+def test_programs_follow_their_inputs_to_their_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The device `meta` has shapes and no values, and is everywhere.
+    monkeypatch.setattr(devices, "ACCELERATED", True)
+    full = lowering("full", shape=(3,), value=1.0, dtype="float32")
+    seen = []
+
+    def function(x: Any, y: Any, words: Any) -> tuple[Any, ...]:
+        seen.append(words.device.type)
+        return (x + y + full(),)
+
+    specs = [Spec((3,), "float32")] * 2
+    run = ENGINE.compile(Program(function, [*specs, Spec((4,), "uint32")], specs[:1]))
+    assert run(torch.ones(3, device="meta"), torch.ones(3), key(1, 2, 3, 4))[0].is_meta
+    assert run(torch.ones(3), torch.ones(3), key(1, 2, 3, 4))[0].is_cpu
+    assert seen == ["cpu", "cpu"]
+
+
+def test_new_values_go_to_the_default_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "ACCELERATED", True)
+    with torch.device("meta"):
+        assert ENGINE.from_numpy(np.zeros(2)).is_meta
+        assert ENGINE.feed(np.zeros(2)).is_meta
+
+
+# --- matrix products ------------------------------------------------------------------------------
+
+
+def test_onednn_serves_large_products_of_programs_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr(products, "onednn_is_faster", lambda: True)
+    monkeypatch.setattr(products, "onednn", lambda x, y: calls.append(x.shape) or torch.mm(x, y))
+    params = {"transpose_x": False, "transpose_y": True}
+    x, y = torch.rand(256, 128), torch.rand(256, 128)
+    lower("matmul", x, y, **params)
+    with torch.no_grad():
+        lower("matmul", x[:8], y, **params)
+        assert calls == []
+        lower("matmul", x, y, **params)
+    assert calls == [(256, 128)]
+
+
+@pytest.mark.skipif(not products.has_onednn(), reason="a build of PyTorch without oneDNN")
+def test_onednn_computes_the_same() -> None:
+    x, y = torch.rand(64, 48), torch.rand(80, 48).T
+    with torch.no_grad():
+        torch.testing.assert_close(products.onednn(x, y), x @ y)
+
+
+# --- torch.compile --------------------------------------------------------------------------------
+
+
+def test_torch_compile_as_an_option() -> None:
+    x = K.placeholder((None, 6, 6, 2))
+    kernel, w = K.variable(rng.random((3, 3, 2, 4))), K.variable(rng.random((16, 3)))
+    y = K.pool2d(K.relu(K.conv2d(x, kernel)), (2, 2), strides=(2, 2))
+    loss = K.mean(K.logsumexp(K.dot(K.reshape(y, (-1, 16)), w), axis=1))
+    results = [loss, *K.gradients(loss, [kernel, w])]
+    feed = [rng.random((5, 6, 6, 2)).astype("float32")]
+    plain = K.function([x], results)(feed)
+    compiled = K.function([x], results, compile=(("backend", "aot_eager"),))(feed)
+    for a, b in zip(plain, compiled, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+# --- imports --------------------------------------------------------------------------------------
+
+
+def test_the_engine_imports_no_other_library() -> None:
+    code = (
+        "import sys; import backplane.engines as e; e.get('torch');"
+        "print([m for m in ('jax', 'tensorflow', 'pytensor', 'onnxruntime') if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
