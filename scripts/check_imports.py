@@ -21,7 +21,7 @@ PACKAGE = "backplane"
 LAYERS: dict[str, set[str]] = {
     "config": set(),
     "core": set(),
-    "ops": {"core"},
+    "ops": {"core", "config"},
     "compile": {"core", "registry", "protocol"},
     "registry": {"core", "protocol"},
     "engine": {"core", "protocol"},

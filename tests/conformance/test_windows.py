@@ -8,6 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from backplane import backend as K
+from backplane import engines
+from backplane.engines.numpy.engine import NumPyEngine
 from cases.record import Case
 from conformance.compare import assert_close
 from conformance.test_cases import (
@@ -19,10 +23,6 @@ from conformance.test_cases import (
     scale_of,
     weights,
 )
-
-from backplane import backend as K
-from backplane import engines
-from backplane.engines.numpy.engine import NumPyEngine
 
 WINDOWED = ("conv", "pool", "resize", "padding")
 KERNELS = ("conv", "max_pool", "avg_pool")
@@ -65,7 +65,9 @@ def check(case: Case, inputs: list[Any], arrays: list[np.ndarray], dtype: str) -
     """Values against the oracle, gradients against NumPy's."""
     expected = reference(case)
     outputs = flat(case.call(K, *inputs))
-    for out, found, want in zip(outputs, K.function(inputs, outputs)(arrays), expected, strict=True):
+    for out, found, want in zip(
+        outputs, K.function(inputs, outputs)(arrays), expected, strict=True
+    ):
         assert found.dtype.name == out.spec.dtype
         fits = zip(found.shape, out.spec.shape, strict=True)
         assert all(m in (n, None) for n, m in fits), f"{out.spec.shape}, real {found.shape}"

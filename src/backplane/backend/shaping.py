@@ -89,17 +89,15 @@ def _broadcast(x: Tensor, counts: Sequence[int | Tensor | None]) -> Tensor:
     return apply("broadcast_to", x, *dims, shape=tuple(sizes))
 
 
-def _repeated(x: Tensor, times: Sequence[int | Tensor], whole: bool) -> Tensor:
-    """`x` repeated along its axes: each axis as a `whole`, or element by element."""
-    longer = [i for i, n in enumerate(times) if not isinstance(n, int) or n != 1]
-    if not longer:
+def _repeated(x: Tensor, axis: int, n: int | Tensor, whole: bool) -> Tensor:
+    """`x` repeated along an axis: as a `whole`, or element by element."""
+    if isinstance(n, int) and n == 1:
         return x
-    # Each of those axes gets a neighbour, is broadcast along it, and merged with it.
-    starts = [i + sum(j < i for j in longer) for i in range(x.ndim)]
-    beside = {starts[i] + (not whole): times[i] for i in longer}
-    wide = apply("expand_dims", x, axes=tuple(sorted(beside)))
-    wide = _broadcast(wide, [beside.get(i) for i in range(wide.ndim)])
-    return merge_axes(wide, [[s, s + 1] if i in longer else [s] for i, s in enumerate(starts)])
+    beside = axis if whole else axis + 1
+    wide = apply("expand_dims", x, axes=(beside,))
+    wide = _broadcast(wide, [n if i == beside else None for i in range(wide.ndim)])
+    places = [[i] for i in range(wide.ndim)]
+    return merge_axes(wide, [*places[:axis], [axis, axis + 1], *places[axis + 2 :]])
 
 
 @api
@@ -124,9 +122,7 @@ def repeat_elements(x: Any, rep: int, axis: int) -> Tensor:
         array([[1., 1., 2., 2.]], dtype=float32)
     """
     x = as_tensor(x)
-    axis = as_axis(axis, x)
-    count = _count(rep, "rep")
-    return _repeated(x, [count if i == axis else 1 for i in range(x.ndim)], whole=False)
+    return _repeated(x, as_axis(axis, x), _count(rep, "rep"), whole=False)
 
 
 def _count(value: Any, what: str) -> int:
@@ -205,7 +201,10 @@ def tile(x: Any, n: Any) -> Tensor:
     extra = len(times) - x.ndim
     if extra > 0:
         x = apply("expand_dims", x, axes=tuple(range(extra)))
-    return _repeated(x, [*[1] * -extra, *times], whole=True)
+    # One axis after another: an axis beside each of several would be more than TensorFlow broadcasts.
+    for i, count in enumerate([*[1] * -extra, *times]):
+        x = _repeated(x, i, count, whole=True)
+    return x
 
 
 @api
@@ -398,10 +397,10 @@ def one_hot(indices: Any, num_classes: int) -> Tensor:
 
 
 def _integers(x: Any, what: str) -> Tensor:
-    x = as_tensor(x)
-    if not is_integer(x.spec.dtype):
-        raise TypeError(f"{what} must hold integers, got dtype {x.spec.dtype}; cast it")
-    return x
+    tensor = as_tensor(x)
+    if not is_integer(tensor.spec.dtype):
+        raise TypeError(f"{what} must hold integers, got dtype {tensor.spec.dtype}; cast it")
+    return tensor
 
 
 @api

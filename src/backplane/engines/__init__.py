@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from importlib.metadata import entry_points
 
 from backplane import config
+from backplane.config import ALIASES
 from backplane.core import registry
 from backplane.engines.base import Engine
 
@@ -28,8 +29,8 @@ MODULES = {
 }
 """Canonical engine name → folder under `engines`, which is also the library's top-level module."""
 
-ALIASES = {"pytensor": "theano", "onnxruntime": "cntk"}
-"""Other accepted names."""
+LIBRARIES = {"cntk": ("onnxruntime", "onnx")}
+"""Libraries to be installed, where it is not just the one that the folder is named after."""
 
 GROUP = "backplane.engines"
 
@@ -47,7 +48,8 @@ def installed(name: str) -> bool:
     """Whether the engine's library can be found; imports nothing."""
     name = ALIASES.get(name, name)
     if name in MODULES:
-        return importlib.util.find_spec(MODULES[name]) is not None
+        libraries = LIBRARIES.get(name, (MODULES[name],))
+        return all(importlib.util.find_spec(library) is not None for library in libraries)
     return any(point.name == name for point in entry_points(group=GROUP))
 
 
@@ -86,8 +88,22 @@ def current() -> Engine:
     if engine is not None:
         return engine
     if not _default:
-        _default.append(get(config.choose_engine(installed).name))
+        _default.append(get(_chosen().engine or ""))
     return _default[0]
+
+
+def _chosen() -> config.Choice:
+    """What the configuration asks for.
+
+    Raises:
+        ImportError: if its library is missing.
+    """
+    return config.choose_engine(installed)
+
+
+def announcement() -> str:
+    """The line that says which backend is used."""
+    return _chosen().announcement
 
 
 def set_default(engine: Engine) -> None:

@@ -1,8 +1,8 @@
 """Convolution of every channel by itself, for engines that have no kernels.
 
-With one channel per group a matrix product has next to nothing to multiply. Here the elements at one
-offset in every window are multiplied by a vector of weights, and the products are added up: on NumPy
-in a fifth of the time. Kernels have the axes (*spatial, 1, filters).
+With one channel per group a matrix product has next to nothing to multiply. Here the elements at
+one offset in every window are multiplied by a vector of weights, and the products are added up: on
+NumPy in a fifth of the time. Kernels have the axes (*spatial, 1, filters).
 """
 
 from __future__ import annotations

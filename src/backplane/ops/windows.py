@@ -219,7 +219,7 @@ def places(windows: Windows, at: Ints) -> list[Place]:
 
 
 def _parts(x: Tensor, where: Sequence[Place]) -> list[Slice]:
-    parts = [ALL] * x.ndim
+    parts: list[Slice] = [ALL] * x.ndim
     for axis, w, offset in where:
         parts[axis] = w.part(offset)
     return parts
