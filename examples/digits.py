@@ -38,7 +38,9 @@ def load() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 class Classifier:
-    """Two convolutions with batch normalization and max-pooling, a dense layer, dropout, softmax."""
+    """Two convolutions with batch normalization and max-pooling, a dense layer, dropout,
+    softmax.
+    """
 
     def __init__(self, seed: int = 0) -> None:
         self.rng = np.random.default_rng(seed)
@@ -55,12 +57,17 @@ class Classifier:
 
     def weight(self, shape: tuple[int, ...], fan_in: int):
         """A trainable variable with He's initial values (0 for biases)."""
-        values = self.rng.standard_normal(shape) * np.sqrt(2.0 / fan_in) if fan_in else np.zeros(shape)
+        values = (
+            self.rng.standard_normal(shape) * np.sqrt(2.0 / fan_in) if fan_in else np.zeros(shape)
+        )
         self.weights.append(K.variable(values))
         return self.weights[-1]
 
     def dense(self, x, inputs: int, outputs: int):
-        return K.bias_add(K.dot(x, self.weight((inputs, outputs), inputs)), self.weight((outputs,), 0))
+        """Matrix product with weights, plus a bias."""
+        return K.bias_add(
+            K.dot(x, self.weight((inputs, outputs), inputs)), self.weight((outputs,), 0)
+        )
 
     def block(self, x, channels: int, filters: int):
         """Convolution, batch normalization, relu, pooling."""
@@ -88,21 +95,26 @@ class Classifier:
         t = step + 1.0
         size = rate * K.sqrt(1.0 - K.pow(0.999, t)) / (1.0 - K.pow(0.9, t))
         updates = [*self.updates, K.update(step, t)]
-        for w, g in zip(self.weights, K.gradients(loss, self.weights)):
+        for w, g in zip(self.weights, K.gradients(loss, self.weights), strict=False):
             m, v = K.zeros(K.int_shape(w)), K.zeros(K.int_shape(w))
             new_m, new_v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * K.square(g)
             updates += [K.update(m, new_m), K.update(v, new_v)]
             updates.append(K.update(w, w - size * new_m / (K.sqrt(new_v) + 1e-7)))
-        return K.function([self.x, self.labels, K.learning_phase()], [loss], updates=updates, name="train")
+        return K.function(
+            [self.x, self.labels, K.learning_phase()], [loss], updates=updates, name="train"
+        )
 
     def predict_function(self):
+        """From images to probabilities, in the test phase."""
         return K.function([self.x], [self.prediction], name="predict")
 
     def state(self) -> list[np.ndarray]:
+        """The values of all variables that a prediction depends on."""
         return K.batch_get_value(self.weights + self.statistics)
 
     def set_state(self, values: list[np.ndarray]) -> None:
-        K.batch_set_value(list(zip(self.weights + self.statistics, values)))
+        """Take over what `state` gave."""
+        K.batch_set_value(list(zip(self.weights + self.statistics, values, strict=False)))
 
 
 @dataclass
@@ -162,13 +174,20 @@ def table(results: list[Result]) -> Table:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--backend", action="append", help="engine to train on; default: all installed")
+    parser.add_argument(
+        "--backend", action="append", help="engine to train on; default: all installed"
+    )
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch", type=int, default=32)
     arguments = parser.parse_args()
     names = arguments.backend or [name for name in engines.names() if engines.installed(name)]
     console = Console()
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[loss]}"), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[loss]}"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console) as progress:
         results = [train(name, arguments.epochs, arguments.batch, progress) for name in names]
     compare(results)

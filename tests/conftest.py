@@ -14,14 +14,16 @@ os.environ["KERAS_HOME"] = tempfile.mkdtemp(prefix="backplane-tests-")
 os.environ["KERAS_BACKEND"] = "numpy"
 sys.path.insert(0, str(Path(__file__).parent))
 
-import pytest  # noqa: E402
+import pytest
 
-from backplane import backend as K  # noqa: E402
-from backplane import config, engines  # noqa: E402
+from backplane import backend as K
+from backplane import config, engines
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--engines", default="", help="comma-separated engines; default: all installed")
+    parser.addoption(
+        "--engines", default="", help="comma-separated engines; default: all installed"
+    )
     parser.addoption("--record", default="", help="file to write what passed to, as JSON")
 
 
@@ -60,7 +62,9 @@ _failed: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Collect (function, engine, aspect) of conformance tests; with xdist this runs in the controller."""
+    """Collect (function, engine, aspect) of conformance tests; with xdist this runs in the
+    controller.
+    """
     if report.when == "call":
         for key, value in report.user_properties:
             if key == "conformance":
@@ -72,7 +76,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     path = session.config.getoption("--record")
     if path and not hasattr(session.config, "workerinput"):
         record = {
-            name: {e: sorted(aspects - _failed[name][e]) for e, aspects in sorted(by_engine.items())}
+            name: {
+                e: sorted(aspects - _failed[name][e]) for e, aspects in sorted(by_engine.items())
+            }
             for name, by_engine in sorted(_passed.items())
         }
         Path(path).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

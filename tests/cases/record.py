@@ -25,7 +25,9 @@ class Arg:
         values = np.asarray(self.make(np.random.default_rng(seed), self.shape))
         if self.dtype is None:
             # Rounded to float16's grid, so that no test depends on how inputs are rounded.
-            values = values.astype("float16").astype("float64") if values.dtype.kind == "f" else values
+            values = (
+                values.astype("float16").astype("float64") if values.dtype.kind == "f" else values
+            )
         return values.astype(self.dtype or dtype)
 
 
@@ -46,6 +48,7 @@ def unit(*shape: int) -> Arg:
 
 def distinct(*shape: int) -> Arg:
     """Floats that all differ by at least 1/64 and are not 0: no ties, no kinks."""
+
     def make(rng: np.random.Generator, s: tuple[int, ...]) -> np.ndarray:
         n = int(np.prod(s))
         return (rng.permutation(n).reshape(s) - n // 2 + 0.5) / 32.0
@@ -55,6 +58,7 @@ def distinct(*shape: int) -> Arg:
 
 def simplex(*shape: int) -> Arg:
     """Positive floats whose sum along the last axis is 1 (to float16's rounding)."""
+
     def make(rng: np.random.Generator, s: tuple[int, ...]) -> np.ndarray:
         x = rng.uniform(0.2, 1.0, s)
         return x / x.sum(-1, keepdims=True)
@@ -69,11 +73,15 @@ def ints(*shape: int, low: int = 0, high: int = 5, dtype: str = "int32") -> Arg:
 
 def bools(*shape: int) -> Arg:
     """Booleans, both values present where there is room."""
-    return Arg(shape, lambda rng, s: rng.permutation(np.arange(int(np.prod(s))) % 2).reshape(s), "bool")
+    return Arg(
+        shape, lambda rng, s: rng.permutation(np.arange(int(np.prod(s))) % 2).reshape(s), "bool"
+    )
 
 
 def values(array: Any, dtype: str | None = None) -> Arg:
-    """Given values; floats take the dtype under test and are differentiated unless `dtype` is given."""
+    """Given values; floats take the dtype under test and are differentiated unless `dtype` is
+    given.
+    """
     fixed = np.asarray(array)
     if fixed.dtype.kind in "iu" and dtype is None:
         dtype = "int32"
@@ -170,8 +178,8 @@ def case(
     Args:
         name: Name of the K function (what the generated page counts).
         *args: Arguments: `Arg`s, literals, lists of them.
-        oracle: Function of the float64 arrays (and the other arguments and kwargs) giving the expected
-            value, or the value; None: the NumPy engine in float64 is the reference.
+        oracle: Function of the float64 arrays (and the other arguments and kwargs) giving the
+            expected value, or the value; None: the NumPy engine in float64 is the reference.
         fn: Function `(K, *args, **kwargs)` to call instead of `K.name`.
         id: Suffix that tells cases of one name apart.
         dtypes: Float dtypes to run in; the first `Arg` without dtype takes them.
@@ -180,8 +188,9 @@ def case(
         kinks: Pairs (argument values, gradients of the sum) that are stated, not measured.
         errors: (args, kwargs, exception, message pattern): must fail so on every engine.
         tolerance: Relative tolerance by dtype where the default does not do; say why beside it.
-        batch: Whether also to run with the batch size unknown: the first axis of the first `Arg` and
-            of all that have as many elements there; or the positions of the `Arg`s that have one.
+        batch: Whether also to run with the batch size unknown: the first axis of the first `Arg`
+            and of all that have as many elements there; or the positions of the `Arg`s that have
+            one.
         eager: Whether native values may be passed (not where a size must be known from a value).
         slow: Whether only the full suite runs it.
         needs: Capabilities without which an engine must refuse it.
@@ -192,9 +201,7 @@ def case(
         label = f"{label}-{sum(c.id.startswith(label) for c in CASES)}"
     CASES.append(
         Case(
-            name, args, kwargs, oracle, fn, label, tuple(dtypes), grad, smooth, tuple(kinks), tuple(errors),
-            tolerance or {}, batch, eager, slow, frozenset(needs),
+            name, args, kwargs, oracle, fn, label, tuple(dtypes), grad, smooth, tuple(kinks),
+            tuple(errors), tolerance or {}, batch, eager, slow, frozenset(needs),
         )
     )  # fmt: skip
-
-

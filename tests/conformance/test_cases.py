@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases.record import Arg, Case
-from conformance.compare import assert_close, directional
 
 from backplane import backend as K
 from backplane import engines
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
+from cases.record import Arg, Case
+from conformance.compare import assert_close, directional
 
 
 def flat(result: Any) -> list[Any]:
@@ -68,7 +68,10 @@ def reference(case: Case) -> list[np.ndarray]:
     given = iter(arrays)
     from cases.record import _placed
 
-    return [np.asarray(r) for r in flat(case.oracle(*[_placed(a, given) for a in case.args], **case.kwargs))]
+    return [
+        np.asarray(r)
+        for r in flat(case.oracle(*[_placed(a, given) for a in case.args], **case.kwargs))
+    ]
 
 
 def run_symbolic(case: Case, arrays: list[np.ndarray], engine: Any) -> list[np.ndarray]:
@@ -98,8 +101,8 @@ def lacks(case: Case, engine: Any) -> frozenset[str]:
 
 
 def test_value(case: Case, engine: Any, request: pytest.FixtureRequest) -> None:
-    """Values and dtypes against the reference, the inferred spec against the real one; with the batch
-    size unknown too."""
+    """Values and dtypes against the reference, the inferred spec against the real one; with the
+    batch size unknown too."""
     mark(request, case, engine, "value", "spec")
     if lacks(case, engine):
         with pytest.raises((NotImplementedError, ValueError, TypeError)):
@@ -132,7 +135,10 @@ def test_eager(case: Case, engine: Any, request: pytest.FixtureRequest) -> None:
     if lacks(case, engine) or skip_dtype(engine, dtype):
         return
     natives = [engine.from_numpy(a) for a in arrays]
-    results = [engine.to_numpy(r) if engine.owns(r) else np.asarray(r) for r in flat(case.call(K, *natives))]
+    results = [
+        engine.to_numpy(r) if engine.owns(r) else np.asarray(r)
+        for r in flat(case.call(K, *natives))
+    ]
     expected = run_symbolic(case, arrays, engine)
     for result, want in zip(results, expected, strict=True):
         assert result.dtype == want.dtype
@@ -167,7 +173,8 @@ def gradients_on(case: Case, engine: Any, dtype: str, batch: bool) -> list[np.nd
         inputs = placeholders(case, arrays, batch)
         loss = loss_of(flat(case.call(K, *inputs)), factors)
         wanted = [inputs[i] for i in differentiated(case)]
-        grads = [K.zeros_like(x) if g is None else g for g, x in zip(K.gradients(loss, wanted), wanted)]
+        flowed = zip(K.gradients(loss, wanted), wanted, strict=True)
+        grads = [K.zeros_like(x) if g is None else g for g, x in flowed]
         return K.function(inputs, grads)(arrays)
 
 
@@ -180,13 +187,16 @@ test_gradient.wanted = lambda case: bool(differentiated(case))
 
 
 def test_gradient_is_the_derivative(case: Case) -> None:
-    """The NumPy engine's gradients against numeric differences along a random direction, first order,
-    and second order where the case is smooth."""
+    """The NumPy engine's gradients against numeric differences along a random direction, first
+    order, and second order where the case is smooth."""
     K.set_floatx("float64")
     arrays = case.arrays("float64")
     where = differentiated(case)
     rng = np.random.default_rng(zlib.crc32(case.id.encode()))
-    directions = [rng.uniform(-1, 1, a.shape) if i in where else np.zeros(a.shape) for i, a in enumerate(arrays)]
+    directions = [
+        rng.uniform(-1, 1, a.shape) if i in where else np.zeros(a.shape)
+        for i, a in enumerate(arrays)
+    ]
     inputs = placeholders(case, arrays)
     outputs = flat(case.call(K, *inputs))
     factors = weights(K.function(inputs, outputs)(arrays), 7)
@@ -215,7 +225,14 @@ def check_slope(case, inputs, arrays, directions, where, value, slope) -> None:
     f = K.function(inputs, [value])
 
     def at(points: list[np.ndarray]) -> float:
-        return float(f([p if i in where else a for i, (p, a) in enumerate(zip(points, arrays, strict=True))])[0])
+        return float(
+            f(
+                [
+                    p if i in where else a
+                    for i, (p, a) in enumerate(zip(points, arrays, strict=True))
+                ]
+            )[0]
+        )
 
     floating = [a.astype("float64") for a in arrays]
     numeric = directional(at, floating, directions)
@@ -246,10 +263,14 @@ def test_gradient_equals_jax(case: Case) -> None:
         return total
 
     with engines.use("jax"):
-        found = jax.grad(loss, argnums=tuple(range(len(where))))(*[engine.from_numpy(arrays[i]) for i in where])
+        found = jax.grad(loss, argnums=tuple(range(len(where))))(
+            *[engine.from_numpy(arrays[i]) for i in where]
+        )
     expected = numpy_gradients(case)
     for g, want in zip(found, expected, strict=True):
-        assert_close(engine.to_numpy(g), want, "float32", scale_of(case, "float32") * 10, "jax.grad")
+        assert_close(
+            engine.to_numpy(g), want, "float32", scale_of(case, "float32") * 10, "jax.grad"
+        )
 
 
 test_gradient_equals_jax.wanted = lambda case: (

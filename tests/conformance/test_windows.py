@@ -52,7 +52,7 @@ def is_windowed(case: Case) -> bool:
 
 
 def unknown(case: Case, arrays: list[np.ndarray]) -> list[Any]:
-    """Placeholders: of the first only the number of channels is known, all other sizes of the rest."""
+    """Placeholders: of the first only the number of channels is known, the others are whole."""
     first = "channels_first" in (case.kwargs.get("data_format"), *map(str, case.args))
     x = arrays[0]
     channels = 1 if first and case.name != "local_conv1d" else x.ndim - 1
@@ -102,7 +102,7 @@ test_decompositions.wanted = is_windowed
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize("mode", ["max", "avg"])
 def test_second_gradients_by_decomposition(robbed: NumPyEngine, padding: str, mode: str) -> None:
-    """`max_pool_take` and the gradients of gradients, which the cases reach on whole engines only."""
+    """Gradients of gradients: where `max_pool_take` is met."""
     x = np.random.default_rng(3).permutation(60.0 * np.ones(60).cumsum()).reshape(1, 5, 6, 2) / 60
     results = []
     for name in ("numpy", "robbed"):

@@ -20,17 +20,11 @@ from backplane.backend.arithmetic import (
     cast,
     clip,
     cos,
-    equal,
     exp,
-    greater,
-    greater_equal,
     identity,
-    less,
-    less_equal,
     log,
     maximum,
     minimum,
-    not_equal,
     pow,
     round,
     sign,
@@ -45,6 +39,14 @@ from backplane.backend.common import (
     name_scope,
     reset_uids,
     symbolic,
+)
+from backplane.backend.comparison import (
+    equal,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    not_equal,
 )
 from backplane.backend.control import (
     foldl,
@@ -76,6 +78,11 @@ from backplane.backend.creation import (
     zeros,
     zeros_like,
 )
+from backplane.backend.ctc import (
+    ctc_batch_cost,
+    ctc_decode,
+    ctc_label_dense_to_sparse,
+)
 from backplane.backend.effects import (
     print_tensor,
 )
@@ -97,6 +104,13 @@ from backplane.backend.inspection import (
     ndim,
     shape,
     size,
+)
+from backplane.backend.keras1 import (
+    asymmetric_spatial_2d_padding,
+    asymmetric_temporal_padding,
+    deconv2d,
+    image_dim_ordering,
+    set_image_dim_ordering,
 )
 from backplane.backend.linear import (
     batch_dot,
@@ -163,6 +177,14 @@ from backplane.backend.resizing import (
     resize_images,
     resize_volumes,
 )
+from backplane.backend.selection import (
+    concatenate,
+    gather,
+    one_hot,
+    reverse,
+    slice,
+    stack,
+)
 from backplane.backend.session import (
     control_dependencies,
     get_session,
@@ -174,20 +196,18 @@ from backplane.backend.session import (
 )
 from backplane.backend.shaping import (
     batch_flatten,
-    concatenate,
     expand_dims,
     flatten,
-    gather,
-    one_hot,
     permute_dimensions,
     repeat,
     repeat_elements,
     reshape,
-    reverse,
-    slice,
     squeeze,
-    stack,
     tile,
+)
+from backplane.backend.sparse import (
+    is_sparse,
+    to_dense,
 )
 from backplane.backend.state import (
     batch_get_value,
@@ -205,12 +225,10 @@ from backplane.config import (
     epsilon,
     floatx,
     image_data_format,
-    image_dim_ordering,
     normalize_data_format,
     set_epsilon,
     set_floatx,
     set_image_data_format,
-    set_image_dim_ordering,
 )
 
 __all__ = [
@@ -220,6 +238,8 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "asymmetric_spatial_2d_padding",
+    "asymmetric_temporal_padding",
     "backend",
     "batch_dot",
     "batch_flatten",
@@ -243,8 +263,12 @@ __all__ = [
     "conv3d_transpose",
     "cos",
     "count_params",
+    "ctc_batch_cost",
+    "ctc_decode",
+    "ctc_label_dense_to_sparse",
     "cumprod",
     "cumsum",
+    "deconv2d",
     "depthwise_conv2d",
     "dot",
     "dropout",
@@ -281,6 +305,7 @@ __all__ = [
     "int_shape",
     "is_keras_tensor",
     "is_placeholder",
+    "is_sparse",
     "is_tensor",
     "is_variable",
     "l2_normalize",
@@ -366,6 +391,7 @@ __all__ = [
     "tanh",
     "temporal_padding",
     "tile",
+    "to_dense",
     "transpose",
     "truncated_normal",
     "update",

@@ -15,7 +15,19 @@ from backplane.core.shapes import normalize_axes, normalize_axis
 from backplane.core.spec import DTYPES, is_integer
 from backplane.ops.lift import as_tensor, cast_to
 
-__all__ = ["as_axes", "as_axis", "as_dtype", "as_float", "as_int", "as_shape", "as_sizes", "shape_vector"]
+__all__ = [
+    "as_axes",
+    "as_axis",
+    "as_count",
+    "as_dtype",
+    "as_entries",
+    "as_float",
+    "as_int",
+    "as_new_axis",
+    "as_shape",
+    "as_sizes",
+    "shape_vector",
+]
 
 
 def as_int(value: Any, what: str) -> int:
@@ -35,6 +47,14 @@ def as_int(value: Any, what: str) -> int:
     if isinstance(value, np.ndarray) and value.ndim == 0:
         return as_int(value[()], what)
     raise TypeError(f"{what} must be an int, got {value!r}")
+
+
+def as_count(value: Any, what: str) -> int:
+    """An int of 0 or more; ValueError names `what` for a negative one."""
+    count = as_int(value, what)
+    if count < 0:
+        raise ValueError(f"{what} must be 0 or more, got {value}")
+    return count
 
 
 def as_float(value: Any, what: str) -> float:
@@ -71,6 +91,11 @@ def as_axis(axis: Any, x: Tensor, what: str = "axis") -> int:
     return normalize_axis(as_int(axis, what), x.ndim, what)
 
 
+def as_new_axis(axis: Any, x: Tensor, what: str = "axis") -> int:
+    """The place of an axis to be added to `x`, not negative."""
+    return normalize_axis(as_int(axis, what), x.ndim + 1, what)
+
+
 def as_axes(axes: Any, x: Tensor, what: str = "axis") -> tuple[int, ...]:
     """Sorted non-negative axes of `x` from None (all), an int, or a sequence of ints."""
     if axes is None:
@@ -98,8 +123,8 @@ def as_sizes(value: Any, count: int, what: str) -> tuple[int, ...]:
 def as_shape(shape: Any, what: str = "shape") -> tuple[list[Tensor], tuple[int | None, ...]]:
     """A shape as `(dims, sizes)`: sizes known now, and a scalar int tensor for each None.
 
-    `shape` is an int, a sequence of ints and scalar integer tensors, or an integer vector tensor such
-    as `K.shape(x)`, whose known sizes are recovered. -1 is passed on.
+    `shape` is an int, a sequence of ints and scalar integer tensors, or an integer vector tensor
+    such as `K.shape(x)`, whose known sizes are recovered. -1 is passed on.
 
     Raises:
         TypeError: for sizes that are no integers.
@@ -125,9 +150,18 @@ def as_shape(shape: Any, what: str = "shape") -> tuple[list[Tensor], tuple[int |
     return dims, tuple(sizes)
 
 
+def as_entries(values: Any, what: str) -> list[int | Tensor]:
+    """Numbers that are given like a shape: ints, and scalar tensors for those not known yet."""
+    dims, sizes = as_shape(values, what)
+    given = iter(dims)
+    return [next(given) if n is None else n for n in sizes]
+
+
 def _scalar(size: Tensor, what: str) -> Tensor:
     if size.spec.shape != () or not is_integer(size.spec.dtype):
-        raise TypeError(f"{what}: each size must be an int or a scalar integer tensor, got {size!r}")
+        raise TypeError(
+            f"{what}: each size must be an int or a scalar integer tensor, got {size!r}"
+        )
     return size
 
 
@@ -151,7 +185,8 @@ def _known_size(size: Tensor) -> int | None:
     if isinstance(size, Constant) and isinstance(size.value, np.ndarray) and size.value.ndim == 0:
         return int(size.value)
     if size.op is not None and size.op.name == "dim":
-        return size.inputs[0].spec.shape[size.params["axis"]]
+        known: int | None = size.inputs[0].spec.shape[size.params["axis"]]
+        return known
     return None
 
 
@@ -187,9 +222,7 @@ def shape_vector(dims: Sequence[Tensor], sizes: Sequence[int | None]) -> Tensor:
     if not dims:
         return as_tensor(np.asarray(sizes, np.int32))
     given = iter(dims)
-    scalars = [
-        cast_to(next(given), "int32") if n is None else as_tensor(n, "int32") for n in sizes
-    ]
+    scalars = [cast_to(next(given), "int32") if n is None else as_tensor(n, "int32") for n in sizes]
     pieces = [primitive("expand_dims")(s, axes=(0,)) for s in scalars]
     vector: Tensor = primitive("concat")(*pieces, axis=0)
     return vector

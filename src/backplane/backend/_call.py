@@ -1,8 +1,9 @@
 """The call rule of K: one definition of each function serves tensors and native values.
 
-A K function is written symbolically. Called with any symbolic tensor it just runs, and builds graph.
-Called with native tensors or arrays only, it is traced once for their shapes and dtypes, and the
-emitted program runs at once on their engine; the trace is kept for the next call of the same kind.
+A K function is written symbolically. Called with any symbolic tensor it just runs, and builds
+graph. Called with native tensors or arrays only, it is traced once for their shapes and dtypes, and
+the emitted program runs at once on their engine; the trace is kept for the next call of the same
+kind.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from backplane import engines
+from backplane.backend import _keras1
 from backplane.compile.program import compiled, explain
 from backplane.core.graph import Constant, KeySource, Placeholder, Tensor, constant, toposort
 from backplane.core.registry import PRIMITIVES
@@ -32,7 +34,8 @@ _mode: ContextVar[str] = ContextVar("backplane_mode", default="auto")
 
 def mode() -> str:
     """How calls without symbolic tensors behave: "auto" (native tensors and arrays run at once),
-    "symbolic" (everything builds graph) or "eager" (variables and constants run at once too)."""
+    "symbolic" (everything builds graph) or "eager" (variables and constants run at once too).
+    """
     return _mode.get()
 
 
@@ -72,7 +75,9 @@ class _Found:
         elif isinstance(value, dict):
             for item in value.values():
                 self.look(item)
-        elif value is not None and type(value) not in _PLAIN and engines.engine_of(value) is not None:
+        elif value is None or type(value) in _PLAIN:
+            return
+        elif engines.engine_of(value) is not None:
             self.natives.append(value)
 
 
@@ -80,8 +85,9 @@ _PLAIN = frozenset((int, float, bool, str))
 
 
 def api(function: F) -> F:
-    """Decorator of K functions on tensors: applies the call rule, and names the function in errors of
-    the primitives and argument helpers below it."""
+    """Decorator of K functions on tensors: applies the call rule, and names the function in errors
+    of the primitives and argument helpers below it.
+    """
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -101,15 +107,19 @@ def api(function: F) -> F:
                 return function(*args, **kwargs)
             return run_now(function, args, kwargs, _engine_for(found.natives, function.__name__))
         except (TypeError, ValueError) as error:
-            _name_function(error, function.__name__)
-            raise
+            call = _keras1.modern(function.__name__, args, kwargs)
+            if call is None:
+                _name_function(error, function.__name__)
+                raise
+        return wrapper(**call)
 
     return wrapper  # type: ignore[return-value]
 
 
 def _name_function(error: Exception, name: str) -> None:
-    """Let the message of an error start with `K.name: ` instead of the name of a primitive, unless it
-    names a K function already, or was raised by somebody else's code that K called."""
+    """Let the message of an error start with `K.name: ` instead of the name of a primitive, unless
+    it names a K function already, or was raised by somebody else's code that K called.
+    """
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -124,13 +134,20 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 def creates(function: F) -> F:
     """Decorator of K functions that make tensors from shapes and numbers: they build graph, arrays
-    among their arguments are parameters; in eager mode they run at once."""
+    among their arguments are parameters; in eager mode they run at once.
+    """
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if _mode.get() != "eager":
-            return function(*args, **kwargs)
-        return run_now(function, args, kwargs, engines.current())
+        try:
+            if _mode.get() != "eager":
+                return function(*args, **kwargs)
+            return run_now(function, args, kwargs, engines.current())
+        except (TypeError, ValueError):
+            call = _keras1.modern(function.__name__, args, kwargs)
+            if call is None:
+                raise
+        return wrapper(**call)
 
     return wrapper  # type: ignore[return-value]
 
@@ -142,23 +159,35 @@ def _engine_for(natives: list[Any], name: str) -> Engine:
         return engines.current()
     if len(found) > 1:
         listed = " and ".join(sorted(e.name for e in found if e is not None))
-        raise TypeError(f"K.{name}: got tensors of different engines ({listed}): convert one of them")
+        raise TypeError(
+            f"K.{name}: got tensors of different engines ({listed}): convert one of them"
+        )
     engine = found.pop()
     assert engine is not None
     return engine
 
 
-# --- tracing and running at once --------------------------------------------------------------------
+# --- tracing and running at once
+# --------------------------------------------------------------------
 
 
 class _Trace:
     """A traced call: the program, and how its results are put together."""
 
     __slots__ = ("constants", "keys", "program", "result", "reusable", "variables")
+    program: Callable[..., tuple[Any, ...]]
+    constants: list[Any]
+    keys: list[KeySource]
+    variables: list[Variable]
+    result: Any
+    reusable: bool
 
     def __call__(self, engine: Engine, leaves: list[Any]) -> Any:
         if self.keys:
-            leaves = [*leaves, *[engine.from_numpy(np.array(k.words(), np.uint32)) for k in self.keys]]
+            leaves = [
+                *leaves,
+                *[engine.from_numpy(np.array(k.words(), np.uint32)) for k in self.keys],
+            ]
             for key in self.keys:
                 key.counter += 1
         if self.variables:
@@ -187,10 +216,15 @@ TRACE_LIMIT = 4096
 
 
 def run_now(function: Callable[..., Any], args: Any, kwargs: Any, engine: Engine) -> Any:
-    """Run a K function on native values: the values of `engine`, arrays and, in eager mode, variables."""
+    """Run a K function on native values: the values of `engine`, arrays and, in eager mode,
+    variables.
+    """
     leaves: list[Any] = []
     specs: list[Any] = []
-    shape_of_call = (_abstract(args, engine, leaves, specs), _abstract(kwargs, engine, leaves, specs))
+    shape_of_call = (
+        _abstract(args, engine, leaves, specs),
+        _abstract(kwargs, engine, leaves, specs),
+    )
     key: Any = None
     trace = None
     try:
@@ -233,7 +267,8 @@ def _hashable(value: Any) -> Any:
     """A key for the plain arguments: types count (1 and 1.0 differ), lists become tuples.
 
     Raises:
-        TypeError: for functions, whose surroundings may change between calls, and unhashable values.
+        TypeError: for functions, whose surroundings may change between calls, and unhashable
+            values.
     """
     kind = type(value)
     if callable(value) and kind is not type:
@@ -247,7 +282,9 @@ def _hashable(value: Any) -> Any:
     return (kind, value)
 
 
-def _trace(function: Callable[..., Any], shape_of_call: Any, specs: list[Spec], engine: Engine) -> _Trace:
+def _trace(
+    function: Callable[..., Any], shape_of_call: Any, specs: list[Spec], engine: Engine
+) -> _Trace:
     inputs = [Placeholder(spec) for spec in specs]
     args, kwargs = _fill(shape_of_call, inputs)
     with mode_of("symbolic"), engines.use(engine.name):

@@ -44,7 +44,7 @@ def relu(x: Any, alpha: Any = 0.0, max_value: Any = None, threshold: Any = 0.0) 
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.relu(K.constant([-2., 1., 9.]), alpha=0.5, max_value=6.))
+        >>> K.eval(K.relu(K.constant([-2.0, 1.0, 9.0]), alpha=0.5, max_value=6.0))
         array([-1.,  1.,  6.], dtype=float32)
     """
     x = as_tensor(x)
@@ -63,8 +63,8 @@ def relu(x: Any, alpha: Any = 0.0, max_value: Any = None, threshold: Any = 0.0) 
     at_zero = not isinstance(threshold, Tensor) and threshold == 0
     kept = x > edge if at_zero else x >= edge
     zero = constant(np.zeros(()), dtype)
-    result = primitive("where")(*_three(kept, above, zero if plain else below))
-    return result
+    found: Tensor = primitive("where")(*_three(kept, above, zero if plain else below))
+    return found
 
 
 def _three(condition: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -81,7 +81,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Tensor:
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.elu(K.constant([0., 3.])))
+        >>> K.eval(K.elu(K.constant([0.0, 3.0])))
         array([0., 3.], dtype=float32)
     """
     x = float_tensor(x)
@@ -105,7 +105,7 @@ def softmax(x: Any, axis: int = -1) -> Tensor:
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.softmax(K.constant([1000., 1000.])))
+        >>> K.eval(K.softmax(K.constant([1000.0, 1000.0])))
         array([0.5, 0.5], dtype=float32)
     """
     x = float_tensor(x)
@@ -121,7 +121,7 @@ def softplus(x: Any) -> Tensor:
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.softplus(K.constant([1000.])))
+        >>> K.eval(K.softplus(K.constant([1000.0])))
         array([1000.], dtype=float32)
     """
     return _apply("softplus", x)
@@ -129,11 +129,11 @@ def softplus(x: Any) -> Tensor:
 
 @api
 def softsign(x: Any) -> Tensor:
-    """x / (1 + |x|).
+    """X / (1 + |x|).
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.softsign(K.constant([-1., 1.])))
+        >>> K.eval(K.softsign(K.constant([-1.0, 1.0])))
         array([-0.5,  0.5], dtype=float32)
     """
     x = float_tensor(x)
@@ -147,7 +147,7 @@ def sigmoid(x: Any) -> Tensor:
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.sigmoid(K.constant([0.])))
+        >>> K.eval(K.sigmoid(K.constant([0.0])))
         array([0.5], dtype=float32)
     """
     return _apply("sigmoid", x)
@@ -159,7 +159,7 @@ def hard_sigmoid(x: Any) -> Tensor:
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.hard_sigmoid(K.constant([-3., 0., 3.])))
+        >>> K.eval(K.hard_sigmoid(K.constant([-3.0, 0.0, 3.0])))
         array([0. , 0.5, 1. ], dtype=float32)
     """
     x = float_tensor(x)
@@ -174,7 +174,7 @@ def tanh(x: Any) -> Tensor:
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.tanh(K.constant([0.])))
+        >>> K.eval(K.tanh(K.constant([0.0])))
         array([0.], dtype=float32)
     """
     return _apply("tanh", x)

@@ -18,6 +18,7 @@ from backplane.core import names
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float, is_integer
 from backplane.ops.lift import as_tensor, cast_to, promoted, scalar
+from backplane.ops.operators import power
 
 
 @api
@@ -220,10 +221,10 @@ def pow(x: Any, a: Any) -> Tensor:
         >>> K.eval(K.pow(K.constant([2.0, 3.0]), 2))
         array([4., 9.], dtype=float32)
     """
-    base, exponent = promoted(x, a)
-    if is_integer(base.spec.dtype) and isinstance(a, int) and a < 0:
+    result = power(x, a)
+    if is_integer(result.spec.dtype) and isinstance(a, int) and a < 0:
         raise ValueError(f"K.pow: a must not be negative for integers, got {a}; cast x to floats")
-    return apply("pow", base, exponent)
+    return result
 
 
 @api
@@ -323,123 +324,6 @@ def minimum(x: Any, y: Any) -> Tensor:
 
 
 @api
-def equal(x: Any, y: Any) -> Tensor:
-    """Element-wise equality of two tensors.
-
-    Args:
-        x: Tensor of any dtype.
-        y: Tensor or number.
-
-    Returns:
-        A bool tensor of the broadcast shape; NaN equals nothing.
-
-    Raises:
-        ValueError: if the shapes do not broadcast.
-
-    Example:
-        >>> from backplane import backend as K
-        >>> K.eval(K.equal(K.constant([1.0, 2.0]), 2.0))
-        array([False,  True])
-    """
-    return apply("equal", *promoted(x, y))
-
-
-@api
-def not_equal(x: Any, y: Any) -> Tensor:
-    """Element-wise inequality of two tensors.
-
-    Args:
-        x: Tensor of any dtype.
-        y: Tensor or number.
-
-    Returns:
-        A bool tensor of the broadcast shape; NaN differs from everything.
-
-    Raises:
-        ValueError: if the shapes do not broadcast.
-
-    Example:
-        >>> from backplane import backend as K
-        >>> K.eval(K.not_equal(K.constant([1.0, 2.0]), 2.0))
-        array([ True, False])
-    """
-    return apply("not_equal", *promoted(x, y))
-
-
-@api
-def greater(x: Any, y: Any) -> Tensor:
-    """Element-wise truth of x > y.
-
-    Args:
-        x: Tensor of numbers.
-        y: Tensor or number.
-
-    Returns:
-        A bool tensor of the broadcast shape; False where an element is NaN.
-
-    Raises:
-        ValueError: if the shapes do not broadcast.
-        TypeError: if both hold bools.
-
-    Example:
-        >>> from backplane import backend as K
-        >>> K.eval(K.greater(K.constant([1.0, 2.0, 3.0]), 2.0))
-        array([False, False,  True])
-    """
-    x, y = promoted(x, y)
-    return apply("less", y, x)
-
-
-@api
-def greater_equal(x: Any, y: Any) -> Tensor:
-    """Element-wise truth of x >= y; see `K.greater`.
-
-    Args:
-        x: Tensor of numbers.
-        y: Tensor or number.
-
-    Example:
-        >>> from backplane import backend as K
-        >>> K.eval(K.greater_equal(K.constant([1.0, 2.0, 3.0]), 2.0))
-        array([False,  True,  True])
-    """
-    x, y = promoted(x, y)
-    return apply("less_equal", y, x)
-
-
-@api
-def less(x: Any, y: Any) -> Tensor:
-    """Element-wise truth of x < y; see `K.greater`.
-
-    Args:
-        x: Tensor of numbers.
-        y: Tensor or number.
-
-    Example:
-        >>> from backplane import backend as K
-        >>> K.eval(K.less(K.constant([1.0, 2.0, 3.0]), 2.0))
-        array([ True, False, False])
-    """
-    return apply("less", *promoted(x, y))
-
-
-@api
-def less_equal(x: Any, y: Any) -> Tensor:
-    """Element-wise truth of x <= y; see `K.greater`.
-
-    Args:
-        x: Tensor of numbers.
-        y: Tensor or number.
-
-    Example:
-        >>> from backplane import backend as K
-        >>> K.eval(K.less_equal(K.constant([1.0, 2.0, 3.0]), 2.0))
-        array([ True,  True, False])
-    """
-    return apply("less_equal", *promoted(x, y))
-
-
-@api
 def cast(x: Any, dtype: Any) -> Tensor:
     """The elements of a tensor as another dtype.
 
@@ -480,7 +364,8 @@ def identity(x: Any, name: str | None = None) -> Tensor:
         >>> K.eval(K.identity(K.constant([1.0, 2.0])))
         array([1., 2.], dtype=float32)
     """
-    result = apply("identity", as_tensor(x))
+    sparse = isinstance(x, Tensor) and x.spec.sparse
+    result = apply("identity", x if sparse else as_tensor(x))
     if name is not None:
         result._name = names.unique(name)
     return result

@@ -23,7 +23,7 @@ def get_uid(prefix: str = "") -> int:
     Example:
         >>> from backplane import backend as K
         >>> K.reset_uids()
-        >>> K.get_uid('dense'), K.get_uid('dense')
+        >>> K.get_uid("dense"), K.get_uid("dense")
         (1, 2)
     """
     return names.get_uid(prefix)
@@ -39,16 +39,32 @@ def reset_uids() -> None:
     names.reset_uids()
 
 
-def name_scope(name: str) -> AbstractContextManager[str]:
+def name_scope(
+    name: str | None, default_name: str | None = None, values: Any = None
+) -> AbstractContextManager[str]:
     """Context manager: names of tensors made inside start with `name/`.
+
+    Args:
+        name: String, or None for `default_name`.
+        default_name: String.
+        values: Accepted for compatibility: TensorFlow 1 found its graph by them.
+
+    Returns:
+        A context manager whose value is the whole prefix.
+
+    Raises:
+        ValueError: if neither name is given.
 
     Example:
         >>> from backplane import backend as K
-        >>> with K.name_scope('block'):
-        ...     K.zeros((1,), name='w').name
+        >>> with K.name_scope("block"):
+        ...     K.zeros((1,), name="w").name
         'block/w'
     """
-    return names.scope(name)
+    chosen = default_name if name is None else name
+    if chosen is None:
+        raise ValueError("K.name_scope: one of name and default_name must be given")
+    return names.scope(chosen)
 
 
 @contextmanager
@@ -56,8 +72,8 @@ def engine(name: str) -> Iterator[None]:
     """Context manager: functions made, and values computed, inside run on another engine.
 
     Args:
-        name: `numpy`, `tensorflow`, `jax`, `torch`, `theano` (`pytensor`), `cntk` (`onnxruntime`), or
-            the name of a third-party engine.
+        name: `numpy`, `tensorflow`, `jax`, `torch`, `theano` (`pytensor`), `cntk` (`onnxruntime`),
+            or the name of a third-party engine.
 
     Raises:
         ValueError: if no engine is called so.
@@ -65,8 +81,8 @@ def engine(name: str) -> Iterator[None]:
 
     Example:
         >>> from backplane import backend as K
-        >>> with K.engine('numpy'):
-        ...     K.eval(K.constant(1.)).item()
+        >>> with K.engine("numpy"):
+        ...     K.eval(K.constant(1.0)).item()
         1.0
     """
     with engines.use(name):

@@ -47,19 +47,18 @@ def switch(condition: Any, then_expression: Branch, else_expression: Branch) -> 
         array([[1., 1.],
                [0., 0.]], dtype=float32)
     """
+    return _switch(condition, then_expression, else_expression)
+
+
+def _switch(condition: Any, then_expression: Branch, else_expression: Branch) -> Any:
     condition = cast_to(as_tensor(condition), "bool")
     if condition.ndim == 0:
         return _choose(condition, then_expression, else_expression)
     then, orelse = promoted(_called(then_expression), _called(else_expression))
-    rank = then.ndim
-    if orelse.ndim != rank:
-        raise ValueError(
-            f"K.switch: the expressions must have equal ranks, got shapes {tuple(then.spec.shape)} and "
-            f"{tuple(orelse.spec.shape)}"
-        )
+    rank = max(then.ndim, orelse.ndim)
     if condition.ndim > rank:
         raise ValueError(
-            f"K.switch: condition has {condition.ndim} axes, more than the {rank} of the expressions"
+            f"condition has {condition.ndim} axes, more than the {rank} of the expressions"
         )
     if condition.ndim < rank:
         condition = primitive("expand_dims")(condition, axes=tuple(range(condition.ndim, rank)))
@@ -112,7 +111,7 @@ def in_train_phase(x: Branch, alt: Branch, training: Any = None) -> Any:
     training = learning_phase() if training is None else training
     if isinstance(training, bool | int | float | np.integer | np.bool_):
         return _called(x if training else alt)
-    return switch(training, x, alt)
+    return _switch(training, x, alt)
 
 
 @api
@@ -145,7 +144,7 @@ def map_fn(fn: Callable[..., Any], elems: Any, name: str | None = None, dtype: A
         >>> K.eval(K.map_fn(lambda x: x * 2, K.constant([1., 2.])))
         array([2., 4.], dtype=float32)
     """
-    xs, packed = _sequences(elems, "K.map_fn")
+    xs, packed = _sequences(fn, elems, "K.map_fn")
     listed = [False]
 
     def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
@@ -159,7 +158,10 @@ def map_fn(fn: Callable[..., Any], elems: Any, name: str | None = None, dtype: A
     return ys if listed[0] else ys[0]
 
 
-def _sequences(elems: Any, what: str) -> tuple[list[Tensor], bool]:
+def _sequences(fn: Any, elems: Any, what: str) -> tuple[list[Tensor], bool]:
+    """The elements as tensors, and whether they were given as a list of them."""
+    if not callable(fn):
+        raise TypeError(f"{what}: fn must be a function, got {fn!r}")
     packed = isinstance(elems, list | tuple) and any(isinstance(e, Tensor) for e in elems)
     xs = [as_tensor(e) for e in elems] if packed else [as_tensor(elems)]
     for x in xs:
@@ -206,7 +208,7 @@ def foldr(
 
 
 def _fold(fn: Callable[..., Any], elems: Any, initializer: Any, reverse: bool, what: str) -> Tensor:
-    xs, packed = _sequences(elems, what)
+    xs, packed = _sequences(fn, elems, what)
     if initializer is None:
         first = [x[-1] if reverse else x[0] for x in xs]
         xs = [x[:-1] if reverse else x[1:] for x in xs]

@@ -13,6 +13,7 @@ from backplane.backend._call import api, creates
 from backplane.core import names
 from backplane.core.graph import Constant, Placeholder, Tensor
 from backplane.core.registry import engine_of, primitive
+from backplane.core.sparse import dense_array, is_sparse_matrix
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
 from backplane.ops.lift import as_tensor, dims_of
@@ -28,8 +29,8 @@ def placeholder(
     """Instantiate a placeholder: a tensor whose value is fed to a `K.function`.
 
     Args:
-        shape: Sizes of the axes, None where a size is not fixed. One of `shape` and `ndim` is needed;
-            `shape` wins.
+        shape: Sizes of the axes, None where a size is not fixed. One of `shape` and `ndim` is
+            needed; `shape` wins.
         ndim: Number of axes, all of unknown size.
         dtype: Name of the dtype; default `K.floatx()`.
         sparse: Whether a two-dimensional sparse matrix (`scipy.sparse`) may be fed.
@@ -74,8 +75,8 @@ def variable(
     """Instantiate a variable: a tensor whose value outlives the calls that read and update it.
 
     Args:
-        value: Initial value: array, number, nested list, engine tensor, or a symbolic tensor that can
-            be evaluated. It is copied.
+        value: Initial value: array, number, nested list, engine tensor, or a symbolic tensor that
+            can be evaluated. It is copied. A `scipy.sparse` matrix makes a sparse variable.
         dtype: Name of the dtype; default `K.floatx()`, whatever the dtype of `value`.
         name: Name of the variable.
         constraint: Function of the new value that optimizers apply after an update; only kept.
@@ -88,7 +89,7 @@ def variable(
 
     Example:
         >>> from backplane import backend as K
-        >>> kvar = K.variable([[1, 2], [3, 4]], dtype='float64', name='example_var')
+        >>> kvar = K.variable([[1, 2], [3, 4]], dtype="float64", name="example_var")
         >>> K.dtype(kvar)
         'float64'
         >>> print(kvar)
@@ -98,7 +99,7 @@ def variable(
                [3., 4.]])
     """
     array = _values(value, as_dtype(dtype), "K.variable: value")
-    return Variable(array, names.unique(name or "Variable"), constraint)
+    return Variable(array, names.unique(name or "Variable"), constraint, is_sparse_matrix(value))
 
 
 def _values(value: Any, dtype: str, what: str) -> np.ndarray:
@@ -107,9 +108,13 @@ def _values(value: Any, dtype: str, what: str) -> np.ndarray:
         value = value.eval()
     elif (owner := engine_of(value)) is not None:
         value = owner.to_numpy(value)
+    elif is_sparse_matrix(value):
+        value = dense_array(value)
     array = np.asarray(value)
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
-        raise TypeError(f"{what} must hold numbers, got {type(value).__name__} of dtype {array.dtype}")
+        raise TypeError(
+            f"{what} must hold numbers, got {type(value).__name__} of dtype {array.dtype}"
+        )
     return np.array(array, dtype=_numpy_dtype(dtype))
 
 
@@ -128,10 +133,10 @@ def constant(
     """Create a constant tensor.
 
     Args:
-        value: Number, (nested) list or array.
+        value: Number, (nested) list or array. A `scipy.sparse` matrix makes a sparse constant.
         dtype: Name of the dtype; default `K.floatx()`.
-        shape: Shape of the result; a single value fills it, and a shorter list is continued with its
-            last element, as TensorFlow 1 does.
+        shape: Shape of the result; a single value fills it, and a shorter list is continued with
+            its last element, as TensorFlow 1 does.
         name: Name of the tensor.
 
     Returns:
@@ -145,16 +150,19 @@ def constant(
         >>> K.eval(K.constant([[1, 2], [3, 4]]))
         array([[1., 2.],
                [3., 4.]], dtype=float32)
-        >>> K.eval(K.constant(7, shape=(2,), dtype='int32'))
+        >>> K.eval(K.constant(7, shape=(2,), dtype="int32"))
         array([7, 7], dtype=int32)
     """
     if isinstance(value, Tensor):
         return value
     array = _values(value, as_dtype(dtype), "K.constant: value")
     if shape is not None:
-        sizes = as_sizes(shape, len(shape) if isinstance(shape, list | tuple) else 1, "K.constant: shape")
+        sizes = as_sizes(
+            shape, len(shape) if isinstance(shape, list | tuple) else 1, "K.constant: shape"
+        )
         array = _filled(array, sizes)
-    return Constant(array, Spec(array.shape, array.dtype.name), name)
+    sparse = is_sparse_matrix(value) and array.ndim == 2
+    return Constant(array, Spec(array.shape, array.dtype.name, sparse), name)
 
 
 def _filled(array: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
@@ -190,7 +198,7 @@ def ones(shape: Any, dtype: str | None = None, name: str | None = None) -> Tenso
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.ones((2, 2), dtype='int32'))
+        >>> K.eval(K.ones((2, 2), dtype="int32"))
         array([[1, 1],
                [1, 1]], dtype=int32)
     """
@@ -239,7 +247,7 @@ def zeros_like(x: Any, dtype: str | None = None, name: str | None = None) -> Ten
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.zeros_like(K.constant([[1., 2.]])))
+        >>> K.eval(K.zeros_like(K.constant([[1.0, 2.0]])))
         array([[0., 0.]], dtype=float32)
     """
     return _like(x, 0, dtype)
@@ -251,7 +259,7 @@ def ones_like(x: Any, dtype: str | None = None, name: str | None = None) -> Tens
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.ones_like(K.constant([[1., 2.]]), dtype='int32'))
+        >>> K.eval(K.ones_like(K.constant([[1.0, 2.0]]), dtype="int32"))
         array([[1, 1]], dtype=int32)
     """
     return _like(x, 1, dtype)
@@ -260,7 +268,9 @@ def ones_like(x: Any, dtype: str | None = None, name: str | None = None) -> Tens
 def _like(x: Any, value: int, dtype: str | None) -> Tensor:
     x = as_tensor(x)
     dims, shape = dims_of(x)
-    result: Tensor = primitive("full")(*dims, shape=shape, value=value, dtype=as_dtype(dtype, x.spec.dtype))
+    result: Tensor = primitive("full")(
+        *dims, shape=shape, value=value, dtype=as_dtype(dtype, x.spec.dtype)
+    )
     return result
 
 
@@ -293,7 +303,9 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: str = "int32") ->
             raise ValueError("K.arange: step must not be 0")
         array = np.arange(start, stop, step).astype(_numpy_dtype(dtype))
         return Constant(array, Spec(array.shape, dtype))
-    whole = "int32" if not any(isinstance(v, float) for v in (start, stop, step)) else config.floatx()
+    whole = (
+        "int32" if not any(isinstance(v, float) for v in (start, stop, step)) else config.floatx()
+    )
     scalars = [as_tensor(v, whole) for v in (start, stop, step)]
     kinds = {t.spec.dtype for t in scalars if not isinstance(t, Constant)}
     kind = kinds.pop() if len(kinds) == 1 else whole

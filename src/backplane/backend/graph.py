@@ -25,7 +25,9 @@ class KFunction:
     without a list, a single array is returned.
     """
 
-    def __init__(self, function: Function, fixed: dict[int, Any], one_in: bool, one_out: bool) -> None:
+    def __init__(
+        self, function: Function, fixed: dict[int, Any], one_in: bool, one_out: bool
+    ) -> None:
         self._function = function
         self._fixed = fixed
         self._one_in = one_in
@@ -36,18 +38,23 @@ class KFunction:
         """Run it.
 
         Args:
-            inputs: List or tuple of values (arrays, numbers, nested lists, tensors of the engine), in
-                the order of the function's inputs.
+            inputs: List or tuple of values (arrays, numbers, nested lists, tensors of the engine),
+                in the order of the function's inputs.
 
         Returns:
             List of NumPy arrays, one per output (or one array).
 
         Raises:
-            TypeError: if `inputs` is no list or tuple, or a value has no numbers of a fitting dtype.
+            TypeError: if `inputs` is no list or tuple, or a value has no numbers of a fitting
+                dtype.
             ValueError: if a value or the number of values does not fit; no variable was changed.
         """
         if self._one_in:
-            inputs = [inputs] if not isinstance(inputs, list | tuple) or not _is_single(inputs) else inputs
+            inputs = (
+                [inputs]
+                if not isinstance(inputs, list | tuple) or not _is_single(inputs)
+                else inputs
+            )
         elif not isinstance(inputs, list | tuple):
             raise TypeError(
                 f"K.function {self.name!r}: inputs must be a list or tuple of values, "
@@ -63,7 +70,8 @@ class KFunction:
         for i, number in self._fixed.items():
             if i < len(inputs) and inputs[i] != number:
                 raise ValueError(
-                    f"K.function {self.name!r}: input {i} was fixed to {number!r} when the function was "
+                    f"K.function {self.name!r}: input {i} was fixed to {number!r} when the "
+                    f"function was "
                     f"made (K.set_learning_phase), got {inputs[i]!r}"
                 )
         return [v for i, v in enumerate(inputs) if i not in self._fixed]
@@ -97,14 +105,14 @@ def function(
 
     Example:
         >>> from backplane import backend as K
-        >>> x, w = K.placeholder(shape=(None, 2)), K.variable([1., 2.])
-        >>> f = K.function([x], [K.sum(x * w, axis=1)], updates=[K.update_add(w, [1., 1.])])
-        >>> f([[[1., 1.]]])
+        >>> x, w = K.placeholder(shape=(None, 2)), K.variable([1.0, 2.0])
+        >>> f = K.function([x], [K.sum(x * w, axis=1)], updates=[K.update_add(w, [1.0, 1.0])])
+        >>> f([[[1.0, 1.0]]])
         [array([3.], dtype=float32)]
-        >>> f([[[1., 1.]]])
+        >>> f([[[1.0, 1.0]]])
         [array([5.], dtype=float32)]
     """
-    options = tuple(sorted((k, kwargs.pop(k)) for k in list(kwargs) if k in OPTIONS))
+    options = tuple(sorted((k, _pairs(kwargs.pop(k))) for k in list(kwargs) if k in OPTIONS))
     if kwargs:
         raise ValueError(
             f"K.function: unknown keyword arguments {', '.join(sorted(kwargs))}; there is no "
@@ -124,6 +132,11 @@ def function(
 
 OPTIONS = ("compile",)
 """Keyword options of `K.function` that are handed to the engine."""
+
+
+def _pairs(value: Any) -> Any:
+    """An option in a form that can be part of a key: dicts as sorted pairs."""
+    return tuple(sorted(value.items())) if isinstance(value, dict) else value
 
 
 def _input(t: Any, i: int) -> Tensor:
@@ -159,7 +172,7 @@ def fitting(variable: Variable, value: Any, what: str) -> Tensor:
     spec = variable.spec
     if new.spec.shape != spec.shape:
         fits = len(new.spec.shape) == len(spec.shape) and all(
-            a is None or a == b for a, b in zip(new.spec.shape, spec.shape)
+            a is None or a == b for a, b in zip(new.spec.shape, spec.shape, strict=False)
         )
         if not fits:
             raise ValueError(
@@ -177,17 +190,17 @@ def gradients(loss: Any, variables: Any) -> Any:
         variables: Tensor or list of tensors: variables, placeholders, or any tensors in between.
 
     Returns:
-        List of tensors of the shapes of `variables`, None where `loss` does not depend on one through
-        differentiable functions. (For a single tensor too a list of one, as classic Keras does.) The
-        results are tensors like any others: they can be differentiated again.
+        List of tensors of the shapes of `variables`, None where `loss` does not depend on one
+        through differentiable functions. (For a single tensor too a list of one, as classic Keras
+        does.) The results are tensors like any others: they can be differentiated again.
 
     Raises:
         TypeError: if `loss` or one of `variables` is no symbolic tensor.
 
     Example:
         >>> from backplane import backend as K
-        >>> x = K.variable([1., 2., 3.])
-        >>> g, = K.gradients(K.sum(x * x), [x])
+        >>> x = K.variable([1.0, 2.0, 3.0])
+        >>> (g,) = K.gradients(K.sum(x * x), [x])
         >>> K.eval(g)
         array([2., 4., 6.], dtype=float32)
     """
@@ -197,8 +210,8 @@ def gradients(loss: Any, variables: Any) -> Any:
         for t in listed:
             if not isinstance(t, Tensor):
                 raise TypeError(
-                    f"K.gradients: {what} must be symbolic tensors, got {type(t).__name__}; for native "
-                    "tensors use their engine's own gradients"
+                    f"K.gradients: {what} must be symbolic tensors, got {type(t).__name__}; for "
+                    "native tensors use their engine's own gradients"
                 )
     return autodiff.gradients(losses, wrt)
 
@@ -215,7 +228,7 @@ def stop_gradient(variables: Any) -> Any:
 
     Example:
         >>> from backplane import backend as K
-        >>> x = K.variable(3.)
+        >>> x = K.variable(3.0)
         >>> K.eval(K.gradients(x * K.stop_gradient(x), [x])[0]).item()
         3.0
     """
@@ -224,7 +237,7 @@ def stop_gradient(variables: Any) -> Any:
     return primitive("stop_gradient")(as_tensor(variables))
 
 
-def eval(x: Any) -> Any:  # noqa: A001
+def eval(x: Any) -> Any:
     """The value of a tensor or variable as a NumPy array.
 
     Args:
@@ -236,7 +249,7 @@ def eval(x: Any) -> Any:  # noqa: A001
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.variable([[1, 2], [3, 4]], dtype='float32'))
+        >>> K.eval(K.variable([[1, 2], [3, 4]], dtype="float32"))
         array([[1., 2.],
                [3., 4.]], dtype=float32)
     """
@@ -262,4 +275,3 @@ def _eval_method(x: Tensor, session: Any, feed_dict: Any) -> Any:
 
 
 OPERATORS["eval"] = _eval_method
-

@@ -110,12 +110,12 @@ def size(x: Any, name: str | None = None) -> Tensor:
 def dtype(x: Any) -> str:
     """The name of the dtype of a tensor.
 
-    Classic Keras on TensorFlow 1 returned names such as `'float32_ref'` for variables; later ones, as
-    here, the plain name.
+    Classic Keras on TensorFlow 1 returned names such as `'float32_ref'` for variables; later ones,
+    as here, the plain name.
 
     Example:
         >>> from backplane import backend as K
-        >>> K.dtype(K.placeholder(shape=(2, 4, 5), dtype='float64'))
+        >>> K.dtype(K.placeholder(shape=(2, 4, 5), dtype="float64"))
         'float64'
     """
     return str.__str__(spec_of(x, "K.dtype").dtype)

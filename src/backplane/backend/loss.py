@@ -22,7 +22,8 @@ def _axis(axis: Any, output: Tensor, name: str) -> int:
     number = as_int(axis, f"K.{name}: axis")
     if not -rank <= number < rank:
         raise ValueError(
-            f"K.{name}: axis must be -1 or one of the axes of output, which has {rank} axes; got {axis}"
+            f"K.{name}: axis must be -1 or one of the axes of output, which has {rank} axes; got "
+            f"{axis}"
         )
     return number % rank
 
@@ -36,8 +37,9 @@ def _clipped(x: Tensor) -> Tensor:
 
 
 def _before(output: Tensor, activation: str) -> Tensor | None:
-    """The argument of the activation that made `output`: its loss is computed from the argument, which
-    is exact where probabilities are close to 0 or 1."""
+    """The argument of the activation that made `output`: its loss is computed from the argument,
+    which is exact where probabilities are close to 0 or 1.
+    """
     if output.op is not None and output.op.name == activation:
         return output.inputs[0]
     return None
@@ -51,10 +53,10 @@ def _log_probabilities(output: Tensor, axis: int, normalized: bool, from_logits:
         return result
     if normalized:
         output = output / primitive("sum")(output, axes=(axis,), keepdims=True)
-        result = primitive("log")(_clipped(output))
-        return result
-    result = primitive("log_softmax")(primitive("log")(_clipped(output)), axis=axis)
-    return result
+        found: Tensor = primitive("log")(_clipped(output))
+        return found
+    found = primitive("log")(_clipped(output))
+    return primitive("log_softmax")(found, axis=axis)
 
 
 @api
@@ -65,8 +67,9 @@ def categorical_crossentropy(
 
     Args:
         target: Tensor of the shape of `output`.
-        output: Probabilities, which are first scaled to sum to 1 along `axis` and then kept away from
-            0 and 1 by `K.epsilon()`; or logits. The result of a softmax is traced back to its logits.
+        output: Probabilities, which are first scaled to sum to 1 along `axis` and then kept away
+            from 0 and 1 by `K.epsilon()`; or logits. The result of a softmax is traced back to its
+            logits.
         from_logits: Whether `output` are logits.
         axis: Axis of the classes.
 
@@ -78,7 +81,9 @@ def categorical_crossentropy(
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.categorical_crossentropy(K.constant([0., 1.]), K.constant([0.5, 0.5]))).round(4)
+        >>> K.eval(
+        ...     K.categorical_crossentropy(K.constant([0.0, 1.0]), K.constant([0.5, 0.5]))
+        ... ).round(4)
         np.float32(0.6931)
     """
     output = float_tensor(output)
@@ -86,7 +91,8 @@ def categorical_crossentropy(
     target = cast_to(as_tensor(target), output.spec.dtype)
     broadcast(target.spec.shape, output.spec.shape)
     logs = _log_probabilities(output, axis, True, from_logits)
-    return -primitive("sum")(target * logs, axes=(axis,), keepdims=False)
+    found: Tensor = -primitive("sum")(target * logs, axes=(axis,), keepdims=False)
+    return found
 
 
 @api
@@ -106,12 +112,14 @@ def sparse_categorical_crossentropy(
         A tensor of the shape of `output` without `axis`.
 
     Raises:
-        ValueError: if `axis` is none of the axes of `output`, the number of classes is unknown, or the
-            shapes do not fit.
+        ValueError: if `axis` is none of the axes of `output`, the number of classes is unknown, or
+            the shapes do not fit.
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.sparse_categorical_crossentropy(K.constant([1]), K.constant([[0.5, 0.5]]))).round(4)
+        >>> K.eval(
+        ...     K.sparse_categorical_crossentropy(K.constant([1]), K.constant([[0.5, 0.5]]))
+        ... ).round(4)
         array([0.6931], dtype=float32)
     """
     name = "sparse_categorical_crossentropy"
@@ -135,7 +143,8 @@ def sparse_categorical_crossentropy(
     hit = primitive("equal")(target, numbers)
     chosen = primitive("sum")(primitive("where")(hit, logs, zero), axes=(axis,), keepdims=False)
     valid = primitive("any")(hit, axes=(axis,), keepdims=False)
-    return -primitive("where")(valid, chosen, constant(float("nan"), logs.spec.dtype))
+    found: Tensor = -primitive("where")(valid, chosen, constant(float("nan"), logs.spec.dtype))
+    return found
 
 
 def _label_shape(target: Tensor, rest: tuple[int | None, ...], name: str) -> Tensor:
@@ -144,11 +153,15 @@ def _label_shape(target: Tensor, rest: tuple[int | None, ...], name: str) -> Ten
         target = primitive("squeeze")(target, axes=(target.ndim - 1,))
     elif target.ndim != len(rest):
         if target.ndim == 0 or None in rest[1:]:
-            raise ValueError(f"K.{name}: target has shape {tuple(target.spec.shape)}, expected {rest}")
+            raise ValueError(
+                f"K.{name}: target has shape {tuple(target.spec.shape)}, expected {rest}"
+            )
         target = primitive("reshape")(target, shape=tuple(-1 if n is None else n for n in rest))
     for n, m in zip(target.spec.shape, rest, strict=True):
         if n is not None and m is not None and n != m:
-            raise ValueError(f"K.{name}: target has shape {tuple(target.spec.shape)}, expected {rest}")
+            raise ValueError(
+                f"K.{name}: target has shape {tuple(target.spec.shape)}, expected {rest}"
+            )
     return target
 
 
@@ -168,7 +181,7 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.binary_crossentropy(K.constant([1.]), K.constant([0.5]))).round(4)
+        >>> K.eval(K.binary_crossentropy(K.constant([1.0]), K.constant([0.5]))).round(4)
         array([0.6931], dtype=float32)
     """
     output = float_tensor(output)
@@ -180,8 +193,8 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
         return result
     p = _clipped(output)
     log = primitive("log")
-    result = -(target * log(p) + (1.0 - target) * log(1.0 - p))
-    return result
+    found: Tensor = -(target * log(p) + (1.0 - target) * log(1.0 - p))
+    return found
 
 
 @api
@@ -194,15 +207,15 @@ def in_top_k(predictions: Any, targets: Any, k: int) -> Tensor:
         k: How many predictions count; equal ones at the edge all count.
 
     Returns:
-        Bool tensor (batch,): False too for targets that are no class, and where a prediction is NaN or
-        infinite.
+        Bool tensor (batch,): False too for targets that are no class, and where a prediction is NaN
+        or infinite.
 
     Raises:
         ValueError: if the ranks do not fit.
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.in_top_k(K.constant([[0.1, 0.6, 0.3]]), K.constant([2], dtype='int32'), 2))
+        >>> K.eval(K.in_top_k(K.constant([[0.1, 0.6, 0.3]]), K.constant([2], dtype="int32"), 2))
         array([ True])
     """
     predictions, targets = float_tensor(predictions), as_tensor(targets)
@@ -226,7 +239,8 @@ def in_top_k(predictions: Any, targets: Any, k: int) -> Tensor:
     better = cast_to(primitive("less")(chosen, predictions), "int32")
     count = primitive("sum")(better, axes=(1,), keepdims=False)
     valid = primitive("logical_and")(
-        primitive("any")(here, axes=(1,), keepdims=False), primitive("all")(finite, axes=(1,), keepdims=False)
+        primitive("any")(here, axes=(1,), keepdims=False),
+        primitive("all")(finite, axes=(1,), keepdims=False),
     )
     limit = constant(as_int(k, "K.in_top_k: k"), "int32")
     result: Tensor = primitive("logical_and")(valid, primitive("less")(count, limit))

@@ -35,15 +35,16 @@ def batch_normalization(
 
     Example:
         >>> from backplane import backend as K
-        >>> x = K.constant([[1., 2.], [3., 4.]])
-        >>> K.eval(K.batch_normalization(x, [2., 3.], [1., 1.], None, None, epsilon=0.))
+        >>> x = K.constant([[1.0, 2.0], [3.0, 4.0]])
+        >>> K.eval(K.batch_normalization(x, [2.0, 3.0], [1.0, 1.0], None, None, epsilon=0.0))
         array([[-1., -1.],
                [ 1.,  1.]], dtype=float32)
     """
     x = float_tensor(x)
     along = as_axis(axis, x, "K.batch_normalization: axis")
     mean, var, beta, gamma = (_parameter(p, x, along) for p in (mean, var, beta, gamma))
-    assert mean is not None and var is not None
+    if mean is None or var is None:
+        raise TypeError("K.batch_normalization: mean and var must be given, got None")
     # One factor and one shift for the parameters, which are small, and two passes over x.
     scale = 1.0 / primitive("sqrt")(var + epsilon)
     if gamma is not None:
@@ -77,8 +78,8 @@ def normalize_batch_in_training(
         epsilon: Number added to the variance.
 
     Returns:
-        `(normalized, mean, variance)`; the variance is that of the population (divided by n), and both
-        have the axes that are kept.
+        `(normalized, mean, variance)`; the variance is that of the population (divided by n), and
+        both have the axes that are kept.
 
     Raises:
         ValueError: if an axis is out of range.
@@ -86,7 +87,8 @@ def normalize_batch_in_training(
     Example:
         >>> from backplane import backend as K
         >>> y, mean, var = K.normalize_batch_in_training(
-        ...     K.constant([[1.], [3.]]), None, None, [0], epsilon=0.)
+        ...     K.constant([[1.0], [3.0]]), None, None, [0], epsilon=0.0
+        ... )
         >>> K.eval(y).ravel(), K.eval(mean), K.eval(var)
         (array([-1.,  1.], dtype=float32), array([2.], dtype=float32), array([1.], dtype=float32))
     """

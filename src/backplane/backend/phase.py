@@ -26,14 +26,14 @@ def learning_phase() -> Any:
     """The learning phase: 0 in test, 1 in training.
 
     Returns:
-        The number that `K.set_learning_phase` fixed, else a scalar bool tensor: an input for functions
-        that behave differently in training and test; it is 0 where it is not fed.
+        The number that `K.set_learning_phase` fixed, else a scalar bool tensor: an input for
+        functions that behave differently in training and test; it is 0 where it is not fed.
 
     Example:
         >>> from backplane import backend as K
         >>> x = K.placeholder(shape=(1,))
-        >>> f = K.function([x, K.learning_phase()], [K.in_train_phase(2. * x, x)])
-        >>> f([[3.], 1]), f([[3.], 0])
+        >>> f = K.function([x, K.learning_phase()], [K.in_train_phase(2.0 * x, x)])
+        >>> f([[3.0], 1]), f([[3.0], 0])
         ([array([6.], dtype=float32)], [array([3.], dtype=float32)])
     """
     if _phase.value is not None:
@@ -73,15 +73,15 @@ def reset_phase() -> None:
 def clear_session() -> None:
     """Reset the state that K keeps: name counters, given-out names and the learning phase.
 
-    There is no global graph to destroy: tensors that nothing refers to are freed by Python. Compiled
-    programs are forgotten too.
+    There is no global graph to destroy: tensors that nothing refers to are freed by Python.
+    Compiled programs are forgotten too.
 
     Example:
         >>> from backplane import backend as K
-        >>> K.get_uid('dense'), K.get_uid('dense')
+        >>> K.get_uid("dense"), K.get_uid("dense")
         (1, 2)
         >>> K.clear_session()
-        >>> K.get_uid('dense')
+        >>> K.get_uid("dense")
         1
     """
     names.reset_uids()

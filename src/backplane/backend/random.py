@@ -1,8 +1,8 @@
 """Random tensors and variables, dropout.
 
 Every random tensor has a seed: the given one, else one drawn from the global seed
-(`K.set_random_seed`), else from NumPy's generator, as classic Keras did. Each run of a function draws
-new samples; the sequence of samples of one tensor follows from its seed alone.
+(`K.set_random_seed`), else from NumPy's generator, as classic Keras did. Each run of a function
+draws new samples; the sequence of samples of one tensor follows from its seed alone.
 """
 
 from __future__ import annotations
@@ -64,16 +64,21 @@ def key_source(seed: Any, what: str) -> KeySource:
         return KeySource(as_int(seed, f"{what}: seed"))
     if _seeds.generator is not None:
         return KeySource(int(_seeds.generator.integers(2**63)))
-    return KeySource(int(np.random.randint(10**6)))
+    # NumPy's global generator on purpose: `np.random.seed` fixed the seeds of classic Keras too.
+    return KeySource(int(np.random.randint(10**6)))  # noqa: NPY002
 
 
-def _uniform(key: KeySource, dims: list[Tensor], shape: tuple[int | None, ...], dtype: str) -> Tensor:
+def _uniform(
+    key: KeySource, dims: list[Tensor], shape: tuple[int | None, ...], dtype: str
+) -> Tensor:
     draw = portable_uniform if _seeds.portable else primitive("random_uniform")
     sample: Tensor = draw(key, *dims, shape=shape, dtype=dtype)
     return sample
 
 
-def _normal(key: KeySource, dims: list[Tensor], shape: tuple[int | None, ...], dtype: str) -> Tensor:
+def _normal(
+    key: KeySource, dims: list[Tensor], shape: tuple[int | None, ...], dtype: str
+) -> Tensor:
     draw = portable_normal if _seeds.portable else primitive("random_normal")
     sample: Tensor = draw(key, *dims, shape=shape, dtype=dtype)
     return sample
@@ -88,7 +93,11 @@ def _float_dtype(dtype: Any, what: str) -> str:
 
 @creates
 def random_normal(
-    shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: str | None = None, seed: int | None = None
+    shape: Any,
+    mean: float = 0.0,
+    stddev: float = 1.0,
+    dtype: str | None = None,
+    seed: int | None = None,
 ) -> Tensor:
     """Samples of a normal distribution, new ones at each evaluation.
 
@@ -104,7 +113,7 @@ def random_normal(
 
     Example:
         >>> from backplane import backend as K
-        >>> x = K.random_normal((1000,), mean=5., seed=1)
+        >>> x = K.random_normal((1000,), mean=5.0, seed=1)
         >>> bool(4.8 < K.eval(x).mean() < 5.2)
         True
     """
@@ -117,7 +126,11 @@ def random_normal(
 
 @creates
 def random_uniform(
-    shape: Any, minval: Any = 0.0, maxval: Any = 1.0, dtype: str | None = None, seed: int | None = None
+    shape: Any,
+    minval: Any = 0.0,
+    maxval: Any = 1.0,
+    dtype: str | None = None,
+    seed: int | None = None,
 ) -> Tensor:
     """Samples of a uniform distribution over [minval, maxval), new ones at each evaluation.
 
@@ -133,7 +146,7 @@ def random_uniform(
 
     Example:
         >>> from backplane import backend as K
-        >>> x = K.eval(K.random_uniform((1000,), 2., 3., seed=1))
+        >>> x = K.eval(K.random_uniform((1000,), 2.0, 3.0, seed=1))
         >>> bool(2 <= x.min() and x.max() < 3)
         True
     """
@@ -143,7 +156,10 @@ def random_uniform(
     if is_float(name):
         sample = _uniform(key, dims, sizes, name)
         return sample if (minval, maxval) == (0.0, 1.0) else sample * (maxval - minval) + minval
-    low, high = as_int(minval, "K.random_uniform: minval"), as_int(maxval, "K.random_uniform: maxval")
+    low, high = (
+        as_int(minval, "K.random_uniform: minval"),
+        as_int(maxval, "K.random_uniform: maxval"),
+    )
     steps = primitive("floor")(_uniform(key, dims, sizes, "float64") * float(high - low))
     return cast_to(steps, name) + low
 
@@ -172,7 +188,11 @@ def random_binomial(
 
 @creates
 def truncated_normal(
-    shape: Any, mean: float = 0.0, stddev: float = 1.0, dtype: str | None = None, seed: int | None = None
+    shape: Any,
+    mean: float = 0.0,
+    stddev: float = 1.0,
+    dtype: str | None = None,
+    seed: int | None = None,
 ) -> Tensor:
     """Samples of a normal distribution without what lies over two deviations from the mean.
 
@@ -279,7 +299,8 @@ def dropout(x: Any, level: Any, noise_shape: Any = None, seed: int | None = None
         if not 0 <= level < 1:
             raise ValueError(f"K.dropout: level must be in [0, 1), got {level}")
         if level == 0:
-            return x
+            found: Tensor = x
+            return found
     if noise_shape is None:
         dims, sizes = dims_of(x)
     else:
@@ -295,7 +316,9 @@ def dropout(x: Any, level: Any, noise_shape: Any = None, seed: int | None = None
     sample = _uniform(key_source(seed, "K.dropout"), dims, sizes, dtype)
     scaled = x / (1.0 - level)
     zero = constant(0, scaled.spec.dtype)
-    result: Tensor = primitive("where")(primitive("less_equal")(_level(level, dtype), sample), scaled, zero)
+    result: Tensor = primitive("where")(
+        primitive("less_equal")(_level(level, dtype), sample), scaled, zero
+    )
     return result
 
 

@@ -80,7 +80,7 @@ def rnn(
             mask = _lengths_mask(as_tensor(input_length), xs[0], time_major)
     elif input_length is not None and not unroll and steps is not None:
         limit = min(as_int(input_length, "K.rnn: input_length"), steps)
-    masks = _time_major_mask(mask, time_major) if mask is not None else None
+    masks = _time_major_mask(mask, xs[0], time_major) if mask is not None else None
     if masks is not None and not run.states:
         raise ValueError("K.rnn: with a mask, initial_states must hold at least one state, got none")
     if go_backwards:
@@ -113,17 +113,23 @@ def _lengths_mask(lengths: Tensor, x: Tensor, time_major: bool) -> Tensor:
     return mask if time_major else _swapped(mask)
 
 
-def _time_major_mask(mask: Any, time_major: bool) -> Tensor:
-    """The mask as bool (time, samples)."""
+def _time_major_mask(mask: Any, x: Tensor, time_major: bool) -> Tensor:
+    """The mask as bool (time, samples), for inputs `x` with time first."""
     mask = cast_to(as_tensor(mask), "bool")
-    if mask.ndim == 3 and mask.spec.shape[-1] in (1, None):
+    given = mask.spec.shape
+    if mask.ndim == 3 and given[-1] in (1, None):
         mask = primitive("squeeze")(mask, axes=(2,))
-    if mask.ndim != 2:
+    if mask.ndim == 2 and not time_major:
+        mask = _swapped(mask)
+    sizes = zip(mask.spec.shape, x.spec.shape, strict=False)
+    if mask.ndim != 2 or any(n != m and None not in (n, m) for n, m in sizes):
+        axes = "time, samples" if time_major else "samples, time"
+        time, samples = x.spec.shape[:2]
+        wanted = (time, samples) if time_major else (samples, time)
         raise ValueError(
-            f"K.rnn: mask must have shape (samples, time) or (samples, time, 1), got "
-            f"{tuple(mask.spec.shape)}"
+            f"K.rnn: mask must have shape ({axes}) or ({axes}, 1), here {wanted}, got {tuple(given)}"
         )
-    return mask if time_major else _swapped(mask)
+    return mask
 
 
 def _select(mask: Tensor, kept: Tensor, other: Tensor) -> Tensor:

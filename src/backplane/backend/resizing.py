@@ -14,7 +14,7 @@ from backplane.backend._spatial import check_rank, is_first
 from backplane.core.graph import Tensor
 from backplane.core.registry import primitive
 from backplane.core.spec import is_float
-from backplane.ops.lift import as_tensor, cast_to
+from backplane.ops.lift import as_tensor, cast_to, dims_of
 
 __all__ = ["resize_images", "resize_volumes"]
 
@@ -49,9 +49,15 @@ def _sizes(x: Tensor, factors: Mapping[int, int]) -> tuple[list[Tensor], tuple[i
 
 def _repeat(x: Tensor, factors: Mapping[int, int]) -> Tensor:
     """Each element `factors[axis]` times along these axes."""
-    factors = {axis: n for axis, n in factors.items() if n > 1}
-    if not factors:
-        return x
+    growing = [(axis, n) for axis, n in factors.items() if n > 1]
+    # Two at a time, the inner ones first: TensorFlow cannot broadcast volumes along three new axes.
+    while growing:
+        x = _repeat_at_once(x, dict(growing[-2:]))
+        growing = growing[:-2]
+    return x
+
+
+def _repeat_at_once(x: Tensor, factors: Mapping[int, int]) -> Tensor:
     # A new axis of size 1 after each that grows is broadcast, then merged with the one before.
     wide: list[int | None] = []
     new = []
@@ -60,10 +66,10 @@ def _repeat(x: Tensor, factors: Mapping[int, int]) -> Tensor:
         if axis in factors:
             new.append(len(wide))
             wide.append(factors[axis])
-    dims, shape = _sizes(x, factors)
-    own = [primitive("dim")(x, axis=i) for i, n in enumerate(x.spec.shape) if n is None]
+    own, _ = dims_of(x)
     y = primitive("expand_dims")(x, axes=tuple(new))
     y = primitive("broadcast_to")(y, *own, shape=tuple(wide))
+    dims, shape = _sizes(x, factors)
     result: Tensor = primitive("reshape")(y, *dims, shape=shape)
     return result
 

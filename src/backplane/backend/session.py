@@ -69,7 +69,7 @@ def get_session() -> Session:
     Example:
         >>> from backplane import backend as K
         >>> x = K.placeholder(shape=(2,))
-        >>> K.get_session().run(x * 2., feed_dict={x: [1., 2.]})
+        >>> K.get_session().run(x * 2.0, feed_dict={x: [1.0, 2.0]})
         array([2., 4.], dtype=float32)
     """
     if not _session:
@@ -120,8 +120,8 @@ def manual_variable_initialization(value: Any) -> None:
 
 @contextmanager
 def control_dependencies(control_inputs: Sequence[Any] | None) -> Iterator[None]:
-    """Context manager without effect: a function computes its outputs and updates from the values that
-    the variables had before, so that no order needs to be stated.
+    """Context manager without effect: a function computes its outputs and updates from the values
+    that the variables had before, so that no order needs to be stated.
 
     Args:
         control_inputs: Tensors and updates; only checked.
@@ -129,7 +129,7 @@ def control_dependencies(control_inputs: Sequence[Any] | None) -> Iterator[None]
     Example:
         >>> from backplane import backend as K
         >>> with K.control_dependencies([]):
-        ...     y = K.constant(1.)
+        ...     y = K.constant(1.0)
     """
     for t in control_inputs or []:
         if not isinstance(t, Tensor):
@@ -149,8 +149,8 @@ def pattern_broadcast(x: Any, broadcastable: Iterable[bool]) -> Tensor:
         `x`.
 
     Raises:
-        ValueError: if there is not one bool per axis, or an axis said to be broadcastable has another
-            size than 1.
+        ValueError: if there is not one bool per axis, or an axis said to be broadcastable has
+            another size than 1.
 
     Example:
         >>> from backplane import backend as K
@@ -164,4 +164,5 @@ def pattern_broadcast(x: Any, broadcastable: Iterable[bool]) -> Tensor:
     for axis, (flag, n) in enumerate(zip(flags, x.spec.shape, strict=True)):
         if flag and n not in (1, None):
             raise ValueError(f"K.pattern_broadcast: axis {axis} has size {n}, not 1")
-    return x
+    found: Tensor = x
+    return found

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from backplane.backend._keras1 import accepting
 from backplane.backend.creation import _values
 from backplane.backend.graph import evaluate, fitting
 from backplane.core.graph import Tensor
@@ -22,12 +23,13 @@ def get_value(x: Any) -> Any:
 
     Example:
         >>> from backplane import backend as K
-        >>> K.get_value(K.variable([1., 2.]))
+        >>> K.get_value(K.variable([1.0, 2.0]))
         array([1., 2.], dtype=float32)
     """
     return evaluate(x)
 
 
+@accepting
 def batch_get_value(ops: Iterable[Any]) -> list[Any]:
     """The values of several variables as a list of NumPy arrays.
 
@@ -53,7 +55,7 @@ def set_value(x: Any, value: Any) -> None:
     Example:
         >>> from backplane import backend as K
         >>> v = K.zeros((2,))
-        >>> K.set_value(v, [1., 2.])
+        >>> K.set_value(v, [1.0, 2.0])
         >>> K.get_value(v)
         array([1., 2.], dtype=float32)
     """
@@ -72,7 +74,7 @@ def batch_set_value(tuples: Sequence[tuple[Any, Any]]) -> None:
     Example:
         >>> from backplane import backend as K
         >>> a, b = K.zeros((1,)), K.zeros((1,))
-        >>> K.batch_set_value([(a, [1.]), (b, [2.])])
+        >>> K.batch_set_value([(a, [1.0]), (b, [2.0])])
         >>> K.batch_get_value([a, b])
         [array([1.], dtype=float32), array([2.], dtype=float32)]
     """
@@ -87,7 +89,8 @@ def _fitting_array(x: Any, value: Any, what: str) -> np.ndarray:
     array = _values(value, x.spec.dtype, f"{what}: value")
     if array.shape != x.spec.shape:
         raise ValueError(
-            f"{what}: the variable {x.name!r} has shape {x.spec.shape}, the value has shape {array.shape}"
+            f"{what}: the variable {x.name!r} has shape {x.spec.shape}, the value has shape "
+            f"{array.shape}"
         )
     return array
 
@@ -115,8 +118,8 @@ def update(x: Any, new_x: Any) -> Tensor:
 
     Example:
         >>> from backplane import backend as K
-        >>> v = K.variable(1.)
-        >>> K.eval(K.update(v, v + 2.)).item(), K.get_value(v).item()
+        >>> v = K.variable(1.0)
+        >>> K.eval(K.update(v, v + 2.0)).item(), K.get_value(v).item()
         (3.0, 3.0)
     """
     x = _as_variable(x, "K.update")
@@ -128,8 +131,8 @@ def update_add(x: Any, increment: Any) -> Tensor:
 
     Example:
         >>> from backplane import backend as K
-        >>> v = K.variable(1.)
-        >>> K.eval(K.update_add(v, 2.)).item()
+        >>> v = K.variable(1.0)
+        >>> K.eval(K.update_add(v, 2.0)).item()
         3.0
     """
     x = _as_variable(x, "K.update_add")
@@ -141,8 +144,8 @@ def update_sub(x: Any, decrement: Any) -> Tensor:
 
     Example:
         >>> from backplane import backend as K
-        >>> v = K.variable(1.)
-        >>> K.eval(K.update_sub(v, 2.)).item()
+        >>> v = K.variable(1.0)
+        >>> K.eval(K.update_sub(v, 2.0)).item()
         -1.0
     """
     x = _as_variable(x, "K.update_sub")
@@ -162,8 +165,8 @@ def moving_average_update(x: Any, value: Any, momentum: Any) -> Tensor:
 
     Example:
         >>> from backplane import backend as K
-        >>> v = K.variable(1.)
-        >>> K.eval(K.moving_average_update(v, 3., 0.5)).item()
+        >>> v = K.variable(1.0)
+        >>> K.eval(K.moving_average_update(v, 3.0, 0.5)).item()
         2.0
     """
     x = _as_variable(x, "K.moving_average_update")

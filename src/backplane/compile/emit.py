@@ -6,8 +6,8 @@
         return (t1,)
 
 One function evaluates the graph on NumPy arrays, traces it for JAX and TensorFlow, and builds the
-graph of PyTensor or ONNX, according to what the table's lowerings take. On engines with `host_shapes`
-sizes, and what is computed from sizes alone, stay Python and NumPy integers.
+graph of PyTensor or ONNX, according to what the table's lowerings take. On engines with
+`host_shapes` sizes, and what is computed from sizes alone, stay Python and NumPy integers.
 """
 
 from __future__ import annotations
@@ -30,9 +30,40 @@ from backplane.engines import get
 from backplane.engines.base import Engine, Entry, set_emitter
 
 HOST_OPS = frozenset(
-    "add sub mul floordiv mod maximum minimum neg abs cast equal not_equal less less_equal logical_not "
-    "logical_and logical_or where concat reshape expand_dims squeeze slice gather sum prod max min "
-    "identity stop_gradient broadcast_to flip".split()
+    (
+        "add",
+        "sub",
+        "mul",
+        "floordiv",
+        "mod",
+        "maximum",
+        "minimum",
+        "neg",
+        "abs",
+        "cast",
+        "equal",
+        "not_equal",
+        "less",
+        "less_equal",
+        "logical_not",
+        "logical_and",
+        "logical_or",
+        "where",
+        "concat",
+        "reshape",
+        "expand_dims",
+        "squeeze",
+        "slice",
+        "gather",
+        "sum",
+        "prod",
+        "max",
+        "min",
+        "identity",
+        "stop_gradient",
+        "broadcast_to",
+        "flip",
+    )
 )
 """Primitives that may run on the host where all their operands are sizes or constants."""
 
@@ -85,7 +116,9 @@ class Emitter:
         name = self.bound.get(id(thing))
         if name is None:
             stem = "".join(c if c.isalnum() else "_" for c in stem)
-            name = self.bound[id(thing)] = stem if stem not in self.namespace else f"{stem}_{len(self.bound)}"
+            name = self.bound[id(thing)] = (
+                stem if stem not in self.namespace else f"{stem}_{len(self.bound)}"
+            )
             self.namespace[name] = thing
         return name
 
@@ -114,8 +147,9 @@ class Emitter:
             native = self.engine.constant(native)
         elif not self.engine.owns(native):
             raise TypeError(
-                f"a tensor of {type(native).__module__}.{type(native).__name__} is used in a program "
-                f"for the engine {self.engine.name!r}: convert it (K.eval gives a NumPy array) or choose "
+                f"a tensor of {type(native).__module__}.{type(native).__name__} is used in a "
+                f"program "
+                f"for the engine {self.engine.name!r}: convert it (K.eval gives an array) or choose "
                 "its engine with K.engine"
             )
         self.namespace[name] = native
@@ -182,7 +216,11 @@ class Emitter:
             operands = [self.host_value(t) for t in node.inputs]
         else:
             entry = self.engine.table[op.name]
-            sizes = op.host if op.host is not None and "host_shapes" in self.engine.capabilities else None
+            sizes = (
+                op.host
+                if op.host is not None and "host_shapes" in self.engine.capabilities
+                else None
+            )
             operands = [
                 self.host_value(t) if sizes is not None and i >= sizes else self.value(t)
                 for i, t in enumerate(node.inputs)
@@ -243,15 +281,16 @@ def callable_of(graph: Graph, engine: Engine) -> Callable[..., tuple[Any, ...]]:
     if found is None:
         outputs = lower(prune(simplify(graph.outputs)), engine)
         found = graph.cache[engine] = emit(graph.inputs, simplify(outputs, lowered=True), engine)[0]
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 set_emitter(callable_of)
 
 
 def built_at(error: BaseException) -> tuple[str, Where | None] | None:
-    """Which primitive failed, and the user's line that built it, from the traceback of an error that
-    passed through an emitted program; None if it did not."""
+    """Which primitive failed, and the user's line that built it, from the traceback of an error
+    that passed through an emitted program; None if it did not.
+    """
     found = None
     trace = error.__traceback__
     while trace is not None:

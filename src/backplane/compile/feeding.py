@@ -9,10 +9,12 @@ import numpy as np
 
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.registry import engine_of
+from backplane.core.sparse import dense_array, is_sparse_matrix, is_triple
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine
 
-Feed = Callable[[Any, Engine], Any]
+Feed = Callable[[Any, Engine, bool], Any]
+"""(value, engine, keep): with `keep` the program may keep the value, which then must be a copy."""
 
 _KINDS = "biuf"
 
@@ -24,19 +26,22 @@ def feed_for(placeholder: Placeholder, position: int, function: str) -> Feed:
     shape, rank = spec.shape, len(spec.shape)
     what = f"K.function {function!r}: input {position} ({placeholder.name!r})"
     if placeholder.default is not None and rank == 0:
-        return lambda value, engine: _switch(value, what, spec)
+        return lambda value, engine, keep: _switch(value, what, spec)
 
-    def feed(value: Any, engine: Engine) -> Any:
+    def feed(value: Any, engine: Engine, keep: bool) -> Any:
         if type(value) is not np.ndarray or value.dtype is not dtype:
             if isinstance(value, Tensor):
                 raise TypeError(f"{what}: the symbolic {value!r} cannot be fed, only values")
             owner = engine_of(value)
             if owner is engine:
-                return _checked_native(value, engine, spec, what)
+                value = _checked_native(value, engine, spec, what)
+                return engine.from_numpy(engine.to_numpy(value)) if keep else value
+            if spec.sparse and is_triple(value):
+                value = dense_array(value)
             value = as_array(value, dtype, what)
         if value.shape != shape:
             _check_shape(value.shape, spec, what)
-        return engine.feed(value)
+        return engine.from_numpy(np.array(value)) if keep else engine.feed(value)
 
     return feed
 
@@ -51,8 +56,8 @@ def as_array(value: Any, dtype: np.dtype[Any], what: str) -> np.ndarray:
     owner = engine_of(value)
     if owner is not None:
         value = owner.to_numpy(value)
-    elif hasattr(value, "toarray") and hasattr(value, "nnz"):
-        value = value.toarray()
+    elif is_sparse_matrix(value):
+        value = dense_array(value)
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -60,10 +65,12 @@ def as_array(value: Any, dtype: np.dtype[Any], what: str) -> np.ndarray:
     if array.dtype == dtype:
         return array
     if array.dtype.kind not in _KINDS and array.dtype.name != "bfloat16":
-        raise TypeError(f"{what}: takes {dtype.name}, got {type(value).__name__} of dtype {array.dtype}")
-    if array.dtype.kind == "f" and dtype.kind in "iub":
-        if not np.array_equal(array, np.trunc(array)):
-            raise TypeError(f"{what}: takes {dtype.name}, got {array.dtype.name} with fractions")
+        raise TypeError(
+            f"{what}: takes {dtype.name}, got {type(value).__name__} of dtype {array.dtype}"
+        )
+    whole = array.dtype.kind != "f" or dtype.kind not in "iub"
+    if not whole and not np.array_equal(array, np.trunc(array)):
+        raise TypeError(f"{what}: takes {dtype.name}, got {array.dtype.name} with fractions")
     return array.astype(dtype)
 
 
@@ -88,7 +95,8 @@ def _check_shape(given: tuple[int | None, ...], spec: Spec, what: str) -> None:
     """ValueError unless a value of shape `given` fits."""
     if len(given) != len(spec.shape):
         raise ValueError(
-            f"{what}: takes shape {tuple(spec.shape)} ({len(spec.shape)} axes), got shape {tuple(given)}"
+            f"{what}: takes shape {tuple(spec.shape)} ({len(spec.shape)} axes), got shape "
+            f"{tuple(given)}"
         )
     for axis, (n, m) in enumerate(zip(given, spec.shape, strict=True)):
         if m is not None and n is not None and n != m:
@@ -101,4 +109,5 @@ def _check_shape(given: tuple[int | None, ...], spec: Spec, what: str) -> None:
 def _bfloat16() -> np.dtype[Any]:
     import ml_dtypes
 
-    return np.dtype(ml_dtypes.bfloat16)
+    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found

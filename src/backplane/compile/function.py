@@ -16,8 +16,29 @@ from backplane.core.update import updates_in
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
 
-VIEWS = frozenset("reshape transpose expand_dims squeeze slice flip broadcast_to identity stop_gradient print".split())
+VIEWS = frozenset(
+    (
+        "reshape",
+        "transpose",
+        "expand_dims",
+        "squeeze",
+        "slice",
+        "dynamic_slice",
+        "flip",
+        "broadcast_to",
+        "identity",
+        "stop_gradient",
+        "print",
+        "cast",
+        "sum_to",
+    )
+)
 """Primitives whose result may share memory with their operand."""
+
+UNSURE = frozenset(("cond", "output", "where"))
+"""Primitives whose result may be one of several operands, depending on what is known when they
+run.
+"""
 
 
 class Function:
@@ -44,6 +65,8 @@ class Function:
         self._news = results[len(outputs) :]
         self._collect_leaves(results)
         self.feeds: list[Feed] = [feed_for(p, i, self.name) for i, p in enumerate(self.inputs)]
+        kept = {alias_root(t) for t in self._news}
+        self._kept = [p in kept for p in self.inputs]
         self._switches = [i for i, p in enumerate(self.inputs) if is_switch(p)]
         self._variants: dict[tuple[Any, ...], Variant] = {}
 
@@ -61,7 +84,9 @@ class Function:
         return pairs
 
     @staticmethod
-    def _cut(inputs: Sequence[Any], results: list[Tensor]) -> tuple[list[Placeholder], list[Tensor]]:
+    def _cut(
+        inputs: Sequence[Any], results: list[Tensor]
+    ) -> tuple[list[Placeholder], list[Tensor]]:
         """Any tensor may be fed: one that is no placeholder is replaced by one."""
         cuts = {t: Placeholder(t.spec, t.name) for t in inputs if not isinstance(t, Placeholder)}
         if cuts:
@@ -69,7 +94,9 @@ class Function:
         return [cuts.get(t, t) for t in inputs], results
 
     def _collect_leaves(self, results: Sequence[Tensor]) -> None:
-        """Sort the leaves: variables, key sources, defaults; refuse placeholders that are not fed."""
+        """Sort the leaves: variables, key sources, defaults; refuse placeholders that are not
+        fed.
+        """
         fed = set(self.inputs)
         self.variables: list[Variable] = []
         self.keys: list[KeySource] = []
@@ -83,7 +110,7 @@ class Function:
                 if node.default is None:
                     raise ValueError(
                         f"K.function {self.name!r}: the placeholder {node.name!r} "
-                        f"(built at {node.where}) is needed for the outputs but is not among the inputs"
+                        f"(built at {node.where}) is needed for the outputs but is no input"
                     )
                 self._defaults[node] = constant(node.default, node.spec.dtype)
 
@@ -97,7 +124,10 @@ class Function:
                 f"({', '.join(p.name for p in self.inputs)}), got {len(values)}"
             )
         engine = self.engine
-        fed = [feed(value, engine) for feed, value in zip(self.feeds, values)]
+        fed = [
+            feed(value, engine, keep)
+            for feed, value, keep in zip(self.feeds, values, self._kept, strict=False)
+        ]
         key: tuple[Any, ...] = ()
         if self._switches:
             key = tuple([fed[i] for i in self._switches])
@@ -119,7 +149,9 @@ class Function:
 class Variant:
     """One compiled program of a function."""
 
-    def __init__(self, function: Function, inputs: Sequence[Tensor], replace: dict[Tensor, Tensor]) -> None:
+    def __init__(
+        self, function: Function, inputs: Sequence[Tensor], replace: dict[Tensor, Tensor]
+    ) -> None:
         self.engine = engine = function.engine
         self.variables = function.variables
         self.updated = function.updated
@@ -132,15 +164,14 @@ class Variant:
         fed = [*inputs, *([packed] if self.keys else []), *self.variables]
         first = len(fed) - len(self.variables)
         position = {v: first + i for i, v in enumerate(self.variables)}
-        state = {
-            position[v]: self.count + i for i, v in enumerate(self.updated) if v in position
-        }
+        state = {position[v]: self.count + i for i, v in enumerate(self.updated) if v in position}
         self.run, self.constants = compiled(
             engine, fed, results, state=state, replace=replace, options=function.options
         )
-        self.copied = [_may_alias(t) for t in function.outputs]
+        self.copied = _shared(function.outputs, function._news)
 
     def __call__(self, fed: list[Any]) -> list[np.ndarray]:
+        """Run on fed values; write updates when all outputs are there."""
         engine = self.engine
         if self.keys:
             words = np.array([k.words() for k in self.keys], np.uint32)
@@ -155,7 +186,7 @@ class Variant:
         for i, copied in enumerate(self.copied):
             if copied:
                 outputs[i] = np.array(outputs[i])
-        for variable, value in zip(self.updated, results[self.count :]):
+        for variable, value in zip(self.updated, results[self.count :], strict=False):
             variable.write(engine, value)
         for key in self.keys:
             key.counter += 1
@@ -173,12 +204,21 @@ def _row(packed: Tensor, index: int) -> Tensor:
     return row
 
 
-def _may_alias(t: Tensor) -> bool:
-    """Whether the value of an output may share memory with an input, a constant or a variable."""
-    while t.op is not None and t.op.name in VIEWS | {"cast", "sum_to", "where", "cond", "output"}:
-        if t.op.name in ("cond", "output", "where"):
-            return True
+def alias_root(t: Tensor) -> Tensor:
+    """The tensor whose memory the value of `t` may share."""
+    while t.op is not None and t.op.name in VIEWS:
         t = t.inputs[0]
-    return t.op is None
+    return t
 
 
+def _shared(outputs: Sequence[Tensor], news: Sequence[Tensor]) -> list[bool]:
+    """Which outputs must be copied, because an input, a constant, a variable's new value or an
+    output before them may have the same memory.
+    """
+    taken = {alias_root(t) for t in news}
+    shared = []
+    for t in outputs:
+        root = alias_root(t)
+        shared.append(root in taken or root.op is None or root.op.name in UNSURE)
+        taken.add(root)
+    return shared

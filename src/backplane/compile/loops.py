@@ -1,8 +1,8 @@
 """Dropping what nobody reads from loops: results, states, operands.
 
-Scans offer every intermediate value of their body to their gradient. Here, with the whole program in
-sight, a scan is reduced to the results that are used, the states those need, and the operands that
-remain; what only fed a dropped operand goes with it.
+Scans offer every intermediate value of their body to their gradient. Here, with the whole program
+in sight, a scan is reduced to the results that are used, the states those need, and the operands
+that remain; what only fed a dropped operand goes with it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def prune(outputs: Sequence[Tensor]) -> list[Tensor]:
             index = plan.position.get(node.params["index"])
             if index is None or node.inputs[0] not in new:
                 continue
-            new[node] = Tensor(OUTPUT, (new[node.inputs[0]],), {"index": index}, node.spec, node.where)
+            new[node] = Tensor(
+                OUTPUT, (new[node.inputs[0]],), {"index": index}, node.spec, node.where
+            )
         elif node in plans:
             new[node] = plans[node].rebuilt(node, new)
         elif node.op is None:
@@ -51,7 +53,9 @@ class _Plan:
         self.position = {i: k for k, i in enumerate(kept)}
         outputs = prune([body.outputs[i] for i in kept])
         alive = used_inputs(Graph(body.inputs, outputs))
-        operands = [i for i in range(len(body.inputs)) if body.inputs[i] in alive or i in self.states]
+        operands = [
+            i for i in range(len(body.inputs)) if body.inputs[i] in alive or i in self.states
+        ]
         sequences = [i for i in operands if carry <= i < carry + xs]
         if not sequences and xs and node.params["length"] is None:
             # The number of steps is read from a sequence.
@@ -66,7 +70,7 @@ class _Plan:
             self.params["length"] = 0
 
     def rebuilt(self, node: Tensor, new: dict[Tensor, Tensor]) -> Tensor:
-        specs: tuple[object, ...] = node.spec  # type: ignore[assignment]
+        specs: tuple[object, ...] = node.spec
         inputs = tuple([new[node.inputs[i]] for i in self.operands])
         kept = tuple([specs[i] for i in self.position])
         return Tensor(node.op, inputs, self.params, kept, node.where)  # type: ignore[arg-type]
@@ -106,4 +110,3 @@ def _needed_states(body: Graph, carry: int, used: set[int]) -> list[int]:
             needed.add(i)
         waiting.extend(position[t] for t in toposort([body.outputs[i]]) if t in position)
     return sorted(needed)
-

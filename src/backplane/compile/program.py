@@ -17,7 +17,7 @@ from backplane.compile.emit import built_at, emit
 from backplane.compile.loops import prune
 from backplane.compile.simplify import lower, simplify
 from backplane.compile.structure import key_of, lifted
-from backplane.core.graph import Constant, Tensor, toposort
+from backplane.core.graph import Constant, Graph, Tensor, toposort
 from backplane.engines.base import Engine, Program
 
 CACHE_LIMIT = 1024
@@ -54,9 +54,9 @@ def compiled(
     """The callable for a graph, and the native values of its lifted constants.
 
     The callable takes the values of `inputs`, then the lifted constants, and returns the values of
-    `outputs`. `state` maps input to output positions of replaced variables. With `eager` the emitted
-    Python itself is returned, and `stop_gradient` is kept for the engine's own tape. `options` are
-    passed on to the engine.
+    `outputs`. `state` maps input to output positions of replaced variables. With `eager` the
+    emitted Python itself is returned, and `stop_gradient` is kept for the engine's own tape.
+    `options` are passed on to the engine.
     """
     outputs = prune(simplify(outputs, replace, keep_stops=eager))
     outputs = lower(outputs, engine)
@@ -64,10 +64,18 @@ def compiled(
     order = toposort(outputs, stop=inputs)
     arrays = [t for t in lifted(order) if not (eager and _is_native(t))]
     arguments = [*inputs, *arrays]
-    key = (engine.name, eager, tuple(sorted((state or {}).items())), options, key_of(order, arguments, outputs))
+    key = (
+        engine.name,
+        eager,
+        tuple(sorted((state or {}).items())),
+        options,
+        key_of(order, arguments, outputs),
+    )
     function = _programs.get(key)
     if function is None:
-        function = _programs[key] = _compile(engine, arguments, outputs, state or {}, eager, dict(options))
+        function = _programs[key] = _compile(
+            engine, arguments, outputs, state or {}, eager, dict(options)
+        )
         statistics.compilations += 1
         if len(_programs) > CACHE_LIMIT:
             _programs.popitem(last=False)
@@ -84,11 +92,16 @@ def _is_native(t: Tensor) -> bool:
 def _native(engine: Engine, t: Tensor) -> Any:
     assert isinstance(t, Constant)
     if isinstance(t.value, np.ndarray):
-        return engine.feed(t.value) if "eager" not in engine.capabilities else engine.from_numpy(t.value)
+        return (
+            engine.feed(t.value)
+            if "eager" not in engine.capabilities
+            else engine.from_numpy(t.value)
+        )
     if not engine.owns(t.value):
         kind = f"{type(t.value).__module__}.{type(t.value).__name__}"
         raise TypeError(
-            f"a tensor of type {kind} is used in a program for the engine {engine.name!r}: take its "
+            f"a tensor of type {kind} is used in a program for the engine {engine.name!r}: take "
+            f"its "
             "values (K.eval gives a NumPy array) or choose its engine with K.engine"
         )
     return t.value
@@ -103,17 +116,29 @@ def _compile(
     options: dict[str, Any],
 ) -> Callable[..., tuple[Any, ...]]:
     function, source = emit(inputs, outputs, engine)
-    if eager:
-        return engine.eager(function)
     program = Program(
         function,
         [t.spec for t in inputs],
         [t.spec for t in outputs],
         state,
-        source,
+        dtypes=dtypes_in(toposort(outputs, stop=inputs)),
+        source=source,
         options=options,
     )
-    return engine.compile(program)
+    return engine.eager(program) if eager else engine.compile(program)
+
+
+def dtypes_in(order: Sequence[Tensor]) -> frozenset[str]:
+    """All dtypes of the nodes in `order`, and of those in graphs that they hold."""
+    found: set[str] = set()
+    for node in order:
+        several = node.op is not None and node.op.multiple
+        specs: Any = node.spec if several else (node.spec,)
+        found.update(spec.dtype for spec in specs)
+        for value in node.params.values():
+            if isinstance(value, Graph):
+                found |= dtypes_in(toposort([*value.inputs, *value.outputs]))
+    return frozenset(found)
 
 
 def explain(error: BaseException, engine: Engine) -> None:

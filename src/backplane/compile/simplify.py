@@ -15,6 +15,7 @@ import numpy as np
 from backplane.compile.structure import params_key
 from backplane.core.graph import Constant, Graph, Placeholder, Tensor, constant, rebuild, toposort
 from backplane.core.primitive import OUTPUT
+from backplane.core.shapes import product
 from backplane.core.trace import call
 from backplane.core.where import set_inherited
 from backplane.engines import get
@@ -35,8 +36,9 @@ def simplify(
     lowered: bool = False,
 ) -> list[Tensor]:
     """Equal `outputs`, computed with less. `replace` substitutes leaves on the way (the learning
-    phase by a number); `keep_stops` keeps `stop_gradient` for an engine's own tape. A `lowered` graph
-    has operands without meaning (`UNREAD`): its specs are kept, not inferred again."""
+    phase by a number); `keep_stops` keeps `stop_gradient` for an engine's own tape. A `lowered`
+    graph has operands without meaning (`UNREAD`): its specs are kept, not inferred again.
+    """
     new: dict[Tensor, Tensor] = dict(replace or {})
     seen: dict[Hashable, Tensor] = {}
     for node in toposort(outputs):
@@ -90,9 +92,15 @@ def _shorter(node: Tensor, inputs: tuple[Tensor, ...], keep_stops: bool) -> Tens
 def _fold(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
     """The value of a small node that has only constants as inputs."""
     assert node.op is not None
-    small = not node.op.multiple and node.spec.is_static and np.prod(node.spec.shape) <= FOLD_LIMIT
+    if node.op.multiple or not node.spec.is_static:
+        return None
+    small = (product(node.spec.shape) or 0) <= FOLD_LIMIT
     engine = get("numpy")
-    if not small or not node.op.name in engine.table or any(isinstance(v, Graph) for v in node.params.values()):
+    if (
+        not small
+        or node.op.name not in engine.table
+        or any(isinstance(v, Graph) for v in node.params.values())
+    ):
         return None
     values = [t.value for t in inputs]  # type: ignore[attr-defined]
     if not all(isinstance(v, np.ndarray) and v.size <= FOLD_LIMIT for v in values):
@@ -153,7 +161,9 @@ def _same_dtype(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
     return inputs[0] if inputs[0].spec.dtype == node.spec.dtype else None
 
 
-def _neutral(value: int, sides: tuple[int, ...]) -> Callable[[Tensor, tuple[Tensor, ...]], Tensor | None]:
+def _neutral(
+    value: int, sides: tuple[int, ...]
+) -> Callable[[Tensor, tuple[Tensor, ...]], Tensor | None]:
     """For `x + 0`, `x * 1`, …: the other operand, if the result has its spec."""
 
     def rule(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
@@ -170,7 +180,12 @@ def _is_filled_with(t: Tensor, value: int, node: Tensor) -> bool:
     known = _known(t)
     if known is not None:
         return bool(known == value)
-    return t.op is not None and t.op.name == "full" and t.params["value"] == value and node.spec.is_static
+    return (
+        t.op is not None
+        and t.op.name == "full"
+        and t.params["value"] == value
+        and node.spec.is_static
+    )
 
 
 RULES: dict[str, Callable[[Tensor, tuple[Tensor, ...]], Tensor | None]] = {
@@ -189,8 +204,8 @@ RULES: dict[str, Callable[[Tensor, tuple[Tensor, ...]], Tensor | None]] = {
 
 
 def lower(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
-    """Replace primitives that `engine` has no lowering for by their decompositions, and operands that
-    its lowerings do not read by `UNREAD`.
+    """Replace primitives that `engine` has no lowering for by their decompositions, and operands
+    that its lowerings do not read by `UNREAD`.
 
     Raises:
         NotImplementedError: names the primitive and the engine, where there is no decomposition.
@@ -223,6 +238,7 @@ class _Results(Tensor):
     """Stands for a decomposed node with several results."""
 
     __slots__ = ("results",)
+    results: list[Tensor]
 
 
 def _decomposed(node: Tensor, inputs: tuple[Tensor, ...], engine: Engine) -> Tensor:
@@ -230,7 +246,8 @@ def _decomposed(node: Tensor, inputs: tuple[Tensor, ...], engine: Engine) -> Ten
     assert op is not None
     if op.decomposition is None:
         raise NotImplementedError(
-            f"the engine {engine.name!r} has no lowering for the primitive {op.name!r}, which has no "
+            f"the engine {engine.name!r} has no lowering for the primitive {op.name!r}, which "
+            f"has no "
             f"decomposition either (built at {node.where})"
         )
     fresh = [Placeholder(t.spec) if t.op is not None else t for t in inputs]

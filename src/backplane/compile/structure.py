@@ -12,7 +12,9 @@ from backplane.core.graph import Constant, Graph, Tensor, toposort
 
 def is_scalar(node: Tensor) -> bool:
     """Whether `node` is a constant number: such constants stay in the program's text."""
-    return isinstance(node, Constant) and isinstance(node.value, np.ndarray) and node.value.ndim == 0
+    return (
+        isinstance(node, Constant) and isinstance(node.value, np.ndarray) and node.value.ndim == 0
+    )
 
 
 def lifted(order: Sequence[Tensor]) -> list[Tensor]:
@@ -20,7 +22,9 @@ def lifted(order: Sequence[Tensor]) -> list[Tensor]:
     return [node for node in order if isinstance(node, Constant) and not is_scalar(node)]
 
 
-def key_of(order: Sequence[Tensor], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Hashable:
+def key_of(
+    order: Sequence[Tensor], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> Hashable:
     """The structure of the program from `inputs` to `outputs`, whose nodes are `order`."""
     number: dict[Tensor, int] = {}
     parts: list[Hashable] = []
@@ -50,7 +54,9 @@ def params_key(params: Mapping[str, Any]) -> Hashable:
     """Parameters as part of a key; graphs by their structure."""
     if not params:
         return ()
-    return tuple([(k, graph_key(v) if isinstance(v, Graph) else _exact(v)) for k, v in params.items()])
+    return tuple(
+        [(k, graph_key(v) if isinstance(v, Graph) else _exact(v)) for k, v in params.items()]
+    )
 
 
 def _exact(value: Any) -> Hashable:
@@ -65,4 +71,4 @@ def graph_key(graph: Graph) -> Hashable:
     key = graph.cache.get("key")
     if key is None:
         key = graph.cache["key"] = key_of(toposort(graph.outputs), graph.inputs, graph.outputs)
-    return key  # type: ignore[no-any-return]
+    return key

@@ -19,8 +19,9 @@ def gradients(
 ) -> list[Tensor | None]:
     """Gradients of the sum of all elements of `losses` with respect to each of `wrt`.
 
-    `seeds` are the cotangents of the losses (None in the list: ones). The result has None for what no
-    loss depends on through differentiable primitives. `wrt` may hold leaves and any tensors between.
+    `seeds` are the cotangents of the losses (None in the list: ones). The result has None for what
+    no loss depends on through differentiable primitives. `wrt` may hold leaves and any tensors
+    between.
     """
     order = toposort(losses)
     reached = _reached(order, wrt)
@@ -70,7 +71,7 @@ def _backward(node: Tensor, table: Cotangents, reached: set[Tensor]) -> None:
         y: Any = outputs_of(node) if op.multiple else node
         if op.argument_rules is not None:
             nothing = not op.multiple and _is_zero(g)
-            for rule, x in zip(op.argument_rules, node.inputs):
+            for rule, x in zip(op.argument_rules, node.inputs, strict=False):
                 if rule is not None and x in reached:
                     # Rules are linear in g: zeros stay zeros and need not be computed.
                     found = _filled(x, 0) if nothing else rule(g, y, *node.inputs, **node.params)
@@ -80,7 +81,7 @@ def _backward(node: Tensor, table: Cotangents, reached: set[Tensor]) -> None:
         found = op.gradient(g, y, *node.inputs, **node.params)
         if not isinstance(found, list | tuple):
             found = (found,)
-        for cotangent, x in zip(found, node.inputs):
+        for cotangent, x in zip(found, node.inputs, strict=False):
             if x in reached:
                 _accumulate(table, x, cotangent)
     finally:

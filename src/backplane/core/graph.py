@@ -26,9 +26,10 @@ OPERATORS: dict[str, Callable[..., Any]] = {}
 """What `+`, `[]`, … do, by method name without underscores. `ops` fills it: core knows no op."""
 
 
-def _operator(name: str) -> Callable[..., Any]:
-    def method(self: Tensor, *args: Any) -> Any:
-        return OPERATORS[name](self, *args)
+def _operator(name: str) -> Callable[..., Tensor]:
+    def method(self: Tensor, *args: Any) -> Tensor:
+        result: Tensor = OPERATORS[name](self, *args)
+        return result
 
     method.__name__ = f"__{name}__"
     return method
@@ -37,7 +38,17 @@ def _operator(name: str) -> Callable[..., Any]:
 class Tensor:
     """A value to be computed. Immutable; other libraries may hang attributes of their own on it."""
 
-    __slots__ = ("__dict__", "__weakref__", "_name", "inputs", "op", "params", "serial", "spec", "where")
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_name",
+        "inputs",
+        "op",
+        "params",
+        "serial",
+        "spec",
+        "where",
+    )
 
     # NumPy must leave `array + tensor` to the tensor.
     __array_ufunc__ = None
@@ -103,7 +114,8 @@ class Tensor:
         shape = tuple(self.spec.shape)
         return f"<Tensor {self.name!r} shape={shape} dtype={self.spec.dtype}>"
 
-    # --- operators; == is identity, so that tensors can be keys and members of lists ----------------
+    # --- operators; == is identity, so that tensors can be keys and members of lists
+    # ----------------
 
     __add__, __radd__ = _operator("add"), _operator("radd")
     __sub__, __rsub__ = _operator("sub"), _operator("rsub")
@@ -136,7 +148,9 @@ class Tensor:
         if not shape:
             raise TypeError(f"{self!r} has no axes to iterate over")
         if shape[0] is None:
-            raise TypeError(f"{self!r} cannot be iterated over: the size of its first axis is unknown")
+            raise TypeError(
+                f"{self!r} cannot be iterated over: the size of its first axis is unknown"
+            )
         return (self[i] for i in range(shape[0]))
 
     def __len__(self) -> int:
@@ -181,8 +195,8 @@ class Constant(Tensor):
 class KeySource(Tensor):
     """A leaf that gives a new random key at each run: (seed low, seed high, counter, fold).
 
-    The counter grows with each run of a program that reads the source, so that a seed gives the same
-    sequence of samples in every process.
+    The counter grows with each run of a program that reads the source, so that a seed gives the
+    same sequence of samples in every process.
     """
 
     __slots__ = ("counter", "seed")
@@ -194,7 +208,12 @@ class KeySource(Tensor):
 
     def words(self) -> tuple[int, int, int, int]:
         """The next key, without drawing it."""
-        return (self.seed & 0xFFFFFFFF, (self.seed >> 32) & 0xFFFFFFFF, self.counter & 0xFFFFFFFF, 0)
+        return (
+            self.seed & 0xFFFFFFFF,
+            (self.seed >> 32) & 0xFFFFFFFF,
+            self.counter & 0xFFFFFFFF,
+            0,
+        )
 
 
 def constant(value: Any, dtype: str | None = None) -> Constant:

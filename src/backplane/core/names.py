@@ -23,7 +23,9 @@ def reset_uids() -> None:
 
 
 def unique(name: str) -> str:
-    """`name` inside the current scopes, with `_1`, `_2`, … appended when it was given out before."""
+    """`name` inside the current scopes, with `_1`, `_2`, … appended when it was given out
+    before.
+    """
     full = "/".join([*_scopes, name])
     count = _used[full]
     _used[full] += 1

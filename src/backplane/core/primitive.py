@@ -55,7 +55,9 @@ class Primitive(Generic[R]):
         self.multiple = multiple
         """Whether it has several results: the spec rule returns a list, a call returns a list."""
         self.effect = effect
-        """Whether running it does something besides computing: such nodes are never merged or moved."""
+        """Whether running it does something besides computing: such nodes are never merged or
+        moved.
+        """
         self.host = host
         """Operands from this position on are sizes: integer scalars, host values where the engine
         has `host_shapes`."""
@@ -80,15 +82,17 @@ class Primitive(Generic[R]):
         return outputs_of(node)  # type: ignore[return-value]
 
     def vjp(self, rule: Rule) -> Rule:
-        """Decorator: the gradient rule `(g, y, *operands, **params)` returns one cotangent, or None,
-        per operand (a single tensor for a single operand). With several results `g` and `y` are
-        lists, and entries of `g` are None where nothing flows."""
+        """Decorator: the gradient rule `(g, y, *operands, **params)` returns one cotangent, or
+        None, per operand (a single tensor for a single operand). With several results `g` and `y`
+        are lists, and entries of `g` are None where nothing flows.
+        """
         self.gradient = rule
         return rule
 
     def vjps(self, *rules: Rule | None) -> None:
-        """Set one rule `(g, y, *operands, **params) -> cotangent` per operand; only those needed are
-        called."""
+        """Set one rule `(g, y, *operands, **params) -> cotangent` per operand; only those needed
+        are called.
+        """
         self.argument_rules = rules
 
     def decompose(self, rule: Rule) -> Rule:
@@ -106,7 +110,11 @@ class Primitive(Generic[R]):
 def primitive(rule: SpecRule, *, name: str | None = None) -> Primitive[Tensor]: ...
 @overload
 def primitive(
-    *, name: str | None = None, multiple: Literal[True], effect: bool = False, host: int | None = None
+    *,
+    name: str | None = None,
+    multiple: Literal[True],
+    effect: bool = False,
+    host: int | None = None,
 ) -> Callable[[SpecRule], Primitive[list[Tensor]]]: ...
 @overload
 def primitive(

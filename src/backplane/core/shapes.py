@@ -94,7 +94,9 @@ def slice_size(n: Size, start: int | None, stop: int | None, step: int) -> Size:
 
 
 def reshape(shape: Sequence[Size], target: Sequence[Size]) -> Sizes:
-    """Shape after a reshape to `target`, which may hold one -1; ValueError if the sizes cannot fit."""
+    """Shape after a reshape to `target`, which may hold one -1; ValueError if the sizes cannot
+    fit.
+    """
     total = product(shape)
     if list(target).count(-1) > 1:
         raise ValueError(f"cannot reshape {show(shape)} to {show(target)}: more than one -1")
@@ -102,7 +104,8 @@ def reshape(shape: Sequence[Size], target: Sequence[Size]) -> Sizes:
     if -1 not in target:
         if total is not None and known is not None and total != known:
             raise ValueError(
-                f"cannot reshape {show(shape)} ({total} elements) to {show(target)} ({known} elements)"
+                f"cannot reshape {show(shape)} ({total} elements) to {show(target)} ({known} "
+                f"elements)"
             )
         return tuple(target)
     missing: Size = None
@@ -121,7 +124,9 @@ def normalize_axis(axis: int, rank: int, name: str = "axis") -> int:
     return axis % rank if rank else 0
 
 
-def normalize_axes(axes: int | Sequence[int] | None, rank: int, name: str = "axis") -> tuple[int, ...]:
+def normalize_axes(
+    axes: int | Sequence[int] | None, rank: int, name: str = "axis"
+) -> tuple[int, ...]:
     """Sorted non-negative axes; None means all. ValueError for doubled ones."""
     if axes is None:
         return tuple(range(rank))

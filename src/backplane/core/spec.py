@@ -14,7 +14,9 @@ _INTEGERS = frozenset(SIGNED + UNSIGNED)
 
 
 class DType(str):
-    """The name of a dtype. A string with the attributes that Keras code reads from engine dtypes."""
+    """The name of a dtype. A string with the attributes that Keras code reads from engine
+    dtypes.
+    """
 
     __slots__ = ()
 
@@ -93,7 +95,10 @@ class Spec(NamedTuple):
         return (
             self.dtype == other.dtype
             and len(self.shape) == len(other.shape)
-            and all(a is None or b is None or a == b for a, b in zip(self.shape, other.shape))
+            and all(
+                a is None or b is None or a == b
+                for a, b in zip(self.shape, other.shape, strict=False)
+            )
         )
 
 
@@ -118,8 +123,8 @@ def promote(a: str, b: str) -> str:
 
     bool gives way to integers and integers give way to floats, so that an integer tensor never
     widens a float (NumPy and Theano would make int32 + float32 a float64). Among floats the wider
-    wins, float16 with bfloat16 makes float32; a signed with an unsigned integer makes the next wider
-    signed type, int64 at most.
+    wins, float16 with bfloat16 makes float32; a signed with an unsigned integer makes the next
+    wider signed type, int64 at most.
     """
     if a == b:
         return a

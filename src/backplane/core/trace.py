@@ -1,9 +1,9 @@
 """Closed graphs from Python functions: loop bodies and branches.
 
 The function is called once on fresh placeholders. Whatever it uses of its surroundings becomes a
-*captured* input of the graph, so that a body shares no node with the graph around it. Work inside the
-function that does not depend on its inputs is thereby moved out of the loop, except where it draws
-random numbers or has an effect.
+*captured* input of the graph, so that a body shares no node with the graph around it. Work inside
+the function that does not depend on its inputs is thereby moved out of the loop, except where it
+draws random numbers or has an effect.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def trace(
 ) -> tuple[Graph, list[Tensor], list[KeySource]]:
     """Call `function` on placeholders of `specs` and close the graph of its results.
 
-    Returns the graph, whose inputs are the placeholders, then the captured tensors, then one key per
-    key source made inside; the captured tensors; and those key sources.
+    Returns the graph, whose inputs are the placeholders, then the captured tensors, then one key
+    per key source made inside; the captured tensors; and those key sources.
     """
     mark = constant(0).serial
     inputs = [Placeholder(spec) for spec in specs]
@@ -43,7 +43,9 @@ def trace(
 def close(
     outputs: Sequence[Tensor], inputs: Sequence[Tensor], mark: int
 ) -> tuple[Graph, list[Tensor], list[KeySource]]:
-    """Close the graph from `inputs` to `outputs`; nodes with a serial above `mark` were built for it."""
+    """Close the graph from `inputs` to `outputs`; nodes with a serial above `mark` were built
+    for it.
+    """
     captured, keys = _split(outputs, inputs, mark)
     bound: dict[Tensor, Tensor] = {t: Placeholder(t.spec) for t in (*captured, *keys)}
     closed = substitute(outputs, bound) if bound else list(outputs)
@@ -64,9 +66,12 @@ def _split(
             if node.serial > mark:
                 inside.add(node)
                 keys.append(node)
-        elif node.op is not None and node.serial > mark:
-            if node.op.effect or any(t in inside for t in node.inputs):
-                inside.add(node)
+        elif (
+            node.op is not None
+            and node.serial > mark
+            and (node.op.effect or any(t in inside for t in node.inputs))
+        ):
+            inside.add(node)
     return _frontier(outputs, inside), keys
 
 
@@ -82,7 +87,9 @@ def _frontier(outputs: Sequence[Tensor], inside: set[Tensor]) -> list[Tensor]:
 
 def _inline(node: Tensor) -> bool:
     """Scalar numbers stay in the body as they are."""
-    return isinstance(node, Constant) and isinstance(node.value, np.ndarray) and node.value.ndim == 0
+    return (
+        isinstance(node, Constant) and isinstance(node.value, np.ndarray) and node.value.ndim == 0
+    )
 
 
 def used_inputs(graph: Graph) -> set[Tensor]:

@@ -11,12 +11,16 @@ from backplane.core.where import user_line
 
 
 class Update(Tensor):
-    """The new value of `variable`. A program that has it among its outputs or updates writes it back."""
+    """The new value of `variable`. A program that has it among its outputs or updates writes it
+    back.
+    """
 
     __slots__ = ("variable",)
 
     def __init__(self, variable: Variable, value: Tensor) -> None:
-        super().__init__(primitive("identity"), (value,), {}, value.spec, user_line(), variable.name)
+        super().__init__(
+            primitive("identity"), (value,), {}, value.spec, user_line(), variable.name
+        )
         self.variable = variable
 
 

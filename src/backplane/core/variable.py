@@ -15,8 +15,11 @@ from backplane.core.where import user_line
 class Converter(Protocol):
     """The part of an engine that storage needs."""
 
-    def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Any: ...
-    def to_numpy(self, value: Any) -> np.ndarray: ...
+    def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Any:
+        """A native value with the array's content."""
+
+    def to_numpy(self, value: Any) -> np.ndarray:
+        """The content of a native value."""
 
 
 class Variable(Tensor):
@@ -33,8 +36,9 @@ class Variable(Tensor):
         value: np.ndarray,
         name: str,
         constraint: Callable[[Any], Any] | None = None,
+        sparse: bool = False,
     ) -> None:
-        spec = Spec(value.shape, value.dtype.name)
+        spec = Spec(value.shape, value.dtype.name, sparse)
         super().__init__(None, (), {}, spec, user_line(), name)
         self.constraint = constraint
         self.trainable = True

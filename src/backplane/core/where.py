@@ -1,4 +1,6 @@
-"""Where in the user's code a tensor was built: recorded cheaply, spelled out when something fails."""
+"""Where in the user's code a tensor was built: recorded cheaply, spelled out when something
+fails.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import CodeType
+from types import CodeType, FrameType
 from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -34,7 +36,7 @@ def user_line() -> Where | None:
     """The innermost line outside this package that is being executed, or the inherited one."""
     if _inherited is not None:
         return _inherited
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         outside = _foreign.get(code)
@@ -42,7 +44,7 @@ def user_line() -> Where | None:
             outside = _foreign[code] = not code.co_filename.startswith(_PACKAGE)
         if outside:
             return Where(code.co_filename, frame.f_lineno, code.co_name)
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None
 
 

@@ -113,7 +113,7 @@ def set_default(engine: Engine) -> None:
 
 @contextmanager
 def use(name: str) -> Iterator[Engine]:
-    """`with use("torch"):` – what is built and run inside runs on that engine."""
+    """What is built and run inside runs on another engine: `with use("torch"): …`."""
     engine = get(name)
     token = _current.set(engine)
     try:
@@ -123,7 +123,9 @@ def use(name: str) -> Iterator[Engine]:
 
 
 def engine_of(value: object) -> Engine | None:
-    """The engine whose tensor `value` is, or None. Asks only libraries that are already imported."""
+    """The engine whose tensor `value` is, or None. Asks only libraries that are already
+    imported.
+    """
     kind = type(value)
     name = _owners.get(kind)
     if name is None:
@@ -136,9 +138,9 @@ _owners: dict[type, str] = {}
 
 def _find_owner(value: object) -> str:
     for name, library in MODULES.items():
-        if name != "numpy" and library in sys.modules and name in _loadable(type(value), library):
-            if get(name).owns(value):
-                return name
+        asked = name != "numpy" and library in sys.modules
+        if asked and name in _loadable(type(value), library) and get(name).owns(value):
+            return name
     for name, engine in _loaded.items():
         if name not in MODULES and engine.owns(value):
             return name

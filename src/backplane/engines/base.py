@@ -47,8 +47,8 @@ class Table(dict[str, Entry]):
     ) -> Callable[[Lowering], Lowering]:
         """Decorator: register a lowering called with values and parameters.
 
-        With `wanted=True` a multi-output lowering gets the keyword `wanted`: a tuple of bools, which
-        outputs anyone reads.
+        With `wanted=True` a multi-output lowering gets the keyword `wanted`: a tuple of bools,
+        which outputs anyone reads.
         """
 
         def register(function: Lowering) -> Lowering:
@@ -57,11 +57,13 @@ class Table(dict[str, Entry]):
 
         return register
 
-    def build(self, name: str, *, reads: tuple[int, ...] | None = None) -> Callable[[Lowering], Lowering]:
+    def build(
+        self, name: str, *, reads: tuple[int, ...] | None = None
+    ) -> Callable[[Lowering], Lowering]:
         """Decorator: register `function(specs, **parameters) -> lowering`, called at emission.
 
-        `specs` is the list of the operands' `Spec`s (sizes may be None); the returned lowering takes
-        the operands only.
+        `specs` is the list of the operands' `Spec`s (sizes may be None); the returned lowering
+        takes the operands only.
         """
 
         def register(function: Lowering) -> Lowering:
@@ -77,21 +79,26 @@ class Program:
 
     `function(*inputs)` takes and returns engine values: placeholders and lifted constants, then
     variables; it returns a tuple: the outputs, then the new values of the updated variables.
-    `inputs` and `outputs` are their specs in that order. `state` says which inputs are variables that
-    the program replaces (input position → output position), so that their buffers may be donated.
+    `inputs` and `outputs` are their specs in that order. `state` says which inputs are variables
+    that the program replaces (input position → output position), so that their buffers may be
+    donated.
     """
 
     function: Callable[..., tuple[Value, ...]]
     inputs: Sequence[Spec]
     outputs: Sequence[Spec]
     state: Mapping[int, int] = field(default_factory=dict)
+    dtypes: frozenset[str] = frozenset()
+    """All dtypes that occur in it, those of intermediate values and of loop bodies included."""
     source: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Wishes of the caller that only some engines know (`compile=True` for torch)."""
 
 
 class Engine:
-    """Base of all engines. Importing an engine's module may import its library; nothing else may."""
+    """Base of all engines. Importing an engine's module may import its library; nothing else
+    may.
+    """
 
     name: ClassVar[str]
     """Canonical name: `numpy`, `tensorflow`, `jax`, `torch`, `theano`, `cntk`."""
@@ -100,8 +107,8 @@ class Engine:
     capabilities: ClassVar[frozenset[str]] = frozenset()
     """Any of: `host_shapes` (sizes are ints while a program runs or is traced), `float16`,
     `bfloat16`, `unsigned` (uint16 … uint64 arithmetic), `eager` (lowerings run on values at once),
-    `static` (a program is compiled anew for each set of input shapes), `sparse`, `tape` (the library
-    differentiates through eager calls)."""
+    `static` (a program is compiled anew for each set of input shapes), `sparse`, `tape` (the
+    library differentiates through eager calls)."""
     table: Table
 
     # --- values ---------------------------------------------------------------------------------
@@ -116,7 +123,8 @@ class Engine:
 
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
         """A native value with the array's content (cast to `dtype`), independent of its memory
-        where the engine may later write to it."""
+        where the engine may later write to it.
+        """
         raise NotImplementedError
 
     def to_numpy(self, value: Value) -> np.ndarray:
@@ -130,28 +138,34 @@ class Engine:
     def feed(self, array: np.ndarray) -> Value:
         """What a compiled program takes for an input of exactly the right dtype: by default as
         `from_numpy` makes it. The program only reads it during the call, so memory may be shared;
-        engines whose programs take NumPy arrays return it as it is."""
+        engines whose programs take NumPy arrays return it as it is.
+        """
         return self.from_numpy(array)
 
     def fetch(self, value: Value) -> np.ndarray:
         """A result of a compiled program as a NumPy array. It may share memory with the result,
-        which nobody else uses."""
+        which nobody else uses.
+        """
         return self.to_numpy(value)
 
     # --- programs -------------------------------------------------------------------------------
 
     def compile(self, program: Program) -> Callable[..., tuple[Value, ...]]:
         """Turn an emitted program into the callable that `K.function` runs, native values in and
-        out. The default is the emitted function itself."""
+        out. The default is the emitted function itself.
+        """
         return program.function
 
-    def eager(self, function: Callable[..., tuple[Value, ...]]) -> Callable[..., tuple[Value, ...]]:
-        """What runs an emitted function at once on native values: by default the function itself."""
-        return function
+    def eager(self, program: Program) -> Callable[..., tuple[Value, ...]]:
+        """What runs a program at once on users' native values, whose tape or tracer must see every
+        step: by default the emitted function itself.
+        """
+        return program.function
 
     def callable(self, graph: Graph) -> Callable[..., tuple[Value, ...]]:
         """A function over engine values that evaluates a closed graph: loop bodies, branches,
-        decompositions. Set up by `compile.emit`, so that engines need not import it."""
+        decompositions. Set up by `compile.emit`, so that engines need not import it.
+        """
         return _emitter(graph, self)
 
 

@@ -17,6 +17,7 @@ from backplane.ops import (
     random,
     reduction,
     shaping,
+    sparse,
 )
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "random",
     "reduction",
     "shaping",
+    "sparse",
 ]

@@ -221,7 +221,7 @@ def scan(
         random numbers: each step draws its own.
 
     Raises:
-        ValueError: if a step changes the number, dtype or rank of the carried tensors.
+        ValueError: if a step changes the number, the dtypes or the known sizes of the carried tensors.
     """
     n_carry, n_xs = len(init), len(xs)
     items = [Spec(t.spec.shape[1:], t.spec.dtype) for t in xs]
@@ -273,8 +273,8 @@ def _keeps_sizes(end: Tensor, start: Tensor) -> bool:
 
 
 def _wider(start: Spec, end: Spec, i: int) -> Spec:
-    """A spec that both the start and the result of a step fit."""
-    if start.dtype != end.dtype or start.ndim != end.ndim:
+    """A spec that both the start and the result of a step fit: a size may turn out to be unknown."""
+    if not start.accepts(end):
         raise ValueError(
             f"state {i} has shape {start.shape} and dtype {start.dtype}, but a step makes it shape "
             f"{tuple(end.shape)} and dtype {end.dtype}"
@@ -316,11 +316,17 @@ def cond_(predicate: Spec, *operands: Spec, then: Graph, orelse: Graph) -> Any:
     if predicate.shape != () or predicate.dtype != "bool":
         raise ValueError(f"cond: the predicate must be a bool scalar, got {predicate}")
     if len(then.outputs) != len(orelse.outputs):
-        raise ValueError("cond: the branches give different numbers of results")
+        raise ValueError(
+            f"cond: the branches give different numbers of results: {len(then.outputs)} and "
+            f"{len(orelse.outputs)}"
+        )
     joined = []
     for a, b in zip(then.outputs, orelse.outputs, strict=True):
         if a.spec.dtype != b.spec.dtype or a.spec.ndim != b.spec.ndim:
-            raise ValueError(f"cond: one branch gives {a.spec}, the other {b.spec}")
+            raise ValueError(
+                f"cond: one branch gives shape {tuple(a.spec.shape)} and dtype {a.spec.dtype}, the "
+                f"other shape {tuple(b.spec.shape)} and dtype {b.spec.dtype}"
+            )
         shape = tuple(n if n == m else None for n, m in zip(a.spec.shape, b.spec.shape))
         joined.append(Spec(shape, a.spec.dtype))
     return joined

@@ -92,7 +92,7 @@ def _to_y(rule: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]) -> Any:
     return lambda g, z, x, y: sum_to_like(rule(g, z, x, y), y, z)
 
 
-def _number(x: Tensor) -> float | None:
+def number(x: Tensor) -> float | None:
     """The value of a constant scalar, None for anything else."""
     if isinstance(x, Constant) and isinstance(x.value, np.ndarray) and x.value.ndim == 0:
         return float(x.value)
@@ -131,7 +131,7 @@ def _(x: Tensor, y: Tensor) -> Any:
 
 
 def _div_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
-    divisor = _number(y)
+    divisor = number(y)
     if divisor and math.isfinite(divisor):
         return div(g, y)
     return mul_no_nan(div(one(y), y), g)
@@ -145,7 +145,7 @@ mod.vjps(_to_x(lambda g, z, x, y: g), _to_y(lambda g, z, x, y: neg(mul(g, floord
 
 
 def _pow_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
-    exponent = _number(y)
+    exponent = number(y)
     if exponent == 1:
         return g
     if exponent == 2:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from backplane.core import shapes
-from backplane.core.graph import Tensor
+from backplane.core.graph import Tensor, constant
 from backplane.core.primitive import primitive
+from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import Spec, is_integer
 from backplane.ops.creation import check_sizes
 from backplane.ops.lift import dims_of
@@ -206,3 +209,41 @@ def _dynamic_slice_grad_g(
 dynamic_slice.vjps(_dynamic_slice_x)
 dynamic_slice_grad.vjps(_dynamic_slice_grad_g)
 follow(given, dynamic_slice, dynamic_slice_grad)
+
+
+# --- parts whose size is computed -----------------------------------------------------------------
+
+
+@primitive(host=1)
+def head(x: Spec, length: Spec, *, axis: int) -> Spec:
+    """The first `length` elements along `axis`: a size that is a result of the computation.
+
+    Engines that compile programs for fixed sizes give all elements instead; what is behind the
+    first `length` ones must therefore be marked as padding by its value.
+    """
+    shapes.check_axes("head", (axis,), len(x.shape))
+    check_sizes("head", (None,), (length,))
+    return Spec((*x.shape[:axis], None, *x.shape[axis + 1 :]), x.dtype)
+
+
+@head.vjp
+def _(g: Tensor, y: Tensor, x: Tensor, length: Tensor, *, axis: int) -> Any:
+    dims, shape = dims_of(x)
+    return [dynamic_slice_grad(g, _origin(x), *dims, shape=shape), None]
+
+
+@head.decompose
+def _(x: Tensor, length: Tensor, *, axis: int) -> Any:
+    shape = (*x.spec.shape[:axis], None, *x.spec.shape[axis + 1 :])
+    dims = [
+        length if i == axis else PRIMITIVES["dim"](x, axis=i) for i, n in enumerate(shape) if n is
+        None
+    ]
+    return dynamic_slice(x, _origin(x), *dims, shape=shape)
+
+
+def _origin(x: Tensor) -> Tensor:
+    return constant(np.zeros(x.ndim), "int32")
+
+
+follow(lambda node, i: [(node.inputs[0], i)] if i != node.params["axis"] else (), head)

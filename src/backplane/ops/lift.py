@@ -12,6 +12,7 @@ import numpy as np
 from backplane import config
 from backplane.core import registry
 from backplane.core.graph import Constant, Tensor, constant
+from backplane.core.sparse import dense_array, is_sparse_matrix
 from backplane.core.spec import is_float, promote
 
 Number = bool | int | float
@@ -19,10 +20,11 @@ _NUMBERS = frozenset((bool, int, float))
 
 
 def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
-    """`value` as a tensor: itself, a constant of a number, list or array, or of an engine's tensor.
+    """`value` as a dense tensor: itself, or a constant of a number, list or array.
 
     Args:
-        value: Tensor, NumPy array, number, (nested) list of numbers, or an engine's own tensor.
+        value: Tensor, NumPy array, number, (nested) list of numbers, an engine's own tensor, or a
+            `scipy.sparse` matrix. What is sparse is made dense.
         dtype: dtype of a constant made from plain Python numbers; None: floats and empty lists take
             `floatx()`, whole numbers int32, and arrays keep theirs.
 
@@ -30,7 +32,7 @@ def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
         TypeError: for anything else, such as None or a string.
     """
     if isinstance(value, Tensor):
-        return value
+        return registry.PRIMITIVES["to_dense"](value) if value.spec.sparse else value
     if isinstance(value, np.ndarray | np.generic):
         return constant(_checked(value, value), dtype)
     engine = registry.engine_of(value)
@@ -41,6 +43,8 @@ def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
 
         parts = promoted(*value) if dtype is None else [as_tensor(v, dtype) for v in value]
         return stack(parts, 0)
+    if is_sparse_matrix(value):
+        return constant(_checked(dense_array(value), value), dtype)
     array = _checked(_array(value), value)
     return constant(array, dtype or _default_dtype(array))
 

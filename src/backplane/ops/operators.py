@@ -50,6 +50,14 @@ def true_divide(x: Any, y: Any) -> Tensor:
     return ew.div(a, b)
 
 
+def power(x: Any, y: Any) -> Tensor:
+    """A power. Squares, which are frequent, are products: NumPy's `power` takes 13 times as long
+    (256 × 256 float32: 88 µs instead of 6.5).
+    """
+    a, b = promoted(x, y)
+    return ew.mul(a, a) if ew.number(b) == 2 else ew.pow(a, b)
+
+
 def _logic(on_bools: Operator, on_integers: Operator, sign: str) -> Operator:
     def apply(x: Any, y: Any) -> Tensor:
         a, b = promoted(x, y)
@@ -79,11 +87,11 @@ for _name, _primitive in {
     "mul": ew.mul,
     "floordiv": ew.floordiv,
     "mod": ew.mod,
-    "pow": ew.pow,
 }.items():
     _define(_name, _of(_primitive), reflected=True)
 
 _define("truediv", true_divide, reflected=True)
+_define("pow", power, reflected=True)
 _less, _less_equal = _of(ew.less), _of(ew.less_equal)
 _define("lt", _less)
 _define("le", _less_equal)

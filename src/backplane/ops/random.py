@@ -1,8 +1,8 @@
 """Random numbers from a key: (seed low, seed high, counter, fold), four uint32 words.
 
-`random_uniform` and `random_normal` are the engine's own generator, seeded by the key. `random_bits`
-is the portable one, equal on every engine, from which `portable_uniform` and `portable_normal` make
-equal floats.
+`random_uniform` and `random_normal` are the engine's own generator, seeded by the key.
+`random_bits` is the portable one, equal on every engine, from which `portable_uniform` and
+`portable_normal` make equal floats.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def random_normal(key: Spec, *dims: Spec, shape: tuple[int | None, ...], dtype: 
 def random_bits(key: Spec, *dims: Spec, shape: tuple[int | None, ...]) -> Spec:
     """Random uint32 words, the same on every engine: Threefry-2x32 in counter mode.
 
-    The seed encrypts (counter, fold) to a subkey; the subkey encrypts (i, 0) for i = 0, 1, …, and the
-    first words of all blocks come before the second words.
+    The seed encrypts (counter, fold) to a subkey; the subkey encrypts (i, 0) for i = 0, 1, …, and
+    the first words of all blocks come before the second words.
 
     Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
     """
@@ -79,13 +79,13 @@ def _(key: Tensor, *dims: Tensor, shape: tuple[int | None, ...]) -> Tensor:
         first, second = threefry(subkey, (blocks, zeros))
         words = slice_(concat(first, second, axis=0), slices=((0, known, 1),))
         return _result(reshape(words, shape=tuple(shape)))
-    total = constant(known, "int32")
+    total: Tensor = constant(known, "int32")
     for dim in dims:
         total = mul(total, dim)
     half = floordiv(add(total, constant(1, "int32")), constant(2, "int32"))
     steps = arange(constant(0, "int32"), half, constant(1, "int32"), dtype="int32")
-    zeros = full(half, shape=(None,), value=0, dtype="uint32")
-    first, second = threefry(subkey, (cast(steps, dtype="uint32"), zeros))
+    nothing = full(half, shape=(None,), value=0, dtype="uint32")
+    first, second = threefry(subkey, (cast(steps, dtype="uint32"), nothing))
     starts = constant(np.zeros(1), "int32")
     words = dynamic_slice(concat(first, second, axis=0), starts, total, shape=(None,))
     return _result(reshape(words, *dims, shape=tuple(shape)))
@@ -130,7 +130,9 @@ _KEPT = {"float16": 11, "bfloat16": 8, "float32": 24}
 """Bits of a uniform sample: as many as the significand holds."""
 
 
-def portable_uniform(key: Tensor, *dims: Tensor, shape: tuple[int | None, ...], dtype: str) -> Tensor:
+def portable_uniform(
+    key: Tensor, *dims: Tensor, shape: tuple[int | None, ...], dtype: str
+) -> Tensor:
     """Uniform samples from [0, 1), bit for bit equal on every engine."""
     if dtype != "float64":
         return _fraction(random_bits(key, *dims, shape=shape), _KEPT[dtype], dtype)
@@ -140,8 +142,11 @@ def portable_uniform(key: Tensor, *dims: Tensor, shape: tuple[int | None, ...], 
     return _result(add(_fraction(high, 27, dtype), fine))
 
 
-def portable_normal(key: Tensor, *dims: Tensor, shape: tuple[int | None, ...], dtype: str) -> Tensor:
-    """Normal samples, equal on every engine up to the rounding of log and cos (Box and Muller 1958).
+def portable_normal(
+    key: Tensor, *dims: Tensor, shape: tuple[int | None, ...], dtype: str
+) -> Tensor:
+    """Normal samples, equal on every engine up to the rounding of log and cos (Box and Muller
+    1958).
 
     Computed in float32 at least; the radius takes samples from (0, 1), never 0.
     """
@@ -156,5 +161,3 @@ def portable_normal(key: Tensor, *dims: Tensor, shape: tuple[int | None, ...], d
 def _item(pair: Tensor, index: int) -> Tensor:
     rest = ((None, None, 1),) * (pair.ndim - 1)
     return _result(squeeze(slice_(pair, slices=((index, index + 1, 1), *rest)), axes=(0,)))
-
-

@@ -112,8 +112,8 @@ def broadcast_like(x: Tensor, like: Tensor) -> Tensor:
 def sum_to_like(g: Tensor, like: Tensor, y: Tensor) -> Tensor:
     """The cotangent `g` of `y` summed down to the shape of the operand `like`, broadcast to `y`.
 
-    Nothing is built where nothing was broadcast, and a plain `sum` where the axes are known; only an
-    unknown size that may be 1 needs `sum_to`, which looks at the sizes.
+    Nothing is built where nothing was broadcast, and a plain `sum` where the axes are known; only
+    an unknown size that may be 1 needs `sum_to`, which looks at the sizes.
     """
     shape, whole = like.spec.shape, y.spec.shape
     if shape == whole and None not in shape:

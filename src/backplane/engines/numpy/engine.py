@@ -64,9 +64,9 @@ class NumPyEngine(Engine):
         """The emitted function, silent about floating-point errors: 1/0 is inf on every engine."""
         return quiet(program.function)
 
-    def eager(self, function: Function) -> Function:
+    def eager(self, program: Program) -> Function:
         """As `compile`, for programs that run at once."""
-        return quiet(function)
+        return quiet(program.function)
 
 
 def _error_state() -> list[tuple[ContextVar[Any], Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter, methodcaller
@@ -118,19 +119,15 @@ def _gather(specs: Sequence[Spec], *, axis: int) -> Lowering:
 
 @TABLE.add("scatter_add")
 def _scatter_add(g: Value, indices: Value, *dims: Value, shape: Sizes, axis: int) -> Value:
-    # Equal indices are brought together and summed by `np.add.reduceat`.
+    # `np.add.at` is 1.2 to 4 times as fast on one axis of single elements as on an axis of rows.
     sizes = host_shape(shape, dims)
-    x = np.zeros(sizes, g.dtype)
-    flat = _signed(np.asarray(indices)).reshape(-1)
-    if g.size == 0:
-        return x
-    flat = np.where(flat < 0, flat + sizes[axis], flat)
-    order = np.argsort(flat, kind="stable")
-    flat = flat[order]
-    starts = np.flatnonzero(np.concatenate(([True], flat[1:] != flat[:-1])))
-    rows = g.reshape(sizes[:axis] + flat.shape + sizes[axis + 1 :]).take(order, axis)
-    x[(slice(None),) * axis + (flat[starts],)] = np.add.reduceat(rows, starts, axis)
-    return x
+    blocks, rows, width = math.prod(sizes[:axis]), sizes[axis], math.prod(sizes[axis + 1 :])
+    block = np.arange(blocks) * (rows * width)
+    row = (np.arange(rows) * width).take(_signed(np.asarray(indices)))  # raises out of bounds
+    positions = block[:, None, None] + row.reshape(-1, 1) + np.arange(width)
+    x = np.zeros(math.prod(sizes), np.float32 if g.dtype == np.float16 else g.dtype)
+    np.add.at(x, positions.reshape(-1), g.reshape(-1))
+    return x.astype(g.dtype, copy=False).reshape(sizes)
 
 
 def _window(sizes: Sequence[int], starts: Value, shape: Sequence[int]) -> tuple[slice, ...]:

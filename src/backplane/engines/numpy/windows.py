@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -23,7 +24,7 @@ CACHE = 1 << 19
 Ints = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Windows:
     """Where a window goes over an array of `sizes` spatial elements."""
 
@@ -33,35 +34,39 @@ class Windows:
     dilation: Ints
     padding: tuple[tuple[int, int], ...]
 
-    @classmethod
+    @staticmethod
+    @lru_cache(maxsize=1024)
     def over(
-        cls,
         sizes: Ints,
         window: Ints,
         strides: Ints,
         padding: Padding,
         dilation: Ints | None = None,
     ) -> Windows:
-        """With the padding resolved."""
+        """With the padding resolved. Kept: working it out takes as long as a small product."""
         dilation = dilation or (1,) * len(sizes)
         pairs = resolve_padding(padding, sizes, window, strides, dilation)
-        return cls(tuple(sizes), tuple(window), strides, dilation, pairs)
+        return Windows(sizes, window, strides, dilation, pairs)
 
-    @property
+    @cached_property
     def padded(self) -> Ints:
         """Spatial sizes with the padding."""
         return tuple([n + a + b for n, (a, b) in zip(self.sizes, self.padding, strict=True)])
 
-    @property
+    @cached_property
     def places(self) -> Ints:
         """How often the window fits along each axis: the spatial sizes of the result."""
-        extents = [(k - 1) * d + 1 for k, d in zip(self.window, self.dilation, strict=True)]
-        return tuple(
-            [
-                max((n - e) // s + 1, 0)
-                for n, e, s in zip(self.padded, extents, self.strides, strict=True)
-            ]
-        )
+        found = []
+        for n, k, s, d in zip(self.padded, self.window, self.strides, self.dilation, strict=True):
+            found.append(max((n - (k - 1) * d - 1) // s + 1, 0))
+        return tuple(found)
+
+    @cached_property
+    def indices(self) -> list[tuple[slice, ...]]:
+        """For each tap, in row-major order, what it reads of the padded array."""
+        axes = zip(self.window, self.strides, self.dilation, self.places, strict=True)
+        starts = [[slice(i * d, i * d + s * o, s) for i in range(k)] for k, s, d, o in axes]
+        return [(slice(None), *index) for index in itertools.product(*starts)]
 
     def pad(self, x: Value, value: float = 0) -> Value:
         """`x` with its padding."""
@@ -78,13 +83,8 @@ class Windows:
 
     def taps(self, x: Value) -> Iterator[Value]:
         """For each tap, in row-major order, its view of the padded array `x`."""
-        places = self.places
-        for tap in itertools.product(*map(range, self.window)):
-            index = [
-                slice(i * d, i * d + s * o, s)
-                for i, d, s, o in zip(tap, self.dilation, self.strides, places, strict=True)
-            ]
-            yield x[(slice(None), *index)]
+        for index in self.indices:
+            yield x[index]
 
     def view(self, x: Value) -> Value:
         """The padded array `x` as (batch, *places, *window, channels), without a copy."""

@@ -60,6 +60,14 @@ class Window(NamedTuple):
         totals = [(k - 1) * d for k, d in zip(spatial, self.dilation, strict=True)]
         return tuple((total // 2, total - total // 2) for total in totals)
 
+    def output_sizes(self, sizes: Sequence[Value], kernel_shape: tuple[int, ...]) -> list[Value]:
+        """The spatial sizes of a result."""
+        if self.padding == "same":
+            return [-(-n // s) for n, s in zip(sizes, self.strides, strict=True)]
+        pairs = ((0, 0),) * len(sizes) if isinstance(self.padding, str) else self.padding
+        axes = zip(sizes, kernel_shape, pairs, self.strides, self.dilation, strict=False)
+        return [(n + sum(pair) - (k - 1) * d - 1) // s + 1 for n, k, pair, s, d in axes]
+
 
 # --- the primitives ------------------------------------------------------------------------------
 
@@ -76,6 +84,9 @@ def conv(
 ) -> Value:
     """Cross-correlation."""
     window = Window(strides, padding, dilation)
+    if _is_empty(x, kernel):
+        outer = window.output_sizes(sizes_of(x)[1:-1], tuple(kernel.shape))
+        return tf.zeros(vector((sizes_of(x)[0], *outer, kernel.shape[-1])), x.dtype)
     if len(strides) > 1:
         return _conv(x, kernel, window, groups)
     return tf.squeeze(_conv(_lift(x, 1), _lift(kernel, 0), window.lifted, groups), 1)
@@ -95,6 +106,8 @@ def conv_input_grad(
     """Gradient of a convolution by x; also the transposed convolution."""
     window = Window(strides, padding, dilation)
     sizes = merge(shape, dims)
+    if _is_empty(g, kernel):
+        return tf.zeros(vector(sizes), g.dtype)
     if len(strides) > 1:
         return _input_grad(g, kernel, sizes, window, groups)
     sizes = (sizes[0], 1, *sizes[1:])
@@ -115,10 +128,17 @@ def conv_kernel_grad(
 ) -> Value:
     """Gradient of a convolution by the kernel."""
     window = Window(strides, padding, dilation)
+    if _is_empty(x, g):
+        return tf.zeros(ints(kernel_shape), x.dtype)
     if len(strides) > 1:
         return _kernel_grad(x, g, kernel_shape, window, groups)
     lifted = (1, *kernel_shape)
     return tf.squeeze(_kernel_grad(_lift(x, 1), _lift(g, 1), lifted, window.lifted, groups), 0)
+
+
+def _is_empty(x: Value, y: Value) -> bool:
+    """Whether an operand has no elements: kernels refuse it, or give a result of its shape."""
+    return 0 in x.shape.as_list() or 0 in y.shape.as_list()
 
 
 def _lift(x: Value, axis: int) -> Value:

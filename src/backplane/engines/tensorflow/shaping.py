@@ -13,6 +13,7 @@ TABLE = Table()
 
 Slices = tuple[tuple[int | None, int | None, int | None], ...]
 _LARGEST = 2**31 - 1
+_BROADCAST_RANK = 5
 
 
 @TABLE.add("dim")
@@ -36,7 +37,16 @@ def reshape(x: Value, *dims: Value, shape: tuple[int | None, ...]) -> Value:
 @TABLE.add("broadcast_to")
 def broadcast_to(x: Value, *dims: Value, shape: tuple[int | None, ...]) -> Value:
     """X repeated to a larger shape."""
-    return raw.BroadcastTo(input=x, shape=shape_vector(shape, dims))
+    if len(shape) <= _BROADCAST_RANK:
+        return raw.BroadcastTo(input=x, shape=shape_vector(shape, dims))
+    # The kernel refuses shapes that alternate too often: one axis at a time.
+    known, sizes = x.shape.as_list(), list(sizes_of(x))
+    lead = len(shape) - len(sizes)
+    for axis, wanted in enumerate(merge(shape, dims)[lead:]):
+        if known[axis] is None or known[axis] == 1:
+            sizes[axis] = wanted
+            x = raw.BroadcastTo(input=x, shape=vector(sizes))
+    return raw.BroadcastTo(input=x, shape=shape_vector(shape, dims)) if lead else x
 
 
 @TABLE.add("transpose")
@@ -171,6 +181,9 @@ def scatter_add(
 ) -> Value:
     """Zeros with g added at the indices along an axis."""
     sizes = merge(shape, dims)
+    if not indices.shape.rank:  # ScatterNd takes lists of indices only
+        indices = raw.ExpandDims(input=indices, axis=ints(0))
+        g = raw.ExpandDims(input=g, axis=ints(axis))
     where = raw.ExpandDims(input=_indices(indices, sizes[axis]), axis=ints(-1))
     if axis == 0:
         return _scatter(where, g, sizes)
@@ -199,13 +212,13 @@ def full(*dims: Value, shape: tuple[int | None, ...], value: float, dtype: str) 
 
 @TABLE.add("arange")
 def arange(start: Value, stop: Value, step: Value, *, dtype: str) -> Value:
-    """Evenly spaced numbers."""
-    if dtype in ("int32", "int64"):
-        return raw.Range(start=start, limit=stop, delta=step)
-    # The kernel adds the step again and again, which loses digits; and it knows few dtypes.
-    wide = tf.int64 if not start.dtype.is_floating else tf.float64
+    """Evenly spaced numbers, none where stop lies behind start.
+
+    `Range` refuses that case, knows few dtypes, and adds the step again and again, which loses digits.
+    """
+    wide = tf.float64 if start.dtype.is_floating else tf.int64
     first, last, by = (tf.cast(v, wide) for v in (start, stop, step))
-    count = -((first - last) // by) if wide == tf.int64 else tf.math.ceil((last - first) / by)
+    count = tf.math.ceil((last - first) / by) if wide == tf.float64 else -((first - last) // by)
     count = tf.maximum(tf.cast(count, tf.int64), number(0, "int64"))
     steps = raw.Range(start=number(0, "int64"), limit=count, delta=number(1, "int64"))
     return tf.cast(first + by * tf.cast(steps, wide), dtype)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from backplane.engines.base import Table, Value
-from backplane.engines.tensorflow.constants import ints, shape_vector
+from backplane.engines.tensorflow.constants import ints, number, shape_vector
 from backplane.engines.tensorflow.library import raw, tf
 
 _HALVES = frozenset((tf.float16, tf.bfloat16))
@@ -34,7 +34,6 @@ TABLE = Table(
     tanh_grad=lambda g, y: raw.TanhGrad(y=y, dy=g),
     logical_not=tf.logical_not,
     add=lambda x, y: raw.AddV2(x=x, y=y),
-    sub=lambda x, y: raw.Sub(x=x, y=y),
     mul=lambda x, y: raw.Mul(x=x, y=y),
     mul_no_nan=lambda x, y: raw.MulNoNan(x=x, y=y),
     div=tf.realdiv,
@@ -62,7 +61,18 @@ TABLE = Table(
 @TABLE.add("neg")
 def neg(x: Value) -> Value:
     """-x; unsigned integers wrap around."""
-    return raw.Sub(x=tf.zeros_like(x), y=x) if x.dtype in _UNSIGNED else raw.Neg(x=x)
+    if x.dtype in _UNSIGNED:
+        return raw.AddV2(x=raw.Invert(x=x), y=number(1, x.dtype.name))
+    return raw.Neg(x=x)
+
+
+@TABLE.add("sub")
+def sub(x: Value, y: Value) -> Value:
+    """X - y; unsigned integers wrap around."""
+    if x.dtype in _UNSIGNED:
+        # TensorFlow's optimizer turns 0 - y into a `Neg` that unsigned integers do not have.
+        return raw.Invert(x=raw.AddV2(x=raw.Invert(x=x), y=y))
+    return raw.Sub(x=x, y=y)
 
 
 @TABLE.add("abs")
@@ -102,7 +112,8 @@ def erfinv(x: Value) -> Value:
 @TABLE.add("relu_grad")
 def relu_grad(g: Value, y: Value) -> Value:
     """G where y is positive, else 0, also where g is infinite: there `ReluGrad` gives NaN."""
-    return raw.MulNoNan(x=g, y=raw.Sign(x=y))
+    positive = raw.Greater(x=y, y=number(0, y.dtype.name))
+    return raw.MulNoNan(x=g, y=raw.Cast(x=positive, DstT=y.dtype))
 
 
 @TABLE.add("floordiv")

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch.nn import functional as F
 
-from backplane.core.spec import Spec
+from backplane.core.spec import Spec, is_float
 from backplane.engines.base import Entry, Lowering, Table, Value
 from backplane.engines.torch.dtypes import SIGNED, TORCH, compared, modular, ordered, widened
 
@@ -59,6 +59,12 @@ def _non_negative(spec: Spec, function: Lowering) -> Lowering:
     return torch.clone if spec.dtype in SIGNED else function
 
 
+def _sign(x: Value) -> Value:
+    """PyTorch's own makes 0 of NaN."""
+    found = torch.sign(x)
+    return torch.where(torch.isnan(x), x, found) if x.is_floating_point() else found
+
+
 _register(
     modular,
     neg=torch.neg,
@@ -80,12 +86,19 @@ _register(
 )
 _register(
     widened,
-    sign=torch.sign,
     floordiv=torch.floor_divide,
     mod=torch.remainder,
     shift_right=torch.bitwise_right_shift,
 )
 _register(_non_negative, abs=torch.abs, relu=torch.relu)
+
+
+@TABLE.build("sign")
+def sign(specs: Sequence[Spec]) -> Lowering:
+    """`torch.sign`, but for NaN, of which that makes 0."""
+    if is_float(specs[0].dtype):
+        return lambda x: torch.where(torch.isnan(x), x, torch.sign(x))
+    return widened(specs[0], torch.sign)
 
 
 @TABLE.add("softplus")

@@ -82,10 +82,14 @@ class TorchEngine(Engine):
         wish = program.options.get("compile")
         if wish:
             function = torch.compile(function, **_compile_arguments(wish))
-        return _without_tape(self.eager(function))
+        return _without_tape(self._placed(function))
 
-    def eager(self, function: Function) -> Function:
-        """What runs `function` on native values: on their device, whichever that is."""
+    def eager(self, program: Program) -> Function:
+        """What runs a program on native values: on their device, whichever that is."""
+        return self._placed(program.function)
+
+    @staticmethod
+    def _placed(function: Function) -> Function:
         return devices.following_inputs(function) if devices.ACCELERATED else function
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 
@@ -17,59 +18,64 @@ Step = Callable[..., tuple[Value, ...]]
 def lowerings(engine: Engine) -> Table:
     """The table of control flow, whose graphs `engine` turns into functions."""
     table = Table()
-
-    @table.build("cond")
-    def cond(specs: Sequence[Spec], *, then: Graph, orelse: Graph) -> Lowering:
-        if_true, if_false = engine.callable(then), engine.callable(orelse)
-
-        def lowering(predicate: Value, *operands: Value) -> list[Value]:
-            return list((if_true if predicate else if_false)(*operands))
-
-        return lowering
-
-    @table.build("while_loop")
-    def while_loop(specs: Sequence[Spec], *, test: Graph, body: Graph, carry: int) -> Lowering:
-        goes_on, step = engine.callable(test), engine.callable(body)
-
-        def lowering(*operands: Value) -> list[Value]:
-            state, constants = operands[:carry], operands[carry:]
-            while goes_on(*state, *constants)[0]:
-                state = step(*state, *constants)
-            return list(state)
-
-        return lowering
-
-    @table.build("scan")
-    def scan(
-        specs: Sequence[Spec],
-        *,
-        body: Graph,
-        carry: int,
-        xs: int,
-        reverse: bool,
-        length: int | None,
-    ) -> Lowering:
-        step = engine.callable(body)
-        results = [t.spec for t in body.outputs[carry:]]
-
-        def lowering(*operands: Value) -> list[Value]:
-            state, constants = operands[:carry], operands[carry + xs :]
-            sequences = operands[carry : carry + xs]
-            steps = sequences[0].shape[0] if sequences else length
-            if not steps:
-                return [*state, *_no_steps(step, results, state, sequences, constants)]
-            rows: list[tuple[Value, ...]] = []
-            for items in _items(sequences, steps, reverse):
-                outputs = step(*state, *items, *constants)
-                state = outputs[:carry]
-                rows.append(outputs[carry:])
-            if reverse:
-                rows.reverse()
-            return [*state, *[torch.stack(column) for column in zip(*rows, strict=True)]]
-
-        return lowering
-
+    table.build("cond")(partial(_cond, engine))
+    table.build("while_loop")(partial(_while_loop, engine))
+    table.build("scan")(partial(_scan, engine))
     return table
+
+
+def _cond(engine: Engine, specs: Sequence[Spec], *, then: Graph, orelse: Graph) -> Lowering:
+    if_true, if_false = engine.callable(then), engine.callable(orelse)
+
+    def lowering(predicate: Value, *operands: Value) -> list[Value]:
+        return list((if_true if predicate else if_false)(*operands))
+
+    return lowering
+
+
+def _while_loop(
+    engine: Engine, specs: Sequence[Spec], *, test: Graph, body: Graph, carry: int
+) -> Lowering:
+    goes_on, step = engine.callable(test), engine.callable(body)
+
+    def lowering(*operands: Value) -> list[Value]:
+        state, constants = operands[:carry], operands[carry:]
+        while goes_on(*state, *constants)[0]:
+            state = step(*state, *constants)
+        return list(state)
+
+    return lowering
+
+
+def _scan(
+    engine: Engine,
+    specs: Sequence[Spec],
+    *,
+    body: Graph,
+    carry: int,
+    xs: int,
+    reverse: bool,
+    length: int | None,
+) -> Lowering:
+    step = engine.callable(body)
+    results = [t.spec for t in body.outputs[carry:]]
+
+    def lowering(*operands: Value) -> list[Value]:
+        state, constants = operands[:carry], operands[carry + xs :]
+        sequences = operands[carry : carry + xs]
+        steps = sequences[0].shape[0] if sequences else length
+        if not steps:
+            return [*state, *_no_steps(step, results, state, sequences, constants)]
+        rows: list[tuple[Value, ...]] = []
+        for items in _items(sequences, steps, reverse):
+            outputs = step(*state, *items, *constants)
+            state = outputs[:carry]
+            rows.append(outputs[carry:])
+        if reverse:
+            rows.reverse()
+        return [*state, *[torch.stack(column) for column in zip(*rows, strict=True)]]
+
+    return lowering
 
 
 def _items(sequences: Sequence[Value], steps: int, reverse: bool) -> Iterator[tuple[Value, ...]]:

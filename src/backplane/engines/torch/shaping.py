@@ -112,20 +112,28 @@ def slice_(specs: Sequence[Spec], *, slices: Slices) -> Lowering:
 @TABLE.build("slice_grad")
 def slice_grad(specs: Sequence[Spec], *, shape: Shape, slices: Slices) -> Lowering:
     """Padding where all steps are 1, else one `slice_backward` per axis."""
+    if any(step > 1 for _, _, step in slices):
+        return lambda g, *dims: _spread(g, host_shape(shape, dims), slices)
+    if None not in shape:
+        amounts = _outside(host_shape(shape, ()), slices)
+        return lambda g: torch.constant_pad_nd(g, amounts, 0)
+    return lambda g, *dims: torch.constant_pad_nd(g, _outside(host_shape(shape, dims), slices), 0)
 
-    def lowering(g: Value, *dims: Value) -> Value:
-        sizes = host_shape(shape, dims)
-        spans = [slice(*s).indices(n) for s, n in zip(slices, sizes, strict=True)]
-        if all(step == 1 for _, _, step in spans) and g.numel():
-            starts = [start for start, _, _ in spans]
-            return _put(g, starts, sizes)
-        for axis, (start, stop, step) in enumerate(spans):
-            target = [*sizes[: axis + 1], *g.shape[axis + 1 :]]
-            if list(g.shape) != target:
-                g = aten.slice_backward.default(g, target, axis, start, max(start, stop), step)
-        return g
 
-    return lowering
+def _outside(sizes: Sequence[int], slices: Slices) -> list[int]:
+    """What slices of step 1 leave out, before and after, as `pad_amounts`."""
+    spans = [(slice(*s).indices(n), n) for s, n in zip(slices, sizes, strict=True)]
+    return pad_amounts([(start, n - max(start, stop)) for (start, stop, _), n in spans])
+
+
+def _spread(g: Value, sizes: Sequence[int], slices: Slices) -> Value:
+    """Zeros of shape `sizes` with `g` put where `slices` would read, axis by axis."""
+    for axis, (s, n) in enumerate(zip(slices, sizes, strict=True)):
+        start, stop, step = slice(*s).indices(n)
+        if (start, stop, step) != (0, n, 1):
+            target = [*g.shape[:axis], n, *g.shape[axis + 1 :]]
+            g = aten.slice_backward.default(g, target, axis, start, max(start, stop), step)
+    return g
 
 
 def _put(g: Value, starts: Sequence[int], sizes: Sequence[int]) -> Value:

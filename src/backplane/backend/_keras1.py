@@ -1,0 +1,218 @@
+"""The spellings of Keras 1, read only when a call in today's spelling has failed.
+
+K functions know nothing of Keras 1. A call that raises a TypeError or ValueError is looked at
+once more, by `modern`: if it is spelled as Keras 1 spelled it, it is made again in today's
+spelling, with a DeprecationWarning that says how. A call that succeeds therefore costs nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from backplane import config
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+RENAMED: dict[str, str | None] = {
+    "X": "x",
+    "border_mode": "padding",
+    "dim": "axis",
+    "dim_ordering": "data_format",
+    "filter_dilation": "dilation_rate",
+    "filter_shape": None,
+    "high": "maxval",
+    "image_shape": None,
+    "low": "minval",
+    "nb_classes": "num_classes",
+    "std": "stddev",
+    "stride": "strides",
+    "volume_shape": None,
+    "xs": "ops",
+}
+"""Parameters of Keras 1 and what they are called today; None: only a hint, not needed any more."""
+
+PARAMETERS: dict[str, tuple[str, ...]] = {
+    name: tuple(parameters.split())
+    for name, parameters in {
+        "batch_get_value": "xs",
+        "batch_normalization": "x mean var beta gamma epsilon",
+        "conv1d": "x kernel stride border_mode image_shape filter_shape",
+        "conv2d": "x kernel strides border_mode dim_ordering image_shape filter_shape"
+        " filter_dilation",
+        "conv3d": "x kernel strides border_mode dim_ordering volume_shape filter_shape"
+        " filter_dilation",
+        "expand_dims": "x dim",
+        "one_hot": "indices nb_classes",
+        "pool2d": "x pool_size strides border_mode dim_ordering pool_mode",
+        "pool3d": "x pool_size strides border_mode dim_ordering pool_mode",
+        "random_normal": "shape mean std dtype seed",
+        "random_uniform": "shape low high dtype seed",
+        "resize_images": "X height_factor width_factor dim_ordering",
+        "resize_volumes": "X depth_factor height_factor width_factor dim_ordering",
+        "separable_conv2d": "x depthwise_kernel pointwise_kernel strides border_mode dim_ordering",
+        "spatial_2d_padding": "x padding dim_ordering",
+        "spatial_3d_padding": "x padding dim_ordering",
+        "temporal_padding": "x padding",
+    }.items()
+}
+"""The parameters of Keras 1, in order, of the functions where they differ from today's."""
+
+KERNELS = {
+    "conv2d": ("kernel",),
+    "conv3d": ("kernel",),
+    "separable_conv2d": ("depthwise_kernel", "pointwise_kernel"),
+}
+"""Kernels that Keras 1 wrote (out, in, rows, columns) where channels come first."""
+
+PADDINGS = {"temporal_padding": 1, "spatial_2d_padding": 2, "spatial_3d_padding": 3}
+"""Functions whose `padding` was an int, or an int per axis, for both sides; by number of axes."""
+
+ORDERINGS = {"tf": "channels_last", "th": "channels_first"}
+
+
+def modern(function: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """A failed call as keyword arguments in today's spelling; None if it is not in that of Keras 1.
+
+    Warns, in the name of the line that called the caller of this function.
+
+    Raises:
+        TypeError: if an argument is given twice.
+        ValueError: for an unknown `dim_ordering`.
+    """
+    parameters = PARAMETERS.get(function)
+    if parameters is None or len(args) > len(parameters):
+        return None
+    given = [(n, v, False) for n, v in zip(parameters, args, strict=False)]
+    given += [(n, v, True) for n, v in kwargs.items()]
+    if not any(_is_old(function, *argument) for argument in given):
+        return None
+    call: dict[str, Any] = {}
+    advice: list[str] = []
+    for name, value, named in given:
+        new = RENAMED.get(name, name) if name in parameters else name
+        if new is None:
+            advice.append(f"no {name}")
+            continue
+        if new in call:
+            raise TypeError(f"K.{function}: {new} is given twice")
+        call[new] = _value(function, name, value)
+        if _is_old(function, name, value, named):
+            advice.append(_described(new, call[new]) + (f" for {name}" if new != name else ""))
+    _arrange(function, call, advice, "data_format" in kwargs)
+    warnings.warn(
+        f"K.{function} is called in the spelling of Keras 1; today's has {', '.join(advice)}",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return call
+
+
+def _described(name: str, value: Any) -> str:
+    return f"{name}={value!r}" if isinstance(value, str | int | float | tuple) else name
+
+
+def _is_old(function: str, name: str, value: Any, named: bool) -> bool:
+    """Whether an argument tells that the call is in Keras 1's spelling; `named`: it has a keyword.
+
+    An argument by position is called `name` here as Keras 1 had it, which alone says nothing.
+    """
+    if named and name in RENAMED:
+        return name in PARAMETERS[function]
+    if name == "dim_ordering":
+        return isinstance(value, str) and value in (*ORDERINGS, "default")
+    if name == "padding" and function in PADDINGS:
+        return _both_sides(value, PADDINGS[function]) is not None
+    if name == "epsilon" and function == "batch_normalization":
+        # By position it has the place that is today's `axis`.
+        return isinstance(value, float) and not named
+    return False
+
+
+def _value(function: str, name: str, value: Any) -> Any:
+    """An argument in today's form."""
+    if name == "dim_ordering":
+        return as_data_format(function, value)
+    if name == "padding" and function in PADDINGS:
+        pairs = _both_sides(value, PADDINGS[function])
+        if pairs is not None:
+            return pairs[0] if function == "temporal_padding" else pairs
+    return value
+
+
+def as_data_format(function: str, dim_ordering: Any) -> str:
+    """The data format of that name; ValueError if `dim_ordering` is none."""
+    if dim_ordering == "default":
+        return config.image_data_format()
+    if dim_ordering in ORDERINGS.values():
+        return str(dim_ordering)
+    if not isinstance(dim_ordering, str) or dim_ordering not in ORDERINGS:
+        raise ValueError(
+            f"K.{function}: dim_ordering must be 'tf', 'th' or 'default', got {dim_ordering!r}"
+        )
+    return ORDERINGS[dim_ordering]
+
+
+def _both_sides(padding: Any, axes: int) -> tuple[tuple[int, int], ...] | None:
+    """An int per axis as (before, after) pairs; None if it is no such padding."""
+    listed = padding if isinstance(padding, list | tuple) else [padding]
+    if len(listed) != axes or (axes == 1 and isinstance(padding, list | tuple)):
+        return None
+    if not all(isinstance(n, int) and not isinstance(n, bool) for n in listed):
+        return None
+    return tuple((n, n) for n in listed)
+
+
+def _arrange(function: str, call: dict[str, Any], advice: list[str], decided: bool) -> None:
+    """Give a call of a convolution the layout that Keras 1 meant; `decided`: it names today's."""
+    if function == "conv1d":
+        call.setdefault("data_format", "channels_last")
+    if function not in KERNELS or decided:
+        return
+    call.setdefault("data_format", config.image_data_format())
+    if call["data_format"] != "channels_first":
+        return
+    from backplane.backend.inspection import ndim
+    from backplane.backend.shaping import permute_dimensions
+
+    for kernel in KERNELS[function]:
+        if kernel in call:
+            rank = ndim(call[kernel])
+            call[kernel] = permute_dimensions(call[kernel], (*range(2, rank), 1, 0))
+            advice.append(f"a {kernel} of (spatial axes, in, out)")
+
+
+def deprecated(advice: str) -> Callable[[F], F]:
+    """Decorator of functions that only Keras 1 had: each call warns, with `advice`."""
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            warnings.warn(
+                f"K.{function.__name__} is a function of Keras 1: write {advice}",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return function(*args, **kwargs)
+
+        return wrapper  # type: ignore[return-value]
+
+    return decorate
+
+
+def accepting(function: F) -> F:
+    """Decorator of functions without `api` whose parameters were renamed."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            call = modern(function.__name__, args, kwargs)
+            if call is None:
+                raise
+        return function(**call)
+
+    return wrapper  # type: ignore[return-value]

@@ -1,0 +1,250 @@
+"""Connectionist temporal classification: the loss, decoding, and labels as a sparse tensor.
+
+Source: A. Graves, S. Fernández, F. Gomez, J. Schmidhuber: Connectionist temporal classification:
+labelling unsegmented sequence data with recurrent neural networks (ICML 2006).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from backplane import config
+from backplane.backend import _decoding
+from backplane.backend._args import as_int, shape_vector
+from backplane.backend._call import api
+from backplane.backend._compact import compacted, integer, picked, positions, shifted, size_of
+from backplane.backend._logs import IMPOSSIBLE, column, log_sum, row
+from backplane.backend._nodes import apply, merge_axes, permuted
+from backplane.backend._sparse import SparseTensor
+from backplane.backend.activation import float_tensor
+from backplane.core.graph import Tensor, constant
+from backplane.core.spec import bits
+from backplane.ops import control
+from backplane.ops.lift import as_tensor, cast_to, dims_of
+from backplane.ops.shaping import full_like
+
+def ctc_label_dense_to_sparse(labels: Any, label_lengths: Any) -> SparseTensor:
+    """Convert padded label sequences to a sparse tensor.
+
+    Args:
+        labels: Tensor (samples, max_length).
+        label_lengths: Integer tensor (samples,): how many labels of each row are meant.
+
+    Returns:
+        A sparse tensor with `indices` (int64), `values` (of the dtype of `labels`) and `dense_shape`.
+        On engines that compile for fixed sizes (JAX) a compiled function gives as many entries as
+        `labels` has elements; the surplus ones are at the end and have index −1 and value 0.
+
+    Raises:
+        ValueError: if the ranks or numbers of samples do not fit.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> labels = K.constant([[3, 1, 0], [2, 0, 0]], dtype='int32')
+        >>> sparse = K.ctc_label_dense_to_sparse(labels, K.constant([2, 1], dtype='int32'))
+        >>> K.eval(sparse.values)
+        array([3, 1, 2], dtype=int32)
+        >>> K.eval(sparse.indices).tolist()
+        [[0, 0], [0, 1], [1, 0]]
+    """
+    return SparseTensor(*_sparse_parts(labels, label_lengths))
+
+
+@api
+def _sparse_parts(labels: Any, label_lengths: Any) -> tuple[Tensor, Tensor, Tensor]:
+    name = "K.ctc_label_dense_to_sparse"
+    labels = _ranked(as_tensor(labels), 2, f"{name}: labels")
+    lengths = _lengths(label_lengths, labels, f"{name}: label_lengths")
+    here = apply("less", row(positions(labels, 1)), column(lengths))
+    zeros = full_like(labels, 0, "int64")
+    samples = column(cast_to(positions(labels, 0), "int64")) + zeros
+    places = row(cast_to(positions(labels, 1), "int64")) + zeros
+    keep, *parts = [merge_axes(row(t), [[0], [1, 2]]) for t in (here, samples, places, labels)]
+    rows, columns = compacted(keep, *parts[:2], fill=-1)
+    (values,) = compacted(keep, parts[2])
+    count = apply("sum", cast_to(keep, "int32"), axes=(0, 1), keepdims=False)
+    indices = apply("concat", *[permuted(t, (1, 0)) for t in (rows, columns)], axis=1)
+    return (
+        apply("head", indices, count, axis=0),
+        apply("head", apply("squeeze", values, axes=(0,)), count, axis=0),
+        cast_to(shape_vector(*dims_of(labels)), "int64"),
+    )
+
+
+@api
+def ctc_batch_cost(y_true: Any, y_pred: Any, input_length: Any, label_length: Any) -> Tensor:
+    """CTC loss of each sample: −log of the probability that `y_pred` gives the labels, over all ways
+    to spread them over the time steps.
+
+    Args:
+        y_true: Labels (samples, max_length): whole numbers from 0 to classes − 2.
+        y_pred: Probabilities (samples, time, classes), such as a softmax gives. The last class is the
+            blank. Rows are scaled to sum to 1, after `K.epsilon()` is added.
+        input_length: How many time steps of each sample count: (samples, 1) or (samples,).
+        label_length: How many labels of each sample count: likewise.
+
+    Returns:
+        A tensor (samples, 1). Infinite, with gradient 0, where the labels do not fit into the time
+        steps; NaN, with gradient 0, where a label is no class (or is the blank), or a length is
+        negative or larger than the tensor.
+
+    Raises:
+        ValueError: if the ranks or sizes do not fit.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> y_pred = K.constant([[[0.6, 0.4], [0.6, 0.4]]])
+        >>> cost = K.ctc_batch_cost([[0]], y_pred, [[2]], [[1]])
+        >>> K.eval(K.exp(-cost)).round(2)   # 0.6 * 0.6 + 2 * 0.6 * 0.4
+        array([[0.84]], dtype=float32)
+    """
+    name = "K.ctc_batch_cost"
+    y_pred = _ranked(float_tensor(y_pred), 3, f"{name}: y_pred")
+    labels = cast_to(_ranked(as_tensor(y_true), 2, f"{name}: y_true"), "int32")
+    _same_samples(labels, y_pred, f"{name}: y_true")
+    steps = _lengths(input_length, y_pred, f"{name}: input_length")
+    count = _lengths(label_length, y_pred, f"{name}: label_length")
+
+    here = apply("less", row(positions(labels, 1)), column(count))
+    blank = size_of(y_pred, 2) - 1
+    known = apply("logical_and", labels >= 0, labels < blank)
+    valid = apply("all", apply("logical_or", known, apply("logical_not", here)), axes=(1,), keepdims=False)
+    for length, most in ((steps, size_of(y_pred, 1)), (count, size_of(labels, 1))):
+        valid = apply("logical_and", valid, apply("logical_and", length >= 0, length <= most))
+    usable = apply("where", apply("logical_and", here, known), labels, blank)
+
+    total = _log_probability(_log_rows(y_pred), usable, blank, steps, count)
+    possible = apply("logical_and", valid, total > IMPOSSIBLE / 2)
+    otherwise = apply(
+        "where", valid, constant(math.inf, total.spec.dtype), constant(math.nan, total.spec.dtype)
+    )
+    loss = apply("where", possible, 0.0 - total, otherwise)
+    return column(cast_to(loss, y_pred.spec.dtype))
+
+
+def _log_probability(logs: Tensor, labels: Tensor, blank: Tensor, steps: Tensor, count: Tensor) -> Tensor:
+    """Log of the probability of each sample's labels: the forward variables of CTC, one step of time
+    after another. `labels` are blanks where there are none."""
+    path = _with_blanks(labels, blank)
+    emitted = picked(permuted(logs, (0, 2, 1)), path)
+    # A label may follow the one before it without a blank between them, unless both are equal.
+    skips = apply("logical_and", apply("not_equal", path, blank), apply("not_equal", path, shifted(path, 2, -1)))
+    dtype = logs.spec.dtype
+    impossible = constant(IMPOSSIBLE, dtype)
+    # Before the first step nothing but the path's beginning is reached: from there both the first
+    # blank and the first label are one move away.
+    first = apply("equal", positions(path, 1), integer(0))
+    start = apply("where", row(first), full_like(path, 0, dtype), impossible)
+    columns = column(steps)
+
+    def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        (alpha,), (time, log) = carry, items
+        leap = apply("where", skips, shifted(alpha, 2, IMPOSSIBLE), impossible)
+        new = log_sum([alpha, shifted(alpha, 1, IMPOSSIBLE), leap]) + log
+        # Unreachable ones would otherwise sink lower and lower.
+        new = apply("maximum", new, impossible)
+        return [apply("where", time < columns, new, alpha)], []
+
+    times = positions(logs, 1)
+    (alpha,), _ = control.scan(step, [start], [times, permuted(emitted, (2, 0, 1))])
+    # A path ends in the last label or in the blank behind it.
+    distance = column(count * 2) - row(positions(path, 1))
+    ends = apply("logical_or", apply("equal", distance, integer(0)), apply("equal", distance, integer(1)))
+    return apply("logsumexp", apply("where", ends, alpha, impossible), axes=(1,), keepdims=False)
+
+
+def _log_rows(y_pred: Tensor) -> Tensor:
+    """Log-probabilities of each step, in float32 at least."""
+    dtype = y_pred.spec.dtype if bits(y_pred.spec.dtype) >= 32 else "float32"
+    logs = apply("log", cast_to(y_pred, dtype) + config.epsilon())
+    return apply("log_softmax", logs, axis=2)
+
+
+def _with_blanks(labels: Tensor, blank: Tensor) -> Tensor:
+    """blank, label, blank, label, …, blank."""
+    pairs = [apply("expand_dims", t, axes=(2,)) for t in (labels * 0 + blank, labels)]
+    path = merge_axes(apply("concat", *pairs, axis=2), [[0], [1, 2]])
+    n = labels.spec.shape[0]
+    dims = [size_of(labels, 0)] if n is None else []
+    return apply("concat", path, apply("broadcast_to", blank, *dims, shape=(n, 1)), axis=1)
+
+
+@api
+def ctc_decode(
+    y_pred: Any,
+    input_length: Any,
+    greedy: bool = True,
+    beam_width: int = 100,
+    top_paths: int = 1,
+    merge_repeated: bool = False,
+) -> tuple[list[Tensor], Tensor]:
+    """Read label sequences off the predictions of a CTC network.
+
+    Args:
+        y_pred: Probabilities (samples, time, classes), such as a softmax gives. The last class is the
+            blank.
+        input_length: How many time steps of each sample count: (samples,) or (samples, 1).
+        greedy: Whether to take the best class of each step (the first of equal ones), which is fast;
+            otherwise a beam search adds up the probabilities of all ways to write a sequence.
+        beam_width: Number of sequences that the beam search keeps at each step.
+        top_paths: Number of sequences that the beam search gives, the best first; `beam_width` at most.
+        merge_repeated: Whether also to merge equal neighbours in the results of the beam search.
+
+    Returns:
+        `(sequences, scores)`. `sequences` is a list of `top_paths` integer tensors (samples, longest),
+        one if `greedy`, padded with −1; `longest` is the length of the longest sequence in the tensor,
+        except that engines which compile for fixed sizes (JAX) give all time steps in compiled
+        functions. `scores` (samples, top_paths) are the log-probabilities of the sequences for the
+        beam search; for the greedy one (samples, 1) minus the log-probability of the steps' best
+        classes. A sequence that the search did not reach is empty and has score −inf.
+
+    Raises:
+        ValueError: if the ranks do not fit, or `top_paths` is not between 1 and `beam_width`.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> y_pred = K.constant([[[0.8, 0.1, 0.1], [0.1, 0.1, 0.8], [0.1, 0.8, 0.1]]])
+        >>> (best,), scores = K.ctc_decode(y_pred, [3])
+        >>> K.eval(best)
+        array([[0, 1]])
+    """
+    name = "K.ctc_decode"
+    y_pred = _ranked(float_tensor(y_pred), 3, f"{name}: y_pred")
+    lengths = _lengths(input_length, y_pred, f"{name}: input_length")
+    if greedy:
+        path, score = _decoding.best_path(y_pred, lengths)
+        return [path], score
+    width, paths = as_int(beam_width, f"{name}: beam_width"), as_int(top_paths, f"{name}: top_paths")
+    if not 1 <= paths <= width:
+        raise ValueError(f"{name}: top_paths must be from 1 to beam_width = {width}, got {paths}")
+    logs = _log_rows(y_pred)
+    found, score = _decoding.beam_search(logs, lengths, width, paths, bool(merge_repeated))
+    return found, cast_to(score, y_pred.spec.dtype)
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def _ranked(x: Tensor, rank: int, what: str) -> Tensor:
+    if x.ndim != rank:
+        raise ValueError(f"{what} must have {rank} axes, got shape {tuple(x.spec.shape)}")
+    return x
+
+
+def _lengths(value: Any, x: Tensor, what: str) -> Tensor:
+    """One int32 length per sample of `x`, from (samples,) or (samples, 1)."""
+    lengths = as_tensor(value)
+    given = lengths.spec.shape
+    if lengths.ndim == 2 and given[1] in (1, None):
+        lengths = apply("squeeze", lengths, axes=(1,))
+    if lengths.ndim != 1:
+        raise ValueError(f"{what} must have shape (samples,) or (samples, 1), got {tuple(given)}")
+    _same_samples(lengths, x, what)
+    return cast_to(lengths, "int32")
+
+
+def _same_samples(x: Tensor, y: Tensor, what: str) -> None:
+    n, m = x.spec.shape[0], y.spec.shape[0]
+    if n is not None and m is not None and n != m:
+        raise ValueError(f"{what} has {n} samples, expected {m}")

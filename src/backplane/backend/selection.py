@@ -1,0 +1,246 @@
+"""Joining tensors, and picking parts of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from backplane import config
+from backplane.backend._args import as_axes, as_axis, as_count, as_entries, as_new_axis
+from backplane.backend._call import api
+from backplane.backend._nodes import apply
+from backplane.core.graph import Tensor
+from backplane.core.spec import bits, is_integer
+from backplane.ops import shaping as ops
+from backplane.ops.lift import as_tensor, cast_to, fill_dims, promoted
+
+
+@api
+def stack(x: Any, axis: int = 0) -> Tensor:
+    """Join tensors of one shape along a new axis.
+
+    Args:
+        x: List of tensors.
+        axis: Place of the new axis, in [-ndim - 1, ndim].
+
+    Returns:
+        A tensor with one axis more.
+
+    Raises:
+        ValueError: if there are no tensors, known sizes differ, or `axis` is out of range.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.stack([K.constant([1.0, 2.0]), K.constant([3.0, 4.0])], axis=1))
+        array([[1., 3.],
+               [2., 4.]], dtype=float32)
+    """
+    if not isinstance(x, list | tuple):
+        return as_tensor(x)
+    if not x:
+        raise ValueError("K.stack: x must hold at least one tensor, got an empty list")
+    parts = promoted(*x)
+    for part in parts[1:]:
+        a, b = parts[0].spec.shape, part.spec.shape
+        if len(a) != len(b) or any(
+            None not in (m, n) and m != n for m, n in zip(a, b, strict=True)
+        ):
+            raise ValueError(
+                f"K.stack: x must hold tensors of one shape, got {tuple(a)} and {tuple(b)}"
+            )
+    return ops.stack(parts, as_new_axis(axis, parts[0]))
+
+
+@api
+def concatenate(tensors: Any, axis: int = -1) -> Tensor:
+    """Join tensors along an axis.
+
+    Args:
+        tensors: List of tensors with equal sizes along all other axes.
+        axis: Int in [-ndim, ndim).
+
+    Returns:
+        A tensor; sparse if all of `tensors` are.
+
+    Raises:
+        ValueError: if there are no tensors, known sizes differ, or `axis` is out of range.
+        TypeError: if `tensors` is no list.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.concatenate([K.constant([[1.0, 2.0]]), K.constant([[3.0]])]))
+        array([[1., 2., 3.]], dtype=float32)
+    """
+    if not isinstance(tensors, list | tuple):
+        raise TypeError(f"K.concatenate: tensors must be a list, got {type(tensors).__name__}")
+    if not tensors:
+        raise ValueError("K.concatenate: tensors must hold at least one tensor, got an empty list")
+    parts = promoted(*tensors)
+    joined = apply("concat", *parts, axis=as_axis(axis, parts[0]))
+    sparse = all(isinstance(t, Tensor) and t.spec.sparse for t in tensors)
+    return apply("to_sparse", joined) if sparse else joined
+
+
+@api
+def one_hot(indices: Any, num_classes: int) -> Tensor:
+    """Vectors that are 1 at an index and 0 elsewhere.
+
+    Args:
+        indices: Integer tensor of any shape.
+        num_classes: Length of the vectors.
+
+    Returns:
+        A tensor of dtype `K.floatx()` with one axis more, the last; an index outside of
+        [0, num_classes) gives zeros.
+
+    Raises:
+        TypeError: if `indices` does not hold integers.
+        ValueError: if `num_classes` is negative.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.one_hot(K.constant([0, 2], dtype="int32"), 3))
+        array([[1., 0., 0.],
+               [0., 0., 1.]], dtype=float32)
+    """
+    indices = _integers(indices, "indices")
+    count = as_count(num_classes, "num_classes")
+    if bits(indices.spec.dtype) < 32:
+        indices = cast_to(indices, "int32")
+    classes = as_tensor(np.arange(count, dtype=indices.spec.dtype))
+    wide = apply("expand_dims", indices, axes=(indices.ndim,))
+    return cast_to(apply("equal", wide, classes), config.floatx())
+
+
+def _integers(x: Any, what: str) -> Tensor:
+    tensor = as_tensor(x)
+    if not is_integer(tensor.spec.dtype):
+        raise TypeError(f"{what} must hold integers, got dtype {tensor.spec.dtype}; cast it")
+    return tensor
+
+
+@api
+def reverse(x: Any, axes: Any) -> Tensor:
+    """Reverse the order of elements along axes.
+
+    Args:
+        x: Tensor.
+        axes: Int or iterable of ints in [-ndim, ndim).
+
+    Returns:
+        A tensor of the shape of `x`.
+
+    Raises:
+        ValueError: if an axis is out of range or named twice.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.reverse(K.constant([1.0, 2.0, 3.0]), 0))
+        array([3., 2., 1.], dtype=float32)
+    """
+    x = as_tensor(x)
+    found = as_axes(axes, x, "axes")
+    return apply("flip", x, axes=found) if found else x
+
+
+@api
+def slice(x: Any, start: Any, size: Any) -> Tensor:
+    """A part of a tensor: `x[start[0]:start[0] + size[0], ...]`.
+
+    Args:
+        x: Tensor.
+        start: The first index along each axis: ints, scalar integer tensors, or an integer vector.
+        size: The number of elements along each axis, likewise; -1 for all up to the end.
+
+    Returns:
+        A tensor.
+
+    Raises:
+        ValueError: if there is not one number per axis, one is negative, or the part is known to
+            reach beyond the tensor. (Starts that are tensors are moved so that it lies inside.)
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.slice(K.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), [0, 1], [2, -1]))
+        array([[2., 3.],
+               [5., 6.]], dtype=float32)
+    """
+    x = as_tensor(x)
+    starts, sizes = as_entries(start, "start"), as_entries(size, "size")
+    if not len(starts) == len(sizes) == x.ndim:
+        raise ValueError(
+            f"K.slice: start and size must have one number for each of the {x.ndim} axes of x, "
+            f"got {len(starts)} and {len(sizes)}"
+        )
+    if any(isinstance(n, Tensor) for n in (*starts, *sizes)):
+        ends = [_size_to_end(x, i, a) if n == -1 else n for i, (a, n) in _pairs(starts, sizes)]
+        dims = [n for n in ends if isinstance(n, Tensor)]
+        shape = tuple(n if isinstance(n, int) else None for n in ends)
+        return apply("dynamic_slice", x, as_tensor(starts), *dims, shape=shape)
+    found = apply(
+        "slice", x, slices=tuple(_part(x, i, a, n) for i, (a, n) in _pairs(starts, sizes))
+    )
+    # What is read along an axis of unknown size may be shorter than it should: the reshape refuses.
+    wanted = [n if isinstance(n, int) and n >= 0 else None for n in sizes]
+    if all(n in (None, m) for m, n in zip(found.spec.shape, wanted, strict=True)):
+        return found
+    known = [n if m is None else m for m, n in zip(found.spec.shape, wanted, strict=True)]
+    dims, shape = fill_dims(found, known)
+    return apply("reshape", found, *dims, shape=shape)
+
+
+def _pairs(starts: Any, sizes: Any) -> Any:
+    return enumerate(zip(starts, sizes, strict=True))
+
+
+def _part(x: Tensor, axis: int, start: int, size: int) -> tuple[int | None, int | None, int]:
+    """The Python slice of one axis, checked as far as its size is known."""
+    whole = x.spec.shape[axis]
+    stop = whole if size == -1 else start + size
+    if (
+        start < 0
+        or size < -1
+        or (whole is not None and stop is not None and not start <= stop <= whole)
+    ):
+        raise ValueError(
+            f"K.slice: start {start} and size {size} along axis {axis} do not lie inside a tensor "
+            f"of shape {tuple(x.spec.shape)}"
+        )
+    return (start or None, None if size == -1 else stop, 1)
+
+
+def _size_to_end(x: Tensor, axis: int, start: int | Tensor) -> int | Tensor:
+    size = x.spec.shape[axis]
+    left: int | Tensor = (apply("dim", x, axis=axis) if size is None else size) - start
+    return left
+
+
+@api
+def gather(reference: Any, indices: Any) -> Tensor:
+    """The parts of a tensor along its first axis that indices name.
+
+    Args:
+        reference: Tensor with at least one axis.
+        indices: Integer tensor, array or list of any shape; each index lies in [0, size of the
+            first axis). Negative ones count from the end, as in the documents' NumPy
+            implementation; what lies outside is not checked, and its result is the engine's.
+
+    Returns:
+        A tensor of the dtype of `reference`. Its axes are those of `indices`, then the others of
+        `reference`. In the gradient indices that occur repeatedly add up.
+
+    Raises:
+        ValueError: if `reference` is a scalar.
+        TypeError: if `indices` does not hold integers.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.gather(K.constant([[1.0, 2.0], [3.0, 4.0]]), [1, 1]))
+        array([[3., 4.],
+               [3., 4.]], dtype=float32)
+    """
+    x = as_tensor(reference)
+    if not x.ndim:
+        raise ValueError("K.gather: reference must have at least one axis, got a scalar")
+    return apply("gather", x, _integers(indices, "indices"), axis=0)

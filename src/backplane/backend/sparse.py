@@ -1,0 +1,76 @@
+"""Sparse tensors.
+
+A sparse placeholder, variable or constant is a matrix of which `K.is_sparse` is true. Any function
+takes it, by its dense form; what `K.identity` and `K.concatenate` make of sparse tensors alone is
+sparse again. No engine holds such a matrix in a sparse format yet: it takes the memory of a dense
+one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from backplane.backend._args import as_shape
+from backplane.backend._call import api
+from backplane.backend._nodes import apply
+from backplane.backend._sparse import SparseTensor
+from backplane.core.graph import Tensor
+from backplane.core.sparse import dense_array, is_sparse_matrix
+from backplane.ops.lift import as_tensor, cast_to
+
+
+def is_sparse(tensor: Any) -> bool:
+    """Whether a tensor is sparse.
+
+    Args:
+        tensor: Anything; a `scipy.sparse` matrix and what `K.ctc_label_dense_to_sparse` returns are
+            sparse too.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.is_sparse(K.placeholder((2, 2), sparse=False))
+        False
+        >>> K.is_sparse(K.placeholder((2, 2), sparse=True))
+        True
+    """
+    if isinstance(tensor, Tensor):
+        return tensor.spec.sparse
+    return isinstance(tensor, SparseTensor) or is_sparse_matrix(tensor)
+
+
+def to_dense(tensor: Any) -> Any:
+    """Convert a sparse tensor to a dense one.
+
+    Args:
+        tensor: Tensor, sparse or not. A `scipy.sparse` matrix becomes a NumPy array.
+
+    Returns:
+        A dense tensor: `tensor` itself if it is dense.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> c = K.to_dense(K.placeholder((2, 2), sparse=True))
+        >>> K.is_sparse(c)
+        False
+    """
+    if isinstance(tensor, SparseTensor):
+        return _scattered(tensor.indices, tensor.values, tensor.dense_shape)
+    if is_sparse_matrix(tensor):
+        return dense_array(tensor)
+    if isinstance(tensor, Tensor) and tensor.spec.sparse:
+        return as_tensor(tensor)
+    return tensor
+
+
+@api
+def _scattered(indices: Any, values: Any, dense_shape: Any) -> Tensor:
+    """The matrix of that shape with `values` at `indices`, and zeros elsewhere."""
+    indices, values = as_tensor(indices), as_tensor(values)
+    dims, shape = as_shape(as_tensor(dense_shape), "dense_shape")
+    rows, columns = (cast_to(indices[:, axis], "int32") for axis in (0, 1))
+    width = cast_to(as_tensor(dense_shape)[1], "int32")
+    # Surplus entries have index -1 and value 0.
+    place = apply("maximum", rows * width + columns, as_tensor(0, "int32"))
+    count = cast_to(as_tensor(dense_shape)[0], "int32") * width
+    flat = apply("scatter_add", values, place, count, shape=(None,), axis=0)
+    return apply("reshape", flat, *dims, shape=shape)

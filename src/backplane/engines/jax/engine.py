@@ -1,0 +1,120 @@
+"""The engine: values, and what running a program takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from backplane.core.spec import Spec
+from backplane.engines.base import Engine, Program, Table, Value
+from backplane.engines.jax import loops
+from backplane.engines.jax.table import TABLE
+
+Function = Callable[..., tuple[Value, ...]]
+
+WIDE = frozenset(("int64", "uint64", "float64"))
+"""Dtypes that JAX has only inside `jax.enable_x64`."""
+
+
+class JaxEngine(Engine):
+    """JAX. A program is compiled anew for each set of input shapes, by `jax.jit`."""
+
+    name = "jax"
+    library = "jax"
+    capabilities = frozenset(
+        ("host_shapes", "float16", "bfloat16", "unsigned", "eager", "static", "tape")
+    )
+
+    def __init__(self) -> None:
+        self.table = Table()
+        self.table.update(TABLE)
+        self.table.update(loops.lowerings(self))
+
+    # --- values ---------------------------------------------------------------------------------
+
+    def owns(self, value: object) -> bool:
+        """Whether `value` is a `jax.Array`; what JAX traces with is one too."""
+        return isinstance(value, jax.Array)
+
+    def spec_of(self, value: Value) -> Spec:
+        """Shape and dtype: both are known also while JAX traces."""
+        return Spec(value.shape, value.dtype.name)
+
+    def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
+        """A copy, on the default device."""
+        if (dtype or array.dtype.name) in WIDE:
+            with jax.enable_x64(True):
+                return jnp.array(array, dtype)
+        return jnp.array(array, dtype)
+
+    def to_numpy(self, value: Value) -> np.ndarray:
+        """A copy."""
+        return np.array(value)
+
+    def constant(self, array: np.ndarray) -> Value:
+        """The array itself: XLA folds it into the program."""
+        return array
+
+    def feed(self, array: np.ndarray) -> Value:
+        """The array itself: a compiled program takes it faster than anything made of it."""
+        return array
+
+    # --- programs -------------------------------------------------------------------------------
+
+    def compile(self, program: Program) -> Function:
+        """`jax.jit`. Variables that keep their shape hand their memory to their new values."""
+        run: Function = jax.jit(_strong(program.function), donate_argnums=_donated(program))
+        return _in_64_bits(run) if _is_wide(program) else run
+
+    def eager(self, program: Program) -> Function:
+        """The emitted function, among arrays of whatever JAX holds: 64 bits where it has any."""
+        run = _strong(program.function)
+        return _in_64_bits(run) if _is_wide(program) else run
+
+
+def _is_wide(program: Program) -> bool:
+    return not WIDE.isdisjoint(program.dtypes)
+
+
+def _in_64_bits(function: Function) -> Function:
+    """`function`, traced and called where JAX has 64-bit types. Elsewhere it would cut them, and
+    NumPy arrays of them, to 32 bits. The rest of the process is not touched."""
+
+    def run(*inputs: Value) -> tuple[Value, ...]:
+        with jax.enable_x64(True):
+            return function(*inputs)
+
+    return run
+
+
+def _donated(program: Program) -> tuple[int, ...]:
+    """The inputs whose memory an output of equal type may take over.
+
+    Not while JAX looks for NaN: then a call may fail after it has run.
+    """
+    if jax.config.jax_debug_nans or jax.config.jax_debug_infs:
+        return ()
+    pairs = [(i, program.inputs[i], program.outputs[o]) for i, o in program.state.items()]
+    return tuple([i for i, old, new in pairs if old == new and old.is_static])
+
+
+def _strong(function: Function) -> Function:
+    """`function` with results whose dtype is their own: a weakly typed one, as JAX makes of Python's
+    numbers, would give way to another operand's."""
+
+    def run(*inputs: Value) -> tuple[Value, ...]:
+        return tuple([_typed(y) for y in function(*inputs)])
+
+    return run
+
+
+def _typed(y: Value) -> Value:
+    if isinstance(y, jax.Array):
+        return jax.lax.convert_element_type(y, y.dtype) if y.aval.weak_type else y
+    return jnp.asarray(y)
+
+
+ENGINE = JaxEngine()

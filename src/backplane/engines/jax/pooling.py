@@ -1,0 +1,163 @@
+"""Pooling by slices: the elements of all windows that are at one place, one place after the other.
+
+On a CPU this is up to six times as fast as `lax.reduce_window`, and the gradient up to forty times as
+fast as `lax.select_and_scatter_add`, which JAX makes of the gradient of a maximum over windows: 0.4
+instead of 14 ms for 2 × 2 windows of (32, 24, 24, 64) on one core.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from backplane.engines.base import Padding, Table, Value, host_shape
+from backplane.engines.jax.kernel import kernel
+from backplane.engines.jax.windows import Sizes, Windows, zero
+
+TABLE = Table()
+
+LARGE = 64
+"""Tiles of more elements than this are reduced as axes of their own."""
+
+
+@TABLE.add("max_pool", wanted=True)
+@kernel("pool", "strides", "padding", "wanted")
+def max_pool(
+    x: Value, *, pool: Sizes, strides: Sizes, padding: Padding, wanted: tuple[bool, bool]
+) -> list[Value | None]:
+    """The maximum and its place in the window, numbered in row-major order. NaN is the largest."""
+    windows = Windows(x.shape, pool, strides, padding)
+    dtype = np.min_scalar_type(windows.size - 1)
+    if 0 in windows.number:
+        shape = (x.shape[0], *windows.number, x.shape[-1])
+        return [lax.full(shape, 0, x.dtype), lax.full(shape, 0, dtype)]
+    find = _of_tiles if windows.tiled and windows.size > LARGE else _of_slices
+    y, positions = find(x, windows, dtype)
+    return [y, positions if wanted[1] else None]
+
+
+def _lowest(x: Value) -> Value:
+    whole = jnp.issubdtype(x.dtype, jnp.integer)
+    return np.asarray(np.iinfo(x.dtype).min if whole else -np.inf, x.dtype)
+
+
+def _of_slices(x: Value, windows: Windows, dtype: np.dtype) -> tuple[Value, Value]:
+    """One axis after the other, the last one first: each row has its first maximum, and the first of
+    the rows with the largest one wins."""
+    y = windows.pad(x, _lowest(x))
+    positions = jnp.zeros(y.shape, dtype)
+    step = 1
+    for axis in reversed(range(len(windows.window))):
+        values, places = windows.along(y, axis), windows.along(positions, axis)
+        y, positions = values[0], places[0]
+        for i, (value, place) in enumerate(zip(values[1:], places[1:], strict=True), 1):
+            larger = (value > y) | (value != value)
+            y = jnp.where(larger, value, y)
+            positions = jnp.where(larger, place + dtype.type(i * step), positions)
+        step *= windows.window[axis]
+    return y, positions
+
+
+def _of_tiles(x: Value, windows: Windows, dtype: np.dtype) -> tuple[Value, Value]:
+    tiles = windows.tiles(x, _lowest(x))
+    y = jnp.max(tiles, axis=windows.inner)
+    found = (tiles == windows.spread(y)) | (tiles != tiles)
+    numbers = jnp.where(found, windows.numbered(dtype), dtype.type(windows.size - 1))
+    return y, jnp.min(numbers, axis=windows.inner)
+
+
+@TABLE.add("max_pool_grad", reads=(0, 1, 3))
+@kernel("pool", "strides", "padding")
+def max_pool_grad(
+    g: Value, x: Value, y: None, positions: Value, *, pool: Sizes, strides: Sizes, padding: Padding
+) -> Value:
+    """`g` where the positions say. Of `x` only the shape is used."""
+    windows = Windows(x.shape, pool, strides, padding)
+    if 0 in windows.number:
+        return lax.full(x.shape, 0, g.dtype)
+    if windows.tiled:
+        here = windows.spread(positions) == windows.numbered(positions.dtype)
+        return windows.untile(jnp.where(here, windows.spread(g), 0))
+    parts = [
+        windows.put(jnp.where(positions == i, g, 0), place)
+        for i, place in enumerate(windows.places())
+    ]
+    return windows.crop(reduce(lax.add, parts))
+
+
+@TABLE.add("max_pool_take", reads=(0, 3))
+@kernel("pool", "strides", "padding")
+def max_pool_take(
+    v: Value, x: None, y: None, positions: Value, *, pool: Sizes, strides: Sizes, padding: Padding
+) -> Value:
+    """`v` where the positions say."""
+    windows = Windows(v.shape, pool, strides, padding)
+    if 0 in windows.number:
+        return lax.full(positions.shape, 0, v.dtype)
+    if windows.tiled and windows.size > LARGE:
+        here = windows.spread(positions) == windows.numbered(positions.dtype)
+        taken = jnp.where(here, windows.tiles(v, zero(v)), 0)
+        return jnp.sum(taken, axis=windows.inner, dtype=v.dtype)
+    v = windows.pad(v, zero(v))
+    parts = [
+        jnp.where(positions == i, windows.take(v, place), 0)
+        for i, place in enumerate(windows.places())
+    ]
+    return reduce(lax.add, parts)
+
+
+def _counts(windows: Windows, dtype: np.dtype) -> Value:
+    """How many elements of each window are no padding; to be broadcast over the windows."""
+    total = np.ones((), np.int64)
+    axes = zip(windows.spatial, windows.pairs, windows.strides, windows.window, strict=True)
+    for (size, (before, _), stride, k), number in zip(axes, windows.number, strict=True):
+        start = np.arange(number) * stride - before
+        total = total[..., None] * (np.minimum(start + k, size) - np.maximum(start, 0))
+    return total[..., None].astype(dtype)
+
+
+@TABLE.add("avg_pool")
+@kernel("pool", "strides", "padding")
+def avg_pool(x: Value, *, pool: Sizes, strides: Sizes, padding: Padding) -> Value:
+    """Sums along one axis after the other, over the numbers of elements."""
+    windows = Windows(x.shape, pool, strides, padding)
+    counts = _counts(windows, x.dtype)
+    if 0 in windows.number:
+        return lax.full((x.shape[0], *windows.number, x.shape[-1]), 0, x.dtype)
+    if windows.tiled and windows.size > LARGE:
+        tiles = windows.tiles(x, zero(x))
+        return jnp.sum(tiles, axis=windows.inner, dtype=x.dtype) / counts
+    y = windows.pad(x, zero(x))
+    for axis in reversed(range(len(pool))):
+        y = reduce(lax.add, windows.along(y, axis))
+    return y / counts
+
+
+@TABLE.add("avg_pool_grad")
+def avg_pool_grad(
+    g: Value,
+    *dims: Value,
+    shape: tuple[int | None, ...],
+    pool: Sizes,
+    strides: Sizes,
+    padding: Padding,
+) -> Value:
+    """Each element of a window gets its share of `g`."""
+    sizes = host_shape(shape, dims)
+    return _avg_pool_grad(g, shape=sizes, pool=pool, strides=strides, padding=padding)
+
+
+@kernel("shape", "pool", "strides", "padding")
+def _avg_pool_grad(
+    g: Value, *, shape: Sizes, pool: Sizes, strides: Sizes, padding: Padding
+) -> Value:
+    windows = Windows(shape, pool, strides, padding)
+    if 0 in windows.number:
+        return lax.full(shape, 0, g.dtype)
+    share = g / _counts(windows, g.dtype)
+    if windows.tiled:
+        return windows.untile(windows.spread(share))
+    return windows.crop(reduce(lax.add, [windows.put(share, place) for place in windows.places()]))

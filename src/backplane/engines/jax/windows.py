@@ -1,0 +1,131 @@
+"""Windows over the spatial axes of (batch, *spatial, channels), as slices and as tiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import chain, product
+
+import numpy as np
+from jax import lax
+
+from backplane.engines.base import Padding, Value, resolve_padding
+
+Sizes = tuple[int, ...]
+Pairs = Sequence[tuple[int, int]]
+
+
+def pad_spatial(x: Value, value: Value, pairs: Pairs, strides: Sequence[int] | None = None) -> Value:
+    """Pad the spatial axes, and with `strides` also between the elements. Negative amounts cut off."""
+    steps = strides or (1,) * len(pairs)
+    inner = [(*pair, step - 1) for pair, step in zip(pairs, steps, strict=True)]
+    return lax.pad(x, value, [(0, 0, 0), *inner, (0, 0, 0)])
+
+
+def zero(x: Value) -> Value:
+    """The number 0 in the dtype of `x`."""
+    return np.zeros((), x.dtype)
+
+
+class Windows:
+    """Where the windows of one call lie.
+
+    Attributes:
+        pairs: Padding (before, after) along each spatial axis.
+        padded: Spatial sizes with it.
+        number: How many windows there are along each axis.
+        strides: Where there is only one window any stride leads to it: it is that of tiles.
+        tiled: Whether the windows neither overlap nor leave gaps.
+        size: Elements of a window.
+    """
+
+    def __init__(
+        self,
+        shape: Sizes,
+        window: Sizes,
+        strides: Sizes,
+        padding: Padding,
+        dilation: Sizes | None = None,
+    ) -> None:
+        self.spatial = shape[1:-1]
+        self.window = window
+        self.dilation = dilation or (1,) * len(window)
+        self.pairs = resolve_padding(padding, self.spatial, window, strides, self.dilation)
+        self.padded = [n + a + b for n, (a, b) in zip(self.spatial, self.pairs, strict=True)]
+        spans = [(k - 1) * d + 1 for k, d in zip(window, self.dilation, strict=True)]
+        axes = list(zip(self.padded, spans, strides, strict=True))
+        self.number = [max((n - k) // s + 1, 0) for n, k, s in axes]
+        self.strides = [k if m == 1 else s for (_, k, s), m in zip(axes, self.number, strict=True)]
+        self.tiled = self.strides == list(window)
+        self.size = math.prod(window)
+
+    def pad(self, x: Value, value: Value) -> Value:
+        """`x` with the padding."""
+        return pad_spatial(x, value, self.pairs)
+
+    def crop(self, x: Value) -> Value:
+        """The padding taken away."""
+        return pad_spatial(x, zero(x), [(-a, -b) for a, b in self.pairs])
+
+    # --- as slices: the elements of all windows that are at one place ------------------------------
+
+    def places(self) -> Iterator[Sizes]:
+        """The places in a window, in row-major order."""
+        axes = zip(self.window, self.dilation, strict=True)
+        return product(*[range(0, k * d, d) for k, d in axes])
+
+    def along(self, x: Value, axis: int) -> list[Value]:
+        """For each place along one axis of the padded `x`, the elements there."""
+        n, k, s = self.number[axis], self.window[axis], self.strides[axis]
+        return [lax.slice_in_dim(x, i, i + (n - 1) * s + 1, s, axis + 1) for i in range(k)]
+
+    def take(self, x: Value, place: Sizes) -> Value:
+        """The elements at `place` of the padded `x`."""
+        ends = zip(place, self.number, self.strides, strict=True)
+        stops = [i + (n - 1) * s + 1 for i, n, s in ends]
+        shape = x.shape
+        return lax.slice(x, (0, *place, 0), (shape[0], *stops, shape[-1]), (1, *self.strides, 1))
+
+    def put(self, v: Value, place: Sizes) -> Value:
+        """Zeros of the padded sizes with `v` at `place` of all windows."""
+        ends = zip(place, self.padded, self.number, self.strides, strict=True)
+        pairs = [(i, size - i - (n - 1) * s - 1) for i, size, n, s in ends]
+        return pad_spatial(v, zero(v), pairs, self.strides)
+
+    # --- as tiles: (batch, *(window, place) per axis, channels) -----------------------------------
+
+    @property
+    def inner(self) -> Sizes:
+        """The axes of places."""
+        return tuple(range(2, 2 + 2 * len(self.window), 2))
+
+    def tiles(self, x: Value, value: Value) -> Value:
+        """`x` with its padding, as tiles."""
+        covered = self._covered()
+        ends = zip(self.spatial, self.pairs, covered, strict=True)
+        pairs = [(a, total - n - a) for n, (a, _), total in ends]
+        return lax.reshape(pad_spatial(x, value, pairs), self._tiles_of(x))
+
+    def untile(self, tiles: Value) -> Value:
+        """Back to the shape of `x`; what no tile covers is zero."""
+        covered = self._covered()
+        x = lax.reshape(tiles, (tiles.shape[0], *covered, tiles.shape[-1]))
+        ends = zip(self.spatial, self.pairs, covered, strict=True)
+        return pad_spatial(x, zero(x), [(-a, n + a - total) for n, (a, _), total in ends])
+
+    def spread(self, y: Value) -> Value:
+        """One value per window, at all places of its tile."""
+        axes = [i for i in range(len(self._tiles_of(y))) if i not in self.inner]
+        return lax.broadcast_in_dim(y, self._tiles_of(y), axes)
+
+    def numbered(self, dtype: np.dtype) -> Value:
+        """The places of a tile, numbered in row-major order; to be broadcast over tiles."""
+        shape = list(chain.from_iterable((1, k) for k in self.window))
+        return np.arange(self.size).reshape(1, *shape, 1).astype(dtype)
+
+    def _covered(self) -> list[int]:
+        return [n * k for n, k in zip(self.number, self.window, strict=True)]
+
+    def _tiles_of(self, x: Value) -> Sizes:
+        split = chain.from_iterable(zip(self.number, self.window, strict=True))
+        return (x.shape[0], *split, x.shape[-1])

@@ -1,0 +1,564 @@
+"""The code examples of the documents, in the words of the newest that has them.
+
+000 is the Keras 1 reference, 001 the R table, 002 the notebook, 003 the Keras 2.3 reference, 004
+the tutorial. Where an example shows TensorFlow 1's print of a tensor, shape and dtype are compared.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backplane import backend as K
+from backplane import config
+
+VALUES = np.array([[1, 2], [3, 4]])
+
+
+def shown(x: Any) -> tuple[Any, str]:
+    """What a document's print of a tensor tells."""
+    return K.int_shape(x), K.dtype(x)
+
+
+# --- introductions: all five --------------------------------------------------------------------
+
+
+def test_placeholders(engine: object) -> None:
+    assert K.int_shape(K.placeholder(shape=(2, 4, 5))) == (2, 4, 5)
+    assert K.int_shape(K.placeholder(shape=(None, 4, 5))) == (None, 4, 5)
+    assert K.int_shape(K.placeholder(ndim=3)) == (None, None, None)
+
+
+def test_variables(engine: object) -> None:
+    val = np.random.default_rng(0).random((3, 4, 5))
+    np.testing.assert_allclose(K.eval(K.variable(value=val)), val, rtol=1e-6)
+    assert (K.eval(K.zeros(shape=(3, 4, 5))) == np.zeros((3, 4, 5))).all()
+    assert (K.eval(K.ones(shape=(3, 4, 5))) == np.ones((3, 4, 5))).all()
+
+
+def test_arithmetic(engine: object) -> None:
+    b = K.random_uniform_variable(shape=(3, 4), low=0, high=1)
+    c = K.random_normal_variable(shape=(3, 4), mean=0, scale=1)
+    d = K.random_normal_variable(shape=(3, 4), mean=0, scale=1)
+    u, v, w = K.batch_get_value([b, c, d])
+    a = b + c * K.abs(d)
+    np.testing.assert_allclose(K.eval(a), u + v * np.abs(w), rtol=1e-5, atol=1e-6)
+    c = K.dot(a, K.transpose(b))
+    np.testing.assert_allclose(K.eval(c), (u + v * np.abs(w)) @ u.T, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(K.eval(K.sum(b, axis=1)), u.sum(1), rtol=1e-6)
+    soft = np.exp(u) / np.exp(u).sum(1, keepdims=True)
+    np.testing.assert_allclose(K.eval(K.softmax(b)), soft, rtol=1e-5)
+    assert K.int_shape(K.concatenate([b, c], axis=-1)) == (3, 7)
+
+
+def test_the_sum_of_000_has_a_third_axis(engine: object) -> None:
+    """`a = K.sum(b, axis=2)`, of tensors like those made before it."""
+    b = K.ones(shape=(3, 4, 5))
+    np.testing.assert_array_equal(K.eval(K.sum(b, axis=2)), np.full((3, 4), 5))
+
+
+# --- settings -----------------------------------------------------------------------------------
+
+
+def test_epsilon() -> None:
+    """1e-07; 000 has 1e-08."""
+    assert K.epsilon() == 1e-07
+    K.set_epsilon(1e-05)
+    assert K.epsilon() == 1e-05
+
+
+def test_floatx() -> None:
+    assert K.floatx() == "float32"
+    K.set_floatx("float16")
+    assert K.floatx() == "float16"
+    with pytest.raises(ValueError, match="int32"):
+        K.set_floatx("int32")
+
+
+def test_cast_to_floatx() -> None:
+    arr = np.array([1.0, 2.0], dtype="float64")
+    assert arr.dtype == np.dtype("float64")
+    new_arr = K.cast_to_floatx(arr)
+    np.testing.assert_array_equal(new_arr, [1.0, 2.0])
+    assert new_arr.dtype == np.dtype("float32")
+
+
+def test_image_data_format() -> None:
+    K.set_image_data_format("channels_first")
+    assert K.image_data_format() == "channels_first"
+    K.set_image_data_format("channels_last")
+    assert K.image_data_format() == "channels_last"
+    with pytest.raises(ValueError, match="channels"):
+        K.set_image_data_format("channels first")
+
+
+def test_image_dim_ordering_of_000() -> None:
+    K.set_image_data_format("channels_first")
+    with pytest.warns(DeprecationWarning, match="Keras 1"):
+        assert K.image_dim_ordering() == "th"
+    with pytest.warns(DeprecationWarning, match="Keras 1"):
+        K.set_image_dim_ordering("tf")
+    with pytest.warns(DeprecationWarning, match="Keras 1"):
+        assert K.image_dim_ordering() == "tf"
+    assert K.image_data_format() == "channels_last"
+
+
+def run_python(code: str, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {k: v for k, v in os.environ.items() if k not in ("KERAS_BACKEND", "KERAS_HOME")}
+    env |= {"KERAS_HOME": str(home), **environment}
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+def test_the_environment_overrides_the_file(engine: Any, tmp_path: Path) -> None:
+    """`KERAS_BACKEND=tensorflow python -c "from keras import backend"`."""
+    (tmp_path / "keras.json").write_text('{"backend": "no_such_backend"}', encoding="utf-8")
+    code = "from backplane import backend; print(backend.backend())"
+    ran = run_python(code, tmp_path, KERAS_BACKEND=engine.name)
+    title = config.TITLES.get(engine.name, engine.name)
+    assert f"Using {title} backend." in ran.stderr
+    assert ran.stdout == f"{engine.name}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "data_format"),
+    [
+        ('"image_data_format": "channels_first"', "channels_first"),
+        ('"image_dim_ordering": "th"', "channels_first"),
+        ('"image_dim_ordering": "tf"', "channels_last"),
+    ],
+)
+def test_keras_json(text: str, data_format: str, tmp_path: Path) -> None:
+    """The files of 000 and of the others, here with a setting changed."""
+    (tmp_path / "keras.json").write_text(
+        f'{{ {text}, "epsilon": 1e-05, "floatx": "float64", "backend": "numpy" }}', encoding="utf-8"
+    )
+    code = (
+        "import json; from backplane import backend as K; "
+        "print(json.dumps([K.image_data_format(), K.epsilon(), K.floatx(), K.backend()]))"
+    )
+    ran = run_python(code, tmp_path)
+    assert json.loads(ran.stdout) == [data_format, 1e-05, "float64", "numpy"], ran.stderr
+
+
+def test_backend(engine: Any) -> None:
+    assert isinstance(K.backend(), str)
+
+
+# --- names and the session ----------------------------------------------------------------------
+
+
+def test_uids() -> None:
+    assert K.get_uid("dense") == 1
+    assert K.get_uid("dense") == 2
+    K.reset_uids()
+    assert K.get_uid("dense") == 1
+
+
+def test_clear_session() -> None:
+    """004's second example, with the names that layers take."""
+    for _ in range(10):
+        K.get_uid("dense")
+    K.set_learning_phase(1)
+    assert K.learning_phase() == 1
+    K.clear_session()
+    assert K.get_uid("dense") == 1
+    assert K.int_shape(K.learning_phase()) == ()
+
+
+def test_learning_phase() -> None:
+    phase = K.learning_phase()
+    assert shown(phase) == ((), "bool")
+    assert phase.name.startswith("keras_learning_phase")
+    for value in (0, 1):
+        K.set_learning_phase(value)
+        assert K.learning_phase() == value
+    with pytest.raises(ValueError, match="0 or 1"):
+        K.set_learning_phase(2)
+
+
+def test_name_scope_and_flags() -> None:
+    """Named by 001; manual_variable_initialization takes a Python boolean."""
+    with K.name_scope("block"):
+        assert K.variable(1.0, name="w").name.startswith("block/w")
+    K.manual_variable_initialization(True)
+    K.manual_variable_initialization(False)
+    assert K.py_all([True, 1])
+    assert K.py_sum([1, 2], 3) == 6
+    K.set_session(K.get_session())
+
+
+def test_decorators(engine: object) -> None:
+    """004: `symbolic` enters the graph, `eager` leaves it."""
+
+    @K.symbolic
+    def build(x: Any) -> Any:
+        return K.sum(x)
+
+    @K.eager
+    def compute(x: Any) -> Any:
+        return K.sum(x)
+
+    assert K.is_tensor(build(VALUES))
+    assert K.eval(build(VALUES)) == 10
+    assert float(compute(K.variable(VALUES))) == 10
+
+
+# --- tensors ------------------------------------------------------------------------------------
+
+
+def test_sparseness() -> None:
+    a = K.placeholder((2, 2), sparse=False)
+    assert K.is_sparse(a) is False
+    b = K.placeholder((2, 2), sparse=True)
+    assert K.is_sparse(b) is True
+    c = K.to_dense(b)
+    assert K.is_sparse(c) is False
+
+
+def test_variable(engine: object, capsys: pytest.CaptureFixture[str]) -> None:
+    kvar = K.variable(value=VALUES, dtype="float64", name="example_var")
+    assert K.dtype(kvar) == "float64"
+    print(kvar)
+    assert capsys.readouterr().out == "example_var\n"
+    np.testing.assert_array_equal(K.eval(kvar), [[1.0, 2.0], [3.0, 4.0]])
+    assert K.is_variable(kvar)
+
+
+def test_is_keras_tensor() -> None:
+    """003 and 004; 000 and 002 call placeholders Keras tensors, 002 variables too.
+
+    A layer marks its tensors with `_keras_history`.
+    """
+    np_var = np.array([1, 2])
+    with pytest.raises(ValueError, match=r"K\.is_keras_tensor"):
+        K.is_keras_tensor(np_var)
+    assert K.is_keras_tensor(K.variable(np_var)) is False
+    keras_input = K.placeholder(shape=(2, 4, 5))
+    assert K.is_keras_tensor(keras_input) is False
+    keras_input._keras_history = (None, 0, 0)
+    assert K.is_keras_tensor(keras_input) is True
+
+
+def test_placeholder() -> None:
+    input_ph = K.placeholder(shape=(2, 4, 5))
+    assert input_ph._keras_shape == (2, 4, 5)
+    assert shown(input_ph) == ((2, 4, 5), "float32")
+    assert K.is_placeholder(input_ph)
+    assert K.is_tensor(input_ph)
+    assert K.int_shape(K.placeholder(shape=(2, 3), ndim=5)) == (2, 3)
+    with pytest.raises(ValueError, match="shape and ndim"):
+        K.placeholder()
+
+
+def test_shape(engine: object) -> None:
+    tf_session = K.get_session()
+    kvar = K.variable(value=VALUES)
+    inputs = K.placeholder(shape=(2, 4, 5))
+    assert shown(K.shape(kvar)) == ((2,), "int32")
+    assert shown(K.shape(inputs)) == ((3,), "int32")
+    found = K.shape(kvar).eval(session=tf_session)
+    np.testing.assert_array_equal(found, np.array([2, 2], "int32"), strict=True)
+    found = K.shape(inputs).eval(session=tf_session)
+    np.testing.assert_array_equal(found, np.array([2, 4, 5], "int32"), strict=True)
+
+
+def test_shape_rank_size_and_count(engine: object) -> None:
+    inputs = K.placeholder(shape=(2, 4, 5))
+    kvar = K.variable(value=VALUES)
+    assert K.int_shape(inputs) == (2, 4, 5)
+    assert K.int_shape(kvar) == (2, 2)
+    assert K.ndim(inputs) == 3
+    assert K.ndim(kvar) == 2
+    assert shown(K.size(kvar)) == ((), "int32")
+    assert K.eval(K.size(kvar)) == 4
+    assert K.count_params(kvar) == 4
+    kvar = K.zeros((2, 3))
+    assert K.count_params(kvar) == 6
+    np.testing.assert_array_equal(K.eval(kvar), np.zeros((2, 3), "float32"), strict=True)
+
+
+def test_dtype() -> None:
+    """003 and 004 show `float32_ref` for variables, a name that TensorFlow gave up."""
+    assert K.dtype(K.placeholder(shape=(2, 4, 5))) == "float32"
+    assert K.dtype(K.placeholder(shape=(2, 4, 5), dtype="float32")) == "float32"
+    assert K.dtype(K.placeholder(shape=(2, 4, 5), dtype="float64")) == "float64"
+    assert K.dtype(K.variable(VALUES)) == "float32"
+    assert K.dtype(K.variable(VALUES, dtype="float32")) == "float32"
+
+
+def test_eval(engine: object) -> None:
+    kvar = K.variable(VALUES, dtype="float32")
+    expected = np.array([[1.0, 2.0], [3.0, 4.0]], "float32")
+    np.testing.assert_array_equal(K.eval(kvar), expected, strict=True)
+    np.testing.assert_array_equal(K.get_value(kvar), expected, strict=True)
+    K.set_value(kvar, -expected)
+    np.testing.assert_array_equal(K.get_value(kvar), -expected, strict=True)
+
+
+def test_zeros_ones_eye(engine: object) -> None:
+    for made, expected in (
+        (K.zeros((3, 4)), np.zeros((3, 4))),
+        (K.ones((3, 4)), np.ones((3, 4))),
+        (K.eye(3), np.eye(3)),
+        (K.eye((2, 3)), np.eye(2, 3)),
+    ):
+        np.testing.assert_array_equal(K.eval(made), expected.astype("float32"), strict=True)
+        assert K.is_variable(made)
+    kvar = K.variable(np.random.default_rng(0).random((2, 3)))
+    zeros, ones = K.eval(K.zeros_like(kvar)), K.eval(K.ones_like(kvar))
+    np.testing.assert_array_equal(zeros, np.zeros((2, 3), "float32"), strict=True)
+    np.testing.assert_array_equal(ones, np.ones((2, 3), "float32"), strict=True)
+
+
+def test_zeros_of_a_symbolic_shape(engine: object) -> None:
+    """ "if shape was symbolic, we cannot return a variable"."""
+    x = K.placeholder((None, 2))
+    for made, number in ((K.zeros(K.shape(x)), 0), (K.ones(K.shape(x)), 1)):
+        assert not K.is_variable(made)
+        [found] = K.function([x], [made])([np.empty((3, 2))])
+        np.testing.assert_array_equal(found, np.full((3, 2), number))
+
+
+def test_random_variables(engine: object) -> None:
+    kvar = K.random_uniform_variable((2, 3), 0, 1)
+    assert K.is_variable(kvar)
+    value = K.eval(kvar)
+    assert shown(kvar) == ((2, 3), "float32")
+    assert ((value >= 0) & (value < 1)).all()
+    np.testing.assert_array_equal(K.eval(kvar), value)
+    kvar = K.random_normal_variable((2, 3), 0, 1)
+    assert shown(kvar) == ((2, 3), "float32")
+    np.testing.assert_array_equal(K.eval(kvar), K.eval(kvar))
+
+
+def test_cast() -> None:
+    input = K.placeholder((2, 3), dtype="float32")
+    assert shown(input) == ((2, 3), "float32")
+    assert shown(K.cast(input, dtype="float16")) == ((2, 3), "float16")
+    assert shown(input) == ((2, 3), "float32")
+    input = K.cast(input, dtype="float16")
+    assert shown(input) == ((2, 3), "float16")
+    assert not K.is_variable(K.cast(K.variable(1.0), "float64"))
+
+
+# --- functions ----------------------------------------------------------------------------------
+
+
+def test_dot(engine: object) -> None:
+    xy = K.dot(K.placeholder(shape=(2, 3)), K.placeholder(shape=(3, 4)))
+    assert shown(xy) == ((2, 4), "float32")
+    xy = K.dot(K.placeholder(shape=(32, 28, 3)), K.placeholder(shape=(3, 4)))
+    assert shown(xy) == ((32, 28, 4), "float32")
+    x = K.random_uniform_variable(shape=(2, 3), low=0, high=1)
+    xy = K.dot(x, K.ones((4, 3, 5)))
+    assert K.int_shape(xy) == (2, 4, 5)
+    assert K.eval(xy).shape == (2, 4, 5)
+
+
+def test_batch_dot(engine: object) -> None:
+    """000 prints `[[17, 53]]` for the column of both."""
+    x, y = K.variable([[1, 2], [3, 4]]), K.variable([[5, 6], [7, 8]])
+    np.testing.assert_array_equal(K.eval(K.batch_dot(x, y, axes=1)), [[17], [53]])
+    np.testing.assert_array_equal(
+        K.eval(K.batch_dot(x, y, axes=1))[:, 0], np.diag(K.eval(K.dot(x, K.transpose(y))))
+    )
+    shapes = K.batch_dot(K.placeholder((100, 20)), K.placeholder((100, 30, 20)), axes=(1, 2))
+    assert K.int_shape(shapes) == (100, 30)
+    x_batch, y_batch = K.ones(shape=(32, 20, 1)), K.ones(shape=(32, 30, 20))
+    xy_batch_dot = K.batch_dot(x_batch, y_batch, axes=(1, 2))
+    assert K.int_shape(xy_batch_dot) == (32, 1, 30)
+    np.testing.assert_array_equal(K.eval(xy_batch_dot), np.full((32, 1, 30), 20))
+
+
+def test_transpose(engine: object) -> None:
+    var = K.variable([[1, 2, 3], [4, 5, 6]])
+    expected = np.array([[1, 2, 3], [4, 5, 6]], "float32")
+    np.testing.assert_array_equal(K.eval(var), expected, strict=True)
+    np.testing.assert_array_equal(K.eval(K.transpose(var)), expected.T, strict=True)
+    assert shown(K.transpose(K.placeholder((2, 3)))) == ((3, 2), "float32")
+
+
+def test_repeating_and_slicing_shapes(engine: object) -> None:
+    """What the texts say in numbers beside the code."""
+    assert K.int_shape(K.repeat_elements(K.placeholder((2, 3, 4)), 5, axis=1)) == (2, 15, 4)
+    assert K.int_shape(K.repeat(K.placeholder((None, 3)), 2)) == (None, 2, 3)
+    x = np.arange(24.0).reshape(2, 3, 4)
+    start, size = (0, 1, 2), (2, 1, 2)
+    found = K.eval(K.slice(K.constant(x), start, size))
+    np.testing.assert_array_equal(found, x[0 : 0 + 2, 1 : 1 + 1, 2 : 2 + 2])
+    found = K.eval(K.one_hot(K.constant([[0, 2]], dtype="int32"), 3))
+    np.testing.assert_array_equal(found, [[[1, 0, 0], [0, 0, 1]]])
+    [arange, from_two] = K.eval(K.arange(3)), K.eval(K.arange(2, 4))
+    np.testing.assert_array_equal(arange, np.array([0, 1, 2], "int32"), strict=True)
+    np.testing.assert_array_equal(from_two, np.array([2, 3], "int32"), strict=True)
+
+
+def test_in_top_k(engine: object) -> None:
+    """bool; 000 says int."""
+    found = K.in_top_k(K.constant([[0.1, 0.7, 0.2]] * 2), K.constant([2, 0], dtype="int32"), 2)
+    assert K.dtype(found) == "bool"
+    np.testing.assert_array_equal(K.eval(found), [True, False])
+
+
+def test_print_tensor(engine: object, capfd: pytest.CaptureFixture[str]) -> None:
+    x = K.variable([[1.0, 2.0]])
+    x = K.print_tensor(x, message="x is: ")
+    np.testing.assert_array_equal(K.eval(x), [[1, 2]])
+    printed = capfd.readouterr().out
+    assert "x is: " in printed
+    assert "[[1 2]]" in printed.replace(".", "")
+
+
+def test_hard_sigmoid(engine: object) -> None:
+    found = K.eval(K.hard_sigmoid(K.constant([-3.0, -2.5, 1.0, 2.5, 3.0])))
+    np.testing.assert_allclose(found, [0, 0, 0.7, 1, 1], rtol=1e-6)
+
+
+def test_updates(engine: object) -> None:
+    x = K.variable([1.0, 2.0])
+    f = K.function([], [x], updates=[K.update(x, x * 3.0)])
+    np.testing.assert_array_equal(f([])[0], [1, 2])
+    np.testing.assert_array_equal(K.get_value(x), [3, 6])
+    K.function([], [], updates=[K.update_add(x, K.constant([1.0, 1.0]))])([])
+    K.function([], [], updates=[K.update_sub(x, K.constant([0.5, 0.5]))])([])
+    np.testing.assert_array_equal(K.get_value(x), [3.5, 6.5])
+    K.function([], [], updates=[K.moving_average_update(x, K.zeros((2,)), 0.5)])([])
+    np.testing.assert_array_equal(K.get_value(x), [1.75, 3.25])
+
+
+def test_a_function_refuses_what_it_does_not_know() -> None:
+    with pytest.raises(ValueError, match="nonsense"):
+        K.function([], [K.variable(1.0)], nonsense=1)
+
+
+@pytest.mark.parametrize("wrong", ["last", "channels last", "tf"])
+def test_data_formats_are_checked(wrong: str) -> None:
+    """The "Raises" of every function that takes one; 'tf' is Keras 1's, and no data format."""
+    x, k = K.ones((1, 4, 4, 1)), K.ones((2, 2, 1, 1))
+    for call in (
+        lambda f: K.conv2d(x, k, data_format=f),
+        lambda f: K.conv2d_transpose(x, k, (1, 5, 5, 1), data_format=f),
+        lambda f: K.separable_conv2d(x, k, K.ones((1, 1, 1, 1)), data_format=f),
+        lambda f: K.depthwise_conv2d(x, k, data_format=f),
+        lambda f: K.pool2d(x, (2, 2), data_format=f),
+        lambda f: K.bias_add(x, K.ones((1,)), data_format=f),
+        lambda f: K.spatial_2d_padding(x, data_format=f),
+        lambda f: K.resize_images(x, 2, 2, data_format=f),
+        lambda f: K.local_conv2d(x, K.ones((9, 4, 1)), (2, 2), (1, 1), (3, 3), data_format=f),
+    ):
+        with pytest.raises(ValueError, match=r"K\.\w+: data_format"):
+            call(wrong)
+
+
+def test_pool_mode_and_axes_are_checked() -> None:
+    with pytest.raises(ValueError, match="pool_mode"):
+        K.pool2d(K.ones((1, 4, 4, 1)), (2, 2), pool_mode="sum")
+    for crossentropy in (K.categorical_crossentropy, K.sparse_categorical_crossentropy):
+        with pytest.raises(ValueError, match="axis"):
+            crossentropy(K.ones((2, 3)), K.ones((2, 3)), axis=5)
+    with pytest.raises(ValueError, match="axes"):
+        K.switch(K.ones((2, 2, 2)), K.ones((2, 2)), K.ones((2, 2)))
+
+
+def test_rnn_raises() -> None:
+    def step(x: Any, states: Any) -> Any:
+        return x, list(states)
+
+    with pytest.raises(ValueError, match="3 axes"):
+        K.rnn(step, K.placeholder((None, 3)), [])
+    with pytest.raises(ValueError, match="unroll"):
+        K.rnn(step, K.placeholder((2, None, 3)), [], unroll=True)
+    with pytest.raises(ValueError, match="state"):
+        K.rnn(step, K.placeholder((2, 4, 3)), [], mask=K.placeholder((2, 4)))
+
+
+def test_rnn_of_004(engine: object) -> None:
+    """Time first, zeros for masked steps, lengths, and nested inputs."""
+    x = np.array([[[1, 2], [3, 4], [5, 6]], [[7, 8], [9, 10], [11, 12]]], "float32")
+    mask = np.array([[1, 1, 0], [0, 1, 1]], bool)
+
+    def step(x_t: Any, states: Any) -> Any:
+        total = x_t + states[0]
+        return total, [total]
+
+    start = [K.zeros((2, 2))]
+    outputs = np.array([[[1, 2], [4, 6], [4, 6]], [[0, 0], [9, 10], [20, 22]]])
+    zeros = np.array([[[1, 2], [4, 6], [0, 0]], [[0, 0], [9, 10], [20, 22]]])
+    _, found, _ = K.rnn(step, K.constant(x), start, mask=K.constant(mask, dtype="bool"))
+    np.testing.assert_array_equal(K.eval(found), outputs)
+    last, found, states = K.rnn(
+        step, K.constant(x.swapaxes(0, 1)), start, mask=K.constant(mask.T, dtype="bool"),
+        time_major=True, zero_output_for_mask=True,
+    )  # fmt: skip
+    np.testing.assert_array_equal(K.eval(found), zeros.swapaxes(0, 1))
+    np.testing.assert_array_equal(K.eval(last), zeros[:, -1])
+    np.testing.assert_array_equal(K.eval(states[0]), outputs[:, -1])
+    lengths = K.constant([1, 3], dtype="int32")
+    _, found, _ = K.rnn(step, K.constant(x), start, input_length=lengths)
+    by_length = [[[1, 2], [1, 2], [1, 2]], [[7, 8], [16, 18], [27, 30]]]
+    np.testing.assert_array_equal(K.eval(found), by_length)
+
+    def nested(x_t: Any, states: Any) -> Any:
+        return step(x_t["a"] + x_t["b"], states)
+
+    _, found, _ = K.rnn(nested, {"a": K.constant(x), "b": K.constant(x)}, start)
+    np.testing.assert_array_equal(K.eval(found), 2 * x.cumsum(1))
+
+
+# --- the notebook (002) -------------------------------------------------------------------------
+
+
+def test_output_of_an_intermediate_layer(engine: object) -> None:
+    """Layers as K sees them: a stack of products, one of which drops while it is trained."""
+    inputs = K.placeholder(shape=(None, 3))
+    layers = []
+    x = inputs
+    for i, (rows, columns) in enumerate([(3, 10), (10, 10), (10, 10), (10, 10)]):
+        w = K.random_normal_variable((rows, columns), 0, 1, seed=i)
+        x = K.dot(x, w)
+        if i == 2:
+            x = K.in_train_phase(K.dropout(x, 0.5, seed=1), x)
+        layers.append(x)
+    X = np.array([[1, 2, 3]])
+    get_layer_output = K.function([inputs], [layers[0]])
+    layer_output = get_layer_output([X])[0]
+    assert layer_output.shape == (1, 10)
+    assert layer_output.dtype == np.float32
+
+    get_3rd_layer_output = K.function([inputs, K.learning_phase()], [layers[3]])
+    test_mode = get_3rd_layer_output([X, 0])[0]
+    train_mode = get_3rd_layer_output([X, 1])[0]
+    np.testing.assert_array_equal(get_3rd_layer_output([X, 0])[0], test_mode)
+    assert not np.array_equal(test_mode, train_mode)
+
+
+# --- the R table (001): what reticulate makes of R's values -------------------------------------
+
+
+def test_called_from_r(engine: object) -> None:
+    """`list(2L, NULL, 5L)` arrives as a list with None, `5L` as int, and `5` as a float."""
+    assert K.int_shape(K.placeholder(shape=[2, 4, 5])) == (2, 4, 5)
+    assert K.int_shape(K.placeholder(shape=[None, 4, 5])) == (None, 4, 5)
+    assert K.ndim(K.placeholder(ndim=3)) == 3
+    val = np.asfortranarray(np.random.default_rng(0).random((3, 4, 5)))
+    np.testing.assert_allclose(K.eval(K.variable(value=val)), val, rtol=1e-6)
+    assert K.int_shape(K.zeros(shape=[3, 4, 5])) == (3, 4, 5)
+    assert K.int_shape(K.ones(shape=[3, 4, 5])) == (3, 4, 5)
+
+
+def test_whole_floats_where_ints_are_meant(engine: object) -> None:
+    """Beyond the document, which says that `5` is an error: every R user writes it once."""
+    x = K.ones(shape=[2.0, 3.0])
+    assert K.int_shape(x) == (2, 3)
+    assert K.int_shape(K.sum(x, axis=1.0)) == (2,)
+    assert K.int_shape(K.reshape(x, [3.0, 2.0])) == (3, 2)
+    assert K.int_shape(K.expand_dims(x, 0.0)) == (1, 2, 3)
+    assert K.int_shape(K.placeholder(ndim=3.0)) == (None, None, None)
