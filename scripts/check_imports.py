@@ -32,13 +32,14 @@ LAYERS: dict[str, set[str]] = {
 }
 """Layer → the others that it may import. A layer is a folder or a module of the package, but for
 `engines`, which has three parts: each engine's own folder (`engine`), which nobody may import; what
-an engine is (`protocol`); and the registry that finds engines by name, where everyone else meets
-them, so that nobody can know a particular one."""
+an engine is, and lowerings that several share (`protocol`); and the registry that finds engines by
+name, where everyone else meets them, so that nobody can know a particular one."""
 
 PARTS = {
     "_keras_json": "config",
     "engines": "registry",
     "engines.base": "protocol",
+    "engines.arrays": "protocol",
 }
 """Parts of the package whose layer is not the first word of their name."""
 
@@ -113,8 +114,9 @@ def _module_of(base: str, name: str, root: Path) -> str:
 def layer_of(module: str) -> str:
     """The layer of a module of ours; empty for the package itself."""
     inside = module.removeprefix(PACKAGE).removeprefix(".")
-    if inside in PARTS:
-        return PARTS[inside]
+    part = ".".join(inside.split(".")[:2])
+    if part in PARTS:
+        return PARTS[part]
     top = inside.partition(".")[0]
     return "engine" if top == "engines" else top
 

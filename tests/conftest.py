@@ -12,6 +12,8 @@ from pathlib import Path
 # Before anything imports the package: tests neither read nor write the user's configuration.
 os.environ["KERAS_HOME"] = tempfile.mkdtemp(prefix="backplane-tests-")
 os.environ["KERAS_BACKEND"] = "numpy"
+# Thousands of programs are compiled here and run once: XLA need not make them fast.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from backplane.backend._call import api
+from backplane.core.registry import primitive
+from backplane.ops.lift import as_tensor
 from cases.record import case, floats, ints, simplex, unit, values
 
 EPSILON = 1e-7
@@ -130,15 +133,16 @@ def decoded(id: str, pred: Any, lengths: Any, oracle: Any, **options: Any) -> No
 
 
 def _padding_cut(K: Any, *args: Any, **options: Any) -> Any:
-    """How far the sequences are padded is up to the engine: one column more than all steps for all."""
+    """How far the sequences are padded is up to the engine: here it is as many columns as steps."""
     paths, scores = K.ctc_decode(*args, **options)
-    steps = np.shape(args[0])[1] if not K.is_tensor(args[0]) else K.int_shape(args[0])[1]
-    return [*[_all_steps(K, p, steps) for p in paths], scores]
+    return [*[_all_steps(p, args[0]) for p in paths], scores]
 
 
-def _all_steps(K: Any, path: Any, steps: int) -> Any:
-    more = K.temporal_padding(K.expand_dims(path + 1, -1), (0, steps))
-    return K.squeeze(more, -1)[:, :steps] - 1
+@api
+def _all_steps(path: Any, y_pred: Any) -> Any:
+    path, steps = as_tensor(path), as_tensor(y_pred).spec.shape[1]
+    wider = primitive("pad")(path, padding=((0, 0), (0, steps)), value=-1)
+    return wider[:, :steps]
 
 
 def _cut(oracle: Any) -> Any:
@@ -209,9 +213,14 @@ case(
 
 
 def _entries(K: Any, labels: Any, lengths: Any) -> Any:
-    """The sum of each row's values and of its column numbers, and the shape."""
+    """The sum of the values and of the row and column numbers, and the shape."""
     sparse = K.ctc_label_dense_to_sparse(labels, lengths)
-    return [K.sum(sparse.values), K.sum(sparse.indices + 1, axis=0), sparse.dense_shape]
+    return [K.sum(sparse.values), _counted_from_1(sparse.indices), sparse.dense_shape]
+
+
+@api
+def _counted_from_1(indices: Any) -> Any:
+    return primitive("sum")(as_tensor(indices) + 1, axes=(0,), keepdims=False)
 
 
 def _entries_oracle(labels: Any, lengths: Any) -> Any:

@@ -262,7 +262,8 @@ def test_gradient_equals_jax(case: Case) -> None:
                 total = total + (out * w.astype("float32")).sum()
         return total
 
-    with engines.use("jax"):
+    # Where a case casts to float64, the way back needs it outside of our functions too.
+    with engines.use("jax"), jax.enable_x64(True):
         found = jax.grad(loss, argnums=tuple(range(len(where))))(
             *[engine.from_numpy(arrays[i]) for i in where]
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -115,6 +116,14 @@ def _dynamic_slice_grad(g: Value, starts: Value, *, shape: tuple[int, ...]) -> V
     zeros = lax.full(shape, 0, g.dtype)
     starts = jnp.maximum(starts, 0)
     return lax.dynamic_update_slice(zeros, g, starts, allow_negative_indices=False)
+
+
+@TABLE.add("head")
+def head(x: Value, length: Value, *, axis: int) -> Value:
+    """All of `x` while JAX traces: there no size follows from a value."""
+    if isinstance(length, jax.core.Tracer):
+        return x
+    return lax.slice_in_dim(x, 0, int(length), axis=axis)
 
 
 # --- indices --------------------------------------------------------------------------------------

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from backplane.core.spec import Spec, is_float
+from backplane.engines.arrays.products import for_blas
+from backplane.engines.arrays.selection import masked, select
+from backplane.engines.arrays.sums import unchanged
 from backplane.engines.base import Lowering, Table, Value
 from backplane.engines.numpy.erfinv import erfinv
-from backplane.engines.numpy.selection import masked, select
 
 TABLE = Table(
     neg=np.negative,
@@ -74,23 +76,18 @@ def _in_place(name: str) -> Callable[[Lowering], Lowering]:
     return register
 
 
-def unchanged(x: Value) -> Value:
-    """`x` itself."""
-    return x
-
-
 TABLE.add("identity")(unchanged)
 TABLE.add("stop_gradient")(unchanged)
 
 
 @TABLE.build("floor")
 def _floor(specs: Sequence[Spec]) -> Lowering:
-    return np.floor if is_float(specs[0].dtype) else unchanged
+    return np.floor if is_float(specs[0].dtype) else np.positive
 
 
 @TABLE.build("round")
 def _round(specs: Sequence[Spec]) -> Lowering:
-    return np.rint if is_float(specs[0].dtype) else unchanged
+    return np.rint if is_float(specs[0].dtype) else np.positive
 
 
 @TABLE.build("cast")
@@ -198,17 +195,8 @@ _DOTS: dict[tuple[bool, bool], Callable[..., Any]] = {
 
 
 def _batch_matmul(x: Value, y: Value, *, transpose_x: bool, transpose_y: bool) -> Value:
-    x, y = _for_blas(x), _for_blas(y)
+    x, y = for_blas(x), for_blas(y)
     return np.matmul(
         x.swapaxes(-1, -2) if transpose_x else x,
         y.swapaxes(-1, -2) if transpose_y else y,
     )
-
-
-def _for_blas(x: Value) -> Value:
-    """`x`, copied if one of the last two axes is not contiguous (see `_matmul`)."""
-    *_, rows, columns = x.strides
-    item = x.itemsize
-    if (columns == item and rows >= item) or (rows == item and columns >= item):
-        return x
-    return np.ascontiguousarray(x)

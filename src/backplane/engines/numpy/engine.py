@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar, copy_context
-from typing import Any
 
 import numpy as np
 
 from backplane.core.spec import DTYPES, Spec
+from backplane.engines.arrays import convolution, indexing, pooling, random
+from backplane.engines.arrays.quiet import quiet
 from backplane.engines.base import Engine, Program, Table, Value
-from backplane.engines.numpy import convolution, elementwise, pooling, random, reductions, shaping
+from backplane.engines.numpy import elementwise, reductions, shaping
 from backplane.engines.numpy.loops import loops
 
 Function = Callable[..., tuple[Value, ...]]
@@ -29,7 +29,7 @@ class NumPyEngine(Engine):
 
     def __init__(self) -> None:
         self.table = Table()
-        for part in (elementwise, reductions, shaping, convolution, pooling, random):
+        for part in (elementwise, reductions, shaping, indexing, convolution, pooling, random):
             self.table.update(part.TABLE)
         self.table.update(loops(self))
 
@@ -67,39 +67,6 @@ class NumPyEngine(Engine):
     def eager(self, program: Program) -> Function:
         """As `compile`, for programs that run at once."""
         return quiet(program.function)
-
-
-def _error_state() -> list[tuple[ContextVar[Any], Any]]:
-    """The context variables that `np.errstate(all="ignore")` sets, with their new values."""
-    outside = copy_context()
-    with np.errstate(all="ignore"):
-        inside = copy_context()
-    return [(var, value) for var, value in inside.items() if outside.get(var) is not value]
-
-
-_STATE = _error_state()
-
-
-def quiet(function: Function) -> Function:
-    """`function` run under `np.errstate(all="ignore")`.
-
-    That context manager costs 1 µs a call, as a decorator 0.55 µs, more than half of a small matrix
-    product. Setting the one context variable behind it takes 0.24 µs. NumPy 1 has none.
-    """
-    if len(_STATE) != 1:
-        decorated: Function = np.errstate(all="ignore")(function)
-        return decorated
-    ((variable, ignore),) = _STATE
-    put, reset = variable.set, variable.reset
-
-    def run(*inputs: Value) -> tuple[Value, ...]:
-        before = put(ignore)
-        try:
-            return function(*inputs)
-        finally:
-            reset(before)
-
-    return run
 
 
 ENGINE = NumPyEngine()

@@ -52,6 +52,13 @@ def vector(sizes: Sequence[Value]) -> Value:
     return raw.Pack(values=[size(n) for n in sizes])
 
 
+def table(pairs: Sequence[tuple[Value, Value]]) -> Value:
+    """Pairs of sizes, such as paddings, as an int32 matrix."""
+    if all(isinstance(n, int) for pair in pairs for n in pair):
+        return ints(tuple(pairs))
+    return raw.Pack(values=[vector(pair) for pair in pairs])
+
+
 def shape_vector(shape: tuple[int | None, ...], dims: Sequence[Value]) -> Value:
     """`shape`, its None filled by `dims`, as an int32 vector."""
     return vector(merge(shape, dims)) if dims else ints(shape)

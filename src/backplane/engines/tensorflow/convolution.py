@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from backplane.engines.base import Padding, Table, Value, merge
-from backplane.engines.tensorflow.constants import ints, sizes_of, vector
+from backplane.engines.tensorflow.constants import ints, sizes_of, table, vector
 from backplane.engines.tensorflow.library import raw, tf
 
 TABLE = Table()
@@ -248,17 +248,11 @@ class _Blocks:
 
     def _split(self, x: Value, paddings: Sequence[tuple[Value, Value]]) -> Value:
         return raw.SpaceToBatchND(
-            input=x, block_shape=ints(self.dilation), paddings=_table(paddings)
+            input=x, block_shape=ints(self.dilation), paddings=table(paddings)
         )
 
     def _join(self, x: Value, crops: Sequence[tuple[Value, Value]]) -> Value:
-        return raw.BatchToSpaceND(input=x, block_shape=ints(self.dilation), crops=_table(crops))
-
-
-def _table(pairs: Sequence[tuple[Value, Value]]) -> Value:
-    if all(isinstance(n, int) for pair in pairs for n in pair):
-        return ints(tuple(pairs))
-    return raw.Pack(values=[vector(pair) for pair in pairs])
+        return raw.BatchToSpaceND(input=x, block_shape=ints(self.dilation), crops=table(crops))
 
 
 # --- groups --------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ serves.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,13 @@ def tensor(array: np.ndarray) -> Value:
         return tf.constant(array)
     current = context.context()
     current.ensure_initialized()
-    return EagerTensor(array, current.device_name, None)
+    return EagerTensor(array, current.device_name or _default_device(), None)
+
+
+@cache
+def _default_device() -> str | None:
+    """The empty name moves a tensor to the first accelerator; None, which is faster, leaves it."""
+    return "" if len(tf.config.list_logical_devices()) > 1 else None
 
 
 def _aligned_copy(array: np.ndarray) -> np.ndarray:

@@ -73,23 +73,25 @@ class TensorFlow(Engine):
         concrete = function.get_concrete_function()
         run = direct.call(concrete)
         if any(op.type in _FAIL_WHEN_EMPTY for op in concrete.graph.get_operations()):
-            return _known_when_empty(run, program)
+            return _eager_when_empty(run, program)
         return run
 
 
-_FAIL_WHEN_EMPTY = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
+_FAIL_WHEN_EMPTY = frozenset(
+    ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropFilter")
+)
+"""Kernels that give a result of the wrong shape, or of random numbers, for an empty batch."""
 
 
-def _known_when_empty(
+def _eager_when_empty(
     run: Callable[..., tuple[Value, ...]], program: Program
 ) -> Callable[..., tuple[Value, ...]]:
-    """Calls with an empty batch run a program traced for it, where convolutions see their fate."""
+    """Run a call with an empty input operation by operation: there, lowerings know all sizes."""
     unknown = [i for i, spec in enumerate(program.inputs) if not spec.is_static]
-    empty: Any = tf.function(program.function, autograph=False)
 
     def run_sized(*inputs: Value) -> tuple[Value, ...]:
         if any(0 in inputs[i].shape.as_list() for i in unknown):
-            return empty(*inputs)
+            return program.function(*inputs)
         return run(*inputs)
 
     return run_sized if unknown else run

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from backplane.engines.base import Padding, Table, Value, merge
-from backplane.engines.tensorflow.constants import ints, number, sizes_of, vector
+from backplane.engines.tensorflow.constants import ints, number, sizes_of, table, vector
 from backplane.engines.tensorflow.library import raw, tf
 
 TABLE = Table()
@@ -29,7 +29,7 @@ def max_pool(
     x: Value, *, pool: Ints, strides: Ints, padding: Padding, wanted: tuple[bool, ...]
 ) -> list[Value]:
     """Largest element of each window; the kernels of the gradient find the positions again."""
-    x, same = _pad(x, padding, float("-inf"))
+    x, same = _pad(x, padding, -math.inf)
     y = _pool(_max, x, pool, strides, same)
     return [y, tf.zeros_like(y, tf.int64) if wanted[1] else None]
 
@@ -39,7 +39,7 @@ def max_pool_grad(
     g: Value, x: Value, y: Value, positions: Value, *, pool: Ints, strides: Ints, padding: Padding
 ) -> Value:
     """G put where the maxima are."""
-    padded, same = _pad(x, padding, float("-inf"))
+    padded, same = _pad(x, padding, -math.inf)
     return _crop(_max_grad(g, padded, y, pool, strides, same), sizes_of(x), padding)
 
 
@@ -48,7 +48,7 @@ def max_pool_take(
     v: Value, x: Value, y: Value, positions: Value, *, pool: Ints, strides: Ints, padding: Padding
 ) -> Value:
     """V read where the maxima are."""
-    x, same = _pad(x, padding, float("-inf"))
+    x, same = _pad(x, padding, -math.inf)
     v, _ = _pad(v, padding, 0)
     return _max_take(v, x, y, pool, strides, same)
 
@@ -83,7 +83,7 @@ def avg_pool_grad(
 def _pad(x: Value, padding: Padding, value: float) -> tuple[Value, str]:
     if isinstance(padding, str):
         return x, padding
-    paddings = ints(((0, 0), *padding, (0, 0)))
+    paddings = table(((0, 0), *padding, (0, 0)))
     fill = number(value, x.dtype.name)
     return raw.PadV2(input=x, paddings=paddings, constant_values=fill), "valid"
 
@@ -148,8 +148,24 @@ def _max_grad(g: Value, x: Value, y: Value, pool: Ints, strides: Ints, padding: 
     return _view(gx, sizes_of(x))
 
 
+def _same(sizes: Sizes, pool: Ints, strides: Ints) -> tuple[tuple[Value, Value], ...]:
+    """What "same" adds around each axis."""
+    pairs = []
+    for n, k, s in zip(sizes, pool, strides, strict=True):
+        total = (-(-n // s) - 1) * s + k - n
+        total = max(total, 0) if isinstance(n, int) else tf.maximum(total, 0)
+        pairs.append((total // 2, total - total // 2))
+    return tuple(pairs)
+
+
 def _max_take(v: Value, x: Value, y: Value, pool: Ints, strides: Ints, padding: str) -> Value:
     if len(pool) == 2:
+        if padding == "same" and any(k > 1 == s for k, s in zip(pool, strides, strict=True)):
+            # A v of as many elements as the result would be overwritten while it is read.
+            pairs = _same(sizes_of(x)[1:-1], pool, strides)
+            return _max_take(
+                _pad(v, pairs, 0)[0], _pad(x, pairs, -math.inf)[0], y, pool, strides, "valid"
+            )
         options = _options(pool, strides, padding)
         return raw.MaxPoolGradGrad(orig_input=x, orig_output=y, grad=v, **options)
     z = _pool_planes(_max, x, pool, strides, padding)

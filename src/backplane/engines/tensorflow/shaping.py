@@ -214,7 +214,7 @@ def full(*dims: Value, shape: tuple[int | None, ...], value: float, dtype: str) 
 def arange(start: Value, stop: Value, step: Value, *, dtype: str) -> Value:
     """Evenly spaced numbers, none where stop lies behind start.
 
-    `Range` refuses that case, knows few dtypes, and adds the step again and again, which loses digits.
+    `Range` refuses that case, knows few dtypes, and adds up the steps, which loses digits.
     """
     wide = tf.float64 if start.dtype.is_floating else tf.int64
     first, last, by = (tf.cast(v, wide) for v in (start, stop, step))

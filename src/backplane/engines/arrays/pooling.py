@@ -10,9 +10,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from backplane.engines.arrays.selection import masked
+from backplane.engines.arrays.windows import Windows
 from backplane.engines.base import Padding, Table, Value, host_shape
-from backplane.engines.numpy.selection import masked
-from backplane.engines.numpy.windows import Windows
 
 TABLE = Table()
 

@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
+from backplane.engines.arrays.windows import Windows, in_blas_dtype, split
 from backplane.engines.base import Padding, Table, Value, host_shape
-from backplane.engines.numpy.windows import Windows, in_blas_dtype, split
 
 TABLE = Table()
 

@@ -14,7 +14,7 @@ TABLE = Table()
 
 def _generator(key: Value) -> Any:
     # Loading numpy.random takes a third of the engine's start.
-    from backplane.engines.numpy.philox import generator
+    from backplane.engines.arrays.philox import generator
 
     return generator(key)
 

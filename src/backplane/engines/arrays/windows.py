@@ -14,8 +14,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from backplane.engines.arrays.creation import pad
 from backplane.engines.base import Padding, Value, resolve_padding
-from backplane.engines.numpy.shaping import pad
 
 CACHE = 1 << 19
 """Bytes of scratch per block: half a megabyte stays in the second-level cache. Blocks of 128 KB to

@@ -1,0 +1,19 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from backplane.engines.base import Value
+
+
+def for_blas(x: Value) -> Value:
+    """`x`, copied if one of the last two axes is not contiguous.
+
+    `np.matmul` would leave BLAS for strides that BLAS cannot take (a broadcast gradient).
+    """
+    *_, rows, columns = x.strides
+    item = x.itemsize
+    if (columns == item and rows >= item) or (rows == item and columns >= item):
+        return x
+    return np.ascontiguousarray(x)

@@ -1,0 +1,417 @@
+"""Building ONNX graphs: symbols, nodes, and the scopes that collect them.
+
+A lowering calls `node("Tanh", x)` as it would call a library's function. The node goes to the scope
+in force: a program, or the body of a loop or branch inside it. Equal nodes become one, and what no
+output needs never reaches the model, so that lowerings may ask for sizes and transposed copies
+without care.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from backplane.core.spec import Spec
+from backplane.engines.base import merge
+from backplane.engines.onnxruntime.library import ELEMENT_TYPES
+
+Shape = tuple[int | None, ...]
+
+
+class Symbol:
+    """A value of a model to be: its name, its dtype, and what is known of its shape (None: nothing).
+
+    A literal has its content in `array` and gets a name only where it is used. Integer vectors of
+    one element stand for sizes; they can be computed with like Python ints.
+    """
+
+    __slots__ = ("array", "dtype", "name", "shape")
+
+    def __init__(
+        self, name: str, dtype: str, shape: Shape | None = None, array: np.ndarray | None = None
+    ) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.shape = shape
+        self.array = array
+
+    def known(self, spec: Spec) -> Symbol:
+        """The same value, of which the graph knows more."""
+        if self.shape == spec.shape:
+            return self
+        return Symbol(self.name, self.dtype, spec.shape, self.array)
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        assert self.shape is not None
+        return len(self.shape)
+
+    # --- sizes; they are not negative, so that rounding toward zero rounds down -------------------
+
+    def __add__(self, other: Size) -> Size:
+        return self if _is(other, 0) else _sized("Add", self, other)
+
+    def __radd__(self, other: int) -> Size:
+        return self + other
+
+    def __sub__(self, other: Size) -> Size:
+        return self if _is(other, 0) else _sized("Sub", self, other)
+
+    def __rsub__(self, other: int) -> Size:
+        return _sized("Sub", other, self)
+
+    def __mul__(self, other: Size) -> Size:
+        return self if _is(other, 1) else _sized("Mul", self, other)
+
+    def __rmul__(self, other: int) -> Size:
+        return self * other
+
+    def __floordiv__(self, other: int) -> Size:
+        return self if other == 1 else _sized("Div", self, other)
+
+
+Size = int | Symbol
+"""A number of elements: an int where it is known, else an int64 vector of one element."""
+
+
+def _is(size: Size, value: int) -> bool:
+    return isinstance(size, int) and size == value
+
+
+def _sized(op: str, *sizes: Size) -> Symbol:
+    return node(op, *[ints(n) if isinstance(n, int) else n for n in sizes], shape=(1,))
+
+
+def at_least(a: Size, b: Size) -> Size:
+    """The larger of two sizes."""
+    if isinstance(a, int) and isinstance(b, int):
+        return max(a, b)
+    return _sized("Max", a, b)
+
+
+def at_most(a: Size, b: Size) -> Size:
+    """The smaller of two sizes."""
+    if isinstance(a, int) and isinstance(b, int):
+        return min(a, b)
+    return _sized("Min", a, b)
+
+
+# --- scopes --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Node:
+    """One operation; an attribute may be a `Body`."""
+
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Body:
+    """The finished graph of a loop or branch."""
+
+    scope: Scope
+    inputs: list[Symbol]
+    outputs: list[Symbol]
+
+
+@dataclass
+class Scope:
+    """Collects the nodes of one graph. Names are unique in the whole model."""
+
+    parent: Scope | None = None
+    loops: str = "Scan"
+    """"Scan" for the faster loops where they will probably do, "Loop" for those that always do."""
+    serial: bool = False
+    """Whether the model will only run on one thread."""
+    nodes: list[Node] = field(default_factory=list)
+    literals: dict[str, np.ndarray] = field(default_factory=dict)
+    printed: list[tuple[str, Symbol]] = field(default_factory=list)
+    unsure: bool = False
+    """Whether a loop was built that may turn out not to do."""
+    _known: dict[Hashable, list[str]] = field(default_factory=dict)
+    _sizes: dict[str, Symbol] = field(default_factory=dict)
+    _count: int = 0
+
+    @property
+    def root(self) -> Scope:
+        """The scope of the whole model."""
+        return self if self.parent is None else self.parent.root
+
+    def name(self) -> str:
+        """A new name."""
+        root = self.root
+        root._count += 1
+        return f"v{root._count}"
+
+    def name_of(self, x: Symbol | None) -> str:
+        """The name of an operand; literals are stored in the model when they are first used."""
+        if x is None:
+            return ""
+        if x.array is None:
+            return x.name
+        root = self.root
+        key = (x.dtype, x.array.shape, x.array.tobytes())
+        found = root._known.get(key)
+        if found is None:
+            found = root._known[key] = [f"c{len(root.literals)}"]
+            root.literals[found[0]] = x.array
+        return found[0]
+
+    def add(
+        self, op: str, inputs: Sequence[Symbol | None], count: int, attributes: dict[str, Any]
+    ) -> list[str]:
+        """Names of the results of a node, which is made unless there is an equal one."""
+        names = tuple([self.name_of(x) for x in inputs])
+        key: Hashable = None
+        if not any(isinstance(value, Body) for value in attributes.values()):
+            key = (op, names, count, tuple([(k, _exact(v)) for k, v in attributes.items()]))
+            found = self.find(key)
+            if found is not None:
+                return found
+        outputs = [self.name() for _ in range(count)]
+        self.nodes.append(Node(op, names, tuple(outputs), attributes))
+        if key is not None:
+            self._known[key] = outputs
+        return outputs
+
+    def note(self, key: Hashable, names: list[str]) -> None:
+        """Remember names under a key."""
+        self._known[key] = names
+
+    def note_size(self, scalar: Symbol, n: Symbol) -> None:
+        """Remember the size that an int32 scalar was made from."""
+        self._sizes[scalar.name] = n
+
+    def find(self, key: Hashable) -> list[str] | None:
+        """The results of an equal node of this scope or one around it."""
+        scope: Scope | None = self
+        while scope is not None:
+            if key in scope._known:
+                return scope._known[key]
+            scope = scope.parent
+        return None
+
+    def size_of(self, scalar: Symbol) -> Symbol | None:
+        """The size that an int32 scalar was made from."""
+        scope: Scope | None = self
+        while scope is not None:
+            if scalar.name in scope._sizes:
+                return scope._sizes[scalar.name]
+            scope = scope.parent
+        return None
+
+    def outputs(self, values: Sequence[Symbol]) -> list[Symbol]:
+        """`values` as outputs of this graph: each a result of a node of its own, no two the same."""
+        own = {name for each in self.nodes for name in each.outputs}
+        listed = []
+        for x in values:
+            if x.array is not None or x.name not in own:
+                name = self.name()
+                self.nodes.append(Node("Identity", (self.name_of(x),), (name,), {}))
+                x = Symbol(name, x.dtype, x.shape)
+            own.discard(x.name)
+            listed.append(x)
+        return listed
+
+
+def _exact(value: Any) -> Hashable:
+    if isinstance(value, np.ndarray):
+        return (value.dtype.name, value.shape, value.tobytes())
+    return repr(value) if isinstance(value, float) else value  # type: ignore[no-any-return]
+
+
+_scope: ContextVar[Scope] = ContextVar("backplane_onnx_scope")
+
+
+def current() -> Scope:
+    """The scope in force."""
+    return _scope.get()
+
+
+@contextmanager
+def building(scope: Scope) -> Iterator[Scope]:
+    """Nodes made inside go to `scope`."""
+    token = _scope.set(scope)
+    try:
+        yield scope
+    finally:
+        _scope.reset(token)
+
+
+@contextmanager
+def nested() -> Iterator[Scope]:
+    """Nodes made inside go to the body of a loop or branch."""
+    outer = current()
+    inner = Scope(outer, outer.loops, outer.serial)
+    with building(inner):
+        yield inner
+
+
+# --- nodes ---------------------------------------------------------------------------------------
+
+
+def node(
+    op: str,
+    *inputs: Symbol | None,
+    dtype: str | None = None,
+    shape: Shape | None = None,
+    **attributes: Any,
+) -> Symbol:
+    """One operation with one result, of the dtype of the first operand unless `dtype` is given."""
+    (name,) = current().add(op, inputs, 1, attributes)
+    if dtype is None:
+        assert inputs[0] is not None
+        dtype = inputs[0].dtype
+    return Symbol(name, dtype, shape)
+
+
+def nodes(
+    op: str, inputs: Sequence[Symbol | None], dtypes: Sequence[str], **attributes: Any
+) -> list[Symbol]:
+    """One operation with several results."""
+    names = current().add(op, inputs, len(dtypes), attributes)
+    return [Symbol(name, dtype) for name, dtype in zip(names, dtypes, strict=True)]
+
+
+def literal(array: np.ndarray) -> Symbol:
+    """A constant with the content of an array."""
+    return Symbol("", array.dtype.name, array.shape, array)
+
+
+def number(value: float, dtype: str) -> Symbol:
+    """A constant scalar."""
+    return literal(np.asarray(value, dtype))
+
+
+def ints(*values: int) -> Symbol:
+    """A constant int64 vector."""
+    return literal(np.array(values, np.int64))
+
+
+def cast(x: Symbol, dtype: str) -> Symbol:
+    """`x` in another dtype."""
+    if x.dtype == dtype:
+        return x
+    if x.array is not None and x.array.size == 1:
+        return literal(x.array.astype(dtype))
+    return node("Cast", x, dtype=dtype, shape=x.shape, to=ELEMENT_TYPES[dtype])
+
+
+def transpose(x: Symbol, perm: Sequence[int]) -> Symbol:
+    """The axes in another order."""
+    perm = tuple(perm)
+    if perm == tuple(range(len(perm))):
+        return x
+    shape = None if x.shape is None else tuple([x.shape[i] for i in perm])
+    scope = current()
+    name = scope.name_of(x)
+    source = scope.find(("transposed", name, perm))
+    if source is not None:  # x is itself transposed, from there
+        return Symbol(source[0], x.dtype, shape)
+    y = node("Transpose", x, shape=shape, perm=perm)
+    back = tuple([perm.index(i) for i in range(len(perm))])
+    scope.note(("transposed", y.name, back), [name])
+    return y
+
+
+# --- sizes ---------------------------------------------------------------------------------------
+
+
+def size(x: Symbol, axis: int) -> Size:
+    """The size of an axis."""
+    assert x.shape is not None
+    known = x.shape[axis]
+    if known is not None:
+        return known
+    return node("Shape", x, dtype="int64", shape=(1,), start=axis, end=axis + 1)
+
+
+def sizes(x: Symbol) -> tuple[Size, ...]:
+    """The sizes of all axes."""
+    return tuple([size(x, axis) for axis in range(x.rank)])
+
+
+def as_size(value: Symbol | int) -> Size:
+    """A scalar, as operands that are sizes are, as a size."""
+    if isinstance(value, int):
+        return value
+    if value.array is not None:
+        return int(value.array)
+    found = current().size_of(value)
+    if found is None:
+        found = node("Reshape", cast(value, "int64"), ints(1), shape=(1,))
+    return found
+
+
+def as_scalar(n: Size) -> Symbol:
+    """A size as an int32 scalar."""
+    if isinstance(n, int):
+        return number(n, "int32")
+    scalar = cast(node("Reshape", n, ints(), shape=()), "int32")
+    current().note_size(scalar, n)
+    return scalar
+
+
+def filled(shape: Shape, dims: Sequence[Symbol]) -> tuple[Size, ...]:
+    """`shape`, its None filled by `dims`."""
+    return tuple([as_size(n) for n in merge(shape, dims)])
+
+
+def vector(numbers: Sequence[Size]) -> Symbol:
+    """Sizes as one int64 vector."""
+    parts: list[Symbol] = []
+    run: list[int] = []
+    for n in numbers:
+        if isinstance(n, int):
+            run.append(n)
+            continue
+        parts += [ints(*run), n] if run else [n]
+        run = []
+    if run or not parts:
+        parts.append(ints(*run))
+    return parts[0] if len(parts) == 1 else node("Concat", *parts, axis=0, shape=(len(numbers),))
+
+
+def static(numbers: Sequence[Size]) -> bool:
+    """Whether all sizes are known."""
+    return all(isinstance(n, int) for n in numbers)
+
+
+def total(numbers: Sequence[Size]) -> Size:
+    """The product of sizes."""
+    known = math.prod([n for n in numbers if isinstance(n, int)])
+    product: Size = known
+    for n in numbers:
+        if not isinstance(n, int):
+            product = n * product
+    return product
+
+
+def shape_of(numbers: Sequence[Size]) -> Shape:
+    """Sizes as a shape, None where they are not known."""
+    return tuple([n if isinstance(n, int) else None for n in numbers])
+
+
+def reshape(x: Symbol, numbers: Sequence[Size | int]) -> Symbol:
+    """`x` in another shape; one size may be -1."""
+    shape = tuple([n if isinstance(n, int) and n >= 0 else None for n in numbers])
+    if x.shape == shape and None not in shape:
+        return x
+    unknown = [i for i, n in enumerate(numbers) if not isinstance(n, int)]
+    if len(unknown) == 1 and all(n > 0 for n in numbers if isinstance(n, int)):
+        # What is left over is the one that is not known: no need to compute it.
+        numbers = [-1 if i == unknown[0] else n for i, n in enumerate(numbers)]
+    # Zero is a size, except beside -1, where ONNX does not allow it to be.
+    allowzero = int(not any(isinstance(n, int) and n < 0 for n in numbers))
+    return node("Reshape", x, vector(numbers), shape=shape, allowzero=allowzero)

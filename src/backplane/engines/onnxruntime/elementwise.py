@@ -1,0 +1,308 @@
+"""Element-wise operations.
+
+ONNX Runtime has no kernel for every dtype that ONNX allows. Where one is missing the operands are
+cast to a wider dtype that has it: integers wrap around alike there, and halves are computed in
+float32 by ONNX Runtime itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from backplane.core.spec import UNSIGNED, is_float
+from backplane.engines.base import Table
+from backplane.engines.onnxruntime.builder import Symbol, cast, current, node, number
+from backplane.engines.onnxruntime.erfinv import erfinv
+
+Function = Callable[..., Symbol]
+
+TABLE = Table(
+    abs=partial(node, "Abs"),
+    sign=partial(node, "Sign"),
+    exp=partial(node, "Exp"),
+    log=partial(node, "Log"),
+    sqrt=partial(node, "Sqrt"),
+    sin=partial(node, "Sin"),
+    cos=partial(node, "Cos"),
+    tanh=partial(node, "Tanh"),
+    logical_not=partial(node, "Not"),
+    add=partial(node, "Add"),
+    sub=partial(node, "Sub"),
+    mul=partial(node, "Mul"),
+    div=partial(node, "Div"),
+    equal=partial(node, "Equal", dtype="bool"),
+    logical_and=partial(node, "And"),
+    logical_or=partial(node, "Or"),
+    bit_and=partial(node, "BitwiseAnd"),
+    bit_or=partial(node, "BitwiseOr"),
+    bit_xor=partial(node, "BitwiseXor"),
+)
+
+
+def through(wider: dict[str, str]) -> Callable[[Function], Function]:
+    """Decorator: a lowering that computes some dtypes in others and casts the result back."""
+
+    def decorate(function: Function) -> Function:
+        def lower(*operands: Symbol, **params: object) -> Symbol:
+            dtype = operands[0].dtype
+            wide = wider.get(dtype)
+            if wide is None:
+                return function(*operands, **params)
+            return cast(function(*[cast(x, wide) for x in operands], **params), dtype)
+
+        return lower
+
+    return decorate
+
+
+WITHOUT_16_BITS = {"int16": "int32", "uint16": "int32"}
+TO_INT64 = dict.fromkeys(("uint8", "uint16", "uint32", "uint64", "int8", "int16"), "int64")
+SIGN_BIT = 1 << 63
+
+
+def sortable(x: Symbol) -> Symbol:
+    """uint64 as int64 numbers of the same order."""
+    return cast(node("BitwiseXor", x, number(SIGN_BIT, "uint64")), "int64")
+
+
+def unsorted(x: Symbol) -> Symbol:
+    """The inverse of `sortable`."""
+    return node("BitwiseXor", cast(x, "uint64"), number(SIGN_BIT, "uint64"))
+
+
+# --- one operand ---------------------------------------------------------------------------------
+
+
+@TABLE.add("identity")
+@TABLE.add("stop_gradient")
+def unchanged(x: Symbol) -> Symbol:
+    """`x` itself."""
+    return x
+
+
+@TABLE.add("neg")
+def neg(x: Symbol) -> Symbol:
+    """-x; unsigned integers wrap around."""
+    return node("Sub", number(0, x.dtype), x) if x.dtype in UNSIGNED else node("Neg", x)
+
+
+@TABLE.add("floor")
+def floor(x: Symbol) -> Symbol:
+    """Toward minus infinity; integers are whole already."""
+    return node("Floor", x) if is_float(x.dtype) else x
+
+
+@TABLE.add("round")
+def round_(x: Symbol) -> Symbol:
+    """To the nearest whole number, halves to the even one."""
+    return node("Round", x) if is_float(x.dtype) else x
+
+
+@TABLE.add("relu")
+def relu(x: Symbol) -> Symbol:
+    """max(x, 0)."""
+    return node("Relu", x) if is_float(x.dtype) else maximum(x, number(0, x.dtype))
+
+
+@TABLE.add("sigmoid")
+def sigmoid(x: Symbol) -> Symbol:
+    """1 / (1 + exp(-x)); the kernel for float64 is off by 1e-12 already at -10."""
+    if x.dtype != "float64":
+        return node("Sigmoid", x)
+    return node("Reciprocal", node("Add", node("Exp", node("Neg", x)), number(1, x.dtype)))
+
+
+@TABLE.add("softplus")
+def softplus(x: Symbol) -> Symbol:
+    """log(1 + exp(x))."""
+    if x.dtype != "float64":
+        return node("Softplus", x)
+    rest = log1p(node("Exp", node("Neg", node("Abs", x))))
+    return node("Add", node("Relu", x), rest)
+
+
+@TABLE.add("expm1")
+@through({"float16": "float32"})
+def expm1(x: Symbol) -> Symbol:
+    """Kahan's way: where exp(x) = u is near 1, what it was rounded by cancels in (u - 1) / log(u)."""
+    one = number(1, x.dtype)
+    u = node("Exp", x)
+    y = node("Sub", u, one)
+    fine = node("Div", node("Mul", y, x), node("Log", u))
+    near = node("Less", node("Abs", x), one, dtype="bool")
+    y = node("Where", near, fine, y, dtype=x.dtype)
+    return node("Where", node("Equal", u, one, dtype="bool"), x, y, dtype=x.dtype)
+
+
+@TABLE.add("log1p")
+@through({"float16": "float32"})
+def log1p(x: Symbol) -> Symbol:
+    """Kahan's way, as `expm1`."""
+    one = number(1, x.dtype)
+    u = node("Add", x, one)
+    y = node("Log", u)
+    fine = node("Div", node("Mul", y, x), node("Sub", u, one))
+    near = node("Less", node("Abs", x), one, dtype="bool")
+    y = node("Where", near, fine, y, dtype=x.dtype)
+    return node("Where", node("Equal", u, one, dtype="bool"), x, y, dtype=x.dtype)
+
+
+TABLE.add("erfinv")(through({"float16": "float32"})(erfinv))
+
+
+@TABLE.add("cast")
+def cast_(x: Symbol, *, dtype: str) -> Symbol:
+    """`x` in another dtype."""
+    return cast(x, dtype)
+
+
+@TABLE.add("print")
+def print_(x: Symbol, *, message: str) -> Symbol:
+    """`x`, printed when the session has run: ONNX has no operation with an effect."""
+    scope = current()
+    if scope.parent is not None:
+        raise NotImplementedError(
+            "the engine 'cntk' prints after a program has run, and cannot print inside a loop or branch"
+        )
+    scope.printed.append((message, x))
+    return x
+
+
+# --- two operands --------------------------------------------------------------------------------
+
+
+@TABLE.add("maximum")
+@through(WITHOUT_16_BITS)
+def maximum(x: Symbol, y: Symbol) -> Symbol:
+    """The larger one; NaN if one is."""
+    return node("Max", x, y)
+
+
+@TABLE.add("minimum")
+@through(WITHOUT_16_BITS)
+def minimum(x: Symbol, y: Symbol) -> Symbol:
+    """The smaller one; NaN if one is."""
+    return node("Min", x, y)
+
+
+@TABLE.add("pow")
+@through(TO_INT64)
+def pow_(x: Symbol, y: Symbol) -> Symbol:
+    """`x` to the power of `y`."""
+    return node("Pow", x, y)
+
+
+@TABLE.add("mod")
+def mod(x: Symbol, y: Symbol) -> Symbol:
+    """The remainder with the sign of `y`."""
+    if is_float(x.dtype):
+        rest, moved = _float_rest(x, y)
+        return node("Where", moved, node("Add", rest, y), rest, dtype=x.dtype)
+    divisor, fine = _divisor(y)
+    rest = node("Mod", x, divisor)
+    return rest if fine is None else where(fine, rest, number(0, x.dtype))
+
+
+@TABLE.add("floordiv")
+def floordiv(x: Symbol, y: Symbol) -> Symbol:
+    """The quotient that goes with `mod`."""
+    if is_float(x.dtype):
+        return _float_floordiv(x, y)
+    divisor, fine = _divisor(y)
+    whole = x if x.dtype in UNSIGNED else node("Sub", x, node("Mod", x, divisor))
+    quotient = node("Div", whole, divisor)
+    if fine is None:
+        return quotient
+    zero = number(0, x.dtype)
+    if x.dtype not in UNSIGNED:
+        minus = node("Equal", y, number(-1, x.dtype), dtype="bool")
+        zero = where(minus, node("Sub", zero, x), zero)
+    return where(fine, quotient, zero)
+
+
+def _divisor(y: Symbol) -> tuple[Symbol, Symbol | None]:
+    """`y` without divisors that crash the process, and where it is one of the others (None:
+    everywhere): 0, and -1, by which the least number has no quotient."""
+    if y.array is not None and not np.isin(y.array, (0, -1)).any():
+        return y, None
+    bad = node("Equal", y, number(0, y.dtype), dtype="bool")
+    if y.dtype not in UNSIGNED:
+        bad = node("Or", bad, node("Equal", y, number(-1, y.dtype), dtype="bool"))
+    fine = node("Not", bad)
+    return where(fine, y, number(1, y.dtype)), fine
+
+
+def _float_rest(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
+    """The remainder with the sign of `x`, and where that is not the sign of `y`."""
+    zero = number(0, x.dtype)
+    rest = node("Mod", x, y, fmod=1)
+    negative = [node("Less", v, zero, dtype="bool") for v in (rest, y)]
+    some = node("Not", node("Equal", rest, zero, dtype="bool"))
+    return rest, node("And", node("Xor", *negative), some)
+
+
+def _float_floordiv(x: Symbol, y: Symbol) -> Symbol:
+    rest, moved = _float_rest(x, y)
+    whole = node("Round", node("Div", node("Sub", x, rest), y))
+    whole = node("Sub", whole, cast(moved, x.dtype))
+    by_zero = node("Equal", y, number(0, x.dtype), dtype="bool")
+    return node("Where", by_zero, node("Div", x, y), whole, dtype=x.dtype)
+
+
+@TABLE.add("not_equal")
+def not_equal(x: Symbol, y: Symbol) -> Symbol:
+    """Whether x ≠ y."""
+    return node("Not", node("Equal", x, y, dtype="bool"))
+
+
+@TABLE.add("less")
+def less(x: Symbol, y: Symbol) -> Symbol:
+    """Whether x < y; False < True."""
+    if x.dtype == "bool":
+        return node("And", node("Not", x), y)
+    return node("Less", x, y, dtype="bool")
+
+
+@TABLE.add("less_equal")
+def less_equal(x: Symbol, y: Symbol) -> Symbol:
+    """Whether x ≤ y; False ≤ True."""
+    if x.dtype == "bool":
+        return node("Or", node("Not", x), y)
+    return node("LessOrEqual", x, y, dtype="bool")
+
+
+@TABLE.add("where")
+def where(c: Symbol, x: Symbol, y: Symbol) -> Symbol:
+    """`x` where `c`, else `y`."""
+    if x.dtype == "bool":
+        return node("Or", node("And", c, x), node("And", node("Not", c), y))
+    dtype = x.dtype
+    wide = {"int16": "int32", "uint16": "int32", "uint64": "int64"}.get(dtype, dtype)
+    return cast(node("Where", c, cast(x, wide), cast(y, wide), dtype=wide), dtype)
+
+
+# --- shifts: ONNX has them for unsigned integers only ----------------------------------------------
+
+
+def _shifted(x: Symbol, y: Symbol, direction: str) -> Symbol:
+    wide = "uint64" if x.dtype in ("int64", "uint64") else "uint32"
+    return cast(node("BitShift", cast(x, wide), cast(y, wide), direction=direction), x.dtype)
+
+
+@TABLE.add("shift_left")
+def shift_left(x: Symbol, y: Symbol) -> Symbol:
+    """`x` shifted by `y` bits to the left."""
+    return _shifted(x, y, "LEFT")
+
+
+@TABLE.add("shift_right")
+def shift_right(x: Symbol, y: Symbol) -> Symbol:
+    """`x` shifted by `y` bits to the right; the sign is kept."""
+    if x.dtype in UNSIGNED:
+        return _shifted(x, y, "RIGHT")
+    # The bits of a negative number are those of a number that is not, inverted.
+    mask = node("Sub", number(0, x.dtype), cast(less(x, number(0, x.dtype)), x.dtype))
+    return node("BitwiseXor", _shifted(node("BitwiseXor", x, mask), y, "RIGHT"), mask)

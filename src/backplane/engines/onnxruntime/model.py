@@ -1,0 +1,101 @@
+"""From scopes to ONNX models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+
+from backplane.core.spec import Spec
+from backplane.engines.onnxruntime.builder import Body, Node, Scope, Symbol
+from backplane.engines.onnxruntime.library import ELEMENT_TYPES, IR_VERSION, OPSET
+
+
+def model(
+    scope: Scope, inputs: Mapping[str, Spec], outputs: Mapping[str, Spec], name: str
+) -> ModelProto:
+    """The model of a whole program."""
+    graph = GraphProto(name=name)
+    listed, read = _nodes(scope, outputs)
+    graph.node.extend(listed)
+    graph.input.extend([_described(key, spec) for key, spec in inputs.items()])
+    graph.output.extend([_described(key, spec) for key, spec in outputs.items()])
+    stored = [tensor(key, array) for key, array in scope.literals.items() if key in read]
+    graph.initializer.extend(stored)
+    made = ModelProto(graph=graph, ir_version=IR_VERSION, producer_name="backplane")
+    made.opset_import.extend([helper.make_opsetid("", OPSET)])
+    return made
+
+
+def tensor(name: str, array: np.ndarray) -> TensorProto:
+    """An array as a tensor stored in the model."""
+    return TensorProto(
+        name=name,
+        data_type=ELEMENT_TYPES[array.dtype.name],
+        dims=array.shape,
+        raw_data=array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes(),
+    )
+
+
+def _described(name: str, spec: Spec) -> ValueInfoProto:
+    """Name, dtype and shape. Sizes that are not known have no name either: two may differ."""
+    shape = spec.shape
+    return helper.make_tensor_value_info(name, ELEMENT_TYPES[spec.dtype], shape)
+
+
+def _typed(x: Symbol) -> ValueInfoProto:
+    return helper.make_tensor_value_info(x.name, ELEMENT_TYPES[x.dtype], x.shape)
+
+
+def _nodes(scope: Scope, outputs: Iterable[str]) -> tuple[list[NodeProto], set[str]]:
+    """The nodes that the outputs need, and all names that these read."""
+    read = set(outputs)
+    kept: list[NodeProto] = []
+    for each in reversed(scope.nodes):
+        if read.isdisjoint(each.outputs):
+            continue
+        kept.append(_node(each, read))
+        read.update(each.inputs)
+    kept.reverse()
+    return kept, read
+
+
+def _node(each: Node, read: set[str]) -> NodeProto:
+    """One node; what its bodies read of the graphs around them is added to `read`."""
+    made = NodeProto(op_type=each.op, input=each.inputs, name=each.outputs[0])
+    # A result that nobody reads need not be computed.
+    made.output.extend([name if name in read or i == 0 else "" for i, name in enumerate(each.outputs)])
+    for key, value in each.attributes.items():
+        if isinstance(value, Body):
+            value = _body(value, made.name, read)
+        made.attribute.append(_attribute(key, value))
+    return made
+
+
+def _attribute(key: str, value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return helper.make_attribute(key, tensor("value", value))
+    if isinstance(value, tuple) and not value:
+        return helper.make_attribute(key, value, attr_type=_INTS)
+    return helper.make_attribute(key, value)
+
+
+_INTS = 7  # AttributeProto.INTS
+
+
+def _body(body: Body, name: str, read: set[str]) -> GraphProto:
+    names = [x.name for x in body.outputs]
+    listed, used = _nodes(body.scope, names)
+    graph = GraphProto(name=f"{name}_body")
+    graph.node.extend(listed)
+    graph.input.extend([_typed(x) for x in body.inputs])
+    graph.output.extend([_typed(x) for x in body.outputs])
+    read.update(used)
+    return graph
+
+
+def named(symbols: Sequence[Symbol], specs: Sequence[Spec]) -> dict[str, Spec]:
+    """Names of symbols with their specs."""
+    return {x.name: spec for x, spec in zip(symbols, specs, strict=True)}

@@ -1,0 +1,110 @@
+"""Element-wise primitives, and the matrix product.
+
+What is missing here is decomposed, so that any linker of PyTensor can compile it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.gradient import disconnected_grad
+
+from backplane.core.spec import is_float
+from backplane.engines.base import Table, Value
+from backplane.engines.pytensor.library import number
+
+TABLE = Table(
+    neg=pt.neg,
+    abs=pt.abs,
+    sign=pt.sign,
+    exp=pt.exp,
+    expm1=pt.expm1,
+    log=pt.log,
+    log1p=pt.log1p,
+    sqrt=pt.sqrt,
+    sin=pt.sin,
+    cos=pt.cos,
+    tanh=pt.tanh,
+    logical_not=pt.invert,
+    add=pt.add,
+    sub=pt.sub,
+    mul=pt.mul,
+    div=pt.true_div,
+    floordiv=pt.int_div,
+    mod=pt.mod,
+    pow=pt.pow,
+    maximum=pt.maximum,
+    minimum=pt.minimum,
+    equal=pt.eq,
+    not_equal=pt.neq,
+    less=pt.lt,
+    less_equal=pt.le,
+    logical_and=pt.and_,
+    logical_or=pt.or_,
+    bit_and=pt.and_,
+    bit_or=pt.or_,
+    bit_xor=pt.xor,
+    where=pt.switch,
+    stop_gradient=disconnected_grad,
+)
+
+
+@TABLE.add("identity")
+def identity(x: Value) -> Value:
+    """`x` itself."""
+    return x
+
+
+@TABLE.add("cast")
+def cast(x: Value, *, dtype: str) -> Value:
+    """`x` in another dtype."""
+    return pt.cast(x, dtype)
+
+
+@TABLE.add("floor")
+def floor(x: Value) -> Value:
+    """Toward minus infinity; PyTensor would make floats of whole numbers."""
+    return pt.floor(x) if is_float(x.dtype) else pt.tensor_copy(x)
+
+
+@TABLE.add("round")
+def round_(x: Value) -> Value:
+    """To the nearest whole number, halves to the even one."""
+    return pt.round(x, mode="half_to_even") if is_float(x.dtype) else pt.tensor_copy(x)
+
+
+@TABLE.add("relu")
+def relu(x: Value) -> Value:
+    """The larger of `x` and 0."""
+    return pt.maximum(x, number(0, x.dtype))
+
+
+def in_single(function: Callable[..., Value], *xs: Value, **params: Any) -> Value:
+    """`function` of float16 operands, computed in float32: SciPy and BLAS have no float16."""
+    if xs[0].dtype != "float16":
+        return function(*xs, **params)
+    wide = [pt.cast(x, "float32") for x in xs]
+    return pt.cast(function(*wide, **params), "float16")
+
+
+@TABLE.add("sigmoid")
+def sigmoid(x: Value) -> Value:
+    """1 / (1 + exp(-x))."""
+    return in_single(pt.sigmoid, x)
+
+
+@TABLE.add("erfinv")
+def erfinv(x: Value) -> Value:
+    """The inverse error function."""
+    return in_single(pt.erfinv, x)
+
+
+@TABLE.add("matmul")
+def matmul(x: Value, y: Value, *, transpose_x: bool, transpose_y: bool) -> Value:
+    """The product of the last two axes."""
+    product = pt.dot if x.ndim == 2 else pt.matmul
+    left = x.swapaxes(-1, -2) if transpose_x else x
+    right = y.swapaxes(-1, -2) if transpose_y else y
+    return in_single(product, left, right)

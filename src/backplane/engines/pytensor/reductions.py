@@ -1,0 +1,95 @@
+"""Reductions, cumulative sums and sorting."""
+
+from __future__ import annotations
+
+import pytensor.tensor as pt
+
+from backplane.core.spec import bits, is_float
+from backplane.engines.base import Table, Value
+from backplane.engines.pytensor.elementwise import in_single
+
+TABLE = Table()
+
+Axes = tuple[int, ...]
+
+
+@TABLE.add("sum")
+def sum_(x: Value, *, axes: Axes, keepdims: bool) -> Value:
+    """The sum in the operand's dtype; PyTensor's default widens small integers."""
+    return in_single(_sum, x, axes=axes, keepdims=keepdims)
+
+
+def _sum(x: Value, *, axes: Axes, keepdims: bool) -> Value:
+    return pt.sum(x, axis=axes, dtype=x.dtype, acc_dtype=x.dtype, keepdims=keepdims)
+
+
+@TABLE.add("prod")
+def prod(x: Value, *, axes: Axes, keepdims: bool) -> Value:
+    """The product in the operand's dtype."""
+    return pt.prod(x, axis=axes, dtype=x.dtype, acc_dtype=x.dtype, keepdims=keepdims)
+
+
+@TABLE.add("max")
+def max_(x: Value, *, axes: Axes, keepdims: bool) -> Value:
+    """The largest element."""
+    return pt.max(x, axis=axes, keepdims=keepdims)
+
+
+@TABLE.add("min")
+def min_(x: Value, *, axes: Axes, keepdims: bool) -> Value:
+    """The smallest element."""
+    return pt.min(x, axis=axes, keepdims=keepdims)
+
+
+@TABLE.add("any")
+def any_(x: Value, *, axes: Axes, keepdims: bool) -> Value:
+    """Whether any element is true."""
+    return pt.any(x, axis=axes, keepdims=keepdims)
+
+
+@TABLE.add("all")
+def all_(x: Value, *, axes: Axes, keepdims: bool) -> Value:
+    """Whether all elements are true."""
+    return pt.all(x, axis=axes, keepdims=keepdims)
+
+
+@TABLE.add("argmax")
+def argmax(x: Value, *, axis: int) -> Value:
+    """The index of the first of the largest elements."""
+    return pt.argmax(x, axis=axis)
+
+
+@TABLE.add("argmin")
+def argmin(x: Value, *, axis: int) -> Value:
+    """The index of the first of the smallest elements."""
+    # The order of integers is turned round by their complement, which never overflows.
+    return pt.argmax(pt.neg(x) if is_float(x.dtype) else pt.invert(x), axis=axis)
+
+
+@TABLE.add("cumsum")
+def cumsum(x: Value, *, axis: int, reverse: bool) -> Value:
+    """The sums of the elements up to each one."""
+    return _along(pt.cumsum, x, axis, reverse)
+
+
+@TABLE.add("cumprod")
+def cumprod(x: Value, *, axis: int, reverse: bool) -> Value:
+    """The products of the elements up to each one."""
+    return _along(pt.cumprod, x, axis, reverse)
+
+
+def _along(function: Value, x: Value, axis: int, reverse: bool) -> Value:
+    back = (slice(None),) * axis + (slice(None, None, -1 if reverse else None),)
+    if is_float(x.dtype) or bits(x.dtype) == 64:
+        return function(x[back], axis=axis)[back]
+    # NumPy accumulates small integers in 64 bits; PyTensor does not expect it.
+    return pt.cast(function(pt.cast(x[back], "int64"), axis=axis)[back], x.dtype)
+
+
+@TABLE.add("top_k")
+def top_k(x: Value, *, k: int) -> list[Value]:
+    """The k largest along the last axis, and where they are."""
+    # A stable ascending sort of the reversed row, read backwards: descending, first of ties first.
+    order = pt.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :k]
+    indices = x.shape[-1] - 1 - order
+    return [pt.take_along_axis(x, indices, axis=-1), pt.cast(indices, "int32")]

@@ -1,0 +1,119 @@
+"""Shaping, indexing and creation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytensor.tensor as pt
+
+from backplane.engines.base import Table, Value
+from backplane.engines.pytensor.library import number, size, sizes, vector, zeros
+
+TABLE = Table()
+
+Sizes = tuple[int | None, ...]
+Slices = tuple[tuple[int | None, int | None, int | None], ...]
+
+
+@TABLE.add("dim")
+def dim(x: Value, *, axis: int) -> Value:
+    """The size of an axis."""
+    known = x.type.shape[axis]
+    return pt.cast(size(x, axis), "int32") if known is None else number(known, "int32")
+
+
+@TABLE.add("reshape")
+def reshape(x: Value, *dims: Value, shape: Sizes) -> Value:
+    """The same elements in another shape."""
+    return pt.reshape(x, vector(shape, dims), ndim=len(shape))
+
+
+@TABLE.add("broadcast_to")
+def broadcast_to(x: Value, *dims: Value, shape: Sizes) -> Value:
+    """`x` repeated to a shape."""
+    return pt.alloc(x, *sizes(shape, dims))
+
+
+@TABLE.add("transpose")
+def transpose(x: Value, *, perm: tuple[int, ...]) -> Value:
+    """The axes in another order."""
+    return x.dimshuffle(perm)
+
+
+@TABLE.add("expand_dims")
+def expand_dims(x: Value, *, axes: tuple[int, ...]) -> Value:
+    """Axes of size 1 added."""
+    return pt.expand_dims(x, axes)
+
+
+@TABLE.add("squeeze")
+def squeeze(x: Value, *, axes: tuple[int, ...]) -> Value:
+    """Axes of size 1 dropped."""
+    return pt.squeeze(x, axis=axes)
+
+
+@TABLE.add("concat")
+def concat(*xs: Value, axis: int) -> Value:
+    """Joined along an axis."""
+    return pt.concatenate(xs, axis=axis)
+
+
+def _index(slices: Slices) -> tuple[slice, ...]:
+    return tuple([slice(*s) for s in slices])
+
+
+@TABLE.add("slice")
+def slice_(x: Value, *, slices: Slices) -> Value:
+    """The elements that one slice per axis reads."""
+    return x[_index(slices)]
+
+
+@TABLE.add("slice_grad")
+def slice_grad(g: Value, *dims: Value, shape: Sizes, slices: Slices) -> Value:
+    """Zeros with `g` where the slices read."""
+    return pt.set_subtensor(zeros(shape, dims, g.dtype)[_index(slices)], g)
+
+
+@TABLE.add("flip")
+def flip(x: Value, *, axes: tuple[int, ...]) -> Value:
+    """The elements of some axes in reverse."""
+    back = slice(None, None, -1)
+    return x[tuple([back if i in axes else slice(None) for i in range(x.ndim)])]
+
+
+@TABLE.add("pad")
+def pad(x: Value, *, padding: Sequence[tuple[int, int]], value: float) -> Value:
+    """A border of constant value."""
+    known = zip(x.type.shape, padding, strict=True)
+    shape = tuple([None if n is None else n + a + b for n, (a, b) in known])
+    dims = [size(x, i) + sum(padding[i]) for i, n in enumerate(shape) if n is None]
+    border = pt.alloc(number(value, x.dtype), *sizes(shape, dims))
+    inner = [slice(before or None, -after if after else None) for before, after in padding]
+    return pt.set_subtensor(border[tuple(inner)], x)
+
+
+@TABLE.add("gather")
+def gather(x: Value, indices: Value, *, axis: int) -> Value:
+    """The slices of `x` along an axis that `indices` name."""
+    if indices.dtype == "uint64":
+        indices = pt.cast(indices, "int64")
+    return x[(slice(None),) * axis + (indices,)]
+
+
+@TABLE.add("head")
+def head(x: Value, length: Value, *, axis: int) -> Value:
+    """The first `length` elements along an axis."""
+    return x[(slice(None),) * axis + (slice(length),)]
+
+
+@TABLE.add("full")
+def full(*dims: Value, shape: Sizes, value: float, dtype: str) -> Value:
+    """A constant fill."""
+    filling = number(value, dtype)
+    return pt.alloc(filling, *sizes(shape, dims)) if shape else filling
+
+
+@TABLE.add("arange")
+def arange(start: Value, stop: Value, step: Value, *, dtype: str) -> Value:
+    """Evenly spaced numbers."""
+    return pt.arange(start, stop, step, dtype=dtype)
