@@ -148,9 +148,8 @@ class Emitter:
         elif not self.engine.owns(native):
             raise TypeError(
                 f"a tensor of {type(native).__module__}.{type(native).__name__} is used in a "
-                f"program "
-                f"for the engine {self.engine.name!r}: convert it (K.eval gives an array) or choose "
-                "its engine with K.engine"
+                f"program for the engine {self.engine.name!r}: convert it (K.eval gives an array) "
+                "or choose its engine with K.engine"
             )
         self.namespace[name] = native
         return name

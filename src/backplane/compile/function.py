@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from backplane.compile.calling import Call, straight
 from backplane.compile.feeding import Feed, feed_for
 from backplane.compile.program import compiled, explain
 from backplane.core.graph import KeySource, Placeholder, Tensor, constant, substitute, toposort
@@ -66,9 +67,10 @@ class Function:
         self._collect_leaves(results)
         self.feeds: list[Feed] = [feed_for(p, i, self.name) for i, p in enumerate(self.inputs)]
         kept = {alias_root(t) for t in self._news}
-        self._kept = [p in kept for p in self.inputs]
-        self._switches = [i for i, p in enumerate(self.inputs) if is_switch(p)]
-        self._variants: dict[tuple[Any, ...], Variant] = {}
+        self.kept = [p in kept for p in self.inputs]
+        self.switches = [i for i, p in enumerate(self.inputs) if is_switch(p)]
+        self._calls: dict[tuple[Any, ...], Call] = {}
+        self._call: Call | None = None
 
     # --- construction -----------------------------------------------------------------------------
 
@@ -118,31 +120,31 @@ class Function:
 
     def __call__(self, values: Sequence[Any] = ()) -> list[np.ndarray]:
         """Run on a list of values, one per input, and return the outputs as NumPy arrays."""
+        if self._call is not None:
+            return self._call(values)
+        return self._checked(values)
+
+    def _checked(self, values: Sequence[Any]) -> list[np.ndarray]:
+        """Run after checking the number of values, by the variant that their switches choose."""
         if len(values) != len(self.feeds):
             raise ValueError(
                 f"K.function {self.name!r} takes {len(self.feeds)} values "
                 f"({', '.join(p.name for p in self.inputs)}), got {len(values)}"
             )
-        engine = self.engine
-        fed = [
-            feed(value, engine, keep)
-            for feed, value, keep in zip(self.feeds, values, self._kept, strict=False)
-        ]
-        key: tuple[Any, ...] = ()
-        if self._switches:
-            key = tuple([fed[i] for i in self._switches])
-            fed = [value for i, value in enumerate(fed) if i not in self._switches]
-        variant = self._variants.get(key)
-        if variant is None:
-            variant = self._variants[key] = self._variant(key)
-        return variant(fed)
+        key = tuple([self.feeds[i](values[i], self.engine, False) for i in self.switches])
+        call = self._calls.get(key)
+        if call is None:
+            call = self._calls[key] = straight(self, self._variant(key), self._checked)
+            if not self.switches:
+                self._call = call
+        return call(values)
 
     def _variant(self, switches: tuple[Any, ...]) -> Variant:
         """The program for given values of the learning phase."""
         replace = dict(self._defaults)
-        for i, value in zip(self._switches, switches, strict=True):
+        for i, value in zip(self.switches, switches, strict=True):
             replace[self.inputs[i]] = constant(value, self.inputs[i].spec.dtype)
-        inputs = [p for i, p in enumerate(self.inputs) if i not in self._switches]
+        inputs = [p for i, p in enumerate(self.inputs) if i not in self.switches]
         return Variant(self, inputs, replace)
 
 
@@ -170,27 +172,13 @@ class Variant:
         )
         self.copied = _shared(function.outputs, function._news)
 
-    def __call__(self, fed: list[Any]) -> list[np.ndarray]:
-        """Run on fed values; write updates when all outputs are there."""
-        engine = self.engine
-        if self.keys:
-            words = np.array([k.words() for k in self.keys], np.uint32)
-            fed.append(engine.feed(words))
-        fed += [v.read(engine) for v in self.variables]
-        try:
-            results = self.run(*fed, *self.constants)
-            outputs = [engine.fetch(value) for value in results[: self.count]]
-        except Exception as error:
-            explain(error, engine)
-            raise
-        for i, copied in enumerate(self.copied):
-            if copied:
-                outputs[i] = np.array(outputs[i])
-        for variable, value in zip(self.updated, results[self.count :], strict=False):
-            variable.write(engine, value)
-        for key in self.keys:
-            key.counter += 1
-        return outputs
+    def words(self) -> Any:
+        """The keys of this run, as one value."""
+        return self.engine.feed(np.array([k.words() for k in self.keys], np.uint32))
+
+    def failed(self, error: Exception) -> None:
+        """Say in an error which primitive failed and where it was built."""
+        explain(error, self.engine)
 
 
 def is_switch(p: Tensor) -> bool:

@@ -53,7 +53,7 @@ def close(
 
 
 def _split(
-    outputs: Sequence[Tensor], inputs: Sequence[Tensor], mark: int
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], mark: int, lazy: bool
 ) -> tuple[list[Tensor], list[KeySource]]:
     """The tensors to capture and the key sources made inside."""
     bound = set(inputs)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
 from backplane import config
 from backplane.config import ALIASES
@@ -32,6 +32,9 @@ MODULES = {
 LIBRARIES = {"cntk": ("onnxruntime", "onnx")}
 """Libraries to be installed, where it is not just the one that the folder is named after."""
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 GROUP = "backplane.engines"
 
 _loaded: dict[str, Engine] = {}
@@ -41,7 +44,15 @@ _default: list[Engine] = []
 
 def names() -> list[str]:
     """Names of all known engines, third-party ones last, installed or not."""
-    return [*MODULES, *(point.name for point in entry_points(group=GROUP))]
+    return [*MODULES, *(point.name for point in _third_party())]
+
+
+def _third_party() -> Iterable[EntryPoint]:
+    """The entry points of other packages' engines."""
+    # Imported here: it takes longer than all of this package, and few programs need it.
+    from importlib.metadata import entry_points
+
+    return entry_points(group=GROUP)
 
 
 def installed(name: str) -> bool:
@@ -50,7 +61,7 @@ def installed(name: str) -> bool:
     if name in MODULES:
         libraries = LIBRARIES.get(name, (MODULES[name],))
         return all(importlib.util.find_spec(library) is not None for library in libraries)
-    return any(point.name == name for point in entry_points(group=GROUP))
+    return any(point.name == name for point in _third_party())
 
 
 def get(name: str) -> Engine:
@@ -75,7 +86,7 @@ def _load(name: str) -> Engine:
             )
         engine: Engine = importlib.import_module(f"backplane.engines.{MODULES[name]}").ENGINE
         return engine
-    for point in entry_points(group=GROUP):
+    for point in _third_party():
         if point.name == name:
             found: Engine = point.load()
             return found

@@ -109,6 +109,10 @@ class Engine:
     `bfloat16`, `unsigned` (uint16 … uint64 arithmetic), `eager` (lowerings run on values at once),
     `static` (a program is compiled anew for each set of input shapes), `sparse`, `tape` (the
     library differentiates through eager calls)."""
+    takes_arrays: ClassVar[bool] = False
+    """Whether compiled programs take NumPy arrays as they are: `feed` returns its argument."""
+    gives_arrays: ClassVar[bool] = False
+    """Whether results with axes are NumPy arrays: `fetch` returns its argument."""
     table: Table
 
     # --- values ---------------------------------------------------------------------------------

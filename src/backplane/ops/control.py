@@ -370,7 +370,7 @@ def cond(
     dtypes and ranks."""
     mark = constant(0).serial
     branches = [list(then()), list(orelse())]
-    graphs: list[tuple[Graph, list[Tensor], list[KeySource]]] = [close(b, (), mark) for b in branches]
+    graphs: list[tuple[Graph, list[Tensor], list[KeySource]]] = [close(b, (), mark, lazy=True) for b in branches]
     operands: dict[Tensor, Placeholder] = {}
     for _graph, captured, keys in graphs:
         for t in (*captured, *keys):

@@ -23,6 +23,7 @@ class JaxEngine(Engine):
     """JAX. A program is compiled anew for each set of input shapes, by `jax.jit`."""
 
     name = "jax"
+    takes_arrays = True
     library = "jax"
     capabilities = frozenset(
         ("host_shapes", "float16", "bfloat16", "unsigned", "eager", "static", "tape")

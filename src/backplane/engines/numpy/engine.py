@@ -24,6 +24,7 @@ class NumPyEngine(Engine):
     """Programs run as emitted; values are arrays and NumPy scalars, which nothing writes to."""
 
     name = "numpy"
+    takes_arrays = gives_arrays = True
     library = "numpy"
     capabilities = frozenset({"host_shapes", "float16", "unsigned", "eager"})
 

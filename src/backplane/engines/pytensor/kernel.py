@@ -17,15 +17,15 @@ from backplane.core.autodiff import gradients
 from backplane.core.graph import Graph, Placeholder
 from backplane.core.registry import primitive
 from backplane.core.spec import Spec, is_float
-from backplane.engines.arrays import convolution, indexing, pooling, random
-from backplane.engines.arrays.sums import sum_to
+from backplane.engines.arrays import convolution, indexing, pooling, random, sums
 from backplane.engines.base import Engine, Entry, Lowering, Table, Value
 from backplane.engines.pytensor.library import type_of
+from backplane.engines.pytensor.reductions import sum_down
 
 KERNELS = Table(shift_left=np.left_shift, shift_right=np.right_shift)
 for _part in (convolution, pooling, random, indexing):
     KERNELS.update(_part.TABLE)
-KERNELS.build("sum_to")(sum_to)
+KERNELS.build("sum_to")(sums.sum_to)
 
 
 @KERNELS.add("print")
@@ -118,7 +118,9 @@ class Kernel(Op):  # type: ignore[misc]
         """Gradients flow from float results to float operands."""
         to = [is_float(t.dtype) for t in self.types]
         return [
-            to if is_float(x.type.dtype) and primitive(self.name).differentiable else [False] * len(to)
+            to
+            if is_float(x.type.dtype) and primitive(self.name).differentiable
+            else [False] * len(to)
             for x in node.inputs
         ]
 
@@ -181,4 +183,10 @@ def kernels(engine: Engine) -> Table:
     for name, entry in KERNELS.items():
         build = _lowering(engine, name, entry)
         table[name] = Entry(build, reads=entry.reads, builds=True, wanted=entry.wanted)
+    at_run = table["sum_to"].function
+
+    @table.build("sum_to")
+    def sum_to(specs: Sequence[Spec], *, shape: tuple[int | None, ...]) -> Lowering:
+        return sum_down(specs[0].shape, shape) or at_run(specs, shape=shape)
+
     return table

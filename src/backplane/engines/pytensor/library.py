@@ -50,9 +50,7 @@ def _uncast(dim: Value) -> Value:
 
 def sizes(shape: Sequence[int | None], dims: Sequence[Value]) -> list[Value]:
     """One scalar per axis: `shape` with its unknown sizes taken from `dims`."""
-    return [
-        number(n, "int64") if isinstance(n, int) else _uncast(n) for n in merge(shape, dims)
-    ]
+    return [number(n, "int64") if isinstance(n, int) else _uncast(n) for n in merge(shape, dims)]
 
 
 def vector(shape: Sequence[int | None], dims: Sequence[Value]) -> Value:

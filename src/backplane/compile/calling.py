@@ -1,0 +1,152 @@
+"""The call of a compiled function as straight-line Python.
+
+Checking feeds, reading variables and writing updates in loops takes longer than a small program.
+Here the loops are unrolled into the text of one function:
+
+    def call(values):
+        try:
+            x0, x1 = values
+        except (TypeError, ValueError):
+            return slow(values)
+        if type(x0) is not ndarray or x0.dtype is not d0 or x0.shape != s0:
+            x0 = feed0(x0, engine, False)
+        w0 = cells0.values.get(engine)
+        ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backplane.core.graph import Tensor
+
+if TYPE_CHECKING:
+    from backplane.compile.function import Function, Variant
+
+Call = Callable[[Sequence[Any]], list[np.ndarray]]
+
+
+def straight(function: Function, variant: Variant, slow: Call) -> Call:
+    """The call of a function with one variant; `slow` says what is wrong with a list of values that
+    cannot be unpacked.
+    """
+    return _Writer(function, variant, slow).written()
+
+
+class _Writer:
+    """Writes the text of one call and binds the objects in it."""
+
+    def __init__(self, function: Function, variant: Variant, slow: Call) -> None:
+        self.function = function
+        self.variant = variant
+        self.engine = function.engine
+        self.lines: list[str] = ["def call(values):"]
+        self.names: dict[str, Any] = {
+            "engine": self.engine,
+            "slow": slow,
+            "run": variant.run,
+            "failed": variant.failed,
+            "feed": self.engine.feed,
+            "fetch": self.engine.fetch,
+            "ndarray": np.ndarray,
+            "array": np.array,
+            "words": variant.words,
+        }
+
+    def written(self) -> Call:
+        """The compiled text."""
+        arguments = [*self._feeds(), *self._keys(), *self._variables(), *self._constants()]
+        outputs = [f"r{i}" for i in range(self.variant.count)]
+        news = [f"n{i}" for i in range(len(self.variant.updated))]
+        targets = ", ".join([*outputs, *news])
+        self._line("try:")
+        self._line(f"    {targets}{',' if targets else '()'} = run({', '.join(arguments)})")
+        for i, name in enumerate(outputs):
+            if not self._is_array(self.function.outputs[i]):
+                self._line(f"    {name} = fetch({name})")
+        self._line("except Exception as error:")
+        self._line("    failed(error)")
+        self._line("    raise")
+        for i, copied in enumerate(self.variant.copied):
+            if copied:
+                self._line(f"r{i} = array(r{i})")
+        for i, variable in enumerate(self.variant.updated):
+            self.names[f"u{i}"] = variable
+            self._line(f"u{i}.values = {{engine: n{i}}}")
+        for i, key in enumerate(self.variant.keys):
+            self.names[f"k{i}"] = key
+            self._line(f"k{i}.counter += 1")
+        self._line(f"return [{', '.join(outputs)}]")
+        source = "\n".join(self.lines) + "\n"
+        exec(compile(source, "<backplane call>", "exec"), self.names)
+        call: Call = self.names["call"]
+        return call
+
+    def _line(self, text: str) -> None:
+        self.lines.append("    " + text)
+
+    def _is_array(self, output: Tensor) -> bool:
+        """Whether the program's result is already a NumPy array (not one of NumPy's scalars)."""
+        return self.engine.gives_arrays and len(output.spec.shape) > 0
+
+    def _feeds(self) -> list[str]:
+        # Switches chose the variant: their values are not read again.
+        count, switches = len(self.function.inputs), self.function.switches
+        names = ["_" if i in switches else f"x{i}" for i in range(count)]
+        if names:
+            self._line("try:")
+            self._line(f"    {', '.join(names)}, = values")
+            self._line("except (TypeError, ValueError):")
+            self._line("    return slow(values)")
+        else:
+            self._line("if len(values):")
+            self._line("    return slow(values)")
+        read = [(i, name) for i, name in enumerate(names) if i not in switches]
+        for i, name in read:
+            self._feed(i, name)
+        return [name for _, name in read]
+
+    def _feed(self, i: int, name: str) -> None:
+        """Arrays that fit are taken as they are; anything else goes through the checks."""
+        spec = self.function.inputs[i].spec
+        kept = self.function.kept[i]
+        self.names[f"f{i}"] = self.function.feeds[i]
+        if kept or spec.sparse or spec.dtype == "bfloat16":
+            self._line(f"{name} = f{i}({name}, engine, {kept})")
+            return
+        self.names[f"d{i}"] = np.dtype(spec.dtype)
+        if None in spec.shape:
+            sizes = [f"{name}.ndim != {len(spec.shape)}"]
+            known = [(k, n) for k, n in enumerate(spec.shape) if n is not None]
+            sizes += [f"{name}.shape[{k}] != {n}" for k, n in known]
+        else:
+            sizes = [f"{name}.shape != {tuple(spec.shape)!r}"]
+        wrong = " or ".join([f"type({name}) is not ndarray", f"{name}.dtype is not d{i}", *sizes])
+        self._line(f"if {wrong}:")
+        self._line(f"    {name} = f{i}({name}, engine, False)")
+        if not self.engine.takes_arrays:
+            self._line("else:")
+            self._line(f"    {name} = feed({name})")
+
+    def _keys(self) -> list[str]:
+        return ["words()"] if self.variant.keys else []
+
+    def _variables(self) -> list[str]:
+        names = []
+        for i, variable in enumerate(self.variant.variables):
+            self.names[f"v{i}"] = variable
+            self._line(f"w{i} = v{i}.values.get(engine)")
+            self._line(f"if w{i} is None:")
+            self._line(f"    w{i} = v{i}.read(engine)")
+            names.append(f"w{i}")
+        return names
+
+    def _constants(self) -> list[str]:
+        names = []
+        for i, value in enumerate(self.variant.constants):
+            self.names[f"c{i}"] = value
+            names.append(f"c{i}")
+        return names

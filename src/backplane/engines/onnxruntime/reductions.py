@@ -1,0 +1,240 @@
+"""Reductions, cumulative operations, and the matrix product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from backplane.core.spec import is_float
+from backplane.engines.base import Table
+from backplane.engines.onnxruntime.builder import (
+    Body,
+    Size,
+    Symbol,
+    cast,
+    filled,
+    ints,
+    nested,
+    node,
+    nodes,
+    number,
+    reshape,
+    shape_of,
+    size,
+    sizes,
+    total,
+    transpose,
+    vector,
+)
+from backplane.engines.onnxruntime.elementwise import TO_INT64, sortable, through, unsorted
+
+TABLE = Table()
+
+Axes = tuple[int, ...]
+
+
+# --- sums and products ---------------------------------------------------------------------------
+
+
+@TABLE.add("sum")
+@through(TO_INT64)
+def sum_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
+    """Sum over axes."""
+    return node("ReduceSum", x, ints(*axes), keepdims=int(keepdims))
+
+
+@TABLE.add("prod")
+@through(TO_INT64)
+def prod(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
+    """Product over axes."""
+    return node("ReduceProd", x, ints(*axes), keepdims=int(keepdims))
+
+
+@TABLE.add("mean")
+def mean(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
+    """Mean over axes; NaN where there are no elements, of which the kernel says 0."""
+    counted = total([size(x, axis) for axis in axes])
+    if isinstance(counted, int) and counted:
+        return node("ReduceMean", x, ints(*axes), keepdims=int(keepdims))
+    count = cast(reshape(vector([counted]), ()), x.dtype)
+    return node("Div", sum_(x, axes=axes, keepdims=keepdims), count)
+
+
+@TABLE.add("logsumexp")
+def logsumexp(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
+    """Logarithm of the sum of exponentials over axes."""
+    return node("ReduceLogSumExp", x, ints(*axes), keepdims=int(keepdims))
+
+
+@TABLE.add("sum_to")
+def sum_to(x: Symbol, *dims: Symbol, shape: tuple[int | None, ...]) -> Symbol:
+    """`x` summed down to the shape that was broadcast to `x`'s."""
+    assert x.shape is not None
+    lead = x.rank - len(shape)
+    tail = list(zip(x.shape[lead:], shape, strict=True))
+    if any(wanted is None and given != 1 for given, wanted in tail):
+        return _sum_to_unknown(x, filled(shape, dims))
+    axes = [*range(lead)]
+    axes += [lead + i for i, (given, wanted) in enumerate(tail) if wanted == 1 and given != 1]
+    if not axes:
+        return x
+    if len(axes) == lead:
+        return sum_(x, axes=tuple(axes), keepdims=False)
+    y = sum_(x, axes=tuple(axes), keepdims=True)
+    return node("Squeeze", y, ints(*range(lead))) if lead else y
+
+
+def _sum_to_unknown(x: Symbol, wanted: tuple[Size, ...]) -> Symbol:
+    """Which axes were broadcast is found out when the program runs."""
+    lead = x.rank - len(wanted)
+    target = vector(wanted)
+    ones = node("Equal", vector([*[1] * lead, *wanted]), ints(1), dtype="bool")
+    axes = node("Reshape", node("NonZero", ones, dtype="int64"), ints(-1))
+    wide = TO_INT64.get(x.dtype, x.dtype)
+    y = node("ReduceSum", cast(x, wide), axes, keepdims=1, noop_with_empty_axes=1)
+    return node("Reshape", cast(y, x.dtype), target, shape=shape_of(wanted), allowzero=1)
+
+
+# --- extremes ------------------------------------------------------------------------------------
+
+
+def _ordered(function: Callable[..., Symbol]) -> Callable[..., Symbol]:
+    """A reduction that compares, in a dtype that has a kernel for it."""
+    wide = {"uint16": "int32", "int16": "int32", "uint32": "int64"}
+    cased = through(wide)(function)
+
+    def lower(x: Symbol, **params: object) -> Symbol:
+        if x.dtype == "uint64":
+            return unsorted(function(sortable(x), **params))
+        return cased(x, **params)
+
+    return lower
+
+
+def _checked_axes(x: Symbol, axes: Axes) -> Symbol:
+    """The axes; at run time an error where there are no elements: the kernel would give ±inf."""
+    counted = total([size(x, axis) for axis in axes])
+    if isinstance(counted, int) and counted:
+        return ints(*axes)
+    # The only element of a list is looked up, at 0 if there are elements and at 1 if not.
+    empty = cast(node("Equal", vector([counted]), ints(0), dtype="bool"), "int64")
+    return node("Add", ints(*axes), node("Gather", ints(0), empty, axis=0))
+
+
+@TABLE.add("max")
+def max_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
+    """Largest element over axes."""
+    checked = _checked_axes(x, axes)
+    return _ordered(lambda x: node("ReduceMax", x, checked, keepdims=int(keepdims)))(x)
+
+
+@TABLE.add("min")
+def min_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
+    """Smallest element over axes."""
+    checked = _checked_axes(x, axes)
+    return _ordered(lambda x: node("ReduceMin", x, checked, keepdims=int(keepdims)))(x)
+
+
+@TABLE.add("any")
+def any_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
+    """Whether any element over axes is true; of no elements none is."""
+    return cast(sum_(cast(x, "int32"), axes=axes, keepdims=keepdims), "bool")
+
+
+@TABLE.add("all")
+def all_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
+    """Whether all elements over axes are true."""
+    return node("Not", any_(node("Not", x), axes=axes, keepdims=keepdims))
+
+
+def _position(op: str) -> Callable[..., Symbol]:
+    def lower(x: Symbol, *, axis: int) -> Symbol:
+        if x.dtype == "uint64":
+            x = sortable(x)
+        wide = {"bool": "uint8", "uint16": "int32", "int16": "int32", "uint32": "int64"}
+        return node(op, cast(x, wide.get(x.dtype, x.dtype)), dtype="int64", axis=axis, keepdims=0)
+
+    return lower
+
+
+TABLE.add("argmax")(_position("ArgMax"))
+TABLE.add("argmin")(_position("ArgMin"))
+
+
+@TABLE.add("top_k")
+def top_k(x: Symbol, *, k: int) -> list[Symbol]:
+    """The k largest along the last axis, and where they are."""
+    compared = sortable(x) if x.dtype == "uint64" else x
+    wide = {"bool": "uint8", "uint16": "int32", "uint32": "int64"}.get(x.dtype, compared.dtype)
+    values, positions = nodes("TopK", [cast(compared, wide), ints(k)], [wide, "int64"])
+    values = unsorted(values) if x.dtype == "uint64" else cast(values, x.dtype)
+    return [values, cast(positions, "int32")]
+
+
+# --- cumulative ----------------------------------------------------------------------------------
+
+
+@TABLE.add("cumsum")
+@through(TO_INT64)
+def cumsum(x: Symbol, *, axis: int, reverse: bool) -> Symbol:
+    """Sums of the elements up to each one."""
+    return node("CumSum", x, number(axis, "int64"), reverse=int(reverse))
+
+
+@TABLE.add("cumprod")
+@through({"float16": "float32", **TO_INT64})
+def cumprod(x: Symbol, *, axis: int, reverse: bool) -> Symbol:
+    """Products of the elements up to each one: a loop, as ONNX before opset 26 has none."""
+    front = (axis, *[i for i in range(x.rank) if i != axis])
+    rows = transpose(x, front)
+    # A row of ones first, so that there is always a step.
+    one = node("Expand", number(1, x.dtype), vector([1, *sizes(rows)[1:]]))
+    rows = node("Concat", *([rows, one] if reverse else [one, rows]), axis=0)
+    with nested() as inner:
+        state, row = (Symbol(inner.name(), x.dtype, rows.shape and rows.shape[1:]) for _ in range(2))
+        product = node("Mul", state, row)
+        body = Body(inner, [state, row], inner.outputs([product, product]))
+    start = node("Expand", number(1, x.dtype), vector(sizes(transpose(x, front))[1:]))
+    way = (int(reverse),)
+    _, stack = nodes(
+        "Scan", [start, rows], [x.dtype] * 2,
+        body=body, num_scan_inputs=1, scan_input_directions=way, scan_output_directions=way,
+    )  # fmt: skip
+    part = (0, -1) if reverse else (1, 2**63 - 1)
+    stack = node("Slice", stack, ints(part[0]), ints(part[1]), ints(0))
+    return transpose(stack, tuple([front.index(i) for i in range(x.rank)]))
+
+
+# --- softmax -------------------------------------------------------------------------------------
+
+
+@TABLE.add("softmax")
+def softmax(x: Symbol, *, axis: int) -> Symbol:
+    """Exponentials scaled to sum to one."""
+    return node("Softmax", x, axis=axis)
+
+
+@TABLE.add("log_softmax")
+def log_softmax(x: Symbol, *, axis: int) -> Symbol:
+    """Logarithm of softmax."""
+    return node("LogSoftmax", x, axis=axis)
+
+
+# --- linear algebra ------------------------------------------------------------------------------
+
+
+@TABLE.add("matmul")
+@through({"uint8": "int32", "uint16": "int32", "int8": "int32", "int16": "int32"})
+def matmul(x: Symbol, y: Symbol, *, transpose_x: bool, transpose_y: bool) -> Symbol:
+    """Matrix product of the last two axes."""
+    if x.rank == 2 and is_float(x.dtype) and (transpose_x or transpose_y):
+        return node("Gemm", x, y, transA=int(transpose_x), transB=int(transpose_y))
+    return node(
+        "MatMul",
+        _swapped(x) if transpose_x else x,
+        _swapped(y) if transpose_y else y,
+    )
+
+
+def _swapped(x: Symbol) -> Symbol:
+    perm = list(range(x.rank))
+    return transpose(x, [*perm[:-2], perm[-1], perm[-2]])

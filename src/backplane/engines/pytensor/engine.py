@@ -1,0 +1,109 @@
+"""The engine: PyTensor graphs from our programs, compiled by `pytensor.function`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.compile.mode import get_default_mode
+from pytensor.graph.basic import Variable
+
+from backplane.core.spec import Spec
+from backplane.engines.base import Engine, Program, Table, Value
+from backplane.engines.pytensor import elementwise, reductions, shaping
+from backplane.engines.pytensor.kernel import kernels
+from backplane.engines.pytensor.library import spec_of, type_of
+from backplane.engines.pytensor.linker import ARRAYS
+from backplane.engines.pytensor.loops import loops
+
+Function = Callable[..., tuple[Value, ...]]
+
+
+class PyTensorEngine(Engine):
+    """Values are NumPy arrays where programs run, and PyTensor's variables where they are built."""
+
+    name = "theano"
+    library = "pytensor"
+    capabilities = frozenset({"float16", "unsigned"})
+
+    def __init__(self) -> None:
+        self.table = Table()
+        for part in (elementwise, reductions, shaping):
+            self.table.update(part.TABLE)
+        self.table.update(kernels(self))
+        self.table.update(loops(self))
+
+    def owns(self, value: object) -> bool:
+        """Whether `value` is a tensor variable of PyTensor: a shared one, a constant or a result."""
+        return isinstance(value, Variable) and isinstance(value.type, pt.TensorType)
+
+    def spec_of(self, value: Value) -> Spec:
+        """Shape and dtype of a variable or an array."""
+        if isinstance(value, Variable):
+            return spec_of(value)
+        return Spec(value.shape, value.dtype.name)
+
+    def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
+        """The array itself where it has the dtype: programs write to no operand."""
+        if dtype is None and not array.dtype.isnative:
+            dtype = array.dtype.name
+        return np.asarray(array, dtype)
+
+    def to_numpy(self, value: Value) -> np.ndarray:
+        """A copy of an array; the value of a variable that depends on no inputs."""
+        return np.array(value.eval() if isinstance(value, Variable) else value)
+
+    def constant(self, array: np.ndarray) -> Value:
+        """A constant of PyTensor, of the array's dtype."""
+        return pt.constant(array)
+
+    def feed(self, array: np.ndarray) -> Value:
+        """The array itself."""
+        return array
+
+    def fetch(self, value: Value) -> np.ndarray:
+        """The array itself; a scalar becomes an array without axes."""
+        return np.asarray(value)
+
+    # --- programs ---------------------------------------------------------------------------------
+
+    def compile(self, program: Program) -> Function:
+        """A `pytensor.function` of the program, by the mode that `_mode` chooses."""
+        mode = _mode(program)
+        ours = mode is ARRAYS
+        with pytensor.config.change_flags(traceback__limit=0):
+            inputs = [type_of(spec)() for spec in program.inputs]
+            outputs = [pt.as_tensor_variable(x) for x in program.function(*inputs)]
+            compiled = pytensor.function(
+                inputs,
+                [pytensor.Out(x, borrow=ours) for x in outputs],
+                mode=mode,
+                on_unused_input="ignore",
+                trust_input=True,
+            )
+        # What ours links to is a function of the inputs; PyTensor's own cells would only copy.
+        return compiled.vm.jit_fn if ours else compiled  # type: ignore[no-any-return]
+
+    def eager(self, program: Program) -> Function:
+        """The program on users' variables: what it builds is part of their graph."""
+
+        def run(*inputs: Value) -> tuple[Value, ...]:
+            return program.function(*[pt.as_tensor_variable(x) for x in inputs])
+
+        return run
+
+
+def _mode(program: Program) -> Any:
+    """Our own mode, unless PyTensor's flags or `compile=True` ask for one of PyTensor's.
+
+    PyTensor's default mode takes seconds to compile a small function, and minutes for a deep one.
+    """
+    config = pytensor.config
+    chosen = config.mode != "Mode" or config.linker != "auto" or config.optimizer != "o4"
+    return get_default_mode() if chosen or program.options.get("compile") else ARRAYS
+
+
+ENGINE = PyTensorEngine()
