@@ -8,6 +8,7 @@ is called, which `backplane.backend` does when it is imported.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,6 +34,11 @@ configured, the first installed one serves: this order is the order of preferenc
 
 ALIASES = {"pytensor": "theano", "onnxruntime": "cntk"}
 """Other names for them: the libraries that continue the documented ones."""
+
+
+OURSELVES = ("backplane", "backplane.backend")
+"""Names by which classic Keras finds this package, whatever engine is configured: to the package
+itself they say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +147,10 @@ def choose_engine(installed: Callable[[str], bool]) -> Choice:
 
 
 def _configured() -> Choice | None:
-    if name := os.environ.get("KERAS_BACKEND"):
+    name = os.environ.get("KERAS_BACKEND")
+    if name and name not in OURSELVES:
         return Choice(name, "KERAS_BACKEND")
-    if _state.chosen_in is not None:
+    if _state.chosen_in is not None and _state.settings.backend not in OURSELVES:
         return Choice(_state.settings.backend, str(_state.chosen_in))
     return None
 
@@ -195,7 +202,23 @@ def load() -> None:
 # Getters and setters --------------------------------------------------------------------------
 
 
+def _classic() -> Any:
+    """`keras.backend.common` of classic Keras, if that is loaded. The three settings are its own
+    then: kept twice, they would drift apart.
+    """
+    common = sys.modules.get("keras.backend.common")
+    return common if hasattr(common, "_FLOATX") else None
+
+
+def _get(name: str) -> Any:
+    common = _classic()
+    return getattr(_state.settings, name) if common is None else getattr(common, name)()
+
+
 def _set(name: str, value: object) -> None:
+    common = _classic()
+    if common is not None:
+        getattr(common, f"set_{name}")(value)
     _state.settings = replace(_state.settings, **{name: value})  # type: ignore[arg-type]
     _state.touched |= {name}
 
@@ -211,7 +234,7 @@ def epsilon() -> float:
         >>> config.epsilon()
         1e-07
     """
-    return _state.settings.epsilon
+    return float(_get("epsilon"))
 
 
 def set_epsilon(e: float) -> None:
@@ -243,7 +266,7 @@ def floatx() -> str:
         >>> config.floatx()
         'float32'
     """
-    return _state.settings.floatx
+    return str(_get("floatx"))
 
 
 def set_floatx(floatx: str) -> None:
@@ -293,7 +316,7 @@ def image_data_format() -> str:
         >>> config.image_data_format()
         'channels_last'
     """
-    return _state.settings.image_data_format
+    return str(_get("image_data_format"))
 
 
 def set_image_data_format(data_format: str) -> None:

@@ -110,15 +110,25 @@ def table(id: str, last: Any, outputs: Any, *rest: Any, state: Any = None) -> No
     backwards, mask, zero = (*rest, *(False, None, False)[len(rest) :])
     for unroll in (False, True):
         case(
-            "rnn", running_sum, values(X), [ZERO], backwards, mask, None, unroll, None, False, zero,
-            id=f"table-{id}{'-unrolled' * unroll}", oracle=lambda *_, e=expected: e, smooth=True,
-        )  # fmt: skip
+            "rnn",
+            running_sum,
+            values(X),
+            [ZERO],
+            backwards,
+            mask,
+            None,
+            unroll,
+            None,
+            False,
+            zero,
+            id=f"table-{id}{'-unrolled' * unroll}",
+            oracle=lambda *_, e=expected: e,
+            smooth=True,
+        )
 
 
 table("plain", END, [[[1, 2], [4, 6], [9, 12]], [[7, 8], [16, 18], [27, 30.0]]])
-table(
-    "backwards", END, [[[5, 6], [8, 10], [9, 12]], [[11, 12], [20, 22], [27, 30.0]]], True
-)
+table("backwards", END, [[[5, 6], [8, 10], [9, 12]], [[11, 12], [20, 22], [27, 30.0]]], True)
 table(
     "mask",
     MASKED_END,
@@ -166,8 +176,12 @@ stated(
         [[[101, 102], [104, 106], [109, 112]], [[107, 108], [116, 118], [127, 130]]],
         END,
     ],
-    values(X), [ZERO], False, None, [values(np.full((2, 2), 100.0))],
-)  # fmt: skip
+    values(X),
+    [ZERO],
+    False,
+    None,
+    [values(np.full((2, 2), 100.0))],
+)
 for _unroll in (False, True):
     stated(
         f"counts{'-unrolled' * _unroll}",
@@ -177,34 +191,66 @@ for _unroll in (False, True):
             [[[10, 20], [30, 40], [30, 40]], [[0, 0], [90, 100], [110, 120]]],
             [[2, 2], [2, 2]],
         ],
-        values(X), [ZERO], False, values(M), None, _unroll,
-    )  # fmt: skip
+        values(X),
+        [ZERO],
+        False,
+        values(M),
+        None,
+        _unroll,
+    )
 stated(
     "time-major",
     running_sum,
     [MASKED_END, [[[1, 2], [0, 0]], [[4, 6], [9, 10]], [[4, 6], [20, 22]]], MASKED_END],
-    values(np.moveaxis(X, 1, 0)), [ZERO], False, values(np.transpose(M)), None, False, None, True,
+    values(np.moveaxis(X, 1, 0)),
+    [ZERO],
+    False,
+    values(np.transpose(M)),
+    None,
+    False,
+    None,
+    True,
     batch=(1,),
-)  # fmt: skip
+)
 _BY_LENGTH = [[1.0, 2], [27, 30]]
 stated(
     "lengths",
     running_sum,
     [_BY_LENGTH, [[[1, 2], [1, 2], [1, 2]], [[7, 8], [16, 18], [27, 30]]], _BY_LENGTH],
-    values(X), [ZERO], False, None, None, False, values([1, 3]),
-)  # fmt: skip
+    values(X),
+    [ZERO],
+    False,
+    None,
+    None,
+    False,
+    values([1, 3]),
+)
 stated(
     "lengths-backwards",
     running_sum,
     [_BY_LENGTH, [[[0, 0], [0, 0], [1, 2]], [[11, 12], [20, 22], [27, 30]]], _BY_LENGTH],
-    values(X), [ZERO], True, None, None, False, values([1, 3]),
-)  # fmt: skip
+    values(X),
+    [ZERO],
+    True,
+    None,
+    None,
+    False,
+    values([1, 3]),
+)
 stated(
     "lengths-zero",
     running_sum,
     [[[0, 0], [27, 30]], [[[1, 2], [0, 0], [0, 0]], [[7, 8], [16, 18], [27, 30]]], _BY_LENGTH],
-    values(X), [ZERO], False, None, None, False, values([1, 3]), False, True,
-)  # fmt: skip
+    values(X),
+    [ZERO],
+    False,
+    None,
+    None,
+    False,
+    values([1, 3]),
+    False,
+    True,
+)
 stated(
     "length",
     running_sum,
@@ -213,8 +259,14 @@ stated(
         [[[1, 2], [4, 6], [0, 0]], [[7, 8], [16, 18], [0, 0]]],
         [[4, 6], [16, 18]],
     ],
-    values(X), [ZERO], False, None, None, False, 2,
-)  # fmt: skip
+    values(X),
+    [ZERO],
+    False,
+    None,
+    None,
+    False,
+    2,
+)
 
 
 def both(id: str, step: Any, *args: Any, **options: Any) -> None:
@@ -239,24 +291,65 @@ for _name, _back, _mask in (
     ("-mask-backwards", True, _MASK),
 ):
     both(
-        f"simple{_name}", simple, _X, [floats(2, 4)], _back, _mask, [floats(4, 4)],
+        f"simple{_name}",
+        simple,
+        _X,
+        [floats(2, 4)],
+        _back,
+        _mask,
+        [floats(4, 4)],
         batch=(0, 1, 2) if _mask else (0, 1),
-    )  # fmt: skip
+    )
     both(f"gated{_name}", gated, _X, [floats(2, 4), floats(2, 4)], _back, _mask)
 both("of-state", of_state, _X, [floats(2, 4)], False, _MASK)
 both("row-sum", row_sum, _X, [floats(2, 4)], False, _MASK)
 both("wide", wide, _X, [floats(2, 4)], True, _MASK)
-both("mask-of-bools", simple, _X, [floats(2, 4)], False, bools(2, 3), [floats(4, 4)], batch=(0, 1, 2))
+both(
+    "mask-of-bools", simple, _X, [floats(2, 4)], False, bools(2, 3), [floats(4, 4)], batch=(0, 1, 2)
+)
 both("mask-3d", running_sum, _X, [floats(2, 4)], False, ints(2, 3, 1, high=2))
 both("no-state", lambda x, s: (x * x, []), _X, [])
-both("nd", lambda x, s: (x * s[0], [tanh(x) + s[0]]), floats(2, 3, 2, 2), [floats(2, 2, 2)], False, _MASK)
+both(
+    "nd",
+    lambda x, s: (x * s[0], [tanh(x) + s[0]]),
+    floats(2, 3, 2, 2),
+    [floats(2, 2, 2)],
+    False,
+    _MASK,
+)
 both("one-step", running_sum, floats(2, 1, 4), [floats(2, 4)], False, values([[1], [0]]))
 both("all-skipped", gated, _X, [floats(2, 4), floats(2, 4)], False, values(np.zeros((2, 3), int)))
-case("rnn", running_sum, _X, [floats(2, 4)], True, None, None, False, 2, id="length-backwards",
-     oracle=_checked, smooth=True)  # fmt: skip
-case("rnn", running_sum, floats(3, 2, 4), [floats(2, 4)], True, values([[1, 0], [1, 1], [0, 1]]), None,
-     False, None, True, True, id="time-major-zero", oracle=_checked, smooth=True,
-     batch=False)  # fmt: skip
+case(
+    "rnn",
+    running_sum,
+    _X,
+    [floats(2, 4)],
+    True,
+    None,
+    None,
+    False,
+    2,
+    id="length-backwards",
+    oracle=_checked,
+    smooth=True,
+)
+case(
+    "rnn",
+    running_sum,
+    floats(3, 2, 4),
+    [floats(2, 4)],
+    True,
+    values([[1, 0], [1, 1], [0, 1]]),
+    None,
+    False,
+    None,
+    True,
+    True,
+    id="time-major-zero",
+    oracle=_checked,
+    smooth=True,
+    batch=False,
+)
 
 
 def _leak(K: Any, x: Any, s: Any, mask: Any) -> Any:
@@ -271,21 +364,39 @@ def _leak_oracle(x: Any, s: Any, mask: Any) -> Any:
 
 for _value in (0.0, np.inf):
     case(
-        "rnn", values([[[1.0], [_value], [2.0]]]), positive(1, 1), values([[1, 0, 1]]), fn=_leak,
-        id=f"mask-hides-{_value}", grad=(1,), smooth=True, batch=False,
+        "rnn",
+        values([[[1.0], [_value], [2.0]]]),
+        positive(1, 1),
+        values([[1, 0, 1]]),
+        fn=_leak,
+        id=f"mask-hides-{_value}",
+        grad=(1,),
+        smooth=True,
+        batch=False,
         oracle=_leak_oracle,
-    )  # fmt: skip
+    )
 
 
 def _no_leak(K: Any, x: Any) -> Any:
-    return K.rnn(lambda x, s: (K.sqrt(x) * s[0], [s[0]]), x, [K.ones_like(x[:, 0])],
-                 mask=K.constant([[1, 0]], dtype="int32"))[1]  # fmt: skip
+    return K.rnn(
+        lambda x, s: (K.sqrt(x) * s[0], [s[0]]),
+        x,
+        [K.ones_like(x[:, 0])],
+        mask=K.constant([[1, 0]], dtype="int32"),
+    )[1]
 
 
 case(
-    "rnn", values([[[4.0], [0.0]]]), fn=_no_leak, id="kink", batch=False, grad=False, eager=False,
-    oracle=np.array([[[2.0], [2.0]]]), kinks=[(([[[4.0], [0.0]]],), ([[[0.5], [0.0]]],))],
-)  # fmt: skip
+    "rnn",
+    values([[[4.0], [0.0]]]),
+    fn=_no_leak,
+    id="kink",
+    batch=False,
+    grad=False,
+    eager=False,
+    oracle=np.array([[[2.0], [2.0]]]),
+    kinks=[(([[[4.0], [0.0]]],), ([[[0.5], [0.0]]],))],
+)
 
 
 def _nested(K: Any, x: Any, y: Any, h: Any, c: Any, **options: Any) -> Any:
@@ -300,7 +411,9 @@ def _nested(K: Any, x: Any, y: Any, h: Any, c: Any, **options: Any) -> Any:
     last, outputs, states = K.rnn(
         step, {"x": x, "y": y}, [[h, c]], constants=[K.ones_like(c)], **options
     )
-    assert isinstance(last, tuple) and isinstance(outputs, tuple) and len(states) == 1
+    assert isinstance(last, tuple)
+    assert isinstance(outputs, tuple)
+    assert len(states) == 1
     return [*last, *outputs, *states[0]]
 
 
@@ -315,9 +428,17 @@ def _nested_oracle(x: Any, y: Any, h: Any, c: Any, **options: Any) -> Any:
 
 for _unroll in (False, True):
     case(
-        "rnn", floats(2, 3, 4), floats(2, 3, 2), floats(2, 4), floats(2, 2), fn=_nested,
-        oracle=_nested_oracle, id=f"nested{'-unrolled' * _unroll}", unroll=_unroll, smooth=True,
-    )  # fmt: skip
+        "rnn",
+        floats(2, 3, 4),
+        floats(2, 3, 2),
+        floats(2, 4),
+        floats(2, 2),
+        fn=_nested,
+        oracle=_nested_oracle,
+        id=f"nested{'-unrolled' * _unroll}",
+        unroll=_unroll,
+        smooth=True,
+    )
 
 
 def _nested_mask(K: Any, x: Any, y: Any, s: Any, mask: Any) -> Any:
@@ -335,9 +456,16 @@ def _nested_mask_oracle(x: Any, y: Any, s: Any, mask: Any) -> Any:
 
 
 case(
-    "rnn", floats(2, 3, 4), floats(2, 3, 2, 2), floats(2, 4), _MASK, fn=_nested_mask,
-    oracle=_nested_mask_oracle, id="nested-mask-zero", smooth=True,
-)  # fmt: skip
+    "rnn",
+    floats(2, 3, 4),
+    floats(2, 3, 2, 2),
+    floats(2, 4),
+    _MASK,
+    fn=_nested_mask,
+    oracle=_nested_mask_oracle,
+    id="nested-mask-zero",
+    smooth=True,
+)
 
 
 def _two_layers(K: Any, x: Any, h: Any, kernel: Any, mask: Any) -> Any:
@@ -352,9 +480,17 @@ def _two_layers_oracle(x: Any, h: Any, kernel: Any, mask: Any) -> Any:
 
 
 case(
-    "rnn", _X, floats(2, 4), floats(4, 4), _MASK, id="two-layers", fn=_two_layers, smooth=True,
-    oracle=_two_layers_oracle, batch=(0, 1, 3),
-)  # fmt: skip
+    "rnn",
+    _X,
+    floats(2, 4),
+    floats(4, 4),
+    _MASK,
+    id="two-layers",
+    fn=_two_layers,
+    smooth=True,
+    oracle=_two_layers_oracle,
+    batch=(0, 1, 3),
+)
 
 
 def _in_a_loop(K: Any, x: Any, s: Any) -> Any:
@@ -380,24 +516,50 @@ def _in_a_loop_oracle(x: Any, s: Any) -> Any:
     return [s, np.stack(rows, 1), s]
 
 
-case("rnn", floats(2, 3, 2, 4), floats(2, 4), id="loop-in-loop", fn=_in_a_loop,
-     oracle=_in_a_loop_oracle, smooth=True)  # fmt: skip
+case(
+    "rnn",
+    floats(2, 3, 2, 4),
+    floats(2, 4),
+    id="loop-in-loop",
+    fn=_in_a_loop,
+    oracle=_in_a_loop_oracle,
+    smooth=True,
+)
 
 case(
-    "rnn", running_sum, _X, [floats(2, 4)], id="errors", oracle=_checked,
+    "rnn",
+    running_sum,
+    _X,
+    [floats(2, 4)],
+    id="errors",
+    oracle=_checked,
     errors=[
         ([running_sum, floats(2, 3), [floats(2)]], {}, ValueError, r"K\.rnn: inputs .*3 axes"),
-        ([lambda x, s: (x, []), _X, []], {"mask": np.ones((2, 3))}, ValueError, r"K\.rnn: .*mask.*state"),
+        (
+            [lambda x, s: (x, []), _X, []],
+            {"mask": np.ones((2, 3))},
+            ValueError,
+            r"K\.rnn: .*mask.*state",
+        ),
         ([running_sum, _X, [floats(2, 4)]], {"mask": np.ones(2)}, ValueError, r"K\.rnn: mask"),
         ([running_sum, _X, [floats(2, 4)]], {"mask": np.ones((2, 5))}, ValueError, r"K\.rnn: mask"),
         ([lambda x, s: (x, []), _X, [floats(2, 4)]], {}, ValueError, r"K\.rnn: .*states.*1.*got 0"),
         ([lambda x, s: (x, [s[0][:, :2]]), _X, [floats(2, 4)]], {}, ValueError, r"K\.rnn: .*state"),
         ([lambda x, s: (x, [K.sum(s[0])]), _X, [floats(2, 4)]], {}, ValueError, r"K\.rnn: .*state"),
-        ([lambda x, s: (x, [K.cast(s[0], "int32")]), _X, [floats(2, 4)]], {}, ValueError,
-         r"K\.rnn: .*state.*int32"),
-        ([running_sum, _X, [floats(2, 4)]], {"input_length": "3"}, TypeError, r"K\.rnn: input_length"),
+        (
+            [lambda x, s: (x, [K.cast(s[0], "int32")]), _X, [floats(2, 4)]],
+            {},
+            ValueError,
+            r"K\.rnn: .*state.*int32",
+        ),
+        (
+            [running_sum, _X, [floats(2, 4)]],
+            {"input_length": "3"},
+            TypeError,
+            r"K\.rnn: input_length",
+        ),
     ],
-)  # fmt: skip
+)
 
 
 # --- switch ---------------------------------------------------------------------------------------
@@ -410,73 +572,164 @@ def _chosen(c: Any, a: Any, b: Any) -> Any:
 
 _F, _G = floats(2, 2), floats(2, 2)
 case(
-    "switch", values([1, 0]), values([[1.0, 2], [3, 4]]), values([[-1.0, -2], [-3, -4]]), id="rows",
-    oracle=np.array([[1.0, 2], [-3, -4]]), smooth=True,
+    "switch",
+    values([1, 0]),
+    values([[1.0, 2], [3, 4]]),
+    values([[-1.0, -2], [-3, -4]]),
+    id="rows",
+    oracle=np.array([[1.0, 2], [-3, -4]]),
+    smooth=True,
     errors=[
         ([floats(2, 2, 2), _F, _G], {}, ValueError, r"K\.switch: .*3.*2"),
         ([bools(3), _F, _G], {}, ValueError, r"K\.switch: "),
         ([bools(2), _F, floats(3, 2)], {}, ValueError, r"K\.switch: "),
         ([bools(2), _F, None], {}, TypeError, r"K\.switch: "),
-        ([bools(), lambda: [K.ones((2,))], lambda: [K.ones((2,)), K.ones((2,))]], {}, ValueError,
-         r"K\.switch: .*number"),
+        (
+            [bools(), lambda: [K.ones((2,))], lambda: [K.ones((2,)), K.ones((2,))]],
+            {},
+            ValueError,
+            r"K\.switch: .*number",
+        ),
         ([bools(), lambda: K.ones((2,)), lambda: K.ones((2, 1))], {}, ValueError, r"K\.switch: "),
-        ([bools(), lambda: K.ones((2,)), lambda: K.ones((2,), dtype="int32")], {}, ValueError,
-         r"K\.switch: "),
+        (
+            [bools(), lambda: K.ones((2,)), lambda: K.ones((2,), dtype="int32")],
+            {},
+            ValueError,
+            r"K\.switch: ",
+        ),
     ],
-)  # fmt: skip
+)
 case("switch", bools(2, 3), floats(2, 3), floats(2, 3), id="elements", oracle=_chosen, smooth=True)
-case("switch", bools(2, 2), floats(2, 2, 2), floats(2, 2, 2), id="inner-rows", oracle=_chosen, smooth=True)
+case(
+    "switch",
+    bools(2, 2),
+    floats(2, 2, 2),
+    floats(2, 2, 2),
+    id="inner-rows",
+    oracle=_chosen,
+    smooth=True,
+)
 case("switch", bools(2, 1), floats(2, 3), floats(2, 3), id="column", oracle=_chosen, smooth=True)
-case("switch", bools(1, 3), floats(2, 3), floats(2, 3), id="row", oracle=_chosen, smooth=True,
-     batch=False)  # fmt: skip
+case(
+    "switch",
+    bools(1, 3),
+    floats(2, 3),
+    floats(2, 3),
+    id="row",
+    oracle=_chosen,
+    smooth=True,
+    batch=False,
+)
 case("switch", ints(2, 3, low=-1, high=2), floats(2, 3), floats(2, 3), id="of-ints", oracle=_chosen)
-case("switch", values([0.5, 0.0, -1.0], "float32"), floats(3), floats(3), id="of-floats", oracle=_chosen)
+case(
+    "switch",
+    values([0.5, 0.0, -1.0], "float32"),
+    floats(3),
+    floats(3),
+    id="of-floats",
+    oracle=_chosen,
+)
 case("switch", bools(2), floats(2, 3), 0.0, id="number", oracle=_chosen, smooth=True)
 case("switch", bools(2), floats(2, 3), floats(3), id="broadcast", oracle=_chosen, batch=(0, 1))
 case("switch", bools(2, 3), ints(2, 3), ints(2, 3), id="ints", oracle=_chosen)
 case(
-    "switch", bools(2), floats(2, 3), floats(2, 3), id="functions", oracle=_chosen, smooth=True,
+    "switch",
+    bools(2),
+    floats(2, 3),
+    floats(2, 3),
+    id="functions",
+    oracle=_chosen,
+    smooth=True,
     fn=lambda K, c, a, b: K.switch(c, lambda: a, lambda: b),
-)  # fmt: skip
+)
 case(
-    "switch", values([4.0, 0.0, -1.0]), id="guard", grad=False, oracle=np.array([np.log(4.0), 0, 0]),
-    fn=lambda K, x: K.switch(x > 0.0, K.log(x), 0.0 * x), eager=False, batch=False,
+    "switch",
+    values([4.0, 0.0, -1.0]),
+    id="guard",
+    grad=False,
+    oracle=np.array([np.log(4.0), 0, 0]),
+    fn=lambda K, x: K.switch(x > 0.0, K.log(x), 0.0 * x),
+    eager=False,
+    batch=False,
     kinks=[(([4.0, 0.0, -1.0],), ([0.25, 0, 0],))],
-)  # fmt: skip
+)
 
 for _flag in (True, False):
     _id = "true" if _flag else "false"
-    case("switch", values(np.array(_flag)), _F, _G, id=f"scalar-{_id}", oracle=_chosen, smooth=True,
-         batch=(1, 2))  # fmt: skip
+    case(
+        "switch",
+        values(np.array(_flag)),
+        _F,
+        _G,
+        id=f"scalar-{_id}",
+        oracle=_chosen,
+        smooth=True,
+        batch=(1, 2),
+    )
     case("switch", _flag, _F, _G, id=f"python-{_id}", oracle=_chosen, smooth=True, batch=(0, 1))
     case(
-        "switch", values(np.array(_flag)), _F, _G, id=f"scalar-functions-{_id}", smooth=True,
+        "switch",
+        values(np.array(_flag)),
+        _F,
+        _G,
+        id=f"scalar-functions-{_id}",
+        smooth=True,
         fn=lambda K, c, a, b: K.switch(c, lambda: K.tanh(a) * b, lambda: b * b),
-        oracle=lambda c, a, b: np.tanh(a) * b if c else b * b, batch=(1, 2),
-    )  # fmt: skip
+        oracle=lambda c, a, b: np.tanh(a) * b if c else b * b,
+        batch=(1, 2),
+    )
     case(
-        "switch", values(np.array(_flag)), _F, floats(3), id=f"lists-{_id}", smooth=True, batch=False,
+        "switch",
+        values(np.array(_flag)),
+        _F,
+        floats(3),
+        id=f"lists-{_id}",
+        smooth=True,
+        batch=False,
         fn=lambda K, c, a, b: K.switch(c, lambda: [a, b * b], lambda: [a * a, K.exp(b)]),
         oracle=lambda c, a, b: [a, b * b] if c else [a * a, np.exp(b)],
-    )  # fmt: skip
+    )
     case(
-        "switch", values(np.array(_flag)), positive(3), id=f"scalar-guard-{_id}", smooth=True, batch=(1,),
+        "switch",
+        values(np.array(_flag)),
+        positive(3),
+        id=f"scalar-guard-{_id}",
+        smooth=True,
+        batch=(1,),
         fn=lambda K, c, x: K.switch(c, lambda: K.log(x), lambda: K.zeros_like(x)) + 1.0 / x,
         oracle=lambda c, x: np.log(x) + 1 / x if c else 1 / x,
-    )  # fmt: skip
+    )
     case(
-        "switch", values(np.array(_flag)), floats(2, 3, 4), floats(2, 4), id=f"loop-inside-{_id}",
+        "switch",
+        values(np.array(_flag)),
+        floats(2, 3, 4),
+        floats(2, 4),
+        id=f"loop-inside-{_id}",
         fn=lambda K, c, x, s: K.switch(c, lambda: K.rnn(running_sum, x, [s])[0], lambda: s * s),
-        oracle=lambda c, x, s: s + x.sum(1) if c else s * s, smooth=True, batch=(1, 2),
-    )  # fmt: skip
+        oracle=lambda c, x, s: s + x.sum(1) if c else s * s,
+        smooth=True,
+        batch=(1, 2),
+    )
 case(
-    "switch", _X, floats(2, 4), id="inside-loop", smooth=True,
+    "switch",
+    _X,
+    floats(2, 4),
+    id="inside-loop",
+    smooth=True,
     fn=lambda K, x, s: K.rnn(
-        lambda x, s: (x + s[0], [K.switch(K.sum(x) > 0.0, lambda: s[0] * x, lambda: s[0] - x)]), x, [s]
+        lambda x, s: (x + s[0], [K.switch(K.sum(x) > 0.0, lambda: s[0] * x, lambda: s[0] - x)]),
+        x,
+        [s],
     )[2],
-)  # fmt: skip
+)
 case(
-    "switch", values(np.array(0.5), "float32"), _F, _G, id="scalar-float", oracle=_chosen, batch=(1, 2)
+    "switch",
+    values(np.array(0.5), "float32"),
+    _F,
+    _G,
+    id="scalar-float",
+    oracle=_chosen,
+    batch=(1, 2),
 )
 
 
@@ -484,19 +737,47 @@ case(
 
 
 _ONE = K.ones((1,))
-case("in_train_phase", _F, _G, oracle=lambda x, alt: alt, smooth=True, eager=False, batch=(0, 1),
-     errors=[([lambda: 1.0 * _ONE, lambda: _ONE[0]], {}, ValueError, r"K\.in_train_phase: ")])  # fmt: skip
+case(
+    "in_train_phase",
+    _F,
+    _G,
+    oracle=lambda x, alt: alt,
+    smooth=True,
+    eager=False,
+    batch=(0, 1),
+    errors=[([lambda: 1.0 * _ONE, lambda: _ONE[0]], {}, ValueError, r"K\.in_train_phase: ")],
+)
 case("in_test_phase", _F, _G, oracle=lambda x, alt: x, smooth=True, eager=False, batch=(0, 1))
 for _training in (0, 1, True, False):
-    case("in_train_phase", _F, _G, id=f"training-{_training}", training=_training, batch=(0, 1),
-         oracle=lambda x, alt, training: x if training else alt)  # fmt: skip
-    case("in_test_phase", _F, _G, id=f"training-{_training}", training=_training, batch=(0, 1),
-         oracle=lambda x, alt, training: alt if training else x)  # fmt: skip
     case(
-        "in_train_phase", _F, _G, values(np.array(int(_training))), id=f"tensor-{_training}",
-        oracle=lambda x, alt, training: x * alt if training else x, batch=(0, 1), smooth=True,
+        "in_train_phase",
+        _F,
+        _G,
+        id=f"training-{_training}",
+        training=_training,
+        batch=(0, 1),
+        oracle=lambda x, alt, training: x if training else alt,
+    )
+    case(
+        "in_test_phase",
+        _F,
+        _G,
+        id=f"training-{_training}",
+        training=_training,
+        batch=(0, 1),
+        oracle=lambda x, alt, training: alt if training else x,
+    )
+    case(
+        "in_train_phase",
+        _F,
+        _G,
+        values(np.array(int(_training))),
+        id=f"tensor-{_training}",
+        oracle=lambda x, alt, training: x * alt if training else x,
+        batch=(0, 1),
+        smooth=True,
         fn=lambda K, x, alt, training: K.in_train_phase(lambda: x * alt, x, training),
-    )  # fmt: skip
+    )
 
 
 # --- map_fn, foldl, foldr -------------------------------------------------------------------------
@@ -511,35 +792,69 @@ def mapped(id: str, function: Any, oracle: Any, *args: Any, **options: Any) -> N
 
 
 mapped(
-    "rows", lambda x: tanh(x) * x, lambda x: np.tanh(x) * x, floats(3, 4), smooth=True,
+    "rows",
+    lambda x: tanh(x) * x,
+    lambda x: np.tanh(x) * x,
+    floats(3, 4),
+    smooth=True,
     errors=[
         ([tanh, floats()], {}, ValueError, r"K\.map_fn: elems .*axis"),
         ([None, floats(3)], {}, TypeError, r"K\.map_fn: fn"),
         ([tanh, [floats(3), floats(2)]], {}, ValueError, r"K\.map_fn: "),
     ],
-)  # fmt: skip
+)
 mapped("numbers", lambda x: x * 2.0, lambda x: x * 2, floats(3), smooth=True)
 mapped("ints", lambda x: x * 2, lambda x: x * 2, ints(3, 2))
-mapped("reduced", lambda x: K.sum(x * x), lambda x: (x * x).sum((1, 2)), floats(3, 2, 2), smooth=True)
+mapped(
+    "reduced", lambda x: K.sum(x * x), lambda x: (x * x).sum((1, 2)), floats(3, 2, 2), smooth=True
+)
 mapped("empty", lambda x: x * 2.0, lambda x: x * 2, floats(0, 2))
-mapped("dtype", lambda x: x * 2.0, lambda x: (x * 2).astype("int32"), floats(3, 2), dtype="int32", grad=False)
+mapped(
+    "dtype",
+    lambda x: x * 2.0,
+    lambda x: (x * 2).astype("int32"),
+    floats(3, 2),
+    dtype="int32",
+    grad=False,
+)
 mapped("inferred-dtype", lambda x: x > 0.0, lambda x: x > 0, floats(3, 2), grad=False)
-mapped("list", lambda p: p[0] * p[1], lambda p: p[0] * p[1], [floats(3, 2), floats(3, 2)], smooth=True)
 mapped(
-    "list-to-list", lambda p: [p[0] + p[1], p[0] * p[1]], lambda p: [p[0] + p[1], p[0] * p[1]],
-    [floats(3, 2), floats(3, 2)], smooth=True,
-)  # fmt: skip
+    "list", lambda p: p[0] * p[1], lambda p: p[0] * p[1], [floats(3, 2), floats(3, 2)], smooth=True
+)
 mapped(
-    "list-of-dtypes", lambda p: [p[0], p[1] * 2], lambda p: [p[0].astype("int32"), p[1] * 2],
-    [floats(3, 2), ints(3)], dtype=["int32", "int32"], grad=False,
-)  # fmt: skip
+    "list-to-list",
+    lambda p: [p[0] + p[1], p[0] * p[1]],
+    lambda p: [p[0] + p[1], p[0] * p[1]],
+    [floats(3, 2), floats(3, 2)],
+    smooth=True,
+)
+mapped(
+    "list-of-dtypes",
+    lambda p: [p[0], p[1] * 2],
+    lambda p: [p[0].astype("int32"), p[1] * 2],
+    [floats(3, 2), ints(3)],
+    dtype=["int32", "int32"],
+    grad=False,
+)
 mapped("one-to-list", lambda x: [x, x * x], lambda x: [x, x * x], floats(3, 2), smooth=True)
-case("map_fn", floats(3, 2), floats(2), id="closure", smooth=True, batch=(0,),
-     fn=lambda K, x, w: K.map_fn(lambda row: K.tanh(row * w), x),
-     oracle=lambda x, w: np.tanh(x * w))  # fmt: skip
-case("map_fn", floats(2, 3), id="nested", smooth=True,
-     fn=lambda K, x: K.map_fn(lambda row: K.map_fn(lambda e: e * e * K.sum(row), row), x),
-     oracle=lambda x: x * x * x.sum(1, keepdims=True))  # fmt: skip
+case(
+    "map_fn",
+    floats(3, 2),
+    floats(2),
+    id="closure",
+    smooth=True,
+    batch=(0,),
+    fn=lambda K, x, w: K.map_fn(lambda row: K.tanh(row * w), x),
+    oracle=lambda x, w: np.tanh(x * w),
+)
+case(
+    "map_fn",
+    floats(2, 3),
+    id="nested",
+    smooth=True,
+    fn=lambda K, x: K.map_fn(lambda row: K.map_fn(lambda e: e * e * K.sum(row), row), x),
+    oracle=lambda x: x * x * x.sum(1, keepdims=True),
+)
 
 E = [[1.0, 2], [3, 4], [5, 6]]
 
@@ -551,32 +866,76 @@ def folded(name: str, id: str, function: Any, oracle: Any, *args: Any, **options
 
 folded("foldl", "stated", lambda a, x: a - x, np.array([-7.0, -8]), values(E))
 folded("foldr", "stated", lambda a, x: a - x, np.array([1.0, 0]), values(E))
-folded("foldl", "initializer", lambda a, x: a - x, np.array([-9.0, -12]), values(E), ZERO_ROW := values([0.0, 0]),
-       batch=(0,))  # fmt: skip
-folded("foldr", "initializer", lambda a, x: a * 2.0 + x, np.array([827.0, 1634]), values(E),
-       values([100.0, 200]), batch=(0,))  # fmt: skip
+folded(
+    "foldl",
+    "initializer",
+    lambda a, x: a - x,
+    np.array([-9.0, -12]),
+    values(E),
+    ZERO_ROW := values([0.0, 0]),
+    batch=(0,),
+)
+folded(
+    "foldr",
+    "initializer",
+    lambda a, x: a * 2.0 + x,
+    np.array([827.0, 1634]),
+    values(E),
+    values([100.0, 200]),
+    batch=(0,),
+)
 folded("foldl", "products", lambda a, x: a * x, lambda x: x.prod(0), floats(3, 2))
-folded("foldr", "products", lambda a, x: tanh(a * x), lambda x: np.tanh(np.tanh(x[2] * x[1]) * x[0]),
-       floats(3, 2), batch=False)  # fmt: skip
-folded("foldl", "numbers", lambda a, x: a * 0.5 + x, lambda x: (x[0] * 0.5 + x[1]) * 0.5 + x[2], floats(3),
-       batch=False)  # fmt: skip
+folded(
+    "foldr",
+    "products",
+    lambda a, x: tanh(a * x),
+    lambda x: np.tanh(np.tanh(x[2] * x[1]) * x[0]),
+    floats(3, 2),
+    batch=False,
+)
+folded(
+    "foldl",
+    "numbers",
+    lambda a, x: a * 0.5 + x,
+    lambda x: (x[0] * 0.5 + x[1]) * 0.5 + x[2],
+    floats(3),
+    batch=False,
+)
 folded("foldl", "one", lambda a, x: a * x, lambda x: x[0], floats(1, 2), batch=False)
 folded(
-    "foldl", "tuple", lambda a, x: a + x[0] * x[1], lambda p, i: i + (p[0] * p[1]).sum(0),
-    (floats(3, 2), floats(3, 2)), floats(2), batch=(0, 1),
-)  # fmt: skip
-case("foldl", ints(4), fn=lambda K, x: K.foldl(lambda a, x: K.maximum(a, x), x), id="ints",
-     oracle=lambda x: x.max(),
-     errors=[])  # fmt: skip
+    "foldl",
+    "tuple",
+    lambda a, x: a + x[0] * x[1],
+    lambda p, i: i + (p[0] * p[1]).sum(0),
+    (floats(3, 2), floats(3, 2)),
+    floats(2),
+    batch=(0, 1),
+)
 case(
-    "foldl", lambda a, x: a + x, floats(3, 2), id="errors", oracle=lambda _, x: x.sum(0),
+    "foldl",
+    ints(4),
+    fn=lambda K, x: K.foldl(lambda a, x: K.maximum(a, x), x),
+    id="ints",
+    oracle=lambda x: x.max(),
+    errors=[],
+)
+case(
+    "foldl",
+    lambda a, x: a + x,
+    floats(3, 2),
+    id="errors",
+    oracle=lambda _, x: x.sum(0),
     errors=[
         ([lambda a, x: a, floats()], {}, ValueError, r"K\.foldl: elems"),
         ([None, floats(3)], {}, TypeError, r"K\.foldl: fn"),
         ([lambda a, x: K.sum(a), floats(3, 2)], {}, ValueError, r"K\.foldl: .*state|accumulator"),
     ],
-)  # fmt: skip
+)
 case(
-    "foldr", lambda a, x: a + x, floats(3, 2), id="errors", oracle=lambda _, x: x.sum(0),
+    "foldr",
+    lambda a, x: a + x,
+    floats(3, 2),
+    id="errors",
+    oracle=lambda _, x: x.sum(0),
     errors=[([None, floats(3)], {}, TypeError, r"K\.foldr: fn")],
-)  # fmt: skip
+)

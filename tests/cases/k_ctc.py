@@ -47,9 +47,16 @@ def cost(y_true: Any, y_pred: Any, input_length: Any, label_length: Any) -> np.n
 
 def costs(id: str, labels: Any, pred: Any, steps: Any, counts: Any, **options: Any) -> None:
     case(
-        "ctc_batch_cost", values(labels), pred, values(steps), values(counts),
-        id=id, oracle=cost, smooth=True, **options,
-    )  # fmt: skip
+        "ctc_batch_cost",
+        values(labels),
+        pred,
+        values(steps),
+        values(counts),
+        id=id,
+        oracle=cost,
+        smooth=True,
+        **options,
+    )
 
 
 costs("one", [[1, 0]], unit(1, 4, 3), [[4]], [[2]])
@@ -66,35 +73,81 @@ costs("no-path", [[1, 1], [1, 0]], unit(2, 2, 3), [[2], [2]], [[2], [2]], grad=F
 costs("zero-length", [[1, 1], [1, 0]], unit(2, 2, 3), [[0], [2]], [[2], [2]], grad=False)
 costs("not-normalised", [[0, 1]], floats(1, 4, 3, low=1, high=9), [[4]], [[2]])
 case(
-    "ctc_batch_cost", values([[0, 1, 0]]), values(np.zeros((1, 5, 4))), values([[5]]), values([[2]]),
-    id="uniform", oracle=np.array([[3.3761237]]), grad=False,
+    "ctc_batch_cost",
+    values([[0, 1, 0]]),
+    values(np.zeros((1, 5, 4))),
+    values([[5]]),
+    values([[2]]),
+    id="uniform",
+    oracle=np.array([[3.3761237]]),
+    grad=False,
     tolerance={"float32": 1e-6, "float64": 1e-7},  # as many digits as are stated
-)  # fmt: skip
+)
 case(
-    "ctc_batch_cost", values([[2, 2, 1]]), values(np.zeros((1, 4, 4))), values([[4]]), values([[3]]),
-    id="stated", oracle=np.array([[-np.log(0.25**4)]]), grad=False,
-)  # fmt: skip
+    "ctc_batch_cost",
+    values([[2, 2, 1]]),
+    values(np.zeros((1, 4, 4))),
+    values([[4]]),
+    values([[3]]),
+    id="stated",
+    oracle=np.array([[-np.log(0.25**4)]]),
+    grad=False,
+)
 _NO_CLASS = np.array([[np.nan]] * 5)
 case(
-    "ctc_batch_cost", values([[3, 0], [-1, 0], [0, 0], [0, 0], [0, 0]]), unit(5, 4, 4),
-    values([[4], [4], [5], [-1], [4]]), values([[2], [1], [1], [0], [3]]), id="no-class",
-    oracle=lambda *_: _NO_CLASS, grad=False,
+    "ctc_batch_cost",
+    values([[3, 0], [-1, 0], [0, 0], [0, 0], [0, 0]]),
+    unit(5, 4, 4),
+    values([[4], [4], [5], [-1], [4]]),
+    values([[2], [1], [1], [0], [3]]),
+    id="no-class",
+    oracle=lambda *_: _NO_CLASS,
+    grad=False,
     errors=[
-        ([ints(2, 3), unit(2, 3), ints(2), ints(2)], {}, ValueError, r"K\.ctc_batch_cost: y_pred .*3 axes"),
-        ([ints(2), unit(2, 3, 4), ints(2), ints(2)], {}, ValueError, r"K\.ctc_batch_cost: y_true .*2 axes"),
-        ([ints(3, 2), unit(2, 3, 4), ints(2), ints(2)], {}, ValueError, r"K\.ctc_batch_cost: y_true .*3 samples.*2"),
-        ([ints(2, 2), unit(2, 3, 4), ints(3), ints(2)], {}, ValueError, r"K\.ctc_batch_cost: input_length"),
-        ([ints(2, 2), unit(2, 3, 4), ints(2), ints(2, 2)], {}, ValueError, r"K\.ctc_batch_cost: label_length"),
+        (
+            [ints(2, 3), unit(2, 3), ints(2), ints(2)],
+            {},
+            ValueError,
+            r"K\.ctc_batch_cost: y_pred .*3 axes",
+        ),
+        (
+            [ints(2), unit(2, 3, 4), ints(2), ints(2)],
+            {},
+            ValueError,
+            r"K\.ctc_batch_cost: y_true .*2 axes",
+        ),
+        (
+            [ints(3, 2), unit(2, 3, 4), ints(2), ints(2)],
+            {},
+            ValueError,
+            r"K\.ctc_batch_cost: y_true .*3 samples.*2",
+        ),
+        (
+            [ints(2, 2), unit(2, 3, 4), ints(3), ints(2)],
+            {},
+            ValueError,
+            r"K\.ctc_batch_cost: input_length",
+        ),
+        (
+            [ints(2, 2), unit(2, 3, 4), ints(2), ints(2, 2)],
+            {},
+            ValueError,
+            r"K\.ctc_batch_cost: label_length",
+        ),
     ],
-)  # fmt: skip
+)
 
 
 case(
-    "ctc_batch_cost", unit(3, 2, 3), id="nothing-to-learn", batch=False, grad=False,
+    "ctc_batch_cost",
+    unit(3, 2, 3),
+    id="nothing-to-learn",
+    batch=False,
+    grad=False,
     fn=lambda K, pred: K.ctc_batch_cost([[1, 1], [5, 0], [1, 0]], pred, [2, 2, 0], [2, 1, 0]),
     oracle=np.array([[np.inf], [np.nan], [0]]),
     kinks=[((np.full((3, 2, 3), 0.25),), (np.zeros((3, 2, 3)),))],
-)  # fmt: skip
+)
 
 
 # --- ctc_decode -----------------------------------------------------------------------------------
@@ -102,7 +155,9 @@ case(
 
 def padded(rows: Any, width: int | None = None) -> np.ndarray:
     width = max([len(r) for r in rows], default=0) if width is None else width
-    return np.array([[*r, *[-1] * (width - len(r))] for r in rows], "int64").reshape(len(rows), width)
+    return np.array([[*r, *[-1] * (width - len(r))] for r in rows], "int64").reshape(
+        len(rows), width
+    )
 
 
 def greedy(y_pred: Any, input_length: Any, **_: Any) -> list[np.ndarray]:
@@ -128,8 +183,16 @@ def beam(y_pred: Any, input_length: Any, top_paths: int = 1, **_: Any) -> list[n
 
 
 def decoded(id: str, pred: Any, lengths: Any, oracle: Any, **options: Any) -> None:
-    case("ctc_decode", pred, values(lengths), id=id, oracle=_cut(oracle), fn=_padding_cut, grad=False,
-         **options)  # fmt: skip
+    case(
+        "ctc_decode",
+        pred,
+        values(lengths),
+        id=id,
+        oracle=_cut(oracle),
+        fn=_padding_cut,
+        grad=False,
+        **options,
+    )
 
 
 def _padding_cut(K: Any, *args: Any, **options: Any) -> Any:
@@ -149,7 +212,7 @@ def _cut(oracle: Any) -> Any:
     def widened(y_pred: Any, *args: Any, **options: Any) -> Any:
         *paths, scores = oracle(y_pred, *args, **options)
         steps = y_pred.shape[1]
-        return [*[padded([r for r in p.tolist()], steps) for p in paths], scores]
+        return [*[padded(list(p.tolist()), steps) for p in paths], scores]
 
     return widened
 
@@ -167,12 +230,21 @@ decoded("greedy-nothing", values(peaked([3, 3], [3, 3])), [2, 2], greedy)
 _OPTIONS = {"greedy": False, "beam_width": 64}
 decoded("beam", unit(2, 4, 3), [4, 3], beam, top_paths=3, **_OPTIONS)
 decoded("beam-of-simplex", simplex(3, 4, 4), [4, 2, 3], beam, top_paths=4, **_OPTIONS)
-decoded("beam-peaks", values(peaked([0, 2, 0, 1], [1, 1, 2, 1], classes=3)), [4, 4], beam, **_OPTIONS)
+decoded(
+    "beam-peaks", values(peaked([0, 2, 0, 1], [1, 1, 2, 1], classes=3)), [4, 4], beam, **_OPTIONS
+)
 decoded("beam-repeats", floats(2, 5, 2, low=0.4, high=0.6), [5, 4], beam, top_paths=3, **_OPTIONS)
 decoded("beam-no-steps", unit(2, 3, 3), [0, 3], beam, top_paths=2, **_OPTIONS)
 decoded("beam-only-blank", unit(2, 3, 1), [3, 2], beam, **_OPTIONS)
-decoded("beam-narrow", values([[[0.9, 0.06, 0.04], [0.03, 0.9, 0.07], [0.04, 0.9, 0.06]]]), [3], beam,
-        greedy=False, beam_width=3, tolerance={"float32": 0.01, "float64": 0.01})  # fmt: skip
+decoded(
+    "beam-narrow",
+    values([[[0.9, 0.06, 0.04], [0.03, 0.9, 0.07], [0.04, 0.9, 0.06]]]),
+    [3],
+    beam,
+    greedy=False,
+    beam_width=3,
+    tolerance={"float32": 0.01, "float64": 0.01},
+)
 
 
 def merged(y_pred: Any, input_length: Any, **options: Any) -> list[np.ndarray]:
@@ -181,32 +253,65 @@ def merged(y_pred: Any, input_length: Any, **options: Any) -> list[np.ndarray]:
     return [*[padded(p) for p in short], scores]
 
 
-decoded("beam-merged", values(peaked([0, 2, 0, 2], [1, 2, 1, 0], classes=3)), [4, 4], merged,
-        top_paths=2, merge_repeated=True, **_OPTIONS)  # fmt: skip
+decoded(
+    "beam-merged",
+    values(peaked([0, 2, 0, 2], [1, 2, 1, 0], classes=3)),
+    [4, 4],
+    merged,
+    top_paths=2,
+    merge_repeated=True,
+    **_OPTIONS,
+)
 case(
-    "ctc_decode", values([[[0.1, 0.6, 0.3], [0.3, 0.1, 0.6]]]), values([2]), id="beam-stated",
+    "ctc_decode",
+    values([[[0.1, 0.6, 0.3], [0.3, 0.1, 0.6]]]),
+    values([2]),
+    id="beam-stated",
     fn=lambda K, *a: K.ctc_decode(*a, greedy=False, beam_width=10, top_paths=4)[1],
-    oracle=np.array([[-0.7985, -1.7148, -1.7148, -1.7148]]), grad=False,
+    oracle=np.array([[-0.7985, -1.7148, -1.7148, -1.7148]]),
+    grad=False,
     tolerance={"float32": 5e-5, "float64": 5e-5},  # as many digits as are stated
-)  # fmt: skip
+)
 case(
-    "ctc_decode", values(_PEAKS), values([6, 6, 6]), id="errors", grad=False,
+    "ctc_decode",
+    values(_PEAKS),
+    values([6, 6, 6]),
+    id="errors",
+    grad=False,
     fn=lambda K, *a, **k: K.ctc_decode(*a, **k)[1],
     errors=[
         ([unit(2, 3), ints(2)], {}, ValueError, r"K\.ctc_decode: y_pred .*3 axes"),
         ([unit(2, 3, 4), ints(3)], {}, ValueError, r"K\.ctc_decode: input_length"),
         ([unit(2, 3, 4), ints(2, 2)], {}, ValueError, r"K\.ctc_decode: input_length"),
-        ([unit(2, 3, 4), ints(2)], {"greedy": False, "beam_width": 2, "top_paths": 3}, ValueError,
-         r"K\.ctc_decode: top_paths .*2, got 3"),
-        ([unit(2, 3, 4), ints(2)], {"greedy": False, "top_paths": 0}, ValueError, r"K\.ctc_decode: top_paths"),
-        ([unit(2, 3, 4), ints(2)], {"greedy": False, "beam_width": 2.5}, TypeError, r"K\.ctc_decode: beam_width"),
+        (
+            [unit(2, 3, 4), ints(2)],
+            {"greedy": False, "beam_width": 2, "top_paths": 3},
+            ValueError,
+            r"K\.ctc_decode: top_paths .*2, got 3",
+        ),
+        (
+            [unit(2, 3, 4), ints(2)],
+            {"greedy": False, "top_paths": 0},
+            ValueError,
+            r"K\.ctc_decode: top_paths",
+        ),
+        (
+            [unit(2, 3, 4), ints(2)],
+            {"greedy": False, "beam_width": 2.5},
+            TypeError,
+            r"K\.ctc_decode: beam_width",
+        ),
     ],
-)  # fmt: skip
+)
 case(
-    "ctc_decode", unit(2, 4, 3), id="score-gradient", smooth=True, batch=True,
+    "ctc_decode",
+    unit(2, 4, 3),
+    id="score-gradient",
+    smooth=True,
+    batch=True,
     fn=lambda K, y: [K.ctc_decode(y, [4, 3])[1], K.ctc_decode(y, [4, 3], False, 30, 2)[1]],
     oracle=lambda y: [greedy(y, [4, 3])[1], beam(y, [4, 3], 2)[-1]],
-)  # fmt: skip
+)
 
 
 # --- ctc_label_dense_to_sparse --------------------------------------------------------------------
@@ -229,10 +334,23 @@ def _entries_oracle(labels: Any, lengths: Any) -> Any:
     return [labels[here].sum(dtype=labels.dtype), where.sum(0), np.array(labels.shape)]
 
 
-case("ctc_label_dense_to_sparse", ints(3, 4), values([2, 0, 9]), fn=_entries, oracle=_entries_oracle,
-     errors=[
-         ([ints(3), ints(3)], {}, ValueError, r"K\.ctc_label_dense_to_sparse: labels"),
-         ([ints(3, 2), ints(2)], {}, ValueError, r"K\.ctc_label_dense_to_sparse: label_lengths"),
-     ])  # fmt: skip
-case("ctc_label_dense_to_sparse", floats(2, 3), values([[1], [3]]), fn=_entries, id="floats",
-     oracle=_entries_oracle, smooth=True)  # fmt: skip
+case(
+    "ctc_label_dense_to_sparse",
+    ints(3, 4),
+    values([2, 0, 9]),
+    fn=_entries,
+    oracle=_entries_oracle,
+    errors=[
+        ([ints(3), ints(3)], {}, ValueError, r"K\.ctc_label_dense_to_sparse: labels"),
+        ([ints(3, 2), ints(2)], {}, ValueError, r"K\.ctc_label_dense_to_sparse: label_lengths"),
+    ],
+)
+case(
+    "ctc_label_dense_to_sparse",
+    floats(2, 3),
+    values([[1], [3]]),
+    fn=_entries,
+    id="floats",
+    oracle=_entries_oracle,
+    smooth=True,
+)

@@ -6,18 +6,13 @@ the tutorial. Where an example shows TensorFlow 1's print of a tensor, shape and
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane import config
+from documents.covering import covers
 
 VALUES = np.array([[1, 2], [3, 4]])
 
@@ -30,6 +25,7 @@ def shown(x: Any) -> tuple[Any, str]:
 # --- introductions: all five --------------------------------------------------------------------
 
 
+@covers("placeholder", spec=True)
 def test_placeholders(engine: object) -> None:
     assert K.int_shape(K.placeholder(shape=(2, 4, 5))) == (2, 4, 5)
     assert K.int_shape(K.placeholder(shape=(None, 4, 5))) == (None, 4, 5)
@@ -64,156 +60,10 @@ def test_the_sum_of_000_has_a_third_axis(engine: object) -> None:
     np.testing.assert_array_equal(K.eval(K.sum(b, axis=2)), np.full((3, 4), 5))
 
 
-# --- settings -----------------------------------------------------------------------------------
-
-
-def test_epsilon() -> None:
-    """1e-07; 000 has 1e-08."""
-    assert K.epsilon() == 1e-07
-    K.set_epsilon(1e-05)
-    assert K.epsilon() == 1e-05
-
-
-def test_floatx() -> None:
-    assert K.floatx() == "float32"
-    K.set_floatx("float16")
-    assert K.floatx() == "float16"
-    with pytest.raises(ValueError, match="int32"):
-        K.set_floatx("int32")
-
-
-def test_cast_to_floatx() -> None:
-    arr = np.array([1.0, 2.0], dtype="float64")
-    assert arr.dtype == np.dtype("float64")
-    new_arr = K.cast_to_floatx(arr)
-    np.testing.assert_array_equal(new_arr, [1.0, 2.0])
-    assert new_arr.dtype == np.dtype("float32")
-
-
-def test_image_data_format() -> None:
-    K.set_image_data_format("channels_first")
-    assert K.image_data_format() == "channels_first"
-    K.set_image_data_format("channels_last")
-    assert K.image_data_format() == "channels_last"
-    with pytest.raises(ValueError, match="channels"):
-        K.set_image_data_format("channels first")
-
-
-def test_image_dim_ordering_of_000() -> None:
-    K.set_image_data_format("channels_first")
-    with pytest.warns(DeprecationWarning, match="Keras 1"):
-        assert K.image_dim_ordering() == "th"
-    with pytest.warns(DeprecationWarning, match="Keras 1"):
-        K.set_image_dim_ordering("tf")
-    with pytest.warns(DeprecationWarning, match="Keras 1"):
-        assert K.image_dim_ordering() == "tf"
-    assert K.image_data_format() == "channels_last"
-
-
-def run_python(code: str, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = {k: v for k, v in os.environ.items() if k not in ("KERAS_BACKEND", "KERAS_HOME")}
-    env |= {"KERAS_HOME": str(home), **environment}
-    command = [sys.executable, "-W", "ignore", "-c", code]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-
-
-def test_the_environment_overrides_the_file(engine: Any, tmp_path: Path) -> None:
-    """`KERAS_BACKEND=tensorflow python -c "from keras import backend"`."""
-    (tmp_path / "keras.json").write_text('{"backend": "no_such_backend"}', encoding="utf-8")
-    code = "from backplane import backend; print(backend.backend())"
-    ran = run_python(code, tmp_path, KERAS_BACKEND=engine.name)
-    title = config.TITLES.get(engine.name, engine.name)
-    assert f"Using {title} backend." in ran.stderr
-    assert ran.stdout == f"{engine.name}\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "data_format"),
-    [
-        ('"image_data_format": "channels_first"', "channels_first"),
-        ('"image_dim_ordering": "th"', "channels_first"),
-        ('"image_dim_ordering": "tf"', "channels_last"),
-    ],
-)
-def test_keras_json(text: str, data_format: str, tmp_path: Path) -> None:
-    """The files of 000 and of the others, here with a setting changed."""
-    (tmp_path / "keras.json").write_text(
-        f'{{ {text}, "epsilon": 1e-05, "floatx": "float64", "backend": "numpy" }}', encoding="utf-8"
-    )
-    code = (
-        "import json; from backplane import backend as K; "
-        "print(json.dumps([K.image_data_format(), K.epsilon(), K.floatx(), K.backend()]))"
-    )
-    ran = run_python(code, tmp_path)
-    assert json.loads(ran.stdout) == [data_format, 1e-05, "float64", "numpy"], ran.stderr
-
-
-def test_backend(engine: Any) -> None:
-    assert isinstance(K.backend(), str)
-
-
-# --- names and the session ----------------------------------------------------------------------
-
-
-def test_uids() -> None:
-    assert K.get_uid("dense") == 1
-    assert K.get_uid("dense") == 2
-    K.reset_uids()
-    assert K.get_uid("dense") == 1
-
-
-def test_clear_session() -> None:
-    """004's second example, with the names that layers take."""
-    for _ in range(10):
-        K.get_uid("dense")
-    K.set_learning_phase(1)
-    assert K.learning_phase() == 1
-    K.clear_session()
-    assert K.get_uid("dense") == 1
-    assert K.int_shape(K.learning_phase()) == ()
-
-
-def test_learning_phase() -> None:
-    phase = K.learning_phase()
-    assert shown(phase) == ((), "bool")
-    assert phase.name.startswith("keras_learning_phase")
-    for value in (0, 1):
-        K.set_learning_phase(value)
-        assert K.learning_phase() == value
-    with pytest.raises(ValueError, match="0 or 1"):
-        K.set_learning_phase(2)
-
-
-def test_name_scope_and_flags() -> None:
-    """Named by 001; manual_variable_initialization takes a Python boolean."""
-    with K.name_scope("block"):
-        assert K.variable(1.0, name="w").name.startswith("block/w")
-    K.manual_variable_initialization(True)
-    K.manual_variable_initialization(False)
-    assert K.py_all([True, 1])
-    assert K.py_sum([1, 2], 3) == 6
-    K.set_session(K.get_session())
-
-
-def test_decorators(engine: object) -> None:
-    """004: `symbolic` enters the graph, `eager` leaves it."""
-
-    @K.symbolic
-    def build(x: Any) -> Any:
-        return K.sum(x)
-
-    @K.eager
-    def compute(x: Any) -> Any:
-        return K.sum(x)
-
-    assert K.is_tensor(build(VALUES))
-    assert K.eval(build(VALUES)) == 10
-    assert float(compute(K.variable(VALUES))) == 10
-
-
 # --- tensors ------------------------------------------------------------------------------------
 
 
+@covers("is_sparse")
 def test_sparseness() -> None:
     a = K.placeholder((2, 2), sparse=False)
     assert K.is_sparse(a) is False
@@ -223,6 +73,7 @@ def test_sparseness() -> None:
     assert K.is_sparse(c) is False
 
 
+@covers("variable", "is_variable", spec=True)
 def test_variable(engine: object, capsys: pytest.CaptureFixture[str]) -> None:
     kvar = K.variable(value=VALUES, dtype="float64", name="example_var")
     assert K.dtype(kvar) == "float64"
@@ -232,6 +83,7 @@ def test_variable(engine: object, capsys: pytest.CaptureFixture[str]) -> None:
     assert K.is_variable(kvar)
 
 
+@covers("is_keras_tensor")
 def test_is_keras_tensor() -> None:
     """003 and 004; 000 and 002 call placeholders Keras tensors, 002 variables too.
 
@@ -247,6 +99,7 @@ def test_is_keras_tensor() -> None:
     assert K.is_keras_tensor(keras_input) is True
 
 
+@covers("is_placeholder", "is_tensor")
 def test_placeholder() -> None:
     input_ph = K.placeholder(shape=(2, 4, 5))
     assert input_ph._keras_shape == (2, 4, 5)
@@ -258,6 +111,7 @@ def test_placeholder() -> None:
         K.placeholder()
 
 
+@covers("get_session")
 def test_shape(engine: object) -> None:
     tf_session = K.get_session()
     kvar = K.variable(value=VALUES)
@@ -270,6 +124,7 @@ def test_shape(engine: object) -> None:
     np.testing.assert_array_equal(found, np.array([2, 4, 5], "int32"), strict=True)
 
 
+@covers("int_shape", "ndim", "count_params")
 def test_shape_rank_size_and_count(engine: object) -> None:
     inputs = K.placeholder(shape=(2, 4, 5))
     kvar = K.variable(value=VALUES)
@@ -285,6 +140,7 @@ def test_shape_rank_size_and_count(engine: object) -> None:
     np.testing.assert_array_equal(K.eval(kvar), np.zeros((2, 3), "float32"), strict=True)
 
 
+@covers("dtype")
 def test_dtype() -> None:
     """003 and 004 show `float32_ref` for variables, a name that TensorFlow gave up."""
     assert K.dtype(K.placeholder(shape=(2, 4, 5))) == "float32"
@@ -294,6 +150,7 @@ def test_dtype() -> None:
     assert K.dtype(K.variable(VALUES, dtype="float32")) == "float32"
 
 
+@covers("eval", "get_value", "set_value")
 def test_eval(engine: object) -> None:
     kvar = K.variable(VALUES, dtype="float32")
     expected = np.array([[1.0, 2.0], [3.0, 4.0]], "float32")
@@ -303,6 +160,7 @@ def test_eval(engine: object) -> None:
     np.testing.assert_array_equal(K.get_value(kvar), -expected, strict=True)
 
 
+@covers("zeros", "ones", "eye", spec=True)
 def test_zeros_ones_eye(engine: object) -> None:
     for made, expected in (
         (K.zeros((3, 4)), np.zeros((3, 4))),
@@ -327,6 +185,7 @@ def test_zeros_of_a_symbolic_shape(engine: object) -> None:
         np.testing.assert_array_equal(found, np.full((3, 2), number))
 
 
+@covers("random_uniform_variable", "random_normal_variable", spec=True)
 def test_random_variables(engine: object) -> None:
     kvar = K.random_uniform_variable((2, 3), 0, 1)
     assert K.is_variable(kvar)
@@ -396,9 +255,80 @@ def test_repeating_and_slicing_shapes(engine: object) -> None:
     np.testing.assert_array_equal(found, x[0 : 0 + 2, 1 : 1 + 1, 2 : 2 + 2])
     found = K.eval(K.one_hot(K.constant([[0, 2]], dtype="int32"), 3))
     np.testing.assert_array_equal(found, [[[1, 0, 0], [0, 0, 1]]])
-    [arange, from_two] = K.eval(K.arange(3)), K.eval(K.arange(2, 4))
-    np.testing.assert_array_equal(arange, np.array([0, 1, 2], "int32"), strict=True)
-    np.testing.assert_array_equal(from_two, np.array([2, 3], "int32"), strict=True)
+
+
+@covers("arange", spec=True)
+def test_arange(engine: object) -> None:
+    """One argument is the stop; "int32" is the default."""
+    for made, expected in (
+        (K.arange(3), np.array([0, 1, 2], "int32")),
+        (K.arange(2, 4), np.array([2, 3], "int32")),
+        (K.arange(1, 8, 3, "float32"), np.array([1, 4, 7], "float32")),
+    ):
+        assert shown(made) == (expected.shape, expected.dtype.name)
+        np.testing.assert_array_equal(K.eval(made), expected, strict=True)
+
+
+@covers("constant", spec=True)
+def test_constant(engine: object) -> None:
+    x = K.constant(2, dtype="int32", shape=(2, 3))
+    assert shown(x) == ((2, 3), "int32")
+    np.testing.assert_array_equal(K.eval(x), np.full((2, 3), 2, "int32"), strict=True)
+    assert shown(K.constant([[1, 2]])) == ((1, 2), "float32")
+
+
+@covers("batch_get_value", "batch_set_value")
+def test_values_of_several_variables(engine: object) -> None:
+    x, y = K.zeros((2,)), K.ones((1, 2))
+    K.batch_set_value([(x, np.array([3.0, 4.0])), (y, np.array([[5.0, 6.0]]))])
+    for found, expected in zip(K.batch_get_value([x, y]), ([3, 4], [[5, 6]]), strict=True):
+        np.testing.assert_array_equal(found, np.array(expected, "float32"), strict=True)
+
+
+@covers("random_normal", "random_uniform", "random_binomial", "truncated_normal", spec=True)
+def test_random_tensors(engine: object) -> None:
+    shape = (50, 40)
+    uniform = K.random_uniform(shape, minval=2.0, maxval=4.0, seed=1)
+    normal = K.random_normal(shape, mean=1.0, stddev=3.0, seed=2)
+    binomial = K.random_binomial(shape, p=0.25, seed=3)
+    truncated = K.truncated_normal(shape, mean=1.0, stddev=3.0, seed=4)
+    for made in (uniform, normal, binomial, truncated):
+        assert shown(made) == (shape, "float32")
+        assert K.eval(made).shape == shape
+    u, n, b, t = (K.eval(made) for made in (uniform, normal, binomial, truncated))
+    assert ((u >= 2) & (u < 4)).all()
+    assert abs(u.mean() - 3) < 0.06
+    assert abs(n.mean() - 1) < 0.3
+    assert abs(n.std() - 3) < 0.2
+    assert set(np.unique(b)) == {0, 1}
+    assert abs(b.mean() - 0.25) < 0.05
+    assert (abs(t - 1) <= 6).all()
+    assert abs(t.std() / 3 - 0.88) < 0.05
+    np.testing.assert_array_equal(
+        K.eval(K.random_normal(shape, seed=7)), K.eval(K.random_normal(shape, seed=7))
+    )
+
+
+@covers("gradients", spec=True, gradient=True)
+def test_gradients(engine: object) -> None:
+    x, y = K.variable([1.0, 2.0]), K.variable([3.0])
+    by_x, by_y, by_none = K.gradients(K.sum(x * x * x * y), [x, y, K.variable(0.0)])
+    assert by_none is None
+    assert shown(by_x) == ((2,), "float32")
+    np.testing.assert_allclose(K.eval(by_x), [9, 36])
+    np.testing.assert_allclose(K.eval(by_y), [9])
+    [second] = K.gradients(K.sum(by_x), [x])
+    np.testing.assert_allclose(K.eval(second), [18, 36])
+
+
+@covers("dropout", spec=True, gradient=True)
+def test_dropout_has_one_mask_in_a_run(engine: object) -> None:
+    x = K.placeholder((20, 30))
+    y = K.dropout(x, 0.5, seed=1)
+    assert shown(y) == ((20, 30), "float32")
+    value, gradient = K.function([x], [y, *K.gradients(K.sum(y), [x])])([np.ones((20, 30))])
+    np.testing.assert_array_equal(value, gradient)
+    assert set(np.unique(value)) == {0, 2}
 
 
 def test_in_top_k(engine: object) -> None:
@@ -422,6 +352,7 @@ def test_hard_sigmoid(engine: object) -> None:
     np.testing.assert_allclose(found, [0, 0, 0.7, 1, 1], rtol=1e-6)
 
 
+@covers("update", "update_add", "update_sub", "moving_average_update", "function", spec=True)
 def test_updates(engine: object) -> None:
     x = K.variable([1.0, 2.0])
     f = K.function([], [x], updates=[K.update(x, x * 3.0)])

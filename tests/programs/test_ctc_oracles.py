@@ -36,9 +36,7 @@ def cost_and_gradient(batch: dict[str, np.ndarray], dtype: str) -> list[np.ndarr
     assert K.int_shape(loss) == (None, 1)
     (grad,) = K.gradients(loss, [pred])
     f = K.function([labels, pred, *lengths], [loss, grad])
-    found: list[np.ndarray] = f(
-        [batch["labels"], batch["pred"], batch["steps"], batch["counts"]]
-    )
+    found: list[np.ndarray] = f([batch["labels"], batch["pred"], batch["steps"], batch["counts"]])
     return found
 
 
@@ -71,9 +69,13 @@ def test_cost_equals_tensorflow(engine: Any, batch: dict[str, np.ndarray]) -> No
     with tf.GradientTape() as tape:
         tape.watch(pred)
         loss = tf.nn.ctc_loss(
-            batch["labels"], tf.math.log(pred + K.epsilon()), batch["counts"][:, 0],
-            batch["steps"][:, 0], logits_time_major=False, blank_index=CLASSES - 1,
-        )  # fmt: skip
+            batch["labels"],
+            tf.math.log(pred + K.epsilon()),
+            batch["counts"][:, 0],
+            batch["steps"][:, 0],
+            logits_time_major=False,
+            blank_index=CLASSES - 1,
+        )
     np.testing.assert_allclose(found[:, 0], loss.numpy(), rtol=2e-5)
     wanted = tape.gradient(loss, pred).numpy()
     np.testing.assert_allclose(grad, wanted, rtol=1e-3, atol=1e-4 * np.abs(wanted).max())
@@ -186,7 +188,9 @@ def test_training_reduces_the_loss(engine: Any, batch: dict[str, np.ndarray]) ->
     w = K.variable(rng.normal(0, 0.1, (6, 4)))
     inputs = K.placeholder(shape=(None, 12, 6))
     pred = K.softmax(K.dot(inputs, w))
-    loss = K.mean(K.ctc_batch_cost(np.array([[0, 1, 2], [2, 2, 0]]), pred, [[12], [12]], [[3], [2]]))
+    loss = K.mean(
+        K.ctc_batch_cost(np.array([[0, 1, 2], [2, 2, 0]]), pred, [[12], [12]], [[3], [2]])
+    )
     (g,) = K.gradients(loss, [w])
     train = K.function([inputs], [loss], updates=[K.update_sub(w, 0.5 * g)])
     losses = [train([x])[0] for _ in range(60)]

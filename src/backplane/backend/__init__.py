@@ -403,5 +403,18 @@ __all__ = [
     "zeros_like",
 ]
 
+
+
+def __getattr__(name: str) -> object:
+    """Names that Keras leaked, such as `K.tensorflow_backend`, looked up when asked for (PEP 562)."""
+    from backplane.backend.tensorflow_backend import leaked
+
+    return leaked(name)
+
+
 _config.load()
+if _engines.external():
+    from backplane.backend import _external
+
+    _external.take(_engines.external(), globals())
 print(_engines.announcement(), file=_sys.stderr)

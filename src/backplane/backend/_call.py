@@ -305,9 +305,13 @@ def _trace(
             replace[t] = constant(t.default, t.spec.dtype)
     trace.program, trace.constants = compiled(
         engine, [*inputs, *trace.keys, *trace.variables], outputs, replace=replace,
-        eager=runs_at_once(engine),
+        eager=runs_at_once(engine), options=() if runs_at_once(engine) else NATIVE,
     )  # fmt: skip
     return trace
+
+
+NATIVE = (("native", True),)
+"""The option of a program whose results go to the user as tensors of the engine, not as arrays."""
 
 
 def runs_at_once(engine: Engine) -> bool:

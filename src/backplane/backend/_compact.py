@@ -8,7 +8,16 @@ from backplane.backend._nodes import apply, merge_axes
 from backplane.core.graph import Tensor, constant
 from backplane.ops.lift import cast_to, dims_of
 
-__all__ = ["compacted", "count_kept", "integer", "narrowed", "picked", "positions", "shifted", "size_of"]
+__all__ = [
+    "compacted",
+    "count_kept",
+    "integer",
+    "narrowed",
+    "picked",
+    "positions",
+    "shifted",
+    "size_of",
+]
 
 
 def integer(value: int) -> Tensor:
@@ -61,7 +70,9 @@ def compacted(keep: Tensor, *matrices: Tensor, fill: int = 0) -> list[Tensor]:
     for x in matrices:
         # What is dropped adds 0 to the element before it.
         added = apply("where", keep, x - fill, constant(0, x.spec.dtype))
-        put = apply("scatter_add", merge_axes(added, [[0, 1]]), places, *flat_dims, shape=flat_shape, axis=0)
+        put = apply(
+            "scatter_add", merge_axes(added, [[0, 1]]), places, *flat_dims, shape=flat_shape, axis=0
+        )
         found.append(apply("reshape", put, *dims, shape=shape) + fill)
     return found
 

@@ -78,10 +78,10 @@ NOBODY, ORPHAN = -1, -2
 class _Search:
     """A beam of `width` sequences per sample.
 
-    Each place of the beam holds a sequence by what the search needs of it: its numbers and those of
-    the sequence without its last label (its parent), the last label, and the log-probabilities of all
-    ways to write it that end in a blank, and of those that end in the label. The labels themselves
-    are found at the end by going back through the steps.
+    Each place of the beam holds a sequence by what the search needs of it: its numbers and those
+    of the sequence without its last label (its parent), the last label, and the log-probabilities
+    of all ways to write it that end in a blank, and of those that end in the label. The labels
+    themselves are found at the end by going back through the steps.
     """
 
     def __init__(self, logs: Tensor, lengths: Tensor, width: int) -> None:
@@ -92,7 +92,8 @@ class _Search:
 
     def run(self, paths: int) -> tuple[Tensor, Tensor]:
         """Scores (samples, width), best first, and the labels of the best (time, samples, paths):
-        −1 at the steps that add none."""
+        −1 at the steps that add none.
+        """
         samples = size_of(self.logs, 0)
         shape = (self.logs.spec.shape[0], self.width)
         dims = [samples] if shape[0] is None else []
@@ -104,7 +105,10 @@ class _Search:
 
         hashes = [everywhere(0, NOBODY, "int64") for _ in BASES]
         parents = [everywhere(ORPHAN, ORPHAN, "int64") for _ in BASES]
-        ends = [everywhere(0, IMPOSSIBLE, self.dtype), everywhere(IMPOSSIBLE, IMPOSSIBLE, self.dtype)]
+        ends = [
+            everywhere(0, IMPOSSIBLE, self.dtype),
+            everywhere(IMPOSSIBLE, IMPOSSIBLE, self.dtype),
+        ]
         last = everywhere(-1, -1, "int32")
         items = [positions(self.logs, 1), permuted(self.logs, (1, 0, 2))]
         final, (source, added) = control.scan(self.step, [*ends, last, *hashes, *parents], items)
@@ -112,7 +116,8 @@ class _Search:
 
     def step(self, carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """One time step: every sequence is kept, with a blank or its last label once more, and
-        followed by every label; the best `width` of all these go on."""
+        followed by every label; the best `width` of all these go on.
+        """
         time, log = items
         blank_end, label_end, last = carry[:3]
         hashes, parents = carry[3:5], carry[5:]
@@ -148,8 +153,12 @@ class _Search:
             choose(p, picked(h, source), ORPHAN) for h, p in zip(hashes, parents, strict=True)
         ]
         active = time < column(self.lengths)
-        carry = [apply("where", active, new, old) for new, old in zip(following, carry, strict=True)]
-        added = apply("where", apply("logical_or", stays, apply("logical_not", active)), integer(-1), label)
+        carry = [
+            apply("where", active, new, old) for new, old in zip(following, carry, strict=True)
+        ]
+        added = apply(
+            "where", apply("logical_or", stays, apply("logical_not", active)), integer(-1), label
+        )
         return carry, [apply("where", active, source, row(self.places())), added]
 
     def places(self) -> Tensor:
@@ -164,15 +173,24 @@ class _Search:
         return apply("logical_and", *same)
 
     def kept(
-        self, log: Tensor, blank_end: Tensor, label_end: Tensor, total: Tensor, last: Tensor, match: Tensor
+        self,
+        log: Tensor,
+        blank_end: Tensor,
+        label_end: Tensor,
+        total: Tensor,
+        last: Tensor,
+        match: Tensor,
     ) -> list[Tensor]:
-        """Log-probabilities of the sequences that stay as they are, ending in a blank and in the last
-        label: that written once more, or written first behind the parent."""
+        """Log-probabilities of the sequences that stay as they are, ending in a blank and in the
+        last label: that written once more, or written first behind the parent.
+        """
         again = apply(
             "equal", apply("expand_dims", last, axes=(2,)), apply("expand_dims", last, axes=(1,))
         )
         # A label behind the same label needs a blank between them.
-        before = apply("where", again, *[apply("expand_dims", t, axes=(2,)) for t in (blank_end, total)])
+        before = apply(
+            "where", again, *[apply("expand_dims", t, axes=(2,)) for t in (blank_end, total)]
+        )
         before = apply("where", match, before, self.impossible)
         from_parent = apply("max", before, axes=(1,), keepdims=False)
         own = picked(log, apply("maximum", last, integer(0)))
@@ -180,9 +198,12 @@ class _Search:
         ends = [total + blank, log_sum([label_end, from_parent]) + own]
         return [apply("maximum", t, self.impossible) for t in ends]
 
-    def extended(self, log: Tensor, blank_end: Tensor, total: Tensor, last: Tensor, match: Tensor) -> Tensor:
+    def extended(
+        self, log: Tensor, blank_end: Tensor, total: Tensor, last: Tensor, match: Tensor
+    ) -> Tensor:
         """(samples, width, labels): log-probabilities of all sequences with one more label, except
-        those that are in the beam already."""
+        those that are in the beam already.
+        """
         labels = apply("slice", log, slices=((None, None, 1), (None, -1, 1)))
         numbers = row(row(positions(labels, 1)))
         last_column = apply("expand_dims", last, axes=(2,))

@@ -16,7 +16,8 @@ small that a sum of probabilities does not change by it."""
 
 def log_sum(terms: Sequence[Tensor]) -> Tensor:
     """log(exp(a) + exp(b) + …) of finite terms. The largest is taken out first; the result does not
-    depend on which number is taken out, hence no derivative does."""
+    depend on which number is taken out, hence no derivative does.
+    """
     largest = terms[0]
     for t in terms[1:]:
         largest = apply("maximum", largest, t)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class SparseTensor:
-    """A sparse tensor in coordinate form, as TensorFlow lays it out. Holds tensors, or native values."""
+    """A sparse tensor in coordinate form, as TensorFlow has it, of tensors or native values."""
 
     __slots__ = ("dense_shape", "indices", "values")
 
@@ -24,4 +24,5 @@ class SparseTensor:
         return self.values.dtype
 
     def __repr__(self) -> str:
-        return f"SparseTensor(indices={self.indices}, values={self.values}, dense_shape={self.dense_shape})"
+        parts = f"indices={self.indices}, values={self.values}, dense_shape={self.dense_shape}"
+        return f"SparseTensor({parts})"

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from typing import Any, TypeVar
 
-from backplane import engines
+from backplane import config, engines
 from backplane.backend._call import mode_of
 from backplane.core import names
 
@@ -125,3 +125,12 @@ def _in_mode(func: F, mode: str) -> F:
             return func(*args, **kwargs)
 
     return wrapper  # type: ignore[return-value]
+
+
+def __getattr__(name: str) -> Any:
+    """The settings: Keras had them in `keras.backend.common`, some under private names (PEP 562)."""
+    from backplane.backend.tensorflow_backend import SETTINGS
+
+    if name in SETTINGS:
+        return SETTINGS[name]()
+    return getattr(config, name)

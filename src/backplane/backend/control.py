@@ -39,11 +39,11 @@ def switch(condition: Any, then_expression: Branch, else_expression: Branch) -> 
         The chosen tensor (or tensors).
 
     Raises:
-        ValueError: if `condition` has more axes than the expressions, or the expressions do not fit.
+        ValueError: if `condition` has more axes than the expressions, or they do not fit.
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.switch(K.constant([1, 0], dtype='bool'), K.ones((2, 2)), K.zeros((2, 2))))
+        >>> K.eval(K.switch(K.constant([1, 0], dtype="bool"), K.ones((2, 2)), K.zeros((2, 2))))
         array([[1., 1.],
                [0., 0.]], dtype=float32)
     """
@@ -67,7 +67,7 @@ def _switch(condition: Any, then_expression: Branch, else_expression: Branch) ->
 
 
 def _choose(condition: Tensor, then: Branch, orelse: Branch) -> Any:
-    """One of two expressions, by a scalar. Ready tensors need no branch: both are computed anyway."""
+    """One of two expressions, by a scalar. Ready tensors need no branch: they run anyway."""
     if not callable(then) and not callable(orelse) and not isinstance(then, list | tuple):
         a, b = promoted(then, orelse)
         if a.spec == b.spec or a.spec.shape == b.spec.shape:
@@ -141,7 +141,7 @@ def map_fn(fn: Callable[..., Any], elems: Any, name: str | None = None, dtype: A
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.map_fn(lambda x: x * 2, K.constant([1., 2.])))
+        >>> K.eval(K.map_fn(lambda x: x * 2, K.constant([1.0, 2.0])))
         array([2., 4.], dtype=float32)
     """
     xs, packed = _sequences(fn, elems, "K.map_fn")
@@ -152,7 +152,9 @@ def map_fn(fn: Callable[..., Any], elems: Any, name: str | None = None, dtype: A
         listed[0] = isinstance(found, list | tuple)
         ys = [as_tensor(y) for y in (found if listed[0] else [found])]
         kinds = dtype if isinstance(dtype, list | tuple) else [dtype] * len(ys)
-        return [], [y if k is None else cast_to(y, as_dtype(k)) for y, k in zip(ys, kinds)]
+        return [], [
+            y if k is None else cast_to(y, as_dtype(k)) for y, k in zip(ys, kinds, strict=True)
+        ]
 
     _, ys = control.scan(step, [], xs)
     return ys if listed[0] else ys[0]
@@ -187,7 +189,7 @@ def foldl(
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.foldl(lambda acc, x: acc - x, K.constant([5., 2., 1.]))).item()
+        >>> K.eval(K.foldl(lambda acc, x: acc - x, K.constant([5.0, 2.0, 1.0]))).item()
         2.0
     """
     return _fold(fn, elems, initializer, False, "K.foldl")
@@ -201,7 +203,7 @@ def foldr(
 
     Example:
         >>> from backplane import backend as K
-        >>> K.eval(K.foldr(lambda acc, x: acc - x, K.constant([5., 2., 1.]))).item()
+        >>> K.eval(K.foldr(lambda acc, x: acc - x, K.constant([5.0, 2.0, 1.0]))).item()
         -6.0
     """
     return _fold(fn, elems, initializer, True, "K.foldr")
@@ -221,9 +223,7 @@ def _fold(fn: Callable[..., Any], elems: Any, initializer: Any, reverse: bool, w
     def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         found = fn(carry if several else carry[0], items if packed else items[0])
         listed = found if isinstance(found, list | tuple) else [found]
-        return [cast_to(as_tensor(f), c.spec.dtype) for f, c in zip(listed, carry)], []
+        return [cast_to(as_tensor(f), c.spec.dtype) for f, c in zip(listed, carry, strict=True)], []
 
     finals, _ = control.scan(step, init, xs, reverse=reverse)
     return finals if several else finals[0]  # type: ignore[return-value]
-
-

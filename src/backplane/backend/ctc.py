@@ -24,6 +24,7 @@ from backplane.ops import control
 from backplane.ops.lift import as_tensor, cast_to, dims_of
 from backplane.ops.shaping import full_like
 
+
 def ctc_label_dense_to_sparse(labels: Any, label_lengths: Any) -> SparseTensor:
     """Convert padded label sequences to a sparse tensor.
 
@@ -32,17 +33,18 @@ def ctc_label_dense_to_sparse(labels: Any, label_lengths: Any) -> SparseTensor:
         label_lengths: Integer tensor (samples,): how many labels of each row are meant.
 
     Returns:
-        A sparse tensor with `indices` (int64), `values` (of the dtype of `labels`) and `dense_shape`.
-        On engines that compile for fixed sizes (JAX) a compiled function gives as many entries as
-        `labels` has elements; the surplus ones are at the end and have index −1 and value 0.
+        A sparse tensor with `indices` (int64), `values` (of the dtype of `labels`) and
+        `dense_shape`. On engines that compile for fixed sizes (JAX) a compiled function gives as
+        many entries as `labels` has elements; the surplus ones are at the end and have index −1
+        and value 0.
 
     Raises:
         ValueError: if the ranks or numbers of samples do not fit.
 
     Example:
         >>> from backplane import backend as K
-        >>> labels = K.constant([[3, 1, 0], [2, 0, 0]], dtype='int32')
-        >>> sparse = K.ctc_label_dense_to_sparse(labels, K.constant([2, 1], dtype='int32'))
+        >>> labels = K.constant([[3, 1, 0], [2, 0, 0]], dtype="int32")
+        >>> sparse = K.ctc_label_dense_to_sparse(labels, K.constant([2, 1], dtype="int32"))
         >>> K.eval(sparse.values)
         array([3, 1, 2], dtype=int32)
         >>> K.eval(sparse.indices).tolist()
@@ -74,13 +76,13 @@ def _sparse_parts(labels: Any, label_lengths: Any) -> tuple[Tensor, Tensor, Tens
 
 @api
 def ctc_batch_cost(y_true: Any, y_pred: Any, input_length: Any, label_length: Any) -> Tensor:
-    """CTC loss of each sample: −log of the probability that `y_pred` gives the labels, over all ways
-    to spread them over the time steps.
+    """CTC loss of each sample: −log of the probability that `y_pred` gives the labels, over all
+    ways to spread them over the time steps.
 
     Args:
         y_true: Labels (samples, max_length): whole numbers from 0 to classes − 2.
-        y_pred: Probabilities (samples, time, classes), such as a softmax gives. The last class is the
-            blank. Rows are scaled to sum to 1, after `K.epsilon()` is added.
+        y_pred: Probabilities (samples, time, classes), such as a softmax gives. The last class is
+            the blank. Rows are scaled to sum to 1, after `K.epsilon()` is added.
         input_length: How many time steps of each sample count: (samples, 1) or (samples,).
         label_length: How many labels of each sample count: likewise.
 
@@ -96,7 +98,7 @@ def ctc_batch_cost(y_true: Any, y_pred: Any, input_length: Any, label_length: An
         >>> from backplane import backend as K
         >>> y_pred = K.constant([[[0.6, 0.4], [0.6, 0.4]]])
         >>> cost = K.ctc_batch_cost([[0]], y_pred, [[2]], [[1]])
-        >>> K.eval(K.exp(-cost)).round(2)   # 0.6 * 0.6 + 2 * 0.6 * 0.4
+        >>> K.eval(K.exp(-cost)).round(2)  # 0.6 * 0.6 + 2 * 0.6 * 0.4
         array([[0.84]], dtype=float32)
     """
     name = "K.ctc_batch_cost"
@@ -109,7 +111,9 @@ def ctc_batch_cost(y_true: Any, y_pred: Any, input_length: Any, label_length: An
     here = apply("less", row(positions(labels, 1)), column(count))
     blank = size_of(y_pred, 2) - 1
     known = apply("logical_and", labels >= 0, labels < blank)
-    valid = apply("all", apply("logical_or", known, apply("logical_not", here)), axes=(1,), keepdims=False)
+    valid = apply(
+        "all", apply("logical_or", known, apply("logical_not", here)), axes=(1,), keepdims=False
+    )
     for length, most in ((steps, size_of(y_pred, 1)), (count, size_of(labels, 1))):
         valid = apply("logical_and", valid, apply("logical_and", length >= 0, length <= most))
     usable = apply("where", apply("logical_and", here, known), labels, blank)
@@ -123,13 +127,20 @@ def ctc_batch_cost(y_true: Any, y_pred: Any, input_length: Any, label_length: An
     return column(cast_to(loss, y_pred.spec.dtype))
 
 
-def _log_probability(logs: Tensor, labels: Tensor, blank: Tensor, steps: Tensor, count: Tensor) -> Tensor:
-    """Log of the probability of each sample's labels: the forward variables of CTC, one step of time
-    after another. `labels` are blanks where there are none."""
+def _log_probability(
+    logs: Tensor, labels: Tensor, blank: Tensor, steps: Tensor, count: Tensor
+) -> Tensor:
+    """Log of the probability of each sample's labels: the forward variables of CTC, one step of
+    time after another. `labels` are blanks where there are none.
+    """
     path = _with_blanks(labels, blank)
     emitted = picked(permuted(logs, (0, 2, 1)), path)
     # A label may follow the one before it without a blank between them, unless both are equal.
-    skips = apply("logical_and", apply("not_equal", path, blank), apply("not_equal", path, shifted(path, 2, -1)))
+    skips = apply(
+        "logical_and",
+        apply("not_equal", path, blank),
+        apply("not_equal", path, shifted(path, 2, -1)),
+    )
     dtype = logs.spec.dtype
     impossible = constant(IMPOSSIBLE, dtype)
     # Before the first step nothing but the path's beginning is reached: from there both the first
@@ -150,7 +161,9 @@ def _log_probability(logs: Tensor, labels: Tensor, blank: Tensor, steps: Tensor,
     (alpha,), _ = control.scan(step, [start], [times, permuted(emitted, (2, 0, 1))])
     # A path ends in the last label or in the blank behind it.
     distance = column(count * 2) - row(positions(path, 1))
-    ends = apply("logical_or", apply("equal", distance, integer(0)), apply("equal", distance, integer(1)))
+    ends = apply(
+        "logical_or", apply("equal", distance, integer(0)), apply("equal", distance, integer(1))
+    )
     return apply("logsumexp", apply("where", ends, alpha, impossible), axes=(1,), keepdims=False)
 
 
@@ -182,22 +195,24 @@ def ctc_decode(
     """Read label sequences off the predictions of a CTC network.
 
     Args:
-        y_pred: Probabilities (samples, time, classes), such as a softmax gives. The last class is the
-            blank.
+        y_pred: Probabilities (samples, time, classes), such as a softmax gives. The last class is
+            the blank.
         input_length: How many time steps of each sample count: (samples,) or (samples, 1).
-        greedy: Whether to take the best class of each step (the first of equal ones), which is fast;
-            otherwise a beam search adds up the probabilities of all ways to write a sequence.
+        greedy: Whether to take the best class of each step (the first of equal ones), which is
+            fast; otherwise a beam search adds up the probabilities of all ways to write a sequence.
         beam_width: Number of sequences that the beam search keeps at each step.
-        top_paths: Number of sequences that the beam search gives, the best first; `beam_width` at most.
+        top_paths: Number of sequences that the beam search gives, the best first; `beam_width` at
+            most.
         merge_repeated: Whether also to merge equal neighbours in the results of the beam search.
 
     Returns:
-        `(sequences, scores)`. `sequences` is a list of `top_paths` integer tensors (samples, longest),
-        one if `greedy`, padded with −1; `longest` is the length of the longest sequence in the tensor,
-        except that engines which compile for fixed sizes (JAX) give all time steps in compiled
-        functions. `scores` (samples, top_paths) are the log-probabilities of the sequences for the
-        beam search; for the greedy one (samples, 1) minus the log-probability of the steps' best
-        classes. A sequence that the search did not reach is empty and has score −inf.
+        `(sequences, scores)`. `sequences` is a list of `top_paths` integer tensors (samples,
+        longest), one if `greedy`, padded with −1; `longest` is the length of the longest sequence
+        in the tensor, except that engines which compile for fixed sizes (JAX) give all time steps
+        in compiled functions. `scores` (samples, top_paths) are the log-probabilities of the
+        sequences for the beam search; for the greedy one (samples, 1) minus the log-probability of
+        the steps' best classes. A sequence that the search did not reach is empty and has score
+        −inf.
 
     Raises:
         ValueError: if the ranks do not fit, or `top_paths` is not between 1 and `beam_width`.
@@ -215,7 +230,10 @@ def ctc_decode(
     if greedy:
         path, score = _decoding.best_path(y_pred, lengths)
         return [path], score
-    width, paths = as_int(beam_width, f"{name}: beam_width"), as_int(top_paths, f"{name}: top_paths")
+    width, paths = (
+        as_int(beam_width, f"{name}: beam_width"),
+        as_int(top_paths, f"{name}: top_paths"),
+    )
     if not 1 <= paths <= width:
         raise ValueError(f"{name}: top_paths must be from 1 to beam_width = {width}, got {paths}")
     logs = _log_rows(y_pred)

@@ -61,6 +61,8 @@ def int_shape(x: Any) -> tuple[int | None, ...]:
         >>> K.int_shape(K.placeholder(shape=(2, None, 5)))
         (2, None, 5)
     """
+    if isinstance(x, Tensor):
+        return x._keras_shape
     return tuple(spec_of(x, "K.int_shape").shape)
 
 

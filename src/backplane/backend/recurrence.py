@@ -12,8 +12,8 @@ from backplane.core.graph import Tensor, constant
 from backplane.core.registry import primitive
 from backplane.ops import control
 from backplane.ops.lift import as_tensor, cast_to
+from backplane.ops.shaping import stack, zeros_like
 from backplane.ops.sizes import origin
-from backplane.ops.shaping import stack
 
 
 @api
@@ -32,36 +32,37 @@ def rnn(
     """Iterate over the time axis of a tensor.
 
     Args:
-        step_function: Function `(x_t, states) -> (output, new_states)`: `x_t` is the input of one step
-            (samples, …), `states` the list of states followed by the constants, `new_states` a list as
-            long as `initial_states`. Inputs, output and states may be nested lists, tuples or dicts.
+        step_function: Function `(x_t, states) -> (output, new_states)`: `x_t` is the input of one
+            step (samples, …), `states` the list of states followed by the constants, `new_states`
+            a list as long as `initial_states`. Inputs, output and states may be nested lists,
+            tuples or dicts.
         inputs: Tensor (samples, time, …), or a nest of such tensors. Time may be unknown.
         initial_states: List of tensors (samples, …), or nests of them.
         go_backwards: Whether to run from the last step to the first; `outputs` are in the order in
             which they were computed.
-        mask: Tensor (samples, time) or (samples, time, 1), 0 where a step of a sample is to be skipped:
-            the sample's states stay, and its output is that of the step before (zeros at the first).
-            Skipped values do not influence any gradient.
+        mask: Tensor (samples, time) or (samples, time, 1), 0 where a step of a sample is to be
+            skipped: the sample's states stay, and its output is that of the step before (zeros at
+            the first). Skipped values do not influence any gradient.
         constants: List of tensors that every step gets.
         unroll: Whether to copy the step's graph once per step instead of looping.
-        input_length: Number of steps; or an integer tensor (samples,), which, without `mask`, masks the
-            steps beyond each sample's length. Of a number below the number of steps only that many
-            are run, and the other outputs are zeros.
+        input_length: Number of steps; or an integer tensor (samples,), which, without `mask`,
+            masks the steps beyond each sample's length. Of a number below the number of steps only
+            that many are run, and the other outputs are zeros.
         time_major: Whether inputs, mask and outputs have time first: (time, samples, …).
         zero_output_for_mask: Whether the output of a skipped step is zeros instead.
 
     Returns:
-        `(last_output, outputs, new_states)`: the output of the last step run (samples, …), all outputs
-        (samples, time, …), and the list of the last states.
+        `(last_output, outputs, new_states)`: the output of the last step run (samples, …), all
+        outputs (samples, time, …), and the list of the last states.
 
     Raises:
         ValueError: if `inputs` has fewer than 3 axes; if `unroll` is set and the number of steps is
-            unknown; if there is a mask but no state; if a step changes the number, shape or dtype of the
-            states.
+            unknown; if there is a mask but no state; if a step changes the number, shape or dtype
+            of the states.
 
     Example:
         >>> from backplane import backend as K
-        >>> x = K.constant([[[1.], [2.], [3.]]])
+        >>> x = K.constant([[[1.0], [2.0], [3.0]]])
         >>> last, outputs, states = K.rnn(lambda x, s: (x + s[0], [x + s[0]]), x, [K.zeros((1, 1))])
         >>> K.eval(outputs).ravel()
         array([1., 3., 6.], dtype=float32)
@@ -69,7 +70,9 @@ def rnn(
     xs = [as_tensor(x) for x in flatten(inputs)]
     for x in xs:
         if x.ndim < 3:
-            raise ValueError(f"K.rnn: inputs must have at least 3 axes, got shape {tuple(x.spec.shape)}")
+            raise ValueError(
+                f"K.rnn: inputs must have at least 3 axes, got shape {tuple(x.spec.shape)}"
+            )
     if not time_major:
         xs = [_swapped(x) for x in xs]
     run = _Run(step_function, inputs, initial_states, constants, zero_output_for_mask)
@@ -82,19 +85,27 @@ def rnn(
         limit = min(as_int(input_length, "K.rnn: input_length"), steps)
     masks = _time_major_mask(mask, xs[0], time_major) if mask is not None else None
     if masks is not None and not run.states:
-        raise ValueError("K.rnn: with a mask, initial_states must hold at least one state, got none")
+        raise ValueError(
+            "K.rnn: with a mask, initial_states must hold at least one state, got none"
+        )
     if go_backwards:
         xs = [primitive("flip")(x, axes=(0,)) for x in xs]
         masks = None if masks is None else primitive("flip")(masks, axes=(0,))
     if unroll:
         if steps is None:
-            raise ValueError("K.rnn: unroll needs a known number of steps, got an unknown time axis")
+            raise ValueError(
+                "K.rnn: unroll needs a known number of steps, got an unknown time axis"
+            )
         last, outputs = run.unrolled(xs, masks, steps)
     else:
         last, outputs = run.looped(xs, masks, limit)
     if not time_major:
         outputs = [_swapped(y) for y in outputs]
-    return pack(run.output_nest, last), pack(run.output_nest, outputs), pack(run.state_nest, run.states)
+    return (
+        pack(run.output_nest, last),
+        pack(run.output_nest, outputs),
+        pack(run.state_nest, run.states),
+    )
 
 
 def _swapped(x: Tensor) -> Tensor:
@@ -127,9 +138,11 @@ def _time_major_mask(mask: Any, x: Tensor, time_major: bool) -> Tensor:
         time, samples = x.spec.shape[:2]
         wanted = (time, samples) if time_major else (samples, time)
         raise ValueError(
-            f"K.rnn: mask must have shape ({axes}) or ({axes}, 1), here {wanted}, got {tuple(given)}"
+            f"K.rnn: mask must have shape ({axes}) or ({axes}, 1), here {wanted}, "
+            f"got {tuple(given)}"
         )
-    return mask
+    result: Tensor = mask
+    return result
 
 
 def _select(mask: Tensor, kept: Tensor, other: Tensor) -> Tensor:
@@ -175,12 +188,12 @@ class _Run:
     ) -> tuple[list[Tensor], list[Tensor]]:
         """One step in which the samples outside the mask keep their states and outputs."""
         outputs, new = self.step(xs, states)
-        others = [control.zeros_like(y) for y in outputs] if self.zero_masked else before
+        others = [zeros_like(y) for y in outputs] if self.zero_masked else before
         outputs = [_select(mask, y, o) for y, o in zip(outputs, others, strict=True)]
         return outputs, [_select(mask, n, s) for n, s in zip(new, states, strict=True)]
 
     def first_outputs(self, xs: list[Tensor]) -> list[Tensor]:
-        """Zeros of the outputs' shapes. Only the shapes of a traced step are used, not its values."""
+        """Zeros of the outputs' shapes. Of a traced step only the shapes are used."""
         outputs, _ = self.step([x[0] for x in xs], self.states)
         return [_zeros_of_shape(y) for y in outputs]
 
@@ -227,13 +240,14 @@ class _Run:
         if short:
             rest = ((0, (steps or 0) - (limit or 0)),)
             outputs = [
-                primitive("pad")(y, padding=rest + ((0, 0),) * (y.ndim - 1), value=0) for y in outputs
+                primitive("pad")(y, padding=rest + ((0, 0),) * (y.ndim - 1), value=0)
+                for y in outputs
             ]
         return last, outputs
 
 
 def _zeros_of_shape(y: Tensor) -> Tensor:
-    """Zeros like `y`, whose unknown sizes are read from where they come from: `y` is not computed."""
+    """Zeros like `y`. Unknown sizes are read from where they come from: `y` is not computed."""
     dims = []
     for axis, n in enumerate(y.spec.shape):
         if n is None:
@@ -241,5 +255,3 @@ def _zeros_of_shape(y: Tensor) -> Tensor:
             dims.append(primitive("dim")(source, axis=source_axis))
     result: Tensor = primitive("full")(*dims, shape=y.spec.shape, value=0, dtype=y.spec.dtype)
     return result
-
-

@@ -33,6 +33,9 @@ def get_value(x: Any) -> Any:
 def batch_get_value(ops: Iterable[Any]) -> list[Any]:
     """The values of several variables as a list of NumPy arrays.
 
+    Args:
+        ops: Variables; tensors are evaluated.
+
     Example:
         >>> from backplane import backend as K
         >>> K.batch_get_value([K.zeros((1,)), K.ones((1,))])

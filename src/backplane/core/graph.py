@@ -42,6 +42,7 @@ class Tensor:
         "__dict__",
         "__weakref__",
         "_name",
+        "_phased",
         "inputs",
         "op",
         "params",
@@ -70,6 +71,7 @@ class Tensor:
         self.where = where
         self.serial = next(_serial)
         self._name = name
+        self._phased: bool | None = None
 
     # --- what Keras code reads --------------------------------------------------------------------
 
@@ -84,14 +86,39 @@ class Tensor:
 
     @property
     def _keras_shape(self) -> tuple[int | None, ...]:
-        return self.spec.shape
+        found: tuple[int | None, ...] = self.__dict__.get("keras_shape", self.spec.shape)
+        return found
+
+    @_keras_shape.setter
+    def _keras_shape(self, shape: Any) -> None:
+        """Classic Keras writes down what a layer computed. It may name sizes that the spec does not
+        know (`Lambda(output_shape=…)`); it cannot contradict those that the spec knows.
+        """
+        known = self.spec.shape
+        if shape is not None and None in known and len(shape) == len(known):
+            pairs = zip(known, shape, strict=True)
+            self.__dict__["keras_shape"] = tuple(m if n is None else n for n, m in pairs)
 
     @property
     def _uses_learning_phase(self) -> bool:
-        return any(
-            isinstance(t, Placeholder) and t.default is not None and not t.spec.shape
-            for t in toposort([self])
-        )
+        """Whether it is computed from the learning phase. Remembered for every node on the way:
+        Keras asks after each layer.
+        """
+        if self._phased is None:
+            waiting = [self]
+            while waiting:
+                node = waiting[-1]
+                unknown = [t for t in node.inputs if t._phased is None]
+                if unknown:
+                    waiting += unknown
+                    continue
+                node._phased = _is_phase(node) or any(t._phased for t in node.inputs)
+                waiting.pop()
+        return bool(self._phased)
+
+    @_uses_learning_phase.setter
+    def _uses_learning_phase(self, value: bool) -> None:
+        self._phased = bool(value)
 
     @property
     def dtype(self) -> DType:
@@ -180,6 +207,11 @@ class Placeholder(Tensor):
     def __init__(self, spec: Spec, name: str | None = None, default: Any = None) -> None:
         super().__init__(None, (), {}, spec, user_line(), name)
         self.default = default
+
+
+def _is_phase(node: Tensor) -> bool:
+    """Whether `node` is a learning phase: a scalar that need not be fed."""
+    return isinstance(node, Placeholder) and node.default is not None and not node.spec.shape
 
 
 class Constant(Tensor):

@@ -41,12 +41,15 @@ def trace(
 
 
 def close(
-    outputs: Sequence[Tensor], inputs: Sequence[Tensor], mark: int
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], mark: int, lazy: bool = False
 ) -> tuple[Graph, list[Tensor], list[KeySource]]:
     """Close the graph from `inputs` to `outputs`; nodes with a serial above `mark` were built
     for it.
+
+    Those that do not depend on the inputs are moved out, unless it is `lazy`: a branch that is not
+    taken must not run.
     """
-    captured, keys = _split(outputs, inputs, mark)
+    captured, keys = _split(outputs, inputs, mark, lazy)
     bound: dict[Tensor, Tensor] = {t: Placeholder(t.spec) for t in (*captured, *keys)}
     closed = substitute(outputs, bound) if bound else list(outputs)
     return Graph((*inputs, *bound.values()), closed), captured, keys
@@ -69,7 +72,7 @@ def _split(
         elif (
             node.op is not None
             and node.serial > mark
-            and (node.op.effect or any(t in inside for t in node.inputs))
+            and (lazy or node.op.effect or any(t in inside for t in node.inputs))
         ):
             inside.add(node)
     return _frontier(outputs, inside), keys

@@ -99,7 +99,8 @@ def current() -> Engine:
     if engine is not None:
         return engine
     if not _default:
-        _default.append(get(_chosen().engine or ""))
+        choice = _chosen()
+        _default.append(get(choice.engine or choice.name))
     return _default[0]
 
 
@@ -110,6 +111,14 @@ def _chosen() -> config.Choice:
         ImportError: if its library is missing.
     """
     return config.choose_engine(installed)
+
+
+def external() -> str:
+    """The module that is configured as backend, if it is neither an engine of ours nor one that is
+    registered; else an empty string.
+    """
+    choice = _chosen()
+    return "" if choice.engine or installed(choice.name) else choice.name
 
 
 def announcement() -> str:

@@ -1,8 +1,8 @@
 """Loops and branches: primitives that hold closed graphs, and the builders that trace them.
 
 The gradient of a scan is a scan in the other direction. It needs values of the forward steps: every
-scan *offers* the stack of every intermediate value of its body as a further result, the backward step
-reads those it needs, and the compiler drops the rest (`compile.loops`). Because the offers are
+scan *offers* the stack of every intermediate value of its body as a further result, the backward
+step reads those it needs, and the compiler drops the rest (`compile.loops`). Because the offers are
 ordinary results, gradients of gradients need nothing more.
 """
 
@@ -32,11 +32,13 @@ from backplane.ops.sizes import origin, tie
 Step = Callable[[list[Tensor], list[Tensor]], tuple[Sequence[Tensor], Sequence[Tensor]]]
 
 
-# --- scan ---------------------------------------------------------------------------------------------
+# --- scan -----------------------------------------------------------------------------------------
 
 
 @primitive(name="scan", multiple=True)
-def scan_(*operands: Spec, body: Graph, carry: int, xs: int, reverse: bool, length: int | None) -> Any:
+def scan_(
+    *operands: Spec, body: Graph, carry: int, xs: int, reverse: bool, length: int | None
+) -> Any:
     """Run `body` once per position of the leading axis of the xs, handing the carry on.
 
     Operands: carry, xs (time first), constants. Results: the final carry, then the stacked ys.
@@ -107,7 +109,9 @@ class _Backward:
         wrt = [inputs[i] for i in (*self.state, *self.sequences, *self.constants)]
         flowed = gradients(losses, wrt, [*d_state, *d_ys])
         parts = _split(flowed, len(self.state), len(self.sequences))
-        next_state = [zeros_like(d) if t is None else t for t, d in zip(parts[0], d_state, strict=True)]
+        next_state = [
+            zeros_like(d) if t is None else t for t, d in zip(parts[0], d_state, strict=True)
+        ]
         flows = [i for i, t in zip(self.sequences, parts[1], strict=True) if t is not None]
         d_xs = [t for t in parts[1] if t is not None]
         next_totals = [d if t is None else add(d, t) for t, d in zip(parts[2], totals, strict=True)]
@@ -134,12 +138,12 @@ class _Backward:
         fresh = {t: Placeholder(t.spec) for t in (*saved, *shared)}
         closed = substitute([*new_carry, *new_ys], fresh)
         binders = [*carried, *d_ys, *[fresh[t] for t in saved], *[fresh[t] for t in shared]]
-        sequences = [self.g_ys[j] for j in self.moving] + list(saved.values())
+        sequences = [g for g in self.g_ys if g is not None] + list(saved.values())
         if self.length is None and not sequences:
             # The number of steps is known from a sequence only.
             binders.insert(len(carried), Placeholder(self.body.inputs[self.carry].spec))
             sequences = [self.operands[self.carry]]
-        results = _node(
+        return _node(
             [*self._starts(), *sequences, *shared.values()],
             Graph(binders, closed),
             len(carried),
@@ -147,7 +151,6 @@ class _Backward:
             not self.reverse,
             self.length,
         )
-        return results
 
     def _starts(self) -> list[Tensor]:
         starts = []
@@ -159,8 +162,9 @@ class _Backward:
     def _forward_values(
         self, outputs: list[Tensor], own: set[Tensor]
     ) -> tuple[dict[Tensor, Tensor], dict[Tensor, Tensor]]:
-        """The forward step's values that the backward step reads: those that change from step to step
-        with the stack that holds them, and the constants with their operand."""
+        """The forward step's values that the backward step reads: those that change from step to
+        step with the stack that holds them, and the constants with their operand.
+        """
         offered = {t: self.y[i] for i, t in enumerate(self.body.outputs) if i >= self.carry}
         position = {t: i for i, t in enumerate(self.body.inputs)}
         forward = set(toposort(self.body.outputs))
@@ -194,16 +198,13 @@ def _node(
     listed = set(body.outputs[carry:])
     offers = [t for t in toposort(body.outputs) if t not in listed and _may_be_read(t, body, carry)]
     offering = Graph(body.inputs, [*body.outputs, *offers])
-    results: list[Tensor] = scan_(
-        *operands, body=offering, carry=carry, xs=xs, reverse=reverse, length=length
-    )
-    return results
+    return scan_(*operands, body=offering, carry=carry, xs=xs, reverse=reverse, length=length)
 
 
 def _may_be_read(t: Tensor, body: Graph, carry: int) -> bool:
     if t.op is None:
         return t in body.inputs[:carry]
-    return isinstance(t.spec, Spec) and not _is_size(t) and (t.op is OUTPUT or not t.op.multiple)
+    return not _is_size(t) and (t.op is OUTPUT or not t.op.multiple)
 
 
 def scan(
@@ -221,7 +222,8 @@ def scan(
         random numbers: each step draws its own.
 
     Raises:
-        ValueError: if a step changes the number, the dtypes or the known sizes of the carried tensors.
+        ValueError: if a step changes the number, the dtypes or the known sizes of the carried
+            tensors.
     """
     n_carry, n_xs = len(init), len(xs)
     items = [Spec(t.spec.shape[1:], t.spec.dtype) for t in xs]
@@ -230,7 +232,7 @@ def scan(
     while True:
         count = [0]
 
-        def run(*inputs: Tensor, tied: bool = steady) -> Sequence[Tensor]:
+        def run(*inputs: Tensor, tied: bool = steady, count: list[int] = count) -> Sequence[Tensor]:
             _tie(inputs[n_carry:], xs, 1)
             if tied:
                 _tie(inputs, init, 0)
@@ -241,7 +243,8 @@ def scan(
             return [*carry, *ys]
 
         body, captured, keys = trace(run, [*carried, *items])
-        wider = [_wider(a, t.spec, i) for i, (a, t) in enumerate(zip(carried, body.outputs))]
+        ends = body.outputs[:n_carry]
+        wider = [_wider(a, t.spec, i) for i, (a, t) in enumerate(zip(carried, ends, strict=True))]
         keeps = not steady or all(map(_keeps_sizes, body.outputs, init))
         if keeps and wider == carried:
             break
@@ -255,8 +258,9 @@ def scan(
 
 
 def _tie(leaves: Sequence[Tensor], sources: Sequence[Tensor], skip: int) -> None:
-    """Let the inputs of a body have the unknown sizes of what is handed to them, `skip` axes of which
-    are not: rules inside need not reckon with a broadcast between them."""
+    """Let the inputs of a body have the unknown sizes of what is handed to them, `skip` axes of
+    which are not: rules inside need not reckon with a broadcast between them.
+    """
     for leaf, source in zip(leaves, sources, strict=False):
         for i, n in enumerate(leaf.spec.shape):
             if n is None and source.spec.shape[i + skip] is None:
@@ -273,13 +277,14 @@ def _keeps_sizes(end: Tensor, start: Tensor) -> bool:
 
 
 def _wider(start: Spec, end: Spec, i: int) -> Spec:
-    """A spec that both the start and the result of a step fit: a size may turn out to be unknown."""
+    """A spec that both the start and the result of a step fit: a known size may become unknown."""
     if not start.accepts(end):
         raise ValueError(
             f"state {i} has shape {start.shape} and dtype {start.dtype}, but a step makes it shape "
             f"{tuple(end.shape)} and dtype {end.dtype}"
         )
-    return Spec(tuple(a if a == b else None for a, b in zip(start.shape, end.shape)), start.dtype)
+    sizes = zip(start.shape, end.shape, strict=True)
+    return Spec(tuple(a if a == b else None for a, b in sizes), start.dtype)
 
 
 def _with_counter(
@@ -288,7 +293,9 @@ def _with_counter(
     """The body with a step counter carried first, folded into its keys (its last inputs)."""
     counter = Placeholder(Spec((), "int64"))
     given = [Placeholder(t.spec) for t in body.inputs[-n_keys:]]
-    folded = {old: fold(new, counter) for old, new in zip(body.inputs[-n_keys:], given, strict=True)}
+    folded = {
+        old: fold(new, counter) for old, new in zip(body.inputs[-n_keys:], given, strict=True)
+    }
     outputs = substitute(body.outputs, folded)
     inputs = [counter, *body.inputs[:-n_keys], *given]
     following = add(counter, constant(1, "int64"))
@@ -307,7 +314,7 @@ def fold(key: Tensor, counter: Tensor) -> Tensor:
     return result
 
 
-# --- cond ---------------------------------------------------------------------------------------------
+# --- cond -----------------------------------------------------------------------------------------
 
 
 @primitive(name="cond", multiple=True)
@@ -327,21 +334,27 @@ def cond_(predicate: Spec, *operands: Spec, then: Graph, orelse: Graph) -> Any:
                 f"cond: one branch gives shape {tuple(a.spec.shape)} and dtype {a.spec.dtype}, the "
                 f"other shape {tuple(b.spec.shape)} and dtype {b.spec.dtype}"
             )
-        shape = tuple(n if n == m else None for n, m in zip(a.spec.shape, b.spec.shape))
+        sizes = zip(a.spec.shape, b.spec.shape, strict=True)
+        shape = tuple(n if n == m else None for n, m in sizes)
         joined.append(Spec(shape, a.spec.dtype))
     return joined
 
 
 @cond_.vjp
 def _(
-    g: list[Tensor | None], y: list[Tensor], predicate: Tensor, *operands: Tensor, then: Graph, orelse: Graph
+    g: list[Tensor | None],
+    y: list[Tensor],
+    predicate: Tensor,
+    *operands: Tensor,
+    then: Graph,
+    orelse: Graph,
 ) -> list[Tensor | None]:
     wrt = [i for i, t in enumerate(operands) if is_float(t.spec.dtype)]
     used = [j for j, gj in enumerate(g) if gj is not None]
     results = cond_(
         predicate,
         *operands,
-        *[g[j] for j in used],
+        *[gj for gj in g if gj is not None],
         then=_branch_gradient(then, wrt, used),
         orelse=_branch_gradient(orelse, wrt, used),
     )
@@ -353,7 +366,8 @@ def _(
 
 def _branch_gradient(branch: Graph, wrt: Sequence[int], used: Sequence[int]) -> Graph:
     """From the operands and the cotangents of the used results to the cotangents of `wrt`. The
-    branch is computed again: its values are not kept outside of it."""
+    branch is computed again: its values are not kept outside of it.
+    """
     inputs = [Placeholder(t.spec) for t in branch.inputs]
     outputs = substitute(branch.outputs, dict(zip(branch.inputs, inputs, strict=True)))
     seeds = [Placeholder(branch.outputs[j].spec) for j in used]
@@ -367,10 +381,13 @@ def cond(
 ) -> list[Tensor]:
     """Trace both functions and choose between their results; only the chosen one runs where the
     engine can. They may use tensors of their surroundings, and give equally many results of equal
-    dtypes and ranks."""
+    dtypes and ranks.
+    """
     mark = constant(0).serial
     branches = [list(then()), list(orelse())]
-    graphs: list[tuple[Graph, list[Tensor], list[KeySource]]] = [close(b, (), mark, lazy=True) for b in branches]
+    graphs: list[tuple[Graph, list[Tensor], list[KeySource]]] = [
+        close(b, (), mark, lazy=True) for b in branches
+    ]
     operands: dict[Tensor, Placeholder] = {}
     for _graph, captured, keys in graphs:
         for t in (*captured, *keys):
@@ -383,13 +400,14 @@ def cond(
     return results
 
 
-# --- while --------------------------------------------------------------------------------------------
+# --- while ----------------------------------------------------------------------------------------
 
 
 @primitive(name="while_loop", multiple=True)
 def while_loop_(*operands: Spec, test: Graph, body: Graph, carry: int) -> Any:
     """Run `body` on the carry as long as `test` holds. Has no gradient: the number of steps is
-    unknown, so that nothing can be kept for a backward loop; use a scan with a mask instead."""
+    unknown, so that nothing can be kept for a backward loop; use a scan with a mask instead.
+    """
     return [t.spec for t in body.outputs[:carry]]
 
 
@@ -406,8 +424,8 @@ def while_loop(
     for graph, own in ((tested, captured_by_test), (stepped, captured_by_step)):
         binders = {t: Placeholder(t.spec) for t in captured}
         bound = dict(zip(graph.inputs[n:], [binders[t] for t in own], strict=True))
-        graphs.append(Graph([*graph.inputs[:n], *binders.values()], substitute(graph.outputs, bound)))
+        graphs.append(
+            Graph([*graph.inputs[:n], *binders.values()], substitute(graph.outputs, bound))
+        )
     results: list[Tensor] = while_loop_(*init, *captured, test=graphs[0], body=graphs[1], carry=n)
     return results
-
-

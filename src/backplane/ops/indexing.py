@@ -236,8 +236,9 @@ def _(g: Tensor, y: Tensor, x: Tensor, length: Tensor, *, axis: int) -> Any:
 def _(x: Tensor, length: Tensor, *, axis: int) -> Any:
     shape = (*x.spec.shape[:axis], None, *x.spec.shape[axis + 1 :])
     dims = [
-        length if i == axis else PRIMITIVES["dim"](x, axis=i) for i, n in enumerate(shape) if n is
-        None
+        length if i == axis else PRIMITIVES["dim"](x, axis=i)
+        for i, n in enumerate(shape)
+        if n is None
     ]
     return dynamic_slice(x, _origin(x), *dims, shape=shape)
 

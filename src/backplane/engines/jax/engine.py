@@ -10,7 +10,7 @@ import numpy as np
 
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine, Program, Table, Value
-from backplane.engines.jax import loops
+from backplane.engines.jax import cpu, loops
 from backplane.engines.jax.table import TABLE
 
 Function = Callable[..., tuple[Value, ...]]
@@ -67,13 +67,22 @@ class JaxEngine(Engine):
 
     def compile(self, program: Program) -> Function:
         """`jax.jit`. Variables that keep their shape hand their memory to their new values."""
-        run: Function = jax.jit(_strong(program.function), donate_argnums=_donated(program))
+        run: Function = jax.jit(
+            _strong(program.function),
+            donate_argnums=_donated(program),
+            compiler_options=_options(program),
+        )
         return _in_64_bits(run) if _is_wide(program) else run
 
     def eager(self, program: Program) -> Function:
         """The emitted function, among arrays of whatever JAX holds: 64 bits where it has any."""
         run = _strong(program.function)
         return _in_64_bits(run) if _is_wide(program) else run
+
+
+def _options(program: Program) -> dict[str, str] | None:
+    convolves = "= conv" in program.source and jax.default_backend() == "cpu"
+    return cpu.convolution_options() if convolves else None
 
 
 def _is_wide(program: Program) -> bool:
@@ -113,9 +122,9 @@ def _strong(function: Function) -> Function:
 
 
 def _typed(y: Value) -> Value:
-    if isinstance(y, jax.Array):
-        return jax.lax.convert_element_type(y, y.dtype) if y.aval.weak_type else y
-    return jnp.asarray(y)
+    if not isinstance(y, jax.Array):
+        return jnp.asarray(y)
+    return jax.lax.convert_element_type(y, y.dtype) if y.aval.weak_type else y
 
 
 ENGINE = JaxEngine()

@@ -61,9 +61,12 @@ def session(model: bytes) -> native.InferenceSession:
     return made
 
 
+_CPU = native.OrtDevice(native.OrtDevice.cpu(), native.OrtDevice.default_memory(), 0)
+
+
 def ort_value(array: np.ndarray) -> ort.OrtValue:
     """A tensor of ONNX Runtime over the memory of the array, which it keeps alive."""
-    return ort.OrtValue.ortvalue_from_numpy(array)
+    return ort.OrtValue(native.OrtValue.ortvalue_from_numpy(array, _CPU), array)
 
 
 __all__ = [

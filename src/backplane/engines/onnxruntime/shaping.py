@@ -243,15 +243,20 @@ def _add_rows(rows: Symbol, places: Symbol, shape: tuple[Size, Size]) -> Symbol:
         return node("ScatterND", zeros, at, rows, reduction="add")
     # On several threads `ScatterND` loses additions, and `ScatterElements` is slow but for vectors.
     count, width = shape
-    bound = vector([count])
-    places = node("Mod", node("Add", places, bound), bound)  # negative ones from the end
-    steps = node("Range", *[reshape(vector([n]), ()) for n in (0, width, 1)])
+    negative = node("Less", places, number(0, "int64"), dtype="bool")
+    from_end = node("Add", places, vector([count]))
+    places = node("Where", negative, from_end, places, dtype="int64")
+    steps = node("Range", *[_scalar(n) for n in (0, width, 1)])
     places = node("Mul", reshape(places, (size(rows, 0), 1)), vector([width]))
     flat = reshape(node("Add", places, steps), (-1,))
     summed = node(
         "ScatterElements", reshape(zeros, (-1,)), flat, reshape(rows, (-1,)), reduction="add", axis=0
     )
     return reshape(summed, shape)
+
+
+def _scalar(n: Size) -> Symbol:
+    return number(n, "int64") if isinstance(n, int) else reshape(n, ())
 
 
 # --- creation ------------------------------------------------------------------------------------

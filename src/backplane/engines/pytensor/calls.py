@@ -19,10 +19,11 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar import basic as ps
-from pytensor.tensor import basic, extra_ops, math, shape, subtensor
+from pytensor.tensor import basic, extra_ops, math, subtensor
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
-from pytensor.utils import import_func_from_string
+from pytensor.tensor.shape import Reshape, Shape_i, SpecifyShape
+from pytensor.tensor.utils import import_func_from_string
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.creation import filled
@@ -50,15 +51,14 @@ class Call:
 @singledispatch
 def call_of(op: Op, node: Apply) -> Call:
     """The call that computes a node: by default, PyTensor's own Python implementation."""
-    inputs, outputs = [[None] for _ in node.inputs], [[None] for _ in node.outputs]
-    cells = dict(zip([*node.inputs, *node.outputs], [*inputs, *outputs], strict=True))
+    cells: dict[Variable, list[Any]] = {v: [None] for v in (*node.inputs, *node.outputs)}
     computed = {v: [True] for v in node.inputs} | {v: [False] for v in node.outputs}
-    inputs = [cells[v] for v in node.inputs]
+    inputs, outputs = [cells[v] for v in node.inputs], [cells[v] for v in node.outputs]
     thunk = op.make_thunk(node, cells, computed, [], impl="py")
 
     def perform(*values: Value) -> Any:
         for cell, value in zip(inputs, values, strict=True):
-            cell[0] = np.asarray(value) if isinstance(value, np.generic) else value
+            cell[0] = np.asarray(value) if isinstance(value, np.generic | int) else value
         try:
             thunk()
             results = [cell[0] for cell in outputs]
@@ -223,12 +223,12 @@ def _(op: DimShuffle, node: Apply) -> Call:
 
 
 @call_of.register
-def _(op: shape.Shape_i, node: Apply) -> Call:
+def _(op: Shape_i, node: Apply) -> Call:
     return Call(lambda x: x.shape[op.i], node.inputs, fresh=True)
 
 
 @call_of.register
-def _(op: shape.Reshape, node: Apply) -> Call:
+def _(op: Reshape, node: Apply) -> Call:
     x, wanted = node.inputs
     known = static(wanted)
     if known is not None and x.type.ndim:
@@ -253,7 +253,7 @@ def _uncast(sizes: Sequence[Variable]) -> list[Variable]:
     ]
 
 
-@call_of.register(shape.SpecifyShape)
+@call_of.register(SpecifyShape)
 @call_of.register(CheckAndRaise)
 def _(op: Op, node: Apply) -> Call:
     if isinstance(op, CheckAndRaise):
@@ -354,6 +354,14 @@ def _(op: Any, node: Apply) -> Call:
     return Call(lambda x, *values: x[_index(pattern, values)], node.inputs, fresh)
 
 
+def is_last(node: Apply) -> bool:
+    """Whether a node is `x[-1]`."""
+    op = node.op
+    return (
+        isinstance(op, subtensor.Subtensor) and op.idx_list == (0,) and _host(node.inputs[1]) == -1
+    )
+
+
 def _take(x: Value, indices: Value, *, axis: int) -> Value:
     return x.take(indices, axis)
 
@@ -371,7 +379,7 @@ def _(op: subtensor.IncSubtensor, node: Apply) -> Call:
     if None in known:
         return call_of.dispatch(Op)(op, node)
     index = _index(op.idx_list, known)
-    change = operator.setitem if op.set_instead_of_inc else _increment
+    change: Any = operator.setitem if op.set_instead_of_inc else _increment
     if x.owner is not None and isinstance(x.owner.op, basic.Alloc | basic.AllocEmpty):
         made = call_of(x.owner.op, x.owner)
         if made.fresh:
@@ -398,4 +406,6 @@ def _increment(x: Value, index: Any, y: Value) -> None:
 
 @call_of.register
 def _(op: Kernel, node: Apply) -> Call:
-    return Call(op.compute if len(node.outputs) > 1 or op.multiple else op.function, node.inputs)
+    if op.multiple and len(node.outputs) == 1:
+        return Call(lambda *values: op.compute(*values)[0], node.inputs)
+    return Call(op.compute if op.multiple else op.function, node.inputs)

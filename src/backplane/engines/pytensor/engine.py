@@ -37,7 +37,7 @@ class PyTensorEngine(Engine):
         self.table.update(loops(self))
 
     def owns(self, value: object) -> bool:
-        """Whether `value` is a tensor variable of PyTensor: a shared one, a constant or a result."""
+        """Whether `value` is a tensor variable of PyTensor: shared, constant or computed."""
         return isinstance(value, Variable) and isinstance(value.type, pt.TensorType)
 
     def spec_of(self, value: Value) -> Spec:
@@ -85,7 +85,7 @@ class PyTensorEngine(Engine):
                 trust_input=True,
             )
         # What ours links to is a function of the inputs; PyTensor's own cells would only copy.
-        return compiled.vm.jit_fn if ours else compiled  # type: ignore[no-any-return]
+        return compiled.vm.jit_fn if ours else compiled
 
     def eager(self, program: Program) -> Function:
         """The program on users' variables: what it builds is part of their graph."""

@@ -34,7 +34,7 @@ def _print(x: Value, *, message: str) -> Value:
     return x
 
 
-class Kernel(Op):  # type: ignore[misc]
+class Kernel(Op):
     """A primitive computed by a function on NumPy arrays.
 
     Every linker of PyTensor can call it; PyTensor differentiates through it by our own gradient
@@ -85,7 +85,7 @@ class Kernel(Op):  # type: ignore[misc]
         else:
             function = partial(entry.function, **params) if params else entry.function
         if len(self.reads) == len(self.specs):
-            return function  # type: ignore[no-any-return]
+            return function
 
         def spread(*values: Value) -> Value:
             operands = [None] * len(self.specs)

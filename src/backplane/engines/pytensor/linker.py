@@ -5,9 +5,9 @@
         t1 = tanh(t0, t0)
         return (t1,)
 
-It is linked in a time linear in the graph, without a C compiler, and called without PyTensor's cells.
-A result takes over the memory of an operand that nobody needs any more; a branch of `ifelse` that is
-not taken is not computed.
+It is linked in a time linear in the graph, without a C compiler, and called without PyTensor's
+cells. A result takes over the memory of an operand that nobody needs any more; a branch of `ifelse`
+that is not taken is not computed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pytensor.scan.op import Scan
 
 from backplane.engines.arrays.quiet import quiet
 from backplane.engines.base import Value
-from backplane.engines.pytensor.calls import Call, call_of
+from backplane.engines.pytensor.calls import Call, call_of, is_last
 from backplane.engines.pytensor.scanning import scan_call
 
 DEEPEST = 20
@@ -40,6 +40,7 @@ class Emission:
     def __init__(self, graph: Any) -> None:
         self.inputs: Sequence[Variable] = graph.inputs
         self.outputs: Sequence[Variable] = graph.outputs
+        self.results = set(self.outputs)
         self.order: list[Apply] = []
         self.calls: dict[Apply, Call] = {}
         self.region: dict[Apply, Region] = {}
@@ -77,8 +78,13 @@ class Emission:
             used = [i for i, x in enumerate(node.outputs) if x in wanted]
             return Call(bool, [condition, *[rest[i] for i in used], *[rest[n + i] for i in used]])
         if isinstance(node.op, Scan):
-            return scan_call(node, function_of) or call_of(node.op, node)
+            final = [self._only_last(x) for x in node.outputs]
+            return scan_call(node, function_of, final) or call_of(node.op, node)
         return call_of(node.op, node)
+
+    def _only_last(self, x: Variable) -> bool:
+        """Whether nothing but `x[-1]` is read of a trace."""
+        return x not in self.results and all(is_last(user) for user in self.users[x])
 
     @staticmethod
     def _reads(node: Apply, call: Call, here: Region) -> list[tuple[Variable, Region]]:
@@ -119,7 +125,7 @@ class Emission:
         return (
             x.owner is not None
             and last[x] is node
-            and x not in self.outputs_set
+            and x not in self.results
             and all(self.region[user] == self.region[x.owner] for user in self.users[x])
         )
 
@@ -150,7 +156,7 @@ class Emission:
         """An `ifelse` as Python's own."""
         condition, *rest = self.calls[node].inputs
         half = len(rest) // 2
-        used = [x for x in node.outputs if x in self.users or x in self.outputs_set]
+        used = [x for x in node.outputs if x in self.users or x in self.results]
         targets = [self._fresh(x) for x in used]
         lines = []
         for branch, head in enumerate((f"if {self.name(condition)}:", "else:")):
@@ -161,11 +167,6 @@ class Emission:
         return lines
 
     # --- names ------------------------------------------------------------------------------------
-
-    @property
-    def outputs_set(self) -> set[Variable]:
-        """The results of the program."""
-        return set(self.outputs)
 
     def _fresh(self, x: Variable) -> str:
         name = self.names[x] = f"t{len(self.names)}"
@@ -202,7 +203,7 @@ def function_of(graph: Any) -> Callable[..., tuple[Value, ...]]:
     return Emission(graph).function()
 
 
-class ArrayLinker(JITLinker):  # type: ignore[misc]
+class ArrayLinker(JITLinker):
     """Links to one Python function over arrays."""
 
     required_rewrites = ()
@@ -221,5 +222,5 @@ class ArrayLinker(JITLinker):  # type: ignore[misc]
 
 
 ARRAYS = Mode(ArrayLinker(), None)
-"""No rewrites: our own graph is simplified already, and PyTensor's take a time that grows faster than
-the graph."""
+"""No rewrites: our own graph is simplified already, and PyTensor's take a time that grows faster
+than the graph."""

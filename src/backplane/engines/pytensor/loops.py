@@ -68,7 +68,7 @@ def _info(
 
 
 def _typed(values: Sequence[Value], like: Sequence[Any]) -> list[Value]:
-    """`values` in exactly the types that the graph says: a state keeps its type from step to step."""
+    """`values` in exactly the types of the graph: a state keeps its type from step to step."""
     return [
         type_of(t.spec).filter_variable(with_shape(x, t.spec.shape))
         for x, t in zip(values, like, strict=False)

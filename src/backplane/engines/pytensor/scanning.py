@@ -7,7 +7,9 @@ from itertools import repeat
 from typing import Any
 
 import numpy as np
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
+from pytensor.tensor.basic import AllocEmpty
+from pytensor.tensor.subtensor import IncSubtensor
 
 from backplane.core.spec import Spec
 from backplane.engines.base import Value
@@ -17,39 +19,49 @@ from backplane.engines.pytensor.library import spec_of
 Step = Callable[..., Sequence[Value]]
 
 
-def scan_call(node: Apply, function_of: Callable[[Any], Step]) -> Call | None:
-    """The call of a loop over single steps; None for those that look further back."""
-    info = node.op.info
+def scan_call(
+    node: Apply, function_of: Callable[[Any], Step], only_last: Sequence[bool]
+) -> Call | None:
+    """The call of a loop over single steps; None for those that look further back.
+
+    `only_last` says of which results nothing but the last row is read.
+    """
+    op, info, inputs = node.op, node.op.info, node.inputs
     if info.n_mit_mot or info.n_mit_sot:
         return None
-    graph = node.op.fgraph
-    loop = _Loop(info, function_of(graph), [spec_of(x) for x in graph.outputs])
-    # The room for the states is known by their first rows; lengths of ys are all the same.
-    inputs = node.inputs
-    skipped = set(node.op.outer_nitsot(inputs)) - set(inputs[:1])
-    kept = [
-        x for i, x in enumerate(inputs) if not (_is_length(i, info) or (x in skipped and False))
+    loop = _Loop(info, function_of(op.fgraph), [spec_of(x) for x in op.fgraph.outputs], only_last)
+    operands = [
+        inputs[0],
+        *op.outer_seqs(inputs),
+        *map(_first_row, op.outer_sitsot(inputs)),
+        *op.outer_untraced_sit_sot(inputs),
+        *op.outer_non_seqs(inputs),
     ]
-    return Call(loop if len(node.outputs) > 1 else loop.single, kept)
+    return Call(loop if len(node.outputs) > 1 else loop.single, operands)
 
 
-def _is_length(position: int, info: Any) -> bool:
-    first = 1 + info.n_seqs + info.n_sit_sot + info.n_untraced_sit_sot
-    return first <= position < first + info.n_nit_sot
+def _first_row(room: Variable) -> Variable:
+    """What a state starts with, as a row: found without making the room that it is put into."""
+    node = room.owner
+    if node is not None and isinstance(node.op, IncSubtensor) and node.op.set_instead_of_inc:
+        made = node.inputs[0].owner
+        if made is not None and isinstance(made.op, AllocEmpty):
+            return node.inputs[1]
+    return room
 
 
 class _Loop:
-    """Runs the steps of one scan: (count, sequences, rooms, untraced states, constants)."""
+    """Runs the steps of one scan: (count, sequences, first rows, untraced states, constants)."""
 
-    def __init__(self, info: Any, step: Step, outputs: Sequence[Spec]) -> None:
+    def __init__(
+        self, info: Any, step: Step, outputs: Sequence[Spec], only_last: Sequence[bool]
+    ) -> None:
         self.step = step
         self.seqs = info.n_seqs
-        self.traced, self.untraced, self.ys = (
-            info.n_sit_sot,
-            info.n_untraced_sit_sot,
-            info.n_nit_sot,
-        )
+        self.traced, self.ys, self.free = info.n_sit_sot, info.n_nit_sot, info.n_untraced_sit_sot
+        self.places = [*[0] * self.traced, *[-1] * self.ys]
         self.until = info.as_while
+        self.only_last = only_last
         self.stacked = outputs[self.traced : self.traced + self.ys]
 
     def single(self, *operands: Value) -> Value:
@@ -59,40 +71,58 @@ class _Loop:
     def __call__(self, count: Value, *operands: Value) -> list[Value]:
         """The traces of the states, the stacks, the final untraced states."""
         seqs, traced, ys = self.seqs, self.traced, self.ys
-        rooms = operands[seqs : seqs + traced]
-        start = seqs + traced
-        state = [room[0] for room in rooms]
-        free = operands[start : start + self.untraced]
-        consts = operands[start + self.untraced :]
-        steps = int(count)
-        rows = (
-            zip(*[x[:steps] for x in operands[:seqs]], strict=True) if seqs else repeat((), steps)
-        )
+        first = operands[seqs : seqs + traced]
+        state = [*[x[0] for x in first], *operands[seqs + traced : seqs + traced + self.free]]
+        consts = operands[seqs + traced + self.free :]
+        steps, done = int(count), 0
+        rows = self._rows(operands[:seqs], steps)
         stacks: list[Value] | None = None
-        done = 0
         for done, row in enumerate(rows, 1):
-            results = self.step(*row, *state, *free, *consts)
-            state, made = results[:traced], results[traced : traced + ys]
-            free = results[traced + ys : traced + ys + self.untraced]
-            for room, x in zip(rooms, state, strict=True):
-                room[done] = x
+            results = self.step(*row, *state, *consts)
+            made = results[: traced + ys]
+            state = [*results[:traced], *results[traced + ys : traced + ys + self.free]]
             if stacks is None:
-                stacks = [np.empty((steps, *y.shape), y.dtype) for y in made]
-            for stack, y in zip(stacks, made, strict=True):
-                stack[done - 1] = y
+                stacks = self._stacks(steps, first, made)
+            for stack, y, place in zip(stacks, made, self.places, strict=True):
+                if stack is not None:
+                    stack[done + place] = y
             if self.until and results[-1]:
                 break
         if stacks is None:
-            stacks = self._empty(operands[:seqs], state, free, consts)
+            stacks = self._empty(operands[:seqs], first, state, consts)
         elif done < steps:
-            stacks = [stack[:done] for stack in stacks]
-            rooms = tuple([room[: done + 1] for room in rooms])
-        return [*rooms, *stacks, *free]
+            stacks = [x if x is None else x[: len(x) - steps + done] for x in stacks]
+        return [*self._traces(stacks, state), *stacks[traced:], *state[traced:]]
 
-    def _empty(self, seqs: Any, state: Any, free: Any, consts: Any) -> list[Value]:
-        """The stacks of no steps; a step on zeros tells sizes that the types do not."""
-        if all(spec.is_static for spec in self.stacked):
-            return [np.empty((0, *spec.shape), spec.dtype) for spec in self.stacked]
-        row = [np.zeros(x.shape[1:], x.dtype) for x in seqs]
-        results = self.step(*row, *state, *free, *consts)[self.traced : self.traced + self.ys]
-        return [np.empty((0, *y.shape), y.dtype) for y in results]
+    @staticmethod
+    def _rows(sequences: Sequence[Value], steps: int) -> Any:
+        if not sequences:
+            return repeat((), steps)
+        return zip(*[x[:steps] for x in sequences], strict=True)
+
+    def _stacks(self, steps: int, first: Sequence[Value], made: Sequence[Value]) -> list[Value]:
+        """Room for what each step makes; the states' begins with their first rows."""
+        stacks: list[Value] = []
+        for i, y in enumerate(made):
+            if i >= self.traced:
+                stacks.append(np.empty((steps, *y.shape), y.dtype))
+            elif self.only_last[i]:
+                stacks.append(None)
+            else:
+                stacks.append(np.empty((steps + 1, *y.shape), y.dtype))
+                stacks[i][0] = first[i][0]
+        return stacks
+
+    def _traces(self, stacks: Sequence[Value], state: Sequence[Value]) -> list[Value]:
+        pairs = zip(stacks[: self.traced], state, strict=False)
+        return [(x,) if stack is None else stack for stack, x in pairs]
+
+    def _empty(self, sequences: Any, first: Any, state: Any, consts: Any) -> list[Value]:
+        """The results of no steps; a step on zeros tells sizes that the types do not."""
+        shapes: Any = [spec.shape for spec in self.stacked]
+        if not all(spec.is_static for spec in self.stacked):
+            row = [np.zeros(x.shape[1:], x.dtype) for x in sequences]
+            ys = self.step(*row, *state, *consts)[self.traced : self.traced + self.ys]
+            shapes = [y.shape for y in ys]
+        pairs = zip(shapes, self.stacked, strict=True)
+        return [*[x[:1] for x in first], *[np.empty((0, *s), spec.dtype) for s, spec in pairs]]

@@ -56,8 +56,13 @@ def _aligned_copy(array: np.ndarray) -> np.ndarray:
     return copy
 
 
-def call(function: Any) -> Callable[..., tuple[Value, ...]]:
-    """A function of flat tensors that runs a concrete function whose result is a flat tuple."""
+def call(
+    function: Any, traced: Callable[..., tuple[Value, ...]], retry: str
+) -> Callable[..., tuple[Value, ...]]:
+    """A function of flat tensors that runs a concrete function whose result is a flat tuple.
+
+    After an error whose message contains `retry` it runs the Python function that was `traced`.
+    """
     if context is None:
         return function
     current = context.context()
@@ -70,6 +75,11 @@ def call(function: Any) -> Callable[..., tuple[Value, ...]]:
     def run(*inputs: Value) -> tuple[Value, ...]:
         if not current.executing_eagerly() or record.could_possibly_record():
             return function(*inputs)
-        return execute(name, count, [*inputs, *captured], attributes, current)
+        try:
+            return tuple(execute(name, count, [*inputs, *captured], attributes, current))
+        except tf.errors.InvalidArgumentError as error:
+            if retry not in error.message:
+                raise
+            return traced(*inputs)
 
     return run

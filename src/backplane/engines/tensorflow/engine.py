@@ -70,8 +70,9 @@ class TensorFlow(Engine):
             autograph=False,
             jit_compile=program.options.get("compile"),
         )
-        concrete = function.get_concrete_function()
-        run = direct.call(concrete)
+        with loops.own_program():
+            concrete = function.get_concrete_function()
+        run = direct.call(concrete, program.function, loops.EMPTY_STACK)
         if any(op.type in _FAIL_WHEN_EMPTY for op in concrete.graph.get_operations()):
             return _eager_when_empty(run, program)
         return run

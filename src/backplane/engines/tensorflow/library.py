@@ -40,6 +40,17 @@ else:
     with _without_notes():
         import tensorflow as tf
 
+try:
+    from tensorflow.python.autograph.core import config as _autograph
+except ImportError:  # pragma: no cover - none of the supported releases
+    pass
+else:
+    # A user's `tf.function` would rewrite our source too, for no use: no `if` in it asks a tensor.
+    _autograph.CONVERSION_RULES = (
+        _autograph.DoNotConvert("backplane"),
+        *_autograph.CONVERSION_RULES,
+    )
+
 raw = tf.raw_ops
 
 __all__ = ["raw", "tf"]

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from backplane.core.graph import Graph
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine, Lowering, Value
 from backplane.engines.tensorflow.constants import ints, sizes_of, vector
-from backplane.engines.tensorflow.library import tf
+from backplane.engines.tensorflow.library import raw, tf
 
 Specs = Sequence[Spec]
+
+_OWN: ContextVar[bool] = ContextVar("backplane_tensorflow_own_program", default=False)
+
+EMPTY_STACK = "empty list"
+"""In the message of the error of a loop that would stack no rows of unknown shape."""
+
+
+@contextmanager
+def own_program() -> Iterator[None]:
+    """What is traced inside is a program of ours: no tape goes back through it, and where a loop
+    makes no step, so that it fails with `EMPTY_STACK`, the program is run once more, not traced.
+    """
+    token = _OWN.set(True)
+    try:
+        yield
+    finally:
+        _OWN.reset(token)
 
 
 def cond(engine: Engine, specs: Specs, *, then: Graph, orelse: Graph) -> Lowering:
@@ -61,11 +80,11 @@ def scan(
         state, consts = operands[:carry], operands[carry + xs :]
         rows = operands[carry : carry + xs]
         count: Value = sizes_of(rows[0])[0] if rows else length
-        sources = [_source(x, count) for x in rows]
+        read = _reader(rows, count)
 
         def advance(i: Value, state: Sequence[Value], sinks: Sequence[Value]) -> tuple[Value, ...]:
             at = count - 1 - i if reverse else i
-            results = step(*state, *[source.read(at) for source in sources], *consts)
+            results = step(*state, *read(at), *consts)
             written = [sink.write(at, y) for sink, y in zip(sinks, results[carry:], strict=True)]
             return i + 1, _promise(results[:carry], carried), written
 
@@ -85,21 +104,38 @@ def scan(
     return lower
 
 
-def _source(x: Value, count: Value) -> Value:
-    return tf.TensorArray(x.dtype, size=count, element_shape=x.shape[1:]).unstack(x)
+def _reader(rows: Sequence[Value], count: Value) -> Callable[[Value], list[Value]]:
+    """A function that reads one row of each sequence."""
+    if not _OWN.get():
+        arrays = [
+            tf.TensorArray(x.dtype, size=count, element_shape=x.shape[1:]).unstack(x) for x in rows
+        ]
+        return lambda at: [array.read(at) for array in arrays]
+
+    def read(at: Value) -> list[Value]:
+        # A slice of the first axis shares memory. But its gradient has the size of all rows.
+        bounds = {"begin": vector((at,)), "end": vector((at + 1,)), "strides": ints((1,))}
+        return [raw.StridedSlice(input=x, **bounds, shrink_axis_mask=1) for x in rows]
+
+    return read
 
 
 def _stack(
     sinks: Sequence[Value], specs: Specs, count: Value, first: Callable[[], Sequence[Value]]
 ) -> Sequence[Value]:
     """The rows written; if there are none, only a step can tell the unknown sizes of a row."""
-    if (isinstance(count, int) and count) or all(spec.is_static for spec in specs):
+
+    def filled() -> list[Value]:
         return [sink.stack() for sink in sinks]
-    return tf.cond(
-        count > 0,
-        lambda: [sink.stack() for sink in sinks],
-        lambda: [tf.zeros(vector((0, *sizes_of(y))), y.dtype) for y in first()],
-    )
+
+    def empty() -> list[Value]:
+        return [tf.zeros(vector((0, *sizes_of(y))), y.dtype) for y in first()]
+
+    if isinstance(count, int):
+        return filled() if count else empty()
+    if all(spec.is_static for spec in specs) or _OWN.get():
+        return filled()
+    return tf.cond(count > 0, filled, empty)
 
 
 def _invariants(specs: Specs) -> tuple[Value, ...]:

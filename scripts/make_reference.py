@@ -1,0 +1,107 @@
+"""Write docs/reference.md: every documented function, and what the tests found on each engine.
+
+    pytest --record=build/conformance.json
+    python scripts/make_reference.py [RECORD ...]
+
+RECORD is what such a run wrote, `build/conformance.json` by default; several are taken together.
+The names, documents and signatures are those of tests/facts/signatures.json, which a test compares
+with the package. Exits with 1 if the record has a gap: an engine without a passing test of
+something that the facts say a function has.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+FACTS = ROOT / "tests" / "facts" / "signatures.json"
+PAGE = ROOT / "docs" / "reference.md"
+
+ASPECTS = ("value", "spec", "gradient")
+ENGINES = ("numpy", "tensorflow", "jax", "torch", "theano", "cntk")
+TICK, NONE, GAP = "✓", "–", "✗"
+EVERY = "any"
+"""Stands in a record for all engines: the test was of something that none takes part in."""
+
+HEADER = """\
+# Reference
+
+Made by `scripts/make_reference.py` from a run of the tests; do not edit. The functions that the
+five documents name (see [documents.md](documents.md)), with the signature of the newest that gives
+one. Each docstring says more: `help(K.conv2d)`.
+
+Under each engine: whether the tests confirm its **value**, its **spec** (that shape and dtype are
+what was inferred before anything is computed) and its **gradient**, in this order. ✓ they do;
+– there is none, because the function returns no tensor, or no gradient flows through what it
+returns; ✗ not yet. Functions that no engine takes part in are confirmed once for all of them.
+"""
+
+Record = dict[str, dict[str, set[str]]]
+
+
+def merged(paths: Iterable[Path]) -> Record:
+    """Function → engine → aspects, from the files of one or more runs."""
+    record: Record = {}
+    for path in paths:
+        for name, engines in json.loads(path.read_text(encoding="utf-8")).items():
+            for engine, aspects in engines.items():
+                record.setdefault(name, {}).setdefault(engine, set()).update(aspects)
+    return record
+
+
+def expected(name: str, facts: dict[str, Any]) -> tuple[str, ...]:
+    """The aspects that a function has."""
+    if name in facts["no_tensor"]:
+        return ASPECTS[:1]
+    return ASPECTS[:2] if name in facts["no_gradient"] else ASPECTS
+
+
+def cell(name: str, engine: str, record: Record, facts: dict[str, Any]) -> str:
+    """Three signs, one per aspect."""
+    found = record.get(name, {})
+    passed = found.get(engine, set()) | found.get(EVERY, set())
+    wanted = expected(name, facts)
+    return "".join(NONE if a not in wanted else TICK if a in passed else GAP for a in ASPECTS)
+
+
+def page(facts: dict[str, Any], record: Record) -> str:
+    """The text of the page."""
+    tested = {engine for engines in record.values() for engine in engines}
+    engines = [engine for engine in ENGINES if engine in tested]
+    lines = [
+        HEADER,
+        f"| function | documents | {' | '.join(engines)} |",
+        f"|---|---|{'---|' * len(engines)}",
+    ]
+    for entry in facts["functions"]:
+        name = entry["name"]
+        cells = (cell(name, engine, record, facts) for engine in engines)
+        call, documents = f"`{name}{entry['signature']}`", " ".join(entry["documents"])
+        lines.append(f"| {' | '.join([call, documents, *cells])} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page; 1 if it has gaps."""
+    paths = [Path(a) for a in arguments] or [ROOT / "build" / "conformance.json"]
+    missing = [str(p) for p in paths if not p.is_file()]
+    if missing:
+        print(f"no {', '.join(missing)}: run pytest --record=build/conformance.json first")
+        return 2
+    facts = json.loads(FACTS.read_text(encoding="utf-8"))
+    text = page(facts, merged(paths))
+    PAGE.write_text(text, encoding="utf-8")
+    gaps = [line.split("(")[0].lstrip("| `") for line in text.splitlines()[1:] if GAP in line]
+    gaps = [name for name in gaps if name in {e["name"] for e in facts["functions"]}]
+    print(f"{PAGE.relative_to(ROOT)}: {len(facts['functions'])} functions, {len(gaps)} with gaps")
+    if gaps:
+        print(", ".join(gaps))
+    return 1 if gaps else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

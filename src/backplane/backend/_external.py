@@ -1,0 +1,53 @@
+"""External backends: K from a module of somebody else's."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+REQUIRED = ("placeholder", "variable", "function")
+
+COMMON = frozenset(
+    (
+        "backend", "cast_to_floatx", "epsilon", "floatx", "get_uid", "image_data_format",
+        "image_dim_ordering", "normalize_data_format", "py_all", "py_sum", "reset_uids",
+        "set_epsilon", "set_floatx", "set_image_data_format", "set_image_dim_ordering",
+    )
+)  # fmt: skip
+"""What stays ours: the settings, and what has nothing to do with tensors."""
+
+
+def take(name: str, names: dict[str, Any]) -> None:
+    """Make the module `name` the backend.
+
+    Args:
+        name: Its dotted name, as in `KERAS_BACKEND` or `keras.json`.
+        names: The globals of `backplane.backend`. Names of the API are replaced by the module's;
+            those that it lacks refuse when they are called. Its further names are added.
+
+    Raises:
+        ImportError: whatever importing the module raises.
+        ValueError: if it lacks any of `placeholder`, `variable` and `function`.
+    """
+    module = importlib.import_module(name)
+    given = {key: value for key, value in vars(module).items() if not key.startswith("__")}
+    missing = [entry for entry in REQUIRED if entry not in given]
+    if missing:
+        raise ValueError(
+            f"the backend {name!r} ({getattr(module, '__file__', None)}) lacks the required "
+            f"{'entry' if len(missing) == 1 else 'entries'} {', '.join(missing)}"
+        )
+    for key in names["__all__"]:
+        if key not in COMMON:
+            names[key] = given[key] if key in given else _refusal(key, name)
+    for key, value in given.items():
+        names.setdefault(key, value)
+
+
+def _refusal(key: str, name: str) -> Callable[..., Any]:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"K.{key}: the backend {name!r} does not define it")
+
+    refuse.__name__ = refuse.__qualname__ = key
+    return refuse

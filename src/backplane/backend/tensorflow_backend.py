@@ -1,0 +1,86 @@
+"""What scripts took from `keras.backend.tensorflow_backend` besides the API.
+
+Keras never documented these names, but they leaked: `K.tensorflow_backend._get_available_gpus()`,
+`K.tensorflow_backend.set_session(…)`, `K._to_tensor(…)`. Here are those that mean something without
+TensorFlow 1. All of K is in this namespace too.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from backplane import config
+from backplane.backend.normalization import normalize_batch_in_training
+from backplane.core.graph import Tensor
+from backplane.core.variable import Variable
+from backplane.ops.lift import as_tensor, cast_to
+
+_regular_normalize_batch_in_training = normalize_batch_in_training
+_broadcast_normalize_batch_in_training = normalize_batch_in_training
+_fused_normalize_batch_in_training = normalize_batch_in_training
+
+LIBRARIES = {"tf": "TensorFlow", "T": "Theano", "th": "Theano", "theano": "Theano", "C": "CNTK"}
+"""Names by which K leaked the library below it."""
+
+
+def is_symbolic(x: Any) -> bool:
+    """Whether `x` is a tensor of the graph and no variable.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.is_symbolic(K.placeholder(ndim=1)), K.is_symbolic(K.zeros((2,)))
+        (True, False)
+    """
+    return isinstance(x, Tensor) and not isinstance(x, Variable)
+
+
+def _to_tensor(x: Any, dtype: str) -> Tensor:
+    """`x` as a tensor of `dtype`."""
+    tensor = as_tensor(x, None if isinstance(x, Tensor) else str(dtype))
+    return cast_to(tensor, str(dtype))
+
+
+def _get_available_gpus() -> list[str]:
+    """The devices among which K would spread a model: none. A graph runs where its engine does."""
+    return []
+
+
+def _is_tf_1() -> bool:
+    """Whether TensorFlow 1 is at work: never."""
+    return False
+
+
+SETTINGS = {
+    "_BACKEND": config.backend,
+    "_FLOATX": config.floatx,
+    "_EPSILON": config.epsilon,
+    "_IMAGE_DATA_FORMAT": config.image_data_format,
+}
+"""The private names of the settings, which scripts imported from `keras.backend.common`."""
+
+
+def leaked(name: str) -> Any:
+    """What `K.name` is, for a name that is not part of the API.
+
+    Raises:
+        AttributeError: if there is no such name.
+    """
+    if name == "tensorflow_backend":
+        return sys.modules[__name__]
+    if name in SETTINGS:
+        return SETTINGS[name]()
+    if name in globals() and not name.startswith("__"):
+        return globals()[name]
+    if name in LIBRARIES:
+        raise AttributeError(
+            f"K has no attribute {name!r}: {LIBRARIES[name]} itself is not part of K, and its "
+            "functions do not know K's tensors. Use the function of K that does the same."
+        )
+    raise AttributeError(f"K has no attribute {name!r}")
+
+
+def __getattr__(name: str) -> Any:
+    """All of K, and its settings under their old private names (PEP 562)."""
+    whole = vars(sys.modules["backplane.backend"])
+    return whole[name] if name in whole else leaked(name)

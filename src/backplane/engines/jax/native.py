@@ -1,0 +1,44 @@
+"""Convolution as JAX writes it, for accelerators, and where its form is good on a CPU too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax import lax
+
+from backplane.engines.base import Padding, Value, resolve_padding
+from backplane.engines.jax.windows import Sizes
+
+
+def conv(
+    x: Value, kernel: Value, *, strides: Sizes, padding: Padding, dilation: Sizes, groups: int
+) -> Value:
+    """Cross-correlation."""
+    spatial = "DHW"[5 - x.ndim :]
+    return lax.conv_general_dilated(
+        x,
+        kernel,
+        window_strides=strides,
+        padding=resolve_padding(padding, x.shape[1:-1], kernel.shape[:-2], strides, dilation),
+        rhs_dilation=dilation,
+        dimension_numbers=(f"N{spatial}C", f"{spatial}IO", f"N{spatial}C"),
+        feature_group_count=groups,
+    )
+
+
+def input_grad(g: Value, kernel: Value, *, shape: Sizes, **window: Any) -> Value:
+    """Transposed as a function of x, which has `shape`."""
+    return transposed(lambda x: conv(x, kernel, **window), shape, g)
+
+
+def kernel_grad(x: Value, g: Value, *, kernel_shape: Sizes, **window: Any) -> Value:
+    """Transposed as a function of the kernel."""
+    return transposed(lambda kernel: conv(x, kernel, **window), kernel_shape, g)
+
+
+def transposed(linear: Callable[[Value], Value], shape: Sizes, g: Value) -> Value:
+    """The gradient of a linear function of a tensor of `shape`."""
+    (found,) = jax.linear_transpose(linear, jax.ShapeDtypeStruct(shape, g.dtype))(g)
+    return found

@@ -1,0 +1,202 @@
+"""Convolution in one to three dimensions, and its two gradients.
+
+ONNX' kernels want channels first. The transpositions around them are moved through the program and
+cancelled by ONNX Runtime. For float64 there are no kernels: `engine.py` takes the decompositions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backplane.engines.base import Padding, Table, resolve_padding
+from backplane.engines.onnxruntime.builder import (
+    Shape,
+    Size,
+    Symbol,
+    at_least,
+    filled,
+    ints,
+    node,
+    reshape,
+    sizes,
+    static,
+    transpose,
+    vector,
+)
+from backplane.engines.onnxruntime.shaping import pad
+
+TABLE = Table()
+
+Ints = tuple[int, ...]
+Pairs = Sequence[tuple[Size, Size]]
+
+
+# --- layouts -------------------------------------------------------------------------------------
+
+
+def channels_first(x: Symbol) -> Symbol:
+    """(batch, *spatial, channels) as (batch, channels, *spatial)."""
+    return transpose(x, (0, x.rank - 1, *range(1, x.rank - 1)))
+
+
+def channels_last(x: Symbol, rank: int) -> Symbol:
+    """The inverse of `channels_first`."""
+    return transpose(x, (0, *range(2, rank), 1))
+
+
+def _kernel_first(kernel: Symbol) -> Symbol:
+    """(*spatial, inputs, outputs) as (outputs, inputs, *spatial)."""
+    return transpose(kernel, (kernel.rank - 1, kernel.rank - 2, *range(kernel.rank - 2)))
+
+
+# --- padding -------------------------------------------------------------------------------------
+
+
+def pairs_of(
+    padding: Padding, counts: Sequence[Size], window: Ints, strides: Ints, dilation: Ints
+) -> Pairs:
+    """(before, after) per spatial axis: numbers wherever they follow from what is known."""
+    if static(counts) or padding != "same":
+        return resolve_padding(padding, counts, window, strides, dilation)  # type: ignore[arg-type]
+    axes = zip(counts, window, strides, dilation, strict=True)
+    return [_same(n, (k - 1) * d + 1, s) for n, k, s, d in axes]
+
+
+def _same(n: Size, span: int, stride: int) -> tuple[Size, Size]:
+    total: Size
+    if stride == 1 or span == 1:
+        total = span - 1
+    else:
+        places = (n + (stride - 1)) // stride
+        total = at_least(places * stride + (span - stride) - n, 0)
+    before = total // 2
+    return before, total - before
+
+
+def padding_options(
+    padding: Padding, counts: Sequence[Size], window: Ints, strides: Ints, dilation: Ints
+) -> dict[str, object]:
+    """The attributes of a kernel that say how much is padded."""
+    pairs = pairs_of(padding, counts, window, strides, dilation)
+    if all(static(pair) for pair in pairs):
+        return {"pads": (*[before for before, _ in pairs], *[after for _, after in pairs])}
+    return {"auto_pad": "SAME_UPPER"}
+
+
+# --- the primitives ------------------------------------------------------------------------------
+
+
+@TABLE.add("conv")
+def conv(
+    x: Symbol, kernel: Symbol, *, strides: Ints, padding: Padding, dilation: Ints, groups: int
+) -> Symbol:
+    """Cross-correlation."""
+    window = tuple([n for n in sizes(kernel)[:-2] if isinstance(n, int)])
+    y = node(
+        "Conv",
+        channels_first(x),
+        _kernel_first(kernel),
+        strides=strides,
+        dilations=dilation,
+        group=groups,
+        **padding_options(padding, sizes(x)[1:-1], window, strides, dilation),
+    )
+    return channels_last(y, x.rank)
+
+
+@TABLE.add("conv_input_grad")
+def conv_input_grad(
+    g: Symbol,
+    kernel: Symbol,
+    *dims: Symbol,
+    shape: Shape,
+    strides: Ints,
+    padding: Padding,
+    dilation: Ints,
+    groups: int,
+) -> Symbol:
+    """Gradient of a convolution by x; also the transposed convolution."""
+    wanted = filled(shape, dims)[1:-1]
+    window = tuple([n for n in sizes(kernel)[:-2] if isinstance(n, int)])
+    pairs = pairs_of(padding, wanted, window, strides, dilation)
+    axes = zip(sizes(g)[1:-1], window, strides, dilation, strict=True)
+    whole = [(n - 1) * s + (k - 1) * d + 1 for n, k, s, d in axes]
+    # What windows reach behind the wanted end; less than 0 where they leave elements there unread.
+    behind = [w - before - n for w, n, (before, _) in zip(whole, wanted, pairs, strict=True)]
+    options: dict[str, object] = {}
+    fixed = static(behind) and all(static(pair) for pair in pairs)
+    if fixed:
+        options["pads"] = (*[before for before, _ in pairs], *[max(b, 0) for b in behind])  # type: ignore[type-var]
+        options["output_padding"] = tuple([max(-b, 0) for b in behind])  # type: ignore[operator, type-var]
+    y = node(
+        "ConvTranspose",
+        channels_first(g),
+        _kernel_first(kernel),
+        strides=strides,
+        dilations=dilation,
+        group=groups,
+        **options,
+    )
+    if not fixed:
+        y = _cut(y, [before for before, _ in pairs], wanted, behind)
+    return channels_last(y, g.rank)
+
+
+def _cut(
+    y: Symbol, before: Sequence[Size], wanted: Sequence[Size], behind: Sequence[Size]
+) -> Symbol:
+    """The wanted part of spatial axes that begins at `before`, zeros where it reaches over the end."""
+    missing = [at_least(0 - b, 0) for b in behind]
+    y = node("Pad", y, vector([0] * (len(wanted) + 4) + missing)) if missing != [0] * len(wanted) else y
+    stops = [b + n for b, n in zip(before, wanted, strict=True)]
+    return node("Slice", y, vector(before), vector(stops), ints(*range(2, 2 + len(wanted))))
+
+
+@TABLE.add("conv_kernel_grad")
+def conv_kernel_grad(
+    x: Symbol,
+    g: Symbol,
+    *,
+    kernel_shape: Ints,
+    strides: Ints,
+    padding: Padding,
+    dilation: Ints,
+    groups: int,
+) -> Symbol:
+    """Gradient of a convolution by the kernel.
+
+    It is a convolution too, of x with g in the place of the kernel: batch and channels swap their
+    roles, and so do strides and dilation.
+    """
+    *window, channels, _ = kernel_shape
+    rank = x.rank
+    pairs = pairs_of(padding, sizes(x)[1:-1], tuple(window), strides, dilation)
+    options: dict[str, object] = {}
+    if all(static(pair) for pair in pairs):
+        options["pads"] = (*[before for before, _ in pairs], *[after for _, after in pairs])
+    else:
+        x = pad(x, padding=((0, 0), *pairs, (0, 0)), value=0)
+    y = node(
+        "Conv",
+        _swapped(x, channels, groups),
+        transpose(g, (rank - 1, *range(rank - 1))),
+        strides=dilation,
+        dilations=strides,
+        group=groups,
+        **options,
+    )
+    # There may be more places than the kernel has elements.
+    spatial = range(2, rank)
+    y = node("Slice", y, ints(*[0] * len(window)), ints(*window), ints(*spatial))
+    return transpose(y, (*spatial, 0, 1))
+
+
+def _swapped(x: Symbol, channels: int, groups: int) -> Symbol:
+    """(batch, *spatial, groups × channels) as (channels, groups × batch, *spatial)."""
+    rank = x.rank
+    if groups == 1:
+        return transpose(x, (rank - 1, *range(rank - 1)))
+    batch, *spatial = sizes(x)[:-1]
+    parts = reshape(x, (batch, *spatial, groups, channels))
+    parts = transpose(parts, (rank, rank - 1, *range(rank - 1)))
+    return reshape(parts, (channels, batch * groups, *spatial))

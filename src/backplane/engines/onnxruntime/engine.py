@@ -1,0 +1,181 @@
+"""The engine: tensors of ONNX Runtime, the table, and programs as sessions.
+
+A session takes NumPy arrays and gives NumPy arrays without copying either, and faster than through
+bound buffers, so that variables are handed from call to call as the arrays that the last call gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from backplane.core.spec import Spec
+from backplane.engines.base import Engine, Entry, Lowering, Program, Table, Value
+from backplane.engines.onnxruntime import (
+    convolution,
+    elementwise,
+    loops,
+    pooling,
+    random,
+    reductions,
+    shaping,
+)
+from backplane.engines.onnxruntime.builder import Scope, Symbol, building, literal
+from backplane.engines.onnxruntime.library import DTYPES, THREADS, native, ort, ort_value, session
+from backplane.engines.onnxruntime.model import model, named
+
+Call = Callable[..., tuple[Value, ...]]
+
+_FAILURES = (native.Fail, native.InvalidArgument, native.RuntimeException)
+
+WITHOUT_FLOAT64 = ("conv", "conv_input_grad", "conv_kernel_grad", "avg_pool")
+WITHOUT_INTEGERS = ("max_pool",)
+
+
+class OnnxRuntime(Engine):
+    """ONNX Runtime on the CPU."""
+
+    name = "cntk"
+    library = "onnxruntime"
+    capabilities = frozenset({"float16", "unsigned"})
+
+    def __init__(self) -> None:
+        self.table = Table()
+        for module in (elementwise, reductions, shaping, convolution, pooling, random):
+            self.table.update({name: _specified(entry) for name, entry in module.TABLE.items()})
+        for lowering in (loops.cond, loops.scan, loops.while_loop):
+            entry = Entry(partial(lowering, self), builds=True)
+            self.table[lowering.__name__] = _specified(entry)
+        for name in WITHOUT_FLOAT64:
+            self._decompose(name, lambda dtype: dtype == "float64")
+        for name in WITHOUT_INTEGERS:
+            self._decompose(name, lambda dtype: not dtype.startswith("float"))
+
+    def _decompose(self, name: str, lacks: Callable[[str], bool]) -> None:
+        """Let a primitive be decomposed for dtypes that its kernel lacks."""
+        entry = self.table[name]
+
+        def build(specs: Sequence[Spec], **params: Any) -> Lowering:
+            if lacks(specs[0].dtype):
+                return loops.decomposed(self, name, specs, **params)
+            return entry.function(specs, **params)
+
+        self.table[name] = Entry(build, entry.reads, builds=True)
+
+    # --- values -----------------------------------------------------------------------------------
+
+    def owns(self, value: object) -> bool:
+        """Whether `value` is a tensor of ONNX Runtime. Programs take and give NumPy arrays too, but
+        those are no engine's own."""
+        return isinstance(value, ort.OrtValue)
+
+    def spec_of(self, value: Value) -> Spec:
+        """Shape and dtype name."""
+        if isinstance(value, np.ndarray):
+            return Spec(value.shape, value.dtype.name)
+        return Spec(tuple(value.shape()), DTYPES[value.element_type()])
+
+    def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
+        """A tensor that shares the memory of the array, if it has the dtype."""
+        return ort_value(np.asarray(array, dtype, order="C"))
+
+    def to_numpy(self, value: Value) -> np.ndarray:
+        """A copy of the content."""
+        return np.array(value if isinstance(value, np.ndarray) else value.numpy())
+
+    def constant(self, array: np.ndarray) -> Value:
+        """A literal of the model."""
+        return literal(array)
+
+    def feed(self, array: np.ndarray) -> Value:
+        """The array itself."""
+        return array
+
+    def fetch(self, value: Value) -> np.ndarray:
+        """The array itself."""
+        return np.asarray(value)
+
+    # --- programs ---------------------------------------------------------------------------------
+
+    def compile(self, program: Program) -> Call:
+        """A session. With the option `native` it gives tensors of ONNX Runtime, not arrays."""
+        call, unsure = _session(program, "Scan")
+        if unsure:
+            call = _with_second_try(call, program)
+        if program.options.get("native"):
+            return _giving_tensors(call)
+        return call
+
+
+def _specified(entry: Entry) -> Entry:
+    """An entry whose lowering gets symbols that know as much of their shapes as the graph does."""
+
+    def build(specs: Sequence[Spec], **params: Any) -> Lowering:
+        lowering = entry.function(specs, **params) if entry.builds else partial(entry.function, **params)
+
+        def lower(*operands: Symbol | None) -> Any:
+            known = [
+                x if x is None else x.known(spec) for x, spec in zip(operands, specs, strict=True)
+            ]
+            return lowering(*known)
+
+        return lower
+
+    return Entry(build, entry.reads, builds=True)
+
+
+def _session(program: Program, kind: str) -> tuple[Call, bool]:
+    """A session of a program whose loops are of a kind, and whether they may turn out not to do."""
+    scope = Scope(loops=kind, serial=THREADS == 1)
+    with building(scope):
+        inputs = [Symbol(f"x{i}", spec.dtype, spec.shape) for i, spec in enumerate(program.inputs)]
+        outputs = scope.outputs([*program.function(*inputs), *[x for _, x in scope.printed]])
+    specs = [*program.outputs, *[Spec(x.shape or (), x.dtype) for _, x in scope.printed]]
+    made = model(scope, named(inputs, program.inputs), named(outputs, specs), "program")
+    run = session(made.SerializeToString()).run
+    names, results = [x.name for x in inputs], [x.name for x in outputs]
+
+    def call(*values: Value) -> tuple[Value, ...]:
+        return tuple(run(results, dict(zip(names, values)), None))
+
+    if scope.printed:
+        return _printing(call, [message for message, _ in scope.printed]), scope.unsure
+    return call, scope.unsure
+
+
+def _printing(call: Call, messages: Sequence[str]) -> Call:
+    """Print the last results instead of giving them."""
+
+    def run(*values: Value) -> tuple[Value, ...]:
+        results = call(*values)
+        count = len(results) - len(messages)
+        for message, value in zip(messages, results[count:], strict=True):
+            print(message, value)
+        return results[:count]
+
+    return run
+
+
+def _with_second_try(call: Call, program: Program) -> Call:
+    """If a call fails, maybe because of a loop without steps, try with slower loops that always do."""
+    second: list[Call] = []
+
+    def run(*values: Value) -> tuple[Value, ...]:
+        try:
+            return call(*values)
+        except _FAILURES:
+            if not second:
+                second.append(_session(program, "Loop")[0])
+            return second[0](*values)
+
+    return run
+
+
+def _giving_tensors(call: Call) -> Call:
+    return lambda *values: tuple([ort_value(array) for array in call(*values)])
+
+
+ENGINE = OnnxRuntime()

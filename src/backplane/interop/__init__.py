@@ -1,0 +1,1 @@
+"""Meeting other libraries: classic Keras, external backends, scripts that import `keras`."""

@@ -1,0 +1,120 @@
+"""Classic Keras on a current Python: `import backplane.interop.classic` before `import keras`.
+
+Keras 2.0 to 2.3 were written for Python 3.7 and NumPy 1.16. This module puts back the names that
+Python, NumPy, h5py and PyYAML have removed since and that those releases use; nothing of Keras
+itself is changed. What still exists is left as it is. Each entry says what was removed, when, and
+what needs it.
+
+It also lets Keras 2.1 and older, which know no external backends, take `KERAS_BACKEND=backplane.…`
+(see `backplane.interop.served`).
+"""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from backplane.interop import served
+
+
+class _ArgSpec(collections.namedtuple("_ArgSpec", "args varargs keywords defaults")):
+    """What `inspect.getargspec` returned."""
+
+    __slots__ = ()
+
+
+def _getargspec(function: Callable[..., Any]) -> _ArgSpec:
+    """The positional parameters of a function, as Python 2 described them."""
+    return _ArgSpec(*inspect.getfullargspec(function)[:4])
+
+
+class _Text(str):
+    """Text from an HDF5 attribute, with the `decode` of the bytes that h5py 2 returned."""
+
+    __slots__ = ()
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The text, which is decoded already."""
+        return str(self)
+
+
+def _text(value: Any) -> Any:
+    return _Text(value) if type(value) is str else value
+
+
+def _put_back(module: Any, names: Mapping[str, Any]) -> None:
+    """Set the attributes that `module` no longer has."""
+    for name, value in names.items():
+        if name not in vars(module):
+            setattr(module, name, value)
+
+
+def restore_python() -> None:
+    """Names that Python removed."""
+    # Python 3.10: the abstract classes left `collections`. Keras' callbacks and training_utils
+    # take Iterable, Mapping and Sequence from there.
+    abstract = {name: getattr(collections.abc, name) for name in collections.abc.__all__}
+    _put_back(collections, abstract)
+    # Python 3.11: `getargspec` and its result type went. `keras.utils.generic_utils.getargspec`
+    # builds an ArgSpec of its own by position, older releases call the function.
+    _put_back(inspect, {"getargspec": _getargspec, "ArgSpec": _ArgSpec})
+
+
+def restore_numpy() -> None:
+    """Names that NumPy removed."""
+    # NumPy 1.24: the aliases of builtin types. Used in masks (np.bool), ragged batches
+    # (np.object), and labels (np.int, np.float).
+    builtin = {"bool": bool, "int": int, "float": float, "object": object, "str": str}
+    # NumPy 2.0: second names. Callbacks start from np.Inf; HDF5Matrix looks for np.string_.
+    second = {
+        "Inf": np.inf, "NaN": np.nan, "float_": np.float64,
+        "string_": np.bytes_, "unicode_": np.str_, "product": np.prod,
+    }  # fmt: skip
+    _put_back(np, builtin | second)
+
+
+def restore_h5py() -> None:
+    """Attributes of HDF5 files as text that can be decoded."""
+    try:
+        from h5py import AttributeManager
+    except ImportError:
+        return  # Keras works without h5py too, but for its files.
+    # h5py 3: attributes that are text, or lists of it, come as str; h5py 2 gave bytes, so that
+    # Keras decodes keras_version, backend, model_config, and the lists of layers and weights.
+    read = AttributeManager.__getitem__
+    if getattr(read, "decodable", False):
+        return
+
+    def item(self: Any, name: str) -> Any:
+        value = read(self, name)
+        if isinstance(value, np.ndarray) and value.dtype == object:
+            return np.array([_text(v) for v in value.flat], object).reshape(value.shape)
+        return _text(value)
+
+    item.decodable = True  # type: ignore[attr-defined]
+    AttributeManager.__getitem__ = item
+
+
+def restore_yaml() -> None:
+    """`yaml.load` without a loader."""
+    try:
+        import yaml
+    except ImportError:
+        return  # Only `model_from_yaml` needs it.
+    # PyYAML 6: the argument Loader is required. Releases before 2.3 call `yaml.load(text)`. The
+    # default is the full loader, as it was in PyYAML 5.1.
+    load = yaml.load
+    if load.__defaults__ is None:
+        yaml.load = lambda stream, Loader=yaml.FullLoader: load(stream, Loader)
+
+
+restore_python()
+restore_numpy()
+restore_h5py()
+restore_yaml()
+served.install()

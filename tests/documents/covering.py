@@ -1,0 +1,22 @@
+"""What a test outside the conformance cases shows of which functions, for the record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+ASPECTS = ("value", "spec", "gradient")
+
+
+def covers(*names: str, spec: bool = False, gradient: bool = False) -> Callable[[Any], Any]:
+    """Decorator: the test checks the values of these functions, and more if it says so.
+
+    A test without the fixture `engine` is about something that no engine takes part in.
+    """
+    shown = [a for a, found in zip(ASPECTS, (True, spec, gradient), strict=True) if found]
+
+    def decorate(test: Any) -> Any:
+        test.covered = [*getattr(test, "covered", []), *((n, a) for n in names for a in shown)]
+        return test
+
+    return decorate
