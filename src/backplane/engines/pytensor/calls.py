@@ -39,7 +39,7 @@ class Call:
     """A node as one call: `function(*inputs)` gives its result, or a sequence of its results.
 
     `fresh` says that the result has memory of its own and that no operand is kept; `in_place` that
-    it may be written to an operand of its shape, handed over as one argument more.
+    it may be written to an operand of its shape, by the argument `out`.
     """
 
     function: Callable[..., Any]

@@ -106,7 +106,8 @@ class Kernel(Op):
         """The result of arrays, or a list of the wanted results."""
         if not self.multiple:
             return self.function(*values)
-        return [y for y in self.function(*values) if y is not None]
+        results = self.function(*values)
+        return [y for y, yes in zip(results, self._wanted(len(results)), strict=True) if yes]
 
     def perform(self, node: Apply, inputs: Sequence[Value], output_storage: Any) -> None:
         """What PyTensor's own linkers call."""

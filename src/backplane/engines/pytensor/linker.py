@@ -2,7 +2,7 @@
 
     def program(a0, a1):
         t0 = dot(a0, a1)
-        t1 = tanh(t0, t0)
+        t1 = tanh(t0, out=t0)
         return (t1,)
 
 It is linked in a time linear in the graph, without a C compiler, and called without PyTensor's
@@ -101,7 +101,7 @@ class Emission:
     def function(self) -> Callable[..., tuple[Value, ...]]:
         """The program."""
         position = {node: i for i, node in enumerate(self.order)}
-        last = {x: max(users, key=position.__getitem__) for x, users in self.users.items()}
+        last = {x: max(users, key=position.__getitem__) for x, users in self.users.items() if users}
         for node in self.order:
             here = self.region[node]
             lines = self.lines[here]
@@ -135,7 +135,7 @@ class Emission:
         operands = [self.name(x) for x in call.inputs]
         if call.in_place:
             target = next((x for x in call.inputs if self._reusable(x, node, last)), None)
-            operands += [self.names[target]] if target is not None else []
+            operands += [f"out={self.names[target]}"] if target is not None else []
         targets = ", ".join(self._fresh(x) for x in node.outputs)
         return f"{targets} = {function}({', '.join(operands)})"
 
