@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from backplane import engines
 from backplane.backend._call import api
 from backplane.backend._nest import flatten, pack
+from backplane.backend.state import update
 from backplane.compile.function import Function
 from backplane.core.graph import Tensor
+from backplane.core.primitive import AFTER
+from backplane.core.update import Update
 from backplane.ops.lift import as_tensor
 
 py_all = builtins.all
@@ -119,22 +122,45 @@ def manual_variable_initialization(value: Any) -> None:
 
 
 @contextmanager
-def control_dependencies(control_inputs: Sequence[Any] | None) -> Iterator[None]:
-    """Context manager without effect: a function computes its outputs and updates from the values
-    that the variables had before, so that no order needs to be stated.
+def control_dependencies(control_inputs: Any) -> Iterator[None]:
+    """Context manager: what is built inside reads variables as the given updates leave them.
+
+    Without it a function computes everything from the values that the variables had before.
 
     Args:
-        control_inputs: Tensors and updates; only checked.
+        control_inputs: List of tensors, or one tensor; the updates among them (results of
+            `K.update`, `K.update_add`, …, or pairs of variable and value) come first. Other
+            tensors have no effect. None clears the updates of the contexts around.
+
+    Raises:
+        TypeError: if any is no tensor.
 
     Example:
         >>> from backplane import backend as K
-        >>> with K.control_dependencies([]):
-        ...     y = K.constant(1.0)
+        >>> total = K.variable(1.0)
+        >>> with K.control_dependencies([K.update_add(total, 2.0)]):
+        ...     doubled = 2.0 * total
+        >>> K.eval(doubled).item()
+        6.0
     """
-    for t in control_inputs or []:
+    one = isinstance(control_inputs, Tensor)
+    updated: dict[Tensor, Tensor] = {}
+    for t in [control_inputs] if one else control_inputs or []:
+        if isinstance(t, tuple) and len(t) == 2:
+            t = update(*t)
         if not isinstance(t, Tensor):
             raise TypeError(f"K.control_dependencies: expected tensors, got {t!r}")
-    yield
+        if isinstance(t, Update):
+            updated[t.variable] = t
+    before = dict(AFTER)
+    if control_inputs is None:
+        AFTER.clear()
+    AFTER.update(updated)
+    try:
+        yield
+    finally:
+        AFTER.clear()
+        AFTER.update(before)
 
 
 @api

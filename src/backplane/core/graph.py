@@ -138,6 +138,8 @@ class Tensor:
         return self._name
 
     def __repr__(self) -> str:
+        if not isinstance(self.spec, Spec):
+            return f"<node {self.name!r} with {len(self.spec)} results>"
         shape = tuple(self.spec.shape)
         return f"<Tensor {self.name!r} shape={shape} dtype={self.spec.dtype}>"
 

@@ -32,6 +32,11 @@ R = TypeVar("R", Tensor, list[Tensor])
 NO_PARAMS: Mapping[str, Any] = {}
 
 
+AFTER: dict[Tensor, Tensor] = {}
+"""Variables whose updates come first for the nodes being built, which read these instead: what
+`K.control_dependencies` asks for."""
+
+
 class Primitive(Generic[R]):
     """An operation of the graph. Calling it on tensors builds a node and gives its results."""
 
@@ -75,6 +80,8 @@ class Primitive(Generic[R]):
 
     def __call__(self, *inputs: Tensor, **params: Any) -> R:
         """Build a node: a tensor, or a list of tensors if there are several results."""
+        if AFTER:
+            inputs = tuple([AFTER.get(t, t) for t in inputs])
         spec = self.infer_rule(*[t.spec for t in inputs], **params)
         if not self.multiple:
             return Tensor(self, inputs, params, spec, user_line())  # type: ignore[return-value]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from backplane.core.graph import Tensor, toposort
+from backplane.core.primitive import AFTER
 from backplane.core.registry import primitive
 from backplane.core.variable import Variable
 from backplane.core.where import user_line
@@ -19,7 +20,7 @@ class Update(Tensor):
 
     def __init__(self, variable: Variable, value: Tensor) -> None:
         super().__init__(
-            primitive("identity"), (value,), {}, value.spec, user_line(), variable.name
+            primitive("identity"), (AFTER.get(value, value),), {}, value.spec, user_line(), variable.name
         )
         self.variable = variable
 

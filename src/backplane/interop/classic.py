@@ -43,10 +43,6 @@ class _Text(str):
         return str(self)
 
 
-def _text(value: Any) -> Any:
-    return _Text(value) if type(value) is str else value
-
-
 def _put_back(module: Any, names: Mapping[str, Any]) -> None:
     """Set the attributes that `module` no longer has."""
     for name, value in names.items():
@@ -84,8 +80,9 @@ def restore_h5py() -> None:
         from h5py import AttributeManager
     except ImportError:
         return  # Keras works without h5py too, but for its files.
-    # h5py 3: attributes that are text, or lists of it, come as str; h5py 2 gave bytes, so that
-    # Keras decodes keras_version, backend, model_config, and the lists of layers and weights.
+    # h5py 3: attributes that are text come as str, and lists of text as arrays of str; h5py 2 gave
+    # bytes and arrays of bytes, so that Keras decodes keras_version, backend, model_config, and
+    # the names of layers and weights.
     read = AttributeManager.__getitem__
     if getattr(read, "decodable", False):
         return
@@ -93,8 +90,12 @@ def restore_h5py() -> None:
     def item(self: Any, name: str) -> Any:
         value = read(self, name)
         if isinstance(value, np.ndarray) and value.dtype == object:
-            return np.array([_text(v) for v in value.flat], object).reshape(value.shape)
-        return _text(value)
+            return np.char.encode(value.astype(str), "utf-8")
+        if isinstance(value, np.ndarray) and value.shape == (0,):
+            # NumPy 2.2: an empty array is neither true nor false, but Keras asks `if weight_names:`.
+            # Of an array of bytes it makes a list first.
+            return value.astype(np.bytes_)
+        return _Text(value) if type(value) is str else value
 
     item.decodable = True  # type: ignore[attr-defined]
     AttributeManager.__getitem__ = item

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import Primitive
@@ -18,9 +17,16 @@ Axis = tuple[Tensor, int]
 Rule = Callable[[Tensor, int], Sequence[Axis]]
 
 _RULES: dict[Primitive[Any], Rule] = {}
-# An origin is an ancestor of its key, hence no entry outlives it; None stands for the tensor
-# itself, which must not be held by its own entry.
-_origins: WeakKeyDictionary[Tensor, dict[int, Axis | None]] = WeakKeyDictionary()
+
+
+def _origins(x: Tensor) -> dict[int, Axis | None]:
+    """The origins found so far, by axis; None stands for the tensor itself.
+
+    They are kept on the tensor: in a table with weak keys an entry would never go, where the user
+    of a tensor hangs on the tensor (classic Keras' layers) and is so held by its own entry.
+    """
+    found: dict[int, Axis | None] = x.__dict__.setdefault("origins", {})
+    return found
 
 
 def follow(rule: Rule, *primitives: Primitive[Any]) -> None:
@@ -37,18 +43,18 @@ def origin(x: Tensor, axis: int) -> Axis:
     stack = [(x, axis)]
     while stack:
         node, i = stack[-1]
-        known = _origins.setdefault(node, {})
+        known = _origins(node)
         if i not in known:
             rule = _RULES.get(node.op) if node.op is not None else None
             sources = rule(node, i) if rule is not None else ()
-            waiting = [s for s in sources if s[1] not in _origins.get(s[0], ())]
+            waiting = [s for s in sources if s[1] not in _origins(s[0])]
             if waiting:
                 stack.extend(waiting)
                 continue
-            found = {_origins[t][j] or (t, j) for t, j in sources}
+            found = {_origins(t)[j] or (t, j) for t, j in sources}
             known[i] = found.pop() if len(found) == 1 else None
         stack.pop()
-    return _origins[x][axis] or (x, axis)
+    return _origins(x)[axis] or (x, axis)
 
 
 def tie(x: Tensor, axis: int, to: Tensor, to_axis: int) -> None:
@@ -56,7 +62,7 @@ def tie(x: Tensor, axis: int, to: Tensor, to_axis: int) -> None:
 
     The leaf is an input of a loop's body, the other tensor the one that is handed to it.
     """
-    _origins.setdefault(x, {})[axis] = origin(to, to_axis)
+    _origins(x)[axis] = origin(to, to_axis)
 
 
 def same_shape(x: Tensor, y: Tensor) -> bool:

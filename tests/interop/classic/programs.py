@@ -385,8 +385,8 @@ def generators(folder):
 
     model = Sequential([L.Dense(3, activation="softmax", input_shape=(6,))])
     model.compile("sgd", "categorical_crossentropy", metrics=["accuracy"])
-    history = model.fit_generator(Batches(), epochs=3, verbose=0, shuffle=False, workers=0)
-    predicted = model.predict_generator(Batches(), workers=0)
+    history = model.fit_generator(Batches(), 4, epochs=3, verbose=0, shuffle=False)
+    predicted = model.predict_generator(Batches(), 4)
     assert predicted.shape == (32, 3)
     return [float(v) for v in history.history["loss"]]
 

@@ -6,8 +6,8 @@
 - In loops XLA knows one layout, and computes other convolutions element by element: a gradient by
   the kernel takes 25 ms, in that layout 0.8. The barriers keep it from undoing the transposition.
 - Its library YNNPACK takes up to four times as long as its own kernels where the batch is large, so
-  programs are compiled without it (`convolution_options`). Those are slow at a single channel, where
-  products are not.
+  programs are compiled without it (`convolution_options`). Its own kernels are slow at a single
+  channel; products are not.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def kernel_grad(x: Value, g: Value, *, kernel_shape: Sizes, groups: int, **windo
     return _each_group(partial(_kernel_grad, kernel_shape=shape, **window), x, g, groups)
 
 
-def _each_group(function: Callable[[Value, Value], Value], a: Value, b: Value, groups: int) -> Value:
+def _each_group(
+    function: Callable[[Value, Value], Value], a: Value, b: Value, groups: int
+) -> Value:
     """One after the other. What a group reads and writes is a part of the last axis of each."""
     parts = zip(jnp.split(a, groups, -1), jnp.split(b, groups, -1), strict=True)
     return lax.concatenate([function(x, y) for x, y in parts], a.ndim - 1)
@@ -79,7 +81,7 @@ def _products(x: Value, kernel: Value, **window: Any) -> Value:
     return reduce(lax.add, [windows.take(x, place) * factor for place, factor in parts])
 
 
-# --- gradients in the layout of the forward convolution: batch first, channels last ----------------
+# --- gradients in the layout of the forward convolution: batch first, channels last ---------------
 
 
 def _input_grad(
@@ -148,7 +150,7 @@ def _layout(rank: int) -> tuple[str, str, str]:
 
 @cache
 def convolution_options() -> dict[str, str] | None:
-    """Options for a program with convolutions: YNNPACK for all that it is given by default but these.
+    """Options for a program with convolutions: YNNPACK for all that it does by default but these.
 
     None where the user has made a choice about it, and where this XLA does not know the option.
     """

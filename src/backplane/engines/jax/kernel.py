@@ -13,7 +13,7 @@ from backplane.engines.base import Lowering
 def kernel(*parameters: str) -> Callable[[Lowering], Lowering]:
     """Decorator: compile a function of several steps, `parameters` being its static arguments.
 
-    An eager call then costs one dispatch, as one of `jax.numpy`'s functions does, which are made the
-    same way. Inside of a trace the steps are traced into the surrounding program.
+    An eager call then costs one dispatch, as one of `jax.numpy`'s functions does, which are made
+    the same way. Inside of a trace the steps are traced into the surrounding program.
     """
     return partial(jax.jit, static_argnames=parameters, inline=True)

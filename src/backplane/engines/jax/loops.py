@@ -78,8 +78,11 @@ def lowerings(engine: Engine) -> Table:
 
 
 def _typed(engine: Engine, graph: Graph) -> Step:
-    """The graph as a function whose results have the dtypes that it says. JAX wants the same types
-    from both branches and at both ends of a step; what is private to the engine has its own."""
+    """The graph as a function whose results have the dtypes that it says.
+
+    JAX wants the same types from both branches and at both ends of a step, but what is private to
+    the engine has types of its own.
+    """
     function = engine.callable(graph)
     dtypes = [t.spec.dtype for t in graph.outputs]
 

@@ -12,7 +12,12 @@ from backplane.engines.jax.kernel import kernel
 
 Axes = tuple[int, ...]
 
-TABLE = Table(log_softmax=jax.nn.log_softmax, cumsum=lax.cumsum, cumprod=lax.cumprod, top_k=lax.top_k)
+TABLE = Table(
+    log_softmax=jax.nn.log_softmax,
+    cumsum=lax.cumsum,
+    cumprod=lax.cumprod,
+    top_k=lax.top_k,
+)
 
 
 def _reduction(name: str, function: Lowering) -> None:
@@ -66,8 +71,9 @@ def logsumexp(x: Value, *, axes: Axes, keepdims: bool) -> Value:
 @TABLE.add("softmax")
 @kernel("axis")
 def softmax(x: Value, *, axis: int) -> Value:
-    """`jax.nn.softmax` without the rule of its own for its gradient, which makes an eager call ten
-    times as long."""
+    """`jax.nn.softmax` without its own rule for the gradient, with which an eager call takes ten
+    times as long.
+    """
     largest = jnp.max(x, axis=axis, keepdims=True, initial=-jnp.inf)
     powers = jnp.exp(x - lax.stop_gradient(largest))
     return powers / jnp.sum(powers, axis=axis, keepdims=True)

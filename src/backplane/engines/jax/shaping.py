@@ -21,7 +21,7 @@ TABLE = Table()
 @TABLE.add("dim")
 def dim(x: Value, *, axis: int) -> int:
     """A host value."""
-    return x.shape[axis]  # type: ignore[no-any-return]
+    return x.shape[axis]
 
 
 @TABLE.add("reshape")
@@ -131,7 +131,7 @@ def head(x: Value, length: Value, *, axis: int) -> Value:
 
 @TABLE.add("gather")
 def gather(x: Value, indices: Value, *, axis: int) -> Value:
-    """`jnp.take`: where an index is out of range it gives NaN, or an integer type's extreme value."""
+    """`jnp.take`. An index out of range gives NaN, or the extreme value of an integer type."""
     return jnp.take(x, indices, axis=axis)
 
 

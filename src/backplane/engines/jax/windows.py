@@ -15,8 +15,10 @@ Sizes = tuple[int, ...]
 Pairs = Sequence[tuple[int, int]]
 
 
-def pad_spatial(x: Value, value: Value, pairs: Pairs, strides: Sequence[int] | None = None) -> Value:
-    """Pad the spatial axes, and with `strides` also between the elements. Negative amounts cut off."""
+def pad_spatial(
+    x: Value, value: Value, pairs: Pairs, strides: Sequence[int] | None = None
+) -> Value:
+    """Pad the spatial axes, and with `strides` between the elements too. Negative amounts cut."""
     steps = strides or (1,) * len(pairs)
     inner = [(*pair, step - 1) for pair, step in zip(pairs, steps, strict=True)]
     return lax.pad(x, value, [(0, 0, 0), *inner, (0, 0, 0)])
@@ -67,7 +69,7 @@ class Windows:
         """The padding taken away."""
         return pad_spatial(x, zero(x), [(-a, -b) for a, b in self.pairs])
 
-    # --- as slices: the elements of all windows that are at one place ------------------------------
+    # --- as slices: the elements of all windows that are at one place -----------------------------
 
     def places(self) -> Iterator[Sizes]:
         """The places in a window, in row-major order."""

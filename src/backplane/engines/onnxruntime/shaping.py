@@ -55,6 +55,8 @@ def reshape_(x: Symbol, *dims: Symbol, shape: Shape) -> Symbol:
 @TABLE.add("broadcast_to")
 def broadcast_to(x: Symbol, *dims: Symbol, shape: Shape) -> Symbol:
     """`x` repeated to a larger shape."""
+    if 0 in shape:  # ONNX Runtime's optimizer takes a size of 0 for no change
+        return constant_of(filled(shape, dims), 0, x.dtype)
     return node("Expand", x, vector(filled(shape, dims)), shape=shape)
 
 

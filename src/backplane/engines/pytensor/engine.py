@@ -1,15 +1,19 @@
-"""The engine: PyTensor graphs from our programs, compiled by `pytensor.function`."""
+"""The engine: PyTensor graphs from our programs, compiled in a mode of PyTensor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from pytensor.compile.io import In, Out
 from pytensor.compile.mode import get_default_mode
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.traversal import graph_inputs
 
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine, Program, Table, Value
@@ -71,21 +75,16 @@ class PyTensorEngine(Engine):
     # --- programs ---------------------------------------------------------------------------------
 
     def compile(self, program: Program) -> Function:
-        """A `pytensor.function` of the program, by the mode that `_mode` chooses."""
+        """The program as a PyTensor function, by the mode that `_mode` chooses."""
         mode = _mode(program)
-        ours = mode is ARRAYS
         with pytensor.config.change_flags(traceback__limit=0):
             inputs = [type_of(spec)() for spec in program.inputs]
             outputs = [pt.as_tensor_variable(x) for x in program.function(*inputs)]
-            compiled = pytensor.function(
-                inputs,
-                [pytensor.Out(x, borrow=ours) for x in outputs],
-                mode=mode,
-                on_unused_input="ignore",
-                trust_input=True,
-            )
-        # What ours links to is a function of the inputs; PyTensor's own cells would only copy.
-        return compiled.vm.jit_fn if ours else compiled
+            shared = [x for x in graph_inputs(outputs) if isinstance(x, SharedVariable)]
+            run = _function([*inputs, *shared], outputs, mode)
+        if not shared:
+            return run
+        return lambda *values: run(*values, *[x.get_value(borrow=True) for x in shared])
 
     def eager(self, program: Program) -> Function:
         """The program on users' variables: what it builds is part of their graph."""
@@ -104,6 +103,24 @@ def _mode(program: Program) -> Any:
     config = pytensor.config
     chosen = config.mode != "Mode" or config.linker != "auto" or config.optimizer != "o4"
     return get_default_mode() if chosen or program.options.get("compile") else ARRAYS
+
+
+def _function(inputs: Sequence[Value], outputs: Sequence[Value], mode: Any) -> Function:
+    """What `pytensor.function` makes, without its copy of the graph, which nobody else has and whose
+    depth the copy's recursion limits.
+    """
+    ours = mode is ARRAYS
+    compiled = mode.function_maker(
+        [In(x) for x in inputs],
+        [Out(x, borrow=ours) for x in outputs],
+        mode=mode,
+        fgraph=FunctionGraph(inputs, outputs, clone=False),
+        no_fgraph_prep=ours,
+        on_unused_input="ignore",
+        trust_input=True,
+    ).create()
+    # What ours links to is a function of the inputs; PyTensor's own cells would only copy.
+    return compiled.vm.jit_fn if ours else compiled
 
 
 ENGINE = PyTensorEngine()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.scalar.basic import Cast
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape_i
 
 from backplane.core.spec import Spec
@@ -30,6 +30,16 @@ def spec_of(value: Value) -> Spec:
 def number(value: float, dtype: str) -> Value:
     """A constant without axes. Python numbers would become the smallest type that holds them."""
     return pt.constant(np.asarray(value).astype(dtype))
+
+
+@lru_cache(maxsize=1024)
+def _shuffle(ndim: int, order: tuple[int | str, ...]) -> Any:
+    return DimShuffle(input_ndim=ndim, new_order=order)
+
+
+def shuffled(x: Value, order: tuple[int | str, ...]) -> Value:
+    """The axes of `x` in an order, `"x"` for a new one. Making the operation is most of the work."""
+    return _shuffle(x.type.ndim, order)(x)
 
 
 def size(x: Value, axis: int) -> Value:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytensor.tensor as pt
 
 from backplane.engines.base import Table, Value
-from backplane.engines.pytensor.library import number, size, sizes, vector, zeros
+from backplane.engines.pytensor.library import number, shuffled, size, sizes, vector, zeros
 
 TABLE = Table()
 
@@ -25,6 +25,9 @@ def dim(x: Value, *, axis: int) -> Value:
 @TABLE.add("reshape")
 def reshape(x: Value, *dims: Value, shape: Sizes) -> Value:
     """The same elements in another shape."""
+    if 0 in shape and dims:
+        # PyTensor would divide by the known size, to find the unknown one.
+        return zeros(shape, dims, x.dtype)
     return pt.reshape(x, vector(shape, dims), ndim=len(shape))
 
 
@@ -37,13 +40,14 @@ def broadcast_to(x: Value, *dims: Value, shape: Sizes) -> Value:
 @TABLE.add("transpose")
 def transpose(x: Value, *, perm: tuple[int, ...]) -> Value:
     """The axes in another order."""
-    return x.dimshuffle(perm)
+    return shuffled(x, perm)
 
 
 @TABLE.add("expand_dims")
 def expand_dims(x: Value, *, axes: tuple[int, ...]) -> Value:
     """Axes of size 1 added."""
-    return pt.expand_dims(x, axes)
+    axis = iter(range(x.ndim))
+    return shuffled(x, tuple(["x" if i in axes else next(axis) for i in range(x.ndim + len(axes))]))
 
 
 @TABLE.add("squeeze")

@@ -31,12 +31,15 @@ _ALIGNMENT = 64
 
 
 def tensor(array: np.ndarray) -> Value:
-    """A tensor with a copy of the array's content."""
+    """A tensor with a copy of the array's content, eager also where a `tf.function` is traced: what
+    is emitted then is used again elsewhere.
+    """
     # TensorFlow shares the memory of an aligned array and copies any other: give it a copy that it
     # can share, where copying twice would cost.
     array = _aligned_copy(array) if array.nbytes > _LARGE else array.copy()
-    if context is None or not context.executing_eagerly():
-        return tf.constant(array)
+    if context is None:
+        with tf.init_scope():
+            return tf.constant(array)
     current = context.context()
     current.ensure_initialized()
     return EagerTensor(array, current.device_name or _default_device(), None)

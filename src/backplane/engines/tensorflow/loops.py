@@ -75,11 +75,24 @@ def scan(
     step = engine.callable(body)
     carried = [t.spec for t in body.inputs[:carry]]
     stacked = [t.spec for t in body.outputs[carry:]]
+    static = all(spec.is_static for spec in stacked)
 
     def lower(*operands: Value) -> list[Value]:
         state, consts = operands[:carry], operands[carry + xs :]
         rows = operands[carry : carry + xs]
         count: Value = sizes_of(rows[0])[0] if rows else length
+
+        def empty() -> list[Value]:
+            # A step on zeros tells what is unknown of a row.
+            zeros = [tf.zeros(vector(sizes_of(x)[1:]), x.dtype) for x in rows]
+            ys = step(*state, *zeros, *consts)[carry:]
+            return [tf.zeros(vector((0, *sizes_of(y))), y.dtype) for y in ys]
+
+        def filled() -> list[Value]:
+            return [sink.stack() for sink in sinks]
+
+        if isinstance(count, int) and count == 0:
+            return [*state, *empty()]
         read = _reader(rows, count)
 
         def advance(i: Value, state: Sequence[Value], sinks: Sequence[Value]) -> tuple[Value, ...]:
@@ -88,20 +101,28 @@ def scan(
             written = [sink.write(at, y) for sink, y in zip(sinks, results[carry:], strict=True)]
             return i + 1, _promise(results[:carry], carried), written
 
-        sinks = [tf.TensorArray(y.dtype, size=count, element_shape=y.shape) for y in stacked]
-        invariants = tf.TensorShape(()), _invariants(carried), [tf.TensorShape(None)] * len(sinks)
-        _, last, sinks = tf.while_loop(
-            lambda i, *_: i < count, advance, (ints(0), state, sinks), shape_invariants=invariants
-        )
-
-        def first() -> Sequence[Value]:
-            """What a step on zeros gives."""
-            zeros = [tf.zeros(vector(sizes_of(x)[1:]), x.dtype) for x in rows]
-            return step(*state, *zeros, *consts)[carry:]
-
-        return [*last, *_stack(sinks, stacked, count, first)]
+        last, sinks = _repeat(advance, count, state, carried, stacked)
+        if isinstance(count, int) or static or _OWN.get():
+            return [*last, *filled()]
+        return [*last, *tf.cond(count > 0, filled, empty)]
 
     return lower
+
+
+def _repeat(
+    advance: Callable[..., tuple[Value, ...]],
+    count: Value,
+    state: Sequence[Value],
+    carried: Specs,
+    stacked: Specs,
+) -> tuple[Sequence[Value], Sequence[Value]]:
+    """The last state, and one array of rows per result of a step."""
+    sinks = [tf.TensorArray(y.dtype, size=count, element_shape=y.shape) for y in stacked]
+    invariants = tf.TensorShape(()), _invariants(carried), [tf.TensorShape(None)] * len(sinks)
+    _, last, sinks = tf.while_loop(
+        lambda i, *_: i < count, advance, (ints(0), state, sinks), shape_invariants=invariants
+    )
+    return last, sinks
 
 
 def _reader(rows: Sequence[Value], count: Value) -> Callable[[Value], list[Value]]:
@@ -118,24 +139,6 @@ def _reader(rows: Sequence[Value], count: Value) -> Callable[[Value], list[Value
         return [raw.StridedSlice(input=x, **bounds, shrink_axis_mask=1) for x in rows]
 
     return read
-
-
-def _stack(
-    sinks: Sequence[Value], specs: Specs, count: Value, first: Callable[[], Sequence[Value]]
-) -> Sequence[Value]:
-    """The rows written; if there are none, only a step can tell the unknown sizes of a row."""
-
-    def filled() -> list[Value]:
-        return [sink.stack() for sink in sinks]
-
-    def empty() -> list[Value]:
-        return [tf.zeros(vector((0, *sizes_of(y))), y.dtype) for y in first()]
-
-    if isinstance(count, int):
-        return filled() if count else empty()
-    if all(spec.is_static for spec in specs) or _OWN.get():
-        return filled()
-    return tf.cond(count > 0, filled, empty)
 
 
 def _invariants(specs: Specs) -> tuple[Value, ...]:

@@ -1,0 +1,77 @@
+"""Environments with a release of classic Keras, made when a test first needs them.
+
+They hold Keras and what it alone needs; all else (NumPy, the engines, this package) is that of the
+environment that runs the tests, which a .pth file appends. A stamp remembers how one was made.
+"""
+
+import fcntl
+import importlib.util
+import os
+import shutil
+import site
+import subprocess
+import sys
+import venv
+from contextlib import contextmanager
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[2] / "build" / "classic"
+MODULES = {"h5py": "h5py", "scipy": "scipy", "six": "six", "yaml": "pyyaml"}
+"""What Keras imports, and the project that has it."""
+
+
+@contextmanager
+def locked(file: Path):
+    """One process at a time: pytest-xdist runs several."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with open(file, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def python_with(release: str) -> Path:
+    """The interpreter of the environment with `keras==release`."""
+    wanted = [f"keras=={release}"]
+    if release >= "2.2":
+        wanted += ["keras_applications==1.0.8", "keras_preprocessing==1.1.2"]
+    wanted += [project for name, project in MODULES.items() if not importlib.util.find_spec(name)]
+    made = repr((wanted, sys.version, site.getsitepackages()))
+    folder = FOLDER / release
+    stamp = folder / "stamp"
+    with locked(FOLDER / f"{release}.lock"):
+        if not stamp.exists() or stamp.read_text() != made:
+            shutil.rmtree(folder, ignore_errors=True)
+            _make(folder, wanted)
+            stamp.write_text(made)
+    return _python(folder)
+
+
+def _python(folder: Path) -> Path:
+    return folder / "bin" / "python"
+
+
+def _make(folder: Path, wanted: list[str]) -> None:
+    venv.create(folder, with_pip=False, symlinks=True)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    install = ["--python", str(_python(folder)), "install", "--no-deps", *wanted]
+    subprocess.run([*pip, *install], check=True)
+    where = [str(_python(folder)), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    packages = Path(subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip())
+    lines = [f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages()]
+    (packages / "running.pth").write_text("".join(lines))
+
+
+def run(python: Path, *arguments: object, backend: str, folder: Path, **environment: str) -> str:
+    """Run a script with a backend; its output, or an AssertionError with what it wrote to stderr.
+
+    Settings are read from and written to `folder`, never to those of whoever runs the tests.
+    """
+    env = {
+        **os.environ, "KERAS_BACKEND": backend, "KERAS_HOME": str(folder),
+        "PYTHONWARNINGS": "default", **environment,
+    }  # fmt: skip
+    done = subprocess.run(
+        [str(python), *map(str, arguments)], env=env, cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout

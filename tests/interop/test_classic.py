@@ -1,0 +1,199 @@
+"""Unmodified classic Keras from PyPI on Backplane, in environments of its own."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from interop.environments import locked, python_with, run
+
+SCRIPTS = Path(__file__).parent / "classic"
+LATEST = "2.3.1"
+OLDER = ("2.2.5", "2.2.4", "2.1.6", "2.0.9")
+LIBRARIES = {"numpy": "numpy", "torch": "torch", "jax": "jax", "tensorflow": "tensorflow"}
+COMPILED = {"jax", "tensorflow"}
+"""Engines that spend minutes compiling what the programs need."""
+
+TOLERANCE = 1e-4
+"""Of losses near 1, after 50 steps of float32."""
+
+
+def programs():
+    """The names of the programs; importing them would import Keras."""
+    lines = (SCRIPTS / "programs.py").read_text(encoding="utf-8").splitlines()
+    return [line[4:-9] for line in lines if line.startswith("def ") and line.endswith("(folder):")]
+
+
+@pytest.fixture
+def results(tmp_path_factory):
+    """What the programs return, by release and engine: run once for all test processes."""
+    shared = tmp_path_factory.getbasetemp()
+    if shared.name.startswith("popen-"):  # That of one of the processes of pytest-xdist.
+        shared = shared.parent
+
+    def found(release, engine):
+        file = shared / f"{release}-{engine}.json"
+        with locked(file.with_suffix(".lock")):
+            if not file.exists():
+                folder = tmp_path_factory.mktemp("classic")
+                run(
+                    python_with(release), SCRIPTS / "run.py", file,
+                    backend=f"backplane.{engine}", folder=folder,
+                )  # fmt: skip
+        return json.loads(file.read_text())
+
+    return found
+
+
+def script(folder, text, backend="backplane.numpy", release=LATEST, **environment):
+    """Run a few lines with Keras imported; what they print."""
+    file = folder / "script.py"
+    start = "import sys; sys.modules['tensorflow'] = None\nimport backplane.interop.classic\n"
+    file.write_text(start + text, encoding="utf-8")
+    return run(python_with(release), file, backend=backend, folder=folder, **environment)
+
+
+def check(result):
+    """The numbers of a program that ran through."""
+    assert not isinstance(result, str), result
+    assert np.isfinite(result).all()
+    return np.array(result)
+
+
+def engines():
+    for engine, library in LIBRARIES.items():
+        missing = importlib.util.find_spec(library) is None
+        marks = [pytest.mark.skipif(missing, reason=f"{library} is not installed")]
+        marks += [pytest.mark.slow] if engine in COMPILED else []
+        yield pytest.param(engine, marks=marks)
+
+
+@pytest.mark.parametrize("program", programs())
+@pytest.mark.parametrize("engine_name", list(engines()))
+def test_the_same_numbers_on_every_engine(results, engine_name, program):
+    found = check(results(LATEST, engine_name)[program])
+    reference = check(results(LATEST, "numpy")[program])
+    np.testing.assert_allclose(found, reference, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", programs())
+@pytest.mark.parametrize("release", OLDER)
+def test_older_releases(results, release, program):
+    check(results(release, "numpy")[program])
+
+
+SAVED = """
+import sys
+import numpy as np
+from keras import layers as L
+from keras.models import Sequential
+model = Sequential([L.Conv2D(3, 3, input_shape=(6, 6, 2)), L.BatchNormalization(), L.Flatten()])
+model.add(L.Reshape((8, 6)))
+model.add(L.Bidirectional(L.LSTM(4)))
+model.add(L.Dense(2))
+model.compile("adam", "mse")
+x = np.random.RandomState(0).normal(size=(4, 6, 6, 2))
+"""
+
+
+@pytest.mark.parametrize("old", ["numpy", "torch"])
+def test_weights_saved_under_another_engine(tmp_path, old):
+    pytest.importorskip("torch")
+    new = {"numpy": "torch", "torch": "numpy"}[old]
+    write = SAVED + "model.fit(x, x[:, 0, 0], verbose=0)\nmodel.save_weights('weights.h5')\n"
+    show = "print(model.predict(x).ravel().tolist())"
+    first = script(tmp_path, write + show, f"backplane.{old}")
+    second = script(tmp_path, SAVED + "model.load_weights('weights.h5')\n" + show, f"backplane.{new}")
+    np.testing.assert_allclose(json.loads(first), json.loads(second), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_weights_go_to_an_older_release(tmp_path):
+    write = SAVED + "model.save_weights('weights.h5')\n"
+    read = SAVED + "model.load_weights('weights.h5')\n"
+    show = "print(model.predict(x).ravel().tolist())"
+    first = script(tmp_path, write + show)
+    second = script(tmp_path, read + show, release="2.1.6")
+    np.testing.assert_allclose(json.loads(first), json.loads(second), rtol=1e-5, atol=1e-6)
+
+
+def test_settings_are_those_of_keras(tmp_path):
+    script(
+        tmp_path,
+        """
+from keras import backend as K
+from backplane import backend as B
+assert K.backend() == B.backend() == "backplane.numpy"
+assert K.floatx.__module__ == "keras.backend.common"
+K.set_floatx("float64"); K.set_epsilon(1e-3); K.set_image_data_format("channels_first")
+assert (B.floatx(), B.epsilon(), B.image_data_format()) == ("float64", 1e-3, "channels_first")
+assert K.zeros((2,)).dtype == "float64"
+B.set_floatx("float32")
+assert K.floatx() == "float32"
+""",
+    )
+
+
+def test_leaked_names(tmp_path):
+    script(
+        tmp_path,
+        """
+from keras import backend as K
+import keras.backend.tensorflow_backend as KTF
+assert K.tensorflow_backend is KTF
+assert KTF._get_available_gpus() == []
+x = KTF.placeholder((2,))
+assert KTF.get_session().run(x + 1.0, {x: [1, 2]}).tolist() == [2, 3]
+KTF.set_session(KTF.get_session()); KTF.clear_session()
+assert K.tensorflow_backend._to_tensor([1, 2], "float32").dtype == "float32"
+assert not K.tensorflow_backend._is_tf_1()
+assert KTF.epsilon is K.epsilon
+try:
+    KTF.tf
+except AttributeError as error:
+    assert "TensorFlow itself" in str(error)
+else:
+    raise AssertionError
+""",
+    )
+
+
+def test_the_configured_engine(tmp_path):
+    (tmp_path / "keras.json").write_text('{"backend": "numpy"}')
+    text = "from keras import backend as K\nprint(K.backend(), K.eval(K.ones((1,))))"
+    assert script(tmp_path, text, "backplane.backend") == "backplane.backend [1.]\n"
+
+
+@pytest.mark.parametrize("release", [LATEST, pytest.param("2.1.6", marks=pytest.mark.slow)])
+def test_nothing_outlives_a_model(tmp_path, release):
+    """Under a module name Keras never clears the session: what is dropped must go by itself."""
+    script(
+        tmp_path,
+        """
+import gc
+import numpy as np
+from backplane.core.graph import Tensor
+from keras import layers as L
+from keras.models import Sequential
+
+def once():
+    model = Sequential([L.Dense(4, input_shape=(3,)), L.Dropout(0.5), L.LSTM(2) if 0 else L.Dense(2)])
+    model.compile("adam", "mse", metrics=["mae"])
+    model.fit(np.ones((4, 3)), np.ones((4, 2)), verbose=0)
+    model.predict(np.ones((4, 3)))
+
+def alive():
+    gc.collect()
+    return sum(isinstance(o, Tensor) for o in gc.get_objects())
+
+once()
+before = alive()
+for _ in range(5):
+    once()
+assert alive() <= before + 5, (before, alive())
+""",
+        release=release,
+    )
