@@ -36,6 +36,8 @@ an engine is, and lowerings that several share (`protocol`); and the registry th
 name, where everyone else meets them, so that nobody can know a particular one."""
 
 PARTS = {
+    "__main__": "cli",
+    **dict.fromkeys(("cntk", "jax", "numpy", "tensorflow", "theano", "torch"), "interop"),
     "_keras_json": "config",
     "engines": "registry",
     "engines.base": "protocol",

@@ -1,4 +1,7 @@
-"""K on ONNX Runtime: `KERAS_BACKEND=backplane.cntk` for classic Keras, or `from backplane import cntk as K`."""
+"""K on ONNX Runtime: `from backplane import cntk as K`.
+
+Classic Keras takes it as its backend with `KERAS_BACKEND=backplane.cntk`.
+"""
 
 from backplane.interop import namespace as _namespace
 

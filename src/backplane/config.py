@@ -207,7 +207,8 @@ def _classic() -> Any:
     then: kept twice, they would drift apart.
     """
     common = sys.modules.get("keras.backend.common")
-    return common if hasattr(common, "_FLOATX") else None
+    # Ours may stand under that name (`backplane run`), and so may a package of Keras 3.
+    return common if common is not None and "_FLOATX" in vars(common) else None
 
 
 def _get(name: str) -> Any:

@@ -1,4 +1,7 @@
-"""K on JAX: `KERAS_BACKEND=backplane.jax` for classic Keras, or `from backplane import jax as K`."""
+"""K on JAX: `from backplane import jax as K`.
+
+Classic Keras takes it as its backend with `KERAS_BACKEND=backplane.jax`.
+"""
 
 from backplane.interop import namespace as _namespace
 

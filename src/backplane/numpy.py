@@ -1,4 +1,7 @@
-"""K on NumPy: `KERAS_BACKEND=backplane.numpy` for classic Keras, or `from backplane import numpy as K`."""
+"""K on NumPy: `from backplane import numpy as K`.
+
+Classic Keras takes it as its backend with `KERAS_BACKEND=backplane.numpy`.
+"""
 
 from backplane.interop import namespace as _namespace
 

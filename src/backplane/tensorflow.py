@@ -1,4 +1,7 @@
-"""K on TensorFlow: `KERAS_BACKEND=backplane.tensorflow` for classic Keras, or `from backplane import tensorflow as K`."""
+"""K on TensorFlow: `from backplane import tensorflow as K`.
+
+Classic Keras takes it as its backend with `KERAS_BACKEND=backplane.tensorflow`.
+"""
 
 from backplane.interop import namespace as _namespace
 

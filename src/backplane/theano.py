@@ -1,4 +1,7 @@
-"""K on PyTensor: `KERAS_BACKEND=backplane.theano` for classic Keras, or `from backplane import theano as K`."""
+"""K on PyTensor: `from backplane import theano as K`.
+
+Classic Keras takes it as its backend with `KERAS_BACKEND=backplane.theano`.
+"""
 
 from backplane.interop import namespace as _namespace
 

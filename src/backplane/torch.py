@@ -1,4 +1,7 @@
-"""K on PyTorch: `KERAS_BACKEND=backplane.torch` for classic Keras, or `from backplane import torch as K`."""
+"""K on PyTorch: `from backplane import torch as K`.
+
+Classic Keras takes it as its backend with `KERAS_BACKEND=backplane.torch`.
+"""
 
 from backplane.interop import namespace as _namespace
 

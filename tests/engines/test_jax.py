@@ -70,13 +70,25 @@ def test_bfloat16() -> None:
 
 
 def test_conversions_copy() -> None:
-    array = np.zeros((64, 64), np.float32)
+    array = np.zeros(8_000_000, np.float32)
     value = ENGINE.from_numpy(array)
-    array += 1
+    array[::-1000] += 1
     back = ENGINE.to_numpy(value)
     assert back.sum() == 0
     back += 1
     assert ENGINE.to_numpy(value).sum() == 0
+
+
+def test_a_value_made_while_jax_traces_is_no_part_of_the_trace() -> None:
+    v = K.variable(np.array([1.0, 2.0]))
+
+    @jax.jit
+    def add(x: Any) -> Any:
+        return x + v.read(ENGINE)
+
+    assert add(jnp.zeros(2)).tolist() == [1, 2]
+    assert v.read(ENGINE).tolist() == [1, 2]
+    assert K.get_value(v).tolist() == [1, 2]
 
 
 def test_traced_values_have_specs() -> None:

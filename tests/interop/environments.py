@@ -56,7 +56,9 @@ def _make(folder: Path, wanted: list[str]) -> None:
     install = ["--python", str(_python(folder)), "install", "--no-deps", *wanted]
     subprocess.run([*pip, *install], check=True)
     where = [str(_python(folder)), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-    packages = Path(subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip())
+    packages = Path(
+        subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip()
+    )
     lines = [f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages()]
     (packages / "running.pth").write_text("".join(lines))
 

@@ -404,9 +404,8 @@ __all__ = [
 ]
 
 
-
 def __getattr__(name: str) -> object:
-    """Names that Keras leaked, such as `K.tensorflow_backend`, looked up when asked for (PEP 562)."""
+    """Names that Keras leaked, such as `K.tensorflow_backend` (PEP 562)."""
     from backplane.backend.tensorflow_backend import leaked
 
     return leaked(name)

@@ -225,15 +225,16 @@ def run_now(function: Callable[..., Any], args: Any, kwargs: Any, engine: Engine
         _abstract(args, engine, leaves, specs),
         _abstract(kwargs, engine, leaves, specs),
     )
+    at_once = runs_at_once(engine) or any(map(engine.is_symbolic, leaves))
     key: Any = None
     trace = None
     try:
-        key = (function, engine.name, tuple(specs), _hashable(shape_of_call))
+        key = (function, engine.name, at_once, tuple(specs), _hashable(shape_of_call))
         trace = _traces.get(key)
     except TypeError:
         key = None
     if trace is None:
-        trace = _trace(function, shape_of_call, specs, engine)
+        trace = _trace(function, shape_of_call, specs, engine, at_once)
         if key is not None and trace.reusable:
             if len(_traces) >= TRACE_LIMIT:
                 _traces.clear()
@@ -283,7 +284,11 @@ def _hashable(value: Any) -> Any:
 
 
 def _trace(
-    function: Callable[..., Any], shape_of_call: Any, specs: list[Spec], engine: Engine
+    function: Callable[..., Any],
+    shape_of_call: Any,
+    specs: list[Spec],
+    engine: Engine,
+    at_once: bool,
 ) -> _Trace:
     inputs = [Placeholder(spec) for spec in specs]
     args, kwargs = _fill(shape_of_call, inputs)
@@ -305,7 +310,7 @@ def _trace(
             replace[t] = constant(t.default, t.spec.dtype)
     trace.program, trace.constants = compiled(
         engine, [*inputs, *trace.keys, *trace.variables], outputs, replace=replace,
-        eager=runs_at_once(engine), options=() if runs_at_once(engine) else NATIVE,
+        eager=at_once, options=() if at_once else NATIVE,
     )  # fmt: skip
     return trace
 

@@ -128,7 +128,7 @@ def _in_mode(func: F, mode: str) -> F:
 
 
 def __getattr__(name: str) -> Any:
-    """The settings: Keras had them in `keras.backend.common`, some under private names (PEP 562)."""
+    """The settings, which Keras had in `keras.backend.common`, some under private names."""
     from backplane.backend.tensorflow_backend import SETTINGS
 
     if name in SETTINGS:

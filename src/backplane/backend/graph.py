@@ -9,6 +9,7 @@ import numpy as np
 
 from backplane import engines
 from backplane.backend._call import api
+from backplane.compile.exporting import export
 from backplane.compile.function import Function
 from backplane.core import autodiff
 from backplane.core.graph import OPERATORS, Constant, Tensor
@@ -64,6 +65,41 @@ class KFunction:
             inputs = self._without_fixed(inputs)
         outputs = self._function(inputs)
         return outputs[0] if self._one_out else outputs
+
+    def to_onnx(
+        self, path: Any, outputs: Sequence[str] | None = None, learning_phase: int = 0
+    ) -> None:
+        """Write the function as an ONNX model, which ONNX Runtime runs without Backplane.
+
+        The model's inputs are named as the placeholders. Variables, and the keys of random numbers,
+        are further inputs, whose present values are stored in the file: they need not be fed. What
+        the function would write to a variable is an output named as the variable, with `.new`
+        behind it, to be fed back in the next call. The model is checked before it is written.
+
+        Args:
+            path: File to write; by custom its name ends in `.onnx`.
+            outputs: Names for the outputs; None: `output_0`, `output_1`, …
+            learning_phase: 0 (test) or 1 (train): for a function that has the learning phase among
+                its inputs; it is no input of the model.
+
+        Raises:
+            ImportError: if onnx and onnxruntime are not installed.
+            ValueError: if `outputs` are not as many different names as there are outputs.
+
+        Example:
+            >>> import os, tempfile, onnxruntime
+            >>> from backplane import backend as K
+            >>> x, w = K.placeholder((None, 2), name="x"), K.variable([3.0, 4.0], name="w")
+            >>> f = K.function([x], [K.sum(x * w)], updates=[K.update_add(w, [1.0, 1.0])])
+            >>> path = os.path.join(tempfile.mkdtemp(), "f.onnx")
+            >>> f.to_onnx(path, outputs=["y"])
+            >>> session = onnxruntime.InferenceSession(path)
+            >>> feed = {"x": [[1.0, 1.0]]}
+            >>> y, w = session.run(["y", "w.new"], feed)
+            >>> y, session.run(["y"], {**feed, "w": w})[0]
+            (array(7., dtype=float32), array(9., dtype=float32))
+        """
+        export(self._function, path, outputs, learning_phase)
 
     def _without_fixed(self, inputs: Sequence[Any]) -> list[Any]:
         """Drop the values for inputs that are numbers, such as a learning phase set for good."""

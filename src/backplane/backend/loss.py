@@ -55,8 +55,8 @@ def _log_probabilities(output: Tensor, axis: int, normalized: bool, from_logits:
         output = output / primitive("sum")(output, axes=(axis,), keepdims=True)
         found: Tensor = primitive("log")(_clipped(output))
         return found
-    found = primitive("log")(_clipped(output))
-    return primitive("log_softmax")(found, axis=axis)
+    scaled: Tensor = primitive("log_softmax")(primitive("log")(_clipped(output)), axis=axis)
+    return scaled
 
 
 @api

@@ -16,7 +16,7 @@ import itertools
 import linecache
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -71,6 +71,15 @@ _count = itertools.count()
 _wheres: dict[str, dict[int, Tensor]] = {}
 
 
+class Emitted(NamedTuple):
+    """An emitted program."""
+
+    function: Callable[..., tuple[Any, ...]]
+    source: str
+    sizes_from_values: bool
+    """Whether the size of a tensor is taken from the value of another, not from its size."""
+
+
 class Emitter:
     """Writes the source of one program and binds the objects that it names."""
 
@@ -86,6 +95,7 @@ class Emitter:
         self.built_at: dict[int, Tensor] = {}
         self.host = self._host_nodes() if "host_shapes" in engine.capabilities else set()
         self.results = self._results()
+        self.sizes_from_values = False
 
     def _host_nodes(self) -> set[Tensor]:
         """Nodes whose value follows from sizes alone."""
@@ -162,12 +172,13 @@ class Emitter:
             if t.value.ndim == 0:
                 return repr(t.value.item())
             return self.bind(t.value, "h")
+        self.sizes_from_values = True
         return self.names[t]
 
     # --- lines ------------------------------------------------------------------------------------
 
-    def emit(self) -> tuple[Callable[..., tuple[Any, ...]], str]:
-        """The program as a Python function, and its source."""
+    def emit(self) -> Emitted:
+        """The program as a Python function."""
         last = self._last_uses()
         arguments = ", ".join(self.names[t] for t in self.inputs)
         self.lines.append(f"def program({arguments}):")
@@ -180,7 +191,7 @@ class Emitter:
             self.lines.append(f"    {line}" + (f"; del {', '.join(dead)}" if dead else ""))
         results = [self.value(t) for t in self.outputs]
         self.lines.append(f"    return ({', '.join(results)}{',' if len(results) == 1 else ''})")
-        return self._compiled()
+        return Emitted(*self._compiled(), self.sizes_from_values)
 
     def _compiled(self) -> tuple[Callable[..., tuple[Any, ...]], str]:
         source = "\n".join(self.lines) + "\n"
@@ -269,7 +280,7 @@ def _has_literal(value: Any) -> bool:
 
 def emit(
     inputs: Sequence[Tensor], outputs: Sequence[Tensor], engine: Engine
-) -> tuple[Callable[..., tuple[Any, ...]], str]:
+) -> Emitted:
     """Emit the program from `inputs` to `outputs`, both already lowered for `engine`."""
     return Emitter(inputs, outputs, engine).emit()
 
@@ -279,7 +290,8 @@ def callable_of(graph: Graph, engine: Engine) -> Callable[..., tuple[Any, ...]]:
     found = graph.cache.get(engine)
     if found is None:
         outputs = lower(prune(simplify(graph.outputs)), engine)
-        found = graph.cache[engine] = emit(graph.inputs, simplify(outputs, lowered=True), engine)[0]
+        emitted = emit(graph.inputs, simplify(outputs, lowered=True), engine)
+        found = graph.cache[engine] = emitted.function
     return found
 
 

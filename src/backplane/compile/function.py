@@ -63,10 +63,10 @@ class Function:
         self.inputs, results = self._cut(inputs, results)
         self.outputs = results[: len(outputs)]
         self.updated = list(pairs)
-        self._news = results[len(outputs) :]
+        self.news = results[len(outputs) :]
         self._collect_leaves(results)
         self.feeds: list[Feed] = [feed_for(p, i, self.name) for i, p in enumerate(self.inputs)]
-        kept = {alias_root(t) for t in self._news}
+        kept = {alias_root(t) for t in self.news}
         self.kept = [p in kept for p in self.inputs]
         self.switches = [i for i, p in enumerate(self.inputs) if is_switch(p)]
         self._calls: dict[tuple[Any, ...], Call] = {}
@@ -102,7 +102,7 @@ class Function:
         fed = set(self.inputs)
         self.variables: list[Variable] = []
         self.keys: list[KeySource] = []
-        self._defaults: dict[Tensor, Tensor] = {}
+        self.defaults: dict[Tensor, Tensor] = {}
         for node in toposort(results, stop=self.inputs):
             if isinstance(node, Variable):
                 self.variables.append(node)
@@ -114,7 +114,7 @@ class Function:
                         f"K.function {self.name!r}: the placeholder {node.name!r} "
                         f"(built at {node.where}) is needed for the outputs but is no input"
                     )
-                self._defaults[node] = constant(node.default, node.spec.dtype)
+                self.defaults[node] = constant(node.default, node.spec.dtype)
 
     # --- running ----------------------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class Function:
 
     def _variant(self, switches: tuple[Any, ...]) -> Variant:
         """The program for given values of the learning phase."""
-        replace = dict(self._defaults)
+        replace = dict(self.defaults)
         for i, value in zip(self.switches, switches, strict=True):
             replace[self.inputs[i]] = constant(value, self.inputs[i].spec.dtype)
         inputs = [p for i, p in enumerate(self.inputs) if i not in self.switches]
@@ -158,7 +158,7 @@ class Variant:
         self.variables = function.variables
         self.updated = function.updated
         self.count = len(function.outputs)
-        results = [*function.outputs, *function._news]
+        results = [*function.outputs, *function.news]
         # Keys travel as one array: one conversion per call, whatever the number of random ops.
         self.keys = function.keys
         packed = Placeholder(Spec((len(self.keys), 4), "uint32"))
@@ -170,7 +170,7 @@ class Variant:
         self.run, self.constants = compiled(
             engine, fed, results, state=state, replace=replace, options=function.options
         )
-        self.copied = _shared(function.outputs, function._news)
+        self.copied = _shared(function.outputs, function.news)
 
     def words(self) -> Any:
         """The keys of this run, as one value."""

@@ -62,7 +62,7 @@ def compiled(
     outputs = lower(outputs, engine)
     outputs = simplify(outputs, keep_stops=eager, lowered=True)
     order = toposort(outputs, stop=inputs)
-    arrays = [t for t in lifted(order) if not (eager and _is_native(t))]
+    arrays = [t for t in lifted(order) if not (_is_native(t) and (eager or _is_open(t, engine)))]
     arguments = [*inputs, *arrays]
     key = (
         engine.name,
@@ -83,6 +83,11 @@ def compiled(
         statistics.cache_hits += 1
         _programs.move_to_end(key)
     return function, [_native(engine, t) for t in arrays]
+
+
+def _is_open(t: Tensor, engine: Engine) -> bool:
+    """Whether the value of a native constant is only known when the program runs."""
+    return engine.is_symbolic(t.value)  # type: ignore[attr-defined]
 
 
 def _is_native(t: Tensor) -> bool:
@@ -114,14 +119,15 @@ def _compile(
     eager: bool,
     options: dict[str, Any],
 ) -> Callable[..., tuple[Any, ...]]:
-    function, source = emit(inputs, outputs, engine)
+    emitted = emit(inputs, outputs, engine)
     program = Program(
-        function,
+        emitted.function,
         [t.spec for t in inputs],
         [t.spec for t in outputs],
         state,
         dtypes=dtypes_in(toposort(outputs, stop=inputs)),
-        source=source,
+        source=emitted.source,
+        sizes_from_values=emitted.sizes_from_values,
         options=options,
     )
     return engine.eager(program) if eager else engine.compile(program)

@@ -46,7 +46,7 @@ def _bytes(node: Tensor) -> Hashable:
     if isinstance(node, Constant):
         if is_scalar(node):
             return bytes(node.value.data)
-        return id(node)
+        return node  # itself, not its id, which another may get when this one is gone
     raise ValueError(f"{node!r} is used but is no input of the program")
 
 

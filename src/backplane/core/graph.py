@@ -138,10 +138,10 @@ class Tensor:
         return self._name
 
     def __repr__(self) -> str:
-        if not isinstance(self.spec, Spec):
-            return f"<node {self.name!r} with {len(self.spec)} results>"
-        shape = tuple(self.spec.shape)
-        return f"<Tensor {self.name!r} shape={shape} dtype={self.spec.dtype}>"
+        spec: Any = self.spec
+        if not isinstance(spec, Spec):
+            return f"<node {self.name!r} with {len(spec)} results>"
+        return f"<Tensor {self.name!r} shape={tuple(spec.shape)} dtype={spec.dtype}>"
 
     # --- operators; == is identity, so that tensors can be keys and members of lists
     # ----------------

@@ -19,9 +19,8 @@ class Update(Tensor):
     __slots__ = ("variable",)
 
     def __init__(self, variable: Variable, value: Tensor) -> None:
-        super().__init__(
-            primitive("identity"), (AFTER.get(value, value),), {}, value.spec, user_line(), variable.name
-        )
+        inputs = (AFTER.get(value, value),)
+        super().__init__(primitive("identity"), inputs, {}, value.spec, user_line(), variable.name)
         self.variable = variable
 
 

@@ -133,7 +133,7 @@ def set_default(engine: Engine) -> None:
 
 @contextmanager
 def use(name: str) -> Iterator[Engine]:
-    """What is built and run inside runs on another engine: `with use("torch"): …`."""
+    """Context manager: what is built and run inside runs on the engine of that name."""
     engine = get(name)
     token = _current.set(engine)
     try:

@@ -91,6 +91,9 @@ class Program:
     dtypes: frozenset[str] = frozenset()
     """All dtypes that occur in it, those of intermediate values and of loop bodies included."""
     source: str = ""
+    sizes_from_values: bool = False
+    """Whether the size of a tensor is taken from the value of another: while such a program is
+    traced for given shapes, that size is not known."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Wishes of the caller that only some engines know (`compile=True` for torch)."""
 
@@ -124,6 +127,12 @@ class Engine:
     def spec_of(self, value: Value) -> Spec:
         """Shape (None for sizes unknown while tracing) and dtype name of a native value."""
         raise NotImplementedError
+
+    def is_symbolic(self, value: Value) -> bool:
+        """Whether `value` stands for one that is computed later, on an engine without `eager`:
+        calls on it add to the library's own graph.
+        """
+        return False
 
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
         """A native value with the array's content (cast to `dtype`), independent of its memory

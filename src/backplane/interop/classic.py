@@ -15,6 +15,7 @@ import collections
 import collections.abc
 import inspect
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -52,10 +53,10 @@ def _put_back(module: Any, names: Mapping[str, Any]) -> None:
 
 def restore_python() -> None:
     """Names that Python removed."""
-    # Python 3.10: the abstract classes left `collections`. Keras' callbacks and training_utils
-    # take Iterable, Mapping and Sequence from there.
-    abstract = {name: getattr(collections.abc, name) for name in collections.abc.__all__}
-    _put_back(collections, abstract)
+    # Python 3.10: the abstract classes left `collections`. Keras takes Container (progress bars),
+    # Iterable (callbacks), Mapping and Sequence (losses and metrics by output) from there.
+    for name in ("Container", "Iterable", "Mapping", "Sequence"):
+        _put_back(collections, {name: getattr(collections.abc, name)})
     # Python 3.11: `getargspec` and its result type went. `keras.utils.generic_utils.getargspec`
     # builds an ArgSpec of its own by position, older releases call the function.
     _put_back(inspect, {"getargspec": _getargspec, "ArgSpec": _ArgSpec})
@@ -63,27 +64,23 @@ def restore_python() -> None:
 
 def restore_numpy() -> None:
     """Names that NumPy removed."""
-    # NumPy 1.24: the aliases of builtin types. Used in masks (np.bool), ragged batches
-    # (np.object), and labels (np.int, np.float).
-    builtin = {"bool": bool, "int": int, "float": float, "object": object, "str": str}
-    # NumPy 2.0: second names. Callbacks start from np.Inf; HDF5Matrix looks for np.string_.
-    second = {
-        "Inf": np.inf, "NaN": np.nan, "float_": np.float64,
-        "string_": np.bytes_, "unicode_": np.str_, "product": np.prod,
-    }  # fmt: skip
-    _put_back(np, builtin | second)
+    # NumPy 1.24: the aliases of builtin types. Keras' own NumPy code has np.bool and np.int.
+    _put_back(np, {"bool": bool, "int": int})
+    # NumPy 2.0: second names. Callbacks start from np.Inf, HDF5 attributes are compared with
+    # np.string_, and keras_preprocessing looks for np.unicode_ when it pads sequences.
+    _put_back(np, {"Inf": np.inf, "string_": np.bytes_, "unicode_": np.str_})
 
 
 def restore_h5py() -> None:
     """Attributes of HDF5 files as text that can be decoded."""
     try:
-        from h5py import AttributeManager
+        attributes = import_module("h5py").AttributeManager
     except ImportError:
         return  # Keras works without h5py too, but for its files.
     # h5py 3: attributes that are text come as str, and lists of text as arrays of str; h5py 2 gave
     # bytes and arrays of bytes, so that Keras decodes keras_version, backend, model_config, and
     # the names of layers and weights.
-    read = AttributeManager.__getitem__
+    read = attributes.__getitem__
     if getattr(read, "decodable", False):
         return
 
@@ -92,19 +89,19 @@ def restore_h5py() -> None:
         if isinstance(value, np.ndarray) and value.dtype == object:
             return np.char.encode(value.astype(str), "utf-8")
         if isinstance(value, np.ndarray) and value.shape == (0,):
-            # NumPy 2.2: an empty array is neither true nor false, but Keras asks `if weight_names:`.
-            # Of an array of bytes it makes a list first.
+            # NumPy 2.2: an empty array is neither true nor false, but Keras asks `if weight_names:`
+            # (of an array of bytes it makes a list before that).
             return value.astype(np.bytes_)
         return _Text(value) if type(value) is str else value
 
     item.decodable = True  # type: ignore[attr-defined]
-    AttributeManager.__getitem__ = item
+    attributes.__getitem__ = item
 
 
 def restore_yaml() -> None:
     """`yaml.load` without a loader."""
     try:
-        import yaml
+        yaml: Any = import_module("yaml")
     except ImportError:
         return  # Only `model_from_yaml` needs it.
     # PyYAML 6: the argument Loader is required. Releases before 2.3 call `yaml.load(text)`. The

@@ -28,7 +28,7 @@ def sequences(n=16, steps=7, features=3):
     """Sequences with zeros at their ends, and a number for each."""
     rng = np.random.RandomState(1)
     x = rng.normal(size=(n, steps, features)).astype("float32")
-    for row, length in zip(x, rng.randint(2, steps + 1, size=n)):
+    for row, length in zip(x, rng.randint(2, steps + 1, size=n), strict=True):
         row[length:] = 0
     return x, x.sum(axis=(1, 2)).reshape(n, 1) / 5
 
@@ -190,14 +190,14 @@ def custom(folder):
 
     class Scaled(L.Layer):
         def __init__(self, units, **kwargs):
-            super(Scaled, self).__init__(**kwargs)
+            super().__init__(**kwargs)
             self.units = units
 
         def build(self, input_shape):
             shape = (input_shape[-1], self.units)
             self.kernel = self.add_weight("kernel", shape, initializer=start, regularizer=small)
             self.scale = self.add_weight("scale", (self.units,), initializer="ones")
-            super(Scaled, self).build(input_shape)
+            super().build(input_shape)
 
         def call(self, inputs):
             return K.dot(K.l2_normalize(inputs, axis=-1), self.kernel) * K.exp(self.scale)
@@ -206,7 +206,7 @@ def custom(folder):
             return (input_shape[0], self.units)
 
         def get_config(self):
-            base = super(Scaled, self).get_config()
+            base = super().get_config()
             base["units"] = self.units
             return base
 

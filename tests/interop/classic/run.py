@@ -7,33 +7,40 @@ import tempfile
 import traceback
 import warnings
 
-engine = os.environ["KERAS_BACKEND"].split(".")[-1]
-if engine != "tensorflow":
-    # Keras looks for TensorFlow to write to its file systems, and goes on without.
-    sys.modules["tensorflow"] = None
-# Keras' own syntax and calls are of another time.
-warnings.simplefilter("ignore")
 
-import backplane.interop.classic  # noqa: E402, F401
-import numpy as np  # noqa: E402
-from programs import PROGRAMS  # noqa: E402
-
-from backplane import backend as K  # noqa: E402
+def prepare():
+    """What must come before the import of Keras."""
+    if os.environ["KERAS_BACKEND"] != "backplane.tensorflow":
+        # Keras looks for TensorFlow to write to its file systems, and goes on without.
+        sys.modules["tensorflow"] = None
+    # Keras' own syntax and calls are of another time.
+    warnings.simplefilter("ignore")
+    import backplane.interop.classic  # noqa: F401
 
 
 def run(program):
     """What the program returns, or why it does not."""
+    import numpy as np
+
+    from backplane import backend as K
+
     K.clear_session()
     K.set_random_seed(0, portable=True)
-    np.random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 - Keras shuffles and draws its seeds with it.
     try:
         with tempfile.TemporaryDirectory() as folder:
             return program(folder)
-    except Exception:
+    except Exception:  # noqa: BLE001 - The test that asks for this program shows it.
         return traceback.format_exc()
 
 
-chosen = sys.argv[2:] or list(PROGRAMS)
-results = {name: run(PROGRAMS[name]) for name in chosen}
-with open(sys.argv[1], "w") as file:
-    json.dump(results, file, default=float)
+def main(result, *chosen):
+    prepare()
+    from programs import PROGRAMS
+
+    results = {name: run(PROGRAMS[name]) for name in chosen or PROGRAMS}
+    with open(result, "w") as file:
+        json.dump(results, file, default=float)
+
+
+main(*sys.argv[1:])

@@ -49,11 +49,14 @@ class JaxEngine(Engine):
         return Spec(value.shape, _NAMES.get(dtype) or dtype.name)
 
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
-        """A copy, on the default device."""
-        if (dtype or array.dtype.name) in WIDE:
-            with jax.enable_x64(True):
-                return jnp.array(array, dtype)
-        return jnp.array(array, dtype)
+        """A copy, on the default device.
+
+        NumPy copies: JAX returns before it has read all. And while a user's function is traced the
+        value must not become a part of that trace: a variable may keep it.
+        """
+        copy = np.array(array, dtype or _NAMES.get(array.dtype) or array.dtype.name)
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            return jnp.asarray(copy)
 
     def to_numpy(self, value: Value) -> np.ndarray:
         """A copy."""
@@ -70,7 +73,13 @@ class JaxEngine(Engine):
     # --- programs -------------------------------------------------------------------------------
 
     def compile(self, program: Program) -> Function:
-        """`jax.jit`. Variables that keep their shape hand their memory to their new values."""
+        """`jax.jit`. Variables that keep their shape hand their memory to their new values.
+
+        A program in which values decide on sizes cannot be compiled for given shapes: it runs op by
+        op.
+        """
+        if program.sizes_from_values:
+            return self.eager(program)
         run: Function = jax.jit(
             _strong(program.function),
             donate_argnums=_donated(program),

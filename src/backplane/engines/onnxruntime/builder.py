@@ -8,7 +8,6 @@ without care.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,14 +17,13 @@ from typing import Any
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.base import merge
 from backplane.engines.onnxruntime.library import ELEMENT_TYPES
 
 Shape = tuple[int | None, ...]
 
 
 class Symbol:
-    """A value of a model to be: its name, its dtype, and what is known of its shape (None: nothing).
+    """A value of a model to be: its name, its dtype, what is known of its shape (None: nothing).
 
     A literal has its content in `array` and gets a name only where it is used. Integer vectors of
     one element stand for sizes; they can be computed with like Python ints.
@@ -56,25 +54,25 @@ class Symbol:
     # --- sizes; they are not negative, so that rounding toward zero rounds down -------------------
 
     def __add__(self, other: Size) -> Size:
-        return self if _is(other, 0) else _sized("Add", self, other)
+        return self if _is(other, 0) else sized("Add", self, other)
 
     def __radd__(self, other: int) -> Size:
         return self + other
 
     def __sub__(self, other: Size) -> Size:
-        return self if _is(other, 0) else _sized("Sub", self, other)
+        return self if _is(other, 0) else sized("Sub", self, other)
 
     def __rsub__(self, other: int) -> Size:
-        return _sized("Sub", other, self)
+        return sized("Sub", other, self)
 
     def __mul__(self, other: Size) -> Size:
-        return self if _is(other, 1) else _sized("Mul", self, other)
+        return self if _is(other, 1) else sized("Mul", self, other)
 
     def __rmul__(self, other: int) -> Size:
         return self * other
 
     def __floordiv__(self, other: int) -> Size:
-        return self if other == 1 else _sized("Div", self, other)
+        return self if other == 1 else sized("Div", self, other)
 
 
 Size = int | Symbol
@@ -85,22 +83,9 @@ def _is(size: Size, value: int) -> bool:
     return isinstance(size, int) and size == value
 
 
-def _sized(op: str, *sizes: Size) -> Symbol:
+def sized(op: str, *sizes: Size) -> Symbol:
+    """The size that an operation computes from sizes."""
     return node(op, *[ints(n) if isinstance(n, int) else n for n in sizes], shape=(1,))
-
-
-def at_least(a: Size, b: Size) -> Size:
-    """The larger of two sizes."""
-    if isinstance(a, int) and isinstance(b, int):
-        return max(a, b)
-    return _sized("Max", a, b)
-
-
-def at_most(a: Size, b: Size) -> Size:
-    """The smaller of two sizes."""
-    if isinstance(a, int) and isinstance(b, int):
-        return min(a, b)
-    return _sized("Min", a, b)
 
 
 # --- scopes --------------------------------------------------------------------------------------
@@ -212,7 +197,7 @@ class Scope:
         return None
 
     def outputs(self, values: Sequence[Symbol]) -> list[Symbol]:
-        """`values` as outputs of this graph: each a result of a node of its own, no two the same."""
+        """`values` as outputs of this graph: results of its own nodes, no two the same."""
         own = {name for each in self.nodes for name in each.outputs}
         listed = []
         for x in values:
@@ -228,7 +213,7 @@ class Scope:
 def _exact(value: Any) -> Hashable:
     if isinstance(value, np.ndarray):
         return (value.dtype.name, value.shape, value.tobytes())
-    return repr(value) if isinstance(value, float) else value  # type: ignore[no-any-return]
+    return repr(value) if isinstance(value, float) else value
 
 
 _scope: ContextVar[Scope] = ContextVar("backplane_onnx_scope")
@@ -323,95 +308,3 @@ def transpose(x: Symbol, perm: Sequence[int]) -> Symbol:
     back = tuple([perm.index(i) for i in range(len(perm))])
     scope.note(("transposed", y.name, back), [name])
     return y
-
-
-# --- sizes ---------------------------------------------------------------------------------------
-
-
-def size(x: Symbol, axis: int) -> Size:
-    """The size of an axis."""
-    assert x.shape is not None
-    known = x.shape[axis]
-    if known is not None:
-        return known
-    return node("Shape", x, dtype="int64", shape=(1,), start=axis, end=axis + 1)
-
-
-def sizes(x: Symbol) -> tuple[Size, ...]:
-    """The sizes of all axes."""
-    return tuple([size(x, axis) for axis in range(x.rank)])
-
-
-def as_size(value: Symbol | int) -> Size:
-    """A scalar, as operands that are sizes are, as a size."""
-    if isinstance(value, int):
-        return value
-    if value.array is not None:
-        return int(value.array)
-    found = current().size_of(value)
-    if found is None:
-        found = node("Reshape", cast(value, "int64"), ints(1), shape=(1,))
-    return found
-
-
-def as_scalar(n: Size) -> Symbol:
-    """A size as an int32 scalar."""
-    if isinstance(n, int):
-        return number(n, "int32")
-    scalar = cast(node("Reshape", n, ints(), shape=()), "int32")
-    current().note_size(scalar, n)
-    return scalar
-
-
-def filled(shape: Shape, dims: Sequence[Symbol]) -> tuple[Size, ...]:
-    """`shape`, its None filled by `dims`."""
-    return tuple([as_size(n) for n in merge(shape, dims)])
-
-
-def vector(numbers: Sequence[Size]) -> Symbol:
-    """Sizes as one int64 vector."""
-    parts: list[Symbol] = []
-    run: list[int] = []
-    for n in numbers:
-        if isinstance(n, int):
-            run.append(n)
-            continue
-        parts += [ints(*run), n] if run else [n]
-        run = []
-    if run or not parts:
-        parts.append(ints(*run))
-    return parts[0] if len(parts) == 1 else node("Concat", *parts, axis=0, shape=(len(numbers),))
-
-
-def static(numbers: Sequence[Size]) -> bool:
-    """Whether all sizes are known."""
-    return all(isinstance(n, int) for n in numbers)
-
-
-def total(numbers: Sequence[Size]) -> Size:
-    """The product of sizes."""
-    known = math.prod([n for n in numbers if isinstance(n, int)])
-    product: Size = known
-    for n in numbers:
-        if not isinstance(n, int):
-            product = n * product
-    return product
-
-
-def shape_of(numbers: Sequence[Size]) -> Shape:
-    """Sizes as a shape, None where they are not known."""
-    return tuple([n if isinstance(n, int) else None for n in numbers])
-
-
-def reshape(x: Symbol, numbers: Sequence[Size | int]) -> Symbol:
-    """`x` in another shape; one size may be -1."""
-    shape = tuple([n if isinstance(n, int) and n >= 0 else None for n in numbers])
-    if x.shape == shape and None not in shape:
-        return x
-    unknown = [i for i, n in enumerate(numbers) if not isinstance(n, int)]
-    if len(unknown) == 1 and all(n > 0 for n in numbers if isinstance(n, int)):
-        # What is left over is the one that is not known: no need to compute it.
-        numbers = [-1 if i == unknown[0] else n for i, n in enumerate(numbers)]
-    # Zero is a size, except beside -1, where ONNX does not allow it to be.
-    allowzero = int(not any(isinstance(n, int) and n < 0 for n in numbers))
-    return node("Reshape", x, vector(numbers), shape=shape, allowzero=allowzero)

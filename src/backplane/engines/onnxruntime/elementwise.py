@@ -127,7 +127,7 @@ def softplus(x: Symbol) -> Symbol:
 @TABLE.add("expm1")
 @through({"float16": "float32"})
 def expm1(x: Symbol) -> Symbol:
-    """Kahan's way: where exp(x) = u is near 1, what it was rounded by cancels in (u - 1) / log(u)."""
+    """Kahan's way: near 1, what u = exp(x) was rounded by cancels in (u - 1) / log(u)."""
     one = number(1, x.dtype)
     u = node("Exp", x)
     y = node("Sub", u, one)
@@ -165,7 +165,7 @@ def print_(x: Symbol, *, message: str) -> Symbol:
     scope = current()
     if scope.parent is not None:
         raise NotImplementedError(
-            "the engine 'cntk' prints after a program has run, and cannot print inside a loop or branch"
+            "the engine 'cntk' prints when a program has run, and cannot inside a loop or branch"
         )
     scope.printed.append((message, x))
     return x
@@ -224,8 +224,9 @@ def floordiv(x: Symbol, y: Symbol) -> Symbol:
 
 
 def _divisor(y: Symbol) -> tuple[Symbol, Symbol | None]:
-    """`y` without divisors that crash the process, and where it is one of the others (None:
-    everywhere): 0, and -1, by which the least number has no quotient."""
+    """`y` without the divisors that may crash the process, and where it is none of them (None:
+    everywhere). They are 0, and -1, by which the least number has no quotient.
+    """
     if y.array is not None and not np.isin(y.array, (0, -1)).any():
         return y, None
     bad = node("Equal", y, number(0, y.dtype), dtype="bool")
@@ -284,7 +285,7 @@ def where(c: Symbol, x: Symbol, y: Symbol) -> Symbol:
     return cast(node("Where", c, cast(x, wide), cast(y, wide), dtype=wide), dtype)
 
 
-# --- shifts: ONNX has them for unsigned integers only ----------------------------------------------
+# --- shifts: ONNX has them for unsigned integers only --------------------------------------------
 
 
 def _shifted(x: Symbol, y: Symbol, direction: str) -> Symbol:

@@ -1,14 +1,16 @@
 """The engine: the table, and programs as sessions.
 
 A session takes NumPy arrays and gives NumPy arrays without copying either, and in less time than
-through bound buffers. So arrays are the values here, and a variable is handed to a call as the array
-that the last one gave. ONNX Runtime's own tensors, which have no operators, are taken too.
+through bound buffers. So arrays are the values here, and a variable is handed to a call as the
+array that the last one gave. ONNX Runtime's own tensors, which have no operators, are taken too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from backplane.engines.onnxruntime import (
     shaping,
 )
 from backplane.engines.onnxruntime.builder import Scope, Symbol, building, literal
+from backplane.engines.onnxruntime.export import export
 from backplane.engines.onnxruntime.library import DTYPES, THREADS, native, ort, ort_value, session
 from backplane.engines.onnxruntime.model import model, named
 
@@ -32,8 +35,8 @@ Call = Callable[..., tuple[Value, ...]]
 
 _FAILURES = (native.Fail, native.InvalidArgument, native.RuntimeException)
 
-WITHOUT_FLOAT64 = ("conv", "conv_input_grad", "conv_kernel_grad", "avg_pool")
-WITHOUT_INTEGERS = ("max_pool",)
+SMALL = 1 << 15
+"""Elements that go in and out of a program up to which one thread is enough."""
 
 
 class OnnxRuntime(Engine):
@@ -52,17 +55,15 @@ class OnnxRuntime(Engine):
         for lowering in (loops.cond, loops.scan, loops.while_loop):
             entry = Entry(partial(lowering, self), builds=True)
             self.table[lowering.__name__] = _specified(entry)
-        for name in WITHOUT_FLOAT64:
-            self._decompose(name, lambda dtype: dtype == "float64")
-        for name in WITHOUT_INTEGERS:
-            self._decompose(name, lambda dtype: not dtype.startswith("float"))
+        for name, better in {**convolution.DECOMPOSED, **pooling.DECOMPOSED}.items():
+            self._decompose(name, better)
 
-    def _decompose(self, name: str, lacks: Callable[[str], bool]) -> None:
-        """Let a primitive be decomposed for dtypes that its kernel lacks."""
+    def _decompose(self, name: str, better: Callable[..., bool]) -> None:
+        """Let a primitive be decomposed where its kernel is slower, or lacks the dtype."""
         entry = self.table[name]
 
         def build(specs: Sequence[Spec], **params: Any) -> Lowering:
-            if lacks(specs[0].dtype):
+            if better(specs, **params):
                 return loops.decomposed(self, name, specs, **params)
             return entry.function(specs, **params)
 
@@ -111,12 +112,26 @@ class OnnxRuntime(Engine):
             return _giving_alike(call)
         return call
 
+    def export(
+        self,
+        program: Program,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        initial: Mapping[str, np.ndarray],
+        path: Path,
+        name: str,
+    ) -> None:
+        """Write a program as an ONNX file (`export.py`)."""
+        export(program, inputs, outputs, initial, path, name)
+
 
 def _specified(entry: Entry) -> Entry:
     """An entry whose lowering gets symbols that know as much of their shapes as the graph does."""
 
     def build(specs: Sequence[Spec], **params: Any) -> Lowering:
-        lowering = entry.function(specs, **params) if entry.builds else partial(entry.function, **params)
+        lowering = partial(entry.function, **params)
+        if entry.builds:
+            lowering = entry.function(specs, **params)
 
         def lower(*operands: Symbol | None) -> Any:
             known = [
@@ -131,22 +146,36 @@ def _specified(entry: Entry) -> Entry:
 
 def _session(program: Program, kind: str) -> tuple[Call, bool]:
     """A session of a program whose loops are of a kind, and whether they may turn out not to do."""
-    scope = Scope(loops=kind, serial=THREADS == 1)
+    threads = _threads(program)
+    scope = Scope(loops=kind, serial=threads == 1)
     with building(scope):
         inputs = [Symbol(f"x{i}", spec.dtype, spec.shape) for i, spec in enumerate(program.inputs)]
         outputs = scope.outputs([*program.function(*inputs), *[x for _, x in scope.printed]])
     specs = [*program.outputs, *[Spec(x.shape or (), x.dtype) for _, x in scope.printed]]
     made = model(scope, named(inputs, program.inputs), named(outputs, specs), "program")
-    run = session(made.SerializeToString()).run
+    run = session(made.SerializeToString(), threads).run
     call = _call(run, [x.name for x in inputs], [x.name for x in outputs])
     if scope.printed:
         return _printing(call, [message for message, _ in scope.printed]), scope.unsure
     return call, scope.unsure
 
 
+def _threads(program: Program) -> int:
+    """One for small programs. Each session has its own pool of threads, which takes milliseconds to
+    make; a pool for all sessions would be forced on those that the user makes.
+    """
+    count = 0
+    for spec in (*program.inputs, *program.outputs):
+        if not spec.is_static:
+            return THREADS
+        count += math.prod([n or 0 for n in spec.shape])
+    return THREADS if count > SMALL else 1
+
+
 def _call(run: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]) -> Call:
-    """A function of the inputs that runs a session. Its text names them, which takes a third of the
-    time that putting a dictionary together in a loop does."""
+    """A function of the inputs that runs a session. Its text names them: putting a dictionary
+    together in a loop takes three times as long.
+    """
     arguments = ", ".join(inputs)
     feeds = ", ".join([f"{name!r}: {name}" for name in inputs])
     names = {"run": run, "outputs": list(outputs)}
@@ -168,7 +197,7 @@ def _printing(call: Call, messages: Sequence[str]) -> Call:
 
 
 def _with_second_try(call: Call, program: Program) -> Call:
-    """If a call fails, maybe because of a loop without steps, try with slower loops that always do."""
+    """If a call fails, maybe for a loop without steps, try with slower loops that always do."""
     second: list[Call] = []
 
     def run(*values: Value) -> tuple[Value, ...]:

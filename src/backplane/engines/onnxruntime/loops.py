@@ -1,9 +1,9 @@
 """Branches and loops: `If`, `Scan` and `Loop` over closed graphs.
 
-`Scan` takes two thirds of the time of `Loop`, but ONNX Runtime's needs at least one step, and states
-that keep their shapes. Where that is not certain the program is built with `Scan` all the same, and
-marked: `engine.py` builds it anew with `Loop` when a call fails. The constants of a body are read
-from the graph around it.
+`Scan` takes two thirds of the time of `Loop`, but ONNX Runtime's needs at least one step, and
+states that keep their shapes. Where that is not certain the program is built with `Scan` all the
+same, and marked: `engine.py` builds it anew with `Loop` when a call fails. The constants of a body
+are read from the graph around it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from backplane.engines.onnxruntime.builder import (
     Size,
     Symbol,
     current,
-    ints,
     nested,
     node,
     nodes,
     number,
+)
+from backplane.engines.onnxruntime.shaping import constant_of, flip
+from backplane.engines.onnxruntime.sizes import (
     reshape,
     size,
 )
-from backplane.engines.onnxruntime.shaping import constant_of, flip
 
 Specs = Sequence[Spec]
 Step = Callable[..., Sequence[Symbol]]
 
 
 def decomposed(engine: Engine, name: str, specs: Specs, **params: object) -> Lowering:
-    """What the primitive of that name is composed of, as a lowering, for dtypes without a kernel."""
+    """The decomposition of a primitive as a lowering, for dtypes without a kernel."""
     primitive = registry.PRIMITIVES[name]
     assert primitive.decomposition is not None
     inputs = [Placeholder(spec) for spec in specs]

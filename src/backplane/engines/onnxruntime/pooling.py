@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from backplane.core.spec import is_float
 from backplane.engines.base import Padding, Table
 from backplane.engines.onnxruntime.builder import (
     Symbol,
     node,
     nodes,
-    reshape,
-    sizes,
-    total,
 )
 from backplane.engines.onnxruntime.convolution import (
     Ints,
@@ -18,11 +18,16 @@ from backplane.engines.onnxruntime.convolution import (
     padding_options,
 )
 from backplane.engines.onnxruntime.shaping import constant_of
+from backplane.engines.onnxruntime.sizes import (
+    reshape,
+    sizes,
+    total,
+)
 
 TABLE = Table()
 
 
-def _options(x: Symbol, pool: Ints, strides: Ints, padding: Padding) -> dict[str, object]:
+def _options(x: Symbol, pool: Ints, strides: Ints, padding: Padding) -> dict[str, Any]:
     ones = (1,) * len(pool)
     options = padding_options(padding, sizes(x)[1:-1], pool, strides, ones)
     return {"kernel_shape": pool, "strides": strides, **options}
@@ -76,3 +81,10 @@ def avg_pool(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> Symbo
     """Mean of each window over its elements that are no padding."""
     options = _options(x, pool, strides, padding)
     return channels_last(node("AveragePool", channels_first(x), **options), x.rank)
+
+
+DECOMPOSED = {
+    "max_pool": lambda specs, **params: not is_float(specs[0].dtype),
+    "avg_pool": lambda specs, **params: specs[0].dtype == "float64",
+}
+"""Where there is no kernel for the dtype."""

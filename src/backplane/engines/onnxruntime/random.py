@@ -18,10 +18,12 @@ from backplane.engines.onnxruntime.builder import (
     Size,
     Symbol,
     cast,
-    filled,
     ints,
     node,
     number,
+)
+from backplane.engines.onnxruntime.sizes import (
+    filled,
     reshape,
     total,
     vector,

@@ -11,21 +11,23 @@ from backplane.engines.onnxruntime.builder import (
     Size,
     Symbol,
     cast,
-    filled,
     ints,
     nested,
     node,
     nodes,
     number,
+    transpose,
+)
+from backplane.engines.onnxruntime.elementwise import TO_INT64, sortable, through, unsorted
+from backplane.engines.onnxruntime.sizes import (
+    filled,
     reshape,
     shape_of,
     size,
     sizes,
     total,
-    transpose,
     vector,
 )
-from backplane.engines.onnxruntime.elementwise import TO_INT64, sortable, through, unsorted
 
 TABLE = Table()
 
@@ -190,7 +192,7 @@ def cumprod(x: Symbol, *, axis: int, reverse: bool) -> Symbol:
     one = node("Expand", number(1, x.dtype), vector([1, *sizes(rows)[1:]]))
     rows = node("Concat", *([rows, one] if reverse else [one, rows]), axis=0)
     with nested() as inner:
-        state, row = (Symbol(inner.name(), x.dtype, rows.shape and rows.shape[1:]) for _ in range(2))
+        state, row = (Symbol(inner.name(), x.dtype) for _ in range(2))
         product = node("Mul", state, row)
         body = Body(inner, [state, row], inner.outputs([product, product]))
     start = node("Expand", number(1, x.dtype), vector(sizes(transpose(x, front))[1:]))

@@ -13,23 +13,25 @@ from backplane.engines.onnxruntime.builder import (
     Shape,
     Size,
     Symbol,
-    as_scalar,
-    at_least,
-    at_most,
     cast,
     current,
-    filled,
     ints,
     literal,
     node,
     number,
+    transpose,
+)
+from backplane.engines.onnxruntime.sizes import (
+    as_scalar,
+    at_least,
+    at_most,
+    filled,
     reshape,
     shape_of,
     size,
     sizes,
     static,
     total,
-    transpose,
     vector,
 )
 
@@ -103,12 +105,11 @@ def pad(x: Symbol, *, padding: Sequence[tuple[Size, Size]], value: float) -> Sym
         return x
     wide = {"bool": "uint8", "uint16": "uint32", "int16": "int32"}.get(x.dtype, x.dtype)
     amounts = vector([*[before for before, _ in padding], *[after for _, after in padding]])
-    shape = tuple(
-        [
-            n + pair[0] + pair[1] if n is not None and static(pair) else None
-            for n, pair in zip(x.shape or (), padding, strict=True)
-        ]
-    )
+    whole = [
+        None if n is None else n + before + after
+        for n, (before, after) in zip(x.shape or (), padding, strict=True)
+    ]
+    shape = tuple([n if isinstance(n, int) else None for n in whole])
     return cast(node("Pad", cast(x, wide), amounts, number(value, wide), shape=shape), x.dtype)
 
 
@@ -136,7 +137,7 @@ def slice_grad(g: Symbol, *dims: Symbol, shape: Shape, slices: tuple[Slice, ...]
     """Zeros with `g` where the slices would read."""
     wanted = filled(shape, dims)
     spread = _spread(g, [step or 1 for *_, step in slices])
-    padding = []
+    padding: list[tuple[Size, Size]] = []
     for axis, (n, part) in enumerate(zip(wanted, slices, strict=True)):
         if part == (None, None, 1):
             padding.append((0, 0))
@@ -251,9 +252,8 @@ def _add_rows(rows: Symbol, places: Symbol, shape: tuple[Size, Size]) -> Symbol:
     steps = node("Range", *[_scalar(n) for n in (0, width, 1)])
     places = node("Mul", reshape(places, (size(rows, 0), 1)), vector([width]))
     flat = reshape(node("Add", places, steps), (-1,))
-    summed = node(
-        "ScatterElements", reshape(zeros, (-1,)), flat, reshape(rows, (-1,)), reduction="add", axis=0
-    )
+    zeros, rows = reshape(zeros, (-1,)), reshape(rows, (-1,))
+    summed = node("ScatterElements", zeros, flat, rows, reduction="add", axis=0)
     return reshape(summed, shape)
 
 

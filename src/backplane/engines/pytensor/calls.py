@@ -95,7 +95,7 @@ def _(op: Elemwise, node: Apply) -> Call:
         if static(y) == 0 and node.inputs[1].type.shape == node.outputs[0].type.shape:
             return Call(masked, [condition, x], fresh=True)
         return Call(select if node.inputs[0].type.ndim else np.where, inputs, fresh=True)
-    if isinstance(scalar, Sigmoid):
+    if isinstance(scalar, Sigmoid) and dtype.kind == "f" and x.type.dtype == dtype:
         return Call(sigmoid, inputs, fresh=True)
     function = _ufunc(scalar, node, dtype)
     if function is None:
@@ -115,7 +115,7 @@ def sigmoid(x: Value) -> Value:
 
 def _ufunc(scalar: Any, node: Apply, dtype: Any) -> Any:
     """The ufunc of a scalar operation, if it gives the dtype that PyTensor promises."""
-    name, count, _ = scalar.nfunc_spec or ("", 0, 0)
+    name, count, _ = getattr(scalar, "nfunc_spec", None) or ("", 0, 0)
     if isinstance(scalar, ps.RoundHalfToEven):
         name = "rint"
     if isinstance(scalar, ps.IntDiv | ps.Mod) or count != len(node.inputs):

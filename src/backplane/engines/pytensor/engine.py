@@ -50,6 +50,10 @@ class PyTensorEngine(Engine):
             return spec_of(value)
         return Spec(value.shape, value.dtype.name)
 
+    def is_symbolic(self, value: Value) -> bool:
+        """Whether `value` is a variable of PyTensor."""
+        return isinstance(value, Variable)
+
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
         """The array itself where it has the dtype: programs write to no operand."""
         if dtype is None and not array.dtype.isnative:
@@ -106,8 +110,8 @@ def _mode(program: Program) -> Any:
 
 
 def _function(inputs: Sequence[Value], outputs: Sequence[Value], mode: Any) -> Function:
-    """What `pytensor.function` makes, without its copy of the graph, which nobody else has and whose
-    depth the copy's recursion limits.
+    """What `pytensor.function` makes, without its copy of the graph: nobody else has the graph, and
+    the copy's recursion would limit its depth.
     """
     ours = mode is ARRAYS
     compiled = mode.function_maker(

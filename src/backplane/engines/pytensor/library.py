@@ -38,7 +38,7 @@ def _shuffle(ndim: int, order: tuple[int | str, ...]) -> Any:
 
 
 def shuffled(x: Value, order: tuple[int | str, ...]) -> Value:
-    """The axes of `x` in an order, `"x"` for a new one. Making the operation is most of the work."""
+    """The axes of `x` in an order, `"x"` for a new one; the operations are made once."""
     return _shuffle(x.type.ndim, order)(x)
 
 

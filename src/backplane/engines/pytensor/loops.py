@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 from pytensor.ifelse import IfElse
 from pytensor.scan.op import Scan, ScanInfo
@@ -37,7 +38,7 @@ def loops(engine: Engine) -> Table:
         following = _typed(step(*inner), body.inputs[:carry])
         ends = pt.invert(goes_on(*following, *inner[carry:])[0])
         info = _info(untraced=carry, consts=len(consts), until=True)
-        loop = Scan(inner, [*following, ends], info)
+        loop = Scan(inner, [*following, ends], info, mode=_flagged())
         count = pt.switch(goes_on(*state, *consts)[0], number(FOREVER, "int64"), number(0, "int64"))
         results: list[Value] = loop(count, *state, *consts, return_list=True)
         return results
@@ -65,6 +66,12 @@ def _info(
         n_non_seqs=consts,
         as_while=until,
     )
+
+
+def _flagged() -> str | None:
+    """The mode for steps that PyTensor compiles itself: the one that its flags name, if any."""
+    mode: str = pytensor.config.mode
+    return None if mode == "Mode" else mode
 
 
 def _typed(values: Sequence[Value], like: Sequence[Any]) -> list[Value]:
@@ -114,7 +121,7 @@ class _Scanned:
             xs=len(rows), carry=len(state), ys=len(results) - self.carry, consts=len(consts)
         )
         inputs = [*inner_rows, *inner_state, *inner_consts]
-        return Scan(inputs, [*following, *results[self.carry :]], info)
+        return Scan(inputs, [*following, *results[self.carry :]], info, mode=_flagged())
 
 
 def _trace(x: Value, count: Value) -> Value:

@@ -83,10 +83,7 @@ def scan(
         count: Value = sizes_of(rows[0])[0] if rows else length
 
         def empty() -> list[Value]:
-            # A step on zeros tells what is unknown of a row.
-            zeros = [tf.zeros(vector(sizes_of(x)[1:]), x.dtype) for x in rows]
-            ys = step(*state, *zeros, *consts)[carry:]
-            return [tf.zeros(vector((0, *sizes_of(y))), y.dtype) for y in ys]
+            return _no_rows(step(*state, *_zero_rows(rows), *consts)[carry:])
 
         def filled() -> list[Value]:
             return [sink.stack() for sink in sinks]
@@ -123,6 +120,15 @@ def _repeat(
         lambda i, *_: i < count, advance, (ints(0), state, sinks), shape_invariants=invariants
     )
     return last, sinks
+
+
+def _zero_rows(sequences: Sequence[Value]) -> list[Value]:
+    """A row of zeros for each sequence: a step on them tells what is unknown of its results."""
+    return [tf.zeros(vector(sizes_of(x)[1:]), x.dtype) for x in sequences]
+
+
+def _no_rows(ys: Sequence[Value]) -> list[Value]:
+    return [tf.zeros(vector((0, *sizes_of(y))), y.dtype) for y in ys]
 
 
 def _reader(rows: Sequence[Value], count: Value) -> Callable[[Value], list[Value]]:

@@ -1,0 +1,142 @@
+"""The name `keras.backend` for ours, so that scripts written for classic Keras run unchanged.
+
+`install` makes `from keras import backend as K`, `import keras.backend` and imports from modules
+below it (`keras.backend.common`, `keras.backend.tensorflow_backend`) mean `backplane.backend`, in
+this process only. Everything else of `keras` is that of the installed one, which is loaded when it
+is first asked for; without one, `keras` has the backend alone. An installed classic Keras is given
+ours as its external backend instead, so that its layers compute with it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from backplane import config
+
+KERAS = "keras"
+BACKEND = "keras.backend"
+
+ALIASES = {
+    BACKEND: "backplane.backend",
+    "keras.backend.common": "backplane.backend.common",
+    "keras.backend.load_backend": "backplane.backend",
+    "keras.backend.tensorflow_backend": "backplane.backend.tensorflow_backend",
+    "keras.backend.theano_backend": "backplane.backend.tensorflow_backend",
+    "keras.backend.cntk_backend": "backplane.backend.tensorflow_backend",
+}
+"""Name in scripts → the module of ours that it means."""
+
+
+class _Same(Loader):
+    """Gives a module of ours under another name."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The module itself."""
+        self.own = importlib.import_module(ALIASES[spec.name])
+        # The import system writes the spec of the other name into it; `exec_module` undoes that.
+        self.kept = {name: vars(self.own)[name] for name in ("__spec__", "__loader__")}
+        return self.own
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing: it has been executed."""
+        vars(module).update(self.kept)
+
+
+class _Keras(ModuleType):
+    """`keras` itself: our backend, and the rest from the installed one, loaded when asked for."""
+
+    def __init__(self, installed: ModuleSpec | None) -> None:
+        super().__init__(KERAS)
+        self.__path__ = list(installed.submodule_search_locations or ()) if installed else []
+        self._installed = installed
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "backend":
+            return importlib.import_module(BACKEND)
+        if name.startswith("__") and name != "__version__":
+            raise AttributeError(name)
+        if self._load():
+            return getattr(self, name)
+        raise AttributeError(
+            f"module 'keras' has no attribute {name!r}: no Keras is installed, and Backplane "
+            "serves keras.backend only"
+        )
+
+    def _load(self) -> bool:
+        """Execute the installed Keras in this very module. False if that was done before."""
+        spec = vars(self).get("_installed")
+        if spec is None:
+            return False
+        self._installed = None
+        self.__file__ = spec.origin
+        self.__spec__, self.__loader__, self.__package__ = spec, spec.loader, KERAS
+        self.backend = importlib.import_module(BACKEND)
+        spec.loader.exec_module(self)
+        # Its __init__ may have bound its own backend again.
+        self.backend = importlib.import_module(BACKEND)
+        return True
+
+
+class _Finder(MetaPathFinder):
+    """Finds `keras` and the aliases below it."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec of an alias. Before any other part of Keras, Keras itself is loaded."""
+        if name in ALIASES:
+            return ModuleSpec(name, _Same(), is_package=name == BACKEND)
+        if name.startswith("keras."):
+            keras = sys.modules.get(KERAS)
+            if isinstance(keras, _Keras):
+                keras._load()
+        return None
+
+
+def install() -> None:
+    """Let `keras.backend` mean `backplane.backend` from now on, in this process.
+
+    Raises:
+        RuntimeError: if a `keras` has been imported already.
+
+    Example:
+        >>> import sys
+        >>> from backplane.interop import alias
+        >>> alias.install()  # doctest: +SKIP
+        >>> from keras import backend as K  # doctest: +SKIP
+        >>> K.__name__  # doctest: +SKIP
+        'backplane.backend'
+    """
+    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        return
+    if KERAS in sys.modules:
+        raise RuntimeError("keras has been imported already: install the alias before that")
+    installed = PathFinder.find_spec(KERAS)
+    if installed is not None and _is_classic(installed):
+        _serve_classic()
+        return
+    sys.modules[KERAS] = _Keras(installed)
+    sys.meta_path.insert(0, _Finder())
+
+
+def _is_classic(spec: ModuleSpec) -> bool:
+    """Whether it is a Keras of version 2.0 to 2.3, which has backends that can be replaced."""
+    folders = spec.submodule_search_locations or ()
+    return any((Path(folder) / "backend" / "common.py").is_file() for folder in folders)
+
+
+def _serve_classic() -> None:
+    """Name ours as the backend, with the engine that was asked for."""
+    asked = os.environ.get("KERAS_BACKEND")
+    engine = config.canonical(asked) if asked else None
+    if engine or not asked:
+        os.environ["KERAS_BACKEND"] = f"backplane.{engine or 'backend'}"
+    importlib.import_module("backplane.interop.classic")

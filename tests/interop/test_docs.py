@@ -1,0 +1,61 @@
+"""The programs and commands in the documentation of this folder's subjects."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interop.environments import python_with, run
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def blocks(page, language):
+    text = (DOCS / page).read_text(encoding="utf-8")
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    return [block for name, block in found if name == language]
+
+
+@pytest.mark.slow
+def test_classic_keras(tmp_path):
+    program = tmp_path / "train.py"
+    program.write_text(blocks("classic-keras.md", "python")[0])
+    printed = run(python_with("2.3.1"), program, backend="backplane.numpy", folder=tmp_path)
+    name, accuracy = re.fullmatch(r"(\S+) accuracy (\S+)\n", printed).groups()
+    assert name == "backplane.numpy"
+    assert float(accuracy) > 0.9
+
+
+def shell(command, folder):
+    """What a command prints, with this Python as `python`."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    env = {**os.environ, "PATH": path, "KERAS_HOME": str(folder)}
+    done = subprocess.run(
+        command, shell=True, cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_external_backends(tmp_path):
+    package = tmp_path / "my_package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    module, extended = blocks("external-backends.md", "python")
+    (package / "my_module.py").write_text(module)
+    [command] = [b for b in blocks("external-backends.md", "") if "my_package" in b]
+    assert shell(command, tmp_path) == "my_package.my_module [9.0]\n"
+    (package / "my_module.py").write_text(extended)
+    ours = "from backplane import backend as K; print(K.relu(1), K.eval(K.zeros((1,))))"
+    command = f'KERAS_BACKEND=my_package.my_module python -c "{ours}"'
+    assert shell(command, tmp_path) == "None [0.]\n"
+
+
+def test_old_scripts(tmp_path):
+    (tmp_path / "old.py").write_text(blocks("old-scripts.md", "python")[0])
+    [command] = [b for b in blocks("old-scripts.md", "") if "old.py" in b]
+    printed = shell(command, tmp_path)
+    assert printed == "numpy loss 0.0000 [1. 1. 1.]\n"
