@@ -47,11 +47,11 @@ def run(script: Path, arguments: tuple[str, ...]) -> None:
 @main.command("engines")
 def list_engines() -> None:
     """List the engines, whether they are installed, and their versions."""
-    table = Table("engine", "library", "version", "install with", box=None, header_style="bold")
+    table = Table("engine", "library", "version", "pip install", box=None, header_style="bold")
     for name in engines.names():
         library, number = _library(name)
         there = engines.installed(name)
-        extra = f'pip install "keras-backplane[{name}]"'
+        extra = f'"keras-backplane[{name}]"'
         table.add_row(name, library, number if there else "not installed", "" if there else extra)
     Console(highlight=False, markup=False).print(table)
 

@@ -476,3 +476,23 @@ def test_samples_do_not_depend_on_the_mode() -> None:
         wide = np.asarray(draw(key))
     np.testing.assert_array_equal(wide, draw(key))
     np.testing.assert_allclose(jax.jit(draw)(key), wide, rtol=1e-6)
+
+
+def test_an_eager_result_outlives_the_variable_it_was_read_from() -> None:
+    with engines.use("jax"):
+        v = K.variable(np.ones(1000))
+        kept = K.eager(K.identity)(v)
+        K.function([], [K.sum(v)], updates=[K.update_add(v, np.ones(1000))])([])
+        assert float(kept.sum()) == 1000.0
+        assert float(K.get_value(v).sum()) == 2000.0
+
+
+def test_feeds_may_change_after_a_call_without_outputs() -> None:
+    with engines.use("jax"):
+        x, v = K.placeholder(shape=(4_000_000,)), K.variable(np.zeros(()))
+        f = K.function([x], [], updates=[(v, K.sum(K.tanh(x)))])
+        for _ in range(5):
+            fed = np.zeros(4_000_000, "float32")
+            f([fed])
+            fed[:] = 1.0
+            assert K.get_value(v) == 0.0

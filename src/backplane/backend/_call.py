@@ -191,7 +191,7 @@ class _Trace:
             for key in self.keys:
                 key.counter += 1
         if self.variables:
-            leaves = [*leaves, *[v.read(engine) for v in self.variables]]
+            leaves = [*leaves, *[engine.lend(v.read(engine)) for v in self.variables]]
         try:
             values = self.program(*leaves, *self.constants)
         except Exception as error:
@@ -252,7 +252,7 @@ def _abstract(value: Any, engine: Engine, leaves: list[Any], specs: list[Spec]) 
     if kind is dict:
         return {k: _abstract(v, engine, leaves, specs) for k, v in value.items()}
     if isinstance(value, Variable):
-        value = value.read(engine)
+        value = engine.lend(value.read(engine))
     elif isinstance(value, np.ndarray):
         if value.dtype.kind not in "biuf" and value.dtype.name != "bfloat16":
             raise TypeError(f"expected numbers, got an array of dtype {value.dtype}")

@@ -51,6 +51,7 @@ class _Writer:
             "failed": variant.failed,
             "feed": self.engine.feed,
             "fetch": self.engine.fetch,
+            "wait": self.engine.wait,
             "ndarray": np.ndarray,
             "array": np.array,
             "words": variant.words,
@@ -67,6 +68,9 @@ class _Writer:
         for i, name in enumerate(outputs):
             if not self._is_array(self.function.outputs[i]):
                 self._line(f"    {name} = fetch({name})")
+        if news and not outputs:
+            # Fetching an output waits for the program; nobody else does before feeds may change.
+            self._line(f"    wait(({', '.join(news)},))")
         self._line("except Exception as error:")
         self._line("    failed(error)")
         self._line("    raise")

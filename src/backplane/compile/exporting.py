@@ -12,8 +12,8 @@ from backplane.compile.emit import emit
 from backplane.compile.function import Function
 from backplane.compile.loops import prune
 from backplane.compile.simplify import lower, simplify
-from backplane.core.graph import KeySource, Placeholder, Tensor, constant
-from backplane.core.registry import primitive
+from backplane.core.graph import Constant, KeySource, Placeholder, Tensor, constant, toposort
+from backplane.core.registry import engine_of, primitive
 from backplane.core.spec import Spec
 from backplane.engines import get
 from backplane.engines.base import Program
@@ -64,16 +64,19 @@ def _program(
     phase: int,
 ) -> Program:
     engine = get(ENGINE)
-    replace: dict[Tensor, Tensor] = dict(function.defaults)
-    for key, placeholder in keys.items():
-        replace[key] = placeholder
+    replace: dict[Tensor, Tensor] = {**function.defaults, **{k: p for k, p in keys.items()}}
     for i in function.switches:
         switch = function.inputs[i]
         replace[switch] = constant(phase, switch.spec.dtype)
+    for t in toposort(results):
+        if isinstance(t, Constant) and not isinstance(t.value, np.ndarray):
+            owner = engine_of(t.value)
+            assert owner is not None
+            replace[t] = constant(owner.to_numpy(t.value))
     lowered = simplify(lower(prune(simplify(results, replace)), engine), lowered=True)
-    emitted, source = emit(inputs, lowered, engine)
+    emitted = emit(inputs, lowered, engine)
     specs = [Spec(t.spec.shape, t.spec.dtype) for t in inputs]
-    return Program(emitted, specs, [t.spec for t in lowered], source=source)
+    return Program(emitted.function, specs, [t.spec for t in lowered], source=emitted.source)
 
 
 def _output_names(function: Function, given: Sequence[str] | None, names: _Names) -> list[str]:

@@ -97,10 +97,8 @@ def _is_native(t: Tensor) -> bool:
 def _native(engine: Engine, t: Tensor) -> Any:
     assert isinstance(t, Constant)
     if isinstance(t.value, np.ndarray):
-        # Not a native value where that can be helped: made while a user's function is traced, it
-        # would belong to that trace, and the program is kept for other calls.
-        arrays = engine.takes_arrays or "eager" not in engine.capabilities
-        return engine.feed(t.value) if arrays else engine.from_numpy(t.value)
+        eager = "eager" in engine.capabilities
+        return engine.from_numpy(t.value) if eager else engine.feed(t.value)
     if not engine.owns(t.value):
         kind = f"{type(t.value).__module__}.{type(t.value).__name__}"
         raise TypeError(

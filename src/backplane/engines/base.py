@@ -161,6 +161,15 @@ class Engine:
         """
         return self.to_numpy(value)
 
+    def lend(self, value: Value) -> Value:
+        """A variable's value as users may keep it: a copy where programs reuse its memory."""
+        return value
+
+    def wait(self, values: Sequence[Value]) -> None:
+        """Return when `values` are computed: for engines that compute while Python goes on, and
+        read fed arrays meanwhile.
+        """
+
     # --- programs -------------------------------------------------------------------------------
 
     def compile(self, program: Program) -> Callable[..., tuple[Value, ...]]:

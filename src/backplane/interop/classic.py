@@ -53,12 +53,12 @@ def _put_back(module: Any, names: Mapping[str, Any]) -> None:
 
 def restore_python() -> None:
     """Names that Python removed."""
-    # Python 3.10: the abstract classes left `collections`. Keras takes Container (progress bars),
-    # Iterable (callbacks), Mapping and Sequence (losses and metrics by output) from there.
+    # Python 3.10: the abstract classes left `collections`. Keras takes Container (of epochs
+    # to validate), Iterable (callbacks), Mapping and Sequence (losses and metrics) from there.
     for name in ("Container", "Iterable", "Mapping", "Sequence"):
         _put_back(collections, {name: getattr(collections.abc, name)})
-    # Python 3.11: `getargspec` and its result type went. `keras.utils.generic_utils.getargspec`
-    # builds an ArgSpec of its own by position, older releases call the function.
+    # Python 3.11: `getargspec` and its result type went. Keras 2.2.5 and 2.3 describe functions by
+    # the type (`keras.utils.generic_utils`), older releases call the function.
     _put_back(inspect, {"getargspec": _getargspec, "ArgSpec": _ArgSpec})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -69,6 +69,14 @@ class JaxEngine(Engine):
     def feed(self, array: np.ndarray) -> Value:
         """The array itself: a compiled program takes it faster than anything made of it."""
         return array
+
+    def lend(self, value: Value) -> Value:
+        """A copy: the variable's own memory is donated when a program replaces it."""
+        return jnp.copy(value)
+
+    def wait(self, values: Sequence[Value]) -> None:
+        """JAX computes asynchronously."""
+        jax.block_until_ready(values)
 
     # --- programs -------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Convolution in one to three dimensions, and its two gradients.
 
 ONNX' kernels want channels first. The transpositions around them are moved through the program and
-cancelled by ONNX Runtime. For float64 there are no kernels: `DECOMPOSED` tells when `engine.py` shall
-take the decompositions.
+cancelled by ONNX Runtime. Where kernels are slower than a matrix product, or missing as for
+float64, `DECOMPOSED` makes `engine.py` take the decomposition.
 """
 
 from __future__ import annotations
@@ -214,8 +214,8 @@ def _swapped(x: Symbol, channels: int, groups: int) -> Symbol:
 
 FEW = 9
 """Elements of a window up to which the gradient by the kernel is faster as a product with the
-windows side by side: by a tenth for 3 × 3, by ten times for 1 × 1. Kernel and gradient of x gain for
-1 × 1 only."""
+windows side by side: by a tenth for 3 × 3, by ten times for 1 × 1. The other two gain for 1 × 1
+only."""
 
 
 def _is_product(specs: Sequence[Spec], *, groups: int, **params: Any) -> bool:

@@ -24,8 +24,9 @@ from pytensor.scan.op import Scan
 
 from backplane.engines.arrays.quiet import quiet
 from backplane.engines.base import Value
-from backplane.engines.pytensor.calls import Call, call_of, is_last
+from backplane.engines.pytensor.calls import Call, call_of
 from backplane.engines.pytensor.scanning import scan_call
+from backplane.engines.pytensor.shape_calls import is_last
 
 DEEPEST = 20
 """How far branches inside branches are kept lazy: Python does not indent without limit."""

@@ -1,0 +1,431 @@
+"""ONNX Runtime: values, dtypes without kernels, loops, sizes, exported models, start-up."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+from backplane import backend as K
+from backplane import engines
+from backplane.compile.program import clear_programs
+from backplane.core.graph import Placeholder
+from backplane.core.registry import PRIMITIVES
+from backplane.core.spec import DTYPES, SIGNED, UNSIGNED, Spec
+from backplane.engines.onnxruntime import ENGINE, engine, library
+
+rng = np.random.default_rng(0)
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(autouse=True)
+def on_onnxruntime() -> Any:
+    with engines.use("cntk"):
+        yield
+
+
+def lower(name: str, *operands: Any, unknown: bool = False, **params: Any) -> Any:
+    """The value of a primitive, with unknown sizes if `unknown`."""
+    arrays = [np.asarray(x) for x in operands]
+    shapes = [(None,) * a.ndim if unknown else a.shape for a in arrays]
+    inputs = [Placeholder(Spec(s, a.dtype.name)) for s, a in zip(shapes, arrays, strict=True)]
+    results = PRIMITIVES[name](*inputs, **params)
+    values = K.function(inputs, results if isinstance(results, list) else [results])(arrays)
+    return values if isinstance(results, list) else values[0]
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def test_tensors_of_onnx_runtime_go_in_and_come_out() -> None:
+    x = ort.OrtValue.ortvalue_from_numpy(np.array([-1.0, 2.0], "float32"))
+    y = K.relu(x)
+    assert ENGINE.owns(y)
+    assert ENGINE.spec_of(y) == Spec((2,), "float32")
+    np.testing.assert_array_equal(ENGINE.to_numpy(y), [0, 2])
+    p = K.placeholder((2,))
+    np.testing.assert_array_equal(K.function([p], [p * 2.0])([x])[0], [-2, 4])
+
+
+def test_arrays_give_arrays() -> None:
+    y = K.relu(np.array([-1.0, 2.0]))
+    assert type(y) is np.ndarray
+    assert not ENGINE.owns(y)
+
+
+def test_a_result_without_axes_is_a_tensor_too() -> None:
+    total = K.sum(ort.OrtValue.ortvalue_from_numpy(np.ones((2, 2), "float32")))
+    assert total.shape() == []
+    assert float(total.numpy()) == 4
+
+
+def test_results_outlive_their_session_and_share_no_memory() -> None:
+    p = K.placeholder((3,))
+    f = K.function([p], [p + 1.0, K.reshape(p, (3, 1))])
+    x = np.arange(3, dtype="float32")
+    first, view = f([x])
+    second, _ = f([x + 10])
+    clear_programs()
+    del f
+    view[:] = -1
+    np.testing.assert_array_equal(first, [1, 2, 3])
+    np.testing.assert_array_equal(second, [11, 12, 13])
+    np.testing.assert_array_equal(x, [0, 1, 2])
+
+
+def test_a_call_that_fails_leaves_variables_alone() -> None:
+    v = K.variable([1.0, 2.0])
+    i = K.placeholder((1,), dtype="int32")
+    f = K.function([i], [K.gather(v, i)], [K.update_add(v, [1.0, 1.0])])
+    with pytest.raises(Exception, match="out of data bounds"):
+        f([[5]])
+    np.testing.assert_array_equal(K.get_value(v), [1, 2])
+    f([[1]])
+    np.testing.assert_array_equal(K.get_value(v), [2, 3])
+
+
+# --- dtypes ---------------------------------------------------------------------------------------
+
+NUMBERS = sorted(DTYPES - {"bool", "bfloat16"})
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_arithmetic_in_every_dtype(dtype: str) -> None:
+    x = np.array([3, 7, 0, 100], dtype)
+    y = np.array([2, 7, 5, 120], dtype)
+    for name, oracle in {
+        "add": np.add, "sub": np.subtract, "mul": np.multiply, "maximum": np.maximum,
+        "minimum": np.minimum, "floordiv": np.floor_divide, "mod": np.mod, "less": np.less,
+        "less_equal": np.less_equal, "equal": np.equal, "not_equal": np.not_equal,
+    }.items():  # fmt: skip
+        with np.errstate(all="ignore"):
+            want = oracle(x, y)
+        got = lower(name, x, y)
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", [*NUMBERS, "bool"])
+def test_shaping_in_every_dtype(dtype: str) -> None:
+    x = rng.integers(0, 2, (3, 4)).astype(dtype)
+    c = rng.integers(0, 2, (3, 4)).astype(bool)
+    pairs = {
+        "pad": (np.pad(x, ((1, 0), (0, 2))), {"padding": ((1, 0), (0, 2)), "value": 0}),
+        "flip": (x[:, ::-1], {"axes": (1,)}),
+        "slice": (x[1:, ::2], {"slices": ((1, None, 1), (None, None, 2))}),
+        "broadcast_to": (np.broadcast_to(x, (2, 3, 4)), {"shape": (2, 3, 4)}),
+    }
+    for name, (want, params) in pairs.items():
+        got = lower(name, x, **params)
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want, err_msg=name)
+    np.testing.assert_array_equal(
+        lower("where", c, x, ~x if dtype == "bool" else x + x),
+        np.where(c, x, ~x if dtype == "bool" else x + x),
+    )
+    np.testing.assert_array_equal(lower("argmax", x, axis=1), x.argmax(1))
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_reductions_in_every_dtype(dtype: str) -> None:
+    x = rng.integers(0, 120, (3, 5)).astype(dtype)
+    for name in ("sum", "prod", "max", "min"):
+        with np.errstate(all="ignore"):
+            want = getattr(np, name)(
+                x, axis=1, **({"dtype": dtype} if name in ("sum", "prod") else {})
+            )
+        got = lower(name, x, axes=(1,), keepdims=False)
+        assert got.dtype == want.dtype
+        if dtype == "float16" and name == "prod":
+            continue
+        np.testing.assert_array_equal(got, want, err_msg=name)
+    values, positions = lower("top_k", x, k=3)
+    order = np.argsort(-x.astype("float64"), axis=-1, kind="stable")[:, :3]
+    np.testing.assert_array_equal(positions, order)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, order, -1))
+
+
+def test_uint64_is_ordered_by_all_its_bits() -> None:
+    x = np.array([[2**63 + 1, 2**63, 1]], "uint64")
+    assert lower("max", x, axes=(0, 1), keepdims=False) == 2**63 + 1
+    assert lower("argmin", x, axis=1) == 2
+    assert lower("top_k", x, k=1)[0] == 2**63 + 1
+
+
+@pytest.mark.parametrize("dtype", SIGNED + UNSIGNED)
+def test_shifts(dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    x = np.array([limits.min, limits.max, 5], dtype)
+    y = np.array([1, 3, 2], dtype)
+    np.testing.assert_array_equal(lower("shift_left", x, y), np.left_shift(x, y))
+    np.testing.assert_array_equal(lower("shift_right", x, y), np.right_shift(x, y))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_whole_division_by_zero_does_not_end_the_process(dtype: str) -> None:
+    least = np.iinfo(dtype).min
+    x, y = np.array([7, least, -7, 7], dtype), np.array([0, -1, -1, -2], dtype)
+    np.testing.assert_array_equal(lower("floordiv", x, y), [0, least, 7, -4])
+    np.testing.assert_array_equal(lower("mod", x, y), [0, 0, 0, -1])
+
+
+@pytest.mark.parametrize("name", ["expm1", "log1p", "sigmoid", "softplus", "erfinv"])
+def test_float64_functions_without_a_kernel_are_exact(name: str) -> None:
+    x = np.array([-0.9999, -0.5, -1e-10, 0.0, 1e-17, 1e-3, 0.3, 0.999999])
+    if name != "erfinv":
+        x = np.concatenate([x, [3.0, 40.0, 500.0], [-30.0, -500.0] if name != "log1p" else []])
+    want = engines.get("numpy").table[name]
+    oracle = want.function([Spec(x.shape, "float64")]) if want.builds else want.function
+    np.testing.assert_allclose(lower(name, x), oracle(x), rtol=1e-14, atol=1e-300)
+
+
+# --- loops ----------------------------------------------------------------------------------------
+
+
+def test_a_loop_of_unknown_length_may_have_no_steps() -> None:
+    xs = K.placeholder((None, 3))
+    total = K.foldl(lambda a, x: a + x, xs, initializer=K.zeros((3,)))
+    f = K.function([xs], [total])
+    np.testing.assert_array_equal(f([np.ones((4, 3))])[0], [4, 4, 4])
+    np.testing.assert_array_equal(f([np.ones((0, 3))])[0], [0, 0, 0])
+    np.testing.assert_array_equal(f([np.ones((2, 3))])[0], [2, 2, 2])
+
+
+# --- sums at repeated indices ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sums_at_repeated_indices_lose_nothing(
+    threads: int, axis: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "THREADS", threads)
+    clear_programs()
+    indices = rng.integers(-3, 3, 5000)
+    g = np.ones((5000, 16) if axis == 0 else (16, 5000), "float32")
+    shape = (3, 16) if axis == 0 else (16, 3)
+    want = np.zeros(shape, "float32")
+    np.add.at(want, (indices,) if axis == 0 else (slice(None), indices), g)
+    for _ in range(5):
+        got = lower("scatter_add", g, indices, shape=shape, axis=axis)
+        np.testing.assert_array_equal(got, want)
+    clear_programs()
+
+
+# --- convolution ----------------------------------------------------------------------------------
+
+NUMPY = {"strides": (2, 1), "padding": "same", "dilation": (1, 2), "groups": 2}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("window", [(1, 1), (3, 3), (5, 2)])
+def test_convolutions_of_unknown_sizes(dtype: str, window: tuple[int, int]) -> None:
+    x = rng.standard_normal((2, 7, 8, 4)).astype(dtype)
+    kernel = rng.standard_normal((*window, 2, 6)).astype(dtype)
+    g = rng.standard_normal((2, 4, 8, 6)).astype(dtype)
+
+    def run() -> list[np.ndarray]:
+        p = [K.placeholder((None, None, None, a.shape[-1]), dtype=dtype) for a in (x, g)]
+        k = K.placeholder(kernel.shape, dtype=dtype)
+        y = PRIMITIVES["conv"](p[0], k, **NUMPY)
+        sizes = [PRIMITIVES["dim"](p[0], axis=i) for i in range(3)]
+        params = {**NUMPY, "shape": (None, None, None, 4)}
+        by_x = PRIMITIVES["conv_input_grad"](p[1], k, *sizes, **params)
+        by_k = PRIMITIVES["conv_kernel_grad"](*p, kernel_shape=kernel.shape, **NUMPY)
+        return K.function([p[0], k, p[1]], [y, by_x, by_k])([x, kernel, g])
+
+    found = run()
+    with engines.use("numpy"):
+        wanted = run()
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4 if dtype == "float32" else 1e-12, atol=1e-5)
+
+
+# --- random numbers -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_samples_are_what_they_should_be(dtype: str) -> None:
+    key = np.array([1, 2, 3, 4], "uint32")
+    n = 200_001
+    u = lower("random_uniform", key, shape=(n,), dtype=dtype).astype("float64")
+    z = lower("random_normal", key, shape=(n,), dtype=dtype).astype("float64")
+    assert 0 <= u.min() < 1e-3
+    assert 1 - 1e-3 < u.max() < 1
+    counts = np.histogram(u, 64, (0, 1))[0]
+    assert ((counts - n / 64) ** 2 / (n / 64)).sum() < 111  # chi² of 63, p ≈ 2e-4
+    assert abs(np.corrcoef(u[:-1], u[1:])[0, 1]) < 0.01
+    half = n // 2
+    assert abs(np.corrcoef(u[:half], u[half : 2 * half])[0, 1]) < 0.01
+    assert abs(np.corrcoef(z[:half], z[half : 2 * half])[0, 1]) < 0.01
+    for power, want in ((1, 0), (2, 1), (3, 0), (4, 3)):
+        assert (z**power).mean() == pytest.approx(want, abs=0.06)
+
+
+def test_other_keys_give_other_samples() -> None:
+    params = {"shape": (1000,), "dtype": "float32"}
+    draws = [
+        lower("random_uniform", np.array(words, "uint32"), **params)
+        for words in ((1, 2, 3, 4), (0, 2, 3, 4), (1, 0, 3, 4), (1, 2, 0, 4), (1, 2, 3, 0))
+    ]
+    for i, a in enumerate(draws):
+        for b in draws[:i]:
+            assert abs(np.corrcoef(a, b)[0, 1]) < 0.15
+    again = lower("random_uniform", np.array([1, 2, 3, 4], "uint32"), **params)
+    np.testing.assert_array_equal(draws[0], again)
+
+
+# --- exported models ------------------------------------------------------------------------------
+
+
+def states(session: ort.InferenceSession) -> dict[str, str]:
+    metadata = session.get_modelmeta().custom_metadata_map
+    found: dict[str, str] = json.loads(metadata["backplane.state"])
+    return found
+
+
+def test_a_training_step_runs_in_plain_onnx_runtime(tmp_path: Path) -> None:
+    with engines.use("numpy"):
+        x = K.placeholder((None, 3), name="x")
+        w = K.variable(rng.standard_normal((3, 2)), name="w")
+        y = K.dropout(K.dot(x, w), 0.5, seed=3)
+        loss = K.mean(K.square(y - 1.0))
+        (g,) = K.gradients(loss, [w])
+        f = K.function([x], [loss], [K.update_sub(w, 0.1 * g)])
+        path = tmp_path / "step.onnx"
+        f.to_onnx(path, outputs=["loss"])
+    session = ort.InferenceSession(path)
+    assert [i.name for i in session.get_inputs()] == ["x"]
+    assert [o.name for o in session.get_outputs()] == ["loss", "w.new", "random_key.new"]
+    assert states(session) == {"w": "w.new", "random_key": "random_key.new"}
+    with engines.use("cntk"):
+        mine = K.function([x], [loss], [K.update_sub(w, 0.1 * g)])
+    feed = np.ones((4, 3), "float32")
+    state: dict[str, Any] = {}
+    for _ in range(3):
+        values = session.run(["loss", *states(session).values()], {"x": feed, **state})
+        state = dict(zip(states(session), values[1:], strict=True))
+        np.testing.assert_allclose(values[0], mine([feed])[0], rtol=1e-6)
+        np.testing.assert_allclose(state["w"], K.get_value(w), rtol=1e-6)
+
+
+def test_the_learning_phase_is_chosen_when_the_model_is_written(tmp_path: Path) -> None:
+    x = K.placeholder((2,), name="x")
+    f = K.function([x, K.learning_phase()], [K.in_train_phase(x * 2.0, x)])
+    for phase, want in ((0, 1), (1, 2)):
+        f.to_onnx(tmp_path / "f.onnx", learning_phase=phase)
+        session = ort.InferenceSession(tmp_path / "f.onnx")
+        assert session.run(None, {"x": np.ones(2, "float32")})[0].tolist() == [want, want]
+
+
+def test_names_are_kept_apart(tmp_path: Path) -> None:
+    a, b = K.placeholder((1,), name="a"), K.placeholder((1,), name="a")
+    v = K.variable([1.0], name="a")
+    f = K.function([a, b], [a + b * v, a], [K.update(v, a)])
+    f.to_onnx(tmp_path / "f.onnx")
+    session = ort.InferenceSession(tmp_path / "f.onnx")
+    assert [i.name for i in session.get_inputs()] == ["a", "a_1"]
+    outputs = [o.name for o in session.get_outputs()]
+    assert outputs == ["output_0", "output_1", "a_2.new"]
+    with pytest.raises(ValueError, match="2 names"):
+        f.to_onnx(tmp_path / "f.onnx", outputs=["x"])
+    with pytest.raises(ValueError, match="different"):
+        f.to_onnx(tmp_path / "f.onnx", outputs=["x", "a"])
+
+
+def test_a_written_loop_may_have_no_steps(tmp_path: Path) -> None:
+    xs = K.placeholder((None, 3), name="xs")
+    f = K.function([xs], [K.foldl(lambda a, x: a + x, xs, initializer=K.zeros((3,)))])
+    f.to_onnx(tmp_path / "f.onnx")
+    model = onnx.load(tmp_path / "f.onnx")
+    assert model.opset_import[0].version == library.OPSET
+    session = ort.InferenceSession(tmp_path / "f.onnx")
+    for steps in (0, 4):
+        got = session.run(None, {"xs": np.ones((steps, 3), "float32")})[0]
+        np.testing.assert_array_equal(got, [steps] * 3)
+
+
+def test_large_weights_lie_beside_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from backplane.engines.onnxruntime import export
+
+    monkeypatch.setattr(export, "LARGE", 1000)
+    x, w = K.placeholder((None, 50), name="x"), K.variable(np.eye(50) * 2)
+    K.function([x], [K.dot(x, w)]).to_onnx(tmp_path / "f.onnx")
+    assert (tmp_path / "f.onnx.data").stat().st_size >= 10_000
+    session = ort.InferenceSession(tmp_path / "f.onnx")
+    assert (session.run(None, {"x": np.ones((1, 50), "float32")})[0] == 2).all()
+
+
+def test_the_example_trains_without_backplane(tmp_path: Path) -> None:
+    path = tmp_path / "step.onnx"
+    script = EXAMPLES / "onnx_training_step.py"
+    environment = {**os.environ, "KERAS_BACKEND": "cntk"}
+    written = [sys.executable, str(script), "write", str(path)]
+    subprocess.run(written, check=True, capture_output=True, env=environment)
+    code = (
+        "import runpy, sys; sys.modules['backplane'] = None; sys.modules['onnx'] = None;"
+        f"sys.argv = ['', 'run', {str(path)!r}];"
+        f"runpy.run_path({str(script)!r}, run_name='__main__')"
+    )
+    run = [sys.executable, "-c", code]
+    printed = subprocess.run(run, check=True, capture_output=True, text=True).stdout
+    last = float(printed.splitlines()[-1].split("loss ")[1].split(",")[0])
+    assert last < 0.1
+
+
+# --- compilation ----------------------------------------------------------------------------------
+
+
+def deep(layers: int) -> float:
+    """Seconds of this thread to compile a network of that depth with its gradients and updates."""
+    x = K.placeholder((None, 4))
+    h, weights = x, []
+    for _ in range(layers):
+        weights.append(K.variable(np.eye(4)))
+        h = K.tanh(K.dot(h, weights[-1]))
+    grads = K.gradients(K.mean(h), weights)
+    f = K.function(
+        [x], [K.mean(h)], [K.update_sub(w, g) for w, g in zip(weights, grads, strict=True)]
+    )
+    before = time.thread_time()
+    f([np.ones((1, 4))])
+    return time.thread_time() - before
+
+
+def test_compilation_time_is_about_linear_in_depth() -> None:
+    deep(5)
+    short, long = min(deep(25) for _ in range(3)), min(deep(100) for _ in range(2))
+    assert long < 8 * short
+
+
+def test_the_engine_imports_no_other_library_and_says_nothing() -> None:
+    code = (
+        "import sys, numpy as np; from backplane import engines; e = engines.get('cntk');"
+        "print([m for m in ('jax', 'tensorflow', 'pytensor', 'torch') if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+    assert found.stderr == ""
+
+
+def test_sessions_of_the_user_are_left_alone() -> None:
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Relu", ["x"], ["y"])], "g",
+        [onnx.helper.make_tensor_value_info("x", 1, [2])],
+        [onnx.helper.make_tensor_value_info("y", 1, [2])],
+    )  # fmt: skip
+    opset = onnx.helper.make_opsetid("", library.OPSET)
+    model = onnx.helper.make_model(graph, opset_imports=[opset], ir_version=library.IR_VERSION)
+    session = ort.InferenceSession(model.SerializeToString())
+    assert session.run(None, {"x": np.array([-1, 1], "float32")})[0].tolist() == [0, 1]
