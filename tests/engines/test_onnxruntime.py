@@ -154,6 +154,24 @@ def test_reductions_in_every_dtype(dtype: str) -> None:
     np.testing.assert_array_equal(values, np.take_along_axis(x, order, -1))
 
 
+@pytest.mark.parametrize("dtype", SIGNED + UNSIGNED)
+@pytest.mark.parametrize("unknown", [False, True])
+def test_reductions_of_integers_are_exact_and_wrap_around(dtype: str, unknown: bool) -> None:
+    top = np.iinfo(dtype).max
+    x = np.array([[top, 2, 1], [top - 2, top, 3]], dtype)
+    for name in ("sum", "prod"):
+        for axes, keepdims in (((1,), False), ((0,), True), ((0, 1), False)):
+            with np.errstate(all="ignore"):
+                want = getattr(np, name)(x, axis=axes, keepdims=keepdims, dtype=dtype)
+            got = lower(name, x, axes=axes, keepdims=keepdims, unknown=unknown)
+            np.testing.assert_array_equal(got, want, err_msg=name)
+    for name in ("cumsum", "cumprod"):
+        with np.errstate(all="ignore"):
+            want = getattr(np, name)(x, axis=1, dtype=dtype)
+        got = lower(name, x, axis=1, reverse=False, unknown=unknown)
+        np.testing.assert_array_equal(got, want, err_msg=name)
+
+
 def test_uint64_is_ordered_by_all_its_bits() -> None:
     x = np.array([[2**63 + 1, 2**63, 1]], "uint64")
     assert lower("max", x, axes=(0, 1), keepdims=False) == 2**63 + 1

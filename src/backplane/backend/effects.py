@@ -23,7 +23,7 @@ def print_tensor(x: Any, message: str = "") -> Tensor:
 
     Example:
         >>> from backplane import backend as K
-        >>> y = K.eval(K.print_tensor(K.constant([1., 2.]), message='x is:'))
+        >>> y = K.eval(K.print_tensor(K.constant([1.0, 2.0]), message="x is:"))
         x is: [1. 2.]
     """
     result: Tensor = primitive("print")(as_tensor(x), message=str(message))

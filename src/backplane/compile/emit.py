@@ -278,9 +278,7 @@ def _has_literal(value: Any) -> bool:
     return value is None or type(value) in (bool, int, str)
 
 
-def emit(
-    inputs: Sequence[Tensor], outputs: Sequence[Tensor], engine: Engine
-) -> Emitted:
+def emit(inputs: Sequence[Tensor], outputs: Sequence[Tensor], engine: Engine) -> Emitted:
     """Emit the program from `inputs` to `outputs`, both already lowered for `engine`."""
     return Emitter(inputs, outputs, engine).emit()
 

@@ -12,7 +12,7 @@ from backplane.compile.emit import emit
 from backplane.compile.function import Function
 from backplane.compile.loops import prune
 from backplane.compile.simplify import lower, simplify
-from backplane.core.graph import Constant, KeySource, Placeholder, Tensor, constant, toposort
+from backplane.core.graph import Constant, Placeholder, Tensor, constant, toposort
 from backplane.core.registry import engine_of, primitive
 from backplane.core.spec import Spec
 from backplane.engines import get
@@ -27,7 +27,7 @@ def export(function: Function, path: str | Path, outputs: Sequence[str] | None, 
     """Write `function` as an ONNX model; see `KFunction.to_onnx` for the arguments."""
     names = _Names()
     inputs = [p for i, p in enumerate(function.inputs) if i not in function.switches]
-    keys = {k: Placeholder(k.spec) for k in function.keys}
+    keys: dict[Tensor, Tensor] = {k: Placeholder(k.spec) for k in function.keys}
     states = [*function.variables, *keys.values()]
     arguments = [*inputs, *states]
     input_names = [names.unique(p.name) for p in [*inputs, *function.variables]]
@@ -46,7 +46,8 @@ def export(function: Function, path: str | Path, outputs: Sequence[str] | None, 
     count = len(function.outputs)
     program.state = {position[old]: count + i for i, (old, _) in enumerate(news) if old in position}
     initial = {name_of[v]: v.numpy() for v in function.variables}
-    initial.update({name_of[p]: np.array(k.words(), np.uint32) for k, p in keys.items()})
+    for key, placeholder in zip(function.keys, keys.values(), strict=True):
+        initial[name_of[placeholder]] = np.array(key.words(), np.uint32)
     engine: Any = get(ENGINE)
     engine.export(program, input_names, output_names, initial, Path(path), function.name)
 
@@ -60,11 +61,11 @@ def _program(
     function: Function,
     inputs: Sequence[Tensor],
     results: Sequence[Tensor],
-    keys: dict[KeySource, Placeholder],
+    keys: dict[Tensor, Tensor],
     phase: int,
 ) -> Program:
     engine = get(ENGINE)
-    replace: dict[Tensor, Tensor] = {**function.defaults, **{k: p for k, p in keys.items()}}
+    replace: dict[Tensor, Tensor] = {**function.defaults, **keys}
     for i in function.switches:
         switch = function.inputs[i]
         replace[switch] = constant(phase, switch.spec.dtype)

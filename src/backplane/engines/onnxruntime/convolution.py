@@ -98,6 +98,10 @@ def conv(
 ) -> Symbol:
     """Cross-correlation."""
     window = tuple([n for n in sizes(kernel)[:-2] if isinstance(n, int)])
+    options = padding_options(padding, sizes(x)[1:-1], window, strides, dilation)
+    if "auto_pad" in options and max(dilation) > 1:  # ONNX Runtime cannot have both
+        pairs = pairs_of(padding, sizes(x)[1:-1], window, strides, dilation)
+        x, options = pad(x, padding=((0, 0), *pairs, (0, 0)), value=0), {}
     y = node(
         "Conv",
         channels_first(x),
@@ -105,7 +109,7 @@ def conv(
         strides=strides,
         dilations=dilation,
         group=groups,
-        **padding_options(padding, sizes(x)[1:-1], window, strides, dilation),
+        **options,
     )
     return channels_last(y, x.rank)
 

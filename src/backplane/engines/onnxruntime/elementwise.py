@@ -8,7 +8,7 @@ float32 by ONNX Runtime itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 
@@ -59,6 +59,7 @@ def through(wider: dict[str, str]) -> Callable[[Function], Function]:
 
 
 WITHOUT_16_BITS = {"int16": "int32", "uint16": "int32"}
+TO_INT32 = dict.fromkeys(("uint8", "uint16", "int8", "int16"), "int32")
 TO_INT64 = dict.fromkeys(("uint8", "uint16", "uint32", "uint64", "int8", "int16"), "int64")
 SIGN_BIT = 1 << 63
 
@@ -191,7 +192,9 @@ def minimum(x: Symbol, y: Symbol) -> Symbol:
 @TABLE.add("pow")
 @through(TO_INT64)
 def pow_(x: Symbol, y: Symbol) -> Symbol:
-    """`x` to the power of `y`."""
+    """`x` to the power of `y`. Integers go through float64, but for small known powers."""
+    if not is_float(x.dtype) and y.array is not None and y.array.ndim == 0 and 0 < y.array < 5:
+        return reduce(partial(node, "Mul"), [x] * int(y.array))
     return node("Pow", x, y)
 
 

@@ -18,7 +18,14 @@ from backplane.engines.onnxruntime.builder import (
     number,
     transpose,
 )
-from backplane.engines.onnxruntime.elementwise import TO_INT64, sortable, through, unsorted
+from backplane.engines.onnxruntime.elementwise import (
+    TO_INT32,
+    TO_INT64,
+    sortable,
+    through,
+    unsorted,
+)
+from backplane.engines.onnxruntime.shaping import constant_of
 from backplane.engines.onnxruntime.sizes import (
     filled,
     reshape,
@@ -38,17 +45,49 @@ Axes = tuple[int, ...]
 
 
 @TABLE.add("sum")
-@through(TO_INT64)
 def sum_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
     """Sum over axes."""
+    if not is_float(x.dtype):
+        return _whole_sum(x, axes=axes, keepdims=keepdims)
     return node("ReduceSum", x, ints(*axes), keepdims=int(keepdims))
 
 
 @TABLE.add("prod")
-@through(TO_INT64)
 def prod(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
     """Product over axes."""
+    if not is_float(x.dtype):
+        return _whole_prod(x, axes=axes, keepdims=keepdims)
     return node("ReduceProd", x, ints(*axes), keepdims=int(keepdims))
+
+
+# The kernels reduce integers in float64: they are not exact above 2⁵³, and do not wrap around.
+
+
+@through(TO_INT32)
+def _whole_sum(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
+    """The sum of integers as a matrix product with ones, which takes half the time besides."""
+    rows, shape = _as_rows(x, axes, keepdims)
+    ones = constant_of((size(rows, 1), 1), 1, x.dtype)
+    return reshape(node("MatMul", rows, ones), shape)
+
+
+@through(TO_INT64)
+def _whole_prod(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
+    """The product of integers as the last of the products up to each one."""
+    rows, shape = _as_rows(x, axes, keepdims)
+    stack = _products(transpose(rows, (1, 0)), False)
+    return reshape(node("Gather", stack, number(-1, "int64"), axis=0), shape)
+
+
+def _as_rows(x: Symbol, axes: Axes, keepdims: bool) -> tuple[Symbol, list[Size]]:
+    """A matrix with what is reduced in its rows, and the shape of the result."""
+    counts = sizes(x)
+    kept = [i for i in range(x.rank) if i not in axes]
+    outer, inner = (total([counts[i] for i in part]) for part in (kept, axes))
+    rows = reshape(transpose(x, (*kept, *axes)), (outer, inner))
+    if keepdims:
+        return rows, [1 if i in axes else n for i, n in enumerate(counts)]
+    return rows, [counts[i] for i in kept]
 
 
 @TABLE.add("mean")
@@ -139,7 +178,8 @@ def min_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
 @TABLE.add("any")
 def any_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
     """Whether any element over axes is true; of no elements none is."""
-    return cast(sum_(cast(x, "int32"), axes=axes, keepdims=keepdims), "bool")
+    count = node("ReduceSum", cast(x, "int32"), ints(*axes), keepdims=int(keepdims))
+    return cast(count, "bool")
 
 
 @TABLE.add("all")
@@ -185,25 +225,33 @@ def cumsum(x: Symbol, *, axis: int, reverse: bool) -> Symbol:
 @TABLE.add("cumprod")
 @through({"float16": "float32", **TO_INT64})
 def cumprod(x: Symbol, *, axis: int, reverse: bool) -> Symbol:
-    """Products of the elements up to each one: a loop, as ONNX before opset 26 has none."""
+    """Products of the elements up to each one."""
     front = (axis, *[i for i in range(x.rank) if i != axis])
-    rows = transpose(x, front)
-    # A row of ones first, so that there is always a step.
-    one = node("Expand", number(1, x.dtype), vector([1, *sizes(rows)[1:]]))
-    rows = node("Concat", *([rows, one] if reverse else [one, rows]), axis=0)
+    stack = _products(transpose(x, front), reverse)
+    part = (0, -1) if reverse else (1, 2**63 - 1)
+    stack = node("Slice", stack, ints(part[0]), ints(part[1]), ints(0))
+    return transpose(stack, tuple([front.index(i) for i in range(x.rank)]))
+
+
+def _products(x: Symbol, reverse: bool) -> Symbol:
+    """Products along the first axis, and a row of ones where they begin: so there is always a step.
+
+    A loop, as ONNX before opset 26 has no operation for it.
+    """
+    row = sizes(x)[1:]
+    one = constant_of((1, *row), 1, x.dtype)
+    rows = node("Concat", *([x, one] if reverse else [one, x]), axis=0)
     with nested() as inner:
-        state, row = (Symbol(inner.name(), x.dtype) for _ in range(2))
-        product = node("Mul", state, row)
-        body = Body(inner, [state, row], inner.outputs([product, product]))
-    start = node("Expand", number(1, x.dtype), vector(sizes(transpose(x, front))[1:]))
+        state, factor = (Symbol(inner.name(), x.dtype, shape_of(row)) for _ in range(2))
+        product = node("Mul", state, factor)
+        body = Body(inner, [state, factor], inner.outputs([product, product]))
+    start = constant_of(row, 1, x.dtype)
     way = (int(reverse),)
     _, stack = nodes(
         "Scan", [start, rows], [x.dtype] * 2,
         body=body, num_scan_inputs=1, scan_input_directions=way, scan_output_directions=way,
     )  # fmt: skip
-    part = (0, -1) if reverse else (1, 2**63 - 1)
-    stack = node("Slice", stack, ints(part[0]), ints(part[1]), ints(0))
-    return transpose(stack, tuple([front.index(i) for i in range(x.rank)]))
+    return stack
 
 
 # --- softmax -------------------------------------------------------------------------------------
@@ -225,7 +273,7 @@ def log_softmax(x: Symbol, *, axis: int) -> Symbol:
 
 
 @TABLE.add("matmul")
-@through({"uint8": "int32", "uint16": "int32", "int8": "int32", "int16": "int32"})
+@through(TO_INT32)
 def matmul(x: Symbol, y: Symbol, *, transpose_x: bool, transpose_y: bool) -> Symbol:
     """Matrix product of the last two axes."""
     if x.rank == 2 and is_float(x.dtype) and (transpose_x or transpose_y):
