@@ -21,13 +21,14 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 \
 	TF_NUM_INTEROP_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast lint format clean
+.PHONY: help demo test test-fast reference lint format clean
 
 help:
 	@echo 'make demo                       digits with the NumPy engine'
 	@echo 'make demo ENGINES="jax torch"   … and with these; ENGINES=all for every one'
 	@echo 'make test                       lint, then all tests on all engines'
 	@echo 'make test-fast                  the tests that are not slow'
+	@echo 'make reference                  run conformance, then write docs/reference.md from it'
 	@echo 'make lint                       ruff, mypy, directions of imports, sizes'
 	@echo 'make format                     what ruff can put right by itself'
 	@echo 'make clean                      remove $(VENV) and caches'
@@ -42,6 +43,12 @@ test: lint
 
 test-fast: $(STAMPS)/dev
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow'
+
+reference: $(STAMPS)/dev
+	mkdir -p build
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/conformance tests/documents \
+		--record=build/conformance.json
+	$(BIN)/python scripts/make_reference.py build/conformance.json
 
 lint: $(STAMPS)/dev
 	$(BIN)/ruff check .

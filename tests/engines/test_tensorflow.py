@@ -428,3 +428,22 @@ def test_samples_follow_from_the_key(name: str) -> None:
     np.testing.assert_array_equal(first, draw(1, 2, 3, 4))
     for other in ((2, 2, 3, 4), (1, 3, 3, 4), (1, 2, 4, 4), (1, 2, 3, 5)):
         assert len(np.intersect1d(first, draw(*other))) < 5
+
+
+@pytest.mark.parametrize("configured", ["theano", "cntk"])
+def test_it_loads_beside_an_engine_whose_name_keras_3_refuses(configured: str) -> None:
+    program = (
+        "from backplane import backend as K\n"
+        "with K.engine('tensorflow'):\n"
+        "    print(K.eval(K.ones((1,)) + 1.0))\n"
+        "import os; print(os.environ['KERAS_BACKEND'])"
+    )
+    environment = {**os.environ, "KERAS_BACKEND": configured}
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert run.stdout.split("\n")[:2] == ["[2.]", configured], run.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
@@ -33,11 +34,47 @@ def _without_notes() -> Iterator[None]:
             os.close(stderr)
 
 
+KERAS_3 = frozenset(("tensorflow", "jax", "torch", "numpy", "openvino"))
+"""The backends that Keras 3 knows."""
+
+
+def _configured() -> str:
+    """The name that Keras would find in the environment or in `keras.json`."""
+    if name := os.environ.get("KERAS_BACKEND"):
+        return name
+    home = os.environ.get("KERAS_HOME") or os.path.join(os.path.expanduser("~"), ".keras")
+    try:
+        with open(os.path.join(home, "keras.json"), encoding="utf-8") as file:
+            return str(json.load(file).get("backend", "tensorflow"))
+    except (OSError, ValueError, AttributeError):
+        return "tensorflow"
+
+
+@contextmanager
+def _acceptable_to_keras() -> Iterator[None]:
+    """TensorFlow imports Keras 3, which fails on names such as `theano` and `cntk`: it gets its own
+    default instead of them.
+    """
+    if "keras" in sys.modules or _configured() in KERAS_3:
+        yield
+        return
+    before = os.environ.get("KERAS_BACKEND")
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["KERAS_BACKEND"]
+        else:
+            os.environ["KERAS_BACKEND"] = before
+
+
 if "tensorflow" in sys.modules or "TF_CPP_MIN_LOG_LEVEL" in os.environ:
-    import tensorflow as tf
+    with _acceptable_to_keras():
+        import tensorflow as tf
 else:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-    with _without_notes():
+    with _without_notes(), _acceptable_to_keras():
         import tensorflow as tf
 
 try:

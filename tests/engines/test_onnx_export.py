@@ -1,0 +1,117 @@
+"""`K.function(...).to_onnx`: models that run in ONNX Runtime without Backplane."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+from backplane import backend as K
+from backplane import engines
+from backplane.engines.onnxruntime import export, library
+
+rng = np.random.default_rng(0)
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def states(session: ort.InferenceSession) -> dict[str, str]:
+    metadata = session.get_modelmeta().custom_metadata_map
+    found: dict[str, str] = json.loads(metadata["backplane.state"])
+    return found
+
+
+def test_a_training_step_runs_in_plain_onnx_runtime(tmp_path: Path) -> None:
+    with engines.use("numpy"):
+        x = K.placeholder((None, 3), name="x")
+        w = K.variable(rng.standard_normal((3, 2)), name="w")
+        y = K.dropout(K.dot(x, w), 0.5, seed=3)
+        loss = K.mean(K.square(y - 1.0))
+        (g,) = K.gradients(loss, [w])
+        f = K.function([x], [loss], [K.update_sub(w, 0.1 * g)])
+        path = tmp_path / "step.onnx"
+        f.to_onnx(path, outputs=["loss"])
+    session = ort.InferenceSession(path)
+    assert [i.name for i in session.get_inputs()] == ["x"]
+    assert [o.name for o in session.get_outputs()] == ["loss", "w.new", "random_key.new"]
+    assert states(session) == {"w": "w.new", "random_key": "random_key.new"}
+    with engines.use("cntk"):
+        mine = K.function([x], [loss], [K.update_sub(w, 0.1 * g)])
+    feed = np.ones((4, 3), "float32")
+    state: dict[str, Any] = {}
+    for _ in range(3):
+        values = session.run(["loss", *states(session).values()], {"x": feed, **state})
+        state = dict(zip(states(session), values[1:], strict=True))
+        np.testing.assert_allclose(values[0], mine([feed])[0], rtol=1e-6)
+        np.testing.assert_allclose(state["w"], K.get_value(w), rtol=1e-6)
+
+
+def test_the_learning_phase_is_chosen_when_the_model_is_written(tmp_path: Path) -> None:
+    x = K.placeholder((2,), name="x")
+    f = K.function([x, K.learning_phase()], [K.in_train_phase(x * 2.0, x)])
+    for phase, want in ((0, 1), (1, 2)):
+        f.to_onnx(tmp_path / "f.onnx", learning_phase=phase)
+        session = ort.InferenceSession(tmp_path / "f.onnx")
+        assert session.run(None, {"x": np.ones(2, "float32")})[0].tolist() == [want, want]
+
+
+def test_names_are_kept_apart(tmp_path: Path) -> None:
+    a, b = K.placeholder((1,), name="a"), K.placeholder((1,), name="a")
+    v = K.variable([1.0], name="a")
+    f = K.function([a, b], [a + b * v, a], [K.update(v, a)])
+    f.to_onnx(tmp_path / "f.onnx")
+    session = ort.InferenceSession(tmp_path / "f.onnx")
+    assert [i.name for i in session.get_inputs()] == ["a", "a_1"]
+    outputs = [o.name for o in session.get_outputs()]
+    assert outputs == ["output_0", "output_1", "a_2.new"]
+    with pytest.raises(ValueError, match="2 names"):
+        f.to_onnx(tmp_path / "f.onnx", outputs=["x"])
+    with pytest.raises(ValueError, match="different"):
+        f.to_onnx(tmp_path / "f.onnx", outputs=["x", "a"])
+
+
+def test_a_written_loop_may_have_no_steps(tmp_path: Path) -> None:
+    xs = K.placeholder((None, 3), name="xs")
+    f = K.function([xs], [K.foldl(lambda a, x: a + x, xs, initializer=K.zeros((3,)))])
+    f.to_onnx(tmp_path / "f.onnx")
+    model = onnx.load(tmp_path / "f.onnx")
+    assert model.opset_import[0].version == library.OPSET
+    session = ort.InferenceSession(tmp_path / "f.onnx")
+    for steps in (0, 4):
+        got = session.run(None, {"xs": np.ones((steps, 3), "float32")})[0]
+        np.testing.assert_array_equal(got, [steps] * 3)
+
+
+def test_large_weights_lie_beside_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "LARGE", 1000)
+    x, w = K.placeholder((None, 50), name="x"), K.variable(np.eye(50) * 2)
+    K.function([x], [K.dot(x, w)]).to_onnx(tmp_path / "f.onnx")
+    assert (tmp_path / "f.onnx.data").stat().st_size >= 10_000
+    session = ort.InferenceSession(tmp_path / "f.onnx")
+    assert (session.run(None, {"x": np.ones((1, 50), "float32")})[0] == 2).all()
+
+
+def test_the_example_trains_without_backplane(tmp_path: Path) -> None:
+    path = tmp_path / "step.onnx"
+    script = EXAMPLES / "onnx_training_step.py"
+    environment = {**os.environ, "KERAS_BACKEND": "cntk"}
+    written = [sys.executable, str(script), "write", str(path)]
+    subprocess.run(written, check=True, capture_output=True, env=environment)
+    code = (
+        "import runpy, sys; sys.modules['backplane'] = None; sys.modules['onnx'] = None;"
+        f"sys.argv = ['', 'run', {str(path)!r}];"
+        f"runpy.run_path({str(script)!r}, run_name='__main__')"
+    )
+    run = [sys.executable, "-c", code]
+    printed = subprocess.run(run, check=True, capture_output=True, text=True).stdout
+    last = float(printed.splitlines()[-1].split("loss ")[1].split(",")[0])
+    assert last < 0.1
