@@ -12,7 +12,7 @@ from backplane import backend as K
 from backplane import engines
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
-from cases.record import Arg, Case
+from cases.record import FLOATS, Arg, Case, _placed
 from conformance.compare import assert_close, directional
 
 
@@ -66,7 +66,6 @@ def reference(case: Case) -> list[np.ndarray]:
     if not callable(case.oracle):
         return [np.asarray(case.oracle)]
     given = iter(arrays)
-    from cases.record import _placed
 
     return [
         np.asarray(r)
@@ -125,6 +124,34 @@ def test_value(case: Case, engine: Any, request: pytest.FixtureRequest) -> None:
                 for n, m in zip(result.shape, out.spec.shape, strict=True):
                     assert m is None or n == m, f"inferred {out.spec.shape}, real {result.shape}"
                 assert_close(result, want, dtype, scale_of(case, dtype))
+
+
+def test_half(case: Case, engine: Any) -> None:
+    """Values in float16, on engines that have it: to 2 % of the largest element, because a sum of
+    rounded terms is only as good as their number allows; what leaves float16's range is left out.
+    """
+    if skip_dtype(engine, "float16"):
+        return
+    expected = reference(case)
+    K.set_floatx("float16")
+    arrays = case.arrays("float16")
+    inputs = placeholders(case, arrays)
+    outputs = flat(case.call(K, *inputs))
+    for out, result, want in zip(
+        outputs, K.function(inputs, outputs)(arrays), expected, strict=True
+    ):
+        assert result.dtype.name == out.spec.dtype
+        assert result.shape == want.shape
+        if want.dtype.kind == "f":
+            inside = np.isfinite(want) & (np.abs(want) < 6e4)
+            size = max(float(np.abs(want[inside]).max(initial=0)), 1e-2)
+            found = result[inside].astype("float64")
+            np.testing.assert_allclose(found, want[inside], rtol=2e-2, atol=2e-2 * size)
+
+
+test_half.wanted = lambda case: (
+    case.dtypes == FLOATS and not case.needs and any(leaf.dtype is None for leaf in case.leaves())
+)
 
 
 def test_eager(case: Case, engine: Any, request: pytest.FixtureRequest) -> None:
