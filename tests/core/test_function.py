@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import linecache
 from typing import Any
 
 import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane.compile.program import statistics
+from backplane.compile import emit
+from backplane.compile.program import clear_programs, statistics
 
 # Threefry-2x32 for the seed that K.set_random_seed(5) gives first and second.
 PORTABLE_UNIFORM = [
@@ -198,3 +201,18 @@ def test_portable_samples_are_equal_everywhere(engine: Any) -> None:
         K.set_random_seed(None)
     np.testing.assert_array_equal(found[0], np.array(PORTABLE_UNIFORM, "float32"))
     np.testing.assert_allclose(found[1].ravel()[:4], PORTABLE_NORMAL, atol=1e-6)
+
+
+def test_a_dropped_program_leaves_nothing_behind() -> None:
+    def compiled() -> None:
+        x = K.placeholder(shape=(3,))
+        K.function([x], [K.tanh(x) * 3.25 - 1.75])([np.ones(3)])
+
+    before = set(emit._wheres)
+    compiled()
+    added = set(emit._wheres) - before
+    assert added
+    clear_programs()
+    gc.collect()
+    assert not added & set(emit._wheres)
+    assert not added & set(linecache.cache)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import linecache
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -68,7 +69,7 @@ HOST_OPS = frozenset(
 """Primitives that may run on the host where all their operands are sizes or constants."""
 
 _count = itertools.count()
-_wheres: dict[str, dict[int, Tensor]] = {}
+_wheres: dict[str, dict[int, tuple[str, Where | None]]] = {}
 
 
 class Emitted(NamedTuple):
@@ -92,7 +93,7 @@ class Emitter:
         self.names: dict[Tensor, str] = {t: f"a{i}" for i, t in enumerate(inputs)}
         self.bound: dict[int, str] = {}
         self.lines: list[str] = []
-        self.built_at: dict[int, Tensor] = {}
+        self.built_at: dict[int, tuple[str, Where | None]] = {}
         self.host = self._host_nodes() if "host_shapes" in engine.capabilities else set()
         self.results = self._results()
         self.sizes_from_values = False
@@ -185,7 +186,7 @@ class Emitter:
         for i, node in enumerate(self.order):
             if node in self.names or node.op is None or node.op is OUTPUT:
                 continue
-            self.built_at[len(self.lines) + 1] = node
+            self.built_at[len(self.lines) + 1] = (node.op.name, node.where)
             line = self._line(node)
             dead = [self.names[t] for t in last.get(i, ()) if t in self.names]
             self.lines.append(f"    {line}" + (f"; del {', '.join(dead)}" if dead else ""))
@@ -200,6 +201,8 @@ class Emitter:
         linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
         _wheres[filename] = self.built_at
         function: Callable[..., tuple[Any, ...]] = self.namespace["program"]
+        # Source and lines serve error messages: they go when the program goes.
+        weakref.finalize(function, _forget, filename)
         return function, source
 
     def _last_uses(self) -> dict[int, list[Tensor]]:
@@ -296,6 +299,12 @@ def callable_of(graph: Graph, engine: Engine) -> Callable[..., tuple[Any, ...]]:
 set_emitter(callable_of)
 
 
+def _forget(filename: str) -> None:
+    """Drop what is kept about a program that nobody can run any more."""
+    _wheres.pop(filename, None)
+    linecache.cache.pop(filename, None)
+
+
 def built_at(error: BaseException) -> tuple[str, Where | None] | None:
     """Which primitive failed, and the user's line that built it, from the traceback of an error
     that passed through an emitted program; None if it did not.
@@ -305,7 +314,6 @@ def built_at(error: BaseException) -> tuple[str, Where | None] | None:
     while trace is not None:
         nodes = _wheres.get(trace.tb_frame.f_code.co_filename)
         if nodes is not None and trace.tb_lineno in nodes:
-            node = nodes[trace.tb_lineno]
-            found = (node.op.name if node.op else "leaf", node.where)
+            found = nodes[trace.tb_lineno]
         trace = trace.tb_next
     return found

@@ -103,8 +103,7 @@ def _native(engine: Engine, t: Tensor) -> Any:
         kind = f"{type(t.value).__module__}.{type(t.value).__name__}"
         raise TypeError(
             f"a tensor of type {kind} is used in a program for the engine {engine.name!r}: take "
-            f"its "
-            "values (K.eval gives a NumPy array) or choose its engine with K.engine"
+            "its values (K.eval gives a NumPy array) or choose its engine with K.engine"
         )
     return t.value
 
