@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -49,6 +48,9 @@ def path() -> Path:
         return usual
     # Where all users share one folder of temporary files, each has a folder of their own in it.
     user = f"-{os.getuid()}" if hasattr(os, "getuid") else ""
+    # Imported here: it brings the decompressors and `random`, which `import` need not wait for.
+    import tempfile
+
     return Path(tempfile.gettempdir()) / f".keras{user}" / "keras.json"
 
 

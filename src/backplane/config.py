@@ -12,13 +12,15 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from backplane import _keras_json as keras_json
 from backplane._keras_json import DIM_ORDERINGS, Settings
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 TITLES = {
     "tensorflow": "TensorFlow",
