@@ -64,6 +64,21 @@ def test_import_of_the_package_does_not_import_numpy():
     assert done.stdout == "False\n", done.stderr
 
 
+def test_import_of_the_backend_brings_only_what_it_needs():
+    """What NumPy does not bring itself costs every start; the list is short on purpose."""
+    done = python(
+        "import sys, numpy; before = set(sys.modules); import backplane.backend\n"
+        "print(*sorted({m.split('.')[0] for m in set(sys.modules) - before} - {'backplane'}))"
+    )
+    assert done.returncode == 0, done.stderr
+    allowed = {
+        "__future__", "_json", "copy", "dataclasses", "encodings", "errno", "fnmatch", "importlib",
+        "ipaddress", "json", "ntpath", "pathlib", "urllib",
+    }  # fmt: skip
+    # ipaddress, urllib and fnmatch are pathlib's, in some releases of Python.
+    assert set(done.stdout.split()) <= allowed
+
+
 def test_the_package_gives_its_parts_when_asked_and_nothing_else():
     import backplane
 

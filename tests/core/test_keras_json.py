@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -109,7 +110,7 @@ def read_only_home(file, tmp_path, monkeypatch):
     monkeypatch.delenv("KERAS_HOME")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("USERPROFILE", str(home))
-    monkeypatch.setattr(keras_json.tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     # Not by permissions: root, as whom containers run tests, may write anywhere.
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: access(path, mode) and Path(path) != home)
