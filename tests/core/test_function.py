@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import linecache
 from typing import Any
 
@@ -216,3 +217,29 @@ def test_a_dropped_program_leaves_nothing_behind() -> None:
     gc.collect()
     assert not added & set(emit._wheres)
     assert not added & set(linecache.cache)
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+def test_a_compiled_function_is_called_without_a_function_in_between(engine: Any) -> None:
+    x = K.placeholder(shape=(2,))
+    f = K.function([x], [x * 2])
+    assert list(inspect.signature(f).parameters) == ["inputs"]
+    for given in ([[1.0, 2.0]], ([1.0, 2.0],), [np.ones(2, "float32")]):
+        np.testing.assert_array_equal(f(given)[0], 2 * np.asarray(given[0]))
+    assert f.__call__ is f._function.call
+    for wrong in ([], [[1.0, 2.0], [3.0, 4.0]], ([1.0, 2.0], 3.0)):
+        with pytest.raises(ValueError, match="takes 1 values"):
+            f(wrong)
+    for nothing in (3.0, np.ones((1, 2)), {"x": 1}):
+        with pytest.raises(TypeError, match="inputs must be a list or tuple"):
+            f(nothing)
+
+
+def test_a_program_is_silent_and_leaves_the_error_state_alone(engine: Any) -> None:
+    x = K.placeholder(shape=(2,))
+    f = K.function([x], [1 / x])
+    with np.errstate(all="raise"):
+        assert np.isinf(f([np.zeros(2, "float32")])[0]).all()
+        assert np.geterr()["divide"] == "raise"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from inspect import Parameter, Signature
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,24 @@ class KFunction:
 
     With a single input given without a list, a single value is taken; with a single output given
     without a list, a single array is returned.
+
+    Args:
+        inputs: List or tuple of values (arrays, numbers, nested lists, tensors of the engine), in
+            the order of the function's inputs.
+
+    Returns:
+        List of NumPy arrays, one per output (or one array).
+
+    Raises:
+        TypeError: if `inputs` is no list or tuple, or a value has no numbers of a fitting dtype.
+        ValueError: if a value or the number of values does not fit; no variable was changed.
     """
+
+    # A slot, filled with the compiled call itself once there is one: Python takes a call of the
+    # instance there without a function of ours in between.
+    __slots__ = ("__call__", "__dict__", "__weakref__")
+    __signature__ = Signature([Parameter("inputs", Parameter.POSITIONAL_OR_KEYWORD, default=())])
+    __call__: Callable[..., Any]
 
     def __init__(
         self, function: Function, fixed: dict[int, Any], one_in: bool, one_out: bool
@@ -34,37 +52,20 @@ class KFunction:
         self._one_in = one_in
         self._one_out = one_out
         self.name = function.name
+        self.__call__ = self._run
 
-    def __call__(self, inputs: Any = ()) -> Any:
-        """Run it.
-
-        Args:
-            inputs: List or tuple of values (arrays, numbers, nested lists, tensors of the engine),
-                in the order of the function's inputs.
-
-        Returns:
-            List of NumPy arrays, one per output (or one array).
-
-        Raises:
-            TypeError: if `inputs` is no list or tuple, or a value has no numbers of a fitting
-                dtype.
-            ValueError: if a value or the number of values does not fit; no variable was changed.
-        """
-        if self._one_in:
-            inputs = (
-                [inputs]
-                if not isinstance(inputs, list | tuple) or not _is_single(inputs)
-                else inputs
-            )
-        elif not isinstance(inputs, list | tuple):
-            raise TypeError(
-                f"K.function {self.name!r}: inputs must be a list or tuple of values, "
-                f"got {type(inputs).__name__}"
-            )
-        if self._fixed:
-            inputs = self._without_fixed(inputs)
-        outputs = self._function(inputs)
-        return outputs[0] if self._one_out else outputs
+    def _run(self, inputs: Any = ()) -> Any:
+        """The call, until it is compiled; for single values and fixed numbers the one for good."""
+        single = self._one_in and not (isinstance(inputs, list | tuple) and _is_single(inputs))
+        values = [inputs] if single else inputs
+        if self._fixed and isinstance(values, list | tuple):
+            values = self._without_fixed(values)
+        outputs = self._function(values)
+        if self._one_in or self._one_out or self._fixed:
+            return outputs[0] if self._one_out else outputs
+        if self._function.call is not None:
+            self.__call__ = self._function.call
+        return outputs
 
     def to_onnx(
         self, path: Any, outputs: Sequence[str] | None = None, learning_phase: int = 0

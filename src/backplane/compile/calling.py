@@ -3,11 +3,10 @@
 Checking feeds, reading variables and writing updates in loops takes longer than a small program.
 Here the loops are unrolled into the text of one function:
 
-    def call(values):
-        try:
-            x0, x1 = values
-        except (TypeError, ValueError):
-            return slow(values)
+    def call(inputs=()):
+        if type(inputs) is not list or len(inputs) != 2:
+            return slow(inputs)
+        x0, x1 = inputs
         if type(x0) is not ndarray or x0.dtype is not d0 or x0.shape != s0:
             x0 = feed0(x0, engine, False)
         w0 = cells0.values.get(engine)
@@ -16,7 +15,7 @@ Here the loops are unrolled into the text of one function:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,13 +25,11 @@ from backplane.core.graph import Tensor
 if TYPE_CHECKING:
     from backplane.compile.function import Function, Variant
 
-Call = Callable[[Sequence[Any]], list[np.ndarray]]
+Call = Callable[..., list[np.ndarray]]
 
 
 def straight(function: Function, variant: Variant, slow: Call) -> Call:
-    """The call of a function with one variant; `slow` says what is wrong with a list of values that
-    cannot be unpacked.
-    """
+    """The call of a function with one variant; `slow` takes what is no list of as many values."""
     return _Writer(function, variant, slow).written()
 
 
@@ -43,7 +40,7 @@ class _Writer:
         self.function = function
         self.variant = variant
         self.engine = function.engine
-        self.lines: list[str] = ["def call(values):"]
+        self.lines: list[str] = ["def call(inputs=()):"]
         self.names: dict[str, Any] = {
             "engine": self.engine,
             "slow": slow,
@@ -100,14 +97,10 @@ class _Writer:
         # Switches chose the variant: their values are not read again.
         count, switches = len(self.function.inputs), self.function.switches
         names = ["_" if i in switches else f"x{i}" for i in range(count)]
+        self._line(f"if type(inputs) is not list or len(inputs) != {count}:")
+        self._line("    return slow(inputs)")
         if names:
-            self._line("try:")
-            self._line(f"    {', '.join(names)}, = values")
-            self._line("except (TypeError, ValueError):")
-            self._line("    return slow(values)")
-        else:
-            self._line("if len(values):")
-            self._line("    return slow(values)")
+            self._line(f"{', '.join(names)}, = inputs")
         read = [(i, name) for i, name in enumerate(names) if i not in switches]
         for i, name in read:
             self._feed(i, name)

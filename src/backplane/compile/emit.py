@@ -84,7 +84,9 @@ class Emitted(NamedTuple):
 class Emitter:
     """Writes the source of one program and binds the objects that it names."""
 
-    def __init__(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], engine: Engine) -> None:
+    def __init__(
+        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], engine: Engine, whole: bool
+    ) -> None:
         self.engine = engine
         self.inputs = list(inputs)
         self.outputs = list(outputs)
@@ -93,9 +95,11 @@ class Emitter:
         self.names: dict[Tensor, str] = {t: f"a{i}" for i, t in enumerate(inputs)}
         self.bound: dict[int, str] = {}
         self.lines: list[str] = []
+        self.margin = "    "
         self.built_at: dict[int, tuple[str, Where | None]] = {}
         self.host = self._host_nodes() if "host_shapes" in engine.capabilities else set()
         self.results = self._results()
+        self.whole = whole
         self.sizes_from_values = False
 
     def _host_nodes(self) -> set[Tensor]:
@@ -183,15 +187,23 @@ class Emitter:
         last = self._last_uses()
         arguments = ", ".join(self.names[t] for t in self.inputs)
         self.lines.append(f"def program({arguments}):")
+        around = self.engine.around if self.whole else None
+        if around:
+            self.namespace.update(enter=around[0], leave=around[1])
+            self.lines += ["    before = enter()", "    try:"]
+            self.margin = "        "
         for i, node in enumerate(self.order):
             if node in self.names or node.op is None or node.op is OUTPUT:
                 continue
             self.built_at[len(self.lines) + 1] = (node.op.name, node.where)
             line = self._line(node)
             dead = [self.names[t] for t in last.get(i, ()) if t in self.names]
-            self.lines.append(f"    {line}" + (f"; del {', '.join(dead)}" if dead else ""))
+            self.lines.append(self.margin + line + (f"; del {', '.join(dead)}" if dead else ""))
         results = [self.value(t) for t in self.outputs]
-        self.lines.append(f"    return ({', '.join(results)}{',' if len(results) == 1 else ''})")
+        comma = "," if len(results) == 1 else ""
+        self.lines.append(f"{self.margin}return ({', '.join(results)}{comma})")
+        if around:
+            self.lines += ["    finally:", "        leave(before)"]
         return Emitted(*self._compiled(), self.sizes_from_values)
 
     def _compiled(self) -> tuple[Callable[..., tuple[Any, ...]], str]:
@@ -281,9 +293,13 @@ def _has_literal(value: Any) -> bool:
     return value is None or type(value) in (bool, int, str)
 
 
-def emit(inputs: Sequence[Tensor], outputs: Sequence[Tensor], engine: Engine) -> Emitted:
-    """Emit the program from `inputs` to `outputs`, both already lowered for `engine`."""
-    return Emitter(inputs, outputs, engine).emit()
+def emit(
+    inputs: Sequence[Tensor], outputs: Sequence[Tensor], engine: Engine, *, whole: bool = True
+) -> Emitted:
+    """Emit the program from `inputs` to `outputs`, both already lowered for `engine`; not a `whole`
+    one, if it only runs inside another.
+    """
+    return Emitter(inputs, outputs, engine, whole).emit()
 
 
 def callable_of(graph: Graph, engine: Engine) -> Callable[..., tuple[Any, ...]]:
@@ -291,7 +307,7 @@ def callable_of(graph: Graph, engine: Engine) -> Callable[..., tuple[Any, ...]]:
     found = graph.cache.get(engine)
     if found is None:
         outputs = lower(prune(simplify(graph.outputs)), engine)
-        emitted = emit(graph.inputs, simplify(outputs, lowered=True), engine)
+        emitted = emit(graph.inputs, simplify(outputs, lowered=True), engine, whole=False)
         found = graph.cache[engine] = emitted.function
     return found
 

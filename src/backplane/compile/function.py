@@ -70,7 +70,8 @@ class Function:
         self.kept = [p in kept for p in self.inputs]
         self.switches = [i for i, p in enumerate(self.inputs) if is_switch(p)]
         self._calls: dict[tuple[Any, ...], Call] = {}
-        self._call: Call | None = None
+        self.call: Call | None = None
+        """The straight-line call, once there is one that serves whatever is fed."""
 
     # --- construction -----------------------------------------------------------------------------
 
@@ -120,12 +121,17 @@ class Function:
 
     def __call__(self, values: Sequence[Any] = ()) -> list[np.ndarray]:
         """Run on a list of values, one per input, and return the outputs as NumPy arrays."""
-        if self._call is not None:
-            return self._call(values)
+        if self.call is not None:
+            return self.call(values)
         return self._checked(values)
 
-    def _checked(self, values: Sequence[Any]) -> list[np.ndarray]:
+    def _checked(self, values: Any) -> list[np.ndarray]:
         """Run after checking the number of values, by the variant that their switches choose."""
+        if not isinstance(values, list | tuple):
+            raise TypeError(
+                f"K.function {self.name!r}: inputs must be a list or tuple of values, "
+                f"got {type(values).__name__}"
+            )
         if len(values) != len(self.feeds):
             raise ValueError(
                 f"K.function {self.name!r} takes {len(self.feeds)} values "
@@ -136,8 +142,8 @@ class Function:
         if call is None:
             call = self._calls[key] = straight(self, self._variant(key), self._checked)
             if not self.switches:
-                self._call = call
-        return call(values)
+                self.call = call
+        return call(list(values))
 
     def _variant(self, switches: tuple[Any, ...]) -> Variant:
         """The program for given values of the learning phase."""

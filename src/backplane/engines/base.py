@@ -116,6 +116,9 @@ class Engine:
     """Whether compiled programs take NumPy arrays as they are: `feed` returns its argument."""
     gives_arrays: ClassVar[bool] = False
     """Whether results with axes are NumPy arrays: `fetch` returns its argument."""
+    around: ClassVar[tuple[Callable[[], Any], Callable[[Any], Any]] | None] = None
+    """What emitted programs call first, and at their end with what that gave: in their own text,
+    because one more function around a small program would be felt."""
     table: Table
 
     # --- values ---------------------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from backplane.engines.base import Value
 
 Function = Callable[..., tuple[Value, ...]]
+Around = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 
 def _error_state() -> list[tuple[ContextVar[Any], Any]]:
@@ -21,26 +23,31 @@ def _error_state() -> list[tuple[ContextVar[Any], Any]]:
     return [(var, value) for var, value in inside.items() if outside.get(var) is not value]
 
 
-_STATE = _error_state()
+def silence(state: Sequence[tuple[ContextVar[Any], Any]]) -> Around:
+    """What `np.errstate(all="ignore")` does on entering, and on leaving with what that gave,
+    where it sets the context variables of `state`.
+
+    That context manager costs 0.9 µs a call, as a decorator 0.55 µs, more than half of a small
+    matrix product. Setting the one context variable behind it takes 0.13 µs. NumPy 1 has none.
+    """
+    if len(state) != 1:
+        return partial(np.seterr, all="ignore"), lambda before: np.seterr(**before)
+    ((variable, ignore),) = state
+    return partial(variable.set, ignore), variable.reset
+
+
+SILENCE = silence(_error_state())
 
 
 def quiet(function: Function) -> Function:
-    """`function` run under `np.errstate(all="ignore")`.
-
-    That context manager costs 1 µs a call, as a decorator 0.55 µs, more than half of a small matrix
-    product. Setting the one context variable behind it takes 0.24 µs. NumPy 1 has none.
-    """
-    if len(_STATE) != 1:
-        decorated: Function = np.errstate(all="ignore")(function)
-        return decorated
-    ((variable, ignore),) = _STATE
-    put, reset = variable.set, variable.reset
+    """`function` run without floating-point warnings."""
+    enter, leave = SILENCE
 
     def run(*inputs: Value) -> tuple[Value, ...]:
-        before = put(ignore)
+        before = enter()
         try:
             return function(*inputs)
         finally:
-            reset(before)
+            leave(before)
 
     return run

@@ -181,16 +181,17 @@ def _matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> L
         return lambda x, y: product(single(x), single(y)).astype(np.float16)
     if specs[0].ndim > 2:
         return partial(_batch_matmul, transpose_x=transpose_x, transpose_y=transpose_y)
-    # On two axes `np.dot` is the same product, 0.2 µs faster to call, and copies operands whose
-    # strides BLAS cannot take (a broadcast gradient); `np.matmul` would leave BLAS for those.
+    # On two axes `dot` is the same product, faster to call (the method 0.35 µs, `np.dot` 0.45,
+    # `np.matmul` 0.75), and copies operands whose strides BLAS cannot take (a broadcast gradient);
+    # `np.matmul` would leave BLAS for those.
     return _DOTS[transpose_x, transpose_y]
 
 
 _DOTS: dict[tuple[bool, bool], Callable[..., Any]] = {
-    (False, False): np.dot,
-    (True, False): lambda x, y: np.dot(x.T, y),
-    (False, True): lambda x, y: np.dot(x, y.T),
-    (True, True): lambda x, y: np.dot(x.T, y.T),
+    (False, False): np.ndarray.dot,
+    (True, False): lambda x, y: x.T.dot(y),
+    (False, True): lambda x, y: x.dot(y.T),
+    (True, True): lambda x, y: x.T.dot(y.T),
 }
 
 

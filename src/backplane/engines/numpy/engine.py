@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.arrays import convolution, indexing, pooling, random
-from backplane.engines.arrays.quiet import quiet
-from backplane.engines.base import Engine, Program, Table, Value
+from backplane.engines.arrays.quiet import SILENCE
+from backplane.engines.base import Engine, Table, Value
 from backplane.engines.numpy import elementwise, reductions, shaping
 from backplane.engines.numpy.loops import loops
-
-Function = Callable[..., tuple[Value, ...]]
 
 # `dtype.name` takes longer than a small ufunc; types of equal width share a name (long, long long).
 _NAMES = {np.dtype(code).num: np.dtype(code).name for code in np.typecodes["AllInteger"] + "?efd"}
@@ -27,6 +23,7 @@ class NumPyEngine(Engine):
     takes_arrays = gives_arrays = True
     library = "numpy"
     capabilities = frozenset({"host_shapes", "float16", "unsigned", "eager"})
+    around = SILENCE
 
     def __init__(self) -> None:
         self.table = Table()
@@ -60,14 +57,6 @@ class NumPyEngine(Engine):
     def fetch(self, value: Value) -> np.ndarray:
         """The array itself; a scalar becomes an array without axes."""
         return np.asarray(value)
-
-    def compile(self, program: Program) -> Function:
-        """The emitted function, silent about floating-point errors: 1/0 is inf on every engine."""
-        return quiet(program.function)
-
-    def eager(self, program: Program) -> Function:
-        """As `compile`, for programs that run at once."""
-        return quiet(program.function)
 
 
 ENGINE = NumPyEngine()
