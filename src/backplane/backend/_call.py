@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from backplane import engines
-from backplane.backend import _keras1
+from backplane.backend import _foreign, _keras1
 from backplane.compile.program import compiled, explain
 from backplane.core.graph import Constant, KeySource, Placeholder, Tensor, constant, toposort
 from backplane.core.registry import PRIMITIVES
@@ -52,9 +52,10 @@ def mode_of(name: str) -> Iterator[None]:
 class _Found:
     """What the arguments of a call hold."""
 
-    __slots__ = ("arrays", "natives", "symbolic", "variables")
+    __slots__ = ("arrays", "natives", "server", "symbolic", "variables")
 
     def __init__(self) -> None:
+        self.server: Any = None
         self.symbolic = False
         self.variables = False
         self.arrays = False
@@ -79,6 +80,8 @@ class _Found:
             return
         elif engines.engine_of(value) is not None:
             self.natives.append(value)
+        else:
+            self.server = _foreign.server_of(value) or self.server
 
 
 _PLAIN = frozenset((int, float, bool, str))
@@ -101,6 +104,8 @@ def api(function: F) -> F:
                 look(value)
             for value in kwargs.values():
                 look(value)
+            if found.server is not None:
+                return found.server.call(wrapper, args, kwargs)
             if found.symbolic or not (found.arrays or found.natives or how == "eager"):
                 return function(*args, **kwargs)
             if found.variables and how != "eager":

@@ -10,6 +10,7 @@ import numpy as np
 from backplane import config
 from backplane.backend._args import as_dtype, as_int, as_shape, as_sizes
 from backplane.backend._call import api, creates
+from backplane.backend._foreign import welcomes
 from backplane.core import names
 from backplane.core.graph import Constant, Placeholder, Tensor
 from backplane.core.registry import engine_of, primitive
@@ -66,6 +67,7 @@ def placeholder(
     return Placeholder(Spec(sizes, as_dtype(dtype), bool(sparse)), name)
 
 
+@welcomes
 def variable(
     value: Any,
     dtype: str | None = None,
@@ -173,6 +175,7 @@ def _filled(array: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
     return np.concatenate([flat, np.repeat(flat[-1:], total - flat.size)]).reshape(sizes)
 
 
+@welcomes
 def zeros(shape: Any, dtype: str | None = None, name: str | None = None) -> Tensor:
     """Instantiate a variable of zeros.
 
@@ -193,6 +196,7 @@ def zeros(shape: Any, dtype: str | None = None, name: str | None = None) -> Tens
     return _full(shape, 0, dtype, name, "K.zeros: shape")
 
 
+@welcomes
 def ones(shape: Any, dtype: str | None = None, name: str | None = None) -> Tensor:
     """Instantiate a variable of ones; arguments and result as `K.zeros`.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from backplane import engines
 from backplane.backend._call import api
+from backplane.backend._foreign import welcomes
 from backplane.compile.exporting import export
 from backplane.compile.function import Function
 from backplane.core import autodiff
@@ -118,6 +119,7 @@ def _is_single(inputs: Sequence[Any]) -> bool:
     return len(inputs) == 1 and isinstance(inputs[0], np.ndarray | list | tuple)
 
 
+@welcomes
 def function(
     inputs: Any, outputs: Any, updates: Any = None, name: str | None = None, **kwargs: Any
 ) -> KFunction:
@@ -219,6 +221,7 @@ def fitting(variable: Variable, value: Any, what: str) -> Tensor:
     return cast_to(new, spec.dtype)
 
 
+@welcomes
 def gradients(loss: Any, variables: Any) -> Any:
     """Gradients of `loss` with respect to tensors.
 
@@ -274,6 +277,7 @@ def stop_gradient(variables: Any) -> Any:
     return primitive("stop_gradient")(as_tensor(variables))
 
 
+@welcomes
 def eval(x: Any) -> Any:
     """The value of a tensor or variable as a NumPy array.
 

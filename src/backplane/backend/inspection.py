@@ -8,6 +8,7 @@ import numpy as np
 
 from backplane.backend._args import shape_vector
 from backplane.backend._call import api
+from backplane.backend._foreign import welcomes
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.registry import engine_of
 from backplane.core.spec import Spec
@@ -47,6 +48,7 @@ def shape(x: Any) -> Tensor:
     return shape_vector(*dims_of(as_tensor(x)))
 
 
+@welcomes
 def int_shape(x: Any) -> tuple[int | None, ...]:
     """The static shape of a tensor.
 
@@ -77,6 +79,7 @@ def get_variable_shape(x: Any) -> tuple[int | None, ...]:
     return int_shape(x)
 
 
+@welcomes
 def ndim(x: Any) -> int:
     """The number of axes of a tensor.
 
@@ -109,6 +112,7 @@ def size(x: Any, name: str | None = None) -> Tensor:
     return total
 
 
+@welcomes
 def dtype(x: Any) -> str:
     """The name of the dtype of a tensor.
 
@@ -140,6 +144,7 @@ def count_params(x: Any) -> int:
     return int(np.prod([n for n in shape if n is not None]))
 
 
+@welcomes
 def is_tensor(x: Any) -> bool:
     """Whether `x` is a tensor: symbolic, a variable, or an engine's own.
 
@@ -151,6 +156,7 @@ def is_tensor(x: Any) -> bool:
     return isinstance(x, Tensor) or engine_of(x) is not None
 
 
+@welcomes
 def is_variable(x: Any) -> bool:
     """Whether `x` is a variable.
 
@@ -162,6 +168,7 @@ def is_variable(x: Any) -> bool:
     return isinstance(x, Variable)
 
 
+@welcomes
 def is_placeholder(x: Any) -> bool:
     """Whether `x` is a placeholder.
 
@@ -173,6 +180,7 @@ def is_placeholder(x: Any) -> bool:
     return isinstance(x, Placeholder)
 
 
+@welcomes
 def is_keras_tensor(x: Any) -> bool:
     """Whether `x` was returned by a Keras layer or `Input`.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from backplane.backend._args import as_shape
 from backplane.backend._call import api
+from backplane.backend._foreign import welcomes
 from backplane.backend._nodes import apply
 from backplane.backend._sparse import SparseTensor
 from backplane.core.graph import Tensor
@@ -19,6 +20,7 @@ from backplane.core.sparse import dense_array, is_sparse_matrix
 from backplane.ops.lift import as_tensor, cast_to
 
 
+@welcomes
 def is_sparse(tensor: Any) -> bool:
     """Whether a tensor is sparse.
 
@@ -38,6 +40,7 @@ def is_sparse(tensor: Any) -> bool:
     return isinstance(tensor, SparseTensor) or is_sparse_matrix(tensor)
 
 
+@welcomes
 def to_dense(tensor: Any) -> Any:
     """Convert a sparse tensor to a dense one.
 

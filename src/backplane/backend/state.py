@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from backplane.backend._foreign import welcomes
 from backplane.backend._keras1 import accepting
 from backplane.backend.creation import _values
 from backplane.backend.graph import evaluate, fitting
@@ -15,6 +16,7 @@ from backplane.core.update import Update
 from backplane.core.variable import Variable
 
 
+@welcomes
 def get_value(x: Any) -> Any:
     """The value of a variable as a NumPy array (a copy).
 
@@ -29,6 +31,7 @@ def get_value(x: Any) -> Any:
     return evaluate(x)
 
 
+@welcomes
 @accepting
 def batch_get_value(ops: Iterable[Any]) -> list[Any]:
     """The values of several variables as a list of NumPy arrays.
@@ -44,6 +47,7 @@ def batch_get_value(ops: Iterable[Any]) -> list[Any]:
     return [evaluate(x) for x in ops]
 
 
+@welcomes
 def set_value(x: Any, value: Any) -> None:
     """Set a variable to the content of an array.
 
@@ -65,6 +69,7 @@ def set_value(x: Any, value: Any) -> None:
     x.assign(_fitting_array(x, value, "K.set_value"))
 
 
+@welcomes
 def batch_set_value(tuples: Sequence[tuple[Any, Any]]) -> None:
     """Set several variables; if any value does not fit none is set.
 
@@ -104,6 +109,7 @@ def _as_variable(x: Any, what: str) -> Variable:
     return x
 
 
+@welcomes
 def update(x: Any, new_x: Any) -> Tensor:
     """An update of a variable to a new value.
 
@@ -129,6 +135,7 @@ def update(x: Any, new_x: Any) -> Tensor:
     return Update(x, fitting(x, new_x, "K.update"))
 
 
+@welcomes
 def update_add(x: Any, increment: Any) -> Tensor:
     """An update of a variable that adds `increment`; see `K.update`.
 
@@ -142,6 +149,7 @@ def update_add(x: Any, increment: Any) -> Tensor:
     return Update(x, fitting(x, x + increment, "K.update_add"))
 
 
+@welcomes
 def update_sub(x: Any, decrement: Any) -> Tensor:
     """An update of a variable that subtracts `decrement`; see `K.update`.
 
@@ -155,6 +163,7 @@ def update_sub(x: Any, decrement: Any) -> Tensor:
     return Update(x, fitting(x, x - decrement, "K.update_sub"))
 
 
+@welcomes
 def moving_average_update(x: Any, value: Any, momentum: Any) -> Tensor:
     """An update of a variable to `x * momentum + value * (1 - momentum)`.
 

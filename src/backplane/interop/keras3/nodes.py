@@ -1,0 +1,145 @@
+"""Calls of K functions on KerasTensors: nodes of a functional model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from backplane import backend as K
+from backplane.backend._args import as_dtype
+from backplane.core.graph import Constant, Placeholder, Tensor, toposort
+from backplane.core.spec import Spec
+from backplane.core.variable import Variable
+
+
+@keras.saving.register_keras_serializable(package="backplane")
+class KCall(keras.Operation):
+    """The call of a K function in a model of Keras 3.
+
+    The arguments are those of the node, as of every operation of Keras: tensors of the model, and
+    beside them numbers, strings, arrays and nests of these. Shapes and dtypes of the results are
+    inferred by Backplane, on its own graph, so that they are the same on every backend.
+
+    Args:
+        function: Name of the K function.
+        name: Name of the operation, unique in a model.
+    """
+
+    def __init__(self, function: str, name: str | None = None) -> None:
+        if not _is_function(function):
+            raise ValueError(f"backplane.backend has no function {function!r}")
+        super().__init__(name=name)
+        self.function = function
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """The function's results for tensors of the backend."""
+        return getattr(K, self.function)(*args, **kwargs)
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """KerasTensors with the shapes and dtypes of the function's results."""
+        results = K.symbolic(getattr(K, self.function))(*_lifted(args), **_lifted(kwargs))
+        return _described(results, self.function)
+
+    def get_config(self) -> dict[str, Any]:
+        """What makes an equal operation."""
+        return {"name": self.name, "function": self.function}
+
+
+def _is_function(name: str) -> bool:
+    return name in K.__all__ and callable(getattr(K, name))
+
+
+def node(function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Make the call of a K function a node of the model that its KerasTensors belong to.
+
+    Args:
+        function: Name of the function.
+        args: Its positional arguments.
+        kwargs: Its arguments by name.
+
+    Returns:
+        KerasTensors, nested as the function nests its results.
+
+    Raises:
+        TypeError: for arguments that cannot be part of a model: functions, K.variable, sparse
+            KerasTensors, symbolic tensors of K that depend on a placeholder.
+    """
+    args = tuple(_argument(v, function) for v in args)
+    kwargs = {k: _argument(v, function) for k, v in kwargs.items()}
+    return KCall(function, name=_unique(function))(*args, **kwargs)
+
+
+def _unique(function: str) -> str:
+    """A name as Keras gives its own operations: `mean`, `mean_1`, …"""
+    count = keras.backend.get_uid(f"backplane_{function}") - 1
+    return f"{function}_{count}" if count else function
+
+
+_PLAIN = (bool, int, float, str, type(None), np.ndarray, np.generic)
+
+
+def _argument(value: Any, function: str) -> Any:
+    """An argument in a form that a model can hold and a file can keep."""
+    if isinstance(value, list | tuple):
+        return type(value)([_argument(v, function) for v in value])
+    if isinstance(value, dict):
+        return {k: _argument(v, function) for k, v in value.items()}
+    if isinstance(value, Tensor):
+        return _closed(value, function)
+    if isinstance(value, keras.KerasTensor):
+        # `sparse` says little: Keras 3.15 sets it on the product of a tensor and a number.
+        if value.ragged:
+            raise TypeError(f"K.{function}: {value!r} is ragged, which K functions do not take")
+        return value
+    if isinstance(value, _PLAIN) or K.is_tensor(value):
+        return value
+    if isinstance(value, type) or not callable(value):
+        return as_dtype(value)
+    raise TypeError(
+        f"K.{function}: a model cannot hold the function {value!r}, an argument beside a "
+        f"KerasTensor. Call K.{function} in a layer of your own (keras.layers.Layer) or in "
+        f"keras.layers.Lambda"
+    )
+
+
+def _closed(value: Tensor, function: str) -> np.ndarray:
+    """The value of a symbolic tensor that is made of constants only."""
+    for leaf in toposort([value]):
+        if isinstance(leaf, Variable):
+            raise TypeError(
+                f"K.{function}: the K.variable {leaf.name!r} beside a KerasTensor would be neither "
+                "trained nor saved with the model: give a layer a weight instead "
+                "(keras.layers.Layer.add_weight), or pass K.get_value of it to use its present "
+                "value"
+            )
+        if leaf.op is None and not isinstance(leaf, Constant):
+            raise TypeError(
+                f"K.{function}: {leaf!r} and a KerasTensor cannot be combined. The inputs of a "
+                "model are keras.Input; numbers that are random at each step come from K.random_… "
+                "of a shape taken from a KerasTensor, such as K.shape(x)"
+            )
+    return np.asarray(K.eval(value))
+
+
+def _lifted(value: Any) -> Any:
+    """A nest with placeholders for its KerasTensors."""
+    if isinstance(value, list | tuple):
+        return type(value)([_lifted(v) for v in value])
+    if isinstance(value, dict):
+        return {k: _lifted(v) for k, v in value.items()}
+    if isinstance(value, keras.KerasTensor):
+        return Placeholder(Spec(tuple(value.shape), str(value.dtype)))
+    return value.value if isinstance(value, keras.Variable) else value
+
+
+def _described(value: Any, function: str) -> Any:
+    """A nest of results with KerasTensors for its tensors."""
+    if isinstance(value, list | tuple):
+        return type(value)([_described(v, function) for v in value])
+    if isinstance(value, dict):
+        return {k: _described(v, function) for k, v in value.items()}
+    if not isinstance(value, Tensor):
+        raise TypeError(f"K.{function}: gives {value!r} for a KerasTensor, not a tensor")
+    return keras.KerasTensor(tuple(value.spec.shape), str(value.spec.dtype))

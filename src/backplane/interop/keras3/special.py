@@ -1,0 +1,135 @@
+"""K functions that mean something of their own for KerasTensors and variables of Keras 3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import keras
+import numpy as np
+
+from backplane import backend as K
+
+
+def _shape(x: Any) -> tuple[int | None, ...]:
+    return tuple(x.shape)
+
+
+def _is_variable(x: Any) -> bool:
+    return isinstance(x, keras.Variable)
+
+
+def _is_placeholder(x: Any) -> bool:
+    history = getattr(x, "_keras_history", None)
+    return history is not None and isinstance(history.operation, keras.layers.InputLayer)
+
+
+def _is_keras_tensor(x: Any) -> bool:
+    return isinstance(x, keras.KerasTensor)
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def _eval(x: Any) -> np.ndarray:
+    if isinstance(x, keras.KerasTensor):
+        raise TypeError(
+            f"K.eval: {x!r} is symbolic: it has no value before its model is called. Make a model "
+            "of it (keras.Model(inputs, x)) or K.function([inputs], [x]) and call that"
+        )
+    return np.array(keras.ops.convert_to_numpy(x.value))
+
+
+def _get(x: Any) -> Any:
+    return _eval(x) if isinstance(x, keras.KerasTensor | keras.Variable) else K.get_value(x)
+
+
+def _batch_get(ops: Iterable[Any]) -> list[Any]:
+    return [_get(x) for x in ops]
+
+
+def _set(x: Any, value: Any) -> None:
+    _assign("K.set_value", x, value)
+
+
+def _batch_set(tuples: Iterable[tuple[Any, Any]]) -> None:
+    pairs = list(tuples)
+    for x, value in pairs:
+        _check("K.batch_set_value", x, np.shape(value))
+    for x, value in pairs:
+        x.assign(value)
+
+
+def _variable(value: Any, *args: Any, **kwargs: Any) -> Any:
+    return K.variable(_eval(value), *args, **kwargs)
+
+
+# --- updates --------------------------------------------------------------------------------------
+
+
+def _check(what: str, x: Any, shape: tuple[int | None, ...]) -> None:
+    if not isinstance(x, keras.Variable):
+        raise TypeError(f"{what}: x must be a variable, got {x!r}")
+    if tuple(shape) != tuple(x.shape):
+        raise ValueError(
+            f"{what}: the variable {x.path!r} has shape {tuple(x.shape)}, the value has shape "
+            f"{tuple(shape)}"
+        )
+
+
+def _assign(what: str, x: Any, value: Any) -> Any:
+    """Assign now; in a `StatelessScope`, Keras keeps the new value for the scope's owner."""
+    _check(what, x, K.int_shape(value))
+    return x.assign(value.value if isinstance(value, keras.Variable) else value)
+
+
+def _update(x: Any, new_x: Any) -> Any:
+    return _assign("K.update", x, new_x)
+
+
+def _update_add(x: Any, increment: Any) -> Any:
+    return _assign("K.update_add", x, x.value + increment)
+
+
+def _update_sub(x: Any, decrement: Any) -> Any:
+    return _assign("K.update_sub", x, x.value - decrement)
+
+
+def _moving_average(x: Any, value: Any, momentum: Any) -> Any:
+    return _assign("K.moving_average_update", x, x.value * momentum + value * (1.0 - momentum))
+
+
+# --- what cannot be ------------------------------------------------------------------------------
+
+
+def _gradients(loss: Any, variables: Any) -> Any:
+    raise TypeError(
+        "K.gradients: Keras 3 keeps no graph that could be differentiated. Take gradients of "
+        "values with the backend's own means (tf.GradientTape, jax.grad, torch.autograd.grad), in "
+        "which K functions may be used, or write the function on K.placeholder and K.variable"
+    )
+
+
+SPECIAL: dict[str, Callable[..., Any]] = {
+    "int_shape": _shape,
+    "ndim": lambda x: len(x.shape),
+    "dtype": lambda x: keras.backend.standardize_dtype(x.dtype),
+    "is_tensor": lambda x: True,
+    "is_variable": _is_variable,
+    "is_placeholder": _is_placeholder,
+    "is_keras_tensor": _is_keras_tensor,
+    "is_sparse": lambda tensor: bool(getattr(tensor, "sparse", False)),
+    "to_dense": lambda tensor: tensor,
+    "eval": _eval,
+    "get_value": _get,
+    "batch_get_value": _batch_get,
+    "set_value": _set,
+    "batch_set_value": _batch_set,
+    "variable": _variable,
+    "update": _update,
+    "update_add": _update_add,
+    "update_sub": _update_sub,
+    "moving_average_update": _moving_average,
+    "gradients": _gradients,
+}
+"""Name of a K function → what it does if one of its arguments is an object of Keras 3."""
