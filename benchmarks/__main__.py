@@ -1,0 +1,81 @@
+"""The command: `python -m benchmarks`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from benchmarks import interleaved, machine, show, workloads
+from benchmarks.problem import ENGINES
+
+FILE = Path(__file__).parent / "results" / "latest.json"
+
+
+def last_core() -> int:
+    """The core to measure on: the last one that this process may use."""
+    return max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+
+
+@click.command()
+@click.option("--workload", "names", multiple=True, type=click.Choice(workloads.NAMES))
+@click.option("--engine", "engines", multiple=True, type=click.Choice(ENGINES))
+@click.option("--quick", is_flag=True, help="Few rounds: a look, no result to quote.")
+@click.option("--rounds", type=click.IntRange(1), help="How often contenders take turns.")
+@click.option("--core", type=int, default=last_core, help="The core that is measured on.")
+@click.option("--output", type=click.Path(path_type=Path), help="Write or update this JSON file.")
+def main(
+    names: tuple[str, ...],
+    engines: tuple[str, ...],
+    quick: bool,
+    rounds: int | None,
+    core: int,
+    output: Path | None,
+) -> None:
+    """Measure Backplane beside hand-written programs, Keras 3 and the reference K.
+
+    Without options everything is measured, and the results are written anew.
+    Naming workloads renews these only; naming engines, or --quick, writes nothing unless --output
+    says where.
+    """
+    console = Console(stderr=True)
+    partial = bool(engines) or quick
+    file = output or (None if partial else FILE)
+    rounds = rounds or (3 if quick else 11)
+    stacks = interleaved.chosen(engines)
+    pool = interleaved.Pool(core)
+    failed = False
+    try:
+        with console.status("") as status:
+            for name in names or workloads.NAMES:
+                found = measure(name, stacks, rounds, pool, status.update)
+                failed |= bool(found["failures"])
+                show.workload(Console(), name, found)
+                if file is not None:
+                    update(file, name, found, rounds)
+    finally:
+        pool.close()
+    sys.exit(1 if failed else 0)
+
+
+def measure(name: str, stacks: list[str], rounds: int, pool: Any, say: Any) -> dict[str, Any]:
+    """One workload."""
+    return interleaved.run(name, stacks, rounds, pool, say)
+
+
+def update(file: Path, name: str, found: dict[str, Any], rounds: int) -> None:
+    """Put one workload's results into the file."""
+    data = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"workloads": {}}
+    data["machine"] = machine.description()
+    data["workloads"][name] = {**found, "rounds": rounds}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""The workloads, by name."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+INTERLEAVED = ("call", "mlp-sgd", "mlp-adam", "cnn", "chain")
+"""Workloads whose contenders take turns, block by block."""
+
+NAMES = INTERLEAVED
+
+
+def module(name: str) -> ModuleType:
+    """The module of an interleaved workload, by its name."""
+    return importlib.import_module("benchmarks.workloads." + name.partition("-")[0])
