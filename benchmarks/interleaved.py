@@ -46,7 +46,7 @@ def run(
     name: str, stacks: Sequence[str], rounds: int, pool: Pool, say: Say, tiny: bool = False
 ) -> dict[str, Any]:
     """Build, check, take turns; what comes out is plain data for JSON."""
-    offered = [stack for stack in stacks if workloads.module(name).contenders(stack)]
+    offered = [stack for stack in stacks if workloads.module(name).contenders(name, stack)]
     ready: dict[str, list[str]] = {}
     failures: dict[str, str] = {}
     for stack in offered:

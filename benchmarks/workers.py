@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import timing, workloads
-from benchmarks.problem import Plan, Run
+from benchmarks.problem import REFERENCE, Plan, Run
 
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -33,8 +33,10 @@ SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "GRPC_VERBOSITY": "ERROR", "ABSL_MIN_LOG_
 
 
 def environment(stack: str) -> dict[str, str]:
-    """The environment of a stack's process: one thread, no accelerator, Keras' backend."""
-    asked = stack.removeprefix("keras3-") if stack.startswith("keras3-") else "numpy"
+    """The environment of a stack's process: one thread, no accelerator, and the engine, which
+    Backplane and Keras 3 read from the same variable.
+    """
+    asked = "tensorflow" if stack == REFERENCE else stack.removeprefix("keras3-")
     keras = {"KERAS_BACKEND": asked, "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
     return {**os.environ, **ONE_THREAD, **SILENT, **keras}
 
@@ -106,7 +108,7 @@ class Server:
         self.plan = found.PLAN
         self.runs = {}
         report = {}
-        for name, build in found.contenders(self.stack).items():
+        for name, build in found.contenders(workload, self.stack).items():
             try:
                 self.runs[name] = checked(found, workload, build, tiny)
                 report[name] = ""

@@ -60,7 +60,7 @@ def _adam(K: Any, loss: Any, weights: list[Any], opt: Optimizer) -> tuple[list, 
     return updates, state
 
 
-def train(K: Any, problem: Training, loss_of: Loss, **options: Any) -> Run:
+def train(K: Any, problem: Training, loss_of: Loss) -> Run:
     """A training step: placeholders for the batch, `K.gradients`, updates, `K.function`."""
     x = K.placeholder(shape=(None, *problem.x.shape[1:]))
     y = K.placeholder(shape=(None, *problem.y.shape[1:]), dtype=problem.y.dtype.name)
@@ -68,7 +68,7 @@ def train(K: Any, problem: Training, loss_of: Loss, **options: Any) -> Run:
     loss = loss_of(K, weights, x, y, problem)
     opt = problem.optimizer
     updates, state = (_adam if opt.adam else _momentum)(K, loss, weights, opt)
-    step = K.function([x, y], [loss], updates, **options)
+    step = K.function([x, y], [loss], updates)
     zeros = [(s, np.zeros(K.int_shape(s), "float32")) for s in state]
     initial = [*zip(weights, problem.parameters, strict=True), *zeros]
     return Run(

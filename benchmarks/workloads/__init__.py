@@ -5,7 +5,16 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-INTERLEAVED = ("call", "mlp-sgd", "mlp-adam", "cnn", "chain")
+INTERLEAVED = (
+    "call",
+    "mlp-sgd",
+    "mlp-adam",
+    "cnn",
+    "lstm",
+    "chain",
+    "overhead-eager",
+    "overhead-eval",
+)
 """Workloads whose contenders take turns, block by block."""
 
 NAMES = INTERLEAVED

@@ -30,13 +30,13 @@ def expected(problem: Problem) -> list[Any]:
     return [np.tanh(x @ w + b)] * 2
 
 
-def contenders(stack: str) -> dict[str, Builder]:
+def contenders(name: str, stack: str) -> dict[str, Builder]:
     """Name → builder of everything that runs in the process of `stack`."""
     if stack == "reference":
         return {"reference K": _reference}
     if stack not in ENGINES:
         return {}
-    return {BACKPLANE: lambda p: _backplane(p, stack), **_HAND[stack]}
+    return {BACKPLANE: _backplane, **_HAND[stack]}
 
 
 def _program(K: Any, problem: Problem) -> Run:
@@ -46,11 +46,10 @@ def _program(K: Any, problem: Problem) -> Run:
     return Run(f, ([problem.x],), value=lambda got: got[0])
 
 
-def _backplane(problem: Problem, engine: str) -> Run:
+def _backplane(problem: Problem) -> Run:
     from backplane import backend as K
 
-    with K.engine(engine):
-        return _program(K, problem)
+    return _program(K, problem)
 
 
 def _reference(problem: Problem) -> Run:

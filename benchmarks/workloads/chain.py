@@ -23,15 +23,15 @@ def expected(problem: np.ndarray) -> list[Any]:
     return [_plain(problem.astype("float64"))] * 2
 
 
-def contenders(stack: str) -> dict[str, Builder]:
+def contenders(name: str, stack: str) -> dict[str, Builder]:
     """Name → builder of everything that runs in the process of `stack`."""
     if stack == "reference":
         return {"reference K": _reference}
     if stack not in ENGINES:
         return {}
-    own = {BACKPLANE: lambda p: _backplane(p, stack)}
+    own: dict[str, Builder] = {BACKPLANE: _backplane}
     if stack == "torch":
-        own["Backplane, compile=True"] = lambda p: _backplane(p, stack, compile=True)
+        own["Backplane, compile=True"] = lambda p: _backplane(p, compile=True)
     return {**own, **_HAND[stack]}
 
 
@@ -42,11 +42,10 @@ def _program(K: Any, problem: np.ndarray, **options: Any) -> Run:
     return Run(f, ([problem],), value=lambda got: got[0])
 
 
-def _backplane(problem: np.ndarray, engine: str, **options: Any) -> Run:
+def _backplane(problem: np.ndarray, **options: Any) -> Run:
     from backplane import backend as K
 
-    with K.engine(engine):
-        return _program(K, problem, **options)
+    return _program(K, problem, **options)
 
 
 def _reference(problem: np.ndarray) -> Run:

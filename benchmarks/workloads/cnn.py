@@ -36,7 +36,7 @@ def problem(name: str, tiny: bool = False) -> Training:
     return Training(parameters, x, y, ADAM, dropout=0.5)
 
 
-def contenders(stack: str) -> dict[str, Builder]:
+def contenders(name: str, stack: str) -> dict[str, Builder]:
     """Name → builder of everything that runs in the process of `stack`."""
     model = sys.modules[__name__]
     found = training.contenders(model, stack)

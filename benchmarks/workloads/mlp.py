@@ -33,7 +33,7 @@ def problem(name: str, tiny: bool = False) -> Training:
     return Training(parameters, x, y, OPTIMIZERS[name])
 
 
-def contenders(stack: str) -> dict[str, Builder]:
+def contenders(name: str, stack: str) -> dict[str, Builder]:
     """Name → builder of everything that runs in the process of `stack`."""
     return training.contenders(sys.modules[__name__], stack)
 

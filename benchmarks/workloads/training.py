@@ -15,13 +15,12 @@ def _laid_out(model: ModuleType, hook: str, problem: Training) -> Training:
     return replace(problem, parameters=convert(problem.parameters)) if convert else problem
 
 
-def _backplane(model: ModuleType, engine: str, **options: Any) -> Builder:
+def _backplane(model: ModuleType) -> Builder:
     def build(problem: Training) -> Any:
         from backplane import backend as K
         from benchmarks.stacks import k
 
-        with K.engine(engine):
-            return k.train(K, problem, model.k_loss, **options)
+        return k.train(K, problem, model.k_loss)
 
     return build
 
@@ -113,7 +112,7 @@ def contenders(model: ModuleType, stack: str) -> dict[str, Builder]:
     if stack == "reference":
         return {"reference K": _reference(model)}
     assert stack in ENGINES
-    return {BACKPLANE: _backplane(model, stack), **_HAND[stack](model)}
+    return {BACKPLANE: _backplane(model), **_HAND[stack](model)}
 
 
 _HAND = {

@@ -1,0 +1,303 @@
+"""LSTM over 32 × 80 × 128 with 128 units: forward, backward and a step of SGD."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.problem import Builder, Optimizer, Plan, Training
+from benchmarks.stacks import numpy as by_hand
+from benchmarks.workloads import training
+
+PLAN = Plan(samples=5, warmup=2, tolerance=1e-4)
+
+
+def problem(name: str, tiny: bool = False) -> Training:
+    """Glorot's weights; the loss is the mean squared distance of the last output from a target.
+    Gates stand in the order input, forget, candidate, output.
+    """
+    batch, steps, inputs, units = (2, 5, 3, 4) if tiny else (32, 80, 128, 128)
+    rng = np.random.default_rng(0)
+    shapes = [(inputs, 4 * units), (units, 4 * units)]
+    parameters = [(rng.standard_normal(s) / np.sqrt(s[0])).astype("float32") for s in shapes]
+    x = rng.standard_normal((batch, steps, inputs), dtype="float32")
+    y = rng.standard_normal((batch, units), dtype="float32")
+    return Training([*parameters, np.zeros(4 * units, "float32")], x, y, Optimizer(0.1))
+
+
+def contenders(name: str, stack: str) -> dict[str, Builder]:
+    """Name → builder of everything that runs in the process of `stack`."""
+    model = sys.modules[__name__]
+    found = training.contenders(model, stack)
+    if stack == "torch":
+        found["nn.LSTM's kernel"] = found.pop("eager, fused optimizer")
+        del found["eager, oneDNN products"], found["torch.compile"]
+        found["loop"] = training.torch(model, loss=_torch_loop_loss)
+    if stack == "tensorflow":
+        del found["tf.function, update kernels"]
+        found["tf.function, unrolled"] = training.tensorflow(model, loss=_tensorflow_unrolled_loss)
+    return found
+
+
+def expected(problem: Training) -> list[float]:
+    """The first losses, in float64."""
+    return by_hand.losses(problem, numpy_gradients, 5)
+
+
+def k_loss(K: Any, weights: list[Any], x: Any, y: Any, problem: Training) -> Any:
+    """Plain K, for Backplane and the reference alike."""
+    kernel, recurrent, bias = weights
+    units = problem.y.shape[1]
+
+    def step(x: Any, states: Any) -> Any:
+        h, c = states
+        z = K.bias_add(K.dot(x, kernel) + K.dot(h, recurrent), bias)
+        i = K.sigmoid(z[:, :units])
+        f = K.sigmoid(z[:, units : 2 * units])
+        o = K.sigmoid(z[:, 3 * units :])
+        c = f * c + i * K.tanh(z[:, 2 * units : 3 * units])
+        h = o * K.tanh(c)
+        return h, [h, c]
+
+    start = K.sum(K.zeros_like(x), axis=(1, 2))
+    start = K.tile(K.expand_dims(start), [1, units])
+    last = K.rnn(step, x, [start, start])[0]
+    return K.mean(K.square(last - y))
+
+
+def numpy_gradients(
+    problem: Training, weights: list[np.ndarray]
+) -> Callable[[], tuple[float, list[np.ndarray]]]:
+    """Back-propagation through time: one product for the inputs of all steps, and one for each
+    weight's gradient, over buffers in the order of time.
+    """
+    kernel, recurrent, bias = weights
+    dtype = kernel.dtype
+    x = np.ascontiguousarray(problem.x.transpose(1, 0, 2)).astype(dtype)
+    y = problem.y.astype(dtype)
+    steps, batch, inputs = x.shape
+    units = y.shape[1]
+    rows = x.reshape(-1, inputs)
+    z = np.empty((steps, batch, 4 * units), dtype)
+    hs, cs = (np.zeros((steps + 1, batch, units), dtype) for _ in range(2))
+    ts = np.empty((steps, batch, units), dtype)
+    gradients = [np.empty_like(w) for w in weights]
+    parts = [slice(k * units, (k + 1) * units) for k in range(4)]
+
+    def sigmoid(a: Any) -> None:
+        np.negative(a, out=a)
+        np.exp(a, out=a)
+        a += 1
+        np.reciprocal(a, out=a)
+
+    def forward() -> None:
+        np.matmul(rows, kernel, out=z.reshape(rows.shape[0], -1))
+        z.__iadd__(bias)
+        for t in range(steps):
+            a = z[t]
+            a += hs[t] @ recurrent
+            i, f, g, o = (a[:, part] for part in parts)
+            sigmoid(a[:, : 2 * units])
+            np.tanh(g, out=g)
+            sigmoid(o)
+            np.multiply(f, cs[t], out=cs[t + 1])
+            cs[t + 1] += i * g
+            np.tanh(cs[t + 1], out=ts[t])
+            np.multiply(o, ts[t], out=hs[t + 1])
+
+    def step() -> tuple[float, list[np.ndarray]]:
+        forward()
+        away = hs[-1] - y
+        dh, dc = away * (2 / away.size), np.zeros_like(away)
+        back = np.ascontiguousarray(recurrent.T)
+        for t in reversed(range(steps)):
+            a = z[t]
+            i, f, g, o = (a[:, part] for part in parts)
+            dc += dh * o * (1 - ts[t] * ts[t])
+            do = dh * ts[t] * o * (1 - o)
+            dg = dc * i * (1 - g * g)
+            di = dc * g * i * (1 - i)
+            df = dc * cs[t] * f * (1 - f)
+            dc *= f
+            for into, d in zip((i, f, g, o), (di, df, dg, do), strict=True):
+                into[...] = d
+            dh = a @ back
+        flat = z.reshape(rows.shape[0], -1)
+        np.matmul(rows.T, flat, out=gradients[0])
+        np.matmul(hs[:-1].reshape(-1, units).T, flat, out=gradients[1])
+        np.sum(flat, axis=0, out=gradients[2])
+        return float(np.mean(away * away)), gradients
+
+    return step
+
+
+def jax_loss(weights: Any, x: Any, y: Any, problem: Training, key: Any) -> Any:
+    """The loss, for `jax.grad`: the product with the inputs outside the scan."""
+    import jax
+    import jax.numpy as jnp
+
+    kernel, recurrent, bias = weights
+
+    def step(carry: Any, z: Any) -> Any:
+        h, c = carry
+        i, f, g, o = jnp.split(z + h @ recurrent, 4, axis=1)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        return (jax.nn.sigmoid(o) * jnp.tanh(c), c), None
+
+    zs = jnp.swapaxes(x, 0, 1) @ kernel + bias
+    start = jnp.zeros_like(y)
+    (h, _), _ = jax.lax.scan(step, (start, start), zs)
+    return jnp.mean(jnp.square(h - y))
+
+
+def torch_parameters(parameters: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """PyTorch multiplies with transposed weights; its order of gates is the same."""
+    kernel, recurrent, bias = parameters
+    return [np.ascontiguousarray(kernel.T), np.ascontiguousarray(recurrent.T), bias]
+
+
+def torch_loss(weights: Any, x: Any, y: Any, problem: Training, linear: Any) -> Any:
+    """The loss, for autograd: what `nn.LSTM` calls, with one bias."""
+    import torch
+
+    start = torch.zeros(1, *y.shape)
+    flat = [*weights, torch.zeros_like(weights[2])]
+    _, h, _ = torch._VF.lstm(x, (start, start), flat, True, 1, 0.0, True, False, True)
+    return torch.mean(torch.square(h[0] - y))
+
+
+def _torch_loop_loss(weights: Any, x: Any, y: Any, problem: Training, linear: Any) -> Any:
+    """A loop of Python over the steps."""
+    import torch
+
+    kernel, recurrent, bias = weights
+    zs = (x @ kernel.t() + bias).unbind(1)
+    h = c = torch.zeros_like(y)
+    for z in zs:
+        i, f, g, o = torch.addmm(z, h, recurrent.t()).chunk(4, 1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        h = torch.sigmoid(o) * torch.tanh(c)
+    return torch.mean(torch.square(h - y))
+
+
+def _tensorflow_step(z: Any, h: Any, c: Any, recurrent: Any) -> Any:
+    import tensorflow as tf
+
+    i, f, g, o = tf.split(z + h @ recurrent, 4, axis=1)
+    c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+    return tf.sigmoid(o) * tf.tanh(c), c
+
+
+def _tensorflow_products(weights: Any, x: Any) -> Any:
+    import tensorflow as tf
+
+    rows = tf.reshape(tf.transpose(x, (1, 0, 2)), (-1, x.shape[2]))
+    return tf.reshape(rows @ weights[0] + weights[2], (x.shape[1], x.shape[0], -1))
+
+
+def tensorflow_loss(weights: Any, x: Any, y: Any, problem: Training) -> Any:
+    """The loss, for `GradientTape`: a while loop."""
+    import tensorflow as tf
+
+    steps = problem.x.shape[1]
+    zs = tf.TensorArray(tf.float32, size=steps).unstack(_tensorflow_products(weights, x))
+
+    def body(t: Any, h: Any, c: Any) -> Any:
+        return t + 1, *_tensorflow_step(zs.read(t), h, c, weights[1])
+
+    start = tf.zeros_like(y)
+    _, h, _ = tf.while_loop(
+        lambda t, h, c: t < steps, body, (tf.constant(0), start, start), maximum_iterations=steps
+    )
+    return tf.reduce_mean(tf.square(h - y))
+
+
+def _tensorflow_unrolled_loss(weights: Any, x: Any, y: Any, problem: Training) -> Any:
+    """The steps written out."""
+    import tensorflow as tf
+
+    h = c = tf.zeros_like(y)
+    for z in tf.unstack(_tensorflow_products(weights, x)):
+        h, c = _tensorflow_step(z, h, c, weights[1])
+    return tf.reduce_mean(tf.square(h - y))
+
+
+def pytensor_loss(weights: Any, x: Any, y: Any, problem: Training) -> Any:
+    """The loss, for `pytensor.grad`: a scan."""
+    import pytensor
+    import pytensor.tensor as pt
+
+    kernel, recurrent, bias = weights
+    batch, steps, inputs = problem.x.shape
+    units = problem.y.shape[1]
+    rows = x.transpose((1, 0, 2)).reshape((steps * batch, inputs))
+    zs = (rows @ kernel + bias).reshape((steps, batch, 4 * units))
+
+    def step(z: Any, h: Any, c: Any, recurrent: Any) -> Any:
+        z = z + h @ recurrent
+        i, f, g, o = (z[:, k * units : (k + 1) * units] for k in range(4))
+        c = pt.sigmoid(f) * c + pt.sigmoid(i) * pt.tanh(g)
+        return pt.sigmoid(o) * pt.tanh(c), c
+
+    start = pt.zeros((batch, units), dtype="float32")
+    hs, _ = pytensor.scan(
+        step, [zs], [start, start], non_sequences=[recurrent], return_updates=False
+    )
+    return pt.mean(pt.square(hs[-1] - y))
+
+
+def onnx_loss(
+    g: Any, weights: list[str], x: str, y: str, problem: Training
+) -> tuple[str, list[str]]:
+    """Forward and backward pass as nodes, the steps written out."""
+    kernel, recurrent, bias = weights
+    op, c = g.op, g.constant
+    batch, steps, inputs = problem.x.shape
+    units, one = problem.y.shape[1], c(1)
+    rows = op("Transpose", x, perm=[1, 0, 2])
+    rows = op("Reshape", rows, c([-1, inputs], "int64"))
+    zs = op("Split", op("Gemm", rows, kernel, bias), axis=0, num_outputs=steps, results=steps)
+    h = cell = c(np.zeros((batch, units)))
+    saved = []
+    for z in zs:
+        z = op("Gemm", h, recurrent, z)
+        i, f, o, z = _onnx_gates(g, z, units)
+        new = op("Add", op("Mul", f, cell), op("Mul", i, z))
+        top = op("Tanh", new)
+        saved.append((i, f, o, z, cell, top, h))
+        h, cell = op("Mul", o, top), new
+    away = op("Sub", h, y)
+    loss = op("ReduceMean", op("Mul", away, away), keepdims=0)
+    dh, dc = op("Mul", away, c(2 / problem.y.size)), None
+    back, ds = op("Transpose", recurrent, perm=[1, 0]), []
+    for i, f, o, z, cell, top, _ in reversed(saved):
+        part = op("Mul", op("Mul", dh, o), op("Sub", one, op("Mul", top, top)))
+        dc = part if dc is None else op("Add", dc, part)
+        outer = (dh, top, o), (dc, z, i), (dc, cell, f)
+        do, di, df = (
+            op("Mul", op("Mul", d, a), op("Mul", s, op("Sub", one, s))) for d, a, s in outer
+        )
+        dz = op("Mul", op("Mul", dc, i), op("Sub", one, op("Mul", z, z)))
+        ds.append(op("Concat", di, df, dz, do, axis=1))
+        dh, dc = op("MatMul", ds[-1], back), op("Mul", dc, f)
+    d = op("Concat", *reversed(ds), axis=0)
+    hs = op("Concat", *(entry[-1] for entry in saved), axis=0)
+    gradients = [op("Gemm", a, d, transA=1) for a in (rows, hs)]
+    return loss, [*gradients, g.sum(d, 0)]
+
+
+def _onnx_gates(g: Any, z: str, units: int) -> tuple[str, str, str, str]:
+    both, candidate, output = g.op(
+        "Split", z, g.constant([2 * units, units, units], "int64"), axis=1, results=3
+    )
+    i, f = g.op("Split", g.op("Sigmoid", both), axis=1, num_outputs=2, results=2)
+    return i, f, g.op("Sigmoid", output), g.op("Tanh", candidate)
+
+
+def keras3_model(keras: Any, problem: Training) -> tuple[Any, str]:
+    """An LSTM layer; its weights are set by the run."""
+    layer = keras.layers.LSTM(problem.y.shape[1])
+    return keras.Sequential([keras.Input(problem.x.shape[1:]), layer]), "mse"
