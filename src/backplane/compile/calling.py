@@ -48,6 +48,7 @@ class _Writer:
             "failed": variant.failed,
             "feed": self.engine.feed,
             "fetch": self.engine.fetch,
+            "lend": self.engine.lend,
             "wait": self.engine.wait,
             "ndarray": np.ndarray,
             "array": np.array,
@@ -59,7 +60,7 @@ class _Writer:
         arguments = [*self._feeds(), *self._keys(), *self._variables(), *self._constants()]
         outputs = [f"r{i}" for i in range(self.variant.count)]
         news = [f"n{i}" for i in range(len(self.variant.updated))]
-        targets = ", ".join([*outputs, *news])
+        targets = ", ".join([*news, *outputs])
         self._line("try:")
         self._line(f"    {targets}{',' if targets else '()'} = run({', '.join(arguments)})")
         for i, name in enumerate(outputs):
@@ -76,7 +77,8 @@ class _Writer:
                 self._line(f"r{i} = array(r{i})")
         for i, variable in enumerate(self.variant.updated):
             self.names[f"u{i}"] = variable
-            self._line(f"u{i}.values = {{engine: n{i}}}")
+            value = f"lend(n{i})" if self.variant.lent[i] else f"n{i}"
+            self._line(f"u{i}.values = {{engine: {value}}}")
         for i, key in enumerate(self.variant.keys):
             self.names[f"k{i}"] = key
             self._line(f"k{i}.counter += 1")

@@ -17,6 +17,7 @@ import linecache
 import math
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,7 +91,7 @@ class Emitter:
         self.engine = engine
         self.inputs = list(inputs)
         self.outputs = list(outputs)
-        self.order = toposort(outputs, stop=inputs)
+        self.order = _in_place_last(toposort(outputs, stop=inputs))
         self.namespace: dict[str, Any] = {}
         self.names: dict[Tensor, str] = {t: f"a{i}" for i, t in enumerate(inputs)}
         self.bound: dict[int, str] = {}
@@ -151,8 +152,7 @@ class Emitter:
     def _from_host(self, dtype: str) -> Callable[[Any], Any]:
         converters = self.namespace.setdefault("__converters__", {})
         if dtype not in converters:
-            make = self.engine.constant
-            converters[dtype] = lambda value: make(np.asarray(value, dtype))
+            converters[dtype] = partial(self.engine.from_host, dtype=dtype)
         return converters[dtype]  # type: ignore[no-any-return]
 
     def _constant(self, t: Constant) -> str:
@@ -236,6 +236,9 @@ class Emitter:
         if op.name == "dim" and node in self.host:
             name = self._name(node)
             return f"{name} = {self.value(node.inputs[0])}.shape[{node.params['axis']}]"
+        if op.name == "cast" and node.inputs[0] in self.host and node not in self.host:
+            convert = self.bind(self._from_host(node.spec.dtype), f"from_host_{node.spec.dtype}")
+            return f"{self._name(node)} = {convert}({self.names[node.inputs[0]]})"
         if node in self.host:
             entry = get("numpy").table[op.name]
             operands = [self.host_value(t) for t in node.inputs]
@@ -279,6 +282,17 @@ class Emitter:
         used = self.results.get(node, {})
         targets = [self._name(used[i]) if i in used else "_" for i in range(len(node.spec))]
         return ", ".join(targets) + ("," if len(targets) == 1 else "")
+
+
+def _in_place_last(order: list[Tensor]) -> list[Tensor]:
+    """`order`, but what writes over its operands after all that may still read them, or fail."""
+    last = {node: None for node in order if node.op is not None and _writes(node)}
+    return [*[node for node in order if node not in last], *last] if last else order
+
+
+def _writes(node: Tensor) -> bool:
+    op = node.inputs[0].op if node.op is OUTPUT else node.op
+    return op is not None and op.in_place
 
 
 def _small_constant(t: Tensor) -> bool:

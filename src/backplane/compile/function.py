@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from backplane.compile.aliases import alias_root, shared
 from backplane.compile.calling import Call, straight
 from backplane.compile.feeding import Feed, feed_for
 from backplane.compile.program import compiled, explain
@@ -16,30 +17,6 @@ from backplane.core.spec import Spec
 from backplane.core.update import updates_in
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
-
-VIEWS = frozenset(
-    (
-        "reshape",
-        "transpose",
-        "expand_dims",
-        "squeeze",
-        "slice",
-        "dynamic_slice",
-        "flip",
-        "broadcast_to",
-        "identity",
-        "stop_gradient",
-        "print",
-        "cast",
-        "sum_to",
-    )
-)
-"""Primitives whose result may share memory with their operand."""
-
-UNSURE = frozenset(("cond", "output", "where"))
-"""Primitives whose result may be one of several operands, depending on what is known when they
-run.
-"""
 
 
 class Function:
@@ -62,9 +39,13 @@ class Function:
         results = [*outputs, *pairs.values()]
         self.inputs, results = self._cut(inputs, results)
         self.outputs = results[: len(outputs)]
-        self.updated = list(pairs)
-        self.news = results[len(outputs) :]
         self._collect_leaves(results)
+        # In the order of the variables: engines that hand their memory on pair it in order.
+        rank = {v: i for i, v in enumerate(self.variables)}
+        news = [*zip(pairs, results[len(outputs) :], strict=True)]
+        news.sort(key=lambda pair: rank.get(pair[0], len(rank)))
+        self.updated = [v for v, _ in news]
+        self.news = [new for _, new in news]
         self.feeds: list[Feed] = [feed_for(p, i, self.name) for i, p in enumerate(self.inputs)]
         kept = {alias_root(t) for t in self.news}
         self.kept = [p in kept for p in self.inputs]
@@ -164,7 +145,7 @@ class Variant:
         self.variables = function.variables
         self.updated = function.updated
         self.count = len(function.outputs)
-        results = [*function.outputs, *function.news]
+        results = [*function.news, *function.outputs]
         # Keys travel as one array: one conversion per call, whatever the number of random ops.
         self.keys = function.keys
         packed = Placeholder(Spec((len(self.keys), 4), "uint32"))
@@ -172,11 +153,11 @@ class Variant:
         fed = [*inputs, *([packed] if self.keys else []), *self.variables]
         first = len(fed) - len(self.variables)
         position = {v: first + i for i, v in enumerate(self.variables)}
-        state = {position[v]: self.count + i for i, v in enumerate(self.updated) if v in position}
+        state = {position[v]: i for i, v in enumerate(self.updated) if v in position}
         self.run, self.constants = compiled(
             engine, fed, results, state=state, replace=replace, options=function.options
         )
-        self.copied = _shared(function.outputs, function.news)
+        self.copied, self.lent = shared(function.outputs, function.news)
 
     def words(self) -> Any:
         """The keys of this run, as one value."""
@@ -196,23 +177,3 @@ def _row(packed: Tensor, index: int) -> Tensor:
     part = primitive("slice")(packed, slices=((index, index + 1, 1), (None, None, 1)))
     row: Tensor = primitive("squeeze")(part, axes=(0,))
     return row
-
-
-def alias_root(t: Tensor) -> Tensor:
-    """The tensor whose memory the value of `t` may share."""
-    while t.op is not None and t.op.name in VIEWS:
-        t = t.inputs[0]
-    return t
-
-
-def _shared(outputs: Sequence[Tensor], news: Sequence[Tensor]) -> list[bool]:
-    """Which outputs must be copied, because an input, a constant, a variable's new value or an
-    output before them may have the same memory.
-    """
-    taken = {alias_root(t) for t in news}
-    shared = []
-    for t in outputs:
-        root = alias_root(t)
-        shared.append(root in taken or root.op is None or root.op.name in UNSURE)
-        taken.add(root)
-    return shared

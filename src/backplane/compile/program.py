@@ -17,6 +17,7 @@ from backplane.compile.emit import built_at, emit
 from backplane.compile.loops import prune
 from backplane.compile.simplify import lower, simplify
 from backplane.compile.structure import key_of, lifted
+from backplane.compile.updates import find_updates
 from backplane.core.graph import Constant, Graph, Tensor, toposort
 from backplane.engines.base import Engine, Program
 
@@ -59,6 +60,8 @@ def compiled(
     `options` are passed on to the engine.
     """
     outputs = prune(simplify(outputs, replace, keep_stops=eager))
+    if state and engine.updates_in_place(dict(options)):
+        outputs = find_updates(outputs, {inputs[i]: o for i, o in state.items()}, engine)
     outputs = lower(outputs, engine)
     outputs = simplify(outputs, keep_stops=eager, lowered=True)
     order = toposort(outputs, stop=inputs)

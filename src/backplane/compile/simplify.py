@@ -188,8 +188,14 @@ def _is_filled_with(t: Tensor, value: int, node: Tensor) -> bool:
     )
 
 
+def _scalar(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+    """A single filled element is a constant."""
+    return None if node.spec.shape else constant(node.params["value"], node.spec.dtype)
+
+
 RULES: dict[str, Callable[[Tensor, tuple[Tensor, ...]], Tensor | None]] = {
     "where": _where,
+    "full": _scalar,
     "identity": _first,
     "stop_gradient": _first,
     "cast": _same_dtype,

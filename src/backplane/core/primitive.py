@@ -41,8 +41,8 @@ class Primitive(Generic[R]):
     """An operation of the graph. Calling it on tensors builds a node and gives its results."""
 
     __slots__ = (
-        "argument_rules", "decomposition", "doc", "effect", "gradient", "host", "infer_rule",
-        "multiple", "name",
+        "argument_rules", "decomposition", "doc", "effect", "gradient", "host", "in_place",
+        "infer_rule", "multiple", "name",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +53,7 @@ class Primitive(Generic[R]):
         multiple: bool = False,
         effect: bool = False,
         host: int | None = None,
+        in_place: bool = False,
     ) -> None:
         self.name = name
         self.infer_rule = rule
@@ -66,6 +67,8 @@ class Primitive(Generic[R]):
         self.host = host
         """Operands from this position on are sizes: integer scalars, host values where the engine
         has `host_shapes`."""
+        self.in_place = in_place
+        """Whether it may write its results over its operands: such nodes run after all others."""
         self.gradient: Rule | None = None
         self.argument_rules: tuple[Rule | None, ...] | None = None
         self.decomposition: Rule | None = None
@@ -122,6 +125,7 @@ def primitive(
     multiple: Literal[True],
     effect: bool = False,
     host: int | None = None,
+    in_place: bool = False,
 ) -> Callable[[SpecRule], Primitive[list[Tensor]]]: ...
 @overload
 def primitive(
@@ -134,6 +138,7 @@ def primitive(
     multiple: bool = False,
     effect: bool = False,
     host: int | None = None,
+    in_place: bool = False,
 ) -> Any:
     """Declare a primitive; used as decorator, with or without arguments (see `Primitive`)."""
 
@@ -141,7 +146,9 @@ def primitive(
         key = name or rule.__name__.rstrip("_")
         if key in PRIMITIVES:
             raise ValueError(f"primitive {key!r} is declared twice")
-        PRIMITIVES[key] = Primitive(key, rule, multiple=multiple, effect=effect, host=host)
+        PRIMITIVES[key] = Primitive(
+            key, rule, multiple=multiple, effect=effect, host=host, in_place=in_place
+        )
         return PRIMITIVES[key]
 
     return declare if rule is None else declare(rule)

@@ -78,7 +78,8 @@ class Program:
     """An emitted program: straight-line Python over an engine's table.
 
     `function(*inputs)` takes and returns engine values: placeholders and lifted constants, then
-    variables; it returns a tuple: the outputs, then the new values of the updated variables.
+    variables; it returns a tuple: the new values of the updated variables, in the order of the
+    variables, then the outputs.
     `inputs` and `outputs` are their specs in that order. `state` says which inputs are variables
     that the program replaces (input position → output position), so that their buffers may be
     donated.
@@ -151,6 +152,10 @@ class Engine:
         """The value of a constant inside a program: by default as `from_numpy` makes it."""
         return self.from_numpy(array)
 
+    def from_host(self, value: Any, dtype: str) -> Value:
+        """What is computed from sizes, an int or a small array, as a value inside a program."""
+        return self.constant(np.asarray(value, dtype))
+
     def feed(self, array: np.ndarray) -> Value:
         """What a compiled program takes for an input of exactly the right dtype: by default as
         `from_numpy` makes it. The program only reads it during the call, so memory may be shared;
@@ -174,6 +179,13 @@ class Engine:
         """
 
     # --- programs -------------------------------------------------------------------------------
+
+    def updates_in_place(self, options: Mapping[str, Any]) -> bool:
+        """Whether steps of optimizers in a program with these options are replaced by primitives
+        that may write over the variables: the values that its programs return then must be known
+        to `lend`, and not be written over by a later call if they are in another memory's view.
+        """
+        return False
 
     def compile(self, program: Program) -> Callable[..., tuple[Value, ...]]:
         """Turn an emitted program into the callable that `K.function` runs, native values in and

@@ -18,6 +18,7 @@ from backplane.ops import (
     reduction,
     shaping,
     sparse,
+    updates,
 )
 
 __all__ = [
@@ -34,4 +35,5 @@ __all__ = [
     "reduction",
     "shaping",
     "sparse",
+    "updates",
 ]

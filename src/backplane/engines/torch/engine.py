@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine, Program, Table, Value
-from backplane.engines.torch import devices, loops
-from backplane.engines.torch.dtypes import NAMES
+from backplane.engines.torch import devices, loops, updates
+from backplane.engines.torch.dtypes import NAMES, SIGNED, TORCH
 from backplane.engines.torch.table import TABLE
 
 Function = Callable[..., tuple[Value, ...]]
@@ -49,6 +49,12 @@ class TorchEngine(Engine):
             value = torch.from_numpy(np.array(array, name, order="C"))
         return value.to(devices.default_device()) if devices.ACCELERATED else value
 
+    def from_host(self, value: Any, dtype: str) -> Value:
+        """A number without the way through NumPy."""
+        if type(value) is int and dtype not in SIGNED:
+            return torch.scalar_tensor(value, dtype=TORCH[dtype])
+        return super().from_host(value, dtype)
+
     def feed(self, array: np.ndarray) -> Value:
         """A tensor in the array's memory, where PyTorch can have that."""
         # PyTorch warns of read-only memory, although a program never writes to what it is fed.
@@ -71,7 +77,15 @@ class TorchEngine(Engine):
             value = value.detach().cpu()
             return _bfloat16(value) if value.dtype == torch.bfloat16 else value.numpy()
 
+    def lend(self, value: Value) -> Value:
+        """A copy of what a later step of an optimizer writes to."""
+        return value.clone() if updates.may_be_written(value) else value
+
     # --- programs -------------------------------------------------------------------------------
+
+    def updates_in_place(self, options: Mapping[str, Any]) -> bool:
+        """By PyTorch's kernels of optimizers; its compiler fuses the operations by itself."""
+        return not options.get("compile")
 
     def compile(self, program: Program) -> Function:
         """The program without PyTorch's tape; with the option `compile`, by `torch.compile`.

@@ -11,8 +11,9 @@ from backplane.engines.torch import (
     random,
     reductions,
     shaping,
+    updates,
 )
 
 TABLE = Table()
-for _theme in (elementwise, reductions, products, shaping, convolution, pooling, random):
+for _theme in (elementwise, reductions, products, shaping, convolution, pooling, random, updates):
     TABLE.update(_theme.TABLE)

@@ -1,0 +1,118 @@
+"""Lowerings: steps of optimizers, by the kernels of `torch.optim`, in place.
+
+Only tensors that a step itself has made are written to: `K.variable`'s own, or one that came into a
+variable in another way, may be known to others, and is copied at the first step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from backplane.engines.base import Table, Value
+
+TABLE = Table()
+
+_MARK = "_backplane_own"
+
+Tensors = Sequence[Value]
+
+
+def may_be_written(value: Value) -> bool:
+    """Whether a later step may write to the memory of `value`."""
+    return hasattr(value, _MARK) or value._is_view()
+
+
+def _owned(tensors: Tensors) -> list[Value]:
+    """The tensors themselves where they are a step's own, else copies that are."""
+    found = []
+    for x in tensors:
+        if not hasattr(x, _MARK):
+            x = x.clone(memory_format=torch.contiguous_format)
+            setattr(x, _MARK, True)
+        found.append(x)
+    return found
+
+
+def _numbers(*scalars: Value) -> list[Any]:
+    return [x.item() for x in scalars]
+
+
+def _split(tensors: Tensors, kinds: int) -> list[Tensors]:
+    count = len(tensors) // kinds
+    return [tensors[i * count : (i + 1) * count] for i in range(kinds)]
+
+
+def _has_kernel(x: Value) -> bool:
+    return x.is_cpu or x.is_cuda
+
+
+@TABLE.add("gradient_update")
+def gradient_update(factor: Value, *tensors: Value) -> list[Value]:
+    """One pass over all parameters."""
+    ps, gs = _split(tensors, 2)
+    ps = _owned(ps)
+    torch._foreach_add_(ps, gs, alpha=factor.item())
+    return ps
+
+
+@TABLE.add("momentum_update")
+def momentum_update(
+    momentum: Value, gain: Value, step: Value, *tensors: Value, nesterov: bool
+) -> list[Value]:
+    """`torch.optim.SGD`'s kernel, whose state is not scaled: its rate and dampening are chosen so
+    that m and p are as here. In float64 one minus the dampening would have lost digits.
+    """
+    decay, a, b = _numbers(momentum, gain, step)
+    ps, ms, gs = _split(tensors, 3)
+    ps, ms = _owned(ps), _owned(ms)
+    if decay and not nesterov and ps[0].dtype == torch.float32 and _has_kernel(ps[0]):
+        gs = [g.contiguous() for g in gs]
+        torch._fused_sgd_(
+            ps, gs, ms, weight_decay=0.0, momentum=decay, lr=-b, dampening=1 - a,
+            nesterov=False, maximize=False, is_first_step=False,
+        )  # fmt: skip
+        return [*ps, *ms]
+    torch._foreach_mul_(ms, decay)
+    torch._foreach_add_(ms, gs, alpha=a)
+    torch._foreach_add_(ps, ms, alpha=b)
+    if nesterov:
+        torch._foreach_add_(ps, gs, alpha=a)
+    return [*ps, *ms]
+
+
+@TABLE.add("adam_update")
+def adam_update(
+    rate: Value, beta1: Value, beta2: Value, epsilon: Value, *tensors: Value
+) -> list[Value]:
+    """`torch.optim.Adam`'s kernel. It corrects the bias of early steps by itself: after infinitely
+    many there is nothing to correct.
+    """
+    a, b1, b2, e = _numbers(rate, beta1, beta2, epsilon)
+    ps, ms, vs, gs = _split(tensors, 4)
+    usual = 0 <= b1 < 1 and 0 <= b2 < 1 and _has_kernel(ps[0])
+    # The kernel's root of a negative number is NaN. What a step has made is none.
+    if not usual or any(not hasattr(v, _MARK) and bool((v < 0).any()) for v in vs):
+        return _written_out(a, b1, b2, e, ps, ms, vs, gs)
+    ps, ms, vs = _owned(ps), _owned(ms), _owned(vs)
+    gs = [g.contiguous() for g in gs]
+    steps = [torch.full((), math.inf, device=ps[0].device)] * len(ps)
+    torch._fused_adam_(
+        ps, gs, ms, vs, [], steps, lr=a, beta1=b1, beta2=b2, weight_decay=0.0, eps=e,
+        amsgrad=False, maximize=False,
+    )  # fmt: skip
+    return [*ps, *ms, *vs]
+
+
+def _written_out(
+    a: float, b1: float, b2: float, e: float, ps: Tensors, ms: Tensors, vs: Tensors, gs: Tensors
+) -> list[Value]:
+    """Adam in plain operations."""
+    ms = [b1 * m + (1 - b1) * g for m, g in zip(ms, gs, strict=True)]
+    vs = [b2 * v + (1 - b2) * g * g for v, g in zip(vs, gs, strict=True)]
+    triples = zip(ps, ms, vs, strict=True)
+    ps = [p - a * m / (v.clamp(min=0).sqrt() + e) for p, m, v in triples]
+    return [*ps, *ms, *vs]

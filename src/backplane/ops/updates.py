@@ -1,0 +1,81 @@
+"""Steps of optimizers over several parameters at once.
+
+Nobody builds these: `compile.updates` finds them in programs, for engines with kernels that write
+the new values over the old ones. Operands are numbers (scalars), then as many parameters, states
+and gradients each. The decompositions say what is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backplane.core.graph import Tensor
+from backplane.core.primitive import primitive
+from backplane.core.spec import Spec
+from backplane.ops.elementwise import add, cast, div, maximum, mul, sqrt, sub
+from backplane.ops.lift import scalar
+
+
+def _split(tensors: Sequence[Tensor], kinds: int) -> list[Sequence[Tensor]]:
+    count = len(tensors) // kinds
+    return [tensors[i * count : (i + 1) * count] for i in range(kinds)]
+
+
+@primitive(multiple=True, in_place=True)
+def gradient_update(factor: Spec, *tensors: Spec) -> list[Spec]:
+    """Plain descent, p' = p + factor · g: [*p']."""
+    return list(tensors[: len(tensors) // 2])
+
+
+@gradient_update.decompose
+def _(factor: Tensor, *tensors: Tensor) -> list[Tensor]:
+    pairs = zip(*_split(tensors, 2), strict=True)
+    return [add(p, mul(cast(factor, dtype=p.spec.dtype), g)) for p, g in pairs]
+
+
+@primitive(multiple=True, in_place=True)
+def momentum_update(
+    momentum: Spec, gain: Spec, step: Spec, *tensors: Spec, nesterov: bool
+) -> list[Spec]:
+    """Descent with momentum, m' = momentum · m + gain · g and p' = p + step · m', to which
+    `nesterov` adds gain · g: [*p', *m'].
+    """
+    return list(tensors[: len(tensors) // 3 * 2])
+
+
+@momentum_update.decompose
+def _(
+    momentum: Tensor, gain: Tensor, step: Tensor, *tensors: Tensor, nesterov: bool
+) -> list[Tensor]:
+    ps, ms = [], []
+    for p, m, g in zip(*_split(tensors, 3), strict=True):
+        decay, a, b = [cast(t, dtype=p.spec.dtype) for t in (momentum, gain, step)]
+        ms.append(add(mul(decay, m), mul(a, g)))
+        moved = add(p, mul(b, ms[-1]))
+        ps.append(add(moved, mul(a, g)) if nesterov else moved)
+    return [*ps, *ms]
+
+
+@primitive(multiple=True, in_place=True)
+def adam_update(rate: Spec, beta1: Spec, beta2: Spec, epsilon: Spec, *tensors: Spec) -> list[Spec]:
+    """Adam: m' = beta1 · m + (1 − beta1) · g, v' = beta2 · v + (1 − beta2) · g², and
+    p' = p − rate · m' / (√max(v', 0) + epsilon): [*p', *m', *v'].
+    """
+    return list(tensors[: len(tensors) // 4 * 3])
+
+
+@adam_update.decompose
+def _(
+    rate: Tensor, beta1: Tensor, beta2: Tensor, epsilon: Tensor, *tensors: Tensor
+) -> list[Tensor]:
+    ps, ms, vs = [], [], []
+    for p, m, v, g in zip(*_split(tensors, 4), strict=True):
+        dtype = p.spec.dtype
+        a, b1, b2, e = [cast(t, dtype=dtype) for t in (rate, beta1, beta2, epsilon)]
+        # One minus beta before the cast: 1 − 0.999 has lost digits in float32.
+        c1, c2 = [cast(sub(scalar(1, t.spec.dtype), t), dtype=dtype) for t in (beta1, beta2)]
+        ms.append(add(mul(b1, m), mul(c1, g)))
+        vs.append(add(mul(b2, v), mul(c2, mul(g, g))))
+        root = sqrt(maximum(vs[-1], scalar(0, dtype)))
+        ps.append(sub(p, div(mul(a, ms[-1]), add(root, e))))
+    return [*ps, *ms, *vs]

@@ -1,0 +1,99 @@
+"""The programs that JAX compiles: how many, where their results go, and its persistent cache."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+
+from backplane import backend as K  # noqa: E402
+from backplane import engines  # noqa: E402
+from backplane.engines.jax import ENGINE  # noqa: E402
+
+rng = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def on_jax() -> Iterator[None]:
+    with engines.use("jax"):
+        yield
+
+
+def test_variables_take_no_program_of_their_own() -> None:
+    counts = []
+    listen = lambda event, seconds, **_: counts.append(event)  # noqa: E731
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        value = ENGINE.from_numpy(rng.random((3, 17)), "float64")
+        assert np.asarray(value).shape == (3, 17)
+        assert [e for e in counts if "compile" in e] == []
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def test_new_values_take_over_the_memory_of_the_old_ones() -> None:
+    """Whatever the order of updates: JAX pairs memory with results in the order of both."""
+    x = K.placeholder((2, 3))
+    vs = [K.variable(rng.random((64, 64))) for _ in range(4)]
+    updates = [(vs[i], vs[i] * float(i + 2) + K.sum(x)) for i in (2, 0, 3, 1)]
+    f = K.function([x], [K.dot(vs[1], vs[2])], updates=updates)
+    feed = [np.ones((2, 3), "float32")]
+    f(feed)
+    before = [v.values[ENGINE].unsafe_buffer_pointer() for v in vs]
+    f(feed)
+    assert [v.values[ENGINE].unsafe_buffer_pointer() for v in vs] == before
+
+
+def test_a_variable_that_takes_anothers_value_has_memory_of_its_own() -> None:
+    a, b = K.variable(np.ones(3)), K.variable(np.zeros(3))
+    K.function([], [], updates=[(b, a)])([])
+    K.function([], [], updates=[K.update_add(a, np.ones(3))])([])
+    assert K.get_value(b).tolist() == [1, 1, 1]
+    assert K.get_value(a).tolist() == [2, 2, 2]
+
+
+STEP = """if True:
+    import jax
+    from backplane import backend as K
+    import numpy as np
+
+    events = []
+    jax.monitoring.register_event_listener(lambda event, **_: events.append(event))
+    x, w, k = K.placeholder((None, 6, 6, 2)), K.variable(np.ones((36, 3))), K.variable(np.ones((3, 3, 2, 4)))
+    y = K.pool2d(K.relu(K.conv2d(x, k, padding="same")), (2, 2), strides=(2, 2))
+    y = K.dropout(K.reshape(y, (-1, 36)), 0.5)
+    loss = K.mean(K.categorical_crossentropy(K.zeros((5, 3)), K.softmax(K.dot(y, w))))
+    updates = [(v, v - 0.1 * g) for v, g in zip([w, k], K.gradients(loss, [w, k]))]
+    K.function([x], [loss], updates=updates)([np.ones((5, 6, 6, 2))])
+    print(*[len([e for e in events if e.endswith(end)]) for end in ("cache_hits", "cache_misses")])
+    """  # noqa: E501
+
+
+def test_another_process_finds_programs_in_the_persistent_cache(tmp_path: Path) -> None:
+    environment: dict[str, Any] = {
+        **os.environ,
+        "KERAS_BACKEND": "jax",
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+
+    def run(seed: str) -> list[int]:
+        environment["PYTHONHASHSEED"] = seed
+        found = subprocess.run(
+            [sys.executable, "-c", STEP],
+            env=environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return [int(n) for n in found.stdout.split()]
+
+    hits, misses = run("1")
+    assert hits == 0
+    assert misses > 0
+    assert run("2") == [misses, 0]
