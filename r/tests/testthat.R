@@ -1,0 +1,4 @@
+library(testthat)
+library(backplane)
+
+test_check("backplane")
