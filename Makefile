@@ -5,6 +5,10 @@ PYTHON ?= python3
 VENV ?= .venv
 # Engines to install and run in the demo besides NumPy: names, or `all`.
 ENGINES ?=
+# Whether to run the tests of the R package: 0 leaves them out.
+export TEST_R ?= 1
+# What they need, from Debian.
+R_PACKAGES := r-base-core r-cran-reticulate r-cran-testthat
 # Test processes. Each may load several engines, which takes about 2 GB.
 WORKERS ?= 2
 
@@ -21,16 +25,18 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 \
 	TF_NUM_INTEROP_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast reference lint format clean
+.PHONY: help demo test test-fast reference lint format r clean
 
 help:
 	@echo 'make demo                       digits with the NumPy engine'
 	@echo 'make demo ENGINES="jax torch"   … and with these; ENGINES=all for every one'
 	@echo 'make test                       lint, then all tests on all engines'
+	@echo 'make test TEST_R=0              … but those of the R package'
 	@echo 'make test-fast                  the tests that are not slow'
 	@echo 'make reference                  run conformance, then write docs/reference.md from it'
 	@echo 'make lint                       ruff, mypy, directions of imports, sizes'
 	@echo 'make format                     what ruff can put right by itself'
+	@echo 'make r                          install R for its tests, where it is missing (Debian)'
 	@echo 'make clean                      remove $(VENV) and caches'
 
 # KERAS_HOME: the demo neither reads nor writes the settings of whoever runs it.
@@ -38,7 +44,7 @@ demo: $(STAMPS)/examples $(patsubst %,$(STAMPS)/%,$(ENGINES))
 	KERAS_HOME=$(VENV)/keras-home KERAS_BACKEND=numpy $(BIN)/python examples/digits.py \
 		$(if $(filter all,$(ENGINES)),,$(patsubst %,--backend %,numpy $(filter-out numpy,$(ENGINES))))
 
-test: lint
+test: lint $(if $(filter 0,$(TEST_R)),,r)
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-fast: $(STAMPS)/dev
@@ -56,6 +62,9 @@ lint: $(STAMPS)/dev
 	$(BIN)/mypy
 	$(BIN)/python scripts/check_imports.py
 	$(BIN)/python scripts/check_size.py
+
+r:
+	scripts/install_r.sh $(R_PACKAGES)
 
 format: $(STAMPS)/dev
 	$(BIN)/ruff check --fix .

@@ -126,6 +126,8 @@ def wrapped(start: str, items: list[str], end: str) -> str:
 
 # --- help pages -----------------------------------------------------------------------------------
 
+PLAIN = "Tensor or variable, or what becomes one."
+"""The argument of a function whose docstring says nothing of it."""
 HEADINGS = ("Args", "Returns", "Raises", "Example", "Examples")
 AXIS_NOTE = "Axes count from 1 in this function, or from -1 at the end."
 REDUCTION_NOTE = "As in R's keras, \\code{reduction_axes} counts from 0."
@@ -148,7 +150,7 @@ def page(name: str, function: Callable[..., Any]) -> str:
     ]
     described = arguments(sections.get("Args", ""))
     if names:
-        lines += ["\\arguments{", *items(names, function, described, about), "}"]
+        lines += ["\\arguments{", *items(names, function, described), "}"]
     notes = [AXIS_NOTE] if AXES & set(names) else []
     notes += [REDUCTION_NOTE] if "reduction_axes" in names else []
     lines += ["\\description{", markup(title)]
@@ -167,12 +169,11 @@ def quoted(name: str) -> str:
 
 
 def items(
-    names: list[str], function: Callable[..., Any], described: dict[str, str], about: list[str]
+    names: list[str], function: Callable[..., Any], described: dict[str, str]
 ) -> Iterator[str]:
-    """One `\\item` per argument; what a docstring leaves to another function links there."""
-    text = inspect.getdoc(function) or ""
-    found = re.search(r"`K\.(\w+)`", text)
-    other = f"See \\code{{\\link{{k_{found[1]}}}}}." if found else markup(" ".join(about))
+    r"""One `\item` per argument; what a docstring leaves to another function links there."""
+    found = re.search(r"`K\.(\w+)`", inspect.getdoc(function) or "")
+    other = f"See \\code{{\\link{{k_{found[1]}}}}}." if found else PLAIN
     for name in names:
         label = "\\dots" if name == "kwargs" else name
         yield f"\\item{{{label}}}{{{markup(described[name]) if name in described else other}}}"

@@ -1,6 +1,7 @@
-"""Environments with a release of classic Keras, made when a test first needs them.
+"""Environments with releases of their own, made when a test first needs them: of classic Keras, or
+of NumPy.
 
-They hold Keras and what it alone needs; all else (NumPy, the engines, this package) is that of the
+They hold these and what they alone need; all else (the engines, this package) is that of the
 environment that runs the tests, which a .pth file appends. A stamp remembers how one was made.
 """
 
@@ -15,7 +16,7 @@ import venv
 from contextlib import contextmanager
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[2] / "build" / "classic"
+BUILD = Path(__file__).parents[2] / "build"
 MODULES = {"h5py": "h5py", "scipy": "scipy", "six": "six", "yaml": "pyyaml"}
 """What Keras imports, and the project that has it."""
 
@@ -35,13 +36,19 @@ def python_with(release: str) -> Path:
     if release >= "2.2":
         wanted += ["keras_applications==1.0.8", "keras_preprocessing==1.1.2"]
     wanted += [project for name, project in MODULES.items() if not importlib.util.find_spec(name)]
-    made = repr((wanted, sys.version, site.getsitepackages()))
-    folder = FOLDER / release
+    return environment(BUILD / "classic" / release, wanted)
+
+
+def environment(folder: Path, wanted: list[str], **modules: str) -> Path:
+    """The interpreter of the environment in `folder`, which has the projects `wanted` and modules
+    with the given text before those of the environment that runs the tests.
+    """
+    made = repr((wanted, modules, sys.version, site.getsitepackages()))
     stamp = folder / "stamp"
-    with locked(FOLDER / f"{release}.lock"):
+    with locked(folder.with_name(f"{folder.name}.lock")):
         if not stamp.exists() or stamp.read_text() != made:
             shutil.rmtree(folder, ignore_errors=True)
-            _make(folder, wanted)
+            _make(folder, wanted, modules)
             stamp.write_text(made)
     return _python(folder)
 
@@ -50,7 +57,7 @@ def _python(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def _make(folder: Path, wanted: list[str]) -> None:
+def _make(folder: Path, wanted: list[str], modules: dict[str, str]) -> None:
     venv.create(folder, with_pip=False, symlinks=True)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     install = ["--python", str(_python(folder)), "install", "--no-deps", *wanted]
@@ -61,6 +68,8 @@ def _make(folder: Path, wanted: list[str]) -> None:
     )
     lines = [f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages()]
     (packages / "running.pth").write_text("".join(lines))
+    for name, text in modules.items():
+        (packages / f"{name}.py").write_text(text)
 
 
 def run(python: Path, *arguments: object, backend: str, folder: Path, **environment: str) -> str:

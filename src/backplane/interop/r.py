@@ -1,8 +1,8 @@
 """K for R: the forms that R gives arguments, and results that reticulate hands over whole.
 
-The R package in `r/` calls K through `call`. R has no scalars and writes `axis = 1` for a double, so
-that whole numbers become integers here wherever K means integers: by the names of the parameters, in
-the tables below. `scripts/make_r.py` reads the same tables to write the R functions.
+The R package in `r/` calls K through `call`. R has no scalars, and its `axis = 1` is a double:
+whole numbers become integers here wherever K means integers, by the names of the parameters in the
+tables below. `scripts/make_r.py` reads the same tables to write the R functions.
 
 In R, a vector or an array arrives here as a NumPy array with R's own axes, a list as a list, and a
 single number as a number.
@@ -287,8 +287,8 @@ def _key(subscript: Any, size: int | None, axis: int, drop: bool) -> Any:
     """A subscript as Python writes it; None for the whole axis."""
     if subscript is None:
         return None
-    array = np.asarray(subscript)
-    if array.dtype.kind not in "bif" or array.ndim > 1:
+    array = None if isinstance(subscript, Tensor) else np.asarray(subscript)
+    if array is None or array.dtype.kind not in "bif" or array.ndim > 1:
         raise TypeError(
             f"x[...]: subscript {axis} must be numbers or truth values, got {subscript!r}; "
             "k_gather takes tensors of indices, which count from 0"
