@@ -141,6 +141,7 @@ def page(name: str, function: Callable[..., Any]) -> str:
     names = list(inspect.signature(function).parameters)
     lines = [
         f"% {MADE}",
+        "\\encoding{UTF-8}",
         f"\\name{{k_{name}}}",
         f"\\alias{{k_{name}}}",
         f"\\title{{{markup(title.rstrip('.'), links=False)}}}",

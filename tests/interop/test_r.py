@@ -149,3 +149,17 @@ def test_an_environment_named_after_the_package_is_found(tmp_path):
         tmp_path, "-e", NAME, KERAS_PYTHON="", KERAS_BACKEND="numpy", WORKON_HOME=str(tmp_path)
     )
     assert done.stdout == "numpy"
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def test_the_code_of_the_page_prints_what_it_says(tmp_path):
+    page = (ROOT / "docs" / "r.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(r?)\n(.*?)^```$", page, re.M | re.S)
+    code = "".join(text for language, text in blocks if language)
+    shown = "".join(text for language, text in blocks if not language and text[0] in " [")
+    script = tmp_path / "page.R"
+    script.write_text(code, encoding="utf-8")
+    printed = run_r(tmp_path, script).stdout
+    assert printed.split() == shown.split()
