@@ -83,7 +83,12 @@ start <- function() {
   asked <- engine_asked()
   choose_python()
   check_python()
-  if (!py_module_available("backplane")) {
+  found <- tryCatch(import("backplane"), error = identity)
+  if (inherits(found, "error")) {
+    said <- conditionMessage(found)
+    if (!grepl("No module named 'backplane'", said, fixed = TRUE)) {
+      stop(trimws(said), call. = FALSE)
+    }
     stop(
       "the Python that serves this session, ", py_config()$python, ", has no ",
       "Backplane. Install it there with: pip install keras-backplane\n",

@@ -16,7 +16,7 @@ def test_every_function_of_the_document_is_called_in_them():
     assert len(table) == 145
     files = TESTS.glob("test-*.R")
     # `covers` fails unless the test really calls the function.
-    called = [n for f in files for n in re.findall(r'^covers\("(\w+)"', f.read_text(), re.M)]
+    called = [n for f in files for n in re.findall(r'^covers\("(\w+)"', f.read_text("utf-8"), re.M)]
     assert len(set(called)) == len(called)
     assert table <= set(called)
 

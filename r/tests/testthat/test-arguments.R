@@ -76,6 +76,13 @@ test_that("contexts work with with()", {
   gives(doubled, 6)
 })
 
+test_that("tensors of the engine are taken, and given back", {
+  raw <- backend(convert = FALSE)
+  tensor <- raw$exp(m)
+  expect_s3_class(tensor, "python.builtin.object")
+  gives(k_eval(k_sum(tensor, axis = 1)), colSums(exp(m)), 1e-14)
+})
+
 test_that("backend(convert = FALSE) gives Python's objects", {
   raw <- backend(convert = FALSE)
   expect_s3_class(raw$int_shape(k_variable(m)), "python.builtin.tuple")
