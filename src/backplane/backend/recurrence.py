@@ -226,17 +226,22 @@ class _Run:
         n = len(self.states)
         carry_outputs = masks is not None and not self.zero_masked
         before = self.first_outputs(xs) if carry_outputs else []
+        places: list[int | None] = []
 
         def body(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
             if masks is None:
                 outputs, new = self.step(items, carry[:n])
             else:
                 outputs, new = self.masked_step(items[-1], items[:-1], carry[:n], carry[n:])
-            return [*new, *(outputs if carry_outputs else [])], outputs
+            carried = [*new, *(outputs if carry_outputs else [])]
+            places[:] = [carried.index(y) if y in carried else None for y in outputs]
+            return carried, outputs
 
         finals, outputs = control.scan(body, [*self.states, *before], sequences)
         self.states = finals[:n]
-        last = finals[n:] if carry_outputs else [y[-1] for y in outputs]
+        # An output that is handed on as a state is not looked up among all outputs: where nobody
+        # else reads those, they are not kept.
+        last = [y[-1] if i is None else finals[i] for y, i in zip(outputs, places, strict=True)]
         if short:
             rest = ((0, (steps or 0) - (limit or 0)),)
             outputs = [

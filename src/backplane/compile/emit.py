@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backplane.compile.loops import prune
+from backplane.compile.hoist import streamlined
 from backplane.compile.simplify import UNREAD, lower, simplify
 from backplane.core.graph import Constant, Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT
@@ -320,7 +320,7 @@ def callable_of(graph: Graph, engine: Engine) -> Callable[..., tuple[Any, ...]]:
     """A function over engine values that evaluates a closed graph; made once per engine."""
     found = graph.cache.get(engine)
     if found is None:
-        outputs = lower(prune(simplify(graph.outputs)), engine)
+        outputs = lower(streamlined(simplify(graph.outputs)), engine)
         emitted = emit(graph.inputs, simplify(outputs, lowered=True), engine, whole=False)
         found = graph.cache[engine] = emitted.function
     return found

@@ -10,7 +10,7 @@ import numpy as np
 
 from backplane.compile.emit import emit
 from backplane.compile.function import Function
-from backplane.compile.loops import prune
+from backplane.compile.hoist import streamlined
 from backplane.compile.simplify import lower, simplify
 from backplane.core.graph import Constant, Placeholder, Tensor, constant, toposort
 from backplane.core.registry import engine_of, primitive
@@ -74,7 +74,7 @@ def _program(
             owner = engine_of(t.value)
             assert owner is not None
             replace[t] = constant(owner.to_numpy(t.value))
-    lowered = simplify(lower(prune(simplify(results, replace)), engine), lowered=True)
+    lowered = simplify(lower(streamlined(simplify(results, replace)), engine), lowered=True)
     emitted = emit(inputs, lowered, engine)
     specs = [Spec(t.spec.shape, t.spec.dtype) for t in inputs]
     return Program(emitted.function, specs, [t.spec for t in lowered], source=emitted.source)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from backplane.compile.emit import built_at, emit
-from backplane.compile.loops import prune
+from backplane.compile.hoist import streamlined
 from backplane.compile.simplify import lower, simplify
 from backplane.compile.structure import key_of, lifted
 from backplane.compile.updates import find_updates
@@ -59,7 +59,7 @@ def compiled(
     emitted Python itself is returned, and `stop_gradient` is kept for the engine's own tape.
     `options` are passed on to the engine.
     """
-    outputs = prune(simplify(outputs, replace, keep_stops=eager))
+    outputs = streamlined(simplify(outputs, replace, keep_stops=eager))
     if state and engine.updates_in_place(dict(options)):
         outputs = find_updates(outputs, {inputs[i]: o for i, o in state.items()}, engine)
     outputs = lower(outputs, engine)

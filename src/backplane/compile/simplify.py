@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from backplane.compile.joining import joined
 from backplane.compile.structure import params_key
 from backplane.core.graph import Constant, Graph, Placeholder, Tensor, constant, rebuild, toposort
 from backplane.core.primitive import OUTPUT
@@ -193,6 +194,14 @@ def _scalar(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
     return None if node.spec.shape else constant(node.params["value"], node.spec.dtype)
 
 
+_plus_zero = _neutral(0, (0, 1))
+
+
+def _sum(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+    other = _plus_zero(node, inputs)
+    return joined(node, inputs) if other is None else other
+
+
 RULES: dict[str, Callable[[Tensor, tuple[Tensor, ...]], Tensor | None]] = {
     "where": _where,
     "full": _scalar,
@@ -202,7 +211,7 @@ RULES: dict[str, Callable[[Tensor, tuple[Tensor, ...]], Tensor | None]] = {
     "reshape": _unchanged,
     "broadcast_to": _unchanged,
     "sum_to": _unchanged,
-    "add": _neutral(0, (0, 1)),
+    "add": _sum,
     "sub": _neutral(0, (1,)),
     "mul": _neutral(1, (0, 1)),
     "div": _neutral(1, (1,)),
