@@ -131,7 +131,9 @@ def test_the_numbers_stay(make, sizes, options):
     check_numbers(lambda t: [t.loss, *t.gradients, *t.second], make, *sizes, **options)
 
 
-@pytest.mark.parametrize("sizes, options", [((B, T), BACKWARDS), ((None, None), {"masked": True})])
+@pytest.mark.parametrize(
+    ("sizes", "options"), [((B, T), BACKWARDS), ((None, None), {"masked": True})]
+)
 def test_the_numbers_stay_on_every_engine(engine, sizes, options):
     check_numbers(lambda t: [t.loss, *t.gradients], lstm, *sizes, **options)
 
