@@ -323,6 +323,21 @@ def test_torch_compile_as_an_option() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5)
 
 
+# --- loops ----------------------------------------------------------------------------------------
+
+
+def test_the_tape_sees_where_a_step_stops_gradients() -> None:
+    x, start = torch.ones(2, 3, 1, requires_grad=True), torch.ones(2, 1, requires_grad=True)
+
+    def step(x: Any, states: Any) -> Any:
+        new = x + K.stop_gradient(states[0])
+        return new, [new]
+
+    K.rnn(step, x, [start])[0].sum().backward()
+    assert x.grad.ravel().tolist() == [0, 0, 1, 0, 0, 1]
+    assert start.grad is None
+
+
 # --- imports --------------------------------------------------------------------------------------
 
 

@@ -320,8 +320,10 @@ def callable_of(graph: Graph, engine: Engine) -> Callable[..., tuple[Any, ...]]:
     """A function over engine values that evaluates a closed graph; made once per engine."""
     found = graph.cache.get(engine)
     if found is None:
-        outputs = lower(streamlined(simplify(graph.outputs)), engine)
-        emitted = emit(graph.inputs, simplify(outputs, lowered=True), engine, whole=False)
+        # Eager calls run these graphs too, and the engine's own tape must see where it stops.
+        outputs = lower(streamlined(simplify(graph.outputs, keep_stops=True)), engine)
+        outputs = simplify(outputs, keep_stops=True, lowered=True)
+        emitted = emit(graph.inputs, outputs, engine, whole=False)
         found = graph.cache[engine] = emitted.function
     return found
 

@@ -85,7 +85,7 @@ class _Loop:
         numbers = {
             t: x for t, x in zip(body.inputs[m:], operands[m:], strict=True) if _is_number(x)
         }
-        self.outputs = simplify(body.outputs, numbers)
+        self.outputs = simplify(body.outputs, numbers, keep_stops=True)
         self.states, self.starts = list(body.inputs[:n]), list(operands[:n])
         self.rows, self.sequences = list(body.inputs[n:m]), list(operands[n:m])
         self.shared, self.constants = list(body.inputs[m:]), list(operands[m:])
