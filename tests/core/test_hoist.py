@@ -370,3 +370,18 @@ def test_nothing_is_lost_where_terms_are_read_twice():
     np.testing.assert_allclose(found[0], start + sum(rows) + seconds[0] + seconds[1])
     np.testing.assert_allclose(found[1], seconds[2])
     np.testing.assert_allclose(found[2], seconds[:2])
+
+
+# --- weights --------------------------------------------------------------------------------------
+
+
+def test_weights_are_transposed_once_outside_of_the_loop():
+    training = Training(lstm)
+    outputs = streamlined(simplify(training.gradients[:3]))
+    _, backward = [n for n in toposort(outputs) if n.op is not None and n.op.name == "scan"]
+    (product,) = [
+        n for n in toposort(backward.params["body"].outputs)
+        if n.op is not None and n.op.name == "matmul"
+    ]  # fmt: skip
+    assert not product.params["transpose_y"]
+    assert any(t.op is not None and t.op.name == "transpose" for t in backward.inputs)

@@ -77,6 +77,11 @@ def plus(node: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return _node(node, "add", x, y)
 
 
+def swapped(node: Tensor, x: Tensor) -> Tensor:
+    """A matrix with its axes swapped."""
+    return _node(node, "transpose", x, perm=(1, 0))
+
+
 def _node(like: Tensor, name: str, *inputs: Tensor, **params: Any) -> Tensor:
     """A new node for the user's line that built `like`."""
     op = primitive(name)

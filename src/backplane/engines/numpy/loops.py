@@ -8,6 +8,8 @@ from itertools import repeat
 import numpy as np
 
 from backplane.core.graph import Graph
+from backplane.engines.arrays import rooms
+from backplane.engines.arrays.products import for_steps
 from backplane.engines.base import Engine, Table, Value
 
 
@@ -33,7 +35,7 @@ def loops(engine: Engine) -> Table:
     ) -> list[Value]:
         step = engine.callable(body)
         state = operands[:carry]
-        sequences, constants = operands[carry : carry + xs], operands[carry + xs :]
+        sequences, constants = operands[carry : carry + xs], for_steps(operands[carry + xs :])
         times = range(len(sequences[0]) if xs else length or 0)
         if reverse:
             times, sequences = times[::-1], tuple([s[::-1] for s in sequences])
@@ -43,7 +45,7 @@ def loops(engine: Engine) -> Table:
             results = step(*state, *element, *constants)
             state, ys = results[:carry], results[carry:]
             if stacks is None:
-                stacks = [np.empty((len(times), *y.shape), y.dtype) for y in ys]
+                stacks = [rooms.empty((len(times), *y.shape), y.dtype) for y in ys]
             for stack, y in zip(stacks, ys, strict=True):
                 stack[time] = y
         if stacks is None:

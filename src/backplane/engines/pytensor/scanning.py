@@ -12,6 +12,8 @@ from pytensor.tensor.basic import AllocEmpty
 from pytensor.tensor.subtensor import IncSubtensor
 
 from backplane.core.spec import Spec
+from backplane.engines.arrays import rooms
+from backplane.engines.arrays.products import for_steps
 from backplane.engines.base import Value
 from backplane.engines.pytensor.calls import Call
 from backplane.engines.pytensor.library import spec_of
@@ -73,7 +75,7 @@ class _Loop:
         seqs, traced, ys = self.seqs, self.traced, self.ys
         first = operands[seqs : seqs + traced]
         state = [*[x[0] for x in first], *operands[seqs + traced : seqs + traced + self.free]]
-        consts = operands[seqs + traced + self.free :]
+        consts = for_steps(operands[seqs + traced + self.free :])
         steps, done = int(count), 0
         rows = self._rows(operands[:seqs], steps)
         stacks: list[Value] | None = None
@@ -105,11 +107,11 @@ class _Loop:
         stacks: list[Value] = []
         for i, y in enumerate(made):
             if i >= self.traced:
-                stacks.append(np.empty((steps, *y.shape), y.dtype))
+                stacks.append(rooms.empty((steps, *y.shape), y.dtype))
             elif self.only_last[i]:
                 stacks.append(None)
             else:
-                stacks.append(np.empty((steps + 1, *y.shape), y.dtype))
+                stacks.append(rooms.empty((steps + 1, *y.shape), y.dtype))
                 stacks[i][0] = first[i][0]
         return stacks
 

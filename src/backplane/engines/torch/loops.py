@@ -61,7 +61,7 @@ def _scan(
     results = [t.spec for t in body.outputs[carry:]]
 
     def lowering(*operands: Value) -> list[Value]:
-        state, constants = operands[:carry], operands[carry + xs :]
+        state, constants = operands[:carry], _for_steps(operands[carry + xs :])
         sequences = operands[carry : carry + xs]
         steps = sequences[0].shape[0] if sequences else length
         if not steps:
@@ -76,6 +76,11 @@ def _scan(
         return [*state, *[torch.stack(column) for column in zip(*rows, strict=True)]]
 
     return lowering
+
+
+def _for_steps(constants: Sequence[Value]) -> list[Value]:
+    """Matrices row by row: all steps read them, and products with them are faster so."""
+    return [x.contiguous() if x.ndim == 2 else x for x in constants]
 
 
 def _items(sequences: Sequence[Value], steps: int, reverse: bool) -> Iterator[tuple[Value, ...]]:

@@ -1,0 +1,75 @@
+"""Large arrays of loops are used again, and only when nobody else refers to them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from backplane import backend as K
+from backplane.engines.arrays import rooms
+
+SHAPE, DTYPE = (64, 32, 32), np.dtype("float64")
+
+
+@pytest.fixture(autouse=True)
+def empty_rooms():
+    rooms.clear()
+    yield
+    rooms.clear()
+
+
+def address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def test_an_array_that_nobody_refers_to_is_used_again():
+    first = rooms.empty(SHAPE, DTYPE)
+    where = address(first)
+    assert address(rooms.empty(SHAPE, DTYPE)) != where
+    del first
+    assert address(rooms.empty(SHAPE, DTYPE)) == where
+
+
+@pytest.mark.parametrize(
+    "hold", [lambda a: a[3:, 0], lambda a: memoryview(a), lambda a: a.reshape(-1).T, lambda a: [a]]
+)
+def test_a_view_keeps_it(hold):
+    first = rooms.empty(SHAPE, DTYPE)
+    where, view = address(first), hold(first)
+    del first
+    again = rooms.empty(SHAPE, DTYPE)
+    assert address(again) != where
+    del view, again
+    found = {address(a) for a in [rooms.empty(SHAPE, DTYPE), rooms.empty(SHAPE, DTYPE)]}
+    assert where in found
+
+
+def test_small_and_very_large_arrays_are_not_kept(monkeypatch):
+    rooms.empty((3,), DTYPE)
+    monkeypatch.setattr(rooms, "MOST", SHAPE[0] * 32 * 32 * 8 - 1)
+    rooms.empty(SHAPE, DTYPE)
+    assert not rooms._kept
+
+
+def test_no_more_is_kept_than_the_limit(monkeypatch):
+    size = SHAPE[0] * 32 * 32 * 8
+    monkeypatch.setattr(rooms, "MOST", 3 * size)
+    held = [rooms.empty(SHAPE, DTYPE) for _ in range(10)]
+    assert sum(a.nbytes for arrays in rooms._kept.values() for a in arrays) <= 3 * size
+    assert len({address(a) for a in held}) == 10
+
+
+@pytest.mark.parametrize("name", ["numpy", "theano"])
+def test_results_of_loops_stay_when_the_function_is_called_again(name):
+    with K.engine(name):
+        x = K.placeholder(shape=(None, 40, 64))
+        outputs = K.rnn(lambda x, s: (K.tanh(x + s[0]), [x * s[0]]), x, [x[:, 0]])[1]
+        f = K.function([x], [outputs])
+        rng = np.random.default_rng(0)
+        data = [rng.normal(size=(32, 40, 64)).astype("float32") for _ in range(3)]
+        results = [f([d])[0] for d in data]
+        copies = [r.copy() for r in results]
+        assert f(data[:1])[0].nbytes >= rooms.SMALLEST
+        for d, r, c in zip(data, results, copies, strict=True):
+            np.testing.assert_array_equal(r, c)
+            np.testing.assert_array_equal(f([d])[0], c)
