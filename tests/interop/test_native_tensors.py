@@ -96,3 +96,90 @@ def test_the_engine_is_taken_from_the_tensor() -> None:
         assert isinstance(K.exp(torch.ones(2)), torch.Tensor)
         assert isinstance(K.exp(jnp.ones(2)), jax.Array)
         assert isinstance(K.exp(np.ones(2)), np.ndarray)
+
+
+@pytest.mark.parametrize("make", [torch.tensor, jnp.array, tf.constant])
+def test_what_has_a_value_counts_as_its_value(make: Any) -> None:
+    """Beside a native tensor, variables and closed symbolic tensors are computed too."""
+    x = make(X)
+    weights, twice = K.variable([1.0, 2.0, 3.0]), K.constant(2.0)
+    whole = K.constant([3, 4], dtype="int32")
+    for found, wanted in (
+        (x * weights, X * [1, 2, 3]),
+        (weights - x, [1, 2, 3] - X),
+        (K.maximum(x, twice), np.maximum(X, 2)),
+        (K.dot(x, K.reshape(weights * twice, (3, 1))), X @ [[2.0], [4.0], [6.0]]),
+        (K.reshape(x, whole), X.reshape(3, 4)),
+        (weights > x, X < [1, 2, 3]),
+        (x + K.random_normal((4, 3)) * 0.0, X),
+    ):
+        assert isinstance(found, type(x))
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    y = K.placeholder(shape=(4, 3))
+    np.testing.assert_allclose(K.function([y], [y + X])([X])[0], 2 * X, rtol=1e-6)
+    with K.engine({"torch": "torch", "jaxlib": "jax"}.get(type(x).__module__[:6], "tensorflow")):
+        np.testing.assert_allclose(K.function([y], [y * weights + x])([X])[0], X * [2, 3, 4], 1e-5)
+
+
+@pytest.mark.parametrize("make", [torch.tensor, jnp.array, tf.constant])
+def test_shapes_given_by_native_tensors(make: Any) -> None:
+    x = make(X)
+    assert tuple(K.random_normal(K.shape(x)).shape) == (4, 3)
+    assert tuple(K.random_uniform((K.shape(x)[0], 2)).shape) == (4, 2)
+    assert isinstance(K.arange(K.shape(x)[0]), type(x))
+
+
+def test_sizes_in_traces() -> None:
+    def f(x: Any) -> Any:
+        rows = K.shape(x)[0]
+        wide = K.reshape(x, (rows, K.prod(K.shape(x)[1:])))
+        return K.concatenate([wide, K.random_uniform((rows, 1)) * 0.0])
+
+    wanted = np.concatenate([X, np.zeros((4, 1))], 1)
+    np.testing.assert_allclose(jax.jit(f)(X), wanted, rtol=1e-6)
+    compiled = tf.function(f, input_signature=[tf.TensorSpec((None, 3))])
+    np.testing.assert_allclose(compiled(X), wanted, rtol=1e-6)
+
+
+def test_symbolic_sizes_of_jax() -> None:
+    from jax import export
+
+    (n,) = export.symbolic_shape("n", constraints=["n>=2"])
+
+    def f(x: Any, y: Any) -> Any:
+        wide = K.reshape(x, (-1, 2, 3))
+        noise = K.random_normal((K.shape(x)[0], 2))
+        step = K.rnn(lambda t, s: (t, s), y, [])[1]
+        return wide, noise, K.concatenate([x, x], axis=0), K.conv1d(y, np.ones((3, 3, 4))), step
+
+    x = jax.ShapeDtypeStruct((n, 6), "float32")
+    y = jax.ShapeDtypeStruct((n, 5, 3), "float32")
+    shapes = [found.shape for found in jax.eval_shape(f, x, y)]
+    assert shapes == [(n, 2, 3), (n, 2), (2 * n, 6), (n, 3, 4), (n, 5, 3)]
+
+
+@pytest.mark.parametrize("seed", [3, None])
+def test_random_numbers_are_drawn_at_each_run_of_a_trace(seed: int | None) -> None:
+    """The same ones, with a seed, as in eager mode."""
+
+    def drawn(name: str) -> list[Any]:
+        with K.engine(name):
+            tensor = K.random_normal((3,), seed=3)
+            return [K.eval(tensor) for _ in range(3)]
+
+    def f(x: Any) -> Any:
+        return x + K.random_normal(K.shape(x), seed=seed)
+
+    # XLA makes other numbers of TensorFlow's keys.
+    functions = {
+        "jax": jax.jit(f),
+        "tensorflow": tf.function(f),
+        "": tf.function(f, jit_compile=True),
+    }
+    for name, function in functions.items():
+        found = [np.array(function(np.zeros(3, "float32"))) for _ in range(3)]
+        assert not np.array_equal(found[0], found[1])
+        if seed is not None and name:
+            np.testing.assert_allclose(found, drawn(name), rtol=1e-5)
+    slope = jax.jit(jax.grad(lambda x: K.sum(x * K.random_uniform((3,)))))
+    assert not np.array_equal(slope(jnp.zeros(3)), slope(jnp.zeros(3)))

@@ -5,6 +5,7 @@ import sys as _sys
 from backplane import config as _config
 from backplane import engines as _engines
 from backplane import ops as _ops  # noqa: F401 - declares the primitives
+from backplane.backend import _mixing  # noqa: F401 - operators on tensors of two kinds
 from backplane.backend.activation import (
     elu,
     hard_sigmoid,

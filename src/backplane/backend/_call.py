@@ -3,7 +3,8 @@
 A K function is written symbolically. Called with any symbolic tensor it just runs, and builds
 graph. Called with native tensors or arrays only, it is traced once for their shapes and dtypes, and
 the emitted program runs at once on their engine; the trace is kept for the next call of the same
-kind.
+kind. Beside a native tensor, variables and symbolic tensors that can be computed (constants, random
+numbers, what is made of them) count as their values.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from backplane.backend import _foreign, _keras1
 from backplane.compile.program import compiled, explain
 from backplane.core.graph import Constant, KeySource, Placeholder, Tensor, constant, toposort
 from backplane.core.registry import PRIMITIVES
-from backplane.core.spec import Spec
+from backplane.core.spec import Spec, is_float
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
 
@@ -56,7 +57,7 @@ class _Found:
 
     def __init__(self) -> None:
         self.server: Any = None
-        self.symbolic = False
+        self.symbolic: list[Tensor] = []
         self.variables = False
         self.arrays = False
         self.natives: list[Any] = []
@@ -66,7 +67,7 @@ class _Found:
             if isinstance(value, Variable):
                 self.variables = True
             else:
-                self.symbolic = True
+                self.symbolic.append(value)
         elif isinstance(value, np.ndarray | np.floating):
             # NumPy makes scalars of arrays without axes. Whole ones may also be axes and counts.
             self.arrays = True
@@ -106,11 +107,10 @@ def api(function: F) -> F:
                 look(value)
             if found.server is not None:
                 return found.server.call(wrapper, args, kwargs)
-            if found.symbolic or not (found.arrays or found.natives or how == "eager"):
-                return function(*args, **kwargs)
-            if found.variables and how != "eager":
-                return function(*args, **kwargs)
-            return run_now(function, args, kwargs, _engine_for(found.natives, function.__name__))
+            if _runs(found, how):
+                engine = _engine_for(found.natives, function.__name__)
+                return run_now(function, args, kwargs, engine)
+            return function(*args, **kwargs)
         except (TypeError, ValueError) as error:
             call = _keras1.modern(function.__name__, args, kwargs)
             if call is None:
@@ -119,6 +119,20 @@ def api(function: F) -> F:
         return wrapper(**call)
 
     return wrapper  # type: ignore[return-value]
+
+
+def _runs(found: _Found, how: str) -> bool:
+    """Whether a call with such arguments computes at once."""
+    if found.natives:
+        return not found.symbolic or is_closed(found.symbolic)
+    if found.symbolic or (found.variables and how != "eager"):
+        return False
+    return found.arrays or how == "eager"
+
+
+def is_closed(tensors: list[Tensor]) -> bool:
+    """Whether tensors can be computed as they are: none needs a placeholder to be fed."""
+    return not any(isinstance(t, Placeholder) and t.default is None for t in toposort(tensors))
 
 
 def _name_function(error: Exception, name: str) -> None:
@@ -139,15 +153,25 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 def creates(function: F) -> F:
     """Decorator of K functions that make tensors from shapes and numbers: they build graph, arrays
-    among their arguments are parameters; in eager mode they run at once.
+    among their arguments are parameters; in eager mode, and if a native tensor is among their
+    arguments, they run at once.
     """
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
-            if _mode.get() != "eager":
+            how = _mode.get()
+            if how == "symbolic":
                 return function(*args, **kwargs)
-            return run_now(function, args, kwargs, engines.current())
+            found = _Found()
+            for value in (*args, *kwargs.values()):
+                found.look(value)
+            if found.server is not None:
+                return found.server.call(wrapper, args, kwargs)
+            if found.symbolic or not (found.natives or how == "eager"):
+                return function(*args, **kwargs)
+            engine = _engine_for(found.natives, function.__name__)
+            return run_now(function, args, kwargs, engine, arrays=False)
         except (TypeError, ValueError):
             call = _keras1.modern(function.__name__, args, kwargs)
             if call is None:
@@ -189,12 +213,7 @@ class _Trace:
 
     def __call__(self, engine: Engine, leaves: list[Any]) -> Any:
         if self.keys:
-            leaves = [
-                *leaves,
-                *[engine.from_numpy(np.array(k.words(), np.uint32)) for k in self.keys],
-            ]
-            for key in self.keys:
-                key.counter += 1
+            leaves = [*leaves, *map(engine.key, self.keys)]
         if self.variables:
             leaves = [*leaves, *[engine.lend(v.read(engine)) for v in self.variables]]
         try:
@@ -220,15 +239,17 @@ _traces: dict[Any, _Trace] = {}
 TRACE_LIMIT = 4096
 
 
-def run_now(function: Callable[..., Any], args: Any, kwargs: Any, engine: Engine) -> Any:
-    """Run a K function on native values: the values of `engine`, arrays and, in eager mode,
-    variables.
+def run_now(
+    function: Callable[..., Any], args: Any, kwargs: Any, engine: Engine, arrays: bool = True
+) -> Any:
+    """Run a K function on native values: the values of `engine`, variables and, unless they are
+    parameters of the function, `arrays`.
     """
     leaves: list[Any] = []
     specs: list[Any] = []
     shape_of_call = (
-        _abstract(args, engine, leaves, specs),
-        _abstract(kwargs, engine, leaves, specs),
+        _abstract(args, engine, leaves, specs, arrays),
+        _abstract(kwargs, engine, leaves, specs, arrays),
     )
     at_once = runs_at_once(engine) or any(map(engine.is_symbolic, leaves))
     key: Any = None
@@ -247,18 +268,30 @@ def run_now(function: Callable[..., Any], args: Any, kwargs: Any, engine: Engine
     return trace(engine, leaves)
 
 
-def _abstract(value: Any, engine: Engine, leaves: list[Any], specs: list[Spec]) -> Any:
-    """`value` with its native tensors, arrays and variables taken out into `leaves`."""
+def _abstract(
+    value: Any, engine: Engine, leaves: list[Any], specs: list[Spec], arrays: bool
+) -> Any:
+    """`value` with its native tensors, variables and `arrays` taken out into `leaves`."""
     kind = type(value)
     if kind in _PLAIN or value is None:
         return value
     if kind is tuple or kind is list:
-        return kind([_abstract(v, engine, leaves, specs) for v in value])
+        return kind([_abstract(v, engine, leaves, specs, arrays) for v in value])
     if kind is dict:
-        return {k: _abstract(v, engine, leaves, specs) for k, v in value.items()}
-    if isinstance(value, Variable):
-        value = engine.lend(value.read(engine))
+        return {k: _abstract(v, engine, leaves, specs, arrays) for k, v in value.items()}
+    if isinstance(value, Tensor):
+        if isinstance(value, Variable):
+            value = engine.lend(value.read(engine))
+        elif _is_array(value) and is_float(value.spec.dtype):
+            # A whole number may be an axis or a size, which is read while the call is traced.
+            value = engine.from_numpy(value.value)
+        else:
+            return value
     elif isinstance(value, np.ndarray):
+        if not arrays:
+            return value
+        if value.dtype == object:
+            value = np.array(value.tolist())
         if value.dtype.kind not in "biuf" and value.dtype.name != "bfloat16":
             raise TypeError(f"expected numbers, got an array of dtype {value.dtype}")
         value = engine.from_numpy(value)
@@ -269,6 +302,10 @@ def _abstract(value: Any, engine: Engine, leaves: list[Any], specs: list[Spec]) 
     return _Slot(len(leaves) - 1)
 
 
+def _is_array(value: Any) -> TypeGuard[Constant]:
+    return isinstance(value, Constant) and isinstance(value.value, np.ndarray)
+
+
 def _hashable(value: Any) -> Any:
     """A key for the plain arguments: types count (1 and 1.0 differ), lists become tuples.
 
@@ -277,7 +314,7 @@ def _hashable(value: Any) -> Any:
             values.
     """
     kind = type(value)
-    if callable(value) and kind is not type:
+    if (callable(value) and kind is not type) or isinstance(value, Tensor):
         raise TypeError
     if kind is _Slot:
         return (_Slot, value.index)
@@ -305,7 +342,7 @@ def _trace(
     order = toposort(outputs, stop=inputs)
     trace.keys = [t for t in order if isinstance(t, KeySource)]
     trace.variables = [t for t in order if isinstance(t, Variable)]
-    foreign = any(isinstance(t, Constant) and not isinstance(t.value, np.ndarray) for t in order)
+    foreign = any(isinstance(t, Constant) and not _is_array(t) for t in order)
     trace.reusable = not (trace.keys or trace.variables or foreign)
     replace: dict[Tensor, Tensor] = {}
     for t in order:

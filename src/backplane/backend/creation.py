@@ -17,7 +17,7 @@ from backplane.core.registry import engine_of, primitive
 from backplane.core.sparse import dense_array, is_sparse_matrix
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
-from backplane.ops.lift import as_tensor, dims_of
+from backplane.ops.lift import as_tensor, cast_to, dims_of
 
 
 def placeholder(
@@ -135,7 +135,8 @@ def constant(
     """Create a constant tensor.
 
     Args:
-        value: Number, (nested) list or array. A `scipy.sparse` matrix makes a sparse constant.
+        value: Number, (nested) list or array. A `scipy.sparse` matrix makes a sparse constant. A
+            tensor is returned as it is, in `dtype` if that is given.
         dtype: Name of the dtype; default `K.floatx()`.
         shape: Shape of the result; a single value fills it, and a shorter list is continued with
             its last element, as TensorFlow 1 does.
@@ -156,7 +157,7 @@ def constant(
         array([7, 7], dtype=int32)
     """
     if isinstance(value, Tensor):
-        return value
+        return value if dtype is None else cast_to(value, as_dtype(dtype))
     array = _values(value, as_dtype(dtype), "K.constant: value")
     if shape is not None:
         sizes = as_sizes(

@@ -31,6 +31,14 @@ def spec_of(x: Any, what: str) -> Spec:
 
 
 @api
+def _shape(x: Any) -> Tensor:
+    return shape_vector(*dims_of(as_tensor(x)))
+
+
+_shape.__name__ = "shape"
+
+
+@welcomes
 def shape(x: Any) -> Tensor:
     """The shape of a tensor, as a tensor.
 
@@ -38,14 +46,17 @@ def shape(x: Any) -> Tensor:
         x: Tensor or variable.
 
     Returns:
-        An int32 vector, computed at run time where sizes are unknown.
+        An int32 vector, computed at run time where sizes are unknown. Inside `jax.jit` it is a
+        NumPy array: JAX accepts no size that it has computed itself.
 
     Example:
         >>> from backplane import backend as K
         >>> K.eval(K.shape(K.variable([[1, 2], [3, 4]])))
         array([2, 2], dtype=int32)
     """
-    return shape_vector(*dims_of(as_tensor(x)))
+    owner = engine_of(x)
+    sizes: Any = None if owner is None else owner.traced_sizes(x)
+    return _shape(x) if sizes is None else sizes
 
 
 @welcomes

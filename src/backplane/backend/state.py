@@ -31,8 +31,8 @@ def get_value(x: Any) -> Any:
     return evaluate(x)
 
 
-@welcomes
 @accepting
+@welcomes
 def batch_get_value(ops: Iterable[Any]) -> list[Any]:
     """The values of several variables as a list of NumPy arrays.
 

@@ -9,6 +9,7 @@ whatever is no longer referenced.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from backplane.core.primitive import Primitive
 
 _serial = itertools.count()
+_drawing = threading.Lock()
 
 OPERATORS: dict[str, Callable[..., Any]] = {}
 """What `+`, `[]`, … do, by method name without underscores. `ops` fills it: core knows no op."""
@@ -248,6 +250,13 @@ class KeySource(Tensor):
             self.counter & 0xFFFFFFFF,
             0,
         )
+
+    def draw(self) -> np.ndarray:
+        """The next key, as an array, which is drawn by that. Threads may draw side by side."""
+        with _drawing:
+            key = np.array(self.words(), np.uint32)
+            self.counter += 1
+        return key
 
 
 def constant(value: Any, dtype: str | None = None) -> Constant:

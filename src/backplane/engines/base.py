@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from backplane.core.graph import Graph
+from backplane.core.graph import Graph, KeySource
 from backplane.core.spec import Spec
 
 Value = Any
@@ -138,11 +138,23 @@ class Engine:
         """
         return False
 
+    def traced_sizes(self, value: Value) -> np.ndarray | None:
+        """The sizes of a value that the library traces, on an engine in whose traces a computed
+        number can be no size any more; None everywhere else.
+        """
+        return None
+
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
         """A native value with the array's content (cast to `dtype`), independent of its memory
         where the engine may later write to it.
         """
         raise NotImplementedError
+
+    def key(self, source: KeySource) -> Value:
+        """The next key of a source. Where the library traces a program that is to run many times,
+        one that is drawn at each run.
+        """
+        return self.from_numpy(source.draw())
 
     def to_numpy(self, value: Value) -> np.ndarray:
         """The content as a NumPy array that the caller may keep."""

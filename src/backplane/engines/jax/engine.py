@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import io_callback
 
+from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.base import Engine, Program, Table, Value
-from backplane.engines.jax import cpu, loops
+from backplane.engines.jax import cpu, loops, unknown
 from backplane.engines.jax.table import TABLE
 
 Function = Callable[..., tuple[Value, ...]]
@@ -40,13 +42,23 @@ class JaxEngine(Engine):
     # --- values ---------------------------------------------------------------------------------
 
     def owns(self, value: object) -> bool:
-        """Whether `value` is a `jax.Array`; what JAX traces with is one too."""
-        return isinstance(value, jax.Array)
+        """Whether `value` is a `jax.Array` (what JAX traces with is one too) or a symbolic size."""
+        return isinstance(value, jax.Array) or unknown.is_size(value)
 
     def spec_of(self, value: Value) -> Spec:
-        """Shape and dtype: both are known also while JAX traces."""
+        """Shape and dtype: both are known also while JAX traces, but for symbolic sizes."""
+        if isinstance(value, jax.core.Tracer):
+            return Spec(unknown.sizes(value), value.dtype.name)
+        if unknown.is_size(value):
+            return Spec((), "int32")
         dtype = value.dtype
         return Spec(value.shape, _NAMES.get(dtype) or dtype.name)
+
+    def traced_sizes(self, value: Value) -> np.ndarray | None:
+        """NumPy's, so that what is computed from them can still be a size."""
+        if not isinstance(value, jax.core.Tracer):
+            return None
+        return np.array(value.shape, object if None in unknown.sizes(value) else np.int32)
 
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
         """A copy, on the default device.
@@ -58,6 +70,12 @@ class JaxEngine(Engine):
         copy = np.array(array, dtype or _NAMES.get(array.dtype) or array.dtype.name)
         with jax.enable_x64(True), jax.ensure_compile_time_eval():
             return jax.device_put(copy)
+
+    def key(self, source: KeySource) -> Value:
+        """Drawn by a call back to Python where a program is traced: JAX itself holds no state."""
+        if isinstance(jnp.zeros(()), jax.core.Tracer):
+            return io_callback(source.draw, jax.ShapeDtypeStruct((4,), np.uint32))
+        return self.from_numpy(source.draw())
 
     def to_numpy(self, value: Value) -> np.ndarray:
         """A copy."""
@@ -98,8 +116,23 @@ class JaxEngine(Engine):
 
     def eager(self, program: Program) -> Function:
         """The emitted function, among arrays of whatever JAX holds: 64 bits where it has any."""
-        run = _strong(program.function)
+        run = _for_symbolic_sizes(_strong(program.function))
         return _in_64_bits(run) if _is_wide(program) else run
+
+
+def _for_symbolic_sizes(function: Function) -> Function:
+    """`function`, which may fail for symbolic sizes; then only the results' shapes are found."""
+
+    def run(*inputs: Value) -> tuple[Value, ...]:
+        try:
+            return function(*inputs)
+        except Exception:
+            names = unknown.variables(inputs)
+            if not names:
+                raise
+        return unknown.inferred(function, inputs, names)
+
+    return run
 
 
 def _options(program: Program) -> dict[str, str] | None:

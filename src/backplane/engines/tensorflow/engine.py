@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.base import Engine, Entry, Program, Table, Value
 from backplane.engines.tensorflow import (
@@ -55,6 +56,12 @@ class TensorFlow(Engine):
         if dtype is not None:
             array = array.astype(_ARRAY_DTYPES[dtype], copy=False)
         return direct.tensor(array)
+
+    def key(self, source: KeySource) -> Value:
+        """Counted by a variable where a function is traced."""
+        if tf.executing_eagerly():
+            return self.from_numpy(source.draw())
+        return random.counted(source)
 
     def to_numpy(self, value: Value) -> np.ndarray:
         """A copy of the tensor's content."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backplane.core.graph import KeySource
 from backplane.engines.base import Table, Value
 from backplane.engines.tensorflow.constants import ints, shape_vector
 from backplane.engines.tensorflow.library import raw, tf
@@ -9,6 +10,11 @@ from backplane.engines.tensorflow.library import raw, tf
 TABLE = Table()
 
 _PHILOX = 1
+_ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
+"""The name of resources that are found by their handle alone.
+
+Source: `ResourceHandle::ANONYMOUS_NAME` in tensorflow/core/framework/resource_handle.h
+"""
 
 
 def _state(key: Value) -> dict[str, Value]:
@@ -25,6 +31,25 @@ def _state(key: Value) -> dict[str, Value]:
         ),
         "alg": ints(_PHILOX),
     }
+
+
+def counted(source: KeySource) -> Value:
+    """The keys of a source, one at each run of the function that is being traced.
+
+    A variable counts them, made outside of the function and freed with it. (`tf.Variable` refuses
+    to be made while a function is traced again.) In a graph of TensorFlow 1, whose variables would
+    want to be initialized, there is one key for all runs.
+    """
+    with tf.init_scope():
+        if not tf.executing_eagerly():
+            return tf.constant(source.draw())
+        count = raw.VarHandleOp(dtype=tf.int64, shape=(), shared_name=_ANONYMOUS)
+        raw.AssignVariableOp(resource=count, value=tf.constant(source.counter, tf.int64))
+    drawn = raw.ReadVariableOp(resource=count, dtype=tf.int64)
+    with tf.control_dependencies([drawn]):
+        raw.AssignAddVariableOp(resource=count, value=tf.constant(1, tf.int64))
+    low, high, _, fold = (tf.constant(word, tf.uint32) for word in source.words())
+    return tf.stack([low, high, tf.cast(tf.reshape(drawn, ()), tf.uint32), fold])
 
 
 @TABLE.add("random_uniform")

@@ -18,7 +18,7 @@ from typing import Any
 
 import keras
 
-from backplane.interop.keras3.nodes import KCall, node
+from backplane.interop.keras3.nodes import KCall, node, operation
 from backplane.interop.keras3.special import SPECIAL
 
 __all__ = ["KCall", "call", "serves"]
@@ -55,7 +55,8 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     if special is not None:
         return special(*args, **kwargs)
     if _any((args, kwargs), keras.KerasTensor):
-        return node(function.__name__, args, kwargs)
+        make = operation if function.__name__.startswith("__") else node
+        return make(function.__name__, args, kwargs)
     args, kwargs = _values((args, kwargs))
     return function(*args, **kwargs)
 

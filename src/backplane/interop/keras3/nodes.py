@@ -8,6 +8,8 @@ import keras
 import numpy as np
 
 from backplane import backend as K
+from backplane import engines
+from backplane.backend import _mixing
 from backplane.backend._args import as_dtype
 from backplane.core.graph import Constant, Placeholder, Tensor, toposort
 from backplane.core.spec import Spec
@@ -35,7 +37,8 @@ class KCall(keras.Operation):
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """The function's results for tensors of the backend."""
-        return getattr(K, self.function)(*args, **kwargs)
+        with engines.use(keras.backend.backend()):
+            return K.eager(getattr(K, self.function))(*args, **kwargs)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         """KerasTensors with the shapes and dtypes of the function's results."""
@@ -69,6 +72,29 @@ def node(function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     args = tuple(_argument(v, function) for v in args)
     kwargs = {k: _argument(v, function) for k, v in kwargs.items()}
     return KCall(function, name=_unique(function))(*args, **kwargs)
+
+
+def operation(operator: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An operator between a tensor of K and a KerasTensor: the operation of Keras.
+
+    Args:
+        operator: Name of the method of the tensor, such as `__add__`.
+        args: The tensor and the KerasTensor.
+        kwargs: None.
+
+    Raises:
+        TypeError: for tensors that cannot be part of a model; see `node`.
+    """
+    tensor, other = args
+    return getattr(other, _mirrored(operator))(_closed(tensor, operator))
+
+
+def _mirrored(operator: str) -> str:
+    """The method of the right operand that computes what `operator` of the left one does."""
+    name = operator.strip("_")
+    order = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+    other = order.get(name) or (name[1:] if name in _mixing.REFLECTED else f"r{name}")
+    return f"__{other}__"
 
 
 def _unique(function: str) -> str:

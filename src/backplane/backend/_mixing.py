@@ -1,0 +1,41 @@
+"""Operators between a tensor of ours and one of an engine, or an object of another library.
+
+`tensor * native` follows the call rule, as `K` functions do: it computes at once if the tensor can
+be computed. Operands that are known at a glance take the short way.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from backplane.backend._call import api
+from backplane.core.graph import OPERATORS, Tensor
+
+_KNOWN = (Tensor, int, float, np.ndarray, np.generic, list, tuple)
+
+BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
+REFLECTED = tuple(f"r{name}" for name in BINARY)
+ORDER = ("lt", "le", "gt", "ge")
+
+
+def _meeting(name: str) -> Callable[[Tensor, Any], Any]:
+    own = OPERATORS[name]
+
+    @functools.wraps(own)
+    def apply(x: Tensor, y: Any) -> Any:
+        return own(x, y) if isinstance(y, _KNOWN) else general(x, y)
+
+    def operator(x: Any, y: Any) -> Any:
+        return own(x, y)
+
+    operator.__name__ = operator.__qualname__ = f"__{name}__"
+    general = api(operator)
+    return apply
+
+
+for _name in (*BINARY, *REFLECTED, *ORDER):
+    OPERATORS[_name] = _meeting(_name)

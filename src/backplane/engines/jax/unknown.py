@@ -1,0 +1,95 @@
+"""Shapes with symbolic sizes, as `jax.export` and Keras 3 trace with: what results will be.
+
+Lowerings take sizes for ints. Where they cannot do with a symbolic one, nothing but the shapes of
+the results is of interest in most cases, and they follow from those for two numbers in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export
+
+from backplane.engines.base import Value
+
+TRIED = (83, 97)
+"""Sizes that no window, stride or group divides by accident."""
+
+
+def is_size(value: object) -> bool:
+    """Whether `value` is a symbolic size (`jax.export.symbolic_shape` makes them)."""
+    return type(value).__name__ == "_DimExpr"
+
+
+def sizes(value: Value) -> tuple[int | None, ...]:
+    """The shape of a traced value, None for symbolic sizes."""
+    return tuple([None if is_size(n) else n for n in value.shape])
+
+
+def variables(inputs: Sequence[Value]) -> set[str]:
+    """The names in the symbolic sizes of values, and in values that are sizes."""
+    found: set[str] = set()
+    for value in inputs:
+        for size in (value,) if is_size(value) else np.shape(value):
+            if is_size(size):
+                found |= size._get_vars()
+    return found
+
+
+def inferred(
+    function: Callable[..., tuple[Value, ...]], inputs: Sequence[Value], names: set[str]
+) -> tuple[Value, ...]:
+    """Zeros of the shapes that `function` gives for inputs with symbolic sizes.
+
+    A size of a result that grows with a single name is an expression of it; any other that is not
+    the same for both numbers is a new unknown.
+    """
+    found = [_results(function, inputs, dict.fromkeys(names, n)) for n in TRIED]
+    return tuple([_zeros(*pair, _variable(inputs, names)) for pair in zip(*found, strict=True)])
+
+
+def _results(
+    function: Callable[..., tuple[Value, ...]], inputs: Sequence[Value], numbers: dict[str, int]
+) -> Any:
+    """The shapes and dtypes of the results with numbers for names."""
+
+    def number(size: Any) -> Any:
+        return int(size._evaluate(numbers)) if is_size(size) else size
+
+    given = [
+        number(x) if is_size(x) else jax.ShapeDtypeStruct([number(n) for n in x.shape], x.dtype)
+        for x in inputs
+    ]
+    traced = [x for x in given if not isinstance(x, int)]
+
+    def run(*values: Value) -> tuple[Value, ...]:
+        waiting = iter(values)
+        return function(*[x if isinstance(x, int) else next(waiting) for x in given])
+
+    return jax.eval_shape(run, *traced)
+
+
+def _variable(inputs: Sequence[Value], names: set[str]) -> Any:
+    """The symbolic size that is the one name itself; None if there are several."""
+    if len(names) > 1:
+        return None
+    sizes = [n for x in inputs for n in ((x,) if is_size(x) else np.shape(x)) if is_size(n)]
+    return export.symbolic_shape(*names, scope=sizes[0].scope)[0]
+
+
+def _zeros(first: Any, second: Any, variable: Any) -> Value:
+    shape = [_size(a, b, variable) for a, b in zip(first.shape, second.shape, strict=True)]
+    return jnp.zeros(tuple(shape), first.dtype)
+
+
+def _size(first: int, second: int, variable: Any) -> Any:
+    if first == second:
+        return first
+    factor, rest = divmod(second - first, TRIED[1] - TRIED[0])
+    if rest or variable is None:
+        return export.symbolic_shape(f"unknown_{first}_{second}")[0]
+    return factor * variable + (first - factor * TRIED[0])
