@@ -75,6 +75,8 @@ class _State:
     touched: frozenset[str] = frozenset()
     # The name that `choose_engine` settled on.
     serving: str | None = None
+    # Who keeps float type, epsilon and image data format instead of this module (`follow`).
+    owner: Any = None
 
 
 _state = _State()
@@ -173,6 +175,27 @@ def _raise_missing(choice: Choice, engine: str, installed: Callable[[str], bool]
     )
 
 
+def serve(name: str) -> Callable[[], None]:
+    """Let the engine of that name be the one that serves, until the returned function is called.
+
+    Args:
+        name: as in `choose_engine`.
+
+    Example:
+        >>> from backplane import config
+        >>> undo = config.serve("jax")
+        >>> config.backend()
+        'jax'
+        >>> undo()
+    """
+    before, _state.serving = _state.serving, name
+
+    def undo() -> None:
+        _state.serving = before
+
+    return undo
+
+
 def load() -> None:
     """Take the settings from `keras.json`, or write it with the defaults if there is none.
 
@@ -204,24 +227,56 @@ def load() -> None:
 # Getters and setters --------------------------------------------------------------------------
 
 
-def _classic() -> Any:
-    """`keras.backend.common` of classic Keras, if that is loaded. The three settings are its own
-    then: kept twice, they would drift apart.
+def follow(owner: Any) -> Callable[[], None]:
+    """Read and write float type, epsilon and image data format elsewhere, until the returned
+    function is called.
+
+    Args:
+        owner: has the functions `floatx`, `set_floatx`, … of this module.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> from backplane import config
+        >>> undo = config.follow(SimpleNamespace(floatx=lambda: "float16"))
+        >>> config.floatx()
+        'float16'
+        >>> undo()
+        >>> config.floatx()
+        'float32'
     """
+    before, _state.owner = _state.owner, owner
+
+    def undo() -> None:
+        _state.owner = before
+
+    return undo
+
+
+def _owner() -> Any:
+    """What the settings are read from and written to, if not this module: kept twice, they would
+    drift apart. It is what was given to `follow`, or classic Keras.
+    """
+    return _classic() if _state.owner is None else _state.owner
+
+
+def _classic() -> Any:
+    """`keras.backend.common` of classic Keras, if that is loaded."""
     common = sys.modules.get("keras.backend.common")
     # Ours may stand under that name (`backplane run`), and so may a package of Keras 3.
     return common if common is not None and "_FLOATX" in vars(common) else None
 
 
 def _get(name: str) -> Any:
-    common = _classic()
-    return getattr(_state.settings, name) if common is None else getattr(common, name)()
+    owner = _owner()
+    return getattr(_state.settings, name) if owner is None else getattr(owner, name)()
 
 
 def _set(name: str, value: object) -> None:
-    common = _classic()
-    if common is not None:
-        getattr(common, f"set_{name}")(value)
+    owner = _owner()
+    if owner is not None:
+        getattr(owner, f"set_{name}")(value)
+    if _state.owner is not None:
+        return
     _state.settings = replace(_state.settings, **{name: value})  # type: ignore[arg-type]
     _state.touched |= {name}
 

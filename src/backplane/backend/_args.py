@@ -10,7 +10,7 @@ import numpy as np
 
 from backplane import config
 from backplane.core.graph import Constant, Tensor
-from backplane.core.registry import primitive
+from backplane.core.registry import engine_of, primitive
 from backplane.core.shapes import normalize_axes, normalize_axis
 from backplane.core.spec import DTYPES, is_integer
 from backplane.ops.lift import as_tensor, cast_to
@@ -139,8 +139,8 @@ def as_shape(shape: Any, what: str = "shape") -> tuple[list[Tensor], tuple[int |
     dims: list[Tensor] = []
     sizes: list[int | None] = []
     for size in shape:
-        if isinstance(size, Tensor):
-            size = _element(size)
+        if isinstance(size, Tensor) or engine_of(size) is not None:
+            size = _element(as_tensor(size))
             known = _known_size(size)
             sizes.append(known)
             if known is None:

@@ -30,14 +30,25 @@ from backplane.engines.base import Engine
 F = TypeVar("F", bound=Callable[..., Any])
 
 MODES = ("auto", "symbolic", "eager")
-_mode: ContextVar[str] = ContextVar("backplane_mode", default="auto")
+_mode: ContextVar[str | None] = ContextVar("backplane_mode", default=None)
+_outside = ["auto"]
 
 
 def mode() -> str:
     """How calls without symbolic tensors behave: "auto" (native tensors and arrays run at once),
     "symbolic" (everything builds graph) or "eager" (variables and constants run at once too).
     """
-    return _mode.get()
+    return _mode.get() or _outside[0]
+
+
+def default_mode(name: str) -> Callable[[], None]:
+    """Calls outside of `mode_of` behave as `name` says, until the returned function is called."""
+    before, _outside[0] = _outside[0], name
+
+    def undo() -> None:
+        _outside[0] = before
+
+    return undo
 
 
 @contextmanager
@@ -96,7 +107,7 @@ def api(function: F) -> F:
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
-            how = _mode.get()
+            how = _mode.get() or _outside[0]
             if how == "symbolic":
                 return function(*args, **kwargs)
             found = _Found()
@@ -160,7 +171,7 @@ def creates(function: F) -> F:
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
-            how = _mode.get()
+            how = _mode.get() or _outside[0]
             if how == "symbolic":
                 return function(*args, **kwargs)
             found = _Found()

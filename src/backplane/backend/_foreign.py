@@ -6,12 +6,14 @@ else pays for it. It has
 
 - `serves(kind) -> bool`: whether objects of that class stand for tensors;
 - `call(function, args, kwargs) -> Any`: a call of a K function with such objects among its
-  arguments, `function` being the one of the K namespace.
+  arguments, `function` being the one of the K namespace;
+- `phase() -> int | None`: the learning phase that the library is in now; None if it is in none.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
@@ -40,6 +42,16 @@ def _search(kind: type) -> Any:
         if any(home.startswith(f"{package}.") for home in homes):
             server = import_module(name)
             return server if server.serves(kind) else None
+    return None
+
+
+def phase() -> int | None:
+    """The learning phase that a library in use is in now; None if none says."""
+    for package, name in SERVED_BY.items():
+        if package in sys.modules:
+            found: int | None = import_module(name).phase()
+            if found is not None:
+                return found
     return None
 
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from backplane.backend._args import as_dtype
 from backplane.backend._call import api
-from backplane.backend.phase import learning_phase
+from backplane.backend._foreign import welcomes
+from backplane.backend.phase import known_phase, learning_phase
 from backplane.core.graph import Tensor
-from backplane.core.registry import primitive
+from backplane.core.registry import engine_of, primitive
 from backplane.ops import control
 from backplane.ops.lift import as_tensor, cast_to, promoted
 
@@ -89,7 +90,7 @@ def _choose(condition: Tensor, then: Branch, orelse: Branch) -> Any:
     return results[0] if single[0] else results
 
 
-@api
+@welcomes
 def in_train_phase(x: Branch, alt: Branch, training: Any = None) -> Any:
     """`x` in the training phase, `alt` otherwise.
 
@@ -108,13 +109,34 @@ def in_train_phase(x: Branch, alt: Branch, training: Any = None) -> Any:
         >>> K.eval(K.in_train_phase(K.ones((1,)), K.zeros((1,)), training=1))
         array([1.], dtype=float32)
     """
+    # Settled before the call rule, which keeps what it has traced for calls with equal arguments.
+    if training is None:
+        training = known_phase()
+        if training is None and (engine_of(x) is not None or engine_of(alt) is not None):
+            # A native tensor has its value now: no phase will be fed.
+            training = 0
+    if isinstance(training, _NUMBER):
+        branch = x if training else alt
+        if callable(branch) and not isinstance(branch, Tensor):
+            return branch()
+    return _phase_switch(x, alt, training)
+
+
+_NUMBER = (bool, int, float, np.integer, np.bool_)
+
+
+def _choice(x: Branch, alt: Branch, training: Any) -> Any:
     training = learning_phase() if training is None else training
-    if isinstance(training, bool | int | float | np.integer | np.bool_):
+    if isinstance(training, _NUMBER):
         return _called(x if training else alt)
     return _switch(training, x, alt)
 
 
-@api
+_choice.__name__ = "in_train_phase"
+_phase_switch = api(_choice)
+
+
+@welcomes
 def in_test_phase(x: Branch, alt: Branch, training: Any = None) -> Any:
     """`x` in the test phase, `alt` otherwise; see `K.in_train_phase`.
 

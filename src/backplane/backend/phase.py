@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from backplane.backend import _foreign
 from backplane.backend.session import reset_session
 from backplane.compile.program import clear_programs
 from backplane.core import names
@@ -26,8 +27,9 @@ def learning_phase() -> Any:
     """The learning phase: 0 in test, 1 in training.
 
     Returns:
-        The number that `K.set_learning_phase` fixed, else a scalar bool tensor: an input for
-        functions that behave differently in training and test; it is 0 where it is not fed.
+        The number that `K.set_learning_phase` fixed; inside the call of a layer of Keras 3 the
+        number that its `training` argument means; else a scalar bool tensor: an input for functions
+        that behave differently in training and test; it is 0 where it is not fed.
 
     Example:
         >>> from backplane import backend as K
@@ -36,11 +38,17 @@ def learning_phase() -> Any:
         >>> f([[3.0], 1]), f([[3.0], 0])
         ([array([6.], dtype=float32)], [array([3.], dtype=float32)])
     """
-    if _phase.value is not None:
-        return _phase.value
+    known = known_phase()
+    if known is not None:
+        return known
     if _phase.tensor is None:
         _phase.tensor = Placeholder(Spec((), "bool"), "keras_learning_phase", default=False)
     return _phase.tensor
+
+
+def known_phase() -> int | None:
+    """The learning phase, where it is a number; None where it is an input."""
+    return _foreign.phase() if _phase.value is None else _phase.value
 
 
 def set_learning_phase(value: Any) -> None:

@@ -178,7 +178,7 @@ class Emitter:
                 return repr(t.value.item())
             return self.bind(t.value, "h")
         self.sizes_from_values = True
-        return self.names[t]
+        return self.value(t)
 
     # --- lines ------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
@@ -129,6 +129,19 @@ def announcement() -> str:
 def set_default(engine: Engine) -> None:
     """Make `engine` the one in force outside `use`."""
     _default[:] = [engine]
+
+
+def serve(engine: Engine) -> Callable[[], None]:
+    """Make `engine` the configured one, until the returned function is called."""
+    before = _default[:]
+    _default[:] = [engine]
+    undo_choice = config.serve(engine.name)
+
+    def undo() -> None:
+        _default[:] = before
+        undo_choice()
+
+    return undo
 
 
 @contextmanager

@@ -138,6 +138,10 @@ class Engine:
         """
         return False
 
+    def is_tracing(self) -> bool:
+        """Whether the library is tracing a function just now, to run it later or many times."""
+        return False
+
     def traced_sizes(self, value: Value) -> np.ndarray | None:
         """The sizes of a value that the library traces, on an engine in whose traces a computed
         number can be no size any more; None everywhere else.

@@ -54,6 +54,10 @@ class JaxEngine(Engine):
         dtype = value.dtype
         return Spec(value.shape, _NAMES.get(dtype) or dtype.name)
 
+    def is_tracing(self) -> bool:
+        """Then whatever JAX makes is a tracer."""
+        return isinstance(jnp.zeros(()), jax.core.Tracer)
+
     def traced_sizes(self, value: Value) -> np.ndarray | None:
         """NumPy's, so that what is computed from them can still be a size."""
         if not isinstance(value, jax.core.Tracer):
@@ -73,7 +77,7 @@ class JaxEngine(Engine):
 
     def key(self, source: KeySource) -> Value:
         """Drawn by a call back to Python where a program is traced: JAX itself holds no state."""
-        if isinstance(jnp.zeros(()), jax.core.Tracer):
+        if self.is_tracing():
             return io_callback(source.draw, jax.ShapeDtypeStruct((4,), np.uint32))
         return self.from_numpy(source.draw())
 

@@ -49,7 +49,8 @@ def inferred(
     the same for both numbers is a new unknown.
     """
     found = [_results(function, inputs, dict.fromkeys(names, n)) for n in TRIED]
-    return tuple([_zeros(*pair, _variable(inputs, names)) for pair in zip(*found, strict=True)])
+    variable = _variable(inputs, names)
+    return tuple([_zeros(a, b, variable) for a, b in zip(*found, strict=True)])
 
 
 def _results(

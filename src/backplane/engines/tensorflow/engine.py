@@ -57,11 +57,13 @@ class TensorFlow(Engine):
             array = array.astype(_ARRAY_DTYPES[dtype], copy=False)
         return direct.tensor(array)
 
+    def is_tracing(self) -> bool:
+        """Whether operations go to the graph of a function."""
+        return not tf.executing_eagerly()
+
     def key(self, source: KeySource) -> Value:
         """Counted by a variable where a function is traced."""
-        if tf.executing_eagerly():
-            return self.from_numpy(source.draw())
-        return random.counted(source)
+        return random.counted(source) if self.is_tracing() else self.from_numpy(source.draw())
 
     def to_numpy(self, value: Value) -> np.ndarray:
         """A copy of the tensor's content."""

@@ -7,21 +7,25 @@ holds calls of K functions is loaded after `import backplane.interop.keras3`.
 - What a layer, loss or metric of Keras 3 gets are tensors of its backend, which K computes with as
   with any tensors of an engine. A `keras.Variable` stands for its value.
 - A `KerasTensor` makes the call a node of the model (`nodes.KCall`).
+- `install()` fills the names that `keras.backend` lacks (`installing`).
 - Functions that ask what a tensor is, read, set or update a variable, or compile, have a reading of
   their own for these objects (`special`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 
-from backplane.interop.keras3.nodes import KCall, node, operation
+from backplane.backend import _call
+from backplane.core.graph import Tensor
+from backplane.interop.keras3.installing import install, uninstall
+from backplane.interop.keras3.nodes import KCall, KInTrainPhase, node, operation
 from backplane.interop.keras3.special import SPECIAL
 
-__all__ = ["KCall", "call", "serves"]
+__all__ = ["KCall", "KInTrainPhase", "call", "install", "phase", "serves", "uninstall"]
 
 
 def serves(kind: type) -> bool:
@@ -54,20 +58,60 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     special = SPECIAL.get(function.__name__)
     if special is not None:
         return special(*args, **kwargs)
-    if _any((args, kwargs), keras.KerasTensor):
+    if any(isinstance(leaf, keras.KerasTensor) for leaf in _leaves((args, kwargs))):
         make = operation if function.__name__.startswith("__") else node
         return make(function.__name__, args, kwargs)
+    for leaf in _leaves((args, kwargs)):
+        if isinstance(leaf, Tensor) and not _call.is_closed([leaf]):
+            raise TypeError(
+                f"K.{function.__name__}: a keras.Variable has its present value only, which the "
+                f"graph of {leaf!r} would keep for good: use K.variable of backplane.backend there"
+            )
     args, kwargs = _values((args, kwargs))
     return function(*args, **kwargs)
 
 
-def _any(value: Any, kind: type) -> bool:
-    """Whether there is an object of that class in a nest of lists, tuples and dicts."""
+class _Probe(keras.layers.Layer):
+    """Sees what Keras passes on to a layer that is called inside another's call."""
+
+    def __init__(self) -> None:
+        super().__init__(name="backplane_phase")
+
+    def call(self, training: bool | None = None) -> None:
+        """Take the argument."""
+        self.seen = training
+
+
+_probes: list[_Probe] = []
+
+
+def phase() -> int | None:
+    """The learning phase by Keras 3: what `training` is inside the call of a layer or a model.
+
+    Returns:
+        0 or 1; None outside of such a call, and where Keras has not been told.
+
+    Example:
+        >>> from backplane.interop import keras3
+        >>> print(keras3.phase())
+        None
+    """
+    if not _probes:
+        _probes.append(_Probe())
+    [probe] = _probes
+    probe()
+    return None if probe.seen is None else int(probe.seen)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What lies in a nest of lists, tuples and dicts."""
     if isinstance(value, list | tuple):
-        return any(_any(v, kind) for v in value)
-    if isinstance(value, dict):
-        return any(_any(v, kind) for v in value.values())
-    return isinstance(value, kind)
+        for item in value:
+            yield from _leaves(item)
+    elif isinstance(value, dict):
+        yield from _leaves(list(value.values()))
+    else:
+        yield value
 
 
 def _values(value: Any) -> Any:

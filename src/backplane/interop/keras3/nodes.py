@@ -50,6 +50,42 @@ class KCall(keras.Operation):
         return {"name": self.name, "function": self.function}
 
 
+@keras.saving.register_keras_serializable(package="backplane")
+class KInTrainPhase(keras.layers.Layer):
+    """`K.in_train_phase` in a model of Keras 3.
+
+    A layer, because layers are told by the model whether it is trained.
+    """
+
+    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
+        super().__init__(name=name, autocast=False, **kwargs)
+        self.supports_masking = True
+
+    def call(self, x: Any, alt: Any = None, training: bool | None = None) -> Any:
+        """One of the two."""
+        return K.in_train_phase(x, alt, training=int(bool(training)))
+
+    def compute_output_spec(self, x: Any, alt: Any = None, training: bool | None = None) -> Any:
+        """The shape and the dtype of both."""
+        training = None
+        results = K.symbolic(K.in_train_phase)(_lifted(x), _lifted(alt), training)
+        return _described(results, "in_train_phase")
+
+
+def phase_node(x: Any, alt: Any, training: Any = None) -> Any:
+    """Make `K.in_train_phase` a node of a model; branches are called if they are functions."""
+    x, alt = (_argument(v() if callable(v) else v, "in_train_phase") for v in (x, alt))
+    if training is None and isinstance(K.learning_phase(), int):
+        training = K.learning_phase()
+    if training is None:
+        # What a layer takes before other arguments has to be an array at least.
+        x = np.asarray(x, K.dtype(alt)) if isinstance(x, bool | int | float) else x
+        return KInTrainPhase(name=_unique("in_train_phase"))(x, alt=alt)
+    if isinstance(training, keras.KerasTensor):
+        return node("switch", (training, x, alt), {})
+    return x if training else alt
+
+
 def _is_function(name: str) -> bool:
     return name in K.__all__ and callable(getattr(K, name))
 
@@ -69,6 +105,9 @@ def node(function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         TypeError: for arguments that cannot be part of a model: functions, K.variable, sparse
             KerasTensors, symbolic tensors of K that depend on a placeholder.
     """
+    if function == "switch":
+        args = tuple(v() if callable(v) else v for v in args)
+        kwargs = {k: v() if callable(v) else v for k, v in kwargs.items()}
     args = tuple(_argument(v, function) for v in args)
     kwargs = {k: _argument(v, function) for k, v in kwargs.items()}
     return KCall(function, name=_unique(function))(*args, **kwargs)
@@ -98,8 +137,8 @@ def _mirrored(operator: str) -> str:
 
 
 def _unique(function: str) -> str:
-    """A name as Keras gives its own operations: `mean`, `mean_1`, …"""
-    count = keras.backend.get_uid(f"backplane_{function}") - 1
+    """A name as Keras gives its own operations, of which it is none: `mean`, `mean_1`, …"""
+    count = keras.backend.get_uid(function) - 1
     return f"{function}_{count}" if count else function
 
 

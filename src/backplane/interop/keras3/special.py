@@ -9,6 +9,8 @@ import keras
 import numpy as np
 
 from backplane import backend as K
+from backplane.interop.keras3.functions import function
+from backplane.interop.keras3.nodes import phase_node
 
 
 def _shape(x: Any) -> tuple[int | None, ...]:
@@ -110,6 +112,17 @@ def _gradients(loss: Any, variables: Any) -> Any:
     )
 
 
+def _in_test_phase(x: Any, alt: Any, training: Any = None) -> Any:
+    return _in_train_phase(alt, x, training)
+
+
+def _in_train_phase(x: Any, alt: Any, training: Any = None) -> Any:
+    if any(isinstance(v, keras.KerasTensor) for v in (x, alt, training)):
+        return phase_node(x, alt, training)
+    values = [v.value if isinstance(v, keras.Variable) else v for v in (x, alt, training)]
+    return K.in_train_phase(*values)
+
+
 SPECIAL: dict[str, Callable[..., Any]] = {
     "int_shape": _shape,
     "ndim": lambda x: len(x.shape),
@@ -130,6 +143,9 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "update_add": _update_add,
     "update_sub": _update_sub,
     "moving_average_update": _moving_average,
+    "function": function,
     "gradients": _gradients,
+    "in_train_phase": _in_train_phase,
+    "in_test_phase": _in_test_phase,
 }
 """Name of a K function → what it does if one of its arguments is an object of Keras 3."""
