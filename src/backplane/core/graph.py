@@ -9,7 +9,7 @@ whatever is no longer referenced.
 from __future__ import annotations
 
 import itertools
-import threading
+from _thread import allocate_lock  # `threading` imports much more than this.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backplane.core.primitive import Primitive
 
 _serial = itertools.count()
-_drawing = threading.Lock()
+_drawing = allocate_lock()
 
 OPERATORS: dict[str, Callable[..., Any]] = {}
 """What `+`, `[]`, … do, by method name without underscores. `ops` fills it: core knows no op."""
