@@ -15,6 +15,10 @@ prepare <- function(value) {
       call. = FALSE
     )
   } else if (is.list(value)) {
+    # A list with names becomes Python's dict, which has each name once.
+    if (!is.null(names(value)) && (any(names(value) == "") || anyDuplicated(names(value)))) {
+      stop("a list must have names for all elements, each another, or none", call. = FALSE)
+    }
     lapply(value, prepare)
   } else if (is.integer(value) || is.logical(value) || is.double(value)) {
     as_numbers(value)

@@ -70,7 +70,7 @@ def test_the_tables_name_parameters_that_there_are():
         for p in inspect.signature(getattr(K, f)).parameters
         for name in (p, f"{f}.{p}")
     }
-    assert there >= r.AXES | r.INTEGERS | r.INDICES
+    assert there >= r.AXES | r.INTEGERS | r.INDICES | r.LISTS
     assert not r.INTEGERS & r.INDICES
 
 
@@ -88,6 +88,28 @@ def test_one_number_gets_the_axis_that_a_variable_or_a_placeholder_has():
     np.testing.assert_array_equal(single(3.0), [3.0])
     assert several.name == "function"
     assert repr(several) == "<K function 'function'>"
+
+
+def test_names_on_lists_go_to_the_results():
+    x, y = K.placeholder(shape=(2,)), K.placeholder(shape=(2,))
+    f = r.call("function", [{"a": x, "b": y}], {"outputs": {"difference": x - y}})
+    for values in ([[3.0, 3.0], [1.0, 2.0]], {"b": [1.0, 2.0], "a": [3.0, 3.0]}):
+        np.testing.assert_array_equal(f(values)["difference"], [2.0, 1.0])
+    with pytest.raises(ValueError, match="values are named a, c, the inputs a, b"):
+        f({"a": [0.0, 0.0], "c": [0.0, 0.0]})
+    v = K.variable(3.0)
+    found = r.call("gradients", [v * v, {"v": v, "none": K.variable(1.0)}], {})
+    assert list(found) == ["v", "none"]
+    assert found["none"] is None
+    assert r.call("batch_get_value", [{"v": v}], {}) == {"v": 3.0}
+    assert K.int_shape(r.call("stack", [{"a": v, "b": v}], {})) == (2,)
+
+
+def test_wrong_numbers_of_arguments_are_refused():
+    with pytest.raises(TypeError, match="2 were given"):
+        r.call("abs", [1.0, 2.0], {})
+    with pytest.raises(TypeError, match=r"K.abs: got x twice"):
+        r.call("abs", [1.0], {"x": 2.0})
 
 
 def test_results_are_what_becomes_the_right_thing_in_r():

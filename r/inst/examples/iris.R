@@ -40,19 +40,19 @@ for (i in seq_along(weights)) {
   updates <- c(updates, k_update_add(weights[[i]], moved))
 }
 
-train <- k_function(list(x, y), list(loss, accuracy), updates = updates)
-test <- k_function(list(x, y), list(loss, accuracy))
+train <- k_function(list(x, y), list(loss), updates = updates)
+test <- k_function(list(x, y), list(loss = loss, accuracy = accuracy))
 
 losses <- numeric()
 for (epoch in 1:60) {
   for (batch in split(sample(training), rep(1:5, each = 20))) {
-    values <- train(list(features[batch, ], classes[batch]))
+    train(list(features[batch, ], classes[batch]))
   }
-  losses[epoch] <- test(list(features[training, ], classes[training]))[[1]]
+  losses[epoch] <- test(list(features[training, ], classes[training]))$loss
   if (epoch %% 10 == 0) {
     cat(sprintf("epoch %2d  loss %.4f\n", epoch, losses[epoch]))
   }
 }
 
 held <- test(list(features[-training, ], classes[-training]))
-cat(sprintf("held out: loss %.4f  accuracy %.2f\n", held[[1]], held[[2]]))
+cat(sprintf("held out: loss %.4f  accuracy %.2f\n", held$loss, held$accuracy))

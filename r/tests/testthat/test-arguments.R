@@ -62,6 +62,19 @@ test_that("errors are Python's message, and R's own errors come through it", {
   expect_error(k_mean(), "missing")
 })
 
+test_that("names on lists go to the results", {
+  x <- k_placeholder(shape = c(2, 3))
+  y <- k_placeholder(shape = 1)
+  f <- k_function(list(x = x, y = y), list(sum = sum(x), plus = x + y), list(u = k_update(k_zeros(1), y)))
+  expected <- list(sum = sum(m), plus = m + 2)
+  expect_equal(f(list(m, 2)), expected, tolerance = 1e-6)
+  expect_equal(f(list(y = 2, x = m)), expected, tolerance = 1e-6)
+  expect_error(f(list(x = m, z = 2)), "named x, z, the inputs x, y")
+  expect_error(k_function(list(x), list(a = x, x, x)), "names for all elements")
+  w <- k_variable(2)
+  expect_equal(as.numeric(k_gradients(w^2, list(w = w))$w), 4)
+})
+
 test_that("functions go to Python and come back", {
   gives(k_map_fn(K$tanh, k_variable(m)), tanh(m))
   gives(K$map_fn(function(x) list(x, x * 2), k_variable(m))[[2]], 2 * m)

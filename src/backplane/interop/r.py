@@ -44,6 +44,18 @@ INDICES = frozenset(
 )  # fmt: skip
 """Parameters that are tensors of integers."""
 
+LISTS = frozenset(
+    (
+        "batch_set_value.tuples", "concatenate.tensors", "control_inputs", "function.inputs",
+        "function.outputs", "function.updates", "gradients.variables", "batch_get_value.ops",
+        "stack.x",
+    )
+)  # fmt: skip
+"""Parameters that are lists, so that names on R's lists, which make dicts of them, do not count."""
+
+ALIGNED = {"batch_get_value": "ops", "gradients": "variables"}
+"""Functions with a result for each element of a list: the names on the list go to the results."""
+
 BIGGEST = 2**31 - 1
 """R's integers end here; larger ones go to R as doubles."""
 
@@ -67,24 +79,32 @@ def call(name: str, args: Sequence[Any], kwargs: Any, one_based: bool = False) -
     """
     function = getattr(K, name)
     parameters = _parameters(function)
-    named = dict(zip([p.name for p in parameters], args, strict=False))
-    given = dict(kwargs or {})
-    args = [_fitting(name, n, value, one_based) for n, value in named.items()] + list(
-        args[len(named) :]
-    )
+    given = dict(zip([p.name for p in parameters], args, strict=False))
+    rest = args[len(given) :]
+    placed = [*given, *[p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]]
+    if twice := given.keys() & dict(kwargs or {}).keys():
+        raise TypeError(f"K.{name}: got {', '.join(twice)} twice")
+    given.update(kwargs or {})
+    labels = {n: list(value) for n, value in given.items() if isinstance(value, dict)}
     given = {n: _fitting(name, n, value, one_based) for n, value in given.items()}
-    only = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY and p.name in given]
-    args += [given.pop(n) for n in only]
-    _fit_ranks(name, args, given)
+    _fit_ranks(name, given)
+    first = [given.pop(n) for n in dict.fromkeys(placed) if n in given]
     try:
-        result = function(*args, **given)
+        result = function(*first, *rest, **given)
     except (IndexError, TypeError, ValueError) as error:
-        if one_based and AXES & {*named, *given} and any(a in str(error) for a in AXES):
+        if one_based and any(a in str(error) for a in AXES & {*placed, *given}):
             error.args = (f"{error} (this message counts axes from 0, k_{name} from 1)",)
         raise
     if isinstance(result, KFunction):
-        return Function(result, args[0] if args else given["inputs"])
-    return plain(result, arrays=not _has_native([*args, *given.values()]))
+        inputs = first[0] if first else given["inputs"]
+        return Function(result, inputs, labels.get("inputs"), labels.get("outputs"))
+    result = plain(result, arrays=not _has_native([*first, *rest, *given.values()]))
+    return _labelled(result, labels.get(ALIGNED.get(name, "")))
+
+
+def _labelled(result: Any, labels: list[str] | None) -> Any:
+    """A result of as many parts as a list of R had, with the names that the list gave them."""
+    return result if labels is None else dict(zip(labels, result, strict=True))
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -99,6 +119,8 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 def _fitting(function: str, parameter: str, value: Any, one_based: bool) -> Any:
     """An argument in the form that K takes."""
     names = {parameter, f"{function}.{parameter}"}
+    if names & LISTS and isinstance(value, dict):
+        return list(value.values())
     if names & INTEGERS:
         value = integers(value)
         if one_based and parameter in AXES:
@@ -148,18 +170,14 @@ def from_zero(axes: Any, what: str) -> Any:
 # --- one number where one axis is meant ----------------------------------------------------------
 
 
-def _fit_ranks(name: str, args: list[Any], given: dict[str, Any]) -> None:
+def _fit_ranks(name: str, given: dict[str, Any]) -> None:
     """R's vector of length one is a number here. Where a variable says that one axis is meant, it
     gets it back.
     """
-    if name == "set_value":
-        values = [*args, *[given[n] for n in ("x", "value") if n in given]]
-        if len(values) == 2:
-            args[:] = [values[0], ranked(values[0], values[1])]
-            given.clear()
-    elif name == "batch_set_value":
-        pairs = args[0] if args else given.pop("tuples", [])
-        args[:] = [[(x, ranked(x, value)) for x, value in pairs]]
+    if name == "set_value" and {"x", "value"} <= given.keys():
+        given["value"] = ranked(given["x"], given["value"])
+    elif name == "batch_set_value" and "tuples" in given:
+        given["tuples"] = [(x, ranked(x, value)) for x, value in given["tuples"]]
 
 
 def ranked(x: Any, value: Any) -> Any:
@@ -170,20 +188,42 @@ def ranked(x: Any, value: Any) -> Any:
 
 
 class Function:
-    """What `K$function` gives: it takes a list of values and returns a list of arrays."""
+    """What `K$function` gives: it takes a list of values and returns a list of arrays.
 
-    def __init__(self, function: KFunction, inputs: Any) -> None:
+    Where the list of outputs had names, so has the list of results; where that of the inputs had
+    names, so may the list of values, in any order.
+    """
+
+    def __init__(
+        self, function: KFunction, inputs: Any, names: list[str] | None, labels: list[str] | None
+    ) -> None:
         self._function = function
         self._inputs = inputs
+        self._names = names
+        self._labels = labels
 
     def __call__(self, inputs: Any = ()) -> Any:
-        """Run it; see `KFunction`."""
-        if isinstance(self._inputs, list | tuple):
-            if isinstance(inputs, list | tuple) and len(inputs) == len(self._inputs):
-                inputs = [ranked(x, v) for x, v in zip(self._inputs, inputs, strict=True)]
-        else:
+        """Run it; see `KFunction`.
+
+        Raises:
+            ValueError: also if the values have other names than the inputs.
+        """
+        if isinstance(inputs, dict):
+            inputs = self._in_order(inputs)
+        if not isinstance(self._inputs, list | tuple):
             inputs = ranked(self._inputs, inputs)
-        return plain(self._function(inputs))
+        elif isinstance(inputs, list | tuple) and len(inputs) == len(self._inputs):
+            inputs = [ranked(x, v) for x, v in zip(self._inputs, inputs, strict=True)]
+        return _labelled(plain(self._function(inputs)), self._labels)
+
+    def _in_order(self, values: dict[str, Any]) -> list[Any]:
+        if self._names is None or values.keys() != set(self._names):
+            wanted = "none" if self._names is None else ", ".join(self._names)
+            raise ValueError(
+                f"K.function {self.name!r}: the values are named {', '.join(values)}, the inputs "
+                f"{wanted}"
+            )
+        return [values[name] for name in self._names]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._function, name)
