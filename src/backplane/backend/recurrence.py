@@ -10,10 +10,10 @@ from backplane.backend._call import api
 from backplane.backend._nest import flatten, pack
 from backplane.core.graph import Tensor, constant
 from backplane.core.registry import primitive
+from backplane.core.sizes import origin
 from backplane.ops import control
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.shaping import stack, zeros_like
-from backplane.ops.sizes import origin
 
 
 @api

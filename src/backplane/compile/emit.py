@@ -16,13 +16,17 @@ import itertools
 import linecache
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from backplane.compile import chains
+from backplane.compile.blocks import NAMES, Blocks, Line
+from backplane.compile.chains import Chain, Unit, shape_key, units
 from backplane.compile.hoist import streamlined
+from backplane.compile.memory import Memory
 from backplane.compile.simplify import UNREAD, lower, simplify
 from backplane.core.graph import Constant, Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT
@@ -86,12 +90,18 @@ class Emitter:
     """Writes the source of one program and binds the objects that it names."""
 
     def __init__(
-        self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], engine: Engine, whole: bool
+        self,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        engine: Engine,
+        whole: bool,
+        news: Collection[Tensor],
     ) -> None:
         self.engine = engine
         self.inputs = list(inputs)
         self.outputs = list(outputs)
-        self.order = _in_place_last(toposort(outputs, stop=inputs))
+        self.order = toposort(outputs, stop=inputs)
+        self.gives_out = "out" in engine.capabilities
         self.namespace: dict[str, Any] = {}
         self.names: dict[Tensor, str] = {t: f"a{i}" for i, t in enumerate(inputs)}
         self.bound: dict[int, str] = {}
@@ -99,9 +109,33 @@ class Emitter:
         self.margin = "    "
         self.built_at: dict[int, tuple[str, Where | None]] = {}
         self.host = self._host_nodes() if "host_shapes" in engine.capabilities else set()
+        self.units = self._units()
+        self.order = [n for u in self.units for n in (u.members if isinstance(u, Chain) else [u])]
+        if self.gives_out:
+            self.memory = Memory(self.order, self.outputs, self._passes)
+        self.position = {node: i for i, node in enumerate(self.order)}
+        self.uses = self._last_uses()
+        self.functions: list[Line] = []
         self.results = self._results()
         self.whole = whole
+        self.news = news
         self.sizes_from_values = False
+
+    def _units(self) -> Sequence[Unit]:
+        """The nodes in the order in which they run, those of a chain together."""
+        found: Sequence[Unit] = self.order
+        if self.gives_out:
+            done = set(self.inputs)
+            rest = [node for node in self.order if node not in done]
+            found = units(rest, self.outputs, self._passes)
+        return _in_place_last(found)
+
+    def _passes(self, node: Tensor) -> int:
+        """How many passes over memory an element-wise lowering takes that takes `out`."""
+        if node.op is None or node in self.host:
+            return 0
+        entry = self.engine.table.get(node.op.name)
+        return entry.out if entry is not None and entry.out and node.spec.shape else 0
 
     def _host_nodes(self) -> set[Tensor]:
         """Nodes whose value follows from sizes alone."""
@@ -184,7 +218,6 @@ class Emitter:
 
     def emit(self) -> Emitted:
         """The program as a Python function."""
-        last = self._last_uses()
         arguments = ", ".join(self.names[t] for t in self.inputs)
         self.lines.append(f"def program({arguments}):")
         around = self.engine.around if self.whole else None
@@ -192,19 +225,70 @@ class Emitter:
             self.namespace.update(enter=around[0], leave=around[1])
             self.lines += ["    before = enter()", "    try:"]
             self.margin = "        "
-        for i, node in enumerate(self.order):
-            if node in self.names or node.op is None or node.op is OUTPUT:
-                continue
-            self.built_at[len(self.lines) + 1] = (node.op.name, node.where)
-            line = self._line(node)
-            dead = [self.names[t] for t in last.get(i, ()) if t in self.names]
-            self.lines.append(self.margin + line + (f"; del {', '.join(dead)}" if dead else ""))
+        for unit in self.units:
+            if isinstance(unit, Chain):
+                self._chain(unit)
+            else:
+                self._node(unit)
         results = [self.value(t) for t in self.outputs]
         comma = "," if len(results) == 1 else ""
         self.lines.append(f"{self.margin}return ({', '.join(results)}{comma})")
         if around:
             self.lines += ["    finally:", "        leave(before)"]
+        for text, node in self.functions:
+            self.lines.append(text)
+            self._mark(node)
         return Emitted(*self._compiled(), self.sizes_from_values)
+
+    def _node(self, node: Tensor) -> None:
+        """The line of one node."""
+        if node in self.names or node.op is None or node.op is OUTPUT:
+            return
+        text = self._line(node)
+        i = self.position[node]
+        self._write(text, [t for t in self.uses.get(i, ()) if t in self.names])
+        self._mark(node)
+
+    def _write(self, text: str, dead: Sequence[Tensor]) -> None:
+        names = ", ".join([self.names[t] for t in dead])
+        self.lines.append(self.margin + text + (f"; del {names}" if names else ""))
+
+    def _mark(self, node: Tensor | None) -> None:
+        """Note which node the last line computes, for error messages."""
+        if node is not None and node.op is not None:
+            self.built_at[len(self.lines)] = (node.op.name, node.where)
+
+    def _chain(self, chain: Chain) -> None:
+        """A chain: block by block where it is large, node by node where it is not."""
+        first, last = self.position[chain.members[0]], self.position[chain.members[-1]]
+        dead = [t for i in range(first, last + 1) for t in self.uses.get(i, ())]
+        inside = set(chain.members)
+        used = inside.difference(dead)
+        free = [
+            t
+            for t in chain.whole()
+            if self.memory.dies(t, first, last) and not self.memory.is_shared(t, first)
+        ]
+        pools = {t: f"pool_{len(self.namespace)}_{t.serial}" for t in used if t in self.news}
+        self.namespace.update({pool: [] for pool in pools.values()})
+        blocks = Blocks(chain, used, free, pools, self._call)
+        name = f"chain_{len(self.namespace)}"
+        margin = self.margin
+        if not chain.surely_large:
+            size = f"{self.value(blocks.whole[0])}.size"
+            self.lines.append(f"{margin}if {size} < {chains.LARGE}:")
+            self.margin = margin + "    "
+            for node in chain.members:
+                self._node(node)
+            self.lines.append(f"{margin}else:")
+        operands = ", ".join([self.value(t) for t in blocks.operands])
+        targets = [self.names.get(t) or self._name(t) for t in blocks.results]
+        call = f"{', '.join(targets)}, = {name}({operands})"
+        self._write(call, [t for t in dead if t not in inside and t in self.names])
+        self.margin = margin
+        self.namespace.update(NAMES)
+        self.namespace[name] = None  # taken, until the text defines it
+        self.functions += blocks.lines(name)
 
     def _compiled(self) -> tuple[Callable[..., tuple[Any, ...]], str]:
         source = "\n".join(self.lines) + "\n"
@@ -253,20 +337,38 @@ class Emitter:
                 self.host_value(t) if sizes is not None and i >= sizes else self.value(t)
                 for i, t in enumerate(node.inputs)
             ]
-        call = self._call(node, entry, operands)
+        call = self._call(node, operands, self._out(node, entry), entry)
         return f"{self._targets(node)} = {call}"
 
-    def _call(self, node: Tensor, entry: Entry, operands: list[str]) -> str:
+    def _out(self, node: Tensor, entry: Entry) -> str | None:
+        """A temporary that is read here for the last time and may hold the result."""
+        if self.gives_out and entry.out == 1 and node.spec.shape:
+            i, dtype, key = self.position[node], node.spec.dtype, None
+            for t in node.inputs:
+                if t.spec.dtype == dtype and self.memory.dies(t, i, i):
+                    key = key or shape_key(node)
+                    if key is not None and shape_key(t) == key:
+                        return self.names[t]
+        return None
+
+    def _call(
+        self, node: Tensor, operands: list[str], out: str | None = None, entry: Entry | None = None
+    ) -> str:
+        """The call of a node's lowering."""
         op = node.op
         assert op is not None
+        entry = entry or self.engine.table[op.name]
         params = dict(node.params)
         if entry.wanted:
             params["wanted"] = tuple(i in self.results.get(node, {}) for i in range(len(node.spec)))
         if entry.builds:
             lowering = entry.function([t.spec for t in node.inputs], **params)
-            return f"{self.bind(lowering, op.name)}({', '.join(operands)})"
+            params = {}
+        else:
+            lowering = entry.function
         named = [f"{key}={self._literal(value, key)}" for key, value in params.items()]
-        return f"{self.bind(entry.function, op.name)}({', '.join([*operands, *named])})"
+        named += [f"out={out}"] if out else []
+        return f"{self.bind(lowering, op.name)}({', '.join([*operands, *named])})"
 
     def _literal(self, value: Any, key: str) -> str:
         return repr(value) if _has_literal(value) else self.bind(value, key)
@@ -284,10 +386,10 @@ class Emitter:
         return ", ".join(targets) + ("," if len(targets) == 1 else "")
 
 
-def _in_place_last(order: list[Tensor]) -> list[Tensor]:
+def _in_place_last(order: Sequence[Unit]) -> Sequence[Unit]:
     """`order`, but what writes over its operands after all that may still read them, or fail."""
-    last = {node: None for node in order if node.op is not None and _writes(node)}
-    return [*[node for node in order if node not in last], *last] if last else order
+    last = {unit: None for unit in order if isinstance(unit, Tensor) and _writes(unit)}
+    return [*[unit for unit in order if unit not in last], *last] if last else order
 
 
 def _writes(node: Tensor) -> bool:
@@ -308,12 +410,17 @@ def _has_literal(value: Any) -> bool:
 
 
 def emit(
-    inputs: Sequence[Tensor], outputs: Sequence[Tensor], engine: Engine, *, whole: bool = True
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    engine: Engine,
+    *,
+    whole: bool = True,
+    news: Collection[Tensor] = (),
 ) -> Emitted:
     """Emit the program from `inputs` to `outputs`, both already lowered for `engine`; not a `whole`
-    one, if it only runs inside another.
+    one, if it only runs inside another. `news` are the outputs that replace values of variables.
     """
-    return Emitter(inputs, outputs, engine, whole).emit()
+    return Emitter(inputs, outputs, engine, whole, set(news)).emit()
 
 
 def callable_of(graph: Graph, engine: Engine) -> Callable[..., tuple[Any, ...]]:

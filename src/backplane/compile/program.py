@@ -119,7 +119,7 @@ def _compile(
     eager: bool,
     options: dict[str, Any],
 ) -> Callable[..., tuple[Any, ...]]:
-    emitted = emit(inputs, outputs, engine)
+    emitted = emit(inputs, outputs, engine, news=[outputs[i] for i in state.values()])
     program = Program(
         emitted.function,
         [t.spec for t in inputs],

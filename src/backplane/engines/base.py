@@ -28,12 +28,17 @@ class Entry:
     `reads` names the operands that the lowering uses (None: all). `builds` says that `function` is
     called once, while a program is emitted, with the specs of the operands and the parameters, and
     returns the lowering: the place for work that need not be repeated at each call.
+
+    `out` is for engines with that capability, and for element-wise lowerings there whose result is
+    always memory of its own: they take a keyword `out`, an array to write the result to, which may
+    be one of the operands. It is the number of passes over memory that they take.
     """
 
     function: Lowering
     reads: tuple[int, ...] | None = None
     builds: bool = False
     wanted: bool = False
+    out: int = 0
 
 
 class Table(dict[str, Entry]):
@@ -43,7 +48,12 @@ class Table(dict[str, Entry]):
         super().__init__({name: Entry(function) for name, function in functions.items()})
 
     def add(
-        self, name: str, *, reads: tuple[int, ...] | None = None, wanted: bool = False
+        self,
+        name: str,
+        *,
+        reads: tuple[int, ...] | None = None,
+        wanted: bool = False,
+        out: int = 0,
     ) -> Callable[[Lowering], Lowering]:
         """Decorator: register a lowering called with values and parameters.
 
@@ -52,13 +62,13 @@ class Table(dict[str, Entry]):
         """
 
         def register(function: Lowering) -> Lowering:
-            self[name] = Entry(function, reads=reads, wanted=wanted)
+            self[name] = Entry(function, reads=reads, wanted=wanted, out=out)
             return function
 
         return register
 
     def build(
-        self, name: str, *, reads: tuple[int, ...] | None = None
+        self, name: str, *, reads: tuple[int, ...] | None = None, out: int = 0
     ) -> Callable[[Lowering], Lowering]:
         """Decorator: register `function(specs, **parameters) -> lowering`, called at emission.
 
@@ -67,7 +77,7 @@ class Table(dict[str, Entry]):
         """
 
         def register(function: Lowering) -> Lowering:
-            self[name] = Entry(function, reads=reads, builds=True)
+            self[name] = Entry(function, reads=reads, builds=True, out=out)
             return function
 
         return register
@@ -111,6 +121,7 @@ class Engine:
     capabilities: ClassVar[frozenset[str]] = frozenset()
     """Any of: `host_shapes` (sizes are ints while a program runs or is traced), `float16`,
     `bfloat16`, `unsigned` (uint16 … uint64 arithmetic), `eager` (lowerings run on values at once),
+    `out` (values are NumPy arrays, and lowerings write to an array that they are given),
     `static` (a program is compiled anew for each set of input shapes), `sparse`, `tape` (the
     library differentiates through eager calls)."""
     takes_arrays: ClassVar[bool] = False

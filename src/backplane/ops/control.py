@@ -22,12 +22,12 @@ from backplane.core.graph import (
     toposort,
 )
 from backplane.core.primitive import OUTPUT, primitive
+from backplane.core.sizes import origin, tie
 from backplane.core.spec import Spec, is_float
 from backplane.core.trace import close, trace
 from backplane.ops.elementwise import add, bit_and, cast, mul
 from backplane.ops.indexing import slice as slice_
 from backplane.ops.shaping import concat, zeros_like
-from backplane.ops.sizes import origin, tie
 
 Step = Callable[[list[Tensor], list[Tensor]], tuple[Sequence[Tensor], Sequence[Tensor]]]
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
+from backplane.core.sizes import Axis, follow, given
 from backplane.core.spec import Spec, is_float
 from backplane.ops import depthwise
 from backplane.ops.creation import check_sizes
 from backplane.ops.lift import dims_of, fill_dims
 from backplane.ops.linear import matmul
 from backplane.ops.shaping import Sizes, reshape, transpose
-from backplane.ops.sizes import Axis, follow, given
 from backplane.ops.windows import (
     Ints,
     Padding,

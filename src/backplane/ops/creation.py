@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from backplane.core.primitive import primitive
+from backplane.core.sizes import follow, given
 from backplane.core.spec import DTYPES, Spec, is_integer
-from backplane.ops.sizes import follow, given
 
 
 def check_sizes(name: str, shape: tuple[int | None, ...], dims: tuple[Spec, ...]) -> None:

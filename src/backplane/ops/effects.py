@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from backplane.core.primitive import primitive
+from backplane.core.sizes import follow, like_first
 from backplane.core.spec import Spec
-from backplane.ops.sizes import follow, like_first
 
 
 @primitive

@@ -17,10 +17,10 @@ import numpy as np
 from backplane.core import shapes
 from backplane.core.graph import Constant, Tensor
 from backplane.core.primitive import Primitive, primitive
+from backplane.core.sizes import broadcasting, follow, like_first
 from backplane.core.spec import DTYPES, FLOATS, SIGNED, UNSIGNED, Spec, is_float
 from backplane.ops.lift import scalar
 from backplane.ops.shaping import sum_to_like, zeros_like
-from backplane.ops.sizes import broadcasting, follow, like_first
 
 Op = Primitive[Tensor]
 

@@ -11,10 +11,10 @@ from backplane.core import shapes
 from backplane.core.graph import Tensor, constant
 from backplane.core.primitive import primitive
 from backplane.core.registry import PRIMITIVES
+from backplane.core.sizes import Axis, follow, given, like_first
 from backplane.core.spec import Spec, is_integer
 from backplane.ops.creation import check_sizes
 from backplane.ops.lift import dims_of
-from backplane.ops.sizes import Axis, follow, given, like_first
 
 Slices = tuple[tuple[int | None, int | None, int], ...]
 Sizes = tuple[int | None, ...]

@@ -8,9 +8,9 @@ from typing import Any
 from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
+from backplane.core.sizes import Axis, follow
 from backplane.core.spec import Spec
 from backplane.ops.elementwise import NUMBER, check_dtype
-from backplane.ops.sizes import Axis, follow
 
 
 @primitive

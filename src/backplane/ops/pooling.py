@@ -17,6 +17,7 @@ import numpy as np
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
+from backplane.core.sizes import follow, given
 from backplane.core.spec import Spec, is_float
 from backplane.ops.convolution import batch_of_first
 from backplane.ops.creation import check_sizes, full
@@ -33,7 +34,6 @@ from backplane.ops.elementwise import (
 from backplane.ops.lift import dims_of, scalar
 from backplane.ops.reduction import argmax
 from backplane.ops.shaping import Sizes, stack
-from backplane.ops.sizes import follow, given
 from backplane.ops.windows import (
     Amount,
     Ints,

@@ -9,6 +9,7 @@ from typing import Any
 from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
+from backplane.core.sizes import follow, like_first, reduced
 from backplane.core.spec import Spec
 from backplane.ops.control import scan
 from backplane.ops.creation import arange, dim, full
@@ -41,7 +42,6 @@ from backplane.ops.shaping import (
     squeeze,
     transpose,
 )
-from backplane.ops.sizes import follow, like_first, reduced
 
 Axes = tuple[int, ...]
 

@@ -9,11 +9,11 @@ from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.registry import PRIMITIVES
+from backplane.core.sizes import Axis, follow, given, origin, same_shape
 from backplane.core.spec import Spec
 from backplane.ops.creation import check_sizes, dim, full
 from backplane.ops.indexing import ALL, dynamic_slice, slice
 from backplane.ops.lift import dims_of, promoted, scalar
-from backplane.ops.sizes import Axis, follow, given, origin, same_shape
 
 Sizes = tuple[int | None, ...]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
+from backplane.core.sizes import follow, like_first
 from backplane.core.spec import Spec
 from backplane.ops.effects import identity
-from backplane.ops.sizes import follow, like_first
 
 
 @primitive

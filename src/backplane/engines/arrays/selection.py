@@ -16,19 +16,24 @@ SMALL = 4096
 _BITS = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
 
 
-def masked(mask: Value, x: Value) -> Value:
-    """`x` where `mask`, else 0 (also where `x` is NaN or infinite)."""
-    if x.size < SMALL:
+def masked(mask: Value, x: Value, out: Value | None = None) -> Value:
+    """`x` where `mask`, else 0 (also where `x` is NaN or infinite); in `out` if that is given."""
+    if x.size < SMALL and out is None:
         return np.where(mask, x, x.dtype.type(0))
     ones = np.negative(mask.view(np.int8))  # -1, all bits set, where True
-    return (x.view(_BITS[x.itemsize]) & ones).view(x.dtype)
+    bits = _BITS[x.itemsize]
+    if out is None:
+        return (x.view(bits) & ones).view(x.dtype)
+    np.bitwise_and(x.view(bits), ones, out=out.view(bits))
+    return out
 
 
-def select(mask: Value, x: Value, y: Value) -> Value:
-    """`x` where `mask`, else `y`; all three broadcast."""
-    if mask.size < SMALL:
+def select(mask: Value, x: Value, y: Value, out: Value | None = None) -> Value:
+    """`x` where `mask`, else `y`; all three broadcast, to the shape of `out` if that is given."""
+    if mask.size < SMALL and out is None:
         return np.where(mask, x, y)
     bits = _BITS[x.itemsize]
     ones = np.negative(mask.view(np.int8), dtype=bits)
     u, v = x.view(bits), y.view(bits)
-    return (((u ^ v) & ones) ^ v).view(x.dtype)
+    chosen = (u ^ v) & ones
+    return np.bitwise_xor(chosen, v, out=None if out is None else out.view(bits)).view(x.dtype)

@@ -13,64 +13,75 @@ from backplane.core.spec import Spec, is_float
 from backplane.engines.arrays.products import for_blas
 from backplane.engines.arrays.selection import masked, select
 from backplane.engines.arrays.sums import unchanged
-from backplane.engines.base import Lowering, Table, Value
+from backplane.engines.base import Entry, Lowering, Table, Value
 from backplane.engines.numpy.erfinv import erfinv
 
-TABLE = Table(
-    neg=np.negative,
-    abs=np.absolute,
-    sign=np.sign,
-    exp=np.exp,
-    expm1=np.expm1,
-    log=np.log,
-    log1p=np.log1p,
-    sqrt=np.sqrt,
-    sin=np.sin,
-    cos=np.cos,
-    tanh=np.tanh,
-    logical_not=np.logical_not,
-    add=np.add,
-    sub=np.subtract,
-    mul=np.multiply,
-    div=np.true_divide,
-    floordiv=np.floor_divide,
-    mod=np.remainder,
-    pow=np.power,
-    maximum=np.maximum,
-    minimum=np.minimum,
-    equal=np.equal,
-    not_equal=np.not_equal,
-    less=np.less,
-    less_equal=np.less_equal,
-    logical_and=np.logical_and,
-    logical_or=np.logical_or,
-    bit_and=np.bitwise_and,
-    bit_or=np.bitwise_or,
-    bit_xor=np.bitwise_xor,
-    shift_left=np.left_shift,
-    shift_right=np.right_shift,
-)
+TABLE = Table()
+for _name, _ufunc in {
+    "neg": np.negative,
+    "abs": np.absolute,
+    "sign": np.sign,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tanh": np.tanh,
+    "logical_not": np.logical_not,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.true_divide,
+    "floordiv": np.floor_divide,
+    "mod": np.remainder,
+    "pow": np.power,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "bit_and": np.bitwise_and,
+    "bit_or": np.bitwise_or,
+    "bit_xor": np.bitwise_xor,
+    "shift_left": np.left_shift,
+    "shift_right": np.right_shift,
+}.items():
+    TABLE[_name] = Entry(_ufunc, out=1)
 
 
 def on_arrays(function: Lowering, specs: Sequence[Spec]) -> Lowering:
-    """`function`, which works in place on arrays of equal shape and dtype, for operands of `specs`.
+    """`function(*operands, out=None)`, which works on arrays of equal shape and dtype, for operands
+    of `specs`.
 
     Scalars get an axis for it. float16 is computed in float32, which is faster and rounds once.
     """
     if specs[0].dtype == "float16":
         single = on_arrays(function, [s.with_dtype("float32") for s in specs])
         widen = methodcaller("astype", np.float32)
-        return lambda *xs: single(*map(widen, xs)).astype(np.float16)
+        return lambda *xs, out=None: _narrow(single(*map(widen, xs)), out)
     if specs[0].ndim == 0:
         return lambda *xs: function(*[x.reshape(1) for x in xs])[0]
     return function
 
 
-def _in_place(name: str) -> Callable[[Lowering], Lowering]:
-    """Decorator: register a function on arrays that writes only to arrays of its own."""
+def _narrow(x: Value, out: Value | None) -> Value:
+    """`x` as float16, in `out` if that is given."""
+    if out is None:
+        return x.astype(np.float16)
+    np.copyto(out, x, casting="same_kind")
+    return out
+
+
+def _kernel(name: str, passes: int) -> Callable[[Lowering], Lowering]:
+    """Decorator: register a function on arrays that takes `out`."""
 
     def register(function: Lowering) -> Lowering:
-        TABLE.build(name)(lambda specs: on_arrays(function, specs))
+        TABLE.build(name, out=passes)(lambda specs: on_arrays(function, specs))
         return function
 
     return register
@@ -80,28 +91,42 @@ TABLE.add("identity")(unchanged)
 TABLE.add("stop_gradient")(unchanged)
 
 
-@TABLE.build("floor")
+@TABLE.build("floor", out=1)
 def _floor(specs: Sequence[Spec]) -> Lowering:
     return np.floor if is_float(specs[0].dtype) else np.positive
 
 
-@TABLE.build("round")
+@TABLE.build("round", out=1)
 def _round(specs: Sequence[Spec]) -> Lowering:
     return np.rint if is_float(specs[0].dtype) else np.positive
 
 
-@TABLE.build("cast")
+@TABLE.build("cast", out=1)
 def _cast(specs: Sequence[Spec], *, dtype: str) -> Lowering:
-    if specs[0].dtype == dtype:
-        return unchanged
+    kind = np.dtype(dtype)
     if specs[0].ndim == 0:  # may be a size, a Python int
-        return partial(np.asarray, dtype=np.dtype(dtype))
-    return methodcaller("astype", np.dtype(dtype))
+        return partial(np.asarray, dtype=kind)
+
+    def cast(x: Value, out: Value | None = None) -> Value:
+        if out is None:
+            return x.astype(kind)
+        np.copyto(out, x, casting="unsafe")
+        return out
+
+    return cast
 
 
-@TABLE.build("where")
+@TABLE.build("where", out=3)
 def _where(specs: Sequence[Spec]) -> Lowering:
-    return select if specs[0].ndim else np.where
+    return select if specs[0].ndim else _where_scalar
+
+
+def _where_scalar(mask: Value, x: Value, y: Value, out: Value | None = None) -> Value:
+    """A choice between whole arrays."""
+    if out is None:
+        return np.where(mask, x, y)
+    np.copyto(out, x if mask else y)
+    return out
 
 
 @TABLE.add("print")
@@ -113,59 +138,63 @@ def _print(x: Value, *, message: str) -> Value:
 # --- activations ---------------------------------------------------------------------------------
 
 
-@TABLE.build("relu")
+@TABLE.build("relu", out=1)
 def _relu(specs: Sequence[Spec]) -> Lowering:
     # An array for the zero: NumPy converts a Python number anew at each call, and NumPy 1 would
     # make a scalar operand float64.
     return partial(np.maximum, np.zeros((), specs[0].dtype))
 
 
-@_in_place("sigmoid")
-def _sigmoid(x: Value) -> Value:
-    y = np.negative(x)
+@_kernel("sigmoid", passes=4)
+def _sigmoid(x: Value, out: Value | None = None) -> Value:
+    y = np.negative(x, out=out)
     np.exp(y, out=y)  # inf for very negative x, which gives the right 0
-    y += 1
+    np.add(y, _ONES[y.dtype.char], out=y)
     return np.reciprocal(y, out=y)
 
 
-@_in_place("softplus")
-def _softplus(x: Value) -> Value:
+_ONES = {char: np.ones((), char) for char in "fd"}
+"""NumPy converts a Python number anew at each call."""
+
+
+@_kernel("softplus", passes=6)
+def _softplus(x: Value, out: Value | None = None) -> Value:
     """max(x, 0) + log(1 + exp(-|x|))."""
-    y = np.absolute(x)
+    positive = np.maximum(x, 0)
+    y = np.absolute(x, out=out)
     np.negative(y, out=y)
     np.exp(y, out=y)
     np.log1p(y, out=y)
-    y += np.maximum(x, 0)
+    y += positive
     return y
 
 
 TABLE.build("erfinv")(lambda specs: on_arrays(erfinv, specs))
 
 
-@TABLE.add("relu_grad")
-def _relu_grad(g: Value, y: Value) -> Value:
-    return masked(y > 0, g)
+@TABLE.add("relu_grad", out=3)
+def _relu_grad(g: Value, y: Value, out: Value | None = None) -> Value:
+    return masked(y > 0, g, out)
 
 
-@TABLE.add("mul_no_nan")
-def _mul_no_nan(x: Value, y: Value) -> Value:
-    return masked(y != 0, x * y)
+@TABLE.add("mul_no_nan", out=4)
+def _mul_no_nan(x: Value, y: Value, out: Value | None = None) -> Value:
+    mask = y != 0
+    return masked(mask, np.multiply(x, y, out=out), out)
 
 
-@_in_place("sigmoid_grad")
-def _sigmoid_grad(g: Value, y: Value) -> Value:
+@_kernel("sigmoid_grad", passes=3)
+def _sigmoid_grad(g: Value, y: Value, out: Value | None = None) -> Value:
     x = 1 - y
     x *= y
-    x *= g
-    return x
+    return np.multiply(x, g, out=x if out is None else out)
 
 
-@_in_place("tanh_grad")
-def _tanh_grad(g: Value, y: Value) -> Value:
+@_kernel("tanh_grad", passes=3)
+def _tanh_grad(g: Value, y: Value, out: Value | None = None) -> Value:
     x = y * y
     np.subtract(1, x, out=x)
-    x *= g
-    return x
+    return np.multiply(x, g, out=x if out is None else out)
 
 
 # --- matrix products -----------------------------------------------------------------------------

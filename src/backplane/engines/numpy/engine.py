@@ -22,7 +22,7 @@ class NumPyEngine(Engine):
     name = "numpy"
     takes_arrays = gives_arrays = True
     library = "numpy"
-    capabilities = frozenset({"host_shapes", "float16", "unsigned", "eager"})
+    capabilities = frozenset({"host_shapes", "float16", "unsigned", "eager", "out"})
     around = SILENCE
 
     def __init__(self) -> None:
