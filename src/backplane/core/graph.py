@@ -286,23 +286,22 @@ class Graph:
 
 def toposort(outputs: Iterable[Tensor], stop: Iterable[Tensor] = ()) -> list[Tensor]:
     """All nodes that `outputs` need, inputs before users; nodes in `stop` are taken as leaves."""
-    done: set[Tensor] = set()
+    seen: set[Tensor] = set()
     leaves = set(stop)
     order: list[Tensor] = []
-    stack = list(outputs)
+    stack: list[Tensor | None] = list(outputs)
     stack.reverse()
     while stack:
-        node = stack[-1]
-        if node in done:
-            stack.pop()
-            continue
-        waiting = [] if node in leaves else [t for t in node.inputs if t not in done]
-        if waiting:
-            stack.extend(reversed(waiting))
-            continue
-        stack.pop()
-        done.add(node)
-        order.append(node)
+        node = stack.pop()
+        if node is None:  # a mark: all that the node below it needs is in the order
+            order.append(stack.pop())  # type: ignore[arg-type]
+        elif node not in seen:
+            seen.add(node)
+            if node.inputs and node not in leaves:
+                stack += (node, None)
+                stack += node.inputs[::-1]
+            else:
+                order.append(node)
     return order
 
 
