@@ -25,7 +25,7 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 \
 	TF_NUM_INTEROP_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast reference lint format r clean
+.PHONY: help demo test test-fast reference benchmarks lint format r clean
 
 help:
 	@echo 'make demo                       digits with the NumPy engine'
@@ -34,6 +34,7 @@ help:
 	@echo 'make test TEST_R=0              … but those of the R package'
 	@echo 'make test-fast                  the tests that are not slow'
 	@echo 'make reference                  run conformance, then write docs/reference.md from it'
+	@echo 'make benchmarks                 time everything (a quarter of an hour), write docs/benchmarks.md'
 	@echo 'make lint                       ruff, mypy, directions of imports, sizes'
 	@echo 'make format                     what ruff can put right by itself'
 	@echo 'make r                          install R for its tests, where it is missing (Debian)'
@@ -55,6 +56,9 @@ reference: $(STAMPS)/dev
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/conformance tests/documents \
 		--record=build/conformance.json
 	$(BIN)/python scripts/make_reference.py build/conformance.json
+
+benchmarks: $(STAMPS)/dev
+	$(BIN)/python -m benchmarks
 
 lint: $(STAMPS)/dev
 	$(BIN)/ruff check .
@@ -82,7 +86,7 @@ $(STAMPS)/examples: pyproject.toml constraints.txt | $(STAMPS)
 	touch $@
 
 $(STAMPS)/dev: pyproject.toml constraints.txt | $(STAMPS)
-	$(INSTALL) -e '.[all,dev,examples]'
+	$(INSTALL) -e '.[all,benchmarks,dev,examples]'
 	touch $@
 
 # NumPy comes with the package.

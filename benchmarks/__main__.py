@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,11 @@ from typing import Any
 import click
 from rich.console import Console
 
-from benchmarks import interleaved, machine, show, workloads
+from benchmarks import growth, interleaved, machine, memory, show, start, workloads
 from benchmarks.problem import ENGINES
 
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 FILE = Path(__file__).parent / "results" / "latest.json"
-
-
-def last_core() -> int:
-    """The core to measure on: the last one that this process may use."""
-    return max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
 
 
 @click.command()
@@ -27,7 +22,10 @@ def last_core() -> int:
 @click.option("--engine", "engines", multiple=True, type=click.Choice(ENGINES))
 @click.option("--quick", is_flag=True, help="Few rounds: a look, no result to quote.")
 @click.option("--rounds", type=click.IntRange(1), help="How often contenders take turns.")
-@click.option("--core", type=int, default=last_core, help="The core that is measured on.")
+@click.option(
+    "--core", type=int, default=interleaved.last_core, help="The core that is measured on."
+)
+@click.option("--page", is_flag=True, help="Write docs/benchmarks.md from the results, and stop.")
 @click.option("--output", type=click.Path(path_type=Path), help="Write or update this JSON file.")
 def main(
     names: tuple[str, ...],
@@ -36,13 +34,17 @@ def main(
     rounds: int | None,
     core: int,
     output: Path | None,
+    page: bool,
 ) -> None:
     """Measure Backplane beside hand-written programs, Keras 3 and the reference K.
 
-    Without options everything is measured, and the results are written anew.
+    Without options everything is measured, and results and page are written anew.
     Naming workloads renews these only; naming engines, or --quick, writes nothing unless --output
     says where.
     """
+    if page:
+        write_page(output or FILE)
+        return
     console = Console(stderr=True)
     partial = bool(engines) or quick
     file = output or (None if partial else FILE)
@@ -53,18 +55,31 @@ def main(
     try:
         with console.status("") as status:
             for name in names or workloads.NAMES:
-                found = measure(name, stacks, rounds, pool, status.update)
+                found = measure(name, stacks, rounds, pool, status.update, quick)
                 failed |= bool(found["failures"])
                 show.workload(Console(), name, found)
                 if file is not None:
                     update(file, name, found, rounds)
     finally:
         pool.close()
+    if file == FILE:
+        write_page(file)
     sys.exit(1 if failed else 0)
 
 
-def measure(name: str, stacks: list[str], rounds: int, pool: Any, say: Any) -> dict[str, Any]:
+def measure(
+    name: str, stacks: list[str], rounds: int, pool: interleaved.Pool, say: Any, quick: bool
+) -> dict[str, Any]:
     """One workload."""
+    fewer = min(rounds, 1 if quick else 3)
+    if name == "start-import":
+        return start.imports(rounds, pool.core, say)
+    if name.startswith("start-"):
+        return start.run(name, stacks, fewer, pool.core, say)
+    if name == "growth":
+        return growth.run(stacks, fewer, pool.core, say, 200 if quick else 1000)
+    if name == "memory":
+        return memory.run(stacks, pool.core, say)
     return interleaved.run(name, stacks, rounds, pool, say)
 
 
@@ -75,6 +90,13 @@ def update(file: Path, name: str, found: dict[str, Any], rounds: int) -> None:
     data["workloads"][name] = {**found, "rounds": rounds}
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+
+def write_page(file: Path) -> None:
+    """The page in docs/ from the results in a file."""
+    from benchmarks import page
+
+    page.write(json.loads(file.read_text(encoding="utf-8")), PAGE)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -34,6 +35,11 @@ class Pool:
         self.workers = {}
 
 
+def last_core() -> int:
+    """The core to measure on: the last one that this process may use."""
+    return max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+
+
 def chosen(engines: Sequence[str]) -> list[str]:
     """The stacks to run: all, or what belongs to some engines and what they are compared with."""
     if not engines:
@@ -64,19 +70,18 @@ def run(
                 seconds[stack, contender].append(took)
     for stack in offered:
         pool[stack].ask(do="drop")
-    return summary(name, seconds, failures)
+    return summary(workloads.module(name).PLAN.unit, seconds, failures)
 
 
-def summary(name: str, seconds: Seconds, failures: dict[str, str]) -> dict[str, Any]:
+def summary(unit: str, seconds: Seconds, failures: dict[str, str]) -> dict[str, Any]:
     """Medians, quartiles and ratios."""
-    plan = workloads.module(name).PLAN
     rows = [
         {"stack": stack, "name": contender, "seconds": values, **timing.spread(values)}
         for (stack, contender), values in seconds.items()
     ]
     found = {engine: compared(engine, seconds) for engine in ENGINES}
     return {
-        "unit": plan.unit,
+        "unit": unit,
         "contenders": rows,
         "ratios": {engine: ratios for engine, ratios in found.items() if ratios},
         "failures": failures,

@@ -18,6 +18,9 @@ def amount(row: dict[str, float], unit: str) -> str:
 
 def workload(console: Console, name: str, found: dict[str, Any]) -> None:
     """A table of the contenders and one of the ratios."""
+    if "growth" in found:
+        growth(console, found["growth"])
+        return
     table = Table(title=name, title_justify="left")
     for heading in ("stack", "contender", f"{found['unit']} (quartiles)"):
         table.add_column(heading)
@@ -34,6 +37,20 @@ def workload(console: Console, name: str, found: dict[str, Any]) -> None:
     console.print(table)
     for contender, error in found["failures"].items():
         console.print(f"{contender} failed: {error}", style="red", markup=False)
+
+
+def growth(console: Console, rows: list[dict[str, Any]]) -> None:
+    """Seconds by depth."""
+    table = Table(title="growth: seconds to build, compile and call", title_justify="left")
+    depths = max((row["depths"] for row in rows), key=len)
+    for heading in ("stack", "contender", *map(str, depths), "exponent"):
+        table.add_column(heading)
+    for row in rows:
+        cells = [f"{s:.3g}" for s in row["seconds"]]
+        cells += [""] * (len(depths) - len(cells))
+        slope = "" if row["exponent"] is None else f"{row['exponent']:.2f}"
+        table.add_row(row["stack"], row["name"], *cells, slope)
+    console.print(table)
 
 
 def cell(ratio: dict[str, Any] | None, named: bool) -> str:

@@ -10,12 +10,18 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks import timing, workloads
 from benchmarks.problem import REFERENCE, Plan, Run
+
+ROOT = Path(__file__).parent.parent
+"""Where `python -m benchmarks` finds this package."""
 
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -41,18 +47,24 @@ def environment(stack: str) -> dict[str, str]:
     return {**os.environ, **ONE_THREAD, **SILENT, **keras}
 
 
-def command(module: str, *arguments: str, core: int | None = None) -> list[str]:
-    """A Python process of ours, pinned to one core where the system can do that."""
-    line = [sys.executable, "-W", "ignore", "-m", module, *arguments]
-    if core is None:
-        return line
-    return [*line, "--core", str(core)]
-
-
 def pin(core: int) -> None:
     """Keep this process, and threads it will start, on one core."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
+
+
+@contextmanager
+def pinned(core: int) -> Iterator[None]:
+    """What is started inside inherits the core; afterwards this process may use all again."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    pin(core)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 class WorkerError(RuntimeError):
@@ -65,11 +77,12 @@ class Worker:
     def __init__(self, stack: str, core: int) -> None:
         self.stack = stack
         self.process = subprocess.Popen(
-            command("benchmarks.workers", stack, str(core)),
+            [sys.executable, "-W", "ignore", "-m", "benchmarks.workers", stack, str(core)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment(stack),
+            cwd=ROOT,
             text=True,
         )
 
@@ -102,13 +115,15 @@ class Server:
         self.runs: dict[str, Run] = {}
         self.plan = Plan(samples=1)
 
-    def prepare(self, workload: str, tiny: bool) -> dict[str, str]:
-        """Build all contenders of a workload and check their numbers; name → "" or an error."""
+    def prepare(self, workload: str, tiny: bool, only: list[str] | None = None) -> dict[str, str]:
+        """Build contenders of a workload and check their numbers; name → "" or an error."""
         found = workloads.module(workload)
         self.plan = found.PLAN
         self.runs = {}
         report = {}
         for name, build in found.contenders(workload, self.stack).items():
+            if only is not None and name not in only:
+                continue
             try:
                 self.runs[name] = checked(found, workload, build, tiny)
                 report[name] = ""

@@ -17,7 +17,10 @@ INTERLEAVED = (
 )
 """Workloads whose contenders take turns, block by block."""
 
-NAMES = INTERLEAVED
+SEPARATE = ("start-import", "start-small", "start-mlp", "growth", "memory")
+"""Workloads that need a new process for each measurement."""
+
+NAMES = (*INTERLEAVED, *SEPARATE)
 
 
 def module(name: str) -> ModuleType:

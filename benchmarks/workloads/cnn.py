@@ -44,7 +44,7 @@ def contenders(name: str, stack: str) -> dict[str, Builder]:
     if stack == "torch":
         found["eager, channels last"] = training.torch(model, loss=_channels_last_loss)
     if stack == "theano":
-        del found["pytensor.function, shared"]  # Numba takes minutes to compile it
+        del found["pytensor.function, shared"]  # compiles for two minutes, then takes 90 ms
     if stack == "jax":
         found["jax.jit, pooling by reshape"] = training.jax(model, loss=_jax_reshape_loss)
     return found

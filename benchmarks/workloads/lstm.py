@@ -36,6 +36,8 @@ def contenders(name: str, stack: str) -> dict[str, Builder]:
         found["nn.LSTM's kernel"] = found.pop("eager, fused optimizer")
         del found["eager, oneDNN products"], found["torch.compile"]
         found["loop"] = training.torch(model, loss=_torch_loop_loss)
+    if stack == "theano":
+        del found["pytensor.function, shared"]  # compiles for three minutes, then takes 300 ms
     if stack == "tensorflow":
         del found["tf.function, update kernels"]
         found["tf.function, unrolled"] = training.tensorflow(model, loss=_tensorflow_unrolled_loss)

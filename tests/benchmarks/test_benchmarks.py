@@ -1,0 +1,131 @@
+"""Every contender runs at a tiny size and gives the expected numbers. Nothing is timed here."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks import interleaved, page, targets, timing, workloads
+from benchmarks.problem import BACKPLANE, ENGINES, STACKS, Plan, Run
+from benchmarks.workers import Worker
+
+PLACES = {name: importlib.util.find_spec(name) is not None for name in ("matplotlib", "keras")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stack", STACKS)
+def test_every_contender_gives_the_expected_numbers(stack: str) -> None:
+    """Each process is a new one, as when it is measured: its engine is its own."""
+    worker = Worker(stack, core=interleaved.last_core())
+    try:
+        for name in workloads.INTERLEAVED:
+            offered = workloads.module(name).contenders(name, stack)
+            quick = [c for c in offered if "compile" not in c]
+            report = worker.ask(do="prepare", workload=name, tiny=True, only=quick)
+            assert report == dict.fromkeys(quick, "")
+            worker.ask(do="drop")
+    finally:
+        worker.close()
+
+
+def test_each_engine_has_a_rival_in_each_workload_or_a_note() -> None:
+    for name in workloads.INTERLEAVED:
+        for engine in ENGINES:
+            offered = workloads.module(name).contenders(name, engine)
+            if not offered:
+                assert name == "overhead-eager"  # the engine computes nothing at once
+                continue
+            assert BACKPLANE in offered
+            assert len(offered) > 1 or (engine == "theano" and name in page.NOTES)
+
+
+def test_wrong_numbers_are_refused() -> None:
+    from benchmarks import workers
+
+    found = workloads.module("call")
+    problem = found.problem("call")
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        workers.compare(found, problem, Run(lambda: np.zeros((8, 8))))
+
+
+def test_a_block_resets_warms_up_and_counts() -> None:
+    log: list[str] = []
+    run = Run(lambda what: log.append(what), ("call",), lambda: log.append("reset"))
+    seconds = timing.block(run, Plan(samples=3, inner=4, warmup=2))
+    assert log == ["reset"] + ["call"] * (2 + 3) * 4
+    assert seconds > 0
+
+
+def test_ratios_are_formed_within_rounds() -> None:
+    """A machine that gets slower in the middle changes times, not ratios."""
+    seconds = {("jax", BACKPLANE): [2.0, 4.0, 20.0], ("jax", "by hand"): [1.0, 2.0, 10.0]}
+    found = interleaved.summary("s", seconds, {})
+    assert found["ratios"]["jax"]["hand"] == {
+        "name": "by hand",
+        "median": 2.0,
+        "low": 2.0,
+        "high": 2.0,
+    }
+
+
+def test_exponent() -> None:
+    assert timing.exponent([10, 100, 1000], [1.0, 10.0, 100.0]) == pytest.approx(1)
+    assert timing.exponent([10, 100, 1000], [1.0, 100.0, 10000.0]) == pytest.approx(2)
+
+
+def results() -> dict:
+    """Results of two workloads: one target met, one missed."""
+    call = {("numpy", BACKPLANE): [2e-6], ("numpy", "expression"): [1e-6]}
+    call |= {("reference", "reference K"): [1e-4]}
+    growth = [
+        {"stack": "numpy", "name": BACKPLANE, "depths": [25, 1000], "seconds": [0.01, 0.4]}
+        | {"exponent": 1.0}
+    ]
+    machine = {"processor": "P", "architecture": "A", "cores": 1, "memory_gb": 1, "system": "S"}
+    machine |= {"python": "3", "date": "2000-01-01", "versions": {"numpy": "2"}}
+    measured = {**interleaved.summary("µs", call, {}), "rounds": 1}
+    return {
+        "machine": machine,
+        "workloads": {"call": measured, "growth": {"growth": growth, "failures": {}}},
+    }
+
+
+def test_targets_are_told_met_or_missed() -> None:
+    found = {(v.workload, v.aim): v for v in targets.verdicts(results()["workloads"])}
+    missed = found["call", "over best hand-written"]
+    assert (missed.value, missed.limit, missed.met) == ("2.00", "1.3", False)
+    assert found["call", "over reference K"].met
+    assert found["growth", "exponent"].met
+    assert found["growth", "depth 1000"].met
+
+
+@pytest.mark.skipif(not PLACES["matplotlib"], reason="the extra `benchmarks` is not installed")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:matplotlib.*")
+def test_the_page_holds_results_and_plots(tmp_path: Path) -> None:
+    file = tmp_path / "benchmarks.md"
+    page.write(results(), file)
+    text = file.read_text(encoding="utf-8")
+    assert "| call | numpy | over best hand-written | 1.3 | 2.00 |" in text
+    assert "2 (2–2)" in text
+    assert (tmp_path / "benchmarks" / "call.svg").read_text(encoding="utf-8").count("<svg") == 1
+    first = (tmp_path / "benchmarks" / "growth.svg").read_bytes()
+    page.write(json.loads(json.dumps(results())), file)
+    assert (tmp_path / "benchmarks" / "growth.svg").read_bytes() == first
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stack", [*ENGINES, "reference"])
+def test_growth_gives_the_expected_numbers(stack: str) -> None:
+    from benchmarks import growth, processes
+
+    for name in growth.contenders(stack):
+        core = interleaved.last_core()
+        _, took = processes.child("benchmarks.growth", stack, core, stack, name, "3")
+        assert took > 0
