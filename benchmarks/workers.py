@@ -102,9 +102,7 @@ class Worker:
 
     def close(self) -> None:
         """End the process."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait(timeout=30)
+        self.process.communicate(timeout=60)
 
 
 class Server:
