@@ -338,6 +338,23 @@ def test_the_tape_sees_where_a_step_stops_gradients() -> None:
     assert start.grad is None
 
 
+@pytest.mark.parametrize("wish", [{"backend": "aot_eager"}, (("backend", "eager"),)])
+def test_a_compiled_training_step(wish: Any) -> None:
+    x, target = K.placeholder((None, 4)), rng.random((5, 3)).astype("float32")
+
+    def losses(**options: Any) -> list[Any]:
+        w, m = K.variable(np.ones((4, 3))), K.variable(np.zeros((4, 3)))
+        loss = K.mean(K.square(K.sigmoid(K.dot(x, w)) - target))
+        m_t = 0.9 * m - 0.1 * K.gradients(loss, [w])[0]
+        f = K.function([x], [loss], updates=[(m, m_t), (w, w + m_t)], **options)
+        return [f([feed])[0] for _ in range(4)]
+
+    feed = rng.random((5, 4)).astype("float32")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's compiler warns of parts of its own
+        np.testing.assert_allclose(losses(compile=wish), losses(), rtol=1e-5)
+
+
 # --- imports --------------------------------------------------------------------------------------
 
 
