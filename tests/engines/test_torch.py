@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import subprocess
 import sys
 import warnings
@@ -305,6 +306,24 @@ def test_onednn_computes_the_same() -> None:
     x, y = torch.rand(64, 48), torch.rand(80, 48).T
     with torch.no_grad():
         torch.testing.assert_close(products.onednn(x, y), x @ y)
+
+
+# --- convolution ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_biases_join_their_convolutions(rank: int) -> None:
+    kernel, bias = K.variable(rng.random((2,) * rank + (3, 4))), K.variable(rng.random(4))
+    x = K.placeholder((None,) + (5,) * rank + (3,))
+    y = getattr(K, f"conv{rank}d")(x, kernel, padding="same")
+    biased = K.bias_add(y, bias)
+    results = [biased, *K.gradients(K.sum(K.sin(biased)), [x, kernel, bias])]
+    feed = [rng.random((2,) + (5,) * rank + (3,)).astype("float32")]
+    joined = K.function([x], results)(feed)
+    assert any("conv_bias" in "".join(lines[2]) for lines in linecache.cache.values())
+    apart = K.function([x], [*results, y])(feed)  # the convolution itself is wanted too
+    for a, b in zip(joined, apart, strict=False):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
 # --- torch.compile --------------------------------------------------------------------------------

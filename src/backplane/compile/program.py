@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from backplane.compile.biases import join_biases
 from backplane.compile.emit import built_at, emit
 from backplane.compile.hoist import streamlined
 from backplane.compile.simplify import lower, simplify
@@ -93,7 +94,7 @@ def _compiled(
     if state and engine.updates_in_place(dict(options)):
         outputs = find_updates(outputs, {inputs[i]: o for i, o in state.items()}, engine)
     outputs = lower(outputs, engine)
-    outputs = simplify(outputs, keep_stops=eager, lowered=True)
+    outputs = join_biases(simplify(outputs, keep_stops=eager, lowered=True), engine)
     order = toposort(outputs, stop=inputs)
     arrays = [t for t in lifted(order) if not (_is_native(t) and (eager or _is_open(t, engine)))]
     arguments = [*inputs, *arrays]

@@ -16,6 +16,7 @@ from backplane.core.sizes import Axis, follow, given
 from backplane.core.spec import Spec, is_float
 from backplane.ops import depthwise
 from backplane.ops.creation import check_sizes
+from backplane.ops.elementwise import add
 from backplane.ops.lift import dims_of, fill_dims
 from backplane.ops.linear import matmul
 from backplane.ops.shaping import Sizes, reshape, transpose
@@ -82,6 +83,28 @@ def conv(
     _check_dtypes("conv", x=x, kernel=kernel)
     shape = _result_shape("conv", x.shape, kernel.shape, strides, padding, dilation, groups)
     return Spec(shape, x.dtype)
+
+
+@primitive
+def conv_bias(
+    x: Spec,
+    kernel: Spec,
+    bias: Spec,
+    *,
+    strides: Ints,
+    padding: Padding,
+    dilation: Ints,
+    groups: int,
+) -> Spec:
+    """`conv` plus a vector with an element per channel: `compile.biases` makes it of the two."""
+    _check_dtypes("conv_bias", x=x, kernel=kernel)
+    shape = _result_shape("conv_bias", x.shape, kernel.shape, strides, padding, dilation, groups)
+    return Spec(shape, x.dtype)
+
+
+@conv_bias.decompose
+def _(x: Tensor, kernel: Tensor, bias: Tensor, **window: Any) -> Tensor:
+    return add(conv(x, kernel, **window), bias)
 
 
 @primitive(host=2)
@@ -154,7 +177,7 @@ def batch_of_first(node: Tensor, axis: int) -> list[Axis]:
     return [(node.inputs[0], 0)] if axis == 0 else []
 
 
-follow(batch_of_first, conv)
+follow(batch_of_first, conv, conv_bias)
 follow(given, conv_input_grad)
 
 

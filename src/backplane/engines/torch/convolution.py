@@ -68,7 +68,7 @@ def _plan(windows: Windows, sizes: Sizes, window: Sizes) -> Plan:
 def conv(
     specs: Sequence[Spec], *, strides: Sizes, padding: Padding, dilation: Sizes, groups: int
 ) -> Lowering:
-    """`torch.convolution`."""
+    """`torch.convolution`; a third operand is the bias of `conv_bias`."""
     windows = Windows.of(strides, dilation, padding)
     plan_for = prepared(
         lambda sizes, window: _plan(windows, sizes, window),
@@ -77,21 +77,26 @@ def conv(
     )
     none = [0] * len(windows.strides)
 
-    def lowering(x: Value, kernel: Value) -> Value:
+    def lowering(x: Value, kernel: Value, bias: Value | None = None) -> Value:
         plan = plan_for(x.shape[1:-1], kernel.shape[:-2])
         if 0 in plan.counts:
             return x.new_zeros((x.shape[0], *plan.counts, kernel.shape[-1]))
         if plan.around is not None:
             x = pad(x, plan.around)
         y = torch.convolution(
-            channels_first(x), _output_first(kernel), None,
+            channels_first(x), _output_first(kernel), bias,
             windows.strides, plan.amounts, windows.dilation, False, none, groups,
         )  # fmt: skip
         return channels_last(y)
 
     if len(strides) == 1:
-        return lambda x, kernel: lowering(x.unsqueeze(1), kernel.unsqueeze(0)).squeeze(1)
+        return lambda x, kernel, *bias: lowering(
+            x.unsqueeze(1), kernel.unsqueeze(0), *bias
+        ).squeeze(1)
     return lowering
+
+
+TABLE["conv_bias"] = TABLE["conv"]
 
 
 @TABLE.build("conv_input_grad")
