@@ -202,30 +202,31 @@ def test_unknown_sizes_that_may_differ_are_not_written_in_place() -> None:
     assert f([three, one])[0].tolist() == [2, 2, 2]
 
 
-def adam(shape: tuple[int, ...]) -> tuple[Any, list[Any]]:
-    """An update of three variables, each by its former value and the gradient that is fed."""
+def averaged(shape: tuple[int, ...]) -> tuple[Any, list[Any]]:
+    """RMSprop with an average of the parameter: an update that no kernel of optimizers does."""
     g = K.placeholder(shape=shape)
-    p, m, v = (K.variable(np.ones(shape)) for _ in range(3))
-    new_m, new_v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * K.square(g)
-    new_p = p - 0.1 * new_m / (K.sqrt(new_v) + 1e-3)
-    step = [K.update(m, new_m), K.update(v, new_v), K.update(p, new_p)]
-    return K.function([g], [K.sum(K.square(g))], updates=step), [p, m, v]
+    p, v, a = (K.variable(np.ones(shape)) for _ in range(3))
+    new_v = 0.9 * v + 0.1 * K.square(g)
+    new_p = p - 0.1 * g / (K.sqrt(new_v) + 1e-3)
+    step = [K.update(v, new_v), K.update(p, new_p), K.update(a, 0.9 * a + 0.1 * new_p)]
+    return K.function([g], [K.sum(K.square(g))], updates=step), [p, v, a]
 
 
 def test_updates_in_blocks(tiny: None) -> None:
-    f, variables = adam((5, 7))
-    p, m, v = (np.ones((5, 7)) for _ in range(3))
+    f, variables = averaged((5, 7))
+    p, v, a = (np.ones((5, 7)) for _ in range(3))
     for _ in range(5):
         g = rng.normal(size=(5, 7)).astype("float32")
         f([g])
-        m, v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g**2
-        p = p - 0.1 * m / (np.sqrt(v) + 1e-3)
-        for variable, expected in zip(variables, (p, m, v), strict=True):
+        v = 0.9 * v + 0.1 * g**2
+        p = p - 0.1 * g / (np.sqrt(v) + 1e-3)
+        a = 0.9 * a + 0.1 * p
+        for variable, expected in zip(variables, (p, v, a), strict=True):
             np.testing.assert_allclose(K.get_value(variable), expected, rtol=1e-4)
 
 
 def test_a_value_that_somebody_holds_is_not_recycled(tiny: None) -> None:
-    f, (p, _, _) = adam((5, 7))
+    f, (p, _, _) = averaged((5, 7))
     g = np.ones((5, 7), "float32")
     held = []
     for _ in range(6):
@@ -237,7 +238,7 @@ def test_a_value_that_somebody_holds_is_not_recycled(tiny: None) -> None:
 
 
 def test_new_values_take_turns_in_the_same_memory(tiny: None) -> None:
-    f, (p, _, _) = adam((5, 7))
+    f, (p, _, _) = averaged((5, 7))
     seen = set()
     for _ in range(8):
         f([np.ones((5, 7), "float32")])
@@ -288,7 +289,7 @@ def test_an_unknown_batch_decides_when_it_runs() -> None:
 
 
 def test_what_is_computed_from_variables_alone_joins_the_update() -> None:
-    f, _ = adam((300, 300))
+    f, _ = averaged((300, 300))
     text = source(f)
     assert text.count("def chain") == 1  # with the output, which squares the gradient too
     assert text.count("recycled(") == 3

@@ -20,7 +20,7 @@ from backplane.engines.arrays import quiet as quieting
 from backplane.engines.arrays import windows
 from backplane.engines.arrays.random import threefry2x32
 from backplane.engines.arrays.selection import SMALL, masked, select
-from backplane.engines.numpy import ENGINE
+from backplane.engines.numpy import ENGINE, updates
 
 rng = np.random.default_rng(0)
 
@@ -402,3 +402,46 @@ def test_scan_over_unknown_sizes(steps: int, reverse: bool) -> None:
     np.testing.assert_allclose(final, expected)
     np.testing.assert_allclose(ys, stacked)
     assert ys.shape == (steps, 3)
+
+
+# --- steps of optimizers --------------------------------------------------------------------------
+
+
+def test_steps_write_over_their_own_arrays_only() -> None:
+    given = [np.ones((300, 300), "float32") for _ in range(4)]
+    numbers = [np.float32(x) for x in (0.1, 0.9, 0.99, 1e-3)]
+    first = updates.adam_update(*numbers, *given)
+    assert all((x == 1).all() for x in given)
+    assert not any(np.shares_memory(x, y) for x in first for y in given)
+    lent = ENGINE.lend(first[0])
+    second = updates.adam_update(*numbers, *first, given[3])
+    assert all(x is y for x, y in zip(first, second, strict=True))
+    assert not np.shares_memory(lent, first[0])
+    assert ENGINE.lend(given[0]) is given[0]
+    assert not np.shares_memory(ENGINE.lend(first[0][1:]), first[0])
+
+
+def test_a_step_over_several_blocks_and_orders_of_memory() -> None:
+    shape = (3, updates.BLOCK // 2 + 1)
+    p, m, g = rng.random(shape), rng.random(shape), rng.random(shape[::-1]).T
+    for nesterov in (False, True):
+        new_p, new_m = updates.momentum_update(0.9, -0.1, 0.5, p, m, g, nesterov=nesterov)
+        expected = 0.9 * m - 0.1 * g
+        np.testing.assert_allclose(new_m, expected, rtol=1e-12, atol=1e-14)
+        moved = p + 0.5 * expected - (0.1 * g if nesterov else 0)
+        np.testing.assert_allclose(new_p, moved, rtol=1e-12, atol=1e-14)
+    (new_p,) = updates.gradient_update(-0.1, p, g)
+    np.testing.assert_allclose(new_p, p - 0.1 * g, rtol=1e-12, atol=1e-14)
+
+
+def test_nothing_comes_between_the_writes_of_a_step() -> None:
+    x = np.zeros(4)
+    seen: list[Any] = []
+    tracer = sys.gettrace()
+    sys.settrace(lambda frame, *_: seen.append(frame.f_code.co_name))
+    try:
+        updates.run([(np.add, x, 1, x)] * 100)
+    finally:
+        sys.settrace(tracer)
+    assert (x == 100).all()
+    assert seen == ["run"]

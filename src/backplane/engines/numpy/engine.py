@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.arrays import convolution, indexing, pooling, random
 from backplane.engines.arrays.quiet import SILENCE
 from backplane.engines.base import Engine, Table, Value
-from backplane.engines.numpy import elementwise, reductions, shaping
+from backplane.engines.numpy import elementwise, reductions, shaping, updates
 from backplane.engines.numpy.loops import loops
 
 # `dtype.name` takes longer than a small ufunc; types of equal width share a name (long, long long).
@@ -17,7 +20,9 @@ assert set(_NAMES.values()) == DTYPES - {"bfloat16"}
 
 
 class NumPyEngine(Engine):
-    """Programs run as emitted; values are arrays and NumPy scalars, which nothing writes to."""
+    """Programs run as emitted; values are arrays and NumPy scalars. Nothing writes to them but the
+    steps of optimizers, to arrays of their own.
+    """
 
     name = "numpy"
     takes_arrays = gives_arrays = True
@@ -27,7 +32,16 @@ class NumPyEngine(Engine):
 
     def __init__(self) -> None:
         self.table = Table()
-        for part in (elementwise, reductions, shaping, indexing, convolution, pooling, random):
+        for part in (
+            elementwise,
+            reductions,
+            shaping,
+            indexing,
+            convolution,
+            pooling,
+            random,
+            updates,
+        ):
             self.table.update(part.TABLE)
         self.table.update(loops(self))
 
@@ -57,6 +71,14 @@ class NumPyEngine(Engine):
     def fetch(self, value: Value) -> np.ndarray:
         """The array itself; a scalar becomes an array without axes."""
         return np.asarray(value)
+
+    def lend(self, value: Value) -> Value:
+        """A copy of what a later step of an optimizer writes to."""
+        return np.array(value) if updates.may_be_written(value) else value
+
+    def updates_in_place(self, options: Mapping[str, Any]) -> bool:
+        """Block by block."""
+        return True
 
 
 ENGINE = NumPyEngine()

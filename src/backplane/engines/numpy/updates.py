@@ -1,0 +1,149 @@
+"""Steps of optimizers in place, block by block.
+
+Only arrays that a step itself has made are written to: `K.variable`'s own, or one that came into a
+variable in another way, may be known to others, and is copied at the first step.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import starmap
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from backplane.engines.base import Table, Value
+
+TABLE = Table()
+
+BLOCK = 1 << 15
+"""Elements of a block: with those of the states and the gradient they stay in the cache. For Adam
+on 400,000 float32, 4096 elements took 1.35 of the time and 65,536 the same."""
+
+Arrays = Sequence[Value]
+Calls = list[tuple[Any, ...]]
+"""Functions with their arguments."""
+
+_own: WeakValueDictionary[int, Value] = WeakValueDictionary()
+"""The arrays that steps have made, by id: arrays cannot be hashed."""
+_squares: WeakValueDictionary[int, Value] = WeakValueDictionary()
+"""Those of them that hold no negative number."""
+
+
+def may_be_written(value: Value) -> bool:
+    """Whether a later step may write to the memory of `value`."""
+    return isinstance(value, np.ndarray) and (value.base is not None or _is_in(_own, value))
+
+
+def _is_in(known: WeakValueDictionary[int, Value], x: Value) -> bool:
+    return known.get(id(x)) is x
+
+
+def _owned(arrays: Arrays) -> list[Value]:
+    """The arrays themselves where they are a step's own, else copies that are."""
+    found = []
+    for x in arrays:
+        if not _is_in(_own, x):
+            x = np.array(x, order="C")
+            _own[id(x)] = x
+        found.append(x)
+    return found
+
+
+def _split(arrays: Arrays, kinds: int) -> list[Arrays]:
+    count = len(arrays) // kinds
+    return [arrays[i * count : (i + 1) * count] for i in range(kinds)]
+
+
+def _blocks(*kinds: Arrays) -> Iterator[tuple[Value, ...]]:
+    """For each parameter and each block of it, its parts and one of scratch."""
+    scratch = None
+    for arrays in zip(*kinds, strict=True):
+        rows = [x.reshape(-1) for x in arrays]
+        size = rows[0].size
+        if scratch is None:
+            scratch = np.empty(BLOCK, rows[0].dtype)
+        for i in range(0, size, BLOCK):
+            yield (*[x[i : i + BLOCK] for x in rows], scratch[: min(BLOCK, size - i)])
+
+
+def run(calls: Calls) -> None:
+    """Call them all, without Python in between: an interruption comes before the first of them or
+    after the last, and no variable is left half way.
+    """
+    deque(starmap(operator.call, calls), maxlen=0)
+
+
+@TABLE.add("gradient_update")
+def gradient_update(factor: Value, *arrays: Value) -> list[Value]:
+    """P += factor · g."""
+    ps, gs = _split(arrays, 2)
+    ps = _owned(ps)
+    a = np.asarray(factor, ps[0].dtype)
+    calls: Calls = []
+    for p, g, s in _blocks(ps, gs):
+        calls += [(np.multiply, g, a, s), (np.add, p, s, p)]
+    run(calls)
+    return ps
+
+
+@TABLE.add("momentum_update")
+def momentum_update(
+    momentum: Value, gain: Value, step: Value, *arrays: Value, nesterov: bool
+) -> list[Value]:
+    """M = momentum · m + gain · g, p += step · m."""
+    ps, ms, gs = _split(arrays, 3)
+    ps, ms = _owned(ps), _owned(ms)
+    decay, a, b = [np.asarray(x, ps[0].dtype) for x in (momentum, gain, step)]
+    calls: Calls = []
+    for p, m, g, s in _blocks(ps, ms, gs):
+        calls += [(np.multiply, m, decay, m), (np.multiply, g, a, s), (np.add, m, s, m)]
+        if nesterov:
+            calls.append((np.add, p, s, p))
+        if b == 1:
+            calls.append((np.add, p, m, p))
+        else:
+            calls += [(np.multiply, m, b, s), (np.add, p, s, p)]
+    run(calls)
+    return [*ps, *ms]
+
+
+@TABLE.add("adam_update")
+def adam_update(
+    rate: Value, beta1: Value, beta2: Value, epsilon: Value, *arrays: Value
+) -> list[Value]:
+    """M = beta1 · m + (1 − beta1) · g, v = beta2 · v + (1 − beta2) · g², p −= rate · m / (√v + ε).
+
+    The root of a negative number is 0 in K. With beta2 between 0 and 1 a step makes none.
+    """
+    ps, ms, vs, gs = _split(arrays, 4)
+    usual = 0 <= beta2 <= 1 and all(_is_in(_squares, v) or bool((v >= 0).all()) for v in vs)
+    dtype = ps[0].dtype
+    a, b1, b2, e = [np.asarray(x, dtype) for x in (rate, beta1, beta2, epsilon)]
+    zero = np.zeros((), dtype)
+    c1, c2 = np.asarray(1 - beta1, dtype), np.asarray(1 - beta2, dtype)
+    ps, ms, vs = _owned(ps), _owned(ms), _owned(vs)
+    for v in vs:
+        if usual:
+            _squares[id(v)] = v
+        else:
+            _squares.pop(id(v), None)
+    calls: Calls = []
+    for p, m, v, g, s in _blocks(ps, ms, vs, gs):
+        calls += [
+            (np.multiply, m, b1, m), (np.multiply, g, c1, s), (np.add, m, s, m),
+            (np.multiply, v, b2, v), (np.multiply, g, g, s), (np.multiply, s, c2, s),
+            (np.add, v, s, v),
+        ]  # fmt: skip
+        if not usual:
+            calls.append((partial(np.maximum, v, zero, out=s),))
+        calls.append((np.sqrt, v if usual else s, s))
+        calls += [
+            (np.add, s, e, s), (np.divide, m, s, s), (np.multiply, s, a, s), (np.subtract, p, s, p)
+        ]  # fmt: skip
+    run(calls)
+    return [*ps, *ms, *vs]
