@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -80,6 +82,8 @@ class _State:
 
 
 _state = _State()
+
+T = TypeVar("T")
 
 
 # The engine -----------------------------------------------------------------------------------
@@ -267,8 +271,55 @@ def _classic() -> Any:
 
 
 def _get(name: str) -> Any:
+    return noted(_READERS[name])
+
+
+def _read(name: str) -> Any:
     owner = _owner()
     return getattr(_state.settings, name) if owner is None else getattr(owner, name)()
+
+
+_READERS = {name: partial(_read, name) for name in ("epsilon", "floatx", "image_data_format")}
+
+_watching: list[dict[Callable[[], Any], Any]] = []
+
+
+def noted(read: Callable[[], T]) -> T:
+    """What `read` returns, a setting, told to everyone who watches (`watched`).
+
+    Example:
+        >>> from backplane import config
+        >>> with config.watched() as seen:
+        ...     phase = config.noted(lambda: 1)
+        >>> list(seen.values())
+        [1]
+    """
+    value = read()
+    for seen in _watching:
+        seen[read] = value
+    return value
+
+
+@contextmanager
+def watched() -> Iterator[dict[Callable[[], Any], Any]]:
+    """Context manager: a dict of the settings that are asked for inside, reader → value.
+
+    What was built inside may be used again as long as the readers return the same values. Other
+    threads' questions may be among them.
+
+    Example:
+        >>> from backplane import config
+        >>> with config.watched() as seen:
+        ...     fuzz = config.epsilon()
+        >>> list(seen.values())
+        [1e-07]
+    """
+    seen: dict[Callable[[], Any], Any] = {}
+    _watching.append(seen)
+    try:
+        yield seen
+    finally:
+        _watching[:] = [other for other in _watching if other is not seen]
 
 
 def _set(name: str, value: object) -> None:

@@ -2,63 +2,33 @@
 
 A K function is written symbolically. Called with any symbolic tensor it just runs, and builds
 graph. Called with native tensors or arrays only, it is traced once for their shapes and dtypes, and
-the emitted program runs at once on their engine; the trace is kept for the next call of the same
-kind. Beside a native tensor, variables and symbolic tensors that can be computed (constants, random
-numbers, what is made of them) count as their values.
+the emitted program runs at once on their engine (`_trace.py`); what a call does is settled once for
+the types of its arguments (`_plans.py`). Beside a native tensor, variables and symbolic tensors
+that can be computed (constants, random numbers, what is made of them) count as their values.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, TypeGuard, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
 from backplane import engines
-from backplane.backend import _foreign, _keras1
-from backplane.compile.program import compiled, explain
-from backplane.core.graph import Constant, KeySource, Placeholder, Tensor, constant, toposort
+from backplane.backend import _dynamo, _foreign, _keras1, _modes
+from backplane.backend._modes import OUTSIDE, default_mode, mode, mode_of
+from backplane.backend._plans import PLAN_LIMIT, plan
+from backplane.backend._trace import PLAIN, run_now
+from backplane.core.graph import Placeholder, Tensor, toposort
 from backplane.core.registry import PRIMITIVES
-from backplane.core.spec import Spec, is_float
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
 
+__all__ = ["api", "creates", "default_mode", "is_closed", "mode", "mode_of", "run_now"]
+
 F = TypeVar("F", bound=Callable[..., Any])
-
-MODES = ("auto", "symbolic", "eager")
-_mode: ContextVar[str | None] = ContextVar("backplane_mode", default=None)
-_outside = ["auto"]
-
-
-def mode() -> str:
-    """How calls without symbolic tensors behave: "auto" (native tensors and arrays run at once),
-    "symbolic" (everything builds graph) or "eager" (variables and constants run at once too).
-    """
-    return _mode.get() or _outside[0]
-
-
-def default_mode(name: str) -> Callable[[], None]:
-    """Calls outside of `mode_of` behave as `name` says, until the returned function is called."""
-    before, _outside[0] = _outside[0], name
-
-    def undo() -> None:
-        _outside[0] = before
-
-    return undo
-
-
-@contextmanager
-def mode_of(name: str) -> Iterator[None]:
-    """Calls inside behave as `name` says (see `mode`)."""
-    token = _mode.set(name)
-    try:
-        yield
-    finally:
-        _mode.reset(token)
 
 
 class _Found:
@@ -88,7 +58,7 @@ class _Found:
         elif isinstance(value, dict):
             for item in value.values():
                 self.look(item)
-        elif value is None or type(value) in _PLAIN:
+        elif value is None or type(value) in PLAIN:
             return
         elif engines.engine_of(value) is not None:
             self.natives.append(value)
@@ -96,40 +66,60 @@ class _Found:
             self.server = _foreign.server_of(value) or self.server
 
 
-_PLAIN = frozenset((int, float, bool, str))
-
-
 def api(function: F) -> F:
     """Decorator of K functions on tensors: applies the call rule, and names the function in errors
     of the primitives and argument helpers below it.
     """
+    plans: dict[Any, Callable[..., Any]] = {}
+    find, how, engine = plans.get, _modes.chosen, engines.chosen
+    engines.DEFAULT_CHANGED.append(plans.clear)
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
-            how = _mode.get() or _outside[0]
-            if how == "symbolic":
-                return function(*args, **kwargs)
-            found = _Found()
-            look = found.look
-            for value in args:
-                look(value)
-            for value in kwargs.values():
-                look(value)
-            if found.server is not None:
-                return found.server.call(wrapper, args, kwargs)
-            if _runs(found, how):
-                engine = _engine_for(found.natives, function.__name__)
-                return run_now(function, args, kwargs, engine)
-            return function(*args, **kwargs)
-        except (TypeError, ValueError) as error:
-            call = _keras1.modern(function.__name__, args, kwargs)
+            if kwargs:
+                kinds = (
+                    how() or OUTSIDE[0], engine(),
+                    *map(type, args), *kwargs, *map(type, kwargs.values()),
+                )  # fmt: skip
+            else:
+                kinds = (how() or OUTSIDE[0], engine(), *map(type, args))
+            call = find(kinds)
             if call is None:
+                if len(plans) >= PLAN_LIMIT:
+                    plans.clear()
+                call = plans[kinds] = plan(function, general, mode(), args, kwargs)
+            return call(*args, **kwargs)
+        except (TypeError, ValueError) as error:
+            modern = _keras1.modern(function.__name__, args, kwargs)
+            if modern is None:
                 _name_function(error, function.__name__)
                 raise
-        return wrapper(**call)
+        return wrapper(**modern)
 
+    general = _general(function, wrapper)
+    _dynamo.visible(function, wrapper)
     return wrapper  # type: ignore[return-value]
+
+
+def _general(function: Callable[..., Any], wrapper: Callable[..., Any]) -> Callable[..., Any]:
+    """The call rule for any arguments: looks at all that they hold, at each call."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        how = mode()
+        found = _Found()
+        look = found.look
+        for value in args:
+            look(value)
+        for value in kwargs.values():
+            look(value)
+        if found.server is not None:
+            return found.server.call(wrapper, args, kwargs)
+        if _runs(found, how):
+            return run_now(function, args, kwargs, _engine_for(found.natives, function.__name__))
+        return function(*args, **kwargs)
+
+    return call
 
 
 def _runs(found: _Found, how: str) -> bool:
@@ -171,7 +161,7 @@ def creates(function: F) -> F:
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
-            how = _mode.get() or _outside[0]
+            how = mode()
             if how == "symbolic":
                 return function(*args, **kwargs)
             found = _Found()
@@ -205,196 +195,3 @@ def _engine_for(natives: list[Any], name: str) -> Engine:
     engine = found.pop()
     assert engine is not None
     return engine
-
-
-# --- tracing and running at once
-# --------------------------------------------------------------------
-
-
-class _Trace:
-    """A traced call: the program, and how its results are put together."""
-
-    __slots__ = ("constants", "keys", "program", "result", "reusable", "variables")
-    program: Callable[..., tuple[Any, ...]]
-    constants: list[Any]
-    keys: list[KeySource]
-    variables: list[Variable]
-    result: Any
-    reusable: bool
-
-    def __call__(self, engine: Engine, leaves: list[Any]) -> Any:
-        if self.keys:
-            leaves = [*leaves, *map(engine.key, self.keys)]
-        if self.variables:
-            leaves = [*leaves, *[engine.lend(v.read(engine)) for v in self.variables]]
-        try:
-            values = self.program(*leaves, *self.constants)
-        except Exception as error:
-            explain(error, engine)
-            raise
-        if type(self.result) is _Slot:
-            return values[self.result.index]
-        return _fill(self.result, values)
-
-
-class _Slot:
-    """Stands for a native value in a nest of arguments, or for an output in a result."""
-
-    __slots__ = ("index",)
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-
-
-_traces: dict[Any, _Trace] = {}
-TRACE_LIMIT = 4096
-
-
-def run_now(
-    function: Callable[..., Any], args: Any, kwargs: Any, engine: Engine, arrays: bool = True
-) -> Any:
-    """Run a K function on native values: the values of `engine`, variables and, unless they are
-    parameters of the function, `arrays`.
-    """
-    leaves: list[Any] = []
-    specs: list[Any] = []
-    shape_of_call = (
-        _abstract(args, engine, leaves, specs, arrays),
-        _abstract(kwargs, engine, leaves, specs, arrays),
-    )
-    at_once = runs_at_once(engine) or any(map(engine.is_symbolic, leaves))
-    key: Any = None
-    trace = None
-    try:
-        key = (function, engine.name, at_once, tuple(specs), _hashable(shape_of_call))
-        trace = _traces.get(key)
-    except TypeError:
-        key = None
-    if trace is None:
-        trace = _trace(function, shape_of_call, specs, engine, at_once)
-        if key is not None and trace.reusable:
-            if len(_traces) >= TRACE_LIMIT:
-                _traces.clear()
-            _traces[key] = trace
-    return trace(engine, leaves)
-
-
-def _abstract(
-    value: Any, engine: Engine, leaves: list[Any], specs: list[Spec], arrays: bool
-) -> Any:
-    """`value` with its native tensors, variables and `arrays` taken out into `leaves`."""
-    kind = type(value)
-    if kind in _PLAIN or value is None:
-        return value
-    if kind is tuple or kind is list:
-        return kind([_abstract(v, engine, leaves, specs, arrays) for v in value])
-    if kind is dict:
-        return {k: _abstract(v, engine, leaves, specs, arrays) for k, v in value.items()}
-    if isinstance(value, Tensor):
-        if isinstance(value, Variable):
-            value = engine.lend(value.read(engine))
-        elif _is_array(value) and is_float(value.spec.dtype):
-            # A whole number may be an axis or a size, which is read while the call is traced.
-            value = engine.from_numpy(value.value)
-        else:
-            return value
-    elif isinstance(value, np.ndarray):
-        if not arrays:
-            return value
-        if value.dtype == object:
-            value = np.array(value.tolist())
-        if value.dtype.kind not in "biuf" and value.dtype.name != "bfloat16":
-            raise TypeError(f"expected numbers, got an array of dtype {value.dtype}")
-        value = engine.from_numpy(value)
-    elif isinstance(value, np.integer | np.bool_) or not engine.owns(value):
-        return value
-    leaves.append(value)
-    specs.append(engine.spec_of(value))
-    return _Slot(len(leaves) - 1)
-
-
-def _is_array(value: Any) -> TypeGuard[Constant]:
-    return isinstance(value, Constant) and isinstance(value.value, np.ndarray)
-
-
-def _hashable(value: Any) -> Any:
-    """A key for the plain arguments: types count (1 and 1.0 differ), lists become tuples.
-
-    Raises:
-        TypeError: for functions, whose surroundings may change between calls, and unhashable
-            values.
-    """
-    kind = type(value)
-    if (callable(value) and kind is not type) or isinstance(value, Tensor):
-        raise TypeError
-    if kind is _Slot:
-        return (_Slot, value.index)
-    if kind is tuple or kind is list:
-        return (kind, *[_hashable(v) for v in value])
-    if kind is dict:
-        return (dict, *[(k, _hashable(v)) for k, v in value.items()])
-    return (kind, value)
-
-
-def _trace(
-    function: Callable[..., Any],
-    shape_of_call: Any,
-    specs: list[Spec],
-    engine: Engine,
-    at_once: bool,
-) -> _Trace:
-    inputs = [Placeholder(spec) for spec in specs]
-    args, kwargs = _fill(shape_of_call, inputs)
-    with mode_of("symbolic"), engines.use(engine.name):
-        result = function(*args, **kwargs)
-    outputs: list[Tensor] = []
-    trace = _Trace()
-    trace.result = _take_outputs(result, outputs)
-    order = toposort(outputs, stop=inputs)
-    trace.keys = [t for t in order if isinstance(t, KeySource)]
-    trace.variables = [t for t in order if isinstance(t, Variable)]
-    foreign = any(isinstance(t, Constant) and not _is_array(t) for t in order)
-    trace.reusable = not (trace.keys or trace.variables or foreign)
-    replace: dict[Tensor, Tensor] = {}
-    for t in order:
-        if isinstance(t, Placeholder) and t not in inputs:
-            if t.default is None:
-                raise ValueError(f"K.{function.__name__}: {t!r} has no value: it is a placeholder")
-            replace[t] = constant(t.default, t.spec.dtype)
-    trace.program, trace.constants = compiled(
-        engine, [*inputs, *trace.keys, *trace.variables], outputs, replace=replace,
-        eager=at_once, options=() if at_once else NATIVE,
-    )  # fmt: skip
-    return trace
-
-
-NATIVE = (("native", True),)
-"""The option of a program whose results go to the user as tensors of the engine, not as arrays."""
-
-
-def runs_at_once(engine: Engine) -> bool:
-    """Whether emitted Python computes by itself on this engine's values, without being compiled."""
-    return "eager" in engine.capabilities
-
-
-def _fill(value: Any, given: Any) -> Any:
-    kind = type(value)
-    if kind is _Slot:
-        return given[value.index]
-    if kind is tuple or kind is list:
-        return kind([_fill(v, given) for v in value])
-    if kind is dict:
-        return {k: _fill(v, given) for k, v in value.items()}
-    return value
-
-
-def _take_outputs(value: Any, outputs: list[Tensor]) -> Any:
-    kind = type(value)
-    if isinstance(value, Tensor):
-        outputs.append(value)
-        return _Slot(len(outputs) - 1)
-    if kind is tuple or kind is list:
-        return kind([_take_outputs(v, outputs) for v in value])
-    if kind is dict:
-        return {k: _take_outputs(v, outputs) for k, v in value.items()}
-    return value

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from backplane import config, engines
-from backplane.backend._call import mode_of
+from backplane.backend._modes import mode_of
 from backplane.core import names
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from backplane import config
 from backplane.backend import _foreign
 from backplane.backend.session import reset_session
 from backplane.compile.program import clear_programs
@@ -48,6 +49,10 @@ def learning_phase() -> Any:
 
 def known_phase() -> int | None:
     """The learning phase, where it is a number; None where it is an input."""
+    return config.noted(_known)
+
+
+def _known() -> int | None:
     return _foreign.phase() if _phase.value is None else _phase.value
 
 

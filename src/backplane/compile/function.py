@@ -126,6 +126,12 @@ class Function:
                 self.call = call
         return call(list(values))
 
+    def without_graph(self) -> Call:
+        """The call of a function that has no inputs. It refers to variables, but to no tensor that
+        is computed, so that it can be kept with the outputs and goes when they go.
+        """
+        return straight(self, self._variant(()), _takes_nothing)
+
     def _variant(self, switches: tuple[Any, ...]) -> Variant:
         """The program for given values of the learning phase."""
         replace = dict(self.defaults)
@@ -133,6 +139,10 @@ class Function:
             replace[self.inputs[i]] = constant(value, self.inputs[i].spec.dtype)
         inputs = [p for i, p in enumerate(self.inputs) if i not in self.switches]
         return Variant(self, inputs, replace)
+
+
+def _takes_nothing(values: Sequence[Any]) -> list[np.ndarray]:
+    raise ValueError(f"the function has no inputs, got {len(values)} values")
 
 
 class Variant:
@@ -154,10 +164,11 @@ class Variant:
         first = len(fed) - len(self.variables)
         position = {v: first + i for i, v in enumerate(self.variables)}
         state = {position[v]: i for i, v in enumerate(self.updated) if v in position}
-        self.run, self.constants = compiled(
+        self.run, self.constants, results = compiled(
             engine, fed, results, state=state, replace=replace, options=function.options
         )
-        self.copied, self.lent = shared(function.outputs, function.news)
+        count = len(function.news)
+        self.copied, self.lent = shared(results[count:], results[:count])
 
     def words(self) -> Any:
         """The keys of this run, as one value."""

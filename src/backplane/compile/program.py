@@ -54,8 +54,9 @@ def compiled(
     replace: dict[Tensor, Tensor] | None = None,
     eager: bool = False,
     options: tuple[tuple[str, Any], ...] = (),
-) -> tuple[Callable[..., tuple[Any, ...]], list[Any]]:
-    """The callable for a graph, and the native values of its lifted constants.
+) -> tuple[Callable[..., tuple[Any, ...]], list[Any], list[Tensor]]:
+    """The callable for a graph, the native values of its lifted constants, and the outputs as they
+    are after simplification.
 
     The callable takes the values of `inputs`, then the lifted constants, and returns the values of
     `outputs`. `state` maps input to output positions of replaced variables. With `eager` the
@@ -89,8 +90,9 @@ def _compiled(
     replace: dict[Tensor, Tensor] | None,
     eager: bool,
     options: tuple[tuple[str, Any], ...],
-) -> tuple[Callable[..., tuple[Any, ...]], list[Any]]:
-    outputs = streamlined(simplify(outputs, replace, keep_stops=eager))
+) -> tuple[Callable[..., tuple[Any, ...]], list[Any], list[Tensor]]:
+    simple = simplify(outputs, replace, keep_stops=eager)
+    outputs = streamlined(simple)
     if state and engine.updates_in_place(dict(options)):
         outputs = find_updates(outputs, {inputs[i]: o for i, o in state.items()}, engine)
     outputs = lower(outputs, engine)
@@ -116,7 +118,7 @@ def _compiled(
     else:
         statistics.cache_hits += 1
         _programs.move_to_end(key)
-    return function, [_native(engine, t) for t in arrays]
+    return function, [_native(engine, t) for t in arrays], simple
 
 
 def _is_open(t: Tensor, engine: Engine) -> bool:

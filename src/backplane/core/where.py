@@ -9,11 +9,11 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import CodeType, FrameType
+from types import FrameType
 from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_foreign: dict[CodeType, bool] = {}
+_foreign: dict[str, bool] = {}
 
 
 class Where(NamedTuple):
@@ -38,10 +38,11 @@ def user_line() -> Where | None:
         return _inherited
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
+        # By its file, not by the code itself: code that PyTorch's compiler wrote has no hash.
         code = frame.f_code
-        outside = _foreign.get(code)
+        outside = _foreign.get(code.co_filename)
         if outside is None:
-            outside = _foreign[code] = not code.co_filename.startswith(_PACKAGE)
+            outside = _foreign[code.co_filename] = not code.co_filename.startswith(_PACKAGE)
         if outside:
             return Where(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back

@@ -104,6 +104,13 @@ def current() -> Engine:
     return _default[0]
 
 
+chosen = _current.get
+"""Returns the engine of the innermost `use`, None outside: quicker than `current`."""
+
+DEFAULT_CHANGED: list[Callable[[], None]] = []
+"""Called after `set_default`, for those who remember what `current` was outside `use`."""
+
+
 def _chosen() -> config.Choice:
     """What the configuration asks for.
 
@@ -129,6 +136,8 @@ def announcement() -> str:
 def set_default(engine: Engine) -> None:
     """Make `engine` the one in force outside `use`."""
     _default[:] = [engine]
+    for tell in DEFAULT_CHANGED:
+        tell()
 
 
 def serve(engine: Engine) -> Callable[[], None]:

@@ -131,6 +131,9 @@ class Engine:
     around: ClassVar[tuple[Callable[[], Any], Callable[[Any], Any]] | None] = None
     """What emitted programs call first, and at their end with what that gave: in their own text,
     because one more function around a small program would be felt."""
+    holds_arrays: ClassVar[bool] = False
+    """Whether arrays of native byte order are values as they are: `from_numpy` returns its
+    argument."""
     table: Table
 
     # --- values ---------------------------------------------------------------------------------
@@ -142,6 +145,12 @@ class Engine:
     def spec_of(self, value: Value) -> Spec:
         """Shape (None for sizes unknown while tracing) and dtype name of a native value."""
         raise NotImplementedError
+
+    def signature(self, kind: type) -> tuple[str, ...]:
+        """How to tell quickly whether two values of exactly this type have one spec: expressions
+        over `{x}`, hashable, that are equal only then. Without any, `spec_of` serves.
+        """
+        return ()
 
     def is_symbolic(self, value: Value) -> bool:
         """Whether `value` stands for one that is computed later, on an engine without `eager`:

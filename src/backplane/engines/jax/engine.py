@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -64,6 +65,10 @@ class JaxEngine(Engine):
             return None
         return np.array(value.shape, object if None in unknown.sizes(value) else np.int32)
 
+    def signature(self, kind: type) -> tuple[str, ...]:
+        """Of arrays with values shape and dtype."""
+        return ("{x}.shape", "{x}.dtype") if kind is _array_type() else ()
+
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
         """A copy, on the default device.
 
@@ -119,9 +124,33 @@ class JaxEngine(Engine):
         return _in_64_bits(run) if _is_wide(program) else run
 
     def eager(self, program: Program) -> Function:
-        """The emitted function, among arrays of whatever JAX holds: 64 bits where it has any."""
-        run = _for_symbolic_sizes(_strong(program.function))
+        """`jax.jit` too, for arrays with values: one dispatch instead of one for each operation.
+        What is called while JAX traces becomes part of that trace, step by step.
+        """
+        run = _strong(program.function)
+        if not program.sizes_from_values:
+            run = _at_once(jax.jit(run), run)
+        run = _for_symbolic_sizes(run)
         return _in_64_bits(run) if _is_wide(program) else run
+
+
+@cache
+def _array_type() -> type:
+    """The class of arrays with values; finding it starts JAX."""
+    return type(jnp.zeros(()))
+
+
+def _at_once(compiled: Function, steps: Function) -> Function:
+    """`compiled` on arrays with values, `steps` where any argument belongs to a trace."""
+    tracer = jax.core.Tracer
+
+    def run(*inputs: Value) -> tuple[Value, ...]:
+        for x in inputs:
+            if isinstance(x, tracer) or unknown.is_size(x):
+                return steps(*inputs)
+        return compiled(*inputs)
+
+    return run
 
 
 def _for_symbolic_sizes(function: Function) -> Function:
@@ -156,6 +185,8 @@ def _in_64_bits(function: Function) -> Function:
     """
 
     def run(*inputs: Value) -> tuple[Value, ...]:
+        if jax.config.jax_enable_x64:
+            return function(*inputs)
         with jax.enable_x64(True):
             return function(*inputs)
 

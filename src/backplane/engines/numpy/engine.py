@@ -25,7 +25,7 @@ class NumPyEngine(Engine):
     """
 
     name = "numpy"
-    takes_arrays = gives_arrays = True
+    takes_arrays = gives_arrays = holds_arrays = True
     library = "numpy"
     capabilities = frozenset({"host_shapes", "float16", "unsigned", "eager", "out"})
     around = SILENCE
@@ -53,6 +53,10 @@ class NumPyEngine(Engine):
         """Shape and dtype name of an array or a NumPy scalar."""
         dtype = value.dtype
         return Spec(value.shape, _NAMES.get(dtype.num) or dtype.name)
+
+    def signature(self, kind: type) -> tuple[str, ...]:
+        """Shape and dtype."""
+        return "{x}.shape", "{x}.dtype"
 
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
         """The array itself where it has the dtype: the engine writes to no operand."""

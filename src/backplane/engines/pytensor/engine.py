@@ -31,6 +31,7 @@ class PyTensorEngine(Engine):
 
     name = "theano"
     library = "pytensor"
+    holds_arrays = True
     capabilities = frozenset({"float16", "unsigned"})
 
     def __init__(self) -> None:

@@ -21,10 +21,13 @@ from backplane.engines.tensorflow.library import tf
 try:
     from tensorflow.python.eager import context, record
     from tensorflow.python.eager.execute import execute
-    from tensorflow.python.framework.ops import EagerTensor
+    from tensorflow.python.framework.ops import EagerTensor as EagerTensor
 except ImportError:  # pragma: no cover - none of the supported releases
     context = None
+    EagerTensor = None
 
+SIGNATURE = "{x}._shape_tuple()", "{x}._datatype_enum()"
+"""Shape and dtype of an eager tensor, as TensorFlow's own operations read them."""
 
 _LARGE = 1 << 16
 _ALIGNMENT = 64

@@ -51,6 +51,10 @@ class TensorFlow(Engine):
             raise ValueError(f"{value!r} has an unknown number of axes: use tf.ensure_shape first")
         return Spec(tuple(shape.as_list()), value.dtype.name)
 
+    def signature(self, kind: type) -> tuple[str, ...]:
+        """Of eager tensors what shape and dtype are made of: making a `TensorShape` takes 3 µs."""
+        return direct.SIGNATURE if kind is direct.EagerTensor else ()
+
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
         """A tensor with a copy of the array."""
         if dtype is not None:

@@ -40,6 +40,10 @@ class TorchEngine(Engine):
         sizes = tuple([n if type(n) is int else None for n in value.shape])
         return Spec(sizes, NAMES[value.dtype])
 
+    def signature(self, kind: type) -> tuple[str, ...]:
+        """Shape and dtype. Where PyTorch's compiler traces, a shape may not be hashable."""
+        return "{x}.shape", "{x}.dtype"
+
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
         """A copy, on the default device."""
         name = dtype or array.dtype.name

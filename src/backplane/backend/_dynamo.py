@@ -1,0 +1,68 @@
+"""What `torch.compile` sees in the place of a K function.
+
+Its tracer, Dynamo, reads the bytecode of what it compiles. The call rule, made of caches and
+context variables, is nothing for it; the emitted program of a call is. So every K function carries
+the attribute by which PyTorch itself points from a function to the one to be traced instead, and
+the work of finding the program is marked as one whose result is a constant. Both are attributes
+only, because asking PyTorch for them would import it, and its compiler, for everybody.
+
+`interop.dynamo`, imported when the first K function is traced, does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from types import CodeType
+from typing import Any
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+"""The K functions as they are written, without the call rule."""
+
+CALL_RULE: set[CodeType] = set()
+"""The code that applies the call rule."""
+
+_served_by: list[Any] = []
+
+
+def visible(function: Callable[..., Any], wrapper: Callable[..., Any]) -> None:
+    """Let PyTorch's compiler trace the program of a call of `function` in the place of `wrapper`,
+    which is it with the call rule.
+    """
+    name = f"{function.__module__}.{function.__name__}"
+    FUNCTIONS[name] = function
+    CALL_RULE.add(wrapper.__code__)
+
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        _load()
+        return _served_by[0].call(name, args, kwargs)
+
+    wrapper.__dict__ = _Own(wrapper.__dict__, _torchdynamo_inline=traced)
+
+
+class _Own(dict[str, Any]):
+    """Attributes of a function that `functools.wraps` finds none of: somebody's function around a K
+    function is not to be traced as that K function.
+    """
+
+    def keys(self) -> Any:
+        """None."""
+        return ().__iter__()
+
+    __iter__ = keys
+
+
+def _load() -> None:
+    if not _served_by:
+        _served_by.append(import_module("backplane.interop.dynamo"))
+
+
+def constant(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator of functions that PyTorch's compiler runs while it traces, instead of tracing them:
+    `torch.compiler.assume_constant_result`.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
+constant(_load)

@@ -1,0 +1,42 @@
+"""How calls without symbolic tensors behave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_mode: ContextVar[str | None] = ContextVar("backplane_mode", default=None)
+
+chosen = _mode.get
+"""Returns the mode of the innermost `mode_of`, None outside."""
+
+OUTSIDE = ["auto"]
+"""The mode outside of `mode_of`."""
+
+
+def mode() -> str:
+    """How calls without symbolic tensors behave: "auto" (native tensors and arrays run at once),
+    "symbolic" (everything builds graph) or "eager" (variables and constants run at once too).
+    """
+    return chosen() or OUTSIDE[0]
+
+
+def default_mode(name: str) -> Callable[[], None]:
+    """Calls outside of `mode_of` behave as `name` says, until the returned function is called."""
+    before, OUTSIDE[0] = OUTSIDE[0], name
+
+    def undo() -> None:
+        OUTSIDE[0] = before
+
+    return undo
+
+
+@contextmanager
+def mode_of(name: str) -> Iterator[None]:
+    """Calls inside behave as `name` says (see `mode`)."""
+    token = _mode.set(name)
+    try:
+        yield
+    finally:
+        _mode.reset(token)

@@ -1,0 +1,273 @@
+"""Running K functions at once: traced for the shapes and dtypes of their arguments, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from backplane import config, engines
+from backplane.backend._modes import mode_of
+from backplane.compile.program import compiled, explain
+from backplane.core.graph import Constant, KeySource, Placeholder, Tensor, constant, toposort
+from backplane.core.spec import Spec, is_float
+from backplane.core.variable import Variable
+from backplane.engines.base import Engine
+
+PLAIN = frozenset((int, float, bool, str))
+"""Types of arguments that are no tensors and stand in keys as they are; None is another."""
+
+
+class Trace:
+    """A traced call: the program, and how its results are put together."""
+
+    __slots__ = (
+        "constants", "foreign", "keys", "program", "result", "settings", "single", "variables",
+    )  # fmt: skip
+    program: Callable[..., tuple[Any, ...]]
+    constants: list[Any]
+    keys: list[KeySource]
+    variables: list[Variable]
+    foreign: bool
+    """Whether it holds native values that were no arguments."""
+    settings: tuple[tuple[Callable[[], Any], Any], ...]
+    """The settings that the function asked for, and what they were."""
+    result: Any
+    single: bool
+    """Whether the result is the program's only one."""
+
+    @property
+    def reusable(self) -> bool:
+        """Whether another call with such arguments may run it."""
+        return not (self.keys or self.variables or self.foreign)
+
+    @property
+    def simple(self) -> bool:
+        """Whether the program alone, called on the tensors among the arguments, gives the result
+        as its only one, whatever the settings are.
+        """
+        return self.reusable and self.single and not self.constants and not self.settings
+
+    def holds(self) -> bool:
+        """Whether the settings that the function asked for are still what they were."""
+        return all(read() == value for read, value in self.settings)
+
+    def __call__(self, engine: Engine, leaves: list[Any]) -> Any:
+        if self.keys:
+            leaves = [*leaves, *map(engine.key, self.keys)]
+        if self.variables:
+            leaves = [*leaves, *[engine.lend(v.read(engine)) for v in self.variables]]
+        try:
+            values = self.program(*leaves, *self.constants)
+        except Exception as error:
+            explain(error, engine)
+            raise
+        return self.filled(values)
+
+    def filled(self, values: tuple[Any, ...]) -> Any:
+        """What the function returns, from what the program returned."""
+        return values[0] if self.single else fill(self.result, values)
+
+
+class Slot:
+    """Stands for a native value in a nest of arguments, or for an output in a result."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+TRACE_LIMIT = 4096
+_tables: list[dict[Any, Any]] = []
+_count = [0]
+
+
+def table() -> dict[Any, Any]:
+    """A new table of traces. All tables are emptied when together they hold too many."""
+    made: dict[Any, Any] = {}
+    _tables.append(made)
+    return made
+
+
+def keep(traces: dict[Any, Any], key: Any, trace: Any) -> None:
+    """Put a trace in a table."""
+    if _count[0] >= TRACE_LIMIT:
+        _count[0] = 0
+        for kept in _tables:
+            kept.clear()
+    _count[0] += 1
+    traces[key] = trace
+
+
+_traces: dict[Any, Trace] = table()
+
+
+def run_now(
+    function: Callable[..., Any], args: Any, kwargs: Any, engine: Engine, arrays: bool = True
+) -> Any:
+    """Run a K function on native values: the values of `engine`, variables and, unless they are
+    parameters of the function, `arrays`.
+    """
+    leaves: list[Any] = []
+    specs: list[Any] = []
+    shape_of_call = (
+        _abstract(args, engine, leaves, specs, arrays),
+        _abstract(kwargs, engine, leaves, specs, arrays),
+    )
+    at_once = runs_at_once(engine) or any(map(engine.is_symbolic, leaves))
+    key: Any = None
+    found = None
+    try:
+        key = (function, engine, at_once, tuple(specs), hashable(shape_of_call))
+        found = _traces.get(key)
+    except TypeError:
+        key = None
+    if found is None or not found.holds():
+        found = trace(function, shape_of_call, specs, engine, at_once)
+        if key is not None and found.reusable:
+            keep(_traces, key, found)
+    return found(engine, leaves)
+
+
+def traced_for(
+    function: Callable[..., Any], args: Any, kwargs: Any, engine: Engine
+) -> tuple[Trace, list[Any]]:
+    """A new trace for arguments without symbols of the engine, and the values to run it on."""
+    leaves: list[Any] = []
+    specs: list[Any] = []
+    shape_of_call = (
+        _abstract(args, engine, leaves, specs, arrays=True),
+        _abstract(kwargs, engine, leaves, specs, arrays=True),
+    )
+    return trace(function, shape_of_call, specs, engine, runs_at_once(engine)), leaves
+
+
+def _abstract(
+    value: Any, engine: Engine, leaves: list[Any], specs: list[Spec], arrays: bool
+) -> Any:
+    """`value` with its native tensors, variables and `arrays` taken out into `leaves`."""
+    kind = type(value)
+    if kind in PLAIN or value is None:
+        return value
+    if kind is tuple or kind is list:
+        return kind([_abstract(v, engine, leaves, specs, arrays) for v in value])
+    if kind is dict:
+        return {k: _abstract(v, engine, leaves, specs, arrays) for k, v in value.items()}
+    if isinstance(value, Tensor):
+        if isinstance(value, Variable):
+            value = engine.lend(value.read(engine))
+        elif _is_array(value) and is_float(value.spec.dtype):
+            # A whole number may be an axis or a size, which is read while the call is traced.
+            value = engine.from_numpy(value.value)
+        else:
+            return value
+    elif isinstance(value, np.ndarray):
+        if not arrays:
+            return value
+        if value.dtype == object:
+            value = np.array(value.tolist())
+        if value.dtype.kind not in "biuf" and value.dtype.name != "bfloat16":
+            raise TypeError(f"expected numbers, got an array of dtype {value.dtype}")
+        value = engine.from_numpy(value)
+    elif isinstance(value, np.integer | np.bool_) or not engine.owns(value):
+        return value
+    leaves.append(value)
+    specs.append(engine.spec_of(value))
+    return Slot(len(leaves) - 1)
+
+
+def _is_array(value: Any) -> TypeGuard[Constant]:
+    return isinstance(value, Constant) and isinstance(value.value, np.ndarray)
+
+
+def hashable(value: Any) -> Any:
+    """A key for the plain arguments: types count (1 and 1.0 differ, 0.0 and -0.0 too), lists become
+    tuples.
+
+    Raises:
+        TypeError: for functions, whose surroundings may change between calls, and unhashable
+            values.
+    """
+    kind = type(value)
+    if (callable(value) and kind is not type) or isinstance(value, Tensor):
+        raise TypeError
+    if kind is Slot:
+        return (Slot, value.index)
+    if kind is tuple or kind is list:
+        return (kind, *[hashable(v) for v in value])
+    if kind is dict:
+        return (dict, *[(k, hashable(v)) for k, v in value.items()])
+    if kind is float and not value:
+        return (kind, repr(value))
+    return (kind, value)
+
+
+def trace(
+    function: Callable[..., Any],
+    shape_of_call: Any,
+    specs: list[Spec],
+    engine: Engine,
+    at_once: bool,
+) -> Trace:
+    """Trace a K function for inputs of `specs`, which `shape_of_call`, arguments and keyword
+    arguments, has slots for.
+    """
+    inputs = [Placeholder(spec) for spec in specs]
+    args, kwargs = fill(shape_of_call, inputs)
+    with mode_of("symbolic"), engines.use(engine.name), config.watched() as settings:
+        result = function(*args, **kwargs)
+    outputs: list[Tensor] = []
+    made = Trace()
+    made.settings = tuple(settings.items())
+    made.result = _take_outputs(result, outputs)
+    made.single = type(made.result) is Slot
+    order = toposort(outputs, stop=inputs)
+    made.keys = [t for t in order if isinstance(t, KeySource)]
+    made.variables = [t for t in order if isinstance(t, Variable)]
+    made.foreign = any(isinstance(t, Constant) and not _is_array(t) for t in order)
+    replace: dict[Tensor, Tensor] = {}
+    for t in order:
+        if isinstance(t, Placeholder) and t not in inputs:
+            if t.default is None:
+                raise ValueError(f"K.{function.__name__}: {t!r} has no value: it is a placeholder")
+            replace[t] = constant(t.default, t.spec.dtype)
+    made.program, made.constants, _ = compiled(
+        engine, [*inputs, *made.keys, *made.variables], outputs, replace=replace,
+        eager=at_once, options=() if at_once else NATIVE,
+    )  # fmt: skip
+    return made
+
+
+NATIVE = (("native", True),)
+"""The option of a program whose results go to the user as tensors of the engine, not as arrays."""
+
+
+def runs_at_once(engine: Engine) -> bool:
+    """Whether emitted Python computes by itself on this engine's values, without being compiled."""
+    return "eager" in engine.capabilities
+
+
+def fill(value: Any, given: Any) -> Any:
+    """A nest with its slots filled."""
+    kind = type(value)
+    if kind is Slot:
+        return given[value.index]
+    if kind is tuple or kind is list:
+        return kind([fill(v, given) for v in value])
+    if kind is dict:
+        return {k: fill(v, given) for k, v in value.items()}
+    return value
+
+
+def _take_outputs(value: Any, outputs: list[Tensor]) -> Any:
+    kind = type(value)
+    if isinstance(value, Tensor):
+        outputs.append(value)
+        return Slot(len(outputs) - 1)
+    if kind is tuple or kind is list:
+        return kind([_take_outputs(v, outputs) for v in value])
+    if kind is dict:
+        return {k: _take_outputs(v, outputs) for k, v in value.items()}
+    return value

@@ -1,0 +1,143 @@
+"""K functions inside `torch.compile`.
+
+PyTorch's compiler inlines `call` in the place of a K function (`backend._dynamo`). Shapes and
+dtypes of the tensors among the arguments, and the other arguments, are known to it while it traces.
+With these `_program` traces the K function, outside of the compiler's sight, and the emitted
+program becomes part of the compiler's own graph, its backward pass included. A size that the
+compiler keeps open is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch._dynamo.eval_frame import set_code_exec_strategy
+from torch._dynamo.types import FrameAction, FrameExecStrategy
+from torch.fx.experimental.symbolic_shapes import has_static_value
+
+from backplane import engines
+from backplane.backend._dynamo import CALL_RULE, FUNCTIONS, constant
+from backplane.backend._trace import Slot, Trace, fill, hashable, trace
+from backplane.core.spec import Spec
+
+PLAIN = (bool, int, float, str, torch.dtype)
+"""Arguments that are constants."""
+
+PROGRAMS = SimpleNamespace()
+"""The programs found so far, as attributes: those the compiler looks up anew at each use."""
+
+# Where the compiler's graph breaks, a K function is called as ever: nothing below it is compiled on
+# its own.
+for _code in CALL_RULE:
+    set_code_exec_strategy(_code, FrameExecStrategy(FrameAction.SKIP, FrameAction.SKIP))
+
+_found: dict[Any, tuple[str, Trace]] = {}
+
+
+def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call of the K function `name`, as PyTorch's compiler traces it."""
+    leaves: list[Any] = []
+    found = _program(name, _described(args, leaves), _described(kwargs, leaves))
+    if found.startswith("K."):
+        torch._dynamo.graph_break(msg=found)
+    return getattr(PROGRAMS, found)(*leaves)
+
+
+# Traced by the compiler: nothing but what it can follow.
+
+
+def _described(value: Any, leaves: list[Any]) -> Any:
+    """`value` as a nest of constants, its tensors put into `leaves`."""
+    if isinstance(value, np.ndarray):
+        value = torch.as_tensor(value)
+    if isinstance(value, torch.Tensor):
+        leaves.append(value)
+        return ("tensor", _sizes(value), value.dtype)
+    if isinstance(value, dict):
+        return ("dict", tuple(value), tuple([_described(v, leaves) for v in value.values()]))
+    if isinstance(value, list):
+        return ("list", tuple([_described(v, leaves) for v in value]))
+    if isinstance(value, tuple):
+        return ("tuple", tuple([_described(v, leaves) for v in value]))
+    if value is None or isinstance(value, PLAIN):
+        return ("plain", value)
+    if isinstance(value, FunctionType) and not value.__code__.co_freevars:
+        return ("plain", value)
+    return ("unknown", type(value).__name__)
+
+
+def _sizes(x: torch.Tensor) -> tuple[int | None, ...]:
+    return tuple([n if has_static_value(n) else None for n in x.shape])
+
+
+# Run by the compiler while it traces.
+
+
+@constant
+def _program(name: str, args: Any, kwargs: Any) -> str:
+    """The name, in `PROGRAMS`, of the program of a call; or, beginning with `K.`, why there is
+    none.
+    """
+    try:
+        key = (name, hashable(args), hashable(kwargs))
+    except TypeError:  # a function, which may mean something else tomorrow
+        key = None
+    if key in _found and _found[key][1].holds():
+        return _found[key][0]
+    function = FUNCTIONS[name]
+    specs: list[Spec] = []
+    try:
+        slots = (_restored(args, specs), _restored(kwargs, specs))
+        found = trace(function, slots, specs, engines.get("torch"), True)
+    except (TypeError, ValueError) as error:
+        return str(error) if str(error).startswith("K.") else f"K.{function.__name__}: {error}"
+    if not found.reusable:
+        return f"K.{function.__name__} {_why_not(found)}"
+    made = f"p{len(vars(PROGRAMS))}"
+    setattr(PROGRAMS, made, _runner(found))
+    if key is not None:
+        _found[key] = (made, found)
+    return made
+
+
+def _why_not(found: Trace) -> str:
+    if found.keys:
+        return "draws random numbers: they would be the same at each call"
+    return "uses tensors that are not among its arguments"
+
+
+def _restored(described: Any, specs: list[Spec]) -> Any:
+    """The value that `_described` described, with slots for its tensors."""
+    kind, *rest = described
+    if kind == "tensor":
+        shape, dtype = rest
+        specs.append(Spec(shape, str(dtype).removeprefix("torch.")))
+        return Slot(len(specs) - 1)
+    if kind == "dict":
+        return {k: _restored(v, specs) for k, v in zip(*rest, strict=True)}
+    if kind == "plain":
+        return rest[0]
+    if kind == "unknown":
+        raise TypeError(
+            f"torch.compile cannot make a {rest[0]} part of a graph; it takes tensors, arrays, "
+            "numbers, strings, functions without variables from around them, and lists, tuples "
+            "and dicts of these"
+        )
+    items = [_restored(v, specs) for v in rest[0]]
+    return items if kind == "list" else tuple(items)
+
+
+def _runner(found: Trace) -> Callable[..., Any]:
+    program, constants, result, single = (
+        found.program, tuple(found.constants), found.result, found.single
+    )  # fmt: skip
+
+    def run(*leaves: Any) -> Any:
+        values = program(*leaves, *constants)
+        return values[0] if single else fill(result, values)
+
+    return run
