@@ -48,7 +48,7 @@ def main(
     console = Console(stderr=True)
     partial = bool(engines) or quick
     file = output or (None if partial else FILE)
-    rounds = rounds or (3 if quick else 11)
+    rounds = rounds or (3 if quick else 9)
     stacks = interleaved.chosen(engines)
     pool = interleaved.Pool(core)
     failed = False
@@ -71,13 +71,13 @@ def measure(
     name: str, stacks: list[str], rounds: int, pool: interleaved.Pool, say: Any, quick: bool
 ) -> dict[str, Any]:
     """One workload."""
-    fewer = min(rounds, 1 if quick else 3)
+    fewer = 1 if quick else min(rounds, 2 if name == "start-mlp" else 3)
     if name == "start-import":
         return start.imports(rounds, pool.core, say)
     if name.startswith("start-"):
         return start.run(name, stacks, fewer, pool.core, say)
     if name == "growth":
-        return growth.run(stacks, fewer, pool.core, say, 200 if quick else 1000)
+        return growth.run(stacks, pool.core, say, 200 if quick else 1000)
     if name == "memory":
         return memory.run(stacks, pool.core, say)
     return interleaved.run(name, stacks, rounds, pool, say)

@@ -1,12 +1,14 @@
 """How build, differentiation and compilation grow with depth: an MLP of width 16, all gradients.
 
-    python -m benchmarks.growth CORE STACK CONTENDER DEPTH
+    python -m benchmarks.growth CORE STACK CONTENDER DEPTH …
 
-prints the seconds from an empty graph to the first result, the library being imported already.
+prints, for each depth, the seconds from an empty graph to the first result, the library being
+imported already.
 """
 
 from __future__ import annotations
 
+import gc
 from time import perf_counter
 from typing import Any
 
@@ -152,7 +154,7 @@ _HAND = {
 def contenders(stack: str) -> dict[str, tuple[Any, int]]:
     """Name → program and greatest depth."""
     if stack == REFERENCE:
-        return {"reference K": (_reference, 1000)}
+        return {"reference K": (_reference, 400)}
     if stack not in ENGINES:
         return {}
     found = {BACKPLANE: (_backplane, 1000)}
@@ -162,23 +164,17 @@ def contenders(stack: str) -> dict[str, tuple[Any, int]]:
     return found
 
 
-def run(stacks: list[str], rounds: int, core: int, say: Any, deepest: int) -> dict[str, Any]:
-    """Every contender at every depth, in a process each; plain data for JSON."""
+def run(stacks: list[str], core: int, say: Any, deepest: int) -> dict[str, Any]:
+    """Every contender in a process of its own, through all depths; plain data for JSON."""
     from benchmarks import processes, timing
 
     rows = []
     for stack in stacks:
         for name, (_, limit) in contenders(stack).items():
             depths = [depth for depth in DEPTHS if depth <= min(limit, deepest)]
-            seconds = []
-            for depth in depths:
-                say(f"growth: {stack} {name}, depth {depth}")
-                times = 1 if depth > 100 else min(rounds, 3)
-                took = [
-                    processes.child("benchmarks.growth", stack, core, stack, name, str(depth))[1]
-                    for _ in range(times)
-                ]
-                seconds.append(float(np.median(took)))
+            say(f"growth: {stack} {name}")
+            arguments = stack, name, *map(str, depths)
+            _, seconds = processes.child("benchmarks.growth", stack, core, *arguments)
             slope = timing.exponent(depths, seconds) if len(depths) > 1 else None
             rows.append(
                 {"stack": stack, "name": name, "depths": depths, "seconds": seconds}
@@ -188,19 +184,24 @@ def run(stacks: list[str], rounds: int, core: int, say: Any, deepest: int) -> di
 
 
 def main() -> None:
-    """The child: import the library and warm it up with two layers, then time the whole depth."""
+    """The child: import the library and warm it up with two layers, then time each depth."""
     from benchmarks import processes
 
-    stack, name, depth = processes.begin()
+    stack, name, *depths = processes.begin()
     program, _ = contenders(stack)[name]
     program(*problem(2))
-    x, weights = problem(int(depth))
+    processes.say([_timed(program, int(depth)) for depth in depths])
+
+
+def _timed(program: Any, depth: int) -> float:
+    x, weights = problem(depth)
+    gc.collect()
     start = perf_counter()
     got = program(x, weights)
     seconds = perf_counter() - start
     for value, right in zip(got, expected(x, weights), strict=False):
         np.testing.assert_allclose(np.asarray(value), right, rtol=1e-3, atol=1e-7)
-    processes.say(seconds)
+    return seconds
 
 
 if __name__ == "__main__":

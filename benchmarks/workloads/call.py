@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.problem import BACKPLANE, ENGINES, Builder, Plan, Run
 
-PLAN = Plan(samples=9, inner=1000, warmup=1, tolerance=1e-5, unit="µs")
+PLAN = Plan(samples=9, inner=200, warmup=1, tolerance=1e-5, unit="µs")
 
 
 class Problem:

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.problem import BACKPLANE, Builder, Plan, Run
 
-PLAN = Plan(samples=9, inner=500, warmup=1, tolerance=1e-5, unit="µs")
+PLAN = Plan(samples=9, inner=100, warmup=1, tolerance=1e-5, unit="µs")
 
 
 def problem(name: str, tiny: bool = False) -> np.ndarray:

@@ -127,5 +127,5 @@ def test_growth_gives_the_expected_numbers(stack: str) -> None:
 
     for name in growth.contenders(stack):
         core = interleaved.last_core()
-        _, took = processes.child("benchmarks.growth", stack, core, stack, name, "3")
-        assert took > 0
+        _, took = processes.child("benchmarks.growth", stack, core, stack, name, "3", "5")
+        assert min(took) > 0
