@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from benchmarks import growth, interleaved, machine, memory, show, start, workloads
+from benchmarks import growth, interleaved, machine, memory, show, start, timing, workloads
 from benchmarks.problem import ENGINES
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
@@ -26,6 +27,12 @@ FILE = Path(__file__).parent / "results" / "latest.json"
     "--core", type=int, default=interleaved.last_core, help="The core that is measured on."
 )
 @click.option("--page", is_flag=True, help="Write docs/benchmarks.md from the results, and stop.")
+@click.option(
+    "--clock",
+    type=click.Choice(["wall", "cpu"]),
+    default="wall",
+    help="Read the processor's time instead, where others use the machine too.",
+)
 @click.option("--output", type=click.Path(path_type=Path), help="Write or update this JSON file.")
 def main(
     names: tuple[str, ...],
@@ -33,6 +40,7 @@ def main(
     quick: bool,
     rounds: int | None,
     core: int,
+    clock: str,
     output: Path | None,
     page: bool,
 ) -> None:
@@ -45,6 +53,7 @@ def main(
     if page:
         write_page(output or FILE)
         return
+    os.environ[timing.CLOCK] = clock
     console = Console(stderr=True)
     partial = bool(engines) or quick
     file = output or (None if partial else FILE)
@@ -87,7 +96,7 @@ def update(file: Path, name: str, found: dict[str, Any], rounds: int) -> None:
     """Put one workload's results into the file."""
     data = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"workloads": {}}
     data["machine"] = machine.description()
-    data["workloads"][name] = {**found, "rounds": rounds}
+    data["workloads"][name] = {**found, "rounds": rounds, "clock": os.environ[timing.CLOCK]}
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 

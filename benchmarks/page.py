@@ -54,6 +54,13 @@ NOTES = {
 }
 
 
+CLOCKS = {
+    "wall": "",
+    "cpu": "Measured on a machine that others used too, so what counts is the processor's time of "
+    "the process, not the time that passed.",
+}
+
+
 def write(data: dict[str, Any], page: Path) -> None:
     """Write the page and its plots (in a folder beside it, named like it)."""
     pictures = page.with_suffix("")
@@ -70,8 +77,9 @@ def _lines(data: dict[str, Any], pictures: Path) -> Iterator[str]:
         if found is None:
             continue
         yield f"## {title}\n"
-        if name in NOTES:
-            yield NOTES[name] + "\n"
+        notes = [NOTES.get(name, ""), CLOCKS[found.get("clock", "wall")]]
+        if any(notes):
+            yield " ".join(filter(None, notes)) + "\n"
         if picture := plots.draw(name, found, pictures):
             yield f"![{title}]({pictures.name}/{picture.name})\n"
         yield from _growth(found) if "growth" in found else _tables(found)
