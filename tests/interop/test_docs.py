@@ -70,3 +70,14 @@ def test_native_tensors(tmp_path):
     (tmp_path / "page.py").write_text("\n".join(programs))
     printed = shell("python page.py", tmp_path).splitlines()
     assert printed == promised
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["torch", "jax", "tensorflow"])
+def test_keras_3(tmp_path, backend):
+    programs, printed = blocks("keras-3.md", "python"), blocks("keras-3.md", "text")
+    for text, wanted in zip(programs, printed, strict=True):
+        program = tmp_path / "program.py"
+        program.write_text(text)
+        quiet = {"PYTHONWARNINGS": "ignore"}
+        assert run(sys.executable, program, backend=backend, folder=tmp_path, **quiet) == wanted

@@ -7,6 +7,7 @@ else pays for it. It has
 - `serves(kind) -> bool`: whether objects of that class stand for tensors;
 - `call(function, args, kwargs) -> Any`: a call of a K function with such objects among its
   arguments, `function` being the one of the K namespace;
+- `value(x) -> Any`: the native value that such an object has now, while a call is traced;
 - `phase() -> int | None`: the learning phase that the library is in now; None if it is in none.
 """
 
@@ -17,6 +18,8 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
+
+from backplane.core import registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,6 +46,14 @@ def _search(kind: type) -> Any:
             server = import_module(name)
             return server if server.serves(kind) else None
     return None
+
+
+def _value_of(value: object) -> Any:
+    server = server_of(value)
+    return value if server is None else server.value(value)
+
+
+registry.VALUE_OF[:] = [_value_of]
 
 
 def phase() -> int | None:

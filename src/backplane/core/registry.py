@@ -30,3 +30,13 @@ ENGINE_OF: list[Callable[[object], Any]] = []
 def engine_of(value: object) -> Any:
     """The engine whose tensor `value` is, or None for anything else. Imports no library."""
     return ENGINE_OF[0](value) if ENGINE_OF else None
+
+
+VALUE_OF: list[Callable[[object], Any]] = []
+"""One function, put here by `backend`: the native value that an object of another library, such as
+a variable of Keras 3, stands for; other objects themselves."""
+
+
+def value_of(value: object) -> Any:
+    """The native value that an object of another library stands for; all else is returned."""
+    return VALUE_OF[0](value) if VALUE_OF else value

@@ -35,6 +35,7 @@ def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
         return registry.PRIMITIVES["to_dense"](value) if value.spec.sparse else value
     if isinstance(value, np.ndarray | np.generic):
         return constant(_checked(value, value), dtype)
+    value = registry.value_of(value)
     engine = registry.engine_of(value)
     if engine is not None:
         return Constant(value, engine.spec_of(value))

@@ -19,13 +19,14 @@ from typing import Any
 
 import keras
 
+from backplane import engines
 from backplane.backend import _call
 from backplane.core.graph import Tensor
 from backplane.interop.keras3.installing import install, uninstall
 from backplane.interop.keras3.nodes import KCall, KInTrainPhase, node, operation
 from backplane.interop.keras3.special import SPECIAL
 
-__all__ = ["KCall", "KInTrainPhase", "call", "install", "phase", "serves", "uninstall"]
+__all__ = ["KCall", "KInTrainPhase", "call", "install", "phase", "serves", "uninstall", "value"]
 
 
 def serves(kind: type) -> bool:
@@ -71,6 +72,20 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     return function(*args, **kwargs)
 
 
+def value(x: Any) -> Any:
+    """The present value of a variable, as Keras would read it.
+
+    Raises:
+        TypeError: for a KerasTensor, which has none.
+    """
+    if isinstance(x, keras.Variable):
+        return x.value
+    raise TypeError(
+        f"expected a value, got {x!r}: branches and steps of K functions cannot close over "
+        "KerasTensors. Call the K function in a layer, or pass the KerasTensor as an argument"
+    )
+
+
 class _Probe(keras.layers.Layer):
     """Sees what Keras passes on to a layer that is called inside another's call."""
 
@@ -89,7 +104,7 @@ def phase() -> int | None:
     """The learning phase by Keras 3: what `training` is inside the call of a layer or a model.
 
     Returns:
-        0 or 1; None outside of such a call, and where Keras has not been told.
+        0 or 1 (0 while the backend traces a function and Keras has not been told); else None.
 
     Example:
         >>> from backplane.interop import keras3
@@ -100,7 +115,10 @@ def phase() -> int | None:
         _probes.append(_Probe())
     [probe] = _probes
     probe()
-    return None if probe.seen is None else int(probe.seen)
+    if probe.seen is not None:
+        return int(probe.seen)
+    # Keras finds out shapes by tracing layers before it says whether it trains.
+    return 0 if engines.get(keras.backend.backend()).is_tracing() else None
 
 
 def _leaves(value: Any) -> Iterator[Any]:

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from backplane import backend as K
+from backplane.core.graph import Tensor
 from backplane.interop.keras3.functions import function
 from backplane.interop.keras3.nodes import phase_node
 
@@ -82,6 +83,7 @@ def _check(what: str, x: Any, shape: tuple[int | None, ...]) -> None:
 def _assign(what: str, x: Any, value: Any) -> Any:
     """Assign now; in a `StatelessScope`, Keras keeps the new value for the scope's owner."""
     _check(what, x, K.int_shape(value))
+    value = K.eval(value) if isinstance(value, Tensor) else value
     return x.assign(value.value if isinstance(value, keras.Variable) else value)
 
 
@@ -90,15 +92,26 @@ def _update(x: Any, new_x: Any) -> Any:
 
 
 def _update_add(x: Any, increment: Any) -> Any:
-    return _assign("K.update_add", x, x.value + increment)
+    return _assign("K.update_add", x, x.value + _operand(increment, x))
 
 
 def _update_sub(x: Any, decrement: Any) -> Any:
-    return _assign("K.update_sub", x, x.value - decrement)
+    return _assign("K.update_sub", x, x.value - _operand(decrement, x))
 
 
 def _moving_average(x: Any, value: Any, momentum: Any) -> Any:
-    return _assign("K.moving_average_update", x, x.value * momentum + value * (1.0 - momentum))
+    momentum = _operand(momentum, x)
+    new = x.value * momentum + _operand(value, x) * (1.0 - momentum)
+    return _assign("K.moving_average_update", x, new)
+
+
+def _operand(value: Any, x: Any) -> Any:
+    """What a tensor of the backend can be combined with: arrays and lists take the dtype of `x`."""
+    if isinstance(value, keras.Variable):
+        return value.value
+    if isinstance(value, list | tuple | np.ndarray):
+        return keras.ops.convert_to_tensor(value, dtype=x.dtype)
+    return value
 
 
 # --- what cannot be ------------------------------------------------------------------------------

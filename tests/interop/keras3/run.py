@@ -1,0 +1,24 @@
+"""Runs all programs, or those named, and writes what they return, or how they fail, as JSON."""
+
+import importlib
+import json
+import sys
+import traceback
+
+import keras
+
+from backplane import backend as K
+
+results = {}
+for module in ("models", "behaviour"):
+    for program in importlib.import_module(module).PROGRAMS:
+        if sys.argv[3:] and program.__name__ not in sys.argv[3:]:
+            continue
+        try:
+            results[program.__name__] = {"value": program(sys.argv[2])}
+        except Exception:  # noqa: BLE001 - the test of that program fails with it
+            results[program.__name__] = {"error": traceback.format_exc()}
+        K.clear_session()
+        keras.backend.clear_session()
+with open(sys.argv[1], "w") as file:
+    json.dump(results, file)
