@@ -19,8 +19,11 @@ from backplane.engines.tensorflow import (
     random,
     shaping,
     table,
+    updates,
 )
 from backplane.engines.tensorflow.library import tf
+
+Function = Callable[..., tuple[Value, ...]]
 
 _TENSORS = (tf.Tensor, tf.Variable)
 _ARRAY_DTYPES = {name: np.dtype(tf.dtypes.as_dtype(name).as_numpy_dtype) for name in DTYPES}
@@ -74,21 +77,37 @@ class TensorFlow(Engine):
         array = value.numpy()
         return array if type(array) is np.ndarray else np.asarray(array)
 
-    def compile(self, program: Program) -> Callable[..., tuple[Value, ...]]:
-        """Trace the program once, unknown sizes left open; `compile=True` hands it to XLA."""
-        signature = [tf.TensorSpec(spec.shape, spec.dtype) for spec in program.inputs]
+    def lend(self, value: Value) -> Value:
+        """The content of a variable that is replaced in place."""
+        return updates.content(value)
+
+    def compile(self, program: Program) -> Function:
+        """Trace the program once, unknown sizes left open. `compile=True` hands it to XLA whole;
+        otherwise only the arithmetic of updates of large variables is, and nothing for `False`.
+        """
+        places = updates.in_place(program)
+        whole = program.options.get("compile")
+        signature = [
+            tf.TensorSpec((), tf.resource) if i in places else tf.TensorSpec(spec.shape, spec.dtype)
+            for i, spec in enumerate(program.inputs)
+        ]
         function: Any = tf.function(
-            program.function,
+            updates.traced(program, places, fuse=whole is None and _on_cpu()),
             input_signature=signature,
             autograph=False,
-            jit_compile=program.options.get("compile"),
+            jit_compile=whole,
         )
         with loops.own_program():
             concrete = function.get_concrete_function()
-        run = direct.call(concrete, program.function, loops.EMPTY_STACK)
+        eager = updates.stepwise(program, places)
+        run = direct.call(concrete, eager, loops.EMPTY_STACK)
         if any(op.type in _FAIL_WHEN_EMPTY for op in concrete.graph.get_operations()):
-            return _eager_when_empty(run, program)
-        return run
+            run = _eager_when_empty(run, eager, program)
+        return updates.keeping(run, program, places)
+
+
+def _on_cpu() -> bool:
+    return not tf.config.list_logical_devices("GPU")
 
 
 _FAIL_WHEN_EMPTY = frozenset(
@@ -97,15 +116,13 @@ _FAIL_WHEN_EMPTY = frozenset(
 """Kernels that give a result of the wrong shape, or of random numbers, for an empty batch."""
 
 
-def _eager_when_empty(
-    run: Callable[..., tuple[Value, ...]], program: Program
-) -> Callable[..., tuple[Value, ...]]:
+def _eager_when_empty(run: Function, eager: Function, program: Program) -> Function:
     """Run a call with an empty input operation by operation: there, lowerings know all sizes."""
     unknown = [i for i, spec in enumerate(program.inputs) if not spec.is_static]
 
     def run_sized(*inputs: Value) -> tuple[Value, ...]:
         if any(0 in inputs[i].shape.as_list() for i in unknown):
-            return program.function(*inputs)
+            return eager(*inputs)
         return run(*inputs)
 
     return run_sized if unknown else run

@@ -1,0 +1,249 @@
+"""New values of variables, computed in the memory of the old ones.
+
+A program is a function from old to new values; computed literally, each step of an optimizer is one
+more pass over memory that is not in the cache. Here a large variable lives in a `tf.Variable`, and
+the chain of arithmetic that ends in its new value runs as one kernel of XLA, which writes it in
+place. That happens after everything else in the program has succeeded, and cannot fail itself, so
+that a failing call still changes nothing. TensorFlow copies a value that somebody still reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from backplane.core.spec import Spec
+from backplane.engines.base import Program, Value
+from backplane.engines.tensorflow.library import raw, tf
+
+LARGE = 1 << 16
+"""Elements from which on a variable is kept in place."""
+
+WORTH = 1 << 20
+"""Operations from which on a chain is compiled: a kernel takes XLA 50 ms, and its call 70 µs."""
+
+LONGEST = 64
+"""Operations in a chain: beyond an optimizer's step, other things are as large."""
+
+ARITHMETIC = frozenset(
+    ("AddV2", "Sub", "Mul", "RealDiv", "Neg", "Abs", "Sqrt", "Square", "Maximum", "Minimum")
+)
+"""What XLA computes to the last bit as TensorFlow's kernels do, but for a product that is added."""
+
+_ARGUMENTS = ("x", "y")
+_DTYPES = frozenset(("float32", "float64"))
+
+
+Function = Callable[..., tuple[Value, ...]]
+Places = Mapping[int, int]
+"""Which inputs of a program live in variables, and which outputs are their new values."""
+
+
+def in_place(program: Program) -> Places:
+    """The variables that a program keeps in place."""
+    pairs = sorted(program.state.items(), key=lambda pair: pair[1])
+    same = [(i, o) for i, o in pairs if program.inputs[i] == program.outputs[o]]
+    return {i: o for i, o in same if _is_large(program.inputs[i])}
+
+
+def _is_large(spec: Spec) -> bool:
+    return spec.is_static and math.prod([n or 0 for n in spec.shape]) >= LARGE
+
+
+def content(value: Value) -> Value:
+    """The tensor that a value is, or that a variable holds."""
+    if isinstance(value, tf.Variable):
+        return raw.ReadVariableOp(resource=value.handle, dtype=value.dtype)
+    return value
+
+
+def keeping(run: Function, program: Program, places: Places) -> Function:
+    """The program as a function of values, from one that takes handles of variables and does not
+    return what it writes to them.
+    """
+    maybe = [i for i, x in enumerate(program.inputs) if _is_large(x) and i not in places]
+    if not places and not maybe:
+        return run
+
+    def call(*inputs: Value) -> tuple[Value, ...]:
+        values = list(inputs)
+        for i in maybe:
+            values[i] = content(values[i])
+        held = []
+        for i in places:
+            x = values[i]
+            if not isinstance(x, tf.Variable):
+                with tf.init_scope():
+                    x = tf.Variable(x, trainable=False)
+            held.append(x)
+            values[i] = x.handle
+        results = list(run(*values))
+        for x, o in zip(held, places.values(), strict=True):
+            results.insert(o, x)
+        return tuple(results)
+
+    return call
+
+
+# --- programs over handles ------------------------------------------------------------------------
+
+
+class State(NamedTuple):
+    """A variable inside a program: where it lives, its value before, and its value after."""
+
+    handle: Value
+    old: Value
+    new: Value
+
+
+def _read(handle: Value, spec: Spec) -> Value:
+    value = raw.ReadVariableOp(resource=handle, dtype=spec.dtype)
+    return value if tf.executing_eagerly() else tf.ensure_shape(value, spec.shape)
+
+
+def _run(program: Program, places: Places, inputs: Sequence[Value]) -> tuple[Any, Any]:
+    """The states and the other results of a program over handles."""
+    values = list(inputs)
+    for i in places:
+        values[i] = _read(inputs[i], program.inputs[i])
+    results = program.function(*values)
+    written = set(places.values())
+    states = [State(inputs[i], values[i], results[o]) for i, o in places.items()]
+    return states, tuple([x for o, x in enumerate(results) if o not in written])
+
+
+def stepwise(program: Program, places: Places) -> Function:
+    """The program over handles, operation by operation."""
+
+    def run(*inputs: Value) -> tuple[Value, ...]:
+        states, results = _run(program, places, inputs)
+        for s in states:
+            raw.AssignVariableOp(resource=s.handle, value=s.new)
+        return results
+
+    return run if places else program.function
+
+
+def traced(program: Program, places: Places, fuse: bool) -> Function:
+    """The program over handles, to be traced; `fuse` compiles the chains behind new values."""
+
+    def run(*inputs: Value) -> tuple[Value, ...]:
+        states, results = _run(program, places, inputs)
+        _write(states, results, tf.compat.v1.get_default_graph(), fuse)
+        return results
+
+    return run if places else program.function
+
+
+def _write(states: Sequence[State], others: Sequence[Value], graph: Any, fuse: bool) -> None:
+    """Write all new values, when everything that may fail has been computed."""
+    chains = _chains(states, graph) if fuse else []
+    fused = {i for chain in chains for i in chain.states}
+    before = [x for chain in chains for x in chain.inputs]
+    before += [s.new for i, s in enumerate(states) if i not in fused]
+    effects = [op for op in graph.get_operations() if op.op_def.is_stateful]
+    with tf.control_dependencies([*before, *others, *effects]):
+        for i, s in enumerate(states):
+            if i not in fused:
+                raw.AssignVariableOp(resource=s.handle, value=s.new)
+        for chain in chains:
+            first = states[chain.states[0]].new
+            kernel = _kernel(chain.steps, chain.results, first.dtype, tuple(first.shape))
+            kernel([states[i].handle for i in chain.states], chain.inputs)
+
+
+# --- chains --------------------------------------------------------------------------------------
+
+Operand = tuple[str, Any]
+"""`("old", i)` of the chain's variables, `("input", i)`, `("step", i)` or `("number", value)`."""
+
+
+class Chain(NamedTuple):
+    """Arithmetic that ends in the new values of some variables of one shape."""
+
+    states: list[int]
+    inputs: list[Value]
+    steps: tuple[tuple[str, tuple[Operand, ...]], ...]
+    results: tuple[Operand, ...]
+
+
+def _chains(states: Sequence[State], graph: Any) -> list[Chain]:
+    """The chains that are worth a kernel. Variables whose chains have a step in common share it."""
+    place = {op: i for i, op in enumerate(graph.get_operations())}
+    groups: list[tuple[set[Any], list[int]]] = []
+    for i, s in enumerate(states):
+        steps, members = _steps(s.new), [i]
+        if not steps:
+            continue
+        for group in [g for g in groups if not g[0].isdisjoint(steps)]:
+            groups.remove(group)
+            steps, members = steps | group[0], [*group[1], *members]
+        groups.append((steps, members))
+    chains = []
+    for steps, members in groups:
+        work = len(steps) * math.prod(states[members[0]].new.shape)
+        if work >= WORTH and len(steps) <= LONGEST:
+            chains.append(_chain(states, sorted(members), sorted(steps, key=place.__getitem__)))
+    return chains
+
+
+def _steps(new: Value) -> set[Any]:
+    """The operations of the chain behind a new value."""
+    found: set[Any] = set()
+    if new.dtype.name not in _DTYPES:
+        return found
+    waiting = [new]
+    while waiting and len(found) <= LONGEST:
+        x = waiting.pop()
+        if x.op in found or x.op.type not in ARITHMETIC or x.shape.as_list() != new.shape.as_list():
+            continue
+        found.add(x.op)
+        waiting.extend(x.op.inputs)
+    return found
+
+
+def _chain(states: Sequence[State], members: list[int], order: Sequence[Any]) -> Chain:
+    known: dict[Any, Operand] = {states[i].old.ref(): ("old", k) for k, i in enumerate(members)}
+    known |= {op.outputs[0].ref(): ("step", k) for k, op in enumerate(order)}
+    inputs: list[Value] = []
+
+    def operand(x: Value) -> Operand:
+        found = known.get(x.ref())
+        if found is None:
+            number = tf.get_static_value(x) if x.shape.rank == 0 else None
+            found = ("number", float(number)) if number is not None else ("input", len(inputs))
+            known[x.ref()] = found
+            if number is None:
+                inputs.append(x)
+        return found
+
+    steps = tuple([(op.type, tuple([operand(x) for x in op.inputs])) for op in order])
+    return Chain(members, inputs, steps, tuple([known[states[i].new.ref()] for i in members]))
+
+
+@lru_cache(maxsize=256)
+def _kernel(
+    steps: tuple[tuple[str, tuple[Operand, ...]], ...],
+    results: tuple[Operand, ...],
+    dtype: Any,
+    shape: tuple[int, ...],
+) -> Any:
+    """A chain compiled by XLA, as a function of the variables' handles and its inputs."""
+
+    def run(handles: list[Value], inputs: list[Value]) -> None:
+        old = [_read(handle, Spec(shape, dtype.name)) for handle in handles]
+        made: dict[str, list[Value]] = {"old": old, "input": inputs, "step": []}
+
+        def value(kind: str, which: Any) -> Value:
+            return tf.constant(which, dtype) if kind == "number" else made[kind][which]
+
+        for name, operands in steps:
+            values = [value(*each) for each in operands]
+            operation = getattr(raw, name)
+            made["step"].append(operation(**dict(zip(_ARGUMENTS, values, strict=False))))
+        for handle, result in zip(handles, results, strict=True):
+            raw.AssignVariableOp(resource=handle, value=value(*result))
+
+    return tf.function(run, jit_compile=True, autograph=False)
