@@ -7,6 +7,7 @@ float64, `DECOMPOSED` makes `engine.py` take the decomposition.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from backplane.engines.onnxruntime.builder import (
     node,
     transpose,
 )
-from backplane.engines.onnxruntime.shaping import pad
+from backplane.engines.onnxruntime.shaping import concat, pad, slice_
 from backplane.engines.onnxruntime.sizes import (
     at_least,
     filled,
@@ -178,11 +179,14 @@ def conv_kernel_grad(
     """Gradient of a convolution by the kernel.
 
     It is a convolution too, of x with g in the place of the kernel: batch and channels swap their
-    roles, and so do strides and dilation.
+    roles, and so do strides and dilation. Matrix products are faster where windows are small.
     """
     *window, channels, _ = kernel_shape
     rank = x.rank
     pairs = pairs_of(padding, sizes(x)[1:-1], tuple(window), strides, dilation)
+    if groups == 1 and (x.dtype == "float64" or math.prod(window) <= FEW):
+        padded = pad(x, padding=((0, 0), *pairs, (0, 0)), value=0)
+        return _by_products(padded, g, kernel_shape, strides, dilation)
     options: dict[str, Any] = {}
     if all(static(pair) for pair in pairs):
         options["pads"] = (*[before for before, _ in pairs], *[after for _, after in pairs])
@@ -203,6 +207,31 @@ def conv_kernel_grad(
     return transpose(y, (*spatial, 0, 1))
 
 
+def _by_products(x: Symbol, g: Symbol, kernel_shape: Ints, strides: Ints, dilation: Ints) -> Symbol:
+    """The gradient by the kernel for a padded x: a product with g for each row of the windows."""
+    *window, channels, filters = kernel_shape
+    last = x.rank - 2
+
+    def at(y: Symbol, offsets: Sequence[int], first: int) -> Symbol:
+        """The elements of all windows at some offsets along axes from `first` on."""
+        every: list[tuple[int | None, int | None, int | None]] = [(None, None, 1)] * x.rank
+        for axis, offset in enumerate(offsets, first):
+            start = offset * dilation[axis - 1]
+            stop = start - (window[axis - 1] - 1) * dilation[axis - 1]
+            every[axis] = (start, stop or None, strides[axis - 1])
+        return slice_(y, slices=tuple(every))
+
+    row = concat(*[at(x, [k], last) for k in range(window[-1])], axis=x.rank - 1)
+    parts = [at(row, each, 1) for each in itertools.product(*map(range, window[:-1]))]
+    width = window[-1] * channels
+    if math.prod(window) * channels <= NARROW:
+        # Several thin matrices cost more than one of them all.
+        parts, width = [concat(*parts, axis=x.rank - 1)], math.prod(window) * channels
+    cotangents = reshape(g, (-1, filters))
+    found = [node("Gemm", reshape(part, (-1, width)), cotangents, transA=1) for part in parts]
+    return reshape(concat(*found, axis=0), kernel_shape)
+
+
 def _swapped(x: Symbol, channels: int, groups: int) -> Symbol:
     """(batch, *spatial, groups × channels) as (channels, groups × batch, *spatial)."""
     rank = x.rank
@@ -217,9 +246,11 @@ def _swapped(x: Symbol, channels: int, groups: int) -> Symbol:
 # --- where a matrix product is better -------------------------------------------------------------
 
 FEW = 9
-"""Elements of a window up to which the gradient by the kernel is faster as a product with the
-windows side by side: by a tenth for 3 × 3, by ten times for 1 × 1. The other two gain for 1 × 1
-only."""
+"""Elements of a window up to which the gradient by the kernel is faster as matrix products: by
+two fifths for 3 × 3, by ten times for 1 × 1. The other two gain for 1 × 1 only."""
+
+NARROW = 128
+"""Rows of a matrix from which on a product with it is as fast as it gets."""
 
 
 def _is_product(specs: Sequence[Spec], *, groups: int, **params: Any) -> bool:
@@ -231,10 +262,9 @@ def _is_product(specs: Sequence[Spec], *, groups: int, **params: Any) -> bool:
 def _is_kernel_product(
     specs: Sequence[Spec], *, kernel_shape: Ints, groups: int, **params: Any
 ) -> bool:
-    if specs[0].dtype == "float64":
-        return True
     *window, channels, _ = kernel_shape
-    return math.prod(window) <= FEW and (groups == 1 or channels == 1)
+    few = math.prod(window) <= FEW and channels == 1
+    return groups > 1 and (few or specs[0].dtype == "float64")
 
 
 DECOMPOSED = {

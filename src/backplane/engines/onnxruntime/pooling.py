@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from backplane.core.spec import is_float
@@ -10,6 +11,7 @@ from backplane.engines.onnxruntime.builder import (
     Symbol,
     node,
     nodes,
+    number,
 )
 from backplane.engines.onnxruntime.convolution import (
     Ints,
@@ -17,7 +19,7 @@ from backplane.engines.onnxruntime.convolution import (
     channels_last,
     padding_options,
 )
-from backplane.engines.onnxruntime.shaping import constant_of
+from backplane.engines.onnxruntime.shaping import concat, constant_of
 from backplane.engines.onnxruntime.sizes import (
     reshape,
     sizes,
@@ -41,11 +43,11 @@ def max_pool(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> list[
     return [channels_last(y, x.rank), channels_last(positions, x.rank)]
 
 
-@TABLE.add("max_pool_grad", reads=(0, 1, 3))
+@TABLE.add("max_pool_grad")
 def max_pool_grad(
     g: Symbol,
     x: Symbol,
-    y: Symbol | None,
+    y: Symbol,
     positions: Symbol,
     *,
     pool: Ints,
@@ -54,10 +56,59 @@ def max_pool_grad(
 ) -> Symbol:
     """Zeros with `g` added at the positions."""
     batch, *spatial, channels = sizes(x)
+    if _tiles(x, pool, strides, padding):
+        return _by_tiles(g, x, y, pool)
     zeros = constant_of([total([batch, channels, *spatial])], 0, g.dtype)
     places, parts = (reshape(channels_first(t), (-1,)) for t in (positions, g))
     flat = node("ScatterElements", zeros, places, parts, reduction="add", axis=0)
     return channels_last(reshape(flat, (batch, channels, *spatial)), x.rank)
+
+
+def _tiles(x: Symbol, pool: Ints, strides: Ints, padding: Padding) -> bool:
+    """Whether the windows touch, and each element is in one of them."""
+    _, *spatial, channels = sizes(x)
+    padded = not isinstance(padding, str) and any(map(any, padding))
+    fit = all(isinstance(n, int) and n % k == 0 for n, k in zip(spatial, pool, strict=True))
+    return fit and pool == strides and not padded and isinstance(channels, int)
+
+
+def _by_tiles(g: Symbol, x: Symbol, y: Symbol, pool: Ints) -> Symbol:
+    """`g` where the first maximum of each window is: one matrix for each place in a window.
+
+    A pooling that also gives positions takes ten times as long; here nothing reads them.
+    """
+    _, *counts, channels = sizes(y)
+    widths = [math.prod([*counts[i + 1 :], channels]) for i in range(len(pool))]
+    parts: dict[Ints, Symbol] = {(): x}
+    for k, width in reversed(list(zip(pool, widths, strict=True))):
+        cut = {at: reshape(part, (-1, k * width)) for at, part in parts.items()}
+        pieces = {at: _split(part, k) for at, part in cut.items()}
+        parts = {(i, *at): pieces[at][i] for i in range(k) for at in pieces}
+    rows = [reshape(t, (-1, widths[0])) for t in (y, g)]
+    parts = _at_first_maximum(parts, *rows)
+    for k, width in zip(pool, widths, strict=True):
+        parts = {at: reshape(part, (-1, width)) for at, part in parts.items()}
+        rest = dict.fromkeys([at[1:] for at in parts])
+        parts = {at: concat(*[parts[i, *at] for i in range(k)], axis=1) for at in rest}
+    return reshape(parts[()], sizes(x))
+
+
+def _split(x: Symbol, count: int) -> list[Symbol]:
+    if count == 1:
+        return [x]
+    return nodes("Split", [x], [x.dtype] * count, axis=1, num_outputs=count)
+
+
+def _at_first_maximum(parts: dict[Ints, Symbol], y: Symbol, g: Symbol) -> dict[Ints, Symbol]:
+    """For each place in the windows, in row-major order: `g` where the first maximum is."""
+    found: Symbol | None = None
+    masked = {}
+    for at in sorted(parts):
+        hit = node("Equal", parts[at], y, dtype="bool")
+        first = hit if found is None else node("And", hit, node("Not", found))
+        found = hit if found is None else node("Or", found, hit)
+        masked[at] = node("Where", first, g, number(0, g.dtype), dtype=g.dtype)
+    return masked
 
 
 @TABLE.add("max_pool_take", reads=(0, 3))
