@@ -89,6 +89,16 @@ def test_a_call_that_fails_leaves_variables_alone() -> None:
     np.testing.assert_array_equal(K.get_value(v), [2, 3])
 
 
+def test_an_error_names_the_line_that_built_what_failed() -> None:
+    x, w = K.placeholder((None, None)), K.placeholder((None, 3))
+    f = K.function([x, w], [K.relu(K.dot(x * 2.0, w))])  # this line
+    with pytest.raises(Exception, match=r"(?i)matmul|matrix") as caught:
+        f([np.ones((2, 3)), np.ones((4, 3))])
+    (note,) = caught.value.__notes__
+    assert "while running 'matmul'" in note
+    assert note.endswith("# this line")
+
+
 # --- dtypes ---------------------------------------------------------------------------------------
 
 NUMBERS = sorted(DTYPES - {"bool", "bfloat16"})

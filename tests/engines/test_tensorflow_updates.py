@@ -146,3 +146,22 @@ def test_values_may_be_set_between_calls_and_read_on_another_engine() -> None:
         K.function([], [], [K.update(w, w * 2.0)])([])
     step([])
     np.testing.assert_array_equal(K.get_value(w), np.full(SHAPE, 9))
+
+
+def test_an_error_names_the_line_that_built_what_failed() -> None:
+    x, w = K.placeholder((None, None)), K.placeholder((None, 3))
+    f = K.function([x, w], [K.relu(K.dot(x * 2.0, w))])  # this line
+    with pytest.raises(Exception, match=r"(?i)matmul|matrix") as caught:
+        f([np.ones((2, 3)), np.ones((4, 3))])
+    (note,) = caught.value.__notes__
+    assert "while running 'matmul'" in note
+    assert note.endswith("# this line")
+
+
+def test_an_error_beside_an_update_names_its_line_too() -> None:
+    w, x = K.ones(SHAPE), K.placeholder((None, None))
+    f = K.function([x], [K.dot(x, w)], [K.update(w, ((w * 2.0 + 1.0) * 3.0 - w) * 0.5)])  # here
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        f([np.ones((2, 3))])
+    assert caught.value.__notes__[0].endswith("# here")
+    np.testing.assert_array_equal(K.get_value(w), np.ones(SHAPE))

@@ -16,7 +16,7 @@ the trace for their shapes and run it:
         try:
             return _program(_0)[0]
         except Exception as _error:
-            _explain(_error, _engine)
+            _explain(_error, _engine, _program)
             raise
 
 Programs that need no more than that, because they have one result, no constants of their own and
@@ -172,7 +172,7 @@ class _Writer:
                 "    try:",
                 f"        return _program({leaves})[0]",
                 "    except Exception as _error:",
-                "        _explain(_error, _engine)",
+                "        _explain(_error, _engine, _program)",
                 "        raise",
             ]
         )

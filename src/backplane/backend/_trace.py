@@ -61,7 +61,7 @@ class Trace:
         try:
             values = self.program(*leaves, *self.constants)
         except Exception as error:
-            explain(error, engine)
+            explain(error, engine, self.program)
             raise
         return self.filled(values)
 

@@ -444,6 +444,11 @@ def _forget(filename: str) -> None:
     linecache.cache.pop(filename, None)
 
 
+def emitted_at(filename: str, line: int) -> tuple[str, Where | None] | None:
+    """Which primitive a line of an emitted program computes, and the user's line that built it."""
+    return _wheres.get(filename, {}).get(line)
+
+
 def built_at(error: BaseException) -> tuple[str, Where | None] | None:
     """Which primitive failed, and the user's line that built it, from the traceback of an error
     that passed through an emitted program; None if it did not.

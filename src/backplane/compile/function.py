@@ -176,7 +176,7 @@ class Variant:
 
     def failed(self, error: Exception) -> None:
         """Say in an error which primitive failed and where it was built."""
-        explain(error, self.engine)
+        explain(error, self.engine, self.run)
 
 
 def is_switch(p: Tensor) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from backplane.compile.biases import join_biases
-from backplane.compile.emit import built_at, emit
+from backplane.compile.emit import built_at, emit, emitted_at
 from backplane.compile.hoist import streamlined
 from backplane.compile.simplify import lower, simplify
 from backplane.compile.structure import key_of, lifted
@@ -179,9 +179,14 @@ def dtypes_in(order: Sequence[Tensor]) -> frozenset[str]:
     return frozenset(found)
 
 
-def explain(error: BaseException, engine: Engine) -> None:
-    """Add to an error from a running program which primitive failed and where it was built."""
+def explain(error: BaseException, engine: Engine, run: Callable[..., Any] | None = None) -> None:
+    """Add to an error from a running program which primitive failed and where it was built.
+
+    Where the program `run` is a graph of the engine's, the engine knows the line (`located`).
+    """
     place = built_at(error)
+    if place is None and (line := getattr(run, "failing_line", lambda _: None)(error)):
+        place = emitted_at(*line)
     if place is not None:
         name, where = place
         at = f", built at {where}" if where else ""

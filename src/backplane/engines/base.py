@@ -255,6 +255,21 @@ def set_emitter(emitter: Callable[[Graph, Engine], Callable[..., tuple[Value, ..
     _emitter = emitter
 
 
+Line = tuple[str, int]
+"""A line of an emitted program: its file name and number."""
+
+
+def located(
+    run: Callable[..., Any], failing_line: Callable[[BaseException], Line | None]
+) -> Callable[..., Any]:
+    """A compiled program that can tell which emitted line an error comes from.
+
+    For engines that run a graph of their own: there, no traceback passes through the program.
+    """
+    run.failing_line = failing_line  # type: ignore[attr-defined]
+    return run
+
+
 # --- helpers that several tables share -----------------------------------------------------------
 
 

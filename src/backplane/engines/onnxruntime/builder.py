@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from backplane.core.spec import Spec
+from backplane.engines.base import Line
 from backplane.engines.onnxruntime.library import ELEMENT_TYPES
 
 Shape = tuple[int | None, ...]
@@ -99,6 +100,8 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: dict[str, Any]
+    line: Line | None = None
+    """The line of the emitted program that made it."""
 
 
 @dataclass(slots=True)
@@ -167,7 +170,7 @@ class Scope:
             if found is not None:
                 return found
         outputs = [self.name() for _ in range(count)]
-        self.nodes.append(Node(op, names, tuple(outputs), attributes))
+        self.nodes.append(Node(op, names, tuple(outputs), attributes, _line.get()))
         if key is not None:
             self._known[key] = outputs
         return outputs
@@ -216,6 +219,19 @@ def _exact(value: Any) -> Hashable:
     if isinstance(value, np.ndarray):
         return (value.dtype.name, value.shape, value.tobytes())
     return repr(value) if isinstance(value, float) else value
+
+
+_line: ContextVar[Line | None] = ContextVar("backplane_onnx_line", default=None)
+
+
+@contextmanager
+def made_by(line: Line) -> Iterator[None]:
+    """Nodes made inside belong to a line of the emitted program."""
+    token = _line.set(line)
+    try:
+        yield
+    finally:
+        _line.reset(token)
 
 
 _scope: ContextVar[Scope] = ContextVar("backplane_onnx_scope")

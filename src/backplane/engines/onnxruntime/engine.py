@@ -8,6 +8,8 @@ array that the last one gave. ONNX Runtime's own tensors, which have no operator
 from __future__ import annotations
 
 import math
+import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,7 +18,16 @@ from typing import Any
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Engine, Entry, Lowering, Program, Table, Value
+from backplane.engines.base import (
+    Engine,
+    Entry,
+    Line,
+    Lowering,
+    Program,
+    Table,
+    Value,
+    located,
+)
 from backplane.engines.onnxruntime import (
     convolution,
     elementwise,
@@ -26,7 +37,7 @@ from backplane.engines.onnxruntime import (
     reductions,
     shaping,
 )
-from backplane.engines.onnxruntime.builder import Scope, Symbol, building, literal
+from backplane.engines.onnxruntime.builder import Scope, Symbol, building, literal, made_by
 from backplane.engines.onnxruntime.export import export
 from backplane.engines.onnxruntime.library import DTYPES, THREADS, native, ort, ort_value, session
 from backplane.engines.onnxruntime.model import model, named
@@ -105,12 +116,12 @@ class OnnxRuntime(Engine):
 
     def compile(self, program: Program) -> Call:
         """A session. With the option `native` tensors of ONNX Runtime give such tensors."""
-        call, unsure = _session(program, "Scan")
+        call, unsure, failing_line = _session(program, "Scan")
         if unsure:
             call = _with_second_try(call, program)
         if program.options.get("native"):
-            return _giving_alike(call)
-        return call
+            call = _giving_alike(call)
+        return located(call, failing_line)
 
     def export(
         self,
@@ -137,15 +148,21 @@ def _specified(entry: Entry) -> Entry:
             known = [
                 x if x is None else x.known(spec) for x, spec in zip(operands, specs, strict=True)
             ]
-            return lowering(*known)
+            caller = sys._getframe(1)
+            with made_by((caller.f_code.co_filename, caller.f_lineno)):
+                return lowering(*known)
 
         return lower
 
     return Entry(build, entry.reads, builds=True)
 
 
-def _session(program: Program, kind: str) -> tuple[Call, bool]:
-    """A session of a program whose loops are of a kind, and whether they may turn out not to do."""
+def _session(
+    program: Program, kind: str
+) -> tuple[Call, bool, Callable[[BaseException], Line | None]]:
+    """A session of a program whose loops are of a kind, whether they may turn out not to do, and
+    what tells the line that an error comes from.
+    """
     threads = _threads(program)
     scope = Scope(loops=kind, serial=threads == 1)
     with building(scope):
@@ -156,8 +173,18 @@ def _session(program: Program, kind: str) -> tuple[Call, bool]:
     run = session(made.SerializeToString(), threads).run
     call = _call(run, [x.name for x in inputs], [x.name for x in outputs])
     if scope.printed:
-        return _printing(call, [message for message, _ in scope.printed]), scope.unsure
-    return call, scope.unsure
+        call = _printing(call, [message for message, _ in scope.printed])
+    lines = {each.outputs[0]: each.line for each in scope.nodes if each.line is not None}
+    # The emitted function is kept because what its lines mean is forgotten with it.
+    return call, scope.unsure, partial(_failing_line, lines, program.function)
+
+
+_NODE = re.compile(r"Name:'(?:fused )?(v\d+)")
+
+
+def _failing_line(lines: Mapping[str, Line], program: Call, error: BaseException) -> Line | None:
+    """The line of the emitted program that made the node which an error names."""
+    return next((lines[name] for name in _NODE.findall(str(error)) if name in lines), None)
 
 
 def _threads(program: Program) -> int:

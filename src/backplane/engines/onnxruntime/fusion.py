@@ -25,8 +25,10 @@ def fuse_biases(scope: Scope, outputs: Iterable[str]) -> None:
         made = makers.get(moved.inputs[0]) if moved and moved.op == "Transpose" else None
         if moved and made and made.op == "Conv" and _only_read_here(reads, moved, made):
             name = scope.name()
-            nodes.append(Node("Conv", (*made.inputs, each.inputs[1]), (name,), made.attributes))
-            nodes.append(Node("Transpose", (name,), each.outputs, moved.attributes))
+            nodes.append(
+                Node("Conv", (*made.inputs, each.inputs[1]), (name,), made.attributes, made.line)
+            )
+            nodes.append(Node("Transpose", (name,), each.outputs, moved.attributes, made.line))
         else:
             nodes.append(each)
     scope.nodes = nodes

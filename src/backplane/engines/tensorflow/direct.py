@@ -9,13 +9,14 @@ serves.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from backplane.engines.base import Value
+from backplane.engines.base import Line, Value
 from backplane.engines.tensorflow.library import tf
 
 try:
@@ -60,6 +61,22 @@ def _aligned_copy(array: np.ndarray) -> np.ndarray:
     copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
+
+
+_NODE = re.compile(r"\{\{node ([^}]+)\}\}")
+
+
+def failing_line(graph: Any, error: BaseException) -> Line | None:
+    """The line of the emitted program that made the operation which an error names."""
+    for name in _NODE.findall(str(error)):
+        try:
+            frames = graph.get_operation_by_name(name).traceback
+        except KeyError:  # an operation inside a loop, or made by TensorFlow's optimizer
+            continue
+        for frame in reversed(frames):
+            if frame.filename.startswith("<backplane program"):
+                return frame.filename, frame.lineno
+    return None
 
 
 def call(

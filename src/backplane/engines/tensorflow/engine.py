@@ -10,7 +10,7 @@ import numpy as np
 
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.base import Engine, Entry, Program, Table, Value
+from backplane.engines.base import Engine, Entry, Program, Table, Value, located
 from backplane.engines.tensorflow import (
     convolution,
     direct,
@@ -103,7 +103,8 @@ class TensorFlow(Engine):
         run = direct.call(concrete, eager, loops.EMPTY_STACK)
         if any(op.type in _FAIL_WHEN_EMPTY for op in concrete.graph.get_operations()):
             run = _eager_when_empty(run, eager, program)
-        return updates.keeping(run, program, places)
+        run = updates.keeping(run, program, places)
+        return located(run, partial(direct.failing_line, concrete.graph))
 
 
 def _on_cpu() -> bool:
