@@ -333,6 +333,25 @@ def test_compilation_time_is_about_linear_in_depth() -> None:
     assert long < 8 * short
 
 
+def test_large_models_without_convolutions_are_not_optimized(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    optimized: list[bool] = []
+    make = engine.session
+
+    def spy(model: bytes, threads: int, optimize: bool) -> Any:
+        optimized.append(optimize)
+        return make(model, threads, optimize)
+
+    monkeypatch.setattr(engine, "session", spy)
+    monkeypatch.setattr(engine, "MANY", 2)
+    x, k = K.placeholder((2, 4, 3)), K.placeholder((2, 3, 3))
+    y = K.sin(K.cos(x * 2.0))
+    for z in (x * 2.0, y, K.conv1d(y, k, data_format="channels_last")):
+        K.function([x, k], [z])([np.ones((2, 4, 3)), np.ones((2, 3, 3))])
+    assert optimized == [True, False, True]
+
+
 def test_the_engine_imports_no_other_library_and_says_nothing() -> None:
     code = (
         "import sys, numpy as np; from backplane import engines; e = engines.get('cntk');"

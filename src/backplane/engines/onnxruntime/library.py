@@ -47,13 +47,15 @@ ELEMENT_TYPES = {
 DTYPES = {number: name for name, number in ELEMENT_TYPES.items()}
 
 
-def session(model: bytes, threads: int = THREADS) -> native.InferenceSession:
+def session(model: bytes, threads: int = THREADS, optimize: bool = True) -> native.InferenceSession:
     """A session of ONNX Runtime, without the Python class around it, whose `run` takes a
     microsecond more per input.
     """
     options = ort.SessionOptions()
     options.log_severity_level = _SILENT
     options.intra_op_num_threads = threads
+    if not optimize:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     # Planning which buffers to share takes time that grows with the square of the program, and the
     # arena hands freed ones out again anyway: steps measured the same without.
     options.enable_mem_reuse = False
