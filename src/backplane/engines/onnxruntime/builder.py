@@ -127,8 +127,6 @@ class Scope:
     printed: list[tuple[str, Symbol]] = field(default_factory=list)
     unsure: bool = False
     """Whether a loop was built that may turn out not to do."""
-    biased: set[str] = field(default_factory=set)
-    """Sums whose second operand is a vector."""
     _known: dict[Hashable, list[str]] = field(default_factory=dict)
     _sizes: dict[str, Symbol] = field(default_factory=dict)
     _count: int = 0

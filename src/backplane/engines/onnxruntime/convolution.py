@@ -94,10 +94,18 @@ def padding_options(
 
 
 @TABLE.add("conv")
+@TABLE.add("conv_bias")
 def conv(
-    x: Symbol, kernel: Symbol, *, strides: Ints, padding: Padding, dilation: Ints, groups: int
+    x: Symbol,
+    kernel: Symbol,
+    bias: Symbol | None = None,
+    *,
+    strides: Ints,
+    padding: Padding,
+    dilation: Ints,
+    groups: int,
 ) -> Symbol:
-    """Cross-correlation."""
+    """Cross-correlation, plus a bias if there is one."""
     window = tuple([n for n in sizes(kernel)[:-2] if isinstance(n, int)])
     options = padding_options(padding, sizes(x)[1:-1], window, strides, dilation)
     if "auto_pad" in options and max(dilation) > 1:  # ONNX Runtime cannot have both
@@ -107,6 +115,7 @@ def conv(
         "Conv",
         channels_first(x),
         _kernel_first(kernel),
+        *([] if bias is None else [bias]),
         strides=strides,
         dilations=dilation,
         group=groups,
@@ -269,6 +278,7 @@ def _is_kernel_product(
 
 DECOMPOSED = {
     "conv": _is_product,
+    "conv_bias": _is_product,
     "conv_input_grad": _is_product,
     "conv_kernel_grad": _is_kernel_product,
 }

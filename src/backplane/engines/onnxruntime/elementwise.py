@@ -29,6 +29,7 @@ TABLE = Table(
     cos=partial(node, "Cos"),
     tanh=partial(node, "Tanh"),
     logical_not=partial(node, "Not"),
+    add=partial(node, "Add"),
     sub=partial(node, "Sub"),
     mul=partial(node, "Mul"),
     div=partial(node, "Div"),
@@ -172,15 +173,6 @@ def print_(x: Symbol, *, message: str) -> Symbol:
 
 
 # --- two operands --------------------------------------------------------------------------------
-
-
-@TABLE.add("add")
-def add(x: Symbol, y: Symbol) -> Symbol:
-    """The sum; `fusion.py` looks for a convolution before a bias."""
-    z = node("Add", x, y)
-    if x.shape and y.shape and y.shape == x.shape[-1:] and None not in y.shape:
-        current().biased.add(z.name)
-    return z
 
 
 @TABLE.add("maximum")

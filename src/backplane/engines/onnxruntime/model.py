@@ -10,7 +10,6 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 
 from backplane.core.spec import Spec
 from backplane.engines.onnxruntime.builder import Body, Node, Scope, Symbol
-from backplane.engines.onnxruntime.fusion import fuse_biases
 from backplane.engines.onnxruntime.library import ELEMENT_TYPES, IR_VERSION, OPSET
 
 
@@ -52,8 +51,6 @@ def _typed(x: Symbol) -> ValueInfoProto:
 
 def _nodes(scope: Scope, outputs: Iterable[str]) -> tuple[list[NodeProto], set[str]]:
     """The nodes that the outputs need, and all names that these read."""
-    outputs = list(outputs)
-    fuse_biases(scope, outputs)
     read = set(outputs)
     kept: list[NodeProto] = []
     for each in reversed(scope.nodes):
