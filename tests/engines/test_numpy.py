@@ -16,8 +16,8 @@ from backplane.compile.program import compiled
 from backplane.core.graph import Graph, Placeholder
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import DTYPES, Spec
+from backplane.engines.arrays import pooling, windows
 from backplane.engines.arrays import quiet as quieting
-from backplane.engines.arrays import windows
 from backplane.engines.arrays.random import threefry2x32
 from backplane.engines.arrays.selection import SMALL, masked, select
 from backplane.engines.numpy import ENGINE, updates
@@ -445,3 +445,22 @@ def test_nothing_comes_between_the_writes_of_a_step() -> None:
         sys.settrace(tracer)
     assert (x == 100).all()
     assert seen == ["run"]
+
+
+@pytest.mark.parametrize(("strides", "padding"), [((2, 2), "valid"), ((1, 2), "same")])
+def test_pooling_in_blocks_of_samples(
+    strides: tuple[int, ...], padding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, v = rng.integers(0, 4, (7, 6, 6, 3)) * 1.0, rng.random((7, 6, 6, 3))
+    params = {"pool": (2, 2), "strides": strides, "padding": padding}
+    found = []
+    for cache in (1 << 30, 1):
+        monkeypatch.setattr(pooling, "CACHE", cache)
+        y, positions = ENGINE.table["max_pool"].function(x, **params)
+        g = np.cos(np.arange(y.size)).reshape(y.shape)
+        back = ENGINE.table["max_pool_grad"].function(g, x, None, positions, **params)
+        taken = ENGINE.table["max_pool_take"].function(v, None, None, positions, **params)
+        np.testing.assert_allclose((back * v).sum(), (g * taken).sum(), rtol=1e-12)
+        found.append([y, positions, back, taken])
+    for whole, blocked in zip(*found, strict=True):
+        np.testing.assert_array_equal(whole, blocked)

@@ -1,4 +1,5 @@
-"""Pooling: one vectorised step for each tap of the window.
+"""Pooling: one vectorised step for each tap of the window, on blocks of samples that stay in the
+cache from one tap to the next.
 
 The positions of `max_pool` are the numbers of the winning taps, in the smallest type that fits.
 """
@@ -6,12 +7,13 @@ The positions of `max_pool` are the numbers of the winning taps, in the smallest
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
 
 from backplane.engines.arrays.selection import masked
-from backplane.engines.arrays.windows import Windows
+from backplane.engines.arrays.windows import CACHE, Windows
 from backplane.engines.base import Padding, Table, Value, host_shape
 
 TABLE = Table()
@@ -30,20 +32,34 @@ def _max_pool(
 ) -> list[Value]:
     windows = Windows.over(x.shape[1:-1], pool, strides, padding)
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    taps = windows.taps(windows.pad(x, lowest))
-    y = next(taps).copy()
-    if not wanted[1]:
-        for tap in taps:
-            np.maximum(y, tap, out=y)
-        return [y, None]
+    first, *taps = windows.taps(windows.pad(x, lowest))
+    y = np.empty(first.shape, x.dtype)
     number = np.min_scalar_type(math.prod(pool)).type
-    positions = np.empty(y.shape, number)
-    positions[...] = _first_inside(windows)[..., None]
-    for i, tap in enumerate(taps, 1):
-        # A later tap has the higher number and takes over only where it is truly greater.
-        np.maximum(positions, (tap > y) * number(i), out=positions)
-        np.maximum(y, tap, out=y)
+    positions = np.empty(y.shape, number) if wanted[1] else None
+    padded = any(a or b for a, b in windows.padding)
+    start = _first_inside(windows)[..., None] if padded else number(0)
+    for block in _samples(y):
+        part = y[block]
+        part[...] = first[block]
+        if positions is None:
+            for tap in taps:
+                np.maximum(part, tap[block], out=part)
+            continue
+        winners = positions[block]
+        winners[...] = start
+        for i, tap in enumerate(taps, 1):
+            # A later tap has the higher number and takes over only where it is truly greater.
+            greater = (tap[block] > part).view(np.uint8)
+            np.maximum(winners, greater * number(i), out=winners)
+            np.maximum(part, tap[block], out=part)
     return [y, positions]
+
+
+def _samples(y: Value) -> Iterator[slice]:
+    """Slices of the batch of a result, such that some arrays of their size stay in the cache."""
+    step = max(CACHE // 4 * len(y) // max(y.nbytes, 1), 1)
+    for start in range(0, len(y), step):
+        yield slice(start, start + step)
 
 
 @lru_cache
@@ -59,9 +75,18 @@ def _max_pool_grad(
     g: Value, x: Value, y: Value, positions: Value, *, pool: Ints, strides: Ints, padding: Padding
 ) -> Value:
     windows = Windows.over(x.shape[1:-1], pool, strides, padding)
-    result = np.zeros((len(x), *windows.padded, x.shape[-1]), g.dtype)
-    for i, tap in enumerate(windows.taps(result)):
-        tap += masked(positions == i, g)
+    apart = all(k <= s for k, s in zip(pool, strides, strict=True))
+    shape = (len(x), *windows.padded, x.shape[-1])
+    covered = all(k * o == n for k, o, n in zip(pool, windows.places, windows.padded, strict=True))
+    result = np.empty(shape, g.dtype) if apart and covered else np.zeros(shape, g.dtype)
+    taps = list(windows.taps(result))
+    for block in _samples(g):
+        part, winners = g[block], positions[block]
+        for i, tap in enumerate(taps):
+            if apart:  # no place is in two windows
+                masked(winners == i, part, tap[block])
+            else:
+                tap[block] += masked(winners == i, part)
     return windows.crop(result)
 
 
@@ -71,8 +96,10 @@ def _max_pool_take(
 ) -> Value:
     windows = Windows.over(v.shape[1:-1], pool, strides, padding)
     result = np.zeros(positions.shape, v.dtype)
-    for i, tap in enumerate(windows.taps(windows.pad(v))):
-        result += masked(positions == i, tap)
+    taps = list(windows.taps(windows.pad(v)))
+    for block in _samples(result):
+        for i, tap in enumerate(taps):
+            result[block] += masked(positions[block] == i, tap[block])
     return result
 
 
