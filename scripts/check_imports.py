@@ -53,7 +53,7 @@ LIBRARIES: dict[str, set[str]] = {
     "tensorflow": {"engines.tensorflow"},
     "jax": {"engines.jax"},
     "jaxlib": {"engines.jax"},
-    "torch": {"engines.torch"},
+    "torch": {"engines.torch", "interop.dynamo"},
     "pytensor": {"engines.pytensor"},
     "onnx": {"engines.onnxruntime"},
     "onnxruntime": {"engines.onnxruntime"},

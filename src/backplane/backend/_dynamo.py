@@ -6,7 +6,7 @@ the attribute by which PyTorch itself points from a function to the one to be tr
 the work of finding the program is marked as one whose result is a constant. Both are attributes
 only, because asking PyTorch for them would import it, and its compiler, for everybody.
 
-`interop.dynamo`, imported when the first K function is traced, does the rest.
+A module of `interop`, imported when the first K function is traced, does the rest.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 CALL_RULE: set[CodeType] = set()
 """The code that applies the call rule."""
+
+TRACED_BY = "backplane.interop.dynamo"
+"""The module with what the compiler traces, imported when it traces the first K function."""
 
 _served_by: list[Any] = []
 
@@ -54,7 +57,7 @@ class _Own(dict[str, Any]):
 
 def _load() -> None:
     if not _served_by:
-        _served_by.append(import_module("backplane.interop.dynamo"))
+        _served_by.append(import_module(TRACED_BY))
 
 
 def constant(function: Callable[..., Any]) -> Callable[..., Any]:
