@@ -14,7 +14,7 @@ present() {
 }
 
 present "$@" && exit 0
-command="apt-get install -y --no-install-recommends $*"
+command="env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $*"
 if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
     apt-get update && $command
 elif command -v apt-get >/dev/null && sudo -n true 2>/dev/null; then
