@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.arrays import convolution, indexing, pooling, random
+from backplane.engines.arrays import convolution, indexing, pooling, random, updates
 from backplane.engines.arrays.quiet import SILENCE
 from backplane.engines.base import Engine, Table, Value
-from backplane.engines.numpy import elementwise, reductions, shaping, updates
+from backplane.engines.numpy import elementwise, reductions, shaping
 from backplane.engines.numpy.loops import loops
 
 # `dtype.name` takes longer than a small ufunc; types of equal width share a name (long, long long).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import graph_inputs
 
 from backplane.core.spec import Spec
+from backplane.engines.arrays import updates
 from backplane.engines.base import Engine, Program, Table, Value
 from backplane.engines.pytensor import elementwise, reductions, shaping
 from backplane.engines.pytensor.kernel import kernels
@@ -77,11 +78,19 @@ class PyTensorEngine(Engine):
         """The array itself; a scalar becomes an array without axes."""
         return np.asarray(value)
 
+    def lend(self, value: Value) -> Value:
+        """A copy of what a later step of an optimizer writes to."""
+        return np.array(value) if updates.may_be_written(value) else value
+
     # --- programs ---------------------------------------------------------------------------------
+
+    def updates_in_place(self, options: Mapping[str, Any]) -> bool:
+        """In our own mode: PyTensor's linkers do not know what `Kernel` writes to."""
+        return _mode(options) is ARRAYS
 
     def compile(self, program: Program) -> Function:
         """The program as a PyTensor function, by the mode that `_mode` chooses."""
-        mode = _mode(program)
+        mode = _mode(program.options)
         with pytensor.config.change_flags(traceback__limit=0):
             inputs = [type_of(spec)() for spec in program.inputs]
             outputs = [pt.as_tensor_variable(x) for x in program.function(*inputs)]
@@ -100,14 +109,14 @@ class PyTensorEngine(Engine):
         return run
 
 
-def _mode(program: Program) -> Any:
+def _mode(options: Mapping[str, Any]) -> Any:
     """Our own mode, unless PyTensor's flags or `compile=True` ask for one of PyTensor's.
 
     PyTensor's default mode takes seconds to compile a small function, and minutes for a deep one.
     """
     config = pytensor.config
     chosen = config.mode != "Mode" or config.linker != "auto" or config.optimizer != "o4"
-    return get_default_mode() if chosen or program.options.get("compile") else ARRAYS
+    return get_default_mode() if chosen or options.get("compile") else ARRAYS
 
 
 def _function(inputs: Sequence[Value], outputs: Sequence[Value], mode: Any) -> Function:

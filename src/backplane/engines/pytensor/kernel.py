@@ -17,13 +17,13 @@ from backplane.core.autodiff import gradients
 from backplane.core.graph import Graph, Placeholder
 from backplane.core.registry import primitive
 from backplane.core.spec import Spec, is_float
-from backplane.engines.arrays import convolution, indexing, pooling, random, sums
+from backplane.engines.arrays import convolution, indexing, pooling, random, sums, updates
 from backplane.engines.base import Engine, Entry, Lowering, Table, Value
 from backplane.engines.pytensor.library import type_of
 from backplane.engines.pytensor.reductions import sum_down
 
 KERNELS = Table(shift_left=np.left_shift, shift_right=np.right_shift)
-for _part in (convolution, pooling, random, indexing):
+for _part in (convolution, pooling, random, indexing, updates):
     KERNELS.update(_part.TABLE)
 KERNELS.build("sum_to")(sums.sum_to)
 

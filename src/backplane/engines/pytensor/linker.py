@@ -22,9 +22,11 @@ from pytensor.ifelse import IfElse
 from pytensor.link.basic import JITLinker
 from pytensor.scan.op import Scan
 
+from backplane.core.registry import primitive
 from backplane.engines.arrays.quiet import quiet
 from backplane.engines.base import Value
 from backplane.engines.pytensor.calls import Call, call_of
+from backplane.engines.pytensor.kernel import Kernel
 from backplane.engines.pytensor.scanning import scan_call
 from backplane.engines.pytensor.shape_calls import is_last
 
@@ -50,7 +52,7 @@ class Emission:
         self.names: dict[Variable, str] = {x: f"a{i}" for i, x in enumerate(self.inputs)}
         self.bound: dict[int, str] = {}
         self.lines: dict[Region, list[str]] = defaultdict(list)
-        self._plan(graph.toposort())
+        self._plan(_writers_last(graph.toposort()))
 
     # --- planning: from the outputs back ----------------------------------------------------------
 
@@ -187,6 +189,13 @@ class Emission:
             name = self.bound[id(thing)] = f"{stem}_{len(self.bound)}"
             self.namespace[name] = thing
         return name
+
+
+def _writers_last(order: Sequence[Apply]) -> list[Apply]:
+    """`order`, but what writes over variables after all that may still read them, or fail."""
+    writers = [n for n in order if isinstance(n.op, Kernel) and primitive(n.op.name).in_place]
+    last = set(writers)
+    return [*[n for n in order if n not in last], *writers]
 
 
 def _common(regions: Sequence[Region]) -> Region:
