@@ -96,11 +96,12 @@ class Emitter:
         engine: Engine,
         whole: bool,
         news: Collection[Tensor],
+        order: list[Tensor] | None,
     ) -> None:
         self.engine = engine
         self.inputs = list(inputs)
         self.outputs = list(outputs)
-        self.order = toposort(outputs, stop=inputs)
+        self.order = toposort(outputs, stop=inputs) if order is None else order
         self.gives_out = "out" in engine.capabilities
         self.namespace: dict[str, Any] = {}
         self.names: dict[Tensor, str] = {t: f"a{i}" for i, t in enumerate(inputs)}
@@ -416,11 +417,13 @@ def emit(
     *,
     whole: bool = True,
     news: Collection[Tensor] = (),
+    order: list[Tensor] | None = None,
 ) -> Emitted:
     """Emit the program from `inputs` to `outputs`, both already lowered for `engine`; not a `whole`
-    one, if it only runs inside another. `news` are the outputs that replace values of variables.
+    one, if it only runs inside another. `news` are the outputs that replace values of variables,
+    `order` all nodes, inputs before users, where that is known.
     """
-    return Emitter(inputs, outputs, engine, whole, set(news)).emit()
+    return Emitter(inputs, outputs, engine, whole, set(news), order).emit()
 
 
 def callable_of(graph: Graph, engine: Engine) -> Callable[..., tuple[Any, ...]]:

@@ -110,7 +110,7 @@ def _compiled(
     function = _programs.get(key)
     if function is None:
         function = _programs[key] = _compile(
-            engine, arguments, outputs, state, eager, dict(options)
+            engine, arguments, outputs, order, state, eager, dict(options)
         )
         statistics.compilations += 1
         if len(_programs) > CACHE_LIMIT:
@@ -148,17 +148,19 @@ def _compile(
     engine: Engine,
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
+    order: list[Tensor],
     state: dict[int, int],
     eager: bool,
     options: dict[str, Any],
 ) -> Callable[..., tuple[Any, ...]]:
-    emitted = emit(inputs, outputs, engine, news=[outputs[i] for i in state.values()])
+    news = [outputs[i] for i in state.values()]
+    emitted = emit(inputs, outputs, engine, news=news, order=order)
     program = Program(
         emitted.function,
         [t.spec for t in inputs],
         [t.spec for t in outputs],
         state,
-        dtypes=dtypes_in(toposort(outputs, stop=inputs)),
+        dtypes=dtypes_in(order),
         source=emitted.source,
         sizes_from_values=emitted.sizes_from_values,
         options=options,
