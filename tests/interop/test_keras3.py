@@ -69,6 +69,17 @@ def _numbers(value):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_function(tmp_path, backend):
+    """In a model and in a layer, with the numbers, shapes and dtypes of the NumPy engine."""
+    script = SCRIPTS / "every_function.py"
+    printed = run(sys.executable, script, backend=backend, folder=tmp_path, PYTHONWARNINGS="ignore")
+    found = json.loads(printed.splitlines()[-1])
+    assert len(found["compared"]) > 80
+    assert not found["failures"], "\n".join(found["failures"].values())
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["torch", "jax"])
 def test_one_keras_json_serves_both(tmp_path, name):
     """Keras 3's own file, with a key that is only its own."""
