@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backplane.compile import chains
+from backplane.compile.biases import join_biases
 from backplane.compile.blocks import NAMES, Blocks, Line
 from backplane.compile.chains import Chain, Unit, shape_key, units
 from backplane.compile.hoist import streamlined
@@ -432,7 +433,7 @@ def callable_of(graph: Graph, engine: Engine) -> Callable[..., tuple[Any, ...]]:
     if found is None:
         # Eager calls run these graphs too, and the engine's own tape must see where it stops.
         outputs = lower(streamlined(simplify(graph.outputs, keep_stops=True)), engine)
-        outputs = simplify(outputs, keep_stops=True, lowered=True)
+        outputs = join_biases(simplify(outputs, keep_stops=True, lowered=True), engine)
         emitted = emit(graph.inputs, outputs, engine, whole=False)
         found = graph.cache[engine] = emitted.function
     return found

@@ -40,6 +40,7 @@ from backplane.core.graph import (
     toposort,
 )
 from backplane.core.primitive import OUTPUT, outputs_of
+from backplane.core.sizes import tie
 from backplane.core.spec import Spec
 
 LINEAR = frozenset(("neg", "transpose", "reshape", "expand_dims", "squeeze", "slice_grad", "pad"))
@@ -219,7 +220,7 @@ class _Before:
             if _movable(node) and all(t in known.values for t in node.inputs):
                 known.add(node, [known.values[t] for t in node.inputs])
         self._regroup()
-        fresh = {node: Placeholder(node.spec) for node in self._edge()}
+        fresh = {node: _stand_in(node) for node in self._edge()}
         loop.outputs = substitute(loop.outputs, fresh)
         loop.rows += fresh.values()
         loop.sequences += [known.values[node].tensor for node in fresh]
@@ -286,6 +287,15 @@ class _Before:
         for t in [t for t in terms if not self._is_known(t)]:
             result = plus(node, t, result)
         return result if result.spec == node.spec else None
+
+
+def _stand_in(node: Tensor) -> Placeholder:
+    """An input of the body in place of a node of it, known to have the same unknown sizes."""
+    fresh = Placeholder(node.spec)
+    for i, n in enumerate(node.spec.shape):
+        if n is None:
+            tie(fresh, i, node, i)
+    return fresh
 
 
 def _is_add(node: Tensor) -> bool:

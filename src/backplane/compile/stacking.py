@@ -126,6 +126,18 @@ def _elementwise(node: Tensor, operands: list[Value]) -> Tensor:
     return _node(node, _name(node), *aligned, **node.params)
 
 
+def _added(node: Tensor, operands: list[Value]) -> Tensor:
+    """A bias is added to the rows of a product, where engines can do both at once."""
+    for (x, stacked), (c, varies) in (operands, operands[::-1]):
+        if stacked and not varies and x.op is not None and x.op.name == "reshape":
+            rows = x.inputs[0]
+            if rows.ndim == node.ndim == 2 and (c.ndim < 2 or c.spec.shape[0] == 1):
+                total = _node(node, "add", rows, c)
+                if total.spec == rows.spec:
+                    return _node(node, "reshape", total, *x.inputs[1:], **x.params)
+    return _elementwise(node, operands)
+
+
 def _name(node: Tensor) -> str:
     assert node.op is not None
     return node.op.name
@@ -236,6 +248,7 @@ _RULES: dict[str, Rule] = {
         ["softmax", "log_softmax", "argmax", "argmin", "cumsum", "cumprod"], _later_axes("axis")
     ),
     **dict.fromkeys(["reshape", "broadcast_to", "sum_to", "slice_grad"], _shaped),
+    "add": _added,
     "transpose": _transposed,
     "slice": _whole_time("slices", (None, None, 1)),
     "pad": _whole_time("padding", (0, 0)),

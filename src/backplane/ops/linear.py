@@ -8,6 +8,7 @@ from typing import Any
 from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
+from backplane.core.registry import PRIMITIVES
 from backplane.core.sizes import Axis, follow
 from backplane.core.spec import Spec
 from backplane.ops.elementwise import NUMBER, check_dtype
@@ -69,3 +70,21 @@ def _product_axis(node: Tensor, axis: int) -> Sequence[Axis]:
 
 
 follow(_product_axis, matmul)
+
+
+# --- with a sum: put into programs by the compiler, for engines that have a kernel ----------------
+
+
+@primitive
+def matmul_add(x: Spec, y: Spec, c: Spec, *, transpose_x: bool, transpose_y: bool) -> Spec:
+    """`matmul` of two float matrices, plus `c`, which is broadcast to the product's shape."""
+    return matmul.infer_rule(x, y, transpose_x=transpose_x, transpose_y=transpose_y)  # type: ignore[no-any-return]
+
+
+@matmul_add.decompose
+def _(x: Tensor, y: Tensor, c: Tensor, *, transpose_x: bool, transpose_y: bool) -> Any:
+    product = matmul(x, y, transpose_x=transpose_x, transpose_y=transpose_y)
+    return PRIMITIVES["add"](product, c)
+
+
+follow(_product_axis, matmul_add)

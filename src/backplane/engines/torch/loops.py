@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+import numpy as np
 import torch
 
 from backplane.core.graph import Graph
 from backplane.core.spec import Spec
+from backplane.engines.arrays import rooms
 from backplane.engines.base import Engine, Lowering, Table, Value
 from backplane.engines.torch.dtypes import TORCH
 
@@ -73,9 +75,33 @@ def _scan(
             rows.append(outputs[carry:])
         if reverse:
             rows.reverse()
-        return [*state, *[torch.stack(column) for column in zip(*rows, strict=True)]]
+        return [*state, *map(_stacked, zip(*rows, strict=True))]
 
     return lowering
+
+
+def _stacked(rows: tuple[Value, ...]) -> Value:
+    """The rows as one tensor: where only values count, in memory that an earlier stack had."""
+    first = rows[0]
+    dtype = NUMPY.get(first.dtype)
+    if dtype is None or not _is_plain(first):
+        return torch.stack(rows)
+    room = torch.from_numpy(rooms.empty((len(rows), *first.shape), dtype))
+    return torch.stack(rows, out=room)
+
+
+NUMPY = {torch.float32: np.dtype("float32"), torch.float64: np.dtype("float64")}
+
+
+def _is_plain(x: Value) -> bool:
+    """Whether `x` is a tensor on the processor, and no tape, transformation or compiler watches."""
+    return (
+        type(x) is torch.Tensor
+        and x.is_cpu
+        and not torch.is_grad_enabled()
+        and not torch.compiler.is_compiling()
+        and torch._C._functorch.peek_interpreter_stack() is None
+    )
 
 
 def _for_steps(constants: Sequence[Value]) -> list[Value]:

@@ -92,3 +92,25 @@ def matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lo
     if transpose_y:
         return lambda x, y: product(x, y.transpose(-1, -2))
     return product
+
+
+@TABLE.build("matmul_add")
+def matmul_add(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
+    """`torch.addmm`, where the product alone is not oneDNN's."""
+    by_size = _may_be_large(specs, transpose_x, transpose_y) and onednn_is_faster()
+    biased = _sum_by_size if by_size else _addmm
+    if not (transpose_x or transpose_y):
+        return biased
+
+    def lowering(x: Value, y: Value, c: Value) -> Value:
+        return biased(x.t() if transpose_x else x, y.t() if transpose_y else y, c)
+
+    return lowering
+
+
+def _addmm(x: Value, y: Value, c: Value) -> Value:
+    return torch.addmm(c, x, y)
+
+
+def _sum_by_size(x: Value, y: Value, c: Value) -> Value:
+    return _product_by_size(x, y).add_(c) if not torch.is_grad_enabled() else _addmm(x, y, c)
