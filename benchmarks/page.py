@@ -72,6 +72,8 @@ def _lines(data: dict[str, Any], pictures: Path) -> Iterator[str]:
     yield HEAD
     yield from _machine(data["machine"])
     yield from _verdicts(data["workloads"])
+    if missing := [name for name in TITLES if name not in data["workloads"]]:
+        yield f"Not in these results: {', '.join(missing)}.\n"
     for name, title in TITLES.items():
         found = data["workloads"].get(name)
         if found is None:

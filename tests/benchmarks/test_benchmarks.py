@@ -114,6 +114,7 @@ def test_the_page_holds_results_and_plots(tmp_path: Path) -> None:
     text = file.read_text(encoding="utf-8")
     assert "| call | numpy | over best hand-written | 1.3 | 2.00 |" in text
     assert "2 (2–2)" in text
+    assert "Not in these results: mlp-sgd, " in text
     assert (tmp_path / "benchmarks" / "call.svg").read_text(encoding="utf-8").count("<svg") == 1
     first = (tmp_path / "benchmarks" / "growth.svg").read_bytes()
     page.write(json.loads(json.dumps(results())), file)
