@@ -30,12 +30,12 @@ def spec_of(x: Any, what: str) -> Spec:
     return Spec(array.shape, array.dtype.name)
 
 
-@api
 def _shape(x: Any) -> Tensor:
     return shape_vector(*dims_of(as_tensor(x)))
 
 
-_shape.__name__ = "shape"
+_shape.__name__ = "shape"  # Before it is wrapped: errors name the K function.
+_shape = api(_shape)
 
 
 @welcomes
