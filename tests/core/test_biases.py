@@ -58,3 +58,23 @@ def test_transposed_operands_and_several_sums(fused):
             found.append(K.function([x, w, c], [y, *grads])(data))
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("window", [1, 3])
+def test_a_convolution_with_a_bias_in_every_form_of_its_kernel(engine, window, dtype):
+    """Engines compute some convolutions as products; the bias stays with them."""
+    x, kernel, bias = (
+        K.placeholder(shape=shape, dtype=dtype)
+        for shape in ((None, 5, 5, 2), (window, window, 2, 3), (3,))
+    )
+    y = K.relu(K.bias_add(K.conv2d(x, kernel, padding="same"), bias))
+    results = [y, *K.gradients(K.sum(K.square(y)), [x, kernel, bias])]
+    shapes = ((2, 5, 5, 2), kernel.shape, (3,))
+    data = [RNG.normal(size=tuple(shape)).astype(dtype) for shape in shapes]
+    found = K.function([x, kernel, bias], results)(data)
+    with K.engine("numpy"):
+        expected = K.function([x, kernel, bias], results)(data)
+    for a, b in zip(found, expected, strict=True):
+        assert a.dtype == dtype
+        np.testing.assert_allclose(a, b, rtol=1e-4 if dtype == "float32" else 1e-11, atol=1e-5)

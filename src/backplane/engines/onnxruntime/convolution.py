@@ -278,7 +278,6 @@ def _is_kernel_product(
 
 DECOMPOSED = {
     "conv": _is_product,
-    "conv_bias": _is_product,
     "conv_input_grad": _is_product,
     "conv_kernel_grad": _is_kernel_product,
 }

@@ -38,7 +38,14 @@ from backplane.engines.onnxruntime import (
     reductions,
     shaping,
 )
-from backplane.engines.onnxruntime.builder import Scope, Symbol, building, literal, made_by
+from backplane.engines.onnxruntime.builder import (
+    Scope,
+    Symbol,
+    building,
+    literal,
+    made_by,
+    node,
+)
 from backplane.engines.onnxruntime.export import export
 from backplane.engines.onnxruntime.library import DTYPES, THREADS, native, ort, ort_value, session
 from backplane.engines.onnxruntime.model import model, named
@@ -73,6 +80,21 @@ class OnnxRuntime(Engine):
             self.table[lowering.__name__] = _specified(entry)
         for name, better in {**convolution.DECOMPOSED, **pooling.DECOMPOSED}.items():
             self._decompose(name, better)
+        self.table["conv_bias"] = self._bias_apart(convolution.DECOMPOSED["conv"])
+
+    def _bias_apart(self, better: Callable[..., bool]) -> Entry:
+        """Let a convolution that is decomposed get its bias afterwards. The decomposition of
+        `conv_bias` itself would be joined to a `conv_bias` again.
+        """
+        joined, conv = self.table["conv_bias"], self.table["conv"]
+
+        def build(specs: Sequence[Spec], **params: Any) -> Lowering:
+            if not better(specs[:2], **params):
+                return joined.function(specs, **params)
+            product = conv.function(specs[:2], **params)
+            return lambda x, kernel, bias: node("Add", product(x, kernel), bias)
+
+        return Entry(build, builds=True)
 
     def _decompose(self, name: str, better: Callable[..., bool]) -> None:
         """Let a primitive be decomposed where its kernel is slower, or lacks the dtype."""
