@@ -72,8 +72,8 @@ def test_import_of_the_backend_brings_only_what_it_needs():
     )
     assert done.returncode == 0, done.stderr
     allowed = {
-        "__future__", "_json", "copy", "dataclasses", "encodings", "errno", "fnmatch", "gc", "importlib",
-        "ipaddress", "json", "ntpath", "pathlib", "urllib",
+        "__future__", "_json", "copy", "dataclasses", "encodings", "errno", "fnmatch", "gc",
+        "importlib", "ipaddress", "json", "ntpath", "pathlib", "urllib",
     }  # fmt: skip
     # ipaddress, urllib and fnmatch are pathlib's, in some releases of Python.
     assert set(done.stdout.split()) <= allowed
