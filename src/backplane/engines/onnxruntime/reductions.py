@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 
 from backplane.core.spec import is_float
@@ -44,12 +46,37 @@ Axes = tuple[int, ...]
 # --- sums and products ---------------------------------------------------------------------------
 
 
+MANY = 1 << 16
+"""Elements from which on the kernels, which add one after the other, lose digits: of the mean of
+four million squares the fourth is wrong."""
+
+
+def _part(x: Symbol, axes: Axes) -> int:
+    """How many elements to reduce at once where all are reduced and there may be many; else 0."""
+    if x.shape is None or len(axes) != x.rank:
+        return 0
+    known = math.prod(itertools.takewhile(lambda n: n is not None, reversed(x.shape)))
+    if known < (MANY if None not in x.shape else 256):
+        return 0
+    return next((n for n in range(1024, 31, -1) if known % n == 0), 0)
+
+
+def _reduced(op: str, x: Symbol, axes: Axes, keepdims: bool) -> Symbol:
+    """Sum or mean, in two steps where there are many elements."""
+    part = _part(x, axes)
+    if not part:
+        return node(op, x, ints(*axes), keepdims=int(keepdims))
+    rows = node(op, reshape(x, (-1, part)), ints(1), keepdims=0)
+    y = node(op, rows, ints(0), keepdims=0)
+    return reshape(y, (1,) * x.rank) if keepdims else y
+
+
 @TABLE.add("sum")
 def sum_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
     """Sum over axes."""
     if not is_float(x.dtype):
         return _whole_sum(x, axes=axes, keepdims=keepdims)
-    return node("ReduceSum", x, ints(*axes), keepdims=int(keepdims))
+    return _reduced("ReduceSum", x, axes, keepdims)
 
 
 @TABLE.add("prod")
@@ -95,7 +122,7 @@ def mean(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
     """Mean over axes; NaN where there are no elements, of which the kernel says 0."""
     counted = total([size(x, axis) for axis in axes])
     if isinstance(counted, int) and counted:
-        return node("ReduceMean", x, ints(*axes), keepdims=int(keepdims))
+        return _reduced("ReduceMean", x, axes, keepdims)
     count = cast(reshape(vector([counted]), ()), x.dtype)
     return node("Div", sum_(x, axes=axes, keepdims=keepdims), count)
 
