@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 
@@ -55,7 +54,7 @@ def _part(x: Symbol, axes: Axes) -> int:
     """How many elements to reduce at once where all are reduced and there may be many; else 0."""
     if x.shape is None or len(axes) != x.rank:
         return 0
-    known = math.prod(itertools.takewhile(lambda n: n is not None, reversed(x.shape)))
+    known = math.prod([n for n in x.shape if n is not None])
     if known < (MANY if None not in x.shape else 256):
         return 0
     return next((n for n in range(1024, 31, -1) if known % n == 0), 0)
