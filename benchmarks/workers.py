@@ -44,7 +44,9 @@ def environment(stack: str) -> dict[str, str]:
     """
     asked = "tensorflow" if stack == REFERENCE else stack.removeprefix("keras3-")
     keras = {"KERAS_BACKEND": asked, "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
-    return {**os.environ, **ONE_THREAD, **SILENT, **keras}
+    # Installed libraries have their bytecode: a start that compiles our own would measure Python.
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return {**inherited, **ONE_THREAD, **SILENT, **keras}
 
 
 def pin(core: int) -> None:
