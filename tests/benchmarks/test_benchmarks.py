@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -15,8 +14,6 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks import interleaved, page, targets, timing, workloads
 from benchmarks.problem import BACKPLANE, ENGINES, STACKS, Plan, Run
 from benchmarks.workers import Worker
-
-PLACES = {name: importlib.util.find_spec(name) is not None for name in ("matplotlib", "keras")}
 
 
 @pytest.mark.slow
@@ -106,7 +103,6 @@ def test_targets_are_told_met_or_missed() -> None:
     assert found["growth", "depth 1000"].met
 
 
-@pytest.mark.skipif(not PLACES["matplotlib"], reason="the extra `benchmarks` is not installed")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:matplotlib.*")
 def test_the_page_holds_results_and_plots(tmp_path: Path) -> None:
     file = tmp_path / "benchmarks.md"

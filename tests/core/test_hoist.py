@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane.compile import hoist, program
+from backplane.compile import hoist
 from backplane.compile.hoist import streamlined
 from backplane.compile.simplify import simplify
 from backplane.core.graph import Tensor, constant, toposort
@@ -45,8 +45,7 @@ def plain(outputs):
 def switched_off():
     """Programs compiled inside leave all work in the loops."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program, "streamlined", plain)
-        patch.setattr("backplane.compile.emit.streamlined", plain)
+        patch.setattr("backplane.compile.passes.streamlined", plain)
         yield
 
 

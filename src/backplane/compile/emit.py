@@ -23,12 +23,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backplane.compile import chains
-from backplane.compile.biases import join_biases
 from backplane.compile.blocks import NAMES, Blocks, Line
 from backplane.compile.chains import Chain, Unit, shape_key, units
-from backplane.compile.hoist import streamlined
 from backplane.compile.memory import Memory
-from backplane.compile.simplify import UNREAD, lower, simplify
+from backplane.compile.passes import finished, simplified
+from backplane.compile.simplify import UNREAD
 from backplane.core.graph import Constant, Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.spec import is_float
@@ -432,8 +431,8 @@ def callable_of(graph: Graph, engine: Engine) -> Callable[..., tuple[Any, ...]]:
     found = graph.cache.get(engine)
     if found is None:
         # Eager calls run these graphs too, and the engine's own tape must see where it stops.
-        outputs = lower(streamlined(simplify(graph.outputs, keep_stops=True)), engine)
-        outputs = join_biases(simplify(outputs, keep_stops=True, lowered=True), engine)
+        _, outputs = simplified(graph.outputs, keep_stops=True)
+        outputs = finished(outputs, engine, keep_stops=True)
         emitted = emit(graph.inputs, outputs, engine, whole=False)
         found = graph.cache[engine] = emitted.function
     return found

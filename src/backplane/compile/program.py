@@ -15,10 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from backplane.compile.biases import join_biases
 from backplane.compile.emit import built_at, emit, emitted_at
-from backplane.compile.hoist import streamlined
-from backplane.compile.simplify import lower, simplify
+from backplane.compile.passes import finished, simplified
 from backplane.compile.structure import key_of, lifted
 from backplane.compile.updates import find_updates
 from backplane.core.graph import Constant, Graph, Tensor, toposort
@@ -91,12 +89,10 @@ def _compiled(
     eager: bool,
     options: tuple[tuple[str, Any], ...],
 ) -> tuple[Callable[..., tuple[Any, ...]], list[Any], list[Tensor]]:
-    simple = simplify(outputs, replace, keep_stops=eager)
-    outputs = streamlined(simple)
+    simple, outputs = simplified(outputs, replace, keep_stops=eager)
     if state and engine.updates_in_place(dict(options)):
         outputs = find_updates(outputs, {inputs[i]: o for i, o in state.items()}, engine)
-    outputs = lower(outputs, engine)
-    outputs = join_biases(simplify(outputs, keep_stops=eager, lowered=True), engine)
+    outputs = finished(outputs, engine, keep_stops=eager)
     order = toposort(outputs, stop=inputs)
     arrays = [t for t in lifted(order) if not (_is_native(t) and (eager or _is_open(t, engine)))]
     arguments = [*inputs, *arrays]

@@ -219,8 +219,8 @@ RULES: dict[str, Callable[[Tensor, tuple[Tensor, ...]], Tensor | None]] = {
 
 
 def lower(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
-    """Replace primitives that `engine` has no lowering for by their decompositions, and operands
-    that its lowerings do not read by `UNREAD`.
+    """Replace primitives that `engine` has no lowering for, or none that fits (`Entry.unless`), by
+    their decompositions, and operands that its lowerings do not read by `UNREAD`.
 
     Raises:
         NotImplementedError: names the primitive and the engine, where there is no decomposition.
@@ -234,7 +234,7 @@ def lower(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
         entry = engine.table.get(node.op.name)
         if node.op is OUTPUT and isinstance(inputs[0], _Results):
             new[node] = inputs[0].results[node.params["index"]]
-        elif entry is not None or node.op is OUTPUT or node.op.name == "dim":
+        elif _serves(entry, node) or node.op is OUTPUT or node.op.name == "dim":
             if entry is not None and entry.reads is not None:
                 inputs = tuple([t if i in entry.reads else UNREAD for i, t in enumerate(inputs)])
             same = all(map(_is, inputs, node.inputs))
@@ -242,6 +242,13 @@ def lower(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
         else:
             new[node] = _decomposed(node, inputs, engine)
     return [new[t] for t in outputs]
+
+
+def _serves(entry: Entry | None, node: Tensor) -> bool:
+    """Whether the lowering is there, and takes operands like these."""
+    if entry is None or entry.unless is None:
+        return entry is not None
+    return not entry.unless([t.spec for t in node.inputs], **node.params)
 
 
 def rebuild_as(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:

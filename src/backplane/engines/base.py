@@ -32,6 +32,9 @@ class Entry:
     `out` is for engines with that capability, and for element-wise lowerings there whose result is
     always memory of its own: they take a keyword `out`, an array to write the result to, which may
     be one of the operands. It is the number of passes over memory that they take.
+
+    `unless` is asked with the specs of the operands and the parameters: where it says so, the
+    decomposition serves instead, because the kernel lacks the dtype or is slower.
     """
 
     function: Lowering
@@ -39,6 +42,7 @@ class Entry:
     builds: bool = False
     wanted: bool = False
     out: int = 0
+    unless: Callable[..., bool] | None = None
 
 
 class Table(dict[str, Entry]):

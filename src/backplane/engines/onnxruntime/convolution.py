@@ -2,7 +2,7 @@
 
 ONNX' kernels want channels first. The transpositions around them are moved through the program and
 cancelled by ONNX Runtime. Where kernels are slower than a matrix product, or missing as for
-float64, `DECOMPOSED` makes `engine.py` take the decomposition.
+float64, `DECOMPOSED` lets the decomposition serve.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,6 @@ from backplane.engines.onnxruntime.builder import (
     building,
     literal,
     made_by,
-    node,
 )
 from backplane.engines.onnxruntime.export import export
 from backplane.engines.onnxruntime.library import DTYPES, THREADS, native, ort, ort_value, session
@@ -79,33 +79,7 @@ class OnnxRuntime(Engine):
             entry = Entry(partial(lowering, self), builds=True)
             self.table[lowering.__name__] = _specified(entry)
         for name, better in {**convolution.DECOMPOSED, **pooling.DECOMPOSED}.items():
-            self._decompose(name, better)
-        self.table["conv_bias"] = self._bias_apart(convolution.DECOMPOSED["conv"])
-
-    def _bias_apart(self, better: Callable[..., bool]) -> Entry:
-        """Let a convolution that is decomposed get its bias afterwards. The decomposition of
-        `conv_bias` itself would be joined to a `conv_bias` again.
-        """
-        joined, conv = self.table["conv_bias"], self.table["conv"]
-
-        def build(specs: Sequence[Spec], **params: Any) -> Lowering:
-            if not better(specs[:2], **params):
-                return joined.function(specs, **params)
-            product = conv.function(specs[:2], **params)
-            return lambda x, kernel, bias: node("Add", product(x, kernel), bias)
-
-        return Entry(build, builds=True)
-
-    def _decompose(self, name: str, better: Callable[..., bool]) -> None:
-        """Let a primitive be decomposed where its kernel is slower, or lacks the dtype."""
-        entry = self.table[name]
-
-        def build(specs: Sequence[Spec], **params: Any) -> Lowering:
-            if better(specs, **params):
-                return loops.decomposed(self, name, specs, **params)
-            return entry.function(specs, **params)
-
-        self.table[name] = Entry(build, entry.reads, builds=True)
+            self.table[name] = replace(self.table[name], unless=better)
 
     # --- values -----------------------------------------------------------------------------------
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from backplane.core import registry
-from backplane.core.graph import Graph, Placeholder
+from backplane.core.graph import Graph
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine, Lowering
 from backplane.engines.onnxruntime.builder import (
@@ -33,18 +32,6 @@ from backplane.engines.onnxruntime.sizes import (
 
 Specs = Sequence[Spec]
 Step = Callable[..., Sequence[Symbol]]
-
-
-def decomposed(engine: Engine, name: str, specs: Specs, **params: object) -> Lowering:
-    """The decomposition of a primitive as a lowering, for dtypes without a kernel."""
-    primitive = registry.PRIMITIVES[name]
-    assert primitive.decomposition is not None
-    inputs = [Placeholder(spec) for spec in specs]
-    results = primitive.decomposition(*inputs, **params)
-    run = engine.callable(Graph(inputs, results if primitive.multiple else [results]))
-    if primitive.multiple:
-        return lambda *operands: list(run(*operands))
-    return lambda *operands: run(*operands)[0]
 
 
 def _dtypes(specs: Specs) -> list[str]:

@@ -1,0 +1,34 @@
+"""The passes over a graph before it is emitted, in their order: the same for programs, bodies of
+loops and exported models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backplane.compile.biases import join_biases
+from backplane.compile.hoist import streamlined
+from backplane.compile.simplify import lower, simplify
+from backplane.core.graph import Tensor
+from backplane.engines.base import Engine
+
+
+def simplified(
+    outputs: Sequence[Tensor],
+    replace: dict[Tensor, Tensor] | None = None,
+    *,
+    keep_stops: bool = False,
+) -> tuple[list[Tensor], list[Tensor]]:
+    """`outputs` after `simplify`, which takes the same arguments, and after the passes over loops.
+    The first know what each output is, the second compute it.
+    """
+    simple = simplify(outputs, replace, keep_stops=keep_stops)
+    return simple, streamlined(simple)
+
+
+def finished(
+    outputs: Sequence[Tensor], engine: Engine, *, keep_stops: bool = False
+) -> list[Tensor]:
+    """What `simplified` gave, in the primitives that `engine` has."""
+    lowered = lower(outputs, engine)
+    return join_biases(simplify(lowered, keep_stops=keep_stops, lowered=True), engine)
