@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from backplane.compile.biases import join_biases
 from backplane.compile.hoist import streamlined
+from backplane.compile.masks import pool_masks
 from backplane.compile.simplify import lower, simplify
 from backplane.core.graph import Tensor
 from backplane.engines.base import Engine
@@ -23,7 +24,7 @@ def simplified(
     The first know what each output is, the second compute it.
     """
     simple = simplify(outputs, replace, keep_stops=keep_stops)
-    return simple, streamlined(simple)
+    return simple, pool_masks(streamlined(simple))
 
 
 def finished(
