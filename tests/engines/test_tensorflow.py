@@ -304,6 +304,14 @@ def test_relu_grad_masks_infinite_gradients(run: Any) -> None:
     np.testing.assert_array_equal(run("relu_grad", g, tf.constant([0.0, 0.0, 1.0])), [0, 0, 3])
 
 
+def test_the_mask_of_a_relu_waits_for_the_cotangent() -> None:
+    """Else TensorFlow makes it in the forward pass and holds it until the backward pass."""
+    traced = tf.function(lambda x: lower("relu_grad", tf.square(x), tf.nn.relu(x)))
+    graph = traced.get_concrete_function(tf.TensorSpec((4, 3))).graph
+    made = {op.type: op for op in graph.get_operations()}
+    assert made["Greater"].control_inputs == [made["Square"]]
+
+
 @pytest.mark.parametrize("axes", [(0,), (0, 1)])
 def test_half_precision_sums_are_exact(axes: tuple[int, ...]) -> None:
     x = tf.ones((4096, 3), tf.float16)

@@ -112,8 +112,11 @@ def erfinv(x: Value) -> Value:
 @TABLE.add("relu_grad")
 def relu_grad(g: Value, y: Value) -> Value:
     """G where y is positive, else 0, also where g is infinite: there `ReluGrad` gives NaN."""
-    positive = raw.Greater(x=y, y=number(0, y.dtype.name))
-    return raw.MulNoNan(x=g, y=raw.Cast(x=positive, DstT=y.dtype))
+    zero = number(0, y.dtype.name)
+    # Else the executor computes the mask with y, in the forward pass, and holds it until here.
+    with tf.control_dependencies([g]):
+        positive = raw.Greater(x=y, y=zero)
+    return raw.SelectV2(condition=positive, t=g, e=zero)
 
 
 @TABLE.add("floordiv")
