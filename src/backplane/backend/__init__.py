@@ -1,415 +1,83 @@
-"""The K namespace: every function of the Keras backend API, by chapter. No logic here."""
+"""The K namespace: every function of the Keras backend API, by chapter. No logic here.
+
+A chapter is imported when one of its functions is first asked for (PEP 562), because a program
+needs few of the chapters and every module costs its start 0.2 ms. What type checkers see is in
+`__init__.pyi`.
+"""
 
 import sys as _sys
+from importlib import import_module as _import_module
 
 from backplane import config as _config
 from backplane import engines as _engines
-from backplane import ops as _ops  # noqa: F401 - declares the primitives
 from backplane.backend import _mixing  # noqa: F401 - operators on tensors of two kinds
-from backplane.backend.activation import (
-    elu,
-    hard_sigmoid,
-    relu,
-    sigmoid,
-    softmax,
-    softplus,
-    softsign,
-    tanh,
-)
-from backplane.backend.arithmetic import (
-    abs,
-    cast,
-    clip,
-    cos,
-    exp,
-    identity,
-    log,
-    maximum,
-    minimum,
-    pow,
-    round,
-    sign,
-    sin,
-    sqrt,
-    square,
-)
-from backplane.backend.common import (
-    eager,
-    engine,
-    get_uid,
-    name_scope,
-    reset_uids,
-    symbolic,
-)
-from backplane.backend.comparison import (
-    equal,
-    greater,
-    greater_equal,
-    less,
-    less_equal,
-    not_equal,
-)
-from backplane.backend.control import (
-    foldl,
-    foldr,
-    in_test_phase,
-    in_train_phase,
-    map_fn,
-    switch,
-)
-from backplane.backend.convolution import (
-    bias_add,
-    conv1d,
-    conv2d,
-    conv2d_transpose,
-    conv3d,
-    conv3d_transpose,
-    depthwise_conv2d,
-    separable_conv1d,
-    separable_conv2d,
-)
-from backplane.backend.creation import (
-    arange,
-    constant,
-    eye,
-    ones,
-    ones_like,
-    placeholder,
-    variable,
-    zeros,
-    zeros_like,
-)
-from backplane.backend.ctc import (
-    ctc_batch_cost,
-    ctc_decode,
-    ctc_label_dense_to_sparse,
-)
-from backplane.backend.effects import (
-    print_tensor,
-)
-from backplane.backend.graph import (
-    eval,
-    function,
-    gradients,
-    stop_gradient,
-)
-from backplane.backend.inspection import (
-    count_params,
-    dtype,
-    get_variable_shape,
-    int_shape,
-    is_keras_tensor,
-    is_placeholder,
-    is_tensor,
-    is_variable,
-    ndim,
-    shape,
-    size,
-)
-from backplane.backend.keras1 import (
-    asymmetric_spatial_2d_padding,
-    asymmetric_temporal_padding,
-    deconv2d,
-    image_dim_ordering,
-    set_image_dim_ordering,
-)
-from backplane.backend.linear import (
-    batch_dot,
-    dot,
-    l2_normalize,
-    transpose,
-)
-from backplane.backend.loss import (
-    binary_crossentropy,
-    categorical_crossentropy,
-    in_top_k,
-    sparse_categorical_crossentropy,
-)
-from backplane.backend.normalization import (
-    batch_normalization,
-    normalize_batch_in_training,
-)
-from backplane.backend.padding import (
-    spatial_2d_padding,
-    spatial_3d_padding,
-    temporal_padding,
-)
-from backplane.backend.phase import (
-    clear_session,
-    learning_phase,
-    set_learning_phase,
-)
-from backplane.backend.pooling import (
-    local_conv1d,
-    local_conv2d,
-    pool2d,
-    pool3d,
-)
-from backplane.backend.random import (
-    dropout,
-    random_binomial,
-    random_normal,
-    random_normal_variable,
-    random_uniform,
-    random_uniform_variable,
-    set_random_seed,
-    truncated_normal,
-)
-from backplane.backend.recurrence import (
-    rnn,
-)
-from backplane.backend.reduction import (
-    all,
-    any,
-    argmax,
-    argmin,
-    cumprod,
-    cumsum,
-    logsumexp,
-    max,
-    mean,
-    min,
-    prod,
-    std,
-    sum,
-    var,
-)
-from backplane.backend.resizing import (
-    resize_images,
-    resize_volumes,
-)
-from backplane.backend.selection import (
-    concatenate,
-    gather,
-    one_hot,
-    reverse,
-    slice,
-    stack,
-)
-from backplane.backend.session import (
-    control_dependencies,
-    get_session,
-    manual_variable_initialization,
-    pattern_broadcast,
-    py_all,
-    py_sum,
-    set_session,
-)
-from backplane.backend.shaping import (
-    batch_flatten,
-    expand_dims,
-    flatten,
-    permute_dimensions,
-    repeat,
-    repeat_elements,
-    reshape,
-    squeeze,
-    tile,
-)
-from backplane.backend.sparse import (
-    is_sparse,
-    to_dense,
-)
-from backplane.backend.state import (
-    batch_get_value,
-    batch_set_value,
-    get_value,
-    moving_average_update,
-    set_value,
-    update,
-    update_add,
-    update_sub,
-)
-from backplane.config import (
-    backend,
-    cast_to_floatx,
-    epsilon,
-    floatx,
-    image_data_format,
-    normalize_data_format,
-    set_epsilon,
-    set_floatx,
-    set_image_data_format,
-)
+from backplane.backend import graph as _graph  # noqa: F401 - sets what `Tensor.eval` does
 
-__all__ = [
-    "abs",
-    "all",
-    "any",
-    "arange",
-    "argmax",
-    "argmin",
-    "asymmetric_spatial_2d_padding",
-    "asymmetric_temporal_padding",
-    "backend",
-    "batch_dot",
-    "batch_flatten",
-    "batch_get_value",
-    "batch_normalization",
-    "batch_set_value",
-    "bias_add",
-    "binary_crossentropy",
-    "cast",
-    "cast_to_floatx",
-    "categorical_crossentropy",
-    "clear_session",
-    "clip",
-    "concatenate",
-    "constant",
-    "control_dependencies",
-    "conv1d",
-    "conv2d",
-    "conv2d_transpose",
-    "conv3d",
-    "conv3d_transpose",
-    "cos",
-    "count_params",
-    "ctc_batch_cost",
-    "ctc_decode",
-    "ctc_label_dense_to_sparse",
-    "cumprod",
-    "cumsum",
-    "deconv2d",
-    "depthwise_conv2d",
-    "dot",
-    "dropout",
-    "dtype",
-    "eager",
-    "elu",
-    "engine",
-    "epsilon",
-    "equal",
-    "eval",
-    "exp",
-    "expand_dims",
-    "eye",
-    "flatten",
-    "floatx",
-    "foldl",
-    "foldr",
-    "function",
-    "gather",
-    "get_session",
-    "get_uid",
-    "get_value",
-    "get_variable_shape",
-    "gradients",
-    "greater",
-    "greater_equal",
-    "hard_sigmoid",
-    "identity",
-    "image_data_format",
-    "image_dim_ordering",
-    "in_test_phase",
-    "in_top_k",
-    "in_train_phase",
-    "int_shape",
-    "is_keras_tensor",
-    "is_placeholder",
-    "is_sparse",
-    "is_tensor",
-    "is_variable",
-    "l2_normalize",
-    "learning_phase",
-    "less",
-    "less_equal",
-    "local_conv1d",
-    "local_conv2d",
-    "log",
-    "logsumexp",
-    "manual_variable_initialization",
-    "map_fn",
-    "max",
-    "maximum",
-    "mean",
-    "min",
-    "minimum",
-    "moving_average_update",
-    "name_scope",
-    "ndim",
-    "normalize_batch_in_training",
-    "normalize_data_format",
-    "not_equal",
-    "one_hot",
-    "ones",
-    "ones_like",
-    "pattern_broadcast",
-    "permute_dimensions",
-    "placeholder",
-    "pool2d",
-    "pool3d",
-    "pow",
-    "print_tensor",
-    "prod",
-    "py_all",
-    "py_sum",
-    "random_binomial",
-    "random_normal",
-    "random_normal_variable",
-    "random_uniform",
-    "random_uniform_variable",
-    "relu",
-    "repeat",
-    "repeat_elements",
-    "reset_uids",
-    "reshape",
-    "resize_images",
-    "resize_volumes",
-    "reverse",
-    "rnn",
-    "round",
-    "separable_conv1d",
-    "separable_conv2d",
-    "set_epsilon",
-    "set_floatx",
-    "set_image_data_format",
-    "set_image_dim_ordering",
-    "set_learning_phase",
-    "set_random_seed",
-    "set_session",
-    "set_value",
-    "shape",
-    "sigmoid",
-    "sign",
-    "sin",
-    "size",
-    "slice",
-    "softmax",
-    "softplus",
-    "softsign",
-    "sparse_categorical_crossentropy",
-    "spatial_2d_padding",
-    "spatial_3d_padding",
-    "sqrt",
-    "square",
-    "squeeze",
-    "stack",
-    "std",
-    "stop_gradient",
-    "sum",
-    "switch",
-    "symbolic",
-    "tanh",
-    "temporal_padding",
-    "tile",
-    "to_dense",
-    "transpose",
-    "truncated_normal",
-    "update",
-    "update_add",
-    "update_sub",
-    "var",
-    "variable",
-    "zeros",
-    "zeros_like",
-]
+_CHAPTERS = {
+    "backend.activation": "elu hard_sigmoid relu sigmoid softmax softplus softsign tanh",
+    "backend.arithmetic": "abs cast clip cos exp identity log maximum minimum pow round sign"
+    " sin sqrt square",
+    "backend.common": "eager engine get_uid name_scope reset_uids symbolic",
+    "backend.comparison": "equal greater greater_equal less less_equal not_equal",
+    "backend.control": "foldl foldr in_test_phase in_train_phase map_fn switch",
+    "backend.convolution": "bias_add conv1d conv2d conv2d_transpose conv3d conv3d_transpose"
+    " depthwise_conv2d separable_conv1d separable_conv2d",
+    "backend.creation": "arange constant eye ones ones_like placeholder variable zeros zeros_like",
+    "backend.ctc": "ctc_batch_cost ctc_decode ctc_label_dense_to_sparse",
+    "backend.effects": "print_tensor",
+    "backend.graph": "eval function gradients stop_gradient",
+    "backend.inspection": "count_params dtype get_variable_shape int_shape is_keras_tensor"
+    " is_placeholder is_tensor is_variable ndim shape size",
+    "backend.keras1": "asymmetric_spatial_2d_padding asymmetric_temporal_padding deconv2d"
+    " image_dim_ordering set_image_dim_ordering",
+    "backend.linear": "batch_dot dot l2_normalize transpose",
+    "backend.loss": "binary_crossentropy categorical_crossentropy in_top_k"
+    " sparse_categorical_crossentropy",
+    "backend.normalization": "batch_normalization normalize_batch_in_training",
+    "backend.padding": "spatial_2d_padding spatial_3d_padding temporal_padding",
+    "backend.phase": "clear_session learning_phase set_learning_phase",
+    "backend.pooling": "local_conv1d local_conv2d pool2d pool3d",
+    "backend.random": "dropout random_binomial random_normal random_normal_variable random_uniform"
+    " random_uniform_variable set_random_seed truncated_normal",
+    "backend.recurrence": "rnn",
+    "backend.reduction": "all any argmax argmin cumprod cumsum logsumexp max mean min prod std"
+    " sum var",
+    "backend.resizing": "resize_images resize_volumes",
+    "backend.selection": "concatenate gather one_hot reverse slice stack",
+    "backend.session": "control_dependencies get_session manual_variable_initialization"
+    " pattern_broadcast py_all py_sum set_session",
+    "backend.shaping": "batch_flatten expand_dims flatten permute_dimensions repeat repeat_elements"
+    " reshape squeeze tile",
+    "backend.sparse": "is_sparse to_dense",
+    "backend.state": "batch_get_value batch_set_value get_value moving_average_update set_value"
+    " update update_add update_sub",
+    "config": "backend cast_to_floatx epsilon floatx image_data_format normalize_data_format"
+    " set_epsilon set_floatx set_image_data_format",
+}
+"""Module of Backplane → the functions of K in it."""
+
+_HOME = {
+    name: f"backplane.{module}" for module, names in _CHAPTERS.items() for name in names.split()
+}
+
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> object:
-    """Names that Keras leaked, such as `K.tensorflow_backend` (PEP 562)."""
+    """A function of K from its chapter, or a name that Keras leaked, such as
+    `K.tensorflow_backend`.
+    """
+    if name in _HOME:
+        found = getattr(_import_module(_HOME[name]), name)
+        globals()[name] = found  # Python finds it there from now on, without this function.
+        return found
     from backplane.backend.tensorflow_backend import leaked
 
     return leaked(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 _config.load()

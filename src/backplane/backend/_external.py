@@ -42,7 +42,8 @@ def take(name: str, names: dict[str, Any]) -> None:
         if key not in COMMON:
             names[key] = given[key] if key in given else _refusal(key, name)
     for key, value in given.items():
-        names.setdefault(key, value)
+        if key not in COMMON:
+            names.setdefault(key, value)
 
 
 def _refusal(key: str, name: str) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from backplane.backend._call import api
 from backplane.core.graph import OPERATORS, Tensor
+from backplane.ops import operators  # noqa: F401 - what is wrapped here
 
 _KNOWN = (Tensor, int, float, np.ndarray, np.generic, list, tuple)
 

@@ -82,5 +82,4 @@ def leaked(name: str) -> Any:
 
 def __getattr__(name: str) -> Any:
     """All of K, and its settings under their old private names (PEP 562)."""
-    whole = vars(sys.modules["backplane.backend"])
-    return whole[name] if name in whole else leaked(name)
+    return getattr(sys.modules["backplane.backend"], name)

@@ -11,7 +11,6 @@ from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.sizes import follow, like_first, reduced
 from backplane.core.spec import Spec
-from backplane.ops.control import scan
 from backplane.ops.creation import arange, dim, full
 from backplane.ops.effects import stop_gradient
 from backplane.ops.elementwise import (
@@ -245,6 +244,9 @@ def _recurrence(g: Tensor, a: Tensor, reverse: bool) -> Tensor:
     shape = g.spec.shape[1:]
     sizes = [dim(g, axis=i + 1) for i, n in enumerate(shape) if n is None]
     start = full(*sizes, shape=shape, value=0, dtype=g.spec.dtype)
+    # Here, not above: most programs reduce, and few hold a loop.
+    from backplane.ops.control import scan
+
     return scan(step, [start], [g, a], reverse=reverse)[1][0]
 
 
