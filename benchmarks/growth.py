@@ -74,7 +74,7 @@ def _jax(x: np.ndarray, weights: Arrays) -> Any:
         return jnp.mean(jnp.square(h))
 
     value, gradients = jax.jit(jax.value_and_grad(loss))([jnp.array(w) for w in weights], x)
-    return [value, *gradients]
+    return jax.block_until_ready([value, *gradients])  # its calls return before they have run
 
 
 def _torch(x: np.ndarray, weights: Arrays) -> Any:
