@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from numbers import Real
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+# Not `json`, unless a person wrote the file, nor `pathlib` and `dataclasses`: nothing else that a
+# small program on NumPy imports needs them, and together they take 6 ms.
 
 FLOATX = ("float16", "float32", "float64")
 DATA_FORMATS = ("channels_first", "channels_last")
@@ -19,8 +19,7 @@ DIM_ORDERINGS = {"th": "channels_first", "tf": "channels_last"}
 """Keras 1's names for the data formats."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """What `keras.json` holds. The defaults are the documented ones, in the documented order."""
 
     image_data_format: str = "channels_last"
@@ -29,7 +28,15 @@ class Settings:
     backend: str = "tensorflow"
 
 
-def path() -> Path:
+_LINES = [
+    f'    "{k}": "{v}"' if isinstance(v, str) else f'    "{k}": {v}'
+    for k, v in Settings()._asdict().items()
+]
+DEFAULT_TEXT = "\n".join(["{", ",\n".join(_LINES), "}", ""])
+"""The default settings as `json.dumps` with an indent of 4 writes them."""
+
+
+def path() -> str:
     """Where `keras.json` is looked for.
 
     Returns:
@@ -37,13 +44,13 @@ def path() -> Path:
         file is there and none can be written, in a folder of this user's among the temporary files.
 
     Example:
-        >>> path().name
+        >>> os.path.basename(path())
         'keras.json'
     """
     if given := os.environ.get("KERAS_HOME"):
-        return Path(os.path.expanduser(given)) / "keras.json"
-    home = Path(os.path.expanduser("~"))
-    usual = home / ".keras" / "keras.json"
+        return os.path.join(os.path.expanduser(given), "keras.json")
+    home = os.path.expanduser("~")
+    usual = os.path.join(home, ".keras", "keras.json")
     if os.access(home, os.W_OK) or os.path.exists(usual):
         return usual
     # Where all users share one folder of temporary files, each has a folder of their own in it.
@@ -51,10 +58,10 @@ def path() -> Path:
     # Imported here: it brings the decompressors and `random`, which `import` need not wait for.
     import tempfile
 
-    return Path(tempfile.gettempdir()) / f".keras{user}" / "keras.json"
+    return os.path.join(tempfile.gettempdir(), f".keras{user}", "keras.json")
 
 
-def write(file: Path) -> None:
+def write(file: str) -> None:
     """Put the default settings into `file` in one step: nobody ever reads half of them.
 
     Where that is not possible (a read-only or full disk), nothing happens: it must not keep anyone
@@ -65,9 +72,10 @@ def write(file: Path) -> None:
 
     Example:
         >>> from tempfile import mkdtemp
-        >>> file = Path(mkdtemp()) / "keras.json"
+        >>> file = os.path.join(mkdtemp(), "keras.json")
         >>> write(file)
-        >>> print(file.read_text(), end="")
+        >>> with open(file, encoding="utf-8") as stream:
+        ...     print(stream.read(), end="")
         {
             "image_data_format": "channels_last",
             "epsilon": 1e-07,
@@ -75,21 +83,23 @@ def write(file: Path) -> None:
             "backend": "tensorflow"
         }
     """
-    part = file.with_name(f".keras.json.{os.urandom(8).hex()}")
+    folder = os.path.dirname(file)
+    part = os.path.join(folder, f".keras.json.{os.urandom(8).hex()}")
     with suppress(OSError):
-        if file.is_symlink():
+        if os.path.islink(file):
             # It points nowhere just now, perhaps to a disk that is not mounted. It is not ours.
             return
-        file.parent.mkdir(parents=True, exist_ok=True)
+        os.makedirs(folder, exist_ok=True)
         try:
-            with part.open("x", encoding="utf-8") as stream:
-                stream.write(json.dumps(asdict(Settings()), indent=4) + "\n")
+            with open(part, "x", encoding="utf-8") as stream:
+                stream.write(DEFAULT_TEXT)
             os.replace(part, file)
         finally:
-            part.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                os.unlink(part)
 
 
-def read(file: Path) -> tuple[Settings, bool]:
+def read(file: str) -> tuple[Settings, bool]:
     """The settings in `file`, and whether a person chose the engine there.
 
     Args:
@@ -107,21 +117,25 @@ def read(file: Path) -> tuple[Settings, bool]:
 
     Example:
         >>> from tempfile import mkdtemp
-        >>> file = Path(mkdtemp()) / "keras.json"
-        >>> _ = file.write_text('{"floatx": "float64", "backend": "jax"}')
+        >>> file = os.path.join(mkdtemp(), "keras.json")
+        >>> with open(file, "w", encoding="utf-8") as stream:
+        ...     _ = stream.write('{"floatx": "float64", "backend": "jax"}')
         >>> settings, chosen = read(file)
         >>> settings.floatx, settings.backend, chosen
         ('float64', 'jax', True)
     """
     try:
-        content = file.read_bytes()
+        with open(file, "rb") as stream:
+            content = stream.read()
     except FileNotFoundError:
         raise
     except OSError as error:
         # OSError picks the fitting subclass (PermissionError, …) from the number.
         raise OSError(
-            error.errno, f"the settings cannot be read ({error.strerror})", str(file)
+            error.errno, f"the settings cannot be read ({error.strerror})", file
         ) from error
+    if content == DEFAULT_TEXT.encode():
+        return Settings(), False
     text, given = _parse(file, content)
     values = {}
     for key, (name, check) in _CHECKS.items():
@@ -132,11 +146,13 @@ def read(file: Path) -> tuple[Settings, bool]:
                 line = _line_of(key, text)
                 raise ValueError(f"{file}, line {line}, key {key!r}: {error}") from None
     found = Settings(**values)
-    written_by_us = len(values) == len(asdict(found)) and found == Settings()
+    written_by_us = len(values) == len(found) and found == Settings()
     return found, "backend" in given and not written_by_us
 
 
-def _parse(file: Path, content: bytes) -> tuple[str, dict[str, object]]:
+def _parse(file: str, content: bytes) -> tuple[str, dict[str, object]]:
+    import json
+
     try:
         # Windows editors begin a file with a byte order mark, which "utf-8-sig" drops.
         text = content.decode("utf-8-sig")

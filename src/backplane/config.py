@@ -11,10 +11,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
@@ -45,8 +43,7 @@ OURSELVES = ("backplane", "backplane.backend")
 itself they say nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """The engine to use: its name as configured, and what made the choice."""
 
     name: str
@@ -68,17 +65,17 @@ class Choice:
 FALLBACK = "the first installed engine: nothing is configured and TensorFlow is not installed"
 
 
-@dataclass(slots=True)
 class _State:
-    settings: Settings = field(default_factory=Settings)
-    # The file whose `backend` was chosen by a person; None if it was not, or there is no file.
-    chosen_in: Path | None = None
-    # Names that a setter was called for: `load` leaves these alone, whenever it comes.
-    touched: frozenset[str] = frozenset()
-    # The name that `choose_engine` settled on.
-    serving: str | None = None
-    # Who keeps float type, epsilon and image data format instead of this module (`follow`).
-    owner: Any = None
+    def __init__(self) -> None:
+        self.settings = Settings()
+        # The file whose `backend` was chosen by a person; None if it was not, or there is none.
+        self.chosen_in: str | None = None
+        # Names that a setter was called for: `load` leaves these alone, whenever it comes.
+        self.touched: frozenset[str] = frozenset()
+        # The name that `choose_engine` settled on.
+        self.serving: str | None = None
+        # Who keeps float type, epsilon and image data format instead of this module (`follow`).
+        self.owner: Any = None
 
 
 _state = _State()
@@ -159,7 +156,7 @@ def _configured() -> Choice | None:
     if name and name not in OURSELVES:
         return Choice(name, "KERAS_BACKEND")
     if _state.chosen_in is not None and _state.settings.backend not in OURSELVES:
-        return Choice(_state.settings.backend, str(_state.chosen_in))
+        return Choice(_state.settings.backend, _state.chosen_in)
     return None
 
 
@@ -224,7 +221,7 @@ def load() -> None:
         keras_json.write(file)
         found, chosen = Settings(), False
     kept = {name: getattr(_state.settings, name) for name in _state.touched}
-    _state.settings = replace(found, **kept)
+    _state.settings = found._replace(**kept)
     _state.chosen_in = file if chosen else None
 
 
@@ -328,7 +325,7 @@ def _set(name: str, value: object) -> None:
         getattr(owner, f"set_{name}")(value)
     if _state.owner is not None:
         return
-    _state.settings = replace(_state.settings, **{name: value})  # type: ignore[arg-type]
+    _state.settings = _state.settings._replace(**{name: value})  # type: ignore[arg-type]
     _state.touched |= {name}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import json
 import os
 import stat
 import subprocess
@@ -68,6 +70,14 @@ def test_a_byte_order_mark_is_no_error(file, put):
     assert config.floatx() == "float64"
 
 
+def test_the_file_that_is_written_is_read_as_any_other(file):
+    assert json.loads(keras_json.DEFAULT_TEXT) == config.Settings()._asdict()
+    config.load()
+    as_written = keras_json.read(str(file))
+    file.write_text(file.read_text() + "\n")  # Now it is parsed.
+    assert keras_json.read(str(file)) == as_written == (config.Settings(), False)
+
+
 @pytest.mark.parametrize(("old", "new"), [("th", "channels_first"), ("tf", "channels_last")])
 def test_keras_1_key(put, old, new):
     put({"image_dim_ordering": old})
@@ -88,7 +98,7 @@ def test_keras_home_may_begin_with_a_tilde(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     monkeypatch.setenv("KERAS_HOME", os.path.join("~", "settings"))
-    assert keras_json.path() == tmp_path / "settings" / "keras.json"
+    assert keras_json.path() == str(tmp_path / "settings" / "keras.json")
 
 
 @pytest.mark.parametrize("keras_home", [None, ""])
@@ -99,7 +109,7 @@ def test_the_usual_place_is_the_home_folder(tmp_path, monkeypatch, keras_home):
         monkeypatch.delenv("KERAS_HOME")
     else:
         monkeypatch.setenv("KERAS_HOME", keras_home)
-    assert keras_json.path() == tmp_path / ".keras" / "keras.json"
+    assert keras_json.path() == str(tmp_path / ".keras" / "keras.json")
 
 
 @pytest.fixture
@@ -119,8 +129,9 @@ def read_only_home(file, tmp_path, monkeypatch):
 
 def test_a_temporary_folder_serves_where_home_is_read_only(read_only_home, tmp_path):
     config.load()
-    assert keras_json.path().is_relative_to(tmp_path / "tmp")
-    assert keras_json.path().read_text() == DEFAULT_TEXT
+    file = Path(keras_json.path())
+    assert file.is_relative_to(tmp_path / "tmp")
+    assert file.read_text() == DEFAULT_TEXT
     assert not list(read_only_home.iterdir())
 
 
@@ -139,17 +150,15 @@ def test_without_a_file_when_it_cannot_be_written(file, monkeypatch, failing):
     def refuse(*_args, **_kwargs):
         raise PermissionError(13, "no")
 
-    if failing == "makedirs":
-        monkeypatch.setattr(Path, "mkdir", refuse)
-    elif failing == "open":
-        opened = Path.open
+    if failing == "open":
+        opened = open
         monkeypatch.setattr(
-            Path,
+            builtins,
             "open",
-            lambda self, mode="r", **k: (opened if "r" in mode else refuse)(self, mode),
+            lambda path, mode="r", **k: (refuse if mode == "x" else opened)(path, mode, **k),
         )
     else:
-        monkeypatch.setattr(os, "replace", refuse)
+        monkeypatch.setattr(os, failing, refuse)
     config.load()
     assert config.floatx() == "float32"
     assert not file.exists()
@@ -273,11 +282,11 @@ def test_a_folder_in_its_place_is_an_os_error(file):
 def test_a_file_that_may_not_be_read_is_a_permission_error(file, put, monkeypatch):
     put(DEFAULT_TEXT)
 
-    def refuse(_self):
+    def refuse(*_args):
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_bytes", refuse)
+        patch.setattr(builtins, "open", refuse)
         with pytest.raises(PermissionError, match=r"cannot be read .*keras\.json"):
             config.load()
     assert file.read_text() == DEFAULT_TEXT

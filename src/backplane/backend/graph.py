@@ -11,7 +11,6 @@ import numpy as np
 from backplane import engines
 from backplane.backend._call import api
 from backplane.backend._foreign import welcomes
-from backplane.compile.exporting import export
 from backplane.compile.function import Function
 from backplane.core import autodiff
 from backplane.core.graph import OPERATORS, Constant, Tensor
@@ -101,6 +100,9 @@ class KFunction:
             >>> y, session.run(["y"], {**feed, "w": w})[0]
             (array(7., dtype=float32), array(9., dtype=float32))
         """
+        # Here, not above: few programs write models.
+        from backplane.compile.exporting import export
+
         export(self._function, path, outputs, learning_phase)
 
     def _without_fixed(self, inputs: Sequence[Any]) -> list[Any]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
 
 from backplane.compile.simplify import UNREAD
 from backplane.core.graph import Tensor
@@ -33,15 +32,15 @@ Passes = Callable[[Tensor], int]
 Key = tuple[Hashable, ...]
 
 
-@dataclass(eq=False)
 class Chain:
     """Nodes that run together, in order. All results of `nodes` have one shape; `tails` reduce
     some of them to scalars.
     """
 
-    nodes: list[Tensor]
-    key: Key
-    tails: list[Tensor] = field(default_factory=list)
+    def __init__(self, nodes: list[Tensor], key: Key, tails: list[Tensor] | None = None) -> None:
+        self.nodes = nodes
+        self.key = key
+        self.tails = tails or []
 
     @property
     def members(self) -> list[Tensor]:

@@ -43,12 +43,14 @@ def export(function: Function, path: str | Path, outputs: Sequence[str] | None, 
     program = _program(function, arguments, results, keys, phase)
     position = {t: i for i, t in enumerate(arguments)}
     count = len(function.outputs)
-    program.state = {position[old]: count + i for i, (old, _) in enumerate(news) if old in position}
+    state = {position[old]: count + i for i, (old, _) in enumerate(news) if old in position}
     initial = {name_of[v]: v.numpy() for v in function.variables}
     for key, placeholder in zip(function.keys, keys.values(), strict=True):
         initial[name_of[placeholder]] = np.array(key.words(), np.uint32)
     engine: Any = get(ENGINE)
-    engine.export(program, input_names, output_names, initial, Path(path), function.name)
+    engine.export(
+        program._replace(state=state), input_names, output_names, initial, Path(path), function.name
+    )
 
 
 def _next(key: Tensor) -> Tensor:

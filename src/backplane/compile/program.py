@@ -10,7 +10,6 @@ import gc
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,12 +25,12 @@ CACHE_LIMIT = 1024
 """Programs kept; the least recently used are dropped."""
 
 
-@dataclass
 class Statistics:
     """Counts since the process started, for tests and curious users."""
 
-    compilations: int = 0
-    cache_hits: int = 0
+    def __init__(self) -> None:
+        self.compilations = 0
+        self.cache_hits = 0
 
 
 statistics = Statistics()

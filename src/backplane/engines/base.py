@@ -7,8 +7,7 @@ the primitives, their operands and parameters are listed in `docs/primitives.md`
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -21,8 +20,7 @@ Value = Any
 Lowering = Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One line of a table.
 
     `reads` names the operands that the lowering uses (None: all). `builds` says that `function` is
@@ -87,8 +85,10 @@ class Table(dict[str, Entry]):
         return register
 
 
-@dataclass(slots=True)
-class Program:
+NOTHING: Mapping[Any, Any] = {}
+
+
+class Program(NamedTuple):
     """An emitted program: straight-line Python over an engine's table.
 
     `function(*inputs)` takes and returns engine values: placeholders and lifted constants, then
@@ -102,14 +102,14 @@ class Program:
     function: Callable[..., tuple[Value, ...]]
     inputs: Sequence[Spec]
     outputs: Sequence[Spec]
-    state: Mapping[int, int] = field(default_factory=dict)
+    state: Mapping[int, int] = NOTHING
     dtypes: frozenset[str] = frozenset()
     """All dtypes that occur in it, those of intermediate values and of loop bodies included."""
     source: str = ""
     sizes_from_values: bool = False
     """Whether the size of a tensor is taken from the value of another: while such a program is
     traced for given shapes, that size is not known."""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = NOTHING
     """Wishes of the caller that only some engines know (`compile=True` for torch)."""
 
 

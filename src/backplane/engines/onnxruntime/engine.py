@@ -11,7 +11,6 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -79,7 +78,7 @@ class OnnxRuntime(Engine):
             entry = Entry(partial(lowering, self), builds=True)
             self.table[lowering.__name__] = _specified(entry)
         for name, better in {**convolution.DECOMPOSED, **pooling.DECOMPOSED}.items():
-            self.table[name] = replace(self.table[name], unless=better)
+            self.table[name] = self.table[name]._replace(unless=better)
 
     # --- values -----------------------------------------------------------------------------------
 
