@@ -73,6 +73,16 @@ def test_eval_of_an_update_writes_it(engine: Any) -> None:
     assert K.get_value(v).tolist() == [2.0]
 
 
+def test_eval_agrees_with_a_compiled_function(engine: Any) -> None:
+    w = K.variable(np.linspace(-2.0, 2.0, 12).reshape(3, 4))
+    rows = K.foldl(lambda a, row: K.tanh(a) + row, w)
+    deep = w
+    for _ in range(12):
+        deep = K.tanh(deep + w)
+    for y in (K.tanh(w), K.dot(w, K.transpose(w)), K.sum(w), K.relu(w) / 3.0, rows, deep):
+        np.testing.assert_allclose(K.eval(y), K.function([], [y])([])[0], rtol=1e-5, atol=1e-6)
+
+
 def test_single_input_and_output(engine: Any) -> None:
     x = K.placeholder(shape=(2,))
     assert K.function(x, x * 2.0)(np.array([1.0, 2.0])).tolist() == [2.0, 4.0]
@@ -235,6 +245,33 @@ def test_a_compiled_function_is_called_without_a_function_in_between(engine: Any
     for nothing in (3.0, np.ones((1, 2)), {"x": 1}):
         with pytest.raises(TypeError, match="inputs must be a list or tuple"):
             f(nothing)
+
+
+def test_arrays_of_any_layout_are_fed(engine: Any) -> None:
+    x = K.placeholder(shape=(2, 3))
+    f = K.function([x], [x * 2])
+    plain = np.arange(6, dtype="float32").reshape(2, 3)
+    frozen = plain.copy()
+    frozen.flags.writeable = False
+    wide = np.zeros((2, 6), "float32")
+    wide[:, ::2] = plain
+    unaligned = np.zeros(25, "uint8")[1:].view("float32").reshape(2, 3)
+    unaligned[...] = plain
+    swapped = plain.astype(plain.dtype.newbyteorder())
+    backwards = plain[::-1, ::-1].copy()[::-1, ::-1]
+    for fed in (
+        plain,
+        frozen,
+        np.asfortranarray(plain),
+        wide[:, ::2],
+        unaligned,
+        swapped,
+        backwards,
+    ):
+        (result,) = f([fed])
+        np.testing.assert_array_equal(result, 2 * plain)
+        result[...] = 0
+        np.testing.assert_array_equal(fed, plain)
 
 
 def test_a_program_is_silent_and_leaves_the_error_state_alone(engine: Any) -> None:

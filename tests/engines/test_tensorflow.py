@@ -15,6 +15,7 @@ tf = pytest.importorskip("tensorflow")
 
 from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
+from backplane.compile.program import clear_programs  # noqa: E402
 from backplane.core.graph import Graph, Placeholder  # noqa: E402
 from backplane.core.registry import PRIMITIVES as P  # noqa: E402
 from backplane.core.spec import Spec  # noqa: E402
@@ -235,6 +236,34 @@ def test_a_program_is_traced_once_for_all_sizes() -> None:
         np.testing.assert_allclose(y, x.numpy() @ w.numpy())
         np.testing.assert_array_equal(same, x)
     assert len(traces) == 1
+
+
+def test_what_is_short_and_evaluated_makes_no_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    clear_programs()
+    graphs: list[str] = []
+    call = direct.call
+    monkeypatch.setattr(direct, "call", lambda f, *rest: graphs.append(f.name) or call(f, *rest))
+    w = K.variable(rng.normal(size=(3, 3)))
+    short, deep = K.tanh(K.dot(w, w) + 1.0), w
+    for _ in range(9):
+        deep = K.tanh(deep)
+    K.eval(short)
+    assert graphs == []
+    for y in (deep, K.foldl(lambda a, row: K.tanh(a) + row, w)):
+        K.eval(y)
+        assert len(graphs) == 1
+        graphs.clear()
+    K.function([], [short])([])
+    assert len(graphs) == 1
+
+
+def test_a_failing_evaluation_names_the_users_line() -> None:
+    x = K.placeholder((None, 2))
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        K.dot(x, K.transpose(x) + K.constant(np.zeros((2, 3)))).eval(None, {x: np.zeros((4, 2))})
+    (note,) = caught.value.__notes__
+    assert f"{__file__}:" in note
+    assert "'add'" in note
 
 
 def test_a_program_may_hold_large_constants_and_run_inside_a_tf_function() -> None:

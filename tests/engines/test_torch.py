@@ -129,6 +129,18 @@ def test_programs_run_without_tape_and_leave_its_state_alone() -> None:
     assert seen == [False] * 3
 
 
+def test_tensors_on_the_tape_may_be_fed_and_come_back_as_arrays() -> None:
+    x, v = K.placeholder((2,)), K.variable(np.zeros(2))
+    f = K.function([x], [x, x * 2.0], updates=[K.update_add(v, x)])
+    p = torch.ones(2, requires_grad=True)
+    for _ in range(2):
+        same, twice = f([p])
+        np.testing.assert_array_equal(twice, [2, 2])
+        same[:] = 5
+    np.testing.assert_array_equal(p.detach(), [1, 1])
+    np.testing.assert_array_equal(K.get_value(v), [2, 2])
+
+
 def test_the_results_of_programs_may_be_used_with_the_tape() -> None:
     spec = Spec((None,), "float32")
     run = ENGINE.compile(Program(lambda x: (x * 2,), [spec], [spec]))

@@ -17,6 +17,7 @@ from backplane.core.graph import OPERATORS, Constant, Tensor
 from backplane.core.registry import engine_of, primitive
 from backplane.core.update import Update
 from backplane.core.variable import Variable
+from backplane.engines.base import Engine
 from backplane.ops.lift import as_tensor, cast_to
 
 
@@ -307,10 +308,9 @@ def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> Any:
     if not isinstance(x, Tensor):
         owner = engine_of(x)
         return np.asarray(x) if owner is None else owner.to_numpy(x)
-    if feed:
-        run = Function(list(feed), [x], engine=engines.current(), name="eval")
-        return run(list(feed.values()))[0]
     engine = engines.current()
+    if feed:
+        return _once(list(feed), x, engine)(list(feed.values()))[0]
     calls = x.__dict__.get(CALLS)
     if calls is not None and engine in calls:
         return calls[engine]([])[0]
@@ -318,9 +318,15 @@ def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> Any:
         return np.array(x.numpy())
     if isinstance(x, Constant) and isinstance(x.value, np.ndarray):
         return np.array(x.value)
-    call = Function([], [x], engine=engine, name="eval").without_graph()
+    call = _once([], x, engine).without_graph()
     x.__dict__.setdefault(CALLS, {})[engine] = call
     return call([])[0]
+
+
+def _once(inputs: list[Tensor], x: Tensor, engine: Engine) -> Function:
+    """The function that computes `x`, most likely a few times only."""
+    options = (("once", True),) if "once" in engine.capabilities else ()
+    return Function(inputs, [x], engine=engine, name="eval", options=options)
 
 
 CALLS = "_calls"

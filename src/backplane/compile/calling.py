@@ -47,7 +47,6 @@ class _Writer:
             "run": variant.run,
             "failed": variant.failed,
             "feed": self.engine.feed,
-            "fetch": self.engine.fetch,
             "lend": self.engine.lend,
             "wait": self.engine.wait,
             "ndarray": np.ndarray,
@@ -65,7 +64,8 @@ class _Writer:
         self._line(f"    {targets}{',' if targets else '()'} = run({', '.join(arguments)})")
         for i, name in enumerate(outputs):
             if not self._is_array(self.function.outputs[i]):
-                self._line(f"    {name} = fetch({name})")
+                self.names[f"fetch{i}"] = self.engine.fetching(self.function.outputs[i].spec)
+                self._line(f"    {name} = fetch{i}({name})")
         if news and not outputs:
             # Fetching an output waits for the program; nobody else does before feeds may change.
             self._line(f"    wait(({', '.join(news)},))")
@@ -123,6 +123,10 @@ class _Writer:
             sizes += [f"{name}.shape[{k}] != {n}" for k, n in known]
         else:
             sizes = [f"{name}.shape != {tuple(spec.shape)!r}"]
+        at_once = self.engine.feeds_at_once
+        if at_once:
+            sizes.append(f"not {at_once[0].format(x=name)}")
+            self.names["feed"] = at_once[1]
         wrong = " or ".join([f"type({name}) is not ndarray", f"{name}.dtype is not d{i}", *sizes])
         self._line(f"if {wrong}:")
         self._line(f"    {name} = f{i}({name}, engine, False)")

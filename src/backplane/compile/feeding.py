@@ -35,7 +35,7 @@ def feed_for(placeholder: Placeholder, position: int, function: str) -> Feed:
             owner = engine_of(value)
             if owner is engine:
                 value = _checked_native(value, engine, spec, what)
-                return engine.from_numpy(engine.to_numpy(value)) if keep else value
+                return engine.from_numpy(engine.to_numpy(value)) if keep else engine.detached(value)
             if spec.sparse and is_triple(value):
                 value = dense_array(value)
             value = as_array(value, dtype, what)

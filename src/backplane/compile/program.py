@@ -19,6 +19,7 @@ from backplane.compile.passes import finished, simplified
 from backplane.compile.structure import key_of, lifted
 from backplane.compile.updates import find_updates
 from backplane.core.graph import Constant, Graph, Tensor, toposort
+from backplane.core.primitive import OUTPUT
 from backplane.engines.base import Engine, Program
 
 CACHE_LIMIT = 1024
@@ -156,6 +157,7 @@ def _compile(
         [t.spec for t in outputs],
         state,
         dtypes=dtypes_in(order),
+        operations=[t.op.name for t in order if t.op is not None and t.op is not OUTPUT],
         source=emitted.source,
         sizes_from_values=emitted.sizes_from_values,
         options=options,

@@ -105,12 +105,15 @@ class Program(NamedTuple):
     state: Mapping[int, int] = NOTHING
     dtypes: frozenset[str] = frozenset()
     """All dtypes that occur in it, those of intermediate values and of loop bodies included."""
+    operations: Sequence[str] = ()
+    """The primitives that it runs, in their order, but for those inside loops and branches."""
     source: str = ""
     sizes_from_values: bool = False
     """Whether the size of a tensor is taken from the value of another: while such a program is
     traced for given shapes, that size is not known."""
     options: Mapping[str, Any] = NOTHING
-    """Wishes of the caller that only some engines know (`compile=True` for torch)."""
+    """Wishes of the caller that only some engines know (`compile=True` for torch). `once` is for
+    engines with that capability: the program is likely to run a few times only."""
 
 
 class Engine:
@@ -127,11 +130,15 @@ class Engine:
     `bfloat16`, `unsigned` (uint16 … uint64 arithmetic), `eager` (lowerings run on values at once),
     `out` (values are NumPy arrays, and lowerings write to an array that they are given),
     `static` (a program is compiled anew for each set of input shapes), `sparse`, `tape` (the
-    library differentiates through eager calls)."""
+    library differentiates through eager calls), `once` (what is evaluated once need not be
+    compiled as a whole)."""
     takes_arrays: ClassVar[bool] = False
     """Whether compiled programs take NumPy arrays as they are: `feed` returns its argument."""
     gives_arrays: ClassVar[bool] = False
     """Whether results with axes are NumPy arrays: `fetch` returns its argument."""
+    feeds_at_once: ClassVar[tuple[str, Callable[[np.ndarray], Value]] | None] = None
+    """A condition over `{x}`, and what feeds an array of the right dtype for which it holds: the
+    same as `feed`, without a function of ours around the library's."""
     around: ClassVar[tuple[Callable[[], Any], Callable[[Any], Any]] | None] = None
     """What emitted programs call first, and at their end with what that gave: in their own text,
     because one more function around a small program would be felt."""
@@ -208,6 +215,16 @@ class Engine:
         which nobody else uses.
         """
         return self.to_numpy(value)
+
+    def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray]:
+        """What fetches results of this spec: the library's own function, where that does for all of
+        them what `fetch` does.
+        """
+        return self.fetch
+
+    def detached(self, value: Value) -> Value:
+        """A user's value as a compiled program takes it: not followed by the library's tape."""
+        return value
 
     def lend(self, value: Value) -> Value:
         """A variable's value as users may keep it: a copy where programs reuse its memory."""

@@ -23,6 +23,9 @@ class TorchEngine(Engine):
     name = "torch"
     library = "torch"
     capabilities = frozenset(("host_shapes", "float16", "bfloat16", "unsigned", "eager", "tape"))
+    # PyTorch warns of read-only memory, although a program never writes to what it is fed, and
+    # takes no negative strides.
+    feeds_at_once = None if devices.ACCELERATED else ("{x}.flags.carray", torch.from_numpy)
 
     def __init__(self) -> None:
         self.table = Table()
@@ -61,7 +64,6 @@ class TorchEngine(Engine):
 
     def feed(self, array: np.ndarray) -> Value:
         """A tensor in the array's memory, where PyTorch can have that."""
-        # PyTorch warns of read-only memory, although a program never writes to what it is fed.
         if array.flags.writeable and not devices.ACCELERATED:
             try:
                 return torch.from_numpy(array)
@@ -80,6 +82,15 @@ class TorchEngine(Engine):
         except (TypeError, RuntimeError):  # bfloat16, another device, a tensor on the tape
             value = value.detach().cpu()
             return _bfloat16(value) if value.dtype == torch.bfloat16 else value.numpy()
+
+    def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray]:
+        """PyTorch's own function: results are on no tape."""
+        plain = spec.dtype != "bfloat16" and not devices.ACCELERATED
+        return torch.Tensor.numpy if plain else self.fetch
+
+    def detached(self, value: Value) -> Value:
+        """The same memory, off the tape."""
+        return value.detach()
 
     def lend(self, value: Value) -> Value:
         """A copy of what a later step of an optimizer writes to."""
