@@ -115,7 +115,7 @@ def test_a_failing_call_changes_nothing() -> None:
     step = K.function([x], [K.max(x, axis=0)], [K.update(w, new)])
     step([np.ones((2, 3))])
     np.testing.assert_array_equal(K.get_value(w), np.full(SHAPE, 4))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="no elements"):
+    with pytest.raises(ValueError, match="no elements"):
         step([np.ones((0, 3))])
     np.testing.assert_array_equal(K.get_value(w), np.full(SHAPE, 4))
 
@@ -149,19 +149,20 @@ def test_values_may_be_set_between_calls_and_read_on_another_engine() -> None:
 
 
 def test_an_error_names_the_line_that_built_what_failed() -> None:
-    x, w = K.placeholder((None, None)), K.placeholder((None, 3))
-    f = K.function([x, w], [K.relu(K.dot(x * 2.0, w))])  # this line
-    with pytest.raises(Exception, match=r"(?i)matmul|matrix") as caught:
-        f([np.ones((2, 3)), np.ones((4, 3))])
+    x, i = K.placeholder((None, 3)), K.placeholder((None,), dtype="int32")
+    f = K.function([x, i], [K.relu(K.gather(x * 2.0, i))])  # this line
+    with pytest.raises(IndexError, match="out of range") as caught:
+        f([np.ones((2, 3)), np.array([4])])
     (note,) = caught.value.__notes__
-    assert "while running 'matmul'" in note
+    assert "while running 'gather'" in note
     assert note.endswith("# this line")
 
 
 def test_an_error_beside_an_update_names_its_line_too() -> None:
-    w, x = K.ones(SHAPE), K.placeholder((None, None))
-    f = K.function([x], [K.dot(x, w)], [K.update(w, ((w * 2.0 + 1.0) * 3.0 - w) * 0.5)])  # here
-    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-        f([np.ones((2, 3))])
+    w, i = K.ones(SHAPE), K.placeholder((None,), dtype="int32")
+    new = ((w * 2.0 + 1.0) * 3.0 - w) * 0.5
+    f = K.function([i], [K.gather(w, i)], [K.update(w, new)])  # here
+    with pytest.raises(IndexError) as caught:
+        f([np.array([SHAPE[0]])])
     assert caught.value.__notes__[0].endswith("# here")
     np.testing.assert_array_equal(K.get_value(w), np.ones(SHAPE))

@@ -20,6 +20,7 @@ from backplane.core.graph import Tensor
 from backplane.core.registry import primitive
 from backplane.core.shapes import Sizes
 from backplane.ops.lift import promoted
+from backplane.ops.windows import fitting
 
 __all__ = ["convolve", "convolve_depthwise", "convolve_separably", "convolve_transposed"]
 
@@ -57,10 +58,11 @@ class _Call:
 
     def conv(self, x: Tensor, kernel: Tensor, groups: int = 1) -> Tensor:
         """The convolution of `x`, channels last."""
+        window: Any = kernel.spec.shape[:-2]
         result: Tensor = build(
             self.name,
             primitive("conv"),
-            x,
+            fitting(x, window, self.dilation, self.padding),
             kernel,
             strides=self.strides,
             padding=self.padding,

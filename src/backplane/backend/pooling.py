@@ -20,7 +20,7 @@ from backplane.core.graph import Tensor
 from backplane.core.registry import primitive
 from backplane.core.spec import is_float
 from backplane.ops.lift import as_tensor, promoted
-from backplane.ops.windows import Window, patches
+from backplane.ops.windows import Window, fitting, patches
 
 __all__ = ["local_conv1d", "local_conv2d", "pool2d", "pool3d"]
 
@@ -35,11 +35,12 @@ def _pool(
         raise ValueError(f'K.{name}: pool_mode must be "max" or "avg", got {pool_mode!r}')
     x = as_tensor(x)
     check_rank(name, "x", x, count + 2)
+    pool = as_steps(name, "pool_size", pool_size, count)
     found = build(
         name,
         primitive(f"{pool_mode}_pool"),
-        to_last(x, first),
-        pool=as_steps(name, "pool_size", pool_size, count),
+        fitting(to_last(x, first), pool, (1,) * count, mode),
+        pool=pool,
         strides=as_steps(name, "strides", strides, count),
         padding=mode,
     )

@@ -56,7 +56,8 @@ class _Writer:
 
     def written(self) -> Call:
         """The compiled text."""
-        arguments = [*self._feeds(), *self._keys(), *self._variables(), *self._constants()]
+        feeds = self._feeds()
+        arguments = [*feeds, *self._keys(), *self._variables(), *self._constants()]
         outputs = [f"r{i}" for i in range(self.variant.count)]
         news = [f"n{i}" for i in range(len(self.variant.updated))]
         targets = ", ".join([*news, *outputs])
@@ -70,7 +71,7 @@ class _Writer:
             # Fetching an output waits for the program; nobody else does before feeds may change.
             self._line(f"    wait(({', '.join(news)},))")
         self._line("except Exception as error:")
-        self._line("    failed(error)")
+        self._line(f"    failed(error, [{', '.join(feeds)}])")
         self._line("    raise")
         for i, copied in enumerate(self.variant.copied):
             if copied:

@@ -10,7 +10,7 @@ import numpy as np
 from backplane.compile.aliases import alias_root, shared
 from backplane.compile.calling import Call, straight
 from backplane.compile.feeding import Feed, feed_for
-from backplane.compile.program import compiled, explain
+from backplane.compile.program import compiled, explain, tell
 from backplane.core.graph import KeySource, Placeholder, Tensor, constant, substitute, toposort
 from backplane.core.registry import primitive
 from backplane.core.spec import Spec
@@ -169,14 +169,39 @@ class Variant:
         )
         count = len(function.news)
         self.copied, self.lent = shared(results[count:], results[:count])
+        # Without inputs all sizes were known when the graph was built, and it need not be kept.
+        self.inputs = list(inputs)
+        self.graph = [*function.news, *function.outputs] if self.inputs else []
 
     def words(self) -> Any:
         """The keys of this run, as one value."""
         return self.engine.feed(np.array([k.words() for k in self.keys], np.uint32))
 
-    def failed(self, error: Exception) -> None:
-        """Say in an error which primitive failed and where it was built."""
-        explain(error, self.engine, self.run)
+    def failed(self, error: Exception, values: Sequence[Any]) -> None:
+        """Say in an error which primitive failed and where it was built.
+
+        Raises:
+            ValueError: if the values have shapes that do not fit together, the same one on every
+                engine, in place of `error`.
+            IndexError: if `gather` failed.
+        """
+        from backplane.compile.diagnosis import conflict
+
+        shapes = map(self._shape, values)
+        given = {p: p.spec.with_shape(s) for p, s in zip(self.inputs, shapes, strict=True)}
+        found = conflict(self.graph, given)
+        if found is None:
+            explain(error, self.engine, self.run)
+            return
+        node, reason = found
+        assert node.op is not None
+        better = ValueError(str(reason))
+        tell(better, self.engine, node.op.name, node.where)
+        raise better from error
+
+    def _shape(self, value: Any) -> tuple[int | None, ...]:
+        known = self.engine.spec_of(value) if self.engine.owns(value) else value
+        return tuple(known.shape)
 
 
 def is_switch(p: Tensor) -> bool:

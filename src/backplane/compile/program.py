@@ -20,6 +20,7 @@ from backplane.compile.structure import key_of, lifted
 from backplane.compile.updates import find_updates
 from backplane.core.graph import Constant, Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT
+from backplane.core.where import Where
 from backplane.engines.base import Engine, Program
 
 CACHE_LIMIT = 1024
@@ -182,11 +183,23 @@ def explain(error: BaseException, engine: Engine, run: Callable[..., Any] | None
     """Add to an error from a running program which primitive failed and where it was built.
 
     Where the program `run` is a graph of the engine's, the engine knows the line (`located`).
+
+    Raises:
+        IndexError: if `gather` failed, in place of the error that the engine has for that.
     """
     place = built_at(error)
     if place is None and (line := getattr(run, "failing_line", lambda _: None)(error)):
         place = emitted_at(*line)
-    if place is not None:
-        name, where = place
-        at = f", built at {where}" if where else ""
-        error.add_note(f"backplane: while running {name!r} on the engine {engine.name!r}{at}")
+    if place is None:
+        return
+    if place[0] == "gather":
+        beyond = IndexError(f"gather: an index is out of range: {error}")
+        tell(beyond, engine, *place)
+        raise beyond from error
+    tell(error, engine, *place)
+
+
+def tell(error: BaseException, engine: Engine, name: str, where: Where | None) -> None:
+    """Add to an error the primitive that failed and where it was built."""
+    at = f", built at {where}" if where else ""
+    error.add_note(f"backplane: while running {name!r} on the engine {engine.name!r}{at}")

@@ -131,7 +131,8 @@ class Engine:
     `out` (values are NumPy arrays, and lowerings write to an array that they are given),
     `static` (a program is compiled anew for each set of input shapes), `sparse`, `tape` (the
     library differentiates through eager calls), `once` (what is evaluated once need not be
-    compiled as a whole)."""
+    compiled as a whole), `unchecked` (an index out of range stops no program: `gather` gives
+    NaN)."""
     takes_arrays: ClassVar[bool] = False
     """Whether compiled programs take NumPy arrays as they are: `feed` returns its argument."""
     gives_arrays: ClassVar[bool] = False
@@ -307,6 +308,13 @@ def host_shape(shape: Sequence[int | None], dims: Sequence[Value]) -> tuple[int,
     if not dims:
         return tuple(shape)  # type: ignore[arg-type]
     return tuple(int(size) for size in merge(shape, dims))
+
+
+def check_windows(x: Value, *, sizes: Sequence[int]) -> Value:
+    """The lowering of `check_windows` for engines with `host_shapes`."""
+    if any(isinstance(n, int) and n < size for n, size in zip(x.shape, sizes, strict=True)):
+        raise ValueError(f"windows need {tuple(sizes)} elements, got shape {tuple(x.shape)}")
+    return x
 
 
 Padding = str | tuple[tuple[int, int], ...]

@@ -25,6 +25,21 @@ def print_(x: Spec, *, message: str) -> Spec:
     return x
 
 
+@primitive
+def check_windows(x: Spec, *, sizes: tuple[int, ...]) -> Spec:
+    """The operand, once it is sure that each axis has at least as many elements as `sizes` says:
+    that a window fits, where an axis is so long as is only known when the program runs.
+    """
+    for axis, (n, size) in enumerate(zip(x.shape, sizes, strict=True)):
+        if n is not None and n < size:
+            raise ValueError(
+                f"the window does not fit: it needs {size} elements along axis {axis} of a tensor "
+                f"of shape {x.shape}"
+            )
+    return x
+
+
 identity.vjps(lambda g, y, x: g)
+check_windows.vjps(lambda g, y, x, *, sizes: g)
 print_.vjps(lambda g, y, x, *, message: g)
-follow(like_first, identity, stop_gradient, print_)
+follow(like_first, identity, stop_gradient, check_windows, print_)

@@ -45,20 +45,30 @@ from backplane.ops.shaping import (
 Axes = tuple[int, ...]
 
 
-def _reduction(name: str, doc: str, accepted: frozenset[str]) -> Op:
-    """A primitive that reduces `axes` and keeps the dtype."""
+def _reduction(name: str, doc: str, accepted: frozenset[str], chosen: bool = False) -> Op:
+    """A primitive that reduces `axes` and keeps the dtype; `chosen` says that the result is one of
+    the elements, so that there must be some.
+    """
 
     def rule(x: Spec, *, axes: Axes, keepdims: bool) -> Spec:
         check_dtype(name, "x", x.dtype, accepted)
         if not axes:
             raise ValueError(f"{name}: axes must not be empty")
         shapes.check_axes(name, axes, len(x.shape))
+        if chosen:
+            _check_elements(name, x, axes)
         return Spec(shapes.reduce(x.shape, axes, keepdims), x.dtype)
 
     rule.__doc__ = doc
     declared = primitive(rule, name=name)
     follow(reduced, declared)
     return declared
+
+
+def _check_elements(name: str, x: Spec, axes: Axes) -> None:
+    """ValueError where it is known that there is nothing to choose from."""
+    if 0 in [x.shape[i] for i in axes] and 0 not in shapes.reduce(x.shape, axes, False):
+        raise ValueError(f"{name}: no elements along axes {axes} of a tensor of shape {x.shape}")
 
 
 def _kept(y: Tensor, axes: Axes, keepdims: bool) -> Tensor:
@@ -136,8 +146,8 @@ def _shifted(x: Tensor, axis: int, value: int, reverse: bool) -> Tensor:
 
 # --- extremes -------------------------------------------------------------------------------------
 
-max = _reduction("max", "The largest element; tied ones share the gradient equally.", NUMBER)
-min = _reduction("min", "The smallest element; tied ones share the gradient equally.", NUMBER)
+max = _reduction("max", "The largest element; tied ones share the gradient equally.", NUMBER, True)
+min = _reduction("min", "The smallest element; tied ones share the gradient equally.", NUMBER, True)
 
 
 def _extreme_vjp(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
@@ -156,6 +166,7 @@ all = _reduction("all", "Whether all elements are true.", BOOL)
 def _position(name: str, doc: str) -> Op:
     def rule(x: Spec, *, axis: int) -> Spec:
         shapes.check_axes(name, (axis,), len(x.shape))
+        _check_elements(name, x, (axis,))
         return Spec(x.shape[:axis] + x.shape[axis + 1 :], "int64")
 
     rule.__doc__ = doc

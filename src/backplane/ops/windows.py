@@ -19,6 +19,7 @@ from backplane.core.graph import Tensor
 from backplane.core.shapes import Size, Sizes
 from backplane.core.spec import Spec
 from backplane.ops.creation import dim, full
+from backplane.ops.effects import check_windows
 from backplane.ops.elementwise import add, maximum
 from backplane.ops.indexing import ALL, dynamic_slice, pad, slice, slice_grad
 from backplane.ops.lift import promoted, scalar
@@ -101,6 +102,20 @@ def output_sizes(name: str, sizes: Sizes, windows: Windows) -> Sizes:
                 f"{axis}, which has {n} (padding {w.padding!r})"
             )
     return found
+
+
+def fitting(x: Tensor, size: Ints, dilation: Ints, padding: Padding) -> Tensor:
+    """`x`, checked at run time along the spatial axes whose sizes are unknown. Engines differ in
+    what they make of windows that do not fit: no result, an error, or the end of the process.
+    """
+    if padding == "same":
+        return x
+    ends = ((0, 0),) * len(size) if isinstance(padding, str) else padding
+    needed = [
+        0 if n is not None else max((k - 1) * d + 1 - sum(added), 0)
+        for n, k, d, added in zip(x.spec.shape[1:-1], size, dilation, ends, strict=True)
+    ]
+    return check_windows(x, sizes=(0, *needed, 0)) if any(needed) else x
 
 
 def check_output(name: str, what: str, given: Spec, wanted: Sequence[Size]) -> None:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from backplane.engines.base import Table, Value
+from backplane.engines.base import Table, Value, check_windows
 from backplane.engines.jax.kernel import kernel
 
 TABLE = Table(
@@ -57,6 +57,9 @@ TABLE = Table(
 def identity(x: Value) -> Value:
     """`x` itself: arrays are never written to."""
     return x
+
+
+TABLE.add("check_windows")(check_windows)
 
 
 @TABLE.add("cast")

@@ -32,7 +32,16 @@ class JaxEngine(Engine):
     takes_arrays = True
     library = "jax"
     capabilities = frozenset(
-        ("host_shapes", "float16", "bfloat16", "unsigned", "eager", "static", "tape")
+        (
+            "host_shapes",
+            "float16",
+            "bfloat16",
+            "unsigned",
+            "eager",
+            "static",
+            "tape",
+            "unchecked",
+        )
     )
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from backplane.core.spec import Spec, is_float
 from backplane.engines.arrays.products import for_blas
 from backplane.engines.arrays.selection import masked, select
 from backplane.engines.arrays.sums import unchanged
-from backplane.engines.base import Entry, Lowering, Table, Value
+from backplane.engines.base import Entry, Lowering, Table, Value, check_windows
 from backplane.engines.numpy.erfinv import erfinv
 
 TABLE = Table()
@@ -89,6 +89,7 @@ def _kernel(name: str, passes: int) -> Callable[[Lowering], Lowering]:
 
 TABLE.add("identity")(unchanged)
 TABLE.add("stop_gradient")(unchanged)
+TABLE.add("check_windows")(check_windows)
 
 
 @TABLE.build("floor", out=1)

@@ -9,6 +9,8 @@ from backplane.core.spec import is_float
 from backplane.engines.base import Padding, Table
 from backplane.engines.onnxruntime.builder import (
     Symbol,
+    cast,
+    ints,
     node,
     nodes,
     number,
@@ -22,11 +24,26 @@ from backplane.engines.onnxruntime.convolution import (
 from backplane.engines.onnxruntime.shaping import concat, constant_of
 from backplane.engines.onnxruntime.sizes import (
     reshape,
+    size,
     sizes,
     total,
+    vector,
 )
 
 TABLE = Table()
+
+
+@TABLE.add("check_windows")
+def check_windows(x: Symbol, *, sizes: Ints) -> Symbol:
+    """`x` itself; at run time an error where an axis is shorter than the window along it."""
+    long = [(axis, n) for axis, n in enumerate(sizes) if n]
+    counts = vector([size(x, axis) for axis, _ in long])
+    short = node("Less", counts, ints(*[n for _, n in long]), dtype="bool")
+    # The only element of a list is looked up, at 0 if all windows fit and else at 1.
+    index = node("ReduceMax", cast(short, "int64"), keepdims=1, shape=(1,))
+    nothing = node("Gather", ints(0), index, axis=0)
+    shape = node("Add", node("Shape", x, dtype="int64", shape=(x.rank,)), nothing)
+    return node("Reshape", x, shape, shape=x.shape)
 
 
 def _options(x: Symbol, pool: Ints, strides: Ints, padding: Padding) -> dict[str, Any]:

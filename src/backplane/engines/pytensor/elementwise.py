@@ -10,6 +10,7 @@ from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
+from pytensor.raise_op import Assert
 
 from backplane.core.spec import is_float
 from backplane.engines.base import Table, Value
@@ -55,6 +56,13 @@ TABLE = Table(
 def identity(x: Value) -> Value:
     """`x` itself."""
     return x
+
+
+@TABLE.add("check_windows")
+def check_windows(x: Value, *, sizes: tuple[int, ...]) -> Value:
+    """`x` itself, once it is sure that it has so many elements along its axes."""
+    fits = [pt.ge(x.shape[axis], size) for axis, size in enumerate(sizes) if size]
+    return Assert("the window does not fit")(x, *fits)
 
 
 @TABLE.add("cast")

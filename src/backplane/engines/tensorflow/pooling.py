@@ -24,6 +24,16 @@ Sizes = tuple[Value, ...]
 # --- the primitives: explicit padding is done here, "valid" and "same" below ---------------------
 
 
+@TABLE.add("check_windows")
+def check_windows(x: Value, *, sizes: tuple[int, ...]) -> Value:
+    """`x` itself, once it is sure that windows fit: the kernel of max-pooling would end the
+    process.
+    """
+    fits = tf.reduce_all(tf.shape(x) >= ints(sizes))
+    with tf.control_dependencies([raw.Assert(condition=fits, data=["the window does not fit"])]):
+        return raw.Identity(input=x)
+
+
 @TABLE.add("max_pool", wanted=True)
 def max_pool(
     x: Value, *, pool: Ints, strides: Ints, padding: Padding, wanted: tuple[bool, ...]

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from backplane.core.spec import Spec, is_float
-from backplane.engines.base import Entry, Lowering, Table, Value
+from backplane.engines.base import Entry, Lowering, Table, Value, check_windows
 from backplane.engines.torch.dtypes import SIGNED, TORCH, compared, modular, ordered, widened
 
 aten = torch.ops.aten
@@ -124,6 +124,9 @@ def cast(specs: Sequence[Spec], *, dtype: str) -> Lowering:
 def identity(x: Value) -> Value:
     """A view."""
     return x.view_as(x)
+
+
+TABLE.add("check_windows")(check_windows)
 
 
 @TABLE.add("stop_gradient")

@@ -1,0 +1,122 @@
+"""Why a program failed, told from the shapes that it was given.
+
+Each engine has words of its own for operands that do not fit, and some of them name no operation
+of the user's. After a failure the sizes that were fed are carried through the graph; the first
+node whose spec rule refuses them tells what is wrong, as it would have while the graph was built
+had the sizes been known, on every engine alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from backplane.core.graph import Graph, Tensor, toposort
+from backplane.core.primitive import OUTPUT
+from backplane.core.sizes import origin
+from backplane.core.spec import Spec
+
+Specs = dict[Tensor, Any]
+"""What a tensor will be, or a tuple of that for a node with several results."""
+
+
+class Conflict(NamedTuple):
+    """A node whose operands do not fit, and what its spec rule says of them."""
+
+    node: Tensor
+    error: Exception
+
+
+def conflict(outputs: Sequence[Tensor], given: Mapping[Tensor, Spec]) -> Conflict | None:
+    """The first node on the way to `outputs` whose operands do not fit, given what leaves are.
+
+    Sizes that only follow from values stay unknown, and branches, one of which does not run, are
+    not looked into; None then does not mean that all shapes fit.
+    """
+    return _walk(toposort(outputs, stop=given), dict(given))
+
+
+def _walk(order: Sequence[Tensor], found: Specs) -> Conflict | None:
+    for node in order:
+        if node in found:
+            continue
+        if node.op is None:
+            found[node] = node.spec
+            continue
+        try:
+            inner, spec = _inferred(node, found)
+        except (ValueError, TypeError) as error:
+            return Conflict(node, error)
+        if inner is not None:
+            return inner
+        found[node] = spec
+    return None
+
+
+def _inferred(node: Tensor, found: Specs) -> tuple[Conflict | None, Any]:
+    """What is wrong inside the node, or what it will be."""
+    assert node.op is not None
+    specs = [found[t] for t in node.inputs]
+    rule, params = node.op.infer_rule, node.params
+    if node.op is OUTPUT:
+        return None, rule(*specs, **params)
+    if node.op.multiple:
+        several = tuple(rule(*specs, **params))
+        loop = _LOOPS.get(node.op.name)
+        return loop(node, specs, several) if loop else (None, several)
+    spec = _filled(node, rule(*specs, **params), found)
+    if None in params.get("shape", ()) and node.op.host is not None and None not in spec.shape:
+        # Sizes that were operands are known now: the rule can look at all of them.
+        rule(*specs[: node.op.host], **{**params, "shape": spec.shape})
+    return None, spec
+
+
+def _filled(node: Tensor, spec: Spec, found: Specs) -> Spec:
+    """`spec` with the unknown sizes that are taken from an axis whose size was found."""
+    if None not in spec.shape:
+        return spec
+    shape = list(spec.shape)
+    for i, size in enumerate(shape):
+        if size is None and node.spec.shape[i] is None:
+            source, axis = origin(node, i)
+            if source in found:
+                shape[i] = found[source].shape[axis]
+    return spec._replace(shape=tuple(shape))
+
+
+# --- loops: their first step ----------------------------------------------------------------------
+
+
+def _scan(node: Tensor, specs: list[Spec], results: tuple[Spec, ...]) -> tuple[Any, Any]:
+    body: Graph = node.params["body"]
+    carry, xs = node.params["carry"], node.params["xs"]
+    first = [
+        spec.with_shape(spec.shape[1:]) if carry <= i < carry + xs else spec
+        for i, spec in enumerate(specs)
+    ]
+    if node.params["length"] == 0 or any(s.shape[0] == 0 for s in specs[carry : carry + xs]):
+        return None, results
+    inner, ends = _step(body, first)
+    if inner is not None or ends[:carry] != first[:carry]:
+        return inner, results
+    rows = [
+        Spec((stack.shape[0], *row.shape), row.dtype)
+        for stack, row in zip(results[carry:], ends[carry:], strict=True)
+    ]
+    return None, (*ends[:carry], *rows)
+
+
+def _while(node: Tensor, specs: list[Spec], results: tuple[Spec, ...]) -> tuple[Any, Any]:
+    # The test always runs; whether the body does depends on values.
+    inner, _ = _step(node.params["test"], specs)
+    return inner, results
+
+
+def _step(body: Graph, specs: Sequence[Spec]) -> tuple[Conflict | None, list[Any]]:
+    """What is wrong in a run of `body` on operands of these specs, or what it returns."""
+    found: Specs = dict(zip(body.inputs, specs, strict=True))
+    inner = _walk(toposort(body.outputs, stop=body.inputs), found)
+    return inner, [] if inner else [found[t] for t in body.outputs]
+
+
+_LOOPS = {"scan": _scan, "while_loop": _while}

@@ -1,0 +1,160 @@
+"""Errors of running programs: the same on every engine, with the line that built what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backplane import backend as K
+from backplane.compile.diagnosis import conflict
+from backplane.core.spec import Spec
+
+
+def free(ndim: int) -> Any:
+    """A placeholder of which nothing but the number of axes is known."""
+    return K.placeholder(ndim=ndim)
+
+
+def step(x: Any, states: list[Any]) -> tuple[Any, list[Any]]:
+    new = x + states[0]  # the step
+    return new, [new]
+
+
+def products(x: Any, y: Any) -> Any:
+    return K.map_fn(lambda pair: pair[0] * pair[1], (x, y), dtype="float32")
+
+
+UNFIT: list[tuple[Callable[..., Any], list[tuple[int, ...]], str]] = [
+    (lambda x, y: x + y, [(2, 3), (5, 3)], "add: shapes (2, 3) and (5, 3) do not broadcast"),
+    (lambda x, y: K.relu(K.dot(x * 2.0, y)), [(2, 3), (4, 3)], "3 columns meet 4 rows"),
+    (lambda x, y: K.concatenate([x, y], 0), [(2, 5), (3, 4)], "5 and 4 differ"),
+    (lambda x, y: K.stack([x, y]), [(2, 5), (3, 5)], "2 and 3 differ"),
+    (lambda x: K.reshape(x, (3, 4)), [(2, 5)], "cannot reshape (2, 5) (10 elements) to (3, 4)"),
+    (lambda x: K.reshape(x, (-1, 3)), [(2, 5)], "cannot reshape (2, 5)"),
+    (lambda x, y: K.reshape(x, K.shape(y)), [(2, 5), (3, 4)], "cannot reshape (2, 5)"),
+    (lambda x: K.squeeze(x, 0), [(2, 5)], "squeeze: axis 0 of a tensor of shape (2, 5)"),
+    (lambda x, y: K.reverse(K.transpose(x), 0) - y, [(2, 5), (2, 5)], "(5, 2) and (2, 5)"),
+    (lambda x, y: K.sum(x, axis=0) - y, [(2, 5), (4,)], "(5,) and (4,)"),
+    (lambda x, y: K.rnn(step, x, [y])[1], [(2, 5, 3), (2, 4)], "(2, 3) and (2, 4)"),
+    (lambda x, y: K.rnn(step, x, [y])[1], [(2, 5, 3), (4, 3)], "(2, 3) and (4, 3)"),
+    (products, [(2, 5), (3, 5)], "sequences of 2 and 3 steps"),
+    (products, [(2, 5), (2, 4)], "(5,) and (4,)"),
+    (lambda x: K.max(x, axis=0), [(0, 3)], "max: no elements along axes (0,)"),
+    (lambda x: K.argmin(x, axis=1), [(3, 0)], "argmin: no elements along axes (1,)"),
+    (
+        lambda x, y: K.gradients(K.sum(K.square(x) * y), [x])[0],
+        [(2, 3), (5, 3)],
+        "mul: shapes (2, 3) and (5, 3)",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("build", "shapes", "message"), UNFIT, ids=[message for *_, message in UNFIT]
+)
+def test_shapes_that_do_not_fit_are_one_error_everywhere(
+    build: Callable[..., Any], shapes: list[tuple[int, ...]], message: str, engine: Any
+) -> None:
+    inputs = [free(len(shape)) for shape in shapes]
+    f = K.function(inputs, [build(*inputs)])
+    with pytest.raises(ValueError) as caught:
+        f([np.ones(shape) for shape in shapes])
+    assert message in str(caught.value)
+    assert "test_diagnosis.py" in caught.value.__notes__[-1]
+    assert caught.value.__cause__ is not None
+
+
+def test_an_error_in_a_loop_names_the_line_of_the_step(engine: Any) -> None:
+    x, start = free(3), free(2)
+    f = K.function([x, start], [K.rnn(step, x, [start])[0]])
+    f([np.ones((2, 5, 3)), np.ones((2, 3))])
+    with pytest.raises(ValueError, match="do not broadcast") as caught:
+        f([np.ones((2, 5, 3)), np.ones((2, 4))])
+    assert caught.value.__notes__[-1].endswith("# the step")
+
+
+def test_a_call_whose_shapes_do_not_fit_changes_nothing(engine: Any) -> None:
+    v, x, y = K.variable([1.0, 2.0]), free(1), free(1)
+    f = K.function([x, y], [x + y], [K.update_add(v, [1.0, 1.0])])
+    with pytest.raises(ValueError, match="add: shapes"):
+        f([np.ones(2), np.ones(3)])
+    np.testing.assert_array_equal(K.get_value(v), [1, 2])
+    np.testing.assert_array_equal(f([np.ones(2), np.ones(2)])[0], [2, 2])
+
+
+def test_an_index_out_of_range(engine: Any) -> None:
+    x, i = free(2), K.placeholder((None,), dtype="int32")
+    f = K.function([x, i], [K.gather(x, i)])
+    values = [np.ones((2, 3)), np.array([1, 2])]
+    if "unchecked" in engine.capabilities:
+        np.testing.assert_array_equal(f(values)[0], [[1] * 3, [np.nan] * 3])
+    else:
+        with pytest.raises(IndexError, match=r"(?i)index|indices"):
+            f(values)
+
+
+# --- windows: engines would give nothing, fail, or end the process --------------------------------
+
+WINDOWS: list[tuple[Callable[[Any], Any], tuple[int, ...], tuple[int, ...]]] = [
+    (lambda x: K.conv1d(x, K.ones((4, 3, 1))), (1, 3, 3), (1, 4, 3)),
+    (lambda x: K.conv1d(x, K.ones((2, 3, 1)), dilation_rate=3), (1, 3, 3), (1, 4, 3)),
+    (lambda x: K.conv2d(x, K.ones((1, 3, 2, 4))), (1, 5, 2, 2), (1, 5, 3, 2)),
+    (
+        lambda x: K.conv2d(x, K.ones((3, 1, 2, 4)), data_format="channels_first"),
+        (1, 2, 1, 5),
+        (1, 2, 3, 5),
+    ),
+    (lambda x: K.depthwise_conv2d(x, K.ones((3, 3, 2, 1))), (1, 1, 3, 2), (1, 3, 3, 2)),
+    (lambda x: K.pool2d(x, (3, 3)), (1, 2, 2, 1), (1, 3, 3, 1)),
+    (lambda x: K.pool2d(x, (3, 3), strides=(2, 2)), (1, 1, 4, 1), (1, 3, 4, 1)),
+    (lambda x: K.pool2d(x, (3, 3), pool_mode="avg"), (1, 2, 2, 1), (1, 3, 3, 1)),
+    (lambda x: K.pool3d(x, (1, 2, 2)), (1, 1, 1, 2, 1), (1, 1, 2, 2, 1)),
+    (lambda x: K.gradients(K.sum(K.pool2d(x, (3, 3))), [x])[0], (1, 2, 2, 1), (1, 3, 3, 1)),
+]
+
+
+@pytest.mark.parametrize(("build", "small", "large"), WINDOWS)
+def test_a_window_that_does_not_fit_is_an_error(
+    build: Callable[[Any], Any], small: tuple[int, ...], large: tuple[int, ...], engine: Any
+) -> None:
+    x = free(len(small))
+    f = K.function([x], [build(x)])
+    with pytest.raises(ValueError, match="the window does not fit"):
+        f([np.ones(small)])
+    assert 0 not in f([np.ones(large)])[0].shape
+
+
+def test_padded_windows_always_fit(engine: Any) -> None:
+    x, kernel = free(3), K.ones((4, 3, 1))
+    padded = [K.conv1d(x, kernel, padding=padding) for padding in ("same", "causal")]
+    same, causal = K.function([x], padded)([np.ones((1, 2, 3))])
+    np.testing.assert_array_equal(same[0, :, 0], [6, 6])
+    np.testing.assert_array_equal(causal[0, :, 0], [3, 6])
+
+
+# --- the walk itself ------------------------------------------------------------------------------
+
+
+def test_shapes_that_fit_have_no_conflict() -> None:
+    x, y = free(2), free(2)
+    given = {x: Spec((2, 3), "float32"), y: Spec((3, 4), "float32")}
+    assert conflict([K.dot(x, y) + 1.0], given) is None
+    assert conflict([K.dot(y, x)], given) is not None
+
+
+def test_a_branch_is_not_looked_into() -> None:
+    x, y = free(1), free(1)
+    chosen = K.switch(K.sum(x) > 0, lambda: K.sum(x), lambda: K.sum(x + y))
+    assert conflict([chosen], {x: Spec((2,), "float32"), y: Spec((3,), "float32")}) is None
+    np.testing.assert_array_equal(K.function([x, y], [chosen])([np.ones(2), np.ones(3)])[0], 2)
+
+
+def test_a_loop_of_no_steps_does_not_run_its_step(engine: Any) -> None:
+    x, y, z = free(2), free(2), free(1)
+    sums = K.map_fn(lambda pair: pair[0] + pair[1], (x, y), dtype="float32")
+    f = K.function([x, y, z], [sums, z + np.ones(3, "float32")])
+    with pytest.raises(ValueError, match=r"\(2,\) and \(3,\)"):
+        f([np.ones((0, 4)), np.ones((0, 4)), np.ones(2)])
