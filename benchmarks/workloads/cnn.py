@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmarks.problem import Builder, Optimizer, Plan, Training
 from benchmarks.stacks import numpy as by_hand
+from benchmarks.stacks.numpy_convolution import Convolutions
 from benchmarks.workloads import training
 from benchmarks.workloads.mlp import onnx_crossentropy, onnx_relu_gradient
 
@@ -68,83 +69,41 @@ def k_loss(K: Any, weights: list[Any], x: Any, y: Any, problem: Training) -> Any
     return K.mean(K.sparse_categorical_crossentropy(y, p))
 
 
-class _Convolution:
-    """3 × 3 convolution as one product with the windows laid out in rows."""
-
-    def __init__(self, kernel: np.ndarray, bias: np.ndarray, batch: int, side: int) -> None:
-        self.kernel, self.bias = kernel, bias
-        self.channels, self.filters = kernel.shape[2:]
-        self.side = side - 2
-        rows = batch * self.side**2
-        self.windows = np.empty((batch, self.side, self.side, 3, 3, self.channels), kernel.dtype)
-        self.rows = self.windows.reshape(rows, -1)
-        self.out = np.empty((rows, self.filters), kernel.dtype)
-        self.shape = (batch, self.side, self.side, self.filters)
-        self.back = np.empty_like(self.rows)
-        self.into = np.empty((batch, side, side, self.channels), kernel.dtype)
-
-    def forward(self, x: np.ndarray) -> np.ndarray:
-        n = self.side
-        for i in range(3):
-            for j in range(3):
-                self.windows[:, :, :, i, j] = x[:, i : i + n, j : j + n]
-        np.matmul(self.rows, self.kernel.reshape(-1, self.filters), out=self.out)
-        self.out += self.bias
-        np.maximum(self.out, 0, out=self.out)
-        return self.out.reshape(self.shape)
-
-    def gradients(self, d: np.ndarray) -> list[np.ndarray]:
-        return [(self.rows.T @ d).reshape(self.kernel.shape), d.sum(axis=0)]
-
-    def input_gradient(self, d: np.ndarray) -> np.ndarray:
-        n = self.side
-        np.matmul(d, self.kernel.reshape(-1, self.filters).T, out=self.back)
-        back = self.back.reshape(self.windows.shape)
-        self.into[...] = 0
-        for i in range(3):
-            for j in range(3):
-                self.into[:, i : i + n, j : j + n] += back[:, :, :, i, j]
-        return self.into
-
-
 def numpy_gradients(
     problem: Training, weights: list[np.ndarray]
 ) -> Callable[[], tuple[float, list[np.ndarray]]]:
     """Forward and backward pass; the large buffers are allocated once."""
-    k1, b1, k2, b2, w3, b3, w4, b4 = weights
-    dtype = k1.dtype
-    x, rows = problem.x.astype(dtype), np.arange(len(problem.x))
-    batch, side = x.shape[:2]
-    first, second = _Convolution(k1, b1, batch, side), _Convolution(k2, b2, batch, side - 2)
-    half = second.side // 2
+    *_, w3, b3, w4, b4 = weights
+    dtype = w3.dtype
+    rows = np.arange(len(problem.x))
+    gradients = [np.empty_like(w) for w in weights]
+    trunk = Convolutions(weights[:4], problem.x.astype(dtype), gradients[:4])
+    d = np.empty_like(trunk.out)
     rng, kept = np.random.default_rng(0), 1 - problem.dropout
 
     def step() -> tuple[float, list[np.ndarray]]:
-        h1 = first.forward(x)
-        h2 = second.forward(h1).reshape(batch, half, 2, half, 2, -1)
-        top = h2.max(axis=(2, 4), keepdims=True)
-        flat = top.reshape(batch, -1)
-        h3 = flat @ w3
-        h3 += b3
-        on = h3 > 0
-        scale = on / np.asarray(kept, dtype)
+        flat = trunk.forward().reshape(len(rows), -1)
+        h = flat @ w3
+        h += b3
+        scale = (h > 0) / np.asarray(kept, dtype)
         if problem.dropout:
-            scale *= rng.random(h3.shape, "float32") < kept
-        h3 *= scale
-        p = h3 @ w4 + b4
+            scale *= rng.random(h.shape, "float32") < kept
+        h *= scale
+        p = h @ w4 + b4
         p = np.exp(p - p.max(axis=1, keepdims=True))
         p /= p.sum(axis=1, keepdims=True)
         loss = -float(np.log(p[rows, problem.y]).mean())
         p[rows, problem.y] -= 1
-        p /= batch
+        p /= len(rows)
         d3 = p @ w4.T
         d3 *= scale
-        d = (d3 @ w3.T).reshape(top.shape) * (top > 0)
-        d2 = np.where(h2 == top, d, 0).reshape(second.out.shape)
-        d1 = second.input_gradient(d2).reshape(first.out.shape)
-        d1 *= first.out > 0
-        dense = [flat.T @ d3, d3.sum(axis=0), h3.T @ p, p.sum(axis=0)]
-        return loss, [*first.gradients(d1), *second.gradients(d2), *dense]
+        np.matmul(flat.T, d3, out=gradients[4])
+        np.sum(d3, axis=0, out=gradients[5])
+        np.matmul(h.T, p, out=gradients[6])
+        np.sum(p, axis=0, out=gradients[7])
+        np.matmul(d3, w3.T, out=d.reshape(flat.shape))
+        trunk.backward(d)
+        return loss, gradients
 
     return step
 
