@@ -15,9 +15,11 @@ Array = np.ndarray
 class First:
     """Convolution of images with one channel: nine shifted copies of an image, and a product."""
 
-    def __init__(self, kernel: Array, bias: Array, images: Array, into: tuple[Array, Array]) -> None:
+    def __init__(
+        self, kernel: Array, bias: Array, images: Array, into: tuple[Array, Array]
+    ) -> None:
         self.kernel, self.bias = kernel.reshape(9, -1), bias
-        self.into = into[0].reshape(9, -1), into[1]
+        self.into = [into[0].reshape(9, -1), into[1]]
         n = images.shape[1] - 2
         self.shifts = sliding_window_view(images[..., 0], (n, n), (1, 2))
         self.shifted = np.empty((3, 3, n, n), kernel.dtype)
@@ -101,7 +103,7 @@ class Convolutions:
 
     def __init__(self, weights: list[Array], images: Array, into: list[Array]) -> None:
         k1, b1, k2, b2 = weights
-        self.first = First(k1, b1, images, (into[0], into[1]))
+        self.first = First(k1, b1, images, into[:2])
         self.second = Second(k2, self.first.out, into[2])
         self.bias, self.into = b2, into
         batch, half, filters = len(images), (images.shape[1] - 4) // 2, len(b2)

@@ -44,13 +44,25 @@ class Graph:
         """Sum over axes."""
         return self.op("ReduceSum", x, self.constant(axes, "int64"), keepdims=int(keep))
 
+    def maximum(self, x: str, axis: int) -> str:
+        """Maximum along an axis, which stays with one element."""
+        return self.op("ReduceMax", x, self.constant([axis], "int64"), keepdims=1)
+
+    def reshape(self, x: str, *shape: int) -> str:
+        """Another shape."""
+        return self.op("Reshape", x, self.constant(shape, "int64"))
+
+    def slice(self, x: str, axis: int, start: int, stop: int) -> str:
+        """A part of an axis."""
+        return self.op("Slice", x, *(self.constant([n], "int64") for n in (start, stop, axis)))
+
     def session(self, inputs: list[Any], outputs: dict[str, Any]) -> ort.InferenceSession:
         """Compile. `inputs`: value infos; `outputs`: name in the graph → (name, value type)."""
-        named = [
-            helper.make_node("Identity", [inner], [info.name]) for inner, info in outputs.items()
-        ]
+        for node in self.nodes:  # given names themselves: an Identity would copy
+            for names in (node.input, node.output):
+                names[:] = [outputs[n].name if n in outputs else n for n in names]
         graph = helper.make_graph(
-            [*self.nodes, *named], "step", inputs, list(outputs.values()), self.constants
+            self.nodes, "step", inputs, list(outputs.values()), self.constants
         )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
         model.ir_version = 10

@@ -43,11 +43,15 @@ def contenders(name: str, stack: str) -> dict[str, Builder]:
     found = training.contenders(model, stack)
     found.pop("eager, oneDNN products", None)  # convolutions are oneDNN's anyway
     if stack == "torch":
-        found["eager, channels last"] = training.torch(model, loss=_channels_last_loss)
+        found["eager, channels last"] = training.torch(
+            model, loss=_channels_last_loss, laid_out=False
+        )
     if stack == "theano":
         del found["pytensor.function, shared"]  # compiles for two minutes, then takes 90 ms
     if stack == "jax":
-        found["jax.jit, pooling by reshape"] = training.jax(model, loss=_jax_reshape_loss)
+        found["jax.jit, layers by hand"] = training.jax(
+            model, loss=_jax_by_hand_loss, own_convolutions=True
+        )
     return found
 
 
@@ -108,23 +112,19 @@ def numpy_gradients(
     return step
 
 
-def jax_loss(weights: Any, x: Any, y: Any, problem: Training, key: Any, pool: Any = None) -> Any:
-    """The loss, for `jax.grad`, with JAX's own pooling."""
+def jax_loss(weights: Any, x: Any, y: Any, problem: Training, key: Any, layers: Any = None) -> Any:
+    """The loss, for `jax.grad`, with JAX's own convolutions and pooling or other ones."""
     import jax
     import jax.numpy as jnp
 
-    def convolution(x: Any, k: Any, b: Any) -> Any:
-        layout = ("NHWC", "HWIO", "NHWC")
-        y = jax.lax.conv_general_dilated(x, k, (1, 1), "VALID", dimension_numbers=layout)
-        return jax.nn.relu(y + b)
-
-    def own(h: Any) -> Any:
+    def pool(h: Any) -> Any:
         window = (1, 2, 2, 1)
         return jax.lax.reduce_window(h, -jnp.inf, jax.lax.max, window, window, "VALID")
 
+    first, second, pool = layers or (_jax_convolution, _jax_convolution, pool)
     k1, b1, k2, b2, w3, b3, w4, b4 = weights
-    h = convolution(convolution(x, k1, b1), k2, b2)
-    h = jax.nn.relu((pool or own)(h).reshape(len(x), -1) @ w3 + b3)
+    h = jax.nn.relu(second(jax.nn.relu(first(x, k1) + b1), k2) + b2)
+    h = jax.nn.relu(pool(h).reshape(len(x), -1) @ w3 + b3)
     if problem.dropout:
         kept = 1 - problem.dropout
         h = jnp.where(jax.random.bernoulli(key, kept, h.shape), h / kept, 0)
@@ -132,14 +132,48 @@ def jax_loss(weights: Any, x: Any, y: Any, problem: Training, key: Any, pool: An
     return -jnp.mean(jnp.take_along_axis(logp, y[:, None], axis=1))
 
 
-def _jax_reshape_loss(weights: Any, x: Any, y: Any, problem: Training, key: Any) -> Any:
-    """The same with a maximum over reshaped axes, whose gradient needs no scatter."""
+def _jax_convolution(x: Any, kernel: Any, padding: Any = "VALID") -> Any:
+    import jax
+
+    layout = ("NHWC", "HWIO", "NHWC")
+    return jax.lax.conv_general_dilated(x, kernel, (1, 1), padding, dimension_numbers=layout)
+
+
+def _jax_layers() -> tuple[Any, Any, Any]:
+    """Convolutions whose gradients are convolutions in the layout that XLA is good at, that of one
+    channel as a sum of products; the maximum of slices.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    keep = jax.lax.optimization_barrier  # else XLA undoes the transposition
+
+    def products(x: Any, kernel: Any) -> Any:
+        n = x.shape[1] - 2
+        places = [(i, j) for i in range(3) for j in range(3)]
+        return sum(x[:, i : i + n, j : j + n] * kernel[i, j, 0] for i, j in places)
+
+    def to_kernel(x: Any, d: Any) -> Any:
+        x, d = keep(x.transpose(3, 1, 2, 0)), keep(d.transpose(1, 2, 0, 3))
+        return _jax_convolution(x, d).transpose(1, 2, 0, 3)
+
+    def to_both(saved: Any, d: Any) -> Any:
+        x, kernel = saved
+        turned = keep(kernel[::-1, ::-1].swapaxes(2, 3))
+        return _jax_convolution(d, turned, ((2, 2), (2, 2))), to_kernel(x, d)
 
     def pool(h: Any) -> Any:
-        n, side, _, channels = h.shape
-        return h.reshape(n, side // 2, 2, side // 2, 2, channels).max(axis=(2, 4))
+        h = jnp.maximum(h[:, ::2], h[:, 1::2])
+        return jnp.maximum(h[:, :, ::2], h[:, :, 1::2])
 
-    return jax_loss(weights, x, y, problem, key, pool)
+    first, second = jax.custom_vjp(products), jax.custom_vjp(lambda x, k: _jax_convolution(x, k))
+    first.defvjp(lambda x, k: (products(x, k), x), lambda x, d: (None, to_kernel(x, d)))
+    second.defvjp(lambda x, k: (_jax_convolution(x, k), (x, k)), to_both)
+    return first, second, pool
+
+
+def _jax_by_hand_loss(weights: Any, x: Any, y: Any, problem: Training, key: Any) -> Any:
+    return jax_loss(weights, x, y, problem, key, _jax_layers())
 
 
 def torch_parameters(parameters: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -165,11 +199,21 @@ def torch_loss(weights: Any, x: Any, y: Any, problem: Training, linear: Any) -> 
 
 
 def _channels_last_loss(weights: Any, x: Any, y: Any, problem: Training, linear: Any) -> Any:
+    """Channels last all the way: PyTorch's kernels take such memory through permuted views, and
+    the dense layer reads it as it is. The maximum comes before relu: a quarter of the work.
+    """
     import torch
+    import torch.nn.functional as F
 
-    last = torch.channels_last
-    weights = [w.contiguous(memory_format=last) if w.ndim == 4 else w for w in weights]
-    return torch_loss(weights, x, y, problem, linear)
+    def convolution(x: Any, k: Any, b: Any) -> Any:
+        return F.conv2d(x, k.permute(3, 2, 0, 1), b)
+
+    k1, b1, k2, b2, w3, b3, w4, b4 = weights
+    h = F.relu(convolution(x.permute(0, 3, 1, 2), k1, b1))
+    h = F.relu(F.max_pool2d(convolution(h, k2, b2), 2))
+    h = F.relu(linear(torch.flatten(h.permute(0, 2, 3, 1), 1), w3, b3))
+    h = F.dropout(h, problem.dropout)
+    return F.cross_entropy(linear(h, w4, b4), y.long())
 
 
 def tensorflow_loss(weights: Any, x: Any, y: Any, problem: Training) -> Any:
@@ -219,49 +263,71 @@ def pytensor_loss(weights: Any, x: Any, y: Any, problem: Training) -> Any:
     return -pt.mean(logp[pt.arange(n), y])
 
 
-onnx_parameters = torch_parameters
-
-
 def onnx_loss(
     g: Any, weights: list[str], x: str, y: str, problem: Training
 ) -> tuple[str, list[str]]:
-    """Forward and backward pass as nodes, channels first."""
+    """Forward and backward pass as nodes: convolutions channels first, all else channels last.
+
+    The maximum comes before bias and relu, which do not change where it is.
+    """
     k1, b1, k2, b2, w3, b3, w4, b4 = weights
-    op, c = g.op, g.constant
+    op, shape = g.op, g.reshape
     n, side = problem.x.shape[:2]
     filters, units = problem.parameters[3].size, problem.parameters[5].size
     half = (side - 4) // 2
-    images = op("Transpose", x, perm=[0, 3, 1, 2])
-    h1 = op("Relu", op("Conv", images, k1, b1))
-    h2 = op("Relu", op("Conv", h1, k2, b2))
-    split = op("Reshape", h2, c([n, filters, half, 2, half, 2], "int64"))
-    top = op("ReduceMax", split, c([3, 5], "int64"), keepdims=1)
-    flat = op("Reshape", top, c([n, -1], "int64"))
+    first, second = (op("Transpose", k, perm=[3, 2, 0, 1]) for k in (k1, k2))
+    images = shape(x, n, 1, side, side)
+    h1 = op("Relu", op("Conv", images, first, b1))
+    h2 = op("Transpose", op("Conv", h1, second), perm=[0, 2, 3, 1])
+    h2 = shape(h2, n * half, 2, 2 * half * filters)
+    rows = g.maximum(h2, 1)
+    pairs = shape(rows, n * half * half, 2, filters)
+    top = g.maximum(pairs, 1)
+    flat = op("Relu", shape(op("Add", top, b2), n, -1))
     h3 = op("Relu", op("Gemm", flat, w3, b3))
-    scale = c(1)
-    if problem.dropout:
-        kept = 1 - problem.dropout
-        drawn = op("Less", op("RandomUniform", shape=[n, units]), c(kept))
-        scale = op("Mul", op("Cast", drawn, to=1), c(1 / kept))
+    scale = _onnx_dropout(g, n, units, problem)
     h4 = op("Mul", h3, scale)
     loss, d = onnx_crossentropy(g, op("Gemm", h4, w4, b4), y, problem)
-    gradients = [op("Gemm", h4, d, transA=1), g.sum(d, 0)]
+    dense = [op("Gemm", h4, d, transA=1), g.sum(d, 0)]
     d = op("Mul", op("Gemm", d, w4, transB=1), scale)
     d = onnx_relu_gradient(g, d, h3)
-    gradients = [op("Gemm", flat, d, transA=1), g.sum(d, 0), *gradients]
-    d = op("Reshape", op("Gemm", d, w3, transB=1), c([n, filters, half, 1, half, 1], "int64"))
-    d = op("Where", op("Greater", top, c(0)), d, c(0))
-    d = op("Where", op("Equal", split, top), d, c(0))
-    d2 = op("Reshape", d, c([n, filters, 2 * half, 2 * half], "int64"))
-    d1 = onnx_relu_gradient(g, op("ConvTranspose", d2, k2), h1)
-    first = [_onnx_kernel_gradient(g, images, d1), g.sum(d1, 0, 2, 3)]
-    return loss, [*first, _onnx_kernel_gradient(g, h1, d2), g.sum(d2, 0, 2, 3), *gradients]
+    dense = [op("Gemm", flat, d, transA=1), g.sum(d, 0), *dense]
+    d = onnx_relu_gradient(g, op("Gemm", d, w3, transB=1), flat)
+    d = shape(d, n * half * half, 1, filters)
+    to_b2 = g.sum(d, 0, 1)
+    d = op("Mul", d, op("Cast", op("Equal", pairs, top), to=1))
+    d = shape(d, n * half, 1, 2 * half * filters)
+    d = op("Mul", d, op("Cast", op("Equal", h2, rows), to=1))
+    d2 = shape(d, n, 2 * half, 2 * half, filters)
+    to_k2 = _onnx_kernel_gradient(g, op("Transpose", h1, perm=[0, 2, 3, 1]), d2, problem)
+    d1 = op("ConvTranspose", op("Transpose", d2, perm=[0, 3, 1, 2]), second)
+    d1 = onnx_relu_gradient(g, d1, h1)
+    # With one channel, the images are the channels, and the cotangents the kernels.
+    to_k1 = op("Conv", shape(x, 1, n, side, side), op("Transpose", d1, perm=[1, 0, 2, 3]))
+    to_k1 = op("Transpose", to_k1, perm=[2, 3, 0, 1])
+    return loss, [to_k1, g.sum(d1, 0, 2, 3), to_k2, to_b2, *dense]
 
 
-def _onnx_kernel_gradient(g: Any, x: str, d: str) -> str:
-    """Correlate the images with the cotangents, batch and channels changing places."""
-    swapped = [g.op("Transpose", a, perm=[1, 0, 2, 3]) for a in (x, d)]
-    return g.op("Transpose", g.op("Conv", *swapped), perm=[1, 0, 2, 3])
+def _onnx_dropout(g: Any, n: int, units: int, problem: Training) -> str:
+    """What activations are multiplied with."""
+    if not problem.dropout:
+        return g.constant(1)
+    kept = 1 - problem.dropout
+    drawn = g.op("Less", g.op("RandomUniform", shape=[n, units]), g.constant(kept))
+    return g.op("Mul", g.op("Cast", drawn, to=1), g.constant(1 / kept))
+
+
+def _onnx_kernel_gradient(g: Any, x: str, d: str, problem: Training) -> str:
+    """A product for each row of the windows; its three columns side by side are gathered once."""
+    _, _, channels, filters = problem.parameters[2].shape
+    places = problem.x.shape[1] - 4
+    columns = g.op("Concat", *(g.slice(x, 2, j, j + places) for j in range(3)), axis=3)
+    d = g.reshape(d, -1, filters)
+    parts = [
+        g.op("Gemm", g.reshape(g.slice(columns, 1, i, i + places), -1, 3 * channels), d, transA=1)
+        for i in range(3)
+    ]
+    return g.reshape(g.op("Concat", *parts, axis=0), 3, 3, channels, filters)
 
 
 def keras3_model(keras: Any, problem: Training) -> tuple[Any, str]:

@@ -169,8 +169,8 @@ def onnx_crossentropy(g: Any, scores: str, y: str, problem: Training) -> tuple[s
 
 
 def onnx_relu_gradient(g: Any, d: str, result: str) -> str:
-    """`d` where the result is positive, else 0."""
-    return g.op("Where", g.op("Greater", result, g.constant(0)), d, g.constant(0))
+    """`d` where the result is positive, else 0. `Where` would take half as much again."""
+    return g.op("Mul", d, g.op("Cast", g.op("Greater", result, g.constant(0)), to=1))
 
 
 def keras3_model(keras: Any, problem: Training) -> tuple[Any, str]:

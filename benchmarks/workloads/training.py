@@ -43,26 +43,36 @@ def _numpy(model: ModuleType) -> Builder:
     return build
 
 
-def jax(model: ModuleType, loss: Any = None) -> Builder:
+def jax(model: ModuleType, loss: Any = None, **how: bool) -> Builder:
     """A builder for JAX, with the model's loss or another."""
 
     def build(problem: Training) -> Any:
         from benchmarks.stacks import jax
 
-        return jax.train(problem, loss or model.jax_loss)
+        return jax.train(problem, loss or model.jax_loss, **how)
 
     return build
 
 
-def torch(model: ModuleType, *, loss: Any = None, onednn: bool = False, **how: bool) -> Builder:
-    """A builder for PyTorch, with the model's loss or another."""
+def torch(
+    model: ModuleType,
+    *,
+    loss: Any = None,
+    onednn: bool = False,
+    laid_out: bool = True,
+    **how: bool,
+) -> Builder:
+    """A builder for PyTorch, with the model's loss or another, which takes the parameters in
+    PyTorch's layout or as they are.
+    """
 
     def build(problem: Training) -> Any:
         from benchmarks.stacks import torch
 
-        laid_out = _laid_out(model, "torch_parameters", problem)
+        if laid_out:
+            problem = _laid_out(model, "torch_parameters", problem)
         linear = torch.onednn if onednn else torch.plain
-        return torch.train(laid_out, loss or model.torch_loss, linear=linear, **how)
+        return torch.train(problem, loss or model.torch_loss, linear=linear, **how)
 
     return build
 
@@ -91,7 +101,7 @@ def _onnx(model: ModuleType) -> Builder:
     def build(problem: Training) -> Any:
         from benchmarks.stacks import onnxruntime
 
-        return onnxruntime.train(_laid_out(model, "onnx_parameters", problem), model.onnx_loss)
+        return onnxruntime.train(problem, model.onnx_loss)
 
     return build
 
