@@ -107,7 +107,7 @@ def test_variables_do_not_share_memory_with_the_users_arrays() -> None:
 # --- the tape -------------------------------------------------------------------------------------
 
 
-def test_programs_run_without_tape_and_leave_its_state_alone() -> None:
+def test_programs_that_look_for_a_tape_find_none() -> None:
     seen = []
 
     def function(x: Any) -> tuple[Any, ...]:
@@ -117,7 +117,7 @@ def test_programs_run_without_tape_and_leave_its_state_alone() -> None:
         return (x * 2,)
 
     spec = Spec((None,), "float32")
-    run = ENGINE.compile(Program(function, [spec], [spec]))
+    run = ENGINE.compile(Program(function, [spec], [spec], operations=["cond"]))
     x = torch.ones(2, requires_grad=True)
     assert not run(x)[0].requires_grad
     with pytest.raises(ValueError, match="empty"):
@@ -127,6 +127,26 @@ def test_programs_run_without_tape_and_leave_its_state_alone() -> None:
         run(x)
         assert not torch.is_grad_enabled()
     assert seen == [False] * 3
+
+
+def test_no_value_of_a_program_is_on_the_tape(monkeypatch: pytest.MonkeyPatch) -> None:
+    v, x = K.variable(np.ones(2)), K.placeholder((2,))
+    K.eager(K.identity)(v).requires_grad_(True)
+    constant = torch.ones(2, requires_grad=True)
+    product = K.symbolic(lambda x: x * constant)(x * v)
+    f = K.function([x], [product], updates=[K.update(v, product)])
+    for n in (2.0, 4.0):
+        fed = torch.full((2,), 2.0, requires_grad=True)
+        np.testing.assert_array_equal(f([fed])[0], [n, n])
+        assert not v.read(ENGINE).requires_grad
+    seen = []
+    monkeypatch.setattr(products, "onednn_is_faster", lambda: True)
+    monkeypatch.setattr(products, "onednn", lambda x, y: seen.append(1) or torch.mm(x, y))
+    a, w = K.placeholder((256, 128)), K.variable(np.ones((128, 256)))
+    results = [K.dot(a, w), *K.gradients(K.dot(a, w), [a, w])]
+    K.function([a], results)([torch.ones(256, 128, requires_grad=True)])
+    assert len(seen) == 3
+    assert torch.is_grad_enabled()
 
 
 def test_tensors_on_the_tape_may_be_fed_and_come_back_as_arrays() -> None:

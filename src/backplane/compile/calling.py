@@ -9,7 +9,10 @@ Here the loops are unrolled into the text of one function:
         x0, x1 = inputs
         if type(x0) is not ndarray or x0.dtype is not d0 or x0.shape != s0:
             x0 = feed0(x0, engine, False)
-        w0 = cells0.values.get(engine)
+        try:
+            w0 = v0.values[engine]
+        except KeyError:
+            w0 = v0.read(engine)
         ...
 """
 
@@ -139,14 +142,17 @@ class _Writer:
         return ["words()"] if self.variant.keys else []
 
     def _variables(self) -> list[str]:
-        names = []
-        for i, variable in enumerate(self.variant.variables):
-            self.names[f"v{i}"] = variable
-            self._line(f"w{i} = v{i}.values.get(engine)")
-            self._line(f"if w{i} is None:")
-            self._line(f"    w{i} = v{i}.read(engine)")
-            names.append(f"w{i}")
-        return names
+        """The variables' values: after the first call, the engine holds all of them."""
+        count = len(self.variant.variables)
+        self.names |= {f"v{i}": variable for i, variable in enumerate(self.variant.variables)}
+        if count:
+            self._line("try:")
+            for i in range(count):
+                self._line(f"    w{i} = v{i}.values[engine]")
+            self._line("except KeyError:")
+            for i in range(count):
+                self._line(f"    w{i} = v{i}.read(engine)")
+        return [f"w{i}" for i in range(count)]
 
     def _constants(self) -> list[str]:
         names = []

@@ -33,7 +33,7 @@ from backplane.core.primitive import OUTPUT
 from backplane.core.spec import is_float
 from backplane.core.where import Where
 from backplane.engines import get
-from backplane.engines.base import Engine, Entry, set_emitter
+from backplane.engines.base import Engine, Entry, Lowering, set_emitter
 
 HOST_OPS = frozenset(
     (
@@ -82,6 +82,8 @@ class Emitted(NamedTuple):
 
     function: Callable[..., tuple[Any, ...]]
     source: str
+    lowerings: Sequence[Lowering]
+    """The functions that it calls."""
     sizes_from_values: bool
     """Whether the size of a tensor is taken from the value of another, not from its size."""
 
@@ -106,6 +108,7 @@ class Emitter:
         self.namespace: dict[str, Any] = {}
         self.names: dict[Tensor, str] = {t: f"a{i}" for i, t in enumerate(inputs)}
         self.bound: dict[int, str] = {}
+        self.lowerings: list[Lowering] = []
         self.lines: list[str] = []
         self.margin = "    "
         self.built_at: dict[int, tuple[str, Where | None]] = {}
@@ -239,7 +242,7 @@ class Emitter:
         for text, node in self.functions:
             self.lines.append(text)
             self._mark(node)
-        return Emitted(*self._compiled(), self.sizes_from_values)
+        return Emitted(*self._compiled(), self.lowerings, self.sizes_from_values)
 
     def _node(self, node: Tensor) -> None:
         """The line of one node."""
@@ -367,6 +370,7 @@ class Emitter:
             params = {}
         else:
             lowering = entry.function
+        self.lowerings.append(lowering)
         named = [f"{key}={self._literal(value, key)}" for key, value in params.items()]
         named += [f"out={out}"] if out else []
         return f"{self.bind(lowering, op.name)}({', '.join([*operands, *named])})"

@@ -115,7 +115,7 @@ def _compiled(
     else:
         statistics.cache_hits += 1
         _programs.move_to_end(key)
-    return function, [_native(engine, t) for t in arrays], simple
+    return function, [_native(engine, t, eager) for t in arrays], simple
 
 
 def _is_open(t: Tensor, engine: Engine) -> bool:
@@ -127,18 +127,18 @@ def _is_native(t: Tensor) -> bool:
     return isinstance(t, Constant) and not isinstance(t.value, np.ndarray)
 
 
-def _native(engine: Engine, t: Tensor) -> Any:
+def _native(engine: Engine, t: Tensor, eager: bool) -> Any:
     assert isinstance(t, Constant)
     if isinstance(t.value, np.ndarray):
-        eager = "eager" in engine.capabilities
-        return engine.from_numpy(t.value) if eager else engine.feed(t.value)
+        runs_eagerly = "eager" in engine.capabilities
+        return engine.from_numpy(t.value) if runs_eagerly else engine.feed(t.value)
     if not engine.owns(t.value):
         kind = f"{type(t.value).__module__}.{type(t.value).__name__}"
         raise TypeError(
             f"a tensor of type {kind} is used in a program for the engine {engine.name!r}: take "
             "its values (K.eval gives a NumPy array) or choose its engine with K.engine"
         )
-    return t.value
+    return t.value if eager else engine.detached(t.value)
 
 
 def _compile(
@@ -159,6 +159,7 @@ def _compile(
         state,
         dtypes=dtypes_in(order),
         operations=[t.op.name for t in order if t.op is not None and t.op is not OUTPUT],
+        lowerings=emitted.lowerings,
         source=emitted.source,
         sizes_from_values=emitted.sizes_from_values,
         options=options,

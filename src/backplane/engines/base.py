@@ -107,6 +107,8 @@ class Program(NamedTuple):
     """All dtypes that occur in it, those of intermediate values and of loop bodies included."""
     operations: Sequence[str] = ()
     """The primitives that it runs, in their order, but for those inside loops and branches."""
+    lowerings: Sequence[Lowering] = ()
+    """The functions that its text calls."""
     source: str = ""
     sizes_from_values: bool = False
     """Whether the size of a tensor is taken from the value of another: while such a program is

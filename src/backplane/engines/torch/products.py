@@ -59,6 +59,18 @@ def onednn_is_faster() -> bool:
     return other < ADVANTAGE * default
 
 
+def asks_for_tape(lowering: Lowering) -> bool:
+    """Whether a lowering looks for a tape, so that programs must run it with gradients off."""
+    return hasattr(lowering, "asks_for_tape")
+
+
+def _asking(lowering: Lowering, as_does: Lowering | None = None) -> Lowering:
+    """Note that a lowering looks for a tape, or that it does as another one."""
+    if as_does is None or asks_for_tape(as_does):
+        lowering.asks_for_tape = True  # type: ignore[attr-defined]
+    return lowering
+
+
 def _product_by_size(x: Value, y: Value) -> Value:
     """`x @ y` for matrices, where oneDNN is the faster one for large products."""
     rows, inner = x.shape
@@ -86,11 +98,11 @@ def matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lo
         product = _product_by_size
     product = modular(specs[0], product)
     if transpose_x and transpose_y:
-        return lambda x, y: product(x.transpose(-1, -2), y.transpose(-1, -2))
+        return _asking(lambda x, y: product(x.transpose(-1, -2), y.transpose(-1, -2)), product)
     if transpose_x:
-        return lambda x, y: product(x.transpose(-1, -2), y)
+        return _asking(lambda x, y: product(x.transpose(-1, -2), y), product)
     if transpose_y:
-        return lambda x, y: product(x, y.transpose(-1, -2))
+        return _asking(lambda x, y: product(x, y.transpose(-1, -2)), product)
     return product
 
 
@@ -105,7 +117,7 @@ def matmul_add(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -
     def lowering(x: Value, y: Value, c: Value) -> Value:
         return biased(x.t() if transpose_x else x, y.t() if transpose_y else y, c)
 
-    return lowering
+    return _asking(lowering, biased)
 
 
 def _addmm(x: Value, y: Value, c: Value) -> Value:
@@ -114,3 +126,7 @@ def _addmm(x: Value, y: Value, c: Value) -> Value:
 
 def _sum_by_size(x: Value, y: Value, c: Value) -> Value:
     return _product_by_size(x, y).add_(c) if not torch.is_grad_enabled() else _addmm(x, y, c)
+
+
+for _lowering in (_product_by_size, _sum_by_size):
+    _asking(_lowering)
