@@ -45,7 +45,7 @@ def plain(outputs):
 def switched_off():
     """Programs compiled inside leave all work in the loops."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("backplane.compile.passes.streamlined", plain)
+        patch.setattr("backplane.compile.hoist.streamlined", plain)
         yield
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane.compile import passes
+from backplane.compile import masks, passes
 from backplane.core.graph import toposort
 
 WINDOWS = [((2, 2), (2, 2), "valid"), ((3, 3), (2, 2), "same"), ((2, 2), (1, 1), "valid")]
@@ -44,7 +44,7 @@ def test_both_orders_give_the_same_numbers(engine, monkeypatch, pool, strides, p
     x, _, (dx, _) = gradients(pool, strides, padding)
     values = np.random.default_rng(5).integers(-4, 3, (3, 6, 6, 2)).astype("float32")
     found = K.function([x], [dx])([values])[0]
-    monkeypatch.setattr(passes, "pool_masks", lambda outputs: outputs)
+    monkeypatch.setattr(masks, "pool_masks", lambda outputs: outputs)
     plain = K.function([x], [dx])([values])[0]
     np.testing.assert_array_equal(found, plain)
     assert np.isfinite(plain).sum() > plain.size // 2

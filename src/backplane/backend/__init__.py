@@ -20,7 +20,7 @@ _CHAPTERS = {
     "backend.common": "eager engine get_uid name_scope reset_uids symbolic",
     "backend.comparison": "equal greater greater_equal less less_equal not_equal",
     "backend.control": "foldl foldr in_test_phase in_train_phase map_fn switch",
-    "backend.convolution": "bias_add conv1d conv2d conv2d_transpose conv3d conv3d_transpose"
+    "backend.convolution": "conv1d conv2d conv2d_transpose conv3d conv3d_transpose"
     " depthwise_conv2d separable_conv1d separable_conv2d",
     "backend.creation": "arange constant eye ones ones_like placeholder variable zeros zeros_like",
     "backend.ctc": "ctc_batch_cost ctc_decode ctc_label_dense_to_sparse",
@@ -30,7 +30,7 @@ _CHAPTERS = {
     " is_placeholder is_tensor is_variable ndim shape size",
     "backend.keras1": "asymmetric_spatial_2d_padding asymmetric_temporal_padding deconv2d"
     " image_dim_ordering set_image_dim_ordering",
-    "backend.linear": "batch_dot dot l2_normalize transpose",
+    "backend.linear": "batch_dot bias_add dot l2_normalize transpose",
     "backend.loss": "binary_crossentropy categorical_crossentropy in_top_k"
     " sparse_categorical_crossentropy",
     "backend.normalization": "batch_normalization normalize_batch_in_training",

@@ -41,7 +41,6 @@ from backplane.backend.control import in_test_phase as in_test_phase
 from backplane.backend.control import in_train_phase as in_train_phase
 from backplane.backend.control import map_fn as map_fn
 from backplane.backend.control import switch as switch
-from backplane.backend.convolution import bias_add as bias_add
 from backplane.backend.convolution import conv1d as conv1d
 from backplane.backend.convolution import conv2d as conv2d
 from backplane.backend.convolution import conv2d_transpose as conv2d_transpose
@@ -84,6 +83,7 @@ from backplane.backend.keras1 import deconv2d as deconv2d
 from backplane.backend.keras1 import image_dim_ordering as image_dim_ordering
 from backplane.backend.keras1 import set_image_dim_ordering as set_image_dim_ordering
 from backplane.backend.linear import batch_dot as batch_dot
+from backplane.backend.linear import bias_add as bias_add
 from backplane.backend.linear import dot as dot
 from backplane.backend.linear import l2_normalize as l2_normalize
 from backplane.backend.linear import transpose as transpose

@@ -1,4 +1,4 @@
-"""Convolution, and adding a bias. Kernels have the same axes in both data formats."""
+"""Convolution. Kernels have the same axes in both data formats."""
 
 from __future__ import annotations
 
@@ -11,13 +11,9 @@ from backplane.backend._convolving import (
     convolve_separably,
     convolve_transposed,
 )
-from backplane.backend._spatial import is_first
 from backplane.core.graph import Tensor
-from backplane.core.registry import primitive
-from backplane.ops.lift import promoted
 
 __all__ = [
-    "bias_add",
     "conv1d",
     "conv2d",
     "conv2d_transpose",
@@ -400,53 +396,3 @@ def depthwise_conv2d(
     return convolve_depthwise(
         "depthwise_conv2d", 2, x, depthwise_kernel, strides, padding, data_format, dilation_rate
     )
-
-
-@api
-def bias_add(x: Any, bias: Any, data_format: str | None = None) -> Tensor:
-    """A tensor plus a bias for each channel, or for each element of an example.
-
-    Args:
-        x: Tensor with 2 axes or more. With 3 to 5 axes `data_format` says which one has the
-            channels; otherwise it is the last.
-        bias: Vector with an element for each channel, or a tensor (*spatial, channels) with one
-            axis less than `x`. With channels first the latter is reshaped, not transposed, to
-            (channels, *spatial), as Keras always did.
-        data_format: `"channels_last"`, `"channels_first"`, or None for `K.image_data_format()`.
-
-    Returns:
-        A tensor of the shape of `x`.
-
-    Raises:
-        ValueError: if `data_format` is no data format, or the shape of `bias` does not fit.
-
-    Example:
-        >>> from backplane import backend as K
-        >>> K.eval(K.bias_add(K.zeros((1, 2, 2)), [1.0, 2.0]))
-        array([[[1., 2.],
-                [1., 2.]]], dtype=float32)
-        >>> K.eval(K.bias_add(K.zeros((1, 2, 2)), [1.0, 2.0], data_format="channels_first"))
-        array([[[1., 1.],
-                [2., 2.]]], dtype=float32)
-    """
-    first = is_first("bias_add", data_format)
-    x, bias = promoted(x, bias)
-    rank, shape = x.ndim, bias.spec.shape
-    if rank < 2 or len(shape) not in (1, rank - 1):
-        raise ValueError(
-            f"K.bias_add: bias must be a vector or have one axis less than x, which must have 2 or "
-            f"more; got shapes {shape} for bias and {x.spec.shape} for x"
-        )
-    if None in shape:
-        raise ValueError(f"K.bias_add: all sizes of bias must be known, got shape {shape}")
-    if first and 3 <= rank <= 5:
-        spatial = shape[:-1] or (1,) * (rank - 2)
-        shape = (shape[-1], *spatial)
-        bias = primitive("reshape")(bias, shape=shape)
-    for n, m in zip(shape[::-1], x.spec.shape[::-1], strict=False):
-        if n not in (1, m) and m is not None:
-            raise ValueError(
-                f"K.bias_add: bias {bias.spec.shape} does not fit x of shape {x.spec.shape}"
-            )
-    result: Tensor = x + bias
-    return result

@@ -217,7 +217,10 @@ def _full(shape: Any, value: int, dtype: str | None, name: str | None, what: str
     if dims:
         result: Tensor = primitive("full")(*dims, shape=sizes, value=value, dtype=as_dtype(dtype))
         return result
-    return variable(np.full([n or 0 for n in sizes], value), dtype, name)
+    kind, known = _numpy_dtype(as_dtype(dtype)), [n or 0 for n in sizes]
+    # Zeros are memory that the system clears when it is first used.
+    array = np.full(known, value, kind) if value else np.zeros(known, kind)
+    return Variable(array, names.unique(name or "Variable"))
 
 
 def eye(size: Any, dtype: str | None = None, name: str | None = None) -> Variable:

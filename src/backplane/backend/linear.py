@@ -1,4 +1,4 @@
-"""Products of matrices and batches, transposition, normalization to unit length."""
+"""Products of matrices and batches, biases, transposition, normalization to unit length."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 from backplane.backend._args import as_axes, as_int
 from backplane.backend._call import api
 from backplane.backend._nodes import apply, merge_axes, permuted, reshape_to
+from backplane.backend._spatial import is_first
 from backplane.backend.activation import float_tensor
 from backplane.core.graph import Tensor
+from backplane.core.registry import primitive
 from backplane.core.shapes import normalize_axis
 from backplane.ops.lift import as_tensor, cast_to, promoted, scalar
 
@@ -196,3 +198,53 @@ def l2_normalize(x: Any, axis: Any = None) -> Tensor:
     total = apply("sum", squares, axes=axes, keepdims=True) if axes else squares
     length = apply("sqrt", apply("maximum", total, scalar(SQUARED_LENGTH_FLOOR, wide.spec.dtype)))
     return cast_to(apply("div", wide, length), x.spec.dtype)
+
+
+@api
+def bias_add(x: Any, bias: Any, data_format: str | None = None) -> Tensor:
+    """A tensor plus a bias for each channel, or for each element of an example.
+
+    Args:
+        x: Tensor with 2 axes or more. With 3 to 5 axes `data_format` says which one has the
+            channels; otherwise it is the last.
+        bias: Vector with an element for each channel, or a tensor (*spatial, channels) with one
+            axis less than `x`. With channels first the latter is reshaped, not transposed, to
+            (channels, *spatial), as Keras always did.
+        data_format: `"channels_last"`, `"channels_first"`, or None for `K.image_data_format()`.
+
+    Returns:
+        A tensor of the shape of `x`.
+
+    Raises:
+        ValueError: if `data_format` is no data format, or the shape of `bias` does not fit.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.bias_add(K.zeros((1, 2, 2)), [1.0, 2.0]))
+        array([[[1., 2.],
+                [1., 2.]]], dtype=float32)
+        >>> K.eval(K.bias_add(K.zeros((1, 2, 2)), [1.0, 2.0], data_format="channels_first"))
+        array([[[1., 1.],
+                [2., 2.]]], dtype=float32)
+    """
+    first = is_first("bias_add", data_format)
+    x, bias = promoted(x, bias)
+    rank, shape = x.ndim, bias.spec.shape
+    if rank < 2 or len(shape) not in (1, rank - 1):
+        raise ValueError(
+            f"K.bias_add: bias must be a vector or have one axis less than x, which must have 2 or "
+            f"more; got shapes {shape} for bias and {x.spec.shape} for x"
+        )
+    if None in shape:
+        raise ValueError(f"K.bias_add: all sizes of bias must be known, got shape {shape}")
+    if first and 3 <= rank <= 5:
+        spatial = shape[:-1] or (1,) * (rank - 2)
+        shape = (shape[-1], *spatial)
+        bias = primitive("reshape")(bias, shape=shape)
+    for n, m in zip(shape[::-1], x.spec.shape[::-1], strict=False):
+        if n not in (1, m) and m is not None:
+            raise ValueError(
+                f"K.bias_add: bias {bias.spec.shape} does not fit x of shape {x.spec.shape}"
+            )
+    result: Tensor = x + bias
+    return result

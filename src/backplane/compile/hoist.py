@@ -47,10 +47,6 @@ LINEAR = frozenset(("neg", "transpose", "reshape", "expand_dims", "squeeze", "sl
 """Primitives of one operand for which the sum of the results is the result of the sum."""
 
 
-def _has_scans(order: Sequence[Tensor]) -> bool:
-    return any(node.op is not None and node.op.name == "scan" for node in order)
-
-
 def hoist(outputs: Sequence[Tensor]) -> list[Tensor]:
     """Equal outputs, whose scans leave to single nodes what all steps can do at once."""
     order = toposort(outputs)
@@ -72,8 +68,6 @@ def hoist(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 def streamlined(outputs: Sequence[Tensor]) -> list[Tensor]:
     """Equal outputs, whose scans compute only what is needed and only what must be in a loop."""
-    if not _has_scans(toposort(outputs)):
-        return list(outputs)
     return prune(hoist(prune(outputs)))
 
 

@@ -19,8 +19,6 @@ def pool_masks(outputs: Sequence[Tensor]) -> list[Tensor]:
     y)`, unless somebody else reads the inner one.
     """
     order = toposort(outputs)
-    if not any(_is(node, "max_pool_grad") for node in order):
-        return list(outputs)
     uses = Counter([*outputs, *[t for node in order for t in node.inputs]])
     new: dict[Tensor, Tensor] = {}
     for node in order:

@@ -7,10 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backplane.compile.biases import join_biases
-from backplane.compile.hoist import streamlined
-from backplane.compile.masks import pool_masks
 from backplane.compile.simplify import lower, simplify
-from backplane.core.graph import Tensor
+from backplane.core.graph import Tensor, toposort
 from backplane.engines.base import Engine
 
 
@@ -20,11 +18,24 @@ def simplified(
     *,
     keep_stops: bool = False,
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """`outputs` after `simplify`, which takes the same arguments, and after the passes over loops.
-    The first know what each output is, the second compute it.
+    """`outputs` after `simplify`, which takes the same arguments, and after the passes over loops
+    and poolings. The first know what each output is, the second compute it.
     """
-    simple = simplify(outputs, replace, keep_stops=keep_stops)
-    return simple, pool_masks(streamlined(simple))
+    simple = found = simplify(outputs, replace, keep_stops=keep_stops)
+    # Not imported at the top: few graphs hold what these passes are about.
+    if _holds(found, "scan"):
+        from backplane.compile.hoist import streamlined
+
+        found = streamlined(found)
+    if _holds(found, "max_pool_grad"):
+        from backplane.compile.masks import pool_masks
+
+        found = pool_masks(found)
+    return simple, found
+
+
+def _holds(outputs: Sequence[Tensor], name: str) -> bool:
+    return any(node.op is not None and node.op.name == name for node in toposort(outputs))
 
 
 def finished(

@@ -17,7 +17,6 @@ import numpy as np
 from backplane.compile.emit import built_at, emit, emitted_at
 from backplane.compile.passes import finished, simplified
 from backplane.compile.structure import key_of, lifted
-from backplane.compile.updates import find_updates
 from backplane.core.graph import Constant, Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.where import Where
@@ -92,6 +91,9 @@ def _compiled(
 ) -> tuple[Callable[..., tuple[Any, ...]], list[Any], list[Tensor]]:
     simple, outputs = simplified(outputs, replace, keep_stops=eager)
     if state and engine.updates_in_place(dict(options)):
+        # Not imported at the top: only programs with state need it.
+        from backplane.compile.updates import find_updates
+
         outputs = find_updates(outputs, {inputs[i]: o for i, o in state.items()}, engine)
     outputs = finished(outputs, engine, keep_stops=eager)
     order = toposort(outputs, stop=inputs)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from backplane.compile.joining import joined
 from backplane.compile.structure import params_key
 from backplane.core.graph import Constant, Graph, Placeholder, Tensor, constant, rebuild, toposort
 from backplane.core.primitive import OUTPUT
@@ -196,10 +195,18 @@ def _scalar(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
 
 _plus_zero = _neutral(0, (0, 1))
 
+SLICES = ("slice_grad", "add")
+"""Gradients of slices, and sums of them."""
+
 
 def _sum(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
     other = _plus_zero(node, inputs)
-    return joined(node, inputs) if other is None else other
+    if other is not None or not all(t.op is not None and t.op.name in SLICES for t in inputs):
+        return other
+    # Not imported at the top: few graphs hold such sums.
+    from backplane.compile.joining import joined
+
+    return joined(node, inputs)
 
 
 RULES: dict[str, Callable[[Tensor, tuple[Tensor, ...]], Tensor | None]] = {

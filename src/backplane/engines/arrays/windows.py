@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -24,15 +23,22 @@ CACHE = 1 << 19
 Ints = tuple[int, ...]
 
 
-@dataclass(frozen=True)
 class Windows:
     """Where a window goes over an array of `sizes` spatial elements."""
 
-    sizes: Ints
-    window: Ints
-    strides: Ints
-    dilation: Ints
-    padding: tuple[tuple[int, int], ...]
+    def __init__(
+        self,
+        sizes: Ints,
+        window: Ints,
+        strides: Ints,
+        dilation: Ints,
+        padding: tuple[tuple[int, int], ...],
+    ) -> None:
+        self.sizes = sizes
+        self.window = window
+        self.strides = strides
+        self.dilation = dilation
+        self.padding = padding
 
     @staticmethod
     @lru_cache(maxsize=1024)
