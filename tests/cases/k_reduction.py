@@ -89,6 +89,10 @@ case(
     kinks=[([[[1.0, 1.0, 3.0, 2.0]]], [[[0.5, 0.5, 0.0, 0.0]]])],
 )
 case("max", values([-INF, -INF]), oracle=-INF, id="infinite", grad=False)
+for _extreme, _np in (("max", np.max), ("min", np.min)):
+    case(_extreme, values([[1.0, NAN, 2.0], [NAN, INF, -INF], [1.0, INF, -INF]]),
+         oracle=_over(_np), id="nan", axis=1, grad=False)  # fmt: skip
+    case(_extreme, values([-(2**31), 7, 2**31 - 1], dtype="int32"), oracle=_np, id="extreme-ints")
 case("sum", floats(0, 3), oracle=_over(np.sum), id="empty", axis=0)
 case("prod", floats(0, 3), oracle=_over(np.prod), id="empty", axis=0)
 case("mean", floats(0, 3), oracle=np.full(3, NAN), id="empty", axis=0, grad=False)

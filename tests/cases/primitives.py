@@ -67,6 +67,13 @@ op("mod", ints(2, 3, low=-5), values([3, -3, 2]), id="int", oracle=np.mod)
 op("floordiv", distinct(2, 3), values([[0.7], [-1.3]]), oracle=np.floor_divide, grad=False)
 op("floordiv", ints(2, 3, low=-5), values([3, -3, 2]), id="int", oracle=np.floor_divide)
 op(
+    "floordiv",
+    values([2**31 - 1, -(2**31), 2**31 - 1, 1, -1, 0], dtype="int32"),
+    values([-2, 3, 2, -(2**31), 2**31 - 1, -(2**31)], dtype="int32"),
+    id="extreme-ints",
+    oracle=np.floor_divide,
+)
+op(
     "pow",
     values([-2.0, 0.0, 3.0]),
     values([2.0, 2.0, 0.5]),

@@ -16,7 +16,7 @@ from backplane.backend._nodes import apply
 from backplane.backend.activation import float_tensor
 from backplane.core import names
 from backplane.core.graph import Tensor
-from backplane.core.spec import is_float, is_integer
+from backplane.core.spec import is_float
 from backplane.ops.lift import as_tensor, cast_to, promoted, scalar
 from backplane.ops.operators import power
 
@@ -213,7 +213,7 @@ def pow(x: Any, a: Any) -> Tensor:
         the power 0, whose gradient is 0.
 
     Raises:
-        ValueError: if the shapes do not broadcast, or integers are raised to a negative power.
+        ValueError: if the shapes do not broadcast, or integers are raised to a negative number.
         TypeError: if both operands hold bools.
 
     Example:
@@ -221,10 +221,7 @@ def pow(x: Any, a: Any) -> Tensor:
         >>> K.eval(K.pow(K.constant([2.0, 3.0]), 2))
         array([4., 9.], dtype=float32)
     """
-    result = power(x, a)
-    if is_integer(result.spec.dtype) and isinstance(a, int) and a < 0:
-        raise ValueError(f"K.pow: a must not be negative for integers, got {a}; cast x to floats")
-    return result
+    return power(x, a, "K.pow")
 
 
 @api

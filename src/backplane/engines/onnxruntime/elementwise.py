@@ -215,8 +215,14 @@ def floordiv(x: Symbol, y: Symbol) -> Symbol:
     if is_float(x.dtype):
         return _float_floordiv(x, y)
     divisor, fine = _divisor(y)
-    whole = x if x.dtype in UNSIGNED else node("Sub", x, node("Mod", x, divisor))
-    quotient = node("Div", whole, divisor)
+    quotient = node("Div", x, divisor)
+    if x.dtype not in UNSIGNED:
+        # It is cut toward 0: one less where the signs differ and something remains.
+        zero = number(0, x.dtype)
+        negative = [node("Less", v, zero, dtype="bool") for v in (x, divisor)]
+        exact = node("Equal", node("Mod", x, divisor), zero, dtype="bool")
+        moved = node("And", node("Xor", *negative), node("Not", exact))
+        quotient = node("Sub", quotient, cast(moved, x.dtype))
     if fine is None:
         return quotient
     zero = number(0, x.dtype)

@@ -25,6 +25,7 @@ from backplane.engines.onnxruntime.elementwise import (
     sortable,
     through,
     unsorted,
+    where,
 )
 from backplane.engines.onnxruntime.shaping import constant_of
 from backplane.engines.onnxruntime.sizes import (
@@ -187,18 +188,27 @@ def _checked_axes(x: Symbol, axes: Axes) -> Symbol:
     return node("Add", ints(*axes), node("Gather", ints(0), empty, axis=0))
 
 
+def _extreme(op: str, x: Symbol, axes: Axes, keepdims: bool) -> Symbol:
+    """The largest or smallest element. The kernels pass over some NaN, which are found apart."""
+    checked = _checked_axes(x, axes)
+    y = _ordered(lambda x: node(op, x, checked, keepdims=int(keepdims)))(x)
+    if not is_float(x.dtype):
+        return y
+    unknown = cast(node("IsNaN", x, dtype="bool"), "uint8")
+    some = cast(node("ReduceMax", unknown, checked, keepdims=int(keepdims)), "bool")
+    return where(some, number(math.nan, x.dtype), y)
+
+
 @TABLE.add("max")
 def max_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
     """Largest element over axes."""
-    checked = _checked_axes(x, axes)
-    return _ordered(lambda x: node("ReduceMax", x, checked, keepdims=int(keepdims)))(x)
+    return _extreme("ReduceMax", x, axes, keepdims)
 
 
 @TABLE.add("min")
 def min_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
     """Smallest element over axes."""
-    checked = _checked_axes(x, axes)
-    return _ordered(lambda x: node("ReduceMin", x, checked, keepdims=int(keepdims)))(x)
+    return _extreme("ReduceMin", x, axes, keepdims)
 
 
 @TABLE.add("any")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytensor.tensor as pt
 
-from backplane.core.spec import bits, is_float
+from backplane.core.spec import UNSIGNED, bits, is_float
 from backplane.engines.base import Lowering, Table, Value
 from backplane.engines.pytensor.elementwise import in_single
 
@@ -55,8 +55,12 @@ def max_(x: Value, *, axes: Axes, keepdims: bool) -> Value:
 
 @TABLE.add("min")
 def min_(x: Value, *, axes: Axes, keepdims: bool) -> Value:
-    """The smallest element."""
-    return pt.min(x, axis=axes, keepdims=keepdims)
+    """The smallest element. PyTensor's own negates, and the least of the integers has no
+    negative.
+    """
+    if is_float(x.dtype) or x.dtype in UNSIGNED:
+        return pt.min(x, axis=axes, keepdims=keepdims)
+    return pt.invert(pt.max(pt.invert(x), axis=axes, keepdims=keepdims))
 
 
 @TABLE.add("any")
