@@ -12,7 +12,9 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,6 +94,21 @@ def sized(op: str, *sizes: Size) -> Symbol:
 # --- scopes --------------------------------------------------------------------------------------
 
 
+class Place(NamedTuple):
+    """An instruction of an emitted program. Python finds its line in time that grows with the
+    program, so it is only asked for when somebody wants to know.
+    """
+
+    code: CodeType
+    instruction: int
+
+    @property
+    def line(self) -> Line | None:
+        """Its file name and number."""
+        found = next(islice(self.code.co_positions(), self.instruction // 2, None), (None,))[0]
+        return None if found is None else (self.code.co_filename, found)
+
+
 @dataclass(slots=True)
 class Node:
     """One operation; an attribute may be a `Body`."""
@@ -100,8 +117,8 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: dict[str, Any]
-    line: Line | None = None
-    """The line of the emitted program that made it."""
+    place: Place | None = None
+    """Where in the emitted program it was made."""
 
 
 @dataclass(slots=True)
@@ -168,7 +185,7 @@ class Scope:
             if found is not None:
                 return found
         outputs = [self.name() for _ in range(count)]
-        self.nodes.append(Node(op, names, tuple(outputs), attributes, _line.get()))
+        self.nodes.append(Node(op, names, tuple(outputs), attributes, _place.get()))
         if key is not None:
             self._known[key] = outputs
         return outputs
@@ -219,17 +236,17 @@ def _exact(value: Any) -> Hashable:
     return repr(value) if isinstance(value, float) else value
 
 
-_line: ContextVar[Line | None] = ContextVar("backplane_onnx_line", default=None)
+_place: ContextVar[Place | None] = ContextVar("backplane_onnx_place", default=None)
 
 
 @contextmanager
-def made_by(line: Line) -> Iterator[None]:
-    """Nodes made inside belong to a line of the emitted program."""
-    token = _line.set(line)
+def made_by(frame: FrameType) -> Iterator[None]:
+    """Nodes made inside belong to what a frame of the emitted program is at."""
+    token = _place.set(Place(frame.f_code, frame.f_lasti))
     try:
         yield
     finally:
-        _line.reset(token)
+        _place.reset(token)
 
 
 _scope: ContextVar[Scope] = ContextVar("backplane_onnx_scope")

@@ -39,6 +39,7 @@ from backplane.engines.onnxruntime import (
     shaping,
 )
 from backplane.engines.onnxruntime.builder import (
+    Place,
     Scope,
     Symbol,
     building,
@@ -148,8 +149,7 @@ def _specified(entry: Entry) -> Entry:
             known = [
                 x if x is None else x.known(spec) for x, spec in zip(operands, specs, strict=True)
             ]
-            caller = sys._getframe(1)
-            with made_by((caller.f_code.co_filename, caller.f_lineno)):
+            with made_by(sys._getframe(1)):
                 return lowering(*known)
 
         return lower
@@ -174,9 +174,9 @@ def _session(
     call = _call(run, [x.name for x in inputs], [x.name for x in outputs])
     if scope.printed:
         call = _printing(call, [message for message, _ in scope.printed])
-    lines = {each.outputs[0]: each.line for each in scope.nodes if each.line is not None}
+    places = {each.outputs[0]: each.place for each in scope.nodes if each.place is not None}
     # The emitted function is kept because what its lines mean is forgotten with it.
-    return call, scope.unsure, partial(_failing_line, lines, program.function)
+    return call, scope.unsure, partial(_failing_line, places, program.function)
 
 
 def _pays(made: ModelProto) -> bool:
@@ -190,9 +190,9 @@ def _pays(made: ModelProto) -> bool:
 _NODE = re.compile(r"Name:'(?:fused )?(v\d+)")
 
 
-def _failing_line(lines: Mapping[str, Line], program: Call, error: BaseException) -> Line | None:
+def _failing_line(places: Mapping[str, Place], program: Call, error: BaseException) -> Line | None:
     """The line of the emitted program that made the node which an error names."""
-    return next((lines[name] for name in _NODE.findall(str(error)) if name in lines), None)
+    return next((places[x].line for x in _NODE.findall(str(error)) if x in places), None)
 
 
 def _threads(program: Program) -> int:
