@@ -309,7 +309,7 @@ def test_an_error_inside_a_chain_names_the_line_that_built_it(tiny: None) -> Non
     program = f._function.call.__globals__["run"]
     with pytest.raises(TypeError) as caught:
         program(np.full((5, 4), "a"))
-    from backplane.compile.emit import built_at
+    from backplane.compile.lines import built_at
 
     found = built_at(caught.value)
     assert found is not None

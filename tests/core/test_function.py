@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane.compile import emit
+from backplane.compile import lines
 from backplane.compile.program import clear_programs, statistics
 
 # Threefry-2x32 for the seed that K.set_random_seed(5) gives first and second.
@@ -209,13 +209,13 @@ def test_a_dropped_program_leaves_nothing_behind() -> None:
         x = K.placeholder(shape=(3,))
         K.function([x], [K.tanh(x) * 3.25 - 1.75])([np.ones(3)])
 
-    before = set(emit._wheres)
+    before = set(lines._wheres)
     compiled()
-    added = set(emit._wheres) - before
+    added = set(lines._wheres) - before
     assert added
     clear_programs()
     gc.collect()
-    assert not added & set(emit._wheres)
+    assert not added & set(lines._wheres)
     assert not added & set(linecache.cache)
 
 

@@ -13,18 +13,17 @@ graph of PyTensor or ONNX, according to what the table's lowerings take. On engi
 from __future__ import annotations
 
 import itertools
-import linecache
 import math
-import weakref
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from backplane.compile import chains
 from backplane.compile.blocks import NAMES, Blocks, Line
 from backplane.compile.chains import Chain, Unit, shape_key, units
+from backplane.compile.lines import remember
 from backplane.compile.memory import Memory
 from backplane.compile.passes import finished, simplified
 from backplane.compile.simplify import UNREAD
@@ -33,7 +32,7 @@ from backplane.core.primitive import OUTPUT
 from backplane.core.spec import is_float
 from backplane.core.where import Where
 from backplane.engines import get
-from backplane.engines.base import Engine, Entry, Lowering, set_emitter
+from backplane.engines.base import Engine, Entry, Lowering, Steps, set_emitter
 
 HOST_OPS = frozenset(
     (
@@ -74,7 +73,6 @@ HOST_OPS = frozenset(
 """Primitives that may run on the host where all their operands are sizes or constants."""
 
 _count = itertools.count()
-_wheres: dict[str, dict[int, tuple[str, Where | None]]] = {}
 
 
 class Emitted(NamedTuple):
@@ -91,6 +89,9 @@ class Emitted(NamedTuple):
 class Emitter:
     """Writes the source of one program and binds the objects that it names."""
 
+    keeps: ClassVar[bool] = False
+    """Whether lowerings write to memory that is kept, and so take `out` on any engine."""
+
     def __init__(
         self,
         inputs: Sequence[Tensor],
@@ -104,8 +105,9 @@ class Emitter:
         self.inputs = list(inputs)
         self.outputs = list(outputs)
         self.order = toposort(outputs, stop=inputs) if order is None else order
-        self.gives_out = "out" in engine.capabilities
+        self.in_blocks = "out" in engine.capabilities
         self.namespace: dict[str, Any] = {}
+        self.writes = self.in_blocks or self.keeps
         self.names: dict[Tensor, str] = {t: f"a{i}" for i, t in enumerate(inputs)}
         self.bound: dict[int, str] = {}
         self.lowerings: list[Lowering] = []
@@ -115,7 +117,7 @@ class Emitter:
         self.host = self._host_nodes() if "host_shapes" in engine.capabilities else set()
         self.units = self._units()
         self.order = [n for u in self.units for n in (u.members if isinstance(u, Chain) else [u])]
-        if self.gives_out:
+        if self.writes:
             self.memory = Memory(self.order, self.outputs, self._passes)
         self.position = {node: i for i, node in enumerate(self.order)}
         self.uses = self._last_uses()
@@ -128,7 +130,7 @@ class Emitter:
     def _units(self) -> Sequence[Unit]:
         """The nodes in the order in which they run, those of a chain together."""
         found: Sequence[Unit] = self.order
-        if self.gives_out:
+        if self.in_blocks:
             done = set(self.inputs)
             rest = [node for node in self.order if node not in done]
             found = units(rest, self.outputs, self._passes)
@@ -271,7 +273,7 @@ class Emitter:
         free = [
             t
             for t in chain.whole()
-            if self.memory.dies(t, first, last) and not self.memory.is_shared(t, first)
+            if self._is_free(t, first, last) and not self.memory.is_shared(t, first)
         ]
         pools = {t: f"pool_{len(self.namespace)}_{t.serial}" for t in used if t in self.news}
         self.namespace.update({pool: [] for pool in pools.values()})
@@ -298,11 +300,8 @@ class Emitter:
         source = "\n".join(self.lines) + "\n"
         filename = f"<backplane program {next(_count)}>"
         exec(compile(source, filename, "exec"), self.namespace)
-        linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-        _wheres[filename] = self.built_at
         function: Callable[..., tuple[Any, ...]] = self.namespace["program"]
-        # Source and lines serve error messages: they go when the program goes.
-        weakref.finalize(function, _forget, filename)
+        remember(function, filename, source, self.built_at)
         return function, source
 
     def _last_uses(self) -> dict[int, list[Tensor]]:
@@ -341,19 +340,26 @@ class Emitter:
                 self.host_value(t) if sizes is not None and i >= sizes else self.value(t)
                 for i, t in enumerate(node.inputs)
             ]
+        return self._assigned(node, operands, entry)
+
+    def _assigned(self, node: Tensor, operands: list[str], entry: Entry) -> str:
         call = self._call(node, operands, self._out(node, entry), entry)
         return f"{self._targets(node)} = {call}"
 
     def _out(self, node: Tensor, entry: Entry) -> str | None:
         """A temporary that is read here for the last time and may hold the result."""
-        if self.gives_out and entry.out == 1 and node.spec.shape:
+        if self.writes and entry.out == 1 and node.spec.shape:
             i, dtype, key = self.position[node], node.spec.dtype, None
             for t in node.inputs:
-                if t.spec.dtype == dtype and self.memory.dies(t, i, i):
+                if t.spec.dtype == dtype and self._is_free(t, i, i):
                     key = key or shape_key(node)
                     if key is not None and shape_key(t) == key:
                         return self.names[t]
         return None
+
+    def _is_free(self, t: Tensor, first: int, last: int) -> bool:
+        """Whether the nodes from `first` to `last` may write to the memory of `t`."""
+        return self.memory.dies(t, first, last)
 
     def _call(
         self, node: Tensor, operands: list[str], out: str | None = None, entry: Entry | None = None
@@ -430,41 +436,31 @@ def emit(
     return Emitter(inputs, outputs, engine, whole, set(news), order).emit()
 
 
+def closed(graph: Graph, engine: Engine) -> list[Tensor]:
+    """The outputs of a closed graph, ready for emission."""
+    # Eager calls run these graphs too, and the engine's own tape must see where it stops.
+    _, outputs = simplified(graph.outputs, keep_stops=True)
+    return finished(outputs, engine, keep_stops=True)
+
+
 def callable_of(graph: Graph, engine: Engine) -> Callable[..., tuple[Any, ...]]:
     """A function over engine values that evaluates a closed graph; made once per engine."""
     found = graph.cache.get(engine)
     if found is None:
-        # Eager calls run these graphs too, and the engine's own tape must see where it stops.
-        _, outputs = simplified(graph.outputs, keep_stops=True)
-        outputs = finished(outputs, engine, keep_stops=True)
-        emitted = emit(graph.inputs, outputs, engine, whole=False)
+        emitted = emit(graph.inputs, closed(graph, engine), engine, whole=False)
         found = graph.cache[engine] = emitted.function
     return found
 
 
-set_emitter(callable_of)
+def steps_of(body: Graph, engine: Engine, carry: int, xs: int) -> Steps:
+    """A loop's body as steps that write to memory that is kept; made once per engine."""
+    key = engine, carry, xs
+    found = body.cache.get(key)
+    if found is None:
+        from backplane.compile.steps import emitted  # only few programs have loops
 
-
-def _forget(filename: str) -> None:
-    """Drop what is kept about a program that nobody can run any more."""
-    _wheres.pop(filename, None)
-    linecache.cache.pop(filename, None)
-
-
-def emitted_at(filename: str, line: int) -> tuple[str, Where | None] | None:
-    """Which primitive a line of an emitted program computes, and the user's line that built it."""
-    return _wheres.get(filename, {}).get(line)
-
-
-def built_at(error: BaseException) -> tuple[str, Where | None] | None:
-    """Which primitive failed, and the user's line that built it, from the traceback of an error
-    that passed through an emitted program; None if it did not.
-    """
-    found = None
-    trace = error.__traceback__
-    while trace is not None:
-        nodes = _wheres.get(trace.tb_frame.f_code.co_filename)
-        if nodes is not None and trace.tb_lineno in nodes:
-            found = nodes[trace.tb_lineno]
-        trace = trace.tb_next
+        found = body.cache[key] = emitted(body, closed(body, engine), engine, carry, xs)
     return found
+
+
+set_emitter(callable_of, steps_of)

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from backplane.compile.emit import built_at, emit, emitted_at
+from backplane.compile.emit import emit
+from backplane.compile.lines import built_at, emitted_at
 from backplane.compile.passes import finished, simplified
 from backplane.compile.structure import key_of, lifted
 from backplane.core.graph import Constant, Graph, Tensor, toposort

@@ -193,6 +193,26 @@ def _scalar(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
     return None if node.spec.shape else constant(node.params["value"], node.spec.dtype)
 
 
+def _sum_of_zeros(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+    """Zeros, without those that are summed: so recurrent layers make their initial states."""
+    (x,) = inputs
+    if x.op is None or x.op.name != "full" or x.params["value"] != 0:
+        return None
+    axes, keepdims = node.params["axes"], node.params["keepdims"]
+    dims, shape, given = [], [], iter(x.inputs)
+    for axis, n in enumerate(x.params["shape"]):
+        size = next(given) if n is None else None
+        if axis not in axes:
+            shape.append(n)
+            dims += [] if size is None else [size]
+        elif keepdims:
+            shape.append(1)
+    if not shape:
+        return constant(0, node.spec.dtype)
+    params = {"shape": tuple(shape), "value": 0, "dtype": node.spec.dtype}
+    return Tensor(x.op, tuple(dims), params, node.spec, node.where)
+
+
 _plus_zero = _neutral(0, (0, 1))
 
 SLICES = ("slice_grad", "add")
@@ -219,6 +239,7 @@ RULES: dict[str, Callable[[Tensor, tuple[Tensor, ...]], Tensor | None]] = {
     "broadcast_to": _unchanged,
     "sum_to": _unchanged,
     "add": _sum,
+    "sum": _sum_of_zeros,
     "sub": _neutral(0, (1,)),
     "mul": _neutral(1, (0, 1)),
     "div": _neutral(1, (1,)),

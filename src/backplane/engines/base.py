@@ -27,9 +27,15 @@ class Entry(NamedTuple):
     called once, while a program is emitted, with the specs of the operands and the parameters, and
     returns the lowering: the place for work that need not be repeated at each call.
 
-    `out` is for engines with that capability, and for element-wise lowerings there whose result is
-    always memory of its own: they take a keyword `out`, an array to write the result to, which may
+    `out` is for engines with the capability of that name or `steps`, and for element-wise lowerings
+    there whose result is always memory of its own: they take a keyword `out`, an array to write the result to, which may
     be one of the operands. It is the number of passes over memory that they take.
+
+    `into` says the same of a lowering whose `out` must be apart from its operands, such as a
+    product. `view` says that the result is a view of the first operand, whatever that is. `steady`
+    prepares a product in which all steps of a loop read the same matrix: called with the specs and
+    parameters, it returns a function from that second operand to the lowering of the first, or
+    None.
 
     `unless` is asked with the specs of the operands and the parameters: where it says so, the
     decomposition serves instead, because the kernel lacks the dtype or is slower.
@@ -40,6 +46,9 @@ class Entry(NamedTuple):
     builds: bool = False
     wanted: bool = False
     out: int = 0
+    into: bool = False
+    view: bool = False
+    steady: Callable[..., Callable[[Value], Lowering] | None] | None = None
     unless: Callable[..., bool] | None = None
 
 
@@ -56,6 +65,7 @@ class Table(dict[str, Entry]):
         reads: tuple[int, ...] | None = None,
         wanted: bool = False,
         out: int = 0,
+        view: bool = False,
     ) -> Callable[[Lowering], Lowering]:
         """Decorator: register a lowering called with values and parameters.
 
@@ -64,13 +74,20 @@ class Table(dict[str, Entry]):
         """
 
         def register(function: Lowering) -> Lowering:
-            self[name] = Entry(function, reads=reads, wanted=wanted, out=out)
+            self[name] = Entry(function, reads=reads, wanted=wanted, out=out, view=view)
             return function
 
         return register
 
     def build(
-        self, name: str, *, reads: tuple[int, ...] | None = None, out: int = 0
+        self,
+        name: str,
+        *,
+        reads: tuple[int, ...] | None = None,
+        out: int = 0,
+        into: bool = False,
+        view: bool = False,
+        steady: Callable[..., Callable[[Value], Lowering] | None] | None = None,
     ) -> Callable[[Lowering], Lowering]:
         """Decorator: register `function(specs, **parameters) -> lowering`, called at emission.
 
@@ -79,7 +96,9 @@ class Table(dict[str, Entry]):
         """
 
         def register(function: Lowering) -> Lowering:
-            self[name] = Entry(function, reads=reads, builds=True, out=out)
+            self[name] = Entry(
+                function, reads=reads, builds=True, out=out, into=into, view=view, steady=steady
+            )
             return function
 
         return register
@@ -131,6 +150,7 @@ class Engine:
     """Any of: `host_shapes` (sizes are ints while a program runs or is traced), `float16`,
     `bfloat16`, `unsigned` (uint16 … uint64 arithmetic), `eager` (lowerings run on values at once),
     `out` (values are NumPy arrays, and lowerings write to an array that they are given),
+    `steps` (loops run in Python, by `Engine.steps`, over lowerings that take `out`),
     `static` (a program is compiled anew for each set of input shapes), `sparse`, `tape` (the
     library differentiates through eager calls), `once` (what is evaluated once need not be
     compiled as a whole), `unchecked` (an index out of range stops no program: `gather` gives
@@ -265,18 +285,60 @@ class Engine:
         """
         return _emitter(graph, self)
 
+    def steps(self, body: Graph, carry: int, xs: int) -> Steps:
+        """The steps of a scan, for engines whose loops run in Python over values that can be
+        written to: they write to memory that is kept from step to step, and to the rows of the
+        stacks.
+        """
+        return _stepper(body, self, carry, xs)
+
+
+class Stack(NamedTuple):
+    """Results of all steps that lie in one array: those of the body's output number `output`. If
+    they are a state's, and the states before the steps are results too, `state` is its number: the
+    array has one row more, and begins with the state's start.
+    """
+
+    output: int
+    state: int | None = None
+
+
+class Steps(NamedTuple):
+    """A loop's body as functions of single steps.
+
+    `make(*constants)` gives two functions for one run of the loop: `first(*states, *rows)` computes
+    the body's outputs; `later(*states, *rows, *places)` only returns the next states, and writes
+    to `places`, one for each of `stacks`.
+    """
+
+    make: Callable[..., tuple[Callable[..., Any], Callable[..., Any]]]
+    stacks: Sequence[Stack]
+    results: Sequence[tuple[int, bool]]
+    """For each stacked result: which of `stacks`, and whether its rows are the states before the
+    steps."""
+    placed: Sequence[bool]
+    """Whether a state that a step returns is the row of a stack."""
+
 
 def _no_emitter(graph: Graph, engine: Engine) -> Callable[..., tuple[Value, ...]]:
     raise RuntimeError("backplane.compile has not been imported")
 
 
+def _no_stepper(body: Graph, engine: Engine, carry: int, xs: int) -> Steps:
+    raise RuntimeError("backplane.compile has not been imported")
+
+
 _emitter: Callable[[Graph, Engine], Callable[..., tuple[Value, ...]]] = _no_emitter
+_stepper: Callable[[Graph, Engine, int, int], Steps] = _no_stepper
 
 
-def set_emitter(emitter: Callable[[Graph, Engine], Callable[..., tuple[Value, ...]]]) -> None:
-    """Install the function that turns closed graphs into callables (`compile.emit`)."""
-    global _emitter
-    _emitter = emitter
+def set_emitter(
+    emitter: Callable[[Graph, Engine], Callable[..., tuple[Value, ...]]],
+    stepper: Callable[[Graph, Engine, int, int], Steps],
+) -> None:
+    """Install the functions that turn closed graphs into callables (`compile.emit`)."""
+    global _emitter, _stepper
+    _emitter, _stepper = emitter, stepper
 
 
 Line = tuple[str, int]

@@ -61,7 +61,7 @@ matmul.vjps(_matmul_x, _matmul_y)
 
 
 def _product_axis(node: Tensor, axis: int) -> Sequence[Axis]:
-    x, y = node.inputs
+    x, y = node.inputs[:2]  # a product with a sum has a third
     if axis == node.ndim - 2:
         return [(x, axis + 1 if node.params["transpose_x"] else axis)]
     if axis == node.ndim - 1:

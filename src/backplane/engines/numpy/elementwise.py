@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from backplane.core.spec import Spec, is_float
-from backplane.engines.arrays.products import for_blas
+from backplane.engines.arrays.products import for_blas, steady
 from backplane.engines.arrays.selection import masked, select
 from backplane.engines.arrays.sums import unchanged
 from backplane.engines.base import Entry, Lowering, Table, Value, check_windows
@@ -201,14 +201,14 @@ def _tanh_grad(g: Value, y: Value, out: Value | None = None) -> Value:
 # --- matrix products -----------------------------------------------------------------------------
 
 
-@TABLE.build("matmul")
+@TABLE.build("matmul", into=True, steady=steady)
 def _matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
     if specs[0].dtype == "float16":
         # Neither BLAS nor NumPy has a float16 product worth the name.
         singles = [s.with_dtype("float32") for s in specs]
         product = _matmul(singles, transpose_x=transpose_x, transpose_y=transpose_y)
         single = methodcaller("astype", np.float32)
-        return lambda x, y: product(single(x), single(y)).astype(np.float16)
+        return lambda x, y, out=None: _narrow(product(single(x), single(y)), out)
     if specs[0].ndim > 2:
         return partial(_batch_matmul, transpose_x=transpose_x, transpose_y=transpose_y)
     # On two axes `dot` is the same product, faster to call (the method 0.35 µs, `np.dot` 0.45,
@@ -219,15 +219,18 @@ def _matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> L
 
 _DOTS: dict[tuple[bool, bool], Callable[..., Any]] = {
     (False, False): np.ndarray.dot,
-    (True, False): lambda x, y: x.T.dot(y),
-    (False, True): lambda x, y: x.dot(y.T),
-    (True, True): lambda x, y: x.T.dot(y.T),
+    (True, False): lambda x, y, out=None: x.T.dot(y, out),
+    (False, True): lambda x, y, out=None: x.dot(y.T, out),
+    (True, True): lambda x, y, out=None: x.T.dot(y.T, out),
 }
 
 
-def _batch_matmul(x: Value, y: Value, *, transpose_x: bool, transpose_y: bool) -> Value:
+def _batch_matmul(
+    x: Value, y: Value, *, transpose_x: bool, transpose_y: bool, out: Value | None = None
+) -> Value:
     x, y = for_blas(x), for_blas(y)
     return np.matmul(
         x.swapaxes(-1, -2) if transpose_x else x,
         y.swapaxes(-1, -2) if transpose_y else y,
+        out=out,
     )

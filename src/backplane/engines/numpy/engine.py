@@ -27,7 +27,7 @@ class NumPyEngine(Engine):
     name = "numpy"
     takes_arrays = gives_arrays = holds_arrays = True
     library = "numpy"
-    capabilities = frozenset({"host_shapes", "float16", "unsigned", "eager", "out"})
+    capabilities = frozenset({"host_shapes", "float16", "unsigned", "eager", "out", "steps"})
     around = SILENCE
 
     def __init__(self) -> None:

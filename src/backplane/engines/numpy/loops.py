@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 
 import numpy as np
@@ -10,7 +10,8 @@ import numpy as np
 from backplane.core.graph import Graph
 from backplane.engines.arrays import rooms
 from backplane.engines.arrays.products import for_steps
-from backplane.engines.base import Engine, Table, Value
+from backplane.engines.arrays.stepping import Rows, run
+from backplane.engines.base import Engine, Steps, Table, Value
 
 
 def loops(engine: Engine) -> Table:
@@ -33,30 +34,31 @@ def loops(engine: Engine) -> Table:
     def scan(
         *operands: Value, body: Graph, carry: int, xs: int, reverse: bool, length: int | None
     ) -> list[Value]:
-        step = engine.callable(body)
+        steps = engine.steps(body, carry, xs)
         state = operands[:carry]
         sequences, constants = operands[carry : carry + xs], for_steps(operands[carry + xs :])
-        times = range(len(sequences[0]) if xs else length or 0)
+        count = len(sequences[0]) if xs else length or 0
+        if not count:
+            stacks = _empty_stacks(steps, body, carry, state, sequences, constants)
+            return [*state, *stacks]
         if reverse:
-            times, sequences = times[::-1], tuple([s[::-1] for s in sequences])
-        stacks: list[Value] | None = None
-        elements = zip(*sequences, strict=True) if xs else repeat((), len(times))
-        for time, element in zip(times, elements, strict=True):
-            results = step(*state, *element, *constants)
-            state, ys = results[:carry], results[carry:]
-            if stacks is None:
-                stacks = [rooms.empty((len(times), *y.shape), y.dtype) for y in ys]
-            for stack, y in zip(stacks, ys, strict=True):
-                stack[time] = y
-        if stacks is None:
-            stacks = _empty_stacks(step, body, carry, state, sequences, constants)
-        return [*state, *stacks]
+            sequences = tuple([s[::-1] for s in sequences])
+        elements = zip(*sequences, strict=True) if xs else repeat((), count)
+        return run(steps, state, elements, constants, count, reverse, ROWS)
 
     return table
 
 
+def _rows(stack: Value) -> list[Value]:
+    """Rows without axes are no views: they become rows of one element."""
+    return list(stack if stack.ndim > 1 else stack.reshape(-1, 1))
+
+
+ROWS = Rows(lambda count, y: rooms.empty((count, *y.shape), y.dtype), _rows, np.array)
+
+
 def _empty_stacks(
-    step: Callable[..., Sequence[Value]],
+    steps: Steps,
     body: Graph,
     carry: int,
     state: Sequence[Value],
@@ -68,5 +70,6 @@ def _empty_stacks(
     if all(spec.is_static for spec in specs):
         return [np.empty((0, *spec.shape), spec.dtype) for spec in specs]
     element = [np.zeros(s.shape[1:], s.dtype) for s in sequences]
-    ys = step(*state, *element, *constants)[carry:]
+    first, _ = steps.make(*constants)
+    ys = first(*state, *element)[carry:]
     return [np.empty((0, *y.shape), y.dtype) for y in ys]

@@ -60,16 +60,16 @@ def _squeeze(specs: Sequence[Spec], *, axes: tuple[int, ...]) -> Lowering:
     return methodcaller("squeeze", axes)
 
 
-@TABLE.build("concat")
+@TABLE.build("concat", into=True)
 def _concat(specs: Sequence[Spec], *, axis: int) -> Lowering:
-    return lambda *xs: np.concatenate(xs, axis)
+    return lambda *xs, out=None: np.concatenate(xs, axis, out=out)
 
 
 def _index(slices: Slices) -> tuple[slice, ...]:
     return tuple([slice(*s) for s in slices])
 
 
-@TABLE.build("slice")
+@TABLE.build("slice", view=True)
 def _slice(specs: Sequence[Spec], *, slices: Slices) -> Lowering:
     return itemgetter(_index(slices))
 

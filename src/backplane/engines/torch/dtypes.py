@@ -25,8 +25,9 @@ def modular(spec: Spec, function: Lowering) -> Lowering:
         return function
     dtype, signed = TORCH[spec.dtype], SIGNED[spec.dtype]
 
-    def lowering(*operands: Value) -> Value:
-        return function(*[x.view(signed) for x in operands]).view(dtype)
+    def lowering(*operands: Value, out: Value | None = None) -> Value:
+        found = function(*[x.view(signed) for x in operands]).view(dtype)
+        return found if out is None else out.copy_(found)
 
     return lowering
 
@@ -44,9 +45,14 @@ def ordered(spec: Spec, function: Lowering) -> Lowering:
     """`compared` for a function that returns elements of its operands."""
     if spec.dtype not in SIGNED:
         return function
-    dtype, found = TORCH[spec.dtype], compared(spec, function)
+    dtype, choice = TORCH[spec.dtype], compared(spec, function)
     lowest = torch.iinfo(SIGNED[spec.dtype]).min
-    return lambda *operands: (found(*operands) ^ lowest).view(dtype)
+
+    def lowering(*operands: Value, out: Value | None = None) -> Value:
+        found = (choice(*operands) ^ lowest).view(dtype)
+        return found if out is None else out.copy_(found)
+
+    return lowering
 
 
 def widened(spec: Spec, function: Lowering) -> Lowering:

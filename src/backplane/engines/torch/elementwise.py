@@ -14,32 +14,48 @@ from backplane.engines.torch.dtypes import SIGNED, TORCH, compared, modular, ord
 
 aten = torch.ops.aten
 
-TABLE = Table(
-    floor=torch.floor,
-    round=torch.round,
-    exp=torch.exp,
-    expm1=torch.expm1,
-    log=torch.log,
-    log1p=torch.log1p,
-    sqrt=torch.sqrt,
-    sin=torch.sin,
-    cos=torch.cos,
-    tanh=torch.tanh,
-    sigmoid=torch.sigmoid,
-    erfinv=torch.erfinv,
-    logical_not=torch.logical_not,
-    sigmoid_grad=aten.sigmoid_backward.default,
-    tanh_grad=aten.tanh_backward.default,
-    div=torch.div,
-    equal=torch.eq,
-    not_equal=torch.ne,
-    logical_and=torch.logical_and,
-    logical_or=torch.logical_or,
-    bit_and=torch.bitwise_and,
-    bit_or=torch.bitwise_or,
-    bit_xor=torch.bitwise_xor,
-    where=torch.where,
-)
+TABLE = Table(erfinv=torch.erfinv, logical_not=torch.logical_not)
+
+for _name, _function in {
+    "floor": torch.floor,
+    "round": torch.round,
+    "exp": torch.exp,
+    "expm1": torch.expm1,
+    "log": torch.log,
+    "log1p": torch.log1p,
+    "sqrt": torch.sqrt,
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "div": torch.div,
+    "equal": torch.eq,
+    "not_equal": torch.ne,
+    "logical_and": torch.logical_and,
+    "logical_or": torch.logical_or,
+    "bit_and": torch.bitwise_and,
+    "bit_or": torch.bitwise_or,
+    "bit_xor": torch.bitwise_xor,
+    "where": torch.where,
+}.items():
+    TABLE[_name] = Entry(_function, out=1)
+
+
+@TABLE.add("sigmoid_grad", out=1)
+def sigmoid_grad(g: Value, y: Value, out: Value | None = None) -> Value:
+    """PyTorch's own kernel."""
+    if out is None:
+        return aten.sigmoid_backward.default(g, y)
+    return aten.sigmoid_backward.grad_input(g, y, grad_input=out)
+
+
+@TABLE.add("tanh_grad", out=1)
+def tanh_grad(g: Value, y: Value, out: Value | None = None) -> Value:
+    """PyTorch's own kernel."""
+    if out is None:
+        return aten.tanh_backward.default(g, y)
+    return aten.tanh_backward.grad_input(g, y, grad_input=out)
+
 
 Choice = Callable[[Spec, Lowering], Lowering]
 
@@ -48,10 +64,10 @@ def _by_dtype(choice: Choice, function: Lowering, specs: Sequence[Spec]) -> Lowe
     return choice(specs[0], function)
 
 
-def _register(choice: Choice, **functions: Lowering) -> None:
+def _register(choice: Choice, out: int, **functions: Lowering) -> None:
     """Lowerings that differ for the unsigned dtypes which PyTorch has few kernels for."""
     for name, function in functions.items():
-        TABLE[name] = Entry(partial(_by_dtype, choice, function), builds=True)
+        TABLE[name] = Entry(partial(_by_dtype, choice, function), builds=True, out=out)
 
 
 def _non_negative(spec: Spec, function: Lowering) -> Lowering:
@@ -67,6 +83,7 @@ def _sign(x: Value) -> Value:
 
 _register(
     modular,
+    1,
     neg=torch.neg,
     add=torch.add,
     sub=torch.sub,
@@ -76,21 +93,24 @@ _register(
 )
 _register(
     ordered,
+    1,
     maximum=torch.maximum,
     minimum=torch.minimum,
 )
 _register(
     compared,
+    0,
     less=torch.less,
     less_equal=torch.less_equal,
 )
 _register(
     widened,
+    0,
     floordiv=torch.floor_divide,
     mod=torch.remainder,
     shift_right=torch.bitwise_right_shift,
 )
-_register(_non_negative, abs=torch.abs, relu=torch.relu)
+_register(_non_negative, 0, abs=torch.abs, relu=torch.relu)
 
 
 @TABLE.build("sign")
@@ -107,10 +127,12 @@ def softplus(x: Value) -> Value:
     return F.softplus(x, threshold=40)
 
 
-@TABLE.add("relu_grad")
-def relu_grad(g: Value, y: Value) -> Value:
+@TABLE.add("relu_grad", out=1)
+def relu_grad(g: Value, y: Value, out: Value | None = None) -> Value:
     """PyTorch's own kernel for the gradient of relu."""
-    return aten.threshold_backward.default(g, y, 0)
+    if out is None:
+        return aten.threshold_backward.default(g, y, 0)
+    return aten.threshold_backward.grad_input(g, y, 0, grad_input=out)
 
 
 @TABLE.build("cast")

@@ -22,7 +22,9 @@ class TorchEngine(Engine):
 
     name = "torch"
     library = "torch"
-    capabilities = frozenset(("host_shapes", "float16", "bfloat16", "unsigned", "eager", "tape"))
+    capabilities = frozenset(
+        ("host_shapes", "float16", "bfloat16", "unsigned", "eager", "tape", "steps")
+    )
     # PyTorch warns of read-only memory, although a program never writes to what it is fed, and
     # takes no negative strides.
     feeds_at_once = None if devices.ACCELERATED else ("{x}.flags.carray", torch.from_numpy)

@@ -11,6 +11,7 @@ import torch
 from backplane.core.graph import Graph
 from backplane.core.spec import Spec
 from backplane.engines.arrays import rooms
+from backplane.engines.arrays.stepping import Rows, run
 from backplane.engines.base import Engine, Lowering, Table, Value
 from backplane.engines.torch.dtypes import TORCH
 
@@ -68,40 +69,46 @@ def _scan(
         steps = sequences[0].shape[0] if sequences else length
         if not steps:
             return [*state, *_no_steps(step, results, state, sequences, constants)]
+        items = _items(sequences, steps, reverse)
+        if _only_values_count(operands):
+            kept = engine.steps(body, carry, xs)
+            return run(kept, state, items, constants, steps, reverse, ROWS)
         rows: list[tuple[Value, ...]] = []
-        for items in _items(sequences, steps, reverse):
-            outputs = step(*state, *items, *constants)
+        for item in items:
+            outputs = step(*state, *item, *constants)
             state = outputs[:carry]
             rows.append(outputs[carry:])
         if reverse:
             rows.reverse()
-        return [*state, *map(_stacked, zip(*rows, strict=True))]
+        return [*state, *map(torch.stack, zip(*rows, strict=True))]
 
     return lowering
 
 
-def _stacked(rows: tuple[Value, ...]) -> Value:
-    """The rows as one tensor: where only values count, in memory that an earlier stack had."""
-    first = rows[0]
-    dtype = NUMPY.get(first.dtype)
-    if dtype is None or not _is_plain(first):
-        return torch.stack(rows)
-    room = torch.from_numpy(rooms.empty((len(rows), *first.shape), dtype))
-    return torch.stack(rows, out=room)
+def _only_values_count(operands: Sequence[Value]) -> bool:
+    """Whether no tape, transformation or compiler watches what is done with plain tensors, so that
+    steps may write to memory that is there.
+    """
+    return (
+        not torch.is_grad_enabled()
+        and not torch.compiler.is_compiling()
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and all(type(x) is torch.Tensor for x in operands)
+    )
 
 
 NUMPY = {torch.float32: np.dtype("float32"), torch.float64: np.dtype("float64")}
 
 
-def _is_plain(x: Value) -> bool:
-    """Whether `x` is a tensor on the processor, and no tape, transformation or compiler watches."""
-    return (
-        type(x) is torch.Tensor
-        and x.is_cpu
-        and not torch.is_grad_enabled()
-        and not torch.compiler.is_compiling()
-        and torch._C._functorch.peek_interpreter_stack() is None
-    )
+def _stack(count: int, y: Value) -> Value:
+    """Room for `count` values like y, on the processor in memory that an earlier stack had."""
+    dtype = NUMPY.get(y.dtype) if y.is_cpu else None
+    if dtype is None:
+        return y.new_empty((count, *y.shape))
+    return torch.from_numpy(rooms.empty((count, *y.shape), dtype))
+
+
+ROWS = Rows(_stack, torch.unbind, torch.clone)
 
 
 def _for_steps(constants: Sequence[Value]) -> list[Value]:

@@ -75,10 +75,10 @@ def squeeze(specs: Sequence[Spec], *, axes: tuple[int, ...]) -> Lowering:
     return lowering
 
 
-@TABLE.build("concat")
+@TABLE.build("concat", into=True)
 def concat(specs: Sequence[Spec], *, axis: int) -> Lowering:
     """`torch.cat`."""
-    return lambda *xs: torch.cat(xs, axis)
+    return lambda *xs, out=None: torch.cat(xs, axis, out=out)
 
 
 @TABLE.build("flip")
@@ -102,7 +102,7 @@ def pad(specs: Sequence[Spec], *, padding: tuple[tuple[int, int], ...], value: A
 # --- slices -------------------------------------------------------------------------------------
 
 
-@TABLE.build("slice")
+@TABLE.build("slice", view=True)
 def slice_(specs: Sequence[Spec], *, slices: Slices) -> Lowering:
     """A view."""
     key = tuple(slice(*s) for s in slices)
