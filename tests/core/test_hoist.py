@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane.compile import hoist
 from backplane.compile.hoist import streamlined
+from backplane.compile.loops import prune
 from backplane.compile.simplify import simplify
 from backplane.core.graph import Tensor, constant, toposort
 from backplane.core.variable import Variable
@@ -38,7 +38,7 @@ def bodies(outputs: list[Tensor]) -> list[Counter[str]]:
 
 def plain(outputs):
     """In place of `streamlined`: only what is not read is dropped."""
-    return hoist.prune(outputs)
+    return prune(outputs)
 
 
 @contextmanager

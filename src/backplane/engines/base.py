@@ -28,8 +28,9 @@ class Entry(NamedTuple):
     returns the lowering: the place for work that need not be repeated at each call.
 
     `out` is for engines with the capability of that name or `steps`, and for element-wise lowerings
-    there whose result is always memory of its own: they take a keyword `out`, an array to write the result to, which may
-    be one of the operands. It is the number of passes over memory that they take.
+    there whose result is always memory of its own: they take a keyword `out`, an array to write the
+    result to, which may be one of the operands. It is the number of passes over memory that they
+    take.
 
     `into` says the same of a lowering whose `out` must be apart from its operands, such as a
     product. `view` says that the result is a view of the first operand, whatever that is. `steady`
