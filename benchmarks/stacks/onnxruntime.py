@@ -18,7 +18,8 @@ OPSET = 21
 class Graph:
     """Nodes of an ONNX graph; a value is its name."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "v") -> None:
+        self.prefix = prefix
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.names = 0
@@ -26,7 +27,7 @@ class Graph:
     def name(self) -> str:
         """A new name."""
         self.names += 1
-        return f"v{self.names}"
+        return f"{self.prefix}{self.names}"
 
     def constant(self, value: Any, dtype: str = "float32") -> str:
         """A constant."""
@@ -56,6 +57,34 @@ class Graph:
         """A part of an axis."""
         return self.op("Slice", x, *(self.constant([n], "int64") for n in (start, stop, axis)))
 
+    def scan(
+        self, body: Callable[..., Any], states: list[str], rows: list[str], backwards: bool = False
+    ) -> tuple[str, ...]:
+        """A loop over the first axis of `rows`. `body(graph, *states, *rows)` gives the names of
+        the new states and of what is stacked; so does this.
+        """
+        inner = Graph(self.name() + "_")
+        names = [inner.name() for _ in (*states, *rows)]
+        news, stacked = body(inner, *names)
+        ends = [inner.op("Identity", n) for n in news] + stacked
+        graph = helper.make_graph(
+            inner.nodes,
+            "body",
+            [_unknown(n) for n in names],
+            [_unknown(n) for n in ends],
+            inner.constants,
+        )
+        return self.op(
+            "Scan",
+            *states,
+            *rows,
+            results=len(ends),
+            body=graph,
+            num_scan_inputs=len(rows),
+            scan_input_directions=[int(backwards)] * len(rows),
+            scan_output_directions=[int(backwards)] * len(stacked),
+        )
+
     def session(self, inputs: list[Any], outputs: dict[str, Any]) -> ort.InferenceSession:
         """Compile. `inputs`: value infos; `outputs`: name in the graph → (name, value type)."""
         for node in self.nodes:  # given names themselves: an Identity would copy
@@ -84,6 +113,10 @@ def info(name: str, array: np.ndarray) -> Any:
     """The declaration of an input or output like `array`."""
     kind = TensorProto.FLOAT if array.dtype == np.float32 else TensorProto.INT32
     return helper.make_tensor_value_info(name, kind, array.shape)
+
+
+def _unknown(name: str) -> Any:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
 
 
 def _updates(

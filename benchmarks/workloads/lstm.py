@@ -36,6 +36,8 @@ def contenders(name: str, stack: str) -> dict[str, Builder]:
         found["nn.LSTM's kernel"] = found.pop("eager, fused optimizer")
         del found["eager, oneDNN products"], found["torch.compile"]
         found["loop"] = training.torch(model, loss=_torch_loop_loss)
+    if stack == "jax":
+        found["jax.jit, gradient by hand"] = training.jax(model, loss=_jax_by_hand_loss)
     if stack == "theano":
         del found["pytensor.function, shared"]  # compiles for three minutes, then takes 300 ms
     if stack == "tensorflow":
@@ -155,6 +157,51 @@ def jax_loss(weights: Any, x: Any, y: Any, problem: Training, key: Any) -> Any:
     return jnp.mean(jnp.square(h - y))
 
 
+def _jax_by_hand_loss(weights: Any, x: Any, y: Any, problem: Training, key: Any) -> Any:
+    """The same with a gradient by hand: a scan back, and one product for each weight."""
+    import jax
+    import jax.numpy as jnp
+
+    rows = jnp.swapaxes(x, 0, 1).reshape(-1, x.shape[2])
+    start = jnp.zeros_like(y)
+
+    def forward(weights: Any) -> Any:
+        kernel, recurrent, bias = weights
+
+        def step(carry: Any, z: Any) -> Any:
+            h, c = carry
+            i, f, g, o = jnp.split(z + h @ recurrent, 4, axis=1)
+            i, f, g, o = jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
+            new = f * c + i * g
+            top = jnp.tanh(new)
+            return (o * top, new), (h, c, i, f, g, o, top)
+
+        zs = (rows @ kernel + bias).reshape(x.shape[1], len(x), -1)
+        (h, _), saved = jax.lax.scan(step, (start, start), zs)
+        return jnp.mean(jnp.square(h - y)), (recurrent, h, saved)
+
+    def backward(residuals: Any, cotangent: Any) -> Any:
+        recurrent, h, saved = residuals
+        back = recurrent.T
+
+        def step(carry: Any, saved: Any) -> Any:
+            dh, dc = carry
+            _, c, i, f, g, o, top = saved
+            dc = dc + dh * o * (1 - top * top)
+            parts = dc * g * i * (1 - i), dc * c * f * (1 - f), dc * i * (1 - g * g)
+            d = jnp.concatenate([*parts, dh * top * o * (1 - o)], axis=1)
+            return (d @ back, dc * f), d
+
+        dh = (h - y) * (2 / y.size) * cotangent
+        _, d = jax.lax.scan(step, (dh, start), saved, reverse=True)
+        d, before = (a.reshape(len(rows), -1) for a in (d, saved[0]))
+        return ([rows.T @ d, before.T @ d, d.sum(axis=0)],)
+
+    loss = jax.custom_vjp(lambda weights: forward(weights)[0])
+    loss.defvjp(forward, backward)
+    return loss(weights)
+
+
 def torch_parameters(parameters: Sequence[np.ndarray]) -> list[np.ndarray]:
     """PyTorch multiplies with transposed weights; its order of gates is the same."""
     kernel, recurrent, bias = parameters
@@ -251,52 +298,74 @@ def pytensor_loss(weights: Any, x: Any, y: Any, problem: Training) -> Any:
     return pt.mean(pt.square(hs[-1] - y))
 
 
+def onnx_parameters(parameters: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The gates that take a sigmoid next to each other: input, forget, output, candidate."""
+    found = []
+    for p in parameters:
+        i, f, candidate, o = np.split(p, 4, axis=-1)
+        found.append(np.concatenate([i, f, o, candidate], axis=-1))
+    return found
+
+
 def onnx_loss(
     g: Any, weights: list[str], x: str, y: str, problem: Training
 ) -> tuple[str, list[str]]:
-    """Forward and backward pass as nodes, the steps written out."""
+    """Forward and backward pass as nodes, the steps in loops."""
     kernel, recurrent, bias = weights
     op, c = g.op, g.constant
     batch, steps, inputs = problem.x.shape
-    units, one = problem.y.shape[1], c(1)
-    rows = op("Transpose", x, perm=[1, 0, 2])
-    rows = op("Reshape", rows, c([-1, inputs], "int64"))
-    zs = op("Split", op("Gemm", rows, kernel, bias), axis=0, num_outputs=steps, results=steps)
-    h = cell = c(np.zeros((batch, units)))
-    saved = []
-    for z in zs:
-        z = op("Gemm", h, recurrent, z)
-        i, f, o, z = _onnx_gates(g, z, units)
-        new = op("Add", op("Mul", f, cell), op("Mul", i, z))
-        top = op("Tanh", new)
-        saved.append((i, f, o, z, cell, top, h))
-        h, cell = op("Mul", o, top), new
+    units = problem.y.shape[1]
+    rows = g.reshape(op("Transpose", x, perm=[1, 0, 2]), -1, inputs)
+    zs = g.reshape(op("Gemm", rows, kernel, bias), steps, batch, 4 * units)
+    zeros = c(np.zeros((batch, units)))
+    h, _, *saved, before = g.scan(_onnx_forward(recurrent, units), [zeros, zeros], [zs])
     away = op("Sub", h, y)
     loss = op("ReduceMean", op("Mul", away, away), keepdims=0)
-    dh, dc = op("Mul", away, c(2 / problem.y.size)), None
-    back, ds = op("Transpose", recurrent, perm=[1, 0]), []
-    for i, f, o, z, cell, top, _ in reversed(saved):
-        part = op("Mul", op("Mul", dh, o), op("Sub", one, op("Mul", top, top)))
-        dc = part if dc is None else op("Add", dc, part)
-        outer = (dh, top, o), (dc, z, i), (dc, cell, f)
-        do, di, df = (
-            op("Mul", op("Mul", d, a), op("Mul", s, op("Sub", one, s))) for d, a, s in outer
-        )
-        dz = op("Mul", op("Mul", dc, i), op("Sub", one, op("Mul", z, z)))
-        ds.append(op("Concat", di, df, dz, do, axis=1))
-        dh, dc = op("MatMul", ds[-1], back), op("Mul", dc, f)
-    d = op("Concat", *reversed(ds), axis=0)
-    hs = op("Concat", *(entry[-1] for entry in saved), axis=0)
-    gradients = [op("Gemm", a, d, transA=1) for a in (rows, hs)]
+    dh = op("Mul", away, c(2 / problem.y.size))
+    back = op("Transpose", recurrent, perm=[1, 0])
+    *_, d = g.scan(_onnx_backward(back), [dh, zeros], saved, backwards=True)
+    d = g.reshape(d, -1, 4 * units)
+    gradients = [op("Gemm", a, d, transA=1) for a in (rows, g.reshape(before, -1, units))]
     return loss, [*gradients, g.sum(d, 0)]
 
 
-def _onnx_gates(g: Any, z: str, units: int) -> tuple[str, str, str, str]:
-    both, candidate, output = g.op(
-        "Split", z, g.constant([2 * units, units, units], "int64"), axis=1, results=3
-    )
-    i, f = g.op("Split", g.op("Sigmoid", both), axis=1, num_outputs=2, results=2)
-    return i, f, g.op("Sigmoid", output), g.op("Tanh", candidate)
+def _onnx_forward(recurrent: str, units: int) -> Any:
+    """A step: new states, and what the backward pass reads."""
+
+    def step(g: Any, h: str, cell: str, z: str) -> tuple[list[str], list[str]]:
+        op = g.op
+        z = op("Add", op("MatMul", h, recurrent), z)
+        gates, z = op("Split", z, g.constant([3 * units, units], "int64"), axis=1, results=2)
+        gates, z = op("Sigmoid", gates), op("Tanh", z)
+        i, f, o = op("Split", gates, axis=1, num_outputs=3, results=3)
+        added = op("Mul", i, z)
+        new = op("Add", op("Mul", f, cell), added)
+        top = op("Tanh", new)
+        out = op("Mul", o, top)
+        return [out, new], [gates, z, added, op("Identity", cell), top, out, op("Identity", h)]
+
+    return step
+
+
+def _onnx_backward(back: str) -> Any:
+    """A step backwards. 1 - top² is multiplied with dh · o, 1 - z² with dc · i: without the ones
+    these are products that are there already.
+    """
+
+    def step(g: Any, dh: str, dc: str, *saved: str) -> tuple[list[str], list[str]]:
+        gates, z, added, cell, top, h = saved
+        op = g.op
+        i, f, o = op("Split", gates, axis=1, num_outputs=3, results=3)
+        to_o = op("Mul", dh, top)
+        dc = op("Add", dc, op("Sub", op("Mul", dh, o), op("Mul", to_o, h)))
+        to_i = op("Mul", dc, z)
+        to_gates = op("Concat", to_i, op("Mul", dc, cell), to_o, axis=1)
+        to_gates = op("Mul", to_gates, op("Mul", gates, op("Sub", g.constant(1), gates)))
+        dz = op("Sub", op("Mul", dc, i), op("Mul", to_i, added))
+        d = op("Concat", to_gates, dz, axis=1)
+        return [op("MatMul", d, back), op("Mul", dc, f)], [d]
+
+    return step
 
 
 def keras3_model(keras: Any, problem: Training) -> tuple[Any, str]:

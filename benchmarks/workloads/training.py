@@ -101,7 +101,7 @@ def _onnx(model: ModuleType) -> Builder:
     def build(problem: Training) -> Any:
         from benchmarks.stacks import onnxruntime
 
-        return onnxruntime.train(problem, model.onnx_loss)
+        return onnxruntime.train(_laid_out(model, "onnx_parameters", problem), model.onnx_loss)
 
     return build
 
