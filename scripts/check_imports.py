@@ -55,6 +55,7 @@ LIBRARIES: dict[str, set[str]] = {
     "jaxlib": {"engines.jax"},
     "torch": {"engines.torch", "interop.dynamo"},
     "pytensor": {"engines.pytensor"},
+    "numba": {"engines.pytensor"},
     "onnx": {"engines.onnxruntime"},
     "onnxruntime": {"engines.onnxruntime"},
     "keras": {"interop"},

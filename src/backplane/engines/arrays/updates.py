@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import starmap
 from typing import Any
@@ -27,6 +27,13 @@ on 400,000 float32, 4096 elements took 1.35 of the time and 65,536 the same."""
 Arrays = Sequence[Value]
 Calls = list[tuple[Any, ...]]
 """Functions with their arguments."""
+
+Loop = Callable[[str, str], Callable[..., None] | None]
+"""Gives an engine's own loop for a step, by its name and dtype, or None: a function of numbers and
+flat arrays, those that it writes to first, the gradient last."""
+
+WORTH = 1 << 18
+"""Elements from which on a step is worth a loop of the engine, which it may have to compile."""
 
 _own: WeakValueDictionary[int, Value] = WeakValueDictionary()
 """The arrays that steps have made, by id: arrays cannot be hashed."""
@@ -59,6 +66,24 @@ def _split(arrays: Arrays, kinds: int) -> list[Arrays]:
     return [arrays[i * count : (i + 1) * count] for i in range(kinds)]
 
 
+def _no_loop(name: str, dtype: str) -> None:
+    return None
+
+
+def _whole(loop: Loop, name: str, numbers: Arrays, *kinds: Arrays) -> Calls | None:
+    """The calls of the engine's loop, if there is one: it begins with the second step, whose arrays
+    are a step's own. What runs once is not worth it.
+    """
+    ps, written = kinds[0], [x for arrays in kinds[:-1] for x in arrays]
+    if sum([p.size for p in ps]) < WORTH or not all(_is_in(_own, x) for x in written):
+        return None
+    function = loop(name, ps[0].dtype.name)
+    if function is None:
+        return None
+    scalars = [x[()] for x in numbers]
+    return [(function, *scalars, *[x.ravel() for x in row]) for row in zip(*kinds, strict=True)]
+
+
 def _blocks(*kinds: Arrays) -> Iterator[tuple[Value, ...]]:
     """For each parameter and each block of it, its parts and one of scratch."""
     scratch = None
@@ -79,26 +104,37 @@ def run(calls: Calls) -> None:
 
 
 @TABLE.add("gradient_update")
-def gradient_update(factor: Value, *arrays: Value) -> list[Value]:
+def gradient_update(factor: Value, *arrays: Value, loop: Loop = _no_loop) -> list[Value]:
     """P += factor · g."""
     ps, gs = _split(arrays, 2)
-    ps = _owned(ps)
     a = np.asarray(factor, ps[0].dtype)
-    calls: Calls = []
-    for p, g, s in _blocks(ps, gs):
-        calls += [(np.multiply, g, a, s), (np.add, p, s, p)]
+    calls = _whole(loop, "gradient", [a], ps, gs)
+    ps = _owned(ps)
+    if calls is None:
+        calls = []
+        for p, g, s in _blocks(ps, gs):
+            calls += [(np.multiply, g, a, s), (np.add, p, s, p)]
     run(calls)
     return ps
 
 
 @TABLE.add("momentum_update")
 def momentum_update(
-    momentum: Value, gain: Value, step: Value, *arrays: Value, nesterov: bool
+    momentum: Value, gain: Value, step: Value, *arrays: Value, nesterov: bool, loop: Loop = _no_loop
 ) -> list[Value]:
     """M = momentum · m + gain · g, p += step · m."""
     ps, ms, gs = _split(arrays, 3)
+    numbers = [np.asarray(x, ps[0].dtype) for x in (momentum, gain, step)]
+    calls = _whole(loop, "nesterov" if nesterov else "momentum", numbers, ps, ms, gs)
     ps, ms = _owned(ps), _owned(ms)
-    decay, a, b = [np.asarray(x, ps[0].dtype) for x in (momentum, gain, step)]
+    run(_momentum_in_blocks(numbers, ps, ms, gs, nesterov) if calls is None else calls)
+    return [*ps, *ms]
+
+
+def _momentum_in_blocks(
+    numbers: Arrays, ps: Arrays, ms: Arrays, gs: Arrays, nesterov: bool
+) -> Calls:
+    decay, a, b = numbers
     calls: Calls = []
     for p, m, g, s in _blocks(ps, ms, gs):
         calls += [(np.multiply, m, decay, m), (np.multiply, g, a, s), (np.add, m, s, m)]
@@ -108,13 +144,12 @@ def momentum_update(
             calls.append((np.add, p, m, p))
         else:
             calls += [(np.multiply, m, b, s), (np.add, p, s, p)]
-    run(calls)
-    return [*ps, *ms]
+    return calls
 
 
 @TABLE.add("adam_update")
 def adam_update(
-    rate: Value, beta1: Value, beta2: Value, epsilon: Value, *arrays: Value
+    rate: Value, beta1: Value, beta2: Value, epsilon: Value, *arrays: Value, loop: Loop = _no_loop
 ) -> list[Value]:
     """M = beta1 · m + (1 − beta1) · g, v = beta2 · v + (1 − beta2) · g², p −= rate · m / (√v + ε).
 
@@ -122,16 +157,25 @@ def adam_update(
     """
     ps, ms, vs, gs = _split(arrays, 4)
     usual = 0 <= beta2 <= 1 and all(_is_in(_squares, v) or bool((v >= 0).all()) for v in vs)
-    dtype = ps[0].dtype
-    a, b1, b2, e = [np.asarray(x, dtype) for x in (rate, beta1, beta2, epsilon)]
-    zero = np.zeros((), dtype)
-    c1, c2 = np.asarray(1 - beta1, dtype), np.asarray(1 - beta2, dtype)
+    numbers = [
+        np.asarray(x, ps[0].dtype) for x in (rate, beta1, 1 - beta1, beta2, 1 - beta2, epsilon)
+    ]
+    calls = _whole(loop, "adam", numbers, ps, ms, vs, gs) if usual else None
     ps, ms, vs = _owned(ps), _owned(ms), _owned(vs)
     for v in vs:
         if usual:
             _squares[id(v)] = v
         else:
             _squares.pop(id(v), None)
+    run(_adam_in_blocks(numbers, ps, ms, vs, gs, usual) if calls is None else calls)
+    return [*ps, *ms, *vs]
+
+
+def _adam_in_blocks(
+    numbers: Arrays, ps: Arrays, ms: Arrays, vs: Arrays, gs: Arrays, usual: bool
+) -> Calls:
+    a, b1, c1, b2, c2, e = numbers
+    zero = np.zeros((), ps[0].dtype)
     calls: Calls = []
     for p, m, v, g, s in _blocks(ps, ms, vs, gs):
         calls += [
@@ -145,5 +189,4 @@ def adam_update(
         calls += [
             (np.add, s, e, s), (np.divide, m, s, s), (np.multiply, s, a, s), (np.subtract, p, s, p)
         ]  # fmt: skip
-    run(calls)
-    return [*ps, *ms, *vs]
+    return calls

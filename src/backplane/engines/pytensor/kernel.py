@@ -21,10 +21,13 @@ from backplane.engines.arrays import convolution, indexing, pooling, random, sum
 from backplane.engines.base import Engine, Entry, Lowering, Table, Value
 from backplane.engines.pytensor.library import type_of
 from backplane.engines.pytensor.reductions import sum_down
+from backplane.engines.pytensor.steps import loop
 
 KERNELS = Table(shift_left=np.left_shift, shift_right=np.right_shift)
-for _part in (convolution, pooling, random, indexing, updates):
+for _part in (convolution, pooling, random, indexing):
     KERNELS.update(_part.TABLE)
+for _name, _entry in updates.TABLE.items():
+    KERNELS[_name] = Entry(partial(_entry.function, loop=loop))
 KERNELS.build("sum_to")(sums.sum_to)
 
 
