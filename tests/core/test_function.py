@@ -237,6 +237,30 @@ def test_a_compiled_function_is_called_without_a_function_in_between(engine: Any
             f(nothing)
 
 
+def test_the_learning_phase_chooses_the_program_without_checks_in_between(engine: Any) -> None:
+    x = K.placeholder(shape=(2,))
+    f = K.function([x, K.learning_phase()], [K.in_train_phase(x * 2, x * 3)])
+    fed = np.ones(2, "float32")
+    for phase in (0, 1, True, 0.0, np.float32(1), np.array(1), np.array([0]), [1]):
+        factor = 2 if np.all(phase) else 3
+        for given in ([fed, phase], (fed, phase)):
+            np.testing.assert_array_equal(f(given)[0], factor * fed)
+    assert f.__call__ is f._function.call
+    assert len(f._function._calls) == 2
+    for wrong, error in (
+        ([fed], "takes 2 values"),
+        ([fed, 1, 1], "takes 2 values"),
+        ([fed, "train"], "takes one number"),
+        ([fed, [0, 1]], "takes one number"),
+        ([np.ones(3), 1], "axis 0 has 3 elements"),
+    ):
+        with pytest.raises(ValueError, match=error):
+            f(wrong)
+    for nothing in (3.0, {"x": 1}, None):
+        with pytest.raises(TypeError, match="inputs must be a list or tuple"):
+            f(nothing)
+
+
 def test_arrays_of_any_layout_are_fed(engine: Any) -> None:
     x = K.placeholder(shape=(2, 3))
     f = K.function([x], [x * 2])

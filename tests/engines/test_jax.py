@@ -22,7 +22,7 @@ from backplane.core.graph import Graph, Placeholder  # noqa: E402
 from backplane.core.registry import primitive  # noqa: E402
 from backplane.core.spec import Spec  # noqa: E402
 from backplane.engines.base import Program  # noqa: E402
-from backplane.engines.jax import ENGINE, cpu, native  # noqa: E402
+from backplane.engines.jax import ENGINE, cpu, engine, native  # noqa: E402
 from backplane.engines.jax.random import threefry2x32  # noqa: E402
 
 rng = np.random.default_rng(0)
@@ -89,6 +89,13 @@ def test_a_value_made_while_jax_traces_is_no_part_of_the_trace() -> None:
     assert add(jnp.zeros(2)).tolist() == [1, 2]
     assert v.read(ENGINE).tolist() == [1, 2]
     assert K.get_value(v).tolist() == [1, 2]
+
+
+def test_the_class_of_arrays_is_not_learned_from_a_trace() -> None:
+    engine._array_type.cache_clear()
+    np.testing.assert_allclose(jax.jit(K.tanh)(jnp.ones(2)), np.tanh(np.ones(2)), rtol=1e-6)
+    assert jax.jit(lambda x: x + (engine._array_type() is type(jnp.ones(2))))(1) == 1
+    assert engine._array_type() is type(jnp.ones(2))
 
 
 def test_traced_values_have_specs() -> None:

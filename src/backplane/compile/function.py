@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -122,9 +123,25 @@ class Function:
         call = self._calls.get(key)
         if call is None:
             call = self._calls[key] = straight(self, self._variant(key), self._checked)
-            if not self.switches:
-                self.call = call
+            self.call = self.call or (self._by_switches() if self.switches else call)
         return call(list(values))
+
+    def _by_switches(self) -> Call:
+        """The call that looks up the variant by what is fed for the switches. What is new there, or
+        wrong, is left to the checks.
+        """
+        find, checked = self._calls.get, self._checked
+        take, one = itemgetter(*self.switches), len(self.switches) == 1
+
+        def call(inputs: Any = ()) -> list[np.ndarray]:
+            try:
+                key = take(inputs)
+                chosen = find((key,) if one else key)
+            except (LookupError, TypeError):
+                chosen = None
+            return checked(inputs) if chosen is None else chosen(inputs)
+
+        return call
 
     def without_graph(self) -> Call:
         """The call of a function that has no inputs. It refers to variables, but to no tensor that

@@ -140,26 +140,27 @@ class JaxEngine(Engine):
         """`jax.jit` too, for arrays with values: one dispatch instead of one for each operation.
         What is called while JAX traces becomes part of that trace, step by step.
         """
-        run = _strong(program.function)
+        function = _strong(program.function)
+        run = _for_symbolic_sizes(function)
         if not program.sizes_from_values:
-            run = _at_once(jax.jit(run), run)
-        run = _for_symbolic_sizes(run)
+            run = _at_once(jax.jit(function), run)
         return _in_64_bits(run) if _is_wide(program) else run
 
 
 @cache
 def _array_type() -> type:
     """The class of arrays with values; finding it starts JAX."""
-    return type(jnp.zeros(()))
+    with jax.ensure_compile_time_eval():  # else, where JAX traces, that of what it traces with
+        return type(jnp.zeros(()))
 
 
 def _at_once(compiled: Function, steps: Function) -> Function:
     """`compiled` on arrays with values, `steps` where any argument belongs to a trace."""
-    tracer = jax.core.Tracer
+    array, tracer = _array_type(), jax.core.Tracer
 
     def run(*inputs: Value) -> tuple[Value, ...]:
         for x in inputs:
-            if isinstance(x, tracer) or unknown.is_size(x):
+            if type(x) is not array and (isinstance(x, tracer) or unknown.is_size(x)):
                 return steps(*inputs)
         return compiled(*inputs)
 
