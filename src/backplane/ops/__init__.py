@@ -10,7 +10,7 @@ THEMES = {
     "control": "cond scan while_loop",
     "convolution": "conv conv_bias conv_input_grad conv_kernel_grad",
     "creation": "arange dim full",
-    "effects": "identity print stop_gradient",
+    "effects": "check_windows identity print stop_gradient",
     "elementwise": "abs add bit_and bit_or bit_xor cast cos div equal erfinv exp expm1 floor"
     " floordiv less less_equal log log1p logical_and logical_not logical_or maximum minimum mod"
     " mul mul_no_nan neg not_equal pow relu relu_grad round shift_left shift_right sigmoid"
