@@ -78,6 +78,17 @@ for mode, stated in (("max", [[11, 12], [15, 16]]), ("avg", [[6, 7.5], [12, 13.5
     )
 # Padding does not win over negative numbers.
 case("pool2d", floats(3, 5, 5, 2, low=-2.0, high=-1.0), 3, oracle=loops.pool, padding="same")
+for _dtype, _most in (("uint16", 2**16), ("uint32", 2**32), ("uint64", 2**63 + 2**62)):
+    case(
+        "pool2d",
+        values(
+            np.array([1, _most // 2, 7, _most - 1, 0, _most // 2 + 1]).reshape(1, 2, 3, 1), _dtype
+        ),
+        (2, 2),
+        oracle=np.array([_most - 1, _most // 2 + 1]).reshape(1, 1, 2, 1),
+        id=_dtype,
+        needs=["unsigned"],
+    )
 case("pool2d", ints(3, 5, 6, 2, low=-9, high=9), 3, oracle=loops.pool, id="ints", padding="same")
 case("pool2d", floats(0, 5, 6, 2), 2, oracle=np.zeros((0, 4, 5, 2)), id="empty", grad=False)
 

@@ -39,6 +39,13 @@ def max_pool(
     x: Value, *, pool: Ints, strides: Ints, padding: Padding, wanted: tuple[bool, ...]
 ) -> list[Value]:
     """Largest element of each window; the kernels of the gradient find the positions again."""
+    if x.dtype in _SIGNED:
+        signed = _SIGNED[x.dtype]
+        y, positions = max_pool(
+            _sign_flipped(raw.Bitcast(input=x, type=signed)),
+            pool=pool, strides=strides, padding=padding, wanted=wanted,
+        )  # fmt: skip
+        return [raw.Bitcast(input=_sign_flipped(y), type=x.dtype), positions]
     x, same = _pad(x, padding, -math.inf)
     y = _pool(_max, x, pool, strides, same)
     return [y, tf.zeros_like(y, tf.int64) if wanted[1] else None]
@@ -88,6 +95,15 @@ def avg_pool_grad(
     outer = (sizes[0], *spatial, sizes[-1])
     g = g / _valid(sizes, g.dtype, pool, strides, padding)
     return _crop(_avg_grad(g, outer, pool, strides, "valid"), sizes, padding)
+
+
+_SIGNED = {tf.uint32: tf.int32, tf.uint64: tf.int64}
+"""Dtypes without a kernel of max-pooling, and those whose kernel serves: with the first bit flipped
+they are ordered alike."""
+
+
+def _sign_flipped(x: Value) -> Value:
+    return raw.BitwiseXor(x=x, y=tf.constant(x.dtype.min, x.dtype))
 
 
 def _pad(x: Value, padding: Padding, value: float) -> tuple[Value, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.engines.base import Lowering, Padding, Table, Value, host_shape
+from backplane.engines.torch.dtypes import SIGNED, TORCH, compared
 from backplane.engines.torch.windows import (
     Pairs,
     Sizes,
@@ -181,9 +182,24 @@ def _lowest(dtype: torch.dtype) -> Any:
 def max_pool(specs: Sequence[Spec], *, pool: Sizes, strides: Sizes, padding: Padding) -> Lowering:
     """`max_pool2d_with_indices`; the positions count through the (padded) plane of one channel."""
     pooling = _Pooling(spatial(specs[0]), pool, strides, padding)
+    kernel = pooling.max
+    if specs[0].dtype in SIGNED:
+        kernel = _of_unsigned(specs[0], kernel)
     if len(pool) == 1:
-        return lambda x: [t.squeeze(1) for t in pooling.max(x.unsqueeze(1))]
-    return pooling.max
+        return lambda x: [t.squeeze(1) for t in kernel(x.unsqueeze(1))]
+    return kernel
+
+
+def _of_unsigned(spec: Spec, kernel: Callable[[Value], list[Value]]) -> Callable[..., list[Value]]:
+    """Maxima and positions of unsigned integers, for which there is no kernel."""
+    of_signed, (dtype, signed) = compared(spec, kernel), (TORCH[spec.dtype], SIGNED[spec.dtype])
+    lowest = torch.iinfo(signed).min
+
+    def largest(x: Value) -> list[Value]:
+        y, positions = of_signed(x)
+        return [(y ^ lowest).view(dtype), positions]
+
+    return largest
 
 
 @TABLE.build("max_pool_grad", reads=(0, 1, 3))
