@@ -1,4 +1,6 @@
-"""`pytensor.function` with shared variables and updates, in PyTensor's default mode (Numba)."""
+"""`pytensor.function` with shared variables and updates, in PyTensor's default mode (Numba), or
+with gradients by hand, node by node in NumPy.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,18 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from pytensor.compile.mode import Mode
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from benchmarks.problem import Optimizer, Run, Training
 
 Loss = Callable[..., Any]
+
+PLAIN = Mode("py", RewriteDatabaseQuery(include=["merge"]))
+"""Each node as it stands, by NumPy: for large graphs written out by hand. Numba compiles these for
+minutes, and its exponentials take ten times as long; other rewrites make one product of several,
+which `py` computes element by element in Python.
+"""
 
 
 def _updates(opt: Optimizer, weights: list[Any], gradients: list[Any]) -> tuple[list, list]:
@@ -51,11 +61,35 @@ def train(problem: Training, loss_of: Loss) -> Run:
         pairs, state = _updates(problem.optimizer, weights, pytensor.grad(loss, weights))
         pairs = [(s, new.astype(s.dtype)) for s, new in pairs]
         step = pytensor.function([x, y], loss, updates=pairs, mode="NUMBA", trust_input=True)
+    return Run(step, (problem.x, problem.y), _reset(problem, weights, state))
 
+
+def train_by_hand(problem: Training, gradients_of: Loss) -> Run:
+    """Two functions: the loss and its gradients node by node, the updates in Numba's loops."""
+    x = pt.tensor("x", dtype="float32", shape=problem.x.shape)
+    y = pt.tensor("y", dtype=problem.y.dtype.name, shape=problem.y.shape)
+    with pytensor.config.change_flags(floatX="float32"):
+        weights = [pytensor.shared(p.copy(), shape=p.shape) for p in problem.parameters]
+        loss, gradients = gradients_of(weights, x, y, problem)
+        gradient = pytensor.function([x, y], [loss, *gradients], mode=PLAIN, trust_input=True)
+        inputs = [w.type() for w in weights]
+        pairs, state = _updates(problem.optimizer, weights, inputs)
+        pairs = [(s, new.astype(s.dtype)) for s, new in pairs]
+        update = pytensor.function(inputs, [], updates=pairs, mode="NUMBA", trust_input=True)
+
+    def step(x: Any, y: Any) -> Any:
+        loss, *gradients = gradient(x, y)
+        update(*gradients)
+        return loss
+
+    return Run(step, (problem.x, problem.y), _reset(problem, weights, state))
+
+
+def _reset(problem: Training, weights: list[Any], state: list[Any]) -> Callable[[], None]:
     def reset() -> None:
         for w, p in zip(weights, problem.parameters, strict=True):
             w.set_value(p)
         for s in state:
             s.set_value(np.zeros_like(s.get_value()))
 
-    return Run(step, (problem.x, problem.y), reset)
+    return reset

@@ -92,6 +92,9 @@ def _pytensor(model: ModuleType) -> Builder:
     def build(problem: Training) -> Any:
         from benchmarks.stacks import pytensor
 
+        if by_hand := getattr(model, "pytensor_gradients", None):
+            problem = _laid_out(model, "pytensor_parameters", problem)
+            return pytensor.train_by_hand(problem, by_hand)
         return pytensor.train(problem, model.pytensor_loss)
 
     return build
