@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from backplane import engines
-from backplane.backend import _dynamo, _foreign, _keras1, _modes
+from backplane.backend import _dynamo, _foreign, _modes
 from backplane.backend._modes import OUTSIDE, default_mode, mode, mode_of
 from backplane.backend._plans import PLAN_LIMIT, plan
 from backplane.backend._trace import PLAIN, run_now
@@ -91,6 +91,9 @@ def api(function: F) -> F:
                 call = plans[kinds] = plan(function, general, mode(), args, kwargs)
             return call(*args, **kwargs)
         except (TypeError, ValueError) as error:
+            # Not imported at the top: most calls succeed.
+            from backplane.backend import _keras1
+
             modern = _keras1.modern(function.__name__, args, kwargs)
             if modern is None:
                 _name_function(error, function.__name__)
@@ -174,6 +177,8 @@ def creates(function: F) -> F:
             engine = _engine_for(found.natives, function.__name__)
             return run_now(function, args, kwargs, engine, arrays=False)
         except (TypeError, ValueError):
+            from backplane.backend import _keras1
+
             call = _keras1.modern(function.__name__, args, kwargs)
             if call is None:
                 raise

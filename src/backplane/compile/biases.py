@@ -20,9 +20,10 @@ def join_biases(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
     """`outputs`, lowered for `engine`, with one node for a convolution and its bias, or for a
     product of matrices and what is added to it, unless somebody else reads the product.
     """
-    names = {name: both for name, both in WITH_BIAS.items() if both in engine.table}
-    order = toposort(outputs) if names else []
-    if not any(node.op is not None and node.op.name in names for node in order):
+    order = toposort(outputs)
+    there = {node.op.name for node in order if node.op is not None}
+    names = {x: both for x, both in WITH_BIAS.items() if x in there and both in engine.table}
+    if not names:
         return list(outputs)
     uses = Counter([*outputs, *[t for node in order for t in node.inputs]])
     new: dict[Tensor, Tensor] = {}

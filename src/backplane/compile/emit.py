@@ -16,12 +16,11 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from backplane.compile import chains
-from backplane.compile.blocks import NAMES, Blocks, Line
 from backplane.compile.chains import Chain, Unit, shape_key, units
 from backplane.compile.lines import remember
 from backplane.compile.memory import Memory
@@ -71,6 +70,9 @@ HOST_OPS = frozenset(
     )
 )
 """Primitives that may run on the host where all their operands are sizes or constants."""
+
+if TYPE_CHECKING:
+    from backplane.compile.blocks import Line
 
 _count = itertools.count()
 
@@ -266,6 +268,9 @@ class Emitter:
 
     def _chain(self, chain: Chain) -> None:
         """A chain: block by block where it is large, node by node where it is not."""
+        # Not imported at the top: small programs hold no chains.
+        from backplane.compile.blocks import NAMES, Blocks
+
         first, last = self.position[chain.members[0]], self.position[chain.members[-1]]
         dead = [t for i in range(first, last + 1) for t in self.uses.get(i, ())]
         inside = set(chain.members)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from backplane.core.graph import Graph, KeySource
+from backplane.core.registry import HOMES
 from backplane.core.spec import Spec
 
 Value = Any
@@ -58,6 +59,37 @@ class Table(dict[str, Entry]):
 
     def __init__(self, **functions: Lowering) -> None:
         super().__init__({name: Entry(function) for name, function in functions.items()})
+        self.later: dict[str, Callable[[], Mapping[str, Entry]]] = {}
+        """By theme, which is a module of `ops`: what gives the entries of its primitives. It is
+        called when one of them is first looked for, because few programs need them."""
+
+    def __missing__(self, name: str) -> Entry:
+        theme = HOMES.get(name, "").rpartition(".")[2]
+        if theme not in self.later:
+            raise KeyError(name)
+        self._complete(theme)
+        return self[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The entry of that name, or `default`."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def __contains__(self, name: object) -> bool:
+        return self.get(str(name)) is not None
+
+    def whole(self) -> Table:
+        """The table with all entries, for those who go through it."""
+        for theme in list(self.later):
+            self._complete(theme)
+        return self
+
+    def _complete(self, theme: str) -> None:
+        if entries := self.later.get(theme):
+            self.update(entries())
+            self.later.pop(theme, None)  # Last: another thread may have looked meanwhile.
 
     def add(
         self,
