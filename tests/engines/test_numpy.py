@@ -16,7 +16,7 @@ from backplane.compile.program import compiled
 from backplane.core.graph import Graph, Placeholder
 from backplane.core.registry import HOMES, PRIMITIVES
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.arrays import pooling, updates, windows
+from backplane.engines.arrays import convolution, pooling, updates, windows
 from backplane.engines.arrays import quiet as quieting
 from backplane.engines.arrays.random import threefry2x32
 from backplane.engines.arrays.selection import SMALL, masked, select
@@ -309,6 +309,44 @@ def test_blocks_do_not_change_convolutions(
     monkeypatch.setattr(windows, "CACHE", cache)
     for expected, result in zip(whole, all_three(), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("cache", [1, 1 << 19])
+@pytest.mark.parametrize(
+    ("sizes", "window", "strides", "padding", "dilation"),
+    [
+        ((5, 13), (3, 3), (1, 1), "same", (1, 1)),
+        ((9, 26), (2, 4), (2, 1), "valid", (3, 1)),
+        ((4, 26), (1, 3), (1, 1), ((0, 0), (2, 1)), (1, 2)),
+        ((4, 5, 12), (2, 2, 2), (1, 2, 1), "same", (1, 1, 1)),
+    ],
+)
+def test_both_forms_of_the_gradient_by_the_input_agree(
+    cache: int, sizes: Any, window: Any, strides: Any, padding: Any, dilation: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(windows, "CACHE", cache)
+    over = windows.Windows.over(sizes, window, strides, padding, dilation)
+    g = rng.standard_normal((3, *over.places, 4))
+    kernel = rng.standard_normal((*window, 2, 4))
+    by_taps, by_columns = (rng.standard_normal((3, *over.padded, 2)) for _ in range(2))
+    by_columns[...] = by_taps
+    convolution._add_by_taps(by_taps, g, kernel, over)
+    convolution._add_by_columns(by_columns, g, kernel, over)
+    np.testing.assert_allclose(by_columns, by_taps, rtol=1e-12, atol=1e-12)
+
+
+def test_windows_over_one_channel_and_over_more_agree() -> None:
+    """A second channel of zeros changes nothing."""
+    x, kernel = rng.standard_normal((3, 7, 6, 1)), rng.standard_normal((3, 2, 1, 5))
+    params: dict[str, Any] = {"strides": (2, 1), "padding": "same", "dilation": (1, 2), "groups": 1}
+    wide = np.concatenate([kernel, np.zeros_like(kernel)], -2)
+    deep = np.concatenate([x, np.zeros_like(x)], -1)
+    y = lower("conv", x, kernel, **params)
+    np.testing.assert_allclose(y, lower("conv", deep, wide, **params), rtol=1e-12, atol=1e-12)
+    one = lower("conv_kernel_grad", x, y, kernel_shape=kernel.shape, **params)
+    two = lower("conv_kernel_grad", deep, y, kernel_shape=wide.shape, **params)
+    np.testing.assert_allclose(one, two[:, :, :1], rtol=1e-12, atol=1e-12)
 
 
 def test_the_maximum_of_minus_infinities_is_no_padding() -> None:
