@@ -35,6 +35,16 @@ def test_updates_use_the_old_values(engine: Any) -> None:
     assert K.get_value(b).tolist() == [3.0]
 
 
+def test_a_variable_is_held_once(engine: Any) -> None:
+    """Its array is not kept beside what the engine made of it."""
+    v = K.variable(np.arange(6.0))
+    K.function([], [v * 2.0])([])
+    assert len({id(value) for value in v.values.values()}) == 1
+    with K.engine("numpy"):
+        np.testing.assert_array_equal(K.eval(v + 1.0), np.arange(1.0, 7.0))
+    np.testing.assert_array_equal(K.get_value(v), np.arange(6.0))
+
+
 def test_a_failing_call_changes_nothing(engine: Any) -> None:
     v = K.variable([1.0, 2.0])
     x = K.placeholder(shape=(None,))

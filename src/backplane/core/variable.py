@@ -55,7 +55,10 @@ class Variable(Tensor):
         """The value as a native value of `engine`."""
         value = self.values.get(engine)
         if value is None:
-            value = self.values[engine] = engine.from_numpy(self.numpy(), self.spec.dtype)
+            array = self.numpy()
+            value = self.values[engine] = engine.from_numpy(array, self.spec.dtype)
+            if value is not array:
+                self.values.pop(None, None)  # one copy is enough, and can be made again
         return value
 
     def write(self, engine: Converter, value: Any) -> None:
