@@ -14,13 +14,33 @@ Model = Callable[[Training, list[np.ndarray]], Callable[[], tuple[float, list[np
 its gradients; it reads the parameters, which change in place."""
 
 
+BLOCK = 32768
+"""Elements that stay in the cache over all the passes that NumPy makes."""
+
+
+def _pieces(kinds: list[list[np.ndarray]], scratch: int) -> list[tuple[Any, ...]]:
+    """For each block of each parameter: the parameter's number, the block, its part of each kind
+    of array, and arrays of scratch.
+    """
+    room = np.empty((scratch, BLOCK), kinds[0][0].dtype)
+    found = []
+    for i, arrays in enumerate(zip(*kinds, strict=True)):
+        flat = [a.reshape(-1) for a in arrays]
+        for lo in range(0, flat[0].size, BLOCK):
+            part = slice(lo, lo + BLOCK)
+            parts = [a[part] for a in flat]
+            found.append((i, part, *parts, *(r[: len(parts[0])] for r in room)))
+    return found
+
+
 def _momentum(opt: Optimizer, weights: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
     state = [np.zeros_like(w) for w in weights]
-    scratch = [np.empty_like(w) for w in weights]
+    pieces = _pieces([weights, state], 1)
 
     def update(gradients: list[np.ndarray]) -> None:
-        for w, v, s, g in zip(weights, state, scratch, gradients, strict=True):
-            np.multiply(g, opt.rate, out=s)
+        flat = [g.reshape(-1) for g in gradients]
+        for i, part, w, v, s in pieces:
+            np.multiply(flat[i][part], opt.rate, out=s)
             if not opt.momentum:
                 w -= s
                 continue
@@ -31,20 +51,10 @@ def _momentum(opt: Optimizer, weights: list[np.ndarray]) -> tuple[Any, list[np.n
     return update, state
 
 
-def _adam(
-    opt: Optimizer, weights: list[np.ndarray], block: int = 16384
-) -> tuple[Any, list[np.ndarray]]:
-    """In blocks that stay in the cache over all the passes that NumPy makes."""
+def _adam(opt: Optimizer, weights: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
     step = np.zeros(1)
-    moments = [(np.zeros_like(w), np.zeros_like(w)) for w in weights]
-    scratch = np.empty(block, weights[0].dtype), np.empty(block, weights[0].dtype)
-    pieces = []
-    for i, (w, (m, v)) in enumerate(zip(weights, moments, strict=True)):
-        flat = w.reshape(-1), m.reshape(-1), v.reshape(-1)
-        for lo in range(0, w.size, block):
-            part = slice(lo, lo + block)
-            n = len(flat[0][part])
-            pieces.append((i, part, *(a[part] for a in (*flat,)), scratch[0][:n], scratch[1][:n]))
+    first, second = ([np.zeros_like(w) for w in weights] for _ in range(2))
+    pieces = _pieces([weights, first, second], 2)
 
     def update(gradients: list[np.ndarray]) -> None:
         step[0] += 1
@@ -66,7 +76,7 @@ def _adam(
             r /= s
             w -= r
 
-    return update, [step, *(a for pair in moments for a in pair)]
+    return update, [step, *first, *second]
 
 
 def train(problem: Training, model: Model, dtype: str = "float32") -> Run:

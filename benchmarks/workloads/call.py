@@ -95,17 +95,23 @@ def _torch(problem: Problem, inference: bool = False) -> Run:
     return Run(torch.inference_mode()(call) if inference else call, (problem.x,))
 
 
-def _tensorflow(problem: Problem, tensor: bool) -> Run:
+def _tensorflow(problem: Problem) -> Run:
     import tensorflow as tf
 
     w, b = tf.Variable(problem.w), tf.Variable(problem.b)
-    f = tf.function(lambda x: tf.tanh(x @ w + b)).get_concrete_function(
-        tf.TensorSpec((8, 8), tf.float32)
-    )
-    if tensor:
-        return Run(lambda x: f(tf.constant(x)).numpy(), (problem.x,))
-    g = tf.function(lambda x: tf.tanh(x @ w + b))
-    return Run(lambda x: g(x).numpy(), (problem.x,))
+    f = tf.function(lambda x: tf.tanh(x @ w + b))
+    return Run(lambda x: f(x).numpy(), (problem.x,))
+
+
+def _tensorflow_eager(problem: Problem) -> Run:
+    import tensorflow as tf
+
+    w, b, ops = tf.constant(problem.w), tf.constant(problem.b), tf.raw_ops
+
+    def call(x: Any) -> Any:
+        return ops.Tanh(x=ops.AddV2(x=ops.MatMul(a=tf.constant(x), b=w), y=b)).numpy()
+
+    return Run(call, (problem.x,))
 
 
 def _make_callable(problem: Problem) -> Run:
@@ -146,9 +152,9 @@ _HAND: dict[str, dict[str, Builder]] = {
     "jax": {"jax.jit": _jax},
     "torch": {"eager": _torch, "inference mode": lambda p: _torch(p, inference=True)},
     "tensorflow": {
-        "tf.function, array in": lambda p: _tensorflow(p, tensor=False),
-        "concrete function, tensor in": lambda p: _tensorflow(p, tensor=True),
+        "tf.function, array in": _tensorflow,
         "session.make_callable": _make_callable,
+        "eager raw ops, tensors": _tensorflow_eager,
     },
     "theano": {"pytensor.function": _pytensor},
     "cntk": {"session.run": _onnxruntime},
