@@ -271,6 +271,32 @@ def test_the_learning_phase_chooses_the_program_without_checks_in_between(engine
             f(nothing)
 
 
+def test_temporaries_may_be_written_over_and_nothing_else(engine: Any) -> None:
+    array = np.linspace(-1.0, 1.0, 9, dtype="float32").reshape(3, 3)
+    x, w = K.placeholder(shape=(3, 3)), K.variable(array)
+    t = K.exp(K.dot(x, w) + w)
+    shifted = K.dot(x, w)
+    outputs = [
+        t + K.transpose(t),
+        K.tanh(K.reshape(t, (9,))) * K.relu(K.reshape(t, (9,)) - 1.0),
+        K.relu(shifted) + shifted,
+        K.tanh(K.sigmoid(x) * 2.0),
+        K.sum(K.relu(K.tanh(t) - 0.5) * t),
+        *K.gradients(K.sum(K.tanh(t) * K.sigmoid(t)), [x, w]),
+    ]
+    fed = array.T.copy()
+    together = K.function([x], [*outputs, t])([fed])
+    for y, value in zip([*outputs, t], together, strict=True):
+        for _ in range(2):
+            np.testing.assert_allclose(K.function([x], [y])([fed])[0], value, rtol=1e-5, atol=1e-5)
+    e = np.exp(fed @ array + array)
+    np.testing.assert_allclose(together[0], e + e.T, rtol=1e-5)
+    tanh, relu = np.tanh(e.ravel()), np.maximum(e.ravel() - 1, 0)
+    np.testing.assert_allclose(together[1], tanh * relu, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(fed, array.T)
+    np.testing.assert_array_equal(K.get_value(w), array)
+
+
 def test_arrays_of_any_layout_are_fed(engine: Any) -> None:
     x = K.placeholder(shape=(2, 3))
     f = K.function([x], [x * 2])

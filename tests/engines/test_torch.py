@@ -161,6 +161,17 @@ def test_tensors_on_the_tape_may_be_fed_and_come_back_as_arrays() -> None:
     np.testing.assert_array_equal(K.get_value(v), [2, 2])
 
 
+def test_temporaries_are_written_over_where_no_tape_looks() -> None:
+    x, w = K.placeholder((4, 4)), K.variable(rng.random((4, 4)))
+    K.function([x], [K.relu(K.sqrt(K.tanh(K.dot(x, w) + w) * 2.0))])([np.ones((4, 4))])
+    source = "".join(list(linecache.cache.values())[-1][2])
+    for call in ("tanh_(t", "out=t", "sqrt_(t", "relu_(t"):
+        assert call in source
+    v = torch.rand(4, 4, requires_grad=True)
+    K.sum(K.relu(K.sqrt(K.tanh(K.dot(v, v) + v) * 2.0))).backward()
+    assert v.grad is not None
+
+
 def test_the_results_of_programs_may_be_used_with_the_tape() -> None:
     spec = Spec((None,), "float32")
     run = ENGINE.compile(Program(lambda x: (x * 2,), [spec], [spec]))

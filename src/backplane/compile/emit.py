@@ -102,6 +102,7 @@ class Emitter:
         whole: bool,
         news: Collection[Tensor],
         order: list[Tensor] | None,
+        over: bool = False,
     ) -> None:
         self.engine = engine
         self.inputs = list(inputs)
@@ -109,7 +110,7 @@ class Emitter:
         self.order = toposort(outputs, stop=inputs) if order is None else order
         self.in_blocks = "out" in engine.capabilities
         self.namespace: dict[str, Any] = {}
-        self.writes = self.in_blocks or self.keeps
+        self.writes = self.in_blocks or self.keeps or over
         self.names: dict[Tensor, str] = {t: f"a{i}" for i, t in enumerate(inputs)}
         self.bound: dict[int, str] = {}
         self.lowerings: list[Lowering] = []
@@ -364,7 +365,10 @@ class Emitter:
 
     def _is_free(self, t: Tensor, first: int, last: int) -> bool:
         """Whether the nodes from `first` to `last` may write to the memory of `t`."""
-        return self.memory.dies(t, first, last)
+        if not self.memory.dies(t, first, last):
+            return False
+        # NumPy alone copes with an operand that is another view of what is written to.
+        return self.in_blocks or not self.memory.is_shared(t, first)
 
     def _call(
         self, node: Tensor, operands: list[str], out: str | None = None, entry: Entry | None = None
@@ -381,10 +385,13 @@ class Emitter:
             params = {}
         else:
             lowering = entry.function
+        name = op.name
+        if entry.over is not None and [out] == operands and is_float(node.spec.dtype):
+            lowering, out, name = entry.over, None, f"{name}_"
         self.lowerings.append(lowering)
         named = [f"{key}={self._literal(value, key)}" for key, value in params.items()]
         named += [f"out={out}"] if out else []
-        return f"{self.bind(lowering, op.name)}({', '.join([*operands, *named])})"
+        return f"{self.bind(lowering, name)}({', '.join([*operands, *named])})"
 
     def _literal(self, value: Any, key: str) -> str:
         return repr(value) if _has_literal(value) else self.bind(value, key)
@@ -433,12 +440,14 @@ def emit(
     whole: bool = True,
     news: Collection[Tensor] = (),
     order: list[Tensor] | None = None,
+    over: bool = False,
 ) -> Emitted:
     """Emit the program from `inputs` to `outputs`, both already lowered for `engine`; not a `whole`
     one, if it only runs inside another. `news` are the outputs that replace values of variables,
-    `order` all nodes, inputs before users, where that is known.
+    `order` all nodes, inputs before users, where that is known. With `over`, lowerings may write to
+    temporaries on any engine: nobody, no tape in particular, will look at those.
     """
-    return Emitter(inputs, outputs, engine, whole, set(news), order).emit()
+    return Emitter(inputs, outputs, engine, whole, set(news), order, over).emit()
 
 
 def closed(graph: Graph, engine: Engine) -> list[Tensor]:

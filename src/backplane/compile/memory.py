@@ -10,7 +10,9 @@ from backplane.core.primitive import OUTPUT
 FRESH = frozenset(
     (
         "matmul",
+        "matmul_add",
         "conv",
+        "conv_bias",
         "conv_input_grad",
         "conv_kernel_grad",
         "max_pool_grad",

@@ -33,6 +33,9 @@ class Entry(NamedTuple):
     result to, which may be one of the operands. It is the number of passes over memory that they
     take.
 
+    `over` does the same for floats and writes the result over the operand, for lowerings of one;
+    it is quicker than `out`.
+
     `into` says the same of a lowering whose `out` must be apart from its operands, such as a
     product. `view` says that the result is a view of the first operand, whatever that is. `steady`
     prepares a product in which all steps of a loop read the same matrix: called with the specs and
@@ -48,6 +51,7 @@ class Entry(NamedTuple):
     builds: bool = False
     wanted: bool = False
     out: int = 0
+    over: Lowering | None = None
     into: bool = False
     view: bool = False
     steady: Callable[..., Callable[[Value], Lowering] | None] | None = None

@@ -19,15 +19,6 @@ TABLE = Table(erfinv=torch.erfinv, logical_not=torch.logical_not)
 for _name, _function in {
     "floor": torch.floor,
     "round": torch.round,
-    "exp": torch.exp,
-    "expm1": torch.expm1,
-    "log": torch.log,
-    "log1p": torch.log1p,
-    "sqrt": torch.sqrt,
-    "sin": torch.sin,
-    "cos": torch.cos,
-    "tanh": torch.tanh,
-    "sigmoid": torch.sigmoid,
     "div": torch.div,
     "equal": torch.eq,
     "not_equal": torch.ne,
@@ -39,6 +30,9 @@ for _name, _function in {
     "where": torch.where,
 }.items():
     TABLE[_name] = Entry(_function, out=1)
+
+for _name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "sigmoid"):
+    TABLE[_name] = Entry(getattr(torch, _name), out=1, over=getattr(torch, f"{_name}_"))
 
 
 @TABLE.add("sigmoid_grad", out=1)
@@ -110,7 +104,15 @@ _register(
     mod=torch.remainder,
     shift_right=torch.bitwise_right_shift,
 )
-_register(_non_negative, 0, abs=torch.abs, relu=torch.relu)
+_register(_non_negative, 0, abs=torch.abs)
+
+
+def _relu(specs: Sequence[Spec]) -> Lowering:
+    relu = _non_negative(specs[0], torch.relu)
+    return lambda x, out=None: relu(x) if out is None else out.copy_(relu(x))
+
+
+TABLE["relu"] = Entry(_relu, builds=True, out=1, over=torch.relu_)
 
 
 @TABLE.build("sign")
