@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from backplane.core.spec import is_float
+from backplane.core.spec import Spec, is_float
 from backplane.engines.base import Padding, Table
 from backplane.engines.onnxruntime.builder import (
     Symbol,
@@ -151,8 +151,18 @@ def avg_pool(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> Symbo
     return channels_last(node("AveragePool", channels_first(x), **options), x.rank)
 
 
+def _gaps(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> bool:
+    """Whether the kernel would pad by less than nothing: it does so where it finds out itself how
+    much `"same"` adds, and windows are smaller than their stride.
+    """
+    smaller = any(k < s for k, s in zip(pool, strides, strict=True))
+    return smaller and padding == "same" and None in x.shape[1:-1]
+
+
 DECOMPOSED = {
-    "max_pool": lambda specs, **params: not is_float(specs[0].dtype),
-    "avg_pool": lambda specs, **params: specs[0].dtype == "float64",
+    "max_pool": lambda specs, **at: not is_float(specs[0].dtype) or _gaps(specs[0], **at),
+    "max_pool_grad": lambda specs, **at: _gaps(specs[1], **at),
+    "max_pool_take": lambda specs, **at: _gaps(specs[1], **at),
+    "avg_pool": lambda specs, **at: specs[0].dtype == "float64" or _gaps(specs[0], **at),
 }
-"""Where there is no kernel for the dtype."""
+"""Where there is no kernel for the dtype, or it errs."""

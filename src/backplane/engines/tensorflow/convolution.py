@@ -338,7 +338,7 @@ def _depthwise(kernel_shape: tuple[int, ...], groups: int) -> tuple[int, ...]:
 def _conv_kernel(x: Value, kernel: Value, window: Window) -> Value:
     if len(window.strides) == 2:
         return raw.Conv2D(input=x, filter=kernel, **window.options)
-    x, window = _padded(x, window)
+    x, window = _padded(x, tuple(kernel.shape), window)
     return raw.Conv3D(input=x, filter=kernel, **window.options)
 
 
@@ -363,13 +363,28 @@ def _kernel_kernel(x: Value, g: Value, kernel_shape: tuple[int, ...], window: Wi
         return raw.Conv2DBackpropFilter(
             input=x, filter_sizes=sizes, out_backprop=g, **window.options
         )
-    x, window = _padded(x, window)
+    x, window = _padded(x, kernel_shape, window)
     return raw.Conv3DBackpropFilterV2(input=x, filter_sizes=sizes, out_backprop=g, **window.options)
 
 
-def _padded(x: Value, window: Window) -> tuple[Value, Window]:
-    """The kernels for three dimensions take no explicit padding."""
-    if isinstance(window.padding, str):
+def _padded(x: Value, kernel_shape: tuple[int, ...], window: Window) -> tuple[Value, Window]:
+    """The kernels for three dimensions take no explicit padding. Those for other dtypes than
+    float32 start outside the image where a window is smaller than its stride and `"same"` pads
+    nothing.
+    """
+    padding: Any = window.padding
+    gaps = any(k < s for k, s in zip(kernel_shape, window.strides, strict=False))
+    if padding == "same" and gaps and x.dtype != tf.float32:
+        axes = zip(sizes_of(x)[1:-1], kernel_shape, window.strides, strict=False)
+        padding = tuple([_same(n, k, s) for n, k, s in axes])
+    if isinstance(padding, str):
         return x, window
-    paddings = ints(((0, 0), *window.padding, (0, 0)))
+    paddings = table(((0, 0), *padding, (0, 0)))
     return raw.Pad(input=x, paddings=paddings), window._replace(padding="valid")
+
+
+def _same(n: Value, k: int, s: int) -> tuple[Value, Value]:
+    """What `"same"` adds before and behind an axis of size `n`."""
+    total = -(-n // s) * s - s + k - n
+    total = max(total, 0) if isinstance(total, int) else tf.maximum(total, 0)
+    return total // 2, total - total // 2

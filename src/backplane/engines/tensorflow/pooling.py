@@ -186,8 +186,10 @@ def _same(sizes: Sizes, pool: Ints, strides: Ints) -> tuple[tuple[Value, Value],
 
 def _max_take(v: Value, x: Value, y: Value, pool: Ints, strides: Ints, padding: str) -> Value:
     if len(pool) == 2:
-        if padding == "same" and any(k > 1 == s for k, s in zip(pool, strides, strict=True)):
-            # A v of as many elements as the result would be overwritten while it is read.
+        # The kernel may overwrite, while it reads it, a v of as many elements as the result.
+        if max(pool) == 1:
+            return v[:, :: strides[0], :: strides[1]]
+        if padding == "same":
             pairs = _same(sizes_of(x)[1:-1], pool, strides)
             return _max_take(
                 _pad(v, pairs, 0)[0], _pad(x, pairs, -math.inf)[0], y, pool, strides, "valid"
