@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backplane import backend as K
+from backplane import engines
 from backplane.compile import blocks, chains
 from backplane.compile.program import clear_programs
 from backplane.core.graph import Tensor
@@ -20,10 +21,14 @@ from backplane.core.registry import primitive
 rng = np.random.default_rng(3)
 
 
-@pytest.fixture(autouse=True)
-def numpy_engine() -> Iterator[None]:
-    with K.engine("numpy"):
-        yield
+WRITERS = [n for n in engines.names() if engines.installed(n) and "blocks" in engines.get(n).capabilities]
+
+
+@pytest.fixture(autouse=True, params=WRITERS)
+def writer(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The engines whose programs compute large arrays in blocks."""
+    with K.engine(request.param):
+        yield request.param
 
 
 def limits(monkeypatch: pytest.MonkeyPatch, large: int, block: int) -> None:
@@ -103,13 +108,14 @@ def built(graph: Any, dtype: str) -> tuple[list[Tensor], list[Tensor]]:
     return ([x, y, b] if known else [x, b]), [*results, K.sum(results[0]), K.max(tensors[-1])]
 
 
+@pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @settings(max_examples=40, deadline=None)
 @given(graph=graphs(), special=st.sampled_from(SPECIAL), seed=st.integers(0, 99))
 def test_blocks_give_what_nodes_one_by_one_give(
-    dtype: str, graph: Any, special: float, seed: int
+    dtype: str, name: str, graph: Any, special: float, seed: int
 ) -> None:
-    with K.engine("numpy"):
+    with K.engine(name):
         random = np.random.default_rng(seed)
         sizes = [(6, 3), (6, 3), (3,)] if graph[2] else [(6, 3), (3,)]
         values = [random.normal(size=s).astype(dtype) for s in sizes]
@@ -231,7 +237,7 @@ def test_a_value_that_somebody_holds_is_not_recycled(tiny: None) -> None:
     held = []
     for _ in range(6):
         f([g])
-        value = p.values[f._function.engine]
+        value = np.asarray(p.values[f._function.engine])
         held.append((value[1:], value[1:].copy()))
     for view, copy in held:
         np.testing.assert_array_equal(view, copy)
@@ -242,7 +248,7 @@ def test_new_values_take_turns_in_the_same_memory(tiny: None) -> None:
     seen = set()
     for _ in range(8):
         f([np.ones((5, 7), "float32")])
-        seen.add(p.values[f._function.engine].ctypes.data)
+        seen.add(np.asarray(p.values[f._function.engine]).ctypes.data)
     assert len(seen) == 2
 
 
@@ -265,7 +271,7 @@ def test_a_call_that_fails_leaves_all_variables_as_they_were(tiny: None) -> None
 
 def test_temporaries_are_written_in_place() -> None:
     x, w = K.placeholder(shape=(8, 8)), K.variable(np.ones((8, 8)))
-    text = source(K.function([x], [K.tanh(K.dot(x, w) + 1)]))
+    text = source(K.function([x], [K.exp(K.tanh(K.dot(x, w)))]))
     assert text.count("out=") == 2
     assert "chain" not in text
 
@@ -276,13 +282,13 @@ def test_one_chain_with_one_block_of_scratch_for_two_values() -> None:
     text = source(K.function([x], [y]))
     assert text.count("def chain") == 1
     assert text.count("= empty(") == 2
-    assert "if a0.size" not in text
+    assert "if size(a0)" not in text
 
 
 def test_an_unknown_batch_decides_when_it_runs() -> None:
     x = K.placeholder(shape=(None, 3))
     f = K.function([x], [K.exp(K.tanh(x))])
-    assert "if a0.size < 65536:" in source(f)
+    assert "if size(a0) < 65536:" in source(f)
     for n in (2, 40_000):
         a = rng.normal(size=(n, 3)).astype("float32")
         np.testing.assert_allclose(f([a])[0], np.exp(np.tanh(a)), rtol=1e-6)
@@ -292,7 +298,7 @@ def test_what_is_computed_from_variables_alone_joins_the_update() -> None:
     f, _ = averaged((300, 300))
     text = source(f)
     assert text.count("def chain") == 1  # with the output, which squares the gradient too
-    assert text.count("recycled(") == 3
+    assert text.count("pool_") == 3
 
 
 def test_a_matrix_product_between_two_element_wise_nodes_parts_them() -> None:
@@ -302,13 +308,22 @@ def test_a_matrix_product_between_two_element_wise_nodes_parts_them() -> None:
     assert text.count("def chain") == 2
 
 
+def test_what_is_multiplied_by_a_part_of_itself_is_not_written_over() -> None:
+    x = K.placeholder(shape=(4, 3))
+    y = K.exp(x)
+    f = K.function([x], [y * y[:1]])
+    assert source(f).count("out=") == 0
+    a = rng.normal(size=(4, 3)).astype("float32")
+    np.testing.assert_allclose(f([a])[0], np.exp(a) * np.exp(a[:1]), rtol=1e-6)
+
+
 def test_an_error_inside_a_chain_names_the_line_that_built_it(tiny: None) -> None:
     x = K.placeholder(shape=(5, 4))
     f = K.function([x], [K.exp(x) + K.tanh(x)])
     f([np.ones((5, 4), "float32")])
     program = f._function.call.__globals__["run"]
-    with pytest.raises(TypeError) as caught:
-        program(np.full((5, 4), "a"))
+    with pytest.raises((TypeError, RuntimeError)) as caught:  # no kernel writes that to floats
+        program(f._function.engine.from_numpy(np.zeros((5, 4), "complex64")))
     from backplane.compile.lines import built_at
 
     found = built_at(caught.value)

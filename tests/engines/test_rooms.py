@@ -13,9 +13,9 @@ SHAPE, DTYPE = (64, 32, 32), np.dtype("float64")
 
 @pytest.fixture(autouse=True)
 def empty_rooms():
-    rooms.clear()
+    rooms.LOOPS.clear()
     yield
-    rooms.clear()
+    rooms.LOOPS.clear()
 
 
 def address(array: np.ndarray) -> int:
@@ -23,40 +23,49 @@ def address(array: np.ndarray) -> int:
 
 
 def test_an_array_that_nobody_refers_to_is_used_again():
-    first = rooms.empty(SHAPE, DTYPE)
+    first = rooms.LOOPS.empty(SHAPE, DTYPE)
     where = address(first)
-    assert address(rooms.empty(SHAPE, DTYPE)) != where
+    assert address(rooms.LOOPS.empty(SHAPE, DTYPE)) != where
     del first
-    assert address(rooms.empty(SHAPE, DTYPE)) == where
+    assert address(rooms.LOOPS.empty(SHAPE, DTYPE)) == where
 
 
 @pytest.mark.parametrize(
     "hold", [lambda a: a[3:, 0], lambda a: memoryview(a), lambda a: a.reshape(-1).T, lambda a: [a]]
 )
 def test_a_view_keeps_it(hold):
-    first = rooms.empty(SHAPE, DTYPE)
+    first = rooms.LOOPS.empty(SHAPE, DTYPE)
     where, view = address(first), hold(first)
     del first
-    again = rooms.empty(SHAPE, DTYPE)
+    again = rooms.LOOPS.empty(SHAPE, DTYPE)
     assert address(again) != where
     del view, again
-    found = {address(a) for a in [rooms.empty(SHAPE, DTYPE), rooms.empty(SHAPE, DTYPE)]}
+    found = {address(a) for a in [rooms.LOOPS.empty(SHAPE, DTYPE), rooms.LOOPS.empty(SHAPE, DTYPE)]}
     assert where in found
 
 
 def test_small_and_very_large_arrays_are_not_kept(monkeypatch):
-    rooms.empty((3,), DTYPE)
-    monkeypatch.setattr(rooms, "MOST", SHAPE[0] * 32 * 32 * 8 - 1)
-    rooms.empty(SHAPE, DTYPE)
-    assert not rooms._kept
+    rooms.LOOPS.empty((3,), DTYPE)
+    monkeypatch.setattr(rooms.LOOPS, "most", SHAPE[0] * 32 * 32 * 8 - 1)
+    rooms.LOOPS.empty(SHAPE, DTYPE)
+    assert not rooms.LOOPS.kept
 
 
 def test_no_more_is_kept_than_the_limit(monkeypatch):
     size = SHAPE[0] * 32 * 32 * 8
-    monkeypatch.setattr(rooms, "MOST", 3 * size)
-    held = [rooms.empty(SHAPE, DTYPE) for _ in range(10)]
-    assert sum(a.nbytes for arrays in rooms._kept.values() for a in arrays) <= 3 * size
+    monkeypatch.setattr(rooms.LOOPS, "most", 3 * size)
+    held = [rooms.LOOPS.empty(SHAPE, DTYPE) for _ in range(10)]
+    assert sum(a.nbytes for arrays in rooms.LOOPS.kept.values() for a in arrays) <= 3 * size
     assert len({address(a) for a in held}) == 10
+
+
+def test_no_more_arrays_of_a_shape_are_kept_than_the_count():
+    few = rooms.Rooms(count=2)
+    held = [few.empty((3,), DTYPE) for _ in range(5)]
+    assert [a is b for a, b in zip(few.kept[(3,), DTYPE], held[-2:], strict=True)] == [True] * 2
+    where = address(held[-1])
+    del held[-1]
+    assert address(few.empty((3,), DTYPE)) == where
 
 
 @pytest.mark.parametrize("name", ["numpy", "theano"])

@@ -25,13 +25,9 @@ Adam step.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
 
-import numpy as np
-
-from backplane.compile.chains import REDUCTIONS, Chain
+from backplane.compile.chains import Chain
 from backplane.core.graph import Tensor
 from backplane.core.spec import bits
 
@@ -46,64 +42,6 @@ Line = tuple[str, Tensor | None]
 """A line of text, and the node that it computes."""
 
 
-def flat(*arrays: np.ndarray) -> Sequence[np.ndarray]:
-    """The arrays as vectors if all of them are contiguous, else as they are."""
-    if all(x.flags.c_contiguous for x in arrays):
-        return [x.reshape(-1) for x in arrays]
-    return arrays
-
-
-def rows(x: np.ndarray, elements: int) -> int:
-    """How many rows of `x` make a block of so many elements: one at least."""
-    return max(elements * len(x) // max(x.size, 1), 1)
-
-
-def combined(name: str, parts: Sequence[Any], x: np.ndarray, dtype: str) -> Any:
-    """The reduction `name` of an array of the shape of `x` from those of its blocks."""
-    kind = np.dtype(dtype)
-    total = UFUNCS[name].reduce(np.array(parts, kind))
-    return total / kind.type(x.size) if name == "mean" else total
-
-
-POOL = 3
-"""Arrays that are remembered for the new value of a variable. Equal programs share them."""
-
-
-def recycled(pool: list[np.ndarray], shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """An array of `pool` that nobody else holds, not even a view of it, else a new one."""
-    for x in pool:
-        if sys.getrefcount(x) == _ALONE and x.shape == shape:
-            return x
-    made = np.empty(shape, dtype)
-    pool.append(made)
-    if len(pool) > POOL:
-        del pool[0]
-    return made
-
-
-def _count_alone() -> int:
-    """What `recycled` counts for an array that only the pool holds: it depends on Python."""
-    pool = [np.empty(0)]
-    for x in pool:
-        return sys.getrefcount(x)
-    raise AssertionError
-
-
-_ALONE = _count_alone()
-
-UFUNCS = {name: getattr(np, ufunc) for name, ufunc in REDUCTIONS.items()}
-
-NAMES = {
-    "flat": flat,
-    "rows": rows,
-    "empty": np.empty,
-    "recycled": recycled,
-    "combined": combined,
-    **{f"{ufunc.__name__}_reduce": ufunc.reduce for ufunc in UFUNCS.values()},
-}
-"""What the text refers to, beside lowerings."""
-
-
 class Blocks:
     """Writes the function of one chain."""
 
@@ -116,7 +54,7 @@ class Blocks:
         call: Call,
     ) -> None:
         """`used` are the nodes that are read outside, `dying` the operands whose memory may be
-        written to, `pools` name the arrays for nodes that become values of variables; `call`
+        written to, `pools` name the rooms of nodes that become values of variables; `call`
         writes lowerings.
         """
         self.chain = chain
@@ -178,7 +116,7 @@ class Blocks:
         lines = []
         for k, node in enumerate(self.stored):
             pool, dtype = self.pools.get(node), node.spec.dtype
-            made = f"recycled({pool}, " if pool else "empty("
+            made = f"{pool}.empty(" if pool else "empty("
             lines.append(f"    r{k} = {self.memory.get(node) or f'{made}x0.shape, {dtype!r})'}")
         arrays = [f"x{i}" for i in range(len(self.whole))]
         arrays += [f"r{k}" for k in range(len(self.stored))]
@@ -217,8 +155,7 @@ class Blocks:
         lines: list[Line] = [(f"        {self.call(node, operands, name)}", node)]
         for k, tail in enumerate(self.tails):
             if tail.inputs[0] is node:
-                reduce = f"{REDUCTIONS[tail.op.name]}_reduce"  # type: ignore[union-attr]
-                lines.append((f"        p{k}.append({reduce}({name}, axis=None))", tail))
+                lines.append((f"        p{k}.append(reduced_{tail.op.name}({name}))", tail))  # type: ignore[union-attr]
         if node not in self.last and name in self.scratch:
             self.free.append(name)
         return lines

@@ -23,8 +23,8 @@ LARGE = 1 << 16
 """Elements from which on blocks pay. A chain of three ufuncs on 64K float32 takes as long either
 way, on 256K 0.8 of the time, on 4M 0.5."""
 
-REDUCTIONS = {"sum": "add", "mean": "add", "max": "maximum", "min": "minimum"}
-"""Reductions that may end a chain, where they reduce all axes, and the ufunc behind each."""
+REDUCTIONS = frozenset(("sum", "mean", "max", "min"))
+"""Reductions that may end a chain, where they reduce all axes."""
 
 Passes = Callable[[Tensor], int]
 """How many passes over memory an element-wise node takes; 0 for other nodes."""

@@ -16,7 +16,7 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -91,9 +91,6 @@ class Emitted(NamedTuple):
 class Emitter:
     """Writes the source of one program and binds the objects that it names."""
 
-    keeps: ClassVar[bool] = False
-    """Whether lowerings write to memory that is kept, and so take `out` on any engine."""
-
     def __init__(
         self,
         inputs: Sequence[Tensor],
@@ -102,15 +99,14 @@ class Emitter:
         whole: bool,
         news: Collection[Tensor],
         order: list[Tensor] | None,
-        over: bool = False,
+        writes: bool,
     ) -> None:
         self.engine = engine
         self.inputs = list(inputs)
         self.outputs = list(outputs)
         self.order = toposort(outputs, stop=inputs) if order is None else order
-        self.in_blocks = "out" in engine.capabilities
         self.namespace: dict[str, Any] = {}
-        self.writes = self.in_blocks or self.keeps or over
+        self.writes = writes
         self.names: dict[Tensor, str] = {t: f"a{i}" for i, t in enumerate(inputs)}
         self.bound: dict[int, str] = {}
         self.lowerings: list[Lowering] = []
@@ -133,7 +129,7 @@ class Emitter:
     def _units(self) -> Sequence[Unit]:
         """The nodes in the order in which they run, those of a chain together."""
         found: Sequence[Unit] = self.order
-        if self.in_blocks:
+        if self.writes and "blocks" in self.engine.capabilities:
             done = set(self.inputs)
             rest = [node for node in self.order if node not in done]
             found = units(rest, self.outputs, self._passes)
@@ -270,24 +266,21 @@ class Emitter:
     def _chain(self, chain: Chain) -> None:
         """A chain: block by block where it is large, node by node where it is not."""
         # Not imported at the top: small programs hold no chains.
-        from backplane.compile.blocks import NAMES, Blocks
+        from backplane.compile.blocks import Blocks
 
         first, last = self.position[chain.members[0]], self.position[chain.members[-1]]
         dead = [t for i in range(first, last + 1) for t in self.uses.get(i, ())]
         inside = set(chain.members)
         used = inside.difference(dead)
-        free = [
-            t
-            for t in chain.whole()
-            if self._is_free(t, first, last) and not self.memory.is_shared(t, first)
-        ]
+        free = [t for t in chain.whole() if self._is_free(t, first, last)]
         pools = {t: f"pool_{len(self.namespace)}_{t.serial}" for t in used if t in self.news}
-        self.namespace.update({pool: [] for pool in pools.values()})
+        calls = self.engine.blocks()
+        self.namespace.update({pool: calls.rooms() for pool in pools.values()})
         blocks = Blocks(chain, used, free, pools, self._call)
         name = f"chain_{len(self.namespace)}"
         margin = self.margin
         if not chain.surely_large:
-            size = f"{self.value(blocks.whole[0])}.size"
+            size = f"size({self.value(blocks.whole[0])})"
             self.lines.append(f"{margin}if {size} < {chains.LARGE}:")
             self.margin = margin + "    "
             for node in chain.members:
@@ -298,7 +291,11 @@ class Emitter:
         call = f"{', '.join(targets)}, = {name}({operands})"
         self._write(call, [t for t in dead if t not in inside and t in self.names])
         self.margin = margin
-        self.namespace.update(NAMES)
+        self.namespace.update(
+            {f"reduced_{name}": function for name, function in calls.reduced.items()},
+            empty=calls.empty, flat=calls.flat, size=calls.size, rows=calls.rows,
+            combined=calls.combined,
+        )  # fmt: skip
         self.namespace[name] = None  # taken, until the text defines it
         self.functions += blocks.lines(name)
 
@@ -365,10 +362,9 @@ class Emitter:
 
     def _is_free(self, t: Tensor, first: int, last: int) -> bool:
         """Whether the nodes from `first` to `last` may write to the memory of `t`."""
-        if not self.memory.dies(t, first, last):
-            return False
-        # NumPy alone copes with an operand that is another view of what is written to.
-        return self.in_blocks or not self.memory.is_shared(t, first)
+        # An operand that is another view of what is written to would be copied first, by NumPy, or
+        # refused.
+        return self.memory.dies(t, first, last) and not self.memory.is_shared(t, first)
 
     def _call(
         self, node: Tensor, operands: list[str], out: str | None = None, entry: Entry | None = None
@@ -440,14 +436,15 @@ def emit(
     whole: bool = True,
     news: Collection[Tensor] = (),
     order: list[Tensor] | None = None,
-    over: bool = False,
+    writes: bool = False,
 ) -> Emitted:
     """Emit the program from `inputs` to `outputs`, both already lowered for `engine`; not a `whole`
     one, if it only runs inside another. `news` are the outputs that replace values of variables,
-    `order` all nodes, inputs before users, where that is known. With `over`, lowerings may write to
-    temporaries on any engine: nobody, no tape in particular, will look at those.
+    `order` all nodes, inputs before users, where that is known. It `writes` to memory that it has
+    made, where lowerings take `out`: always on engines with that capability.
     """
-    return Emitter(inputs, outputs, engine, whole, set(news), order, over).emit()
+    writes = writes or "out" in engine.capabilities
+    return Emitter(inputs, outputs, engine, whole, set(news), order, writes).emit()
 
 
 def closed(graph: Graph, engine: Engine) -> list[Tensor]:

@@ -154,8 +154,8 @@ def _compile(
     options: dict[str, Any],
 ) -> Callable[..., tuple[Any, ...]]:
     news = [outputs[i] for i in state.values()]
-    over = not eager and "steps" in engine.capabilities and engine.updates_in_place(options)
-    emitted = emit(inputs, outputs, engine, news=news, order=order, over=over)
+    writes = not eager and engine.writes(options)
+    emitted = emit(inputs, outputs, engine, news=news, order=order, writes=writes)
     program = Program(
         emitted.function,
         [t.spec for t in inputs],

@@ -41,12 +41,12 @@ def emitted(body: Graph, outputs: Sequence[Tensor], engine: Engine, carry: int, 
 class _StepEmitter(Emitter):
     """Writes the two functions of one body."""
 
-    keeps = True
-
     def __init__(
         self, body: Graph, outputs: Sequence[Tensor], engine: Engine, carry: int, xs: int
     ) -> None:
-        super().__init__(body.inputs, outputs, engine, whole=False, news=(), order=None)
+        super().__init__(
+            body.inputs, outputs, engine, whole=False, news=(), order=None, writes=True
+        )
         self.states, self.ends = self.inputs[:carry], self.outputs[:carry]
         self.varying = self.inputs[: carry + xs]
         self.constants = self.inputs[carry + xs :]

@@ -174,6 +174,26 @@ class Program(NamedTuple):
     engines with that capability: the program is likely to run a few times only."""
 
 
+class Blocks(NamedTuple):
+    """What the text of a chain of element-wise operations calls beside lowerings
+    (`compile.blocks`).
+    """
+
+    empty: Callable[[tuple[int, ...], str], Value]
+    """An array of a shape and dtype, of any content."""
+    rooms: Callable[[], Any]
+    """An object whose function `empty` gives arrays again that nobody refers to any more."""
+    flat: Callable[..., Sequence[Value]]
+    """The arrays as vectors if all of them are contiguous, else as they are."""
+    size: Callable[[Value], int]
+    rows: Callable[[Value, int], int]
+    """How many rows of an array make a block of so many elements: one at least."""
+    reduced: Mapping[str, Callable[[Value], Value]]
+    """Reductions of all elements, by primitive; `mean` adds up."""
+    combined: Callable[[str, Sequence[Value], Value, str], Value]
+    """The reduction `name` of an array from those of its blocks, for a dtype."""
+
+
 class Engine:
     """Base of all engines. Importing an engine's module may import its library; nothing else
     may.
@@ -187,7 +207,7 @@ class Engine:
     """Any of: `host_shapes` (sizes are ints while a program runs or is traced), `float16`,
     `bfloat16`, `unsigned` (uint16 … uint64 arithmetic), `eager` (lowerings run on values at once),
     `out` (values are NumPy arrays, and lowerings write to an array that they are given),
-    `steps` (loops run in Python, by `Engine.steps`, over lowerings that take `out`),
+    `blocks` (large arrays are computed in blocks, by `Engine.blocks`), `steps` (loops run in Python, by `Engine.steps`, over lowerings that take `out`),
     `static` (a program is compiled anew for each set of input shapes), `sparse`, `tape` (the
     library differentiates through eager calls), `once` (what is evaluated once need not be
     compiled as a whole), `unchecked` (an index out of range stops no program: `gather` gives
@@ -301,6 +321,16 @@ class Engine:
         """Whether steps of optimizers in a program with these options are replaced by primitives
         that may write over the variables: the values that its programs return then must be known
         to `lend`, and not be written over by a later call if they are in another memory's view.
+        """
+        return False
+
+    def blocks(self) -> Blocks:
+        """What loops over blocks of large arrays call (capability `blocks`)."""
+        raise NotImplementedError
+
+    def writes(self, options: Mapping[str, Any]) -> bool:
+        """Whether compiled programs with these options write to memory that they have made, by
+        lowerings that take `out`, on an engine where not all programs do (capability `out`).
         """
         return False
 

@@ -1,8 +1,9 @@
 """Room for large arrays, used again.
 
 A program makes arrays of the same sizes in each run. Memory that went back to the system in between
-comes back page by page, which takes as long as filling it: a sixth of an LSTM's training step. The
-last large arrays are therefore kept, and given out again once nobody else refers to them.
+comes back page by page, which takes as long as filling it: a sixth of an LSTM's training step, a
+third of a step of Adam. The last large arrays are therefore kept, and given out again once nobody
+else refers to them.
 """
 
 from __future__ import annotations
@@ -14,41 +15,46 @@ from typing import Any
 import numpy as np
 
 SMALLEST, MOST = 1 << 17, 1 << 26
-"""Bytes: arrays from here on are kept, and so many altogether."""
+"""Bytes: arrays of loops are kept from here on, and so many altogether."""
 LOOKS = 16
 """Kept arrays of one shape that are looked at for a free one."""
 
-_kept: dict[Any, deque[np.ndarray]] = {}
-_bytes = 0
 
+class Rooms:
+    """Arrays that are kept: from `smallest` bytes each to `most` bytes altogether, and of each
+    shape and dtype no more than `count`.
+    """
 
-def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """A C-contiguous array of any content, as of `np.empty`."""
-    key = (shape, dtype)
-    arrays = _kept.get(key, ())
-    for _ in range(min(len(arrays), LOOKS)):
-        array, references = _next(arrays)  # type: ignore[arg-type]
-        if references == _ALONE:
-            return array
-    array = np.empty(shape, dtype)
-    if SMALLEST <= array.nbytes <= MOST:
-        _keep(key, array)
-    return array
+    def __init__(self, smallest: int = 0, most: int | None = None, count: int | None = None):
+        self.smallest, self.most, self.count = smallest, most, count
+        self.kept: dict[Any, deque[np.ndarray]] = {}
+        self.bytes = 0
 
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """A C-contiguous array of any content, as of `np.empty`."""
+        key = (shape, dtype)
+        arrays = self.kept.get(key, ())
+        for _ in range(min(len(arrays), LOOKS)):
+            array, references = _next(arrays)  # type: ignore[arg-type]
+            if references == _ALONE:
+                return array
+        array = np.empty(shape, dtype)
+        if self.smallest <= array.nbytes and (self.most is None or array.nbytes <= self.most):
+            self._keep(key, array)
+        return array
 
-def clear() -> None:
-    """Keep nothing."""
-    global _bytes
-    _kept.clear()
-    _bytes = 0
+    def clear(self) -> None:
+        """Keep nothing."""
+        self.kept.clear()
+        self.bytes = 0
 
-
-def _keep(key: Any, array: np.ndarray) -> None:
-    global _bytes
-    if _bytes + array.nbytes > MOST:
-        clear()
-    _bytes += array.nbytes
-    _kept.setdefault(key, deque()).append(array)
+    def _keep(self, key: Any, array: np.ndarray) -> None:
+        if self.most is not None and self.bytes + array.nbytes > self.most:
+            self.clear()
+        arrays = self.kept.setdefault(key, deque(maxlen=self.count))
+        if len(arrays) != self.count:
+            self.bytes += array.nbytes
+        arrays.append(array)
 
 
 def _next(arrays: deque[np.ndarray]) -> tuple[np.ndarray, int]:
@@ -63,3 +69,13 @@ def _next(arrays: deque[np.ndarray]) -> tuple[np.ndarray, int]:
 
 
 _ALONE = _next(deque([np.empty(0)]))[1]
+
+LOOPS = Rooms(SMALLEST, MOST)
+"""What all loops of the process share."""
+
+
+def for_values() -> Rooms:
+    """Room for the values of one variable, as long as there is the program that computes them: the
+    present one, the next one, and one that somebody holds.
+    """
+    return Rooms(count=3)

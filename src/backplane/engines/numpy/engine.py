@@ -11,7 +11,7 @@ import numpy as np
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.arrays import indexing, updates
 from backplane.engines.arrays.quiet import SILENCE
-from backplane.engines.base import Engine, Table, Value
+from backplane.engines.base import Blocks, Engine, Table, Value
 from backplane.engines.numpy import elementwise, reductions, shaping
 
 # `dtype.name` takes longer than a small ufunc; types of equal width share a name (long, long long).
@@ -27,7 +27,9 @@ class NumPyEngine(Engine):
     name = "numpy"
     takes_arrays = gives_arrays = holds_arrays = True
     library = "numpy"
-    capabilities = frozenset({"host_shapes", "float16", "unsigned", "eager", "out", "steps"})
+    capabilities = frozenset(
+        {"host_shapes", "float16", "unsigned", "eager", "out", "blocks", "steps"}
+    )
     around = SILENCE
 
     def __init__(self) -> None:
@@ -80,6 +82,12 @@ class NumPyEngine(Engine):
     def lend(self, value: Value) -> Value:
         """A copy of what a later step of an optimizer writes to."""
         return np.array(value) if updates.may_be_written(value) else value
+
+    def blocks(self) -> Blocks:
+        """NumPy's calls; imported where a program has large arrays."""
+        from backplane.engines.arrays.blocks import BLOCKS
+
+        return BLOCKS
 
     def updates_in_place(self, options: Mapping[str, Any]) -> bool:
         """Block by block."""

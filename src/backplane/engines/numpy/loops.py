@@ -54,7 +54,7 @@ def _rows(stack: Value) -> list[Value]:
     return list(stack if stack.ndim > 1 else stack.reshape(-1, 1))
 
 
-ROWS = Rows(lambda count, y: rooms.empty((count, *y.shape), y.dtype), _rows, np.array)
+ROWS = Rows(lambda count, y: rooms.LOOPS.empty((count, *y.shape), y.dtype), _rows, np.array)
 
 
 def _empty_stacks(

@@ -107,11 +107,11 @@ class _Loop:
         stacks: list[Value] = []
         for i, y in enumerate(made):
             if i >= self.traced:
-                stacks.append(rooms.empty((steps, *y.shape), y.dtype))
+                stacks.append(rooms.LOOPS.empty((steps, *y.shape), y.dtype))
             elif self.only_last[i]:
                 stacks.append(None)
             else:
-                stacks.append(rooms.empty((steps + 1, *y.shape), y.dtype))
+                stacks.append(rooms.LOOPS.empty((steps + 1, *y.shape), y.dtype))
                 stacks[i][0] = first[i][0]
         return stacks
 

@@ -38,7 +38,9 @@ def compared(spec: Spec, function: Lowering) -> Lowering:
         return function
     signed = SIGNED[spec.dtype]
     lowest = torch.iinfo(signed).min
-    return lambda *operands: function(*[x.view(signed) ^ lowest for x in operands])
+    return lambda *operands, **given: function(
+        *[x.view(signed) ^ lowest for x in operands], **given
+    )
 
 
 def ordered(spec: Spec, function: Lowering) -> Lowering:

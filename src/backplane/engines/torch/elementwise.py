@@ -66,7 +66,11 @@ def _register(choice: Choice, out: int, **functions: Lowering) -> None:
 
 def _non_negative(spec: Spec, function: Lowering) -> Lowering:
     """`function`, which returns its operand where that is not negative."""
-    return torch.clone if spec.dtype in SIGNED else function
+    return _copied if spec.dtype in SIGNED else function
+
+
+def _copied(x: Value, out: Value | None = None) -> Value:
+    return x.clone() if out is None else out.copy_(x)
 
 
 def _sign(x: Value) -> Value:
@@ -93,7 +97,7 @@ _register(
 )
 _register(
     compared,
-    0,
+    1,
     less=torch.less,
     less_equal=torch.less_equal,
 )
@@ -104,15 +108,20 @@ _register(
     mod=torch.remainder,
     shift_right=torch.bitwise_right_shift,
 )
-_register(_non_negative, 0, abs=torch.abs)
+_register(_non_negative, 1, abs=torch.abs)
 
 
-def _relu(specs: Sequence[Spec]) -> Lowering:
-    relu = _non_negative(specs[0], torch.relu)
-    return lambda x, out=None: relu(x) if out is None else out.copy_(relu(x))
+@TABLE.build("relu", out=1)
+def relu(specs: Sequence[Spec]) -> Lowering:
+    """PyTorch's own has no `out`."""
+    return _copied if specs[0].dtype in SIGNED else _relu
 
 
-TABLE["relu"] = Entry(_relu, builds=True, out=1, over=torch.relu_)
+def _relu(x: Value, out: Value | None = None) -> Value:
+    return torch.relu(x) if out is None else torch.clamp_min(x, 0, out=out)
+
+
+TABLE["relu"] = TABLE["relu"]._replace(over=torch.relu_)
 
 
 @TABLE.build("sign")
@@ -123,10 +132,12 @@ def sign(specs: Sequence[Spec]) -> Lowering:
     return widened(specs[0], torch.sign)
 
 
-@TABLE.add("softplus")
-def softplus(x: Value) -> Value:
+@TABLE.add("softplus", out=1)
+def softplus(x: Value, out: Value | None = None) -> Value:
     """From the threshold on it is x itself; the default threshold, 20, is too low for float64."""
-    return F.softplus(x, threshold=40)
+    if out is None:
+        return F.softplus(x, threshold=40)
+    return aten.softplus.out(x, 1, 40, out=out)
 
 
 @TABLE.add("relu_grad", out=1)

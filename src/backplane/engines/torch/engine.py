@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Engine, Program, Table, Value
+from backplane.engines.base import Blocks, Engine, Program, Table, Value
 from backplane.engines.torch import devices, loops, products, updates
 from backplane.engines.torch.dtypes import NAMES, SIGNED, TORCH
 from backplane.engines.torch.table import TABLE
@@ -24,7 +24,7 @@ class TorchEngine(Engine):
     library = "torch"
     capabilities = frozenset(
         ("host_shapes", "float16", "bfloat16", "unsigned", "eager", "tape", "steps")
-    )
+    ) | (frozenset() if devices.ACCELERATED else {"blocks"})
     # PyTorch warns of read-only memory, although a program never writes to what it is fed, and
     # takes no negative strides.
     feeds_at_once = None if devices.ACCELERATED else ("{x}.flags.carray", torch.from_numpy)
@@ -107,6 +107,15 @@ class TorchEngine(Engine):
     def updates_in_place(self, options: Mapping[str, Any]) -> bool:
         """By PyTorch's kernels of optimizers; its compiler fuses the operations by itself."""
         return not options.get("compile")
+
+    def blocks(self) -> Blocks:
+        """PyTorch's calls; imported where a program has large tensors."""
+        
+        return BLOCKS
+
+    def writes(self, options: Mapping[str, Any]) -> bool:
+        """Where nothing watches: a tape never does, PyTorch's compiler reuses memory by itself."""
+        return not (options.get("compile") or devices.ACCELERATED)
 
     def compile(self, program: Program) -> Function:
         """The program; with the option `compile`, by `torch.compile`: True, the name of a mode, or

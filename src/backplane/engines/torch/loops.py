@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-import numpy as np
 import torch
 
 from backplane.core.graph import Graph
@@ -13,6 +12,7 @@ from backplane.core.spec import Spec
 from backplane.engines.arrays import rooms
 from backplane.engines.arrays.stepping import Rows, run
 from backplane.engines.base import Engine, Lowering, Table, Value
+from backplane.engines.torch.blocks import NUMPY
 from backplane.engines.torch.dtypes import TORCH
 
 Step = Callable[..., tuple[Value, ...]]
@@ -97,15 +97,12 @@ def _only_values_count(operands: Sequence[Value]) -> bool:
     )
 
 
-NUMPY = {torch.float32: np.dtype("float32"), torch.float64: np.dtype("float64")}
-
-
 def _stack(count: int, y: Value) -> Value:
     """Room for `count` values like y, on the processor in memory that an earlier stack had."""
     dtype = NUMPY.get(y.dtype) if y.is_cpu else None
     if dtype is None:
         return y.new_empty((count, *y.shape))
-    return torch.from_numpy(rooms.empty((count, *y.shape), dtype))
+    return torch.from_numpy(rooms.LOOPS.empty((count, *y.shape), dtype))
 
 
 ROWS = Rows(_stack, torch.unbind, torch.clone)

@@ -1,0 +1,60 @@
+"""What loops over blocks of tensors on the processor call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from backplane.engines.arrays import rooms
+from backplane.engines.base import Blocks, Value
+from backplane.engines.torch.dtypes import TORCH
+
+REDUCED = {"sum": torch.sum, "mean": torch.sum, "max": torch.amax, "min": torch.amin}
+NUMPY = {torch.float32: np.dtype("float32"), torch.float64: np.dtype("float64")}
+"""dtypes of tensors that lie in arrays which are used again."""
+
+
+class _Rooms:
+    """Room for the values of one variable, in NumPy's arrays, of which one knows who has them."""
+
+    def __init__(self) -> None:
+        self.arrays = rooms.for_values()
+
+    def empty(self, shape: tuple[int, ...], dtype: str) -> Value:
+        """A tensor of any content."""
+        kind = NUMPY.get(TORCH[dtype])
+        if kind is None:
+            return _empty(shape, dtype)
+        return torch.from_numpy(self.arrays.empty(tuple(shape), kind))
+
+
+def _empty(shape: tuple[int, ...], dtype: str) -> Value:
+    return torch.empty(shape, dtype=TORCH[dtype])
+
+
+def _flat(*tensors: Value) -> Sequence[Value]:
+    if all(x.is_contiguous() for x in tensors):
+        return [x.view(-1) for x in tensors]
+    return tensors
+
+
+def _rows(x: Value, elements: int) -> int:
+    return max(elements * len(x) // max(x.numel(), 1), 1)
+
+
+def _combined(name: str, parts: Sequence[Value], x: Value, dtype: str) -> Value:
+    total = REDUCED[name](torch.stack(tuple(parts)) if parts else x.new_empty(0))
+    return total / x.numel() if name == "mean" else total
+
+
+BLOCKS = Blocks(
+    empty=_empty,
+    rooms=_Rooms,
+    flat=_flat,
+    size=torch.numel,
+    rows=_rows,
+    reduced=REDUCED,
+    combined=_combined,
+)
