@@ -21,7 +21,8 @@ from backplane.core.registry import primitive
 rng = np.random.default_rng(3)
 
 
-WRITERS = [n for n in engines.names() if engines.installed(n) and "blocks" in engines.get(n).capabilities]
+INSTALLED = [name for name in engines.names() if engines.installed(name)]
+WRITERS = [name for name in INSTALLED if "blocks" in engines.get(name).capabilities]
 
 
 @pytest.fixture(autouse=True, params=WRITERS)

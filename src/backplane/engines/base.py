@@ -207,7 +207,8 @@ class Engine:
     """Any of: `host_shapes` (sizes are ints while a program runs or is traced), `float16`,
     `bfloat16`, `unsigned` (uint16 … uint64 arithmetic), `eager` (lowerings run on values at once),
     `out` (values are NumPy arrays, and lowerings write to an array that they are given),
-    `blocks` (large arrays are computed in blocks, by `Engine.blocks`), `steps` (loops run in Python, by `Engine.steps`, over lowerings that take `out`),
+    `blocks` (large arrays are computed in blocks, by what `Engine.blocks` offers), `steps` (loops
+    run in Python, by `Engine.steps`, over lowerings that take `out`),
     `static` (a program is compiled anew for each set of input shapes), `sparse`, `tape` (the
     library differentiates through eager calls), `once` (what is evaluated once need not be
     compiled as a whole), `unchecked` (an index out of range stops no program: `gather` gives

@@ -11,6 +11,7 @@ import torch
 from backplane.core.spec import Spec
 from backplane.engines.base import Blocks, Engine, Program, Table, Value
 from backplane.engines.torch import devices, loops, products, updates
+from backplane.engines.torch.blocks import BLOCKS
 from backplane.engines.torch.dtypes import NAMES, SIGNED, TORCH
 from backplane.engines.torch.table import TABLE
 
@@ -109,8 +110,7 @@ class TorchEngine(Engine):
         return not options.get("compile")
 
     def blocks(self) -> Blocks:
-        """PyTorch's calls; imported where a program has large tensors."""
-        
+        """PyTorch's calls."""
         return BLOCKS
 
     def writes(self, options: Mapping[str, Any]) -> bool:
