@@ -18,19 +18,15 @@ def simplified(
     *,
     keep_stops: bool = False,
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """`outputs` after `simplify`, which takes the same arguments, and after the passes over loops
-    and poolings. The first know what each output is, the second compute it.
+    """`outputs` after `simplify`, which takes the same arguments, and after the passes over
+    loops. The first know what each output is, the second compute it.
     """
     simple = found = simplify(outputs, replace, keep_stops=keep_stops)
-    # Not imported at the top: few graphs hold what these passes are about.
+    # Not imported at the top: few graphs hold what this pass is about.
     if _holds(found, "scan"):
         from backplane.compile.hoist import streamlined
 
         found = streamlined(found)
-    if _holds(found, "max_pool_grad"):
-        from backplane.compile.masks import pool_masks
-
-        found = pool_masks(found)
     return simple, found
 
 
@@ -42,5 +38,9 @@ def finished(
     outputs: Sequence[Tensor], engine: Engine, *, keep_stops: bool = False
 ) -> list[Tensor]:
     """What `simplified` gave, in the primitives that `engine` has."""
+    if "fuses" not in engine.capabilities and _holds(outputs, "max_pool_grad"):
+        from backplane.compile.masks import pool_masks
+
+        outputs = pool_masks(outputs)
     lowered = lower(outputs, engine)
     return join_biases(simplify(lowered, keep_stops=keep_stops, lowered=True), engine)

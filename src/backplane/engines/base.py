@@ -212,7 +212,8 @@ class Engine:
     `static` (a program is compiled anew for each set of input shapes), `sparse`, `tape` (the
     library differentiates through eager calls), `once` (what is evaluated once need not be
     compiled as a whole), `unchecked` (an index out of range stops no program: `gather` gives
-    NaN)."""
+    NaN), `fuses` (element-wise operations on a large result cost nothing: the compiler computes
+    them with it)."""
     takes_arrays: ClassVar[bool] = False
     """Whether compiled programs take NumPy arrays as they are: `feed` returns its argument."""
     gives_arrays: ClassVar[bool] = False

@@ -40,6 +40,7 @@ class JaxEngine(Engine):
             "eager",
             "static",
             "tape",
+            "fuses",
             "unchecked",
         )
     )
