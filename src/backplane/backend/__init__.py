@@ -81,8 +81,9 @@ def __dir__() -> list[str]:
 
 
 _config.load()
-if _engines.external():
+_choice = _engines.configured()
+if _engines.is_external(_choice):
     from backplane.backend import _external
 
-    _external.take(_engines.external(), globals())
-print(_engines.announcement(), file=_sys.stderr)
+    _external.take(_choice.name, globals())
+print(_choice.announcement, file=_sys.stderr)

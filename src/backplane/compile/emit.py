@@ -16,7 +16,7 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -77,15 +77,22 @@ if TYPE_CHECKING:
 _count = itertools.count()
 
 
-class Emitted(NamedTuple):
+class Emitted:
     """An emitted program."""
 
-    function: Callable[..., tuple[Any, ...]]
-    source: str
-    lowerings: Sequence[Lowering]
-    """The functions that it calls."""
-    sizes_from_values: bool
-    """Whether the size of a tensor is taken from the value of another, not from its size."""
+    def __init__(
+        self,
+        function: Callable[..., tuple[Any, ...]],
+        source: str,
+        lowerings: Sequence[Lowering],
+        sizes_from_values: bool,
+    ) -> None:
+        self.function = function
+        self.source = source
+        self.lowerings = lowerings
+        """The functions that it calls."""
+        self.sizes_from_values = sizes_from_values
+        """Whether the size of a tensor is taken from the value of another, not from its size."""
 
 
 class Emitter:

@@ -99,7 +99,7 @@ def current() -> Engine:
     if engine is not None:
         return engine
     if not _default:
-        choice = _chosen()
+        choice = configured()
         _default.append(get(choice.engine or choice.name))
     return _default[0]
 
@@ -111,7 +111,7 @@ DEFAULT_CHANGED: list[Callable[[], None]] = []
 """Called after `set_default`, for those who remember what `current` was outside `use`."""
 
 
-def _chosen() -> config.Choice:
+def configured() -> config.Choice:
     """What the configuration asks for.
 
     Raises:
@@ -120,17 +120,11 @@ def _chosen() -> config.Choice:
     return config.choose_engine(installed)
 
 
-def external() -> str:
-    """The module that is configured as backend, if it is neither an engine of ours nor one that is
-    registered; else an empty string.
+def is_external(choice: config.Choice) -> bool:
+    """Whether it names a module of somebody else's: neither an engine of ours nor a registered
+    one.
     """
-    choice = _chosen()
-    return "" if choice.engine or installed(choice.name) else choice.name
-
-
-def announcement() -> str:
-    """The line that says which backend is used."""
-    return _chosen().announcement
+    return choice.engine is None and not installed(choice.name)
 
 
 def set_default(engine: Engine) -> None:
