@@ -3,8 +3,8 @@
     python -m benchmarks.memory CORE STACK CONTENDER
 
 prints bytes: the most that the process held during three steps, less what it held when the library
-had been imported and had run a tiny build of the same program. Pages of files do not count: they are
-the code of libraries, which is read in where it is first run and shared between processes.
+had been imported and had run a tiny build of the same program. Pages of files do not count: they
+are the code of libraries, which is read in where it is first run and shared between processes.
 """
 
 from __future__ import annotations
