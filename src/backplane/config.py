@@ -160,6 +160,21 @@ def _configured() -> Choice | None:
     return None
 
 
+def names_ourselves() -> bool:
+    """Whether this package itself is configured: by someone who has classic Keras use it.
+
+    Returns:
+        Boolean.
+
+    Example:
+        >>> from backplane import config
+        >>> config.names_ourselves()
+        False
+    """
+    name = os.environ.get("KERAS_BACKEND")
+    return (name or (_state.chosen_in and _state.settings.backend)) in OURSELVES
+
+
 def _first(installed: Callable[[str], bool]) -> Choice:
     default = Settings().backend
     if installed(default):

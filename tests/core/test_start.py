@@ -105,3 +105,14 @@ def test_the_themes_declare_the_primitives_that_they_are_said_to():
     for theme in pkgutil.iter_modules(ops.__path__):
         importlib.import_module(f"{ops.__name__}.{theme.name}")
     assert {name: found.infer_rule.__module__ for name, found in PRIMITIVES.items()} == HOMES
+
+
+def test_classic_keras_finds_every_name_in_the_dictionary_of_the_module():
+    done = subprocess.run(
+        [sys.executable, "-c", "from backplane import backend as K; print(*vars(K))"],
+        env={**os.environ, "KERAS_BACKEND": "backplane.backend"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert set(K.__all__) <= set(done.stdout.split())

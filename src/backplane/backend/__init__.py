@@ -86,4 +86,8 @@ if _engines.is_external(_choice):
     from backplane.backend import _external
 
     _external.take(_choice.name, globals())
+if _config.names_ourselves():
+    # Classic Keras copies what it finds in the dictionary of the module.
+    for _name in __all__:
+        __getattr__(_name)
 print(_choice.announcement, file=_sys.stderr)
