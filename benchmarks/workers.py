@@ -35,6 +35,8 @@ ONE_THREAD = {
 }
 """Thread counts of every library, for the processes that are measured."""
 
+MASKS = 8
+"""Runs over which the loss with dropout is averaged, each with a mask of its own."""
 SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "GRPC_VERBOSITY": "ERROR", "ABSL_MIN_LOG_LEVEL": "3"}
 
 
@@ -166,10 +168,13 @@ def compare(found: Any, problem: Any, run: Run) -> None:
 
 
 def check_dropout(without: float, run: Run) -> None:
-    """Dropout changes the first loss, but not by much. Half as much again was seen once."""
-    run.reset()
-    first = float(run.value(run.call(*run.arguments)))
-    assert 1e-5 < abs(first / without - 1) < 1, f"loss {first}, without dropout {without}"
+    """Dropout changes the first loss, but on average not by much: single masks may."""
+    total = 0.0
+    for _ in range(MASKS):
+        run.reset()
+        total += float(run.value(run.call(*run.arguments)))
+    first = total / MASKS
+    assert 1e-5 < abs(first / without - 1) < 0.5, f"loss {first}, without dropout {without}"
 
 
 def main(arguments: list[str]) -> None:

@@ -151,13 +151,16 @@ def choose_engine(installed: Callable[[str], bool]) -> Choice:
     return choice
 
 
+def _asked() -> Iterator[Choice]:
+    """What a person asked for, what counts most first."""
+    if name := os.environ.get("KERAS_BACKEND"):
+        yield Choice(name, "KERAS_BACKEND")
+    if _state.chosen_in is not None:
+        yield Choice(_state.settings.backend, _state.chosen_in)
+
+
 def _configured() -> Choice | None:
-    name = os.environ.get("KERAS_BACKEND")
-    if name and name not in OURSELVES:
-        return Choice(name, "KERAS_BACKEND")
-    if _state.chosen_in is not None and _state.settings.backend not in OURSELVES:
-        return Choice(_state.settings.backend, _state.chosen_in)
-    return None
+    return next((choice for choice in _asked() if choice.name not in OURSELVES), None)
 
 
 def names_ourselves() -> bool:
@@ -171,8 +174,7 @@ def names_ourselves() -> bool:
         >>> config.names_ourselves()
         False
     """
-    name = os.environ.get("KERAS_BACKEND")
-    return (name or (_state.chosen_in and _state.settings.backend)) in OURSELVES
+    return any(choice.name in OURSELVES for choice in _asked())
 
 
 def _first(installed: Callable[[str], bool]) -> Choice:

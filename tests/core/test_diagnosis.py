@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
+from backplane import engines
 from backplane.compile.diagnosis import conflict
+from backplane.compile.program import clear_programs
 from backplane.core.spec import Spec
+from backplane.engines.base import Entry
 
 
 def free(ndim: int) -> Any:
@@ -158,3 +161,31 @@ def test_a_loop_of_no_steps_does_not_run_its_step(engine: Any) -> None:
     f = K.function([x, y, z], [sums, z + np.ones(3, "float32")])
     with pytest.raises(ValueError, match=r"\(2,\) and \(3,\)"):
         f([np.ones((0, 4)), np.ones((0, 4)), np.ones(2)])
+
+
+def test_sparse_inputs_stay_sparse_on_the_walk(engine: Any) -> None:
+    x, y = K.placeholder((None, 3), sparse=True), free(2)
+    f = K.function([x, y], [K.dot(x, K.ones((3, 2))) + y])
+    with pytest.raises(ValueError, match=r"add: shapes \(2, 2\) and \(5, 2\)"):
+        f([np.ones((2, 3)), np.ones((5, 2))])
+
+
+def test_a_gather_that_fails_for_another_reason_keeps_its_error() -> None:
+    short = MemoryError("no memory")
+    x, i = free(1), K.placeholder((1,), dtype="int32")
+    with engines.use("numpy") as numpy:
+
+        def failing(*values: Any, **params: Any) -> Any:
+            raise short
+
+        entry = numpy.table["gather"]
+        numpy.table["gather"] = Entry(failing)
+        clear_programs()
+        try:
+            with pytest.raises(MemoryError) as caught:
+                K.function([x, i], [K.gather(x, i)])([np.ones(2), np.array([1])])
+        finally:
+            numpy.table["gather"] = entry
+            clear_programs()
+    assert caught.value is short
+    assert "'gather'" in short.__notes__[0]

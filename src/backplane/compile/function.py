@@ -200,12 +200,12 @@ class Variant:
         Raises:
             ValueError: if the values have shapes that do not fit together, the same one on every
                 engine, in place of `error`.
-            IndexError: if `gather` failed.
+            IndexError: if an index of `gather` is out of range.
         """
         from backplane.compile.diagnosis import conflict
 
         shapes = map(self._shape, values)
-        given = {p: p.spec.with_shape(s) for p, s in zip(self.inputs, shapes, strict=True)}
+        given = {p: p.spec._replace(shape=s) for p, s in zip(self.inputs, shapes, strict=True)}
         found = conflict(self.graph, given)
         if found is None:
             explain(error, self.engine, self.run)

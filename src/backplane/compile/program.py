@@ -190,14 +190,14 @@ def explain(error: BaseException, engine: Engine, run: Callable[..., Any] | None
     Where the program `run` is a graph of the engine's, the engine knows the line (`located`).
 
     Raises:
-        IndexError: if `gather` failed, in place of the error that the engine has for that.
+        IndexError: if an index of `gather` is out of range, in place of what the engine raises.
     """
     place = built_at(error)
     if place is None and (line := getattr(run, "failing_line", lambda _: None)(error)):
         place = emitted_at(*line)
     if place is None:
         return
-    if place[0] == "gather":
+    if place[0] == "gather" and isinstance(error, engine.index_errors):
         beyond = IndexError(f"gather: an index is out of range: {error}")
         tell(beyond, engine, *place)
         raise beyond from error

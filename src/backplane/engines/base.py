@@ -214,6 +214,8 @@ class Engine:
     compiled as a whole), `unchecked` (an index out of range stops no program: `gather` gives
     NaN), `fuses` (element-wise operations on a large result cost nothing: the compiler computes
     them with it)."""
+    index_errors: ClassVar[tuple[type[Exception], ...]] = (IndexError,)
+    """What `gather` raises for an index that is out of range."""
     takes_arrays: ClassVar[bool] = False
     """Whether compiled programs take NumPy arrays as they are: `feed` returns its argument."""
     gives_arrays: ClassVar[bool] = False

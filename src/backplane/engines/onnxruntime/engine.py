@@ -68,6 +68,7 @@ class OnnxRuntime(Engine):
     name = "cntk"
     library = "onnxruntime"
     capabilities = frozenset({"float16", "unsigned"})
+    index_errors = (native.InvalidArgument,)
     takes_arrays = True
     gives_arrays = True
 

@@ -35,6 +35,7 @@ class TensorFlow(Engine):
     name = "tensorflow"
     library = "tensorflow"
     capabilities = frozenset({"float16", "bfloat16", "unsigned", "eager", "tape", "once"})
+    index_errors = (tf.errors.InvalidArgumentError,)
 
     def __init__(self) -> None:
         self.table = Table()
