@@ -84,6 +84,20 @@ class Table(dict[str, Entry]):
     def __contains__(self, name: object) -> bool:
         return self.get(str(name)) is not None
 
+    @classmethod
+    def joined(cls, *rooms: Mapping[str, Entry]) -> Table:
+        """The entries of several tables in one.
+
+        Raises:
+            ValueError: if two of them have the same primitive.
+        """
+        table = cls()
+        for room in rooms:
+            if twice := sorted(table.keys() & room.keys()):
+                raise ValueError(f"two tables of one engine have {', '.join(twice)}")
+            table.update(room)
+        return table
+
     def whole(self) -> Table:
         """The table with all entries, for those who go through it."""
         for theme in list(self.later):

@@ -1,0 +1,134 @@
+"""Windows that slide along spatial axes: how many there are, what padding adds, what each one reads.
+
+Convolution and pooling, their spec rules, decompositions and lowerings all take this geometry from
+here. Sizes may be ints, None where unknown, or scalars of a graph or an engine: whatever has
+arithmetic. For the last, callers pass the `maximum` of two such values.
+
+Source of "same": https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padding_2
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+Ints = tuple[int, ...]
+Pair = tuple[int, int]
+Padding = str | tuple[Pair, ...]
+"""`"valid"`, `"same"`, or (before, after) for each spatial axis."""
+Slice = tuple[int | None, int | None, int]
+Amount = Any
+"""A number of elements: an int, or a scalar of whoever computes with it."""
+
+
+class Window(NamedTuple):
+    """The windows along one axis.
+
+    Attributes:
+        size: Elements of a window.
+        stride: Step from one window to the next.
+        dilation: Step from one element of a window to the next.
+        padding: `"valid"`, `"same"`, or the elements added before and after.
+    """
+
+    size: int
+    stride: int = 1
+    dilation: int = 1
+    padding: str | Pair = "valid"
+
+    @property
+    def span(self) -> int:
+        """Elements from the first to the last of a window."""
+        return (self.size - 1) * self.dilation + 1
+
+    def count(self, n: Amount, maximum: Callable[[Any, int], Any] = max) -> Amount:
+        """How many windows fit along an axis of `n` elements; None for None."""
+        if n is None:
+            return None
+        if self.padding == "same":
+            return -(-n // self.stride)
+        before, after = (0, 0) if isinstance(self.padding, str) else self.padding
+        return maximum((n + (before + after - self.span)) // self.stride + 1, 0)
+
+    def ends(self, n: Amount, maximum: Callable[[Any, int], Any] = max) -> tuple[Amount, Amount]:
+        """The elements that padding adds before and after an axis of `n` elements.
+
+        With `"same"` there are ⌈n / stride⌉ windows, and the smaller half comes first. `n` is not
+        looked at where the stride leaves nothing to depend on it.
+        """
+        if not isinstance(self.padding, str):
+            return self.padding
+        if self.padding == "valid":
+            return (0, 0)
+        total: Amount
+        if self.stride == 1:
+            total = self.span - 1
+        else:
+            last = (n + (self.stride - 1)) // self.stride * self.stride
+            total = maximum(last - n + (self.span - self.stride), 0)
+        before = total // 2
+        return (before, total - before)
+
+    def part(self, offset: int) -> Slice:
+        """The slice of the padded axis that reads element `offset` of every window.
+
+        It ends relative to the end of the axis, so that the size of the axis need not be known.
+        """
+        start = offset * self.dilation
+        stop = start + 1 - self.span
+        return (start or None, stop or None, self.stride)
+
+
+def windows(
+    size: Sequence[int],
+    strides: Sequence[int],
+    padding: Padding,
+    dilation: Sequence[int] | None = None,
+) -> list[Window]:
+    """One `Window` for each spatial axis."""
+    ends = [padding] * len(size) if isinstance(padding, str) else padding
+    dilation = dilation or (1,) * len(size)
+    return [Window(*each) for each in zip(size, strides, dilation, ends, strict=True)]
+
+
+class Placement:
+    """Windows over spatial axes whose sizes are all known. Made once for equal arguments."""
+
+    def __init__(self, sizes: Ints, windows: tuple[Window, ...]) -> None:
+        self.sizes = sizes
+        self.windows = windows
+
+    @staticmethod
+    @lru_cache(maxsize=1024)
+    def of(
+        sizes: Ints, size: Ints, strides: Ints, padding: Padding, dilation: Ints | None = None
+    ) -> Placement:
+        """Windows of `size` elements over axes of `sizes` elements."""
+        return Placement(sizes, tuple(windows(size, strides, padding, dilation)))
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The padding (before, after) of each axis."""
+        return tuple([w.ends(n) for n, w in zip(self.sizes, self.windows, strict=True)])
+
+    @cached_property
+    def padded(self) -> Ints:
+        """The sizes with padding."""
+        return tuple([n + a + b for n, (a, b) in zip(self.sizes, self.pairs, strict=True)])
+
+    @cached_property
+    def counts(self) -> Ints:
+        """How many windows there are along each axis: the spatial sizes of the result."""
+        return tuple([w.count(n) for n, w in zip(self.sizes, self.windows, strict=True)])
+
+    @cached_property
+    def elements(self) -> int:
+        """The elements of a window."""
+        return math.prod([w.size for w in self.windows])
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether padding adds anything."""
+        return any(map(any, self.pairs))
