@@ -63,7 +63,7 @@ class Window(NamedTuple):
         if self.padding == "valid":
             return (0, 0)
         total: Amount
-        if self.stride == 1:
+        if self.stride == 1 or self.span == 1:
             total = self.span - 1
         else:
             last = (n + (self.stride - 1)) // self.stride * self.stride
