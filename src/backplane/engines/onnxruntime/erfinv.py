@@ -1,11 +1,11 @@
-"""The inverse error function; its formula is described in `engines.arrays.quantile`."""
+"""The inverse error function; its formula is described in `engines.arrays.special`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from backplane.engines.arrays.quantile import CENTRE, FAR_TAIL, TAIL, Rational
+from backplane.engines.arrays.special import CENTRE, FAR_TAIL, TAIL, Rational
 from backplane.engines.onnxruntime.builder import Symbol, node, number
 
 

@@ -23,9 +23,9 @@ from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.utils import import_func_from_string
 
 from backplane.core.spec import Spec
-from backplane.engines.arrays.products import for_blas
-from backplane.engines.arrays.selection import masked, select
-from backplane.engines.arrays.sums import summed
+from backplane.engines.arrays.elementwise import masked, select
+from backplane.engines.arrays.linear import for_blas
+from backplane.engines.arrays.reductions import summed
 from backplane.engines.base import Value
 from backplane.engines.pytensor.kernel import Kernel
 

@@ -17,18 +17,20 @@ from backplane.core.autodiff import gradients
 from backplane.core.graph import Graph, Placeholder
 from backplane.core.registry import primitive
 from backplane.core.spec import Spec, is_float
-from backplane.engines.arrays import convolution, indexing, pooling, random, sums, updates
+from backplane.engines.arrays import convolution, indexing, pooling, random, reductions, updates
 from backplane.engines.base import Engine, Entry, Lowering, Table, Value
 from backplane.engines.pytensor.library import type_of
 from backplane.engines.pytensor.reductions import sum_down
 from backplane.engines.pytensor.steps import loop
 
 KERNELS = Table(shift_left=np.left_shift, shift_right=np.right_shift)
-for _part in (convolution, pooling, random, indexing):
+for _part in (convolution, pooling, random):
     KERNELS.update(_part.TABLE)
+for _name in ("scatter_add", "dynamic_slice", "dynamic_slice_grad"):
+    KERNELS[_name] = indexing.TABLE[_name]
 for _name, _entry in updates.TABLE.items():
     KERNELS[_name] = Entry(partial(_entry.function, loop=loop))
-KERNELS.build("sum_to")(sums.sum_to)
+KERNELS.build("sum_to")(reductions.sum_to)
 
 
 @KERNELS.add("print")

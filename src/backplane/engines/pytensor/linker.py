@@ -23,7 +23,7 @@ from pytensor.link.basic import JITLinker
 from pytensor.scan.op import Scan
 
 from backplane.core.registry import primitive
-from backplane.engines.arrays.quiet import quiet
+from backplane.engines.arrays.engine import quiet
 from backplane.engines.base import Value
 from backplane.engines.pytensor.calls import Call, call_of
 from backplane.engines.pytensor.kernel import Kernel

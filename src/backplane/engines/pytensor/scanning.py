@@ -12,8 +12,8 @@ from pytensor.tensor.basic import AllocEmpty
 from pytensor.tensor.subtensor import IncSubtensor
 
 from backplane.core.spec import Spec
-from backplane.engines.arrays import rooms
-from backplane.engines.arrays.products import for_steps
+from backplane.engines.arrays.buffers import LOOPS
+from backplane.engines.arrays.linear import for_steps
 from backplane.engines.base import Value
 from backplane.engines.pytensor.calls import Call
 from backplane.engines.pytensor.library import spec_of
@@ -107,11 +107,11 @@ class _Loop:
         stacks: list[Value] = []
         for i, y in enumerate(made):
             if i >= self.traced:
-                stacks.append(rooms.LOOPS.empty((steps, *y.shape), y.dtype))
+                stacks.append(LOOPS.empty((steps, *y.shape), y.dtype))
             elif self.only_last[i]:
                 stacks.append(None)
             else:
-                stacks.append(rooms.LOOPS.empty((steps + 1, *y.shape), y.dtype))
+                stacks.append(LOOPS.empty((steps + 1, *y.shape), y.dtype))
                 stacks[i][0] = first[i][0]
         return stacks
 

@@ -17,8 +17,8 @@ from pytensor.tensor import basic, subtensor
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Reshape, Shape_i, SpecifyShape
 
-from backplane.engines.arrays.creation import filled
-from backplane.engines.arrays.sums import unchanged
+from backplane.engines.arrays.elementwise import unchanged
+from backplane.engines.arrays.shaping import filled
 from backplane.engines.base import Value
 from backplane.engines.pytensor.calls import Call, call_of, static
 

@@ -9,8 +9,8 @@ import torch
 
 from backplane.core.graph import Graph
 from backplane.core.spec import Spec
-from backplane.engines.arrays import rooms
-from backplane.engines.arrays.stepping import Rows, run
+from backplane.engines.arrays.buffers import LOOPS
+from backplane.engines.arrays.control import Rows, run
 from backplane.engines.base import Engine, Lowering, Table, Value
 from backplane.engines.torch.blocks import NUMPY
 from backplane.engines.torch.dtypes import TORCH
@@ -102,7 +102,7 @@ def _stack(count: int, y: Value) -> Value:
     dtype = NUMPY.get(y.dtype) if y.is_cpu else None
     if dtype is None:
         return y.new_empty((count, *y.shape))
-    return torch.from_numpy(rooms.LOOPS.empty((count, *y.shape), dtype))
+    return torch.from_numpy(LOOPS.empty((count, *y.shape), dtype))
 
 
 ROWS = Rows(_stack, torch.unbind, torch.clone)

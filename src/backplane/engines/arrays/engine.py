@@ -1,4 +1,4 @@
-"""Running without NumPy's floating-point warnings: 1/0 is inf on every engine."""
+"""What engines have in common whose programs compute NumPy arrays."""
 
 from __future__ import annotations
 
@@ -9,10 +9,46 @@ from typing import Any
 
 import numpy as np
 
-from backplane.engines.base import Value
+from backplane.engines.arrays import updates
+from backplane.engines.base import Engine, Value
 
 Function = Callable[..., tuple[Value, ...]]
 Around = tuple[Callable[[], Any], Callable[[Any], Any]]
+
+
+class ArrayEngine(Engine):
+    """Values are arrays and NumPy scalars. Programs write to none of their operands; only steps of
+    optimizers write, to arrays that an earlier step has made.
+    """
+
+    holds_arrays = True
+
+    def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
+        """The array itself where it has the dtype: programs write to no operand."""
+        if dtype is None and not array.dtype.isnative:
+            dtype = array.dtype.name
+        return np.asarray(array, dtype)
+
+    def to_numpy(self, value: Value) -> np.ndarray:
+        """A copy, so that who writes to it does not write to a variable."""
+        return np.array(value)
+
+    def feed(self, array: np.ndarray) -> Value:
+        """The array itself."""
+        return array
+
+    def fetch(self, value: Value) -> np.ndarray:
+        """The array itself; a scalar becomes an array without axes."""
+        return np.asarray(value)
+
+    def lend(self, value: Value) -> Value:
+        """A copy of what a later step of an optimizer writes to."""
+        return np.array(value) if updates.may_be_written(value) else value
+
+
+# --- floating-point errors ------------------------------------------------------------------------
+
+# Programs run without NumPy's warnings: 1/0 is inf on every engine.
 
 
 def _error_state() -> list[tuple[ContextVar[Any], Any]]:

@@ -1,4 +1,4 @@
-"""Room for large arrays, used again.
+"""Memory of large arrays, used again, and what loops over blocks of arrays call.
 
 A program makes arrays of the same sizes in each run. Memory that went back to the system in between
 comes back page by page, which takes as long as filling it: a sixth of an LSTM's training step, a
@@ -9,10 +9,15 @@ else refers to them.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from operator import attrgetter
 from sys import getrefcount
 from typing import Any
 
 import numpy as np
+
+from backplane.engines.base import Blocks, Value
 
 SMALLEST, MOST = 1 << 17, 1 << 26
 """Bytes: arrays of loops are kept from here on, and so many altogether."""
@@ -20,7 +25,7 @@ LOOKS = 16
 """Kept arrays of one shape that are looked at for a free one."""
 
 
-class Rooms:
+class Buffers:
     """Arrays that are kept: from `smallest` bytes each to `most` bytes altogether, and of each
     shape and dtype no more than `count`.
     """
@@ -70,12 +75,44 @@ def _next(arrays: deque[np.ndarray]) -> tuple[np.ndarray, int]:
 
 _ALONE = _next(deque([np.empty(0)]))[1]
 
-LOOPS = Rooms(SMALLEST, MOST)
+LOOPS = Buffers(SMALLEST, MOST)
 """What all loops of the process share."""
 
 
-def for_values() -> Rooms:
-    """Room for the values of one variable, as long as there is the program that computes them: the
+def for_values() -> Buffers:
+    """Memory for the values of one variable, as long as the program that computes them exists: the
     present one, the next one, and one that somebody holds.
     """
-    return Rooms(count=3)
+    return Buffers(count=3)
+
+
+# --- blocks ---------------------------------------------------------------------------------------
+
+UFUNCS = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
+
+
+def _flat(*arrays: Value) -> Sequence[Value]:
+    if all(x.flags.c_contiguous for x in arrays):
+        return [x.reshape(-1) for x in arrays]
+    return arrays
+
+
+def _rows(x: Value, elements: int) -> int:
+    return max(elements * len(x) // max(x.size, 1), 1)
+
+
+def _combined(name: str, parts: Sequence[Any], x: Value, dtype: str) -> Any:
+    kind = np.dtype(dtype)
+    total = UFUNCS[name].reduce(np.array(parts, kind))
+    return total / kind.type(x.size) if name == "mean" else total
+
+
+BLOCKS = Blocks(
+    empty=np.empty,
+    rooms=for_values,
+    flat=_flat,
+    size=attrgetter("size"),
+    rows=_rows,
+    reduced={name: partial(ufunc.reduce, axis=None) for name, ufunc in UFUNCS.items()},
+    combined=_combined,
+)

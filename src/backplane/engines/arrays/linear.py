@@ -5,11 +5,15 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Lowering, Value
+from backplane.engines.arrays.elementwise import in_single
+from backplane.engines.base import Lowering, Table, Value
+
+TABLE = Table()
 
 
 def for_blas(x: Value) -> Value:
@@ -107,3 +111,38 @@ def _seconds(product: Callable[..., Value], *operands: Value) -> float:
     begin = time.perf_counter()
     product(*operands)
     return time.perf_counter() - begin
+
+
+# --- the lowering
+
+
+@TABLE.build("matmul", into=True, steady=steady)
+def _matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
+    if specs[0].dtype == "float16":
+        # Neither BLAS nor NumPy has a float16 product worth the name.
+        return in_single(_matmul, specs, transpose_x=transpose_x, transpose_y=transpose_y)
+    if specs[0].ndim > 2:
+        return functools.partial(_batch_matmul, transpose_x=transpose_x, transpose_y=transpose_y)
+    # On two axes `dot` is the same product, faster to call (the method 0.35 µs, `np.dot` 0.45,
+    # `np.matmul` 0.75), and copies operands whose strides BLAS cannot take (a broadcast gradient);
+    # `np.matmul` would leave BLAS for those.
+    return _DOTS[transpose_x, transpose_y]
+
+
+_DOTS: dict[tuple[bool, bool], Callable[..., Any]] = {
+    (False, False): np.ndarray.dot,
+    (True, False): lambda x, y, out=None: x.T.dot(y, out),
+    (False, True): lambda x, y, out=None: x.dot(y.T, out),
+    (True, True): lambda x, y, out=None: x.T.dot(y.T, out),
+}
+
+
+def _batch_matmul(
+    x: Value, y: Value, *, transpose_x: bool, transpose_y: bool, out: Value | None = None
+) -> Value:
+    x, y = for_blas(x), for_blas(y)
+    return np.matmul(
+        x.swapaxes(-1, -2) if transpose_x else x,
+        y.swapaxes(-1, -2) if transpose_y else y,
+        out=out,
+    )

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane.engines.arrays import rooms
+from backplane.engines.arrays import buffers
 
 SHAPE, DTYPE = (64, 32, 32), np.dtype("float64")
 
 
 @pytest.fixture(autouse=True)
-def empty_rooms():
-    rooms.LOOPS.clear()
+def empty_buffers():
+    buffers.LOOPS.clear()
     yield
-    rooms.LOOPS.clear()
+    buffers.LOOPS.clear()
 
 
 def address(array: np.ndarray) -> int:
@@ -23,44 +23,46 @@ def address(array: np.ndarray) -> int:
 
 
 def test_an_array_that_nobody_refers_to_is_used_again():
-    first = rooms.LOOPS.empty(SHAPE, DTYPE)
+    first = buffers.LOOPS.empty(SHAPE, DTYPE)
     where = address(first)
-    assert address(rooms.LOOPS.empty(SHAPE, DTYPE)) != where
+    assert address(buffers.LOOPS.empty(SHAPE, DTYPE)) != where
     del first
-    assert address(rooms.LOOPS.empty(SHAPE, DTYPE)) == where
+    assert address(buffers.LOOPS.empty(SHAPE, DTYPE)) == where
 
 
 @pytest.mark.parametrize(
     "hold", [lambda a: a[3:, 0], lambda a: memoryview(a), lambda a: a.reshape(-1).T, lambda a: [a]]
 )
 def test_a_view_keeps_it(hold):
-    first = rooms.LOOPS.empty(SHAPE, DTYPE)
+    first = buffers.LOOPS.empty(SHAPE, DTYPE)
     where, view = address(first), hold(first)
     del first
-    again = rooms.LOOPS.empty(SHAPE, DTYPE)
+    again = buffers.LOOPS.empty(SHAPE, DTYPE)
     assert address(again) != where
     del view, again
-    found = {address(a) for a in [rooms.LOOPS.empty(SHAPE, DTYPE), rooms.LOOPS.empty(SHAPE, DTYPE)]}
+    found = {
+        address(a) for a in [buffers.LOOPS.empty(SHAPE, DTYPE), buffers.LOOPS.empty(SHAPE, DTYPE)]
+    }
     assert where in found
 
 
 def test_small_and_very_large_arrays_are_not_kept(monkeypatch):
-    rooms.LOOPS.empty((3,), DTYPE)
-    monkeypatch.setattr(rooms.LOOPS, "most", SHAPE[0] * 32 * 32 * 8 - 1)
-    rooms.LOOPS.empty(SHAPE, DTYPE)
-    assert not rooms.LOOPS.kept
+    buffers.LOOPS.empty((3,), DTYPE)
+    monkeypatch.setattr(buffers.LOOPS, "most", SHAPE[0] * 32 * 32 * 8 - 1)
+    buffers.LOOPS.empty(SHAPE, DTYPE)
+    assert not buffers.LOOPS.kept
 
 
 def test_no_more_is_kept_than_the_limit(monkeypatch):
     size = SHAPE[0] * 32 * 32 * 8
-    monkeypatch.setattr(rooms.LOOPS, "most", 3 * size)
-    held = [rooms.LOOPS.empty(SHAPE, DTYPE) for _ in range(10)]
-    assert sum(a.nbytes for arrays in rooms.LOOPS.kept.values() for a in arrays) <= 3 * size
+    monkeypatch.setattr(buffers.LOOPS, "most", 3 * size)
+    held = [buffers.LOOPS.empty(SHAPE, DTYPE) for _ in range(10)]
+    assert sum(a.nbytes for arrays in buffers.LOOPS.kept.values() for a in arrays) <= 3 * size
     assert len({address(a) for a in held}) == 10
 
 
 def test_no_more_arrays_of_a_shape_are_kept_than_the_count():
-    few = rooms.Rooms(count=2)
+    few = buffers.Buffers(count=2)
     held = [few.empty((3,), DTYPE) for _ in range(5)]
     assert [a is b for a, b in zip(few.kept[(3,), DTYPE], held[-2:], strict=True)] == [True] * 2
     where = address(held[-1])
@@ -78,7 +80,7 @@ def test_results_of_loops_stay_when_the_function_is_called_again(name):
         data = [rng.normal(size=(32, 40, 64)).astype("float32") for _ in range(3)]
         results = [f([d])[0] for d in data]
         copies = [r.copy() for r in results]
-        assert f(data[:1])[0].nbytes >= rooms.SMALLEST
+        assert f(data[:1])[0].nbytes >= buffers.SMALLEST
         for d, r, c in zip(data, results, copies, strict=True):
             np.testing.assert_array_equal(r, c)
             np.testing.assert_array_equal(f([d])[0], c)
