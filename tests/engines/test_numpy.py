@@ -20,6 +20,7 @@ from backplane.engines.arrays import convolution, pooling, updates, windows
 from backplane.engines.arrays import engine as quieting
 from backplane.engines.arrays.elementwise import SMALL, masked, select
 from backplane.engines.arrays.random import threefry2x32
+from backplane.engines.arrays.special import erf
 from backplane.engines.numpy import ENGINE
 
 rng = np.random.default_rng(0)
@@ -506,3 +507,40 @@ def test_pooling_in_blocks_of_samples(
         found.append([y, positions, back, taken])
     for whole, blocked in zip(*found, strict=True):
         np.testing.assert_array_equal(whole, blocked)
+
+
+# --- accuracy -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((10**6,), 0), ((3, 5001), 1), ((4097, 3), 0)])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_long_sums_are_accurate(shape: tuple[int, ...], axis: int, reverse: bool) -> None:
+    x = np.full(shape, 0.1, np.float32)
+    wide = x.astype(np.float64)
+    expected = np.cumsum(np.flip(wide, axis) if reverse else wide, axis)
+    y = lower("cumsum", x, axis=axis, reverse=reverse)
+    assert y.dtype == np.float32
+    np.testing.assert_allclose(np.flip(y, axis) if reverse else y, expected, rtol=1e-5)
+
+
+def test_long_sums_keep_infinities_in_their_places() -> None:
+    x = np.zeros(5000, np.float32)
+    x[4000] = np.inf
+    y = lower("cumsum", x, axis=0, reverse=False)
+    assert not y[:4000].any()
+    assert (y[4000:] == np.inf).all()
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 5e-7), ("float64", 1e-15)])
+def test_the_error_function(dtype: str, tolerance: float) -> None:
+    x = np.concatenate([np.linspace(-8, 8, 4001), [0.0, -0.0, 1e-30, np.inf, -np.inf, np.nan]])
+    x = x.astype(dtype)
+    with np.errstate(invalid="ignore"):
+        y = erf(x)
+    np.testing.assert_allclose(y, special.erf(x.astype(np.float64)), rtol=tolerance)
+    assert y.dtype == dtype
+
+
+def test_whole_quotients_of_infinity() -> None:
+    x, y = np.array([-0.5, 0.5], np.float32), np.array([np.inf, np.inf], np.float32)
+    np.testing.assert_array_equal(lower("floordiv", x, y), [-1, 0])

@@ -39,7 +39,7 @@ def scan_call(
         *op.outer_untraced_sit_sot(inputs),
         *op.outer_non_seqs(inputs),
     ]
-    return Call(loop if len(node.outputs) > 1 else loop.single, operands)
+    return Call(loop if len(node.outputs) > 1 else loop.single, operands, view=True)
 
 
 def _first_row(room: Variable) -> Variable:

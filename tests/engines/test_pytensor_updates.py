@@ -14,7 +14,7 @@ import numba
 from backplane import backend as K
 from backplane import engines
 from backplane.engines.arrays import updates
-from backplane.engines.pytensor import steps
+from backplane.engines.pytensor import updates as loops
 
 SHAPES = [(37, 5), (11,), (0, 3), ()]
 FORMS: dict[str, tuple[Any, int, tuple[float, ...], dict[str, bool]]] = {
@@ -27,14 +27,14 @@ FORMS: dict[str, tuple[Any, int, tuple[float, ...], dict[str, bool]]] = {
 
 
 class Spy:
-    """`steps.loop`, which notes what it is asked for."""
+    """`loops.loop`, which notes what it is asked for."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
 
     def __call__(self, name: str, dtype: str) -> Any:
         self.names.append(name)
-        return steps.loop(name, dtype)
+        return loops.loop(name, dtype)
 
 
 @pytest.fixture
@@ -99,9 +99,9 @@ def test_a_program_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:
     with engines.use("theano"):
         w = K.variable(np.ones((4, 3)))
         K.function([], [], [K.update(w, w - 0.1 * (w + 1.0))])([])
-    assert asked == [(steps.loop, "gradient")]
+    assert asked == [(loops.loop, "gradient")]
 
 
 def test_nothing_is_compiled_where_users_forbid_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
-    assert steps.loop.__wrapped__("adam", "float32") is None
+    assert loops.loop.__wrapped__("adam", "float32") is None
