@@ -19,10 +19,10 @@ from backplane.core.spec import Spec
 from backplane.engines.arrays.engine import ArrayEngine
 from backplane.engines.base import Program, Table, Value
 from backplane.engines.pytensor import elementwise, reductions, shaping
+from backplane.engines.pytensor.control import loops
 from backplane.engines.pytensor.kernel import kernels
 from backplane.engines.pytensor.library import spec_of, type_of
 from backplane.engines.pytensor.linker import ARRAYS
-from backplane.engines.pytensor.loops import loops
 
 Function = Callable[..., tuple[Value, ...]]
 

@@ -26,8 +26,8 @@ from backplane.core.registry import primitive
 from backplane.engines.arrays.engine import quiet
 from backplane.engines.base import Value
 from backplane.engines.pytensor.calls import Call, call_of
+from backplane.engines.pytensor.control import scan_call
 from backplane.engines.pytensor.kernel import Kernel
-from backplane.engines.pytensor.scanning import scan_call
 from backplane.engines.pytensor.shape_calls import is_last
 
 DEEPEST = 20

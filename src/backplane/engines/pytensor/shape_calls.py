@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -30,28 +31,17 @@ def _(op: DimShuffle, node: Apply) -> Call:
     order = list(op.new_order)
     kept = [i for i in order if i != "x"]
     steps: list[Callable[[Value], Value]] = []
-    dropped = tuple(op.drop)
-    if dropped:
-        steps.append(methodcaller("squeeze", dropped))
-    ranks = [sorted(kept).index(i) for i in kept]
-    if ranks != sorted(ranks):
-        steps.append(methodcaller("transpose", ranks))
-    if "x" in order:
-        if op.input_ndim == 0:  # may be a size, a Python int
-            steps.append(partial(np.reshape, shape=(1,) * len(order)))
-        else:
-            steps.append(itemgetter(tuple([None if i == "x" else slice(None) for i in order])))
-    if not steps:
-        return Call(unchanged, node.inputs)
-    if len(steps) == 1:
-        return Call(steps[0], node.inputs)
-
-    def shuffle(x: Value) -> Value:
-        for step in steps:
-            x = step(x)
-        return x
-
-    return Call(shuffle, node.inputs)
+    if op.drop:
+        steps.append(methodcaller("squeeze", tuple(op.drop)))
+    if kept != sorted(kept):
+        steps.append(methodcaller("transpose", [sorted(kept).index(i) for i in kept]))
+    if "x" in order and op.input_ndim == 0:  # may be a size, a Python int
+        steps.append(partial(np.reshape, shape=(1,) * len(order)))
+    elif "x" in order:
+        steps.append(itemgetter(tuple([None if i == "x" else slice(None) for i in order])))
+    if len(steps) < 2:
+        return Call(steps[0] if steps else unchanged, node.inputs)
+    return Call(lambda x: functools.reduce(lambda y, step: step(y), steps, x), node.inputs)
 
 
 @call_of.register
@@ -204,24 +194,18 @@ def _(op: subtensor.IncSubtensor, node: Apply) -> Call:
         return call_of.dispatch(Op)(op, node)
     index = _index(op.idx_list, known)
     change: Any = operator.setitem if op.set_instead_of_inc else _increment
+    made = Call(np.array, [x])
     if x.owner is not None and isinstance(x.owner.op, basic.Alloc | basic.AllocEmpty):
-        made = call_of(x.owner.op, x.owner)
-        if not made.view:
-            make, count = made.function, len(made.inputs)
+        alone = call_of(x.owner.op, x.owner)
+        made = made if alone.view else alone
+    make, count = made.function, len(made.inputs)
 
-            def fill(*values: Value) -> Value:
-                target = make(*values[:count])
-                change(target, index, values[count])
-                return target
-
-            return Call(fill, [*made.inputs, y])
-
-    def copy(x: Value, y: Value) -> Value:
-        target = np.array(x)
-        change(target, index, y)
+    def fill(*values: Value) -> Value:
+        target = make(*values[:count])
+        change(target, index, values[count])
         return target
 
-    return Call(copy, [x, y])
+    return Call(fill, [*made.inputs, y])
 
 
 def _increment(x: Value, index: Any, y: Value) -> None:

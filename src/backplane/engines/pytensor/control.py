@@ -1,4 +1,4 @@
-"""PyTensor's `Scan` as a Python loop."""
+"""Branches and loops: `ifelse` and `Scan` over closed graphs, and `Scan` as a loop in Python."""
 
 from __future__ import annotations
 
@@ -7,18 +7,126 @@ from itertools import repeat
 from typing import Any
 
 import numpy as np
+import pytensor
+import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
+from pytensor.ifelse import IfElse
+from pytensor.scan.op import Scan, ScanInfo
 from pytensor.tensor.basic import AllocEmpty
 from pytensor.tensor.subtensor import IncSubtensor
 
+from backplane.core.graph import Graph
 from backplane.core.spec import Spec
 from backplane.engines.arrays.buffers import LOOPS
 from backplane.engines.arrays.linear import for_steps
-from backplane.engines.base import Value
+from backplane.engines.base import Engine, Table, Value
 from backplane.engines.pytensor.calls import Call
-from backplane.engines.pytensor.library import spec_of
+from backplane.engines.pytensor.library import number, size, spec_of, type_of, with_shape
 
 Step = Callable[..., Sequence[Value]]
+
+FOREVER = int(np.iinfo(np.int64).max)
+"""The number of steps of a loop that ends by its condition."""
+
+
+def loops(engine: Engine) -> Table:
+    """The lowerings of `cond`, `scan` and `while_loop`; `engine` makes graphs callable."""
+    table = Table()
+
+    @table.add("cond")
+    def cond(predicate: Value, *operands: Value, then: Graph, orelse: Graph) -> list[Value]:
+        branches = [*engine.callable(then)(*operands), *engine.callable(orelse)(*operands)]
+        results: list[Value] = IfElse(len(then.outputs))(predicate, *branches, return_list=True)
+        return results
+
+    @table.add("while_loop")
+    def while_loop(*operands: Value, test: Graph, body: Graph, carry: int) -> list[Value]:
+        goes_on, step = engine.callable(test), engine.callable(body)
+        state, consts = _typed(operands[:carry], body.inputs), operands[carry:]
+        inner = [x.type() for x in (*state, *consts)]
+        following = _typed(step(*inner), body.inputs[:carry])
+        ends = pt.invert(goes_on(*following, *inner[carry:])[0])
+        info = _info(untraced=carry, consts=len(consts), until=True)
+        loop = Scan(inner, [*following, ends], info, mode=_flagged())
+        count = pt.switch(goes_on(*state, *consts)[0], number(FOREVER, "int64"), number(0, "int64"))
+        results: list[Value] = loop(count, *state, *consts, return_list=True)
+        return results
+
+    @table.add("scan")
+    def scan(
+        *operands: Value, body: Graph, carry: int, xs: int, reverse: bool, length: int | None
+    ) -> list[Value]:
+        state = _typed(operands[:carry], body.inputs)
+        rows, consts = operands[carry : carry + xs], operands[carry + xs :]
+        count = size(rows[0], 0) if xs else number(length or 0, "int64")
+        back = slice(None, None, -1 if reverse else None)
+        results = _scan_of(engine.callable(body), body, state, rows, consts)(
+            count,
+            *[x[back] for x in rows],
+            *[_trace(x, count) for x in state],
+            *[count] * (len(body.outputs) - carry),
+            *consts,
+            return_list=True,
+        )
+        known = int(count.data) if isinstance(count, pt.TensorConstant) else None
+        stacks = [with_shape(y, (known, *y.type.shape[1:]))[back] for y in results[carry:]]
+        return [*[trace[-1] for trace in results[:carry]], *stacks]
+
+    return table
+
+
+def _info(
+    *, xs: int = 0, carry: int = 0, ys: int = 0, untraced: int = 0, consts: int, until: bool = False
+) -> Any:
+    return ScanInfo(
+        n_seqs=xs,
+        mit_mot_in_slices=(),
+        mit_mot_out_slices=(),
+        mit_sot_in_slices=(),
+        sit_sot_in_slices=((-1,),) * carry,
+        n_nit_sot=ys,
+        n_untraced_sit_sot=untraced,
+        n_non_seqs=consts,
+        as_while=until,
+    )
+
+
+def _flagged() -> str | None:
+    """The mode for steps that PyTensor compiles itself: the one that its flags name, if any."""
+    mode: str = pytensor.config.mode
+    return None if mode == "Mode" else mode
+
+
+def _typed(values: Sequence[Value], like: Sequence[Any]) -> list[Value]:
+    """`values` in exactly the types of the graph: a state keeps its type from step to step."""
+    return [
+        type_of(t.spec).filter_variable(with_shape(x, t.spec.shape))
+        for x, t in zip(values, like, strict=False)
+    ]
+
+
+def _scan_of(
+    step: Step, body: Graph, state: Sequence[Value], rows: Sequence[Value], consts: Sequence[Value]
+) -> Value:
+    """The operation, from its step on new variables."""
+    inner_state = [x.type() for x in state]
+    inner_rows = [x.type.clone(shape=x.type.shape[1:])() for x in rows]
+    inner_consts = [x.type() for x in consts]
+    results = step(*inner_state, *inner_rows, *inner_consts)
+    following = _typed(results[: len(state)], body.inputs)
+    ys = results[len(state) :]
+    info = _info(xs=len(rows), carry=len(state), ys=len(ys), consts=len(consts))
+    inputs = [*inner_rows, *inner_state, *inner_consts]
+    return Scan(inputs, [*following, *ys], info, mode=_flagged())
+
+
+def _trace(x: Value, count: Value) -> Value:
+    """Room for a state and what each of `count` steps makes of it."""
+    room = pt.empty((count + 1, *[size(x, i) for i in range(x.ndim)]), dtype=x.dtype)
+    return pt.set_subtensor(room[:1], x[None])
+
+
+# --- as a loop in Python --------------------------------------------------------------------------
 
 
 def scan_call(
@@ -31,7 +139,7 @@ def scan_call(
     op, info, inputs = node.op, node.op.info, node.inputs
     if info.n_mit_mot or info.n_mit_sot:
         return None
-    loop = _Loop(info, function_of(op.fgraph), [spec_of(x) for x in op.fgraph.outputs], only_last)
+    loop = _Steps(info, function_of(op.fgraph), [spec_of(x) for x in op.fgraph.outputs], only_last)
     operands = [
         inputs[0],
         *op.outer_seqs(inputs),
@@ -52,7 +160,7 @@ def _first_row(room: Variable) -> Variable:
     return room
 
 
-class _Loop:
+class _Steps:
     """Runs the steps of one scan: (count, sequences, first rows, untraced states, constants)."""
 
     def __init__(
