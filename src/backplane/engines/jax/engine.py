@@ -13,8 +13,19 @@ from jax.experimental import io_callback
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.base import Engine, Program, Table, Value
-from backplane.engines.jax import cpu, loops, unknown
-from backplane.engines.jax.table import TABLE
+from backplane.engines.jax import (
+    control,
+    convolution,
+    cpu,
+    elementwise,
+    indexing,
+    linear,
+    pooling,
+    random,
+    reductions,
+    shaping,
+    unknown,
+)
 
 Function = Callable[..., tuple[Value, ...]]
 
@@ -46,9 +57,8 @@ class JaxEngine(Engine):
     )
 
     def __init__(self) -> None:
-        self.table = Table()
-        self.table.update(TABLE)
-        self.table.update(loops.lowerings(self))
+        rooms = elementwise, reductions, linear, shaping, indexing, convolution, pooling, random
+        self.table = Table.joined(*[room.TABLE for room in rooms], control.lowerings(self))
 
     # --- values ---------------------------------------------------------------------------------
 

@@ -13,11 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from backplane.engines.base import Padding, Table, Value, host_shape
-from backplane.engines.jax.kernel import kernel
+from backplane.core.windows import Padding
+from backplane.engines.base import Table, Value, check_windows
+from backplane.engines.jax.kernel import kernel, sized
 from backplane.engines.jax.windows import Sizes, Windows, zero
 
-TABLE = Table()
+TABLE = Table(check_windows=check_windows)
 
 LARGE = 64
 """Tiles of more elements than this are reduced as axes of their own."""
@@ -25,7 +26,7 @@ LARGE = 64
 
 @TABLE.add("max_pool", wanted=True)
 @kernel("pool", "strides", "padding", "wanted")
-def max_pool(
+def _max_pool(
     x: Value, *, pool: Sizes, strides: Sizes, padding: Padding, wanted: tuple[bool, bool]
 ) -> list[Value | None]:
     """The maximum and its place in the window, numbered in row-major order. NaN is the largest."""
@@ -72,7 +73,7 @@ def _of_tiles(x: Value, windows: Windows, dtype: np.dtype) -> tuple[Value, Value
 
 @TABLE.add("max_pool_grad", reads=(0, 1, 3))
 @kernel("pool", "strides", "padding")
-def max_pool_grad(
+def _max_pool_grad(
     g: Value, x: Value, y: None, positions: Value, *, pool: Sizes, strides: Sizes, padding: Padding
 ) -> Value:
     """`g` where the positions say. Of `x` only the shape is used."""
@@ -91,7 +92,7 @@ def max_pool_grad(
 
 @TABLE.add("max_pool_take", reads=(0, 3))
 @kernel("pool", "strides", "padding")
-def max_pool_take(
+def _max_pool_take(
     v: Value, x: None, y: None, positions: Value, *, pool: Sizes, strides: Sizes, padding: Padding
 ) -> Value:
     """`v` where the positions say."""
@@ -122,7 +123,7 @@ def _counts(windows: Windows, dtype: np.dtype) -> Value:
 
 @TABLE.add("avg_pool")
 @kernel("pool", "strides", "padding")
-def avg_pool(x: Value, *, pool: Sizes, strides: Sizes, padding: Padding) -> Value:
+def _avg_pool(x: Value, *, pool: Sizes, strides: Sizes, padding: Padding) -> Value:
     """Sums along one axis after the other, over the numbers of elements."""
     windows = Windows(x.shape, pool, strides, padding)
     counts = _counts(windows, x.dtype)
@@ -138,23 +139,11 @@ def avg_pool(x: Value, *, pool: Sizes, strides: Sizes, padding: Padding) -> Valu
 
 
 @TABLE.add("avg_pool_grad")
-def avg_pool_grad(
-    g: Value,
-    *dims: Value,
-    shape: tuple[int | None, ...],
-    pool: Sizes,
-    strides: Sizes,
-    padding: Padding,
-) -> Value:
-    """Each element of a window gets its share of `g`."""
-    sizes = host_shape(shape, dims)
-    return _avg_pool_grad(g, shape=sizes, pool=pool, strides=strides, padding=padding)
-
-
-@kernel("shape", "pool", "strides", "padding")
+@sized(1, "pool", "strides", "padding")
 def _avg_pool_grad(
     g: Value, *, shape: Sizes, pool: Sizes, strides: Sizes, padding: Padding
 ) -> Value:
+    """Each element of a window gets its share of `g`."""
     windows = Windows(shape, pool, strides, padding)
     if 0 in windows.number:
         return lax.full(shape, 0, g.dtype)
