@@ -44,23 +44,19 @@ class Windows:
     def __init__(
         self,
         shape: Sizes,
-        window: Sizes,
+        pool: Sizes,
         strides: Sizes,
         padding: Padding,
         dilation: Sizes | None = None,
     ) -> None:
-        at = Placement.of(shape[1:-1], window, strides, padding, dilation)
-        self.spatial, self.pairs, self.padded, self.number = (
-            at.sizes,
-            at.pairs,
-            at.padded,
-            at.counts,
-        )
-        self.window, self.size = window, at.elements
-        self.dilation = dilation or (1,) * len(window)
+        at = Placement.of(shape[1:-1], pool, strides, padding, dilation)
+        self.spatial, self.pairs = at.sizes, at.pairs
+        self.padded, self.number = at.padded, at.counts
+        self.window, self.size = pool, at.elements
+        self.dilation = dilation or (1,) * len(pool)
         spans = zip(at.windows, at.counts, strict=True)
         self.strides = tuple([w.span if n == 1 else w.stride for w, n in spans])
-        self.tiled = self.strides == window
+        self.tiled = self.strides == pool
 
     def pad(self, x: Value, value: Value) -> Value:
         """`x` with the padding."""
