@@ -112,6 +112,8 @@ def donating(
         return found
 
     def first(inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+        if any(isinstance(x, jax.core.Tracer) for x in inputs):
+            return plain(*inputs)  # It becomes part of the trace, and runs with that.
         size = _memory(taking, inputs)
         if size is not None:
             _try(size)
