@@ -47,7 +47,9 @@ def array_type() -> type:
 
 def current(value: Value) -> Value:
     """`value`, or the one that has followed it in its memory."""
-    while type(value) is array_type() and value.is_deleted():
+    if type(value) is not array_type():
+        return value
+    while value.is_deleted():
         with _starting:
             results, position = getattr(value, "successor", ((), 0))
         if not results:
@@ -163,5 +165,5 @@ def _deferred_signals() -> Iterator[None]:
         for s, handler in handlers.items():
             if callable(handler):
                 signal.signal(s, handler)
-        for s, frame in caught:
-            handlers[signal.Signals(s)](s, frame)  # type: ignore[operator, misc]
+        for number, frame in caught:
+            handlers[signal.Signals(number)](number, frame)  # type: ignore[operator, misc]

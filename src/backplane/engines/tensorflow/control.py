@@ -35,7 +35,7 @@ def own_program() -> Iterator[None]:
 
 def lowerings(engine: Engine) -> Table:
     """The table of control flow, whose graphs `engine` turns into functions."""
-    builders = {"cond": _cond, "while_loop": _while_loop, "scan": _scan}
+    builders: dict[str, Lowering] = {"cond": _cond, "while_loop": _while_loop, "scan": _scan}
     return Table({"builds": True}, **{name: partial(b, engine) for name, b in builders.items()})
 
 
