@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import starmap
+from threading import get_ident
 from typing import Any
 
 import jax
@@ -36,6 +37,9 @@ TRIED = 1 << 20
 _starting = threading.RLock()
 """Held while a program is started that takes memory: until it has been, its results are not there.
 The same thread may start another one meanwhile, in a finalizer."""
+
+_starter = [0]
+"""The thread that was the last to start one."""
 
 
 @cache
@@ -62,6 +66,9 @@ def following(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, which is called once more where arguments have a successor."""
 
     def run(*inputs: Value) -> Any:
+        if _starter[0] != get_ident() and _starter[0]:
+            # JAX would write a line to stderr for each array whose memory is taken.
+            inputs = tuple([current(x) for x in inputs])
         try:
             return function(*inputs)
         except (RuntimeError, ValueError):
@@ -102,6 +109,7 @@ def donating(
             return first(inputs)
         results: list[tuple[Value, ...]] = []
         with _starting:
+            _starter[0] = get_ident()
             for i, position in pairs:
                 x = inputs[i]
                 if x.is_deleted():
