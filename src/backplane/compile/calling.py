@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backplane.core.graph import Tensor
+from backplane.engines.base import Engine
 
 if TYPE_CHECKING:
     from backplane.compile.function import Function, Variant
@@ -76,6 +77,7 @@ class _Writer:
         self._line("except Exception as error:")
         self._line(f"    failed(error, [{', '.join(feeds)}])")
         self._line("    raise")
+        self._go_forward()
         for i, copied in enumerate(self.variant.copied):
             if copied:
                 self._line(f"r{i} = array(r{i})")
@@ -91,6 +93,18 @@ class _Writer:
         exec(compile(source, "<backplane call>", "exec"), self.names)
         call: Call = self.names["call"]
         return call
+
+    def _go_forward(self) -> None:
+        """After an interrupt, store the new values of variables whose memory has been taken."""
+        read = {v: i for i, v in enumerate(self.variant.variables)}
+        places = [read[v] for v in self.variant.updated if v in read]
+        if type(self.engine).current is Engine.current or not places:
+            return
+        self.names["current"] = self.engine.current
+        self._line("except BaseException:")
+        for i in places:
+            self._line(f"    v{i}.values = {{engine: current(w{i})}}")
+        self._line("    raise")
 
     def _line(self, text: str) -> None:
         self.lines.append("    " + text)

@@ -280,6 +280,12 @@ class Engine:
         """A variable's value as users may keep it: a copy where programs reuse its memory."""
         return value
 
+    def current(self, value: Value) -> Value:
+        """What a variable's value has become: itself, but where a program has taken its memory for
+        the new value, and an interrupt kept that from being stored.
+        """
+        return value
+
     def wait(self, values: Sequence[Value]) -> None:
         """Return when `values` are computed: for engines that compute while Python goes on, and
         read fed arrays meanwhile.

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 
 from backplane.core.graph import Graph
 from backplane.core.spec import Spec
-from backplane.engines.base import Engine, Lowering, Value
+from backplane.engines.base import Engine, Lowering, Table, Value
 from backplane.engines.tensorflow.constants import ints, sizes_of, vector
 from backplane.engines.tensorflow.library import raw, tf
 
@@ -32,7 +33,13 @@ def own_program() -> Iterator[None]:
         _OWN.reset(token)
 
 
-def cond(engine: Engine, specs: Specs, *, then: Graph, orelse: Graph) -> Lowering:
+def lowerings(engine: Engine) -> Table:
+    """The table of control flow, whose graphs `engine` turns into functions."""
+    builders: dict[str, Lowering] = {"cond": _cond, "while_loop": _while_loop, "scan": _scan}
+    return Table({"builds": True}, **{name: partial(b, engine) for name, b in builders.items()})
+
+
+def _cond(engine: Engine, specs: Specs, *, then: Graph, orelse: Graph) -> Lowering:
     """Build a branch: only the one taken runs."""
     if_true, if_false = engine.callable(then), engine.callable(orelse)
 
@@ -42,7 +49,7 @@ def cond(engine: Engine, specs: Specs, *, then: Graph, orelse: Graph) -> Lowerin
     return lower
 
 
-def while_loop(engine: Engine, specs: Specs, *, test: Graph, body: Graph, carry: int) -> Lowering:
+def _while_loop(engine: Engine, specs: Specs, *, test: Graph, body: Graph, carry: int) -> Lowering:
     """Build a loop that runs while `test` holds."""
     keep_on, step = engine.callable(test), engine.callable(body)
     carried = [t.spec for t in body.inputs[:carry]]
@@ -61,7 +68,7 @@ def while_loop(engine: Engine, specs: Specs, *, test: Graph, body: Graph, carry:
     return lower
 
 
-def scan(
+def _scan(
     engine: Engine,
     specs: Specs,
     *,

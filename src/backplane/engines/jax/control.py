@@ -10,7 +10,7 @@ from jax import lax
 
 from backplane.core.graph import Graph
 from backplane.core.spec import Spec
-from backplane.engines.base import Engine, Entry, Lowering, Table, Value
+from backplane.engines.base import Engine, Lowering, Table, Value
 
 Values = tuple[Value, ...]
 Step = Callable[..., Values]
@@ -22,11 +22,14 @@ of its function, and that one holds the constants of the call."""
 
 def lowerings(engine: Engine) -> Table:
     """The table of control flow, whose graphs `engine` turns into functions."""
+    table = Table()
 
+    @table.build("cond")
     def cond(specs: Sequence[Spec], *, then: Graph, orelse: Graph) -> Lowering:
         branches = _typed(engine, then), _typed(engine, orelse)
         return _once(lambda predicate, *operands: list(lax.cond(predicate, *branches, *operands)))
 
+    @table.build("while_loop")
     def while_loop(specs: Sequence[Spec], *, test: Graph, body: Graph, carry: int) -> Lowering:
         goes_on, step = engine.callable(test), _typed(engine, body)
 
@@ -41,6 +44,7 @@ def lowerings(engine: Engine) -> Table:
 
         return _once(lowering)
 
+    @table.build("scan", wanted=True)
     def scan(
         specs: Sequence[Spec],
         *,
@@ -70,10 +74,6 @@ def lowerings(engine: Engine) -> Table:
 
         return _once(lowering)
 
-    table = Table()
-    table["cond"] = Entry(cond, builds=True)
-    table["while_loop"] = Entry(while_loop, builds=True)
-    table["scan"] = Entry(scan, builds=True, wanted=True)
     return table
 
 
