@@ -18,7 +18,7 @@ from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
 from backplane.core.spec import Spec  # noqa: E402
 from backplane.engines.base import Program  # noqa: E402
-from backplane.engines.torch import ENGINE, devices, products  # noqa: E402
+from backplane.engines.torch import ENGINE, devices, linear  # noqa: E402
 
 rng = np.random.default_rng(0)
 
@@ -140,8 +140,8 @@ def test_no_value_of_a_program_is_on_the_tape(monkeypatch: pytest.MonkeyPatch) -
         np.testing.assert_array_equal(f([fed])[0], [n, n])
         assert not v.read(ENGINE).requires_grad
     seen = []
-    monkeypatch.setattr(products, "onednn_is_faster", lambda: True)
-    monkeypatch.setattr(products, "onednn", lambda x, y: seen.append(1) or torch.mm(x, y))
+    monkeypatch.setattr(linear, "onednn_is_faster", lambda: True)
+    monkeypatch.setattr(linear, "onednn", lambda x, y: seen.append(1) or torch.mm(x, y))
     a, w = K.placeholder((256, 128)), K.variable(np.ones((128, 256)))
     results = [K.dot(a, w), *K.gradients(K.dot(a, w), [a, w])]
     K.function([a], results)([torch.ones(256, 128, requires_grad=True)])
@@ -290,16 +290,6 @@ def test_equal_keys_give_equal_samples_and_leave_torchs_generator_alone(name: st
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_random_bits_are_threefry() -> None:
-    # Known answers of Random123 for a block of zeros and of ones, keys likewise.
-    from backplane.engines.torch.random import _threefry
-
-    for word, want in ((0, (0x6B200159, 0x99BA4EFE)), (2**32 - 1, (0x1CB996FC, 0xBB002BE7))):
-        block = torch.tensor([word]).to(torch.int32)
-        got = _threefry((word, word), block.clone(), block.clone())
-        assert tuple(int(w) % 2**32 for w in got) == want
-
-
 # --- devices --------------------------------------------------------------------------------------
 
 
@@ -332,8 +322,8 @@ def test_new_values_go_to_the_default_device(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_onednn_serves_large_products_of_programs_only(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    monkeypatch.setattr(products, "onednn_is_faster", lambda: True)
-    monkeypatch.setattr(products, "onednn", lambda x, y: calls.append(x.shape) or torch.mm(x, y))
+    monkeypatch.setattr(linear, "onednn_is_faster", lambda: True)
+    monkeypatch.setattr(linear, "onednn", lambda x, y: calls.append(x.shape) or torch.mm(x, y))
     params = {"transpose_x": False, "transpose_y": True}
     x, y = torch.rand(256, 128), torch.rand(256, 128)
     lower("matmul", x, y, **params)
@@ -344,11 +334,11 @@ def test_onednn_serves_large_products_of_programs_only(monkeypatch: pytest.Monke
     assert calls == [(256, 128)]
 
 
-@pytest.mark.skipif(not products.has_onednn(), reason="a build of PyTorch without oneDNN")
+@pytest.mark.skipif(not linear.has_onednn(), reason="a build of PyTorch without oneDNN")
 def test_onednn_computes_the_same() -> None:
     x, y = torch.rand(64, 48), torch.rand(80, 48).T
     with torch.no_grad():
-        torch.testing.assert_close(products.onednn(x, y), x @ y)
+        torch.testing.assert_close(linear.onednn(x, y), x @ y)
 
 
 # --- convolution ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch.nn import functional as F
@@ -35,21 +36,21 @@ for _name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "sig
     TABLE[_name] = Entry(getattr(torch, _name), out=1, over=getattr(torch, f"{_name}_"))
 
 
-@TABLE.add("sigmoid_grad", out=1)
-def sigmoid_grad(g: Value, y: Value, out: Value | None = None) -> Value:
-    """PyTorch's own kernel."""
-    if out is None:
-        return aten.sigmoid_backward.default(g, y)
-    return aten.sigmoid_backward.grad_input(g, y, grad_input=out)
+def _gradient(kernel: Any, *constants: float) -> Lowering:
+    """PyTorch's own kernel of a gradient, from the cotangent and the result."""
+    into, fresh = kernel.grad_input, kernel.default
+
+    def lowering(g: Value, y: Value, out: Value | None = None) -> Value:
+        if out is None:
+            return fresh(g, y, *constants)
+        return into(g, y, *constants, grad_input=out)
+
+    return lowering
 
 
-@TABLE.add("tanh_grad", out=1)
-def tanh_grad(g: Value, y: Value, out: Value | None = None) -> Value:
-    """PyTorch's own kernel."""
-    if out is None:
-        return aten.tanh_backward.default(g, y)
-    return aten.tanh_backward.grad_input(g, y, grad_input=out)
-
+TABLE["sigmoid_grad"] = Entry(_gradient(aten.sigmoid_backward), out=1)
+TABLE["tanh_grad"] = Entry(_gradient(aten.tanh_backward), out=1)
+TABLE["relu_grad"] = Entry(_gradient(aten.threshold_backward, 0), out=1)
 
 Choice = Callable[[Spec, Lowering], Lowering]
 
@@ -73,41 +74,12 @@ def _copied(x: Value, out: Value | None = None) -> Value:
     return x.clone() if out is None else out.copy_(x)
 
 
-def _sign(x: Value) -> Value:
-    """PyTorch's own makes 0 of NaN."""
-    found = torch.sign(x)
-    return torch.where(torch.isnan(x), x, found) if x.is_floating_point() else found
-
-
-_register(
-    modular,
-    1,
-    neg=torch.neg,
-    add=torch.add,
-    sub=torch.sub,
-    mul=torch.mul,
-    pow=torch.pow,
-    shift_left=torch.bitwise_left_shift,
-)
-_register(
-    ordered,
-    1,
-    maximum=torch.maximum,
-    minimum=torch.minimum,
-)
-_register(
-    compared,
-    1,
-    less=torch.less,
-    less_equal=torch.less_equal,
-)
-_register(
-    widened,
-    0,
-    floordiv=torch.floor_divide,
-    mod=torch.remainder,
-    shift_right=torch.bitwise_right_shift,
-)
+_register(modular, 1, neg=torch.neg, add=torch.add, sub=torch.sub, mul=torch.mul, pow=torch.pow)
+_register(modular, 1, shift_left=torch.bitwise_left_shift)
+_register(ordered, 1, maximum=torch.maximum, minimum=torch.minimum)
+_register(compared, 1, less=torch.less, less_equal=torch.less_equal)
+_register(widened, 0, floordiv=torch.floor_divide, mod=torch.remainder)
+_register(widened, 0, shift_right=torch.bitwise_right_shift)
 _register(_non_negative, 1, abs=torch.abs)
 
 
@@ -138,14 +110,6 @@ def softplus(x: Value, out: Value | None = None) -> Value:
     if out is None:
         return F.softplus(x, threshold=40)
     return aten.softplus.out(x, 1, 40, out=out)
-
-
-@TABLE.add("relu_grad", out=1)
-def relu_grad(g: Value, y: Value, out: Value | None = None) -> Value:
-    """PyTorch's own kernel for the gradient of relu."""
-    if out is None:
-        return aten.threshold_backward.default(g, y, 0)
-    return aten.threshold_backward.grad_input(g, y, 0, grad_input=out)
 
 
 @TABLE.build("cast")

@@ -18,13 +18,13 @@ from backplane.engines.torch.dtypes import TORCH
 Step = Callable[..., tuple[Value, ...]]
 
 
-def lowerings(engine: Engine) -> Table:
+def table(engine: Engine) -> Table:
     """The table of control flow, whose graphs `engine` turns into functions."""
-    table = Table()
-    table.build("cond")(partial(_cond, engine))
-    table.build("while_loop")(partial(_while_loop, engine))
-    table.build("scan")(partial(_scan, engine))
-    return table
+    found = Table()
+    found.build("cond")(partial(_cond, engine))
+    found.build("while_loop")(partial(_while_loop, engine))
+    found.build("scan")(partial(_scan, engine))
+    return found
 
 
 def _cond(engine: Engine, specs: Sequence[Spec], *, then: Graph, orelse: Graph) -> Lowering:
