@@ -14,23 +14,9 @@ from typing import Any
 
 from backplane.core.spec import Spec
 from backplane.engines.base import Padding, Table, resolve_padding
-from backplane.engines.onnxruntime.builder import (
-    Shape,
-    Size,
-    Symbol,
-    ints,
-    node,
-    transpose,
-)
+from backplane.engines.onnxruntime.builder import Shape, Size, Symbol, ints, node, transpose
 from backplane.engines.onnxruntime.shaping import concat, pad, slice_
-from backplane.engines.onnxruntime.sizes import (
-    at_least,
-    filled,
-    reshape,
-    sizes,
-    static,
-    vector,
-)
+from backplane.engines.onnxruntime.sizes import at_least, filled, reshape, sizes, static, vector
 
 TABLE = Table()
 

@@ -19,16 +19,7 @@ import numpy as np
 from onnx import ModelProto
 
 from backplane.core.spec import Spec
-from backplane.engines.base import (
-    Engine,
-    Entry,
-    Line,
-    Lowering,
-    Program,
-    Table,
-    Value,
-    located,
-)
+from backplane.engines.base import Engine, Entry, Line, Lowering, Program, Table, Value, located
 from backplane.engines.onnxruntime import (
     convolution,
     elementwise,
@@ -38,14 +29,7 @@ from backplane.engines.onnxruntime import (
     reductions,
     shaping,
 )
-from backplane.engines.onnxruntime.builder import (
-    Place,
-    Scope,
-    Symbol,
-    building,
-    literal,
-    made_by,
-)
+from backplane.engines.onnxruntime.builder import Place, Scope, Symbol, building, literal, made_by
 from backplane.engines.onnxruntime.export import export
 from backplane.engines.onnxruntime.library import DTYPES, THREADS, native, ort, ort_value, session
 from backplane.engines.onnxruntime.model import model, named

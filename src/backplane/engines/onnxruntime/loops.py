@@ -25,10 +25,7 @@ from backplane.engines.onnxruntime.builder import (
     number,
 )
 from backplane.engines.onnxruntime.shaping import constant_of, flip
-from backplane.engines.onnxruntime.sizes import (
-    reshape,
-    size,
-)
+from backplane.engines.onnxruntime.sizes import reshape, size
 
 Specs = Sequence[Spec]
 Step = Callable[..., Sequence[Symbol]]

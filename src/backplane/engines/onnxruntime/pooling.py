@@ -7,14 +7,7 @@ from typing import Any
 
 from backplane.core.spec import Spec, is_float
 from backplane.engines.base import Padding, Table
-from backplane.engines.onnxruntime.builder import (
-    Symbol,
-    cast,
-    ints,
-    node,
-    nodes,
-    number,
-)
+from backplane.engines.onnxruntime.builder import Symbol, cast, ints, node, nodes, number
 from backplane.engines.onnxruntime.convolution import (
     Ints,
     channels_first,
@@ -22,13 +15,7 @@ from backplane.engines.onnxruntime.convolution import (
     padding_options,
 )
 from backplane.engines.onnxruntime.shaping import concat, constant_of
-from backplane.engines.onnxruntime.sizes import (
-    reshape,
-    size,
-    sizes,
-    total,
-    vector,
-)
+from backplane.engines.onnxruntime.sizes import reshape, size, sizes, total, vector
 
 TABLE = Table()
 

@@ -13,21 +13,8 @@ from __future__ import annotations
 import math
 
 from backplane.engines.base import Table
-from backplane.engines.onnxruntime.builder import (
-    Shape,
-    Size,
-    Symbol,
-    cast,
-    ints,
-    node,
-    number,
-)
-from backplane.engines.onnxruntime.sizes import (
-    filled,
-    reshape,
-    total,
-    vector,
-)
+from backplane.engines.onnxruntime.builder import Shape, Size, Symbol, cast, ints, node, number
+from backplane.engines.onnxruntime.sizes import filled, reshape, total, vector
 
 TABLE = Table()
 

@@ -20,11 +20,12 @@ Step = Callable[..., tuple[Value, ...]]
 
 def table(engine: Engine) -> Table:
     """The table of control flow, whose graphs `engine` turns into functions."""
-    found = Table()
-    found.build("cond")(partial(_cond, engine))
-    found.build("while_loop")(partial(_while_loop, engine))
-    found.build("scan")(partial(_scan, engine))
-    return found
+    return Table(
+        {"builds": True},
+        cond=partial(_cond, engine),
+        while_loop=partial(_while_loop, engine),
+        scan=partial(_scan, engine),
+    )
 
 
 def _cond(engine: Engine, specs: Sequence[Spec], *, then: Graph, orelse: Graph) -> Lowering:

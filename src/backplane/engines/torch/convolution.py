@@ -148,7 +148,7 @@ def _output_first(kernel: Value) -> Value:
     return kernel.permute(rank - 1, rank - 2, *range(rank - 2))
 
 
-@TABLE.build("conv")
+@TABLE.build("conv", "conv_bias")
 @on_two_axes
 def conv(
     specs: Sequence[Spec], *, strides: Sizes, padding: Padding, dilation: Sizes, groups: int
@@ -169,9 +169,6 @@ def conv(
         return channels_last(y)
 
     return lowering
-
-
-TABLE["conv_bias"] = TABLE["conv"]
 
 
 @TABLE.build("conv_input_grad")

@@ -15,22 +15,21 @@ from backplane.engines.torch.dtypes import SIGNED, TORCH, compared, modular, ord
 
 aten = torch.ops.aten
 
-TABLE = Table(erfinv=torch.erfinv, logical_not=torch.logical_not)
-
-for _name, _function in {
-    "floor": torch.floor,
-    "round": torch.round,
-    "div": torch.div,
-    "equal": torch.eq,
-    "not_equal": torch.ne,
-    "logical_and": torch.logical_and,
-    "logical_or": torch.logical_or,
-    "bit_and": torch.bitwise_and,
-    "bit_or": torch.bitwise_or,
-    "bit_xor": torch.bitwise_xor,
-    "where": torch.where,
-}.items():
-    TABLE[_name] = Entry(_function, out=1)
+TABLE = Table(
+    {"out": 1},
+    floor=torch.floor,
+    round=torch.round,
+    div=torch.div,
+    equal=torch.eq,
+    not_equal=torch.ne,
+    logical_and=torch.logical_and,
+    logical_or=torch.logical_or,
+    bit_and=torch.bitwise_and,
+    bit_or=torch.bitwise_or,
+    bit_xor=torch.bitwise_xor,
+    where=torch.where,
+)
+TABLE.update(Table(erfinv=torch.erfinv, logical_not=torch.logical_not, check_windows=check_windows))
 
 for _name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "sigmoid"):
     TABLE[_name] = Entry(getattr(torch, _name), out=1, over=getattr(torch, f"{_name}_"))
@@ -83,7 +82,7 @@ _register(widened, 0, shift_right=torch.bitwise_right_shift)
 _register(_non_negative, 1, abs=torch.abs)
 
 
-@TABLE.build("relu", out=1)
+@TABLE.build("relu", out=1, over=torch.relu_)
 def relu(specs: Sequence[Spec]) -> Lowering:
     """PyTorch's own has no `out`."""
     return _copied if specs[0].dtype in SIGNED else _relu
@@ -91,9 +90,6 @@ def relu(specs: Sequence[Spec]) -> Lowering:
 
 def _relu(x: Value, out: Value | None = None) -> Value:
     return torch.relu(x) if out is None else torch.clamp_min(x, 0, out=out)
-
-
-TABLE["relu"] = TABLE["relu"]._replace(over=torch.relu_)
 
 
 @TABLE.build("sign")
@@ -123,9 +119,6 @@ def cast(specs: Sequence[Spec], *, dtype: str) -> Lowering:
 def identity(x: Value) -> Value:
     """A view."""
     return x.view_as(x)
-
-
-TABLE.add("check_windows")(check_windows)
 
 
 @TABLE.add("stop_gradient")

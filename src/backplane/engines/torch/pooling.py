@@ -82,7 +82,7 @@ class _Pooling:
         )  # fmt: skip
         return [channels_last(y), channels_last(positions)]
 
-    def max_grad(self, g: Value, x: Value, _: Value | None, positions: Value) -> Value:
+    def max_grad(self, g: Value, x: Value, _: None, positions: Value) -> Value:
         """`g` put at the positions."""
         plan = self.plan(x.shape[1:-1])
         if g.numel() == 0:
@@ -94,7 +94,7 @@ class _Pooling:
         )  # fmt: skip
         return plan.crop(channels_last(x_grad))
 
-    def max_take(self, v: Value, _x: Value | None, _y: Value | None, positions: Value) -> Value:
+    def max_take(self, v: Value, _x: None, _y: None, positions: Value) -> Value:
         """`v` read at the positions."""
         v = self.plan(v.shape[1:-1]).pad(v)
         rows = positions.flatten(1, -2)
@@ -141,18 +141,15 @@ def _lowest(dtype: torch.dtype) -> Any:
     return -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
 
 
-@TABLE.build("max_pool")
-@on_two_axes
-def max_pool(specs: Sequence[Spec], *, pool: Sizes, strides: Sizes, padding: Padding) -> Lowering:
-    """`max_pool2d_with_indices`; the positions count through the (padded) plane of one channel."""
-    return _Pooling(specs[0].shape, pool, strides, padding).max
-
-
 def _lacks_kernel(specs: Sequence[Spec], **params: Any) -> bool:
     return specs[0].dtype in SIGNED
 
 
-TABLE["max_pool"] = TABLE["max_pool"]._replace(unless=_lacks_kernel)
+@TABLE.build("max_pool", unless=_lacks_kernel)
+@on_two_axes
+def max_pool(specs: Sequence[Spec], *, pool: Sizes, strides: Sizes, padding: Padding) -> Lowering:
+    """`max_pool2d_with_indices`; the positions count through the (padded) plane of one channel."""
+    return _Pooling(specs[0].shape, pool, strides, padding).max
 
 
 @TABLE.build("max_pool_grad", reads=(0, 1, 3))
