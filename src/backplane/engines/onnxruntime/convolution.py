@@ -2,7 +2,7 @@
 
 ONNX' kernels want channels first. The transpositions around them are moved through the program and
 cancelled by ONNX Runtime. Where kernels are slower than a matrix product, or missing as for
-float64, `DECOMPOSED` lets the decomposition serve.
+float64, the decomposition serves (`unless`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Padding, Table, resolve_padding
+from backplane.core.windows import Padding, windows
+from backplane.engines.base import Table
 from backplane.engines.onnxruntime.builder import Shape, Size, Symbol, ints, node, transpose
-from backplane.engines.onnxruntime.shaping import concat, pad, slice_
+from backplane.engines.onnxruntime.indexing import slice_
+from backplane.engines.onnxruntime.shaping import concat, pad
 from backplane.engines.onnxruntime.sizes import at_least, filled, reshape, sizes, static, vector
 
 TABLE = Table()
@@ -49,21 +51,8 @@ def pairs_of(
     padding: Padding, counts: Sequence[Size], window: Ints, strides: Ints, dilation: Ints
 ) -> Pairs:
     """(before, after) per spatial axis: numbers wherever they follow from what is known."""
-    if static(counts) or padding != "same":
-        return resolve_padding(padding, counts, window, strides, dilation)  # type: ignore[arg-type]
-    axes = zip(counts, window, strides, dilation, strict=True)
-    return [_same(n, (k - 1) * d + 1, s) for n, k, s, d in axes]
-
-
-def _same(n: Size, span: int, stride: int) -> tuple[Size, Size]:
-    total: Size
-    if stride == 1 or span == 1:
-        total = span - 1
-    else:
-        places = (n + (stride - 1)) // stride
-        total = at_least(places * stride + (span - stride) - n, 0)
-    before = total // 2
-    return before, total - before
+    slid = windows(window, strides, padding, dilation)
+    return [w.ends(n, at_least) for n, w in zip(counts, slid, strict=True)]
 
 
 def padding_options(
@@ -76,11 +65,35 @@ def padding_options(
     return {"auto_pad": "SAME_UPPER"}
 
 
+# --- where a matrix product is better -------------------------------------------------------------
+
+FEW = 9
+"""Elements of a window up to which the gradient by the kernel is faster as matrix products: by
+two fifths for 3 × 3, by ten times for 1 × 1. The other two gain for 1 × 1 only."""
+
+NARROW = 128
+"""Rows of a matrix from which on a product with it is as fast as it gets."""
+
+
+def _is_product(specs: Sequence[Spec], *, groups: int, **params: Any) -> bool:
+    if specs[0].dtype == "float64":
+        return True
+    return groups == 1 and all(n == 1 for n in specs[1].shape[:-2])
+
+
+def _is_kernel_product(
+    specs: Sequence[Spec], *, kernel_shape: Ints, groups: int, **params: Any
+) -> bool:
+    *window, channels, _ = kernel_shape
+    few = math.prod(window) <= FEW and channels == 1
+    return groups > 1 and (few or specs[0].dtype == "float64")
+
+
 # --- the primitives ------------------------------------------------------------------------------
 
 
-@TABLE.add("conv")
 @TABLE.add("conv_bias")
+@TABLE.add("conv", unless=_is_product)
 def conv(
     x: Symbol,
     kernel: Symbol,
@@ -110,7 +123,7 @@ def conv(
     return channels_last(y, x.rank)
 
 
-@TABLE.add("conv_input_grad")
+@TABLE.add("conv_input_grad", unless=_is_product)
 def conv_input_grad(
     g: Symbol,
     kernel: Symbol,
@@ -160,7 +173,7 @@ def _cut(
     return node("Slice", y, vector(before), vector(stops), ints(*range(2, 2 + len(wanted))))
 
 
-@TABLE.add("conv_kernel_grad")
+@TABLE.add("conv_kernel_grad", unless=_is_kernel_product)
 def conv_kernel_grad(
     x: Symbol,
     g: Symbol,
@@ -206,14 +219,13 @@ def _by_products(x: Symbol, g: Symbol, kernel_shape: Ints, strides: Ints, dilati
     """The gradient by the kernel for a padded x: a product with g for each row of the windows."""
     *window, channels, filters = kernel_shape
     last = x.rank - 2
+    slid = windows(window, strides, "valid", dilation)
 
     def at(y: Symbol, offsets: Sequence[int], first: int) -> Symbol:
         """The elements of all windows at some offsets along axes from `first` on."""
         every: list[tuple[int | None, int | None, int | None]] = [(None, None, 1)] * x.rank
         for axis, offset in enumerate(offsets, first):
-            start = offset * dilation[axis - 1]
-            stop = start - (window[axis - 1] - 1) * dilation[axis - 1]
-            every[axis] = (start, stop or None, strides[axis - 1])
+            every[axis] = slid[axis - 1].part(offset)
         return slice_(y, slices=tuple(every))
 
     row = concat(*[at(x, [k], last) for k in range(window[-1])], axis=x.rank - 1)
@@ -236,34 +248,3 @@ def _swapped(x: Symbol, channels: int, groups: int) -> Symbol:
     parts = reshape(x, (batch, *spatial, groups, channels))
     parts = transpose(parts, (rank, rank - 1, *range(rank - 1)))
     return reshape(parts, (channels, batch * groups, *spatial))
-
-
-# --- where a matrix product is better -------------------------------------------------------------
-
-FEW = 9
-"""Elements of a window up to which the gradient by the kernel is faster as matrix products: by
-two fifths for 3 × 3, by ten times for 1 × 1. The other two gain for 1 × 1 only."""
-
-NARROW = 128
-"""Rows of a matrix from which on a product with it is as fast as it gets."""
-
-
-def _is_product(specs: Sequence[Spec], *, groups: int, **params: Any) -> bool:
-    if specs[0].dtype == "float64":
-        return True
-    return groups == 1 and all(n == 1 for n in specs[1].shape[:-2])
-
-
-def _is_kernel_product(
-    specs: Sequence[Spec], *, kernel_shape: Ints, groups: int, **params: Any
-) -> bool:
-    *window, channels, _ = kernel_shape
-    few = math.prod(window) <= FEW and channels == 1
-    return groups > 1 and (few or specs[0].dtype == "float64")
-
-
-DECOMPOSED = {
-    "conv": _is_product,
-    "conv_input_grad": _is_product,
-    "conv_kernel_grad": _is_kernel_product,
-}

@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from backplane.core.spec import Spec, is_float
-from backplane.engines.base import Padding, Table
+from backplane.core.windows import Padding
+from backplane.engines.base import Table
 from backplane.engines.onnxruntime.builder import Symbol, cast, ints, node, nodes, number
 from backplane.engines.onnxruntime.convolution import (
     Ints,
@@ -33,13 +34,23 @@ def check_windows(x: Symbol, *, sizes: Ints) -> Symbol:
     return node("Reshape", x, shape, shape=x.shape)
 
 
+def _gaps(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> bool:
+    """Whether the kernel would pad by less than nothing: it does so where it finds out itself how
+    much `"same"` adds, and windows are smaller than their stride.
+    """
+    smaller = any(k < s for k, s in zip(pool, strides, strict=True))
+    return smaller and padding == "same" and None in x.shape[1:-1]
+
+
 def _options(x: Symbol, pool: Ints, strides: Ints, padding: Padding) -> dict[str, Any]:
     ones = (1,) * len(pool)
     options = padding_options(padding, sizes(x)[1:-1], pool, strides, ones)
     return {"kernel_shape": pool, "strides": strides, **options}
 
 
-@TABLE.add("max_pool")
+@TABLE.add(
+    "max_pool", unless=lambda specs, **at: not is_float(specs[0].dtype) or _gaps(specs[0], **at)
+)
 def max_pool(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> list[Symbol]:
     """The maximum of each window, and where it is."""
     options = _options(x, pool, strides, padding)
@@ -47,7 +58,7 @@ def max_pool(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> list[
     return [channels_last(y, x.rank), channels_last(positions, x.rank)]
 
 
-@TABLE.add("max_pool_grad")
+@TABLE.add("max_pool_grad", unless=lambda specs, **at: _gaps(specs[1], **at))
 def max_pool_grad(
     g: Symbol,
     x: Symbol,
@@ -115,7 +126,7 @@ def _at_first_maximum(parts: dict[Ints, Symbol], y: Symbol, g: Symbol) -> dict[I
     return masked
 
 
-@TABLE.add("max_pool_take", reads=(0, 3))
+@TABLE.add("max_pool_take", reads=(0, 3), unless=lambda specs, **at: _gaps(specs[1], **at))
 def max_pool_take(
     v: Symbol,
     x: Symbol | None,
@@ -131,25 +142,10 @@ def max_pool_take(
     return channels_last(taken, v.rank)
 
 
-@TABLE.add("avg_pool")
+@TABLE.add(
+    "avg_pool", unless=lambda specs, **at: specs[0].dtype == "float64" or _gaps(specs[0], **at)
+)
 def avg_pool(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> Symbol:
     """Mean of each window over its elements that are no padding."""
     options = _options(x, pool, strides, padding)
     return channels_last(node("AveragePool", channels_first(x), **options), x.rank)
-
-
-def _gaps(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> bool:
-    """Whether the kernel would pad by less than nothing: it does so where it finds out itself how
-    much `"same"` adds, and windows are smaller than their stride.
-    """
-    smaller = any(k < s for k, s in zip(pool, strides, strict=True))
-    return smaller and padding == "same" and None in x.shape[1:-1]
-
-
-DECOMPOSED = {
-    "max_pool": lambda specs, **at: not is_float(specs[0].dtype) or _gaps(specs[0], **at),
-    "max_pool_grad": lambda specs, **at: _gaps(specs[1], **at),
-    "max_pool_take": lambda specs, **at: _gaps(specs[1], **at),
-    "avg_pool": lambda specs, **at: specs[0].dtype == "float64" or _gaps(specs[0], **at),
-}
-"""Where there is no kernel for the dtype, or it errs."""

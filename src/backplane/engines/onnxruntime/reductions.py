@@ -1,9 +1,9 @@
-"""Reductions, cumulative operations, and the matrix product."""
+"""Reductions, cumulative operations, softmax."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from functools import partial
 
 from backplane.core.spec import is_float
 from backplane.engines.base import Table
@@ -22,9 +22,9 @@ from backplane.engines.onnxruntime.builder import (
 from backplane.engines.onnxruntime.elementwise import (
     TO_INT32,
     TO_INT64,
-    sortable,
+    comparable,
+    restored,
     through,
-    unsorted,
     where,
 )
 from backplane.engines.onnxruntime.shaping import constant_of
@@ -38,7 +38,7 @@ from backplane.engines.onnxruntime.sizes import (
     vector,
 )
 
-TABLE = Table()
+TABLE = Table(softmax=partial(node, "Softmax"), log_softmax=partial(node, "LogSoftmax"))
 
 Axes = tuple[int, ...]
 
@@ -165,19 +165,6 @@ def _sum_to_unknown(x: Symbol, wanted: tuple[Size, ...]) -> Symbol:
 # --- extremes ------------------------------------------------------------------------------------
 
 
-def _ordered(function: Callable[..., Symbol]) -> Callable[..., Symbol]:
-    """A reduction that compares, in a dtype that has a kernel for it."""
-    wide = {"uint16": "int32", "int16": "int32", "uint32": "int64"}
-    cased = through(wide)(function)
-
-    def lower(x: Symbol, **params: object) -> Symbol:
-        if x.dtype == "uint64":
-            return unsorted(function(sortable(x), **params))
-        return cased(x, **params)
-
-    return lower
-
-
 def _checked_axes(x: Symbol, axes: Axes) -> Symbol:
     """The axes; at run time an error where there are no elements: the kernel would give ±inf."""
     counted = total([size(x, axis) for axis in axes])
@@ -191,7 +178,7 @@ def _checked_axes(x: Symbol, axes: Axes) -> Symbol:
 def _extreme(op: str, x: Symbol, axes: Axes, keepdims: bool) -> Symbol:
     """The largest or smallest element. The kernels pass over some NaN, which are found apart."""
     checked = _checked_axes(x, axes)
-    y = _ordered(lambda x: node(op, x, checked, keepdims=int(keepdims)))(x)
+    y = restored(node(op, comparable(x), checked, keepdims=int(keepdims)), x.dtype)
     if not is_float(x.dtype):
         return y
     unknown = cast(node("IsNaN", x, dtype="bool"), "uint8")
@@ -224,28 +211,16 @@ def all_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
     return node("Not", any_(node("Not", x), axes=axes, keepdims=keepdims))
 
 
-def _position(op: str) -> Callable[..., Symbol]:
-    def lower(x: Symbol, *, axis: int) -> Symbol:
-        if x.dtype == "uint64":
-            x = sortable(x)
-        wide = {"bool": "uint8", "uint16": "int32", "int16": "int32", "uint32": "int64"}
-        return node(op, cast(x, wide.get(x.dtype, x.dtype)), dtype="int64", axis=axis, keepdims=0)
-
-    return lower
+@TABLE.add("argmax")
+def argmax(x: Symbol, *, axis: int) -> Symbol:
+    """Where the largest element along an axis is."""
+    return node("ArgMax", comparable(x), dtype="int64", axis=axis, keepdims=0)
 
 
-TABLE.add("argmax")(_position("ArgMax"))
-TABLE.add("argmin")(_position("ArgMin"))
-
-
-@TABLE.add("top_k")
-def top_k(x: Symbol, *, k: int) -> list[Symbol]:
-    """The k largest along the last axis, and where they are."""
-    compared = sortable(x) if x.dtype == "uint64" else x
-    wide = {"bool": "uint8", "uint16": "int32", "uint32": "int64"}.get(x.dtype, compared.dtype)
-    values, positions = nodes("TopK", [cast(compared, wide), ints(k)], [wide, "int64"])
-    values = unsorted(values) if x.dtype == "uint64" else cast(values, x.dtype)
-    return [values, cast(positions, "int32")]
+@TABLE.add("argmin")
+def argmin(x: Symbol, *, axis: int) -> Symbol:
+    """Where the smallest element along an axis is."""
+    return node("ArgMin", comparable(x), dtype="int64", axis=axis, keepdims=0)
 
 
 # --- cumulative ----------------------------------------------------------------------------------
@@ -288,39 +263,3 @@ def _products(x: Symbol, reverse: bool) -> Symbol:
         body=body, num_scan_inputs=1, scan_input_directions=way, scan_output_directions=way,
     )  # fmt: skip
     return stack
-
-
-# --- softmax -------------------------------------------------------------------------------------
-
-
-@TABLE.add("softmax")
-def softmax(x: Symbol, *, axis: int) -> Symbol:
-    """Exponentials scaled to sum to one."""
-    return node("Softmax", x, axis=axis)
-
-
-@TABLE.add("log_softmax")
-def log_softmax(x: Symbol, *, axis: int) -> Symbol:
-    """Logarithm of softmax."""
-    return node("LogSoftmax", x, axis=axis)
-
-
-# --- linear algebra ------------------------------------------------------------------------------
-
-
-@TABLE.add("matmul")
-@through(TO_INT32)
-def matmul(x: Symbol, y: Symbol, *, transpose_x: bool, transpose_y: bool) -> Symbol:
-    """Matrix product of the last two axes."""
-    if x.rank == 2 and is_float(x.dtype) and (transpose_x or transpose_y):
-        return node("Gemm", x, y, transA=int(transpose_x), transB=int(transpose_y))
-    return node(
-        "MatMul",
-        _swapped(x) if transpose_x else x,
-        _swapped(y) if transpose_y else y,
-    )
-
-
-def _swapped(x: Symbol) -> Symbol:
-    perm = list(range(x.rank))
-    return transpose(x, [*perm[:-2], perm[-1], perm[-2]])

@@ -68,6 +68,11 @@ def as_scalar(n: Size) -> Symbol:
     return scalar
 
 
+def as_scalar_of_int64(n: Size) -> Symbol:
+    """A size as an int64 scalar, as `Range` and `Loop` take it."""
+    return number(n, "int64") if isinstance(n, int) else reshape(n, ())
+
+
 def filled(shape: Shape, dims: Sequence[Symbol]) -> tuple[Size, ...]:
     """`shape`, its None filled by `dims`."""
     return tuple([as_size(n) for n in merge(shape, dims)])
