@@ -417,3 +417,37 @@ def test_the_engine_imports_no_other_library() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+# --- where kernels of PyTorch are particular ------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_kernels_with_one_filter_have_gradients(rank: int, dtype: str) -> None:
+    x = rng.random((2, *(6,) * rank, 3)).astype(dtype)
+    w = rng.random((*(3,) * rank, 3, 1)).astype(dtype)
+    found = []
+    for name in ("torch", "numpy"):
+        with engines.use(name):
+            a, k = K.placeholder(x.shape, dtype=dtype), K.placeholder(w.shape, dtype=dtype)
+            y = {1: K.conv1d, 2: K.conv2d, 3: K.conv3d}[rank](a, k, data_format="channels_last")
+            found.append(K.function([a, k], K.gradients(K.sum(K.square(y)), [k, a]))([x, w]))
+    for got, want in zip(*found, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["max", "avg"])
+def test_windows_may_be_larger_than_what_they_pool(mode: str) -> None:
+    x = K.placeholder((1, 2, 5, 1, 1))
+    y = K.pool3d(x, (5, 5, 5), (2, 2, 2), "same", "channels_last", mode)
+    value, slope = K.function([x], [y, K.gradients(K.sum(y), [x])[0]])([np.ones((1, 2, 5, 1, 1))])
+    np.testing.assert_allclose(value, np.ones((1, 1, 3, 1, 1)))
+    np.testing.assert_allclose(slope.sum(), 3, rtol=1e-6)
+
+
+def test_ranges_may_end_at_a_size() -> None:
+    x = K.placeholder((None, 3))
+    n = K.shape(x)[0]
+    f = K.function([x], [K.arange(0, n), K.arange(0, n) + K.arange(0, n)])
+    assert [a.tolist() for a in f([np.zeros((3, 3))])] == [[0, 1, 2], [0, 2, 4]]
