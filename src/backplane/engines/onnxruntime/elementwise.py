@@ -21,6 +21,7 @@ from backplane.engines.onnxruntime.builder import Symbol, cast, current, node, n
 Function = Callable[..., Symbol]
 
 TABLE = Table(
+    cast=cast,
     abs=partial(node, "Abs"),
     sign=partial(node, "Sign"),
     exp=partial(node, "Exp"),
@@ -83,8 +84,7 @@ def restored(y: Symbol, dtype: str) -> Symbol:
 # --- one operand ---------------------------------------------------------------------------------
 
 
-@TABLE.add("identity")
-@TABLE.add("stop_gradient")
+@TABLE.add("identity", "stop_gradient")
 def unchanged(x: Symbol) -> Symbol:
     """`x` itself."""
     return x
@@ -190,12 +190,6 @@ def _polynomial(coefficients: Sequence[float], r: Symbol) -> Symbol:
     for c in coefficients[1:]:
         y = node("Add", node("Mul", y, r), number(c, r.dtype))
     return y
-
-
-@TABLE.add("cast")
-def cast_(x: Symbol, *, dtype: str) -> Symbol:
-    """`x` in another dtype."""
-    return cast(x, dtype)
 
 
 @TABLE.add("print")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from backplane.core.spec import Spec, is_float
 from backplane.core.windows import Padding
@@ -19,6 +19,14 @@ from backplane.engines.onnxruntime.shaping import concat, constant_of
 from backplane.engines.onnxruntime.sizes import reshape, size, sizes, total, vector
 
 TABLE = Table()
+
+
+class Windows(TypedDict):
+    """The parameters of all poolings."""
+
+    pool: Ints
+    strides: Ints
+    padding: Padding
 
 
 @TABLE.add("check_windows")
@@ -42,7 +50,7 @@ def _gaps(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> bool:
     return smaller and padding == "same" and None in x.shape[1:-1]
 
 
-def _options(x: Symbol, pool: Ints, strides: Ints, padding: Padding) -> dict[str, Any]:
+def _options(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> dict[str, Any]:
     ones = (1,) * len(pool)
     options = padding_options(padding, sizes(x)[1:-1], pool, strides, ones)
     return {"kernel_shape": pool, "strides": strides, **options}
@@ -51,35 +59,28 @@ def _options(x: Symbol, pool: Ints, strides: Ints, padding: Padding) -> dict[str
 @TABLE.add(
     "max_pool", unless=lambda specs, **at: not is_float(specs[0].dtype) or _gaps(specs[0], **at)
 )
-def max_pool(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> list[Symbol]:
+def max_pool(x: Symbol, **at: Unpack[Windows]) -> list[Symbol]:
     """The maximum of each window, and where it is."""
-    options = _options(x, pool, strides, padding)
+    options = _options(x, **at)
     y, positions = nodes("MaxPool", [channels_first(x)], [x.dtype, "int64"], **options)
     return [channels_last(y, x.rank), channels_last(positions, x.rank)]
 
 
 @TABLE.add("max_pool_grad", unless=lambda specs, **at: _gaps(specs[1], **at))
 def max_pool_grad(
-    g: Symbol,
-    x: Symbol,
-    y: Symbol,
-    positions: Symbol,
-    *,
-    pool: Ints,
-    strides: Ints,
-    padding: Padding,
+    g: Symbol, x: Symbol, y: Symbol, positions: Symbol, **at: Unpack[Windows]
 ) -> Symbol:
     """Zeros with `g` added at the positions."""
     batch, *spatial, channels = sizes(x)
-    if _tiles(x, pool, strides, padding):
-        return _by_tiles(g, x, y, pool)
+    if _tiles(x, **at):
+        return _by_tiles(g, x, y, at["pool"])
     zeros = constant_of([total([batch, channels, *spatial])], 0, g.dtype)
     places, parts = (reshape(channels_first(t), (-1,)) for t in (positions, g))
     flat = node("ScatterElements", zeros, places, parts, reduction="add", axis=0)
     return channels_last(reshape(flat, (batch, channels, *spatial)), x.rank)
 
 
-def _tiles(x: Symbol, pool: Ints, strides: Ints, padding: Padding) -> bool:
+def _tiles(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> bool:
     """Whether the windows touch, and each element is in one of them."""
     _, *spatial, channels = sizes(x)
     padded = not isinstance(padding, str) and any(map(any, padding))
@@ -128,14 +129,7 @@ def _at_first_maximum(parts: dict[Ints, Symbol], y: Symbol, g: Symbol) -> dict[I
 
 @TABLE.add("max_pool_take", reads=(0, 3), unless=lambda specs, **at: _gaps(specs[1], **at))
 def max_pool_take(
-    v: Symbol,
-    x: Symbol | None,
-    y: Symbol | None,
-    positions: Symbol,
-    *,
-    pool: Ints,
-    strides: Ints,
-    padding: Padding,
+    v: Symbol, _x: None, _y: None, positions: Symbol, **at: Unpack[Windows]
 ) -> Symbol:
     """`v` at the positions."""
     taken = node("Gather", reshape(channels_first(v), (-1,)), channels_first(positions), axis=0)
@@ -145,7 +139,6 @@ def max_pool_take(
 @TABLE.add(
     "avg_pool", unless=lambda specs, **at: specs[0].dtype == "float64" or _gaps(specs[0], **at)
 )
-def avg_pool(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> Symbol:
+def avg_pool(x: Symbol, **at: Unpack[Windows]) -> Symbol:
     """Mean of each window over its elements that are no padding."""
-    options = _options(x, pool, strides, padding)
-    return channels_last(node("AveragePool", channels_first(x), **options), x.rank)
+    return channels_last(node("AveragePool", channels_first(x), **_options(x, **at)), x.rank)

@@ -186,18 +186,6 @@ def _extreme(op: str, x: Symbol, axes: Axes, keepdims: bool) -> Symbol:
     return where(some, number(math.nan, x.dtype), y)
 
 
-@TABLE.add("max")
-def max_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
-    """Largest element over axes."""
-    return _extreme("ReduceMax", x, axes, keepdims)
-
-
-@TABLE.add("min")
-def min_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
-    """Smallest element over axes."""
-    return _extreme("ReduceMin", x, axes, keepdims)
-
-
 @TABLE.add("any")
 def any_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
     """Whether any element over axes is true; of no elements none is."""
@@ -211,16 +199,18 @@ def all_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
     return node("Not", any_(node("Not", x), axes=axes, keepdims=keepdims))
 
 
-@TABLE.add("argmax")
-def argmax(x: Symbol, *, axis: int) -> Symbol:
-    """Where the largest element along an axis is."""
-    return node("ArgMax", comparable(x), dtype="int64", axis=axis, keepdims=0)
+def _position(op: str, x: Symbol, *, axis: int) -> Symbol:
+    return node(op, comparable(x), dtype="int64", axis=axis, keepdims=0)
 
 
-@TABLE.add("argmin")
-def argmin(x: Symbol, *, axis: int) -> Symbol:
-    """Where the smallest element along an axis is."""
-    return node("ArgMin", comparable(x), dtype="int64", axis=axis, keepdims=0)
+TABLE.update(
+    Table(
+        max=partial(_extreme, "ReduceMax"),
+        min=partial(_extreme, "ReduceMin"),
+        argmax=partial(_position, "ArgMax"),
+        argmin=partial(_position, "ArgMin"),
+    )
+)
 
 
 # --- cumulative ----------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from backplane.engines.onnxruntime.sizes import (
     vector,
 )
 
-TABLE = Table()
+TABLE = Table(transpose=transpose)
 
 END = 2**63 - 1
 _SMALL = 64
@@ -57,12 +57,6 @@ def broadcast_to(x: Symbol, *dims: Symbol, shape: Shape) -> Symbol:
     if 0 in shape:  # ONNX Runtime's optimizer takes a size of 0 for no change
         return constant_of(filled(shape, dims), 0, x.dtype)
     return node("Expand", x, vector(filled(shape, dims)), shape=shape)
-
-
-@TABLE.add("transpose")
-def transpose_(x: Symbol, *, perm: tuple[int, ...]) -> Symbol:
-    """The axes in another order."""
-    return transpose(x, perm)
 
 
 @TABLE.add("expand_dims")

@@ -53,10 +53,8 @@ def as_size(value: Symbol | int) -> Size:
         return value
     if value.array is not None:
         return int(value.array)
-    found = current().size_of(value)
-    if found is None:
-        found = node("Reshape", cast(value, "int64"), ints(1), shape=(1,))
-    return found
+    found: Symbol | None = current().find(("size", value.name))
+    return found or node("Reshape", cast(value, "int64"), ints(1), shape=(1,))
 
 
 def as_scalar(n: Size) -> Symbol:
@@ -64,7 +62,7 @@ def as_scalar(n: Size) -> Symbol:
     if isinstance(n, int):
         return number(n, "int32")
     scalar = cast(node("Reshape", n, ints(), shape=()), "int32")
-    current().note_size(scalar, n)
+    current().note(("size", scalar.name), n)
     return scalar
 
 
