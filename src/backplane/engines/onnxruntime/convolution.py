@@ -10,10 +10,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from backplane.core.spec import Spec
-from backplane.core.windows import Padding, windows
+from backplane.core.windows import Padding, Window, windows
 from backplane.engines.base import Table
 from backplane.engines.onnxruntime.builder import Shape, Size, Symbol, ints, node, transpose
 from backplane.engines.onnxruntime.indexing import slice_
@@ -47,22 +47,21 @@ def _kernel_first(kernel: Symbol) -> Symbol:
 # --- padding -------------------------------------------------------------------------------------
 
 
-def pairs_of(
-    padding: Padding, counts: Sequence[Size], window: Ints, strides: Ints, dilation: Ints
-) -> Pairs:
+def pairs_of(slid: Sequence[Window], counts: Sequence[Size]) -> Pairs:
     """(before, after) per spatial axis: numbers wherever they follow from what is known."""
-    slid = windows(window, strides, padding, dilation)
     return [w.ends(n, at_least) for n, w in zip(counts, slid, strict=True)]
 
 
-def padding_options(
-    padding: Padding, counts: Sequence[Size], window: Ints, strides: Ints, dilation: Ints
-) -> dict[str, Any]:
+def padding_options(slid: Sequence[Window], counts: Sequence[Size]) -> dict[str, Any]:
     """The attributes of a kernel that say how much is padded."""
-    pairs = pairs_of(padding, counts, window, strides, dilation)
+    pairs = pairs_of(slid, counts)
     if all(static(pair) for pair in pairs):
         return {"pads": (*[before for before, _ in pairs], *[after for _, after in pairs])}
     return {"auto_pad": "SAME_UPPER"}
+
+
+def _padded(x: Symbol, pairs: Pairs) -> Symbol:
+    return pad(x, padding=((0, 0), *pairs, (0, 0)), value=0)
 
 
 # --- where a matrix product is better -------------------------------------------------------------
@@ -92,74 +91,58 @@ def _is_kernel_product(
 # --- the primitives ------------------------------------------------------------------------------
 
 
+class Sliding(TypedDict):
+    """The parameters of a convolution and its gradients."""
+
+    strides: Ints
+    padding: Padding
+    dilation: Ints
+    groups: int
+
+
+def _windows(kernel_shape: Sequence[int | None] | None, at: Sliding) -> list[Window]:
+    """The windows of a kernel, all of whose sizes are known."""
+    size = [n for n in (kernel_shape or ())[:-2] if n is not None]
+    return windows(size, at["strides"], at["padding"], at["dilation"])
+
+
+def _attributes(at: Sliding) -> dict[str, Any]:
+    return {"strides": at["strides"], "dilations": at["dilation"], "group": at["groups"]}
+
+
 @TABLE.add("conv_bias")
 @TABLE.add("conv", unless=_is_product)
-def conv(
-    x: Symbol,
-    kernel: Symbol,
-    bias: Symbol | None = None,
-    *,
-    strides: Ints,
-    padding: Padding,
-    dilation: Ints,
-    groups: int,
-) -> Symbol:
+def conv(x: Symbol, kernel: Symbol, bias: Symbol | None = None, **at: Unpack[Sliding]) -> Symbol:
     """Cross-correlation, plus a bias if there is one."""
-    window = tuple([n for n in sizes(kernel)[:-2] if isinstance(n, int)])
-    options = padding_options(padding, sizes(x)[1:-1], window, strides, dilation)
-    if "auto_pad" in options and max(dilation) > 1:  # ONNX Runtime cannot have both
-        pairs = pairs_of(padding, sizes(x)[1:-1], window, strides, dilation)
-        x, options = pad(x, padding=((0, 0), *pairs, (0, 0)), value=0), {}
-    y = node(
-        "Conv",
-        channels_first(x),
-        _kernel_first(kernel),
-        *([] if bias is None else [bias]),
-        strides=strides,
-        dilations=dilation,
-        group=groups,
-        **options,
-    )
-    return channels_last(y, x.rank)
+    slid, counts = _windows(kernel.shape, at), sizes(x)[1:-1]
+    options = padding_options(slid, counts)
+    if "auto_pad" in options and max(at["dilation"]) > 1:  # ONNX Runtime cannot have both
+        x, options = _padded(x, pairs_of(slid, counts)), {}
+    operands = [channels_first(x), _kernel_first(kernel), *([] if bias is None else [bias])]
+    return channels_last(node("Conv", *operands, **_attributes(at), **options), x.rank)
 
 
 @TABLE.add("conv_input_grad", unless=_is_product)
 def conv_input_grad(
-    g: Symbol,
-    kernel: Symbol,
-    *dims: Symbol,
-    shape: Shape,
-    strides: Ints,
-    padding: Padding,
-    dilation: Ints,
-    groups: int,
+    g: Symbol, kernel: Symbol, *dims: Symbol, shape: Shape, **at: Unpack[Sliding]
 ) -> Symbol:
     """Gradient of a convolution by x; also the transposed convolution."""
     wanted = filled(shape, dims)[1:-1]
-    window = tuple([n for n in sizes(kernel)[:-2] if isinstance(n, int)])
-    pairs = pairs_of(padding, wanted, window, strides, dilation)
-    axes = zip(sizes(g)[1:-1], window, strides, dilation, strict=True)
-    whole = [(n - 1) * s + (k - 1) * d + 1 for n, k, s, d in axes]
+    slid = _windows(kernel.shape, at)
+    pairs = pairs_of(slid, wanted)
+    whole = [(n - 1) * w.stride + w.span for n, w in zip(sizes(g)[1:-1], slid, strict=True)]
     # What windows reach behind the wanted end; less than 0 where they leave elements there unread.
     behind = [w - before - n for w, n, (before, _) in zip(whole, wanted, pairs, strict=True)]
+    befores = [before for before, _ in pairs]
     options: dict[str, Any] = {}
     known = [b for b in behind if isinstance(b, int)]
     fixed = len(known) == len(behind) and all(static(pair) for pair in pairs)
     if fixed:
-        options["pads"] = (*[before for before, _ in pairs], *[max(b, 0) for b in known])
+        options["pads"] = (*befores, *[max(b, 0) for b in known])
         options["output_padding"] = tuple([max(-b, 0) for b in known])
-    y = node(
-        "ConvTranspose",
-        channels_first(g),
-        _kernel_first(kernel),
-        strides=strides,
-        dilations=dilation,
-        group=groups,
-        **options,
-    )
-    if not fixed:
-        y = _cut(y, [before for before, _ in pairs], wanted, behind)
-    return channels_last(y, g.rank)
+    operands = channels_first(g), _kernel_first(kernel)
+    y = node("ConvTranspose", *operands, **_attributes(at), **options)
+    return channels_last(y if fixed else _cut(y, befores, wanted, behind), g.rank)
 
 
 def _cut(
@@ -174,38 +157,27 @@ def _cut(
 
 
 @TABLE.add("conv_kernel_grad", unless=_is_kernel_product)
-def conv_kernel_grad(
-    x: Symbol,
-    g: Symbol,
-    *,
-    kernel_shape: Ints,
-    strides: Ints,
-    padding: Padding,
-    dilation: Ints,
-    groups: int,
-) -> Symbol:
+def conv_kernel_grad(x: Symbol, g: Symbol, *, kernel_shape: Ints, **at: Unpack[Sliding]) -> Symbol:
     """Gradient of a convolution by the kernel.
 
     It is a convolution too, of x with g in the place of the kernel: batch and channels swap their
     roles, and so do strides and dilation. Matrix products are faster where windows are small.
     """
     *window, channels, _ = kernel_shape
-    rank = x.rank
-    pairs = pairs_of(padding, sizes(x)[1:-1], tuple(window), strides, dilation)
+    rank, groups = x.rank, at["groups"]
+    slid, counts = _windows(kernel_shape, at), sizes(x)[1:-1]
+    pairs = pairs_of(slid, counts)
     if groups == 1 and (x.dtype == "float64" or math.prod(window) <= FEW):
-        padded = pad(x, padding=((0, 0), *pairs, (0, 0)), value=0)
-        return _by_products(padded, g, kernel_shape, strides, dilation)
-    options: dict[str, Any] = {}
-    if all(static(pair) for pair in pairs):
-        options["pads"] = (*[before for before, _ in pairs], *[after for _, after in pairs])
-    else:
-        x = pad(x, padding=((0, 0), *pairs, (0, 0)), value=0)
+        return _by_products(_padded(x, pairs), g, kernel_shape, slid)
+    options = padding_options(slid, counts)
+    if "auto_pad" in options:
+        x, options = _padded(x, pairs), {}
     y = node(
         "Conv",
         _swapped(x, channels, groups),
         transpose(g, (rank - 1, *range(rank - 1))),
-        strides=dilation,
-        dilations=strides,
+        strides=at["dilation"],
+        dilations=at["strides"],
         group=groups,
         **options,
     )
@@ -215,11 +187,10 @@ def conv_kernel_grad(
     return transpose(y, (*spatial, 0, 1))
 
 
-def _by_products(x: Symbol, g: Symbol, kernel_shape: Ints, strides: Ints, dilation: Ints) -> Symbol:
+def _by_products(x: Symbol, g: Symbol, kernel_shape: Ints, slid: Sequence[Window]) -> Symbol:
     """The gradient by the kernel for a padded x: a product with g for each row of the windows."""
     *window, channels, filters = kernel_shape
     last = x.rank - 2
-    slid = windows(window, strides, "valid", dilation)
 
     def at(y: Symbol, offsets: Sequence[int], first: int) -> Symbol:
         """The elements of all windows at some offsets along axes from `first` on."""

@@ -6,7 +6,7 @@ import math
 from typing import Any, TypedDict, Unpack
 
 from backplane.core.spec import Spec, is_float
-from backplane.core.windows import Padding
+from backplane.core.windows import Padding, windows
 from backplane.engines.base import Table
 from backplane.engines.onnxruntime.builder import Symbol, cast, ints, node, nodes, number
 from backplane.engines.onnxruntime.convolution import (
@@ -51,8 +51,7 @@ def _gaps(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> bool:
 
 
 def _options(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> dict[str, Any]:
-    ones = (1,) * len(pool)
-    options = padding_options(padding, sizes(x)[1:-1], pool, strides, ones)
+    options = padding_options(windows(pool, strides, padding), sizes(x)[1:-1])
     return {"kernel_shape": pool, "strides": strides, **options}
 
 
