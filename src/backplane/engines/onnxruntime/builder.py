@@ -268,12 +268,21 @@ def node(
     shape: Shape | None = None,
     **attributes: Any,
 ) -> Symbol:
-    """One operation with one result, of the dtype of the first operand unless `dtype` is given."""
+    """One operation with one result, of the dtype of the first operand unless `dtype` is given or
+    follows from the operation.
+    """
     (name,) = current().add(op, inputs, 1, attributes)
     if dtype is None:
-        assert inputs[0] is not None
-        dtype = inputs[0].dtype
+        first = inputs[op == "Where"]
+        assert first is not None
+        dtype = _RESULTS.get(op, first.dtype)
     return Symbol(name, dtype, shape)
+
+
+_RESULTS = {
+    **dict.fromkeys(("Equal", "Less", "LessOrEqual", "IsNaN"), "bool"),
+    **dict.fromkeys(("Shape", "NonZero", "ArgMax", "ArgMin"), "int64"),
+}
 
 
 def nodes(

@@ -175,15 +175,15 @@ def _with_sizes(
     """The stacks, whose unknown sizes a step on zeros tells where there are no steps: ONNX Runtime
     takes them for 0.
     """
-    none = node("Equal", vector([loop.count]), ints(0), dtype="bool")
+    none = node("Equal", vector([loop.count]), ints(0))
     with nested() as known:
-        counts = [node("Shape", y, dtype="int64", shape=(y.rank - 1,), start=1) for y in ys]
+        counts = [node("Shape", y, shape=(y.rank - 1,), start=1) for y in ys]
         orelse = Body(known, [], known.outputs(counts))
     with nested() as empty:
         zeros = [constant_of(sizes(x)[1:], 0, x.dtype) for x in rows]
         results = loop.step(*state, *zeros, *consts)[len(state) :]
         found = [
-            node("Shape", y, dtype="int64", shape=(len(spec.shape),))
+            node("Shape", y, shape=(len(spec.shape),))
             for y, spec in zip(results, loop.gives[len(state) :], strict=True)
         ]
         then = Body(empty, [], empty.outputs(found))

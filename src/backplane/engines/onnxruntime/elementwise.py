@@ -35,7 +35,7 @@ TABLE = Table(
     sub=partial(node, "Sub"),
     mul=partial(node, "Mul"),
     div=partial(node, "Div"),
-    equal=partial(node, "Equal", dtype="bool"),
+    equal=partial(node, "Equal"),
     logical_and=partial(node, "And"),
     logical_or=partial(node, "Or"),
     bit_and=partial(node, "BitwiseAnd"),
@@ -151,8 +151,8 @@ def log1p(x: Symbol) -> Symbol:
 def _kahan(x: Symbol, u: Symbol, far: Symbol, near: Symbol) -> Symbol:
     """`far`, but `near` where |x| < 1, and `x` itself where u was rounded to 1."""
     one = number(1, x.dtype)
-    y = where(node("Less", node("Abs", x), one, dtype="bool"), near, far)
-    return where(node("Equal", u, one, dtype="bool"), x, y)
+    y = where(node("Less", node("Abs", x), one), near, far)
+    return where(node("Equal", u, one), x, y)
 
 
 @TABLE.add("erfinv")
@@ -173,7 +173,7 @@ def erfinv(x: Symbol) -> Symbol:
     tail = _rational(TAIL, node("Sub", r, constant(1.6)))
     far = _rational(FAR_TAIL, node("Sub", r, constant(5)))
     outer = where(less(constant(5), r), far, tail)
-    outer = where(node("Equal", distance, constant(0), dtype="bool"), constant(math.inf), outer)
+    outer = where(node("Equal", distance, constant(0)), constant(math.inf), outer)
     outer = node("Mul", outer, node("Sign", x))
     y = where(less(constant(0.85), size), outer, inner)
     return node("Mul", y, constant(math.sqrt(0.5)))
@@ -251,15 +251,15 @@ def floordiv(x: Symbol, y: Symbol) -> Symbol:
     if x.dtype not in UNSIGNED:
         # It is cut toward 0: one less where the signs differ and something remains.
         zero = number(0, x.dtype)
-        negative = [node("Less", v, zero, dtype="bool") for v in (x, divisor)]
-        exact = node("Equal", node("Mod", x, divisor), zero, dtype="bool")
+        negative = [node("Less", v, zero) for v in (x, divisor)]
+        exact = node("Equal", node("Mod", x, divisor), zero)
         moved = node("And", node("Xor", *negative), node("Not", exact))
         quotient = node("Sub", quotient, cast(moved, x.dtype))
     if fine is None:
         return quotient
     zero = number(0, x.dtype)
     if x.dtype not in UNSIGNED:
-        minus = node("Equal", y, number(-1, x.dtype), dtype="bool")
+        minus = node("Equal", y, number(-1, x.dtype))
         zero = where(minus, node("Sub", zero, x), zero)
     return where(fine, quotient, zero)
 
@@ -270,9 +270,9 @@ def _divisor(y: Symbol) -> tuple[Symbol, Symbol | None]:
     """
     if y.array is not None and not np.isin(y.array, (0, -1)).any():
         return y, None
-    bad = node("Equal", y, number(0, y.dtype), dtype="bool")
+    bad = node("Equal", y, number(0, y.dtype))
     if y.dtype not in UNSIGNED:
-        bad = node("Or", bad, node("Equal", y, number(-1, y.dtype), dtype="bool"))
+        bad = node("Or", bad, node("Equal", y, number(-1, y.dtype)))
     fine = node("Not", bad)
     return where(fine, y, number(1, y.dtype)), fine
 
@@ -281,8 +281,8 @@ def _float_rest(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
     """The remainder with the sign of `x`, and where that is not the sign of `y`."""
     zero = number(0, x.dtype)
     rest = node("Mod", x, y, fmod=1)
-    negative = [node("Less", v, zero, dtype="bool") for v in (rest, y)]
-    some = node("Not", node("Equal", rest, zero, dtype="bool"))
+    negative = [node("Less", v, zero) for v in (rest, y)]
+    some = node("Not", node("Equal", rest, zero))
     return rest, node("And", node("Xor", *negative), some)
 
 
@@ -290,14 +290,14 @@ def _float_floordiv(x: Symbol, y: Symbol) -> Symbol:
     rest, moved = _float_rest(x, y)
     whole = node("Round", node("Div", node("Sub", x, rest), y))
     whole = node("Sub", whole, cast(moved, x.dtype))
-    by_zero = node("Equal", y, number(0, x.dtype), dtype="bool")
+    by_zero = node("Equal", y, number(0, x.dtype))
     return where(by_zero, node("Div", x, y), whole)
 
 
 @TABLE.add("not_equal")
 def not_equal(x: Symbol, y: Symbol) -> Symbol:
     """Whether x ≠ y."""
-    return node("Not", node("Equal", x, y, dtype="bool"))
+    return node("Not", node("Equal", x, y))
 
 
 @TABLE.add("less")
@@ -305,7 +305,7 @@ def less(x: Symbol, y: Symbol) -> Symbol:
     """Whether x < y; False < True."""
     if x.dtype == "bool":
         return node("And", node("Not", x), y)
-    return node("Less", x, y, dtype="bool")
+    return node("Less", x, y)
 
 
 @TABLE.add("less_equal")
@@ -313,7 +313,7 @@ def less_equal(x: Symbol, y: Symbol) -> Symbol:
     """Whether x ≤ y; False ≤ True."""
     if x.dtype == "bool":
         return node("Or", node("Not", x), y)
-    return node("LessOrEqual", x, y, dtype="bool")
+    return node("LessOrEqual", x, y)
 
 
 @TABLE.add("where")
@@ -323,7 +323,7 @@ def where(c: Symbol, x: Symbol, y: Symbol) -> Symbol:
         return node("Or", node("And", c, x), node("And", node("Not", c), y))
     dtype = x.dtype
     wide = {"int16": "int32", "uint16": "int32", "uint64": "int64"}.get(dtype, dtype)
-    return cast(node("Where", c, cast(x, wide), cast(y, wide), dtype=wide), dtype)
+    return cast(node("Where", c, cast(x, wide), cast(y, wide)), dtype)
 
 
 # --- shifts: ONNX has them for unsigned integers only --------------------------------------------

@@ -169,9 +169,9 @@ def _add_rows(rows: Symbol, places: Symbol, shape: tuple[Size, Size]) -> Symbol:
         return node("ScatterND", zeros, at, rows, reduction="add")
     # On several threads `ScatterND` loses additions, and `ScatterElements` is slow but for vectors.
     count, width = shape
-    negative = node("Less", places, number(0, "int64"), dtype="bool")
+    negative = node("Less", places, number(0, "int64"))
     from_end = node("Add", places, vector([count]))
-    places = node("Where", negative, from_end, places, dtype="int64")
+    places = node("Where", negative, from_end, places)
     steps = node("Range", *[as_scalar_of_int64(n) for n in (0, width, 1)])
     places = node("Mul", reshape(places, (size(rows, 0), 1)), vector([width]))
     flat = reshape(node("Add", places, steps), (-1,))

@@ -22,7 +22,7 @@ def matmul(x: Symbol, y: Symbol, *, transpose_x: bool, transpose_y: bool) -> Sym
     if x.rank == 2 or (isinstance(inner, int) and inner):
         return y
     # Where ONNX Runtime transposes within products of stacks, a sum of nothing has any value.
-    empty = node("Equal", vector([inner]), ints(0), dtype="bool")
+    empty = node("Equal", vector([inner]), ints(0))
     return where(empty, number(0, y.dtype), y)
 
 

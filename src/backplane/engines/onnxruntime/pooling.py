@@ -34,11 +34,11 @@ def check_windows(x: Symbol, *, sizes: Ints) -> Symbol:
     """`x` itself; at run time an error where an axis is shorter than the window along it."""
     long = [(axis, n) for axis, n in enumerate(sizes) if n]
     counts = vector([size(x, axis) for axis, _ in long])
-    short = node("Less", counts, ints(*[n for _, n in long]), dtype="bool")
+    short = node("Less", counts, ints(*[n for _, n in long]))
     # The only element of a list is looked up, at 0 if all windows fit and else at 1.
     index = node("ReduceMax", cast(short, "int64"), keepdims=1, shape=(1,))
     nothing = node("Gather", ints(0), index, axis=0)
-    shape = node("Add", node("Shape", x, dtype="int64", shape=(x.rank,)), nothing)
+    shape = node("Add", node("Shape", x, shape=(x.rank,)), nothing)
     return node("Reshape", x, shape, shape=x.shape)
 
 
@@ -119,10 +119,10 @@ def _at_first_maximum(parts: dict[Ints, Symbol], y: Symbol, g: Symbol) -> dict[I
     found: Symbol | None = None
     masked = {}
     for at in sorted(parts):
-        hit = node("Equal", parts[at], y, dtype="bool")
+        hit = node("Equal", parts[at], y)
         first = hit if found is None else node("And", hit, node("Not", found))
         found = hit if found is None else node("Or", found, hit)
-        masked[at] = node("Where", first, g, number(0, g.dtype), dtype=g.dtype)
+        masked[at] = node("Where", first, g, number(0, g.dtype))
     return masked
 
 

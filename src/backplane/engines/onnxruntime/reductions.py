@@ -155,8 +155,8 @@ def _sum_to_unknown(x: Symbol, wanted: tuple[Size, ...]) -> Symbol:
     """Which axes were broadcast is found out when the program runs."""
     lead = x.rank - len(wanted)
     target = vector(wanted)
-    ones = node("Equal", vector([*[1] * lead, *wanted]), ints(1), dtype="bool")
-    axes = node("Reshape", node("NonZero", ones, dtype="int64"), ints(-1))
+    ones = node("Equal", vector([*[1] * lead, *wanted]), ints(1))
+    axes = node("Reshape", node("NonZero", ones), ints(-1))
     wide = TO_INT64.get(x.dtype, x.dtype)
     y = node("ReduceSum", cast(x, wide), axes, keepdims=1, noop_with_empty_axes=1)
     return node("Reshape", cast(y, x.dtype), target, shape=shape_of(wanted), allowzero=1)
@@ -171,7 +171,7 @@ def _checked_axes(x: Symbol, axes: Axes) -> Symbol:
     if isinstance(counted, int) and counted:
         return ints(*axes)
     # The only element of a list is looked up, at 0 if there are elements and at 1 if not.
-    empty = cast(node("Equal", vector([counted]), ints(0), dtype="bool"), "int64")
+    empty = cast(node("Equal", vector([counted]), ints(0)), "int64")
     return node("Add", ints(*axes), node("Gather", ints(0), empty, axis=0))
 
 
@@ -181,7 +181,7 @@ def _extreme(op: str, x: Symbol, axes: Axes, keepdims: bool) -> Symbol:
     y = restored(node(op, comparable(x), checked, keepdims=int(keepdims)), x.dtype)
     if not is_float(x.dtype):
         return y
-    unknown = cast(node("IsNaN", x, dtype="bool"), "uint8")
+    unknown = cast(node("IsNaN", x), "uint8")
     some = cast(node("ReduceMax", unknown, checked, keepdims=int(keepdims)), "bool")
     return where(some, number(math.nan, x.dtype), y)
 

@@ -39,7 +39,7 @@ def size(x: Symbol, axis: int) -> Size:
     known = x.shape[axis]
     if known is not None:
         return known
-    return node("Shape", x, dtype="int64", shape=(1,), start=axis, end=axis + 1)
+    return node("Shape", x, shape=(1,), start=axis, end=axis + 1)
 
 
 def sizes(x: Symbol) -> tuple[Size, ...]:
