@@ -155,6 +155,12 @@ def _kahan(x: Symbol, u: Symbol, far: Symbol, near: Symbol) -> Symbol:
     return where(node("Equal", u, one), x, y)
 
 
+@TABLE.add("erf", unless=lambda specs: specs[0].dtype == "float64")
+def erf(x: Symbol) -> Symbol:
+    """The error function; there is no kernel for float64."""
+    return node("Erf", x)
+
+
 @TABLE.add("erfinv")
 @through({"float16": "float32"})
 def erfinv(x: Symbol) -> Symbol:

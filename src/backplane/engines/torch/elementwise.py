@@ -31,7 +31,7 @@ TABLE = Table(
 )
 TABLE.update(Table(erfinv=torch.erfinv, logical_not=torch.logical_not, check_windows=check_windows))
 
-for _name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "sigmoid"):
+for _name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "sigmoid", "erf"):
     TABLE[_name] = Entry(getattr(torch, _name), out=1, over=getattr(torch, f"{_name}_"))
 
 
