@@ -9,26 +9,26 @@ are read from the graph around it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from backplane.core.graph import Graph
 from backplane.core.spec import Spec
-from backplane.engines.base import Engine, Lowering
+from backplane.engines.base import Engine, Lowering, Table
 from backplane.engines.onnxruntime.builder import (
     Body,
     Scope,
     Size,
     Symbol,
     current,
+    ints,
     nested,
     node,
     nodes,
     number,
 )
 from backplane.engines.onnxruntime.shaping import constant_of, flip
-from backplane.engines.onnxruntime.sizes import (
-    reshape,
-    size,
-)
+from backplane.engines.onnxruntime.sizes import as_scalar_of_int64, size, sizes, vector
 
 Specs = Sequence[Spec]
 Step = Callable[..., Sequence[Symbol]]
@@ -82,6 +82,16 @@ def while_loop(engine: Engine, specs: Specs, *, test: Graph, body: Graph, carry:
 _FLAG = Spec((), "bool")
 
 
+class _Loop(NamedTuple):
+    """A scan: what runs a step, the specs of what that takes and gives, and how many there are."""
+
+    step: Step
+    takes: Specs
+    gives: Specs
+    count: Size
+    reverse: bool
+
+
 def scan(
     engine: Engine,
     specs: Specs,
@@ -102,71 +112,94 @@ def scan(
         state, rows = operands[:carry], operands[carry : carry + xs]
         consts = operands[carry + xs :]
         count: Size = size(rows[0], 0) if rows else length or 0
+        loop = _Loop(step, takes, gives, count, reverse)
         root = current().root
-        if root.loops == "Loop" or widened or count == 0:
-            if not varying and isinstance(count, int) and count:
-                return _scan(step, state, rows, consts, takes, gives, count, reverse)
-            return _loop(step, state, rows, consts, takes, gives, count, reverse)
-        root.unsure |= varying or not isinstance(count, int)
-        return _scan(step, state, rows, consts, takes, gives, count, reverse)
+        certain = not varying and isinstance(count, int) and count > 0
+        if certain or not (root.loops == "Loop" or widened or count == 0):
+            root.unsure |= not certain
+            return _as_scan(loop, state, rows, consts)
+        return _as_loop(loop, state, rows, consts)
 
     return lower
 
 
-def _scan(
-    step: Step,
-    state: Sequence[Symbol],
-    rows: Sequence[Symbol],
-    consts: Sequence[Symbol],
-    takes: Specs,
-    gives: Specs,
-    count: Size,
-    reverse: bool,
-) -> list[Symbol]:
-    carry, xs = len(state), len(rows)
+Symbols = Sequence[Symbol]
+
+
+def _as_scan(loop: _Loop, state: Symbols, rows: Symbols, consts: Symbols) -> list[Symbol]:
+    carry, gives = len(state), loop.gives
     with nested() as scope:
-        inputs = _symbols(scope, takes[: carry + xs])
-        results = step(*inputs, *consts)
+        inputs = _symbols(scope, loop.takes[: carry + len(rows)])
+        results = loop.step(*inputs, *consts)
         # Something must say how many steps there are.
         idle = [] if rows else [Symbol(scope.name(), "bool", ())]
         each = _body(scope, inputs + idle, results, gives)
     if not rows:
-        rows = [constant_of([count], 0, "bool")]
-    ys = len(gives) - carry
+        rows = [constant_of([loop.count], 0, "bool")]
+    way = int(loop.reverse)
     return nodes(
         "Scan",
         [*state, *rows],
         _dtypes(gives),
         body=each,
         num_scan_inputs=len(rows),
-        scan_input_directions=(int(reverse),) * len(rows),
-        scan_output_directions=(int(reverse),) * ys,
+        scan_input_directions=(way,) * len(rows),
+        scan_output_directions=(way,) * (len(gives) - carry),
     )
 
 
-def _loop(
-    step: Step,
-    state: Sequence[Symbol],
-    rows: Sequence[Symbol],
-    consts: Sequence[Symbol],
-    takes: Specs,
-    gives: Specs,
-    count: Size,
-    reverse: bool,
-) -> list[Symbol]:
+def _as_loop(loop: _Loop, state: Symbols, rows: Symbols, consts: Symbols) -> list[Symbol]:
     carry = len(state)
-    times = number(count, "int64") if isinstance(count, int) else reshape(count, ())
+    times = as_scalar_of_int64(loop.count)
     with nested() as scope:
-        inputs = _symbols(scope, [Spec((), "int64"), _FLAG, *takes[:carry]])
+        inputs = _symbols(scope, [Spec((), "int64"), _FLAG, *loop.takes[:carry]])
         at = inputs[0]
-        if reverse:
+        if loop.reverse:
             at = node("Sub", node("Sub", times, number(1, "int64")), at)
         each = [node("Gather", x, at, axis=0, shape=(x.shape or ())[1:]) for x in rows]
-        results = step(*inputs[2:], *each, *consts)
-        made = _body(scope, inputs, [inputs[1], *results], [_FLAG, *gives])
-    listed = nodes("Loop", [times, None, *state], _dtypes(gives), body=made)
-    ys = listed[carry:]
-    if reverse:
-        stacked = [Spec((None, *spec.shape), spec.dtype) for spec in gives[carry:]]
-        ys = [flip(y.known(spec), axes=(0,)) for y, spec in zip(ys, stacked, strict=True)]
+        results = loop.step(*inputs[2:], *each, *consts)
+        made = _body(scope, inputs, [inputs[1], *results], [_FLAG, *loop.gives])
+    listed = nodes("Loop", [times, None, *state], _dtypes(loop.gives), body=made)
+    stacked = [Spec((None, *spec.shape), spec.dtype) for spec in loop.gives[carry:]]
+    ys = [y.known(spec) for y, spec in zip(listed[carry:], stacked, strict=True)]
+    if loop.reverse:
+        ys = [flip(y, axes=(0,)) for y in ys]
+    if not all(spec.is_static for spec in loop.gives[carry:]) and rows:
+        ys = _with_sizes(loop, ys, state, rows, consts)
     return [*listed[:carry], *ys]
+
+
+def _with_sizes(
+    loop: _Loop, ys: Symbols, state: Symbols, rows: Symbols, consts: Symbols
+) -> list[Symbol]:
+    """The stacks, whose unknown sizes a step on zeros tells where there are no steps: ONNX Runtime
+    takes them for 0.
+    """
+    none = node("Equal", vector([loop.count]), ints(0))
+    with nested() as known:
+        counts = [node("Shape", y, shape=(y.rank - 1,), start=1) for y in ys]
+        orelse = Body(known, [], known.outputs(counts))
+    with nested() as empty:
+        zeros = [constant_of(sizes(x)[1:], 0, x.dtype) for x in rows]
+        results = loop.step(*state, *zeros, *consts)[len(state) :]
+        found = [
+            node("Shape", y, shape=(len(spec.shape),))
+            for y, spec in zip(results, loop.gives[len(state) :], strict=True)
+        ]
+        then = Body(empty, [], empty.outputs(found))
+    inner = nodes("If", [none], ["int64"] * len(ys), then_branch=then, else_branch=orelse)
+    first = vector([loop.count])
+    return [
+        node("Reshape", y, node("Concat", first, n, axis=0), shape=y.shape, allowzero=1)
+        for y, n in zip(ys, inner, strict=True)
+    ]
+
+
+def table(engine: Engine) -> Table:
+    """The table of control flow, whose graphs `engine` turns into functions."""
+    return Table(
+        {"builds": True},
+        cond=partial(cond, engine),
+        while_loop=partial(while_loop, engine),
+        scan=partial(scan, engine),
+    )

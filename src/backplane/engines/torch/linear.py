@@ -98,13 +98,7 @@ def matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lo
     if _may_be_large(specs, transpose_x, transpose_y) and onednn_is_faster():
         product = _product_by_size
     product = modular(specs[0], product)
-    if transpose_x and transpose_y:
-        return _asking(lambda x, y, out=None: product(x.mT, y.mT, out=out), product)
-    if transpose_x:
-        return _asking(lambda x, y, out=None: product(x.mT, y, out=out), product)
-    if transpose_y:
-        return _asking(lambda x, y, out=None: product(x, y.mT, out=out), product)
-    return product
+    return _transposing(product, transpose_x, transpose_y)
 
 
 @TABLE.build("matmul_add", into=True)
@@ -115,13 +109,18 @@ def matmul_add(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -
         biased = _sum_by_size
     elif specs[2].ndim == 1 and _may_have_many(specs, transpose_x, transpose_y):
         biased = _vector_after
+    return _transposing(biased, transpose_x, transpose_y)
+
+
+def _transposing(product: Lowering, transpose_x: bool, transpose_y: bool) -> Lowering:
+    """`product` of transposed views."""
     if not (transpose_x or transpose_y):
-        return biased
+        return product
 
-    def lowering(x: Value, y: Value, c: Value, out: Value | None = None) -> Value:
-        return biased(x.t() if transpose_x else x, y.t() if transpose_y else y, c, out)
+    def lowering(x: Value, y: Value, *added: Value, out: Value | None = None) -> Value:
+        return product(x.mT if transpose_x else x, y.mT if transpose_y else y, *added, out=out)
 
-    return _asking(lowering, biased)
+    return _asking(lowering, product)
 
 
 def _may_have_many(specs: Sequence[Spec], transpose_x: bool, transpose_y: bool) -> bool:
