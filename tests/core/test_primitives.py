@@ -6,12 +6,12 @@ import pytest
 from backplane import backend as K
 from backplane.core.graph import Placeholder
 from backplane.core.primitive import primitive
-from backplane.core.registry import HOMES, PRIMITIVES
+from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import Spec
 from backplane.core.traits import Memory, Stacked
 from cases import CASES
 
-ALL = {name: PRIMITIVES[name] for name in HOMES}
+ALL = dict(PRIMITIVES)
 
 
 def test_memory_must_be_stated():

@@ -133,6 +133,23 @@ class Primitive(Generic[R]):
         """
         self.argument_rules = rules
 
+    def cotangents(
+        self, g: Any, y: Any, node: Tensor, wanted: Sequence[bool]
+    ) -> list[Tensor | None]:
+        """The cotangents of the operands of `node` from `g`, that of its result `y`; both are lists
+        if there are several. None for operands that are not `wanted` and where nothing flows.
+        """
+        if self.argument_rules is not None:
+            rules = zip(self.argument_rules, wanted, strict=False)
+            return [
+                rule(g, y, *node.inputs, **node.params) if rule is not None and yes else None
+                for rule, yes in rules
+            ]
+        assert self.gradient is not None
+        found = self.gradient(g, y, *node.inputs, **node.params)
+        listed = found if isinstance(found, list | tuple) else [found]
+        return [t if yes else None for t, yes in zip(listed, wanted, strict=False)]
+
     def decompose(self, rule: Rule) -> Rule:
         """Decorator: tensors in, tensor (or list) out, for engines that have no lowering."""
         self.decomposition = rule
@@ -150,7 +167,7 @@ def primitive(
 ) -> Callable[[SpecRule], Primitive[list[Tensor]]]: ...
 @overload
 def primitive(
-    *, memory: Memory, name: str | None = None, **traits: Any
+    *, memory: Memory, name: str | None = None, multiple: Literal[False] = False, **traits: Any
 ) -> Callable[[SpecRule], Primitive[Tensor]]: ...
 def primitive(*, memory: Memory, name: str | None = None, **traits: Any) -> Any:
     """Decorator: declare a primitive with these traits (see `Primitive`). It is named as its spec

@@ -18,9 +18,18 @@ import numpy as np
 from backplane.core import shapes
 from backplane.core.graph import Constant, Tensor
 from backplane.core.primitive import Primitive, primitive
-from backplane.core.spec import DTYPES, FLOATS, SIGNED, UNSIGNED, Spec, is_float
+from backplane.core.spec import (
+    BOOL,
+    DTYPES,
+    FLOAT,
+    INTEGER,
+    NUMBER,
+    Spec,
+    check_dtype,
+    is_float,
+)
 from backplane.core.traits import Memory, Stacked, broadcasting, like_first
-from backplane.ops.lift import scalar
+from backplane.ops.creation import scalar
 from backplane.ops.shaping import (
     broadcast_like,
     expand_dims,
@@ -30,21 +39,6 @@ from backplane.ops.shaping import (
 )
 
 Op = Primitive[Tensor]
-
-FLOAT = frozenset(FLOATS)
-INTEGER = frozenset(SIGNED + UNSIGNED)
-NUMBER = FLOAT | INTEGER
-BOOL = frozenset(("bool",))
-
-_WORDS = {FLOAT: "floats", INTEGER: "integers", NUMBER: "numbers", BOOL: "bools"}
-
-
-def check_dtype(name: str, argument: str, dtype: str, accepted: frozenset[str]) -> None:
-    """TypeError unless `dtype` is one of `accepted`, which is one of the sets above."""
-    if dtype not in accepted:
-        raise TypeError(
-            f"{name}: {argument} must hold {_WORDS[accepted]}, got dtype {dtype}; cast it"
-        )
 
 
 def _stacked(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
