@@ -46,7 +46,7 @@ class Primitive(Generic[R]):
     __slots__ = (
         "argument_rules", "axes", "decomposition", "doc", "effect", "elementwise", "gradient",
         "host", "in_place", "infer_rule", "linear", "memory", "multiple", "name", "on_host",
-        "reduction", "stacks",
+        "reduction", "shortcut", "stacks",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +65,7 @@ class Primitive(Generic[R]):
         linear: Sequence[int] = (),
         axes: AxisRule | None = None,
         stacks: StackRule | None = None,
+        shortcut: Callable[..., Tensor | None] | None = None,
     ) -> None:
         self.name = name
         self.infer_rule = rule
@@ -97,6 +98,9 @@ class Primitive(Generic[R]):
         """Says which axes of its operands the size of an axis of its result is taken from."""
         self.stacks = stacks
         """How to compute the results of all steps of a loop at once."""
+        self.shortcut = shortcut
+        """From the operands and parameters of a call to a result that needs no node of this
+        primitive, or None."""
         self.gradient: Rule | None = None
         self.argument_rules: tuple[Rule | None, ...] | None = None
         self.decomposition: Rule | None = None
@@ -114,6 +118,10 @@ class Primitive(Generic[R]):
         if AFTER:
             inputs = tuple([AFTER.get(t, t) for t in inputs])
         spec = self.infer_rule(*[t.spec for t in inputs], **params)
+        if self.shortcut is not None:
+            found = self.shortcut(*inputs, **params)
+            if found is not None:
+                return found  # type: ignore[return-value]
         if not self.multiple:
             return Tensor(self, inputs, params, spec, user_line())  # type: ignore[return-value]
         node = Tensor(self, inputs, params, tuple(spec), user_line())  # type: ignore[arg-type]

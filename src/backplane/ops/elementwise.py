@@ -28,7 +28,7 @@ from backplane.core.spec import (
     check_dtype,
     is_float,
 )
-from backplane.core.traits import Memory, Stacked, broadcasting, like_first
+from backplane.core.traits import AxisRule, Memory, Stacked, StackRule, broadcasting, like_first
 from backplane.ops.creation import scalar
 from backplane.ops.shaping import (
     broadcast_like,
@@ -52,10 +52,20 @@ def _stacked(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     return found
 
 
-def _elementwise(rule: Any, name: str | None = None, **traits: Any) -> Op:
+def _elementwise(
+    rule: Callable[..., Spec],
+    name: str | None = None,
+    *,
+    memory: Memory = Memory.FRESH,
+    axes: AxisRule = broadcasting,
+    stacks: StackRule = _stacked,
+    **traits: Any,
+) -> Op:
     """An element-wise primitive, with the traits that all of them have."""
-    traits = {"memory": Memory.FRESH, "axes": broadcasting, "stacks": _stacked, **traits}
-    return primitive(name=name, elementwise=True, **traits)(rule)
+    declare: Callable[[Any], Op] = primitive(
+        name=name, memory=memory, elementwise=True, axes=axes, stacks=stacks, **traits
+    )
+    return declare(rule)
 
 
 def _unary(

@@ -13,6 +13,7 @@ from backplane.core.sizes import origin, same_shape
 from backplane.core.spec import NUMBER, Spec, check_dtype
 from backplane.core.traits import Axis, Memory, Stacked, later_axes, reduced
 from backplane.ops.creation import check_sizes, dim, dims_of, full, given, scalar, stacked_shape
+from backplane.ops.effects import identity
 from backplane.ops.indexing import ALL, dynamic_slice, slice
 
 Axes = tuple[int, ...]
@@ -288,6 +289,7 @@ def _stacked_parts(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
     on_host=True,
     axes=lambda node, i: [(node.inputs[0], i)] if i != node.params["axis"] else (),
     stacks=_stacked_parts,
+    shortcut=lambda *xs, axis: identity(xs[0]) if len(xs) == 1 else None,
 )
 def concat(*xs: Spec, axis: int) -> Spec:
     """Tensors one after another along `axis`; all other sizes are equal."""
@@ -312,8 +314,6 @@ def concat(*xs: Spec, axis: int) -> Spec:
 
 @concat.vjp
 def _(g: Tensor, y: Tensor, *xs: Tensor, axis: int) -> Any:
-    if len(xs) == 1:
-        return g
     sizes = [x.spec.shape[axis] for x in xs]
     if sizes.count(None) > 1:
         return _dynamic_parts(g, xs, axis)
