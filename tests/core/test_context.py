@@ -62,7 +62,7 @@ def test_blocks_may_be_left_in_another_order_than_entered():
     engine.__exit__(None, None, None)
     assert (context.current().engine, context.current().scopes) == (None, ("a",))
     scope.__exit__(None, None, None)
-    assert context.current() == context.Context()
+    assert context.current().scopes == ()
 
 
 def test_an_empty_list_of_control_inputs_keeps_those_outside_and_none_clears_them():

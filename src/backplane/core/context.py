@@ -38,21 +38,39 @@ class Where(NamedTuple):
 NOTHING: Mapping[Any, Any] = {}
 
 
-class Context(NamedTuple):
-    """What holds for the code that runs now."""
+class Context:
+    """What holds for the code that runs now. Never changed: others are made with `but`.
 
-    engine: Any = None
-    """The engine of the innermost `K.engine`; None outside."""
-    mode: str | None = None
-    """How calls without symbolic tensors behave, as the innermost `K.eager` or `K.symbolic` says;
-    None outside."""
-    scopes: tuple[str, ...] = ()
-    """The name scopes, the outermost first."""
-    updated: Mapping[Tensor, Tensor] = NOTHING
-    """Variables whose updates come first for the nodes being built, which read these instead: what
-    `K.control_dependencies` asks for."""
-    line: Where | None = None
-    """The line that new tensors belong to, where it is not the one that is being executed."""
+    Attributes:
+        engine: The engine of the innermost `K.engine`; None outside.
+        mode: How calls without symbolic tensors behave, as the innermost `K.eager` or `K.symbolic`
+            says; None outside.
+        scopes: The name scopes, the outermost first.
+        updated: Variables whose updates come first for the nodes being built, which read these
+            instead: what `K.control_dependencies` asks for.
+        line: The line that new tensors belong to, where it is not the one being executed.
+    """
+
+    # Read at each call of K and for each node: slots take half the time of a named tuple's fields.
+    __slots__ = ("engine", "line", "mode", "scopes", "updated")
+
+    def __init__(
+        self,
+        engine: Any = None,
+        mode: str | None = None,
+        scopes: tuple[str, ...] = (),
+        updated: Mapping[Tensor, Tensor] = NOTHING,
+        line: Where | None = None,
+    ) -> None:
+        self.engine = engine
+        self.mode = mode
+        self.scopes = scopes
+        self.updated = updated
+        self.line = line
+
+    def but(self, **fields: Any) -> Context:
+        """The same context with other values of some fields."""
+        return Context(**{name: getattr(self, name) for name in self.__slots__} | fields)
 
 
 _OUTSIDE = Context()
@@ -66,12 +84,12 @@ current = _context.get
 def changed(**fields: Any) -> Iterator[None]:
     """Context manager: inside, these fields of the context have these values."""
     before = current()
-    _context.set(before._replace(**fields))
+    _context.set(before.but(**fields))
     try:
         yield
     finally:
         # Only these fields: other blocks may have been left in another order than entered.
-        _context.set(current()._replace(**{name: getattr(before, name) for name in fields}))
+        _context.set(current().but(**{name: getattr(before, name) for name in fields}))
 
 
 # --- lines of the user's code ---------------------------------------------------------------------
@@ -81,7 +99,9 @@ _is_outside: dict[str, bool] = {}
 
 
 def user_line() -> Where | None:
-    """The innermost line outside this package that is being executed, or the inherited one."""
+    """The line that new tensors belong to: the innermost one outside this package that is being
+    executed, if none is inherited.
+    """
     inherited = current().line
     if inherited is not None:
         return inherited
@@ -103,10 +123,10 @@ def set_inherited(line: Where | None) -> Where | None:
     """Let tensors built from now on belong to `line`: gradients and rewrites point at the original
     line. Returns the former one. For inner loops, where a context manager would be felt.
     """
-    before = current()
-    if before.line is not line:
-        _context.set(before._replace(line=line))
-    return before.line
+    c = current()
+    if c.line is not line:
+        _context.set(Context(c.engine, c.mode, c.scopes, c.updated, line))
+    return c.line
 
 
 # --- names ----------------------------------------------------------------------------------------

@@ -110,17 +110,17 @@ class Primitive(Generic[R]):
 
     def __call__(self, *inputs: Tensor, **params: Any) -> R:
         """Build a node: a tensor, or a list of tensors if there are several results."""
-        updated = current().updated
-        if updated:
-            inputs = tuple([updated.get(t, t) for t in inputs])
+        context = current()
+        if context.updated:
+            inputs = tuple([context.updated.get(t, t) for t in inputs])
         spec = self.infer_rule(*[t.spec for t in inputs], **params)
         if self.shortcut is not None:
             found = self.shortcut(*inputs, **params)
             if found is not None:
                 return found  # type: ignore[return-value]
         if not self.multiple:
-            return Tensor(self, inputs, params, spec, user_line())  # type: ignore[return-value]
-        node = Tensor(self, inputs, params, tuple(spec), user_line())  # type: ignore[arg-type]
+            return Tensor(self, inputs, params, spec, context.line or user_line())  # type: ignore[return-value]
+        node = Tensor(self, inputs, params, tuple(spec), context.line or user_line())  # type: ignore[arg-type]
         return outputs_of(node)  # type: ignore[return-value]
 
     def vjp(self, rule: Rule) -> Rule:
