@@ -37,7 +37,7 @@ import numpy as np
 from backplane import engines
 from backplane.backend._foreign import server_among
 from backplane.backend._trace import PLAIN, keep, runs_at_once, table, traced_for
-from backplane.compile.program import explain
+from backplane.compile.source_map import explain
 from backplane.core.graph import Tensor
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane.compile.hoist import streamlined
-from backplane.compile.loops import prune
-from backplane.compile.simplify import simplify
+from backplane.compile import passes
+from backplane.compile.passes.hoist import hoist
+from backplane.compile.passes.prune import prune
+from backplane.compile.passes.simplify import simplify
 from backplane.core.graph import Tensor, constant, toposort
 from backplane.core.variable import Variable
 from backplane.ops import control
@@ -36,17 +36,14 @@ def bodies(outputs: list[Tensor]) -> list[Counter[str]]:
     return [ops(list(n.params["body"].outputs)) for n in nodes]
 
 
-def plain(outputs):
-    """In place of `streamlined`: only what is not read is dropped."""
-    return prune(outputs)
+def streamlined(outputs: list[Tensor]) -> list[Tensor]:
+    """What the passes over loops leave of a graph."""
+    return prune(hoist(prune(outputs)))
 
 
-@contextmanager
 def switched_off():
     """Programs compiled inside leave all work in the loops."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("backplane.compile.hoist.streamlined", plain)
-        yield
+    return passes.without("hoist")
 
 
 def weights(*shape: int) -> Variable:
@@ -244,7 +241,7 @@ def test_printing_stays_in_the_loop():
 def test_one_product_is_left_in_each_step_of_an_lstm(sizes):
     training = Training(lstm, *sizes)
     outputs = simplify([training.loss, *training.gradients])
-    assert [body["matmul"] for body in bodies(plain(outputs))] == [2, 4]
+    assert [body["matmul"] for body in bodies(prune(outputs))] == [2, 4]
     after = streamlined(outputs)
     forward, backward = bodies(after)
     assert forward["matmul"] == backward["matmul"] == 1

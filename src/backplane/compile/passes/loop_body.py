@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from backplane.compile.simplify import simplify
-from backplane.compile.stacking import Value, all_steps, swapped
-from backplane.core.graph import Constant, Graph, Placeholder, Tensor, rebuild, toposort
+from backplane.compile.passes.simplify import simplify
+from backplane.compile.passes.stacking import Value, all_steps, swapped
+from backplane.core.graph import Constant, Graph, Placeholder, Tensor, rewrite, toposort
 from backplane.core.primitive import OUTPUT, outputs_of
 from backplane.core.spec import Spec
 
@@ -32,18 +32,20 @@ class Loop:
     def turn(self) -> None:
         """Transpose the weights of x · Wᵀ once, instead of reading them across in each step."""
         turned: dict[Tensor, Tensor] = {}
-        new: dict[Tensor, Tensor] = {}
         operand = dict(zip(self.shared, self.constants, strict=True))
-        for node in toposort(self.outputs):
-            if _is_product(node) and node.params["transpose_y"] and node.inputs[1] in operand:
-                x, w = node.inputs
-                if w not in turned:
-                    turned[w] = Placeholder(w.spec.with_shape(w.spec.shape[::-1]))
-                params = {**node.params, "transpose_y": False}
-                new[node] = Tensor(node.op, (x, turned[w]), params, node.spec, node.where)
+
+        def plain(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+            if not _is_product(node) or not node.params["transpose_y"] or inputs[1] not in operand:
+                return None
+            x, w = inputs
+            if w not in turned:
+                turned[w] = Placeholder(w.spec.with_shape(w.spec.shape[::-1]))
+            params = {**node.params, "transpose_y": False}
+            return Tensor(node.op, (x, turned[w]), params, node.spec, node.where)
+
+        self.outputs = rewrite(self.outputs, plain)
         self.shared += turned.values()
         self.constants += [swapped(w, operand[w]) for w in turned]
-        self.outputs = _replaced(self.outputs, new)
 
     def outside(self) -> dict[Tensor, Value]:
         """What stands outside for the inputs that do not change from step to step, and for the
@@ -105,17 +107,6 @@ class Known:
 
 def _is_product(node: Tensor) -> bool:
     return node.op is not None and node.op.name == "matmul" and node.ndim == 2
-
-
-def _replaced(outputs: Sequence[Tensor], replacing: dict[Tensor, Tensor]) -> list[Tensor]:
-    """`outputs` with nodes replaced by nodes on the same operands."""
-    new: dict[Tensor, Tensor] = {}
-    for node in toposort(outputs):
-        target = replacing.get(node, node)
-        inputs = tuple([new.get(t, t) for t in target.inputs])
-        same = all(a is b for a, b in zip(inputs, target.inputs, strict=True))
-        new[node] = target if same else rebuild(target, inputs)
-    return [new[t] for t in outputs]
 
 
 def _is_number(t: Tensor) -> bool:

@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backplane.compile.aliases import alias_roots
-from backplane.compile.linear import Factor, Sum, factor_of, leaves, scaled
+from backplane.compile.codegen.buffers import alias_roots
+from backplane.compile.passes.affine import Factor, Sum, factor_of, leaves, scaled
 from backplane.core.graph import Constant, Tensor
 from backplane.core.primitive import outputs_of
 from backplane.core.registry import primitive

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from backplane.compile.emit import emit
+from backplane.compile import passes
+from backplane.compile.codegen.programs import emit
 from backplane.compile.function import Function
-from backplane.compile.passes import finished, simplified
 from backplane.core.graph import Constant, Placeholder, Tensor, constant, toposort
 from backplane.core.registry import engine_of, primitive
 from backplane.core.spec import Spec
@@ -75,7 +75,7 @@ def _program(
             owner = engine_of(t.value)
             assert owner is not None
             replace[t] = constant(owner.to_numpy(t.value))
-    lowered = finished(simplified(results, replace)[1], engine)
+    lowered = passes.optimized(results, passes.Job(engine, replace)).outputs
     emitted = emit(inputs, lowered, engine)
     specs = [Spec(t.spec.shape, t.spec.dtype) for t in inputs]
     return Program(emitted.function, specs, [t.spec for t in lowered], source=emitted.source)

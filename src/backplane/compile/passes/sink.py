@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from backplane.compile.bodies import Known, Loop, is_add, movable, terms_of, users_of
-from backplane.compile.stacking import Value, few_rows, is_accumulated, over_steps, plus, total
+from backplane.compile.passes.loop_body import Known, Loop, is_add, movable, terms_of, users_of
+from backplane.compile.passes.stacking import (
+    Value,
+    few_rows,
+    is_accumulated,
+    over_steps,
+    plus,
+    total,
+)
 from backplane.core.graph import Placeholder, Tensor, rebuild, substitute, toposort
 from backplane.core.spec import Spec
 

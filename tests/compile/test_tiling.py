@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from backplane import backend as K
 from backplane import engines
-from backplane.compile import blocks, chains
+from backplane.compile.codegen import tiling
 from backplane.compile.program import clear_programs
 from backplane.core.graph import Tensor
 from backplane.core.registry import primitive
@@ -34,8 +34,8 @@ def writer(request: pytest.FixtureRequest) -> Iterator[str]:
 
 def limits(monkeypatch: pytest.MonkeyPatch, large: int, block: int) -> None:
     """Chains from `large` elements on, in blocks of `block` bytes."""
-    monkeypatch.setattr(chains, "LARGE", large)
-    monkeypatch.setattr(blocks, "BLOCK", block)
+    monkeypatch.setattr(tiling, "LARGE", large)
+    monkeypatch.setattr(tiling, "BLOCK", block)
     clear_programs()
 
 
@@ -325,9 +325,9 @@ def test_an_error_inside_a_chain_names_the_line_that_built_it(tiny: None) -> Non
     program = f._function.call.__globals__["run"]
     with pytest.raises((TypeError, RuntimeError)) as caught:  # no kernel writes that to floats
         program(f._function.engine.from_numpy(np.zeros((5, 4), "complex64")))
-    from backplane.compile.lines import built_at
+    from backplane.compile.source_map import built_at
 
     found = built_at(caught.value)
     assert found is not None
-    assert found[0] == "exp"
-    assert "test_chains.py" in str(found[1])
+    assert found.op.name == "exp"
+    assert "test_tiling.py" in str(found.where)
