@@ -52,20 +52,6 @@ def test_a_small_program_imports_no_chapter_that_it_does_not_use():
     assert not {f"ops.{theme}" for theme in themes} & found
     passes = {"blocks", "exporting", "hoist", "joining", "loops", "masks", "stacking", "updates"}
     assert not {f"compile.{name}" for name in passes} & found
-    kernels = {"convolution", "pooling", "random", "rooms", "stepping", "windows"}
-    assert not {f"engines.arrays.{name}" for name in kernels} & found
-
-
-def test_a_table_fetches_what_is_looked_for():
-    lines = """
-from backplane import engines
-table = engines.get("numpy").table
-assert "add" in table and table.get("no_such_primitive") is None
-assert "backplane.engines.arrays.convolution" not in sys.modules
-assert table["conv"] is table.get("conv") and "conv_input_grad" in table
-assert "scan" not in set(table) and "scan" in set(table.whole())
-"""
-    assert {"engines.arrays.convolution", "engines.numpy.loops"} <= modules_after(lines)
 
 
 def test_a_function_stands_in_the_namespace_after_its_first_use():

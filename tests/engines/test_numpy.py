@@ -79,7 +79,7 @@ def test_scalars_are_fetched_as_arrays() -> None:
 def test_every_primitive_has_a_lowering_or_a_decomposition() -> None:
     import backplane.ops  # noqa: F401  (declares them)
 
-    table = ENGINE.table.whole()
+    table = ENGINE.table
     assert not set(table) - set(HOMES)
     missing = set(HOMES) - set(table)
     assert [name for name in missing if PRIMITIVES[name].decomposition is None] == []

@@ -1,4 +1,4 @@
-"""Windows that slide along spatial axes: how many there are, what padding adds, what each one reads.
+"""Windows along spatial axes: how many there are, what padding adds, what each one reads.
 
 Convolution and pooling, their spec rules, decompositions and lowerings all take this geometry from
 here. Sizes may be ints, None where unknown, or scalars of a graph or an engine: whatever has

@@ -25,6 +25,7 @@ from backplane.core.primitive import OUTPUT, primitive
 from backplane.core.sizes import origin, tie
 from backplane.core.spec import Spec, is_float
 from backplane.core.trace import close, trace
+from backplane.core.traits import Memory
 from backplane.ops.elementwise import add, bit_and, cast, mul
 from backplane.ops.indexing import slice as slice_
 from backplane.ops.shaping import concat, zeros_like
@@ -35,7 +36,7 @@ Step = Callable[[list[Tensor], list[Tensor]], tuple[Sequence[Tensor], Sequence[T
 # --- scan -----------------------------------------------------------------------------------------
 
 
-@primitive(name="scan", multiple=True)
+@primitive(name="scan", multiple=True, memory=Memory.ANY)
 def scan_(
     *operands: Spec, body: Graph, carry: int, xs: int, reverse: bool, length: int | None
 ) -> Any:
@@ -317,7 +318,7 @@ def fold(key: Tensor, counter: Tensor) -> Tensor:
 # --- cond -----------------------------------------------------------------------------------------
 
 
-@primitive(name="cond", multiple=True)
+@primitive(name="cond", multiple=True, memory=Memory.ANY)
 def cond_(predicate: Spec, *operands: Spec, then: Graph, orelse: Graph) -> Any:
     """The results of `then` on the operands where the predicate holds, else those of `orelse`."""
     if predicate.shape != () or predicate.dtype != "bool":
@@ -403,7 +404,7 @@ def cond(
 # --- while ----------------------------------------------------------------------------------------
 
 
-@primitive(name="while_loop", multiple=True)
+@primitive(name="while_loop", multiple=True, memory=Memory.ANY)
 def while_loop_(*operands: Spec, test: Graph, body: Graph, carry: int) -> Any:
     """Run `body` on the carry as long as `test` holds. Has no gradient: the number of steps is
     unknown, so that nothing can be kept for a backward loop; use a scan with a mask instead.

@@ -9,8 +9,8 @@ from typing import Any
 from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
-from backplane.core.sizes import follow, like_first, reduced
 from backplane.core.spec import Spec
+from backplane.core.traits import Memory, later_axes, like_first, reduced
 from backplane.ops.creation import arange, dim, full
 from backplane.ops.effects import stop_gradient
 from backplane.ops.elementwise import (
@@ -45,7 +45,9 @@ from backplane.ops.shaping import (
 Axes = tuple[int, ...]
 
 
-def _reduction(name: str, doc: str, accepted: frozenset[str], chosen: bool = False) -> Op:
+def _reduction(
+    name: str, doc: str, accepted: frozenset[str], chosen: bool = False, **traits: Any
+) -> Op:
     """A primitive that reduces `axes` and keeps the dtype; `chosen` says that the result is one of
     the elements, so that there must be some.
     """
@@ -60,9 +62,10 @@ def _reduction(name: str, doc: str, accepted: frozenset[str], chosen: bool = Fal
         return Spec(shapes.reduce(x.shape, axes, keepdims), x.dtype)
 
     rule.__doc__ = doc
-    declared = primitive(rule, name=name)
-    follow(reduced, declared)
-    return declared
+    return primitive(
+        name=name, memory=Memory.FRESH, reduction=True, axes=reduced, stacks=later_axes("axes"),
+        **traits,
+    )(rule)  # fmt: skip
 
 
 def _check_elements(name: str, x: Spec, axes: Axes) -> None:
@@ -99,10 +102,12 @@ def count(x: Tensor, axes: Axes) -> Tensor:
 
 # --- sums and products ----------------------------------------------------------------------------
 
-sum = _reduction("sum", "The sum of the elements, in the dtype of x.", NUMBER)
+sum = _reduction(
+    "sum", "The sum of the elements, in the dtype of x.", NUMBER, on_host=True, linear=(0,)
+)
 sum.vjps(lambda g, y, x, *, axes, keepdims: _spread(g, x, axes, keepdims))
 
-mean = _reduction("mean", "The sum of the elements divided by their number.", FLOAT)
+mean = _reduction("mean", "The sum of the elements divided by their number.", FLOAT, linear=(0,))
 
 
 @mean.vjp
@@ -115,7 +120,7 @@ def _(x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
     return div(sum(x, axes=axes, keepdims=keepdims), count(x, axes))
 
 
-prod = _reduction("prod", "The product of the elements, in the dtype of x.", NUMBER)
+prod = _reduction("prod", "The product of the elements, in the dtype of x.", NUMBER, on_host=True)
 
 
 @prod.vjp
@@ -146,8 +151,14 @@ def _shifted(x: Tensor, axis: int, value: int, reverse: bool) -> Tensor:
 
 # --- extremes -------------------------------------------------------------------------------------
 
-max = _reduction("max", "The largest element; tied ones share the gradient equally.", NUMBER, True)
-min = _reduction("min", "The smallest element; tied ones share the gradient equally.", NUMBER, True)
+max = _reduction(
+    "max", "The largest element; tied ones share the gradient equally.", NUMBER, chosen=True,
+    on_host=True,
+)  # fmt: skip
+min = _reduction(
+    "min", "The smallest element; tied ones share the gradient equally.", NUMBER, chosen=True,
+    on_host=True,
+)  # fmt: skip
 
 
 def _extreme_vjp(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
@@ -170,9 +181,12 @@ def _position(name: str, doc: str) -> Op:
         return Spec(x.shape[:axis] + x.shape[axis + 1 :], "int64")
 
     rule.__doc__ = doc
-    declared = primitive(rule, name=name)
-    follow(lambda node, i: [(node.inputs[0], i + (i >= node.params["axis"]))], declared)
-    return declared
+    return primitive(
+        name=name,
+        memory=Memory.FRESH,
+        axes=lambda node, i: [(node.inputs[0], i + (i >= node.params["axis"]))],
+        stacks=later_axes("axis"),
+    )(rule)
 
 
 argmax = _position("argmax", "The position of the largest element along `axis`, the first of ties.")
@@ -181,7 +195,7 @@ argmin = _position(
 )
 
 
-@primitive(multiple=True)
+@primitive(multiple=True, memory=Memory.FRESH)
 def top_k(x: Spec, *, k: int) -> list[Spec]:
     """The k largest elements along the last axis, descending, and their positions (int32)."""
     check_dtype("top_k", "x", x.dtype, NUMBER)
@@ -214,19 +228,26 @@ def _(g: Sequence[Tensor | None], y: Sequence[Tensor], x: Tensor, *, k: int) -> 
 # --- cumulative -----------------------------------------------------------------------------------
 
 
-def _cumulative(name: str, doc: str) -> Op:
+def _along_axis(rule: Any, name: str | None = None, linear: Sequence[int] = ()) -> Op:
+    """A primitive with a parameter `axis` whose result has the shape of its operand."""
+    return primitive(
+        name=name, memory=Memory.FRESH, linear=linear, axes=like_first, stacks=later_axes("axis")
+    )(rule)
+
+
+def _cumulative(name: str, doc: str, linear: Sequence[int] = ()) -> Op:
     def rule(x: Spec, *, axis: int, reverse: bool) -> Spec:
         check_dtype(name, "x", x.dtype, NUMBER)
         shapes.check_axes(name, (axis,), len(x.shape))
         return x
 
     rule.__doc__ = doc
-    declared = primitive(rule, name=name)
-    follow(like_first, declared)
-    return declared
+    return _along_axis(rule, name, linear)
 
 
-cumsum = _cumulative("cumsum", "Sums of the elements up to each one along `axis`, it included.")
+cumsum = _cumulative(
+    "cumsum", "Sums of the elements up to each one along `axis`, it included.", linear=(0,)
+)
 cumsum.vjps(lambda g, y, x, *, axis, reverse: cumsum(g, axis=axis, reverse=not reverse))
 
 cumprod = _cumulative(
@@ -264,7 +285,7 @@ def _recurrence(g: Tensor, a: Tensor, reverse: bool) -> Tensor:
 # --- normalisation along axes ---------------------------------------------------------------------
 
 
-@primitive
+@_along_axis
 def softmax(x: Spec, *, axis: int) -> Spec:
     """Exponentials along `axis`, scaled to sum to one."""
     check_dtype("softmax", "x", x.dtype, FLOAT)
@@ -283,7 +304,7 @@ def _(x: Tensor, *, axis: int) -> Any:
     return div(e, sum(e, axes=(axis,), keepdims=True))
 
 
-@primitive
+@_along_axis
 def log_softmax(x: Spec, *, axis: int) -> Spec:
     """The logarithm of `softmax`, exact where that is tiny."""
     check_dtype("log_softmax", "x", x.dtype, FLOAT)
@@ -301,8 +322,6 @@ def _(x: Tensor, *, axis: int) -> Any:
     z = sub(x, stop_gradient(max(x, axes=(axis,), keepdims=True)))
     return sub(z, log(sum(exp(z), axes=(axis,), keepdims=True)))
 
-
-follow(like_first, softmax, log_softmax)
 
 logsumexp = _reduction("logsumexp", "The logarithm of the sum of exponentials, stable.", FLOAT)
 

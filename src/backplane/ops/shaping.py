@@ -9,9 +9,10 @@ from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.registry import PRIMITIVES
-from backplane.core.sizes import Axis, follow, given, origin, same_shape
+from backplane.core.sizes import origin, same_shape
 from backplane.core.spec import Spec
-from backplane.ops.creation import check_sizes, dim, full
+from backplane.core.traits import Axis, Memory, Stacked, later_axes
+from backplane.ops.creation import check_sizes, dim, full, given, stacked_shape
 from backplane.ops.indexing import ALL, dynamic_slice, slice
 from backplane.ops.lift import dims_of, promoted, scalar
 
@@ -19,17 +20,6 @@ Sizes = tuple[int | None, ...]
 
 
 # --- reshape --------------------------------------------------------------------------------------
-
-
-@primitive(host=1)
-def reshape(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
-    """The same elements in row-major order in another shape; one -1 is found from the others."""
-    if dims or None in shape:
-        check_sizes("reshape", shape, dims)
-    return Spec(shapes.reshape(x.shape, shape), x.dtype)
-
-
-reshape.vjps(lambda g, y, x, *dims, shape: reshape_like(g, x))
 
 
 def _reshaped_axis(node: Tensor, axis: int) -> Sequence[Axis]:
@@ -46,7 +36,18 @@ def _reshaped_axis(node: Tensor, axis: int) -> Sequence[Axis]:
     return [(x, x.spec.shape.index(None))]
 
 
-follow(_reshaped_axis, reshape)
+@primitive(
+    host=1, memory=Memory.VIEW, on_host=True, linear=(0,), axes=_reshaped_axis,
+    stacks=stacked_shape,
+)  # fmt: skip
+def reshape(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
+    """The same elements in row-major order in another shape; one -1 is found from the others."""
+    if dims or None in shape:
+        check_sizes("reshape", shape, dims)
+    return Spec(shapes.reshape(x.shape, shape), x.dtype)
+
+
+reshape.vjps(lambda g, y, x, *dims, shape: reshape_like(g, x))
 
 
 def reshape_like(x: Tensor, like: Tensor) -> Tensor:
@@ -66,7 +67,20 @@ def reshape_like(x: Tensor, like: Tensor) -> Tensor:
 # --- broadcasting and its inverse -----------------------------------------------------------------
 
 
-@primitive(host=1)
+def _stacked_broadcast(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
+    """Time must stay in front of the axes that only the parameter `shape` has."""
+    x, stacked = operands[0]
+    missing = len(node.params["shape"]) + 1 - x.ndim
+    if missing < 0:
+        return None
+    if stacked and missing:
+        x = expand_dims(x, axes=tuple(range(1, 1 + missing)))
+    return stacked_shape(node, [Stacked(x, stacked), *operands[1:]])
+
+
+@primitive(
+    host=1, memory=Memory.VIEW, on_host=True, linear=(0,), axes=given, stacks=_stacked_broadcast
+)
 def broadcast_to(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
     """Repeated along new leading axes and along axes of size 1, by NumPy's rules."""
     if dims or None in shape:
@@ -81,7 +95,7 @@ def broadcast_to(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
     return Spec(shape, x.dtype)
 
 
-@primitive(host=1)
+@primitive(host=1, memory=Memory.VIEW, linear=(0,), axes=given, stacks=_stacked_broadcast)
 def sum_to(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
     """Summed down to `shape`, from which `x` was broadcast: leading axes go, size-1 axes stay."""
     if dims or None in shape:
@@ -98,7 +112,6 @@ def sum_to(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
 
 broadcast_to.vjps(lambda g, y, x, *dims, shape: sum_to_like(g, x, y))
 sum_to.vjps(lambda g, y, x, *dims, shape: broadcast_like(g, x))
-follow(given, broadcast_to, sum_to)
 
 
 def broadcast_like(x: Tensor, like: Tensor) -> Tensor:
@@ -153,7 +166,16 @@ def ones_like(x: Tensor, dtype: str | None = None) -> Tensor:
 # --- axes -----------------------------------------------------------------------------------------
 
 
-@primitive
+def _stacked_transpose(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
+    return transpose(operands[0].tensor, perm=(0, *[i + 1 for i in node.params["perm"]]))
+
+
+@primitive(
+    memory=Memory.VIEW,
+    linear=(0,),
+    axes=lambda node, axis: [(node.inputs[0], node.params["perm"][axis])],
+    stacks=_stacked_transpose,
+)
 def transpose(x: Spec, *, perm: tuple[int, ...]) -> Spec:
     """Axes in another order: axis i of the result is axis perm[i] of `x`."""
     if sorted(perm) != list(range(len(x.shape))):
@@ -168,10 +190,13 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, perm: tuple[int, ...]) -> Any:
     return transpose(g, perm=tuple(perm.index(i) for i in range(len(perm))))
 
 
-follow(lambda node, axis: [(node.inputs[0], node.params["perm"][axis])], transpose)
-
-
-@primitive
+@primitive(
+    memory=Memory.VIEW,
+    on_host=True,
+    linear=(0,),
+    axes=lambda node, i: [(node.inputs[0], i - sum(a < i for a in node.params["axes"]))],
+    stacks=later_axes("axes"),
+)
 def expand_dims(x: Spec, *, axes: tuple[int, ...]) -> Spec:
     """New axes of size 1; `axes` are their places in the result."""
     rank = len(x.shape) + len(axes)
@@ -180,7 +205,14 @@ def expand_dims(x: Spec, *, axes: tuple[int, ...]) -> Spec:
     return Spec(tuple([1 if i in axes else next(sizes) for i in range(rank)]), x.dtype)
 
 
-@primitive
+def _squeezed_axis(node: Tensor, axis: int) -> Sequence[Axis]:
+    kept = [i for i in range(node.inputs[0].ndim) if i not in node.params["axes"]]
+    return [(node.inputs[0], kept[axis])]
+
+
+@primitive(
+    memory=Memory.VIEW, on_host=True, linear=(0,), axes=_squeezed_axis, stacks=later_axes("axes")
+)
 def squeeze(x: Spec, *, axes: tuple[int, ...]) -> Spec:
     """Without `axes`, each of size 1."""
     shapes.check_axes("squeeze", axes, len(x.shape))
@@ -194,24 +226,23 @@ def squeeze(x: Spec, *, axes: tuple[int, ...]) -> Spec:
 
 expand_dims.vjps(lambda g, y, x, *, axes: squeeze(g, axes=axes))
 squeeze.vjps(lambda g, y, x, *, axes: expand_dims(g, axes=axes))
-follow(
-    lambda node, axis: [(node.inputs[0], axis - sum(a < axis for a in node.params["axes"]))],
-    expand_dims,
-)
-
-
-def _squeezed_axis(node: Tensor, axis: int) -> Sequence[Axis]:
-    kept = [i for i in range(node.inputs[0].ndim) if i not in node.params["axes"]]
-    return [(node.inputs[0], kept[axis])]
-
-
-follow(_squeezed_axis, squeeze)
 
 
 # --- joining --------------------------------------------------------------------------------------
 
 
-@primitive
+def _stacked_parts(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
+    if not all(stacked for _, stacked in operands):
+        return None
+    return concat(*[x for x, _ in operands], axis=node.params["axis"] + 1)
+
+
+@primitive(
+    memory=Memory.FRESH,
+    on_host=True,
+    axes=lambda node, i: [(node.inputs[0], i)] if i != node.params["axis"] else (),
+    stacks=_stacked_parts,
+)
 def concat(*xs: Spec, axis: int) -> Spec:
     """Tensors one after another along `axis`; all other sizes are equal."""
     if not xs:
@@ -272,13 +303,6 @@ def _dynamic_parts(g: Tensor, xs: Sequence[Tensor], axis: int) -> list[Tensor]:
         n = shape[axis]
         offset = offset + (dim(x, axis=axis) if n is None else n)
     return parts
-
-
-def _joined_axis(node: Tensor, axis: int) -> Sequence[Axis]:
-    return [(node.inputs[0], axis)] if axis != node.params["axis"] else ()
-
-
-follow(_joined_axis, concat)
 
 
 def stack(xs: Sequence[Tensor], axis: int) -> Tensor:

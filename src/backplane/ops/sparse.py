@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
-from backplane.core.sizes import follow, like_first
 from backplane.core.spec import Spec
+from backplane.core.traits import Memory, like_first
 from backplane.ops.effects import identity
 
 
-@primitive
+@primitive(memory=Memory.VIEW, linear=(0,), axes=like_first)
 def to_dense(x: Spec) -> Spec:
     """The elements of a sparse matrix as a dense one."""
     return Spec(x.shape, x.dtype)
 
 
-@primitive
+@primitive(memory=Memory.VIEW, linear=(0,), axes=like_first)
 def to_sparse(x: Spec) -> Spec:
     """The elements of a dense matrix as a sparse one."""
     if len(x.shape) != 2:
@@ -36,4 +36,3 @@ to_dense.vjps(lambda g, y, x: g)
 to_sparse.vjps(lambda g, y, x: g)
 to_dense.decompose(_same)
 to_sparse.decompose(_same)
-follow(like_first, to_dense, to_sparse)
