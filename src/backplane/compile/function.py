@@ -15,11 +15,12 @@ from backplane.compile.feeds import Feed, feed_for
 from backplane.compile.program import compiled
 from backplane.compile.source_map import Place, explain, tell
 from backplane.core.graph import KeySource, Placeholder, Tensor, constant, substitute, toposort
-from backplane.core.registry import primitive
 from backplane.core.spec import Spec
 from backplane.core.update import updates_in
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
+from backplane.ops import indexing
+from backplane.ops.shaping import squeeze
 
 
 class Function:
@@ -227,6 +228,5 @@ def is_switch(p: Tensor) -> bool:
 
 
 def _row(packed: Tensor, index: int) -> Tensor:
-    part = primitive("slice")(packed, slices=((index, index + 1, 1), (None, None, 1)))
-    row: Tensor = primitive("squeeze")(part, axes=(0,))
-    return row
+    part = indexing.slice(packed, slices=((index, index + 1, 1), (None, None, 1)))
+    return squeeze(part, axes=(0,))

@@ -9,6 +9,7 @@ from backplane.core.primitive import Primitive
 from backplane.core.source import marked
 from backplane.core.where import Where
 from backplane.engines.base import Engine
+from backplane.ops.indexing import gather
 
 
 class Place(NamedTuple):
@@ -43,7 +44,7 @@ def explain(error: BaseException, engine: Engine, run: Callable[..., Any] | None
         place = marked(*line)
     if place is None:
         return
-    if place.op.name == "gather" and isinstance(error, engine.index_errors):
+    if place.op is gather and isinstance(error, engine.index_errors):
         beyond = IndexError(f"gather: an index is out of range: {error}")
         tell(beyond, engine, place)
         raise beyond from error

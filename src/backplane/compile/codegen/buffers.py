@@ -11,66 +11,13 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from backplane.core.graph import Tensor
 from backplane.core.primitive import OUTPUT
 from backplane.core.sizes import origin
+from backplane.core.traits import Memory
 from backplane.engines.base import Engine, Entry
-
-VIEWS = frozenset(
-    (
-        "reshape",
-        "transpose",
-        "expand_dims",
-        "squeeze",
-        "slice",
-        "dynamic_slice",
-        "head",
-        "flip",
-        "broadcast_to",
-        "identity",
-        "check_windows",
-        "stop_gradient",
-        "print",
-        "to_dense",
-        "to_sparse",
-        "cast",
-        "sum_to",
-    )
-)
-"""Primitives whose result may share memory with their operand."""
-
-UNSURE = frozenset(("cond", "output", "where"))
-"""Primitives whose result may be one of several operands, depending on what is known when they
-run.
-"""
-
-FRESH = frozenset(
-    (
-        "matmul",
-        "matmul_add",
-        "conv",
-        "conv_bias",
-        "conv_input_grad",
-        "conv_kernel_grad",
-        "max_pool_grad",
-        "avg_pool",
-        "avg_pool_grad",
-        "sum",
-        "mean",
-        "max",
-        "min",
-        "softmax",
-        "log_softmax",
-        "logsumexp",
-        "concat",
-        "gather",
-        "scatter_add",
-        "slice_grad",
-    )
-)
-"""Primitives whose result is memory of its own, beside those whose lowerings take `out`."""
 
 
 def alias_root(t: Tensor) -> Tensor:
     """The tensor whose memory the value of `t` may share."""
-    while t.op is not None and t.op.name in VIEWS:
+    while t.op is not None and t.op.memory is Memory.VIEW:
         t = t.inputs[0]
     return t
 
@@ -90,8 +37,8 @@ def alias_roots(tensors: Iterable[Tensor]) -> set[Tensor]:
             source = root.inputs[0]
             # A loop of no steps gives its initial state.
             waiting += source.inputs[: source.params.get("carry", len(source.inputs))]
-        elif root.op is not None and root.op.name == "where":
-            waiting += root.inputs[1:]
+        elif root.op is not None and root.op.memory is Memory.ANY:
+            waiting += root.inputs
     return roots
 
 
@@ -109,7 +56,7 @@ def shared(outputs: Sequence[Tensor], news: Sequence[Tensor]) -> tuple[list[bool
     copied = []
     for t in outputs:
         root = alias_root(t)
-        copied.append(root in taken or root.op is None or root.op.name in UNSURE)
+        copied.append(root in taken or root.op is None or root.op.memory is Memory.ANY)
         taken.add(root)
     return copied, lent
 
@@ -184,10 +131,10 @@ class Buffers:
 
     def is_fresh(self, node: Tensor) -> bool:
         """Whether the result is memory that nothing else has."""
-        op = node.op
-        if op is None or op is OUTPUT:
+        if node.op is None or node in self.host:
             return False
-        return op.name in FRESH or bool(passes_over(node, self.engine, self.host))
+        entry = self.engine.table.get(node.op.name)
+        return node.op.memory is Memory.FRESH and not (entry is not None and entry.view)
 
     def is_free(self, t: Tensor, first: int, last: int) -> bool:
         """Whether the nodes from position `first` to `last` may write to the memory of `t`: they

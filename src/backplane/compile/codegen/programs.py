@@ -31,44 +31,8 @@ from backplane.core.source import Source
 from backplane.core.spec import is_float
 from backplane.engines import get
 from backplane.engines.base import Engine, Entry, Lowering, Steps, set_emitter
-
-HOST_OPS = frozenset(
-    (
-        "add",
-        "sub",
-        "mul",
-        "floordiv",
-        "mod",
-        "maximum",
-        "minimum",
-        "neg",
-        "abs",
-        "cast",
-        "equal",
-        "not_equal",
-        "less",
-        "less_equal",
-        "logical_not",
-        "logical_and",
-        "logical_or",
-        "where",
-        "concat",
-        "reshape",
-        "expand_dims",
-        "squeeze",
-        "slice",
-        "gather",
-        "sum",
-        "prod",
-        "max",
-        "min",
-        "identity",
-        "stop_gradient",
-        "broadcast_to",
-        "flip",
-    )
-)
-"""Primitives that may run on the host where all their operands are sizes or constants."""
+from backplane.ops.creation import dim
+from backplane.ops.elementwise import cast
 
 
 class Emitted(NamedTuple):
@@ -250,10 +214,10 @@ class Emitter:
     def _line(self, node: Tensor) -> str:
         op = node.op
         assert op is not None
-        if op.name == "dim" and node in self.host:
+        if op is dim and node in self.host:
             name = self._name(node)
             return f"{name} = {self.value(node.inputs[0])}.shape[{node.params['axis']}]"
-        if op.name == "cast" and node.inputs[0] in self.host and node not in self.host:
+        if op is cast and node.inputs[0] in self.host and node not in self.host:
             convert = self._from_host(node.spec.dtype)
             return f"{self._name(node)} = {convert}({self.names[node.inputs[0]]})"
         if node in self.host:
@@ -323,9 +287,9 @@ def _host_nodes(order: Sequence[Tensor]) -> set[Tensor]:
     for node in order:
         if node.op is None or node.op is OUTPUT:
             continue
-        if node.op.name == "dim":
+        if node.op is dim:
             host.add(node)
-        elif node.op.name in HOST_OPS and not is_float(node.spec.dtype):
+        elif node.op.on_host and not is_float(node.spec.dtype):
             known = [t in host or _small_constant(t) for t in node.inputs]
             if all(known) and any(t in host for t in node.inputs):
                 host.add(node)

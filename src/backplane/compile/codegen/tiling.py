@@ -43,6 +43,7 @@ from backplane.core.graph import Tensor
 from backplane.core.primitive import OUTPUT
 from backplane.core.source import Source
 from backplane.core.spec import bits
+from backplane.ops import reduction
 
 LARGE = 1 << 16
 """Elements from which on blocks pay. A chain of three ufuncs on 64K float32 takes as long either
@@ -52,8 +53,8 @@ BLOCK = 1 << 17
 """Bytes of one array's block: half a dozen such blocks stay in a second-level cache of 1 MB. Blocks
 of 64 KB took 1.08 of the time, of 256 KB 0.97."""
 
-REDUCTIONS = frozenset(("sum", "mean", "max", "min"))
-"""Reductions that may end a chain, where they reduce all axes."""
+REDUCTIONS = (reduction.sum, reduction.mean, reduction.max, reduction.min)
+"""Reductions that may end a chain, where they reduce all axes: `Engine.blocks` has them."""
 
 Passes = Callable[[Tensor], int]
 """How many passes over memory an element-wise node takes; 0 for other nodes."""
@@ -198,7 +199,7 @@ def _chains(
 
 def _end(node: Tensor, keys: dict[Tensor, ShapeKey], chain_of: dict[Tensor, Chain]) -> None:
     """Let a reduction over everything end the chain that it reduces."""
-    if node.op is None or node.op.name not in REDUCTIONS:
+    if node.op not in REDUCTIONS:
         return
     (x,) = node.inputs
     whole = len(node.params["axes"]) == x.ndim

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from backplane.compile.passes.hoist import hoist
 from backplane.compile.passes.lower import lower
@@ -19,7 +19,11 @@ from backplane.compile.passes.peephole import add_biases, mask_maxima
 from backplane.compile.passes.prune import prune
 from backplane.compile.passes.simplify import simplify
 from backplane.core.graph import Tensor, substitute, toposort
+from backplane.core.primitive import Primitive
 from backplane.engines.base import NOTHING, Engine
+from backplane.ops.control import scan_
+from backplane.ops.elementwise import add
+from backplane.ops.pooling import max_pool_grad
 
 Outputs = Sequence[Tensor]
 
@@ -45,7 +49,7 @@ class Pass(NamedTuple):
     purpose: str
     gain: str
     """What was measured."""
-    holds: str | None = None
+    holds: Primitive[Any] | None = None
     """The primitive without which there is nothing to do."""
     when: Callable[[Job], bool] = lambda job: True
     """For which programs it pays."""
@@ -65,21 +69,21 @@ PASSES = (
         lambda outputs, job: prune(outputs),
         purpose="drop results, states and operands of loops that nobody reads",
         gain="scans offer the stack of every value to their gradient, which reads a few",
-        holds="scan",
+        holds=scan_,
     ),
     Pass(
         "hoist",
         lambda outputs, job: hoist(outputs),
         purpose="do once before or after a loop what all its steps can do together",
         gain="of the products in an LSTM's step one is left, of those in its gradient one",
-        holds="scan",
+        holds=scan_,
     ),
     Pass(
         "prune",
         lambda outputs, job: prune(outputs),
         purpose="drop what loops computed for work that has moved out of them",
         gain="a loop that has nothing left to do (`foldl` of a sum) disappears",
-        holds="scan",
+        holds=scan_,
     ),
     Pass(
         "optimizer_steps",
@@ -94,7 +98,7 @@ PASSES = (
         purpose="apply the mask of a relu under a max-pooling to the maxima",
         gain="a quarter of the elements for windows of 2 × 2; compilers that fuse lose a third of"
         " the memory by it",
-        holds="max_pool_grad",
+        holds=max_pool_grad,
         when=lambda job: "fuses" not in job.engine.capabilities,
     ),
     Pass(
@@ -115,7 +119,7 @@ PASSES = (
         lambda outputs, job: add_biases(outputs, job.engine),
         purpose="let the kernel of a convolution or a product add the bias",
         gain="one pass over memory less",
-        holds="add",
+        holds=add,
     ),
     Pass(
         "reuse",
@@ -180,12 +184,12 @@ def optimized(outputs: Outputs, job: Job) -> Optimized:
     if "simplify" in off:
         outputs = substitute(outputs, job.replace)
     known: list[Tensor] = []
-    present: set[str] = set()
+    present: set[Primitive[Any] | None] = set()
     for row in PASSES:
         fits = row.holds is None or row.holds in present
         if row.run is not None and row.name not in off and fits and row.when(job):
             outputs = row.run(outputs, job)
         if row.name == "lower" or not known:
             known = known or list(outputs)
-            present = {node.op.name for node in toposort(outputs) if node.op is not None}
+            present = {node.op for node in toposort(outputs)}
     return Optimized(known, list(outputs))

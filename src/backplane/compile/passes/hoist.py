@@ -15,12 +15,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backplane.compile.passes.loop_body import Known, Loop, is_add, movable, terms_of, users_of
+from backplane.compile.passes.loop_body import (
+    Known,
+    Loop,
+    is_add,
+    movable,
+    plus,
+    terms_of,
+    users_of,
+)
 from backplane.compile.passes.sink import After
-from backplane.compile.passes.stacking import plus
 from backplane.core.graph import Placeholder, Tensor, rebuild, rewrite, substitute, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.sizes import tie
+from backplane.ops.control import scan_
 
 
 def hoist(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -30,7 +38,7 @@ def hoist(outputs: Sequence[Tensor]) -> list[Tensor]:
     def smaller(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
         if node.op is OUTPUT and node.inputs[0] in results:
             return results[node.inputs[0]][node.params["index"]]
-        if node.op is not None and node.op.name == "scan":
+        if node.op is scan_:
             results[node] = _emptied(node, inputs)
             return node  # stands for the results
         return None

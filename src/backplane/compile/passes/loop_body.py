@@ -8,10 +8,19 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from backplane.compile.passes.simplify import simplify
-from backplane.compile.passes.stacking import Value, all_steps, swapped
 from backplane.core.graph import Constant, Graph, Placeholder, Tensor, rewrite, toposort
 from backplane.core.primitive import OUTPUT, outputs_of
 from backplane.core.spec import Spec
+from backplane.core.traits import Stacked
+from backplane.core.where import inherit
+from backplane.ops.creation import dim
+from backplane.ops.elementwise import add
+from backplane.ops.linear import as_rows, matmul
+from backplane.ops.reduction import sum as sum_
+from backplane.ops.shaping import transpose
+
+ROWS = 1024
+"""From so many rows a step on, a product for all steps takes no less time than one for each."""
 
 
 class Loop:
@@ -45,18 +54,18 @@ class Loop:
 
         self.outputs = rewrite(self.outputs, plain)
         self.shared += turned.values()
-        self.constants += [swapped(w, operand[w]) for w in turned]
+        self.constants += [transpose(operand[w], perm=(1, 0)) for w in turned]
 
-    def outside(self) -> dict[Tensor, Value]:
+    def outside(self) -> dict[Tensor, Stacked]:
         """What stands outside for the inputs that do not change from step to step, and for the
         constants.
         """
-        known = {t: Value(x, True) for t, x in zip(self.rows, self.sequences, strict=True)}
+        known = {t: Stacked(x, True) for t, x in zip(self.rows, self.sequences, strict=True)}
         for t, x in zip(self.shared, self.constants, strict=True):
-            known[t] = Value(x, False)
+            known[t] = Stacked(x, False)
         for t in toposort(self.outputs):
             if isinstance(t, Constant):
-                known[t] = Value(t, False)
+                known[t] = Stacked(t, False)
         return known
 
     def scanned(self, kept: Sequence[int], outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -76,14 +85,14 @@ class Loop:
 class Known:
     """What of a body is known outside of the loop, and what it takes."""
 
-    def __init__(self, values: dict[Tensor, Value]) -> None:
+    def __init__(self, values: dict[Tensor, Stacked]) -> None:
         self.values = values
         self.products: set[Tensor] = set()
         """Nodes whose stacks are computed from a product: moving those pays."""
         self.large: set[Tensor] = set()
         """Nodes whose stacks take more room than what they are computed from."""
 
-    def add(self, node: Tensor, operands: Sequence[Value]) -> bool:
+    def add(self, node: Tensor, operands: Sequence[Stacked]) -> bool:
         """Find what stands outside for `node`; whether there is such a thing."""
         value = all_steps(node, operands)
         if value is None:
@@ -91,12 +100,12 @@ class Known:
         self.values[node] = value
         if value.stacked:
             assert node.op is not None
-            if node.op.name == "matmul" or any(t in self.products for t in node.inputs):
+            if node.op is matmul or any(t in self.products for t in node.inputs):
                 self.products.add(node)
             sizes = [
-                _weight(t.spec) for t, v in zip(node.inputs, operands, strict=True) if v.stacked
+                weight(t.spec) for t, v in zip(node.inputs, operands, strict=True) if v.stacked
             ]
-            if _weight(node.spec) > max(sizes) or any(t in self.large for t in node.inputs):
+            if weight(node.spec) > max(sizes) or any(t in self.large for t in node.inputs):
                 self.large.add(node)
         return True
 
@@ -106,7 +115,7 @@ class Known:
 
 
 def _is_product(node: Tensor) -> bool:
-    return node.op is not None and node.op.name == "matmul" and node.ndim == 2
+    return node.op is matmul and node.ndim == 2
 
 
 def _is_number(t: Tensor) -> bool:
@@ -120,14 +129,14 @@ def movable(node: Tensor) -> bool:
     )
 
 
-def _weight(spec: Spec) -> int:
+def weight(spec: Spec) -> int:
     """About how many elements; an unknown size counts as a middling one."""
     return int(np.prod([32 if n is None else n for n in spec.shape], dtype=np.int64))
 
 
 def is_add(node: Tensor) -> bool:
     """Whether a node is a sum of two tensors."""
-    return node.op is not None and node.op.name == "add"
+    return node.op is add
 
 
 def users_of(order: Iterable[Tensor], outputs: Sequence[Tensor]) -> Counter[Tensor]:
@@ -149,3 +158,60 @@ def terms_of(node: Tensor, inner: set[Tensor]) -> list[Tensor]:
         else:
             terms.append(t)
     return terms
+
+
+# --- all steps at once ----------------------------------------------------------------------------
+
+
+def all_steps(node: Tensor, operands: Sequence[Stacked]) -> Stacked | None:
+    """The results of `node` in all steps; None if there is no rule, or it does not fit."""
+    assert node.op is not None
+    with inherit(node.where):
+        if not any(v.stacked for v in operands):
+            return Stacked(node.op(*[v.tensor for v in operands], **node.params), stacked=False)
+        if node.op.stacks is None or (node.op is matmul and not few_rows(node.spec.shape[0])):
+            return None
+        tensor = node.op.stacks(node, operands)
+    return None if tensor is None else Stacked(tensor, stacked=node.op is not dim)
+
+
+def over_steps(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
+    """The sum over the steps of the results of a product or a sum, from the stacks of its operands.
+
+    None for other nodes, and where the operands do not fit.
+    """
+    if not all(v.stacked for v in operands):
+        return None
+    with inherit(node.where):
+        if node.op is matmul and is_accumulated(node):
+            x, y = [as_rows(v.tensor) for v in operands]
+            return None if x is None or y is None else matmul(x, y, **node.params)
+        if node.op is sum_ and not node.params["keepdims"]:
+            stack, axes = operands[0].tensor, node.params["axes"]
+            rows = as_rows(stack) if axes == (0,) and stack.ndim == 3 else None
+            if rows is not None:
+                return sum_(rows, **node.params)
+            return sum_(stack, axes=(0, *[i + 1 for i in axes]), keepdims=False)
+    return None
+
+
+def few_rows(n: int | None) -> bool:
+    """Whether one product for all steps pays, where each step has `n` rows."""
+    return n is None or n < ROWS
+
+
+def is_accumulated(product: Tensor) -> bool:
+    """Whether the sum of such products over the steps is one product over all rows: xᵀ · y."""
+    return product.ndim == 2 and dict(product.params) == {"transpose_x": True, "transpose_y": False}
+
+
+def total(node: Tensor, stack: Tensor) -> Tensor:
+    """The sum of a stack over time, for the line of `node`."""
+    with inherit(node.where):
+        return sum_(stack, axes=(0,), keepdims=False)
+
+
+def plus(node: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """The sum of two tensors, for the line of `node`."""
+    with inherit(node.where):
+        return add(x, y)

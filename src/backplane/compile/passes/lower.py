@@ -8,6 +8,7 @@ from backplane.core.graph import Placeholder, Tensor, constant, rebuild, rewrite
 from backplane.core.primitive import OUTPUT
 from backplane.core.where import inherit
 from backplane.engines.base import Engine, Entry
+from backplane.ops.creation import dim
 
 UNREAD = constant(0)
 """Stands for an operand that the engine's lowering does not read."""
@@ -36,7 +37,7 @@ def lower(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
             source = inputs[0]
             return source.results[node.params["index"]] if isinstance(source, _Results) else None
         entry = engine.table.get(op.name)
-        if not _serves(entry, node) and op.name != "dim":
+        if not _serves(entry, node) and op is not dim:
             return _decomposed(node, inputs, engine)
         if entry is None or entry.reads is None:
             return None

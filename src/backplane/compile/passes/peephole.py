@@ -7,9 +7,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from backplane.core.graph import Tensor, rebuild, rewrite, toposort
-from backplane.core.registry import primitive
+from backplane.core.primitive import Primitive
 from backplane.core.sizes import same_shape
+from backplane.core.where import inherit
 from backplane.engines.base import Engine
+from backplane.ops.convolution import conv, conv_bias
+from backplane.ops.elementwise import add, relu_grad
+from backplane.ops.indexing import slice_grad
+from backplane.ops.linear import matmul, matmul_add
+from backplane.ops.pooling import max_pool_grad
+from backplane.ops.shaping import concat
 
 
 def uses_of(outputs: Sequence[Tensor]) -> Counter[Tensor]:
@@ -27,27 +34,26 @@ def add_biases(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
     """`outputs`, lowered for `engine`, with one node for a convolution and its bias, or for a
     product of matrices and what is added to it, unless somebody else reads the product.
     """
-    names = {x: both for x, both in WITH_BIAS.items() if both in engine.table}
+    kernels = {x: both for x, both in WITH_BIAS.items() if both.name in engine.table}
     uses = uses_of(outputs)
 
     def joined(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-        if node.op is None or node.op.name != "add":
+        if node.op is not add:
             return None
         for i in (0, 1):
             x, bias = node.inputs[i], node.inputs[1 - i]
-            if x.op is None or x.op.name not in names or uses[x] > 1:
+            if x.op is None or x.op not in kernels or uses[x] > 1:
                 continue
-            fits = _is_vector_of_channels if x.op.name == "conv" else _is_added_to_matrix
+            fits = _is_vector_of_channels if x.op is conv else _is_added_to_matrix
             if fits(x, bias):
-                op = primitive(names[x.op.name])
                 operands = (*inputs[i].inputs, inputs[1 - i])
-                return Tensor(op, operands, x.params, node.spec, node.where)
+                return Tensor(kernels[x.op], operands, x.params, node.spec, node.where)
         return None
 
     return rewrite(outputs, joined, keep_specs=True)
 
 
-WITH_BIAS = {"conv": "conv_bias", "matmul": "matmul_add"}
+WITH_BIAS: dict[Primitive[Tensor], Primitive[Tensor]] = {conv: conv_bias, matmul: matmul_add}
 
 
 def _is_vector_of_channels(x: Tensor, bias: Tensor) -> bool:
@@ -77,10 +83,10 @@ def mask_maxima(outputs: Sequence[Tensor]) -> list[Tensor]:
     uses = uses_of(outputs)
 
     def masked(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-        if node.op is None or node.op.name != "relu_grad":
+        if node.op is not relu_grad:
             return None
         g, x = node.inputs
-        if g.op is None or g.op.name != "max_pool_grad" or g.inputs[1] is not x or uses[g] > 1:
+        if g.op is not max_pool_grad or g.inputs[1] is not x or uses[g] > 1:
             return None
         cotangent, x, y, positions = inputs[0].inputs
         early = Tensor(node.op, (cotangent, y), {}, cotangent.spec, node.where)
@@ -107,7 +113,7 @@ class _Part(NamedTuple):
 
 def concat_of_slices(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
     """For x + y: a `concat`, if the terms are gradients of slices that cover one axis exactly."""
-    if not all(t.op is not None and t.op.name in ("slice_grad", "add") for t in inputs):
+    if not all(t.op is slice_grad or t.op is add for t in inputs):
         return None
     parts: list[_Part] = []
     waiting = list(inputs)
@@ -115,10 +121,10 @@ def concat_of_slices(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
         t = waiting.pop()
         if t.op is None or len(parts) == MOST_SLICES:
             return None
-        if t.op.name == "add":
+        if t.op is add:
             waiting += t.inputs
             continue
-        part = _part(t) if t.op.name == "slice_grad" else None
+        part = _part(t) if t.op is slice_grad else None
         if part is None or (parts and part[:2] != parts[0][:2]):
             return None
         parts.append(part)
@@ -127,8 +133,8 @@ def concat_of_slices(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
     bounds = [0, *[part.stop for part in parts]]
     if [part.start for part in parts] != bounds[:-1] or bounds[-1] != shape[axis]:
         return None
-    op, pieces, params = primitive("concat"), tuple([part.g for part in parts]), {"axis": axis}
-    return Tensor(op, pieces, params, op.infer(pieces, params), node.where)
+    with inherit(node.where):
+        return concat(*[part.g for part in parts], axis=axis)
 
 
 def _part(t: Tensor) -> _Part | None:

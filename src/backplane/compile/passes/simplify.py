@@ -15,11 +15,16 @@ import numpy as np
 from backplane.compile.cache_key import params_key
 from backplane.compile.passes.peephole import concat_of_slices
 from backplane.core.graph import Constant, Graph, Tensor, constant, rebuild, rewrite
-from backplane.core.primitive import OUTPUT
+from backplane.core.primitive import OUTPUT, Primitive
 from backplane.core.shapes import product
 from backplane.core.trace import call
 from backplane.engines import get
 from backplane.engines.base import Entry
+from backplane.ops import elementwise as ew
+from backplane.ops import reduction, shaping
+from backplane.ops.control import cond_
+from backplane.ops.creation import full
+from backplane.ops.effects import identity, stop_gradient
 
 FOLD_LIMIT = 64
 """Largest number of elements of a constant computed at compile time."""
@@ -72,8 +77,8 @@ def _shorter(node: Tensor, inputs: tuple[Tensor, ...], keep_stops: bool) -> Tens
         folded = _fold(node, inputs)
         if folded is not None:
             return folded
-    rule = RULES.get(op.name)
-    if rule is None or (keep_stops and op.name == "stop_gradient"):
+    rule = RULES.get(op)
+    if rule is None or (keep_stops and op is stop_gradient):
         return None
     return rule(node, inputs)
 
@@ -126,7 +131,7 @@ def _where(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
 
 def _chosen(node: Tensor, source: Tensor) -> Tensor | None:
     """The result of a `cond` whose predicate is known."""
-    if source.op is None or source.op.name != "cond":
+    if source.op is not cond_:
         return None
     condition = _known(source.inputs[0])
     if condition is None:
@@ -169,12 +174,7 @@ def _is_filled_with(t: Tensor, value: int, node: Tensor) -> bool:
     known = _known(t)
     if known is not None:
         return bool(known == value)
-    return (
-        t.op is not None
-        and t.op.name == "full"
-        and t.params["value"] == value
-        and node.spec.is_static
-    )
+    return t.op is full and t.params["value"] == value and node.spec.is_static
 
 
 def _scalar(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
@@ -185,7 +185,7 @@ def _scalar(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
 def _sum_of_zeros(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
     """Zeros, without those that are summed: so recurrent layers make their initial states."""
     (x,) = inputs
-    if x.op is None or x.op.name != "full" or x.params["value"] != 0:
+    if x.op is not full or x.params["value"] != 0:
         return None
     axes, keepdims = node.params["axes"], node.params["keepdims"]
     dims, shape, given = [], [], iter(x.inputs)
@@ -210,18 +210,18 @@ def _sum(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
     return concat_of_slices(node, inputs) if other is None else other
 
 
-RULES: dict[str, Callable[[Tensor, tuple[Tensor, ...]], Tensor | None]] = {
-    "where": _where,
-    "full": _scalar,
-    "identity": _first,
-    "stop_gradient": _first,
-    "cast": _same_dtype,
-    "reshape": _unchanged,
-    "broadcast_to": _unchanged,
-    "sum_to": _unchanged,
-    "add": _sum,
-    "sum": _sum_of_zeros,
-    "sub": _neutral(0, (1,)),
-    "mul": _neutral(1, (0, 1)),
-    "div": _neutral(1, (1,)),
+RULES: dict[Primitive[Any], Callable[[Tensor, tuple[Tensor, ...]], Tensor | None]] = {
+    ew.where: _where,
+    full: _scalar,
+    identity: _first,
+    stop_gradient: _first,
+    ew.cast: _same_dtype,
+    shaping.reshape: _unchanged,
+    shaping.broadcast_to: _unchanged,
+    shaping.sum_to: _unchanged,
+    ew.add: _sum,
+    reduction.sum: _sum_of_zeros,
+    ew.sub: _neutral(0, (1,)),
+    ew.mul: _neutral(1, (0, 1)),
+    ew.div: _neutral(1, (1,)),
 }
