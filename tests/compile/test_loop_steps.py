@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
+from backplane.compile.codegen import tiling
 from backplane.compile.passes.simplify import simplify
+from backplane.compile.program import clear_programs
 from backplane.core.graph import toposort
 from backplane.core.source import Source
 from backplane.engines import get, installed, use
@@ -119,6 +121,20 @@ def test_steps_compute_what_the_body_computes(engine, body, starts, reverse, unk
         found = function([X, *starts, W])
     for t, y in zip(outputs, found, strict=True):
         np.testing.assert_allclose(y, wanted[t.params["index"]], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", LOOPING)
+@pytest.mark.parametrize(
+    ("body", "starts", "unknown"), SIZES, ids=lambda x: getattr(x, "__name__", None)
+)
+def test_chains_in_steps_write_to_the_rows_of_stacks(monkeypatch, name, body, starts, unknown):
+    """Large states go through blocks, whose results must be written where the loop wants them."""
+    monkeypatch.setattr(tiling, "LARGE", 2)
+    monkeypatch.setattr(tiling, "BLOCK", 32)
+    clear_programs()
+    with use(name) as engine:
+        test_steps_compute_what_the_body_computes(engine, body, starts, False, unknown)
+    clear_programs()
 
 
 @pytest.mark.parametrize("name", LOOPING)

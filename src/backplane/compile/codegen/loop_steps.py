@@ -194,8 +194,11 @@ class StepEmitter(Emitter):
             text, [t for t in dead if t not in self.kept and t not in self.places], place
         )
 
+    def _place(self, node: Tensor) -> str | None:
+        return None if self.is_first else self.kept.get(node) or self.places.get(node)
+
     def _assigned(self, node: Tensor, operands: list[str], entry: Entry) -> str:
-        place = None if self.is_first else self.kept.get(node) or self.places.get(node)
+        place = self._place(node)
         if place is None:
             return super()._assigned(node, operands, entry)
         self.names[node] = place

@@ -189,9 +189,11 @@ class Emitter:
         pools = {
             t: source.define(calls.rooms(), f"pool_{t.serial}") for t in used if t in self.news
         }
-        loop = tiling.Loop(chain, used, free, pools, self._call)
+        places = {t: place for t in used if (place := self._place(t))}
+        loop = tiling.Loop(chain, used, free, pools, places, self._call)
         name = source.define(None, "chain")  # the name is taken until the text defines it
-        call = f"{name}({', '.join([self.value(t) for t in loop.operands])})"
+        operands = [*[self.value(t) for t in loop.operands], *loop.arguments]
+        call = f"{name}({', '.join(operands)})"
         if chain.surely_large:
             self._call_chain(loop, call, [t for t in dead if t not in inside])
         else:
@@ -237,6 +239,10 @@ class Emitter:
             out = next((self.names[t] for t in free if self._is_free(t, i, i)), None)
         call = self._call(node, operands, out, entry)
         return f"{self._targets(node)} = {call}"
+
+    def _place(self, node: Tensor) -> str | None:
+        """The name of the array that a node must be written to, if there is one."""
+        return None
 
     def _is_free(self, t: Tensor, first: int, last: int) -> bool:
         """Whether the nodes from `first` to `last` may write to the memory of `t`."""

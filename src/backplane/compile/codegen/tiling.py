@@ -242,11 +242,12 @@ class Loop:
         used: Collection[Tensor],
         free: Collection[Tensor],
         pools: Mapping[Tensor, str],
+        places: Mapping[Tensor, str],
         call: Call,
     ) -> None:
         """`used` are the nodes that are read outside, `free` the operands whose memory may be
-        written to. `pools` name what gives the nodes their memory that become values of variables;
-        `call` writes lowerings.
+        written to. `pools` name what gives the nodes their memory that become values of variables,
+        `places` the arrays that other results are to be written to; `call` writes lowerings.
         """
         self.chain = chain
         self.call = call
@@ -254,12 +255,16 @@ class Loop:
         self.tails = [n for n in chain.tails if n in used]
         self.results = [*self.stored, *self.tails]
         self.whole = chain.whole()
-        self.partial = [t for t in chain.operands() if t not in set(self.whole)]
+        whole = set(self.whole)
+        self.partial = [t for t in chain.operands() if t not in whole]
         self.operands = [*self.whole, *self.partial]
         self.reduced: dict[Tensor, list[tuple[int, Tensor]]] = defaultdict(list)
         for k, tail in enumerate(self.tails):
             self.reduced[tail.inputs[0]].append((k, tail))
         self.pools = pools
+        self.places = {n: f"w{i}" for i, n in enumerate(n for n in self.stored if n in places)}
+        self.arguments = [places[n] for n in self.places]
+        """What the function takes behind the values of `operands`."""
         self.last = {t: i for i, n in enumerate(chain.nodes) for t in n.inputs}
         self.memory = self._memory(free)
         self.names: dict[Tensor, str] = {
@@ -275,14 +280,16 @@ class Loop:
         """For stored nodes, the operand whose memory they take over: one that the chain does not
         read after the node has been written.
         """
-        given: dict[Tensor, str] = {}
+        given = dict(self.places)
         number = {t: i for i, t in enumerate(self.whole)}
         left: dict[str, list[Tensor]] = defaultdict(list)
         for position, node in enumerate(self.chain.nodes):
             for t in dict.fromkeys(node.inputs):
                 if t in free and self.last[t] == position:
                     left[t.spec.dtype].append(t)
-            if node in self.stored and node not in self.pools and left[node.spec.dtype]:
+            if node not in self.stored or node in self.pools or node in given:
+                continue
+            if left[node.spec.dtype]:
                 given[node] = f"x{number[left[node.spec.dtype].pop()]}"
         return given
 
@@ -292,8 +299,9 @@ class Loop:
         body: list[tuple[str, Place]] = []
         for i, node in enumerate(self.chain.nodes):
             body += self._lines(i, node)
-        parameters = [f"{self.names[t]}{'_' * self._is_sliced(t)}" for t in self.partial]
-        with source.block(f"def {name}({', '.join([*[f'x{i}' for i in whole], *parameters])}):"):
+        parameters = [f"x{i}" for i in whole]
+        parameters += [f"{self.names[t]}{'_' * self._is_sliced(t)}" for t in self.partial]
+        with source.block(f"def {name}({', '.join([*parameters, *self.places.values()])}):"):
             self._write_head(source)
             with source.block("for i in range(0, len(v0), step):"):
                 source.line("j = i + step")
