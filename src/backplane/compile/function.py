@@ -16,10 +16,10 @@ from backplane.compile.program import compiled
 from backplane.compile.source_map import Place, explain, tell
 from backplane.core.graph import KeySource, Placeholder, Tensor, constant, substitute, toposort
 from backplane.core.spec import Spec
-from backplane.core.update import updates_in
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
 from backplane.ops import indexing
+from backplane.ops.effects import updates_in
 from backplane.ops.shaping import squeeze
 
 

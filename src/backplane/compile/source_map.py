@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from backplane.core.context import Where
 from backplane.core.primitive import Primitive
 from backplane.core.source import marked
-from backplane.core.where import Where
 from backplane.engines.base import Engine
 from backplane.ops.indexing import gather
 

@@ -15,9 +15,8 @@ from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Axis, Memory
 from backplane.ops import depthwise
-from backplane.ops.creation import check_sizes, given
+from backplane.ops.creation import check_sizes, dims_of, fill_dims, given
 from backplane.ops.elementwise import add
-from backplane.ops.lift import dims_of, fill_dims
 from backplane.ops.linear import matmul
 from backplane.ops.shaping import Sizes, reshape, transpose
 from backplane.ops.windows import (

@@ -18,9 +18,18 @@ import numpy as np
 from backplane.core import shapes
 from backplane.core.graph import Constant, Tensor
 from backplane.core.primitive import Primitive, primitive
-from backplane.core.spec import DTYPES, FLOATS, SIGNED, UNSIGNED, Spec, is_float
-from backplane.core.traits import Memory, Stacked, broadcasting, like_first
-from backplane.ops.lift import scalar
+from backplane.core.spec import (
+    BOOL,
+    DTYPES,
+    FLOAT,
+    INTEGER,
+    NUMBER,
+    Spec,
+    check_dtype,
+    is_float,
+)
+from backplane.core.traits import AxisRule, Memory, Stacked, StackRule, broadcasting, like_first
+from backplane.ops.creation import scalar
 from backplane.ops.shaping import (
     broadcast_like,
     expand_dims,
@@ -30,21 +39,6 @@ from backplane.ops.shaping import (
 )
 
 Op = Primitive[Tensor]
-
-FLOAT = frozenset(FLOATS)
-INTEGER = frozenset(SIGNED + UNSIGNED)
-NUMBER = FLOAT | INTEGER
-BOOL = frozenset(("bool",))
-
-_WORDS = {FLOAT: "floats", INTEGER: "integers", NUMBER: "numbers", BOOL: "bools"}
-
-
-def check_dtype(name: str, argument: str, dtype: str, accepted: frozenset[str]) -> None:
-    """TypeError unless `dtype` is one of `accepted`, which is one of the sets above."""
-    if dtype not in accepted:
-        raise TypeError(
-            f"{name}: {argument} must hold {_WORDS[accepted]}, got dtype {dtype}; cast it"
-        )
 
 
 def _stacked(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
@@ -58,10 +52,20 @@ def _stacked(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     return found
 
 
-def _elementwise(rule: Any, name: str | None = None, **traits: Any) -> Op:
+def _elementwise(
+    rule: Callable[..., Spec],
+    name: str | None = None,
+    *,
+    memory: Memory = Memory.FRESH,
+    axes: AxisRule = broadcasting,
+    stacks: StackRule = _stacked,
+    **traits: Any,
+) -> Op:
     """An element-wise primitive, with the traits that all of them have."""
-    traits = {"memory": Memory.FRESH, "axes": broadcasting, "stacks": _stacked, **traits}
-    return primitive(name=name, elementwise=True, **traits)(rule)
+    declare: Callable[[Any], Op] = primitive(
+        name=name, memory=memory, elementwise=True, axes=axes, stacks=stacks, **traits
+    )
+    return declare(rule)
 
 
 def _unary(

@@ -20,7 +20,7 @@ from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory
 from backplane.ops.convolution import batch_of_first
-from backplane.ops.creation import check_sizes, full, given
+from backplane.ops.creation import check_sizes, dims_of, full, given, scalar
 from backplane.ops.elementwise import (
     add,
     div,
@@ -31,7 +31,6 @@ from backplane.ops.elementwise import (
     maximum,
     where,
 )
-from backplane.ops.lift import dims_of, scalar
 from backplane.ops.reduction import argmax
 from backplane.ops.shaping import Sizes, stack
 from backplane.ops.windows import (

@@ -13,8 +13,8 @@ from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec
 from backplane.core.traits import Memory
+from backplane.ops.creation import scalar
 from backplane.ops.elementwise import add, cast, div, maximum, mul, sqrt, sub
-from backplane.ops.lift import scalar
 
 
 def _split(tensors: Sequence[Tensor], kinds: int) -> list[Sequence[Tensor]]:

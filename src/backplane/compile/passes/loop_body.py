@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from backplane.compile.passes.simplify import simplify
+from backplane.core.context import changed
 from backplane.core.graph import Constant, Graph, Placeholder, Tensor, rewrite, toposort
 from backplane.core.primitive import OUTPUT, outputs_of
 from backplane.core.spec import Spec
 from backplane.core.traits import Stacked
-from backplane.core.where import inherit
 from backplane.ops.creation import dim
 from backplane.ops.elementwise import add
 from backplane.ops.linear import as_rows, matmul
@@ -166,7 +166,7 @@ def terms_of(node: Tensor, inner: set[Tensor]) -> list[Tensor]:
 def all_steps(node: Tensor, operands: Sequence[Stacked]) -> Stacked | None:
     """The results of `node` in all steps; None if there is no rule, or it does not fit."""
     assert node.op is not None
-    with inherit(node.where):
+    with changed(line=node.where):
         if not any(v.stacked for v in operands):
             return Stacked(node.op(*[v.tensor for v in operands], **node.params), stacked=False)
         if node.op.stacks is None or (node.op is matmul and not few_rows(node.spec.shape[0])):
@@ -182,7 +182,7 @@ def over_steps(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
     """
     if not all(v.stacked for v in operands):
         return None
-    with inherit(node.where):
+    with changed(line=node.where):
         if node.op is matmul and is_accumulated(node):
             x, y = [as_rows(v.tensor) for v in operands]
             return None if x is None or y is None else matmul(x, y, **node.params)
@@ -207,11 +207,11 @@ def is_accumulated(product: Tensor) -> bool:
 
 def total(node: Tensor, stack: Tensor) -> Tensor:
     """The sum of a stack over time, for the line of `node`."""
-    with inherit(node.where):
+    with changed(line=node.where):
         return sum_(stack, axes=(0,), keepdims=False)
 
 
 def plus(node: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """The sum of two tensors, for the line of `node`."""
-    with inherit(node.where):
+    with changed(line=node.where):
         return add(x, y)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from backplane.core.context import changed
 from backplane.core.graph import Placeholder, Tensor, constant, rebuild, rewrite
 from backplane.core.primitive import OUTPUT
-from backplane.core.where import inherit
 from backplane.engines.base import Engine, Entry
 from backplane.ops.creation import dim
 
@@ -63,7 +63,7 @@ def _decomposed(node: Tensor, inputs: tuple[Tensor, ...], engine: Engine) -> Ten
             f"has no decomposition either (built at {node.where})"
         )
     fresh = [Placeholder(t.spec) if t.op is not None else t for t in inputs]
-    with inherit(node.where):
+    with changed(line=node.where):
         results = op.decomposition(*fresh, **node.params)
     # Specs are kept where the operands are put in: an inferred one may know less.
     mapping = {p: t for p, t in zip(fresh, inputs, strict=True) if p is not t}

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from backplane.core.context import changed
 from backplane.core.graph import Tensor, rebuild, rewrite, toposort
 from backplane.core.primitive import Primitive
 from backplane.core.sizes import same_shape
-from backplane.core.where import inherit
 from backplane.engines.base import Engine
 from backplane.ops.convolution import conv, conv_bias
 from backplane.ops.elementwise import add, relu_grad
@@ -133,7 +133,7 @@ def concat_of_slices(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
     bounds = [0, *[part.stop for part in parts]]
     if [part.start for part in parts] != bounds[:-1] or bounds[-1] != shape[axis]:
         return None
-    with inherit(node.where):
+    with changed(line=node.where):
         return concat(*[part.g for part in parts], axis=axis)
 
 
