@@ -38,7 +38,7 @@ def bodies(outputs: list[Tensor]) -> list[Counter[str]]:
 
 def streamlined(outputs: list[Tensor]) -> list[Tensor]:
     """What the passes over loops leave of a graph."""
-    return prune(hoist(prune(outputs)))
+    return prune(hoist(prune(outputs), lambda rows: rows is None or rows < 1024))
 
 
 def switched_off():

@@ -289,21 +289,21 @@ def test_one_chain_with_one_block_of_scratch_for_two_values() -> None:
 def test_an_unknown_batch_decides_when_it_runs() -> None:
     x = K.placeholder(shape=(None, 3))
     f = K.function([x], [K.exp(K.tanh(x))])
-    assert "if size(a0) < 65536:" in source(f)
-    for n in (2, 40_000):
+    assert f"if size(a0) < {tiling.LARGE}:" in source(f)
+    for n in (2, 200_000):
         a = rng.normal(size=(n, 3)).astype("float32")
         np.testing.assert_allclose(f([a])[0], np.exp(np.tanh(a)), rtol=1e-6)
 
 
 def test_what_is_computed_from_variables_alone_joins_the_update() -> None:
-    f, _ = averaged((300, 300))
+    f, _ = averaged((800, 800))
     text = source(f)
     assert text.count("def chain") == 1  # with the output, which squares the gradient too
     assert text.count("pool_") == 3
 
 
 def test_a_matrix_product_between_two_element_wise_nodes_parts_them() -> None:
-    x, w = K.placeholder(shape=(300, 300)), K.variable(np.eye(300))
+    x, w = K.placeholder(shape=(800, 800)), K.variable(np.eye(800))
     y = K.relu(x + 1)
     text = source(K.function([x], [K.tanh(K.dot(y, w)) * y + y]))
     assert text.count("def chain") == 2

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backplane.compile.passes.loop_body import (
+    FewRows,
     Known,
     Loop,
     is_add,
@@ -31,24 +32,25 @@ from backplane.core.sizes import tie
 from backplane.ops.control import scan_
 
 
-def hoist(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Equal outputs, whose scans leave to single nodes what all steps can do at once."""
+def hoist(outputs: Sequence[Tensor], few_rows: FewRows) -> list[Tensor]:
+    """Equal outputs, whose scans leave to single nodes what all steps can do at once. `few_rows`
+    says for which numbers of rows a step one product for all steps pays.
+    """
     results: dict[Tensor, list[Tensor]] = {}
 
     def smaller(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
         if node.op is OUTPUT and node.inputs[0] in results:
             return results[node.inputs[0]][node.params["index"]]
         if node.op is scan_:
-            results[node] = _emptied(node, inputs)
+            results[node] = _emptied(Loop(node, inputs, few_rows))
             return node  # stands for the results
         return None
 
     return rewrite(outputs, smaller, keep_specs=True)
 
 
-def _emptied(node: Tensor, operands: Sequence[Tensor]) -> list[Tensor]:
-    """The results of a scan on these operands, from one that does less."""
-    loop = Loop(node, operands)
+def _emptied(loop: Loop) -> list[Tensor]:
+    """The results of a scan, from one that does less."""
     if loop.rows:
         _Before(loop).move()
     loop.turn()
@@ -60,7 +62,7 @@ class _Before:
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
-        self.known = Known(loop.outside())
+        self.known = Known(loop)
 
     def move(self) -> None:
         """Let the loop take the stacks of what was moved as further sequences."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -19,14 +19,16 @@ from backplane.ops.linear import as_rows, matmul
 from backplane.ops.reduction import sum as sum_
 from backplane.ops.shaping import transpose
 
-ROWS = 1024
-"""From so many rows a step on, a product for all steps takes no less time than one for each."""
+FewRows = Callable[[int | None], bool]
+"""Whether one product for all steps pays, where each step has so many rows; None if unknown."""
 
 
 class Loop:
     """One scan: its body, taken apart, and the operands of the body's inputs."""
 
-    def __init__(self, node: Tensor, operands: Sequence[Tensor]) -> None:
+    def __init__(self, node: Tensor, operands: Sequence[Tensor], rows: FewRows) -> None:
+        """`rows` says for which numbers of rows a step one product for all steps pays."""
+        self.few_rows = rows
         body: Graph = node.params["body"]
         self.node, self.carry = node, node.params["carry"]
         n, m = self.carry, self.carry + node.params["xs"]
@@ -85,8 +87,9 @@ class Loop:
 class Known:
     """What of a body is known outside of the loop, and what it takes."""
 
-    def __init__(self, values: dict[Tensor, Stacked]) -> None:
-        self.values = values
+    def __init__(self, loop: Loop) -> None:
+        self.values = loop.outside()
+        self.few_rows = loop.few_rows
         self.products: set[Tensor] = set()
         """Nodes whose stacks are computed from a product: moving those pays."""
         self.large: set[Tensor] = set()
@@ -94,7 +97,7 @@ class Known:
 
     def add(self, node: Tensor, operands: Sequence[Stacked]) -> bool:
         """Find what stands outside for `node`; whether there is such a thing."""
-        value = all_steps(node, operands)
+        value = all_steps(node, operands, self.few_rows)
         if value is None:
             return False
         self.values[node] = value
@@ -163,7 +166,7 @@ def terms_of(node: Tensor, inner: set[Tensor]) -> list[Tensor]:
 # --- all steps at once ----------------------------------------------------------------------------
 
 
-def all_steps(node: Tensor, operands: Sequence[Stacked]) -> Stacked | None:
+def all_steps(node: Tensor, operands: Sequence[Stacked], few_rows: FewRows) -> Stacked | None:
     """The results of `node` in all steps; None if there is no rule, or it does not fit."""
     assert node.op is not None
     with changed(line=node.where):
@@ -193,11 +196,6 @@ def over_steps(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
                 return sum_(rows, **node.params)
             return sum_(stack, axes=(0, *[i + 1 for i in axes]), keepdims=False)
     return None
-
-
-def few_rows(n: int | None) -> bool:
-    """Whether one product for all steps pays, where each step has `n` rows."""
-    return n is None or n < ROWS
 
 
 def is_accumulated(product: Tensor) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from backplane.compile.passes.loop_body import (
     Known,
     Loop,
-    few_rows,
     is_accumulated,
     is_add,
     movable,
@@ -34,7 +33,7 @@ class After:
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
         self.order = toposort(loop.outputs)
-        self.known = Known(loop.outside())
+        self.known = Known(loop)
         self.needs: dict[Tensor, set[Tensor]] = {t: set() for t in self.known.values}
         self.stacks: dict[Tensor, Tensor] = {}
         """Stand-ins for the stacks that the loop would give."""
@@ -157,7 +156,7 @@ class After:
         """The sum of a term over all steps, if it pays to take it outside."""
         if t.op is None:
             return None if products or t not in self.needs else self._total(t)
-        if t.op is matmul and is_accumulated(t) and few_rows(t.inputs[0].spec.shape[0]):
+        if t.op is matmul and is_accumulated(t) and self.loop.few_rows(t.inputs[0].spec.shape[0]):
             fits = products and not any(x in self.known.large for x in t.inputs)
             return self._over_steps(t, list(t.inputs)) if fits else None
         if self._sums_first(t):
