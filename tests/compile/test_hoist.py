@@ -16,6 +16,7 @@ from backplane.core.graph import Tensor, constant, toposort
 from backplane.core.variable import Variable
 from backplane.ops import control
 from backplane.ops import elementwise as ew
+from backplane.ops.indexing import pad
 from backplane.ops.indexing import slice as slice_
 from core.evaluate import leaf, slopes, value, values
 
@@ -381,3 +382,15 @@ def test_weights_are_transposed_once_outside_of_the_loop():
     ]  # fmt: skip
     assert not product.params["transpose_y"]
     assert any(t.op is not None and t.op.name == "transpose" for t in backward.inputs)
+
+
+def test_a_border_of_ones_is_added_in_every_step(engine):
+    """The sum of padded rows is the padded sum only for a border of zeros."""
+    x, start = leaf(4, 3), leaf(5)
+
+    def step(carry, items):
+        return [ew.add(carry[0], pad(items[0], padding=((1, 1),), value=1.0))], []
+
+    (total,), _ = control.scan(step, [start], [x])
+    found = K.function([x, start], [total])([np.full((4, 3), 2.0), np.zeros(5)])[0]
+    np.testing.assert_array_equal(found, [4, 8, 8, 8, 4])

@@ -40,7 +40,8 @@ def hoist(outputs: Sequence[Tensor], few_rows: FewRows) -> list[Tensor]:
 
     def smaller(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
         if node.op is OUTPUT and node.inputs[0] in results:
-            return results[node.inputs[0]][node.params["index"]]
+            index: int = node.params["index"]
+            return results[node.inputs[0]][index]
         if node.op is scan_:
             results[node] = _emptied(Loop(node, inputs, few_rows))
             return node  # stands for the results
