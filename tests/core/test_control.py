@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane.compile.loops import prune
+from backplane.compile.passes.prune import prune
 from backplane.core.graph import Placeholder, Tensor, constant, toposort
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable

@@ -102,7 +102,7 @@ class KFunction:
             (array(7., dtype=float32), array(9., dtype=float32))
         """
         # Here, not above: few programs write models.
-        from backplane.compile.exporting import export
+        from backplane.compile.export import export
 
         export(self._function, path, outputs, learning_phase)
 

@@ -111,7 +111,7 @@ def user_line() -> Where | None:
         code = frame.f_code
         outside = _is_outside.get(code.co_filename)
         if outside is None:
-            outside = not code.co_filename.startswith(_PACKAGE)
+            outside = not code.co_filename.startswith((_PACKAGE, "<backplane "))
             _is_outside[code.co_filename] = outside
         if outside:
             return Where(code.co_filename, frame.f_lineno, code.co_name)

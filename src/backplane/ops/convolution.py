@@ -106,7 +106,7 @@ def conv_bias(
     dilation: Ints,
     groups: int,
 ) -> Spec:
-    """`conv` plus a vector with an element per channel: `compile.biases` makes it of the two."""
+    """`conv` plus a vector with an element per channel: `compile.passes` makes it of the two."""
     _check_dtypes("conv_bias", x=x, kernel=kernel)
     shape = _result_shape("conv_bias", x.shape, kernel.shape, strides, padding, dilation, groups)
     return Spec(shape, x.dtype)

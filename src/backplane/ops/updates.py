@@ -1,6 +1,6 @@
 """Steps of optimizers over several parameters at once.
 
-Nobody builds these: `compile.updates` finds them in programs, for engines with kernels that write
+Nobody builds these: `compile.passes` finds them in programs, for engines with kernels that write
 the new values over the old ones. Operands are numbers (scalars), then as many parameters, states
 and gradients each. The decompositions say what is computed.
 """

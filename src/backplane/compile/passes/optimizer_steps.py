@@ -23,12 +23,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backplane.compile.aliases import alias_roots
-from backplane.compile.linear import Factor, Sum, factor_of, leaves, scaled
+from backplane.compile.codegen.buffers import alias_roots
+from backplane.compile.passes.affine import Factor, Sum, factor_of, leaves, scaled
 from backplane.core.graph import Constant, Tensor
-from backplane.core.primitive import outputs_of
-from backplane.core.registry import primitive
+from backplane.core.primitive import Primitive, outputs_of
 from backplane.engines.base import Engine
+from backplane.ops.elementwise import add, maximum, mul, sqrt
+from backplane.ops.updates import adam_update, gradient_update, momentum_update
 
 FLOATS = ("float32", "float64")
 
@@ -38,7 +39,7 @@ class Step(NamedTuple):
     positions of their new values among the outputs, and the gradient.
     """
 
-    name: str
+    op: Primitive[list[Tensor]]
     numbers: tuple[Factor, ...]
     params: tuple[tuple[str, bool], ...]
     variables: tuple[Tensor, ...]
@@ -47,7 +48,7 @@ class Step(NamedTuple):
 
     def key(self) -> Hashable:
         """Equal for steps that one node can do together."""
-        return (self.name, self.numbers, self.params, self.variables[0].spec.dtype)
+        return (self.op, self.numbers, self.params, self.variables[0].spec.dtype)
 
 
 def find_updates(
@@ -57,7 +58,7 @@ def find_updates(
     which output.
     """
     finder = _Finder(outputs, state)
-    steps = [s for s in finder.steps() if s.name in engine.table]
+    steps = [s for s in finder.steps() if s.op.name in engine.table]
     steps = _undisturbed(steps, outputs)
     groups: dict[Hashable, list[Step]] = {}
     for step in steps:
@@ -91,7 +92,7 @@ def _replace(group: Sequence[Step], results: list[Tensor]) -> None:
     columns = zip(*[step.variables for step in group], strict=True)
     variables = [v for column in columns for v in column]
     inputs = (*numbers, *variables, *[step.gradient for step in group])
-    op, params = primitive(first.name), dict(first.params)
+    op, params = first.op, dict(first.params)
     node = Tensor(
         op,
         inputs,
@@ -156,7 +157,7 @@ class _Finder:
 
     def _made(
         self,
-        name: str,
+        op: Primitive[list[Tensor]],
         numbers: Sequence[Factor | None],
         variables: Sequence[Tensor],
         gradient: Tensor,
@@ -168,12 +169,10 @@ class _Finder:
         if any(v.spec != variables[0].spec or not self._is_float(v) for v in variables):
             return None
         positions = tuple([self.position[v] for v in variables])
-        return Step(
-            name, tuple(known), tuple(params.items()), tuple(variables), positions, gradient
-        )
+        return Step(op, tuple(known), tuple(params.items()), tuple(variables), positions, gradient)
 
     def _gradient(self, p: Tensor, core: Tensor, factor: Sum) -> Step | None:
-        return self._made("gradient_update", [factor.single()], [p], core)
+        return self._made(gradient_update, [factor.single()], [p], core)
 
     def _momentum(
         self, p: Tensor, moved: Tensor, parts: dict[tuple[Tensor, Tensor | None], Sum]
@@ -189,7 +188,7 @@ class _Finder:
         if under is not None or (rest and not nesterov):
             return None
         numbers = [decay.single(), gain.single(), parts[moved, None].single()]
-        return self._made("momentum_update", numbers, [p, m], gradient, nesterov=nesterov)
+        return self._made(momentum_update, numbers, [p, m], gradient, nesterov=nesterov)
 
     def _adam(self, p: Tensor, core: Tensor, under: Tensor, factor: Sum) -> Step | None:
         m = self.variable.get(core)
@@ -218,17 +217,17 @@ class _Finder:
             decay2.complement_of(gain2.times(factor2), dtype),
             epsilon,
         ]
-        return self._made("adam_update", numbers, [p, m, v], gradient)
+        return self._made(adam_update, numbers, [p, m, v], gradient)
 
 
 def _root_and_epsilon(t: Tensor) -> tuple[Tensor, Factor] | None:
     """The y and e of sqrt(y) + e; `K.sqrt` takes the square root of max(y, 0)."""
-    if t.op is None or t.op.name != "add":
+    if t.op is not add:
         return None
     for root, number in (t.inputs, t.inputs[::-1]):
-        if root.op is not None and root.op.name == "sqrt" and not number.spec.shape:
+        if root.op is sqrt and not number.spec.shape:
             y = root.inputs[0]
-            if y.op is not None and y.op.name == "maximum" and _is_zero(y.inputs[1]):
+            if y.op is maximum and _is_zero(y.inputs[1]):
                 y = y.inputs[0]
             return y, factor_of(number)
     return None
@@ -240,7 +239,7 @@ def _is_zero(t: Tensor) -> bool:
 
 def _squared(t: Tensor) -> tuple[Tensor, Factor] | None:
     """The g and f of g · g · f."""
-    if t.op is None or t.op.name != "mul":
+    if t.op is not mul:
         return None
     x, y = t.inputs
     if x is y:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from backplane.core.graph import Constant, Tensor, constant
-from backplane.core.registry import primitive
+from backplane.ops.elementwise import add, div, mul, neg, sub
 
 DEPTH = 8
 """How many operations deep a sum is looked into."""
@@ -55,9 +55,9 @@ class Factor(NamedTuple):
         for t, n in sorted(self.powers, key=lambda p: p[1] < 0):
             for _ in range(abs(n)):
                 if result is None:
-                    result = t if n > 0 else primitive("div")(constant(1, dtype), t)
+                    result = t if n > 0 else div(constant(1, dtype), t)
                 else:
-                    result = primitive("mul" if n > 0 else "div")(result, t)
+                    result = (mul if n > 0 else div)(result, t)
         assert result is not None
         return result
 
@@ -128,9 +128,9 @@ def _expanded(value: Sum) -> Sum:
         parts = Sum({powers: number})
         if len(powers) == 1 and powers[0][1] == 1:
             t = powers[0][0]
-            if t.op is not None and t.op.name in ("add", "sub"):
+            if t.op is not None and t.op in (add, sub):
                 first, second = [Sum.of(factor_of(x).times(Factor(number))) for x in t.inputs]
-                parts = first + (second if t.op.name == "add" else -second)
+                parts = first + (second if t.op is add else -second)
         result = result + parts
     return result
 
@@ -140,12 +140,11 @@ def factor_of(t: Tensor, depth: int = DEPTH) -> Factor:
     if isinstance(t, Constant) and isinstance(t.value, np.ndarray):
         return Factor(_decimal(t.value))
     if t.op is not None and depth:
-        name = t.op.name
-        if name == "neg":
+        if t.op is neg:
             return factor_of(t.inputs[0], depth - 1).times(Factor(-1.0))
-        if name == "mul" or name == "div":
+        if t.op in (mul, div):
             x, y = [factor_of(u, depth - 1) for u in t.inputs]
-            if name == "mul":
+            if t.op is mul:
                 return x.times(y)
             if y.number:
                 return x.times(y.inverse())
@@ -167,7 +166,7 @@ def scaled(t: Tensor, stops: Collection[Tensor]) -> tuple[Factor, Tensor, Tensor
         parts = _scaling(t)
         if parts is not None:
             factor, t = factor.times(parts[0]), parts[1]
-        elif op.name == "div" and under is None and t.inputs[0].spec == t.spec:
+        elif op is div and under is None and t.inputs[0].spec == t.spec:
             t, under = t.inputs
         else:
             break
@@ -178,13 +177,13 @@ def scaled(t: Tensor, stops: Collection[Tensor]) -> tuple[Factor, Tensor, Tensor
 def _scaling(t: Tensor) -> tuple[Factor, Tensor] | None:
     """The f and x of which `t` is f · x, if it is a single operation with a scalar."""
     assert t.op is not None
-    if t.op.name == "neg":
+    if t.op is neg:
         return Factor(-1.0), t.inputs[0]
-    if t.op.name == "mul":
+    if t.op is mul:
         for number, x in (t.inputs, t.inputs[::-1]):
             if not number.spec.shape and x.spec == t.spec:
                 return factor_of(number), x
-    if t.op.name == "div" and not t.inputs[1].spec.shape and t.inputs[0].spec == t.spec:
+    if t.op is div and not t.inputs[1].spec.shape and t.inputs[0].spec == t.spec:
         factor = factor_of(t.inputs[1])
         return (factor.inverse(), t.inputs[0]) if factor.number else None
     return None
@@ -215,7 +214,7 @@ def _collect(
             _collect(parts[1], factor.times(parts[0]), target, stops, found)
             return
         _collect(t.inputs[0], factor, target, stops, found)
-        _collect(t.inputs[1], factor if t.op.name == "add" else -factor, target, stops, found)
+        _collect(t.inputs[1], factor if t.op is add else -factor, target, stops, found)
         return
     scale, core, under = scaled(t, {target, *stops})
     key = (core, under)
@@ -229,10 +228,9 @@ def _contains(t: Tensor, target: Tensor, stops: Collection[Tensor], depth: int) 
         return True
     if t.op is None or t in stops or not depth:
         return False
-    name = t.op.name
     parts = _scaling(t)
     if parts is not None:
         return _contains(parts[1], target, stops, depth - 1)
-    if name not in ("add", "sub") or any(x.spec != t.spec for x in t.inputs):
+    if t.op not in (add, sub) or any(x.spec != t.spec for x in t.inputs):
         return False
     return any(_contains(x, target, stops, depth - 1) for x in t.inputs)

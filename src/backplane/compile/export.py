@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from backplane.compile.emit import emit
+from backplane.compile import passes
+from backplane.compile.codegen.programs import emit
 from backplane.compile.function import Function
-from backplane.compile.passes import finished, simplified
 from backplane.core.graph import Constant, Placeholder, Tensor, constant, toposort
-from backplane.core.registry import engine_of, primitive
+from backplane.core.registry import engine_of
 from backplane.core.spec import Spec
 from backplane.engines import get
 from backplane.engines.base import Program
+from backplane.ops.elementwise import add
 
 ENGINE = "cntk"
 NEW = ".new"
@@ -55,7 +56,7 @@ def export(function: Function, path: str | Path, outputs: Sequence[str] | None, 
 
 def _next(key: Tensor) -> Tensor:
     """The key of the next call: its counter is one larger."""
-    return primitive("add")(key, constant(np.array([0, 0, 1, 0]), "uint32"))  # type: ignore[no-any-return]
+    return add(key, constant(np.array([0, 0, 1, 0]), "uint32"))
 
 
 def _program(
@@ -75,7 +76,7 @@ def _program(
             owner = engine_of(t.value)
             assert owner is not None
             replace[t] = constant(owner.to_numpy(t.value))
-    lowered = finished(simplified(results, replace)[1], engine)
+    lowered = passes.optimized(results, passes.Job(engine, replace)).outputs
     emitted = emit(inputs, lowered, engine)
     specs = [Spec(t.spec.shape, t.spec.dtype) for t in inputs]
     return Program(emitted.function, specs, [t.spec for t in lowered], source=emitted.source)

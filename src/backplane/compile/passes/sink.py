@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from backplane.compile.bodies import Known, Loop, is_add, movable, terms_of, users_of
-from backplane.compile.stacking import Value, few_rows, is_accumulated, over_steps, plus, total
+from backplane.compile.passes.loop_body import (
+    Known,
+    Loop,
+    is_accumulated,
+    is_add,
+    movable,
+    over_steps,
+    plus,
+    terms_of,
+    total,
+    users_of,
+    weight,
+)  # fmt: skip
 from backplane.core.graph import Placeholder, Tensor, rebuild, substitute, toposort
 from backplane.core.spec import Spec
-
-LINEAR = frozenset(("neg", "transpose", "reshape", "expand_dims", "squeeze", "slice_grad", "pad"))
-"""Primitives of one operand for which the sum of the results is the result of the sum."""
+from backplane.core.traits import Stacked
+from backplane.ops.creation import dim
+from backplane.ops.linear import matmul
+from backplane.ops.reduction import sum as sum_
 
 
 class After:
@@ -21,7 +33,7 @@ class After:
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
         self.order = toposort(loop.outputs)
-        self.known = Known(loop.outside())
+        self.known = Known(loop)
         self.needs: dict[Tensor, set[Tensor]] = {t: set() for t in self.known.values}
         self.stacks: dict[Tensor, Tensor] = {}
         """Stand-ins for the stacks that the loop would give."""
@@ -62,19 +74,19 @@ class After:
             free = all(
                 t in values and not (values[t].stacked and self.needs[t]) for t in node.inputs
             )
-            if node in core and not free and node.op.name != "dim":
+            if node in core and not free and node.op is not dim:
                 continue
             if known.add(node, [self._value(t) for t in node.inputs]):
                 self.needs[node] = set().union(*[self.needs.get(t, {t}) for t in node.inputs])
 
-    def _value(self, t: Tensor) -> Value:
+    def _value(self, t: Tensor) -> Stacked:
         """What stands outside for a tensor: if it must be computed inside, its stack."""
         value = self.known.values.get(t)
         if value is not None:
             return value
         if t not in self.stacks:
             self.stacks[t] = Placeholder(Spec((self._steps(), *t.spec.shape), t.spec.dtype))
-        return Value(self.stacks[t], True)
+        return Stacked(self.stacks[t], True)
 
     def _steps(self) -> int | None:
         loop = self.loop
@@ -144,18 +156,28 @@ class After:
         """The sum of a term over all steps, if it pays to take it outside."""
         if t.op is None:
             return None if products or t not in self.needs else self._total(t)
-        if t.op.name in LINEAR and t.spec.is_static and t.inputs[0].spec.is_static:
-            inner = self._sum(t.inputs[0], products)
-            return None if inner is None else rebuild(t, (inner, *t.inputs[1:]))
-        if t.op.name == "matmul" and is_accumulated(t) and few_rows(t.inputs[0].spec.shape[0]):
+        if t.op is matmul and is_accumulated(t) and self.loop.few_rows(t.inputs[0].spec.shape[0]):
             fits = products and not any(x in self.known.large for x in t.inputs)
             return self._over_steps(t, list(t.inputs)) if fits else None
+        if self._sums_first(t):
+            inner = self._sum(t.inputs[0], products)
+            return None if inner is None else rebuild(t, (inner,))
         if products:
             return None
-        if t.op.name == "sum" and self._is_there(t.inputs):
+        if t.op is sum_ and self._is_there(t.inputs):
             found = self._over_steps(t, list(t.inputs))
             return self._total(t) if found is None else found
         return self._total(t)
+
+    @staticmethod
+    def _sums_first(t: Tensor) -> bool:
+        """Whether the sum of the results of all steps is the result of the sum, which is smaller
+        or as large.
+        """
+        if t.op is None or t.op.linear != (0,) or len(t.inputs) > 1 or not t.spec.is_static:
+            return False
+        x = t.inputs[0].spec
+        return x.is_static and x.dtype == t.spec.dtype and weight(x) <= weight(t.spec)
 
     def _is_there(self, tensors: Iterable[Tensor]) -> bool:
         """Whether the stacks of `tensors` can be had from what the loop gives anyway."""

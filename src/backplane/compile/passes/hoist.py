@@ -1,21 +1,69 @@
-"""Before a loop: what its steps compute from the rows of the sequences alone."""
+"""Moving work out of loops: what all steps can do at once is done before or after the steps.
+
+*Before*: what a step computes from its row of the sequences alone, such as `x_t · W + b`, is
+computed for all steps by one node, and the loop gets the rows of the result.
+
+*After*: what is computed from a step and given out, but not handed on to the next step, such as a
+readout `h_t · V` or the gradient `dz_t · Wᵀ` of a step's input, is computed from the stack of what
+it needs. A sum over the steps, such as the gradient `Σ h_tᵀ · dz_t` of a weight, is one product of
+stacks. That part is in `passes.sink`.
+
+The price is memory: stacks instead of single rows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backplane.compile.bodies import Known, Loop, is_add, movable, terms_of, users_of
-from backplane.compile.stacking import plus
-from backplane.core.graph import Placeholder, Tensor, rebuild, substitute, toposort
+from backplane.compile.passes.loop_body import (
+    FewRows,
+    Known,
+    Loop,
+    is_add,
+    movable,
+    plus,
+    terms_of,
+    users_of,
+)
+from backplane.compile.passes.sink import After
+from backplane.core.graph import Placeholder, Tensor, rebuild, rewrite, substitute, toposort
+from backplane.core.primitive import OUTPUT
 from backplane.core.sizes import tie
+from backplane.ops.control import scan_
 
 
-class Before:
-    """Moves out what depends on the rows of the sequences alone."""
+def hoist(outputs: Sequence[Tensor], few_rows: FewRows) -> list[Tensor]:
+    """Equal outputs, whose scans leave to single nodes what all steps can do at once. `few_rows`
+    says for which numbers of rows a step one product for all steps pays.
+    """
+    results: dict[Tensor, list[Tensor]] = {}
+
+    def smaller(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+        if node.op is OUTPUT and node.inputs[0] in results:
+            index: int = node.params["index"]
+            return results[node.inputs[0]][index]
+        if node.op is scan_:
+            results[node] = _emptied(Loop(node, inputs, few_rows))
+            return node  # stands for the results
+        return None
+
+    return rewrite(outputs, smaller, keep_specs=True)
+
+
+def _emptied(loop: Loop) -> list[Tensor]:
+    """The results of a scan, from one that does less."""
+    if loop.rows:
+        _Before(loop).move()
+    loop.turn()
+    return After(loop).results()
+
+
+class _Before:
+    """Moves in front of a loop what its steps compute from the rows of the sequences alone."""
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
-        self.known = Known(loop.outside())
+        self.known = Known(loop)
 
     def move(self) -> None:
         """Let the loop take the stacks of what was moved as further sequences."""
@@ -51,18 +99,20 @@ class Before:
 
     def _regroup(self) -> None:
         """(x · W + h · U) + b becomes (x · W + b) + h · U: one sum less in each step."""
-        order = toposort(self.loop.outputs)
-        inner = self._inner(order)
-        new: dict[Tensor, Tensor] = {}
-        for node in order:
-            inputs = tuple([new[t] for t in node.inputs])
-            same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-            new[node] = node if same else rebuild(node, inputs)
-            if is_add(node) and node not in inner and not self._is_known(node):
-                terms = [new[t] for t in terms_of(node, inner)]
-                grouped = self._grouped(node, terms)
-                new[node] = new[node] if grouped is None else grouped
-        self.loop.outputs = [new[t] for t in self.loop.outputs]
+        inner = self._inner(toposort(self.loop.outputs))
+        partial: set[Tensor] = set()
+
+        def regrouped(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+            if not is_add(node) or self._is_known(node):
+                return None
+            plain = node if inputs == node.inputs else rebuild(node, inputs)
+            if node in inner:
+                partial.add(plain)
+                return plain
+            grouped = self._grouped(node, terms_of(plain, partial))
+            return plain if grouped is None else grouped
+
+        self.loop.outputs = rewrite(self.loop.outputs, regrouped)
 
     def _inner(self, order: Sequence[Tensor]) -> set[Tensor]:
         """The sums that are only terms of other sums."""

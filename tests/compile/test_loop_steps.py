@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane.compile import steps as steps_module
-from backplane.compile.simplify import simplify
+from backplane.compile.codegen import tiling
+from backplane.compile.passes.simplify import simplify
+from backplane.compile.program import clear_programs
 from backplane.core.graph import toposort
+from backplane.core.source import Source
 from backplane.engines import get, installed, use
 from backplane.ops import control, shaping
 from backplane.ops import elementwise as ew
@@ -122,6 +124,20 @@ def test_steps_compute_what_the_body_computes(engine, body, starts, reverse, unk
 
 
 @pytest.mark.parametrize("name", LOOPING)
+@pytest.mark.parametrize(
+    ("body", "starts", "unknown"), SIZES, ids=lambda x: getattr(x, "__name__", None)
+)
+def test_chains_in_steps_write_to_the_rows_of_stacks(monkeypatch, name, body, starts, unknown):
+    """Large states go through blocks, whose results must be written where the loop wants them."""
+    monkeypatch.setattr(tiling, "LARGE", 2)
+    monkeypatch.setattr(tiling, "BLOCK", 32)
+    clear_programs()
+    with use(name) as engine:
+        test_steps_compute_what_the_body_computes(engine, body, starts, False, unknown)
+    clear_programs()
+
+
+@pytest.mark.parametrize("name", LOOPING)
 def test_a_state_that_grows(name):
     """Memory is only kept for shapes that are surely the same in all steps. Libraries with loops of
     their own have no such states.
@@ -148,14 +164,13 @@ def test_a_state_that_grows(name):
 def test_no_step_of_an_lstm_copies_or_cuts(engine, monkeypatch):
     """Each line of the later steps computes: slices are cut once, stacks written at once."""
     sources = []
-    compiled = steps_module.Emitter._compiled
+    compiled = Source.function
 
-    def recorded(emitter):
-        found = compiled(emitter)
-        sources.append(found[1])
-        return found
+    def recorded(source, name):
+        sources.append(source.text)
+        return compiled(source, name)
 
-    monkeypatch.setattr(steps_module.Emitter, "_compiled", recorded)
+    monkeypatch.setattr(Source, "function", recorded)
     w, u = (K.variable(RNG.normal(size=(4, 16)) / 2) for _ in range(2))
 
     def step(x, states):

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane.compile import lines
 from backplane.compile.program import clear_programs, statistics
+from backplane.core import source
 
 # Threefry-2x32 for the seed that K.set_random_seed(5) gives first and second.
 PORTABLE_UNIFORM = [
@@ -219,13 +219,13 @@ def test_a_dropped_program_leaves_nothing_behind() -> None:
         x = K.placeholder(shape=(3,))
         K.function([x], [K.tanh(x) * 3.25 - 1.75])([np.ones(3)])
 
-    before = set(lines._wheres)
+    before = set(source._marks)
     compiled()
-    added = set(lines._wheres) - before
+    added = set(source._marks) - before
     assert added
     clear_programs()
     gc.collect()
-    assert not added & set(lines._wheres)
+    assert not added & set(source._marks)
     assert not added & set(linecache.cache)
 
 

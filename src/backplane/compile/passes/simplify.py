@@ -7,30 +7,32 @@ needs fall away because the sweep starts from the outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from backplane.compile.structure import params_key
-from backplane.core.context import set_inherited
-from backplane.core.graph import Constant, Graph, Placeholder, Tensor, constant, rebuild, toposort
-from backplane.core.primitive import OUTPUT
+from backplane.compile.cache_key import params_key
+from backplane.compile.passes.peephole import concat_of_slices
+from backplane.core.graph import Constant, Graph, Tensor, constant, rebuild, rewrite
+from backplane.core.primitive import OUTPUT, Primitive
 from backplane.core.shapes import product
 from backplane.core.trace import call
 from backplane.engines import get
-from backplane.engines.base import Engine, Entry
+from backplane.engines.base import Entry
+from backplane.ops import elementwise as ew
+from backplane.ops import reduction, shaping
+from backplane.ops.control import cond_
+from backplane.ops.creation import full
+from backplane.ops.effects import identity, stop_gradient
 
 FOLD_LIMIT = 64
 """Largest number of elements of a constant computed at compile time."""
 
-UNREAD = constant(0)
-"""Stands for an operand that the engine's lowering does not read."""
-
 
 def simplify(
     outputs: Sequence[Tensor],
-    replace: dict[Tensor, Tensor] | None = None,
+    replace: Mapping[Tensor, Tensor] | None = None,
     *,
     keep_stops: bool = False,
     lowered: bool = False,
@@ -39,27 +41,19 @@ def simplify(
     phase by a number); `keep_stops` keeps `stop_gradient` for an engine's own tape. A `lowered`
     graph has operands without meaning (`UNREAD`): its specs are kept, not inferred again.
     """
-    new: dict[Tensor, Tensor] = dict(replace or {})
     seen: dict[Hashable, Tensor] = {}
-    for node in toposort(outputs):
-        if node in new:
-            continue
+
+    def simpler(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
         if node.op is None:
-            new[node] = _shared_constant(node, seen)
-            continue
-        inputs = tuple([new[t] for t in node.inputs])
+            return _shared_constant(node, seen)
         shorter = _shorter(node, inputs, keep_stops)
         if shorter is None:
-            same = all(map(_is, inputs, node.inputs))
-            shorter = node if same else rebuild(node, inputs, keep_spec=lowered)
+            shorter = node if inputs == node.inputs else rebuild(node, inputs, keep_spec=lowered)
             if not node.op.effect:
                 shorter = seen.setdefault(_node_key(shorter), shorter)
-        new[node] = shorter
-    return [new[t] for t in outputs]
+        return shorter
 
-
-def _is(a: Any, b: Any) -> bool:
-    return a is b
+    return rewrite(outputs, simpler, replace=replace)
 
 
 def _node_key(node: Tensor) -> Hashable:
@@ -83,8 +77,8 @@ def _shorter(node: Tensor, inputs: tuple[Tensor, ...], keep_stops: bool) -> Tens
         folded = _fold(node, inputs)
         if folded is not None:
             return folded
-    rule = RULES.get(op.name)
-    if rule is None or (keep_stops and op.name == "stop_gradient"):
+    rule = RULES.get(op)
+    if rule is None or (keep_stops and op is stop_gradient):
         return None
     return rule(node, inputs)
 
@@ -137,7 +131,7 @@ def _where(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
 
 def _chosen(node: Tensor, source: Tensor) -> Tensor | None:
     """The result of a `cond` whose predicate is known."""
-    if source.op is None or source.op.name != "cond":
+    if source.op is not cond_:
         return None
     condition = _known(source.inputs[0])
     if condition is None:
@@ -180,12 +174,7 @@ def _is_filled_with(t: Tensor, value: int, node: Tensor) -> bool:
     known = _known(t)
     if known is not None:
         return bool(known == value)
-    return (
-        t.op is not None
-        and t.op.name == "full"
-        and t.params["value"] == value
-        and node.spec.is_static
-    )
+    return t.op is full and t.params["value"] == value and node.spec.is_static
 
 
 def _scalar(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
@@ -196,7 +185,7 @@ def _scalar(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
 def _sum_of_zeros(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
     """Zeros, without those that are summed: so recurrent layers make their initial states."""
     (x,) = inputs
-    if x.op is None or x.op.name != "full" or x.params["value"] != 0:
+    if x.op is not full or x.params["value"] != 0:
         return None
     axes, keepdims = node.params["axes"], node.params["keepdims"]
     dims, shape, given = [], [], iter(x.inputs)
@@ -215,113 +204,24 @@ def _sum_of_zeros(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
 
 _plus_zero = _neutral(0, (0, 1))
 
-SLICES = ("slice_grad", "add")
-"""Gradients of slices, and sums of them."""
-
 
 def _sum(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
     other = _plus_zero(node, inputs)
-    if other is not None or not all(t.op is not None and t.op.name in SLICES for t in inputs):
-        return other
-    # Not imported at the top: few graphs hold such sums.
-    from backplane.compile.joining import joined
-
-    return joined(node, inputs)
+    return concat_of_slices(node, inputs) if other is None else other
 
 
-RULES: dict[str, Callable[[Tensor, tuple[Tensor, ...]], Tensor | None]] = {
-    "where": _where,
-    "full": _scalar,
-    "identity": _first,
-    "stop_gradient": _first,
-    "cast": _same_dtype,
-    "reshape": _unchanged,
-    "broadcast_to": _unchanged,
-    "sum_to": _unchanged,
-    "add": _sum,
-    "sum": _sum_of_zeros,
-    "sub": _neutral(0, (1,)),
-    "mul": _neutral(1, (0, 1)),
-    "div": _neutral(1, (1,)),
+RULES: dict[Primitive[Any], Callable[[Tensor, tuple[Tensor, ...]], Tensor | None]] = {
+    ew.where: _where,
+    full: _scalar,
+    identity: _first,
+    stop_gradient: _first,
+    ew.cast: _same_dtype,
+    shaping.reshape: _unchanged,
+    shaping.broadcast_to: _unchanged,
+    shaping.sum_to: _unchanged,
+    ew.add: _sum,
+    reduction.sum: _sum_of_zeros,
+    ew.sub: _neutral(0, (1,)),
+    ew.mul: _neutral(1, (0, 1)),
+    ew.div: _neutral(1, (1,)),
 }
-
-
-def lower(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
-    """Replace primitives that `engine` has no lowering for, or none that fits (`Entry.unless`), by
-    their decompositions, and operands that its lowerings do not read by `UNREAD`.
-
-    Raises:
-        NotImplementedError: names the primitive and the engine, where there is no decomposition.
-    """
-    new: dict[Tensor, Tensor] = {}
-    for node in toposort(outputs):
-        if node.op is None:
-            new[node] = node
-            continue
-        inputs = tuple([new[t] for t in node.inputs])
-        entry = engine.table.get(node.op.name)
-        if node.op is OUTPUT and isinstance(inputs[0], _Results):
-            new[node] = inputs[0].results[node.params["index"]]
-        elif _serves(entry, node) or node.op is OUTPUT or node.op.name == "dim":
-            if entry is not None and entry.reads is not None:
-                inputs = tuple([t if i in entry.reads else UNREAD for i, t in enumerate(inputs)])
-            same = all(map(_is, inputs, node.inputs))
-            new[node] = node if same else rebuild_as(node, inputs)
-        else:
-            new[node] = _decomposed(node, inputs, engine)
-    return [new[t] for t in outputs]
-
-
-def _serves(entry: Entry | None, node: Tensor) -> bool:
-    """Whether the lowering is there, and takes operands like these."""
-    if entry is None or entry.unless is None:
-        return entry is not None
-    return not entry.unless([t.spec for t in node.inputs], **node.params)
-
-
-def rebuild_as(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
-    """The node on other inputs, its spec kept."""
-    return rebuild(node, inputs, keep_spec=True)
-
-
-class _Results(Tensor):
-    """Stands for a decomposed node with several results."""
-
-    __slots__ = ("results",)
-    results: list[Tensor]
-
-
-def _decomposed(node: Tensor, inputs: tuple[Tensor, ...], engine: Engine) -> Tensor:
-    op = node.op
-    assert op is not None
-    if op.decomposition is None:
-        raise NotImplementedError(
-            f"the engine {engine.name!r} has no lowering for the primitive {op.name!r}, which "
-            f"has no "
-            f"decomposition either (built at {node.where})"
-        )
-    fresh = [Placeholder(t.spec) if t.op is not None else t for t in inputs]
-    before = set_inherited(node.where)
-    try:
-        results = op.decomposition(*fresh, **node.params)
-    finally:
-        set_inherited(before)
-    listed = list(results) if op.multiple else [results]
-    mapping = {p: t for p, t in zip(fresh, inputs, strict=True) if p is not t}
-    listed = _graft(lower(listed, engine), mapping)
-    if not op.multiple:
-        return listed[0]
-    bundle = _Results(None, (), {}, node.spec, node.where)
-    bundle.results = listed
-    return bundle
-
-
-def _graft(outputs: Sequence[Tensor], mapping: dict[Tensor, Tensor]) -> list[Tensor]:
-    """`outputs` with placeholders replaced, specs kept (an inferred one may know less)."""
-    new = dict(mapping)
-    for node in toposort(outputs):
-        if node not in new:
-            inputs = tuple([new[t] for t in node.inputs])
-            same = all(map(_is, inputs, node.inputs))
-            new[node] = node if same else rebuild_as(node, inputs)
-    return [new[t] for t in outputs]

@@ -25,28 +25,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from backplane.compile.chains import Chain, shape_key
-from backplane.compile.emit import Emitter
-from backplane.compile.memory import Memory
+from backplane.compile.codegen.buffers import Buffers, shape_key
+from backplane.compile.codegen.programs import Emitter
+from backplane.compile.codegen.tiling import Chain, Unit
+from backplane.compile.source_map import Place
 from backplane.core.graph import Graph, Tensor
 from backplane.core.primitive import OUTPUT
 from backplane.engines.base import Engine, Entry, Stack, Steps
 
 
-def emitted(body: Graph, outputs: Sequence[Tensor], engine: Engine, carry: int, xs: int) -> Steps:
-    """The steps of a scan whose body gives `outputs`, lowered for `engine`."""
-    return _StepEmitter(body, outputs, engine, carry, xs).steps()
-
-
-class _StepEmitter(Emitter):
+class StepEmitter(Emitter):
     """Writes the two functions of one body."""
 
     def __init__(
         self, body: Graph, outputs: Sequence[Tensor], engine: Engine, carry: int, xs: int
     ) -> None:
-        super().__init__(
-            body.inputs, outputs, engine, whole=False, news=(), order=None, writes=True
-        )
+        """`carry` is the number of states, `xs` that of the sequences whose rows the steps read."""
+        super().__init__(body.inputs, outputs, engine, writes=True)
         self.states, self.ends = self.inputs[:carry], self.outputs[:carry]
         self.varying = self.inputs[: carry + xs]
         self.constants = self.inputs[carry + xs :]
@@ -105,13 +100,13 @@ class _StepEmitter(Emitter):
         """The nodes whose values serve all steps: temporaries that nothing reads after its step,
         and views of them.
         """
-        memory = Memory(self.order, self.ends, self._passes)
+        buffers = Buffers(self.order, self.ends, self.engine, self.host)
         in_chains = {n for u in self.units if isinstance(u, Chain) for n in u.members}
         outputs, kept = set(self.outputs), dict[Tensor, str]()
         for node in self.order:
             if node in outputs or node in in_chains or node.op is None:
                 continue
-            ends = memory.last.get(node, 0) < len(self.order)
+            ends = buffers.last.get(node, 0) < len(self.order)
             if (self._takes_place(node) and ends) or self._is_view(node, kept):
                 kept[node] = f"k{len(kept)}"
         return kept
@@ -143,57 +138,49 @@ class _StepEmitter(Emitter):
 
     def _is_free(self, t: Tensor, first: int, last: int) -> bool:
         """Memory that is kept passes to what is kept, and no other."""
-        node = self.order[first]
-        return (t in self.kept) == (node in self.kept) and super()._is_free(t, first, last)
+        kept = self.order[first] in self.kept
+        return (t in self.kept) == kept and super()._is_free(t, first, last)
 
     # --- text -------------------------------------------------------------------------------------
 
     def steps(self) -> Steps:
         """The functions, and how they are to be called."""
-        self.lines.append(f"def program({', '.join(self.names[t] for t in self.constants)}):")
-        self._prepare()
-        given = dict(self.names)
+        source = self.source
         arguments = [self.names[t] for t in self.varying]
-        for name, more in (("first", []), ("later", [f"r{k}" for k in range(len(self.stacks))])):
-            self.is_first = name == "first"
-            self.names = dict(given)
-            self.lines.append(f"    def {name}({', '.join([*arguments, *more])}):")
-            self.margin = " " * 8
-            if self.is_first and self.kept:
-                self.lines.append(f"{self.margin}nonlocal {', '.join(self.kept.values())}")
-            self._units_of_a_step()
-        self.lines.append("    return first, later")
-        for text, node in self.functions:
-            self.lines.append(text)
-            self._mark(node)
+        places = [f"r{k}" for k in range(len(self.stacks))]
+        with source.block(f"def program({', '.join(self.names[t] for t in self.constants)}):"):
+            for name, prepare, y in self.prepared:
+                source.line(f"{name} = {source.bind(prepare, 'steady')}({self.names[y]})")
+            if self.kept:
+                source.line(f"{' = '.join(self.kept.values())} = None")
+            given = dict(self.names)
+            with source.block(f"def first({', '.join(arguments)}):"):
+                if self.kept:
+                    source.line(f"nonlocal {', '.join(self.kept.values())}")
+                self._step(self.outputs)
+            self.is_first, self.names = False, given
+            with source.block(f"def later({', '.join([*arguments, *places])}):"):
+                self._step(self.ends)
+            source.line("return first, later")
         placed = [t in self.places for t in self.ends]
-        function, _ = self._compiled()
-        return Steps(function, self.stacks, self.stacked, placed)
+        return Steps(self.finished(), self.stacks, self.stacked, placed)
 
-    def _prepare(self) -> None:
-        """What happens once before the steps."""
-        for name, prepare, y in self.prepared:
-            self.lines.append(f"    {name} = {self.bind(prepare, 'steady')}({self.names[y]})")
-        if self.kept:
-            self.lines.append(f"    {' = '.join(self.kept.values())} = None")
-
-    def _units_of_a_step(self) -> None:
+    def _step(self, results: Sequence[Tensor]) -> None:
         for unit in self.units:
-            if isinstance(unit, Chain):
-                self._chain(unit)
-            elif self.is_first or self.kept.get(unit) is None or self._takes_place(unit):
-                self._node(unit)
+            if self.is_first or not self._is_cut_view(unit):
+                self.unit(unit)
             else:
-                self.names[unit] = self.kept[unit]  # a view that the first step cut
-        results = self.outputs if self.is_first else self.ends
+                self.names[unit] = self.kept[unit]  # type: ignore[index]
         if not self.is_first:
             for k, stack in enumerate(self.stacks):
                 node = self.outputs[stack.output]
                 if self.places.get(node) != f"r{k}":
-                    self.lines.append(f"{self.margin}r{k}[...] = {self.value(node)}")
-        self.lines.append(
-            f"{self.margin}return ({''.join([f'{self.value(t)}, ' for t in results])})"
-        )
+                    self.source.line(f"r{k}[...] = {self.value(node)}")
+        self.source.line(f"return ({''.join([f'{self.value(t)}, ' for t in results])})")
+
+    def _is_cut_view(self, unit: Unit) -> bool:
+        """Whether it is a view that the first step has cut for all others."""
+        return isinstance(unit, Tensor) and unit in self.kept and not self._takes_place(unit)
 
     def _name(self, node: Tensor) -> str:
         kept = self.kept.get(node)
@@ -202,11 +189,16 @@ class _StepEmitter(Emitter):
         self.names[node] = kept
         return kept
 
-    def _write(self, text: str, dead: Sequence[Tensor]) -> None:
-        super()._write(text, [t for t in dead if t not in self.kept and t not in self.places])
+    def _write(self, text: str, dead: Sequence[Tensor], place: Place | None = None) -> None:
+        super()._write(
+            text, [t for t in dead if t not in self.kept and t not in self.places], place
+        )
+
+    def _place(self, node: Tensor) -> str | None:
+        return None if self.is_first else self.kept.get(node) or self.places.get(node)
 
     def _assigned(self, node: Tensor, operands: list[str], entry: Entry) -> str:
-        place = None if self.is_first else self.kept.get(node) or self.places.get(node)
+        place = self._place(node)
         if place is None:
             return super()._assigned(node, operands, entry)
         self.names[node] = place

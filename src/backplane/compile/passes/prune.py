@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from backplane.core.graph import Graph, Tensor, rebuild, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.trace import used_inputs
+from backplane.ops.control import scan_
 
 
 def prune(outputs: Sequence[Tensor]) -> list[Tensor]:
     """Equal outputs, whose scans compute only what is needed."""
     order = toposort(outputs)
-    if not any(node.op is not None and node.op.name == "scan" for node in order):
+    if not any(node.op is scan_ for node in order):
         return list(outputs)
     plans = _plans(order, outputs)
     new: dict[Tensor, Tensor] = {}
@@ -87,7 +88,7 @@ def _plans(order: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[Tensor, _
         if node.op is OUTPUT:
             used.setdefault(node.inputs[0], set()).add(node.params["index"])
             needed.add(node.inputs[0])
-        elif node.op is not None and node.op.name == "scan":
+        elif node.op is scan_:
             plans[node] = plan = _Plan(node, used.get(node, set()))
             needed.update(node.inputs[i] for i in plan.operands)
         else:
