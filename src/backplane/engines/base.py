@@ -142,7 +142,7 @@ class Program(NamedTuple):
 
 class Blocks(NamedTuple):
     """What the text of a chain of element-wise operations calls beside lowerings
-    (`compile.blocks`).
+    (`compile.codegen.tiling`).
     """
 
     empty: Callable[[tuple[int, ...], str], Value]
@@ -324,7 +324,7 @@ class Engine:
 
     def callable(self, graph: Graph) -> Callable[..., tuple[Value, ...]]:
         """A function over engine values that evaluates a closed graph: loop bodies, branches,
-        decompositions. Set up by `compile.emit`, so that engines need not import it.
+        decompositions. Set up by `compile.codegen`, so that engines need not import it.
         """
         return _emitter(graph, self)
 
@@ -375,7 +375,7 @@ def set_emitter(
     emitter: Callable[[Graph, Engine], Callable[..., tuple[Value, ...]]],
     stepper: Callable[[Graph, Engine, int, int], Steps],
 ) -> None:
-    """Install the functions that turn closed graphs into callables (`compile.emit`)."""
+    """Install the functions that turn closed graphs into callables (`compile.codegen`)."""
     global _emitter, _stepper
     _emitter, _stepper = emitter, stepper
 
