@@ -2,8 +2,8 @@
 
 The gradient of a scan is a scan in the other direction. It needs values of the forward steps: every
 scan *offers* the stack of every intermediate value of its body as a further result, the backward
-step reads those it needs, and the compiler drops the rest (`compile.passes`). Because the offers are
-ordinary results, gradients of gradients need nothing more.
+step reads those it needs, and the compiler drops the rest (`compile.passes`). Because the offers
+are ordinary results, gradients of gradients need nothing more.
 """
 
 from __future__ import annotations
