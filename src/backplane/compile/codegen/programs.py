@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backplane.compile import passes
+from backplane.compile.cache_key import is_scalar
 from backplane.compile.codegen import tiling
 from backplane.compile.codegen.buffers import Buffers, passes_over
 from backplane.compile.codegen.tiling import Chain, Unit
@@ -129,9 +130,9 @@ class Emitter:
         """The expression for `t` where a size is taken, or inside a host computation."""
         if t in self.host:
             return self.names[t]
+        if is_scalar(t):
+            return repr(t.value.item())
         if isinstance(t, Constant) and isinstance(t.value, np.ndarray):
-            if t.value.ndim == 0:
-                return repr(t.value.item())
             return self.source.bind(t.value, "h")
         self.sizes_from_values = True
         return self.value(t)
