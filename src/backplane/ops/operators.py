@@ -86,15 +86,11 @@ def invert(x: Tensor) -> Tensor:
     return ew.bit_xor(x, scalar(mask, dtype))
 
 
-for _name, _primitive in {
-    "add": ew.add,
-    "sub": ew.sub,
-    "mul": ew.mul,
-    "floordiv": ew.floordiv,
-    "mod": ew.mod,
-}.items():
-    _define(_name, _of(_primitive), reflected=True)
-
+_define("add", _of(ew.add), reflected=True)
+_define("sub", _of(ew.sub), reflected=True)
+_define("mul", _of(ew.mul), reflected=True)
+_define("floordiv", _of(ew.floordiv), reflected=True)
+_define("mod", _of(ew.mod), reflected=True)
 _define("truediv", true_divide, reflected=True)
 _define("pow", power, reflected=True)
 _less, _less_equal = _of(ew.less), _of(ew.less_equal)
