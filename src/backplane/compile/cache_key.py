@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from backplane.core.graph import Constant, Graph, Tensor, toposort
 
 
-def is_scalar(node: Tensor) -> bool:
+def is_scalar(node: Tensor) -> TypeGuard[Constant]:
     """Whether `node` is a constant number: such constants stay in the program's text."""
     return (
         isinstance(node, Constant) and isinstance(node.value, np.ndarray) and node.value.ndim == 0

@@ -16,10 +16,11 @@ import numpy as np
 
 from backplane.compile import passes
 from backplane.compile.cache_key import key_of, lifted
+from backplane.compile.codegen.closed_graphs import callable_of, steps_of
 from backplane.compile.codegen.programs import emit
 from backplane.core.graph import Constant, Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT
-from backplane.engines.base import Engine, Program
+from backplane.engines.base import Engine, Program, set_emitter
 
 CACHE_LIMIT = 1024
 """Programs kept; the least recently used are dropped."""
@@ -179,3 +180,6 @@ def dtypes_in(order: Sequence[Tensor]) -> frozenset[str]:
             if isinstance(value, Graph):
                 found |= dtypes_in(toposort([*value.inputs, *value.outputs]))
     return frozenset(found)
+
+
+set_emitter(callable_of, steps_of)

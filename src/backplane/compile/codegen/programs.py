@@ -20,17 +20,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backplane.compile import passes
+from backplane.compile.cache_key import is_scalar
 from backplane.compile.codegen import tiling
 from backplane.compile.codegen.buffers import Buffers, passes_over
 from backplane.compile.codegen.tiling import Chain, Unit
 from backplane.compile.passes.lower import UNREAD
 from backplane.compile.source_map import Place
-from backplane.core.graph import Constant, Graph, Tensor, toposort
+from backplane.core.graph import Constant, Tensor, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.source import Source
 from backplane.core.spec import is_float
 from backplane.engines import get
-from backplane.engines.base import Engine, Entry, Lowering, Steps, set_emitter
+from backplane.engines.base import Engine, Entry, Lowering
 from backplane.ops.creation import dim
 from backplane.ops.elementwise import cast
 
@@ -129,9 +130,9 @@ class Emitter:
         """The expression for `t` where a size is taken, or inside a host computation."""
         if t in self.host:
             return self.names[t]
+        if is_scalar(t):
+            return repr(t.value.item())
         if isinstance(t, Constant) and isinstance(t.value, np.ndarray):
-            if t.value.ndim == 0:
-                return repr(t.value.item())
             return self.source.bind(t.value, "h")
         self.sizes_from_values = True
         return self.value(t)
@@ -343,34 +344,3 @@ def emit(
     writes = writes or "out" in engine.capabilities
     emitter = Emitter(inputs, outputs, engine, news=set(news), order=order, writes=writes)
     return emitter.emit(whole)
-
-
-def closed(graph: Graph, engine: Engine) -> list[Tensor]:
-    """The outputs of a closed graph, ready for emission."""
-    # Eager calls run these graphs too, and the engine's own tape must see where it stops.
-    return passes.optimized(graph.outputs, passes.Job(engine, keep_stops=True)).outputs
-
-
-def callable_of(graph: Graph, engine: Engine) -> Callable[..., tuple[Any, ...]]:
-    """A function over engine values that evaluates a closed graph; made once per engine."""
-    key = engine, passes.switched_off()
-    found: Callable[..., tuple[Any, ...]] | None = graph.cache.get(key)
-    if found is None:
-        found = emit(graph.inputs, closed(graph, engine), engine, whole=False).function
-        graph.cache[key] = found
-    return found
-
-
-def steps_of(body: Graph, engine: Engine, carry: int, xs: int) -> Steps:
-    """A loop's body as steps that write to memory that is kept; made once per engine."""
-    key = engine, carry, xs, passes.switched_off()
-    found: Steps | None = body.cache.get(key)
-    if found is None:
-        from backplane.compile.codegen.loop_steps import StepEmitter  # it extends the one here
-
-        found = StepEmitter(body, closed(body, engine), engine, carry, xs).steps()
-        body.cache[key] = found
-    return found
-
-
-set_emitter(callable_of, steps_of)

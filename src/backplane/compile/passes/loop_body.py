@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from backplane.compile.cache_key import is_scalar
 from backplane.compile.passes.simplify import simplify
 from backplane.core.context import changed
 from backplane.core.graph import Constant, Graph, Placeholder, Tensor, rewrite, toposort
@@ -32,9 +33,7 @@ class Loop:
         body: Graph = node.params["body"]
         self.node, self.carry = node, node.params["carry"]
         n, m = self.carry, self.carry + node.params["xs"]
-        numbers = {
-            t: x for t, x in zip(body.inputs[m:], operands[m:], strict=True) if _is_number(x)
-        }
+        numbers = {t: x for t, x in zip(body.inputs[m:], operands[m:], strict=True) if is_scalar(x)}
         self.outputs = simplify(body.outputs, numbers, keep_stops=True)
         self.states, self.starts = list(body.inputs[:n]), list(operands[:n])
         self.rows, self.sequences = list(body.inputs[n:m]), list(operands[n:m])
@@ -119,10 +118,6 @@ class Known:
 
 def _is_product(node: Tensor) -> bool:
     return node.op is matmul and node.ndim == 2
-
-
-def _is_number(t: Tensor) -> bool:
-    return isinstance(t, Constant) and isinstance(t.value, np.ndarray) and t.value.ndim == 0
 
 
 def movable(node: Tensor) -> bool:

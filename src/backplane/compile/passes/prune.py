@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backplane.core.graph import Graph, Tensor, rebuild, toposort
+from backplane.core.graph import Graph, Tensor, rewrite, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.trace import used_inputs
 from backplane.ops.control import scan_
@@ -21,25 +21,18 @@ def prune(outputs: Sequence[Tensor]) -> list[Tensor]:
     if not any(node.op is scan_ for node in order):
         return list(outputs)
     plans = _plans(order, outputs)
-    new: dict[Tensor, Tensor] = {}
-    for node in order:
-        if node.op is OUTPUT and node.inputs[0] in plans:
-            plan = plans[node.inputs[0]]
-            index = plan.position.get(node.params["index"])
-            if index is None or node.inputs[0] not in new:
-                continue
-            new[node] = Tensor(
-                OUTPUT, (new[node.inputs[0]],), {"index": index}, node.spec, node.where
-            )
-        elif node in plans:
-            new[node] = plans[node].rebuilt(node, new)
-        elif node.op is None:
-            new[node] = node
-        elif all(t in new for t in node.inputs):
-            inputs = tuple([new[t] for t in node.inputs])
-            same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-            new[node] = node if same else rebuild(node, inputs, keep_spec=True)
-    return [new[t] for t in outputs]
+
+    def pruned(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+        if node in plans:
+            return plans[node].rebuilt(node, inputs)
+        if node.op is not OUTPUT or node.inputs[0] not in plans:
+            return None
+        index = plans[node.inputs[0]].position.get(node.params["index"])
+        if index is None:
+            return node  # Nobody reads it.
+        return Tensor(OUTPUT, inputs, {"index": index}, node.spec, node.where)
+
+    return rewrite(outputs, pruned, keep_specs=True)
 
 
 class _Plan:
@@ -70,11 +63,12 @@ class _Plan:
         if not sequences and node.params["length"] is None:
             self.params["length"] = 0
 
-    def rebuilt(self, node: Tensor, new: dict[Tensor, Tensor]) -> Tensor:
+    def rebuilt(self, node: Tensor, inputs: Sequence[Tensor]) -> Tensor:
+        """The scan on its new operands, of which it takes those that are left."""
         specs: tuple[object, ...] = node.spec
-        inputs = tuple([new[node.inputs[i]] for i in self.operands])
+        operands = tuple([inputs[i] for i in self.operands])
         kept = tuple([specs[i] for i in self.position])
-        return Tensor(node.op, inputs, self.params, kept, node.where)  # type: ignore[arg-type]
+        return Tensor(node.op, operands, self.params, kept, node.where)  # type: ignore[arg-type]
 
 
 def _plans(order: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[Tensor, _Plan]:

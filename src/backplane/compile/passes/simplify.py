@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from backplane.compile.cache_key import params_key
+from backplane.compile.cache_key import is_scalar, params_key
 from backplane.compile.passes.peephole import concat_of_slices
 from backplane.core.graph import Constant, Graph, Tensor, constant, rebuild, rewrite
 from backplane.core.primitive import OUTPUT, Primitive
@@ -62,7 +62,7 @@ def _node_key(node: Tensor) -> Hashable:
 
 
 def _shared_constant(node: Tensor, seen: dict[Hashable, Tensor]) -> Tensor:
-    if isinstance(node, Constant) and isinstance(node.value, np.ndarray) and node.value.ndim == 0:
+    if is_scalar(node):
         return seen.setdefault((node.spec.dtype, bytes(node.value.data)), node)
     return node
 
@@ -116,9 +116,7 @@ def call_entry(entry: Entry, specs: Sequence[Any], params: Any) -> Callable[...,
 
 def _known(t: Tensor) -> Any:
     """The Python value of a constant scalar, else None."""
-    if isinstance(t, Constant) and isinstance(t.value, np.ndarray) and t.value.ndim == 0:
-        return t.value[()]
-    return None
+    return t.value[()] if is_scalar(t) else None
 
 
 def _where(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
