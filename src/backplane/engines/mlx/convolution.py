@@ -24,7 +24,7 @@ def conv(
     before, after = zip(*place.pairs, strict=True)
     return mx.conv_general(
         x,
-        mx.moveaxis(mx.swapaxes(kernel, -1, -2), -2, 0),
+        mx.moveaxis(kernel, -1, 0),
         stride=strides,
         padding=(before, after),
         kernel_dilation=dilation,
@@ -97,8 +97,10 @@ def conv_kernel_grad(
 
 
 def _refused(specs: Sequence[Spec], *, groups: int, **window: Any) -> bool:
-    """What MLX has no kernel for: integers, groups over three axes."""
-    return not is_float(specs[0].dtype) or (groups > 1 and specs[0].ndim > 4)
+    """What MLX has no kernel for: integers, float64 (computed in float32), groups over three axes.
+    """
+    spec = specs[0]
+    return not is_float(spec.dtype) or spec.dtype == "float64" or (groups > 1 and spec.ndim > 4)
 
 
 def _refused_kernel_grad(specs: Sequence[Spec], *, groups: int, **window: Any) -> bool:

@@ -100,7 +100,7 @@ def _missing(dtype: str) -> float:
 
 def _along(valid: Value, rank: int, axis: int) -> Value:
     """`valid` with axes for what is indexed by it."""
-    return valid.reshape(*valid.shape, *[1] * (rank - axis - valid.ndim))
+    return mx.reshape(valid, (*valid.shape, *[1] * (rank - axis - valid.ndim)))
 
 
 @TABLE.add("scatter_add")
