@@ -97,8 +97,7 @@ def conv_kernel_grad(
 
 
 def _refused(specs: Sequence[Spec], *, groups: int, **window: Any) -> bool:
-    """What MLX has no kernel for: integers, float64 (computed in float32), groups over three axes.
-    """
+    """What MLX lacks kernels for: integers, groups over three axes, float64 (done in float32)."""
     spec = specs[0]
     return not is_float(spec.dtype) or spec.dtype == "float64" or (groups > 1 and spec.ndim > 4)
 
