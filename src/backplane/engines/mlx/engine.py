@@ -15,13 +15,14 @@ from backplane.engines.mlx import (
     elementwise,
     indexing,
     linear,
+    pooling,
     random,
     reductions,
     shaping,
 )
 from backplane.engines.mlx.values import NAMES, from_numpy, to_numpy
 
-ROOMS = (elementwise, reductions, linear, shaping, indexing, convolution, random)
+ROOMS = (elementwise, reductions, linear, shaping, indexing, convolution, pooling, random)
 
 Function = Callable[..., tuple[Value, ...]]
 

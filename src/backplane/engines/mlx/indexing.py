@@ -10,6 +10,7 @@ import numpy as np
 
 from backplane.core.spec import Spec, is_float
 from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.engines.mlx.elementwise import masked
 from backplane.engines.mlx.values import from_numpy, scalar
 
 TABLE = Table()
@@ -113,5 +114,5 @@ def scatter_add(g: Value, indices: Value, *dims: Value, shape: Shape, axis: int)
     if not sizes[axis]:
         return zeros
     valid, safe = _inside(indices, sizes[axis])
-    given = mx.where(_along(valid, g.ndim, axis), g, mx.zeros((), g.dtype))
+    given = masked(g, _along(valid, g.ndim, axis))
     return zeros.at[(*[slice(None)] * axis, safe)].add(given)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 
 import mlx.core as mx
 
-from backplane.core.spec import Spec
 from backplane.engines.base import Entry, Lowering, Table, Value, host_shape
-from backplane.engines.mlx.values import MLX
 from backplane.engines.mlx.wide import is_wide
 
 TABLE = Table(
@@ -23,23 +21,50 @@ TABLE = Table(
 Axes = tuple[int, ...]
 
 
-def _in_own_dtype(name: str, function: Lowering) -> None:
-    """Register a reduction that MLX does in 32 bits for small integers. It does it in 16 bits for
-    floats of 16, where sums are cut off and overflow.
+BLOCK = 512
+"""Elements that MLX may add up one after another: on a processor it loses digits of long sums."""
+
+
+def total(x: Value, axes: Axes, keepdims: bool = False) -> Value:
+    """`mx.sum`, with long axes cut into blocks."""
+    if math.prod([x.shape[axis] for axis in axes]) > BLOCK:
+        for axis in axes:
+            x = _along(x, axis)
+    return mx.sum(x, axes, keepdims)
+
+
+def _along(x: Value, axis: int) -> Value:
+    """The sum along an axis, which is kept: those of its blocks, and what is left over."""
+    count, left = divmod(x.shape[axis], BLOCK)
+    if not count:
+        return mx.sum(x, axis, True)
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    parts = mx.split(x, [count * BLOCK], axis) if left else [x]
+    sums = _along(mx.sum(mx.reshape(parts[0], (*before, count, BLOCK, *after)), axis + 1), axis)
+    return sums + mx.sum(parts[1], axis, True) if left else sums
+
+
+def mean(x: Value, axes: Axes, keepdims: bool) -> Value:
+    """From the sum of `total`."""
+    return total(x, axes, keepdims) / math.prod([x.shape[axis] for axis in axes])
+
+
+def _in_own_dtype(function: Lowering) -> Lowering:
+    """A reduction that MLX does in 32 bits for small integers. For floats of 16 bits it does it in
+    16, where sums are cut off and overflow.
     """
 
-    def build(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
-        dtype = MLX[specs[0].dtype]
-        if dtype in (mx.float16, mx.bfloat16):
-            return lambda x: function(x.astype(mx.float32), axes, keepdims).astype(dtype)
-        return lambda x: function(x, axes, keepdims).astype(dtype)
+    def lowering(x: Value, *, axes: Axes, keepdims: bool = False) -> Value:
+        dtype = x.dtype
+        wide = x.astype(mx.float32) if dtype in (mx.float16, mx.bfloat16) else x
+        return function(wide, axes, keepdims).astype(dtype)
 
-    TABLE.build(name)(build)
+    return lowering
 
 
-_in_own_dtype("sum", mx.sum)
-_in_own_dtype("mean", mx.mean)
-_in_own_dtype("prod", mx.prod)
+sum_ = TABLE.add("sum")(_in_own_dtype(total))
+TABLE.add("mean")(_in_own_dtype(mean))
+TABLE.add("prod")(_in_own_dtype(mx.prod))
 
 
 def _position(name: str, function: Lowering) -> None:
@@ -75,7 +100,7 @@ def sum_to(x: Value, *dims: Value, shape: tuple[int | None, ...]) -> Value:
     added = x.ndim - len(sizes)
     stretched = [i for i, n in enumerate(x.shape[added:], added) if n != sizes[i - added]]
     axes = (*range(added), *stretched)
-    return mx.sum(x, axes).astype(x.dtype).reshape(sizes) if axes else x
+    return mx.reshape(sum_(x, axes=axes), sizes) if axes else x
 
 
 @TABLE.add("top_k")
