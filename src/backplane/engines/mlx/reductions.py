@@ -70,7 +70,7 @@ TABLE.add("prod")(_in_own_dtype(mx.prod))
 def _position(name: str, function: Lowering) -> None:
     @TABLE.add(name)
     def lowering(x: Value, *, axis: int) -> Value:
-        if x.size:
+        if x.size or not x.shape[axis]:  # MLX refuses both; only the latter is an error.
             return function(x, axis).astype(mx.int64)
         return mx.zeros((*x.shape[:axis], *x.shape[axis + 1 :]), mx.int64)
 
