@@ -78,8 +78,10 @@ def gather(specs: Sequence[Spec], *, axis: int) -> Lowering:
     """`mx.take`, which reads any memory at an index out of range: that gives NaN here, or the
     least integer.
     """
-    spec = specs[0]
-    missing = scalar(_missing(spec.dtype), spec.dtype)
+    dtype = specs[0].dtype
+    missing = scalar(_missing(dtype), dtype)
+    # It changes no float that it is added to, and a sum takes a fifth of the time of `mx.where`.
+    nothing = scalar(-0.0, dtype)
 
     def lowering(x: Value, indices: Value) -> Value:
         size = x.shape[axis]
@@ -88,6 +90,8 @@ def gather(specs: Sequence[Spec], *, axis: int) -> Lowering:
             return mx.full(shape, missing, x.dtype)
         valid, safe = _inside(indices, size)
         found = mx.take(x, safe, axis)
+        if is_float(dtype):
+            return found + _along(mx.where(valid, nothing, missing), found.ndim, axis)
         return mx.where(_along(valid, found.ndim, axis), found, missing)
 
     return lowering
