@@ -15,7 +15,7 @@ WORKERS ?= 2
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -c constraints.txt
-NAMES := tensorflow theano cntk jax torch all
+NAMES := tensorflow theano cntk jax torch mlx all
 
 UNKNOWN := $(filter-out numpy $(NAMES),$(ENGINES))
 $(if $(UNKNOWN),$(error ENGINES has no $(UNKNOWN); there are numpy $(NAMES)))

@@ -22,7 +22,7 @@ FACTS = ROOT / "tests" / "facts" / "signatures.json"
 PAGE = ROOT / "docs" / "reference.md"
 
 ASPECTS = ("value", "spec", "gradient")
-ENGINES = ("numpy", "tensorflow", "jax", "torch", "theano", "cntk")
+ENGINES = ("numpy", "tensorflow", "jax", "torch", "theano", "cntk", "mlx")
 TICK, NONE, GAP = "✓", "–", "✗"
 EVERY = "any"
 """Stands in a record for all engines: the test was of something that none takes part in."""

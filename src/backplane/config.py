@@ -28,6 +28,7 @@ TITLES = {
     "torch": "PyTorch",
     "theano": "Theano",
     "cntk": "CNTK",
+    "mlx": "MLX",
     "numpy": "NumPy",
 }
 """The engines that ship with Backplane, with the names people know them by. When nothing is

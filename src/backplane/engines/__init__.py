@@ -25,6 +25,7 @@ MODULES = {
     "torch": "torch",
     "theano": "pytensor",
     "cntk": "onnxruntime",
+    "mlx": "mlx",
 }
 """Canonical engine name → folder under `engines`, which is also the library's top-level module."""
 
