@@ -93,8 +93,8 @@ Sizes: TypeAlias = int | Sequence[int]
 """One number for all spatial axes, or one for each: strides, dilation rates, windows."""
 
 Padding: TypeAlias = Literal["valid", "same"]
-"""`"valid"`: only windows that lie inside; `"same"`: zeros around, so that the strides alone decide how
-many windows there are."""
+"""`"valid"`: only windows that lie inside; `"same"`: zeros around, so that the strides alone decide
+how many windows there are."""
 
 CausalPadding: TypeAlias = Literal["valid", "same", "causal"]
 """`Padding`, or `"causal"`: zeros in front only, so that no output sees a later input."""
