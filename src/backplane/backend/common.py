@@ -40,7 +40,7 @@ def reset_uids() -> None:
 
 
 def name_scope(
-    name: str | None, default_name: str | None = None, values: Any = None
+    name: str | None, default_name: str | None = None, values: object = None
 ) -> AbstractContextManager[str]:
     """Context manager: names of tensors made inside start with `name/`.
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from backplane.backend._call import api
+from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor
-from backplane.core.registry import primitive
+from backplane.ops.effects import print_
 from backplane.ops.lift import as_tensor
 
 
 @api
-def print_tensor(x: Any, message: str = "") -> Tensor:
+def print_tensor(x: TensorLike, message: str = "") -> Tensor:
     """Print a message and the value of a tensor whenever it is computed.
 
     Args:
@@ -26,5 +25,4 @@ def print_tensor(x: Any, message: str = "") -> Tensor:
         >>> y = K.eval(K.print_tensor(K.constant([1.0, 2.0]), message="x is:"))
         x is: [1. 2.]
     """
-    result: Tensor = primitive("print")(as_tensor(x), message=str(message))
-    return result
+    return print_(as_tensor(x), message=str(message))

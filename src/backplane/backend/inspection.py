@@ -9,6 +9,7 @@ import numpy as np
 from backplane.backend._args import shape_vector
 from backplane.backend._call import api
 from backplane.backend._foreign import welcomes
+from backplane.backend.types import StaticShape, TensorLike
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.registry import engine_of
 from backplane.core.spec import Spec
@@ -16,7 +17,7 @@ from backplane.core.variable import Variable
 from backplane.ops.lift import as_tensor, dims_of
 
 
-def spec_of(x: Any, what: str) -> Spec:
+def spec_of(x: TensorLike, what: str) -> Spec:
     """Spec of a tensor, an engine's tensor, or anything NumPy takes; TypeError names `what`."""
     if isinstance(x, Tensor):
         return x.spec
@@ -30,7 +31,7 @@ def spec_of(x: Any, what: str) -> Spec:
     return Spec(array.shape, array.dtype.name)
 
 
-def _shape(x: Any) -> Tensor:
+def _shape(x: TensorLike) -> Tensor:
     return shape_vector(*dims_of(as_tensor(x)))
 
 
@@ -39,7 +40,7 @@ _shape = api(_shape)
 
 
 @welcomes
-def shape(x: Any) -> Tensor:
+def shape(x: TensorLike) -> Tensor:
     """The shape of a tensor, as a tensor.
 
     Args:
@@ -60,7 +61,7 @@ def shape(x: Any) -> Tensor:
 
 
 @welcomes
-def int_shape(x: Any) -> tuple[int | None, ...]:
+def int_shape(x: TensorLike) -> StaticShape:
     """The static shape of a tensor.
 
     Args:
@@ -79,7 +80,7 @@ def int_shape(x: Any) -> tuple[int | None, ...]:
     return tuple(spec_of(x, "K.int_shape").shape)
 
 
-def get_variable_shape(x: Any) -> tuple[int | None, ...]:
+def get_variable_shape(x: TensorLike) -> StaticShape:
     """The static shape of a variable: `K.int_shape`, as old code calls it.
 
     Example:
@@ -91,7 +92,7 @@ def get_variable_shape(x: Any) -> tuple[int | None, ...]:
 
 
 @welcomes
-def ndim(x: Any) -> int:
+def ndim(x: TensorLike) -> int:
     """The number of axes of a tensor.
 
     Example:
@@ -103,7 +104,7 @@ def ndim(x: Any) -> int:
 
 
 @api
-def size(x: Any, name: str | None = None) -> Tensor:
+def size(x: TensorLike, name: str | None = None) -> Tensor:
     """The number of elements of a tensor, as an int32 scalar tensor.
 
     Args:
@@ -124,7 +125,7 @@ def size(x: Any, name: str | None = None) -> Tensor:
 
 
 @welcomes
-def dtype(x: Any) -> str:
+def dtype(x: TensorLike) -> str:
     """The name of the dtype of a tensor.
 
     Classic Keras on TensorFlow 1 returned names such as `'float32_ref'` for variables; later ones,
@@ -138,7 +139,7 @@ def dtype(x: Any) -> str:
     return str.__str__(spec_of(x, "K.dtype").dtype)
 
 
-def count_params(x: Any) -> int:
+def count_params(x: TensorLike) -> int:
     """The number of elements of a tensor whose sizes are all known.
 
     Raises:
@@ -156,7 +157,7 @@ def count_params(x: Any) -> int:
 
 
 @welcomes
-def is_tensor(x: Any) -> bool:
+def is_tensor(x: object) -> bool:
     """Whether `x` is a tensor: symbolic, a variable, or an engine's own.
 
     Example:
@@ -168,7 +169,7 @@ def is_tensor(x: Any) -> bool:
 
 
 @welcomes
-def is_variable(x: Any) -> bool:
+def is_variable(x: object) -> bool:
     """Whether `x` is a variable.
 
     Example:
@@ -180,7 +181,7 @@ def is_variable(x: Any) -> bool:
 
 
 @welcomes
-def is_placeholder(x: Any) -> bool:
+def is_placeholder(x: object) -> bool:
     """Whether `x` is a placeholder.
 
     Example:
@@ -192,7 +193,7 @@ def is_placeholder(x: Any) -> bool:
 
 
 @welcomes
-def is_keras_tensor(x: Any) -> bool:
+def is_keras_tensor(x: object) -> bool:
     """Whether `x` was returned by a Keras layer or `Input`.
 
     Args:

@@ -24,7 +24,7 @@ class _Phase:
 _phase = _Phase()
 
 
-def learning_phase() -> Any:
+def learning_phase() -> int | Tensor:
     """The learning phase: 0 in test, 1 in training.
 
     Returns:
