@@ -12,6 +12,8 @@ from backplane.backend._nodes import apply
 from backplane.core.graph import Tensor
 from backplane.ops.lift import promoted
 
+__all__ = ["equal", "greater", "greater_equal", "less", "less_equal", "not_equal"]
+
 
 @api
 def equal(x: Any, y: Any) -> Tensor:

@@ -19,6 +19,8 @@ from backplane.ops.elementwise import where
 from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.shaping import expand_dims
 
+__all__ = ["foldl", "foldr", "in_test_phase", "in_train_phase", "map_fn", "switch"]
+
 Branch: TypeAlias = "TensorLike | Callable[[], Any]"
 """A tensor, or a function without arguments that returns one."""
 

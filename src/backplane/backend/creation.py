@@ -23,6 +23,11 @@ from backplane.ops.creation import full
 from backplane.ops.elementwise import cast
 from backplane.ops.lift import as_tensor, cast_to, dims_of
 
+__all__ = [
+    "arange", "constant", "eye", "ones", "ones_like", "placeholder", "variable", "zeros",
+    "zeros_like",
+]  # fmt: skip
+
 
 def placeholder(
     shape: Shape | None = None,

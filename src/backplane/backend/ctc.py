@@ -15,8 +15,8 @@ from backplane.backend._call import api
 from backplane.backend._compact import compacted, integer, picked, positions, shifted, size_of
 from backplane.backend._logs import IMPOSSIBLE, column, log_sum, row
 from backplane.backend._nodes import merge_axes, permuted
-from backplane.backend._sparse import SparseTensor
 from backplane.backend.activation import float_tensor
+from backplane.backend.sparse import SparseTensor
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor, constant
 from backplane.core.spec import bits
@@ -35,6 +35,8 @@ from backplane.ops.indexing import head
 from backplane.ops.lift import as_tensor, cast_to, dims_of
 from backplane.ops.reduction import log_softmax, logsumexp
 from backplane.ops.shaping import broadcast_to, concat, expand_dims, full_like, squeeze
+
+__all__ = ["ctc_batch_cost", "ctc_decode", "ctc_label_dense_to_sparse"]
 
 
 def ctc_label_dense_to_sparse(labels: TensorLike, label_lengths: TensorLike) -> SparseTensor:

@@ -22,6 +22,8 @@ from backplane.engines.base import Engine
 from backplane.ops import effects
 from backplane.ops.lift import as_tensor, cast_to
 
+__all__ = ["eval", "function", "gradients", "stop_gradient"]
+
 
 class KFunction:
     """What `K.function` returns: call it with a list of values, one per input.

@@ -1,4 +1,4 @@
-"""What is known of a tensor without computing it."""
+"""Looking at tensors: what is known of them without computing, and printing their values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from backplane.core.graph import Placeholder, Tensor
 from backplane.core.registry import engine_of
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
+from backplane.ops.effects import print_
 from backplane.ops.lift import as_tensor, dims_of
+
+__all__ = [
+    "count_params", "dtype", "get_variable_shape", "int_shape", "is_keras_tensor",
+    "is_placeholder", "is_tensor", "is_variable", "ndim", "print_tensor", "shape", "size",
+]  # fmt: skip
 
 
 def spec_of(x: TensorLike, what: str) -> Spec:
@@ -215,3 +221,22 @@ def is_keras_tensor(x: object) -> bool:
             f"K.is_keras_tensor: expected a symbolic tensor, got {x!r} of type {type(x).__name__}"
         )
     return hasattr(x, "_keras_history")
+
+
+@api
+def print_tensor(x: TensorLike, message: str = "") -> Tensor:
+    """Print a message and the value of a tensor whenever it is computed.
+
+    Args:
+        x: Tensor.
+        message: Text to print before the value.
+
+    Returns:
+        A tensor equal to `x`. Only what is computed from it prints.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> y = K.eval(K.print_tensor(K.constant([1.0, 2.0]), message="x is:"))
+        x is: [1. 2.]
+    """
+    return print_(as_tensor(x), message=str(message))

@@ -14,12 +14,9 @@ from backplane.core.graph import Tensor
 from backplane.ops.lift import as_tensor
 
 __all__ = [
-    "asymmetric_spatial_2d_padding",
-    "asymmetric_temporal_padding",
-    "deconv2d",
-    "image_dim_ordering",
-    "set_image_dim_ordering",
-]
+    "asymmetric_spatial_2d_padding", "asymmetric_temporal_padding", "deconv2d",
+    "image_dim_ordering", "set_image_dim_ordering",
+]  # fmt: skip
 
 image_dim_ordering = deprecated("K.image_data_format()")(config.image_dim_ordering)
 set_image_dim_ordering = deprecated(

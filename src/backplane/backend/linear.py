@@ -16,6 +16,8 @@ from backplane.core.registry import primitive
 from backplane.core.shapes import normalize_axis
 from backplane.ops.lift import as_tensor, cast_to, promoted, scalar
 
+__all__ = ["batch_dot", "bias_add", "dot", "l2_normalize", "transpose"]
+
 
 @api
 def dot(x: Any, y: Any) -> Tensor:

@@ -12,6 +12,8 @@ from backplane.core import names
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.spec import Spec
 
+__all__ = ["clear_session", "learning_phase", "set_learning_phase"]
+
 
 class _Phase:
     """The phase in force: a number, or a placeholder with default 0, made when first asked for."""

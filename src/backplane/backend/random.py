@@ -23,6 +23,11 @@ from backplane.ops.elementwise import erfinv, floor, less_equal, where
 from backplane.ops.lift import as_tensor, cast_to, dims_of
 from backplane.ops.random import portable_normal, portable_uniform
 
+__all__ = [
+    "dropout", "random_binomial", "random_normal", "random_normal_variable", "random_uniform",
+    "random_uniform_variable", "set_random_seed", "truncated_normal",
+]  # fmt: skip
+
 
 class _Seeds:
     """Where seeds come from that nobody gave."""

@@ -18,6 +18,8 @@ from backplane.ops.indexing import flip, pad
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.shaping import expand_dims, reshape, squeeze, stack, transpose, zeros_like
 
+__all__ = ["rnn"]
+
 
 @api
 def rnn(

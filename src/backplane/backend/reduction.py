@@ -11,6 +11,11 @@ from backplane.backend.activation import float_tensor
 from backplane.core.graph import Tensor
 from backplane.ops.lift import as_tensor, cast_to, scalar
 
+__all__ = [
+    "all", "any", "argmax", "argmin", "cumprod", "cumsum", "logsumexp", "max", "mean", "min",
+    "prod", "std", "sum", "var",
+]  # fmt: skip
+
 
 def _reduced(name: str, x: Tensor, axis: Any, keepdims: Any) -> Tensor:
     """The reduction `name` of `x`; over no axes it leaves `x` as it is."""

@@ -15,6 +15,8 @@ from backplane.core.spec import bits, is_integer
 from backplane.ops import shaping as ops
 from backplane.ops.lift import as_tensor, cast_to, fill_dims, promoted
 
+__all__ = ["concatenate", "gather", "one_hot", "reverse", "slice", "stack"]
+
 
 @api
 def stack(x: Any, axis: int = 0) -> Tensor:

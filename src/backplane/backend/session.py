@@ -18,6 +18,11 @@ from backplane.core.primitive import AFTER
 from backplane.core.update import Update
 from backplane.ops.lift import as_tensor
 
+__all__ = [
+    "control_dependencies", "get_session", "manual_variable_initialization",
+    "pattern_broadcast", "py_all", "py_sum", "set_session",
+]  # fmt: skip
+
 py_all = builtins.all
 py_sum = builtins.sum
 

@@ -11,6 +11,11 @@ from backplane.backend._nodes import apply, merge_axes, permuted
 from backplane.core.graph import Tensor
 from backplane.ops.lift import as_tensor
 
+__all__ = [
+    "batch_flatten", "expand_dims", "flatten", "permute_dimensions", "repeat",
+    "repeat_elements", "reshape", "squeeze", "tile",
+]  # fmt: skip
+
 
 @api
 def reshape(x: Any, shape: Any) -> Tensor:

@@ -13,7 +13,6 @@ from typing import Any
 from backplane.backend._args import as_shape
 from backplane.backend._call import api
 from backplane.backend._foreign import welcomes
-from backplane.backend._sparse import SparseTensor
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor
 from backplane.core.sparse import dense_array, is_sparse_matrix
@@ -21,6 +20,31 @@ from backplane.ops.elementwise import maximum
 from backplane.ops.indexing import scatter_add
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.shaping import reshape
+
+__all__ = ["is_sparse", "to_dense"]
+
+
+class SparseTensor:
+    """A sparse tensor in coordinate form, as TensorFlow has it, of tensors or native values."""
+
+    __slots__ = ("dense_shape", "indices", "values")
+
+    def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
+        self.indices = indices
+        """int64 (entries, axes): where each entry is, in row-major order."""
+        self.values = values
+        """(entries,): the entries."""
+        self.dense_shape = dense_shape
+        """int64 (axes,): the shape of the dense tensor."""
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the entries."""
+        return self.values.dtype
+
+    def __repr__(self) -> str:
+        parts = f"indices={self.indices}, values={self.values}, dense_shape={self.dense_shape}"
+        return f"SparseTensor({parts})"
 
 
 @welcomes

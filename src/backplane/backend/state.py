@@ -17,6 +17,11 @@ from backplane.core.update import Update
 from backplane.core.variable import Variable
 from backplane.ops.lift import as_tensor
 
+__all__ = [
+    "batch_get_value", "batch_set_value", "get_value", "moving_average_update", "set_value",
+    "update", "update_add", "update_sub",
+]  # fmt: skip
+
 
 @welcomes
 def get_value(x: TensorLike) -> np.ndarray:
