@@ -16,6 +16,8 @@ from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
 from backplane.ops.lift import as_tensor, cast_to, scalar
 
+__all__ = ["elu", "hard_sigmoid", "relu", "sigmoid", "softmax", "softplus", "softsign", "tanh"]
+
 
 def float_tensor(x: TensorLike) -> Tensor:
     """`x` as a float tensor: integers and bools become `floatx()`."""

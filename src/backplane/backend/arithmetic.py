@@ -18,6 +18,11 @@ from backplane.ops import elementwise as ew
 from backplane.ops.lift import as_tensor, cast_to, promoted, scalar
 from backplane.ops.operators import power
 
+__all__ = [
+    "abs", "cast", "clip", "cos", "exp", "identity", "log", "maximum", "minimum", "pow",
+    "round", "sign", "sin", "sqrt", "square",
+]  # fmt: skip
+
 
 @api
 def abs(x: TensorLike) -> Tensor:

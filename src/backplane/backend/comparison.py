@@ -11,6 +11,8 @@ from backplane.core.graph import Tensor
 from backplane.ops import elementwise as ew
 from backplane.ops.lift import promoted
 
+__all__ = ["equal", "greater", "greater_equal", "less", "less_equal", "not_equal"]
+
 
 @api
 def equal(x: TensorLike, y: TensorLike) -> Tensor:

@@ -20,6 +20,8 @@ from backplane.ops.lift import as_tensor, cast_to, promoted, scalar
 from backplane.ops.linear import matmul
 from backplane.ops.shaping import reshape
 
+__all__ = ["batch_dot", "bias_add", "dot", "l2_normalize", "transpose"]
+
 
 @api
 def dot(x: TensorLike, y: TensorLike) -> Tensor:

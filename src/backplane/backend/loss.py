@@ -21,6 +21,11 @@ from backplane.ops.creation import arange, dim
 from backplane.ops.lift import as_tensor, cast_to, fill_dims, scalar
 from backplane.ops.shaping import expand_dims, reshape
 
+__all__ = [
+    "binary_crossentropy", "categorical_crossentropy", "in_top_k",
+    "sparse_categorical_crossentropy",
+]  # fmt: skip
+
 
 def _axis(axis: Axis, output: Tensor) -> int:
     rank = output.ndim

@@ -12,6 +12,8 @@ from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.reduction import mean as mean_of
 from backplane.ops.shaping import expand_dims, squeeze
 
+__all__ = ["batch_normalization", "normalize_batch_in_training"]
+
 
 @api
 def batch_normalization(

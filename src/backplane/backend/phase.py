@@ -12,6 +12,8 @@ from backplane.core import names
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.spec import Spec
 
+__all__ = ["clear_session", "learning_phase", "set_learning_phase"]
+
 
 class _Phase:
     """The phase in force: a number, or a placeholder with default 0, made when first asked for."""
@@ -24,7 +26,7 @@ class _Phase:
 _phase = _Phase()
 
 
-def learning_phase() -> Any:
+def learning_phase() -> int | Tensor:
     """The learning phase: 0 in test, 1 in training.
 
     Returns:

@@ -11,6 +11,11 @@ from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
 from backplane.ops.lift import as_tensor, cast_to, scalar
 
+__all__ = [
+    "all", "any", "argmax", "argmin", "cumprod", "cumsum", "logsumexp", "max", "mean", "min",
+    "prod", "std", "sum", "var",
+]  # fmt: skip
+
 
 def _reduced(reduction: ew.Op, x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
     """`x` reduced along the axes named; if none is named, `x` itself."""

@@ -19,6 +19,8 @@ from backplane.ops.elementwise import equal
 from backplane.ops.lift import as_tensor, cast_to, fill_dims, promoted
 from backplane.ops.sparse import to_sparse
 
+__all__ = ["concatenate", "gather", "one_hot", "reverse", "slice", "stack"]
+
 
 @api
 def stack(x: Sequence[TensorLike] | TensorLike, axis: Axis = 0) -> Tensor:

@@ -11,11 +11,17 @@ from backplane import engines
 from backplane.backend._call import api
 from backplane.backend._nest import flatten, pack
 from backplane.backend.state import update
+from backplane.backend.types import TensorLike
 from backplane.compile.function import Function
 from backplane.core.graph import Tensor
 from backplane.core.primitive import AFTER
 from backplane.core.update import Update
 from backplane.ops.lift import as_tensor
+
+__all__ = [
+    "control_dependencies", "get_session", "manual_variable_initialization",
+    "pattern_broadcast", "py_all", "py_sum", "set_session",
+]  # fmt: skip
 
 py_all = builtins.all
 py_sum = builtins.sum
@@ -106,7 +112,7 @@ def reset_session() -> None:
 _manual = [False]
 
 
-def manual_variable_initialization(value: Any) -> None:
+def manual_variable_initialization(value: bool) -> None:
     """Say whether the user initializes variables.
 
     Variables here have their initial value from the start, so that the flag changes nothing.
@@ -122,7 +128,7 @@ def manual_variable_initialization(value: Any) -> None:
 
 
 @contextmanager
-def control_dependencies(control_inputs: Any) -> Iterator[None]:
+def control_dependencies(control_inputs: Tensor | Iterable[Any] | None) -> Iterator[None]:
     """Context manager: what is built inside reads variables as the given updates leave them.
 
     Without it a function computes everything from the values that the variables had before.
@@ -164,7 +170,7 @@ def control_dependencies(control_inputs: Any) -> Iterator[None]:
 
 
 @api
-def pattern_broadcast(x: Any, broadcastable: Iterable[bool]) -> Tensor:
+def pattern_broadcast(x: TensorLike, broadcastable: Iterable[bool]) -> Tensor:
     """Theano's declaration that axes have size 1; here sizes are known by themselves.
 
     Args:

@@ -13,6 +13,11 @@ from backplane.ops import shaping as sh
 from backplane.ops.creation import dim
 from backplane.ops.lift import as_tensor
 
+__all__ = [
+    "batch_flatten", "expand_dims", "flatten", "permute_dimensions", "repeat",
+    "repeat_elements", "reshape", "squeeze", "tile",
+]  # fmt: skip
+
 
 @api
 def reshape(x: TensorLike, shape: Shape) -> Tensor:

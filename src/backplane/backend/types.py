@@ -36,6 +36,7 @@ __all__ = [
     "Size",
     "Sizes",
     "StaticShape",
+    "Symbolic",
     "Tensor",
     "TensorLike",
     "Variable",
@@ -70,6 +71,9 @@ Numbers: TypeAlias = "float | Sequence[Numbers]"
 
 TensorLike: TypeAlias = "Tensor | NativeTensor | Numbers"
 """Whatever K computes with: symbolic tensors, variables, native tensors, arrays, numbers, lists."""
+
+Symbolic: TypeAlias = "Tensor | Numbers"
+"""What a function makes a symbolic tensor of."""
 
 Size: TypeAlias = "int | Tensor | NativeTensor"
 """A size that is known, or an integer scalar tensor that holds it."""
