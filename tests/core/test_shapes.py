@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import mutually_broadcastable_shapes
 
 from backplane.core import shapes
-from backplane.core.autodiff import gradients
 from backplane.core.graph import Graph, Placeholder, toposort
 from backplane.core.sizes import origin, same_shape, tie
 from backplane.core.spec import DTYPES, FLOATS, Spec, bits, promote
 from backplane.ops import control, convolution, elementwise, indexing, linear, reduction, shaping
+from backplane.ops.autodiff import gradients
 from backplane.ops.creation import dim
 from core.evaluate import leaf, value
 

@@ -14,7 +14,8 @@ from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
-from backplane.ops.lift import as_tensor, cast_to, scalar
+from backplane.ops.creation import scalar
+from backplane.ops.lift import as_tensor, cast_to
 
 __all__ = ["elu", "hard_sigmoid", "relu", "sigmoid", "softmax", "softplus", "softsign", "tanh"]
 

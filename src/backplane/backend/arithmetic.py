@@ -15,7 +15,8 @@ from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
 from backplane.ops import effects
 from backplane.ops import elementwise as ew
-from backplane.ops.lift import as_tensor, cast_to, promoted, scalar
+from backplane.ops.creation import scalar
+from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.operators import power
 
 __all__ = [

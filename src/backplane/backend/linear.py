@@ -16,7 +16,8 @@ from backplane.core.graph import Tensor
 from backplane.core.shapes import normalize_axis
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
-from backplane.ops.lift import as_tensor, cast_to, promoted, scalar
+from backplane.ops.creation import scalar
+from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.linear import matmul
 from backplane.ops.shaping import reshape
 

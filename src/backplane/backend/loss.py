@@ -17,8 +17,8 @@ from backplane.core.shapes import broadcast
 from backplane.core.spec import is_integer
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
-from backplane.ops.creation import arange, dim
-from backplane.ops.lift import as_tensor, cast_to, fill_dims, scalar
+from backplane.ops.creation import arange, dim, fill_dims, scalar
+from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.shaping import expand_dims, reshape
 
 __all__ = [

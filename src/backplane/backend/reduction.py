@@ -9,7 +9,8 @@ from backplane.backend.types import Axes, Axis, TensorLike
 from backplane.core.graph import Tensor
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
-from backplane.ops.lift import as_tensor, cast_to, scalar
+from backplane.ops.creation import scalar
+from backplane.ops.lift import as_tensor, cast_to
 
 __all__ = [
     "all", "any", "argmax", "argmin", "cumprod", "cumsum", "logsumexp", "max", "mean", "min",

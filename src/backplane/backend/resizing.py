@@ -12,9 +12,9 @@ from backplane.backend._spatial_arguments import check_rank, is_first
 from backplane.backend.activation import float_tensor
 from backplane.backend.types import DataFormat, Interpolation, TensorLike
 from backplane.core.graph import Tensor
-from backplane.ops.creation import dim
+from backplane.ops.creation import dim, dims_of
 from backplane.ops.indexing import ALL, slice
-from backplane.ops.lift import as_tensor, dims_of
+from backplane.ops.lift import as_tensor
 from backplane.ops.shaping import broadcast_to, concat, expand_dims, reshape
 
 __all__ = ["resize_images", "resize_volumes"]

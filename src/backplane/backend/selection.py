@@ -14,10 +14,10 @@ from backplane.core.graph import Tensor
 from backplane.core.spec import bits, is_integer
 from backplane.ops import indexing as ix
 from backplane.ops import shaping as sh
-from backplane.ops.creation import dim
+from backplane.ops.creation import dim, fill_dims
+from backplane.ops.effects import to_sparse
 from backplane.ops.elementwise import equal
-from backplane.ops.lift import as_tensor, cast_to, fill_dims, promoted
-from backplane.ops.sparse import to_sparse
+from backplane.ops.lift import as_tensor, cast_to, promoted
 
 __all__ = ["concatenate", "gather", "one_hot", "reverse", "slice", "stack"]
 

@@ -15,7 +15,7 @@ from backplane.backend.types import TensorLike
 from backplane.compile.function import Function
 from backplane.core.graph import Tensor
 from backplane.core.primitive import AFTER
-from backplane.core.update import Update
+from backplane.ops.effects import Update
 from backplane.ops.lift import as_tensor
 
 __all__ = [

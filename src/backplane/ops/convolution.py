@@ -12,12 +12,11 @@ from typing import Any
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
-from backplane.core.sizes import Axis, follow, given
 from backplane.core.spec import Spec, is_float
+from backplane.core.traits import Axis, Memory
 from backplane.ops import depthwise
-from backplane.ops.creation import check_sizes
+from backplane.ops.creation import check_sizes, dims_of, fill_dims, given
 from backplane.ops.elementwise import add
-from backplane.ops.lift import dims_of, fill_dims
 from backplane.ops.linear import matmul
 from backplane.ops.shaping import Sizes, reshape, transpose
 from backplane.ops.windows import (
@@ -71,7 +70,12 @@ def _check_dtypes(name: str, **operands: Spec) -> None:
         )
 
 
-@primitive
+def batch_of_first(node: Tensor, axis: int) -> list[Axis]:
+    """The result has the batch size of the first operand; its other unknown sizes are new."""
+    return [(node.inputs[0], 0)] if axis == 0 else []
+
+
+@primitive(memory=Memory.FRESH, linear=(0, 1), axes=batch_of_first)
 def conv(
     x: Spec, kernel: Spec, *, strides: Ints, padding: Padding, dilation: Ints, groups: int
 ) -> Spec:
@@ -85,7 +89,7 @@ def conv(
     return Spec(shape, x.dtype)
 
 
-@primitive
+@primitive(memory=Memory.FRESH, axes=batch_of_first)
 def conv_bias(
     x: Spec,
     kernel: Spec,
@@ -107,7 +111,7 @@ def _(x: Tensor, kernel: Tensor, bias: Tensor, **window: Any) -> Tensor:
     return add(conv(x, kernel, **window), bias)
 
 
-@primitive(host=2)
+@primitive(host=2, memory=Memory.FRESH, linear=(0, 1), axes=given)
 def conv_input_grad(
     g: Spec,
     kernel: Spec,
@@ -127,7 +131,7 @@ def conv_input_grad(
     return Spec(shape, g.dtype)
 
 
-@primitive
+@primitive(memory=Memory.FRESH, linear=(0, 1))
 def conv_kernel_grad(
     x: Spec,
     g: Spec,
@@ -170,15 +174,6 @@ conv_kernel_grad.vjps(
     lambda c, y, x, g, *, kernel_shape, **params: _by_input(g, c, x, params),
     lambda c, y, x, g, *, kernel_shape, **params: conv(x, c, **params),
 )
-
-
-def batch_of_first(node: Tensor, axis: int) -> list[Axis]:
-    """The result has the batch size of the first operand; its other unknown sizes are new."""
-    return [(node.inputs[0], 0)] if axis == 0 else []
-
-
-follow(batch_of_first, conv, conv_bias)
-follow(given, conv_input_grad)
 
 
 # --- decompositions: windows side by side, one matrix product -------------------------------------

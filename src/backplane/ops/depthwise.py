@@ -12,9 +12,9 @@ from functools import reduce
 from math import prod
 
 from backplane.core.graph import Tensor
+from backplane.ops.creation import fill_dims
 from backplane.ops.elementwise import add, mul
 from backplane.ops.indexing import ALL, slice
-from backplane.ops.lift import fill_dims
 from backplane.ops.reduction import sum
 from backplane.ops.shaping import broadcast_to, expand_dims, reshape, stack
 from backplane.ops.windows import Amount, Ints, Windows, offsets, places, read, write

@@ -17,10 +17,10 @@ import numpy as np
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
-from backplane.core.sizes import follow, given
 from backplane.core.spec import Spec, is_float
+from backplane.core.traits import Memory
 from backplane.ops.convolution import batch_of_first
-from backplane.ops.creation import check_sizes, full
+from backplane.ops.creation import check_sizes, dims_of, full, given, scalar
 from backplane.ops.elementwise import (
     add,
     div,
@@ -31,7 +31,6 @@ from backplane.ops.elementwise import (
     maximum,
     where,
 )
-from backplane.ops.lift import dims_of, scalar
 from backplane.ops.reduction import argmax
 from backplane.ops.shaping import Sizes, stack
 from backplane.ops.windows import (
@@ -86,7 +85,7 @@ def _check_float(name: str, what: str, x: Spec) -> None:
 # --- maximum --------------------------------------------------------------------------------------
 
 
-@primitive(multiple=True)
+@primitive(multiple=True, memory=Memory.FRESH)
 def max_pool(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> list[Spec]:
     """The maximum of each window, and where it is: positions that only the engine understands."""
     if x.dtype == "bool":
@@ -95,7 +94,7 @@ def max_pool(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> list[Sp
     return [Spec(shape, x.dtype), Spec(shape, "int64")]
 
 
-@primitive
+@primitive(memory=Memory.FRESH, linear=(0,), axes=lambda node, axis: [(node.inputs[1], axis)])
 def max_pool_grad(
     g: Spec, x: Spec, y: Spec, positions: Spec, *, pool: Ints, strides: Ints, padding: Padding
 ) -> Spec:
@@ -107,7 +106,7 @@ def max_pool_grad(
     return Spec(x.shape, g.dtype)
 
 
-@primitive
+@primitive(memory=Memory.FRESH, linear=(0,), axes=lambda node, axis: [(node.inputs[2], axis)])
 def max_pool_take(
     v: Spec, x: Spec, y: Spec, positions: Spec, *, pool: Ints, strides: Ints, padding: Padding
 ) -> Spec:
@@ -123,21 +122,19 @@ def max_pool_take(
 max_pool.vjps(lambda g, y, x, **params: max_pool_grad(g[0], x, *y, **params))
 max_pool_grad.vjps(lambda c, y, g, *at, **params: max_pool_take(c, *at, **params))
 max_pool_take.vjps(lambda c, y, v, *at, **params: max_pool_grad(c, *at, **params))
-follow(lambda node, axis: [(node.inputs[1], axis)], max_pool_grad)
-follow(lambda node, axis: [(node.inputs[2], axis)], max_pool_take)
 
 
 # --- mean -----------------------------------------------------------------------------------------
 
 
-@primitive
+@primitive(memory=Memory.FRESH, linear=(0,), axes=batch_of_first)
 def avg_pool(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> Spec:
     """The mean of each window over its elements that are no padding."""
     _check_float("avg_pool", "x", x)
     return Spec(_result_shape("avg_pool", x.shape, pool, strides, padding), x.dtype)
 
 
-@primitive(host=1)
+@primitive(host=1, memory=Memory.FRESH, linear=(0,), axes=given)
 def avg_pool_grad(
     g: Spec, *dims: Spec, shape: Sizes, pool: Ints, strides: Ints, padding: Padding
 ) -> Spec:
@@ -157,8 +154,6 @@ def _avg_pool_x(g: Tensor, y: Tensor, x: Tensor, **params: Any) -> Tensor:
 
 avg_pool.vjps(_avg_pool_x)
 avg_pool_grad.vjps(lambda c, y, g, *dims, shape, **params: avg_pool(c, **params))
-follow(batch_of_first, avg_pool)
-follow(given, avg_pool_grad)
 
 
 # --- decompositions -------------------------------------------------------------------------------

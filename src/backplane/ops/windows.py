@@ -18,11 +18,11 @@ from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.shapes import Size, Sizes
 from backplane.core.spec import Spec
-from backplane.ops.creation import dim, full
+from backplane.ops.creation import dim, full, scalar
 from backplane.ops.effects import check_windows
 from backplane.ops.elementwise import add, maximum
 from backplane.ops.indexing import ALL, dynamic_slice, pad, slice, slice_grad
-from backplane.ops.lift import promoted, scalar
+from backplane.ops.lift import promoted
 from backplane.ops.shaping import concat, stack
 
 Ints = tuple[int, ...]
