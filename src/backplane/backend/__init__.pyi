@@ -16,6 +16,7 @@ from backplane.backend.types import DataFormat
 from backplane.backend.types import Interpolation
 from backplane.backend.types import NativeT, Symbolic, TensorLike
 from backplane.backend.types import Padding
+from backplane.backend.types import Pair
 from backplane.backend.types import PoolMode
 from backplane.backend.types import Shape
 from backplane.backend.types import Size
@@ -148,6 +149,7 @@ __all__ = [
     "engine",
     "epsilon",
     "equal",
+    "erfinv",
     "eval",
     "exp",
     "expand_dims",
@@ -369,6 +371,14 @@ def cos(x: np.ndarray | np.generic) -> Any: ...
 def cos(x: NativeT) -> NativeT: ...
 @overload
 def cos(x: TensorLike) -> Any: ...
+@overload
+def erfinv(x: Symbolic) -> Tensor: ...
+@overload
+def erfinv(x: np.ndarray | np.generic) -> Any: ...
+@overload
+def erfinv(x: NativeT) -> NativeT: ...
+@overload
+def erfinv(x: TensorLike) -> Any: ...
 @overload
 def exp(x: Symbolic) -> Tensor: ...
 @overload

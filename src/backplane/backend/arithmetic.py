@@ -20,8 +20,8 @@ from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.operators import power
 
 __all__ = [
-    "abs", "cast", "clip", "cos", "exp", "identity", "log", "maximum", "minimum", "pow",
-    "round", "sign", "sin", "sqrt", "square",
+    "abs", "cast", "clip", "cos", "erfinv", "exp", "identity", "log", "maximum", "minimum",
+    "pow", "round", "sign", "sin", "sqrt", "square",
 ]  # fmt: skip
 
 
@@ -160,6 +160,29 @@ def cos(x: TensorLike) -> Tensor:
         array([1.], dtype=float32)
     """
     return ew.cos(float_tensor(x))
+
+
+@api
+def erfinv(x: TensorLike) -> Tensor:
+    """Element-wise inverse of the error function: the y for which erf(y) = x.
+
+    An addition of Backplane: the documents of the Keras backend API do not have it.
+
+    Args:
+        x: Tensor of numbers inside (-1, 1); integers and bools become `K.floatx()`.
+
+    Returns:
+        A float tensor of the shape of `x`.
+
+    Source: the derivative, sqrt(pi) / 2 * exp(y ** 2), is that of the inverse of
+    https://dlmf.nist.gov/7.2.E1.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.erfinv(K.constant([0.0, 0.5]))).round(4)
+        array([0.    , 0.4769], dtype=float32)
+    """
+    return ew.erfinv(float_tensor(x))
 
 
 @api

@@ -10,15 +10,12 @@ import numpy as np
 from backplane.backend._args import as_int
 from backplane.backend._call import api
 from backplane.backend._spatial_arguments import check_rank, is_first
-from backplane.backend.types import DataFormat, TensorLike
+from backplane.backend.types import DataFormat, Pair, TensorLike
 from backplane.core.graph import Tensor
 from backplane.ops.indexing import pad
 from backplane.ops.lift import as_tensor
 
 __all__ = ["spatial_2d_padding", "spatial_3d_padding", "temporal_padding"]
-
-Pair = Sequence[int]
-"""The zeros before and those after."""
 
 
 def _padded(x: TensorLike, padding: Sequence[Pair], count: int, first: bool = False) -> Tensor:

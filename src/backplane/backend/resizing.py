@@ -115,7 +115,8 @@ def resize_images(
 
     Source:
         Bilinear as classic Keras had it: `tf.compat.v1.image.resize_bilinear` with
-        `align_corners=False`.
+        `align_corners=False`. The other convention, of `tf.image.resize`, PyTorch and Keras 3,
+        takes pixel i at (i + 0.5) / factor - 0.5.
 
     Example:
         >>> from backplane import backend as K
