@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from backplane.backend._args import as_dtype
+from backplane.backend._axes import apply
 from backplane.backend._call import api
-from backplane.backend._nodes import apply
 from backplane.backend.activation import float_tensor
 from backplane.core import names
 from backplane.core.graph import Tensor

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from backplane.backend._axes import apply
 from backplane.backend._call import api
-from backplane.backend._nodes import apply
 from backplane.core.graph import Tensor
 from backplane.ops.lift import promoted
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from backplane.backend._args import as_axes, as_int
+from backplane.backend._axes import apply, merge_axes, permuted, reshape_to
 from backplane.backend._call import api
-from backplane.backend._nodes import apply, merge_axes, permuted, reshape_to
 from backplane.backend._spatial import is_first
 from backplane.backend.activation import float_tensor
 from backplane.core.graph import Tensor

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from backplane.backend._args import as_axes, as_axis
+from backplane.backend._axes import apply
 from backplane.backend._call import api
-from backplane.backend._nodes import apply
 from backplane.backend.activation import float_tensor
 from backplane.core.graph import Tensor
 from backplane.ops.lift import as_tensor, cast_to, scalar
