@@ -7,7 +7,9 @@ import math
 import numpy as np
 
 from backplane import config
-from backplane.backend._compact import (
+from backplane.backend._axes import merge_axes, permuted
+from backplane.backend._logs import IMPOSSIBLE, column, log_sum, row
+from backplane.backend._ragged import (
     compacted,
     integer,
     narrowed,
@@ -16,8 +18,6 @@ from backplane.backend._compact import (
     shifted,
     size_of,
 )
-from backplane.backend._logs import IMPOSSIBLE, column, log_sum, row
-from backplane.backend._nodes import merge_axes, permuted
 from backplane.core.graph import Tensor, constant
 from backplane.ops import control, elementwise, indexing, reduction
 from backplane.ops.creation import dims_of

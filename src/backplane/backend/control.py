@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from backplane.backend._adapters import adaptable
 from backplane.backend._args import as_dtype
 from backplane.backend._call import api
-from backplane.backend._foreign import welcomes
 from backplane.backend.phase import known_phase, learning_phase
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor
@@ -93,7 +93,7 @@ def _choose(condition: Tensor, then: Branch, orelse: Branch) -> Any:
     return results[0] if single[0] else results
 
 
-@welcomes
+@adaptable
 def in_train_phase(x: Branch, alt: Branch, training: TensorLike | None = None) -> Any:
     """`x` in the training phase, `alt` otherwise.
 
@@ -139,7 +139,7 @@ _choice.__name__ = "in_train_phase"
 _phase_switch = api(_choice)
 
 
-@welcomes
+@adaptable
 def in_test_phase(x: Branch, alt: Branch, training: TensorLike | None = None) -> Any:
     """`x` in the test phase, `alt` otherwise; see `K.in_train_phase`.
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from backplane import config
+from backplane.backend._adapters import adaptable
 from backplane.backend._args import as_dtype, as_int, as_shape, as_sizes
 from backplane.backend._call import api, creates
-from backplane.backend._foreign import welcomes
 from backplane.backend.types import DType, Shape, Sizes, TensorLike
 from backplane.core import names
 from backplane.core.graph import Constant, Placeholder, Tensor
@@ -76,7 +76,7 @@ def placeholder(
     return Placeholder(Spec(sizes, as_dtype(dtype), bool(sparse)), name)
 
 
-@welcomes
+@adaptable
 def variable(
     value: TensorLike,
     dtype: DType | None = None,
@@ -188,7 +188,7 @@ def _filled(array: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
     return np.concatenate([flat, np.repeat(flat[-1:], total - flat.size)]).reshape(sizes)
 
 
-@welcomes
+@adaptable
 def zeros(shape: Shape, dtype: DType | None = None, name: str | None = None) -> Tensor:
     """Instantiate a variable of zeros.
 
@@ -209,7 +209,7 @@ def zeros(shape: Shape, dtype: DType | None = None, name: str | None = None) -> 
     return _full(shape, 0, dtype, name, "K.zeros: shape")
 
 
-@welcomes
+@adaptable
 def ones(shape: Shape, dtype: DType | None = None, name: str | None = None) -> Tensor:
     """Instantiate a variable of ones; arguments and result as `K.zeros`.
 

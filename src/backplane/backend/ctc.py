@@ -11,10 +11,10 @@ import math
 from backplane import config
 from backplane.backend import _decoding
 from backplane.backend._args import as_int, shape_vector
+from backplane.backend._axes import merge_axes, permuted
 from backplane.backend._call import api
-from backplane.backend._compact import compacted, integer, picked, positions, shifted, size_of
 from backplane.backend._logs import IMPOSSIBLE, column, log_sum, row
-from backplane.backend._nodes import merge_axes, permuted
+from backplane.backend._ragged import compacted, integer, picked, positions, shifted, size_of
 from backplane.backend.activation import float_tensor
 from backplane.backend.sparse import SparseTensor
 from backplane.backend.types import TensorLike

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from backplane import engines
+from backplane.backend._adapters import adaptable, adapter_among
 from backplane.backend._call import api
-from backplane.backend._foreign import server_among, welcomes
 from backplane.backend.types import TensorLike
 from backplane.compile.function import Function
 from backplane.core.graph import OPERATORS, Constant, Tensor
@@ -125,7 +125,7 @@ def _is_single(inputs: Sequence[Any]) -> bool:
     return len(inputs) == 1 and isinstance(inputs[0], np.ndarray | list | tuple)
 
 
-@welcomes
+@adaptable
 def function(
     inputs: Any,
     outputs: Any,
@@ -238,7 +238,7 @@ def fitting(variable: Variable, value: Any, what: str) -> Tensor:
     return cast_to(new, spec.dtype)
 
 
-@welcomes
+@adaptable
 def gradients(
     loss: Tensor | Sequence[Tensor], variables: Tensor | Sequence[Tensor]
 ) -> list[Tensor | None]:
@@ -311,9 +311,9 @@ def eval(x: TensorLike) -> np.ndarray:
         array([[1., 2.],
                [3., 4.]], dtype=float32)
     """
-    # As `welcomes` does, but tensors, which no other library has, take the short way.
-    server = None if isinstance(x, Tensor) else server_among((x,))
-    value: np.ndarray = evaluate(x) if server is None else server.call(eval, (x,), {})
+    # As `adaptable` does, but tensors, which no other library has, take the short way.
+    adapter = None if isinstance(x, Tensor) else adapter_among((x,))
+    value: np.ndarray = evaluate(x) if adapter is None else adapter.call(eval, (x,), {})
     return value
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from backplane.backend._adapters import adaptable
 from backplane.backend._args import shape_vector
 from backplane.backend._call import api
-from backplane.backend._foreign import welcomes
 from backplane.backend.types import StaticShape, TensorLike
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.registry import engine_of
@@ -46,7 +46,7 @@ _shape.__name__ = "shape"  # Before it is wrapped: errors name the K function.
 _shape = api(_shape)
 
 
-@welcomes
+@adaptable
 def shape(x: TensorLike) -> Tensor:
     """The shape of a tensor, as a tensor.
 
@@ -67,7 +67,7 @@ def shape(x: TensorLike) -> Tensor:
     return _shape(x) if sizes is None else sizes
 
 
-@welcomes
+@adaptable
 def int_shape(x: TensorLike) -> StaticShape:
     """The static shape of a tensor.
 
@@ -98,7 +98,7 @@ def get_variable_shape(x: TensorLike) -> StaticShape:
     return int_shape(x)
 
 
-@welcomes
+@adaptable
 def ndim(x: TensorLike) -> int:
     """The number of axes of a tensor.
 
@@ -131,7 +131,7 @@ def size(x: TensorLike, name: str | None = None) -> Tensor:
     return total
 
 
-@welcomes
+@adaptable
 def dtype(x: TensorLike) -> str:
     """The name of the dtype of a tensor.
 
@@ -163,7 +163,7 @@ def count_params(x: TensorLike) -> int:
     return int(np.prod([n for n in shape if n is not None]))
 
 
-@welcomes
+@adaptable
 def is_tensor(x: object) -> bool:
     """Whether `x` is a tensor: symbolic, a variable, or an engine's own.
 
@@ -175,7 +175,7 @@ def is_tensor(x: object) -> bool:
     return isinstance(x, Tensor) or engine_of(x) is not None
 
 
-@welcomes
+@adaptable
 def is_variable(x: object) -> bool:
     """Whether `x` is a variable.
 
@@ -187,7 +187,7 @@ def is_variable(x: object) -> bool:
     return isinstance(x, Variable)
 
 
-@welcomes
+@adaptable
 def is_placeholder(x: object) -> bool:
     """Whether `x` is a placeholder.
 
@@ -199,7 +199,7 @@ def is_placeholder(x: object) -> bool:
     return isinstance(x, Placeholder)
 
 
-@welcomes
+@adaptable
 def is_keras_tensor(x: object) -> bool:
     """Whether `x` was returned by a Keras layer or `Input`.
 

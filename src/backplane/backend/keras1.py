@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from backplane import config
+from backplane.backend._axes import permuted
 from backplane.backend._call import api
 from backplane.backend._convolution_nd import Convolution
 from backplane.backend._keras1 import as_data_format, deprecated
-from backplane.backend._nodes import permuted
 from backplane.backend._spatial_arguments import check_rank
 from backplane.backend.padding import spatial_2d_padding, temporal_padding
 from backplane.backend.types import Shape, Sizes, TensorLike

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from backplane.backend._args import as_axes, as_int
+from backplane.backend._axes import merge_axes, permuted, reshape_to
 from backplane.backend._call import api
-from backplane.backend._nodes import merge_axes, permuted, reshape_to
 from backplane.backend._spatial_arguments import is_first
 from backplane.backend.activation import float_tensor
 from backplane.backend.types import Axes, Axis, DataFormat, TensorLike

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from backplane import config
-from backplane.backend import _foreign
+from backplane.backend import _adapters
 from backplane.backend.session import reset_session
 from backplane.compile.program import clear_programs
 from backplane.core import names
@@ -55,7 +55,7 @@ def known_phase() -> int | None:
 
 
 def _known() -> int | None:
-    return _foreign.phase() if _phase.value is None else _phase.value
+    return _adapters.phase() if _phase.value is None else _phase.value
 
 
 def set_learning_phase(value: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from backplane.backend._args import as_int
 from backplane.backend._call import api
-from backplane.backend._nest import flatten, pack
+from backplane.backend._trees import flatten, unflatten
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor, constant
 from backplane.core.sizes import origin
@@ -107,9 +107,9 @@ def rnn(
     if not time_major:
         outputs = [_swapped(y) for y in outputs]
     return (
-        pack(run.output_nest, last),
-        pack(run.output_nest, outputs),
-        pack(run.state_nest, run.states),
+        unflatten(run.output_nest, last),
+        unflatten(run.output_nest, outputs),
+        unflatten(run.state_nest, run.states),
     )
 
 
@@ -173,7 +173,7 @@ class _Run:
     def step(self, xs: list[Tensor], states: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """One step on flat lists."""
         output, new = self.step_function(
-            pack(self.input_nest, xs), [*pack(self.state_nest, states), *self.constants]
+            unflatten(self.input_nest, xs), [*unflatten(self.state_nest, states), *self.constants]
         )
         self.output_nest = output
         listed = [as_tensor(s) for s in flatten(new)]

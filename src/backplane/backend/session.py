@@ -9,7 +9,7 @@ from typing import Any
 
 from backplane import engines
 from backplane.backend._call import api
-from backplane.backend._nest import flatten, pack
+from backplane.backend._trees import flatten, unflatten
 from backplane.backend.state import update
 from backplane.backend.types import TensorLike
 from backplane.compile.function import Function
@@ -56,7 +56,7 @@ class Session:
         key = (engine.name, tuple(outputs), tuple(feeds))
         if key not in self._functions:
             self._functions[key] = Function(list(feeds), outputs, engine=engine, name="session.run")
-        return pack(fetches, list(self._functions[key](list(feeds.values()))))
+        return unflatten(fetches, list(self._functions[key](list(feeds.values()))))
 
     def close(self) -> None:
         """Forget the compiled functions."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from backplane.backend._adapters import adaptable
 from backplane.backend._args import as_shape
 from backplane.backend._call import api
-from backplane.backend._foreign import welcomes
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor
 from backplane.core.sparse import dense_array, is_sparse_matrix
@@ -47,7 +47,7 @@ class SparseTensor:
         return f"SparseTensor({parts})"
 
 
-@welcomes
+@adaptable
 def is_sparse(tensor: object) -> bool:
     """Whether a tensor is sparse.
 
@@ -67,7 +67,7 @@ def is_sparse(tensor: object) -> bool:
     return isinstance(tensor, SparseTensor) or is_sparse_matrix(tensor)
 
 
-@welcomes
+@adaptable
 def to_dense(tensor: Any) -> Any:
     """Convert a sparse tensor to a dense one.
 

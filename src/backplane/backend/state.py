@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from backplane.backend._foreign import welcomes
+from backplane.backend._adapters import adaptable
 from backplane.backend._keras1 import accepting
 from backplane.backend.creation import _values
 from backplane.backend.graph import evaluate, fitting
@@ -23,7 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@welcomes
+@adaptable
 def get_value(x: TensorLike) -> np.ndarray:
     """The value of a variable as a NumPy array (a copy).
 
@@ -39,7 +39,7 @@ def get_value(x: TensorLike) -> np.ndarray:
 
 
 @accepting
-@welcomes
+@adaptable
 def batch_get_value(ops: Iterable[TensorLike]) -> list[np.ndarray]:
     """The values of several variables as a list of NumPy arrays.
 
@@ -54,7 +54,7 @@ def batch_get_value(ops: Iterable[TensorLike]) -> list[np.ndarray]:
     return [evaluate(x) for x in ops]
 
 
-@welcomes
+@adaptable
 def set_value(x: TensorLike, value: TensorLike) -> None:
     """Set a variable to the content of an array.
 
@@ -77,7 +77,7 @@ def set_value(x: TensorLike, value: TensorLike) -> None:
     variable.assign(array)
 
 
-@welcomes
+@adaptable
 def batch_set_value(tuples: Sequence[tuple[TensorLike, TensorLike]]) -> None:
     """Set several variables; if any value does not fit none is set.
 
@@ -116,7 +116,7 @@ def _as_variable(x: TensorLike, what: str) -> Variable:
     return x
 
 
-@welcomes
+@adaptable
 def update(x: TensorLike, new_x: TensorLike) -> Tensor:
     """An update of a variable to a new value.
 
@@ -142,7 +142,7 @@ def update(x: TensorLike, new_x: TensorLike) -> Tensor:
     return Update(x, fitting(x, new_x, "K.update"))
 
 
-@welcomes
+@adaptable
 def update_add(x: TensorLike, increment: TensorLike) -> Tensor:
     """An update of a variable that adds `increment`; see `K.update`.
 
@@ -156,7 +156,7 @@ def update_add(x: TensorLike, increment: TensorLike) -> Tensor:
     return Update(x, fitting(x, x + increment, "K.update_add"))
 
 
-@welcomes
+@adaptable
 def update_sub(x: TensorLike, decrement: TensorLike) -> Tensor:
     """An update of a variable that subtracts `decrement`; see `K.update`.
 
@@ -170,7 +170,7 @@ def update_sub(x: TensorLike, decrement: TensorLike) -> Tensor:
     return Update(x, fitting(x, x - decrement, "K.update_sub"))
 
 
-@welcomes
+@adaptable
 def moving_average_update(x: TensorLike, value: TensorLike, momentum: TensorLike) -> Tensor:
     """An update of a variable to `x * momentum + value * (1 - momentum)`.
 

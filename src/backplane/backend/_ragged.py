@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from backplane.backend._nodes import merge_axes
+from backplane.backend._axes import merge_axes
 from backplane.core.graph import Tensor, constant
 from backplane.ops import indexing, reduction
 from backplane.ops.creation import arange, dim, dims_of
