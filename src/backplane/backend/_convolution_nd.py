@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from backplane.backend._args import as_entries
+from backplane.backend._axes import dims_and_shape, size_at
 from backplane.backend._spatial_arguments import (
     as_padding,
     as_steps,
@@ -20,7 +21,6 @@ from backplane.backend.types import Shape, Sizes, TensorLike
 from backplane.core.graph import Tensor
 from backplane.core.windows import Padding, Window, windows
 from backplane.ops.convolution import conv, conv_input_grad
-from backplane.ops.creation import dim
 from backplane.ops.lift import promoted
 from backplane.ops.shaping import reshape
 from backplane.ops.windows import fitting
@@ -77,18 +77,18 @@ class Convolution:
     def transposed(self, x: TensorLike, kernel: TensorLike, output_shape: Shape) -> Tensor:
         """The gradient of a convolution of something of `output_shape`, taken for its own sake."""
         x, kernel = self._operands(x, kernel)
-        *window, outputs, channels = shape = known_shape("kernel", kernel, self.rank)
+        *window, outputs, channels = known_shape("kernel", kernel, self.rank)
         if x.spec.shape[-1] not in (channels, None):
             raise ValueError(
-                f"x has {x.spec.shape[-1]} channels, the kernel {shape} is for {channels} "
-                "(kernels of transposed convolutions end in output channels, input channels)"
+                f"x has {x.spec.shape[-1]} channels, the kernel {kernel.spec.shape} is for "
+                f"{channels} (kernels of transposed convolutions end in output channels, input channels)"
             )
-        sizes = self._output_sizes(x, window, outputs, output_shape)
+        dims, shape = dims_and_shape(self._output_sizes(x, window, outputs, output_shape))
         y = conv_input_grad(
             x,
             kernel,
-            *[n for n in sizes if isinstance(n, Tensor)],
-            shape=tuple(n if isinstance(n, int) else None for n in sizes),
+            *dims,
+            shape=shape,
             strides=self.strides,
             padding=self.padding,
             dilation=self.dilation,
@@ -163,7 +163,7 @@ class Convolution:
             _size_before(x, axis, w, n)
             for axis, (w, n) in enumerate(zip(laid, spatial, strict=True), 1)
         ]
-        return [dim(x, axis=0) if own is None else own, *found, outputs]
+        return [size_at(x, 0) if own is None else own, *found, outputs]
 
 
 def _size_before(x: Tensor, axis: int, window: Window, asked: int | Tensor) -> int | Tensor:
@@ -176,7 +176,7 @@ def _size_before(x: Tensor, axis: int, window: Window, asked: int | Tensor) -> i
         return asked
     if asked == -1:
         beyond = 0 if window.padding == "same" else max(window.span - window.stride, 0)
-        return (dim(x, axis=axis) if n is None else n) * window.stride + beyond
+        return size_at(x, axis) * window.stride + beyond
     if n is not None and window.count(asked) != n:
         low = (n - 1) * window.stride + (1 if window.padding == "same" else window.span)
         fits = f"{low} to {low + window.stride - 1}" if window.stride > 1 else f"{low}"

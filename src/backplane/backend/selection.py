@@ -8,13 +8,14 @@ import numpy as np
 
 from backplane import config
 from backplane.backend._args import as_axes, as_axis, as_count, as_entries, as_new_axis
+from backplane.backend._axes import dims_and_shape, size_at
 from backplane.backend._call import api
 from backplane.backend.types import Axes, Axis, Shape, TensorLike
 from backplane.core.graph import Tensor
 from backplane.core.spec import bits, is_integer
 from backplane.ops import indexing as ix
 from backplane.ops import shaping as sh
-from backplane.ops.creation import dim, fill_dims
+from backplane.ops.creation import fill_dims
 from backplane.ops.effects import to_sparse
 from backplane.ops.elementwise import equal
 from backplane.ops.lift import as_tensor, cast_to, promoted
@@ -45,14 +46,14 @@ def stack(x: Sequence[TensorLike] | TensorLike, axis: Axis = 0) -> Tensor:
     if not isinstance(x, list | tuple):
         return as_tensor(x)
     if not x:
-        raise ValueError("K.stack: x must hold at least one tensor, got an empty list")
+        raise ValueError("x must hold at least one tensor, got an empty list")
     parts = promoted(*x)
     for part in parts[1:]:
         a, b = parts[0].spec.shape, part.spec.shape
         if len(a) != len(b) or any(
             None not in (m, n) and m != n for m, n in zip(a, b, strict=True)
         ):
-            raise ValueError(f"K.stack: x must hold tensors of one shape, got {a} and {b}")
+            raise ValueError(f"x must hold tensors of one shape, got {a} and {b}")
     return sh.stack(parts, as_new_axis(axis, parts[0]))
 
 
@@ -77,9 +78,9 @@ def concatenate(tensors: Sequence[TensorLike], axis: Axis = -1) -> Tensor:
         array([[1., 2., 3.]], dtype=float32)
     """
     if not isinstance(tensors, list | tuple):
-        raise TypeError(f"K.concatenate: tensors must be a list, got {type(tensors).__name__}")
+        raise TypeError(f"tensors must be a list, got {type(tensors).__name__}")
     if not tensors:
-        raise ValueError("K.concatenate: tensors must hold at least one tensor, got an empty list")
+        raise ValueError("tensors must hold at least one tensor, got an empty list")
     parts = promoted(*tensors)
     joined = sh.concat(*parts, axis=as_axis(axis, parts[0]))
     sparse = all(isinstance(t, Tensor) and t.spec.sparse for t in tensors)
@@ -174,14 +175,13 @@ def slice(x: TensorLike, start: Shape, size: Shape) -> Tensor:
     starts, sizes = as_entries(start, "start"), as_entries(size, "size")
     if not len(starts) == len(sizes) == x.ndim:
         raise ValueError(
-            f"K.slice: start and size must have one number for each of the {x.ndim} axes of x, "
+            f"start and size must have one number for each of the {x.ndim} axes of x, "
             f"got {len(starts)} and {len(sizes)}"
         )
     given = [n for n in (*starts, *sizes) if isinstance(n, int)]
     if len(given) < 2 * x.ndim:
-        lengths = [_to_end(x, i, starts[i]) if n == -1 else n for i, n in enumerate(sizes)]
-        dims = [n for n in lengths if isinstance(n, Tensor)]
-        shape = tuple(n if isinstance(n, int) else None for n in lengths)
+        lengths = [size_at(x, i) - starts[i] if n == -1 else n for i, n in enumerate(sizes)]
+        dims, shape = dims_and_shape(lengths)
         return ix.dynamic_slice(x, as_tensor(starts), *dims, shape=shape)
     pairs = list(zip(given[: x.ndim], given[x.ndim :], strict=True))
     found = ix.slice(x, slices=tuple(_part(x, i, *pair) for i, pair in enumerate(pairs)))
@@ -205,15 +205,10 @@ def _part(x: Tensor, axis: int, start: int, size: int) -> tuple[int | None, int 
         or (whole is not None and stop is not None and not start <= stop <= whole)
     ):
         raise ValueError(
-            f"K.slice: start {start} and size {size} along axis {axis} do not lie inside a tensor "
+            f"start {start} and size {size} along axis {axis} do not lie inside a tensor "
             f"of shape {x.spec.shape}"
         )
     return (start or None, None if size == -1 else stop, 1)
-
-
-def _to_end(x: Tensor, axis: int, start: int | Tensor) -> int | Tensor:
-    size = x.spec.shape[axis]
-    return (dim(x, axis=axis) if size is None else size) - start
 
 
 @api
@@ -242,5 +237,5 @@ def gather(reference: TensorLike, indices: TensorLike) -> Tensor:
     """
     x = as_tensor(reference)
     if not x.ndim:
-        raise ValueError("K.gather: reference must have at least one axis, got a scalar")
+        raise ValueError("reference must have at least one axis, got a scalar")
     return ix.gather(x, _integers(indices, "indices"), axis=0)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backplane.backend._args import as_axis, as_count, as_entries, as_new_axis, as_shape
-from backplane.backend._axes import merge_axes, permuted
+from backplane.backend._axes import dims_and_shape, merge_axes, permuted, size_at
 from backplane.backend._call import api
 from backplane.backend.types import Axis, Shape, Size, TensorLike
 from backplane.core.graph import Tensor
 from backplane.ops import shaping as sh
-from backplane.ops.creation import dim
 from backplane.ops.lift import as_tensor
 
 __all__ = [
@@ -43,7 +42,7 @@ def reshape(x: TensorLike, shape: Shape) -> Tensor:
     x = as_tensor(x)
     dims, sizes = as_shape(shape)
     if any(n is not None and n < -1 for n in sizes):
-        raise ValueError(f"K.reshape: sizes must be 0 or more, or -1, got shape {sizes}")
+        raise ValueError(f"sizes must be 0 or more, or -1, got shape {sizes}")
     return sh.reshape(x, *dims, shape=sizes)
 
 
@@ -69,25 +68,14 @@ def permute_dimensions(x: TensorLike, pattern: Sequence[Axis]) -> Tensor:
     x = as_tensor(x)
     order = [as_axis(axis, x, "pattern") for axis in pattern]
     if sorted(order) != list(range(x.ndim)):
-        raise ValueError(
-            f"K.permute_dimensions: pattern must name each of the {x.ndim} axes of x once, "
-            f"got {pattern}"
-        )
+        raise ValueError(f"pattern must name each of the {x.ndim} axes of x once, got {pattern}")
     return permuted(x, order)
 
 
 def _broadcast(x: Tensor, counts: Sequence[int | Tensor | None]) -> Tensor:
     """`x` broadcast to the given sizes; None stands for its own."""
-    dims: list[Tensor] = []
-    sizes: list[int | None] = []
-    for i, n in enumerate(counts):
-        size = x.spec.shape[i] if n is None else n
-        if isinstance(size, int):
-            sizes.append(size)
-        else:
-            sizes.append(None)
-            dims.append(dim(x, axis=i) if size is None else size)
-    return sh.broadcast_to(x, *dims, shape=tuple(sizes))
+    dims, shape = dims_and_shape([size_at(x, i) if n is None else n for i, n in enumerate(counts)])
+    return sh.broadcast_to(x, *dims, shape=shape)
 
 
 def _repeated(x: Tensor, axis: int, n: int | Tensor, whole: bool) -> Tensor:
@@ -156,7 +144,7 @@ def repeat(x: TensorLike, n: Size) -> Tensor:
     """
     x = as_tensor(x)
     if x.ndim != 2:
-        raise ValueError(f"K.repeat: x must have 2 axes, got shape {x.spec.shape}")
+        raise ValueError(f"x must have 2 axes, got shape {x.spec.shape}")
     (count,) = _counts([n], "n")
     return _broadcast(sh.expand_dims(x, axes=(1,)), [None, count, None])
 
@@ -233,7 +221,7 @@ def batch_flatten(x: TensorLike) -> Tensor:
     """
     x = as_tensor(x)
     if not x.ndim:
-        raise ValueError("K.batch_flatten: x must have at least one axis, got a scalar")
+        raise ValueError("x must have at least one axis, got a scalar")
     return merge_axes(x, [[0], range(1, x.ndim)])
 
 
