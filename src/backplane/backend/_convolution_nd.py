@@ -81,7 +81,8 @@ class Convolution:
         if x.spec.shape[-1] not in (channels, None):
             raise ValueError(
                 f"x has {x.spec.shape[-1]} channels, the kernel {kernel.spec.shape} is for "
-                f"{channels} (kernels of transposed convolutions end in output channels, input channels)"
+                f"{channels} (kernels of transposed convolutions end in output channels, input "
+                "channels)"
             )
         dims, shape = dims_and_shape(self._output_sizes(x, window, outputs, output_shape))
         y = conv_input_grad(

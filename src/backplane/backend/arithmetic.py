@@ -10,7 +10,7 @@ from backplane.backend._args import as_dtype
 from backplane.backend._call import api
 from backplane.backend.activation import float_tensor, is_number
 from backplane.backend.types import DType, TensorLike
-from backplane.core import names
+from backplane.core import context
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
 from backplane.ops import effects
@@ -383,5 +383,5 @@ def identity(x: TensorLike, name: str | None = None) -> Tensor:
     """
     result = effects.identity(x if isinstance(x, Tensor) and x.spec.sparse else as_tensor(x))
     if name is not None:
-        result._name = names.unique(name)
+        result._name = context.unique_name(name)
     return result

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backplane.core.context import Where, user_line
 from backplane.core.spec import DType, Shape, Spec
-from backplane.core.where import Where, user_line
 
 if TYPE_CHECKING:
     from backplane.core.primitive import Primitive

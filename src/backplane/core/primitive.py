@@ -22,22 +22,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar, overload
 
+from backplane.core.context import current, user_line
 from backplane.core.graph import Tensor
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import Spec
 from backplane.core.traits import AxisRule, Memory, StackRule
-from backplane.core.where import user_line
 
 SpecRule = Callable[..., Any]
 Rule = Callable[..., Any]
 R = TypeVar("R", Tensor, list[Tensor])
 
 NO_PARAMS: Mapping[str, Any] = {}
-
-
-AFTER: dict[Tensor, Tensor] = {}
-"""Variables whose updates come first for the nodes being built, which read these instead: what
-`K.control_dependencies` asks for."""
 
 
 class Primitive(Generic[R]):
@@ -115,16 +110,17 @@ class Primitive(Generic[R]):
 
     def __call__(self, *inputs: Tensor, **params: Any) -> R:
         """Build a node: a tensor, or a list of tensors if there are several results."""
-        if AFTER:
-            inputs = tuple([AFTER.get(t, t) for t in inputs])
+        context = current()
+        if context.updated:
+            inputs = tuple([context.updated.get(t, t) for t in inputs])
         spec = self.infer_rule(*[t.spec for t in inputs], **params)
         if self.shortcut is not None:
             found = self.shortcut(*inputs, **params)
             if found is not None:
                 return found  # type: ignore[return-value]
         if not self.multiple:
-            return Tensor(self, inputs, params, spec, user_line())  # type: ignore[return-value]
-        node = Tensor(self, inputs, params, tuple(spec), user_line())  # type: ignore[arg-type]
+            return Tensor(self, inputs, params, spec, context.line or user_line())  # type: ignore[return-value]
+        node = Tensor(self, inputs, params, tuple(spec), context.line or user_line())  # type: ignore[arg-type]
         return outputs_of(node)  # type: ignore[return-value]
 
     def vjp(self, rule: Rule) -> Rule:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from backplane.core.context import set_inherited
 from backplane.core.graph import Tensor, toposort
 from backplane.core.primitive import OUTPUT, outputs_of
 from backplane.core.spec import is_float
-from backplane.core.where import set_inherited
 from backplane.ops.creation import full
 from backplane.ops.elementwise import add
 from backplane.ops.shaping import ones_like, zeros_like

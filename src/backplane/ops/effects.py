@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from backplane.core.context import current, user_line
 from backplane.core.graph import Tensor, toposort
-from backplane.core.primitive import AFTER, primitive
+from backplane.core.primitive import primitive
 from backplane.core.spec import Spec
 from backplane.core.traits import Memory, Stacked, like_first
 from backplane.core.variable import Variable
-from backplane.core.where import user_line
 
 
 def _stack_of_first(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
@@ -99,7 +99,7 @@ class Update(Tensor):
     __slots__ = ("variable",)
 
     def __init__(self, variable: Variable, value: Tensor) -> None:
-        inputs = (AFTER.get(value, value),)
+        inputs = (current().updated.get(value, value),)
         super().__init__(identity, inputs, {}, value.spec, user_line(), variable.name)
         self.variable = variable
 
