@@ -213,6 +213,14 @@ class Placeholder(Tensor):
         self.default = default
 
 
+class ArrayInput(Placeholder):
+    """Stands for a NumPy array among native tensors while a call is traced. Beside tensors it has
+    no say in the dtype of a result, as arrays have none in a graph.
+    """
+
+    __slots__ = ()
+
+
 def _is_phase(node: Tensor) -> bool:
     """Whether `node` is a learning phase: a scalar that need not be fed."""
     return isinstance(node, Placeholder) and node.default is not None and not node.spec.shape
