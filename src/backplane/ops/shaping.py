@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from backplane.core import shapes
@@ -113,10 +113,11 @@ def reduction(
         return Spec(shapes.reduce(x.shape, axes, keepdims), x.dtype)
 
     rule.__doc__ = doc
-    return primitive(
+    declare: Callable[[Any], Primitive[Tensor]] = primitive(
         name=name, memory=Memory.FRESH, reduction=True, axes=reduced, stacks=later_axes("axes"),
         **traits,
-    )(rule)  # fmt: skip
+    )  # fmt: skip
+    return declare(rule)
 
 
 def check_elements(name: str, x: Spec, axes: Axes) -> None:
@@ -178,18 +179,13 @@ def sum_to_like(g: Tensor, like: Tensor, y: Tensor) -> Tensor:
     shape, whole = like.spec.shape, y.spec.shape
     if shape == whole and None not in shape:
         return g
-    extra = len(whole) - len(shape)
-    kept = []
-    for i, (n, m) in enumerate(zip(shape, whole[extra:], strict=True)):
-        if n == 1:
-            if m != 1:
-                kept.append(i + extra)
-        elif n is None and m != 1 and origin(like, i) != origin(y, i + extra):
-            dims, _ = dims_of(like)
-            return sum_to(g, *dims, shape=shape)
-    leading = tuple(range(extra))
-    if kept:
-        g = sum(g, axes=(*leading, *kept), keepdims=True)
+    leading, stretched = shapes.broadcast_axes(shape, whole)
+    for i, n in enumerate(shape):
+        there = i + len(leading)
+        if n is None and whole[there] != 1 and origin(like, i) != origin(y, there):
+            return sum_to(g, *dims_of(like)[0], shape=shape)
+    if stretched:
+        g = sum(g, axes=(*leading, *stretched), keepdims=True)
         return squeeze(g, axes=leading) if leading else g
     return sum(g, axes=leading, keepdims=False) if leading else g
 
@@ -233,7 +229,7 @@ def transpose(x: Spec, *, perm: tuple[int, ...]) -> Spec:
 
 
 @transpose.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, perm: tuple[int, ...]) -> Any:
+def _(g: Tensor, y: Tensor, x: Tensor, *, perm: tuple[int, ...]) -> Tensor:
     return transpose(g, perm=tuple(perm.index(i) for i in range(len(perm))))
 
 
@@ -313,7 +309,7 @@ def concat(*xs: Spec, axis: int) -> Spec:
 
 
 @concat.vjp
-def _(g: Tensor, y: Tensor, *xs: Tensor, axis: int) -> Any:
+def _(g: Tensor, y: Tensor, *xs: Tensor, axis: int) -> list[Tensor]:
     sizes = [x.spec.shape[axis] for x in xs]
     if sizes.count(None) > 1:
         return _dynamic_parts(g, xs, axis)
