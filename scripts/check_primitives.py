@@ -91,7 +91,7 @@ def named(tree: ast.AST) -> Iterator[tuple[int, str]]:
             texts = [_text(s) for side in sides for s in (side, *_items(side))]
             if asks and any(texts):
                 yield node.lineno, f"recognises {', '.join(repr(t) for t in texts if t)}"
-        else:
+        elif isinstance(node, ast.expr):
             names = [_text(item) for item in _items(node)]
             listed = [name for name in names if name in PRIMITIVES]
             if len(listed) >= LIST:

@@ -26,9 +26,9 @@ def lines_of_code(text: str) -> int:
     """How many lines of a module hold code."""
     documented: set[int] = set()
     for node in ast.walk(ast.parse(text)):
-        text = node.value if isinstance(node, ast.Expr) else None
-        if isinstance(text, ast.Constant) and isinstance(text.value, str):
-            documented.update(range(text.lineno, (text.end_lineno or text.lineno) + 1))
+        said = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(said, ast.Constant) and isinstance(said.value, str):
+            documented.update(range(said.lineno, (said.end_lineno or said.lineno) + 1))
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in LAYOUT:

@@ -13,6 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from backplane import config
+from backplane.backend._call import OLD_SPELLINGS
+from backplane.backend.inspection import ndim
+from backplane.backend.shaping import permute_dimensions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -110,6 +113,9 @@ def modern(function: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[s
     return call
 
 
+OLD_SPELLINGS[:] = [modern]
+
+
 def _described(name: str, value: Any) -> str:
     return f"{name}={value!r}" if isinstance(value, str | int | float | tuple) else name
 
@@ -174,9 +180,6 @@ def _arrange(function: str, call: dict[str, Any], advice: list[str], decided: bo
     call.setdefault("data_format", config.image_data_format())
     if call["data_format"] != "channels_first":
         return
-    from backplane.backend.inspection import ndim
-    from backplane.backend.shaping import permute_dimensions
-
     for kernel in KERNELS[function]:
         if kernel in call:
             rank = ndim(call[kernel])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backplane.backend._nodes import apply
+from backplane.backend._axes import apply
 from backplane.core.graph import Tensor
 
 __all__ = ["IMPOSSIBLE", "column", "log_sum", "row"]

@@ -9,6 +9,7 @@ import numpy as np
 
 from backplane import config, engines
 from backplane.backend._modes import mode_of
+from backplane.backend._trees import map_leaves
 from backplane.compile.program import compiled
 from backplane.compile.source_map import explain
 from backplane.core.graph import Constant, KeySource, Placeholder, Tensor, constant, toposort
@@ -72,7 +73,7 @@ class Trace:
 
 
 class Slot:
-    """Stands for a native value in a nest of arguments, or for an output in a result."""
+    """Stands for a native value in a tree of arguments, or for an output in a result."""
 
     __slots__ = ("index",)
 
@@ -220,9 +221,16 @@ def trace(
     with mode_of("symbolic"), engines.use(engine.name), config.watched() as settings:
         result = function(*args, **kwargs)
     outputs: list[Tensor] = []
+
+    def slot(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        outputs.append(value)
+        return Slot(len(outputs) - 1)
+
     made = Trace()
     made.settings = tuple(settings.items())
-    made.result = _take_outputs(result, outputs)
+    made.result = map_leaves(slot, result)
     made.single = type(made.result) is Slot
     order = toposort(outputs, stop=inputs)
     made.keys = [t for t in order if isinstance(t, KeySource)]
@@ -250,25 +258,6 @@ def runs_at_once(engine: Engine) -> bool:
     return "eager" in engine.capabilities
 
 
-def fill(value: Any, given: Any) -> Any:
-    """A nest with its slots filled."""
-    kind = type(value)
-    if kind is Slot:
-        return given[value.index]
-    if kind is tuple or kind is list:
-        return kind([fill(v, given) for v in value])
-    if kind is dict:
-        return {k: fill(v, given) for k, v in value.items()}
-    return value
-
-
-def _take_outputs(value: Any, outputs: list[Tensor]) -> Any:
-    kind = type(value)
-    if isinstance(value, Tensor):
-        outputs.append(value)
-        return Slot(len(outputs) - 1)
-    if kind is tuple or kind is list:
-        return kind([_take_outputs(v, outputs) for v in value])
-    if kind is dict:
-        return {k: _take_outputs(v, outputs) for k, v in value.items()}
-    return value
+def fill(tree: Any, given: Any) -> Any:
+    """A tree with its slots filled."""
+    return map_leaves(lambda v: given[v.index] if type(v) is Slot else v, tree)

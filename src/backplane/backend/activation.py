@@ -14,6 +14,8 @@ from backplane.core.registry import primitive
 from backplane.core.spec import is_float
 from backplane.ops.lift import as_tensor, cast_to, promoted
 
+__all__ = ["elu", "hard_sigmoid", "relu", "sigmoid", "softmax", "softplus", "softsign", "tanh"]
+
 
 def float_tensor(x: Any) -> Tensor:
     """`x` as a float tensor: integers and bools become `floatx()`."""

@@ -11,14 +11,19 @@ from typing import Any
 import numpy as np
 
 from backplane.backend._args import as_dtype
+from backplane.backend._axes import apply
 from backplane.backend._call import api
-from backplane.backend._nodes import apply
 from backplane.backend.activation import float_tensor
 from backplane.core import context
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
 from backplane.ops.lift import as_tensor, cast_to, promoted, scalar
 from backplane.ops.operators import power
+
+__all__ = [
+    "abs", "cast", "clip", "cos", "exp", "identity", "log", "maximum", "minimum", "pow",
+    "round", "sign", "sin", "sqrt", "square",
+]  # fmt: skip
 
 
 @api

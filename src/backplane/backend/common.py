@@ -9,7 +9,24 @@ from typing import Any, TypeVar
 
 from backplane import config, engines
 from backplane.backend._modes import mode_of
+from backplane.config import (
+    backend,
+    cast_to_floatx,
+    epsilon,
+    floatx,
+    image_data_format,
+    normalize_data_format,
+    set_epsilon,
+    set_floatx,
+    set_image_data_format,
+)  # fmt: skip
 from backplane.core import context
+
+__all__ = [
+    "backend", "cast_to_floatx", "eager", "engine", "epsilon", "floatx", "get_uid",
+    "image_data_format", "name_scope", "normalize_data_format", "reset_uids", "set_epsilon",
+    "set_floatx", "set_image_data_format", "symbolic",
+]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,7 +57,7 @@ def reset_uids() -> None:
 
 
 def name_scope(
-    name: str | None, default_name: str | None = None, values: Any = None
+    name: str | None, default_name: str | None = None, values: object = None
 ) -> AbstractContextManager[str]:
     """Context manager: names of tensors made inside start with `name/`.
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from backplane.backend._axes import apply
 from backplane.backend._call import api
-from backplane.backend._nodes import apply
 from backplane.core.graph import Tensor
 from backplane.ops.lift import promoted
+
+__all__ = ["equal", "greater", "greater_equal", "less", "less_equal", "not_equal"]
 
 
 @api

@@ -14,15 +14,9 @@ from backplane.backend._convolving import (
 from backplane.core.graph import Tensor
 
 __all__ = [
-    "conv1d",
-    "conv2d",
-    "conv2d_transpose",
-    "conv3d",
-    "conv3d_transpose",
-    "depthwise_conv2d",
-    "separable_conv1d",
-    "separable_conv2d",
-]
+    "conv1d", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "depthwise_conv2d",
+    "separable_conv1d", "separable_conv2d",
+]  # fmt: skip
 
 
 @api

@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 
 from backplane.backend._args import as_axes, as_int
+from backplane.backend._axes import apply, merge_axes, permuted, reshape_to
 from backplane.backend._call import api
-from backplane.backend._nodes import apply, merge_axes, permuted, reshape_to
 from backplane.backend._spatial import is_first
 from backplane.backend.activation import float_tensor
 from backplane.core.graph import Tensor
 from backplane.core.registry import primitive
 from backplane.core.shapes import normalize_axis
 from backplane.ops.lift import as_tensor, cast_to, promoted, scalar
+
+__all__ = ["batch_dot", "bias_add", "dot", "l2_normalize", "transpose"]
 
 
 @api

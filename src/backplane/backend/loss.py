@@ -16,6 +16,11 @@ from backplane.core.shapes import broadcast
 from backplane.core.spec import is_integer
 from backplane.ops.lift import as_tensor, cast_to, promoted
 
+__all__ = [
+    "binary_crossentropy", "categorical_crossentropy", "in_top_k",
+    "sparse_categorical_crossentropy",
+]  # fmt: skip
+
 
 def _axis(axis: Any, output: Tensor, name: str) -> int:
     rank = output.ndim

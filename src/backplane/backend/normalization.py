@@ -11,6 +11,8 @@ from backplane.core.graph import Tensor
 from backplane.core.registry import primitive
 from backplane.ops.lift import as_tensor, cast_to
 
+__all__ = ["batch_normalization", "normalize_batch_in_training"]
+
 
 @api
 def batch_normalization(

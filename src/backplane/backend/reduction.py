@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from backplane.backend._args import as_axes, as_axis
+from backplane.backend._axes import apply
 from backplane.backend._call import api
-from backplane.backend._nodes import apply
 from backplane.backend.activation import float_tensor
 from backplane.core.graph import Tensor
 from backplane.ops.lift import as_tensor, cast_to, scalar
+
+__all__ = [
+    "all", "any", "argmax", "argmin", "cumprod", "cumsum", "logsumexp", "max", "mean", "min",
+    "prod", "std", "sum", "var",
+]  # fmt: skip
 
 
 def _reduced(name: str, x: Tensor, axis: Any, keepdims: Any) -> Tensor:

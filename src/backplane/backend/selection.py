@@ -8,12 +8,14 @@ import numpy as np
 
 from backplane import config
 from backplane.backend._args import as_axes, as_axis, as_count, as_entries, as_new_axis
+from backplane.backend._axes import apply
 from backplane.backend._call import api
-from backplane.backend._nodes import apply
 from backplane.core.graph import Tensor
 from backplane.core.spec import bits, is_integer
 from backplane.ops import shaping as ops
 from backplane.ops.lift import as_tensor, cast_to, fill_dims, promoted
+
+__all__ = ["concatenate", "gather", "one_hot", "reverse", "slice", "stack"]
 
 
 @api

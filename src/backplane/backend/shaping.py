@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from backplane.backend._args import as_axis, as_count, as_entries, as_new_axis, as_shape
+from backplane.backend._axes import apply, merge_axes, permuted
 from backplane.backend._call import api
-from backplane.backend._nodes import apply, merge_axes, permuted
 from backplane.core.graph import Tensor
 from backplane.ops.lift import as_tensor
+
+__all__ = [
+    "batch_flatten", "expand_dims", "flatten", "permute_dimensions", "repeat",
+    "repeat_elements", "reshape", "squeeze", "tile",
+]  # fmt: skip
 
 
 @api

@@ -38,23 +38,9 @@ from backplane.ops import (
     shaping,
     updates,
     windows,
-)
+)  # fmt: skip
 
 __all__ = [
-    "autodiff",
-    "control",
-    "convolution",
-    "creation",
-    "effects",
-    "elementwise",
-    "indexing",
-    "lift",
-    "linear",
-    "operators",
-    "pooling",
-    "random",
-    "reduction",
-    "shaping",
-    "updates",
-    "windows",
-]
+    "autodiff", "control", "convolution", "creation", "effects", "elementwise", "indexing", "lift",
+    "linear", "operators", "pooling", "random", "reduction", "shaping", "updates", "windows",
+]  # fmt: skip

@@ -2,8 +2,8 @@
 
 The gradient of a scan is a scan in the other direction. It needs values of the forward steps: every
 scan *offers* the stack of every intermediate value of its body as a further result, the backward
-step reads those it needs, and the compiler drops the rest (`compile.passes`). Because the offers are
-ordinary results, gradients of gradients need nothing more.
+step reads those it needs, and the compiler drops the rest (`compile.passes`). Because the offers
+are ordinary results, gradients of gradients need nothing more.
 """
 
 from __future__ import annotations
@@ -312,8 +312,7 @@ def fold(key: Tensor, counter: Tensor) -> Tensor:
     last = cast(slice_(key, slices=((3, 4, 1),)), dtype="int64")
     mixed = add(add(mul(last, constant(40503, "int64")), counter), constant(1, "int64"))
     word = cast(bit_and(mixed, constant(0xFFFFFFFF, "int64")), dtype="uint32")
-    result: Tensor = concat(slice_(key, slices=((0, 3, 1),)), word, axis=0)
-    return result
+    return concat(slice_(key, slices=((0, 3, 1),)), word, axis=0)
 
 
 # --- cond -----------------------------------------------------------------------------------------
@@ -398,8 +397,7 @@ def cond(
     for graph, captured, keys in graphs:
         bound = dict(zip(graph.inputs, [operands[t] for t in (*captured, *keys)], strict=True))
         closed.append(Graph(list(operands.values()), substitute(graph.outputs, bound)))
-    results: list[Tensor] = cond_(predicate, *operands, then=closed[0], orelse=closed[1])
-    return results
+    return cond_(predicate, *operands, then=closed[0], orelse=closed[1])
 
 
 # --- while ----------------------------------------------------------------------------------------
@@ -429,5 +427,4 @@ def while_loop(
         graphs.append(
             Graph([*graph.inputs[:n], *binders.values()], substitute(graph.outputs, bound))
         )
-    results: list[Tensor] = while_loop_(*init, *captured, test=graphs[0], body=graphs[1], carry=n)
-    return results
+    return while_loop_(*init, *captured, test=graphs[0], body=graphs[1], carry=n)

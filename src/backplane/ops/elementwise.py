@@ -39,6 +39,7 @@ from backplane.ops.shaping import (
 )
 
 Op = Primitive[Tensor]
+BinaryRule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def _stacked(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
@@ -116,12 +117,12 @@ def _broadcast(name: str, *operands: tuple[int | None, ...]) -> tuple[int | None
         raise ValueError(f"{name}: {error}") from None
 
 
-def _to_x(rule: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]) -> Any:
+def _to_x(rule: BinaryRule) -> BinaryRule:
     """A rule for the first of two broadcast operands: its cotangent, summed down to its shape."""
     return lambda g, z, x, y: sum_to_like(rule(g, z, x, y), x, z)
 
 
-def _to_y(rule: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]) -> Any:
+def _to_y(rule: BinaryRule) -> BinaryRule:
     """A rule for the second operand."""
     return lambda g, z, x, y: sum_to_like(rule(g, z, x, y), y, z)
 
@@ -174,11 +175,11 @@ mul_no_nan.vjps(
 
 
 @mul_no_nan.decompose
-def _(x: Tensor, y: Tensor) -> Any:
+def _(x: Tensor, y: Tensor) -> Tensor:
     return where(equal(y, zero(y)), zero(y), mul(x, y))
 
 
-def _div_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+def _div_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     divisor = number(y)
     if divisor and math.isfinite(divisor):
         return div(g, y)
@@ -192,7 +193,7 @@ mod = _binary("mod", "The rest of `floordiv`, which has the sign of y.", NUMBER)
 mod.vjps(_to_x(lambda g, z, x, y: g), _to_y(lambda g, z, x, y: neg(mul(g, floordiv(x, y)))))
 
 
-def _pow_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+def _pow_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     exponent = number(y)
     if exponent == 1:
         return g
@@ -204,7 +205,7 @@ def _pow_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
     return mul_no_nan(mul_no_nan(slope, y), g)
 
 
-def _pow_y(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+def _pow_y(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Where x ≤ 0 the logarithm is taken as 0, as in TensorFlow."""
     positive = less(zero(x), x)
     log_x = where(positive, log(where(positive, x, one(x))), zero(x))
@@ -215,19 +216,19 @@ pow = _binary("pow", "x to the power y.", NUMBER)
 pow.vjps(_to_x(_pow_x), _to_y(_pow_y))
 
 
-def _not_less(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+def _not_less(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return where(less_equal(y, x), g, zero(g))
 
 
-def _less(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+def _less(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return where(less_equal(y, x), zero(g), g)
 
 
-def _not_greater(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+def _not_greater(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return where(less_equal(x, y), g, zero(g))
 
 
-def _greater(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+def _greater(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return where(less_equal(x, y), zero(g), g)
 
 
@@ -316,7 +317,7 @@ softplus.vjps(lambda g, y, x: mul(g, sigmoid(x)))
 
 
 @softplus.decompose
-def _(x: Tensor) -> Any:
+def _(x: Tensor) -> Tensor:
     return add(maximum(x, zero(x)), log1p(exp(neg(abs(x)))))
 
 
@@ -365,17 +366,17 @@ tanh_grad.vjps(
 
 
 @relu_grad.decompose
-def _(g: Tensor, y: Tensor) -> Any:
+def _(g: Tensor, y: Tensor) -> Tensor:
     return where(less(zero(y), y), g, zero(g))
 
 
 @sigmoid_grad.decompose
-def _(g: Tensor, y: Tensor) -> Any:
+def _(g: Tensor, y: Tensor) -> Tensor:
     return mul(mul(g, y), sub(one(y), y))
 
 
 @tanh_grad.decompose
-def _(g: Tensor, y: Tensor) -> Any:
+def _(g: Tensor, y: Tensor) -> Tensor:
     return mul(g, sub(one(y), mul(y, y)))
 
 
@@ -429,5 +430,5 @@ def cast(x: Spec, *, dtype: str) -> Spec:
 
 
 @cast.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, dtype: str) -> Any:
+def _(g: Tensor, y: Tensor, x: Tensor, *, dtype: str) -> Tensor | None:
     return cast(g, dtype=x.spec.dtype) if is_float(x.spec.dtype) else None

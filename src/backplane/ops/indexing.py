@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -67,7 +66,7 @@ def _check_fit(name: str, g: Spec, wanted: Sizes) -> None:
 
 
 @slice.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, slices: Slices) -> Any:
+def _(g: Tensor, y: Tensor, x: Tensor, *, slices: Slices) -> Tensor:
     dims, shape = dims_of(x)
     return slice_grad(g, *dims, shape=shape, slices=slices)
 
@@ -106,7 +105,7 @@ def pad(x: Spec, *, padding: tuple[tuple[int, int], ...], value: float) -> Spec:
 @pad.vjp
 def _(
     g: Tensor, y: Tensor, x: Tensor, *, padding: tuple[tuple[int, int], ...], value: float
-) -> Any:
+) -> Tensor:
     inner = tuple((before or None, -after if after else None, 1) for before, after in padding)
     return slice(g, slices=inner)
 
@@ -154,7 +153,7 @@ def scatter_add(g: Spec, indices: Spec, *dims: Spec, shape: Sizes, axis: int) ->
     return Spec(shape, g.dtype)
 
 
-def _gather_x(g: Tensor, y: Tensor, x: Tensor, indices: Tensor, *, axis: int) -> Any:
+def _gather_x(g: Tensor, y: Tensor, x: Tensor, indices: Tensor, *, axis: int) -> Tensor:
     dims, shape = dims_of(x)
     return scatter_add(g, indices, *dims, shape=shape, axis=axis)
 
@@ -200,14 +199,14 @@ def dynamic_slice_grad(g: Spec, starts: Spec, *dims: Spec, shape: Sizes) -> Spec
 
 def _dynamic_slice_x(
     g: Tensor, y: Tensor, x: Tensor, starts: Tensor, *_: Tensor, shape: Sizes
-) -> Any:
+) -> Tensor:
     dims, whole = dims_of(x)
     return dynamic_slice_grad(g, starts, *dims, shape=whole)
 
 
 def _dynamic_slice_grad_g(
     c: Tensor, y: Tensor, g: Tensor, starts: Tensor, *_: Tensor, shape: Sizes
-) -> Any:
+) -> Tensor:
     dims, part = dims_of(g)
     return dynamic_slice(c, starts, *dims, shape=part)
 
@@ -237,13 +236,13 @@ def head(x: Spec, length: Spec, *, axis: int) -> Spec:
 
 
 @head.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, length: Tensor, *, axis: int) -> Any:
+def _(g: Tensor, y: Tensor, x: Tensor, length: Tensor, *, axis: int) -> list[Tensor | None]:
     dims, shape = dims_of(x)
     return [dynamic_slice_grad(g, _origin(x), *dims, shape=shape), None]
 
 
 @head.decompose
-def _(x: Tensor, length: Tensor, *, axis: int) -> Any:
+def _(x: Tensor, length: Tensor, *, axis: int) -> Tensor:
     shape = (*x.spec.shape[:axis], None, *x.spec.shape[axis + 1 :])
     dims = [length if i == axis else dim(x, axis=i) for i, n in enumerate(shape) if n is None]
     return dynamic_slice(x, _origin(x), *dims, shape=shape)

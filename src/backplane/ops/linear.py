@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from backplane.core import shapes
 from backplane.core.graph import Tensor
@@ -75,7 +74,7 @@ def _shown(shape: tuple[int | None, ...], transposed: bool) -> str:
 
 def _matmul_x(
     g: Tensor, z: Tensor, x: Tensor, y: Tensor, *, transpose_x: bool, transpose_y: bool
-) -> Any:
+) -> Tensor:
     if transpose_x:
         return matmul(y, g, transpose_x=transpose_y, transpose_y=True)
     return matmul(g, y, transpose_x=False, transpose_y=not transpose_y)
@@ -83,7 +82,7 @@ def _matmul_x(
 
 def _matmul_y(
     g: Tensor, z: Tensor, x: Tensor, y: Tensor, *, transpose_x: bool, transpose_y: bool
-) -> Any:
+) -> Tensor:
     if transpose_y:
         return matmul(g, x, transpose_x=True, transpose_y=transpose_x)
     return matmul(x, g, transpose_x=not transpose_x, transpose_y=False)
@@ -102,6 +101,6 @@ def matmul_add(x: Spec, y: Spec, c: Spec, *, transpose_x: bool, transpose_y: boo
 
 
 @matmul_add.decompose
-def _(x: Tensor, y: Tensor, c: Tensor, *, transpose_x: bool, transpose_y: bool) -> Any:
+def _(x: Tensor, y: Tensor, c: Tensor, *, transpose_x: bool, transpose_y: bool) -> Tensor:
     product = matmul(x, y, transpose_x=transpose_x, transpose_y=transpose_y)
     return add(product, c)

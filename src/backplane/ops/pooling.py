@@ -142,8 +142,7 @@ def avg_pool_grad(
 
 def _avg_pool_x(g: Tensor, y: Tensor, x: Tensor, **params: Any) -> Tensor:
     dims, shape = dims_of(x)
-    result: Tensor = avg_pool_grad(g, *dims, shape=shape, **params)
-    return result
+    return avg_pool_grad(g, *dims, shape=shape, **params)
 
 
 avg_pool.vjps(_avg_pool_x)

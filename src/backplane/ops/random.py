@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -79,7 +78,7 @@ def _(key: Tensor, *dims: Tensor, shape: tuple[int | None, ...]) -> Tensor:
         zeros = constant(np.zeros(-(-known // 2)), "uint32")
         first, second = threefry(subkey, (blocks, zeros))
         words = slice_(concat(first, second, axis=0), slices=((0, known, 1),))
-        return _result(reshape(words, shape=tuple(shape)))
+        return reshape(words, shape=tuple(shape))
     total: Tensor = constant(known, "int32")
     for dim in dims:
         total = mul(total, dim)
@@ -89,12 +88,7 @@ def _(key: Tensor, *dims: Tensor, shape: tuple[int | None, ...]) -> Tensor:
     first, second = threefry(subkey, (cast(steps, dtype="uint32"), nothing))
     starts = constant(np.zeros(1), "int32")
     words = dynamic_slice(concat(first, second, axis=0), starts, total, shape=(None,))
-    return _result(reshape(words, *dims, shape=tuple(shape)))
-
-
-def _result(t: Any) -> Tensor:
-    found: Tensor = t
-    return found
+    return reshape(words, *dims, shape=tuple(shape))
 
 
 _ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
@@ -116,7 +110,7 @@ def threefry(key: Words, block: Words) -> Words:
 
 def _rotated(x: Tensor, count: int) -> Tensor:
     left = shift_left(x, constant(count, "uint32"))
-    return _result(bit_or(left, shift_right(x, constant(32 - count, "uint32"))))
+    return bit_or(left, shift_right(x, constant(32 - count, "uint32")))
 
 
 def _fraction(bits: Tensor, keep: int, dtype: str, offset: float = 0.0) -> Tensor:
@@ -124,7 +118,7 @@ def _fraction(bits: Tensor, keep: int, dtype: str, offset: float = 0.0) -> Tenso
     whole = cast(shift_right(bits, constant(32 - keep, "uint32")), dtype=dtype)
     if offset:
         whole = add(whole, constant(offset, dtype))
-    return _result(mul(whole, constant(2.0**-keep, dtype)))
+    return mul(whole, constant(2.0**-keep, dtype))
 
 
 _KEPT = {"float16": 11, "bfloat16": 8, "float32": 24}
@@ -140,7 +134,7 @@ def portable_uniform(
     pair = random_bits(key, *dims, shape=(2, *shape))
     high, low = (_item(pair, i) for i in (0, 1))
     fine = mul(_fraction(low, 26, dtype), constant(2.0**-27, dtype))
-    return _result(add(_fraction(high, 27, dtype), fine))
+    return add(_fraction(high, 27, dtype), fine)
 
 
 def portable_normal(
@@ -156,9 +150,9 @@ def portable_normal(
     first, second = (_item(pair, i) for i in (0, 1))
     radius = sqrt(mul(constant(-2.0, work), log(_fraction(first, 23, work, 0.5))))
     angle = mul(_fraction(second, 24, work), constant(2 * math.pi, work))
-    return _result(cast(mul(radius, cos(angle)), dtype=dtype))
+    return cast(mul(radius, cos(angle)), dtype=dtype)
 
 
 def _item(pair: Tensor, index: int) -> Tensor:
     rest = ((None, None, 1),) * (pair.ndim - 1)
-    return _result(squeeze(slice_(pair, slices=((index, index + 1, 1), *rest)), axes=(0,)))
+    return squeeze(slice_(pair, slices=((index, index + 1, 1), *rest)), axes=(0,))

@@ -65,12 +65,12 @@ mean = reduction("mean", "The sum of the elements divided by their number.", FLO
 
 
 @mean.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
+def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
     return spread(div(g, count(x, axes)), x, axes, keepdims)
 
 
 @mean.decompose
-def _(x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
+def _(x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
     return div(sum(x, axes=axes, keepdims=keepdims), count(x, axes))
 
 
@@ -78,7 +78,7 @@ prod = reduction("prod", "The product of the elements, in the dtype of x.", NUMB
 
 
 @prod.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
+def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
     # One axis after another: the product of all others of a row is that of those before times that
     # of those behind, which is exact where elements are 0.
     stages = [x]
@@ -115,7 +115,7 @@ min = reduction(
 )  # fmt: skip
 
 
-def _extreme_vjp(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
+def _extreme_vjp(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
     chosen = cast(equal(x, kept_axes(y, axes, keepdims)), dtype=x.spec.dtype)
     ties = sum(chosen, axes=axes, keepdims=True)
     return mul(chosen, div(kept_axes(g, axes, keepdims), ties))
@@ -162,7 +162,7 @@ def top_k(x: Spec, *, k: int) -> list[Spec]:
 
 
 @top_k.vjp
-def _(g: Sequence[Tensor | None], y: Sequence[Tensor], x: Tensor, *, k: int) -> Any:
+def _(g: Sequence[Tensor | None], y: Sequence[Tensor], x: Tensor, *, k: int) -> Tensor | None:
     # Rows are laid one behind another, so that positions are positions in one long vector.
     values, positions = g[0], y[1]
     if values is None or k == 0:
@@ -210,7 +210,7 @@ cumprod = _cumulative(
 
 
 @cumprod.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int, reverse: bool) -> Any:
+def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
     # ∂/∂x_k = (Π_{j<k} x_j) · s_k, where s_k = g_k + x_{k+1} · s_{k+1}: no division, hence exact
     # where elements are 0.
     following = _shifted(x, axis, 0, reverse=not reverse)
@@ -245,12 +245,12 @@ def softmax(x: Spec, *, axis: int) -> Spec:
 
 
 @softmax.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Any:
+def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Tensor:
     return mul(sub(g, sum(mul(g, y), axes=(axis,), keepdims=True)), y)
 
 
 @softmax.decompose
-def _(x: Tensor, *, axis: int) -> Any:
+def _(x: Tensor, *, axis: int) -> Tensor:
     e = exp(sub(x, stop_gradient(max(x, axes=(axis,), keepdims=True))))
     return div(e, sum(e, axes=(axis,), keepdims=True))
 
@@ -264,12 +264,12 @@ def log_softmax(x: Spec, *, axis: int) -> Spec:
 
 
 @log_softmax.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Any:
+def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Tensor:
     return sub(g, mul(exp(y), sum(g, axes=(axis,), keepdims=True)))
 
 
 @log_softmax.decompose
-def _(x: Tensor, *, axis: int) -> Any:
+def _(x: Tensor, *, axis: int) -> Tensor:
     z = sub(x, stop_gradient(max(x, axes=(axis,), keepdims=True)))
     return sub(z, log(sum(exp(z), axes=(axis,), keepdims=True)))
 
@@ -283,13 +283,13 @@ def _finite(x: Tensor) -> Tensor:
 
 
 @logsumexp.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
+def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
     shift = _finite(kept_axes(y, axes, keepdims))
     return mul(kept_axes(g, axes, keepdims), exp(sub(x, shift)))
 
 
 @logsumexp.decompose
-def _(x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
+def _(x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
     shift = stop_gradient(_finite(max(x, axes=axes, keepdims=True)))
     y = log(sum(exp(sub(x, shift)), axes=axes, keepdims=True))
     y = add(y, shift)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from backplane.core import shapes
@@ -113,10 +113,11 @@ def reduction(
         return Spec(shapes.reduce(x.shape, axes, keepdims), x.dtype)
 
     rule.__doc__ = doc
-    return primitive(
+    declare: Callable[[Any], Primitive[Tensor]] = primitive(
         name=name, memory=Memory.FRESH, reduction=True, axes=reduced, stacks=later_axes("axes"),
         **traits,
-    )(rule)  # fmt: skip
+    )  # fmt: skip
+    return declare(rule)
 
 
 def check_elements(name: str, x: Spec, axes: Axes) -> None:
@@ -233,7 +234,7 @@ def transpose(x: Spec, *, perm: tuple[int, ...]) -> Spec:
 
 
 @transpose.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, perm: tuple[int, ...]) -> Any:
+def _(g: Tensor, y: Tensor, x: Tensor, *, perm: tuple[int, ...]) -> Tensor:
     return transpose(g, perm=tuple(perm.index(i) for i in range(len(perm))))
 
 
@@ -313,7 +314,7 @@ def concat(*xs: Spec, axis: int) -> Spec:
 
 
 @concat.vjp
-def _(g: Tensor, y: Tensor, *xs: Tensor, axis: int) -> Any:
+def _(g: Tensor, y: Tensor, *xs: Tensor, axis: int) -> list[Tensor]:
     sizes = [x.spec.shape[axis] for x in xs]
     if sizes.count(None) > 1:
         return _dynamic_parts(g, xs, axis)

@@ -8,6 +8,8 @@ from typing import Any
 from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.registry import primitive
+from backplane.ops.creation import dim
+from backplane.ops.shaping import reshape, transpose
 
 __all__ = ["apply", "merge_axes", "permuted", "reshape_to", "sizes_of"]
 
@@ -21,7 +23,7 @@ def apply(name: str, *operands: Tensor, **params: Any) -> Tensor:
 def permuted(x: Tensor, order: Sequence[int]) -> Tensor:
     """`x` with its axes in another order; itself if the order is that already."""
     order = tuple(order)
-    return x if order == tuple(range(x.ndim)) else apply("transpose", x, perm=order)
+    return x if order == tuple(range(x.ndim)) else transpose(x, perm=order)
 
 
 def merge_axes(x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
@@ -36,9 +38,9 @@ def merge_axes(x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
     sizes = [shapes.product([shape[i] for i in group]) for group in groups]
     unknown = [i for i, n in enumerate(sizes) if n is None]
     if len(unknown) == 1 and 0 not in sizes:
-        return apply("reshape", x, shape=tuple(-1 if n is None else n for n in sizes))
+        return reshape(x, shape=tuple(-1 if n is None else n for n in sizes))
     dims = [_product(x, groups[i]) for i in unknown]
-    return apply("reshape", x, *dims, shape=tuple(sizes))
+    return reshape(x, *dims, shape=tuple(sizes))
 
 
 def _product(x: Tensor, axes: Sequence[int]) -> Tensor:
@@ -47,7 +49,7 @@ def _product(x: Tensor, axes: Sequence[int]) -> Tensor:
     total: Tensor | None = None
     for i in axes:
         if x.spec.shape[i] is None:
-            size = apply("dim", x, axis=i)
+            size = dim(x, axis=i)
             total = size if total is None else total * size
     assert total is not None
     return total if known == 1 else total * known
@@ -56,7 +58,7 @@ def _product(x: Tensor, axes: Sequence[int]) -> Tensor:
 def sizes_of(axes: Sequence[tuple[Tensor, int]]) -> tuple[list[Tensor], tuple[int | None, ...]]:
     """`(dims, shape)` for primitives that take sizes, from axes of tensors."""
     shape = tuple(x.spec.shape[i] for x, i in axes)
-    return [apply("dim", x, axis=i) for x, i in axes if x.spec.shape[i] is None], shape
+    return [dim(x, axis=i) for x, i in axes if x.spec.shape[i] is None], shape
 
 
 def reshape_to(x: Tensor, axes: Sequence[tuple[Tensor, int]]) -> Tensor:
@@ -64,4 +66,4 @@ def reshape_to(x: Tensor, axes: Sequence[tuple[Tensor, int]]) -> Tensor:
     dims, shape = sizes_of(axes)
     if not dims and shape == x.spec.shape:
         return x
-    return apply("reshape", x, *dims, shape=shape)
+    return reshape(x, *dims, shape=shape)
