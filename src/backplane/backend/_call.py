@@ -17,10 +17,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from backplane import engines
-from backplane.backend import _dynamo, _foreign, _modes
+from backplane.backend import _dynamo, _foreign
 from backplane.backend._modes import OUTSIDE, default_mode, mode, mode_of
 from backplane.backend._plans import PLAN_LIMIT, plan
 from backplane.backend._trace import PLAIN, run_now
+from backplane.core import context
 from backplane.core.graph import Placeholder, Tensor, toposort
 from backplane.core.registry import PRIMITIVES
 from backplane.core.variable import Variable
@@ -71,19 +72,20 @@ def api(function: F) -> F:
     of the primitives and argument helpers below it.
     """
     plans: dict[Any, Callable[..., Any]] = {}
-    find, how, engine = plans.get, _modes.chosen, engines.chosen
+    find, current = plans.get, context.current
     engines.DEFAULT_CHANGED.append(plans.clear)
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
+            now = current()
             if kwargs:
                 kinds = (
-                    how() or OUTSIDE[0], engine(),
+                    now.mode or OUTSIDE[0], now.engine,
                     *map(type, args), *kwargs, *map(type, kwargs.values()),
                 )  # fmt: skip
             else:
-                kinds = (how() or OUTSIDE[0], engine(), *map(type, args))
+                kinds = (now.mode or OUTSIDE[0], now.engine, *map(type, args))
             call = find(kinds)
             if call is None:
                 if len(plans) >= PLAN_LIMIT:

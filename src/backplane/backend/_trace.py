@@ -9,7 +9,8 @@ import numpy as np
 
 from backplane import config, engines
 from backplane.backend._modes import mode_of
-from backplane.compile.program import compiled, explain
+from backplane.compile.program import compiled
+from backplane.compile.source_map import explain
 from backplane.core.graph import Constant, KeySource, Placeholder, Tensor, constant, toposort
 from backplane.core.spec import Spec, is_float
 from backplane.core.variable import Variable

@@ -14,7 +14,7 @@ from backplane.backend._args import as_dtype
 from backplane.backend._call import api
 from backplane.backend._nodes import apply
 from backplane.backend.activation import float_tensor
-from backplane.core import names
+from backplane.core import context
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
 from backplane.ops.lift import as_tensor, cast_to, promoted, scalar
@@ -364,5 +364,5 @@ def identity(x: Any, name: str | None = None) -> Tensor:
     sparse = isinstance(x, Tensor) and x.spec.sparse
     result = apply("identity", x if sparse else as_tensor(x))
     if name is not None:
-        result._name = names.unique(name)
+        result._name = context.unique_name(name)
     return result

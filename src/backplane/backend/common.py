@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from backplane import config, engines
 from backplane.backend._modes import mode_of
-from backplane.core import names
+from backplane.core import context
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,7 +26,7 @@ def get_uid(prefix: str = "") -> int:
         >>> K.get_uid("dense"), K.get_uid("dense")
         (1, 2)
     """
-    return names.get_uid(prefix)
+    return context.get_uid(prefix)
 
 
 def reset_uids() -> None:
@@ -36,7 +36,7 @@ def reset_uids() -> None:
         >>> from backplane import backend as K
         >>> K.reset_uids()
     """
-    names.reset_uids()
+    context.reset_uids()
 
 
 def name_scope(
@@ -64,7 +64,7 @@ def name_scope(
     chosen = default_name if name is None else name
     if chosen is None:
         raise ValueError("K.name_scope: one of name and default_name must be given")
-    return names.scope(chosen)
+    return context.name_scope(chosen)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from backplane import config
 from backplane.backend._args import as_dtype, as_int, as_shape, as_sizes
 from backplane.backend._call import api, creates
 from backplane.backend._foreign import welcomes
-from backplane.core import names
+from backplane.core import context
 from backplane.core.graph import Constant, Placeholder, Tensor
 from backplane.core.registry import engine_of, primitive
 from backplane.core.sparse import dense_array, is_sparse_matrix
@@ -63,7 +63,7 @@ def placeholder(
         raise ValueError(f"K.placeholder: sizes must be 0 or more, or None, got shape {sizes}")
     if sparse and len(sizes) != 2:
         raise ValueError(f"K.placeholder: a sparse placeholder has 2 axes, got shape {sizes}")
-    name = names.unique(name or "Placeholder")
+    name = context.unique_name(name or "Placeholder")
     return Placeholder(Spec(sizes, as_dtype(dtype), bool(sparse)), name)
 
 
@@ -101,7 +101,9 @@ def variable(
                [3., 4.]])
     """
     array = _values(value, as_dtype(dtype), "K.variable: value")
-    return Variable(array, names.unique(name or "Variable"), constraint, is_sparse_matrix(value))
+    return Variable(
+        array, context.unique_name(name or "Variable"), constraint, is_sparse_matrix(value)
+    )
 
 
 def _values(value: Any, dtype: str, what: str) -> np.ndarray:
@@ -220,7 +222,7 @@ def _full(shape: Any, value: int, dtype: str | None, name: str | None, what: str
     kind, known = _numpy_dtype(as_dtype(dtype)), [n or 0 for n in sizes]
     # Zeros are memory that the system clears when it is first used.
     array = np.full(known, value, kind) if value else np.zeros(known, kind)
-    return Variable(array, names.unique(name or "Variable"))
+    return Variable(array, context.unique_name(name or "Variable"))
 
 
 def eye(size: Any, dtype: str | None = None, name: str | None = None) -> Variable:

@@ -12,12 +12,12 @@ from backplane import engines
 from backplane.backend._call import api
 from backplane.backend._foreign import server_among, welcomes
 from backplane.compile.function import Function
-from backplane.core import autodiff
 from backplane.core.graph import OPERATORS, Constant, Tensor
 from backplane.core.registry import engine_of, primitive
-from backplane.core.update import Update
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
+from backplane.ops import autodiff
+from backplane.ops.effects import Update
 from backplane.ops.lift import as_tensor, cast_to
 
 
@@ -102,7 +102,7 @@ class KFunction:
             (array(7., dtype=float32), array(9., dtype=float32))
         """
         # Here, not above: few programs write models.
-        from backplane.compile.exporting import export
+        from backplane.compile.export import export
 
         export(self._function, path, outputs, learning_phase)
 

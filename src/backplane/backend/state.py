@@ -12,8 +12,8 @@ from backplane.backend._keras1 import accepting
 from backplane.backend.creation import _values
 from backplane.backend.graph import evaluate, fitting
 from backplane.core.graph import Tensor
-from backplane.core.update import Update
 from backplane.core.variable import Variable
+from backplane.ops.effects import Update
 
 
 @welcomes

@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar, overload
 
+from backplane.core.context import current, user_line
 from backplane.core.graph import Tensor
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import Spec
 from backplane.core.traits import AxisRule, Memory, StackRule
-from backplane.core.where import user_line
 
 SpecRule = Callable[..., Any]
 Rule = Callable[..., Any]
@@ -35,18 +35,13 @@ R = TypeVar("R", Tensor, list[Tensor])
 NO_PARAMS: Mapping[str, Any] = {}
 
 
-AFTER: dict[Tensor, Tensor] = {}
-"""Variables whose updates come first for the nodes being built, which read these instead: what
-`K.control_dependencies` asks for."""
-
-
 class Primitive(Generic[R]):
     """An operation of the graph. Calling it on tensors builds a node and gives its results."""
 
     __slots__ = (
         "argument_rules", "axes", "decomposition", "doc", "effect", "elementwise", "gradient",
         "host", "in_place", "infer_rule", "linear", "memory", "multiple", "name", "on_host",
-        "reduction", "stacks",
+        "reduction", "shortcut", "stacks",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +60,7 @@ class Primitive(Generic[R]):
         linear: Sequence[int] = (),
         axes: AxisRule | None = None,
         stacks: StackRule | None = None,
+        shortcut: Callable[..., Tensor | None] | None = None,
     ) -> None:
         self.name = name
         self.infer_rule = rule
@@ -97,6 +93,9 @@ class Primitive(Generic[R]):
         """Says which axes of its operands the size of an axis of its result is taken from."""
         self.stacks = stacks
         """How to compute the results of all steps of a loop at once."""
+        self.shortcut = shortcut
+        """From the operands and parameters of a call to a result that needs no node of this
+        primitive, or None."""
         self.gradient: Rule | None = None
         self.argument_rules: tuple[Rule | None, ...] | None = None
         self.decomposition: Rule | None = None
@@ -111,12 +110,17 @@ class Primitive(Generic[R]):
 
     def __call__(self, *inputs: Tensor, **params: Any) -> R:
         """Build a node: a tensor, or a list of tensors if there are several results."""
-        if AFTER:
-            inputs = tuple([AFTER.get(t, t) for t in inputs])
+        context = current()
+        if context.updated:
+            inputs = tuple([context.updated.get(t, t) for t in inputs])
         spec = self.infer_rule(*[t.spec for t in inputs], **params)
+        if self.shortcut is not None:
+            found = self.shortcut(*inputs, **params)
+            if found is not None:
+                return found  # type: ignore[return-value]
         if not self.multiple:
-            return Tensor(self, inputs, params, spec, user_line())  # type: ignore[return-value]
-        node = Tensor(self, inputs, params, tuple(spec), user_line())  # type: ignore[arg-type]
+            return Tensor(self, inputs, params, spec, context.line or user_line())  # type: ignore[return-value]
+        node = Tensor(self, inputs, params, tuple(spec), context.line or user_line())  # type: ignore[arg-type]
         return outputs_of(node)  # type: ignore[return-value]
 
     def vjp(self, rule: Rule) -> Rule:
@@ -132,6 +136,23 @@ class Primitive(Generic[R]):
         are called.
         """
         self.argument_rules = rules
+
+    def cotangents(
+        self, g: Any, y: Any, node: Tensor, wanted: Sequence[bool]
+    ) -> list[Tensor | None]:
+        """The cotangents of the operands of `node` from `g`, that of its result `y`; both are lists
+        if there are several. None for operands that are not `wanted` and where nothing flows.
+        """
+        if self.argument_rules is not None:
+            rules = zip(self.argument_rules, wanted, strict=False)
+            return [
+                rule(g, y, *node.inputs, **node.params) if rule is not None and yes else None
+                for rule, yes in rules
+            ]
+        assert self.gradient is not None
+        found = self.gradient(g, y, *node.inputs, **node.params)
+        listed = found if isinstance(found, list | tuple) else [found]
+        return [t if yes else None for t, yes in zip(listed, wanted, strict=False)]
 
     def decompose(self, rule: Rule) -> Rule:
         """Decorator: tensors in, tensor (or list) out, for engines that have no lowering."""
@@ -150,7 +171,7 @@ def primitive(
 ) -> Callable[[SpecRule], Primitive[list[Tensor]]]: ...
 @overload
 def primitive(
-    *, memory: Memory, name: str | None = None, **traits: Any
+    *, memory: Memory, name: str | None = None, multiple: Literal[False] = False, **traits: Any
 ) -> Callable[[SpecRule], Primitive[Tensor]]: ...
 def primitive(*, memory: Memory, name: str | None = None, **traits: Any) -> Any:
     """Decorator: declare a primitive with these traits (see `Primitive`). It is named as its spec

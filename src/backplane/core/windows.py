@@ -88,7 +88,7 @@ def windows(
     dilation: Sequence[int] | None = None,
 ) -> list[Window]:
     """One `Window` for each spatial axis."""
-    ends = [padding] * len(size) if isinstance(padding, str) else padding
+    ends: Sequence[str | Pair] = [padding] * len(size) if isinstance(padding, str) else padding
     dilation = dilation or (1,) * len(size)
     return [Window(*each) for each in zip(size, strides, dilation, ends, strict=True)]
 

@@ -142,7 +142,7 @@ class Program(NamedTuple):
 
 class Blocks(NamedTuple):
     """What the text of a chain of element-wise operations calls beside lowerings
-    (`compile.blocks`).
+    (`compile.codegen.tiling`).
     """
 
     empty: Callable[[tuple[int, ...], str], Value]
@@ -280,6 +280,12 @@ class Engine:
         """A variable's value as users may keep it: a copy where programs reuse its memory."""
         return value
 
+    def current(self, value: Value) -> Value:
+        """What a variable's value has become: itself, but where a program has taken its memory for
+        the new value, and an interrupt kept that from being stored.
+        """
+        return value
+
     def wait(self, values: Sequence[Value]) -> None:
         """Return when `values` are computed: for engines that compute while Python goes on, and
         read fed arrays meanwhile.
@@ -318,7 +324,7 @@ class Engine:
 
     def callable(self, graph: Graph) -> Callable[..., tuple[Value, ...]]:
         """A function over engine values that evaluates a closed graph: loop bodies, branches,
-        decompositions. Set up by `compile.emit`, so that engines need not import it.
+        decompositions. Set up by `compile.codegen`, so that engines need not import it.
         """
         return _emitter(graph, self)
 
@@ -369,7 +375,7 @@ def set_emitter(
     emitter: Callable[[Graph, Engine], Callable[..., tuple[Value, ...]]],
     stepper: Callable[[Graph, Engine, int, int], Steps],
 ) -> None:
-    """Install the functions that turn closed graphs into callables (`compile.emit`)."""
+    """Install the functions that turn closed graphs into callables (`compile.codegen`)."""
     global _emitter, _stepper
     _emitter, _stepper = emitter, stepper
 
@@ -412,29 +418,3 @@ def check_windows(x: Value, *, sizes: Sequence[int]) -> Value:
     if any(isinstance(n, int) and n < size for n, size in zip(x.shape, sizes, strict=True)):
         raise ValueError(f"windows need {tuple(sizes)} elements, got shape {tuple(x.shape)}")
     return x
-
-
-Padding = str | tuple[tuple[int, int], ...]
-
-
-def resolve_padding(
-    padding: Padding,
-    sizes: Sequence[int],
-    window: Sequence[int],
-    strides: Sequence[int],
-    dilation: Sequence[int],
-) -> tuple[tuple[int, int], ...]:
-    """(before, after) per spatial axis. `"same"` follows TensorFlow: the output has ceil(n / s)
-    elements and the smaller half of the padding comes first.
-
-    Source: https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padding_2
-    """
-    if padding == "valid":
-        return ((0, 0),) * len(sizes)
-    if padding != "same":
-        return padding  # type: ignore[return-value]
-    pairs = []
-    for n, k, s, d in zip(sizes, window, strides, dilation, strict=True):
-        total = max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0)
-        pairs.append((total // 2, total - total // 2))
-    return tuple(pairs)

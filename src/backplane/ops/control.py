@@ -2,7 +2,7 @@
 
 The gradient of a scan is a scan in the other direction. It needs values of the forward steps: every
 scan *offers* the stack of every intermediate value of its body as a further result, the backward
-step reads those it needs, and the compiler drops the rest (`compile.loops`). Because the offers are
+step reads those it needs, and the compiler drops the rest (`compile.passes`). Because the offers are
 ordinary results, gradients of gradients need nothing more.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from backplane.core.autodiff import gradients
 from backplane.core.graph import (
     Graph,
     KeySource,
@@ -26,6 +25,8 @@ from backplane.core.sizes import origin, tie
 from backplane.core.spec import Spec, is_float
 from backplane.core.trace import close, trace
 from backplane.core.traits import Memory
+from backplane.ops.autodiff import gradients
+from backplane.ops.creation import dim
 from backplane.ops.elementwise import add, bit_and, cast, mul
 from backplane.ops.indexing import slice as slice_
 from backplane.ops.shaping import concat, zeros_like
@@ -185,7 +186,7 @@ class _Backward:
 
 def _is_size(t: Tensor) -> bool:
     """Sizes are read again from the tensor they are sizes of: engines need them as plain ints."""
-    return t.op is not None and t.op.name == "dim"
+    return t.op is dim
 
 
 def _split(items: Sequence[Any], first: int, second: int) -> tuple[list[Any], list[Any], list[Any]]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
-from backplane.core.graph import Tensor
+from backplane.core.graph import Constant, Tensor, constant
 from backplane.core.primitive import primitive
 from backplane.core.spec import DTYPES, Spec, is_integer
 from backplane.core.traits import Axis, Memory, Stacked, later_axes
+
+Number = bool | int | float
 
 
 def check_sizes(name: str, shape: tuple[int | None, ...], dims: tuple[Spec, ...]) -> None:
@@ -85,3 +89,28 @@ def dim(x: Spec, *, axis: int) -> Spec:
     if not 0 <= axis < len(x.shape):
         raise ValueError(f"dim: axis {axis} is out of range for a tensor with {len(x.shape)} axes")
     return Spec((), "int32")
+
+
+def scalar(value: Number, dtype: str) -> Constant:
+    """A constant number. Nodes of equal numbers are shared: rules make very many of them."""
+    if value == 0 and isinstance(value, float) and math.copysign(1.0, value) < 0:
+        return constant(value, dtype)  # equal to 0 as a key, but not the same number
+    return _scalar(value, dtype)
+
+
+@lru_cache(maxsize=1024)
+def _scalar(value: Number, dtype: str) -> Constant:
+    return constant(value, dtype)
+
+
+def dims_of(x: Tensor) -> tuple[list[Tensor], tuple[int | None, ...]]:
+    """`(dims, shape)` for primitives that take sizes: unknown sizes of `x` and its static shape."""
+    shape = x.spec.shape
+    return ([], shape) if None not in shape else fill_dims(x, shape)
+
+
+def fill_dims(
+    x: Tensor, shape: Sequence[int | None]
+) -> tuple[list[Tensor], tuple[int | None, ...]]:
+    """`(dims, shape)` where each None of `shape` is the size of the same axis of `x`."""
+    return [dim(x, axis=i) for i, n in enumerate(shape) if n is None], tuple(shape)

@@ -12,8 +12,7 @@ from backplane.core.graph import Tensor, constant
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_integer
 from backplane.core.traits import Axis, Memory, Stacked, later_axes, like_first, whole_time
-from backplane.ops.creation import check_sizes, dim, given, stacked_shape
-from backplane.ops.lift import dims_of
+from backplane.ops.creation import check_sizes, dim, dims_of, given, stacked_shape
 
 Slices = tuple[tuple[int | None, int | None, int], ...]
 Sizes = tuple[int | None, ...]

@@ -8,10 +8,10 @@ from typing import Any
 from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
-from backplane.core.spec import Spec
+from backplane.core.spec import NUMBER, Spec, check_dtype
 from backplane.core.traits import Axis, Memory, Stacked
 from backplane.ops.creation import dim
-from backplane.ops.elementwise import NUMBER, add, check_dtype
+from backplane.ops.elementwise import add
 from backplane.ops.shaping import reshape
 
 

@@ -19,8 +19,10 @@ from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory
+from backplane.core.windows import Ints, Padding
+from backplane.core.windows import windows as windows_over
 from backplane.ops.convolution import batch_of_first
-from backplane.ops.creation import check_sizes, full, given
+from backplane.ops.creation import check_sizes, dims_of, full, given, scalar
 from backplane.ops.elementwise import (
     add,
     div,
@@ -31,16 +33,12 @@ from backplane.ops.elementwise import (
     maximum,
     where,
 )
-from backplane.ops.lift import dims_of, scalar
 from backplane.ops.reduction import argmax
 from backplane.ops.shaping import Sizes, stack
 from backplane.ops.windows import (
     Amount,
-    Ints,
-    Padding,
     Pads,
     Place,
-    Window,
     Windows,
     amounts,
     check_output,
@@ -59,14 +57,6 @@ from backplane.ops.windows import (
 )
 
 
-def _windows(name: str, pool: Ints, strides: Ints, padding: Padding) -> list[Window]:
-    """The windows; padding must leave at least one element of the tensor in each."""
-    windows = windows_of(name, pool, strides, (1,) * len(pool), padding)
-    if any(not isinstance(w.padding, str) and max(w.padding) >= w.size for w in windows):
-        raise ValueError(f"{name}: padding {padding} must be smaller than the window {pool}")
-    return windows
-
-
 def _result_shape(name: str, x: Sizes, pool: Ints, strides: Ints, padding: Padding) -> Sizes:
     if not 3 <= len(x) <= 5:
         raise ValueError(
@@ -74,7 +64,10 @@ def _result_shape(name: str, x: Sizes, pool: Ints, strides: Ints, padding: Paddi
         )
     if len(pool) != len(x) - 2:
         raise ValueError(f"{name}: pool must be {len(x) - 2} ints for x of shape {x}, got {pool}")
-    windows = _windows(name, pool, strides, padding)
+    windows = windows_of(name, pool, strides, (1,) * len(pool), padding)
+    if any(not isinstance(w.padding, str) and max(w.padding) >= w.size for w in windows):
+        # At least one element of each window must be one of the tensor.
+        raise ValueError(f"{name}: padding {padding} must be smaller than the window {pool}")
     return (x[0], *output_sizes(name, x[1:-1], windows), x[-1])
 
 
@@ -180,7 +173,7 @@ def _spatial_full(sizes: Sequence[Amount], value: float, dtype: str) -> Tensor:
 
 @max_pool.decompose
 def _(x: Tensor, *, pool: Ints, strides: Ints, padding: Padding) -> list[Tensor]:
-    windows = _windows("max_pool", pool, strides, padding)
+    windows = windows_over(pool, strides, padding)
     x = pad_ends(x, pairs_of(spatial_sizes(x), windows), _lowest(x.spec.dtype))
     # Only to keep the contract: the decomposed gradients are handed any engine's positions, so they
     # find the maxima again, and nothing computes these.
@@ -209,7 +202,7 @@ def _hits(
 
 @max_pool_grad.decompose
 def _(g: Tensor, x: Tensor, y: Tensor, positions: Tensor, **params: Any) -> Tensor:
-    windows = _windows("max_pool_grad", **params)
+    windows = windows_over(params["pool"], params["strides"], params["padding"])
     sizes = spatial_sizes(x)
     pairs = pairs_of(sizes, windows)
     padded = padded_sizes(sizes, pairs)
@@ -222,7 +215,7 @@ def _(g: Tensor, x: Tensor, y: Tensor, positions: Tensor, **params: Any) -> Tens
 
 @max_pool_take.decompose
 def _(v: Tensor, x: Tensor, y: Tensor, positions: Tensor, **params: Any) -> Tensor:
-    windows = _windows("max_pool_take", **params)
+    windows = windows_over(params["pool"], params["strides"], params["padding"])
     pairs = pairs_of(spatial_sizes(x), windows)
     v = pad_ends(v, pairs, 0)
     taken: Tensor = scalar(0, v.spec.dtype)
@@ -240,7 +233,7 @@ def _counts(sizes: Sequence[Amount], windows: Windows, pairs: Pads, dtype: str) 
 
 @avg_pool.decompose
 def _(x: Tensor, *, pool: Ints, strides: Ints, padding: Padding) -> Tensor:
-    windows = _windows("avg_pool", pool, strides, padding)
+    windows = windows_over(pool, strides, padding)
     sizes = spatial_sizes(x)
     pairs = pairs_of(sizes, windows)
     total = _reduced(pad_ends(x, pairs, 0), windows, add)
@@ -251,7 +244,7 @@ def _(x: Tensor, *, pool: Ints, strides: Ints, padding: Padding) -> Tensor:
 def _(
     g: Tensor, *dims: Tensor, shape: Sizes, pool: Ints, strides: Ints, padding: Padding
 ) -> Tensor:
-    windows = _windows("avg_pool_grad", pool, strides, padding)
+    windows = windows_over(pool, strides, padding)
     sizes = amounts(shape, dims)[1:-1]
     pairs = pairs_of(sizes, windows)
     share = div(g, _counts(sizes, windows, pairs, g.spec.dtype))

@@ -1,21 +1,22 @@
-"""Shapes: reshaping, broadcasting and its inverse, axes, joining; how rules say "like x"."""
+"""Shapes: reshaping, broadcasting and sums, axes, joining; how rules say "like x"."""
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from typing import Any
 
 from backplane.core import shapes
 from backplane.core.graph import Tensor
-from backplane.core.primitive import primitive
-from backplane.core.registry import PRIMITIVES
+from backplane.core.primitive import Primitive, primitive
 from backplane.core.sizes import origin, same_shape
-from backplane.core.spec import Spec
-from backplane.core.traits import Axis, Memory, Stacked, later_axes
-from backplane.ops.creation import check_sizes, dim, full, given, stacked_shape
+from backplane.core.spec import NUMBER, Spec, check_dtype
+from backplane.core.traits import Axis, Memory, Stacked, later_axes, reduced
+from backplane.ops.creation import check_sizes, dim, dims_of, full, given, scalar, stacked_shape
+from backplane.ops.effects import identity
 from backplane.ops.indexing import ALL, dynamic_slice, slice
-from backplane.ops.lift import dims_of, promoted, scalar
 
+Axes = tuple[int, ...]
 Sizes = tuple[int | None, ...]
 
 
@@ -64,7 +65,7 @@ def reshape_like(x: Tensor, like: Tensor) -> Tensor:
     return reshape(x, *dims, shape=shape)
 
 
-# --- broadcasting and its inverse -----------------------------------------------------------------
+# --- broadcasting, and sums as its inverse --------------------------------------------------------
 
 
 def _stacked_broadcast(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
@@ -93,6 +94,52 @@ def broadcast_to(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
     if not fits:
         raise ValueError(f"broadcast_to: shape {x.shape} cannot be broadcast to {shape}")
     return Spec(shape, x.dtype)
+
+
+def reduction(
+    name: str, doc: str, accepted: frozenset[str], chosen: bool = False, **traits: Any
+) -> Primitive[Tensor]:
+    """A primitive that reduces `axes` and keeps the dtype; `chosen` says that the result is one of
+    the elements, so that there must be some.
+    """
+
+    def rule(x: Spec, *, axes: Axes, keepdims: bool) -> Spec:
+        check_dtype(name, "x", x.dtype, accepted)
+        if not axes:
+            raise ValueError(f"{name}: axes must not be empty")
+        shapes.check_axes(name, axes, len(x.shape))
+        if chosen:
+            check_elements(name, x, axes)
+        return Spec(shapes.reduce(x.shape, axes, keepdims), x.dtype)
+
+    rule.__doc__ = doc
+    return primitive(
+        name=name, memory=Memory.FRESH, reduction=True, axes=reduced, stacks=later_axes("axes"),
+        **traits,
+    )(rule)  # fmt: skip
+
+
+def check_elements(name: str, x: Spec, axes: Axes) -> None:
+    """ValueError where it is known that there is nothing to choose from."""
+    if 0 in [x.shape[i] for i in axes] and 0 not in shapes.reduce(x.shape, axes, False):
+        raise ValueError(f"{name}: no elements along axes {axes} of a tensor of shape {x.shape}")
+
+
+def kept_axes(y: Tensor, axes: Axes, keepdims: bool) -> Tensor:
+    """A reduced tensor with its reduced axes at size 1, to be broadcast against the operand."""
+    return y if keepdims else expand_dims(y, axes=axes)
+
+
+def spread(g: Tensor, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
+    """A reduced tensor repeated along the reduced axes of `x`."""
+    leading = axes == tuple(range(len(axes)))
+    return broadcast_like(g if leading and not keepdims else kept_axes(g, axes, keepdims), x)
+
+
+sum = reduction(
+    "sum", "The sum of the elements, in the dtype of x.", NUMBER, on_host=True, linear=(0,)
+)
+sum.vjps(lambda g, y, x, *, axes, keepdims: spread(g, x, axes, keepdims))
 
 
 @primitive(host=1, memory=Memory.VIEW, linear=(0,), axes=given, stacks=_stacked_broadcast)
@@ -142,9 +189,9 @@ def sum_to_like(g: Tensor, like: Tensor, y: Tensor) -> Tensor:
             return sum_to(g, *dims, shape=shape)
     leading = tuple(range(extra))
     if kept:
-        g = PRIMITIVES["sum"](g, axes=(*leading, *kept), keepdims=True)
+        g = sum(g, axes=(*leading, *kept), keepdims=True)
         return squeeze(g, axes=leading) if leading else g
-    return PRIMITIVES["sum"](g, axes=leading, keepdims=False) if leading else g
+    return sum(g, axes=leading, keepdims=False) if leading else g
 
 
 def full_like(x: Tensor, value: Any, dtype: str | None = None) -> Tensor:
@@ -194,7 +241,7 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, perm: tuple[int, ...]) -> Any:
     memory=Memory.VIEW,
     on_host=True,
     linear=(0,),
-    axes=lambda node, i: [(node.inputs[0], i - sum(a < i for a in node.params["axes"]))],
+    axes=lambda node, i: [(node.inputs[0], i - builtins.sum(a < i for a in node.params["axes"]))],
     stacks=later_axes("axes"),
 )
 def expand_dims(x: Spec, *, axes: tuple[int, ...]) -> Spec:
@@ -242,6 +289,7 @@ def _stacked_parts(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
     on_host=True,
     axes=lambda node, i: [(node.inputs[0], i)] if i != node.params["axis"] else (),
     stacks=_stacked_parts,
+    shortcut=lambda *xs, axis: identity(xs[0]) if len(xs) == 1 else None,
 )
 def concat(*xs: Spec, axis: int) -> Spec:
     """Tensors one after another along `axis`; all other sizes are equal."""
@@ -266,8 +314,6 @@ def concat(*xs: Spec, axis: int) -> Spec:
 
 @concat.vjp
 def _(g: Tensor, y: Tensor, *xs: Tensor, axis: int) -> Any:
-    if len(xs) == 1:
-        return g
     sizes = [x.spec.shape[axis] for x in xs]
     if sizes.count(None) > 1:
         return _dynamic_parts(g, xs, axis)
@@ -283,11 +329,11 @@ def _part(sizes: Sequence[int | None], k: int) -> tuple[int | None, int | None, 
     if n == 0:
         return (0, 0, 1)
     if None in before:
-        stop = -sum(m for m in after if m is not None)
+        stop = -builtins.sum(m for m in after if m is not None)
         return (stop - (n or 0), stop or None, 1)
-    start = sum(m for m in before if m is not None)
+    start = builtins.sum(m for m in before if m is not None)
     if n is None:
-        return (start, -sum(m for m in after if m is not None) or None, 1)
+        return (start, -builtins.sum(m for m in after if m is not None) or None, 1)
     return (start, start + n, 1)
 
 
@@ -306,5 +352,5 @@ def _dynamic_parts(g: Tensor, xs: Sequence[Tensor], axis: int) -> list[Tensor]:
 
 
 def stack(xs: Sequence[Tensor], axis: int) -> Tensor:
-    """Tensors of equal shapes joined along a new axis."""
-    return concat(*[expand_dims(x, axes=(axis,)) for x in promoted(*xs)], axis=axis)
+    """Tensors of equal shapes and dtypes joined along a new axis."""
+    return concat(*[expand_dims(x, axes=(axis,)) for x in xs], axis=axis)

@@ -1,6 +1,6 @@
 """Steps of optimizers over several parameters at once.
 
-Nobody builds these: `compile.updates` finds them in programs, for engines with kernels that write
+Nobody builds these: `compile.passes` finds them in programs, for engines with kernels that write
 the new values over the old ones. Operands are numbers (scalars), then as many parameters, states
 and gradients each. The decompositions say what is computed.
 """
@@ -13,8 +13,8 @@ from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec
 from backplane.core.traits import Memory
+from backplane.ops.creation import scalar
 from backplane.ops.elementwise import add, cast, div, maximum, mul, sqrt, sub
-from backplane.ops.lift import scalar
 
 
 def _split(tensors: Sequence[Tensor], kinds: int) -> list[Sequence[Tensor]]:

@@ -13,7 +13,6 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor import as_tensor_variable
 
-from backplane.core.autodiff import gradients
 from backplane.core.graph import Graph, Placeholder
 from backplane.core.registry import primitive
 from backplane.core.spec import Spec, is_float
@@ -131,17 +130,21 @@ class Kernel(Op):
         """The gradient rule of the primitive, lowered to PyTensor."""
         leaves = [Placeholder(spec) for spec in self.specs]
         result: Any = self.primitive(*leaves, **self.params)
-        flowing = [
-            (t, g)
-            for t, g in zip(
-                self._kept(result if self.multiple else [result]), cotangents, strict=True
-            )
-            if not isinstance(g.type, DisconnectedType) and is_float(t.spec.dtype)
-        ]
-        seeds = [Placeholder(t.spec) for t, _ in flowing]
-        found = gradients([t for t, _ in flowing], leaves, seeds)
-        graph = Graph([*leaves, *seeds], [g for g in found if g is not None])
-        values = iter(self.engine.callable(graph)(*inputs, *[g for _, g in flowing]))
+        listed = result if self.multiple else [result]
+        kept = [i for i, yes in enumerate(self.wanted) if yes]
+        flowing = {
+            i: g for i, g in zip(kept, cotangents, strict=True)
+            if not isinstance(g.type, DisconnectedType) and is_float(listed[i].spec.dtype)
+        }  # fmt: skip
+        seeds = {i: Placeholder(listed[i].spec) for i in flowing}
+        given = [seeds.get(i) for i in range(len(listed))]
+        node = listed[0].inputs[0] if self.multiple else result
+        parts = (given, listed) if self.multiple else (given[0], result)
+        wanted = [is_float(s.dtype) for s in self.specs]
+        found = list(self.primitive.cotangents(*parts, node, wanted)) if flowing else []
+        found += [None] * (len(leaves) - len(found))
+        graph = Graph([*leaves, *seeds.values()], [g for g in found if g is not None])
+        values = iter(self.engine.callable(graph)(*inputs, *flowing.values()))
         return [disconnected_type() if g is None else next(values) for g in found]
 
 

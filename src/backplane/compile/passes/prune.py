@@ -1,0 +1,113 @@
+"""Dropping what nobody reads from loops: results, states, operands.
+
+Scans offer every intermediate value of their body to their gradient. Here, with the whole program
+in sight, a scan is reduced to the results that are used, the states those need, and the operands
+that remain; what only fed a dropped operand goes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backplane.core.graph import Graph, Tensor, rebuild, toposort
+from backplane.core.primitive import OUTPUT
+from backplane.core.trace import used_inputs
+from backplane.ops.control import scan_
+
+
+def prune(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """Equal outputs, whose scans compute only what is needed."""
+    order = toposort(outputs)
+    if not any(node.op is scan_ for node in order):
+        return list(outputs)
+    plans = _plans(order, outputs)
+    new: dict[Tensor, Tensor] = {}
+    for node in order:
+        if node.op is OUTPUT and node.inputs[0] in plans:
+            plan = plans[node.inputs[0]]
+            index = plan.position.get(node.params["index"])
+            if index is None or node.inputs[0] not in new:
+                continue
+            new[node] = Tensor(
+                OUTPUT, (new[node.inputs[0]],), {"index": index}, node.spec, node.where
+            )
+        elif node in plans:
+            new[node] = plans[node].rebuilt(node, new)
+        elif node.op is None:
+            new[node] = node
+        elif all(t in new for t in node.inputs):
+            inputs = tuple([new[t] for t in node.inputs])
+            same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+            new[node] = node if same else rebuild(node, inputs, keep_spec=True)
+    return [new[t] for t in outputs]
+
+
+class _Plan:
+    """What is left of one scan."""
+
+    def __init__(self, node: Tensor, used: set[int]) -> None:
+        body: Graph = node.params["body"]
+        carry, xs = node.params["carry"], node.params["xs"]
+        self.states = _needed_states(body, carry, used)
+        self.ys = sorted(i for i in used if i >= carry)
+        kept = [*self.states, *self.ys]
+        self.position = {i: k for k, i in enumerate(kept)}
+        outputs = prune([body.outputs[i] for i in kept])
+        alive = used_inputs(Graph(body.inputs, outputs))
+        operands = [
+            i for i in range(len(body.inputs)) if body.inputs[i] in alive or i in self.states
+        ]
+        sequences = [i for i in operands if carry <= i < carry + xs]
+        if not sequences and xs and node.params["length"] is None:
+            # The number of steps is read from a sequence.
+            operands = sorted({*operands, carry})
+            sequences = [carry]
+        self.operands = [i for i in operands if i >= carry or i in self.states]
+        self.body = Graph([body.inputs[i] for i in self.operands], outputs)
+        self.params = {
+            **node.params, "body": self.body, "carry": len(self.states), "xs": len(sequences),
+        }  # fmt: skip
+        if not sequences and node.params["length"] is None:
+            self.params["length"] = 0
+
+    def rebuilt(self, node: Tensor, new: dict[Tensor, Tensor]) -> Tensor:
+        specs: tuple[object, ...] = node.spec
+        inputs = tuple([new[node.inputs[i]] for i in self.operands])
+        kept = tuple([specs[i] for i in self.position])
+        return Tensor(node.op, inputs, self.params, kept, node.where)  # type: ignore[arg-type]
+
+
+def _plans(order: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[Tensor, _Plan]:
+    """Walk from the outputs to the leaves: what a scan's users need decides what it needs."""
+    needed = set(outputs)
+    used: dict[Tensor, set[int]] = {}
+    plans: dict[Tensor, _Plan] = {}
+    for node in reversed(order):
+        if node not in needed:
+            continue
+        if node.op is OUTPUT:
+            used.setdefault(node.inputs[0], set()).add(node.params["index"])
+            needed.add(node.inputs[0])
+        elif node.op is scan_:
+            plans[node] = plan = _Plan(node, used.get(node, set()))
+            needed.update(node.inputs[i] for i in plan.operands)
+        else:
+            needed.update(node.inputs)
+    return plans
+
+
+def _needed_states(body: Graph, carry: int, used: set[int]) -> list[int]:
+    """The states that the used results depend on, over any number of steps."""
+    needed: set[int] = set()
+    waiting = list(used)
+    position = {t: i for i, t in enumerate(body.inputs[:carry])}
+    done: set[int] = set()
+    while waiting:
+        i = waiting.pop()
+        if i in done:
+            continue
+        done.add(i)
+        if i < carry:
+            needed.add(i)
+        waiting.extend(position[t] for t in toposort([body.outputs[i]]) if t in position)
+    return sorted(needed)
