@@ -20,7 +20,6 @@ from backplane.engines.arrays import convolution, pooling, updates, windows
 from backplane.engines.arrays import engine as quieting
 from backplane.engines.arrays.elementwise import SMALL, masked, select
 from backplane.engines.arrays.random import threefry2x32
-from backplane.engines.arrays.special import erf
 from backplane.engines.numpy import ENGINE
 
 rng = np.random.default_rng(0)
@@ -529,16 +528,6 @@ def test_long_sums_keep_infinities_in_their_places() -> None:
     y = lower("cumsum", x, axis=0, reverse=False)
     assert not y[:4000].any()
     assert (y[4000:] == np.inf).all()
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 5e-7), ("float64", 1e-15)])
-def test_the_error_function(dtype: str, tolerance: float) -> None:
-    x = np.concatenate([np.linspace(-8, 8, 4001), [0.0, -0.0, 1e-30, np.inf, -np.inf, np.nan]])
-    x = x.astype(dtype)
-    with np.errstate(invalid="ignore"):
-        y = erf(x)
-    np.testing.assert_allclose(y, special.erf(x.astype(np.float64)), rtol=tolerance)
-    assert y.dtype == dtype
 
 
 def test_whole_quotients_of_infinity() -> None:

@@ -1,4 +1,4 @@
-"""The error function and its inverse, which NumPy lacks, by rational approximations."""
+"""The inverse error function, which NumPy lacks, by rational approximations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backplane.engines.base import Value
 Rational = tuple[Sequence[float], Sequence[float]]
 """Numerator and denominator, highest power first."""
 
-# erfinv: Wichura, M. J. (1988), "Algorithm AS 241: The Percentage Points of the Normal
+# Wichura, M. J. (1988), "Algorithm AS 241: The Percentage Points of the Normal
 # Distribution", Applied Statistics 37 (3), 477-484, doi:10.2307/2347330. The relative error is
 # about 1e-16. They give the normal quantile z(p), and erfinv(x) = z((1 + x) / 2) / sqrt(2). All
 # three are written in x, so that nothing cancels near 0 and near 1.
@@ -53,49 +53,6 @@ FAR_TAIL = (
         5.99832206555887937690e-1, 1.0,
     ),
 )  # fmt: skip
-
-
-# erf: Cody, W. J. (1969), "Rational Chebyshev Approximations for the Error Function", Mathematics
-# of Computation 23 (107), 631-637, doi:10.1090/S0025-5718-1969-0247736-4. The relative error is
-# below 1e-16.
-
-_ERF: Rational = (
-    (
-        1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2,
-        3.77485237685302021e2, 3.20937758913846947e3,
-    ),
-    (
-        1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3,
-        2.84423683343917062e3,
-    ),
-)  # fmt: skip
-"""erf(x) / x in x², for |x| up to 0.46875."""
-_SCALED_ERFC: Rational = (
-    (
-        2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0,
-        6.61191906371416295e1, 2.98635138197400131e2, 8.81952221241769090e2,
-        1.71204761263407058e3, 2.05107837782607147e3, 1.23033935479799725e3,
-    ),
-    (
-        1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2,
-        1.62138957456669019e3, 3.29079923573345963e3, 4.36261909014324716e3,
-        3.43936767414372164e3, 1.23033935480374942e3,
-    ),
-)  # fmt: skip
-"""(1 - erf(x)) · exp(x²) in x, for greater x; from 6 on erf(x) is 1."""
-
-
-def erf(x: Value) -> Value:
-    """2/√π · ∫ exp(-t²) dt from 0 to x. `x` is an array of float32 or float64."""
-    y = _rational(_ERF, np.square(x))
-    y *= x
-    outer = np.absolute(x) > 0.46875
-    if outer.any():
-        tail = x[outer]
-        distance = np.minimum(np.absolute(tail), 6)
-        rest = _rational(_SCALED_ERFC, distance) * np.exp(-np.square(distance))
-        y[outer] = np.copysign(1 - rest, tail)
-    return y
 
 
 def erfinv(x: Value) -> Value:

@@ -63,6 +63,7 @@ TABLE = Table(
     identity=unchanged,
     cast=pt.cast,
     sigmoid=partial(in_single, pt.sigmoid),
+    erf=partial(in_single, pt.erf),
     erfinv=partial(in_single, pt.erfinv),
 )
 
