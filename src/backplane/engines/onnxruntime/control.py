@@ -88,7 +88,7 @@ class _Loop(NamedTuple):
     step: Step
     takes: Specs
     gives: Specs
-    count: Size
+    length: Size
     reverse: bool
 
 
@@ -135,7 +135,7 @@ def _as_scan(loop: _Loop, state: Symbols, rows: Symbols, consts: Symbols) -> lis
         idle = [] if rows else [Symbol(scope.name(), "bool", ())]
         each = _body(scope, inputs + idle, results, gives)
     if not rows:
-        rows = [constant_of([loop.count], 0, "bool")]
+        rows = [constant_of([loop.length], 0, "bool")]
     way = int(loop.reverse)
     return nodes(
         "Scan",
@@ -150,7 +150,7 @@ def _as_scan(loop: _Loop, state: Symbols, rows: Symbols, consts: Symbols) -> lis
 
 def _as_loop(loop: _Loop, state: Symbols, rows: Symbols, consts: Symbols) -> list[Symbol]:
     carry = len(state)
-    times = as_scalar_of_int64(loop.count)
+    times = as_scalar_of_int64(loop.length)
     with nested() as scope:
         inputs = _symbols(scope, [Spec((), "int64"), _FLAG, *loop.takes[:carry]])
         at = inputs[0]
@@ -175,7 +175,7 @@ def _with_sizes(
     """The stacks, whose unknown sizes a step on zeros tells where there are no steps: ONNX Runtime
     takes them for 0.
     """
-    none = node("Equal", vector([loop.count]), ints(0))
+    none = node("Equal", vector([loop.length]), ints(0))
     with nested() as known:
         counts = [node("Shape", y, shape=(y.rank - 1,), start=1) for y in ys]
         orelse = Body(known, [], known.outputs(counts))
@@ -188,7 +188,7 @@ def _with_sizes(
         ]
         then = Body(empty, [], empty.outputs(found))
     inner = nodes("If", [none], ["int64"] * len(ys), then_branch=then, else_branch=orelse)
-    first = vector([loop.count])
+    first = vector([loop.length])
     return [
         node("Reshape", y, node("Concat", first, n, axis=0), shape=y.shape, allowzero=1)
         for y, n in zip(ys, inner, strict=True)

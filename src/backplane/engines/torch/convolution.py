@@ -110,13 +110,18 @@ def on_two_axes(build: Builder) -> Builder:
         if len(strides) > 1:
             return build(specs, strides=strides, padding=padding, **given)
         made = int("kernel_shape" not in given)
-        places = [int(not (i == 1 and made and "dilation" in given)) for i in range(len(specs))]
+        has_kernel = made and "dilation" in given
+        # Where each operand gets its axis; None for vectors and sizes.
+        places = [
+            int(not (i == 1 and has_kernel)) if spec.ndim == 3 else None
+            for i, spec in enumerate(specs)
+        ]
         for name in given.keys() & {"pool", "dilation", "kernel_shape"}:
             given[name] = (1, *given[name])
         if "shape" in given:
             given["shape"] = _with_one(given["shape"], 1)
         known = [
-            Spec(_with_one(s.shape, at), s.dtype) if s.ndim == 3 else s
+            s if at is None else Spec(_with_one(s.shape, at), s.dtype)
             for s, at in zip(specs, places, strict=True)
         ]
         ends = padding if isinstance(padding, str) else ((0, 0), *padding)
@@ -124,7 +129,7 @@ def on_two_axes(build: Builder) -> Builder:
 
         def on_one_axis(*operands: Value) -> Value:
             lifted = [
-                x.unsqueeze(at) if getattr(x, "ndim", 0) == 3 else x
+                x if at is None or x is None else x.unsqueeze(at)
                 for x, at in zip(operands, places, strict=False)
             ]
             found = lowering(*lifted)
