@@ -105,6 +105,10 @@ class Tensor:
     def _uses_learning_phase(self) -> bool:
         """Whether it is computed from the learning phase. Remembered for every node on the way:
         Keras asks after each layer.
+
+        Raises:
+            AttributeError: where it is not and nobody has set it, because classic Keras asks with
+                `hasattr`.
         """
         if self._phased is None:
             waiting = [self]
@@ -116,11 +120,14 @@ class Tensor:
                     continue
                 node._phased = _is_phase(node) or any(t._phased for t in node.inputs)
                 waiting.pop()
+        if not self._phased and "_phase_is_set" not in self.__dict__:
+            raise AttributeError("_uses_learning_phase")
         return bool(self._phased)
 
     @_uses_learning_phase.setter
     def _uses_learning_phase(self, value: bool) -> None:
         self._phased = bool(value)
+        self.__dict__["_phase_is_set"] = True
 
     @property
     def dtype(self) -> DType:
