@@ -22,7 +22,7 @@ LAYERS: dict[str, set[str]] = {
     "config": set(),
     "core": set(),
     "ops": {"core", "config"},
-    "compile": {"core", "registry", "protocol"},
+    "compile": {"core", "ops", "registry", "protocol"},
     "registry": {"core", "protocol"},
     "engine": {"core", "protocol"},
     "protocol": {"core"},

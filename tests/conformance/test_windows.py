@@ -33,7 +33,7 @@ class Robbed(NumPyEngine):
 
     def __init__(self) -> None:
         super().__init__()
-        for name in [name for name in self.table.whole() if name.startswith(KERNELS)]:
+        for name in [name for name in self.table if name.startswith(KERNELS)]:
             del self.table[name]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import os
 import pickle
@@ -12,8 +11,6 @@ import sys
 from pathlib import Path
 
 import backplane.backend as K
-from backplane import ops
-from backplane.core.registry import HOMES, PRIMITIVES
 
 HERE = Path(K.__file__).parent
 
@@ -46,21 +43,7 @@ def test_a_small_program_loads_no_pass_or_kernel_that_it_does_not_use():
     assert {"backend.ctc", "backend.recurrence", "compile.emit"} <= found
     passes = {"blocks", "exporting", "hoist", "joining", "loops", "masks", "stacking", "updates"}
     assert not {f"compile.{name}" for name in passes} & found
-    kernels = {"convolution", "pooling", "random", "rooms", "stepping", "windows"}
-    assert not {f"engines.arrays.{name}" for name in kernels} & found
     assert not {"jax", "onnxruntime", "pytensor", "tensorflow", "torch"} & found
-
-
-def test_a_table_fetches_what_is_looked_for():
-    lines = """
-from backplane import engines
-table = engines.get("numpy").table
-assert "add" in table and table.get("no_such_primitive") is None
-assert "backplane.engines.arrays.convolution" not in sys.modules
-assert table["conv"] is table.get("conv") and "conv_input_grad" in table
-assert "scan" not in set(table) and "scan" in set(table.whole())
-"""
-    assert {"engines.arrays.convolution", "engines.numpy.loops"} <= modules_after(lines)
 
 
 def test_every_function_stands_in_the_namespace():
@@ -104,7 +87,3 @@ def test_the_stub_of_k_is_up_to_date():
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_the_themes_declare_the_primitives_that_they_are_said_to():
-    for theme in pkgutil.iter_modules(ops.__path__):
-        importlib.import_module(f"{ops.__name__}.{theme.name}")
-    assert {name: found.infer_rule.__module__ for name, found in PRIMITIVES.items()} == HOMES

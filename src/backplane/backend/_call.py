@@ -41,10 +41,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from backplane import engines
-from backplane.backend import _adapters, _dynamo, _modes
+from backplane.backend import _adapters, _dynamo
 from backplane.backend._modes import OUTSIDE, mode
 from backplane.backend._trace import PLAIN, keep, run_now, runs_at_once, table, traced_for
 from backplane.compile.program import explain
+from backplane.core import context
 from backplane.core.graph import Placeholder, Tensor, toposort
 from backplane.core.registry import PRIMITIVES
 from backplane.core.variable import Variable
@@ -112,19 +113,20 @@ def api(function: F) -> F:
     of the primitives and argument helpers below it.
     """
     settled: dict[Any, Call] = {}
-    find, how, engine = settled.get, _modes.chosen, engines.chosen
+    find, current = settled.get, context.current
     engines.DEFAULT_CHANGED.append(settled.clear)
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
+            now = current()
             if kwargs:
                 kinds = (
-                    how() or OUTSIDE[0], engine(),
+                    now.mode or OUTSIDE[0], now.engine,
                     *map(type, args), *kwargs, *map(type, kwargs.values()),
                 )  # fmt: skip
             else:
-                kinds = (how() or OUTSIDE[0], engine(), *map(type, args))
+                kinds = (now.mode or OUTSIDE[0], now.engine, *map(type, args))
             call = find(kinds)
             if call is None:
                 if len(settled) >= SETTLED_LIMIT:

@@ -20,7 +20,7 @@ from backplane.config import (
     set_floatx,
     set_image_data_format,
 )  # fmt: skip
-from backplane.core import names
+from backplane.core import context
 
 __all__ = [
     "backend", "cast_to_floatx", "eager", "engine", "epsilon", "floatx", "get_uid",
@@ -43,7 +43,7 @@ def get_uid(prefix: str = "") -> int:
         >>> K.get_uid("dense"), K.get_uid("dense")
         (1, 2)
     """
-    return names.get_uid(prefix)
+    return context.get_uid(prefix)
 
 
 def reset_uids() -> None:
@@ -53,7 +53,7 @@ def reset_uids() -> None:
         >>> from backplane import backend as K
         >>> K.reset_uids()
     """
-    names.reset_uids()
+    context.reset_uids()
 
 
 def name_scope(
@@ -81,7 +81,7 @@ def name_scope(
     chosen = default_name if name is None else name
     if chosen is None:
         raise ValueError("K.name_scope: one of name and default_name must be given")
-    return names.scope(chosen)
+    return context.name_scope(chosen)
 
 
 @contextmanager

@@ -12,16 +12,16 @@ from backplane.backend._adapters import adaptable
 from backplane.backend._args import as_dtype, as_int, as_shape, as_sizes
 from backplane.backend._call import api, creates
 from backplane.backend.types import DType, Shape, Sizes, TensorLike
-from backplane.core import names
+from backplane.core import context
 from backplane.core.graph import Constant, Placeholder, Tensor
 from backplane.core.registry import engine_of
 from backplane.core.sparse import dense_array, is_sparse_matrix
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
 from backplane.ops import creation
-from backplane.ops.creation import full
+from backplane.ops.creation import dims_of, full
 from backplane.ops.elementwise import cast
-from backplane.ops.lift import as_tensor, cast_to, dims_of
+from backplane.ops.lift import as_tensor, cast_to
 
 __all__ = [
     "arange", "constant", "eye", "ones", "ones_like", "placeholder", "variable", "zeros",
@@ -72,7 +72,7 @@ def placeholder(
         raise ValueError(f"K.placeholder: sizes must be 0 or more, or None, got shape {sizes}")
     if sparse and len(sizes) != 2:
         raise ValueError(f"K.placeholder: a sparse placeholder has 2 axes, got shape {sizes}")
-    name = names.unique(name or "Placeholder")
+    name = context.unique_name(name or "Placeholder")
     return Placeholder(Spec(sizes, as_dtype(dtype), bool(sparse)), name)
 
 
@@ -110,7 +110,9 @@ def variable(
                [3., 4.]])
     """
     array = _values(value, as_dtype(dtype), "K.variable: value")
-    return Variable(array, names.unique(name or "Variable"), constraint, is_sparse_matrix(value))
+    return Variable(
+        array, context.unique_name(name or "Variable"), constraint, is_sparse_matrix(value)
+    )
 
 
 def _values(value: Any, dtype: str, what: str) -> np.ndarray:
@@ -231,7 +233,7 @@ def _full(shape: Shape, value: int, dtype: DType | None, name: str | None, what:
     kind, known = _numpy_dtype(as_dtype(dtype)), [n or 0 for n in sizes]
     # Zeros are memory that the system clears when it is first used.
     array = np.full(known, value, kind) if value else np.zeros(known, kind)
-    return Variable(array, names.unique(name or "Variable"))
+    return Variable(array, context.unique_name(name or "Variable"))
 
 
 def eye(size: Sizes, dtype: DType | None = None, name: str | None = None) -> Variable:

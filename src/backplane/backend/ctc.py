@@ -21,6 +21,7 @@ from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor, constant
 from backplane.core.spec import bits
 from backplane.ops import control, elementwise, reduction
+from backplane.ops.creation import dims_of
 from backplane.ops.elementwise import (
     equal,
     less,
@@ -32,7 +33,7 @@ from backplane.ops.elementwise import (
     where,
 )
 from backplane.ops.indexing import head
-from backplane.ops.lift import as_tensor, cast_to, dims_of
+from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.reduction import log_softmax, logsumexp
 from backplane.ops.shaping import broadcast_to, concat, expand_dims, full_like, squeeze
 

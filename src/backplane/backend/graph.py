@@ -13,13 +13,12 @@ from backplane.backend._adapters import adaptable, adapter_among
 from backplane.backend._call import api
 from backplane.backend.types import TensorLike
 from backplane.compile.function import Function
-from backplane.core import autodiff
 from backplane.core.graph import OPERATORS, Constant, Tensor
 from backplane.core.registry import engine_of
-from backplane.core.update import Update
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
-from backplane.ops import effects
+from backplane.ops import autodiff, effects
+from backplane.ops.effects import Update
 from backplane.ops.lift import as_tensor, cast_to
 
 __all__ = ["eval", "function", "gradients", "stop_gradient"]

@@ -8,7 +8,7 @@ from backplane import config
 from backplane.backend import _adapters
 from backplane.backend.session import reset_session
 from backplane.compile.program import clear_programs
-from backplane.core import names
+from backplane.core import context
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.spec import Spec
 
@@ -99,8 +99,8 @@ def clear_session() -> None:
         >>> K.get_uid("dense")
         1
     """
-    names.reset_uids()
-    names.reset_names()
+    context.reset_uids()
+    context.reset_names()
     reset_phase()
     reset_session()
     clear_programs()

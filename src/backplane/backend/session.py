@@ -13,9 +13,9 @@ from backplane.backend._trees import flatten, unflatten
 from backplane.backend.state import update
 from backplane.backend.types import TensorLike
 from backplane.compile.function import Function
+from backplane.core import context
 from backplane.core.graph import Tensor
-from backplane.core.primitive import AFTER
-from backplane.core.update import Update
+from backplane.ops.effects import Update
 from backplane.ops.lift import as_tensor
 
 __all__ = [
@@ -158,15 +158,9 @@ def control_dependencies(control_inputs: Tensor | Iterable[Any] | None) -> Itera
             raise TypeError(f"K.control_dependencies: expected tensors, got {t!r}")
         if isinstance(t, Update):
             updated[t.variable] = t
-    before = dict(AFTER)
-    if control_inputs is None:
-        AFTER.clear()
-    AFTER.update(updated)
-    try:
+    outer = {} if control_inputs is None else context.current().updated
+    with context.changed(updated={**outer, **updated}):
         yield
-    finally:
-        AFTER.clear()
-        AFTER.update(before)
 
 
 @api

@@ -13,8 +13,8 @@ from backplane.backend.creation import _values
 from backplane.backend.graph import evaluate, fitting
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor
-from backplane.core.update import Update
 from backplane.core.variable import Variable
+from backplane.ops.effects import Update
 from backplane.ops.lift import as_tensor
 
 __all__ = [

@@ -26,10 +26,10 @@ from backplane.compile.lines import remember
 from backplane.compile.memory import Memory
 from backplane.compile.passes import finished, simplified
 from backplane.compile.simplify import UNREAD
+from backplane.core.context import Where
 from backplane.core.graph import Constant, Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.spec import is_float
-from backplane.core.where import Where
 from backplane.engines import get
 from backplane.engines.base import Engine, Entry, Lowering, Steps, set_emitter
 

@@ -15,9 +15,9 @@ from backplane.compile.program import compiled, explain, tell
 from backplane.core.graph import KeySource, Placeholder, Tensor, constant, substitute, toposort
 from backplane.core.registry import primitive
 from backplane.core.spec import Spec
-from backplane.core.update import updates_in
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
+from backplane.ops.effects import updates_in
 
 
 class Function:

@@ -6,7 +6,7 @@ import linecache
 import weakref
 from typing import Any
 
-from backplane.core.where import Where
+from backplane.core.context import Where
 
 _wheres: dict[str, dict[int, tuple[str, Where | None]]] = {}
 

@@ -18,9 +18,9 @@ from backplane.compile.emit import emit
 from backplane.compile.lines import built_at, emitted_at
 from backplane.compile.passes import finished, simplified
 from backplane.compile.structure import key_of, lifted
+from backplane.core.context import Where
 from backplane.core.graph import Constant, Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT
-from backplane.core.where import Where
 from backplane.engines.base import Engine, Program
 
 CACHE_LIMIT = 1024

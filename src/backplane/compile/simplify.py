@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from backplane.compile.structure import params_key
+from backplane.core.context import set_inherited
 from backplane.core.graph import Constant, Graph, Placeholder, Tensor, constant, rebuild, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.shapes import product
 from backplane.core.trace import call
-from backplane.core.where import set_inherited
 from backplane.engines import get
 from backplane.engines.base import Engine, Entry
 

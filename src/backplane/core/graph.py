@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backplane.core.context import Where, user_line
 from backplane.core.spec import DType, Shape, Spec
-from backplane.core.where import Where, user_line
 
 if TYPE_CHECKING:
     from backplane.core.primitive import Primitive
@@ -218,6 +218,14 @@ class Placeholder(Tensor):
     def __init__(self, spec: Spec, name: str | None = None, default: Any = None) -> None:
         super().__init__(None, (), {}, spec, user_line(), name)
         self.default = default
+
+
+class ArrayInput(Placeholder):
+    """Stands for a NumPy array among native tensors while a call is traced. Beside tensors it has
+    no say in the dtype of a result, as arrays have none in a graph.
+    """
+
+    __slots__ = ()
 
 
 def _is_phase(node: Tensor) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 Size = int | None
 Sizes = tuple[Size, ...]
@@ -72,20 +71,6 @@ def merge_size(a: Size, b: Size, what: str) -> Size:
     if a is None or b is None or a == b:
         return b if a is None else a
     raise ValueError(f"{what}: {a} and {b} differ")
-
-
-def window(n: Size, k: int, stride: int, dilation: int, padding: Any) -> Size:
-    """Number of windows along an axis. `padding`: "valid", "same" or a (before, after) pair.
-
-    Source: https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padding_2
-    """
-    if n is None:
-        return None
-    if padding == "same":
-        return -(-n // stride)
-    before, after = (0, 0) if padding == "valid" else padding
-    span = (k - 1) * dilation + 1
-    return max((n + before + after - span) // stride + 1, 0)
 
 
 def slice_size(n: Size, start: int | None, stop: int | None, step: int) -> Size:

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from backplane.core.context import user_line
 from backplane.core.graph import Tensor
 from backplane.core.spec import Spec
-from backplane.core.where import user_line
 
 
 class Converter(Protocol):

@@ -11,11 +11,10 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from backplane import config
-from backplane.core import registry
+from backplane.core import context, registry
 from backplane.engines.base import Engine
 
 MODULES = {
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 GROUP = "backplane.engines"
 
 _loaded: dict[str, Engine] = {}
-_current: ContextVar[Engine | None] = ContextVar("backplane_engine", default=None)
 _default: list[Engine] = []
 
 
@@ -105,7 +103,7 @@ def suggestion(name: str) -> str:
 
 def current() -> Engine:
     """The engine in force: that of the innermost `use`, else the configured one."""
-    engine = _current.get()
+    engine: Engine | None = context.current().engine
     if engine is not None:
         return engine
     if not _default:
@@ -113,9 +111,6 @@ def current() -> Engine:
         _default.append(get(choice.engine or choice.name))
     return _default[0]
 
-
-chosen = _current.get
-"""Returns the engine of the innermost `use`, None outside: quicker than `current`."""
 
 DEFAULT_CHANGED: list[Callable[[], None]] = []
 """Called after `set_default`, for those who remember what `current` was outside `use`."""
@@ -161,11 +156,8 @@ def override_default(engine: Engine) -> Callable[[], None]:
 def use(name: str) -> Iterator[Engine]:
     """Context manager: what is built and run inside runs on the engine of that name."""
     engine = get(name)
-    token = _current.set(engine)
-    try:
+    with context.changed(engine=engine):
         yield engine
-    finally:
-        _current.reset(token)
 
 
 def engine_of(value: object) -> Engine | None:

@@ -9,7 +9,8 @@ gradients need.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,30 +18,59 @@ import numpy as np
 from backplane.core import shapes
 from backplane.core.graph import Constant, Tensor
 from backplane.core.primitive import Primitive, primitive
-from backplane.core.sizes import broadcasting, follow, like_first
-from backplane.core.spec import DTYPES, FLOATS, SIGNED, UNSIGNED, Spec, is_float
-from backplane.ops.lift import scalar
-from backplane.ops.shaping import sum_to_like, zeros_like
+from backplane.core.spec import (
+    BOOL,
+    DTYPES,
+    FLOAT,
+    INTEGER,
+    NUMBER,
+    Spec,
+    check_dtype,
+    is_float,
+)
+from backplane.core.traits import AxisRule, Memory, Stacked, StackRule, broadcasting, like_first
+from backplane.ops.creation import scalar
+from backplane.ops.shaping import (
+    broadcast_like,
+    expand_dims,
+    reshape,
+    sum_to_like,
+    zeros_like,
+)
 
 Op = Primitive[Tensor]
 
-FLOAT = frozenset(FLOATS)
-INTEGER = frozenset(SIGNED + UNSIGNED)
-NUMBER = FLOAT | INTEGER
-BOOL = frozenset(("bool",))
 
-_WORDS = {FLOAT: "floats", INTEGER: "integers", NUMBER: "numbers", BOOL: "bools"}
-
-
-def check_dtype(name: str, argument: str, dtype: str, accepted: frozenset[str]) -> None:
-    """TypeError unless `dtype` is one of `accepted`, which is one of the sets above."""
-    if dtype not in accepted:
-        raise TypeError(
-            f"{name}: {argument} must hold {_WORDS[accepted]}, got dtype {dtype}; cast it"
-        )
+def _stacked(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
+    """Operands are broadcast: time must stay in front of axes that only others have."""
+    assert node.op is not None
+    aligned = []
+    for x, stacked in operands:
+        missing = node.ndim + 1 - x.ndim if stacked else 0
+        aligned.append(expand_dims(x, axes=tuple(range(1, 1 + missing))) if missing else x)
+    found: Tensor = node.op(*aligned, **node.params)
+    return found
 
 
-def _unary(name: str, doc: str, accepted: frozenset[str], vjp: Any = None) -> Op:
+def _elementwise(
+    rule: Callable[..., Spec],
+    name: str | None = None,
+    *,
+    memory: Memory = Memory.FRESH,
+    axes: AxisRule = broadcasting,
+    stacks: StackRule = _stacked,
+    **traits: Any,
+) -> Op:
+    """An element-wise primitive, with the traits that all of them have."""
+    declare: Callable[[Any], Op] = primitive(
+        name=name, memory=memory, elementwise=True, axes=axes, stacks=stacks, **traits
+    )
+    return declare(rule)
+
+
+def _unary(
+    name: str, doc: str, accepted: frozenset[str], vjp: Any = None, linear: Sequence[int] = ()
+) -> Op:
     """A primitive of one operand whose result has the operand's shape and dtype."""
 
     def rule(x: Spec) -> Spec:
@@ -49,14 +79,20 @@ def _unary(name: str, doc: str, accepted: frozenset[str], vjp: Any = None) -> Op
         return Spec(x.shape, x.dtype) if x.sparse else x
 
     rule.__doc__ = doc
-    declared = primitive(rule, name=name)
-    follow(like_first, declared)
+    host = accepted is not FLOAT
+    declared = _elementwise(rule, name, axes=like_first, on_host=host, linear=linear)
     if vjp is not None:
         declared.vjps(vjp)
     return declared
 
 
-def _binary(name: str, doc: str, accepted: frozenset[str], result: str | None = None) -> Op:
+def _binary(
+    name: str,
+    doc: str,
+    accepted: frozenset[str],
+    result: str | None = None,
+    **traits: Any,
+) -> Op:
     """A primitive of two operands of one dtype that are broadcast; `result` is another dtype."""
 
     def rule(x: Spec, y: Spec) -> Spec:
@@ -70,9 +106,7 @@ def _binary(name: str, doc: str, accepted: frozenset[str], result: str | None = 
         return Spec(_broadcast(name, x.shape, y.shape), result or x.dtype)
 
     rule.__doc__ = doc
-    declared = primitive(rule, name=name)
-    follow(broadcasting, declared)
-    return declared
+    return _elementwise(rule, name, on_host=accepted is not FLOAT, **traits)
 
 
 def _broadcast(name: str, *operands: tuple[int | None, ...]) -> tuple[int | None, ...]:
@@ -111,15 +145,29 @@ def zero(x: Tensor) -> Constant:
 
 # --- arithmetic -----------------------------------------------------------------------------------
 
-add = _binary("add", "x + y.", NUMBER)
+
+def _stacked_sum(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
+    """A bias is added to the rows of a product, where engines can do both at once."""
+    for (x, stacked), (c, varies) in (operands, operands[::-1]):
+        if stacked and not varies and x.op is reshape:
+            rows = x.inputs[0]
+            if rows.ndim == node.ndim == 2 and (c.ndim < 2 or c.spec.shape[0] == 1):
+                total = add(rows, c)
+                if total.spec == rows.spec:
+                    return reshape(total, *x.inputs[1:], **x.params)
+    return _stacked(node, operands)
+
+
+add: Op = _binary("add", "x + y.", NUMBER, stacks=_stacked_sum)
 add.vjps(_to_x(lambda g, z, x, y: g), _to_y(lambda g, z, x, y: g))
 sub = _binary("sub", "x − y.", NUMBER)
 sub.vjps(_to_x(lambda g, z, x, y: g), _to_y(lambda g, z, x, y: neg(g)))
-mul = _binary("mul", "x · y.", NUMBER)
+mul = _binary("mul", "x · y.", NUMBER, linear=(0, 1))
 mul.vjps(_to_x(lambda g, z, x, y: mul(g, y)), _to_y(lambda g, z, x, y: mul(g, x)))
 mul_no_nan = _binary(
-    "mul_no_nan", "x · y, but 0 where y is 0, even if x is infinite or NaN there.", FLOAT
-)
+    "mul_no_nan", "x · y, but 0 where y is 0, even if x is infinite or NaN there.", FLOAT,
+    linear=(0, 1),
+)  # fmt: skip
 mul_no_nan.vjps(
     _to_x(lambda g, z, x, y: mul_no_nan(y, g)), _to_y(lambda g, z, x, y: mul_no_nan(x, g))
 )
@@ -137,7 +185,7 @@ def _div_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
     return mul_no_nan(div(one(y), y), g)
 
 
-div = _binary("div", "True division x / y.", FLOAT)
+div = _binary("div", "True division x / y.", FLOAT, linear=(0,))
 div.vjps(_to_x(_div_x), _to_y(lambda g, z, x, y: neg(mul_no_nan(div(z, y), g))))
 floordiv = _binary("floordiv", "x / y rounded toward minus infinity.", NUMBER)
 mod = _binary("mod", "The rest of `floordiv`, which has the sign of y.", NUMBER)
@@ -188,7 +236,7 @@ maximum.vjps(_to_x(_not_less), _to_y(_less))
 minimum = _binary("minimum", "The smaller of x and y; the gradient of a tie goes to x.", NUMBER)
 minimum.vjps(_to_x(_not_greater), _to_y(_greater))
 
-neg: Op = _unary("neg", "−x.", NUMBER, lambda g, y, x: neg(g))
+neg: Op = _unary("neg", "−x.", NUMBER, lambda g, y, x: neg(g), linear=(0,))
 abs = _unary("abs", "|x|; its slope at 0 is 0.", NUMBER, lambda g, y, x: mul(g, sign(x)))
 sign: Op = _unary("sign", "−1, 0 or 1.", NUMBER, lambda g, y, x: zeros_like(x))
 floor = _unary("floor", "Rounded toward minus infinity.", NUMBER)
@@ -237,9 +285,17 @@ def _activation_grad(name: str, doc: str) -> Op:
         return Spec(_broadcast(name, g.shape, y.shape), g.dtype)
 
     rule.__doc__ = doc
-    declared = primitive(rule, name=name)
-    follow(like_first, declared)
-    return declared
+    return _elementwise(rule, name, axes=like_first, linear=(0,), stacks=_stacked_alike)
+
+
+def _stacked_alike(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
+    """The kernels of engines take operands of one shape: one that stays the same is repeated."""
+    (g, g_varies), (y, y_varies) = operands
+    if not g_varies:
+        g = broadcast_like(g, y)
+    elif not y_varies:
+        y = broadcast_like(y, g)
+    return _stacked(node, [Stacked(g, True), Stacked(y, True)])
 
 
 relu_grad: Op = _activation_grad(
@@ -299,7 +355,7 @@ shift_right = _binary(
 # --- choice and conversion ------------------------------------------------------------------------
 
 
-@primitive
+@partial(_elementwise, memory=Memory.ANY, on_host=True)
 def where(c: Spec, x: Spec, y: Spec) -> Spec:
     """Choice by element: x where c is true, else y; all three are broadcast."""
     if c.dtype != "bool":
@@ -316,10 +372,9 @@ where.vjps(
     lambda g, z, c, x, y: sum_to_like(where(c, g, zero(g)), x, z),
     lambda g, z, c, x, y: sum_to_like(where(c, zero(g), g), y, z),
 )
-follow(broadcasting, where)
 
 
-@primitive
+@partial(_elementwise, memory=Memory.VIEW, on_host=True, axes=like_first)
 def cast(x: Spec, *, dtype: str) -> Spec:
     """Converted: floats to integers toward zero, numbers to bool as x ≠ 0."""
     if dtype not in DTYPES:
@@ -330,6 +385,3 @@ def cast(x: Spec, *, dtype: str) -> Spec:
 @cast.vjp
 def _(g: Tensor, y: Tensor, x: Tensor, *, dtype: str) -> Any:
     return cast(g, dtype=x.spec.dtype) if is_float(x.spec.dtype) else None
-
-
-follow(like_first, cast)

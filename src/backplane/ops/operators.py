@@ -14,9 +14,9 @@ from backplane.core import shapes
 from backplane.core.graph import OPERATORS, Tensor
 from backplane.core.spec import UNSIGNED, bits, is_float, is_integer
 from backplane.ops import elementwise as ew
-from backplane.ops.creation import dim
+from backplane.ops.creation import dim, scalar
 from backplane.ops.indexing import ALL, flip, gather, slice
-from backplane.ops.lift import as_tensor, cast_to, promoted, scalar
+from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.linear import matmul
 from backplane.ops.shaping import broadcast_to, expand_dims, squeeze
 

@@ -15,7 +15,8 @@ import numpy as np
 from backplane.core.graph import Tensor, constant
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
-from backplane.ops.creation import arange, full
+from backplane.core.traits import Memory
+from backplane.ops.creation import arange, full, given
 from backplane.ops.elementwise import (
     add,
     bit_or,
@@ -44,19 +45,19 @@ def _spec(name: str, key: Spec, shape: tuple[int | None, ...], dtype: str) -> Sp
     return Spec(shape, dtype)
 
 
-@primitive(host=1)
+@primitive(host=1, memory=Memory.FRESH, axes=given)
 def random_uniform(key: Spec, *dims: Spec, shape: tuple[int | None, ...], dtype: str) -> Spec:
     """Uniform samples from [0, 1), by the engine's generator."""
     return _spec("random_uniform", key, shape, dtype)
 
 
-@primitive(host=1)
+@primitive(host=1, memory=Memory.FRESH, axes=given)
 def random_normal(key: Spec, *dims: Spec, shape: tuple[int | None, ...], dtype: str) -> Spec:
     """Normal samples of mean 0 and deviation 1, by the engine's generator."""
     return _spec("random_normal", key, shape, dtype)
 
 
-@primitive(host=1)
+@primitive(host=1, memory=Memory.FRESH, axes=given)
 def random_bits(key: Spec, *dims: Spec, shape: tuple[int | None, ...]) -> Spec:
     """Random uint32 words, the same on every engine: Threefry-2x32 in counter mode.
 

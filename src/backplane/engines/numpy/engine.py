@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.arrays import indexing, updates
+from backplane.engines.arrays import convolution, indexing, pooling, random, updates
 from backplane.engines.arrays.quiet import SILENCE
 from backplane.engines.base import Blocks, Engine, Table, Value
 from backplane.engines.numpy import elementwise, reductions, shaping
+from backplane.engines.numpy.loops import loops
 
 # `dtype.name` takes longer than a small ufunc; types of equal width share a name (long, long long).
 _NAMES = {np.dtype(code).num: np.dtype(code).name for code in np.typecodes["AllInteger"] + "?efd"}
@@ -33,20 +33,10 @@ class NumPyEngine(Engine):
     around = SILENCE
 
     def __init__(self) -> None:
-        self.table = Table()
-        for part in (elementwise, reductions, shaping, indexing, updates):
-            self.table.update(part.TABLE)
-        self.table.later = {
-            "control": self._loops,
-            "convolution": lambda: import_module("backplane.engines.arrays.convolution").TABLE,
-            "pooling": lambda: import_module("backplane.engines.arrays.pooling").TABLE,
-            "random": lambda: import_module("backplane.engines.arrays.random").TABLE,
-        }
-
-    def _loops(self) -> Table:
-        from backplane.engines.numpy.loops import loops
-
-        return loops(self)
+        rooms = (
+            elementwise, reductions, shaping, indexing, convolution, pooling, random, updates,
+        )  # fmt: skip
+        self.table = Table.joined(*[room.TABLE for room in rooms], loops(self))
 
     def owns(self, value: object) -> bool:
         """Whether `value` is an array or a NumPy scalar."""

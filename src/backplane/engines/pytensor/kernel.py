@@ -13,7 +13,6 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor import as_tensor_variable
 
-from backplane.core.autodiff import gradients
 from backplane.core.graph import Graph, Placeholder
 from backplane.core.registry import primitive
 from backplane.core.spec import Spec, is_float
@@ -135,15 +134,19 @@ class Kernel(Op):
         leaves = [Placeholder(spec) for spec in self.specs]
         result: Any = primitive(self.name)(*leaves, **self.params)
         listed = result if self.multiple else [result]
-        kept = [t for t, yes in zip(listed, self._wanted(len(listed)), strict=True) if yes]
+        kept = [i for i, yes in enumerate(self._wanted(len(listed))) if yes]
         flowing = [
-            (t, g) for t, g in zip(kept, cotangents, strict=True)
-            if not isinstance(g.type, DisconnectedType) and is_float(t.spec.dtype)
+            (i, g) for i, g in zip(kept, cotangents, strict=True)
+            if not isinstance(g.type, DisconnectedType) and is_float(listed[i].spec.dtype)
         ]  # fmt: skip
-        seeds = [Placeholder(t.spec) for t, _ in flowing]
-        wrt = [leaves[i] for i in self.reads]
-        found = gradients([t for t, _ in flowing], wrt, seeds)
-        graph = Graph([*leaves, *seeds], [g for g in found if g is not None])
+        seeds = {i: Placeholder(listed[i].spec) for i, _ in flowing}
+        node = listed[0].inputs[0] if self.multiple else result
+        wanted = [i in self.reads and is_float(s.dtype) for i, s in enumerate(self.specs)]
+        given = [seeds.get(i) for i in range(len(listed))]
+        parts = (given, listed) if self.multiple else (given[0], result)
+        by_operand = node.op.cotangents(*parts, node, wanted) if flowing else []
+        found = [by_operand[i] if i < len(by_operand) else None for i in self.reads]
+        graph = Graph([*leaves, *seeds.values()], [g for g in found if g is not None])
         operands: list[Value] = [None] * len(leaves)
         for i, x in zip(self.reads, inputs, strict=True):
             operands[i] = x

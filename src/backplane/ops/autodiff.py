@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from backplane.core.context import set_inherited
 from backplane.core.graph import Tensor, toposort
 from backplane.core.primitive import OUTPUT, outputs_of
-from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import is_float
-from backplane.core.where import set_inherited
+from backplane.ops.creation import full
+from backplane.ops.elementwise import add
+from backplane.ops.shaping import ones_like, zeros_like
 
 Cotangents = dict[Tensor, Any]
 
@@ -28,7 +30,7 @@ def gradients(
     table: Cotangents = {}
     for loss, seed in zip(losses, seeds or [None] * len(losses), strict=True):
         if loss in reached:
-            _accumulate(table, loss, _filled(loss, 1) if seed is None else seed)
+            _accumulate(table, loss, ones_like(loss) if seed is None else seed)
     for node in reversed(order):
         if node in reached and node.op is not None and node in table:
             _backward(node, table, reached)
@@ -62,48 +64,36 @@ def _backward(node: Tensor, table: Cotangents, reached: set[Tensor]) -> None:
     g = table[node]
     if op is OUTPUT:
         source = node.inputs[0]
-        table.setdefault(source, [None] * len(source.spec))
-        slots, index = table[source], node.params["index"]
-        slots[index] = g if slots[index] is None else PRIMITIVES["add"](slots[index], g)
+        slots = table.setdefault(source, [None] * len(source.spec))
+        index = node.params["index"]
+        slots[index] = g if slots[index] is None else add(slots[index], g)
         return
     before = set_inherited(node.where)
     try:
-        y: Any = outputs_of(node) if op.multiple else node
-        if op.argument_rules is not None:
-            nothing = not op.multiple and _is_zero(g)
-            for rule, x in zip(op.argument_rules, node.inputs, strict=False):
-                if rule is not None and x in reached:
-                    # Rules are linear in g: zeros stay zeros and need not be computed.
-                    found = _filled(x, 0) if nothing else rule(g, y, *node.inputs, **node.params)
-                    _accumulate(table, x, found)
-            return
-        assert op.gradient is not None
-        found = op.gradient(g, y, *node.inputs, **node.params)
-        if not isinstance(found, list | tuple):
-            found = (found,)
-        for cotangent, x in zip(found, node.inputs, strict=False):
-            if x in reached:
+        wanted = [t in reached for t in node.inputs]
+        if op.argument_rules is not None and not op.multiple and _is_zero(g):
+            # Rules are linear in g: zeros stay zeros and need not be computed.
+            triples = zip(op.argument_rules, node.inputs, wanted, strict=False)
+            found = [
+                zeros_like(x) if rule is not None and yes else None for rule, x, yes in triples
+            ]
+        else:
+            found = op.cotangents(g, outputs_of(node) if op.multiple else node, node, wanted)
+        for x, cotangent in zip(node.inputs, found, strict=False):
+            if cotangent is not None:
                 _accumulate(table, x, cotangent)
     finally:
         set_inherited(before)
 
 
-def _accumulate(table: Cotangents, x: Tensor, cotangent: Tensor | None) -> None:
-    if cotangent is None:
-        return
+def _accumulate(table: Cotangents, x: Tensor, cotangent: Tensor) -> None:
     known = table.get(x)
     if known is None or _is_zero(known):
         table[x] = cotangent
     elif not _is_zero(cotangent):
-        table[x] = PRIMITIVES["add"](known, cotangent)
+        table[x] = add(known, cotangent)
 
 
 def _is_zero(g: Tensor) -> bool:
     """Whether a rule gave plain zeros: connected, but without influence."""
-    return g.op is not None and g.op.name == "full" and g.params["value"] == 0
-
-
-def _filled(x: Tensor, value: int) -> Tensor:
-    dims = [PRIMITIVES["dim"](x, axis=i) for i, n in enumerate(x.spec.shape) if n is None]
-    result: Tensor = PRIMITIVES["full"](*dims, shape=x.spec.shape, value=value, dtype=x.spec.dtype)
-    return result
+    return g.op is full and g.params["value"] == 0
