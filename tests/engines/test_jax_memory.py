@@ -92,7 +92,7 @@ def test_signals_are_deferred_and_not_lost() -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
     try:
-        with memory._deferred_signals():
+        with memory.deferred_signals():
             signal.raise_signal(signal.SIGINT)
             assert seen == []
         assert seen == [signal.SIGINT]

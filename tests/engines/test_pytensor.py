@@ -20,7 +20,7 @@ from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
 from backplane.core.registry import PRIMITIVES  # noqa: E402
 from backplane.core.spec import Spec  # noqa: E402
-from backplane.engines.arrays import updates  # noqa: E402
+from backplane.engines.arrays.engine import ArrayEngine  # noqa: E402
 from backplane.engines.pytensor import ENGINE  # noqa: E402
 from backplane.engines.pytensor.linker import ARRAYS, DEEPEST  # noqa: E402
 
@@ -413,8 +413,10 @@ def test_equal_keys_give_the_samples_of_numpy() -> None:
 
 def test_a_step_of_adam_is_one_operation_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[int] = []
-    run = updates.run
-    monkeypatch.setattr(updates, "run", lambda calls: (runs.append(len(calls)), run(calls)))
+    commit = ArrayEngine.commit
+    monkeypatch.setattr(
+        ArrayEngine, "commit", lambda self, calls: (runs.append(len(calls)), commit(self, calls))
+    )
 
     def trained(name: str, steps: int) -> list[np.ndarray]:
         with engines.use(name):

@@ -22,7 +22,7 @@ from backplane.core.graph import (
     toposort,
 )
 from backplane.core.spec import Spec, is_float
-from backplane.core.variable import Variable
+from backplane.core.variable import Variable, lent
 from backplane.engines.base import Engine
 
 PLAIN = frozenset((int, float, bool, str))
@@ -67,7 +67,7 @@ class Trace:
         if self.keys:
             leaves = [*leaves, *map(engine.key, self.keys)]
         if self.variables:
-            leaves = [*leaves, *[engine.lend(v.read(engine)) for v in self.variables]]
+            leaves = [*leaves, *lent(self.variables, engine)]
         try:
             values = self.program(*leaves, *self.constants)
         except Exception as error:
@@ -173,7 +173,7 @@ def _abstract(
         return {k: _abstract(v, engine, leaves, specs, arrays) for k, v in value.items()}
     if isinstance(value, Tensor):
         if isinstance(value, Variable):
-            value = engine.lend(value.read(engine))
+            value = value.lent(engine)
         elif _is_array(value) and is_float(value.spec.dtype):
             # A whole number may be an axis or a size, which is read while the call is traced.
             value = engine.from_numpy(value.value)
@@ -259,7 +259,7 @@ def trace(
             if t.default is None:
                 raise ValueError(f"K.{function.__name__}: {t!r} has no value: it is a placeholder")
             replace[t] = constant(t.default, t.spec.dtype)
-    made.program, made.constants, _ = compiled(
+    made.program, made.constants, *_ = compiled(
         engine, [*inputs, *made.keys, *made.variables], outputs, replace=replace,
         eager=at_once, options=() if at_once else NATIVE,
     )  # fmt: skip

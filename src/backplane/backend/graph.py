@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from inspect import Parameter, Signature
 from typing import Any
@@ -56,7 +57,8 @@ class KFunction:
         self._one_in = one_in
         self._one_out = one_out
         self.name = function.name
-        self.__call__ = self._run
+        own = weakref.ref(self)  # else it would refer to itself
+        self.__call__ = lambda inputs=(): own()._run(inputs)  # type: ignore[union-attr]
 
     def _run(self, inputs: Any = ()) -> Any:
         """The call, until it is compiled; for single values and fixed numbers the one for good."""
@@ -329,7 +331,7 @@ def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
     if calls is not None and engine in calls:
         return calls[engine]([])[0]
     if isinstance(x, Variable):
-        return np.array(x.numpy())
+        return x.numpy()
     if isinstance(x, Constant) and isinstance(x.value, np.ndarray):
         return np.array(x.value)
     call = _once([], x, engine).without_graph()

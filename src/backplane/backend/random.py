@@ -71,7 +71,7 @@ def key_source(seed: int | None, what: str) -> KeySource:
     if _seeds.generator is not None:
         return KeySource(int(_seeds.generator.integers(2**63)))
     # NumPy's global generator on purpose: `np.random.seed` fixed the seeds of classic Keras too.
-    return KeySource(int(np.random.randint(10**6)))  # noqa: NPY002
+    return KeySource(int(np.random.randint(10**6)), given=False)  # noqa: NPY002
 
 
 def _uniform(

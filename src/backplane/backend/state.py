@@ -13,7 +13,7 @@ from backplane.backend.creation import _values
 from backplane.backend.graph import evaluate, fitting
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor
-from backplane.core.variable import Variable
+from backplane.core.variable import Variable, arrays, assign
 from backplane.ops.effects import Update
 from backplane.ops.lift import as_tensor
 
@@ -51,7 +51,10 @@ def batch_get_value(ops: Iterable[TensorLike]) -> list[np.ndarray]:
         >>> K.batch_get_value([K.zeros((1,)), K.ones((1,))])
         [array([0.], dtype=float32), array([1.], dtype=float32)]
     """
-    return [evaluate(x) for x in ops]
+    given = list(ops)
+    if all(isinstance(x, Variable) for x in given):
+        return arrays(given)
+    return [evaluate(x) for x in given]
 
 
 @adaptable
@@ -74,7 +77,7 @@ def set_value(x: TensorLike, value: TensorLike) -> None:
         array([1., 2.], dtype=float32)
     """
     variable, array = _fitting_array(x, value, "K.set_value")
-    variable.assign(array)
+    assign([variable], [array])
 
 
 @adaptable
@@ -95,8 +98,7 @@ def batch_set_value(tuples: Sequence[tuple[TensorLike, TensorLike]]) -> None:
         [array([1.], dtype=float32), array([2.], dtype=float32)]
     """
     checked = [_fitting_array(x, value, "K.batch_set_value") for x, value in tuples]
-    for variable, array in checked:
-        variable.assign(array)
+    assign([variable for variable, _ in checked], [array for _, array in checked])
 
 
 def _fitting_array(x: TensorLike, value: TensorLike, what: str) -> tuple[Variable, np.ndarray]:

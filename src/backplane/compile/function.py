@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
@@ -125,7 +126,7 @@ class Function:
         key = tuple([self.feeds[i](values[i], self.engine, False) for i in self.switches])
         call = self._calls.get(key)
         if call is None:
-            call = self._calls[key] = straight(self, self._variant(key), self._checked)
+            call = self._calls[key] = straight(self, self._variant(key), _slow(self))
             self.call = self.call or (self._by_switches() if self.switches else call)
         return call(list(values))
 
@@ -133,7 +134,7 @@ class Function:
         """The call that looks up the variant by what is fed for the switches. What is new there, or
         wrong, is left to the checks.
         """
-        find, checked = self._calls.get, self._checked
+        find, checked = self._calls.get, _slow(self)
         take, one = itemgetter(*self.switches), len(self.switches) == 1
 
         def call(inputs: Any = ()) -> list[np.ndarray]:
@@ -161,6 +162,21 @@ class Function:
         return Variant(self, inputs, replace)
 
 
+def _slow(function: Function) -> Call:
+    """The checked call. It does not hold the function, which holds what calls this: a circle would
+    keep the variables until Python looks for circles.
+    """
+    found = weakref.ref(function)
+
+    def call(values: Any = ()) -> list[np.ndarray]:
+        owner = found()
+        if owner is None:  # somebody has kept the compiled call alone
+            raise ReferenceError("the function of this call does not exist any more")
+        return owner._checked(values)
+
+    return call
+
+
 def _takes_nothing(values: Sequence[Any]) -> list[np.ndarray]:
     raise ValueError(f"the function has no inputs, got {len(values)} values")
 
@@ -184,7 +200,7 @@ class Variant:
         first = len(fed) - len(self.variables)
         position = {v: first + i for i, v in enumerate(self.variables)}
         state = {position[v]: i for i, v in enumerate(self.updated) if v in position}
-        self.run, self.constants, results = compiled(
+        self.run, self.constants, results, self.written = compiled(
             engine, fed, results, state=state, replace=replace, options=function.options
         )
         count = len(function.news)
@@ -192,10 +208,6 @@ class Variant:
         # Without inputs all sizes were known when the graph was built, and it need not be kept.
         self.inputs = list(inputs)
         self.graph = [*function.news, *function.outputs] if self.inputs else []
-
-    def words(self) -> Any:
-        """The keys of this run, as one value."""
-        return self.engine.feed(np.array([k.words() for k in self.keys], np.uint32))
 
     def failed(self, error: Exception, values: Sequence[Any]) -> None:
         """Say in an error which primitive failed and where it was built.

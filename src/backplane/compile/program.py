@@ -10,14 +10,14 @@ import gc
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from backplane.compile import passes
 from backplane.compile.cache_key import key_of, lifted
 from backplane.compile.codegen.closed_graphs import callable_of, steps_of
-from backplane.compile.codegen.programs import emit
+from backplane.compile.codegen.programs import emit, writes_over
 from backplane.core.graph import Constant, Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.engines.base import Engine, Program, set_emitter
@@ -43,6 +43,20 @@ def clear_programs() -> None:
     _programs.clear()
 
 
+class Compiled(NamedTuple):
+    """A program, and what its callers must know about it."""
+
+    run: Callable[..., tuple[Any, ...]]
+    """Takes the values of the inputs, then `constants`, and returns those of the outputs."""
+    constants: list[Any]
+    """The native values of its lifted constants."""
+    outputs: list[Tensor]
+    """The outputs as they are after simplification."""
+    written: frozenset[int]
+    """The outputs that get their values from the calls which `run` returns last: new values of
+    variables, written over the old ones."""
+
+
 def compiled(
     engine: Engine,
     inputs: Sequence[Tensor],
@@ -52,12 +66,10 @@ def compiled(
     replace: dict[Tensor, Tensor] | None = None,
     eager: bool = False,
     options: tuple[tuple[str, Any], ...] = (),
-) -> tuple[Callable[..., tuple[Any, ...]], list[Any], list[Tensor]]:
-    """The callable for a graph, the native values of its lifted constants, and the outputs as they
-    are after simplification.
+) -> Compiled:
+    """The program of a graph.
 
-    The callable takes the values of `inputs`, then the lifted constants, and returns the values of
-    `outputs`. `state` maps input to output positions of replaced variables. With `eager` the
+    `state` maps input to output positions of replaced variables. With `eager` the
     emitted Python itself is returned, and `stop_gradient` is kept for the engine's own tape.
     `options` are passed on to the engine.
     """
@@ -88,7 +100,7 @@ def _compiled(
     replace: dict[Tensor, Tensor] | None,
     eager: bool,
     options: tuple[tuple[str, Any], ...],
-) -> tuple[Callable[..., tuple[Any, ...]], list[Any], list[Tensor]]:
+) -> Compiled:
     in_place = {}
     if state and engine.updates_in_place(dict(options)):
         in_place = {inputs[i]: o for i, o in state.items()}
@@ -116,7 +128,23 @@ def _compiled(
     else:
         statistics.cache_hits += 1
         _programs.move_to_end(key)
-    return function, [_native(engine, t, eager) for t in arrays], simple
+    written = frozenset([i for i, t in enumerate(outputs) if writes_over(t)])
+    if not written.issubset(state.values()):
+        function, written = _committing(function, engine), frozenset()
+    return Compiled(function, [_native(engine, t, eager) for t in arrays], simple, written)
+
+
+def _committing(
+    function: Callable[..., tuple[Any, ...]], engine: Engine
+) -> Callable[..., tuple[Any, ...]]:
+    """A program that leaves nothing to be done: its callers do not know of it."""
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        *results, later = function(*inputs)
+        engine.commit(later)
+        return tuple(results)
+
+    return run
 
 
 def _is_open(t: Tensor, engine: Engine) -> bool:

@@ -9,6 +9,7 @@ whatever is no longer referenced.
 from __future__ import annotations
 
 import itertools
+import os
 from _thread import allocate_lock  # `threading` imports much more than this.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -250,28 +251,59 @@ class KeySource(Tensor):
     same sequence of samples in every process.
     """
 
-    __slots__ = ("counter", "seed")
+    __slots__ = ("counter", "given", "seed")
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, given: bool = True) -> None:
         super().__init__(None, (), {}, Spec((4,), "uint32"), user_line(), None)
         self.seed = seed
+        self.given = given
+        """Whether somebody chose the seed; else a forked child draws other numbers."""
         self.counter = 0
 
     def words(self) -> tuple[int, int, int, int]:
         """The next key, without drawing it."""
+        high = (self.seed >> 32) & 0xFFFFFFFF
         return (
             self.seed & 0xFFFFFFFF,
-            (self.seed >> 32) & 0xFFFFFFFF,
+            high if self.given else high ^ _process[0],
             self.counter & 0xFFFFFFFF,
             0,
         )
 
     def draw(self) -> np.ndarray:
-        """The next key, as an array, which is drawn by that. Threads may draw side by side."""
-        with _drawing:
-            key = np.array(self.words(), np.uint32)
-            self.counter += 1
+        """The next key, as an array, which is drawn by that."""
+        key: np.ndarray = draw([self])[0]
         return key
+
+
+_process = [0]
+"""A number that differs in each forked child."""
+
+
+def draw(sources: Sequence[KeySource]) -> np.ndarray:
+    """The next key of each source, which is drawn by that. Threads may draw side by side."""
+    with _drawing:
+        keys = [source.words() for source in sources]
+        for source in sources:
+            source.counter += 1
+    return np.array(keys, np.uint32)
+
+
+def undraw(sources: Sequence[KeySource], keys: np.ndarray) -> None:
+    """Give keys back that were drawn for nothing, where nobody has drawn since."""
+    with _drawing:
+        for source, key in zip(sources, keys, strict=True):
+            if (source.counter - 1) & 0xFFFFFFFF == key[2]:
+                source.counter -= 1
+
+
+def _after_fork() -> None:
+    _drawing._at_fork_reinit()  # type: ignore[attr-defined]
+    _process[0] = int.from_bytes(os.urandom(4), "little")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def constant(value: Any, dtype: str | None = None) -> Constant:

@@ -77,7 +77,9 @@ class Source:
         """Run the text and return the function of that name which it defines."""
         filename, text = f"<backplane {self.title} {next(_count)}>", self.text
         exec(compile(text, filename, "exec"), self.names)
-        function: Callable[..., Any] = self.names[name]
+        # A function refers to its module: if the module referred to it, both would stay, with all
+        # that the text names, until Python looks for cycles.
+        function: Callable[..., Any] = self.names.pop(name)
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         if self._line_marks:
             _marks[filename] = self._line_marks

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from operator import attrgetter
 from typing import Any, Protocol
 
 import numpy as np
 
+from backplane.core.atomic import FREE, Domain, at_once, domains_of, under
 from backplane.core.context import user_line
 from backplane.core.graph import Tensor
 from backplane.core.spec import Spec
@@ -22,6 +25,13 @@ class Converter(Protocol):
         """The content of a native value."""
 
 
+class Lender(Converter, Protocol):
+    """The part of an engine that eager calls need, too."""
+
+    def lend(self, value: Any) -> Any:
+        """A value of a variable as users may keep it."""
+
+
 class Variable(Tensor):
     """A leaf whose value programs read and replace.
 
@@ -29,7 +39,7 @@ class Variable(Tensor):
     NumPy, made once per write.
     """
 
-    __slots__ = ("constraint", "trainable", "values")
+    __slots__ = ("constraint", "domain", "trainable", "values")
 
     def __init__(
         self,
@@ -42,8 +52,11 @@ class Variable(Tensor):
         super().__init__(None, (), {}, spec, user_line(), name)
         self.constraint = constraint
         self.trainable = True
+        self.domain: Domain | None = None
+        """Whose lock calls hold that write to it; None until there is such a function."""
         self.values: dict[Converter | None, Any] = {None: value}
-        """The current value by engine that holds it; None stands for a NumPy array of our own."""
+        """The current value by engine that holds it; None stands for a NumPy array of our own. A
+        write replaces the dict."""
 
     def __repr__(self) -> str:
         return f"<Variable {self.name!r} shape={self.spec.shape} dtype={self.spec.dtype}>"
@@ -60,32 +73,73 @@ class Variable(Tensor):
         settings = (self.numpy(), self.name, self.constraint, self.spec.sparse)
         return _restored, (settings, self.trainable, self.__dict__)
 
+    @property
+    def guard(self) -> AbstractContextManager[Any]:
+        """What is held while the value's memory is read."""
+        return FREE if self.domain is None else self.domain.guard
+
     def read(self, engine: Converter) -> Any:
         """The value as a native value of `engine`."""
-        value = self.values.get(engine)
-        if value is None:
-            array = self.numpy()
-            value = self.values[engine] = engine.from_numpy(array, self.spec.dtype)
-            if value is not array:
-                self.values.pop(None, None)  # one copy is enough, and can be made again
+        with self.guard:
+            values = self.values
+            value = values.get(engine)
+            if value is None:
+                array = _array(values)
+                value = values[engine] = engine.from_numpy(array, self.spec.dtype)
+                if value is not array:
+                    values.pop(None, None)  # one copy is enough, and can be made again
         return value
 
-    def write(self, engine: Converter, value: Any) -> None:
-        """Replace the value by a native value of `engine`, of this variable's shape and dtype."""
-        self.values = {engine: value}
-
-    def assign(self, value: np.ndarray) -> None:
-        """Replace the value by a NumPy array that the caller gives away."""
-        self.values = {None: value}
+    def lent(self, engine: Lender) -> Any:
+        """The value as a native value that users may keep."""
+        with self.guard:
+            return engine.lend(self.read(engine))
 
     def numpy(self) -> np.ndarray:
-        """The value as a NumPy array, which must not be written to."""
-        value = self.values.get(None)
-        if value is None:
-            engine, native = next(iter(self.values.items()))
-            assert engine is not None
-            value = self.values[None] = engine.to_numpy(native)
-        return value
+        """The value as a NumPy array of the caller's own."""
+        return arrays([self])[0]
+
+
+def _array(values: dict[Converter | None, Any]) -> np.ndarray:
+    array: np.ndarray | None = values.get(None)
+    if array is None:
+        engine, native = [*values.items()][0]
+        assert engine is not None
+        array = engine.to_numpy(native)
+    return array
+
+
+def arrays(variables: Sequence[Variable]) -> list[np.ndarray]:
+    """The values of variables at one moment, as NumPy arrays of the caller's own."""
+
+    def copies() -> list[np.ndarray]:
+        found = list(map(attrgetter("values"), variables))  # all by one call into C
+        return [np.array(v[None]) if None in v else _array(v) for v in found]
+
+    return under([d.guard for d in domains_of(variables)], copies)
+
+
+def read(variables: Sequence[Variable], engine: Converter) -> list[Any]:
+    """The values of variables at one moment, as native values of `engine`, of which some are not
+    there yet.
+    """
+    return under(_locks(variables), lambda: [v.read(engine) for v in variables])
+
+
+def lent(variables: Sequence[Variable], engine: Lender) -> list[Any]:
+    """The values of variables at one moment, as native values that users may keep."""
+    return under(_locks(variables), lambda: [v.lent(engine) for v in variables])
+
+
+def assign(variables: Sequence[Variable], values: Sequence[np.ndarray]) -> None:
+    """Replace the values of variables by NumPy arrays that the caller gives away, all at once."""
+    pairs = zip(variables, values, strict=True)
+    writes = [(setattr, v, "values", {None: value}) for v, value in pairs]
+    under(_locks(variables), at_once, writes)
+
+
+def _locks(variables: Sequence[Variable]) -> list[AbstractContextManager[Any]]:
+    return [d.lock for d in domains_of(variables)]
 
 
 def _restored(settings: tuple[Any, ...], trainable: bool, attributes: dict[str, Any]) -> Variable:

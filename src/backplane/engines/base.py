@@ -6,11 +6,12 @@ the primitives, their operands and parameters are listed in `docs/primitives.md`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from backplane.core.atomic import Calls, at_once
 from backplane.core.graph import Graph, KeySource
 from backplane.core.spec import Spec
 
@@ -115,7 +116,8 @@ class Program(NamedTuple):
 
     `function(*inputs)` takes and returns engine values: placeholders and lifted constants, then
     variables; it returns a tuple: the new values of the updated variables, in the order of the
-    variables, then the outputs.
+    variables, then the outputs. Where it runs primitives that write over their operands, a list of
+    calls comes last: those write, when all else of the call has been done.
     `inputs` and `outputs` are their specs in that order. `state` says which inputs are variables
     that the program replaces (input position → output position), so that their buffers may be
     donated.
@@ -195,6 +197,9 @@ class Engine:
     holds_arrays: ClassVar[bool] = False
     """Whether arrays of native byte order are values as they are: `from_numpy` returns its
     argument."""
+    writes_over: ClassVar[bool] = False
+    """Whether programs may write new values of variables over the old ones, or take their memory:
+    then who reads variables must not run beside."""
     table: Table
 
     # --- values ---------------------------------------------------------------------------------
@@ -293,6 +298,10 @@ class Engine:
 
     # --- programs -------------------------------------------------------------------------------
 
+    def commit(self, calls: Calls) -> None:
+        """Do what a program has left to be done at the end of its call: write over variables."""
+        at_once(calls)
+
     def updates_in_place(self, options: Mapping[str, Any]) -> bool:
         """Whether steps of optimizers in a program with these options are replaced by primitives
         that may write over the variables: the values that its programs return then must be known
@@ -382,6 +391,15 @@ def set_emitter(
 
 Line = tuple[str, int]
 """A line of an emitted program: its file name and number."""
+
+
+def writing(run: Callable[..., Any], outputs: Collection[int]) -> Callable[..., Any]:
+    """A compiled program that has replaced the variables behind these outputs when it returns:
+    their old values are gone.
+    """
+    if outputs:
+        run.written = frozenset(outputs)  # type: ignore[attr-defined]
+    return run
 
 
 def located(

@@ -6,31 +6,52 @@ Here the loops are unrolled into the text of one function:
     def call(inputs=()):
         if type(inputs) is not list or len(inputs) != 2:
             return slow(inputs)
-        x0, x1 = inputs
+        x0, x1, = inputs
         if type(x0) is not ndarray or x0.dtype is not d0 or x0.shape != s0:
             x0 = feed0(x0, engine, False)
-        try:
-            w0 = v0.values[engine]
-        except KeyError:
-            w0 = v0.read(engine)
         ...
+        with lock0:
+            try:
+                w0 = v0.values[engine]
+            except KeyError:
+                w0, = read(variables, engine)
+            try:
+                n0, n1, r0, later = run(x0, x1, w0)
+                r0 = fetch(r0)
+            except Exception as error:
+                failed(error, [x0, x1])
+                raise
+            commit([*later, (setattr, v0, "values", {engine: n0}), ...])
+        return [r0]
+
+All updates are written by one call into C, or by one assignment without calls: between them Python
+runs no handler of a signal and no other thread, so that an interruption finds all variables old or
+all new. What writes over the memory of variables, `later`, is part of that. Calls with updates hold
+the locks of their variables; others do where somebody writes over their memory
+(`core.atomic.Domain`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backplane.core.graph import Tensor
+from backplane.core.atomic import deferred_signals, join, under
+from backplane.core.graph import Tensor, draw, undraw
 from backplane.core.source import Source
+from backplane.core.variable import read
 from backplane.engines.base import Engine
 
 if TYPE_CHECKING:
     from backplane.compile.function import Function, Variant
 
 Call = Callable[..., list[np.ndarray]]
+
+MOST_LOCKS = 8
+"""Locks that the text itself takes: Python allows 20 blocks inside each other."""
 
 
 def straight(function: Function, variant: Variant, slow: Call) -> Call:
@@ -45,30 +66,81 @@ class _Writer:
         self.function = function
         self.variant = variant
         self.engine = engine = function.engine
+        self.replaced: frozenset[int] = getattr(variant.run, "written", frozenset())
+        """The updates that `run` has written when it returns."""
         self.source = Source(
             "call", engine=engine, slow=slow, run=variant.run, failed=variant.failed,
             feed=engine.feed, lend=engine.lend, wait=engine.wait, ndarray=np.ndarray,
-            array=np.array, words=variant.words,
+            array=np.array, variables=variant.variables, read=read,
         )  # fmt: skip
 
     def written(self) -> Call:
         """The compiled text."""
+        locks = self._locks()
+        if len(locks) <= MOST_LOCKS:
+            with self.source.block("def call(inputs=()):"):
+                feeds = self._feeds()
+                if locks:
+                    with self.source.block(f"with {', '.join(locks)}:"):
+                        outputs = self._body(feeds)
+                else:
+                    outputs = self._body(feeds)
+                self.source.line(f"return [{', '.join(outputs)}]")
+            return self.source.function("call")
+        self.source.names["under"] = under
         with self.source.block("def call(inputs=()):"):
             feeds = self._feeds()
+            self.source.line(f"return under([{', '.join(locks)}], body, {', '.join(feeds)})")
+        with self.source.block(f"def body({', '.join(feeds)}):"):
+            self.source.line(f"return [{', '.join(self._body(feeds))}]")
+        return self.source.function("call")
+
+    def _locks(self) -> list[str]:
+        """What the call holds while it runs."""
+        variant = self.variant
+        writes = bool(variant.updated)
+        if not writes and not self.engine.writes_over:
+            return []
+        domains = join(list(dict.fromkeys([*variant.variables, *variant.updated])))
+        if variant.written or self.replaced:
+            for domain in domains:
+                domain.guard = domain.lock
+        self.source.names.update(
+            {f"lock{i}": d.lock if writes else d for i, d in enumerate(domains)}
+        )
+        return [f"lock{i}" if writes else f"lock{i}.guard" for i in range(len(domains))]
+
+    def _body(self, feeds: Sequence[str]) -> list[str]:
+        """From reading the variables to writing them; the names of the outputs."""
+        with self._deferred():
             arguments = [*feeds, *self._keys(), *self._variables(), *self._constants()]
             outputs = self._run(feeds, arguments)
-            self._updates()
-            self.source.line(f"return [{', '.join(outputs)}]")
-        return self.source.function("call")
+            self._commit()
+        return outputs
+
+    @contextmanager
+    def _deferred(self) -> Iterator[None]:
+        """Around programs after which some variables are new, and some not yet. Where old values
+        know their successors, those are found after an interruption too.
+        """
+        follows = type(self.engine).current is not Engine.current
+        whole = not self.replaced or (follows and len(self.replaced) == len(self.variant.updated))
+        if whole:
+            yield
+            return
+        self.source.names["deferred"] = deferred_signals
+        with self.source.block("with deferred():"):
+            yield
 
     def _run(self, feeds: Sequence[str], arguments: Sequence[str]) -> list[str]:
         """Run the program; the names of its outputs as users get them."""
         source = self.source
         outputs = [f"r{i}" for i in range(self.variant.count)]
         news = [f"n{i}" for i in range(len(self.variant.updated))]
-        targets = f"{', '.join([*news, *outputs])}," if news or outputs else "()"
+        targets = [*news, *outputs, *(["later"] if self.variant.written else [])]
         with source.block("try:"):
-            source.line(f"{targets} = run({', '.join(arguments)})")
+            left = f"{', '.join(targets)}," if targets else "()"
+            source.line(f"{left} = run({', '.join(arguments)})")
             for i, name in enumerate(outputs):
                 if not self._is_array(self.function.outputs[i]):
                     source.names[f"fetch{i}"] = self.engine.fetching(self.function.outputs[i].spec)
@@ -78,6 +150,8 @@ class _Writer:
                 # change.
                 source.line(f"wait(({', '.join(news)},))")
         with source.block("except Exception as error:"):
+            if self.variant.keys:
+                source.line("undraw(sources, keys)")
             source.line(f"failed(error, [{', '.join(feeds)}])")
             source.line("raise")
         self._go_forward()
@@ -88,8 +162,8 @@ class _Writer:
 
     def _go_forward(self) -> None:
         """After an interrupt, store the new values of variables whose memory has been taken."""
-        read = {v: i for i, v in enumerate(self.variant.variables)}
-        places = [read[v] for v in self.variant.updated if v in read]
+        known = {v: i for i, v in enumerate(self.variant.variables)}
+        places = [known[v] for v in self.variant.updated if v in known]
         if type(self.engine).current is Engine.current or not places:
             return
         self.source.names["current"] = self.engine.current
@@ -98,15 +172,20 @@ class _Writer:
                 self.source.line(f"v{i}.values = {{engine: current(w{i})}}")
             self.source.line("raise")
 
-    def _updates(self) -> None:
-        """Nothing can fail any more: variables get their new values, and keys are drawn."""
+    def _commit(self) -> None:
+        """Nothing can fail any more: variables get their new values."""
+        written, values = self.variant.written, []
         for i, variable in enumerate(self.variant.updated):
             self.source.names[f"u{i}"] = variable
-            value = f"lend(n{i})" if self.variant.lent[i] else f"n{i}"
-            self.source.line(f"u{i}.values = {{engine: {value}}}")
-        for i, key in enumerate(self.variant.keys):
-            self.source.names[f"k{i}"] = key
-            self.source.line(f"k{i}.counter += 1")
+            value = f"lend(n{i})" if self.variant.lent[i] and i not in written else f"n{i}"
+            values.append(f"{{engine: {value}}}")
+        if written:
+            self.source.names.update(commit=self.engine.commit, setattr=setattr)
+            calls = [f'(setattr, u{i}, "values", {value})' for i, value in enumerate(values)]
+            self.source.line(f"commit([*later, {', '.join(calls)}])")
+        elif values:
+            targets = [f"u{i}.values" for i in range(len(values))]
+            self.source.line(f"{', '.join(targets)} = {', '.join(values)}")
 
     def _is_array(self, output: Tensor) -> bool:
         """Whether the program's result is already a NumPy array (not one of NumPy's scalars)."""
@@ -151,7 +230,12 @@ class _Writer:
                 source.line(f"{name} = feed({name})")
 
     def _keys(self) -> list[str]:
-        return ["words()"] if self.variant.keys else []
+        """The keys of this run, drawn at once, as one value."""
+        if not self.variant.keys:
+            return []
+        self.source.names.update(sources=self.variant.keys, draw=draw, undraw=undraw)
+        self.source.line("keys = draw(sources)")
+        return ["feed(keys)"]
 
     def _variables(self) -> list[str]:
         """The variables' values: after the first call, the engine holds all of them."""
@@ -162,8 +246,8 @@ class _Writer:
                 for i in range(count):
                     source.line(f"w{i} = v{i}.values[engine]")
             with source.block("except KeyError:"):
-                for i in range(count):
-                    source.line(f"w{i} = v{i}.read(engine)")
+                targets = ", ".join([f"w{i}" for i in range(count)])
+                source.line(f"{targets}, = read(variables, engine)")
         return [f"w{i}" for i in range(count)]
 
     def _constants(self) -> list[str]:

@@ -79,6 +79,8 @@ class Emitter:
         self.order = [n for u in self.units for n in (u.members if isinstance(u, Chain) else [u])]
         self.buffers = Buffers(self.order, self.outputs, engine, self.host)
         self.position = self.buffers.position
+        self.later: list[str] = []
+        """The names of the calls that write over operands, which the program leaves to be done."""
         self.functions: list[Callable[[Source], None]] = []
         """What writes the functions of chains, behind the program."""
         self.results: dict[Tensor, dict[int, Tensor]] = {}
@@ -158,12 +160,15 @@ class Emitter:
     def _body(self) -> None:
         for unit in self.units:
             self.unit(unit)
-        self.source.line(f"return ({''.join([f'{self.value(t)}, ' for t in self.outputs])})")
+        results = [self.value(t) for t in self.outputs]
+        if self.later:
+            results.append(f"[{', '.join([f'*{name}' for name in self.later])}]")
+        self.source.line(f"return ({''.join([f'{x}, ' for x in results])})")
 
     def finished(self) -> Callable[..., Any]:
         """The function `program` of the text, once the functions of its chains are there too."""
-        for write in self.functions:
-            write(self.source)
+        while self.functions:  # They refer to this emitter, and nobody needs it any more.
+            self.functions.pop(0)(self.source)
         return self.source.function("program")
 
     def unit(self, unit: Unit) -> None:
@@ -285,6 +290,9 @@ class Emitter:
             return self._name(node)
         used = self.results.get(node, {})
         targets = [self._name(used[i]) if i in used else "_" for i in range(len(node.spec))]
+        if node.op.in_place:
+            self.later.append(f"later{len(self.later)}")
+            return f"({', '.join(targets)},), {self.later[-1]}"
         return f"{', '.join(targets)},"
 
 
@@ -309,11 +317,12 @@ def _small_constant(t: Tensor) -> bool:
 
 def _in_place_last(order: Sequence[Unit]) -> Sequence[Unit]:
     """`order`, but what writes over its operands after all that may still read them, or fail."""
-    last = {unit: None for unit in order if isinstance(unit, Tensor) and _writes(unit)}
+    last = {unit: None for unit in order if isinstance(unit, Tensor) and writes_over(unit)}
     return [*[unit for unit in order if unit not in last], *last] if last else order
 
 
-def _writes(node: Tensor) -> bool:
+def writes_over(node: Tensor) -> bool:
+    """Whether `node` is computed over its operands, or a result of what is."""
     op = node.inputs[0].op if node.op is OUTPUT else node.op
     return op is not None and op.in_place
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar, copy_context
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from backplane.core.atomic import Calls, at_once
 from backplane.engines.arrays import updates
 from backplane.engines.base import Engine, Value
 
-Function = Callable[..., tuple[Value, ...]]
+T = TypeVar("T")
 Around = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 
@@ -22,6 +23,7 @@ class ArrayEngine(Engine):
     """
 
     holds_arrays = True
+    writes_over = True
 
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
         """The array itself where it has the dtype: programs write to no operand."""
@@ -40,6 +42,10 @@ class ArrayEngine(Engine):
     def fetch(self, value: Value) -> np.ndarray:
         """The array itself; a scalar becomes an array without axes."""
         return np.asarray(value)
+
+    def commit(self, calls: Calls) -> None:
+        """Without floating-point warnings, of which one might be an error."""
+        _commit(calls)
 
     def lend(self, value: Value) -> Value:
         """A copy of what a later step of an optimizer writes to."""
@@ -75,11 +81,11 @@ def silence(state: Sequence[tuple[ContextVar[Any], Any]]) -> Around:
 SILENCE = silence(_error_state())
 
 
-def quiet(function: Function) -> Function:
+def quiet(function: Callable[..., T]) -> Callable[..., T]:
     """`function` run without floating-point warnings."""
     enter, leave = SILENCE
 
-    def run(*inputs: Value) -> tuple[Value, ...]:
+    def run(*inputs: Value) -> T:
         before = enter()
         try:
             return function(*inputs)
@@ -87,3 +93,6 @@ def quiet(function: Function) -> Function:
             leave(before)
 
     return run
+
+
+_commit = quiet(at_once)

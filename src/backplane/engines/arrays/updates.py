@@ -1,18 +1,16 @@
 """Steps of optimizers in place, block by block.
 
 Only arrays that a step itself has made are written to: `K.variable`'s own, or one that came into a
-variable in another way, may be known to others, and is copied at the first step.
+variable in another way, may be known to others, and is copied at the first step. A lowering gives
+the arrays, in which the new values will be, and the calls that write them.
 """
 
 from __future__ import annotations
 
-import operator
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import starmap
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import ref
 
 import numpy as np
 
@@ -26,7 +24,8 @@ on 400,000 float32, 4096 elements took 1.35 of the time and 65,536 the same."""
 
 Arrays = Sequence[Value]
 Calls = list[tuple[Any, ...]]
-"""Functions with their arguments."""
+Later = tuple[list[Value], Calls]
+"""Arrays, and the calls after which they hold the results."""
 
 Loop = Callable[[str, str], Callable[..., None] | None]
 """Gives an engine's own loop for a step, by its name and dtype, or None: a function of numbers and
@@ -35,9 +34,12 @@ flat arrays, those that it writes to first, the gradient last."""
 WORTH = 1 << 18
 """Elements from which on a step is worth a loop of the engine, which it may have to compile."""
 
-_own: WeakValueDictionary[int, Value] = WeakValueDictionary()
-"""The arrays that steps have made, by id: arrays cannot be hashed."""
-_squares: WeakValueDictionary[int, Value] = WeakValueDictionary()
+Known = dict[int, Any]
+"""Weak references to arrays, by id: arrays cannot be hashed."""
+
+_own: Known = {}
+"""The arrays that steps have made."""
+_squares: Known = {}
 """Those of them that hold no negative number."""
 
 
@@ -46,8 +48,15 @@ def may_be_written(value: Value) -> bool:
     return isinstance(value, np.ndarray) and (value.base is not None or _is_in(_own, value))
 
 
-def _is_in(known: WeakValueDictionary[int, Value], x: Value) -> bool:
-    return known.get(id(x)) is x
+def _is_in(known: Known, x: Value) -> bool:
+    reference = known.get(id(x))
+    return reference is not None and reference() is x
+
+
+def _enter(known: Known, x: Value) -> None:
+    # What Python calls when the array goes is C, unlike that of a `WeakValueDictionary`: a signal's
+    # handler would run there, between two writes, and what it raises would be lost.
+    known[id(x)] = ref(x, partial(known.pop, id(x)))
 
 
 def _owned(arrays: Arrays) -> list[Value]:
@@ -56,7 +65,7 @@ def _owned(arrays: Arrays) -> list[Value]:
     for x in arrays:
         if not _is_in(_own, x):
             x = np.array(x, order="C")
-            _own[id(x)] = x
+            _enter(_own, x)
         found.append(x)
     return found
 
@@ -96,15 +105,8 @@ def _blocks(*kinds: Arrays) -> Iterator[tuple[Value, ...]]:
             yield (*[x[i : i + BLOCK] for x in rows], scratch[: min(BLOCK, size - i)])
 
 
-def run(calls: Calls) -> None:
-    """Call them all, without Python in between: an interruption comes before the first of them or
-    after the last, and no variable is left half way.
-    """
-    deque(starmap(operator.call, calls), maxlen=0)
-
-
 @TABLE.add("gradient_update")
-def gradient_update(factor: Value, *arrays: Value, loop: Loop = _no_loop) -> list[Value]:
+def gradient_update(factor: Value, *arrays: Value, loop: Loop = _no_loop) -> Later:
     """P += factor · g."""
     ps, gs = _split(arrays, 2)
     a = np.asarray(factor, ps[0].dtype)
@@ -114,21 +116,21 @@ def gradient_update(factor: Value, *arrays: Value, loop: Loop = _no_loop) -> lis
         calls = []
         for p, g, s in _blocks(ps, gs):
             calls += [(np.multiply, g, a, s), (np.add, p, s, p)]
-    run(calls)
-    return ps
+    return ps, calls
 
 
 @TABLE.add("momentum_update")
 def momentum_update(
     momentum: Value, gain: Value, step: Value, *arrays: Value, nesterov: bool, loop: Loop = _no_loop
-) -> list[Value]:
+) -> Later:
     """M = momentum · m + gain · g, p += step · m."""
     ps, ms, gs = _split(arrays, 3)
     numbers = [np.asarray(x, ps[0].dtype) for x in (momentum, gain, step)]
     calls = _whole(loop, "nesterov" if nesterov else "momentum", numbers, ps, ms, gs)
     ps, ms = _owned(ps), _owned(ms)
-    run(_momentum_in_blocks(numbers, ps, ms, gs, nesterov) if calls is None else calls)
-    return [*ps, *ms]
+    if calls is None:
+        calls = _momentum_in_blocks(numbers, ps, ms, gs, nesterov)
+    return [*ps, *ms], calls
 
 
 def _momentum_in_blocks(
@@ -150,7 +152,7 @@ def _momentum_in_blocks(
 @TABLE.add("adam_update")
 def adam_update(
     rate: Value, beta1: Value, beta2: Value, epsilon: Value, *arrays: Value, loop: Loop = _no_loop
-) -> list[Value]:
+) -> Later:
     """M = beta1 · m + (1 − beta1) · g, v = beta2 · v + (1 − beta2) · g², p −= rate · m / (√v + ε).
 
     The root of a negative number is 0 in K. With beta2 between 0 and 1 a step makes none.
@@ -164,11 +166,12 @@ def adam_update(
     ps, ms, vs = _owned(ps), _owned(ms), _owned(vs)
     for v in vs:
         if usual:
-            _squares[id(v)] = v
+            _enter(_squares, v)
         else:
             _squares.pop(id(v), None)
-    run(_adam_in_blocks(numbers, ps, ms, vs, gs, usual) if calls is None else calls)
-    return [*ps, *ms, *vs]
+    if calls is None:
+        calls = _adam_in_blocks(numbers, ps, ms, vs, gs, usual)
+    return [*ps, *ms, *vs], calls
 
 
 def _adam_in_blocks(

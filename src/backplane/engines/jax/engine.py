@@ -12,7 +12,7 @@ from jax.experimental import io_callback
 
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.base import Engine, Program, Table, Value
+from backplane.engines.base import Engine, Program, Table, Value, writing
 from backplane.engines.jax import (
     control,
     convolution,
@@ -45,6 +45,7 @@ class JaxEngine(Engine):
 
     name = "jax"
     takes_arrays = True
+    writes_over = True
     library = "jax"
     capabilities = frozenset(
         (
@@ -157,7 +158,8 @@ class JaxEngine(Engine):
             if places
             else jax.jit(function, compiler_options=options)
         )
-        return memory.following(_in_64_bits(run) if _is_wide(program) else run)
+        run = memory.following(_in_64_bits(run) if _is_wide(program) else run)
+        return writing(run, places.values())
 
     def eager(self, program: Program) -> Function:
         """`jax.jit` too, for arrays with values: one dispatch instead of one for each operation.

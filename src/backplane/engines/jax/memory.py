@@ -12,10 +12,8 @@ must be able to go forward:
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import starmap
 from threading import get_ident
@@ -25,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from backplane.core.atomic import deferred_signals
 from backplane.core.spec import Spec
 from backplane.engines.base import Value
 
@@ -129,7 +128,7 @@ def donating(
             _try(size)
             size = size if size > TRIED else 0
         needed[tuple([inputs[i].shape for i in unknown])] = size
-        with _deferred_signals():  # JAX runs Python around the first call.
+        with deferred_signals():  # JAX runs Python around the first call.
             return start(*inputs)
 
     return start
@@ -154,24 +153,3 @@ def _try(size: int) -> None:
         MemoryError: if there is not so much.
     """
     np.empty(size, np.uint8)
-
-
-@contextmanager
-def _deferred_signals() -> Iterator[None]:
-    """Call Python's handlers of signals at the end only."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # Python runs handlers in the main thread.
-        return
-    handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-    caught: list[tuple[int, Any]] = []
-    try:
-        for s, handler in handlers.items():
-            if callable(handler):
-                signal.signal(s, lambda *given: caught.append(given))
-        yield
-    finally:
-        for s, handler in handlers.items():
-            if callable(handler):
-                signal.signal(s, handler)
-        for number, frame in caught:
-            handlers[signal.Signals(number)](number, frame)  # type: ignore[operator, misc]

@@ -197,4 +197,5 @@ def _(op: Blockwise, node: Apply) -> Call:
 def _(op: Kernel, node: Apply) -> Call:
     if op.multiple and len(node.outputs) == 1:
         return Call(lambda *values: op.compute(*values)[0], node.inputs)
-    return Call(op.compute if op.multiple else op.function, node.inputs)
+    several = op.multiple and not op.primitive.in_place
+    return Call(op.compute if several else op.function, node.inputs)

@@ -110,6 +110,10 @@ class Kernel(Op):
 
     def compute(self, *values: Value) -> Any:
         """The result of arrays, or a list of the wanted results."""
+        if self.primitive.in_place:
+            results, calls = self.function(*values)
+            self.engine.commit(calls)
+            return results
         return self._kept(self.function(*values)) if self.multiple else self.function(*values)
 
     def perform(self, node: Apply, inputs: Sequence[Value], output_storage: Any) -> None:

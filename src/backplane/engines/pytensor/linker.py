@@ -52,6 +52,8 @@ class Emission:
         self.source = Source("program")
         self.names: dict[Variable, str] = {x: f"a{i}" for i, x in enumerate(self.inputs)}
         self.lines: dict[Region, list[str]] = defaultdict(list)
+        self.later: list[str] = []
+        """The names of the calls that write over operands, which the program leaves to be done."""
         self._plan(_writers_last(graph.toposort()))
 
     # --- planning: from the outputs back ----------------------------------------------------------
@@ -120,8 +122,10 @@ class Emission:
         with self.source.block(f"def program({', '.join(self.names[x] for x in self.inputs)}):"):
             for line in self.lines[()]:
                 self.source.line(line)
-            results = "".join([f"{self.name(x)}, " for x in self.outputs])
-            self.source.line(f"return ({results})")
+            results = [self.name(x) for x in self.outputs]
+            if self.later:
+                results.append(f"[{', '.join([f'*{name}' for name in self.later])}]")
+            self.source.line(f"return ({''.join([f'{x}, ' for x in results])})")
         return self.source.function("program")
 
     def _dies(self, x: Variable, node: Apply, last: dict[Variable, Apply]) -> bool:
@@ -141,6 +145,9 @@ class Emission:
             target = next((x for x in call.inputs if self._reusable(x, node, last)), None)
             operands += [f"out={self.names[target]}"] if target is not None else []
         targets = ", ".join(self._fresh(x) for x in node.outputs)
+        if _writes(node):
+            self.later.append(f"later{len(self.later)}")
+            targets = f"({targets},), {self.later[-1]}"
         return f"{targets} = {function}({', '.join(operands)})"
 
     def _reusable(self, x: Variable, node: Apply, last: dict[Variable, Apply]) -> bool:
@@ -189,9 +196,14 @@ class Emission:
 
 def _writers_last(order: Sequence[Apply]) -> list[Apply]:
     """`order`, but what writes over variables after all that may still read them, or fail."""
-    writers = [n for n in order if isinstance(n.op, Kernel) and primitive(n.op.name).in_place]
+    writers = [n for n in order if _writes(n)]
     last = set(writers)
     return [*[n for n in order if n not in last], *writers]
+
+
+def _writes(node: Apply) -> bool:
+    """Whether a node leaves calls to be done which write over its operands."""
+    return isinstance(node.op, Kernel) and primitive(node.op.name).in_place
 
 
 def _common(regions: Sequence[Region]) -> Region:

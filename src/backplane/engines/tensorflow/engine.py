@@ -37,6 +37,7 @@ class TensorFlow(Engine):
 
     name = "tensorflow"
     library = "tensorflow"
+    writes_over = True
     capabilities = frozenset({"float16", "bfloat16", "unsigned", "eager", "tape", "once"})
     index_errors = (tf.errors.InvalidArgumentError,)
 

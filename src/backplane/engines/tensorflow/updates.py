@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Program, Value
+from backplane.engines.base import Program, Value, writing
 from backplane.engines.tensorflow.library import raw, tf
 
 LARGE = 1 << 16
@@ -84,7 +84,7 @@ def keeping(run: Function, program: Program, places: Places) -> Function:
             results.insert(o, x)
         return tuple(results)
 
-    return call
+    return writing(call, places.values())
 
 
 # --- programs over handles ------------------------------------------------------------------------

@@ -38,6 +38,7 @@ class TorchEngine(Engine):
 
     name = "torch"
     library = "torch"
+    writes_over = True
     capabilities = frozenset(
         ("host_shapes", "float16", "bfloat16", "unsigned", "eager", "tape", "steps")
     ) | (frozenset() if devices.ACCELERATED else {"blocks"})

@@ -1,13 +1,15 @@
 """Lowerings: steps of optimizers, by the kernels of `torch.optim`, in place.
 
 Only tensors that a step itself has made are written to: `K.variable`'s own, or one that came into a
-variable in another way, may be known to others, and is copied at the first step.
+variable in another way, may be known to others, and is copied at the first step. A lowering gives
+the tensors, in which the new values will be, and the calls that write them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +21,8 @@ TABLE = Table()
 _MARK = "_backplane_own"
 
 Tensors = Sequence[Value]
+Later = tuple[list[Value], list[tuple[Any, ...]]]
+"""Tensors, and the calls after which they hold the results."""
 
 
 def may_be_written(value: Value) -> bool:
@@ -51,18 +55,17 @@ def _has_kernel(x: Value) -> bool:
 
 
 @TABLE.add("gradient_update")
-def gradient_update(factor: Value, *tensors: Value) -> list[Value]:
+def gradient_update(factor: Value, *tensors: Value) -> Later:
     """One pass over all parameters."""
     ps, gs = _split(tensors, 2)
     ps = _owned(ps)
-    torch._foreach_add_(ps, gs, alpha=factor.item())
-    return ps
+    return ps, [(partial(torch._foreach_add_, alpha=factor.item()), ps, gs)]
 
 
 @TABLE.add("momentum_update")
 def momentum_update(
     momentum: Value, gain: Value, step: Value, *tensors: Value, nesterov: bool
-) -> list[Value]:
+) -> Later:
     """`torch.optim.SGD`'s kernel, whose state is not scaled: its rate and dampening are chosen so
     that m and p are as here. In float64 one minus the dampening would have lost digits.
     """
@@ -71,23 +74,24 @@ def momentum_update(
     ps, ms = _owned(ps), _owned(ms)
     if decay and not nesterov and ps[0].dtype == torch.float32 and _has_kernel(ps[0]):
         gs = [g.contiguous() for g in gs]
-        torch._fused_sgd_(
-            ps, gs, ms, weight_decay=0.0, momentum=decay, lr=-b, dampening=1 - a,
+        kernel = partial(
+            torch._fused_sgd_, weight_decay=0.0, momentum=decay, lr=-b, dampening=1 - a,
             nesterov=False, maximize=False, is_first_step=False,
         )  # fmt: skip
-        return [*ps, *ms]
-    torch._foreach_mul_(ms, decay)
-    torch._foreach_add_(ms, gs, alpha=a)
-    torch._foreach_add_(ps, ms, alpha=b)
+        return [*ps, *ms], [(kernel, ps, gs, ms)]
+    add = partial(torch._foreach_add_, alpha=a)
+    calls = [
+        (torch._foreach_mul_, ms, decay),
+        (add, ms, gs),
+        (partial(torch._foreach_add_, alpha=b), ps, ms),
+    ]
     if nesterov:
-        torch._foreach_add_(ps, gs, alpha=a)
-    return [*ps, *ms]
+        calls.append((add, ps, gs))
+    return [*ps, *ms], calls
 
 
 @TABLE.add("adam_update")
-def adam_update(
-    rate: Value, beta1: Value, beta2: Value, epsilon: Value, *tensors: Value
-) -> list[Value]:
+def adam_update(rate: Value, beta1: Value, beta2: Value, epsilon: Value, *tensors: Value) -> Later:
     """`torch.optim.Adam`'s kernel. It corrects the bias of early steps by itself: after infinitely
     many there is nothing to correct.
     """
@@ -100,19 +104,19 @@ def adam_update(
     ps, ms, vs = _owned(ps), _owned(ms), _owned(vs)
     gs = [g.contiguous() for g in gs]
     steps = [torch.full((), math.inf, device=ps[0].device)] * len(ps)
-    torch._fused_adam_(
-        ps, gs, ms, vs, [], steps, lr=a, beta1=b1, beta2=b2, weight_decay=0.0, eps=e,
+    kernel = partial(
+        torch._fused_adam_, lr=a, beta1=b1, beta2=b2, weight_decay=0.0, eps=e,
         amsgrad=False, maximize=False,
     )  # fmt: skip
-    return [*ps, *ms, *vs]
+    return [*ps, *ms, *vs], [(kernel, ps, gs, ms, vs, [], steps)]
 
 
 def _written_out(
     a: float, b1: float, b2: float, e: float, ps: Tensors, ms: Tensors, vs: Tensors, gs: Tensors
-) -> list[Value]:
+) -> Later:
     """Adam in plain operations."""
     ms = [b1 * m + (1 - b1) * g for m, g in zip(ms, gs, strict=True)]
     vs = [b2 * v + (1 - b2) * g * g for v, g in zip(vs, gs, strict=True)]
     triples = zip(ps, ms, vs, strict=True)
     ps = [p - a * m / (v.clamp(min=0).sqrt() + e) for p, m, v in triples]
-    return [*ps, *ms, *vs]
+    return [*ps, *ms, *vs], []
