@@ -65,6 +65,7 @@ lint: $(STAMPS)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python scripts/check_imports.py
+	$(BIN)/python scripts/check_primitives.py src/backplane/core src/backplane/ops
 	$(BIN)/python scripts/check_size.py
 
 r:

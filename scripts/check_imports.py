@@ -1,9 +1,9 @@
-"""Check who imports whom: the layers of Backplane, and the engines' libraries.
+"""Check who imports whom: the layers of Backplane, circles of modules, and the engines' libraries.
 
     python scripts/check_imports.py [ROOT]
 
-ROOT is the package folder, `src/backplane` by default. Prints one line per forbidden import and
-exits with 1 if there is any. An import counts wherever it stands: in a function, under
+ROOT is the package folder, `src/backplane` by default. Prints one line per forbidden import and per
+circle, and exits with 1 if there is any. An import counts wherever it stands: in a function, under
 `TYPE_CHECKING`, or as `importlib.import_module("a.literal.name")`. What a layer may not know, it
 may not know in a type hint either.
 """
@@ -22,7 +22,7 @@ LAYERS: dict[str, set[str]] = {
     "config": set(),
     "core": set(),
     "ops": {"core", "config"},
-    "compile": {"core", "registry", "protocol"},
+    "compile": {"core", "ops", "registry", "protocol"},
     "registry": {"core", "protocol"},
     "engine": {"core", "protocol"},
     "protocol": {"core"},
@@ -151,6 +151,44 @@ def _within(module: str, part: str) -> bool:
     return module == part or module.startswith(f"{part}.")
 
 
+def circles(files: list[Path], root: Path) -> list[list[str]]:
+    """The modules that import each other, in groups. Only what is imported while a module is
+    executed counts, so neither type hints nor imports inside functions do.
+    """
+    edges = {module_name(file, root): set(_at_import(file, root)) for file in files}
+    reached = {module: _reachable(module, edges) for module in edges}
+    groups = {
+        tuple(sorted(other for other in reached[module] if module in reached.get(other, ())))
+        for module in edges
+        if module in reached[module]
+    }
+    return [list(group) for group in sorted(groups)]
+
+
+def _at_import(file: Path, root: Path) -> Iterator[str]:
+    importer = module_name(file, root)
+    package = importer if file.name == "__init__.py" else importer.rpartition(".")[0]
+    waiting: list[ast.AST] = [ast.parse(file.read_text(encoding="utf-8"), str(file))]
+    while waiting:
+        node = waiting.pop()
+        typing_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or typing_only:
+            continue
+        yield from _targets(node, package, root)
+        waiting += ast.iter_child_nodes(node)
+
+
+def _reachable(module: str, edges: dict[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    waiting = list(edges[module])
+    while waiting:
+        target = waiting.pop()
+        if target not in found:
+            found.add(target)
+            waiting += edges.get(target, ())
+    return found
+
+
 def main(arguments: list[str]) -> int:
     """Check the package; print what is forbidden; return the exit status."""
     root = Path(arguments[0] if arguments else f"src/{PACKAGE}")
@@ -163,6 +201,9 @@ def main(arguments: list[str]) -> int:
         if wrong := complaint(found):
             print(f"{found.file}:{found.line}: imports {found.target}: {wrong}")
             bad += 1
+    for group in circles(files, root):
+        print(f"{root}: these modules import each other: {', '.join(group)}")
+        bad += 1
     if not bad:
         print(f"imports: {len(files)} files, all as they should be")
     return 1 if bad else 0

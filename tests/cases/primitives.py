@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,14 @@ op("expm1", floats(2, 3), oracle=np.expm1, smooth=True)
 op("expm1", values([1e-6, -1e-6]), id="near-0", oracle=np.expm1)
 op("log1p", positive(2, 3), oracle=np.log1p, smooth=True)
 op("log1p", values([1e-6, -1e-6]), id="near-0", oracle=np.log1p, grad=False)
+op("erf", floats(2, 3), oracle=np.vectorize(math.erf, otypes=[float]), smooth=True)
+op(
+    "erf",
+    values([-3e4, -7.0, -1.0, -1e-4, 0.0, 1e-4, 1.0, 7.0, 3e4]),
+    id="far",
+    oracle=np.vectorize(math.erf, otypes=[float]),
+    grad=False,
+)
 op("erfinv", floats(2, 3, low=-0.75, high=0.75), smooth=True, tolerance={"float32": 2e-5})
 op("sigmoid", values([-1000.0, 1000.0]), id="far", oracle=np.array([0.0, 1.0]), grad=False)
 op(

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from backplane import backend as K
-from backplane.core.autodiff import gradients
 from backplane.core.graph import Placeholder, Tensor, constant
 from backplane.core.spec import Spec
 from backplane.ops import elementwise, reduction
+from backplane.ops.autodiff import gradients
 
 
 def leaf(*shape: int | None, dtype: str = "float64") -> Placeholder:

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from backplane.core.autodiff import gradients
 from backplane.core.graph import Placeholder, constant, toposort
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import Spec
 from backplane.ops import creation, effects, indexing, linear, reduction, shaping
 from backplane.ops import elementwise as ew
+from backplane.ops.autodiff import gradients
 from backplane.ops.lift import scalar
 from core.evaluate import leaf, slopes, total, value, values
 

@@ -1,4 +1,4 @@
-"""The checks of imports and sizes: what they let pass, and what they do not."""
+"""The checks of imports, primitives and sizes: what they let pass, and what they do not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def script(name: str):
 
 
 check_imports = script("check_imports")
+check_primitives = script("check_primitives")
 check_size = script("check_size")
+count_lines = script("count_lines")
 
 
 @pytest.fixture
@@ -43,10 +45,11 @@ ALLOWED = [
     ("core/graph", "import numpy, backplane.core.spec"),
     ("ops/lift", "from backplane.core.graph import Tensor"),
     ("compile/emit", "from backplane.core import graph"),
+    ("compile/emit", "from backplane.ops import lift"),
     ("compile/emit", "from backplane.engines.base import Entry"),
     ("compile/emit", "from backplane import engines"),
     ("backend/__init__", "from backplane import config, engines\nfrom backplane.ops import lift"),
-    ("backend/__init__", "import backplane.compile.emit, backplane.core"),
+    ("backend/__init__", "import backplane.compile.codegen.programs, backplane.core"),
     ("interop/__init__", "import keras\nfrom backplane import backend as K"),
     ("cli", "from backplane import backend, config, interop"),
     ("config", "from backplane import _keras_json as keras_json"),
@@ -65,7 +68,6 @@ FORBIDDEN = [
     ("ops/lift", "from backplane import compile"),
     ("ops/lift", "def f():\n    from backplane.engines.base import Engine"),
     ("ops/lift", "import backplane.backend"),
-    ("compile/emit", "from backplane.ops import lift"),
     ("compile/emit", "import backplane.engines.jax"),
     ("compile/emit", "from backplane import backend as K"),
     ("backend/__init__", "from backplane.engines.jax.loops import scan"),
@@ -78,7 +80,7 @@ FORBIDDEN = [
     ("engines/base", "from backplane import config"),
     ("engines/base", "import torch"),
     ("engines/jax/loops", "from backplane.ops import lift"),
-    ("engines/jax/loops", "import backplane.compile.emit"),
+    ("engines/jax/loops", "import backplane.compile.codegen.programs"),
     ("engines/jax/loops", "from backplane import backend"),
     ("engines/jax/loops", "from backplane import config"),
     ("engines/jax/loops", "from backplane.engines.torch import scan"),
@@ -126,3 +128,72 @@ def test_length_of_files(tmp_path, capsys, lines, status, said):
     (tmp_path / "a.py").write_text("x = 1\n" * lines)
     assert check_size.main([str(tmp_path)]) == status
     assert said in capsys.readouterr().out
+
+
+# --- circles, primitives, lines of code -----------------------------------------------------------
+
+
+def test_circles_of_modules_are_named(package, capsys):
+    (package / "core/graph.py").write_text("from backplane.core import spec\n")
+    (package / "core/spec.py").write_text("from backplane.core.graph import Tensor\n")
+    assert check_imports.main([str(package)]) == 1
+    assert "backplane.core.graph, backplane.core.spec" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if TYPE_CHECKING:\n    from backplane.core.graph import Tensor\n",
+        "def f():\n    from backplane.core.graph import Tensor\n",
+    ],
+)
+def test_what_is_not_imported_at_once_closes_no_circle(package, text):
+    (package / "core/graph.py").write_text("from backplane.core import spec\n")
+    (package / "core/spec.py").write_text(text)
+    assert check_imports.main([str(package)]) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'y = PRIMITIVES["tanh"](x)',
+        'y = registry.primitive("tanh")(x)',
+        'y = apply("matmul", a, b)',
+        'yes = node.op is not None and node.op.name == "dim"',
+        'yes = op.name in ("add", "sub")',
+        'name = node.op.name\nyes = name == "neg"',
+        'SOME = frozenset(("neg", "abs", "sign"))',
+        'RULES = {"neg": f, "abs": g, "sign": h}',
+    ],
+)
+def test_a_primitive_named_by_a_string_is_found(tmp_path, capsys, text):
+    file = tmp_path / "pass.py"
+    file.write_text(f'"""A module."""\n{text}\n')
+    assert check_primitives.main([str(tmp_path)]) == 1
+    assert f"{file}:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "yes = node.op is matmul",
+        "entry = table[node.op.name]",
+        'raise ValueError(f"no lowering for {node.op.name!r}")',
+        'yes = padding == "same"',
+        'MODES = ("max", "mean", "ave")',
+    ],
+)
+def test_primitives_that_are_objects_pass(tmp_path, text):
+    (tmp_path / "pass.py").write_text(text)
+    assert check_primitives.main([str(tmp_path)]) == 0
+
+
+def test_blank_lines_comments_and_docstrings_are_no_code(tmp_path, capsys):
+    text = (
+        '"""A module."""\n\n# why\nx = f(\n    1,\n)\n\n\ndef g():\n    """Says."""\n    return x\n'
+    )
+    assert count_lines.lines_of_code(text) == 5
+    (tmp_path / "a.py").write_text(text)
+    assert count_lines.main([str(tmp_path), "--most", "5"]) == 0
+    assert count_lines.main([str(tmp_path), "--most", "4"]) == 1
+    assert "5 in all, 4 at most" in capsys.readouterr().out

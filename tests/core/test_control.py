@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane.compile.loops import prune
-from backplane.core.autodiff import gradients
+from backplane.compile.passes.prune import prune
 from backplane.core.graph import Placeholder, Tensor, constant, toposort
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
 from backplane.ops import control, creation
 from backplane.ops import elementwise as ew
+from backplane.ops.autodiff import gradients
 from backplane.ops.lift import scalar
 from core.evaluate import leaf, slopes, total, value, values
 

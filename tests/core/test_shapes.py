@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import mutually_broadcastable_shapes
 
 from backplane.core import shapes
-from backplane.core.autodiff import gradients
 from backplane.core.graph import Graph, Placeholder, toposort
 from backplane.core.sizes import origin, same_shape, tie
 from backplane.core.spec import DTYPES, FLOATS, Spec, bits, promote
+from backplane.core.windows import Window
 from backplane.ops import control, convolution, elementwise, indexing, linear, reduction, shaping
+from backplane.ops.autodiff import gradients
 from backplane.ops.creation import dim
 from core.evaluate import leaf, value
 
@@ -65,8 +66,8 @@ def test_window_counts_the_places_of_a_window(n, k, stride, dilation, ends):
     whole = n + sum(ends)
     span = (k - 1) * dilation + 1
     places = len(range(0, whole - span + 1, stride))
-    assert shapes.window(n, k, stride, dilation, ends) == places
-    assert shapes.window(n, k, stride, dilation, "same") == -(-n // stride)
+    assert Window(k, stride, dilation, ends).count(n) == places
+    assert Window(k, stride, dilation, "same").count(n) == -(-n // stride)
 
 
 @pytest.mark.parametrize(
@@ -252,3 +253,11 @@ def test_same_shape_of_leaves(shape):
     x = leaf(*shape)
     assert same_shape(x, x)
     assert same_shape(x, leaf(*shape)) == (None not in shape)
+
+
+@given(mutually_broadcastable_shapes(num_shapes=1))
+def test_broadcast_axes_are_those_to_sum_over(case):
+    (shape,), whole = case.input_shapes, case.result_shape
+    leading, stretched = shapes.broadcast_axes(shape, whole)
+    summed = np.ones(whole).sum(axis=(*leading, *stretched), keepdims=True)
+    assert summed.squeeze(leading).shape == shape

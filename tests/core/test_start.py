@@ -1,9 +1,8 @@
-"""What a start brings: modules are imported when something of them is first needed."""
+"""What a start brings: all of K, and of engines and passes only what a program needs."""
 
 from __future__ import annotations
 
-import ast
-import importlib
+import inspect
 import os
 import pickle
 import pkgutil
@@ -12,8 +11,6 @@ import sys
 from pathlib import Path
 
 import backplane.backend as K
-from backplane import ops
-from backplane.core.registry import HOMES, PRIMITIVES
 
 HERE = Path(K.__file__).parent
 
@@ -41,44 +38,22 @@ assert f([np.ones((2, 3))])[0].shape == (2, 2)
 """
 
 
-def test_a_small_program_imports_no_chapter_that_it_does_not_use():
+def test_a_small_program_loads_no_pass_or_kernel_that_it_does_not_use():
     found = modules_after(SMALL)
-    assert {"backend.creation", "backend.linear", "ops.elementwise", "compile.emit"} <= found
-    chapters = {name for name in found if name.startswith("backend.")}
-    assert {name for name in chapters if not name.startswith("backend._")} == {
-        "backend.activation", "backend.creation", "backend.graph", "backend.linear",
-    }  # fmt: skip
-    themes = {"control", "convolution", "pooling", "random", "reduction", "sparse", "updates"}
-    assert not {f"ops.{theme}" for theme in themes} & found
-    passes = {"blocks", "exporting", "hoist", "joining", "loops", "masks", "stacking", "updates"}
-    assert not {f"compile.{name}" for name in passes} & found
-    kernels = {"convolution", "pooling", "random", "rooms", "stepping", "windows"}
-    assert not {f"engines.arrays.{name}" for name in kernels} & found
+    assert {"backend.ctc", "backend.recurrence", "compile.codegen.programs"} <= found
+    parts = {"codegen.loop_steps", "codegen.tiling", "diagnosis", "export", "passes.hoist"}
+    parts |= {"passes.optimizer_steps", "passes.sink"}
+    assert not {f"compile.{name}" for name in parts} & found
+    assert not {"jax", "onnxruntime", "pytensor", "tensorflow", "torch"} & found
 
 
-def test_a_table_fetches_what_is_looked_for():
-    lines = """
-from backplane import engines
-table = engines.get("numpy").table
-assert "add" in table and table.get("no_such_primitive") is None
-assert "backplane.engines.arrays.convolution" not in sys.modules
-assert table["conv"] is table.get("conv") and "conv_input_grad" in table
-assert "scan" not in set(table) and "scan" in set(table.whole())
-"""
-    assert {"engines.arrays.convolution", "engines.numpy.loops"} <= modules_after(lines)
+def test_every_function_stands_in_the_namespace():
+    """Classic Keras copies what it finds in the dictionary of the module."""
+    modules_after("assert set(K.__all__) <= set(vars(K)) and set(K.__all__) <= set(dir(K))")
 
 
-def test_a_function_stands_in_the_namespace_after_its_first_use():
-    lines = "assert 'relu' not in vars(K)\nK.relu\nassert vars(K)['relu'] is K.relu"
-    assert "backend.activation" in modules_after(lines)
-
-
-def test_everything_is_there_without_having_been_used():
-    lines = (
-        "assert set(K.__all__) <= set(dir(K))\nfrom backplane.backend import *\n"
-        "assert rnn is K.rnn and backend() == 'numpy'"
-    )
-    assert "backend.ctc" in modules_after(lines)
+def test_a_star_import_brings_every_function():
+    modules_after("from backplane.backend import *\nassert rnn is K.rnn and backend() == 'numpy'")
 
 
 def test_functions_are_pickled_by_name():
@@ -90,29 +65,24 @@ def test_no_function_is_named_as_a_module():
     assert not {module.name for module in pkgutil.iter_modules([str(HERE)])} & set(K.__all__)
 
 
-def test_type_checkers_see_the_same_names_of_the_same_modules():
-    tree = ast.parse((HERE / "__init__.pyi").read_text(encoding="utf-8"))
-    stated = {
-        alias.asname: node.module
-        for node in tree.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
+def test_every_function_with_an_example_is_named_by_its_chapter():
+    """A K function that `__all__` of its chapter forgets would not be in K."""
+    forgotten = {
+        f"{chapter.__name__}.{name}"
+        for chapter in K._CHAPTERS
+        for name, value in vars(chapter).items()
+        if inspect.isfunction(value) and value.__module__ == chapter.__name__
+        if not name.startswith("_") and ">>> " in (value.__doc__ or "")
+        if name not in chapter.__all__
     }
-    assert stated == K._HOME
+    assert not forgotten
 
 
-def test_the_themes_declare_the_primitives_that_they_are_said_to():
-    for theme in pkgutil.iter_modules(ops.__path__):
-        importlib.import_module(f"{ops.__name__}.{theme.name}")
-    assert {name: found.infer_rule.__module__ for name, found in PRIMITIVES.items()} == HOMES
+def test_no_two_chapters_have_the_same_function():
+    assert sum(len(chapter.__all__) for chapter in K._CHAPTERS) == len(K.__all__)
 
 
-def test_classic_keras_finds_every_name_in_the_dictionary_of_the_module():
-    done = subprocess.run(
-        [sys.executable, "-c", "from backplane import backend as K; print(*vars(K))"],
-        env={**os.environ, "KERAS_BACKEND": "backplane.backend"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert set(K.__all__) <= set(done.stdout.split())
+def test_the_stub_of_k_is_up_to_date():
+    check = [sys.executable, HERE.parents[2] / "scripts" / "make_stubs.py", "--check"]
+    done = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")

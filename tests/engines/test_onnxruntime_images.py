@@ -11,11 +11,11 @@ import pytest
 
 from backplane import backend as K
 from backplane import engines
-from backplane.core.autodiff import gradients
 from backplane.core.graph import Placeholder
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import Spec
 from backplane.engines.onnxruntime import engine
+from backplane.ops.autodiff import gradients
 
 rng = np.random.default_rng(0)
 

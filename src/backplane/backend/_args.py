@@ -10,10 +10,13 @@ import numpy as np
 
 from backplane import config
 from backplane.core.graph import Constant, Tensor
-from backplane.core.registry import engine_of, primitive
+from backplane.core.registry import engine_of
 from backplane.core.shapes import normalize_axes, normalize_axis
 from backplane.core.spec import DTYPES, is_integer
+from backplane.ops import indexing
+from backplane.ops.creation import dim
 from backplane.ops.lift import as_tensor, cast_to
+from backplane.ops.shaping import concat, expand_dims, squeeze
 
 __all__ = [
     "as_axes",
@@ -167,10 +170,10 @@ def _scalar(size: Tensor, what: str) -> Tensor:
 
 def _element(size: Tensor) -> Tensor:
     """What `K.shape(x)[i]` stands for, if `size` is that: `dim` of one axis, or a constant."""
-    if size.op is None or size.op.name != "squeeze" or size.ndim:
+    if size.op is not squeeze or size.ndim:
         return size
     piece = size.inputs[0]
-    if piece.op is None or piece.op.name != "slice" or piece.spec.shape != (1,):
+    if piece.op is not indexing.slice or piece.spec.shape != (1,):
         return size
     vector = piece.inputs[0]
     at = slice(*piece.params["slices"][0])
@@ -184,9 +187,9 @@ def _known_size(size: Tensor) -> int | None:
     """The number behind a scalar constant, or behind `dim` of an axis of known size."""
     if isinstance(size, Constant) and isinstance(size.value, np.ndarray) and size.value.ndim == 0:
         return int(size.value)
-    if size.op is not None and size.op.name == "dim":
-        known: int | None = size.inputs[0].spec.shape[size.params["axis"]]
-        return known
+    if size.op is dim:
+        axis: int = size.params["axis"]
+        return size.inputs[0].spec.shape[axis]
     return None
 
 
@@ -204,13 +207,13 @@ def _of_vector(shape: Tensor, what: str) -> tuple[list[Tensor], tuple[int | None
 
 def _parts(vector: Tensor) -> Sequence[Tensor] | None:
     """The scalars that a vector was stacked from, if it was."""
-    if vector.op is None or vector.op.name != "concat":
+    if vector.op is not concat:
         return None
     parts = []
     for piece in vector.inputs:
         if isinstance(piece, Constant) and isinstance(piece.value, np.ndarray):
             parts += [as_tensor(int(v)) for v in piece.value]
-        elif piece.op is not None and piece.op.name == "expand_dims":
+        elif piece.op is expand_dims:
             parts.append(piece.inputs[0])
         else:
             return None
@@ -223,6 +226,5 @@ def shape_vector(dims: Sequence[Tensor], sizes: Sequence[int | None]) -> Tensor:
         return as_tensor(np.asarray(sizes, np.int32))
     given = iter(dims)
     scalars = [cast_to(next(given), "int32") if n is None else as_tensor(n, "int32") for n in sizes]
-    pieces = [primitive("expand_dims")(s, axes=(0,)) for s in scalars]
-    vector: Tensor = primitive("concat")(*pieces, axis=0)
-    return vector
+    pieces = [expand_dims(s, axes=(0,)) for s in scalars]
+    return concat(*pieces, axis=0)

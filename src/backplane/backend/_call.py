@@ -2,46 +2,79 @@
 
 A K function is written symbolically. Called with any symbolic tensor it just runs, and builds
 graph. Called with native tensors or arrays only, it is traced once for their shapes and dtypes, and
-the emitted program runs at once on their engine (`_trace.py`); what a call does is settled once for
-the types of its arguments (`_plans.py`). Beside a native tensor, variables and symbolic tensors
-that can be computed (constants, random numbers, what is made of them) count as their values.
+the emitted program runs at once on their engine (`_trace.py`). Beside a native tensor, variables
+and symbolic tensors that can be computed (constants, random numbers, what is made of them) count as
+their values.
+
+What a call does follows from the types of its arguments, and a small operation takes less time than
+looking at its arguments one by one. So the first call with certain types settles it for all later
+ones (`_settle`): the function itself where an argument is symbolic; for arrays and native tensors a
+few lines of Python, written for these types, that find the program for their shapes and run it:
+
+    def settled(_0, *, axis):
+        try:
+            _key = (_0.shape, _0.dtype, axis)
+            _program = _find(_key)
+        except TypeError:
+            return _general(_0, axis=axis)
+        if _program is None:
+            return _other(_key, [_0], (_0,), {"axis": axis})
+        try:
+            return _program(_0)[0]
+        except Exception as _error:
+            _explain(_error, _engine, _program)
+            raise
+
+Programs that need no more than that, because they have one result, no constants of their own and
+depend on no settings, are kept apart from the other traces. Functions, dicts and nested lists among
+the arguments are left to `_general`, which looks at the arguments of each call.
 """
 
 from __future__ import annotations
 
 import functools
+import keyword
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
 
 from backplane import engines
-from backplane.backend import _dynamo, _foreign, _modes
-from backplane.backend._modes import OUTSIDE, default_mode, mode, mode_of
-from backplane.backend._plans import PLAN_LIMIT, plan
-from backplane.backend._trace import PLAIN, run_now
+from backplane.backend import _adapters, _dynamo
+from backplane.backend._modes import OUTSIDE, mode
+from backplane.backend._trace import PLAIN, keep, run_now, runs_at_once, table, traced_for
+from backplane.compile.source_map import explain
+from backplane.core import context
 from backplane.core.graph import Placeholder, Tensor, toposort
 from backplane.core.registry import PRIMITIVES
+from backplane.core.source import Source
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
 
-__all__ = ["api", "creates", "default_mode", "is_closed", "mode", "mode_of", "run_now"]
+__all__ = ["OLD_SPELLINGS", "api", "creates", "is_closed"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+Call = Callable[..., Any]
+
+OLD_SPELLINGS: list[Callable[[str, Any, Any], dict[str, Any] | None]] = []
+"""One function, put here by `_keras1`: gives a call that failed as keyword arguments of today if it
+is spelled as Keras 1 spelled it; else None."""
 
 
 class _Found:
     """What the arguments of a call hold."""
 
-    __slots__ = ("arrays", "natives", "server", "symbolic", "variables")
+    __slots__ = ("adapter", "arrays", "natives", "symbolic", "variables")
 
-    def __init__(self) -> None:
-        self.server: Any = None
+    def __init__(self, values: Iterable[Any] = ()) -> None:
+        self.adapter: Any = None
         self.symbolic: list[Tensor] = []
         self.variables = False
         self.arrays = False
         self.natives: list[Any] = []
+        for value in values:
+            self.look(value)
 
     def look(self, value: Any) -> None:
         if isinstance(value, Tensor):
@@ -63,38 +96,46 @@ class _Found:
         elif engines.engine_of(value) is not None:
             self.natives.append(value)
         else:
-            self.server = _foreign.server_of(value) or self.server
+            self.adapter = _adapters.adapter_of(value) or self.adapter
+
+    def engine(self, name: str) -> Engine:
+        """The one engine that all native tensors belong to; the current one if there are none."""
+        found = {engine for value in self.natives if (engine := engines.engine_of(value))}
+        if len(found) > 1:
+            listed = " and ".join(sorted(e.name for e in found))
+            raise TypeError(
+                f"K.{name}: got tensors of different engines ({listed}): convert one of them"
+            )
+        return found.pop() if found else engines.current()
 
 
 def api(function: F) -> F:
     """Decorator of K functions on tensors: applies the call rule, and names the function in errors
     of the primitives and argument helpers below it.
     """
-    plans: dict[Any, Callable[..., Any]] = {}
-    find, how, engine = plans.get, _modes.chosen, engines.chosen
-    engines.DEFAULT_CHANGED.append(plans.clear)
+    settled: dict[Any, Call] = {}
+    find, current = settled.get, context.current
+    engines.DEFAULT_CHANGED.append(settled.clear)
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
+            now = current()
             if kwargs:
                 kinds = (
-                    how() or OUTSIDE[0], engine(),
+                    now.mode or OUTSIDE[0], now.engine,
                     *map(type, args), *kwargs, *map(type, kwargs.values()),
                 )  # fmt: skip
             else:
-                kinds = (how() or OUTSIDE[0], engine(), *map(type, args))
+                kinds = (now.mode or OUTSIDE[0], now.engine, *map(type, args))
             call = find(kinds)
             if call is None:
-                if len(plans) >= PLAN_LIMIT:
-                    plans.clear()
-                call = plans[kinds] = plan(function, general, mode(), args, kwargs)
+                if len(settled) >= SETTLED_LIMIT:
+                    settled.clear()
+                call = settled[kinds] = _settle(function, general, mode(), args, kwargs)
             return call(*args, **kwargs)
         except (TypeError, ValueError) as error:
-            # Not imported at the top: most calls succeed.
-            from backplane.backend import _keras1
-
-            modern = _keras1.modern(function.__name__, args, kwargs)
+            modern = OLD_SPELLINGS[0](function.__name__, args, kwargs)
             if modern is None:
                 _name_function(error, function.__name__)
                 raise
@@ -105,21 +146,19 @@ def api(function: F) -> F:
     return wrapper  # type: ignore[return-value]
 
 
-def _general(function: Callable[..., Any], wrapper: Callable[..., Any]) -> Callable[..., Any]:
+SETTLED_LIMIT = 256
+"""Combinations of types that are kept for one function."""
+
+
+def _general(function: Call, wrapper: Call) -> Call:
     """The call rule for any arguments: looks at all that they hold, at each call."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        how = mode()
-        found = _Found()
-        look = found.look
-        for value in args:
-            look(value)
-        for value in kwargs.values():
-            look(value)
-        if found.server is not None:
-            return found.server.call(wrapper, args, kwargs)
-        if _runs(found, how):
-            return run_now(function, args, kwargs, _engine_for(found.natives, function.__name__))
+        found = _Found((*args, *kwargs.values()))
+        if found.adapter is not None:
+            return found.adapter.call(wrapper, args, kwargs)
+        if _runs(found, mode()):
+            return run_now(function, args, kwargs, found.engine(function.__name__))
         return function(*args, **kwargs)
 
     return call
@@ -167,19 +206,15 @@ def creates(function: F) -> F:
             how = mode()
             if how == "symbolic":
                 return function(*args, **kwargs)
-            found = _Found()
-            for value in (*args, *kwargs.values()):
-                found.look(value)
-            if found.server is not None:
-                return found.server.call(wrapper, args, kwargs)
+            found = _Found((*args, *kwargs.values()))
+            if found.adapter is not None:
+                return found.adapter.call(wrapper, args, kwargs)
             if found.symbolic or not (found.natives or how == "eager"):
                 return function(*args, **kwargs)
-            engine = _engine_for(found.natives, function.__name__)
+            engine = found.engine(function.__name__)
             return run_now(function, args, kwargs, engine, arrays=False)
         except (TypeError, ValueError):
-            from backplane.backend import _keras1
-
-            call = _keras1.modern(function.__name__, args, kwargs)
+            call = OLD_SPELLINGS[0](function.__name__, args, kwargs)
             if call is None:
                 raise
         return wrapper(**call)
@@ -187,16 +222,168 @@ def creates(function: F) -> F:
     return wrapper  # type: ignore[return-value]
 
 
-def _engine_for(natives: list[Any], name: str) -> Engine:
-    """The one engine that all native tensors belong to; the current one if there are none."""
-    found = {engines.engine_of(value) for value in natives}
-    if not found:
-        return engines.current()
-    if len(found) > 1:
-        listed = " and ".join(sorted(e.name for e in found if e is not None))
-        raise TypeError(
-            f"K.{name}: got tensors of different engines ({listed}): convert one of them"
+# --- settled by types -----------------------------------------------------------------------------
+
+
+def _settle(
+    function: Call, general: Call, mode: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Call:
+    """What calls like this one do: calls in this mode, with the present engine in force, with as
+    many arguments of the same types, and keywords of the same names.
+    """
+    if mode == "symbolic":
+        return function
+    if not all(_is_keyword(name) for name in kwargs):
+        return general
+    if any(type(v) in (list, tuple) for v in (*args, *kwargs.values())):
+        return _by_items(function, general, mode)
+    return _for_types(function, general, mode, args, kwargs)
+
+
+def _is_keyword(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
+
+
+def _by_items(function: Call, general: Call, mode: str) -> Call:
+    """For calls with lists or tuples: the types of their items choose among what was settled."""
+    settled: dict[Any, Call] = {}
+
+    def choose(*args: Any, **kwargs: Any) -> Any:
+        kinds = tuple(
+            [
+                tuple(map(type, v)) if type(v) is list or type(v) is tuple else None
+                for v in (args if not kwargs else (*args, *kwargs.values()))
+            ]
         )
-    engine = found.pop()
-    assert engine is not None
-    return engine
+        chosen = settled.get(kinds)
+        if chosen is None:
+            if len(settled) >= SETTLED_LIMIT:
+                settled.clear()
+            chosen = settled[kinds] = _for_types(function, general, mode, args, kwargs)
+        return chosen(*args, **kwargs)
+
+    return choose
+
+
+def _for_types(
+    function: Call, general: Call, mode: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Call:
+    values: list[Any] = []
+    for v in (*args, *kwargs.values()):
+        values += v if type(v) in (list, tuple) else [v]
+    if any(type(v) in (list, tuple, dict) for v in values):
+        return general
+    found = _Found(values)
+    if found.adapter is not None:
+        return general
+    if found.symbolic or found.variables:
+        computes = found.natives or (not found.symbolic and mode == "eager")
+        return general if computes else function
+    if len({engines.engine_of(v) for v in found.natives}) > 1 or not (
+        found.natives or found.arrays
+    ):
+        return general
+    engine = found.engine(function.__name__)
+    if not runs_at_once(engine) and any(engine.owns(v) for v in values):
+        return general  # The call may be part of a graph of the engine's own.
+    return _Writer(function, general, engine).written(args, kwargs) or general
+
+
+class _Writer:
+    """Writes what a call with arguments of certain types does."""
+
+    def __init__(self, function: Call, general: Call, engine: Engine) -> None:
+        self.function = function
+        self.engine = engine
+        self.key: list[str] = []
+        self.leaves: list[str] = []
+        self.unpacked: list[str] = []
+        traces, programs = table(), table()
+
+        def other(key: Any, leaves: list[Any], args: Any, kwargs: Any) -> Any:
+            trace = traces.get(key)
+            if trace is not None and trace.holds():
+                return trace(engine, leaves)
+            if any(map(_needs_conversion, (*args, *kwargs.values()))):
+                return general(*args, **kwargs)
+            trace, leaves = traced_for(function, args, kwargs, engine)
+            if trace.simple:
+                keep(programs, key, trace.program)
+            elif trace.reusable:
+                keep(traces, key, trace)
+            return trace(engine, leaves)
+
+        self.source = Source(
+            "call", _find=programs.get, _other=other, _general=general, _engine=engine,
+            _explain=explain, _spec_of=engine.spec_of, _from_numpy=engine.from_numpy,
+        )  # fmt: skip
+
+    def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        """The function; None if there is an argument that it cannot deal with."""
+        positions = [f"_{i}" for i in range(len(args))]
+        for name, value in zip((*positions, *kwargs), (*args, *kwargs.values()), strict=True):
+            if not self._take(name, value):
+                return None
+        parameters = ", ".join([*positions, *(["*", *kwargs] if kwargs else [])])
+        keywords = [f"{name}={name}" for name in kwargs]
+        pairs = ", ".join(f"{name!r}: {name}" for name in kwargs)
+        given = "".join(f"{position}, " for position in positions)
+        leaves = ", ".join(self.leaves)
+        source = self.source
+        with source.block(f"def settled({parameters}):"):
+            for line in self.unpacked:
+                source.line(line)
+            with source.block("try:"):
+                source.line(f"_key = ({', '.join(self.key)},)")
+                source.line("_program = _find(_key)")
+            with source.block("except TypeError:"):
+                source.line(f"return _general({', '.join([*positions, *keywords])})")
+            with source.block("if _program is None:"):
+                source.line(f"return _other(_key, [{leaves}], ({given}), {{{pairs}}})")
+            with source.block("try:"):
+                source.line(f"return _program({leaves})[0]")
+            with source.block("except Exception as _error:"):
+                source.line("_explain(_error, _engine, _program)")
+                source.line("raise")
+        return source.function("settled")
+
+    def _take(self, name: str, value: Any) -> bool:
+        """Make one argument part of the key and, if it is a tensor, a leaf."""
+        if type(value) not in (list, tuple):
+            return self._take_item(name, value)
+        if len(value) > MOST_ITEMS:
+            return False
+        items = [f"{name}_{i}" for i in range(len(value))]
+        if items:
+            self.unpacked.append(f"{', '.join(items)}, = {name}")
+        return all(self._take_item(n, v) for n, v in zip(items, value, strict=True))
+
+    def _take_item(self, name: str, value: Any) -> bool:
+        kind = type(value)
+        if kind is float:
+            self.key.append(f"{name} or repr({name})")  # 0.0 and -0.0 are equal
+        elif kind in PLAIN or value is None or kind is type or issubclass(kind, _SCALARS):
+            self.key.append(name)
+        elif kind is np.ndarray:
+            self.key.append(f"{name}.shape, {name}.dtype")
+            self.leaves.append(name if self.engine.holds_arrays else f"_from_numpy({name})")
+        elif self.engine.owns(value) and not isinstance(value, np.ndarray):
+            parts = self.engine.signature(kind) or ("_spec_of({x})",)
+            self.key += [part.format(x=name) for part in parts]
+            self.leaves.append(name)
+        else:
+            return False
+        return True
+
+
+_SCALARS = (np.integer, np.bool_)
+
+MOST_ITEMS = 32
+"""Items of a list that are named one by one."""
+
+
+def _needs_conversion(value: Any) -> bool:
+    """Whether `value` is, or holds, an array that must be converted before any use."""
+    if type(value) is list or type(value) is tuple:
+        return any(map(_needs_conversion, value))
+    return type(value) is np.ndarray and (value.dtype == object or not value.dtype.isnative)

@@ -7,7 +7,9 @@ import math
 import numpy as np
 
 from backplane import config
-from backplane.backend._compact import (
+from backplane.backend._axes import merge_axes, permuted
+from backplane.backend._logs import IMPOSSIBLE, column, log_sum, row
+from backplane.backend._ragged import (
     compacted,
     integer,
     narrowed,
@@ -16,26 +18,38 @@ from backplane.backend._compact import (
     shifted,
     size_of,
 )
-from backplane.backend._logs import IMPOSSIBLE, column, log_sum, row
-from backplane.backend._nodes import apply, merge_axes, permuted
 from backplane.core.graph import Tensor, constant
-from backplane.core.registry import primitive
-from backplane.ops import control
-from backplane.ops.lift import cast_to, dims_of
+from backplane.ops import control, elementwise, indexing, reduction
+from backplane.ops.creation import dims_of
+from backplane.ops.elementwise import (
+    equal,
+    floordiv,
+    logical_and,
+    logical_not,
+    logical_or,
+    maximum,
+    mod,
+    not_equal,
+    where,
+)
+from backplane.ops.indexing import pad, scatter_add
+from backplane.ops.lift import cast_to
+from backplane.ops.reduction import argmax, top_k
+from backplane.ops.shaping import broadcast_to, concat, expand_dims, reshape, squeeze
 
 
 def best_path(y_pred: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """The best class of each step, merged and without blanks; minus the log of its probability."""
-    best = apply("argmax", y_pred, axis=2)
+    best = argmax(y_pred, axis=2)
     here = row(positions(best, 1)) < column(lengths)
     blank = cast_to(size_of(y_pred, 2) - 1, "int64")
-    keep = apply("logical_and", here, apply("not_equal", best, shifted(best, 1, -1)))
-    keep = apply("logical_and", keep, apply("not_equal", best, blank))
+    keep = logical_and(here, not_equal(best, shifted(best, 1, -1)))
+    keep = logical_and(keep, not_equal(best, blank))
     (path,) = compacted(keep, best, fill=-1)
-    chosen = apply("max", y_pred, axes=(2,), keepdims=False)
-    logs = apply("log", chosen + config.epsilon())
-    logs = apply("where", here, logs, constant(0, logs.spec.dtype))
-    return narrowed(path, keep), -apply("sum", logs, axes=(1,), keepdims=True)
+    chosen = reduction.max(y_pred, axes=(2,), keepdims=False)
+    logs = elementwise.log(chosen + config.epsilon())
+    logs = where(here, logs, constant(0, logs.spec.dtype))
+    return narrowed(path, keep), -reduction.sum(logs, axes=(1,), keepdims=True)
 
 
 def beam_search(
@@ -43,27 +57,27 @@ def beam_search(
 ) -> tuple[list[Tensor], Tensor]:
     """The `paths` best sequences for log-probabilities (samples, time, classes), and their own."""
     if logs.spec.shape[2] == 1:  # The search needs a label, if only one that never comes.
-        logs = apply("pad", logs, padding=((0, 0), (0, 0), (1, 0)), value=IMPOSSIBLE)
+        logs = pad(logs, padding=((0, 0), (0, 0), (1, 0)), value=IMPOSSIBLE)
     search = _Search(logs, lengths, width)
     score, labels = search.run(paths)
-    best = apply("slice", score, slices=((None, None, 1), (0, paths, 1)))
+    best = indexing.slice(score, slices=((None, None, 1), (0, paths, 1)))
     reached = best > IMPOSSIBLE / 2
-    best = apply("where", reached, best, constant(-math.inf, best.spec.dtype))
+    best = where(reached, best, constant(-math.inf, best.spec.dtype))
     found = []
     for k in range(paths):
-        path = apply("squeeze", _part(labels, k), axes=(2,))
+        path = squeeze(_part(labels, k), axes=(2,))
         path = cast_to(permuted(path, (1, 0)), "int64")
         keep = path >= 0
         (path,) = compacted(keep, path, fill=-1)
         if merge_repeated:
-            keep = apply("logical_and", path >= 0, apply("not_equal", path, shifted(path, 1, -1)))
+            keep = logical_and(path >= 0, not_equal(path, shifted(path, 1, -1)))
             (path,) = compacted(keep, path, fill=-1)
         found.append(narrowed(path, keep))
     return found, best
 
 
 def _part(labels: Tensor, k: int) -> Tensor:
-    return apply("slice", labels, slices=((None, None, 1), (None, None, 1), (k, k + 1, 1)))
+    return indexing.slice(labels, slices=((None, None, 1), (None, None, 1), (k, k + 1, 1)))
 
 
 BASES = np.array([1_000_003, 998_244_353], "int64")
@@ -101,7 +115,7 @@ class _Search:
 
         def everywhere(first: float, others: float, dtype: str) -> Tensor:
             row = constant(np.where(only_first, first, others), dtype)
-            return apply("broadcast_to", row, *dims, shape=shape)
+            return broadcast_to(row, *dims, shape=shape)
 
         hashes = [everywhere(0, NOBODY, "int64") for _ in BASES]
         parents = [everywhere(ORPHAN, ORPHAN, "int64") for _ in BASES]
@@ -125,20 +139,20 @@ class _Search:
         match = self.is_parent(hashes, parents)
         ends = self.kept(log, blank_end, label_end, total, last, match)
         longer = self.extended(log, blank_end, total, last, match)
-        candidates = apply("concat", log_sum(ends), merge_axes(longer, [[0], [1, 2]]), axis=1)
-        score, place = primitive("top_k")(candidates, k=self.width)
+        candidates = concat(log_sum(ends), merge_axes(longer, [[0], [1, 2]]), axis=1)
+        score, place = top_k(candidates, k=self.width)
 
         stays = place < self.width
-        beyond = apply("maximum", place - self.width, integer(0))
-        source = apply("where", stays, place, apply("floordiv", beyond, self.labels))
-        label = apply("mod", beyond, self.labels)
+        beyond = maximum(place - self.width, integer(0))
+        source = where(stays, place, floordiv(beyond, self.labels))
+        label = mod(beyond, self.labels)
         alive = score > IMPOSSIBLE / 2
-        stays_alive = apply("logical_and", stays, alive)
+        stays_alive = logical_and(stays, alive)
 
         def choose(kept: Tensor, new: Tensor, dead: float) -> Tensor:
             nothing = constant(dead, new.spec.dtype)
             kept = picked(kept, source)
-            return apply("where", stays_alive, kept, apply("where", alive, new, nothing))
+            return where(stays_alive, kept, where(alive, new, nothing))
 
         following = [
             choose(ends[0], self.impossible, IMPOSSIBLE),
@@ -147,19 +161,15 @@ class _Search:
         ]
         wide = cast_to(label, "int64") + 1
         for h, base in zip(hashes, BASES.tolist(), strict=True):
-            longer_hash = apply("mod", picked(h, source) * base + wide, constant(MODULUS, "int64"))
+            longer_hash = mod(picked(h, source) * base + wide, constant(MODULUS, "int64"))
             following.append(choose(h, longer_hash, NOBODY))
         following += [
             choose(p, picked(h, source), ORPHAN) for h, p in zip(hashes, parents, strict=True)
         ]
         active = time < column(self.lengths)
-        carry = [
-            apply("where", active, new, old) for new, old in zip(following, carry, strict=True)
-        ]
-        added = apply(
-            "where", apply("logical_or", stays, apply("logical_not", active)), integer(-1), label
-        )
-        return carry, [apply("where", active, source, row(self.places())), added]
+        carry = [where(active, new, old) for new, old in zip(following, carry, strict=True)]
+        added = where(logical_or(stays, logical_not(active)), integer(-1), label)
+        return carry, [where(active, source, row(self.places())), added]
 
     def places(self) -> Tensor:
         return constant(np.arange(self.width), "int32")
@@ -167,10 +177,10 @@ class _Search:
     def is_parent(self, hashes: list[Tensor], parents: list[Tensor]) -> Tensor:
         """(samples, i, j): whether sequence j is sequence i and one label."""
         same = [
-            apply("equal", apply("expand_dims", h, axes=(2,)), apply("expand_dims", p, axes=(1,)))
+            equal(expand_dims(h, axes=(2,)), expand_dims(p, axes=(1,)))
             for h, p in zip(hashes, parents, strict=True)
         ]
-        return apply("logical_and", *same)
+        return logical_and(*same)
 
     def kept(
         self,
@@ -184,19 +194,15 @@ class _Search:
         """Log-probabilities of the sequences that stay as they are, ending in a blank and in the
         last label: that written once more, or written first behind the parent.
         """
-        again = apply(
-            "equal", apply("expand_dims", last, axes=(2,)), apply("expand_dims", last, axes=(1,))
-        )
+        again = equal(expand_dims(last, axes=(2,)), expand_dims(last, axes=(1,)))
         # A label behind the same label needs a blank between them.
-        before = apply(
-            "where", again, *[apply("expand_dims", t, axes=(2,)) for t in (blank_end, total)]
-        )
-        before = apply("where", match, before, self.impossible)
-        from_parent = apply("max", before, axes=(1,), keepdims=False)
-        own = picked(log, apply("maximum", last, integer(0)))
-        blank = apply("slice", log, slices=((None, None, 1), (-1, None, 1)))
+        before = where(again, *[expand_dims(t, axes=(2,)) for t in (blank_end, total)])
+        before = where(match, before, self.impossible)
+        from_parent = reduction.max(before, axes=(1,), keepdims=False)
+        own = picked(log, maximum(last, integer(0)))
+        blank = indexing.slice(log, slices=((None, None, 1), (-1, None, 1)))
         ends = [total + blank, log_sum([label_end, from_parent]) + own]
-        return [apply("maximum", t, self.impossible) for t in ends]
+        return [maximum(t, self.impossible) for t in ends]
 
     def extended(
         self, log: Tensor, blank_end: Tensor, total: Tensor, last: Tensor, match: Tensor
@@ -204,36 +210,34 @@ class _Search:
         """(samples, width, labels): log-probabilities of all sequences with one more label, except
         those that are in the beam already.
         """
-        labels = apply("slice", log, slices=((None, None, 1), (None, -1, 1)))
+        labels = indexing.slice(log, slices=((None, None, 1), (None, -1, 1)))
         numbers = row(row(positions(labels, 1)))
-        last_column = apply("expand_dims", last, axes=(2,))
-        before = apply(
-            "where", apply("equal", last_column, numbers),
-            *[apply("expand_dims", t, axes=(2,)) for t in (blank_end, total)],
+        last_column = expand_dims(last, axes=(2,))
+        before = where(equal(last_column, numbers),
+            *[expand_dims(t, axes=(2,)) for t in (blank_end, total)],
         )  # fmt: skip
-        longer = before + apply("expand_dims", labels, axes=(1,))
+        longer = before + expand_dims(labels, axes=(1,))
         # Each sequence j whose parent i is in the beam marks its place (i, label) as taken.
-        parent = apply("argmax", cast_to(match, "int32"), axis=1)
-        has_parent = apply("any", match, axes=(1,), keepdims=False)
+        parent = argmax(cast_to(match, "int32"), axis=1)
+        has_parent = reduction.any(match, axes=(1,), keepdims=False)
         width, classes = integer(self.width), self.labels
         start = column(positions(log, 0) * (width * classes))
-        at = cast_to(parent, "int32") * classes + apply("maximum", last, integer(0)) + start
+        at = cast_to(parent, "int32") * classes + maximum(last, integer(0)) + start
         flat = merge_axes(longer, [[0, 1, 2]])
         dims, shape = dims_of(flat)
-        taken = apply(
-            "scatter_add", merge_axes(cast_to(has_parent, "int32"), [[0, 1]]),
+        taken = scatter_add(merge_axes(cast_to(has_parent, "int32"), [[0, 1]]),
             merge_axes(at, [[0, 1]]), *dims, shape=shape, axis=0,
         )  # fmt: skip
         dims, shape = dims_of(longer)
-        taken = apply("reshape", taken, *dims, shape=shape)
-        longer = apply("where", taken > 0, self.impossible, longer)
-        return apply("maximum", longer, self.impossible)
+        taken = reshape(taken, *dims, shape=shape)
+        longer = where(taken > 0, self.impossible, longer)
+        return maximum(longer, self.impossible)
 
     def trace_back(self, source: Tensor, added: Tensor, paths: int) -> Tensor:
         """The labels of the first `paths` places at the end, by going back through the steps."""
         shape = (self.logs.spec.shape[0], paths)
         dims = [size_of(self.logs, 0)] if shape[0] is None else []
-        start = apply("broadcast_to", constant(np.arange(paths), "int32"), *dims, shape=shape)
+        start = broadcast_to(constant(np.arange(paths), "int32"), *dims, shape=shape)
 
         def back(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
             return [picked(items[0], carry[0])], [picked(items[1], carry[0])]

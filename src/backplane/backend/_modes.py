@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 
-_mode: ContextVar[str | None] = ContextVar("backplane_mode", default=None)
-
-chosen = _mode.get
-"""Returns the mode of the innermost `mode_of`, None outside."""
+from backplane.core import context
 
 OUTSIDE = ["auto"]
 """The mode outside of `mode_of`."""
@@ -19,7 +15,7 @@ def mode() -> str:
     """How calls without symbolic tensors behave: "auto" (native tensors and arrays run at once),
     "symbolic" (everything builds graph) or "eager" (variables and constants run at once too).
     """
-    return chosen() or OUTSIDE[0]
+    return context.current().mode or OUTSIDE[0]
 
 
 def default_mode(name: str) -> Callable[[], None]:
@@ -35,8 +31,5 @@ def default_mode(name: str) -> Callable[[], None]:
 @contextmanager
 def mode_of(name: str) -> Iterator[None]:
     """Calls inside behave as `name` says (see `mode`)."""
-    token = _mode.set(name)
-    try:
+    with context.changed(mode=name):
         yield
-    finally:
-        _mode.reset(token)

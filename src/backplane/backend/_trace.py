@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeGuard
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
 from backplane import config, engines
 from backplane.backend._modes import mode_of
-from backplane.compile.program import compiled, explain
-from backplane.core.graph import Constant, KeySource, Placeholder, Tensor, constant, toposort
+from backplane.backend._trees import map_leaves
+from backplane.compile.program import compiled
+from backplane.compile.source_map import explain
+from backplane.core.graph import (
+    ArrayInput,
+    Constant,
+    KeySource,
+    Placeholder,
+    Tensor,
+    constant,
+    toposort,
+)
 from backplane.core.spec import Spec, is_float
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
@@ -71,12 +81,18 @@ class Trace:
 
 
 class Slot:
-    """Stands for a native value in a nest of arguments, or for an output in a result."""
+    """Stands for a native value in a tree of arguments, or for an output in a result."""
 
     __slots__ = ("index",)
 
     def __init__(self, index: int) -> None:
         self.index = index
+
+
+class ArraySpec(NamedTuple):
+    """The spec of a NumPy array, for an engine whose own tensors are something else."""
+
+    spec: Spec
 
 
 TRACE_LIMIT = 4096
@@ -145,7 +161,7 @@ def traced_for(
 
 
 def _abstract(
-    value: Any, engine: Engine, leaves: list[Any], specs: list[Spec], arrays: bool
+    value: Any, engine: Engine, leaves: list[Any], specs: list[Spec | ArraySpec], arrays: bool
 ) -> Any:
     """`value` with its native tensors, variables and `arrays` taken out into `leaves`."""
     kind = type(value)
@@ -170,7 +186,10 @@ def _abstract(
             value = np.array(value.tolist())
         if value.dtype.kind not in "biuf" and value.dtype.name != "bfloat16":
             raise TypeError(f"expected numbers, got an array of dtype {value.dtype}")
-        value = engine.from_numpy(value)
+        leaves.append(engine.from_numpy(value))
+        spec = engine.spec_of(leaves[-1])
+        specs.append(spec if engine.holds_arrays else ArraySpec(spec))
+        return Slot(len(leaves) - 1)
     elif isinstance(value, np.integer | np.bool_) or not engine.owns(value):
         return value
     leaves.append(value)
@@ -207,21 +226,28 @@ def hashable(value: Any) -> Any:
 def trace(
     function: Callable[..., Any],
     shape_of_call: Any,
-    specs: list[Spec],
+    specs: Sequence[Spec | ArraySpec],
     engine: Engine,
     at_once: bool,
 ) -> Trace:
     """Trace a K function for inputs of `specs`, which `shape_of_call`, arguments and keyword
     arguments, has slots for.
     """
-    inputs = [Placeholder(spec) for spec in specs]
+    inputs = [ArrayInput(s.spec) if isinstance(s, ArraySpec) else Placeholder(s) for s in specs]
     args, kwargs = fill(shape_of_call, inputs)
     with mode_of("symbolic"), engines.use(engine.name), config.watched() as settings:
         result = function(*args, **kwargs)
     outputs: list[Tensor] = []
+
+    def slot(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        outputs.append(value)
+        return Slot(len(outputs) - 1)
+
     made = Trace()
     made.settings = tuple(settings.items())
-    made.result = _take_outputs(result, outputs)
+    made.result = map_leaves(slot, result)
     made.single = type(made.result) is Slot
     order = toposort(outputs, stop=inputs)
     made.keys = [t for t in order if isinstance(t, KeySource)]
@@ -249,25 +275,6 @@ def runs_at_once(engine: Engine) -> bool:
     return "eager" in engine.capabilities
 
 
-def fill(value: Any, given: Any) -> Any:
-    """A nest with its slots filled."""
-    kind = type(value)
-    if kind is Slot:
-        return given[value.index]
-    if kind is tuple or kind is list:
-        return kind([fill(v, given) for v in value])
-    if kind is dict:
-        return {k: fill(v, given) for k, v in value.items()}
-    return value
-
-
-def _take_outputs(value: Any, outputs: list[Tensor]) -> Any:
-    kind = type(value)
-    if isinstance(value, Tensor):
-        outputs.append(value)
-        return Slot(len(outputs) - 1)
-    if kind is tuple or kind is list:
-        return kind([_take_outputs(v, outputs) for v in value])
-    if kind is dict:
-        return {k: _take_outputs(v, outputs) for k, v in value.items()}
-    return value
+def fill(tree: Any, given: Any) -> Any:
+    """A tree with its slots filled."""
+    return map_leaves(lambda v: given[v.index] if type(v) is Slot else v, tree)

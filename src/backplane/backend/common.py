@@ -9,7 +9,24 @@ from typing import Any, TypeVar
 
 from backplane import config, engines
 from backplane.backend._modes import mode_of
-from backplane.core import names
+from backplane.config import (
+    backend,
+    cast_to_floatx,
+    epsilon,
+    floatx,
+    image_data_format,
+    normalize_data_format,
+    set_epsilon,
+    set_floatx,
+    set_image_data_format,
+)  # fmt: skip
+from backplane.core import context
+
+__all__ = [
+    "backend", "cast_to_floatx", "eager", "engine", "epsilon", "floatx", "get_uid",
+    "image_data_format", "name_scope", "normalize_data_format", "reset_uids", "set_epsilon",
+    "set_floatx", "set_image_data_format", "symbolic",
+]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,7 +43,7 @@ def get_uid(prefix: str = "") -> int:
         >>> K.get_uid("dense"), K.get_uid("dense")
         (1, 2)
     """
-    return names.get_uid(prefix)
+    return context.get_uid(prefix)
 
 
 def reset_uids() -> None:
@@ -36,11 +53,11 @@ def reset_uids() -> None:
         >>> from backplane import backend as K
         >>> K.reset_uids()
     """
-    names.reset_uids()
+    context.reset_uids()
 
 
 def name_scope(
-    name: str | None, default_name: str | None = None, values: Any = None
+    name: str | None, default_name: str | None = None, values: object = None
 ) -> AbstractContextManager[str]:
     """Context manager: names of tensors made inside start with `name/`.
 
@@ -64,7 +81,7 @@ def name_scope(
     chosen = default_name if name is None else name
     if chosen is None:
         raise ValueError("K.name_scope: one of name and default_name must be given")
-    return names.scope(chosen)
+    return context.name_scope(chosen)
 
 
 @contextmanager

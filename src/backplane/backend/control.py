@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from backplane.backend._adapters import adaptable
 from backplane.backend._args import as_dtype
 from backplane.backend._call import api
-from backplane.backend._foreign import welcomes
 from backplane.backend.phase import known_phase, learning_phase
+from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor
-from backplane.core.registry import engine_of, primitive
+from backplane.core.registry import engine_of
 from backplane.ops import control
+from backplane.ops.elementwise import where
 from backplane.ops.lift import as_tensor, cast_to, promoted
+from backplane.ops.shaping import expand_dims
 
-Branch = Any
+__all__ = ["foldl", "foldr", "in_test_phase", "in_train_phase", "map_fn", "switch"]
+
+Branch: TypeAlias = "TensorLike | Callable[[], Any]"
 """A tensor, or a function without arguments that returns one."""
 
 
@@ -25,7 +30,7 @@ def _called(branch: Branch) -> Any:
 
 
 @api
-def switch(condition: Any, then_expression: Branch, else_expression: Branch) -> Any:
+def switch(condition: TensorLike, then_expression: Branch, else_expression: Branch) -> Any:
     """Choose between two expressions.
 
     Args:
@@ -51,7 +56,7 @@ def switch(condition: Any, then_expression: Branch, else_expression: Branch) -> 
     return _switch(condition, then_expression, else_expression)
 
 
-def _switch(condition: Any, then_expression: Branch, else_expression: Branch) -> Any:
+def _switch(condition: TensorLike, then_expression: Branch, else_expression: Branch) -> Any:
     condition = cast_to(as_tensor(condition), "bool")
     if condition.ndim == 0:
         return _choose(condition, then_expression, else_expression)
@@ -62,9 +67,8 @@ def _switch(condition: Any, then_expression: Branch, else_expression: Branch) ->
             f"condition has {condition.ndim} axes, more than the {rank} of the expressions"
         )
     if condition.ndim < rank:
-        condition = primitive("expand_dims")(condition, axes=tuple(range(condition.ndim, rank)))
-    result: Tensor = primitive("where")(condition, then, orelse)
-    return result
+        condition = expand_dims(condition, axes=tuple(range(condition.ndim, rank)))
+    return where(condition, then, orelse)
 
 
 def _choose(condition: Tensor, then: Branch, orelse: Branch) -> Any:
@@ -72,8 +76,7 @@ def _choose(condition: Tensor, then: Branch, orelse: Branch) -> Any:
     if not callable(then) and not callable(orelse) and not isinstance(then, list | tuple):
         a, b = promoted(then, orelse)
         if a.spec == b.spec or a.spec.shape == b.spec.shape:
-            chosen: Tensor = primitive("where")(condition, a, b)
-            return chosen
+            return where(condition, a, b)
     single = [True]
 
     def traced(branch: Branch) -> Callable[[], list[Tensor]]:
@@ -90,8 +93,8 @@ def _choose(condition: Tensor, then: Branch, orelse: Branch) -> Any:
     return results[0] if single[0] else results
 
 
-@welcomes
-def in_train_phase(x: Branch, alt: Branch, training: Any = None) -> Any:
+@adaptable
+def in_train_phase(x: Branch, alt: Branch, training: TensorLike | None = None) -> Any:
     """`x` in the training phase, `alt` otherwise.
 
     Args:
@@ -125,7 +128,7 @@ def in_train_phase(x: Branch, alt: Branch, training: Any = None) -> Any:
 _NUMBER = (bool, int, float, np.integer, np.bool_)
 
 
-def _choice(x: Branch, alt: Branch, training: Any) -> Any:
+def _choice(x: Branch, alt: Branch, training: TensorLike | None) -> Any:
     training = learning_phase() if training is None else training
     if isinstance(training, _NUMBER):
         return _called(x if training else alt)
@@ -136,8 +139,8 @@ _choice.__name__ = "in_train_phase"
 _phase_switch = api(_choice)
 
 
-@welcomes
-def in_test_phase(x: Branch, alt: Branch, training: Any = None) -> Any:
+@adaptable
+def in_test_phase(x: Branch, alt: Branch, training: TensorLike | None = None) -> Any:
     """`x` in the test phase, `alt` otherwise; see `K.in_train_phase`.
 
     Example:
@@ -149,7 +152,12 @@ def in_test_phase(x: Branch, alt: Branch, training: Any = None) -> Any:
 
 
 @api
-def map_fn(fn: Callable[..., Any], elems: Any, name: str | None = None, dtype: Any = None) -> Any:
+def map_fn(
+    fn: Callable[..., Any],
+    elems: TensorLike | Sequence[TensorLike],
+    name: str | None = None,
+    dtype: Any = None,
+) -> Any:
     """Apply a function to each element along the first axis.
 
     Args:
@@ -182,12 +190,15 @@ def map_fn(fn: Callable[..., Any], elems: Any, name: str | None = None, dtype: A
     return ys if listed[0] else ys[0]
 
 
-def _sequences(fn: Any, elems: Any, what: str) -> tuple[list[Tensor], bool]:
+def _sequences(
+    fn: Any, elems: TensorLike | Sequence[TensorLike], what: str
+) -> tuple[list[Tensor], bool]:
     """The elements as tensors, and whether they were given as a list of them."""
     if not callable(fn):
         raise TypeError(f"{what}: fn must be a function, got {fn!r}")
-    packed = isinstance(elems, list | tuple) and any(isinstance(e, Tensor) for e in elems)
-    xs = [as_tensor(e) for e in elems] if packed else [as_tensor(elems)]
+    listed = elems if isinstance(elems, list | tuple) else []
+    packed = any(isinstance(e, Tensor) for e in listed)
+    xs = [as_tensor(e) for e in listed] if packed else [as_tensor(elems)]
     for x in xs:
         if x.ndim == 0:
             raise ValueError(f"{what}: elems needs at least one axis, got a scalar")
@@ -196,7 +207,10 @@ def _sequences(fn: Any, elems: Any, what: str) -> tuple[list[Tensor], bool]:
 
 @api
 def foldl(
-    fn: Callable[..., Any], elems: Any, initializer: Any = None, name: str | None = None
+    fn: Callable[..., Any],
+    elems: TensorLike | Sequence[TensorLike],
+    initializer: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Combine the elements along the first axis from left to right.
 
@@ -219,7 +233,10 @@ def foldl(
 
 @api
 def foldr(
-    fn: Callable[..., Any], elems: Any, initializer: Any = None, name: str | None = None
+    fn: Callable[..., Any],
+    elems: TensorLike | Sequence[TensorLike],
+    initializer: Any = None,
+    name: str | None = None,
 ) -> Tensor:
     """Combine the elements along the first axis from right to left; see `K.foldl`.
 
@@ -231,7 +248,13 @@ def foldr(
     return _fold(fn, elems, initializer, True, "K.foldr")
 
 
-def _fold(fn: Callable[..., Any], elems: Any, initializer: Any, reverse: bool, what: str) -> Tensor:
+def _fold(
+    fn: Callable[..., Any],
+    elems: TensorLike | Sequence[TensorLike],
+    initializer: Any,
+    reverse: bool,
+    what: str,
+) -> Tensor:
     xs, packed = _sequences(fn, elems, what)
     if initializer is None:
         first = [x[-1] if reverse else x[0] for x in xs]

@@ -8,22 +8,31 @@ from typing import Any
 import numpy as np
 
 from backplane import config
+from backplane.backend._adapters import adaptable
 from backplane.backend._args import as_dtype, as_int, as_shape, as_sizes
 from backplane.backend._call import api, creates
-from backplane.backend._foreign import welcomes
-from backplane.core import names
+from backplane.backend.types import DType, Shape, Sizes, TensorLike
+from backplane.core import context
 from backplane.core.graph import Constant, Placeholder, Tensor
-from backplane.core.registry import engine_of, primitive
+from backplane.core.registry import engine_of
 from backplane.core.sparse import dense_array, is_sparse_matrix
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
-from backplane.ops.lift import as_tensor, cast_to, dims_of
+from backplane.ops import creation
+from backplane.ops.creation import dims_of, full
+from backplane.ops.elementwise import cast
+from backplane.ops.lift import as_tensor, cast_to
+
+__all__ = [
+    "arange", "constant", "eye", "ones", "ones_like", "placeholder", "variable", "zeros",
+    "zeros_like",
+]  # fmt: skip
 
 
 def placeholder(
-    shape: Any = None,
+    shape: Shape | None = None,
     ndim: int | None = None,
-    dtype: str | None = None,
+    dtype: DType | None = None,
     sparse: bool = False,
     name: str | None = None,
 ) -> Tensor:
@@ -63,16 +72,16 @@ def placeholder(
         raise ValueError(f"K.placeholder: sizes must be 0 or more, or None, got shape {sizes}")
     if sparse and len(sizes) != 2:
         raise ValueError(f"K.placeholder: a sparse placeholder has 2 axes, got shape {sizes}")
-    name = names.unique(name or "Placeholder")
+    name = context.unique_name(name or "Placeholder")
     return Placeholder(Spec(sizes, as_dtype(dtype), bool(sparse)), name)
 
 
-@welcomes
+@adaptable
 def variable(
-    value: Any,
-    dtype: str | None = None,
+    value: TensorLike,
+    dtype: DType | None = None,
     name: str | None = None,
-    constraint: Callable[[Any], Any] | None = None,
+    constraint: Callable[[Tensor], Tensor] | None = None,
 ) -> Variable:
     """Instantiate a variable: a tensor whose value outlives the calls that read and update it.
 
@@ -101,7 +110,9 @@ def variable(
                [3., 4.]])
     """
     array = _values(value, as_dtype(dtype), "K.variable: value")
-    return Variable(array, names.unique(name or "Variable"), constraint, is_sparse_matrix(value))
+    return Variable(
+        array, context.unique_name(name or "Variable"), constraint, is_sparse_matrix(value)
+    )
 
 
 def _values(value: Any, dtype: str, what: str) -> np.ndarray:
@@ -130,7 +141,10 @@ def _numpy_dtype(dtype: str) -> Any:
 
 @creates
 def constant(
-    value: Any, dtype: str | None = None, shape: Any = None, name: str | None = None
+    value: TensorLike,
+    dtype: DType | None = None,
+    shape: Sizes | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Create a constant tensor.
 
@@ -176,8 +190,8 @@ def _filled(array: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
     return np.concatenate([flat, np.repeat(flat[-1:], total - flat.size)]).reshape(sizes)
 
 
-@welcomes
-def zeros(shape: Any, dtype: str | None = None, name: str | None = None) -> Tensor:
+@adaptable
+def zeros(shape: Shape, dtype: DType | None = None, name: str | None = None) -> Tensor:
     """Instantiate a variable of zeros.
 
     Args:
@@ -197,8 +211,8 @@ def zeros(shape: Any, dtype: str | None = None, name: str | None = None) -> Tens
     return _full(shape, 0, dtype, name, "K.zeros: shape")
 
 
-@welcomes
-def ones(shape: Any, dtype: str | None = None, name: str | None = None) -> Tensor:
+@adaptable
+def ones(shape: Shape, dtype: DType | None = None, name: str | None = None) -> Tensor:
     """Instantiate a variable of ones; arguments and result as `K.zeros`.
 
     Example:
@@ -210,20 +224,19 @@ def ones(shape: Any, dtype: str | None = None, name: str | None = None) -> Tenso
     return _full(shape, 1, dtype, name, "K.ones: shape")
 
 
-def _full(shape: Any, value: int, dtype: str | None, name: str | None, what: str) -> Tensor:
+def _full(shape: Shape, value: int, dtype: DType | None, name: str | None, what: str) -> Tensor:
     dims, sizes = as_shape(shape, what)
     if any(n is not None and n < 0 for n in sizes):
         raise ValueError(f"{what}: sizes must be 0 or more, got {sizes}")
     if dims:
-        result: Tensor = primitive("full")(*dims, shape=sizes, value=value, dtype=as_dtype(dtype))
-        return result
+        return full(*dims, shape=sizes, value=value, dtype=as_dtype(dtype))
     kind, known = _numpy_dtype(as_dtype(dtype)), [n or 0 for n in sizes]
     # Zeros are memory that the system clears when it is first used.
     array = np.full(known, value, kind) if value else np.zeros(known, kind)
-    return Variable(array, names.unique(name or "Variable"))
+    return Variable(array, context.unique_name(name or "Variable"))
 
 
-def eye(size: Any, dtype: str | None = None, name: str | None = None) -> Variable:
+def eye(size: Sizes, dtype: DType | None = None, name: str | None = None) -> Variable:
     """Instantiate a variable that holds an identity matrix.
 
     Args:
@@ -242,7 +255,7 @@ def eye(size: Any, dtype: str | None = None, name: str | None = None) -> Variabl
 
 
 @api
-def zeros_like(x: Any, dtype: str | None = None, name: str | None = None) -> Tensor:
+def zeros_like(x: TensorLike, dtype: DType | None = None, name: str | None = None) -> Tensor:
     """Zeros of the shape of another tensor.
 
     Args:
@@ -262,7 +275,7 @@ def zeros_like(x: Any, dtype: str | None = None, name: str | None = None) -> Ten
 
 
 @api
-def ones_like(x: Any, dtype: str | None = None, name: str | None = None) -> Tensor:
+def ones_like(x: TensorLike, dtype: DType | None = None, name: str | None = None) -> Tensor:
     """Ones of the shape of another tensor; arguments as `K.zeros_like`.
 
     Example:
@@ -273,17 +286,19 @@ def ones_like(x: Any, dtype: str | None = None, name: str | None = None) -> Tens
     return _like(x, 1, dtype)
 
 
-def _like(x: Any, value: int, dtype: str | None) -> Tensor:
+def _like(x: TensorLike, value: int, dtype: DType | None) -> Tensor:
     x = as_tensor(x)
     dims, shape = dims_of(x)
-    result: Tensor = primitive("full")(
-        *dims, shape=shape, value=value, dtype=as_dtype(dtype, x.spec.dtype)
-    )
-    return result
+    return full(*dims, shape=shape, value=value, dtype=as_dtype(dtype, x.spec.dtype))
 
 
 @creates
-def arange(start: Any, stop: Any = None, step: Any = 1, dtype: str = "int32") -> Tensor:
+def arange(
+    start: Tensor | float,
+    stop: Tensor | float | None = None,
+    step: Tensor | float = 1,
+    dtype: DType = "int32",
+) -> Tensor:
     """A vector of evenly spaced numbers, `stop` excluded.
 
     Args:
@@ -306,19 +321,18 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: str = "int32") ->
     if stop is None:
         start, stop = 0, start
     dtype = as_dtype(dtype)
-    if not any(isinstance(v, Tensor) for v in (start, stop, step)):
+    given: list[Any] = [start, stop, step]
+    if not any(isinstance(v, Tensor) for v in given):
         if step == 0:
             raise ValueError("K.arange: step must not be 0")
-        array = np.arange(start, stop, step).astype(_numpy_dtype(dtype))
+        array = np.arange(*given).astype(_numpy_dtype(dtype))
         return Constant(array, Spec(array.shape, dtype))
-    whole = (
-        "int32" if not any(isinstance(v, float) for v in (start, stop, step)) else config.floatx()
-    )
-    scalars = [as_tensor(v, whole) for v in (start, stop, step)]
+    whole = config.floatx() if any(isinstance(v, float) for v in given) else "int32"
+    scalars = [as_tensor(v, whole) for v in given]
     kinds = {t.spec.dtype for t in scalars if not isinstance(t, Constant)}
     kind = kinds.pop() if len(kinds) == 1 else whole
-    scalars = [primitive("cast")(t, dtype=kind) if t.spec.dtype != kind else t for t in scalars]
-    result: Tensor = primitive("arange")(*scalars, dtype=kind)
+    scalars = [cast(t, dtype=kind) if t.spec.dtype != kind else t for t in scalars]
+    result: Tensor = creation.arange(*scalars, dtype=kind)
     if kind != dtype:
-        result = primitive("cast")(result, dtype=dtype)
+        result = cast(result, dtype=dtype)
     return result

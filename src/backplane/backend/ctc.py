@@ -7,25 +7,40 @@ labelling unsegmented sequence data with recurrent neural networks (ICML 2006).
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from backplane import config
 from backplane.backend import _decoding
 from backplane.backend._args import as_int, shape_vector
+from backplane.backend._axes import merge_axes, permuted
 from backplane.backend._call import api
-from backplane.backend._compact import compacted, integer, picked, positions, shifted, size_of
 from backplane.backend._logs import IMPOSSIBLE, column, log_sum, row
-from backplane.backend._nodes import apply, merge_axes, permuted
-from backplane.backend._sparse import SparseTensor
+from backplane.backend._ragged import compacted, integer, picked, positions, shifted, size_of
 from backplane.backend.activation import float_tensor
+from backplane.backend.sparse import SparseTensor
+from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor, constant
 from backplane.core.spec import bits
-from backplane.ops import control
-from backplane.ops.lift import as_tensor, cast_to, dims_of
-from backplane.ops.shaping import full_like
+from backplane.ops import control, elementwise, reduction
+from backplane.ops.creation import dims_of
+from backplane.ops.elementwise import (
+    equal,
+    less,
+    logical_and,
+    logical_not,
+    logical_or,
+    maximum,
+    not_equal,
+    where,
+)
+from backplane.ops.indexing import head
+from backplane.ops.lift import as_tensor, cast_to
+from backplane.ops.reduction import log_softmax, logsumexp
+from backplane.ops.shaping import broadcast_to, concat, expand_dims, full_like, squeeze
+
+__all__ = ["ctc_batch_cost", "ctc_decode", "ctc_label_dense_to_sparse"]
 
 
-def ctc_label_dense_to_sparse(labels: Any, label_lengths: Any) -> SparseTensor:
+def ctc_label_dense_to_sparse(labels: TensorLike, label_lengths: TensorLike) -> SparseTensor:
     """Convert padded label sequences to a sparse tensor.
 
     Args:
@@ -54,33 +69,36 @@ def ctc_label_dense_to_sparse(labels: Any, label_lengths: Any) -> SparseTensor:
 
 
 @api
-def _sparse_parts(labels: Any, label_lengths: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _sparse_parts(labels: TensorLike, label_lengths: TensorLike) -> tuple[Tensor, Tensor, Tensor]:
     name = "K.ctc_label_dense_to_sparse"
     labels = _ranked(as_tensor(labels), 2, f"{name}: labels")
     lengths = _lengths(label_lengths, labels, f"{name}: label_lengths")
-    here = apply("less", row(positions(labels, 1)), column(lengths))
+    here = less(row(positions(labels, 1)), column(lengths))
     zeros = full_like(labels, 0, "int64")
     samples = column(cast_to(positions(labels, 0), "int64")) + zeros
     places = row(cast_to(positions(labels, 1), "int64")) + zeros
     keep, *parts = [merge_axes(row(t), [[0], [1, 2]]) for t in (here, samples, places, labels)]
     rows, columns = compacted(keep, *parts[:2], fill=-1)
     (values,) = compacted(keep, parts[2])
-    count = apply("sum", cast_to(keep, "int32"), axes=(0, 1), keepdims=False)
-    indices = apply("concat", *[permuted(t, (1, 0)) for t in (rows, columns)], axis=1)
+    count = reduction.sum(cast_to(keep, "int32"), axes=(0, 1), keepdims=False)
+    indices = concat(*[permuted(t, (1, 0)) for t in (rows, columns)], axis=1)
     return (
-        apply("head", indices, count, axis=0),
-        apply("head", apply("squeeze", values, axes=(0,)), count, axis=0),
+        head(indices, count, axis=0),
+        head(squeeze(values, axes=(0,)), count, axis=0),
         cast_to(shape_vector(*dims_of(labels)), "int64"),
     )
 
 
 @api
-def ctc_batch_cost(y_true: Any, y_pred: Any, input_length: Any, label_length: Any) -> Tensor:
+def ctc_batch_cost(
+    y_true: TensorLike, y_pred: TensorLike, input_length: TensorLike, label_length: TensorLike
+) -> Tensor:
     """CTC loss of each sample: −log of the probability that `y_pred` gives the labels, over all
     ways to spread them over the time steps.
 
     Args:
-        y_true: Labels (samples, max_length): whole numbers from 0 to classes − 2.
+        y_true: Labels (samples, max_length): whole numbers from 0 to classes − 2. The blank, or a
+            larger number, ends a sequence before its `label_length`, as in TensorFlow.
         y_pred: Probabilities (samples, time, classes), such as a softmax gives. The last class is
             the blank. Rows are scaled to sum to 1, after `K.epsilon()` is added.
         input_length: How many time steps of each sample count: (samples, 1) or (samples,).
@@ -88,7 +106,7 @@ def ctc_batch_cost(y_true: Any, y_pred: Any, input_length: Any, label_length: An
 
     Returns:
         A tensor (samples, 1). Infinite, with gradient 0, where the labels do not fit into the time
-        steps; NaN, with gradient 0, where a label is no class (or is the blank), or a length is
+        steps; NaN, with gradient 0, where a label is negative or follows a blank, or a length is
         negative or larger than the tensor.
 
     Raises:
@@ -108,22 +126,23 @@ def ctc_batch_cost(y_true: Any, y_pred: Any, input_length: Any, label_length: An
     steps = _lengths(input_length, y_pred, f"{name}: input_length")
     count = _lengths(label_length, y_pred, f"{name}: label_length")
 
-    here = apply("less", row(positions(labels, 1)), column(count))
+    here = less(row(positions(labels, 1)), column(count))
     blank = size_of(y_pred, 2) - 1
-    known = apply("logical_and", labels >= 0, labels < blank)
-    valid = apply(
-        "all", apply("logical_or", known, apply("logical_not", here)), axes=(1,), keepdims=False
-    )
+    known = logical_and(here, logical_and(labels >= 0, labels < blank))
+    # The blank, or what lies beyond it, ends the labels: no other label may follow.
+    used = reduction.sum(cast_to(known, "int32"), axes=(1,), keepdims=False)
+    expected = where(less(row(positions(labels, 1)), column(used)), known, labels >= blank)
+    valid = reduction.all(logical_or(expected, logical_not(here)), axes=(1,), keepdims=False)
     for length, most in ((steps, size_of(y_pred, 1)), (count, size_of(labels, 1))):
-        valid = apply("logical_and", valid, apply("logical_and", length >= 0, length <= most))
-    usable = apply("where", apply("logical_and", here, known), labels, blank)
+        valid = logical_and(valid, logical_and(length >= 0, length <= most))
+    usable = where(known, labels, blank)
 
-    total = _log_probability(_log_rows(y_pred), usable, blank, steps, count)
-    possible = apply("logical_and", valid, total > IMPOSSIBLE / 2)
-    otherwise = apply(
-        "where", valid, constant(math.inf, total.spec.dtype), constant(math.nan, total.spec.dtype)
+    total = _log_probability(_log_rows(y_pred), usable, blank, steps, used)
+    possible = logical_and(valid, total > IMPOSSIBLE / 2)
+    otherwise = where(
+        valid, constant(math.inf, total.spec.dtype), constant(math.nan, total.spec.dtype)
     )
-    loss = apply("where", possible, 0.0 - total, otherwise)
+    loss = where(possible, 0.0 - total, otherwise)
     return column(cast_to(loss, y_pred.spec.dtype))
 
 
@@ -136,57 +155,54 @@ def _log_probability(
     path = _with_blanks(labels, blank)
     emitted = picked(permuted(logs, (0, 2, 1)), path)
     # A label may follow the one before it without a blank between them, unless both are equal.
-    skips = apply(
-        "logical_and",
-        apply("not_equal", path, blank),
-        apply("not_equal", path, shifted(path, 2, -1)),
+    skips = logical_and(
+        not_equal(path, blank),
+        not_equal(path, shifted(path, 2, -1)),
     )
     dtype = logs.spec.dtype
     impossible = constant(IMPOSSIBLE, dtype)
     # Before the first step nothing but the path's beginning is reached: from there both the first
     # blank and the first label are one move away.
-    first = apply("equal", positions(path, 1), integer(0))
-    start = apply("where", row(first), full_like(path, 0, dtype), impossible)
+    first = equal(positions(path, 1), integer(0))
+    start = where(row(first), full_like(path, 0, dtype), impossible)
     columns = column(steps)
 
     def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         (alpha,), (time, log) = carry, items
-        leap = apply("where", skips, shifted(alpha, 2, IMPOSSIBLE), impossible)
+        leap = where(skips, shifted(alpha, 2, IMPOSSIBLE), impossible)
         new = log_sum([alpha, shifted(alpha, 1, IMPOSSIBLE), leap]) + log
         # Unreachable ones would otherwise sink lower and lower.
-        new = apply("maximum", new, impossible)
-        return [apply("where", time < columns, new, alpha)], []
+        new = maximum(new, impossible)
+        return [where(time < columns, new, alpha)], []
 
     times = positions(logs, 1)
     (alpha,), _ = control.scan(step, [start], [times, permuted(emitted, (2, 0, 1))])
     # A path ends in the last label or in the blank behind it.
     distance = column(count * 2) - row(positions(path, 1))
-    ends = apply(
-        "logical_or", apply("equal", distance, integer(0)), apply("equal", distance, integer(1))
-    )
-    return apply("logsumexp", apply("where", ends, alpha, impossible), axes=(1,), keepdims=False)
+    ends = logical_or(equal(distance, integer(0)), equal(distance, integer(1)))
+    return logsumexp(where(ends, alpha, impossible), axes=(1,), keepdims=False)
 
 
 def _log_rows(y_pred: Tensor) -> Tensor:
     """Log-probabilities of each step, in float32 at least."""
     dtype = y_pred.spec.dtype if bits(y_pred.spec.dtype) >= 32 else "float32"
-    logs = apply("log", cast_to(y_pred, dtype) + config.epsilon())
-    return apply("log_softmax", logs, axis=2)
+    logs = elementwise.log(cast_to(y_pred, dtype) + config.epsilon())
+    return log_softmax(logs, axis=2)
 
 
 def _with_blanks(labels: Tensor, blank: Tensor) -> Tensor:
     """blank, label, blank, label, …, blank."""
-    pairs = [apply("expand_dims", t, axes=(2,)) for t in (labels * 0 + blank, labels)]
-    path = merge_axes(apply("concat", *pairs, axis=2), [[0], [1, 2]])
+    pairs = [expand_dims(t, axes=(2,)) for t in (labels * 0 + blank, labels)]
+    path = merge_axes(concat(*pairs, axis=2), [[0], [1, 2]])
     n = labels.spec.shape[0]
     dims = [size_of(labels, 0)] if n is None else []
-    return apply("concat", path, apply("broadcast_to", blank, *dims, shape=(n, 1)), axis=1)
+    return concat(path, broadcast_to(blank, *dims, shape=(n, 1)), axis=1)
 
 
 @api
 def ctc_decode(
-    y_pred: Any,
-    input_length: Any,
+    y_pred: TensorLike,
+    input_length: TensorLike,
     greedy: bool = True,
     beam_width: int = 100,
     top_paths: int = 1,
@@ -250,12 +266,12 @@ def _ranked(x: Tensor, rank: int, what: str) -> Tensor:
     return x
 
 
-def _lengths(value: Any, x: Tensor, what: str) -> Tensor:
+def _lengths(value: TensorLike, x: Tensor, what: str) -> Tensor:
     """One int32 length per sample of `x`, from (samples,) or (samples, 1)."""
     lengths = as_tensor(value)
     given = lengths.spec.shape
     if lengths.ndim == 2 and given[1] in (1, None):
-        lengths = apply("squeeze", lengths, axes=(1,))
+        lengths = squeeze(lengths, axes=(1,))
     if lengths.ndim != 1:
         raise ValueError(f"{what} must have shape (samples,) or (samples, 1), got {tuple(given)}")
     _same_samples(lengths, x, what)

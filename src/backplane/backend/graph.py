@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from inspect import Parameter, Signature
 from typing import Any
 
 import numpy as np
 
 from backplane import engines
+from backplane.backend._adapters import adaptable, adapter_among
 from backplane.backend._call import api
-from backplane.backend._foreign import server_among, welcomes
+from backplane.backend.types import TensorLike
 from backplane.compile.function import Function
-from backplane.core import autodiff
 from backplane.core.graph import OPERATORS, Constant, Tensor
-from backplane.core.registry import engine_of, primitive
-from backplane.core.update import Update
+from backplane.core.registry import engine_of
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
+from backplane.ops import autodiff, effects
+from backplane.ops.effects import Update
 from backplane.ops.lift import as_tensor, cast_to
+
+__all__ = ["eval", "function", "gradients", "stop_gradient"]
 
 
 class KFunction:
@@ -102,7 +105,7 @@ class KFunction:
             (array(7., dtype=float32), array(9., dtype=float32))
         """
         # Here, not above: few programs write models.
-        from backplane.compile.exporting import export
+        from backplane.compile.export import export
 
         export(self._function, path, outputs, learning_phase)
 
@@ -122,9 +125,13 @@ def _is_single(inputs: Sequence[Any]) -> bool:
     return len(inputs) == 1 and isinstance(inputs[0], np.ndarray | list | tuple)
 
 
-@welcomes
+@adaptable
 def function(
-    inputs: Any, outputs: Any, updates: Any = None, name: str | None = None, **kwargs: Any
+    inputs: Any,
+    outputs: Any,
+    updates: Iterable[Any] | None = None,
+    name: str | None = None,
+    **kwargs: Any,
 ) -> KFunction:
     """Compile a function from tensors to NumPy arrays, with updates of variables.
 
@@ -164,15 +171,19 @@ def function(
             f"Session.run to pass them to. Known options: {', '.join(OPTIONS)}"
         )
     one_in, one_out = not isinstance(inputs, list | tuple), not isinstance(outputs, list | tuple)
-    given = [inputs] if one_in else list(inputs)
+    given = _as_list(inputs)
     fixed = {i: t for i, t in enumerate(given) if isinstance(t, bool | int) and t in (0, 1)}
     tensors = [_input(t, i) for i, t in enumerate(given) if i not in fixed]
     if len(set(tensors)) != len(tensors):
         raise ValueError("K.function: inputs has the same tensor twice")
-    results = [_output(t, i) for i, t in enumerate([outputs] if one_out else outputs)]
+    results = [_output(t, i) for i, t in enumerate(_as_list(outputs))]
     pairs = [_update(u, i) for i, u in enumerate(updates or [])]
     made = Function(tensors, results, pairs, engine=engines.current(), name=name, options=options)
     return KFunction(made, fixed, one_in, one_out)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 OPTIONS = ("compile",)
@@ -227,8 +238,10 @@ def fitting(variable: Variable, value: Any, what: str) -> Tensor:
     return cast_to(new, spec.dtype)
 
 
-@welcomes
-def gradients(loss: Any, variables: Any) -> Any:
+@adaptable
+def gradients(
+    loss: Tensor | Sequence[Tensor], variables: Tensor | Sequence[Tensor]
+) -> list[Tensor | None]:
     """Gradients of `loss` with respect to tensors.
 
     Args:
@@ -250,8 +263,7 @@ def gradients(loss: Any, variables: Any) -> Any:
         >>> K.eval(g)
         array([2., 4., 6.], dtype=float32)
     """
-    losses = list(loss) if isinstance(loss, list | tuple) else [loss]
-    wrt = list(variables) if isinstance(variables, list | tuple) else [variables]
+    losses, wrt = _as_list(loss), _as_list(variables)
     for what, listed in (("loss", losses), ("variables", wrt)):
         for t in listed:
             if not isinstance(t, Tensor):
@@ -279,11 +291,11 @@ def stop_gradient(variables: Any) -> Any:
         3.0
     """
     if isinstance(variables, list | tuple):
-        return type(variables)(primitive("stop_gradient")(as_tensor(v)) for v in variables)
-    return primitive("stop_gradient")(as_tensor(variables))
+        return type(variables)(effects.stop_gradient(as_tensor(v)) for v in variables)
+    return effects.stop_gradient(as_tensor(variables))
 
 
-def eval(x: Any) -> Any:
+def eval(x: TensorLike) -> np.ndarray:
     """The value of a tensor or variable as a NumPy array.
 
     Args:
@@ -299,20 +311,21 @@ def eval(x: Any) -> Any:
         array([[1., 2.],
                [3., 4.]], dtype=float32)
     """
-    # As `welcomes` does, but tensors, which no other library has, take the short way.
-    server = None if isinstance(x, Tensor) else server_among((x,))
-    return evaluate(x) if server is None else server.call(eval, (x,), {})
+    # As `adaptable` does, but tensors, which no other library has, take the short way.
+    adapter = None if isinstance(x, Tensor) else adapter_among((x,))
+    value: np.ndarray = evaluate(x) if adapter is None else adapter.call(eval, (x,), {})
+    return value
 
 
-def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> Any:
+def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
     """`K.eval` with values for placeholders."""
     if not isinstance(x, Tensor):
         owner = engine_of(x)
-        return np.asarray(x) if owner is None else owner.to_numpy(x)
+        return np.asarray(x if owner is None else owner.to_numpy(x))
     engine = engines.current()
     if feed:
         return _once(list(feed), x, engine)(list(feed.values()))[0]
-    calls = x.__dict__.get(CALLS)
+    calls: dict[Engine, Callable[[list[Any]], list[np.ndarray]]] | None = x.__dict__.get(CALLS)
     if calls is not None and engine in calls:
         return calls[engine]([])[0]
     if isinstance(x, Variable):

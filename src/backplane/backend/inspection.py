@@ -1,4 +1,4 @@
-"""What is known of a tensor without computing it."""
+"""Looking at tensors: what is known of them without computing, and printing their values."""
 
 from __future__ import annotations
 
@@ -6,17 +6,25 @@ from typing import Any
 
 import numpy as np
 
+from backplane.backend._adapters import adaptable
 from backplane.backend._args import shape_vector
 from backplane.backend._call import api
-from backplane.backend._foreign import welcomes
+from backplane.backend.types import StaticShape, TensorLike
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.registry import engine_of
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
-from backplane.ops.lift import as_tensor, dims_of
+from backplane.ops.creation import dims_of
+from backplane.ops.effects import print_
+from backplane.ops.lift import as_tensor
+
+__all__ = [
+    "count_params", "dtype", "get_variable_shape", "int_shape", "is_keras_tensor",
+    "is_placeholder", "is_tensor", "is_variable", "ndim", "print_tensor", "shape", "size",
+]  # fmt: skip
 
 
-def spec_of(x: Any, what: str) -> Spec:
+def spec_of(x: TensorLike, what: str) -> Spec:
     """Spec of a tensor, an engine's tensor, or anything NumPy takes; TypeError names `what`."""
     if isinstance(x, Tensor):
         return x.spec
@@ -30,7 +38,7 @@ def spec_of(x: Any, what: str) -> Spec:
     return Spec(array.shape, array.dtype.name)
 
 
-def _shape(x: Any) -> Tensor:
+def _shape(x: TensorLike) -> Tensor:
     return shape_vector(*dims_of(as_tensor(x)))
 
 
@@ -38,8 +46,8 @@ _shape.__name__ = "shape"  # Before it is wrapped: errors name the K function.
 _shape = api(_shape)
 
 
-@welcomes
-def shape(x: Any) -> Tensor:
+@adaptable
+def shape(x: TensorLike) -> Tensor:
     """The shape of a tensor, as a tensor.
 
     Args:
@@ -59,8 +67,8 @@ def shape(x: Any) -> Tensor:
     return _shape(x) if sizes is None else sizes
 
 
-@welcomes
-def int_shape(x: Any) -> tuple[int | None, ...]:
+@adaptable
+def int_shape(x: TensorLike) -> StaticShape:
     """The static shape of a tensor.
 
     Args:
@@ -79,7 +87,7 @@ def int_shape(x: Any) -> tuple[int | None, ...]:
     return tuple(spec_of(x, "K.int_shape").shape)
 
 
-def get_variable_shape(x: Any) -> tuple[int | None, ...]:
+def get_variable_shape(x: TensorLike) -> StaticShape:
     """The static shape of a variable: `K.int_shape`, as old code calls it.
 
     Example:
@@ -90,8 +98,8 @@ def get_variable_shape(x: Any) -> tuple[int | None, ...]:
     return int_shape(x)
 
 
-@welcomes
-def ndim(x: Any) -> int:
+@adaptable
+def ndim(x: TensorLike) -> int:
     """The number of axes of a tensor.
 
     Example:
@@ -103,7 +111,7 @@ def ndim(x: Any) -> int:
 
 
 @api
-def size(x: Any, name: str | None = None) -> Tensor:
+def size(x: TensorLike, name: str | None = None) -> Tensor:
     """The number of elements of a tensor, as an int32 scalar tensor.
 
     Args:
@@ -123,8 +131,8 @@ def size(x: Any, name: str | None = None) -> Tensor:
     return total
 
 
-@welcomes
-def dtype(x: Any) -> str:
+@adaptable
+def dtype(x: TensorLike) -> str:
     """The name of the dtype of a tensor.
 
     Classic Keras on TensorFlow 1 returned names such as `'float32_ref'` for variables; later ones,
@@ -138,7 +146,7 @@ def dtype(x: Any) -> str:
     return str.__str__(spec_of(x, "K.dtype").dtype)
 
 
-def count_params(x: Any) -> int:
+def count_params(x: TensorLike) -> int:
     """The number of elements of a tensor whose sizes are all known.
 
     Raises:
@@ -155,8 +163,8 @@ def count_params(x: Any) -> int:
     return int(np.prod([n for n in shape if n is not None]))
 
 
-@welcomes
-def is_tensor(x: Any) -> bool:
+@adaptable
+def is_tensor(x: object) -> bool:
     """Whether `x` is a tensor: symbolic, a variable, or an engine's own.
 
     Example:
@@ -167,8 +175,8 @@ def is_tensor(x: Any) -> bool:
     return isinstance(x, Tensor) or engine_of(x) is not None
 
 
-@welcomes
-def is_variable(x: Any) -> bool:
+@adaptable
+def is_variable(x: object) -> bool:
     """Whether `x` is a variable.
 
     Example:
@@ -179,8 +187,8 @@ def is_variable(x: Any) -> bool:
     return isinstance(x, Variable)
 
 
-@welcomes
-def is_placeholder(x: Any) -> bool:
+@adaptable
+def is_placeholder(x: object) -> bool:
     """Whether `x` is a placeholder.
 
     Example:
@@ -191,8 +199,8 @@ def is_placeholder(x: Any) -> bool:
     return isinstance(x, Placeholder)
 
 
-@welcomes
-def is_keras_tensor(x: Any) -> bool:
+@adaptable
+def is_keras_tensor(x: object) -> bool:
     """Whether `x` was returned by a Keras layer or `Input`.
 
     Args:
@@ -214,3 +222,22 @@ def is_keras_tensor(x: Any) -> bool:
             f"K.is_keras_tensor: expected a symbolic tensor, got {x!r} of type {type(x).__name__}"
         )
     return hasattr(x, "_keras_history")
+
+
+@api
+def print_tensor(x: TensorLike, message: str = "") -> Tensor:
+    """Print a message and the value of a tensor whenever it is computed.
+
+    Args:
+        x: Tensor.
+        message: Text to print before the value.
+
+    Returns:
+        A tensor equal to `x`. Only what is computed from it prints.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> y = K.eval(K.print_tensor(K.constant([1.0, 2.0]), message="x is:"))
+        x is: [1. 2.]
+    """
+    return print_(as_tensor(x), message=str(message))

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from backplane import config
+from backplane.backend._axes import permuted
 from backplane.backend._call import api
-from backplane.backend._convolving import convolve_transposed
+from backplane.backend._convolution_nd import Convolution
 from backplane.backend._keras1 import as_data_format, deprecated
-from backplane.backend._nodes import permuted
-from backplane.backend._spatial import check_rank
+from backplane.backend._spatial_arguments import check_rank
 from backplane.backend.padding import spatial_2d_padding, temporal_padding
+from backplane.backend.types import Shape, Sizes, TensorLike
 from backplane.core.graph import Tensor
 from backplane.ops.lift import as_tensor
 
 __all__ = [
-    "asymmetric_spatial_2d_padding",
-    "asymmetric_temporal_padding",
-    "deconv2d",
-    "image_dim_ordering",
-    "set_image_dim_ordering",
-]
+    "asymmetric_spatial_2d_padding", "asymmetric_temporal_padding", "deconv2d",
+    "image_dim_ordering", "set_image_dim_ordering",
+]  # fmt: skip
 
 image_dim_ordering = deprecated("K.image_data_format()")(config.image_dim_ordering)
 set_image_dim_ordering = deprecated(
@@ -31,14 +27,14 @@ set_image_dim_ordering = deprecated(
 @deprecated("K.conv2d_transpose, with a kernel of (rows, columns, output channels, input channels)")
 @api
 def deconv2d(
-    x: Any,
-    kernel: Any,
-    output_shape: Any,
-    strides: Any = (1, 1),
+    x: TensorLike,
+    kernel: TensorLike,
+    output_shape: Shape,
+    strides: Sizes = (1, 1),
     border_mode: str = "valid",
     dim_ordering: str = "default",
-    image_shape: Any = None,
-    filter_shape: Any = None,
+    image_shape: object = None,
+    filter_shape: object = None,
 ) -> Tensor:
     """Transposed convolution over two spatial axes: `K.conv2d_transpose` in Keras 1.
 
@@ -76,16 +72,15 @@ def deconv2d(
     """
     data_format = as_data_format("deconv2d", dim_ordering)
     kernel = as_tensor(kernel)
-    check_rank("deconv2d", "kernel", kernel, 4)
+    check_rank("kernel", kernel, 4)
     kernel = permuted(kernel, (2, 3, 0, 1) if data_format == "channels_first" else (0, 1, 3, 2))
-    return convolve_transposed(
-        "deconv2d", 2, x, kernel, output_shape, strides, border_mode, data_format, 1
-    )
+    convolution = Convolution(2, strides, border_mode, data_format, 1)
+    return convolution.transposed(x, kernel, output_shape)
 
 
 @deprecated("K.temporal_padding(x, (left_pad, right_pad))")
 @api
-def asymmetric_temporal_padding(x: Any, left_pad: int = 1, right_pad: int = 1) -> Tensor:
+def asymmetric_temporal_padding(x: TensorLike, left_pad: int = 1, right_pad: int = 1) -> Tensor:
     """Zeros before and after the time steps of a 3D tensor: `K.temporal_padding` in Keras 1.
 
     Args:
@@ -113,7 +108,7 @@ def asymmetric_temporal_padding(x: Any, left_pad: int = 1, right_pad: int = 1) -
 @deprecated("K.spatial_2d_padding(x, ((top_pad, bottom_pad), (left_pad, right_pad)), data_format)")
 @api
 def asymmetric_spatial_2d_padding(
-    x: Any,
+    x: TensorLike,
     top_pad: int = 1,
     bottom_pad: int = 1,
     left_pad: int = 1,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from backplane import config
-from backplane.backend import _foreign
+from backplane.backend import _adapters
 from backplane.backend.session import reset_session
 from backplane.compile.program import clear_programs
-from backplane.core import names
+from backplane.core import context
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.spec import Spec
+
+__all__ = ["clear_session", "learning_phase", "set_learning_phase"]
 
 
 class _Phase:
@@ -24,7 +26,7 @@ class _Phase:
 _phase = _Phase()
 
 
-def learning_phase() -> Any:
+def learning_phase() -> int | Tensor:
     """The learning phase: 0 in test, 1 in training.
 
     Returns:
@@ -53,7 +55,7 @@ def known_phase() -> int | None:
 
 
 def _known() -> int | None:
-    return _foreign.phase() if _phase.value is None else _phase.value
+    return _adapters.phase() if _phase.value is None else _phase.value
 
 
 def set_learning_phase(value: Any) -> None:
@@ -97,8 +99,8 @@ def clear_session() -> None:
         >>> K.get_uid("dense")
         1
     """
-    names.reset_uids()
-    names.reset_names()
+    context.reset_uids()
+    context.reset_names()
     reset_phase()
     reset_session()
     clear_programs()

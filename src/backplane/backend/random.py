@@ -7,20 +7,26 @@ draws new samples; the sequence of samples of one tensor follows from its seed a
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from backplane import config
 from backplane.backend._args import as_dtype, as_float, as_int, as_shape
 from backplane.backend._call import api, creates
 from backplane.backend.creation import variable
+from backplane.backend.types import DType, Shape, TensorLike
 from backplane.core.graph import KeySource, Tensor, constant
-from backplane.core.registry import primitive
 from backplane.core.spec import is_float
 from backplane.core.variable import Variable
-from backplane.ops.lift import as_tensor, cast_to, dims_of
+from backplane.ops import random
+from backplane.ops.creation import dim, dims_of
+from backplane.ops.elementwise import erfinv, floor, less_equal, where
+from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.random import portable_normal, portable_uniform
+
+__all__ = [
+    "dropout", "random_binomial", "random_normal", "random_normal_variable", "random_uniform",
+    "random_uniform_variable", "set_random_seed", "truncated_normal",
+]  # fmt: skip
 
 
 class _Seeds:
@@ -34,7 +40,7 @@ class _Seeds:
 _seeds = _Seeds()
 
 
-def set_random_seed(seed: Any, portable: bool = False) -> None:
+def set_random_seed(seed: int | None, portable: bool = False) -> None:
     """Fix the seeds of all random tensors made from now on without one of their own.
 
     Args:
@@ -58,7 +64,7 @@ def set_random_seed(seed: Any, portable: bool = False) -> None:
     _seeds.portable = portable
 
 
-def key_source(seed: Any, what: str) -> KeySource:
+def key_source(seed: int | None, what: str) -> KeySource:
     """A source of keys for one random tensor."""
     if seed is not None:
         return KeySource(as_int(seed, f"{what}: seed"))
@@ -71,20 +77,18 @@ def key_source(seed: Any, what: str) -> KeySource:
 def _uniform(
     key: KeySource, dims: list[Tensor], shape: tuple[int | None, ...], dtype: str
 ) -> Tensor:
-    draw = portable_uniform if _seeds.portable else primitive("random_uniform")
-    sample: Tensor = draw(key, *dims, shape=shape, dtype=dtype)
-    return sample
+    draw = portable_uniform if _seeds.portable else random.random_uniform
+    return draw(key, *dims, shape=shape, dtype=dtype)
 
 
 def _normal(
     key: KeySource, dims: list[Tensor], shape: tuple[int | None, ...], dtype: str
 ) -> Tensor:
-    draw = portable_normal if _seeds.portable else primitive("random_normal")
-    sample: Tensor = draw(key, *dims, shape=shape, dtype=dtype)
-    return sample
+    draw = portable_normal if _seeds.portable else random.random_normal
+    return draw(key, *dims, shape=shape, dtype=dtype)
 
 
-def _float_dtype(dtype: Any, what: str) -> str:
+def _float_dtype(dtype: DType | None, what: str) -> str:
     name = as_dtype(dtype)
     if not is_float(name):
         raise ValueError(f"{what}: dtype must be a float type, got {name!r}")
@@ -93,10 +97,10 @@ def _float_dtype(dtype: Any, what: str) -> str:
 
 @creates
 def random_normal(
-    shape: Any,
-    mean: float = 0.0,
-    stddev: float = 1.0,
-    dtype: str | None = None,
+    shape: Shape,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
+    dtype: DType | None = None,
     seed: int | None = None,
 ) -> Tensor:
     """Samples of a normal distribution, new ones at each evaluation.
@@ -126,10 +130,10 @@ def random_normal(
 
 @creates
 def random_uniform(
-    shape: Any,
-    minval: Any = 0.0,
-    maxval: Any = 1.0,
-    dtype: str | None = None,
+    shape: Shape,
+    minval: float | Tensor = 0.0,
+    maxval: float | Tensor = 1.0,
+    dtype: DType | None = None,
     seed: int | None = None,
 ) -> Tensor:
     """Samples of a uniform distribution over [minval, maxval), new ones at each evaluation.
@@ -160,13 +164,13 @@ def random_uniform(
         as_int(minval, "K.random_uniform: minval"),
         as_int(maxval, "K.random_uniform: maxval"),
     )
-    steps = primitive("floor")(_uniform(key, dims, sizes, "float64") * float(high - low))
+    steps = floor(_uniform(key, dims, sizes, "float64") * float(high - low))
     return cast_to(steps, name) + low
 
 
 @creates
 def random_binomial(
-    shape: Any, p: Any = 0.0, dtype: str | None = None, seed: int | None = None
+    shape: Shape, p: TensorLike = 0.0, dtype: DType | None = None, seed: int | None = None
 ) -> Tensor:
     """Samples that are 1 with probability `p` and else 0, new ones at each evaluation.
 
@@ -188,10 +192,10 @@ def random_binomial(
 
 @creates
 def truncated_normal(
-    shape: Any,
-    mean: float = 0.0,
-    stddev: float = 1.0,
-    dtype: str | None = None,
+    shape: Shape,
+    mean: TensorLike = 0.0,
+    stddev: TensorLike = 1.0,
+    dtype: DType | None = None,
     seed: int | None = None,
 ) -> Tensor:
     """Samples of a normal distribution without what lies over two deviations from the mean.
@@ -217,7 +221,7 @@ def truncated_normal(
     key = key_source(seed, "K.truncated_normal")
     # float64 keeps the engines together in the tails, where erfinv is steep.
     u = _uniform(key, dims, sizes, "float64") * 2.0 - 1.0
-    cut: Tensor = primitive("erfinv")(u * _WITHIN_TWO) * _SQRT_TWO
+    cut: Tensor = erfinv(u * _WITHIN_TWO) * _SQRT_TWO
     return cast_to(cut, name) * stddev + mean
 
 
@@ -227,7 +231,7 @@ _SQRT_TWO = 1.4142135623730951
 
 
 def random_uniform_variable(
-    shape: Any, low: float, high: float, dtype: str | None = None, name: str | None = None,
+    shape: Shape, low: float, high: float, dtype: DType | None = None, name: str | None = None,
     seed: int | None = None,
 ) -> Variable:  # fmt: skip
     """Instantiate a variable with samples of a uniform distribution.
@@ -249,7 +253,7 @@ def random_uniform_variable(
 
 
 def random_normal_variable(
-    shape: Any, mean: float, scale: float, dtype: str | None = None, name: str | None = None,
+    shape: Shape, mean: float, scale: float, dtype: DType | None = None, name: str | None = None,
     seed: int | None = None,
 ) -> Variable:  # fmt: skip
     """Instantiate a variable with samples of a normal distribution.
@@ -271,7 +275,9 @@ def random_normal_variable(
 
 
 @api
-def dropout(x: Any, level: Any, noise_shape: Any = None, seed: int | None = None) -> Tensor:
+def dropout(
+    x: TensorLike, level: TensorLike, noise_shape: Shape | None = None, seed: int | None = None
+) -> Tensor:
     """Set entries to zero at random and scale the others so that the expected sum stays.
 
     Args:
@@ -299,28 +305,21 @@ def dropout(x: Any, level: Any, noise_shape: Any = None, seed: int | None = None
         if not 0 <= level < 1:
             raise ValueError(f"K.dropout: level must be in [0, 1), got {level}")
         if level == 0:
-            found: Tensor = x
-            return found
+            return x
     if noise_shape is None:
         dims, sizes = dims_of(x)
     else:
-        listed = noise_shape
         if isinstance(noise_shape, list | tuple):
             if len(noise_shape) != x.ndim and None in noise_shape:
                 raise ValueError(f"K.dropout: noise_shape {noise_shape} must have {x.ndim} entries")
-            listed = [
-                primitive("dim")(x, axis=i) if n is None else n for i, n in enumerate(noise_shape)
-            ]
-        dims, sizes = as_shape(listed, "K.dropout: noise_shape")
+            noise_shape = [dim(x, axis=i) if n is None else n for i, n in enumerate(noise_shape)]
+        dims, sizes = as_shape(noise_shape, "K.dropout: noise_shape")
     dtype = x.spec.dtype if is_float(x.spec.dtype) else config.floatx()
     sample = _uniform(key_source(seed, "K.dropout"), dims, sizes, dtype)
-    scaled = x / (1.0 - level)
+    scaled: Tensor = x / (1.0 - level)
     zero = constant(0, scaled.spec.dtype)
-    result: Tensor = primitive("where")(
-        primitive("less_equal")(_level(level, dtype), sample), scaled, zero
-    )
-    return result
+    return where(less_equal(_level(level, dtype), sample), scaled, zero)
 
 
-def _level(level: Any, dtype: str) -> Tensor:
+def _level(level: TensorLike, dtype: str) -> Tensor:
     return cast_to(as_tensor(level, dtype), dtype)

@@ -7,13 +7,18 @@ from typing import Any
 
 from backplane.backend._args import as_int
 from backplane.backend._call import api
-from backplane.backend._nest import flatten, pack
+from backplane.backend._trees import flatten, unflatten
+from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor, constant
-from backplane.core.registry import primitive
 from backplane.core.sizes import origin
 from backplane.ops import control
+from backplane.ops.creation import arange, dim, full
+from backplane.ops.elementwise import less, where
+from backplane.ops.indexing import flip, pad
 from backplane.ops.lift import as_tensor, cast_to
-from backplane.ops.shaping import stack, zeros_like
+from backplane.ops.shaping import expand_dims, reshape, squeeze, stack, transpose, zeros_like
+
+__all__ = ["rnn"]
 
 
 @api
@@ -22,10 +27,10 @@ def rnn(
     inputs: Any,
     initial_states: Any,
     go_backwards: bool = False,
-    mask: Any = None,
+    mask: TensorLike | None = None,
     constants: Any = None,
     unroll: bool = False,
-    input_length: Any = None,
+    input_length: TensorLike | None = None,
     time_major: bool = False,
     zero_output_for_mask: bool = False,
 ) -> tuple[Any, Any, Any]:
@@ -89,8 +94,8 @@ def rnn(
             "K.rnn: with a mask, initial_states must hold at least one state, got none"
         )
     if go_backwards:
-        xs = [primitive("flip")(x, axes=(0,)) for x in xs]
-        masks = None if masks is None else primitive("flip")(masks, axes=(0,))
+        xs = [flip(x, axes=(0,)) for x in xs]
+        masks = None if masks is None else flip(masks, axes=(0,))
     if unroll:
         if steps is None:
             raise ValueError(
@@ -102,34 +107,32 @@ def rnn(
     if not time_major:
         outputs = [_swapped(y) for y in outputs]
     return (
-        pack(run.output_nest, last),
-        pack(run.output_nest, outputs),
-        pack(run.state_nest, run.states),
+        unflatten(run.output_nest, last),
+        unflatten(run.output_nest, outputs),
+        unflatten(run.state_nest, run.states),
     )
 
 
 def _swapped(x: Tensor) -> Tensor:
-    result: Tensor = primitive("transpose")(x, perm=(1, 0, *range(2, x.ndim)))
-    return result
+    return transpose(x, perm=(1, 0, *range(2, x.ndim)))
 
 
 def _lengths_mask(lengths: Tensor, x: Tensor, time_major: bool) -> Tensor:
     """The mask of the steps below each sample's length."""
     n = x.spec.shape[0]
-    size = primitive("dim")(x, axis=0) if n is None else constant(n, "int32")
-    times = primitive("arange")(constant(0, "int32"), size, constant(1, "int32"), dtype="int32")
-    lengths = primitive("reshape")(cast_to(lengths, "int32"), shape=(-1,))
-    expand = primitive("expand_dims")
-    mask: Tensor = primitive("less")(expand(times, axes=(1,)), expand(lengths, axes=(0,)))
+    size = dim(x, axis=0) if n is None else constant(n, "int32")
+    times = arange(constant(0, "int32"), size, constant(1, "int32"), dtype="int32")
+    lengths = reshape(cast_to(lengths, "int32"), shape=(-1,))
+    mask = less(expand_dims(times, axes=(1,)), expand_dims(lengths, axes=(0,)))
     return mask if time_major else _swapped(mask)
 
 
-def _time_major_mask(mask: Any, x: Tensor, time_major: bool) -> Tensor:
+def _time_major_mask(mask: TensorLike, x: Tensor, time_major: bool) -> Tensor:
     """The mask as bool (time, samples), for inputs `x` with time first."""
     mask = cast_to(as_tensor(mask), "bool")
     given = mask.spec.shape
     if mask.ndim == 3 and given[-1] in (1, None):
-        mask = primitive("squeeze")(mask, axes=(2,))
+        mask = squeeze(mask, axes=(2,))
     if mask.ndim == 2 and not time_major:
         mask = _swapped(mask)
     sizes = zip(mask.spec.shape, x.spec.shape, strict=False)
@@ -141,16 +144,14 @@ def _time_major_mask(mask: Any, x: Tensor, time_major: bool) -> Tensor:
             f"K.rnn: mask must have shape ({axes}) or ({axes}, 1), here {wanted}, "
             f"got {tuple(given)}"
         )
-    result: Tensor = mask
-    return result
+    return mask
 
 
 def _select(mask: Tensor, kept: Tensor, other: Tensor) -> Tensor:
     """`kept` for the samples of the mask, `other` for those that are skipped."""
     if kept.ndim > 1:
-        mask = primitive("expand_dims")(mask, axes=tuple(range(1, kept.ndim)))
-    result: Tensor = primitive("where")(mask, kept, other)
-    return result
+        mask = expand_dims(mask, axes=tuple(range(1, kept.ndim)))
+    return where(mask, kept, other)
 
 
 class _Run:
@@ -172,7 +173,7 @@ class _Run:
     def step(self, xs: list[Tensor], states: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """One step on flat lists."""
         output, new = self.step_function(
-            pack(self.input_nest, xs), [*pack(self.state_nest, states), *self.constants]
+            unflatten(self.input_nest, xs), [*unflatten(self.state_nest, states), *self.constants]
         )
         self.output_nest = output
         listed = [as_tensor(s) for s in flatten(new)]
@@ -244,10 +245,7 @@ class _Run:
         last = [y[-1] if i is None else finals[i] for y, i in zip(outputs, places, strict=True)]
         if short:
             rest = ((0, (steps or 0) - (limit or 0)),)
-            outputs = [
-                primitive("pad")(y, padding=rest + ((0, 0),) * (y.ndim - 1), value=0)
-                for y in outputs
-            ]
+            outputs = [pad(y, padding=rest + ((0, 0),) * (y.ndim - 1), value=0) for y in outputs]
         return last, outputs
 
 
@@ -257,6 +255,5 @@ def _zeros_of_shape(y: Tensor) -> Tensor:
     for axis, n in enumerate(y.spec.shape):
         if n is None:
             source, source_axis = origin(y, axis)
-            dims.append(primitive("dim")(source, axis=source_axis))
-    result: Tensor = primitive("full")(*dims, shape=y.spec.shape, value=0, dtype=y.spec.dtype)
-    return result
+            dims.append(dim(source, axis=source_axis))
+    return full(*dims, shape=y.spec.shape, value=0, dtype=y.spec.dtype)

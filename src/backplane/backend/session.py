@@ -9,13 +9,19 @@ from typing import Any
 
 from backplane import engines
 from backplane.backend._call import api
-from backplane.backend._nest import flatten, pack
+from backplane.backend._trees import flatten, unflatten
 from backplane.backend.state import update
+from backplane.backend.types import TensorLike
 from backplane.compile.function import Function
+from backplane.core import context
 from backplane.core.graph import Tensor
-from backplane.core.primitive import AFTER
-from backplane.core.update import Update
+from backplane.ops.effects import Update
 from backplane.ops.lift import as_tensor
+
+__all__ = [
+    "control_dependencies", "get_session", "manual_variable_initialization",
+    "pattern_broadcast", "py_all", "py_sum", "set_session",
+]  # fmt: skip
 
 py_all = builtins.all
 py_sum = builtins.sum
@@ -50,7 +56,7 @@ class Session:
         key = (engine.name, tuple(outputs), tuple(feeds))
         if key not in self._functions:
             self._functions[key] = Function(list(feeds), outputs, engine=engine, name="session.run")
-        return pack(fetches, list(self._functions[key](list(feeds.values()))))
+        return unflatten(fetches, list(self._functions[key](list(feeds.values()))))
 
     def close(self) -> None:
         """Forget the compiled functions."""
@@ -106,7 +112,7 @@ def reset_session() -> None:
 _manual = [False]
 
 
-def manual_variable_initialization(value: Any) -> None:
+def manual_variable_initialization(value: bool) -> None:
     """Say whether the user initializes variables.
 
     Variables here have their initial value from the start, so that the flag changes nothing.
@@ -122,7 +128,7 @@ def manual_variable_initialization(value: Any) -> None:
 
 
 @contextmanager
-def control_dependencies(control_inputs: Any) -> Iterator[None]:
+def control_dependencies(control_inputs: Tensor | Iterable[Any] | None) -> Iterator[None]:
     """Context manager: what is built inside reads variables as the given updates leave them.
 
     Without it a function computes everything from the values that the variables had before.
@@ -152,19 +158,13 @@ def control_dependencies(control_inputs: Any) -> Iterator[None]:
             raise TypeError(f"K.control_dependencies: expected tensors, got {t!r}")
         if isinstance(t, Update):
             updated[t.variable] = t
-    before = dict(AFTER)
-    if control_inputs is None:
-        AFTER.clear()
-    AFTER.update(updated)
-    try:
+    outer = {} if control_inputs is None else context.current().updated
+    with context.changed(updated={**outer, **updated}):
         yield
-    finally:
-        AFTER.clear()
-        AFTER.update(before)
 
 
 @api
-def pattern_broadcast(x: Any, broadcastable: Iterable[bool]) -> Tensor:
+def pattern_broadcast(x: TensorLike, broadcastable: Iterable[bool]) -> Tensor:
     """Theano's declaration that axes have size 1; here sizes are known by themselves.
 
     Args:

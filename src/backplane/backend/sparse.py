@@ -10,18 +10,45 @@ from __future__ import annotations
 
 from typing import Any
 
+from backplane.backend._adapters import adaptable
 from backplane.backend._args import as_shape
 from backplane.backend._call import api
-from backplane.backend._foreign import welcomes
-from backplane.backend._nodes import apply
-from backplane.backend._sparse import SparseTensor
+from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor
 from backplane.core.sparse import dense_array, is_sparse_matrix
+from backplane.ops.elementwise import maximum
+from backplane.ops.indexing import scatter_add
 from backplane.ops.lift import as_tensor, cast_to
+from backplane.ops.shaping import reshape
+
+__all__ = ["is_sparse", "to_dense"]
 
 
-@welcomes
-def is_sparse(tensor: Any) -> bool:
+class SparseTensor:
+    """A sparse tensor in coordinate form, as TensorFlow has it, of tensors or native values."""
+
+    __slots__ = ("dense_shape", "indices", "values")
+
+    def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
+        self.indices = indices
+        """int64 (entries, axes): where each entry is, in row-major order."""
+        self.values = values
+        """(entries,): the entries."""
+        self.dense_shape = dense_shape
+        """int64 (axes,): the shape of the dense tensor."""
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the entries."""
+        return self.values.dtype
+
+    def __repr__(self) -> str:
+        parts = f"indices={self.indices}, values={self.values}, dense_shape={self.dense_shape}"
+        return f"SparseTensor({parts})"
+
+
+@adaptable
+def is_sparse(tensor: object) -> bool:
     """Whether a tensor is sparse.
 
     Args:
@@ -40,7 +67,7 @@ def is_sparse(tensor: Any) -> bool:
     return isinstance(tensor, SparseTensor) or is_sparse_matrix(tensor)
 
 
-@welcomes
+@adaptable
 def to_dense(tensor: Any) -> Any:
     """Convert a sparse tensor to a dense one.
 
@@ -66,14 +93,14 @@ def to_dense(tensor: Any) -> Any:
 
 
 @api
-def _scattered(indices: Any, values: Any, dense_shape: Any) -> Tensor:
+def _scattered(indices: TensorLike, values: TensorLike, dense_shape: TensorLike) -> Tensor:
     """The matrix of that shape with `values` at `indices`, and zeros elsewhere."""
     indices, values = as_tensor(indices), as_tensor(values)
     dims, shape = as_shape(as_tensor(dense_shape), "dense_shape")
     rows, columns = (cast_to(indices[:, axis], "int32") for axis in (0, 1))
     width = cast_to(as_tensor(dense_shape)[1], "int32")
     # Surplus entries have index -1 and value 0.
-    place = apply("maximum", rows * width + columns, as_tensor(0, "int32"))
+    place = maximum(rows * width + columns, as_tensor(0, "int32"))
     count = cast_to(as_tensor(dense_shape)[0], "int32") * width
-    flat = apply("scatter_add", values, place, count, shape=(None,), axis=0)
-    return apply("reshape", flat, *dims, shape=shape)
+    flat = scatter_add(values, place, count, shape=(None,), axis=0)
+    return reshape(flat, *dims, shape=shape)

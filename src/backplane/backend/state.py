@@ -7,17 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from backplane.backend._foreign import welcomes
+from backplane.backend._adapters import adaptable
 from backplane.backend._keras1 import accepting
 from backplane.backend.creation import _values
 from backplane.backend.graph import evaluate, fitting
+from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor
-from backplane.core.update import Update
 from backplane.core.variable import Variable
+from backplane.ops.effects import Update
+from backplane.ops.lift import as_tensor
+
+__all__ = [
+    "batch_get_value", "batch_set_value", "get_value", "moving_average_update", "set_value",
+    "update", "update_add", "update_sub",
+]  # fmt: skip
 
 
-@welcomes
-def get_value(x: Any) -> Any:
+@adaptable
+def get_value(x: TensorLike) -> np.ndarray:
     """The value of a variable as a NumPy array (a copy).
 
     Args:
@@ -32,8 +39,8 @@ def get_value(x: Any) -> Any:
 
 
 @accepting
-@welcomes
-def batch_get_value(ops: Iterable[Any]) -> list[Any]:
+@adaptable
+def batch_get_value(ops: Iterable[TensorLike]) -> list[np.ndarray]:
     """The values of several variables as a list of NumPy arrays.
 
     Args:
@@ -47,8 +54,8 @@ def batch_get_value(ops: Iterable[Any]) -> list[Any]:
     return [evaluate(x) for x in ops]
 
 
-@welcomes
-def set_value(x: Any, value: Any) -> None:
+@adaptable
+def set_value(x: TensorLike, value: TensorLike) -> None:
     """Set a variable to the content of an array.
 
     Args:
@@ -66,11 +73,12 @@ def set_value(x: Any, value: Any) -> None:
         >>> K.get_value(v)
         array([1., 2.], dtype=float32)
     """
-    x.assign(_fitting_array(x, value, "K.set_value"))
+    variable, array = _fitting_array(x, value, "K.set_value")
+    variable.assign(array)
 
 
-@welcomes
-def batch_set_value(tuples: Sequence[tuple[Any, Any]]) -> None:
+@adaptable
+def batch_set_value(tuples: Sequence[tuple[TensorLike, TensorLike]]) -> None:
     """Set several variables; if any value does not fit none is set.
 
     Args:
@@ -86,31 +94,30 @@ def batch_set_value(tuples: Sequence[tuple[Any, Any]]) -> None:
         >>> K.batch_get_value([a, b])
         [array([1.], dtype=float32), array([2.], dtype=float32)]
     """
-    checked = [(x, _fitting_array(x, value, "K.batch_set_value")) for x, value in tuples]
-    for x, array in checked:
-        x.assign(array)
+    checked = [_fitting_array(x, value, "K.batch_set_value") for x, value in tuples]
+    for variable, array in checked:
+        variable.assign(array)
 
 
-def _fitting_array(x: Any, value: Any, what: str) -> np.ndarray:
-    if not isinstance(x, Variable):
-        raise TypeError(f"{what}: x must be a variable, got {x!r}")
+def _fitting_array(x: TensorLike, value: TensorLike, what: str) -> tuple[Variable, np.ndarray]:
+    x = _as_variable(x, what)
     array = _values(value, x.spec.dtype, f"{what}: value")
     if array.shape != x.spec.shape:
         raise ValueError(
             f"{what}: the variable {x.name!r} has shape {x.spec.shape}, the value has shape "
             f"{array.shape}"
         )
-    return array
+    return x, array
 
 
-def _as_variable(x: Any, what: str) -> Variable:
+def _as_variable(x: TensorLike, what: str) -> Variable:
     if not isinstance(x, Variable):
         raise TypeError(f"{what}: x must be a variable, got {x!r}")
     return x
 
 
-@welcomes
-def update(x: Any, new_x: Any) -> Tensor:
+@adaptable
+def update(x: TensorLike, new_x: TensorLike) -> Tensor:
     """An update of a variable to a new value.
 
     Args:
@@ -135,8 +142,8 @@ def update(x: Any, new_x: Any) -> Tensor:
     return Update(x, fitting(x, new_x, "K.update"))
 
 
-@welcomes
-def update_add(x: Any, increment: Any) -> Tensor:
+@adaptable
+def update_add(x: TensorLike, increment: TensorLike) -> Tensor:
     """An update of a variable that adds `increment`; see `K.update`.
 
     Example:
@@ -149,8 +156,8 @@ def update_add(x: Any, increment: Any) -> Tensor:
     return Update(x, fitting(x, x + increment, "K.update_add"))
 
 
-@welcomes
-def update_sub(x: Any, decrement: Any) -> Tensor:
+@adaptable
+def update_sub(x: TensorLike, decrement: TensorLike) -> Tensor:
     """An update of a variable that subtracts `decrement`; see `K.update`.
 
     Example:
@@ -163,8 +170,8 @@ def update_sub(x: Any, decrement: Any) -> Tensor:
     return Update(x, fitting(x, x - decrement, "K.update_sub"))
 
 
-@welcomes
-def moving_average_update(x: Any, value: Any, momentum: Any) -> Tensor:
+@adaptable
+def moving_average_update(x: TensorLike, value: TensorLike, momentum: TensorLike) -> Tensor:
     """An update of a variable to `x * momentum + value * (1 - momentum)`.
 
     Args:
@@ -181,5 +188,11 @@ def moving_average_update(x: Any, value: Any, momentum: Any) -> Tensor:
         >>> K.eval(K.moving_average_update(v, 3.0, 0.5)).item()
         2.0
     """
-    x = _as_variable(x, "K.moving_average_update")
-    return Update(x, fitting(x, x * momentum + value * (1.0 - momentum), "K.moving_average_update"))
+    name = "K.moving_average_update"
+    x, new, old_share = _as_variable(x, name), _operand(value), _operand(momentum)
+    return Update(x, fitting(x, x * old_share + new * (1.0 - old_share), name))
+
+
+def _operand(value: TensorLike) -> Any:
+    """What Python's operators take: a list becomes a tensor, all else knows them itself."""
+    return as_tensor(value) if isinstance(value, list | tuple) else value

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from backplane.core.graph import Graph, Tensor, toposort
-from backplane.core.primitive import OUTPUT
+from backplane.core.primitive import OUTPUT, Primitive
 from backplane.core.sizes import origin
 from backplane.core.spec import Spec
+from backplane.ops.control import scan_, while_loop_
 
 Specs = dict[Tensor, Any]
 """What a tensor will be, or a tuple of that for a node with several results."""
@@ -62,7 +63,7 @@ def _inferred(node: Tensor, found: Specs) -> tuple[Conflict | None, Any]:
         return None, rule(*specs, **params)
     if node.op.multiple:
         several = tuple(rule(*specs, **params))
-        loop = _LOOPS.get(node.op.name)
+        loop = _LOOPS.get(node.op)
         return loop(node, specs, several) if loop else (None, several)
     spec = _filled(node, rule(*specs, **params), found)
     if None in params.get("shape", ()) and node.op.host is not None and None not in spec.shape:
@@ -119,4 +120,4 @@ def _step(body: Graph, specs: Sequence[Spec]) -> tuple[Conflict | None, list[Any
     return inner, [] if inner else [found[t] for t in body.outputs]
 
 
-_LOOPS = {"scan": _scan, "while_loop": _while}
+_LOOPS: dict[Primitive[Any], Any] = {scan_: _scan, while_loop_: _while}

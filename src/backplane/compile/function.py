@@ -8,16 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from backplane.compile.aliases import alias_root, shared
-from backplane.compile.calling import Call, straight
-from backplane.compile.feeding import Feed, feed_for
-from backplane.compile.program import compiled, explain, tell
+from backplane.compile.codegen.buffers import alias_root, shared
+from backplane.compile.codegen.calls import Call, straight
+from backplane.compile.diagnosis import conflict
+from backplane.compile.feeds import Feed, feed_for
+from backplane.compile.program import compiled
+from backplane.compile.source_map import Place, explain, tell
 from backplane.core.graph import KeySource, Placeholder, Tensor, constant, substitute, toposort
-from backplane.core.registry import primitive
 from backplane.core.spec import Spec
-from backplane.core.update import updates_in
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
+from backplane.ops import indexing
+from backplane.ops.effects import updates_in
+from backplane.ops.shaping import squeeze
 
 
 class Function:
@@ -202,8 +205,6 @@ class Variant:
                 engine, in place of `error`.
             IndexError: if an index of `gather` is out of range.
         """
-        from backplane.compile.diagnosis import conflict
-
         shapes = map(self._shape, values)
         given = {p: p.spec._replace(shape=s) for p, s in zip(self.inputs, shapes, strict=True)}
         found = conflict(self.graph, given)
@@ -213,7 +214,7 @@ class Variant:
         node, reason = found
         assert node.op is not None
         better = ValueError(str(reason))
-        tell(better, self.engine, node.op.name, node.where)
+        tell(better, self.engine, Place(node.op, node.where))
         raise better from error
 
     def _shape(self, value: Any) -> tuple[int | None, ...]:
@@ -227,6 +228,5 @@ def is_switch(p: Tensor) -> bool:
 
 
 def _row(packed: Tensor, index: int) -> Tensor:
-    part = primitive("slice")(packed, slices=((index, index + 1, 1), (None, None, 1)))
-    row: Tensor = primitive("squeeze")(part, axes=(0,))
-    return row
+    part = indexing.slice(packed, slices=((index, index + 1, 1), (None, None, 1)))
+    return squeeze(part, axes=(0,))

@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from backplane.compile.emit import emit
-from backplane.compile.lines import built_at, emitted_at
-from backplane.compile.passes import finished, simplified
-from backplane.compile.structure import key_of, lifted
+from backplane.compile import passes
+from backplane.compile.cache_key import key_of, lifted
+from backplane.compile.codegen.closed_graphs import callable_of, steps_of
+from backplane.compile.codegen.programs import emit
 from backplane.core.graph import Constant, Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT
-from backplane.core.where import Where
-from backplane.engines.base import Engine, Program
+from backplane.engines.base import Engine, Program, set_emitter
 
 CACHE_LIMIT = 1024
 """Programs kept; the least recently used are dropped."""
@@ -90,13 +89,11 @@ def _compiled(
     eager: bool,
     options: tuple[tuple[str, Any], ...],
 ) -> tuple[Callable[..., tuple[Any, ...]], list[Any], list[Tensor]]:
-    simple, outputs = simplified(outputs, replace, keep_stops=eager)
+    in_place = {}
     if state and engine.updates_in_place(dict(options)):
-        # Not imported at the top: only programs with state need it.
-        from backplane.compile.updates import find_updates
-
-        outputs = find_updates(outputs, {inputs[i]: o for i, o in state.items()}, engine)
-    outputs = finished(outputs, engine, keep_stops=eager)
+        in_place = {inputs[i]: o for i, o in state.items()}
+    job = passes.Job(engine, replace or {}, keep_stops=eager, state=in_place)
+    simple, outputs = passes.optimized(outputs, job)
     order = toposort(outputs, stop=inputs)
     arrays = [t for t in lifted(order) if not (_is_native(t) and (eager or _is_open(t, engine)))]
     arguments = [*inputs, *arrays]
@@ -105,6 +102,7 @@ def _compiled(
         eager,
         tuple(sorted(state.items())),
         options,
+        passes.switched_off(),
         key_of(order, arguments, outputs),
     )
     function = _programs.get(key)
@@ -184,27 +182,4 @@ def dtypes_in(order: Sequence[Tensor]) -> frozenset[str]:
     return frozenset(found)
 
 
-def explain(error: BaseException, engine: Engine, run: Callable[..., Any] | None = None) -> None:
-    """Add to an error from a running program which primitive failed and where it was built.
-
-    Where the program `run` is a graph of the engine's, the engine knows the line (`located`).
-
-    Raises:
-        IndexError: if an index of `gather` is out of range, in place of what the engine raises.
-    """
-    place = built_at(error)
-    if place is None and (line := getattr(run, "failing_line", lambda _: None)(error)):
-        place = emitted_at(*line)
-    if place is None:
-        return
-    if place[0] == "gather" and isinstance(error, engine.index_errors):
-        beyond = IndexError(f"gather: an index is out of range: {error}")
-        tell(beyond, engine, *place)
-        raise beyond from error
-    tell(error, engine, *place)
-
-
-def tell(error: BaseException, engine: Engine, name: str, where: Where | None) -> None:
-    """Add to an error the primitive that failed and where it was built."""
-    at = f", built at {where}" if where else ""
-    error.add_note(f"backplane: while running {name!r} on the engine {engine.name!r}{at}")
+set_emitter(callable_of, steps_of)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backplane.core.context import Where, user_line
 from backplane.core.spec import DType, Shape, Spec
-from backplane.core.where import Where, user_line
 
 if TYPE_CHECKING:
     from backplane.core.primitive import Primitive
@@ -105,6 +105,10 @@ class Tensor:
     def _uses_learning_phase(self) -> bool:
         """Whether it is computed from the learning phase. Remembered for every node on the way:
         Keras asks after each layer.
+
+        Raises:
+            AttributeError: where it is not and nobody has set it, because classic Keras asks with
+                `hasattr`.
         """
         if self._phased is None:
             waiting = [self]
@@ -116,11 +120,14 @@ class Tensor:
                     continue
                 node._phased = _is_phase(node) or any(t._phased for t in node.inputs)
                 waiting.pop()
+        if not self._phased and "_phase_is_set" not in self.__dict__:
+            raise AttributeError("_uses_learning_phase")
         return bool(self._phased)
 
     @_uses_learning_phase.setter
     def _uses_learning_phase(self, value: bool) -> None:
         self._phased = bool(value)
+        self.__dict__["_phase_is_set"] = True
 
     @property
     def dtype(self) -> DType:
@@ -213,6 +220,14 @@ class Placeholder(Tensor):
         self.default = default
 
 
+class ArrayInput(Placeholder):
+    """Stands for a NumPy array among native tensors while a call is traced. Beside tensors it has
+    no say in the dtype of a result, as arrays have none in a graph.
+    """
+
+    __slots__ = ()
+
+
 def _is_phase(node: Tensor) -> bool:
     """Whether `node` is a learning phase: a scalar that need not be fed."""
     return isinstance(node, Placeholder) and node.default is not None and not node.spec.shape
@@ -268,7 +283,7 @@ def constant(value: Any, dtype: str | None = None) -> Constant:
 class Graph:
     """A closed graph: a function of its own inputs. Leaves inside are those inputs or constants.
 
-    Compared by identity of structure through `compile.structure`; used as parameter of loops.
+    Compared by identity of structure through `compile.cache_key`; used as parameter of loops.
     """
 
     __slots__ = ("__weakref__", "cache", "inputs", "outputs")
@@ -312,16 +327,33 @@ def rebuild(node: Tensor, inputs: tuple[Tensor, ...], keep_spec: bool = False) -
     return Tensor(node.op, inputs, node.params, spec, node.where, node._name)
 
 
+def rewrite(
+    outputs: Sequence[Tensor],
+    rule: Callable[[Tensor, tuple[Tensor, ...]], Tensor | None],
+    *,
+    replace: Mapping[Tensor, Tensor] | None = None,
+    keep_specs: bool = False,
+) -> list[Tensor]:
+    """`outputs`, built again from the leaves on; untouched parts are shared.
+
+    `rule(node, inputs)` gets each node with its new operands and returns what stands in its place,
+    or None for the same primitive on these operands. Tensors in `replace` are replaced first, and
+    what they were computed from is not visited. With `keep_specs` the specs are not inferred again.
+    """
+    new: dict[Tensor, Tensor] = dict(replace or {})
+    for node in toposort(outputs, stop=new):
+        if node not in new:
+            inputs = tuple([new[t] for t in node.inputs])
+            found = rule(node, inputs)
+            if found is None:
+                found = node if inputs == node.inputs else rebuild(node, inputs, keep_specs)
+            new[node] = found
+    return [new[t] for t in outputs]
+
+
 def substitute(outputs: Sequence[Tensor], mapping: Mapping[Tensor, Tensor]) -> list[Tensor]:
     """`outputs` with the tensors in `mapping` replaced; untouched parts are shared."""
-    new: dict[Tensor, Tensor] = dict(mapping)
-    for node in toposort(outputs, stop=mapping):
-        if node in new:
-            continue
-        inputs = tuple(new[t] for t in node.inputs)
-        same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
-        new[node] = node if same else rebuild(node, inputs)
-    return [new[t] for t in outputs]
+    return rewrite(outputs, lambda node, inputs: None, replace=mapping)
 
 
 def depends_on(outputs: Iterable[Tensor], sources: Iterable[Tensor]) -> set[Tensor]:

@@ -2,7 +2,7 @@
 
 The decorated function is the spec rule: specs of the operands in, spec (or list of specs) out.
 
-    @primitive
+    @primitive(memory=Memory.FRESH, axes=like_first)
     def softmax(x, *, axis):
         \"\"\"Exponentials along `axis`, scaled to sum to one.\"\"\"
         return x
@@ -12,6 +12,9 @@ The decorated function is the spec rule: specs of the operands in, spec (or list
 
     @softmax.decompose
     def _(x, *, axis): ...                # tensors in, tensor out
+
+What else is a fact of the primitive, its *traits*, are the arguments of the decorator. Passes and
+code generation ask the primitive for them and keep no lists of their own.
 """
 
 from __future__ import annotations
@@ -19,30 +22,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar, overload
 
+from backplane.core.context import current, user_line
 from backplane.core.graph import Tensor
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import Spec
-from backplane.core.where import user_line
+from backplane.core.traits import AxisRule, Memory, StackRule
 
 SpecRule = Callable[..., Any]
 Rule = Callable[..., Any]
-
 R = TypeVar("R", Tensor, list[Tensor])
 
 NO_PARAMS: Mapping[str, Any] = {}
-
-
-AFTER: dict[Tensor, Tensor] = {}
-"""Variables whose updates come first for the nodes being built, which read these instead: what
-`K.control_dependencies` asks for."""
 
 
 class Primitive(Generic[R]):
     """An operation of the graph. Calling it on tensors builds a node and gives its results."""
 
     __slots__ = (
-        "argument_rules", "decomposition", "doc", "effect", "gradient", "host", "in_place",
-        "infer_rule", "multiple", "name",
+        "argument_rules", "axes", "decomposition", "doc", "effect", "elementwise", "gradient",
+        "host", "in_place", "infer_rule", "linear", "memory", "multiple", "name", "on_host",
+        "reduction", "shortcut", "stacks",
     )  # fmt: skip
 
     def __init__(
@@ -50,10 +49,18 @@ class Primitive(Generic[R]):
         name: str,
         rule: SpecRule,
         *,
+        memory: Memory,
         multiple: bool = False,
         effect: bool = False,
         host: int | None = None,
         in_place: bool = False,
+        elementwise: bool = False,
+        reduction: bool = False,
+        on_host: bool = False,
+        linear: Sequence[int] = (),
+        axes: AxisRule | None = None,
+        stacks: StackRule | None = None,
+        shortcut: Callable[..., Tensor | None] | None = None,
     ) -> None:
         self.name = name
         self.infer_rule = rule
@@ -69,6 +76,26 @@ class Primitive(Generic[R]):
         has `host_shapes`."""
         self.in_place = in_place
         """Whether it may write its results over its operands: such nodes run after all others."""
+        self.memory = memory
+        """Whose memory its result is. An engine's table may know that a kernel of its own always
+        makes a view, or can write to memory that it is given."""
+        self.elementwise = elementwise
+        """Whether each element of the result is computed from the elements of the operands, which
+        are broadcast, at the same place."""
+        self.reduction = reduction
+        """Whether it reduces the axes in its parameter `axes`, which stay with size 1 if its
+        parameter `keepdims` says so."""
+        self.on_host = on_host
+        """Whether it may be computed on the host where all its operands are sizes or constants."""
+        self.linear = tuple(linear)
+        """The operands in each of which it is linear, where all others stay as they are."""
+        self.axes = axes
+        """Says which axes of its operands the size of an axis of its result is taken from."""
+        self.stacks = stacks
+        """How to compute the results of all steps of a loop at once."""
+        self.shortcut = shortcut
+        """From the operands and parameters of a call to a result that needs no node of this
+        primitive, or None."""
         self.gradient: Rule | None = None
         self.argument_rules: tuple[Rule | None, ...] | None = None
         self.decomposition: Rule | None = None
@@ -83,12 +110,17 @@ class Primitive(Generic[R]):
 
     def __call__(self, *inputs: Tensor, **params: Any) -> R:
         """Build a node: a tensor, or a list of tensors if there are several results."""
-        if AFTER:
-            inputs = tuple([AFTER.get(t, t) for t in inputs])
+        context = current()
+        if context.updated:
+            inputs = tuple([context.updated.get(t, t) for t in inputs])
         spec = self.infer_rule(*[t.spec for t in inputs], **params)
+        if self.shortcut is not None:
+            found = self.shortcut(*inputs, **params)
+            if found is not None:
+                return found  # type: ignore[return-value]
         if not self.multiple:
-            return Tensor(self, inputs, params, spec, user_line())  # type: ignore[return-value]
-        node = Tensor(self, inputs, params, tuple(spec), user_line())  # type: ignore[arg-type]
+            return Tensor(self, inputs, params, spec, context.line or user_line())  # type: ignore[return-value]
+        node = Tensor(self, inputs, params, tuple(spec), context.line or user_line())  # type: ignore[arg-type]
         return outputs_of(node)  # type: ignore[return-value]
 
     def vjp(self, rule: Rule) -> Rule:
@@ -105,6 +137,23 @@ class Primitive(Generic[R]):
         """
         self.argument_rules = rules
 
+    def cotangents(
+        self, g: Any, y: Any, node: Tensor, wanted: Sequence[bool]
+    ) -> list[Tensor | None]:
+        """The cotangents of the operands of `node` from `g`, that of its result `y`; both are lists
+        if there are several. None for operands that are not `wanted` and where nothing flows.
+        """
+        if self.argument_rules is not None:
+            rules = zip(self.argument_rules, wanted, strict=False)
+            return [
+                rule(g, y, *node.inputs, **node.params) if rule is not None and yes else None
+                for rule, yes in rules
+            ]
+        assert self.gradient is not None
+        found = self.gradient(g, y, *node.inputs, **node.params)
+        listed = found if isinstance(found, list | tuple) else [found]
+        return [t if yes else None for t, yes in zip(listed, wanted, strict=False)]
+
     def decompose(self, rule: Rule) -> Rule:
         """Decorator: tensors in, tensor (or list) out, for engines that have no lowering."""
         self.decomposition = rule
@@ -117,48 +166,33 @@ class Primitive(Generic[R]):
 
 
 @overload
-def primitive(rule: SpecRule, *, name: str | None = None) -> Primitive[Tensor]: ...
-@overload
 def primitive(
-    *,
-    name: str | None = None,
-    multiple: Literal[True],
-    effect: bool = False,
-    host: int | None = None,
-    in_place: bool = False,
+    *, memory: Memory, name: str | None = None, multiple: Literal[True], **traits: Any
 ) -> Callable[[SpecRule], Primitive[list[Tensor]]]: ...
 @overload
 def primitive(
-    *, name: str | None = None, effect: bool = False, host: int | None = None
+    *, memory: Memory, name: str | None = None, multiple: Literal[False] = False, **traits: Any
 ) -> Callable[[SpecRule], Primitive[Tensor]]: ...
-def primitive(
-    rule: SpecRule | None = None,
-    *,
-    name: str | None = None,
-    multiple: bool = False,
-    effect: bool = False,
-    host: int | None = None,
-    in_place: bool = False,
-) -> Any:
-    """Declare a primitive; used as decorator, with or without arguments (see `Primitive`)."""
+def primitive(*, memory: Memory, name: str | None = None, **traits: Any) -> Any:
+    """Decorator: declare a primitive with these traits (see `Primitive`). It is named as its spec
+    rule if no `name` is given.
+    """
 
     def declare(rule: SpecRule) -> Primitive[Any]:
         key = name or rule.__name__.rstrip("_")
         if key in PRIMITIVES:
             raise ValueError(f"primitive {key!r} is declared twice")
-        PRIMITIVES[key] = Primitive(
-            key, rule, multiple=multiple, effect=effect, host=host, in_place=in_place
-        )
+        PRIMITIVES[key] = Primitive(key, rule, memory=memory, **traits)
         return PRIMITIVES[key]
 
-    return declare if rule is None else declare(rule)
+    return declare
 
 
 def _output_spec(specs: tuple[Spec, ...], *, index: int) -> Spec:
     return specs[index]
 
 
-OUTPUT = Primitive("output", _output_spec)
+OUTPUT: Primitive[Tensor] = Primitive("output", _output_spec, memory=Memory.ANY)
 """Picks one result of a node with several. Handled by autodiff and emission themselves."""
 
 

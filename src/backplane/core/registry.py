@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from backplane.core.primitive import Primitive
 
-HOMES: dict[str, str] = {}
-"""Name of a primitive → the module that declares it. `ops` fills it when it is imported."""
-
-
-class _Primitives(dict[str, "Primitive[Any]"]):
-    """Primitives by name. The module that declares one is imported when it is first asked for."""
-
-    def __missing__(self, name: str) -> Primitive[Any]:
-        import_module(HOMES[name])
-        if name not in self:
-            raise KeyError(name)
-        return self[name]
-
-
-PRIMITIVES = _Primitives()
-"""Every primitive that has been declared; indexing gives the others of `HOMES` too."""
+PRIMITIVES: dict[str, Primitive[Any]] = {}
+"""Every primitive, as soon as the module of `ops` that declares it is imported."""
 
 
 def primitive(name: str) -> Primitive[Any]:
@@ -32,10 +17,9 @@ def primitive(name: str) -> Primitive[Any]:
     try:
         return PRIMITIVES[name]
     except KeyError:
-        import difflib
+        import difflib  # Here: only this message needs it.
 
-        known = {**HOMES, **PRIMITIVES}
-        close = ", ".join(difflib.get_close_matches(name, known)) or "nothing similar"
+        close = ", ".join(difflib.get_close_matches(name, PRIMITIVES)) or "nothing similar"
         raise KeyError(f"no primitive is called {name!r}; there is {close}") from None
 
 

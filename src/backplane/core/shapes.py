@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 Size = int | None
 Sizes = tuple[Size, ...]
+Axes = tuple[int, ...]
 
 
 def show(shape: Sequence[Size]) -> str:
@@ -43,6 +43,15 @@ def broadcast(*shapes: Sequence[Size]) -> Sizes:
     return tuple(result)
 
 
+def broadcast_axes(shape: Sequence[Size], whole: Sequence[Size]) -> tuple[Axes, Axes]:
+    """What a broadcast from `shape` to `whole` does: the axes of `whole` that it puts in front, and
+    those that it stretches from size 1. Unknown sizes are taken to be equal.
+    """
+    extra = len(whole) - len(shape)
+    stretched = [i for i, n in enumerate(shape, extra) if n == 1 != whole[i]]
+    return tuple(range(extra)), tuple(stretched)
+
+
 def reduce(shape: Sequence[Size], axes: Sequence[int], keepdims: bool) -> Sizes:
     """Shape after reducing `axes`."""
     if keepdims:
@@ -72,20 +81,6 @@ def merge_size(a: Size, b: Size, what: str) -> Size:
     if a is None or b is None or a == b:
         return b if a is None else a
     raise ValueError(f"{what}: {a} and {b} differ")
-
-
-def window(n: Size, k: int, stride: int, dilation: int, padding: Any) -> Size:
-    """Number of windows along an axis. `padding`: "valid", "same" or a (before, after) pair.
-
-    Source: https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padding_2
-    """
-    if n is None:
-        return None
-    if padding == "same":
-        return -(-n // stride)
-    before, after = (0, 0) if padding == "valid" else padding
-    span = (k - 1) * dilation + 1
-    return max((n + before + after - span) // stride + 1, 0)
 
 
 def slice_size(n: Size, start: int | None, stop: int | None, step: int) -> Size:

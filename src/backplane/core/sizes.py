@@ -1,22 +1,15 @@
 """Unknown sizes that are known to be equal: where an unknown size first appears.
 
 `x + y` with two unknown batch sizes may broadcast one of them, so its gradient must be prepared to
-sum it down again, unless both sizes come from the same axis of the same tensor. Each primitive may
-say, by `follow`, from which axes of its operands the size of an axis of its result is taken.
+sum it down again, unless both sizes come from the same axis of the same tensor. A primitive's trait
+`axes` says from which axes of its operands the size of an axis of its result is taken. The size has
+one origin if all of them have the same one; no axis listed means that the size is new.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 from backplane.core.graph import Tensor
-from backplane.core.primitive import Primitive
-
-Axis = tuple[Tensor, int]
-Rule = Callable[[Tensor, int], Sequence[Axis]]
-
-_RULES: dict[Primitive[Any], Rule] = {}
+from backplane.core.traits import Axis
 
 
 def _origins(x: Tensor) -> dict[int, Axis | None]:
@@ -29,15 +22,6 @@ def _origins(x: Tensor) -> dict[int, Axis | None]:
     return found
 
 
-def follow(rule: Rule, *primitives: Primitive[Any]) -> None:
-    """Let `rule(node, axis)` list the axes of operands whose size axis `axis` of the node has.
-
-    The size has one origin if all of them have the same one; no axis listed means that it is new.
-    """
-    for primitive in primitives:
-        _RULES[primitive] = rule
-
-
 def origin(x: Tensor, axis: int) -> Axis:
     """The tensor and the axis that the unknown size of `axis` of `x` is taken from."""
     stack = [(x, axis)]
@@ -45,7 +29,7 @@ def origin(x: Tensor, axis: int) -> Axis:
         node, i = stack[-1]
         known = _origins(node)
         if i not in known:
-            rule = _RULES.get(node.op) if node.op is not None else None
+            rule = node.op.axes if node.op is not None else None
             sources = rule(node, i) if rule is not None else ()
             waiting = [s for s in sources if s[1] not in _origins(s[0])]
             if waiting:
@@ -75,43 +59,3 @@ def same_shape(x: Tensor, y: Tensor) -> bool:
     if None not in shape:
         return True
     return all(n is not None or origin(x, i) == origin(y, i) for i, n in enumerate(shape))
-
-
-# --- rules that many primitives share -------------------------------------------------------------
-
-
-def like_first(node: Tensor, axis: int) -> Sequence[Axis]:
-    """The result has the shape of the first operand."""
-    return [(node.inputs[0], axis)]
-
-
-def broadcasting(node: Tensor, axis: int) -> Sequence[Axis]:
-    """The result is broadcast from all operands: those of size 1 have no say."""
-    found = []
-    for t in node.inputs:
-        i = axis - node.ndim + t.ndim
-        if i >= 0 and t.spec.shape[i] != 1:
-            found.append((t, i))
-    return found
-
-
-def reduced(node: Tensor, axis: int) -> Sequence[Axis]:
-    """The axes in the parameter `axes` are reduced away, or to size 1."""
-    if node.params["keepdims"]:
-        return [(node.inputs[0], axis)]
-    removed = node.params["axes"]
-    kept = [i for i in range(node.inputs[0].ndim) if i not in removed]
-    return [(node.inputs[0], kept[axis])]
-
-
-def given(node: Tensor, axis: int) -> Sequence[Axis]:
-    """The unknown sizes of the parameter `shape` are operands: `dim` nodes say of what."""
-    assert node.op is not None
-    assert node.op.host is not None
-    shape = node.params["shape"]
-    if shape[axis] is not None:
-        return ()
-    size = node.inputs[node.op.host + sum(n is None for n in shape[:axis])]
-    if size.op is None or size.op.name != "dim":
-        return ()
-    return [(size.inputs[0], size.params["axis"])]

@@ -141,3 +141,21 @@ def promote(a: str, b: str) -> str:
     if bits(signed) > bits(unsigned):
         return signed
     return f"int{min(2 * bits(unsigned), 64)}"
+
+
+# --- sets of dtypes -------------------------------------------------------------------------------
+
+FLOAT = frozenset(FLOATS)
+INTEGER = frozenset(SIGNED + UNSIGNED)
+NUMBER = FLOAT | INTEGER
+BOOL = frozenset(("bool",))
+
+_WORDS = {FLOAT: "floats", INTEGER: "integers", NUMBER: "numbers", BOOL: "bools"}
+
+
+def check_dtype(name: str, argument: str, dtype: str, accepted: frozenset[str]) -> None:
+    """TypeError unless `dtype` is one of `accepted`, which is one of the sets above."""
+    if dtype not in accepted:
+        raise TypeError(
+            f"{name}: {argument} must hold {_WORDS[accepted]}, got dtype {dtype}; cast it"
+        )

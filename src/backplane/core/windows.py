@@ -1,4 +1,4 @@
-"""Windows that slide along spatial axes: how many there are, what padding adds, what each one reads.
+"""Windows along spatial axes: how many there are, what padding adds, what each one reads.
 
 Convolution and pooling, their spec rules, decompositions and lowerings all take this geometry from
 here. Sizes may be ints, None where unknown, or scalars of a graph or an engine: whatever has
@@ -88,7 +88,7 @@ def windows(
     dilation: Sequence[int] | None = None,
 ) -> list[Window]:
     """One `Window` for each spatial axis."""
-    ends = [padding] * len(size) if isinstance(padding, str) else padding
+    ends: Sequence[str | Pair] = [padding] * len(size) if isinstance(padding, str) else padding
     dilation = dilation or (1,) * len(size)
     return [Window(*each) for each in zip(size, strides, dilation, ends, strict=True)]
 

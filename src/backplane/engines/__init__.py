@@ -11,12 +11,10 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from backplane import config
-from backplane.config import ALIASES
-from backplane.core import registry
+from backplane.core import context, registry
 from backplane.engines.base import Engine
 
 MODULES = {
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
 GROUP = "backplane.engines"
 
 _loaded: dict[str, Engine] = {}
-_current: ContextVar[Engine | None] = ContextVar("backplane_engine", default=None)
 _default: list[Engine] = []
 
 
@@ -58,7 +55,7 @@ def _third_party() -> Iterable[EntryPoint]:
 
 def installed(name: str) -> bool:
     """Whether the engine's library can be found; imports nothing."""
-    name = ALIASES.get(name, name)
+    name = config.canonical(name) or name
     if name in MODULES:
         libraries = LIBRARIES.get(name, (MODULES[name],))
         return all(importlib.util.find_spec(library) is not None for library in libraries)
@@ -72,7 +69,7 @@ def get(name: str) -> Engine:
         ValueError: if no engine is called so.
         ImportError: if its library is missing; the message has the install command.
     """
-    name = ALIASES.get(name, name)
+    name = config.canonical(name) or name
     if name not in _loaded:
         _loaded[name] = _load(name)
     return _loaded[name]
@@ -91,12 +88,23 @@ def _load(name: str) -> Engine:
         if point.name == name:
             found: Engine = point.load()
             return found
-    raise ValueError(f"no engine is called {name!r}; there are {', '.join(names())}")
+    known = ", ".join(names())
+    raise ValueError(f"no engine is called {name!r}{suggestion(name)}; there are {known}")
+
+
+def suggestion(name: str) -> str:
+    """`, did you mean 'numpy'?`, if an engine is called almost like `name`; else nothing."""
+    # Imported here: only mistakes need it.
+    import difflib
+
+    known = [*names(), *config.ALIASES, *config.SPELLINGS]
+    close = difflib.get_close_matches(name.strip().lower(), known, 1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def current() -> Engine:
     """The engine in force: that of the innermost `use`, else the configured one."""
-    engine = _current.get()
+    engine: Engine | None = context.current().engine
     if engine is not None:
         return engine
     if not _default:
@@ -104,9 +112,6 @@ def current() -> Engine:
         _default.append(get(choice.engine or choice.name))
     return _default[0]
 
-
-chosen = _current.get
-"""Returns the engine of the innermost `use`, None outside: quicker than `current`."""
 
 DEFAULT_CHANGED: list[Callable[[], None]] = []
 """Called after `set_default`, for those who remember what `current` was outside `use`."""
@@ -135,15 +140,15 @@ def set_default(engine: Engine) -> None:
         tell()
 
 
-def serve(engine: Engine) -> Callable[[], None]:
+def override_default(engine: Engine) -> Callable[[], None]:
     """Make `engine` the configured one, until the returned function is called."""
     before = _default[:]
     _default[:] = [engine]
-    undo_choice = config.serve(engine.name)
+    undo_backend = config.override_backend(engine.name)
 
     def undo() -> None:
         _default[:] = before
-        undo_choice()
+        undo_backend()
 
     return undo
 
@@ -152,11 +157,8 @@ def serve(engine: Engine) -> Callable[[], None]:
 def use(name: str) -> Iterator[Engine]:
     """Context manager: what is built and run inside runs on the engine of that name."""
     engine = get(name)
-    token = _current.set(engine)
-    try:
+    with context.changed(engine=engine):
         yield engine
-    finally:
-        _current.reset(token)
 
 
 def engine_of(value: object) -> Engine | None:

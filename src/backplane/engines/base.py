@@ -12,7 +12,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from backplane.core.graph import Graph, KeySource
-from backplane.core.registry import HOMES
 from backplane.core.spec import Spec
 
 Value = Any
@@ -22,28 +21,31 @@ Lowering = Callable[..., Any]
 
 
 class Entry(NamedTuple):
-    """One line of a table.
+    """One line of a table: a lowering, and what is special about it in this library.
 
-    `reads` names the operands that the lowering uses (None: all). `builds` says that `function` is
-    called once, while a program is emitted, with the specs of the operands and the parameters, and
-    returns the lowering: the place for work that need not be repeated at each call.
+    What holds for a primitive on every engine is a trait of its declaration. These facts add what
+    only this library's function can do.
 
-    `out` is for engines with the capability of that name or `steps`, and for element-wise lowerings
-    there whose result is always memory of its own: they take a keyword `out`, an array to write the
-    result to, which may be one of the operands. It is the number of passes over memory that they
-    take.
-
-    `over` does the same for floats and writes the result over the operand, for lowerings of one;
-    it is quicker than `out`.
-
-    `into` says the same of a lowering whose `out` must be apart from its operands, such as a
-    product. `view` says that the result is a view of the first operand, whatever that is. `steady`
-    prepares a product in which all steps of a loop read the same matrix: called with the specs and
-    parameters, it returns a function from that second operand to the lowering of the first, or
-    None.
-
-    `unless` is asked with the specs of the operands and the parameters: where it says so, the
-    decomposition serves instead, because the kernel lacks the dtype or is slower.
+    Attributes:
+        function: The lowering. It is called with the operands and the parameters.
+        reads: The operands that the lowering uses. None: all of them.
+        builds: `function` is called once, while a program is emitted, with the list of the
+            operands' `Spec`s (sizes may be None) and the parameters. It returns the lowering, which
+            takes the operands only: the place for work that need not be repeated at each call.
+        wanted: A lowering of several outputs takes a keyword `wanted`: a tuple of bools that says
+            which outputs anyone reads.
+        out: The number of passes over memory that the lowering takes, where it also takes a keyword
+            `out`: an array to write the result to, which may be one of the operands. For
+            element-wise lowerings whose result always has memory of its own.
+        into: The lowering takes `out` too, but an array apart from all operands, as a product does.
+        over: The same function for floats with one operand, to which it writes the result. It is
+            quicker than `out`.
+        view: The result is a view of the first operand, whatever that is.
+        steady: Prepares a product in which all steps of a loop read the same matrix. Called with
+            the specs and the parameters, it returns a function from that second operand to the
+            lowering of the first, or None.
+        unless: Called with the operands' specs and the parameters. Where it returns True, the
+            decomposition serves instead, because the kernel lacks the dtype or is slower.
     """
 
     function: Lowering
@@ -58,31 +60,27 @@ class Entry(NamedTuple):
     unless: Callable[..., bool] | None = None
 
 
+NOTHING: Mapping[Any, Any] = {}
+
+
 class Table(dict[str, Entry]):
-    """Lowerings by name of the primitive. Plain functions are wrapped: `Table(tanh=np.tanh)`."""
+    """Lowerings by the names of their primitives.
 
-    def __init__(self, **functions: Lowering) -> None:
-        super().__init__({name: Entry(function) for name, function in functions.items()})
-        self.later: dict[str, Callable[[], Mapping[str, Entry]]] = {}
-        """By theme, which is a module of `ops`: what gives the entries of its primitives. It is
-        called when one of them is first looked for, because few programs need them."""
+    Every room of an engine has one. Functions of the library that are lowerings as they are stand
+    in the constructor; decorators add the others. `joined` makes the engine's table of all rooms.
 
-    def __missing__(self, name: str) -> Entry:
-        theme = HOMES.get(name, "").rpartition(".")[2]
-        if theme not in self.later:
-            raise KeyError(name)
-        self._complete(theme)
-        return self[name]
+        TABLE = Table(tanh=np.tanh, add=np.add)
+        TABLE = Table({"out": 1}, tanh=np.tanh, add=np.add)  # with a fact that holds for all
 
-    def get(self, name: str, default: Any = None) -> Any:
-        """The entry of that name, or `default`."""
-        try:
-            return self[name]
-        except KeyError:
-            return default
+        @TABLE.add("flip")
+        def _flip(x, *, axes): ...
 
-    def __contains__(self, name: object) -> bool:
-        return self.get(str(name)) is not None
+        @TABLE.build("round")
+        def _round(specs): return np.rint if is_float(specs[0].dtype) else np.positive
+    """
+
+    def __init__(self, facts: Mapping[str, Any] = NOTHING, /, **functions: Lowering) -> None:
+        super().__init__({name: Entry(f, **facts) for name, f in functions.items()})
 
     @classmethod
     def joined(cls, *rooms: Mapping[str, Entry]) -> Table:
@@ -98,64 +96,18 @@ class Table(dict[str, Entry]):
             table.update(room)
         return table
 
-    def whole(self) -> Table:
-        """The table with all entries, for those who go through it."""
-        for theme in list(self.later):
-            self._complete(theme)
-        return self
-
-    def _complete(self, theme: str) -> None:
-        if entries := self.later.get(theme):
-            self.update(entries())
-            self.later.pop(theme, None)  # Last: another thread may have looked meanwhile.
-
-    def add(
-        self,
-        name: str,
-        *,
-        reads: tuple[int, ...] | None = None,
-        wanted: bool = False,
-        out: int = 0,
-        view: bool = False,
-    ) -> Callable[[Lowering], Lowering]:
-        """Decorator: register a lowering called with values and parameters.
-
-        With `wanted=True` a multi-output lowering gets the keyword `wanted`: a tuple of bools,
-        which outputs anyone reads.
-        """
+    def add(self, *names: str, **facts: Any) -> Callable[[Lowering], Lowering]:
+        """Decorator: register a lowering for the primitives `names`, with facts of `Entry`."""
 
         def register(function: Lowering) -> Lowering:
-            self[name] = Entry(function, reads=reads, wanted=wanted, out=out, view=view)
+            self.update(dict.fromkeys(names, Entry(function, **facts)))
             return function
 
         return register
 
-    def build(
-        self,
-        name: str,
-        *,
-        reads: tuple[int, ...] | None = None,
-        out: int = 0,
-        into: bool = False,
-        view: bool = False,
-        steady: Callable[..., Callable[[Value], Lowering] | None] | None = None,
-    ) -> Callable[[Lowering], Lowering]:
-        """Decorator: register `function(specs, **parameters) -> lowering`, called at emission.
-
-        `specs` is the list of the operands' `Spec`s (sizes may be None); the returned lowering
-        takes the operands only.
-        """
-
-        def register(function: Lowering) -> Lowering:
-            self[name] = Entry(
-                function, reads=reads, builds=True, out=out, into=into, view=view, steady=steady
-            )
-            return function
-
-        return register
-
-
-NOTHING: Mapping[Any, Any] = {}
+    def build(self, *names: str, **facts: Any) -> Callable[[Lowering], Lowering]:
+        """Decorator: register `function(specs, **parameters) -> lowering` (see `Entry.builds`)."""
+        return self.add(*names, builds=True, **facts)
 
 
 class Program(NamedTuple):
@@ -190,7 +142,7 @@ class Program(NamedTuple):
 
 class Blocks(NamedTuple):
     """What the text of a chain of element-wise operations calls beside lowerings
-    (`compile.blocks`).
+    (`compile.codegen.tiling`).
     """
 
     empty: Callable[[tuple[int, ...], str], Value]
@@ -328,6 +280,12 @@ class Engine:
         """A variable's value as users may keep it: a copy where programs reuse its memory."""
         return value
 
+    def current(self, value: Value) -> Value:
+        """What a variable's value has become: itself, but where a program has taken its memory for
+        the new value, and an interrupt kept that from being stored.
+        """
+        return value
+
     def wait(self, values: Sequence[Value]) -> None:
         """Return when `values` are computed: for engines that compute while Python goes on, and
         read fed arrays meanwhile.
@@ -366,7 +324,7 @@ class Engine:
 
     def callable(self, graph: Graph) -> Callable[..., tuple[Value, ...]]:
         """A function over engine values that evaluates a closed graph: loop bodies, branches,
-        decompositions. Set up by `compile.emit`, so that engines need not import it.
+        decompositions. Set up by `compile.codegen`, so that engines need not import it.
         """
         return _emitter(graph, self)
 
@@ -405,23 +363,19 @@ class Steps(NamedTuple):
     """Whether a state that a step returns is the row of a stack."""
 
 
-def _no_emitter(graph: Graph, engine: Engine) -> Callable[..., tuple[Value, ...]]:
+def _not_installed(*_: Any) -> Any:
     raise RuntimeError("backplane.compile has not been imported")
 
 
-def _no_stepper(body: Graph, engine: Engine, carry: int, xs: int) -> Steps:
-    raise RuntimeError("backplane.compile has not been imported")
-
-
-_emitter: Callable[[Graph, Engine], Callable[..., tuple[Value, ...]]] = _no_emitter
-_stepper: Callable[[Graph, Engine, int, int], Steps] = _no_stepper
+_emitter: Callable[[Graph, Engine], Callable[..., tuple[Value, ...]]] = _not_installed
+_stepper: Callable[[Graph, Engine, int, int], Steps] = _not_installed
 
 
 def set_emitter(
     emitter: Callable[[Graph, Engine], Callable[..., tuple[Value, ...]]],
     stepper: Callable[[Graph, Engine, int, int], Steps],
 ) -> None:
-    """Install the functions that turn closed graphs into callables (`compile.emit`)."""
+    """Install the functions that turn closed graphs into callables (`compile.codegen`)."""
     global _emitter, _stepper
     _emitter, _stepper = emitter, stepper
 
@@ -464,29 +418,3 @@ def check_windows(x: Value, *, sizes: Sequence[int]) -> Value:
     if any(isinstance(n, int) and n < size for n, size in zip(x.shape, sizes, strict=True)):
         raise ValueError(f"windows need {tuple(sizes)} elements, got shape {tuple(x.shape)}")
     return x
-
-
-Padding = str | tuple[tuple[int, int], ...]
-
-
-def resolve_padding(
-    padding: Padding,
-    sizes: Sequence[int],
-    window: Sequence[int],
-    strides: Sequence[int],
-    dilation: Sequence[int],
-) -> tuple[tuple[int, int], ...]:
-    """(before, after) per spatial axis. `"same"` follows TensorFlow: the output has ceil(n / s)
-    elements and the smaller half of the padding comes first.
-
-    Source: https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padding_2
-    """
-    if padding == "valid":
-        return ((0, 0),) * len(sizes)
-    if padding != "same":
-        return padding  # type: ignore[return-value]
-    pairs = []
-    for n, k, s, d in zip(sizes, window, strides, dilation, strict=True):
-        total = max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0)
-        pairs.append((total // 2, total - total // 2))
-    return tuple(pairs)

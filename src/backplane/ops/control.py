@@ -2,8 +2,8 @@
 
 The gradient of a scan is a scan in the other direction. It needs values of the forward steps: every
 scan *offers* the stack of every intermediate value of its body as a further result, the backward
-step reads those it needs, and the compiler drops the rest (`compile.loops`). Because the offers are
-ordinary results, gradients of gradients need nothing more.
+step reads those it needs, and the compiler drops the rest (`compile.passes`). Because the offers
+are ordinary results, gradients of gradients need nothing more.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from backplane.core.autodiff import gradients
 from backplane.core.graph import (
     Graph,
     KeySource,
@@ -25,6 +24,9 @@ from backplane.core.primitive import OUTPUT, primitive
 from backplane.core.sizes import origin, tie
 from backplane.core.spec import Spec, is_float
 from backplane.core.trace import close, trace
+from backplane.core.traits import Memory
+from backplane.ops.autodiff import gradients
+from backplane.ops.creation import dim
 from backplane.ops.elementwise import add, bit_and, cast, mul
 from backplane.ops.indexing import slice as slice_
 from backplane.ops.shaping import concat, zeros_like
@@ -35,7 +37,7 @@ Step = Callable[[list[Tensor], list[Tensor]], tuple[Sequence[Tensor], Sequence[T
 # --- scan -----------------------------------------------------------------------------------------
 
 
-@primitive(name="scan", multiple=True)
+@primitive(name="scan", multiple=True, memory=Memory.ANY)
 def scan_(
     *operands: Spec, body: Graph, carry: int, xs: int, reverse: bool, length: int | None
 ) -> Any:
@@ -184,7 +186,7 @@ class _Backward:
 
 def _is_size(t: Tensor) -> bool:
     """Sizes are read again from the tensor they are sizes of: engines need them as plain ints."""
-    return t.op is not None and t.op.name == "dim"
+    return t.op is dim
 
 
 def _split(items: Sequence[Any], first: int, second: int) -> tuple[list[Any], list[Any], list[Any]]:
@@ -310,14 +312,13 @@ def fold(key: Tensor, counter: Tensor) -> Tensor:
     last = cast(slice_(key, slices=((3, 4, 1),)), dtype="int64")
     mixed = add(add(mul(last, constant(40503, "int64")), counter), constant(1, "int64"))
     word = cast(bit_and(mixed, constant(0xFFFFFFFF, "int64")), dtype="uint32")
-    result: Tensor = concat(slice_(key, slices=((0, 3, 1),)), word, axis=0)
-    return result
+    return concat(slice_(key, slices=((0, 3, 1),)), word, axis=0)
 
 
 # --- cond -----------------------------------------------------------------------------------------
 
 
-@primitive(name="cond", multiple=True)
+@primitive(name="cond", multiple=True, memory=Memory.ANY)
 def cond_(predicate: Spec, *operands: Spec, then: Graph, orelse: Graph) -> Any:
     """The results of `then` on the operands where the predicate holds, else those of `orelse`."""
     if predicate.shape != () or predicate.dtype != "bool":
@@ -396,14 +397,13 @@ def cond(
     for graph, captured, keys in graphs:
         bound = dict(zip(graph.inputs, [operands[t] for t in (*captured, *keys)], strict=True))
         closed.append(Graph(list(operands.values()), substitute(graph.outputs, bound)))
-    results: list[Tensor] = cond_(predicate, *operands, then=closed[0], orelse=closed[1])
-    return results
+    return cond_(predicate, *operands, then=closed[0], orelse=closed[1])
 
 
 # --- while ----------------------------------------------------------------------------------------
 
 
-@primitive(name="while_loop", multiple=True)
+@primitive(name="while_loop", multiple=True, memory=Memory.ANY)
 def while_loop_(*operands: Spec, test: Graph, body: Graph, carry: int) -> Any:
     """Run `body` on the carry as long as `test` holds. Has no gradient: the number of steps is
     unknown, so that nothing can be kept for a backward loop; use a scan with a mask instead.
@@ -427,5 +427,4 @@ def while_loop(
         graphs.append(
             Graph([*graph.inputs[:n], *binders.values()], substitute(graph.outputs, bound))
         )
-    results: list[Tensor] = while_loop_(*init, *captured, test=graphs[0], body=graphs[1], carry=n)
-    return results
+    return while_loop_(*init, *captured, test=graphs[0], body=graphs[1], carry=n)

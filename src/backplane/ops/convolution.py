@@ -7,35 +7,40 @@ axes (*spatial, channels of x / groups, channels of the result).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from math import prod
 from typing import Any
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
-from backplane.core.sizes import Axis, follow, given
 from backplane.core.spec import Spec, is_float
-from backplane.ops import depthwise
-from backplane.ops.creation import check_sizes
-from backplane.ops.elementwise import add
-from backplane.ops.lift import dims_of, fill_dims
+from backplane.core.traits import Axis, Memory
+from backplane.core.windows import Ints, Padding
+from backplane.core.windows import windows as windows_over
+from backplane.ops.creation import check_sizes, dims_of, fill_dims, given
+from backplane.ops.elementwise import add, mul
+from backplane.ops.indexing import ALL, slice
 from backplane.ops.linear import matmul
-from backplane.ops.shaping import Sizes, reshape, transpose
+from backplane.ops.shaping import Sizes, broadcast_to, expand_dims, reshape, stack, sum, transpose
 from backplane.ops.windows import (
-    Ints,
-    Padding,
-    Window,
+    Amount,
     Windows,
     amounts,
     check_output,
     crop_ends,
     fold,
+    offsets,
     output_sizes,
     pad_ends,
     padded_sizes,
     pairs_of,
     patches,
+    places,
+    read,
     spatial_sizes,
     windows_of,
+    write,
 )
 
 
@@ -71,7 +76,12 @@ def _check_dtypes(name: str, **operands: Spec) -> None:
         )
 
 
-@primitive
+def batch_of_first(node: Tensor, axis: int) -> list[Axis]:
+    """The result has the batch size of the first operand; its other unknown sizes are new."""
+    return [(node.inputs[0], 0)] if axis == 0 else []
+
+
+@primitive(memory=Memory.FRESH, linear=(0, 1), axes=batch_of_first)
 def conv(
     x: Spec, kernel: Spec, *, strides: Ints, padding: Padding, dilation: Ints, groups: int
 ) -> Spec:
@@ -85,7 +95,7 @@ def conv(
     return Spec(shape, x.dtype)
 
 
-@primitive
+@primitive(memory=Memory.FRESH, axes=batch_of_first)
 def conv_bias(
     x: Spec,
     kernel: Spec,
@@ -96,7 +106,7 @@ def conv_bias(
     dilation: Ints,
     groups: int,
 ) -> Spec:
-    """`conv` plus a vector with an element per channel: `compile.biases` makes it of the two."""
+    """`conv` plus a vector with an element per channel: `compile.passes` makes it of the two."""
     _check_dtypes("conv_bias", x=x, kernel=kernel)
     shape = _result_shape("conv_bias", x.shape, kernel.shape, strides, padding, dilation, groups)
     return Spec(shape, x.dtype)
@@ -107,7 +117,7 @@ def _(x: Tensor, kernel: Tensor, bias: Tensor, **window: Any) -> Tensor:
     return add(conv(x, kernel, **window), bias)
 
 
-@primitive(host=2)
+@primitive(host=2, memory=Memory.FRESH, linear=(0, 1), axes=given)
 def conv_input_grad(
     g: Spec,
     kernel: Spec,
@@ -127,7 +137,7 @@ def conv_input_grad(
     return Spec(shape, g.dtype)
 
 
-@primitive
+@primitive(memory=Memory.FRESH, linear=(0, 1))
 def conv_kernel_grad(
     x: Spec,
     g: Spec,
@@ -172,20 +182,7 @@ conv_kernel_grad.vjps(
 )
 
 
-def batch_of_first(node: Tensor, axis: int) -> list[Axis]:
-    """The result has the batch size of the first operand; its other unknown sizes are new."""
-    return [(node.inputs[0], 0)] if axis == 0 else []
-
-
-follow(batch_of_first, conv, conv_bias)
-follow(given, conv_input_grad)
-
-
 # --- decompositions: windows side by side, one matrix product -------------------------------------
-
-
-def _windows(kernel_shape: Sizes, strides: Ints, padding: Padding, dilation: Ints) -> list[Window]:
-    return windows_of("conv", kernel_shape[:-2], strides, dilation, padding)  # type: ignore[arg-type]
 
 
 def _is_depthwise(kernel: Sizes, groups: int) -> bool:
@@ -242,10 +239,10 @@ def _(
     x: Tensor, kernel: Tensor, *, strides: Ints, padding: Padding, dilation: Ints, groups: int
 ) -> Tensor:
     *_, per_group, filters = kernel.spec.shape
-    windows = _windows(kernel.spec.shape, strides, padding, dilation)
+    windows = windows_over(kernel.spec.shape[:-2], strides, padding, dilation)  # type: ignore[arg-type]
     x = _padded(x, windows, per_group * groups)  # type: ignore[operator]
     if _is_depthwise(kernel.spec.shape, groups):
-        return depthwise.apply(x, kernel, windows, filters // groups)  # type: ignore[operator]
+        return _depthwise(x, kernel, windows, filters // groups)  # type: ignore[operator]
     laid = patches(x, windows)
     columns = _rows(laid, prod(w.size for w in windows), groups)
     y = matmul(columns, _kernel_matrix(kernel, groups), transpose_x=False, transpose_y=False)
@@ -264,10 +261,10 @@ def _(
     groups: int,
 ) -> Tensor:
     *_, per_group, filters = kernel_shape
-    windows = _windows(kernel_shape, strides, padding, dilation)
+    windows = windows_over(kernel_shape[:-2], strides, padding, dilation)
     x = _padded(x, windows, per_group * groups)
     if _is_depthwise(kernel_shape, groups):
-        return depthwise.by_kernel(x, g, windows, kernel_shape, filters // groups)
+        return _depthwise_by_kernel(x, g, windows, kernel_shape, filters // groups)
     columns = _rows(patches(x, windows), prod(w.size for w in windows), groups)
     rows = _rows(_with_channels(g, filters), 1, groups)
     found = matmul(columns, rows, transpose_x=True, transpose_y=False)
@@ -288,17 +285,83 @@ def _(
     groups: int,
 ) -> Tensor:
     *_, per_group, filters = kernel.spec.shape
-    windows = _windows(kernel.spec.shape, strides, padding, dilation)
+    windows = windows_over(kernel.spec.shape[:-2], strides, padding, dilation)  # type: ignore[arg-type]
     sizes = amounts(shape, dims)[1:-1]
     pairs = pairs_of(sizes, windows)
     padded = padded_sizes(sizes, pairs)
     g = _with_channels(g, filters)  # type: ignore[arg-type]
     if _is_depthwise(kernel.spec.shape, groups):
         multiplier = filters // groups  # type: ignore[operator]
-        whole = depthwise.by_input(g, kernel, windows, padded, multiplier)
+        whole = _depthwise_by_input(g, kernel, windows, padded, multiplier)
     else:
         matrix = _kernel_matrix(kernel, groups)
         laid = matmul(_rows(g, 1, groups), matrix, transpose_x=False, transpose_y=True)
         laid = _unrows(laid, g, prod(w.size for w in windows), groups)
         whole = fold(laid, windows, padded, per_group * groups)  # type: ignore[operator]
     return crop_ends(whole, pairs, dims, shape)
+
+
+# --- decompositions: each channel by itself -------------------------------------------------------
+
+
+def _depthwise(x: Tensor, kernel: Tensor, windows: Windows, multiplier: int) -> Tensor:
+    """`conv` of a padded `x` with a group for each of its channels.
+
+    With one channel per group a matrix product has next to nothing to multiply. Here the elements
+    at one offset in every window are multiplied by a vector of weights, and the products are added
+    up: on NumPy in a fifth of the time.
+    """
+    x = _repeated(x, multiplier)
+    weights = zip(offsets(windows), _weights(kernel), strict=True)
+    return reduce(add, [mul(read(x, *places(windows, at)), w) for at, w in weights])
+
+
+def _depthwise_by_kernel(
+    x: Tensor, g: Tensor, windows: Windows, kernel_shape: Ints, multiplier: int
+) -> Tensor:
+    """The gradient of `_depthwise` by the kernel."""
+    x = _repeated(x, multiplier)
+    axes = tuple(range(x.ndim - 1))
+    products = [mul(read(x, *places(windows, at)), g) for at in offsets(windows)]
+    totals = [sum(product, axes=axes, keepdims=False) for product in products]
+    return reshape(stack(totals, 0), shape=kernel_shape)
+
+
+def _depthwise_by_input(
+    g: Tensor, kernel: Tensor, windows: Windows, sizes: Sequence[Amount], multiplier: int
+) -> Tensor:
+    """The gradient of `_depthwise` by the padded `x`, which has the spatial sizes `sizes`."""
+    weights = zip(offsets(windows), _weights(kernel), strict=True)
+    parts = [write(mul(g, w), sizes, *places(windows, at)) for at, w in weights]
+    return _added(reduce(add, parts), multiplier)
+
+
+def _weights(kernel: Tensor) -> list[Tensor]:
+    """One vector for each element of a window, as a matrix of one row."""
+    *window, _, filters = kernel.spec.shape
+    count = prod(n for n in window if n is not None)
+    rows = reshape(kernel, shape=(count, filters))
+    return [slice(rows, slices=((i, i + 1, 1), ALL)) for i in range(count)]
+
+
+def _repeated(x: Tensor, multiplier: int) -> Tensor:
+    """Each channel `multiplier` times in a row."""
+    if multiplier == 1:
+        return x
+    *outer, channels = x.spec.shape
+    assert channels is not None
+    dims, _ = fill_dims(x, outer)
+    wide = expand_dims(x, axes=(x.ndim,))
+    wide = broadcast_to(wide, *dims, shape=(*outer, channels, multiplier))
+    return reshape(wide, *dims, shape=(*outer, channels * multiplier))
+
+
+def _added(x: Tensor, multiplier: int) -> Tensor:
+    """`_repeated` transposed: each `multiplier` channels in a row added up."""
+    if multiplier == 1:
+        return x
+    *outer, filters = x.spec.shape
+    assert filters is not None
+    dims, _ = fill_dims(x, outer)
+    split = reshape(x, *dims, shape=(*outer, filters // multiplier, multiplier))
+    return sum(split, axes=(x.ndim,), keepdims=False)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
+from backplane.core.graph import Constant, Tensor, constant
 from backplane.core.primitive import primitive
-from backplane.core.sizes import follow, given
 from backplane.core.spec import DTYPES, Spec, is_integer
+from backplane.core.traits import Axis, Memory, Stacked, later_axes
+
+Number = bool | int | float
 
 
 def check_sizes(name: str, shape: tuple[int | None, ...], dims: tuple[Spec, ...]) -> None:
@@ -22,7 +28,39 @@ def check_sizes(name: str, shape: tuple[int | None, ...], dims: tuple[Spec, ...]
             )
 
 
-@primitive(host=0)
+def given(node: Tensor, axis: int) -> Sequence[Axis]:
+    """The trait `axes` of primitives whose unknown sizes are operands: `dim` nodes say of what."""
+    assert node.op is not None
+    assert node.op.host is not None
+    shape = node.params["shape"]
+    if shape[axis] is not None:
+        return ()
+    size = node.inputs[node.op.host + sum(n is None for n in shape[:axis])]
+    return [(size.inputs[0], size.params["axis"])] if size.op is dim else ()
+
+
+def stacked_shape(node: Tensor, operands: Sequence[Stacked], **changed: Any) -> Tensor | None:
+    """The trait `stacks` for operands x, *dims and a parameter `shape`: time becomes its first
+    entry. `changed` are other parameters that differ for the stack.
+    """
+    assert node.op is not None
+    x, dims = operands[0], operands[1:]
+    shape = node.params["shape"]
+    if not x.stacked or any(d.stacked for d in dims):
+        return None
+    if -1 in shape:
+        # Beside an unknown time, or no step at all, -1 would be ambiguous.
+        if None in node.spec.shape:
+            return None
+        shape = node.spec.shape
+    steps = x.tensor.spec.shape[0]
+    time = [dim(x.tensor, axis=0)] if steps is None else []
+    params = {**node.params, **changed, "shape": (steps, *shape)}
+    stacked: Tensor = node.op(x.tensor, *time, *[d.tensor for d in dims], **params)
+    return stacked
+
+
+@primitive(host=0, memory=Memory.FRESH, axes=given)
 def full(*dims: Spec, shape: tuple[int | None, ...], value: Any, dtype: str) -> Spec:
     """A tensor filled with one number."""
     if dims or None in shape:
@@ -32,10 +70,7 @@ def full(*dims: Spec, shape: tuple[int | None, ...], value: Any, dtype: str) -> 
     return Spec(shape, dtype)
 
 
-follow(given, full)
-
-
-@primitive(host=0)
+@primitive(host=0, memory=Memory.FRESH)
 def arange(start: Spec, stop: Spec, step: Spec, *, dtype: str) -> Spec:
     """The vector start, start + step, … before stop."""
     for name, x in (("start", start), ("stop", stop), ("step", step)):
@@ -48,9 +83,34 @@ def arange(start: Spec, stop: Spec, step: Spec, *, dtype: str) -> Spec:
     return Spec((None,), dtype)
 
 
-@primitive
+@primitive(memory=Memory.FRESH, stacks=later_axes("axis"))
 def dim(x: Spec, *, axis: int) -> Spec:
     """The size of an axis: an int32 scalar, a host value where the engine has them."""
     if not 0 <= axis < len(x.shape):
         raise ValueError(f"dim: axis {axis} is out of range for a tensor with {len(x.shape)} axes")
     return Spec((), "int32")
+
+
+def scalar(value: Number, dtype: str) -> Constant:
+    """A constant number. Nodes of equal numbers are shared: rules make very many of them."""
+    if value == 0 and isinstance(value, float) and math.copysign(1.0, value) < 0:
+        return constant(value, dtype)  # equal to 0 as a key, but not the same number
+    return _scalar(value, dtype)
+
+
+@lru_cache(maxsize=1024)
+def _scalar(value: Number, dtype: str) -> Constant:
+    return constant(value, dtype)
+
+
+def dims_of(x: Tensor) -> tuple[list[Tensor], tuple[int | None, ...]]:
+    """`(dims, shape)` for primitives that take sizes: unknown sizes of `x` and its static shape."""
+    shape = x.spec.shape
+    return ([], shape) if None not in shape else fill_dims(x, shape)
+
+
+def fill_dims(
+    x: Tensor, shape: Sequence[int | None]
+) -> tuple[list[Tensor], tuple[int | None, ...]]:
+    """`(dims, shape)` where each None of `shape` is the size of the same axis of `x`."""
+    return [dim(x, axis=i) for i, n in enumerate(shape) if n is None], tuple(shape)

@@ -1,31 +1,48 @@
-"""Primitives that pass a value on and do something beside."""
+"""Primitives that pass a value on and do something beside, and updates of variables."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
+from backplane.core.context import current, user_line
+from backplane.core.graph import Tensor, toposort
 from backplane.core.primitive import primitive
-from backplane.core.sizes import follow, like_first
 from backplane.core.spec import Spec
+from backplane.core.traits import Memory, Stacked, like_first
+from backplane.core.variable import Variable
 
 
-@primitive
+def _stack_of_first(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
+    assert node.op is not None
+    stacked: Tensor = node.op(operands[0].tensor)
+    return stacked
+
+
+@primitive(
+    memory=Memory.VIEW, elementwise=True, on_host=True, linear=(0,), axes=like_first,
+    stacks=_stack_of_first,
+)  # fmt: skip
 def identity(x: Spec) -> Spec:
     """The operand itself, as a tensor of its own."""
     return x
 
 
-@primitive
+@primitive(
+    memory=Memory.VIEW, elementwise=True, on_host=True, linear=(0,), axes=like_first,
+    stacks=_stack_of_first,
+)  # fmt: skip
 def stop_gradient(x: Spec) -> Spec:
     """The operand, which no gradient reaches through it, an engine's own tape included."""
     return x
 
 
-@primitive(name="print", effect=True)
+@primitive(name="print", effect=True, memory=Memory.VIEW, axes=like_first)
 def print_(x: Spec, *, message: str) -> Spec:
     """The operand; message and value go to stdout when it is computed."""
     return x
 
 
-@primitive
+@primitive(memory=Memory.VIEW, linear=(0,), axes=like_first)
 def check_windows(x: Spec, *, sizes: tuple[int, ...]) -> Spec:
     """The operand, once it is sure that each axis has at least as many elements as `sizes` says:
     that a window fits, where an axis is so long as is only known when the program runs.
@@ -42,4 +59,51 @@ def check_windows(x: Spec, *, sizes: tuple[int, ...]) -> Spec:
 identity.vjps(lambda g, y, x: g)
 check_windows.vjps(lambda g, y, x, *, sizes: g)
 print_.vjps(lambda g, y, x, *, message: g)
-follow(like_first, identity, stop_gradient, check_windows, print_)
+
+
+# --- sparse matrices: tensors whose spec says `sparse` --------------------------------------------
+#
+# A function that can do nothing better with a sparse operand gets it through `lift.as_tensor`,
+# which puts `to_dense` before it; so only these primitives, and `identity`, ever meet one. They
+# decompose to `identity`: an engine without kernels for sparse matrices holds them as dense ones.
+
+
+@primitive(memory=Memory.VIEW, linear=(0,), axes=like_first)
+def to_dense(x: Spec) -> Spec:
+    """The elements of a sparse matrix as a dense one."""
+    return Spec(x.shape, x.dtype)
+
+
+@primitive(memory=Memory.VIEW, linear=(0,), axes=like_first)
+def to_sparse(x: Spec) -> Spec:
+    """The elements of a dense matrix as a sparse one."""
+    if len(x.shape) != 2:
+        raise ValueError(f"to_sparse: x must have 2 axes, got shape {x.shape}")
+    return Spec(x.shape, x.dtype, sparse=True)
+
+
+to_dense.vjps(lambda g, y, x: g)
+to_sparse.vjps(lambda g, y, x: g)
+to_dense.decompose(lambda x: identity(x))
+to_sparse.decompose(lambda x: identity(x))
+
+
+# --- updates of variables -------------------------------------------------------------------------
+
+
+class Update(Tensor):
+    """The new value of `variable`. A program that has it among its outputs or updates writes it
+    back.
+    """
+
+    __slots__ = ("variable",)
+
+    def __init__(self, variable: Variable, value: Tensor) -> None:
+        inputs = (current().updated.get(value, value),)
+        super().__init__(identity, inputs, {}, value.spec, user_line(), variable.name)
+        self.variable = variable
+
+
+def updates_in(outputs: Iterable[Tensor]) -> list[Update]:
+    """All updates that computing `outputs` passes through, in order."""
+    return [node for node in toposort(outputs) if isinstance(node, Update)]

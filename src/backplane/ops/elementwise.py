@@ -9,7 +9,8 @@ gradients need.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,30 +18,60 @@ import numpy as np
 from backplane.core import shapes
 from backplane.core.graph import Constant, Tensor
 from backplane.core.primitive import Primitive, primitive
-from backplane.core.sizes import broadcasting, follow, like_first
-from backplane.core.spec import DTYPES, FLOATS, SIGNED, UNSIGNED, Spec, is_float
-from backplane.ops.lift import scalar
-from backplane.ops.shaping import sum_to_like, zeros_like
+from backplane.core.spec import (
+    BOOL,
+    DTYPES,
+    FLOAT,
+    INTEGER,
+    NUMBER,
+    Spec,
+    check_dtype,
+    is_float,
+)
+from backplane.core.traits import AxisRule, Memory, Stacked, StackRule, broadcasting, like_first
+from backplane.ops.creation import scalar
+from backplane.ops.shaping import (
+    broadcast_like,
+    expand_dims,
+    reshape,
+    sum_to_like,
+    zeros_like,
+)
 
 Op = Primitive[Tensor]
-
-FLOAT = frozenset(FLOATS)
-INTEGER = frozenset(SIGNED + UNSIGNED)
-NUMBER = FLOAT | INTEGER
-BOOL = frozenset(("bool",))
-
-_WORDS = {FLOAT: "floats", INTEGER: "integers", NUMBER: "numbers", BOOL: "bools"}
+BinaryRule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
-def check_dtype(name: str, argument: str, dtype: str, accepted: frozenset[str]) -> None:
-    """TypeError unless `dtype` is one of `accepted`, which is one of the sets above."""
-    if dtype not in accepted:
-        raise TypeError(
-            f"{name}: {argument} must hold {_WORDS[accepted]}, got dtype {dtype}; cast it"
-        )
+def _stacked(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
+    """Operands are broadcast: time must stay in front of axes that only others have."""
+    assert node.op is not None
+    aligned = []
+    for x, stacked in operands:
+        missing = node.ndim + 1 - x.ndim if stacked else 0
+        aligned.append(expand_dims(x, axes=tuple(range(1, 1 + missing))) if missing else x)
+    found: Tensor = node.op(*aligned, **node.params)
+    return found
 
 
-def _unary(name: str, doc: str, accepted: frozenset[str], vjp: Any = None) -> Op:
+def _elementwise(
+    rule: Callable[..., Spec],
+    name: str | None = None,
+    *,
+    memory: Memory = Memory.FRESH,
+    axes: AxisRule = broadcasting,
+    stacks: StackRule = _stacked,
+    **traits: Any,
+) -> Op:
+    """An element-wise primitive, with the traits that all of them have."""
+    declare: Callable[[Any], Op] = primitive(
+        name=name, memory=memory, elementwise=True, axes=axes, stacks=stacks, **traits
+    )
+    return declare(rule)
+
+
+def _unary(
+    name: str, doc: str, accepted: frozenset[str], vjp: Any = None, linear: Sequence[int] = ()
+) -> Op:
     """A primitive of one operand whose result has the operand's shape and dtype."""
 
     def rule(x: Spec) -> Spec:
@@ -49,14 +80,20 @@ def _unary(name: str, doc: str, accepted: frozenset[str], vjp: Any = None) -> Op
         return Spec(x.shape, x.dtype) if x.sparse else x
 
     rule.__doc__ = doc
-    declared = primitive(rule, name=name)
-    follow(like_first, declared)
+    host = accepted is not FLOAT
+    declared = _elementwise(rule, name, axes=like_first, on_host=host, linear=linear)
     if vjp is not None:
         declared.vjps(vjp)
     return declared
 
 
-def _binary(name: str, doc: str, accepted: frozenset[str], result: str | None = None) -> Op:
+def _binary(
+    name: str,
+    doc: str,
+    accepted: frozenset[str],
+    result: str | None = None,
+    **traits: Any,
+) -> Op:
     """A primitive of two operands of one dtype that are broadcast; `result` is another dtype."""
 
     def rule(x: Spec, y: Spec) -> Spec:
@@ -70,9 +107,7 @@ def _binary(name: str, doc: str, accepted: frozenset[str], result: str | None = 
         return Spec(_broadcast(name, x.shape, y.shape), result or x.dtype)
 
     rule.__doc__ = doc
-    declared = primitive(rule, name=name)
-    follow(broadcasting, declared)
-    return declared
+    return _elementwise(rule, name, on_host=accepted is not FLOAT, **traits)
 
 
 def _broadcast(name: str, *operands: tuple[int | None, ...]) -> tuple[int | None, ...]:
@@ -82,12 +117,12 @@ def _broadcast(name: str, *operands: tuple[int | None, ...]) -> tuple[int | None
         raise ValueError(f"{name}: {error}") from None
 
 
-def _to_x(rule: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]) -> Any:
+def _to_x(rule: BinaryRule) -> BinaryRule:
     """A rule for the first of two broadcast operands: its cotangent, summed down to its shape."""
     return lambda g, z, x, y: sum_to_like(rule(g, z, x, y), x, z)
 
 
-def _to_y(rule: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]) -> Any:
+def _to_y(rule: BinaryRule) -> BinaryRule:
     """A rule for the second operand."""
     return lambda g, z, x, y: sum_to_like(rule(g, z, x, y), y, z)
 
@@ -111,40 +146,54 @@ def zero(x: Tensor) -> Constant:
 
 # --- arithmetic -----------------------------------------------------------------------------------
 
-add = _binary("add", "x + y.", NUMBER)
+
+def _stacked_sum(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
+    """A bias is added to the rows of a product, where engines can do both at once."""
+    for (x, stacked), (c, varies) in (operands, operands[::-1]):
+        if stacked and not varies and x.op is reshape:
+            rows = x.inputs[0]
+            if rows.ndim == node.ndim == 2 and (c.ndim < 2 or c.spec.shape[0] == 1):
+                total = add(rows, c)
+                if total.spec == rows.spec:
+                    return reshape(total, *x.inputs[1:], **x.params)
+    return _stacked(node, operands)
+
+
+add: Op = _binary("add", "x + y.", NUMBER, stacks=_stacked_sum)
 add.vjps(_to_x(lambda g, z, x, y: g), _to_y(lambda g, z, x, y: g))
 sub = _binary("sub", "x − y.", NUMBER)
 sub.vjps(_to_x(lambda g, z, x, y: g), _to_y(lambda g, z, x, y: neg(g)))
-mul = _binary("mul", "x · y.", NUMBER)
+mul = _binary("mul", "x · y.", NUMBER, linear=(0, 1))
 mul.vjps(_to_x(lambda g, z, x, y: mul(g, y)), _to_y(lambda g, z, x, y: mul(g, x)))
 mul_no_nan = _binary(
-    "mul_no_nan", "x · y, but 0 where y is 0, even if x is infinite or NaN there.", FLOAT
-)
+    "mul_no_nan", "x · y, but 0 where y is 0, even if x is infinite or NaN there.", FLOAT,
+    linear=(0, 1),
+)  # fmt: skip
 mul_no_nan.vjps(
     _to_x(lambda g, z, x, y: mul_no_nan(y, g)), _to_y(lambda g, z, x, y: mul_no_nan(x, g))
 )
 
 
 @mul_no_nan.decompose
-def _(x: Tensor, y: Tensor) -> Any:
+def _(x: Tensor, y: Tensor) -> Tensor:
     return where(equal(y, zero(y)), zero(y), mul(x, y))
 
 
-def _div_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+def _div_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     divisor = number(y)
     if divisor and math.isfinite(divisor):
         return div(g, y)
     return mul_no_nan(div(one(y), y), g)
 
 
-div = _binary("div", "True division x / y.", FLOAT)
+div = _binary("div", "True division x / y.", FLOAT, linear=(0,))
 div.vjps(_to_x(_div_x), _to_y(lambda g, z, x, y: neg(mul_no_nan(div(z, y), g))))
 floordiv = _binary("floordiv", "x / y rounded toward minus infinity.", NUMBER)
 mod = _binary("mod", "The rest of `floordiv`, which has the sign of y.", NUMBER)
 mod.vjps(_to_x(lambda g, z, x, y: g), _to_y(lambda g, z, x, y: neg(mul(g, floordiv(x, y)))))
 
 
-def _pow_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+def _pow_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     exponent = number(y)
     if exponent == 1:
         return g
@@ -156,7 +205,7 @@ def _pow_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
     return mul_no_nan(mul_no_nan(slope, y), g)
 
 
-def _pow_y(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+def _pow_y(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Where x ≤ 0 the logarithm is taken as 0, as in TensorFlow."""
     positive = less(zero(x), x)
     log_x = where(positive, log(where(positive, x, one(x))), zero(x))
@@ -167,19 +216,19 @@ pow = _binary("pow", "x to the power y.", NUMBER)
 pow.vjps(_to_x(_pow_x), _to_y(_pow_y))
 
 
-def _not_less(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+def _not_less(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return where(less_equal(y, x), g, zero(g))
 
 
-def _less(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+def _less(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return where(less_equal(y, x), zero(g), g)
 
 
-def _not_greater(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+def _not_greater(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return where(less_equal(x, y), g, zero(g))
 
 
-def _greater(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Any:
+def _greater(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return where(less_equal(x, y), zero(g), g)
 
 
@@ -188,7 +237,7 @@ maximum.vjps(_to_x(_not_less), _to_y(_less))
 minimum = _binary("minimum", "The smaller of x and y; the gradient of a tie goes to x.", NUMBER)
 minimum.vjps(_to_x(_not_greater), _to_y(_greater))
 
-neg: Op = _unary("neg", "−x.", NUMBER, lambda g, y, x: neg(g))
+neg: Op = _unary("neg", "−x.", NUMBER, lambda g, y, x: neg(g), linear=(0,))
 abs = _unary("abs", "|x|; its slope at 0 is 0.", NUMBER, lambda g, y, x: mul(g, sign(x)))
 sign: Op = _unary("sign", "−1, 0 or 1.", NUMBER, lambda g, y, x: zeros_like(x))
 floor = _unary("floor", "Rounded toward minus infinity.", NUMBER)
@@ -207,10 +256,56 @@ sqrt = _unary("sqrt", "The square root; NaN for negative x.", FLOAT)
 sqrt.vjps(lambda g, y, x: mul_no_nan(div(scalar(0.5, y.spec.dtype), y), g))
 sin = _unary("sin", "The sine of x radians.", FLOAT, lambda g, y, x: mul(g, cos(x)))
 cos: Op = _unary("cos", "The cosine of x radians.", FLOAT, lambda g, y, x: neg(mul(g, sin(x))))
+erf = _unary("erf", "The error function, 2 / √π times the integral of e^−t² from 0 to x.", FLOAT)
+erf.vjps(
+    lambda g, y, x: mul(mul(scalar(2 / math.sqrt(math.pi), x.spec.dtype), exp(neg(mul(x, x)))), g)
+)
 erfinv = _unary("erfinv", "The inverse of the error function, on (−1, 1).", FLOAT)
 erfinv.vjps(
     lambda g, y, x: mul_no_nan(mul(scalar(math.sqrt(math.pi) / 2, y.spec.dtype), exp(mul(y, y))), g)
 )
+
+
+def _polynomial(x: Tensor, *coefficients: float) -> Tensor:
+    """The polynomial with these coefficients, that of the highest power first, by Horner's rule."""
+    first, *others = [scalar(c, x.spec.dtype) for c in coefficients]
+    total: Tensor = first
+    for c in others:
+        total = add(mul(total, x), c)
+    return total
+
+
+@erf.decompose
+def _(x: Tensor) -> Tensor:
+    """Rational approximations: of erf(x) / x by x² up to 1, of (1 − erf(x)) · e^x² above.
+
+    Exact to 2e-16 in float64. Source: the coefficients of `erf` and `erfc` in S. L. Moshier's
+    Cephes library, ndtr.c (https://www.netlib.org/cephes/), after W. J. Cody, Rational Chebyshev
+    approximations for the error function (Mathematics of Computation 23, 1969).
+    """
+    if x.spec.dtype in ("float16", "bfloat16"):
+        return cast(erf(cast(x, dtype="float32")), dtype=x.spec.dtype)
+    # Beyond 6 the result is 1, also in float64; the quotient there must not become ∞ / ∞.
+    a = minimum(abs(x), scalar(6, x.spec.dtype))
+    z = mul(a, a)
+    near = div(
+        _polynomial(z, 9.60497373987051638749e0, 9.00260197203842689217e1, 2.23200534594684319226e3,
+                    7.00332514112805075473e3, 5.55923013010394962768e4),
+        _polynomial(z, 1.0, 3.35617141647503099647e1, 5.21357949780152679795e2,
+                    4.59432382970980127987e3, 2.26290000613890934246e4, 4.92673942608635921086e4),
+    )  # fmt: skip
+    far = div(
+        _polynomial(a, 2.46196981473530512524e-10, 5.64189564831068821977e-1,
+                    7.46321056442269912687e0, 4.86371970985681366614e1, 1.96520832956077098242e2,
+                    5.26445194995477358631e2, 9.34528527171957607540e2, 1.02755188689515710272e3,
+                    5.57535335369399327526e2),
+        _polynomial(a, 1.0, 1.32281951154744992508e1, 8.67072140885989742329e1,
+                    3.54937778887819891062e2, 9.75708501743205489753e2, 1.82390916687909736289e3,
+                    2.24633760818710981792e3, 1.65666309194161350182e3, 5.57535340817727675546e2),
+    )  # fmt: skip
+    outer = mul(sign(x), sub(one(x), mul(exp(neg(z)), far)))
+    return where(less(a, one(x)), mul(x, near), outer)
+
 
 # --- activations and the gradients that engines have kernels for ----------------------------------
 
@@ -222,7 +317,7 @@ softplus.vjps(lambda g, y, x: mul(g, sigmoid(x)))
 
 
 @softplus.decompose
-def _(x: Tensor) -> Any:
+def _(x: Tensor) -> Tensor:
     return add(maximum(x, zero(x)), log1p(exp(neg(abs(x)))))
 
 
@@ -237,9 +332,17 @@ def _activation_grad(name: str, doc: str) -> Op:
         return Spec(_broadcast(name, g.shape, y.shape), g.dtype)
 
     rule.__doc__ = doc
-    declared = primitive(rule, name=name)
-    follow(like_first, declared)
-    return declared
+    return _elementwise(rule, name, axes=like_first, linear=(0,), stacks=_stacked_alike)
+
+
+def _stacked_alike(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
+    """The kernels of engines take operands of one shape: one that stays the same is repeated."""
+    (g, g_varies), (y, y_varies) = operands
+    if not g_varies:
+        g = broadcast_like(g, y)
+    elif not y_varies:
+        y = broadcast_like(y, g)
+    return _stacked(node, [Stacked(g, True), Stacked(y, True)])
 
 
 relu_grad: Op = _activation_grad(
@@ -263,17 +366,17 @@ tanh_grad.vjps(
 
 
 @relu_grad.decompose
-def _(g: Tensor, y: Tensor) -> Any:
+def _(g: Tensor, y: Tensor) -> Tensor:
     return where(less(zero(y), y), g, zero(g))
 
 
 @sigmoid_grad.decompose
-def _(g: Tensor, y: Tensor) -> Any:
+def _(g: Tensor, y: Tensor) -> Tensor:
     return mul(mul(g, y), sub(one(y), y))
 
 
 @tanh_grad.decompose
-def _(g: Tensor, y: Tensor) -> Any:
+def _(g: Tensor, y: Tensor) -> Tensor:
     return mul(g, sub(one(y), mul(y, y)))
 
 
@@ -299,7 +402,7 @@ shift_right = _binary(
 # --- choice and conversion ------------------------------------------------------------------------
 
 
-@primitive
+@partial(_elementwise, memory=Memory.ANY, on_host=True)
 def where(c: Spec, x: Spec, y: Spec) -> Spec:
     """Choice by element: x where c is true, else y; all three are broadcast."""
     if c.dtype != "bool":
@@ -316,10 +419,9 @@ where.vjps(
     lambda g, z, c, x, y: sum_to_like(where(c, g, zero(g)), x, z),
     lambda g, z, c, x, y: sum_to_like(where(c, zero(g), g), y, z),
 )
-follow(broadcasting, where)
 
 
-@primitive
+@partial(_elementwise, memory=Memory.VIEW, on_host=True, axes=like_first)
 def cast(x: Spec, *, dtype: str) -> Spec:
     """Converted: floats to integers toward zero, numbers to bool as x ≠ 0."""
     if dtype not in DTYPES:
@@ -328,8 +430,5 @@ def cast(x: Spec, *, dtype: str) -> Spec:
 
 
 @cast.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, dtype: str) -> Any:
+def _(g: Tensor, y: Tensor, x: Tensor, *, dtype: str) -> Tensor | None:
     return cast(g, dtype=x.spec.dtype) if is_float(x.spec.dtype) else None
-
-
-follow(like_first, cast)

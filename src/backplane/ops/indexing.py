@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from backplane.core import shapes
 from backplane.core.graph import Tensor, constant
 from backplane.core.primitive import primitive
-from backplane.core.registry import PRIMITIVES
-from backplane.core.sizes import Axis, follow, given, like_first
 from backplane.core.spec import Spec, is_integer
-from backplane.ops.creation import check_sizes
-from backplane.ops.lift import dims_of
+from backplane.core.traits import Axis, Memory, Stacked, later_axes, like_first, whole_time
+from backplane.ops.creation import check_sizes, dim, dims_of, given, stacked_shape
 
 Slices = tuple[tuple[int | None, int | None, int], ...]
 Sizes = tuple[int | None, ...]
@@ -35,13 +32,25 @@ def _sliced(name: str, shape: Sizes, slices: Slices) -> Sizes:
     )
 
 
-@primitive
+def _sliced_axis(node: Tensor, axis: int) -> Sequence[Axis]:
+    return [(node.inputs[0], axis)] if node.params["slices"][axis] == ALL else ()
+
+
+@primitive(
+    memory=Memory.VIEW, on_host=True, linear=(0,), axes=_sliced_axis,
+    stacks=whole_time("slices", ALL),
+)  # fmt: skip
 def slice(x: Spec, *, slices: Slices) -> Spec:
     """The elements that one (start, stop, step) per axis reads, as in Python; step ≥ 1."""
     return Spec(_sliced("slice", x.shape, slices), x.dtype)
 
 
-@primitive(host=1)
+def _stacked_grad(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
+    slices = (ALL, *node.params["slices"])
+    return stacked_shape(node, operands, slices=slices)
+
+
+@primitive(host=1, memory=Memory.FRESH, linear=(0,), axes=given, stacks=_stacked_grad)
 def slice_grad(g: Spec, *dims: Spec, shape: Sizes, slices: Slices) -> Spec:
     """Zeros of `shape` with `g` put where `slices` would read: the gradient of `slice`."""
     check_sizes("slice_grad", shape, dims)
@@ -57,7 +66,7 @@ def _check_fit(name: str, g: Spec, wanted: Sizes) -> None:
 
 
 @slice.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, slices: Slices) -> Any:
+def _(g: Tensor, y: Tensor, x: Tensor, *, slices: Slices) -> Tensor:
     dims, shape = dims_of(x)
     return slice_grad(g, *dims, shape=shape, slices=slices)
 
@@ -65,15 +74,9 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, slices: Slices) -> Any:
 slice_grad.vjps(lambda c, y, g, *dims, shape, slices: slice(c, slices=slices))
 
 
-def _sliced_axis(node: Tensor, axis: int) -> Sequence[Axis]:
-    return [(node.inputs[0], axis)] if node.params["slices"][axis] == ALL else ()
-
-
-follow(_sliced_axis, slice)
-follow(given, slice_grad)
-
-
-@primitive
+@primitive(
+    memory=Memory.VIEW, on_host=True, linear=(0,), axes=like_first, stacks=later_axes("axes")
+)
 def flip(x: Spec, *, axes: tuple[int, ...]) -> Spec:
     """The order of elements reversed along `axes`."""
     shapes.check_axes("flip", axes, len(x.shape))
@@ -81,10 +84,13 @@ def flip(x: Spec, *, axes: tuple[int, ...]) -> Spec:
 
 
 flip.vjps(lambda g, y, x, *, axes: flip(g, axes=axes))
-follow(like_first, flip)
 
 
-@primitive
+def _padded_axis(node: Tensor, axis: int) -> Sequence[Axis]:
+    return [(node.inputs[0], axis)] if node.params["padding"][axis] == (0, 0) else ()
+
+
+@primitive(memory=Memory.FRESH, axes=_padded_axis, stacks=whole_time("padding", (0, 0)))
 def pad(x: Spec, *, padding: tuple[tuple[int, int], ...], value: float) -> Spec:
     """A border of constant `value`: (before, after) elements per axis, none negative."""
     if len(padding) != len(x.shape):
@@ -99,48 +105,14 @@ def pad(x: Spec, *, padding: tuple[tuple[int, int], ...], value: float) -> Spec:
 @pad.vjp
 def _(
     g: Tensor, y: Tensor, x: Tensor, *, padding: tuple[tuple[int, int], ...], value: float
-) -> Any:
+) -> Tensor:
     inner = tuple((before or None, -after if after else None, 1) for before, after in padding)
     return slice(g, slices=inner)
-
-
-def _padded_axis(node: Tensor, axis: int) -> Sequence[Axis]:
-    return [(node.inputs[0], axis)] if node.params["padding"][axis] == (0, 0) else ()
-
-
-follow(_padded_axis, pad)
 
 
 def _check_indices(name: str, indices: Spec) -> None:
     if not is_integer(indices.dtype):
         raise TypeError(f"{name}: indices must be integers, got dtype {indices.dtype}")
-
-
-@primitive
-def gather(x: Spec, indices: Spec, *, axis: int) -> Spec:
-    """The slices of `x` along `axis` that `indices` name; negative ones count from the end."""
-    _check_indices("gather", indices)
-    shapes.check_axes("gather", (axis,), len(x.shape))
-    return Spec(x.shape[:axis] + indices.shape + x.shape[axis + 1 :], x.dtype)
-
-
-@primitive(host=2)
-def scatter_add(g: Spec, indices: Spec, *dims: Spec, shape: Sizes, axis: int) -> Spec:
-    """Zeros of `shape` with the slices of `g` added at `indices` along `axis`; repeats add up."""
-    _check_indices("scatter_add", indices)
-    check_sizes("scatter_add", shape, dims)
-    shapes.check_axes("scatter_add", (axis,), len(shape))
-    _check_fit("scatter_add", g, shape[:axis] + indices.shape + shape[axis + 1 :])
-    return Spec(shape, g.dtype)
-
-
-def _gather_x(g: Tensor, y: Tensor, x: Tensor, indices: Tensor, *, axis: int) -> Any:
-    dims, shape = dims_of(x)
-    return scatter_add(g, indices, *dims, shape=shape, axis=axis)
-
-
-gather.vjps(_gather_x)
-scatter_add.vjps(lambda c, y, g, indices, *dims, shape, axis: gather(c, indices, axis=axis))
 
 
 def _gathered_axis(node: Tensor, axis: int) -> Sequence[Axis]:
@@ -153,8 +125,41 @@ def _gathered_axis(node: Tensor, axis: int) -> Sequence[Axis]:
     return [(x, axis - indices.ndim + 1)]
 
 
-follow(_gathered_axis, gather)
-follow(given, scatter_add)
+def _stacked_rows(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
+    """Rows of one table by the indices of all steps."""
+    table, indices = operands
+    if table.stacked or node.params["axis"]:
+        return None
+    return gather(table.tensor, indices.tensor, axis=0)
+
+
+@primitive(
+    memory=Memory.FRESH, on_host=True, linear=(0,), axes=_gathered_axis, stacks=_stacked_rows
+)
+def gather(x: Spec, indices: Spec, *, axis: int) -> Spec:
+    """The slices of `x` along `axis` that `indices` name; negative ones count from the end."""
+    _check_indices("gather", indices)
+    shapes.check_axes("gather", (axis,), len(x.shape))
+    return Spec(x.shape[:axis] + indices.shape + x.shape[axis + 1 :], x.dtype)
+
+
+@primitive(host=2, memory=Memory.FRESH, linear=(0,), axes=given)
+def scatter_add(g: Spec, indices: Spec, *dims: Spec, shape: Sizes, axis: int) -> Spec:
+    """Zeros of `shape` with the slices of `g` added at `indices` along `axis`; repeats add up."""
+    _check_indices("scatter_add", indices)
+    check_sizes("scatter_add", shape, dims)
+    shapes.check_axes("scatter_add", (axis,), len(shape))
+    _check_fit("scatter_add", g, shape[:axis] + indices.shape + shape[axis + 1 :])
+    return Spec(shape, g.dtype)
+
+
+def _gather_x(g: Tensor, y: Tensor, x: Tensor, indices: Tensor, *, axis: int) -> Tensor:
+    dims, shape = dims_of(x)
+    return scatter_add(g, indices, *dims, shape=shape, axis=axis)
+
+
+gather.vjps(_gather_x)
+scatter_add.vjps(lambda c, y, g, indices, *dims, shape, axis: gather(c, indices, axis=axis))
 
 
 def _check_starts(name: str, starts: Spec, rank: int) -> None:
@@ -169,7 +174,7 @@ def _check_starts(name: str, starts: Spec, rank: int) -> None:
         )
 
 
-@primitive(host=2)
+@primitive(host=2, memory=Memory.VIEW, linear=(0,), axes=given)
 def dynamic_slice(x: Spec, starts: Spec, *dims: Spec, shape: Sizes) -> Spec:
     """The part of `x` of size `shape` from `starts` on, clamped so that it lies inside."""
     _check_starts("dynamic_slice", starts, len(x.shape))
@@ -182,7 +187,7 @@ def dynamic_slice(x: Spec, starts: Spec, *dims: Spec, shape: Sizes) -> Spec:
     return Spec(shape, x.dtype)
 
 
-@primitive(host=2)
+@primitive(host=2, memory=Memory.FRESH, linear=(0,), axes=given)
 def dynamic_slice_grad(g: Spec, starts: Spec, *dims: Spec, shape: Sizes) -> Spec:
     """Zeros of `shape` with `g` put from `starts` on: the gradient of `dynamic_slice`."""
     _check_starts("dynamic_slice_grad", starts, len(shape))
@@ -194,27 +199,31 @@ def dynamic_slice_grad(g: Spec, starts: Spec, *dims: Spec, shape: Sizes) -> Spec
 
 def _dynamic_slice_x(
     g: Tensor, y: Tensor, x: Tensor, starts: Tensor, *_: Tensor, shape: Sizes
-) -> Any:
+) -> Tensor:
     dims, whole = dims_of(x)
     return dynamic_slice_grad(g, starts, *dims, shape=whole)
 
 
 def _dynamic_slice_grad_g(
     c: Tensor, y: Tensor, g: Tensor, starts: Tensor, *_: Tensor, shape: Sizes
-) -> Any:
+) -> Tensor:
     dims, part = dims_of(g)
     return dynamic_slice(c, starts, *dims, shape=part)
 
 
 dynamic_slice.vjps(_dynamic_slice_x)
 dynamic_slice_grad.vjps(_dynamic_slice_grad_g)
-follow(given, dynamic_slice, dynamic_slice_grad)
 
 
 # --- parts whose size is computed -----------------------------------------------------------------
 
 
-@primitive(host=1)
+@primitive(
+    host=1,
+    memory=Memory.VIEW,
+    linear=(0,),
+    axes=lambda node, i: [(node.inputs[0], i)] if i != node.params["axis"] else (),
+)
 def head(x: Spec, length: Spec, *, axis: int) -> Spec:
     """The first `length` elements along `axis`: a size that is a result of the computation.
 
@@ -227,24 +236,17 @@ def head(x: Spec, length: Spec, *, axis: int) -> Spec:
 
 
 @head.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, length: Tensor, *, axis: int) -> Any:
+def _(g: Tensor, y: Tensor, x: Tensor, length: Tensor, *, axis: int) -> list[Tensor | None]:
     dims, shape = dims_of(x)
     return [dynamic_slice_grad(g, _origin(x), *dims, shape=shape), None]
 
 
 @head.decompose
-def _(x: Tensor, length: Tensor, *, axis: int) -> Any:
+def _(x: Tensor, length: Tensor, *, axis: int) -> Tensor:
     shape = (*x.spec.shape[:axis], None, *x.spec.shape[axis + 1 :])
-    dims = [
-        length if i == axis else PRIMITIVES["dim"](x, axis=i)
-        for i, n in enumerate(shape)
-        if n is None
-    ]
+    dims = [length if i == axis else dim(x, axis=i) for i, n in enumerate(shape) if n is None]
     return dynamic_slice(x, _origin(x), *dims, shape=shape)
 
 
 def _origin(x: Tensor) -> Tensor:
     return constant(np.zeros(x.ndim), "int32")
-
-
-follow(lambda node, i: [(node.inputs[0], i)] if i != node.params["axis"] else (), head)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from backplane import config
 from backplane.core import registry
-from backplane.core.graph import Constant, Tensor, constant
+from backplane.core.graph import ArrayInput, Constant, Tensor, constant
 from backplane.core.sparse import dense_array, is_sparse_matrix
 from backplane.core.spec import is_float, promote
+from backplane.ops.creation import Number
+from backplane.ops.creation import dims_of as dims_of
+from backplane.ops.creation import fill_dims as fill_dims
+from backplane.ops.creation import scalar as scalar
+from backplane.ops.effects import to_dense
+from backplane.ops.elementwise import cast
+from backplane.ops.shaping import stack
 
-Number = bool | int | float
 _NUMBERS = frozenset((bool, int, float))
 
 
@@ -32,7 +36,7 @@ def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
         TypeError: for anything else, such as None or a string.
     """
     if isinstance(value, Tensor):
-        return registry.PRIMITIVES["to_dense"](value) if value.spec.sparse else value
+        return to_dense(value) if value.spec.sparse else value
     if isinstance(value, np.ndarray | np.generic):
         return constant(_checked(value, value), dtype)
     value = registry.value_of(value)
@@ -40,8 +44,6 @@ def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
     if engine is not None:
         return Constant(value, engine.spec_of(value))
     if isinstance(value, list | tuple) and _holds_tensor(value):
-        from backplane.ops.shaping import stack
-
         parts = promoted(*value) if dtype is None else [as_tensor(v, dtype) for v in value]
         return stack(parts, 0)
     if is_sparse_matrix(value):
@@ -96,18 +98,6 @@ def _number_dtype(value: Number) -> str:
     return "int32" if -(2**31) <= value < 2**31 else "int64"
 
 
-def scalar(value: Number, dtype: str) -> Constant:
-    """A constant number. Nodes of equal numbers are shared: rules make very many of them."""
-    if value == 0 and isinstance(value, float) and math.copysign(1.0, value) < 0:
-        return constant(value, dtype)  # equal to 0 as a key, but not the same number
-    return _scalar(value, dtype)
-
-
-@lru_cache(maxsize=1024)
-def _scalar(value: Number, dtype: str) -> Constant:
-    return constant(value, dtype)
-
-
 def weak_dtype(own: str, other: str) -> str:
     """The dtype that a number of dtype `own` gives a tensor of dtype `other` beside it.
 
@@ -150,7 +140,7 @@ def promoted(*values: Any) -> list[Tensor]:
 def _rank(value: Any) -> int:
     """How much `value` has to say about the dtype: numbers and lists 0, arrays 1, tensors 2."""
     if isinstance(value, Tensor):
-        return 2
+        return 1 if isinstance(value, ArrayInput) else 2
     if type(value) in _NUMBERS or isinstance(value, list | tuple):
         return 0
     return 1 if isinstance(value, np.ndarray | np.generic) else 2
@@ -162,19 +152,4 @@ def cast_to(x: Tensor, dtype: str) -> Tensor:
         return x
     if isinstance(x, Constant) and isinstance(x.value, np.ndarray):
         return constant(x.value, dtype)
-    result: Tensor = registry.PRIMITIVES["cast"](x, dtype=dtype)
-    return result
-
-
-def dims_of(x: Tensor) -> tuple[list[Tensor], tuple[int | None, ...]]:
-    """`(dims, shape)` for primitives that take sizes: unknown sizes of `x` and its static shape."""
-    shape = x.spec.shape
-    return ([], shape) if None not in shape else fill_dims(x, shape)
-
-
-def fill_dims(
-    x: Tensor, shape: Sequence[int | None]
-) -> tuple[list[Tensor], tuple[int | None, ...]]:
-    """`(dims, shape)` where each None of `shape` is the size of the same axis of `x`."""
-    dim = registry.PRIMITIVES["dim"]
-    return [dim(x, axis=i) for i, n in enumerate(shape) if n is None], tuple(shape)
+    return cast(x, dtype=dtype)

@@ -3,18 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
-from backplane.core.registry import PRIMITIVES
-from backplane.core.sizes import Axis, follow
-from backplane.core.spec import Spec
-from backplane.ops.elementwise import NUMBER, check_dtype
+from backplane.core.spec import NUMBER, Spec, check_dtype
+from backplane.core.traits import Axis, Memory, Stacked
+from backplane.ops.creation import dim
+from backplane.ops.elementwise import add
+from backplane.ops.shaping import reshape
 
 
-@primitive
+def _product_axis(node: Tensor, axis: int) -> Sequence[Axis]:
+    x, y = node.inputs[:2]  # a product with a sum has a third
+    if axis == node.ndim - 2:
+        return [(x, axis + 1 if node.params["transpose_x"] else axis)]
+    if axis == node.ndim - 1:
+        return [(y, axis - 1 if node.params["transpose_y"] else axis)]
+    return [(x, axis)] if x.spec.shape[axis] is None else [(y, axis)]
+
+
+def _stacked_product(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
+    """The products of all steps with one matrix are one product of all their rows."""
+    (x, stacked), (w, varies) = operands
+    fits = stacked and not varies and node.ndim == 2 and not node.params["transpose_x"]
+    rows = as_rows(x) if fits else None
+    if rows is None:
+        return None
+    product = matmul(rows, w, **node.params)
+    sizes = (*x.spec.shape[:2], product.spec.shape[1])
+    dims = [dim(x, axis=i) for i in (0, 1) if sizes[i] is None]
+    dims += [dim(product, axis=1)] if sizes[2] is None else []
+    return reshape(product, *dims, shape=sizes)
+
+
+def as_rows(x: Tensor) -> Tensor | None:
+    """The matrices of a stack one below the other; None if their width is not known."""
+    steps, rows, width = x.spec.shape
+    if not width:
+        return None
+    return reshape(x, shape=(-1 if steps is None or rows is None else steps * rows, width))
+
+
+@primitive(memory=Memory.FRESH, linear=(0, 1), axes=_product_axis, stacks=_stacked_product)
 def matmul(x: Spec, y: Spec, *, transpose_x: bool, transpose_y: bool) -> Spec:
     """The product over the last two axes, which are swapped first where asked; equal batch axes."""
     if x.dtype != y.dtype:
@@ -43,7 +74,7 @@ def _shown(shape: tuple[int | None, ...], transposed: bool) -> str:
 
 def _matmul_x(
     g: Tensor, z: Tensor, x: Tensor, y: Tensor, *, transpose_x: bool, transpose_y: bool
-) -> Any:
+) -> Tensor:
     if transpose_x:
         return matmul(y, g, transpose_x=transpose_y, transpose_y=True)
     return matmul(g, y, transpose_x=False, transpose_y=not transpose_y)
@@ -51,7 +82,7 @@ def _matmul_x(
 
 def _matmul_y(
     g: Tensor, z: Tensor, x: Tensor, y: Tensor, *, transpose_x: bool, transpose_y: bool
-) -> Any:
+) -> Tensor:
     if transpose_y:
         return matmul(g, x, transpose_x=True, transpose_y=transpose_x)
     return matmul(x, g, transpose_x=not transpose_x, transpose_y=False)
@@ -60,31 +91,16 @@ def _matmul_y(
 matmul.vjps(_matmul_x, _matmul_y)
 
 
-def _product_axis(node: Tensor, axis: int) -> Sequence[Axis]:
-    x, y = node.inputs[:2]  # a product with a sum has a third
-    if axis == node.ndim - 2:
-        return [(x, axis + 1 if node.params["transpose_x"] else axis)]
-    if axis == node.ndim - 1:
-        return [(y, axis - 1 if node.params["transpose_y"] else axis)]
-    return [(x, axis)] if x.spec.shape[axis] is None else [(y, axis)]
-
-
-follow(_product_axis, matmul)
-
-
 # --- with a sum: put into programs by the compiler, for engines that have a kernel ----------------
 
 
-@primitive
+@primitive(memory=Memory.FRESH, axes=_product_axis)
 def matmul_add(x: Spec, y: Spec, c: Spec, *, transpose_x: bool, transpose_y: bool) -> Spec:
     """`matmul` of two float matrices, plus `c`, which is broadcast to the product's shape."""
     return matmul.infer_rule(x, y, transpose_x=transpose_x, transpose_y=transpose_y)  # type: ignore[no-any-return]
 
 
 @matmul_add.decompose
-def _(x: Tensor, y: Tensor, c: Tensor, *, transpose_x: bool, transpose_y: bool) -> Any:
+def _(x: Tensor, y: Tensor, c: Tensor, *, transpose_x: bool, transpose_y: bool) -> Tensor:
     product = matmul(x, y, transpose_x=transpose_x, transpose_y=transpose_y)
-    return PRIMITIVES["add"](product, c)
-
-
-follow(_product_axis, matmul_add)
+    return add(product, c)

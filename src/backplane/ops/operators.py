@@ -14,9 +14,9 @@ from backplane.core import shapes
 from backplane.core.graph import OPERATORS, Tensor
 from backplane.core.spec import UNSIGNED, bits, is_float, is_integer
 from backplane.ops import elementwise as ew
-from backplane.ops.creation import dim
+from backplane.ops.creation import dim, scalar
 from backplane.ops.indexing import ALL, flip, gather, slice
-from backplane.ops.lift import as_tensor, cast_to, promoted, scalar
+from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.linear import matmul
 from backplane.ops.shaping import broadcast_to, expand_dims, squeeze
 
@@ -86,15 +86,11 @@ def invert(x: Tensor) -> Tensor:
     return ew.bit_xor(x, scalar(mask, dtype))
 
 
-for _name, _primitive in {
-    "add": ew.add,
-    "sub": ew.sub,
-    "mul": ew.mul,
-    "floordiv": ew.floordiv,
-    "mod": ew.mod,
-}.items():
-    _define(_name, _of(_primitive), reflected=True)
-
+_define("add", _of(ew.add), reflected=True)
+_define("sub", _of(ew.sub), reflected=True)
+_define("mul", _of(ew.mul), reflected=True)
+_define("floordiv", _of(ew.floordiv), reflected=True)
+_define("mod", _of(ew.mod), reflected=True)
 _define("truediv", true_divide, reflected=True)
 _define("pow", power, reflected=True)
 _less, _less_equal = _of(ew.less), _of(ew.less_equal)

@@ -17,10 +17,12 @@ import numpy as np
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
-from backplane.core.sizes import follow, given
 from backplane.core.spec import Spec, is_float
+from backplane.core.traits import Memory
+from backplane.core.windows import Ints, Padding
+from backplane.core.windows import windows as windows_over
 from backplane.ops.convolution import batch_of_first
-from backplane.ops.creation import check_sizes, full
+from backplane.ops.creation import check_sizes, dims_of, full, given, scalar
 from backplane.ops.elementwise import (
     add,
     div,
@@ -31,16 +33,12 @@ from backplane.ops.elementwise import (
     maximum,
     where,
 )
-from backplane.ops.lift import dims_of, scalar
 from backplane.ops.reduction import argmax
 from backplane.ops.shaping import Sizes, stack
 from backplane.ops.windows import (
     Amount,
-    Ints,
-    Padding,
     Pads,
     Place,
-    Window,
     Windows,
     amounts,
     check_output,
@@ -59,14 +57,6 @@ from backplane.ops.windows import (
 )
 
 
-def _windows(name: str, pool: Ints, strides: Ints, padding: Padding) -> list[Window]:
-    """The windows; padding must leave at least one element of the tensor in each."""
-    windows = windows_of(name, pool, strides, (1,) * len(pool), padding)
-    if any(not isinstance(w.padding, str) and max(w.padding) >= w.size for w in windows):
-        raise ValueError(f"{name}: padding {padding} must be smaller than the window {pool}")
-    return windows
-
-
 def _result_shape(name: str, x: Sizes, pool: Ints, strides: Ints, padding: Padding) -> Sizes:
     if not 3 <= len(x) <= 5:
         raise ValueError(
@@ -74,7 +64,10 @@ def _result_shape(name: str, x: Sizes, pool: Ints, strides: Ints, padding: Paddi
         )
     if len(pool) != len(x) - 2:
         raise ValueError(f"{name}: pool must be {len(x) - 2} ints for x of shape {x}, got {pool}")
-    windows = _windows(name, pool, strides, padding)
+    windows = windows_of(name, pool, strides, (1,) * len(pool), padding)
+    if any(not isinstance(w.padding, str) and max(w.padding) >= w.size for w in windows):
+        # At least one element of each window must be one of the tensor.
+        raise ValueError(f"{name}: padding {padding} must be smaller than the window {pool}")
     return (x[0], *output_sizes(name, x[1:-1], windows), x[-1])
 
 
@@ -86,7 +79,7 @@ def _check_float(name: str, what: str, x: Spec) -> None:
 # --- maximum --------------------------------------------------------------------------------------
 
 
-@primitive(multiple=True)
+@primitive(multiple=True, memory=Memory.FRESH)
 def max_pool(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> list[Spec]:
     """The maximum of each window, and where it is: positions that only the engine understands."""
     if x.dtype == "bool":
@@ -95,7 +88,7 @@ def max_pool(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> list[Sp
     return [Spec(shape, x.dtype), Spec(shape, "int64")]
 
 
-@primitive
+@primitive(memory=Memory.FRESH, linear=(0,), axes=lambda node, axis: [(node.inputs[1], axis)])
 def max_pool_grad(
     g: Spec, x: Spec, y: Spec, positions: Spec, *, pool: Ints, strides: Ints, padding: Padding
 ) -> Spec:
@@ -107,7 +100,7 @@ def max_pool_grad(
     return Spec(x.shape, g.dtype)
 
 
-@primitive
+@primitive(memory=Memory.FRESH, linear=(0,), axes=lambda node, axis: [(node.inputs[2], axis)])
 def max_pool_take(
     v: Spec, x: Spec, y: Spec, positions: Spec, *, pool: Ints, strides: Ints, padding: Padding
 ) -> Spec:
@@ -123,21 +116,19 @@ def max_pool_take(
 max_pool.vjps(lambda g, y, x, **params: max_pool_grad(g[0], x, *y, **params))
 max_pool_grad.vjps(lambda c, y, g, *at, **params: max_pool_take(c, *at, **params))
 max_pool_take.vjps(lambda c, y, v, *at, **params: max_pool_grad(c, *at, **params))
-follow(lambda node, axis: [(node.inputs[1], axis)], max_pool_grad)
-follow(lambda node, axis: [(node.inputs[2], axis)], max_pool_take)
 
 
 # --- mean -----------------------------------------------------------------------------------------
 
 
-@primitive
+@primitive(memory=Memory.FRESH, linear=(0,), axes=batch_of_first)
 def avg_pool(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> Spec:
     """The mean of each window over its elements that are no padding."""
     _check_float("avg_pool", "x", x)
     return Spec(_result_shape("avg_pool", x.shape, pool, strides, padding), x.dtype)
 
 
-@primitive(host=1)
+@primitive(host=1, memory=Memory.FRESH, linear=(0,), axes=given)
 def avg_pool_grad(
     g: Spec, *dims: Spec, shape: Sizes, pool: Ints, strides: Ints, padding: Padding
 ) -> Spec:
@@ -151,14 +142,11 @@ def avg_pool_grad(
 
 def _avg_pool_x(g: Tensor, y: Tensor, x: Tensor, **params: Any) -> Tensor:
     dims, shape = dims_of(x)
-    result: Tensor = avg_pool_grad(g, *dims, shape=shape, **params)
-    return result
+    return avg_pool_grad(g, *dims, shape=shape, **params)
 
 
 avg_pool.vjps(_avg_pool_x)
 avg_pool_grad.vjps(lambda c, y, g, *dims, shape, **params: avg_pool(c, **params))
-follow(batch_of_first, avg_pool)
-follow(given, avg_pool_grad)
 
 
 # --- decompositions -------------------------------------------------------------------------------
@@ -184,7 +172,7 @@ def _spatial_full(sizes: Sequence[Amount], value: float, dtype: str) -> Tensor:
 
 @max_pool.decompose
 def _(x: Tensor, *, pool: Ints, strides: Ints, padding: Padding) -> list[Tensor]:
-    windows = _windows("max_pool", pool, strides, padding)
+    windows = windows_over(pool, strides, padding)
     x = pad_ends(x, pairs_of(spatial_sizes(x), windows), _lowest(x.spec.dtype))
     # Only to keep the contract: the decomposed gradients are handed any engine's positions, so they
     # find the maxima again, and nothing computes these.
@@ -213,7 +201,7 @@ def _hits(
 
 @max_pool_grad.decompose
 def _(g: Tensor, x: Tensor, y: Tensor, positions: Tensor, **params: Any) -> Tensor:
-    windows = _windows("max_pool_grad", **params)
+    windows = windows_over(params["pool"], params["strides"], params["padding"])
     sizes = spatial_sizes(x)
     pairs = pairs_of(sizes, windows)
     padded = padded_sizes(sizes, pairs)
@@ -226,7 +214,7 @@ def _(g: Tensor, x: Tensor, y: Tensor, positions: Tensor, **params: Any) -> Tens
 
 @max_pool_take.decompose
 def _(v: Tensor, x: Tensor, y: Tensor, positions: Tensor, **params: Any) -> Tensor:
-    windows = _windows("max_pool_take", **params)
+    windows = windows_over(params["pool"], params["strides"], params["padding"])
     pairs = pairs_of(spatial_sizes(x), windows)
     v = pad_ends(v, pairs, 0)
     taken: Tensor = scalar(0, v.spec.dtype)
@@ -244,7 +232,7 @@ def _counts(sizes: Sequence[Amount], windows: Windows, pairs: Pads, dtype: str) 
 
 @avg_pool.decompose
 def _(x: Tensor, *, pool: Ints, strides: Ints, padding: Padding) -> Tensor:
-    windows = _windows("avg_pool", pool, strides, padding)
+    windows = windows_over(pool, strides, padding)
     sizes = spatial_sizes(x)
     pairs = pairs_of(sizes, windows)
     total = _reduced(pad_ends(x, pairs, 0), windows, add)
@@ -255,7 +243,7 @@ def _(x: Tensor, *, pool: Ints, strides: Ints, padding: Padding) -> Tensor:
 def _(
     g: Tensor, *dims: Tensor, shape: Sizes, pool: Ints, strides: Ints, padding: Padding
 ) -> Tensor:
-    windows = _windows("avg_pool_grad", pool, strides, padding)
+    windows = windows_over(pool, strides, padding)
     sizes = amounts(shape, dims)[1:-1]
     pairs = pairs_of(sizes, windows)
     share = div(g, _counts(sizes, windows, pairs, g.spec.dtype))

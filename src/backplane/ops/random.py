@@ -8,14 +8,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from backplane.core.graph import Tensor, constant
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
-from backplane.ops.creation import arange, full
+from backplane.core.traits import Memory
+from backplane.ops.creation import arange, full, given
 from backplane.ops.elementwise import (
     add,
     bit_or,
@@ -44,19 +44,19 @@ def _spec(name: str, key: Spec, shape: tuple[int | None, ...], dtype: str) -> Sp
     return Spec(shape, dtype)
 
 
-@primitive(host=1)
+@primitive(host=1, memory=Memory.FRESH, axes=given)
 def random_uniform(key: Spec, *dims: Spec, shape: tuple[int | None, ...], dtype: str) -> Spec:
     """Uniform samples from [0, 1), by the engine's generator."""
     return _spec("random_uniform", key, shape, dtype)
 
 
-@primitive(host=1)
+@primitive(host=1, memory=Memory.FRESH, axes=given)
 def random_normal(key: Spec, *dims: Spec, shape: tuple[int | None, ...], dtype: str) -> Spec:
     """Normal samples of mean 0 and deviation 1, by the engine's generator."""
     return _spec("random_normal", key, shape, dtype)
 
 
-@primitive(host=1)
+@primitive(host=1, memory=Memory.FRESH, axes=given)
 def random_bits(key: Spec, *dims: Spec, shape: tuple[int | None, ...]) -> Spec:
     """Random uint32 words, the same on every engine: Threefry-2x32 in counter mode.
 
@@ -78,7 +78,7 @@ def _(key: Tensor, *dims: Tensor, shape: tuple[int | None, ...]) -> Tensor:
         zeros = constant(np.zeros(-(-known // 2)), "uint32")
         first, second = threefry(subkey, (blocks, zeros))
         words = slice_(concat(first, second, axis=0), slices=((0, known, 1),))
-        return _result(reshape(words, shape=tuple(shape)))
+        return reshape(words, shape=tuple(shape))
     total: Tensor = constant(known, "int32")
     for dim in dims:
         total = mul(total, dim)
@@ -88,12 +88,7 @@ def _(key: Tensor, *dims: Tensor, shape: tuple[int | None, ...]) -> Tensor:
     first, second = threefry(subkey, (cast(steps, dtype="uint32"), nothing))
     starts = constant(np.zeros(1), "int32")
     words = dynamic_slice(concat(first, second, axis=0), starts, total, shape=(None,))
-    return _result(reshape(words, *dims, shape=tuple(shape)))
-
-
-def _result(t: Any) -> Tensor:
-    found: Tensor = t
-    return found
+    return reshape(words, *dims, shape=tuple(shape))
 
 
 _ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
@@ -115,7 +110,7 @@ def threefry(key: Words, block: Words) -> Words:
 
 def _rotated(x: Tensor, count: int) -> Tensor:
     left = shift_left(x, constant(count, "uint32"))
-    return _result(bit_or(left, shift_right(x, constant(32 - count, "uint32"))))
+    return bit_or(left, shift_right(x, constant(32 - count, "uint32")))
 
 
 def _fraction(bits: Tensor, keep: int, dtype: str, offset: float = 0.0) -> Tensor:
@@ -123,7 +118,7 @@ def _fraction(bits: Tensor, keep: int, dtype: str, offset: float = 0.0) -> Tenso
     whole = cast(shift_right(bits, constant(32 - keep, "uint32")), dtype=dtype)
     if offset:
         whole = add(whole, constant(offset, dtype))
-    return _result(mul(whole, constant(2.0**-keep, dtype)))
+    return mul(whole, constant(2.0**-keep, dtype))
 
 
 _KEPT = {"float16": 11, "bfloat16": 8, "float32": 24}
@@ -139,7 +134,7 @@ def portable_uniform(
     pair = random_bits(key, *dims, shape=(2, *shape))
     high, low = (_item(pair, i) for i in (0, 1))
     fine = mul(_fraction(low, 26, dtype), constant(2.0**-27, dtype))
-    return _result(add(_fraction(high, 27, dtype), fine))
+    return add(_fraction(high, 27, dtype), fine)
 
 
 def portable_normal(
@@ -155,9 +150,9 @@ def portable_normal(
     first, second = (_item(pair, i) for i in (0, 1))
     radius = sqrt(mul(constant(-2.0, work), log(_fraction(first, 23, work, 0.5))))
     angle = mul(_fraction(second, 24, work), constant(2 * math.pi, work))
-    return _result(cast(mul(radius, cos(angle)), dtype=dtype))
+    return cast(mul(radius, cos(angle)), dtype=dtype)
 
 
 def _item(pair: Tensor, index: int) -> Tensor:
     rest = ((None, None, 1),) * (pair.ndim - 1)
-    return _result(squeeze(slice_(pair, slices=((index, index + 1, 1), *rest)), axes=(0,)))
+    return squeeze(slice_(pair, slices=((index, index + 1, 1), *rest)), axes=(0,))

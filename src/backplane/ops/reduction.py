@@ -9,77 +9,40 @@ from typing import Any
 from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
-from backplane.core.sizes import follow, like_first, reduced
-from backplane.core.spec import Spec
-from backplane.ops.creation import arange, dim, full
+from backplane.core.spec import BOOL, FLOAT, NUMBER, Spec, check_dtype
+from backplane.core.traits import Memory, later_axes, like_first
+from backplane.ops.control import scan
+from backplane.ops.creation import arange, dim, fill_dims, full, scalar
 from backplane.ops.effects import stop_gradient
 from backplane.ops.elementwise import (
-    BOOL,
-    FLOAT,
-    NUMBER,
     Op,
     add,
     cast,
-    check_dtype,
     div,
     equal,
     exp,
     log,
     mul,
+    one,
     sub,
     where,
     zero,
 )
 from backplane.ops.elementwise import abs as absolute
 from backplane.ops.indexing import ALL, pad, scatter_add, slice
-from backplane.ops.lift import fill_dims, scalar
 from backplane.ops.shaping import (
-    broadcast_like,
+    Axes,
+    check_elements,
     expand_dims,
+    kept_axes,
+    reduction,
     reshape,
     reshape_like,
+    spread,
     squeeze,
     transpose,
 )
-
-Axes = tuple[int, ...]
-
-
-def _reduction(name: str, doc: str, accepted: frozenset[str], chosen: bool = False) -> Op:
-    """A primitive that reduces `axes` and keeps the dtype; `chosen` says that the result is one of
-    the elements, so that there must be some.
-    """
-
-    def rule(x: Spec, *, axes: Axes, keepdims: bool) -> Spec:
-        check_dtype(name, "x", x.dtype, accepted)
-        if not axes:
-            raise ValueError(f"{name}: axes must not be empty")
-        shapes.check_axes(name, axes, len(x.shape))
-        if chosen:
-            _check_elements(name, x, axes)
-        return Spec(shapes.reduce(x.shape, axes, keepdims), x.dtype)
-
-    rule.__doc__ = doc
-    declared = primitive(rule, name=name)
-    follow(reduced, declared)
-    return declared
-
-
-def _check_elements(name: str, x: Spec, axes: Axes) -> None:
-    """ValueError where it is known that there is nothing to choose from."""
-    if 0 in [x.shape[i] for i in axes] and 0 not in shapes.reduce(x.shape, axes, False):
-        raise ValueError(f"{name}: no elements along axes {axes} of a tensor of shape {x.shape}")
-
-
-def _kept(y: Tensor, axes: Axes, keepdims: bool) -> Tensor:
-    """A reduced tensor with its reduced axes at size 1, to be broadcast against the operand."""
-    return y if keepdims else expand_dims(y, axes=axes)
-
-
-def _spread(g: Tensor, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
-    """A reduced tensor repeated along the reduced axes of `x`."""
-    leading = axes == tuple(range(len(axes)))
-    return broadcast_like(g if leading and not keepdims else _kept(g, axes, keepdims), x)
+from backplane.ops.shaping import sum as sum
 
 
 def count(x: Tensor, axes: Axes) -> Tensor:
@@ -97,35 +60,32 @@ def count(x: Tensor, axes: Axes) -> Tensor:
     return total if known == 1 else mul(total, scalar(known, x.spec.dtype))
 
 
-# --- sums and products ----------------------------------------------------------------------------
+# --- means and products ---------------------------------------------------------------------------
 
-sum = _reduction("sum", "The sum of the elements, in the dtype of x.", NUMBER)
-sum.vjps(lambda g, y, x, *, axes, keepdims: _spread(g, x, axes, keepdims))
-
-mean = _reduction("mean", "The sum of the elements divided by their number.", FLOAT)
+mean = reduction("mean", "The sum of the elements divided by their number.", FLOAT, linear=(0,))
 
 
 @mean.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
-    return _spread(div(g, count(x, axes)), x, axes, keepdims)
+def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
+    return spread(div(g, count(x, axes)), x, axes, keepdims)
 
 
 @mean.decompose
-def _(x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
+def _(x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
     return div(sum(x, axes=axes, keepdims=keepdims), count(x, axes))
 
 
-prod = _reduction("prod", "The product of the elements, in the dtype of x.", NUMBER)
+prod = reduction("prod", "The product of the elements, in the dtype of x.", NUMBER, on_host=True)
 
 
 @prod.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
+def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
     # One axis after another: the product of all others of a row is that of those before times that
     # of those behind, which is exact where elements are 0.
     stages = [x]
     for axis in axes[:-1]:
         stages.append(prod(stages[-1], axes=(axis,), keepdims=True))
-    g = _kept(g, axes, keepdims)
+    g = kept_axes(g, axes, keepdims)
     for axis, stage in zip(reversed(axes), reversed(stages), strict=True):
         g = mul(g, mul(_before(stage, axis), _before(stage, axis, reverse=True)))
     return g
@@ -146,33 +106,42 @@ def _shifted(x: Tensor, axis: int, value: int, reverse: bool) -> Tensor:
 
 # --- extremes -------------------------------------------------------------------------------------
 
-max = _reduction("max", "The largest element; tied ones share the gradient equally.", NUMBER, True)
-min = _reduction("min", "The smallest element; tied ones share the gradient equally.", NUMBER, True)
+max = reduction(
+    "max", "The largest element; tied ones share the gradient equally.", NUMBER, chosen=True,
+    on_host=True,
+)  # fmt: skip
+min = reduction(
+    "min", "The smallest element; tied ones share the gradient equally.", NUMBER, chosen=True,
+    on_host=True,
+)  # fmt: skip
 
 
-def _extreme_vjp(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
-    chosen = cast(equal(x, _kept(y, axes, keepdims)), dtype=x.spec.dtype)
+def _extreme_vjp(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
+    chosen = cast(equal(x, kept_axes(y, axes, keepdims)), dtype=x.spec.dtype)
     ties = sum(chosen, axes=axes, keepdims=True)
-    return mul(chosen, div(_kept(g, axes, keepdims), ties))
+    return mul(chosen, div(kept_axes(g, axes, keepdims), ties))
 
 
 max.vjps(_extreme_vjp)
 min.vjps(_extreme_vjp)
 
-any = _reduction("any", "Whether any element is true.", BOOL)
-all = _reduction("all", "Whether all elements are true.", BOOL)
+any = reduction("any", "Whether any element is true.", BOOL)
+all = reduction("all", "Whether all elements are true.", BOOL)
 
 
 def _position(name: str, doc: str) -> Op:
     def rule(x: Spec, *, axis: int) -> Spec:
         shapes.check_axes(name, (axis,), len(x.shape))
-        _check_elements(name, x, (axis,))
+        check_elements(name, x, (axis,))
         return Spec(x.shape[:axis] + x.shape[axis + 1 :], "int64")
 
     rule.__doc__ = doc
-    declared = primitive(rule, name=name)
-    follow(lambda node, i: [(node.inputs[0], i + (i >= node.params["axis"]))], declared)
-    return declared
+    return primitive(
+        name=name,
+        memory=Memory.FRESH,
+        axes=lambda node, i: [(node.inputs[0], i + (i >= node.params["axis"]))],
+        stacks=later_axes("axis"),
+    )(rule)
 
 
 argmax = _position("argmax", "The position of the largest element along `axis`, the first of ties.")
@@ -181,7 +150,7 @@ argmin = _position(
 )
 
 
-@primitive(multiple=True)
+@primitive(multiple=True, memory=Memory.FRESH)
 def top_k(x: Spec, *, k: int) -> list[Spec]:
     """The k largest elements along the last axis, descending, and their positions (int32)."""
     check_dtype("top_k", "x", x.dtype, NUMBER)
@@ -194,7 +163,7 @@ def top_k(x: Spec, *, k: int) -> list[Spec]:
 
 
 @top_k.vjp
-def _(g: Sequence[Tensor | None], y: Sequence[Tensor], x: Tensor, *, k: int) -> Any:
+def _(g: Sequence[Tensor | None], y: Sequence[Tensor], x: Tensor, *, k: int) -> Tensor | None:
     # Rows are laid one behind another, so that positions are positions in one long vector.
     values, positions = g[0], y[1]
     if values is None or k == 0:
@@ -214,19 +183,26 @@ def _(g: Sequence[Tensor | None], y: Sequence[Tensor], x: Tensor, *, k: int) -> 
 # --- cumulative -----------------------------------------------------------------------------------
 
 
-def _cumulative(name: str, doc: str) -> Op:
+def _along_axis(rule: Any, name: str | None = None, linear: Sequence[int] = ()) -> Op:
+    """A primitive with a parameter `axis` whose result has the shape of its operand."""
+    return primitive(
+        name=name, memory=Memory.FRESH, linear=linear, axes=like_first, stacks=later_axes("axis")
+    )(rule)
+
+
+def _cumulative(name: str, doc: str, linear: Sequence[int] = ()) -> Op:
     def rule(x: Spec, *, axis: int, reverse: bool) -> Spec:
         check_dtype(name, "x", x.dtype, NUMBER)
         shapes.check_axes(name, (axis,), len(x.shape))
         return x
 
     rule.__doc__ = doc
-    declared = primitive(rule, name=name)
-    follow(like_first, declared)
-    return declared
+    return _along_axis(rule, name, linear)
 
 
-cumsum = _cumulative("cumsum", "Sums of the elements up to each one along `axis`, it included.")
+cumsum = _cumulative(
+    "cumsum", "Sums of the elements up to each one along `axis`, it included.", linear=(0,)
+)
 cumsum.vjps(lambda g, y, x, *, axis, reverse: cumsum(g, axis=axis, reverse=not reverse))
 
 cumprod = _cumulative(
@@ -235,7 +211,7 @@ cumprod = _cumulative(
 
 
 @cumprod.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int, reverse: bool) -> Any:
+def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
     # ∂/∂x_k = (Π_{j<k} x_j) · s_k, where s_k = g_k + x_{k+1} · s_{k+1}: no division, hence exact
     # where elements are 0.
     following = _shifted(x, axis, 0, reverse=not reverse)
@@ -255,16 +231,13 @@ def _recurrence(g: Tensor, a: Tensor, reverse: bool) -> Tensor:
     shape = g.spec.shape[1:]
     sizes = [dim(g, axis=i + 1) for i, n in enumerate(shape) if n is None]
     start = full(*sizes, shape=shape, value=0, dtype=g.spec.dtype)
-    # Here, not above: most programs reduce, and few hold a loop.
-    from backplane.ops.control import scan
-
     return scan(step, [start], [g, a], reverse=reverse)[1][0]
 
 
 # --- normalisation along axes ---------------------------------------------------------------------
 
 
-@primitive
+@_along_axis
 def softmax(x: Spec, *, axis: int) -> Spec:
     """Exponentials along `axis`, scaled to sum to one."""
     check_dtype("softmax", "x", x.dtype, FLOAT)
@@ -273,17 +246,17 @@ def softmax(x: Spec, *, axis: int) -> Spec:
 
 
 @softmax.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Any:
+def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Tensor:
     return mul(sub(g, sum(mul(g, y), axes=(axis,), keepdims=True)), y)
 
 
 @softmax.decompose
-def _(x: Tensor, *, axis: int) -> Any:
+def _(x: Tensor, *, axis: int) -> Tensor:
     e = exp(sub(x, stop_gradient(max(x, axes=(axis,), keepdims=True))))
     return div(e, sum(e, axes=(axis,), keepdims=True))
 
 
-@primitive
+@_along_axis
 def log_softmax(x: Spec, *, axis: int) -> Spec:
     """The logarithm of `softmax`, exact where that is tiny."""
     check_dtype("log_softmax", "x", x.dtype, FLOAT)
@@ -292,19 +265,17 @@ def log_softmax(x: Spec, *, axis: int) -> Spec:
 
 
 @log_softmax.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Any:
+def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Tensor:
     return sub(g, mul(exp(y), sum(g, axes=(axis,), keepdims=True)))
 
 
 @log_softmax.decompose
-def _(x: Tensor, *, axis: int) -> Any:
+def _(x: Tensor, *, axis: int) -> Tensor:
     z = sub(x, stop_gradient(max(x, axes=(axis,), keepdims=True)))
     return sub(z, log(sum(exp(z), axes=(axis,), keepdims=True)))
 
 
-follow(like_first, softmax, log_softmax)
-
-logsumexp = _reduction("logsumexp", "The logarithm of the sum of exponentials, stable.", FLOAT)
+logsumexp = reduction("logsumexp", "The logarithm of the sum of exponentials, stable.", FLOAT)
 
 
 def _finite(x: Tensor) -> Tensor:
@@ -313,13 +284,17 @@ def _finite(x: Tensor) -> Tensor:
 
 
 @logsumexp.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
-    shift = _finite(_kept(y, axes, keepdims))
-    return mul(_kept(g, axes, keepdims), exp(sub(x, shift)))
+def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
+    # The softmax of x. Its terms exp(x - y) are scaled to sum to 1, because the rounding of a large
+    # y is a common factor of all of them.
+    terms = exp(sub(x, stop_gradient(_finite(kept_axes(y, axes, keepdims)))))
+    total = sum(terms, axes=axes, keepdims=True)
+    total = where(equal(total, zero(total)), one(total), total)
+    return mul(div(kept_axes(g, axes, keepdims), total), terms)
 
 
 @logsumexp.decompose
-def _(x: Tensor, *, axes: Axes, keepdims: bool) -> Any:
+def _(x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
     shift = stop_gradient(_finite(max(x, axes=axes, keepdims=True)))
     y = log(sum(exp(sub(x, shift)), axes=axes, keepdims=True))
     y = add(y, shift)

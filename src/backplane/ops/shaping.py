@@ -1,35 +1,26 @@
-"""Shapes: reshaping, broadcasting and its inverse, axes, joining; how rules say "like x"."""
+"""Shapes: reshaping, broadcasting and sums, axes, joining; how rules say "like x"."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import builtins
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from backplane.core import shapes
 from backplane.core.graph import Tensor
-from backplane.core.primitive import primitive
-from backplane.core.registry import PRIMITIVES
-from backplane.core.sizes import Axis, follow, given, origin, same_shape
-from backplane.core.spec import Spec
-from backplane.ops.creation import check_sizes, dim, full
+from backplane.core.primitive import Primitive, primitive
+from backplane.core.sizes import origin, same_shape
+from backplane.core.spec import NUMBER, Spec, check_dtype
+from backplane.core.traits import Axis, Memory, Stacked, later_axes, reduced
+from backplane.ops.creation import check_sizes, dim, dims_of, full, given, scalar, stacked_shape
+from backplane.ops.effects import identity
 from backplane.ops.indexing import ALL, dynamic_slice, slice
-from backplane.ops.lift import dims_of, promoted, scalar
 
+Axes = tuple[int, ...]
 Sizes = tuple[int | None, ...]
 
 
 # --- reshape --------------------------------------------------------------------------------------
-
-
-@primitive(host=1)
-def reshape(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
-    """The same elements in row-major order in another shape; one -1 is found from the others."""
-    if dims or None in shape:
-        check_sizes("reshape", shape, dims)
-    return Spec(shapes.reshape(x.shape, shape), x.dtype)
-
-
-reshape.vjps(lambda g, y, x, *dims, shape: reshape_like(g, x))
 
 
 def _reshaped_axis(node: Tensor, axis: int) -> Sequence[Axis]:
@@ -46,7 +37,18 @@ def _reshaped_axis(node: Tensor, axis: int) -> Sequence[Axis]:
     return [(x, x.spec.shape.index(None))]
 
 
-follow(_reshaped_axis, reshape)
+@primitive(
+    host=1, memory=Memory.VIEW, on_host=True, linear=(0,), axes=_reshaped_axis,
+    stacks=stacked_shape,
+)  # fmt: skip
+def reshape(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
+    """The same elements in row-major order in another shape; one -1 is found from the others."""
+    if dims or None in shape:
+        check_sizes("reshape", shape, dims)
+    return Spec(shapes.reshape(x.shape, shape), x.dtype)
+
+
+reshape.vjps(lambda g, y, x, *dims, shape: reshape_like(g, x))
 
 
 def reshape_like(x: Tensor, like: Tensor) -> Tensor:
@@ -63,10 +65,23 @@ def reshape_like(x: Tensor, like: Tensor) -> Tensor:
     return reshape(x, *dims, shape=shape)
 
 
-# --- broadcasting and its inverse -----------------------------------------------------------------
+# --- broadcasting, and sums as its inverse --------------------------------------------------------
 
 
-@primitive(host=1)
+def _stacked_broadcast(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
+    """Time must stay in front of the axes that only the parameter `shape` has."""
+    x, stacked = operands[0]
+    missing = len(node.params["shape"]) + 1 - x.ndim
+    if missing < 0:
+        return None
+    if stacked and missing:
+        x = expand_dims(x, axes=tuple(range(1, 1 + missing)))
+    return stacked_shape(node, [Stacked(x, stacked), *operands[1:]])
+
+
+@primitive(
+    host=1, memory=Memory.VIEW, on_host=True, linear=(0,), axes=given, stacks=_stacked_broadcast
+)
 def broadcast_to(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
     """Repeated along new leading axes and along axes of size 1, by NumPy's rules."""
     if dims or None in shape:
@@ -81,7 +96,54 @@ def broadcast_to(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
     return Spec(shape, x.dtype)
 
 
-@primitive(host=1)
+def reduction(
+    name: str, doc: str, accepted: frozenset[str], chosen: bool = False, **traits: Any
+) -> Primitive[Tensor]:
+    """A primitive that reduces `axes` and keeps the dtype; `chosen` says that the result is one of
+    the elements, so that there must be some.
+    """
+
+    def rule(x: Spec, *, axes: Axes, keepdims: bool) -> Spec:
+        check_dtype(name, "x", x.dtype, accepted)
+        if not axes:
+            raise ValueError(f"{name}: axes must not be empty")
+        shapes.check_axes(name, axes, len(x.shape))
+        if chosen:
+            check_elements(name, x, axes)
+        return Spec(shapes.reduce(x.shape, axes, keepdims), x.dtype)
+
+    rule.__doc__ = doc
+    declare: Callable[[Any], Primitive[Tensor]] = primitive(
+        name=name, memory=Memory.FRESH, reduction=True, axes=reduced, stacks=later_axes("axes"),
+        **traits,
+    )  # fmt: skip
+    return declare(rule)
+
+
+def check_elements(name: str, x: Spec, axes: Axes) -> None:
+    """ValueError where it is known that there is nothing to choose from."""
+    if 0 in [x.shape[i] for i in axes] and 0 not in shapes.reduce(x.shape, axes, False):
+        raise ValueError(f"{name}: no elements along axes {axes} of a tensor of shape {x.shape}")
+
+
+def kept_axes(y: Tensor, axes: Axes, keepdims: bool) -> Tensor:
+    """A reduced tensor with its reduced axes at size 1, to be broadcast against the operand."""
+    return y if keepdims else expand_dims(y, axes=axes)
+
+
+def spread(g: Tensor, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
+    """A reduced tensor repeated along the reduced axes of `x`."""
+    leading = axes == tuple(range(len(axes)))
+    return broadcast_like(g if leading and not keepdims else kept_axes(g, axes, keepdims), x)
+
+
+sum = reduction(
+    "sum", "The sum of the elements, in the dtype of x.", NUMBER, on_host=True, linear=(0,)
+)
+sum.vjps(lambda g, y, x, *, axes, keepdims: spread(g, x, axes, keepdims))
+
+
+@primitive(host=1, memory=Memory.VIEW, linear=(0,), axes=given, stacks=_stacked_broadcast)
 def sum_to(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
     """Summed down to `shape`, from which `x` was broadcast: leading axes go, size-1 axes stay."""
     if dims or None in shape:
@@ -98,7 +160,6 @@ def sum_to(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
 
 broadcast_to.vjps(lambda g, y, x, *dims, shape: sum_to_like(g, x, y))
 sum_to.vjps(lambda g, y, x, *dims, shape: broadcast_like(g, x))
-follow(given, broadcast_to, sum_to)
 
 
 def broadcast_like(x: Tensor, like: Tensor) -> Tensor:
@@ -118,20 +179,15 @@ def sum_to_like(g: Tensor, like: Tensor, y: Tensor) -> Tensor:
     shape, whole = like.spec.shape, y.spec.shape
     if shape == whole and None not in shape:
         return g
-    extra = len(whole) - len(shape)
-    kept = []
-    for i, (n, m) in enumerate(zip(shape, whole[extra:], strict=True)):
-        if n == 1:
-            if m != 1:
-                kept.append(i + extra)
-        elif n is None and m != 1 and origin(like, i) != origin(y, i + extra):
-            dims, _ = dims_of(like)
-            return sum_to(g, *dims, shape=shape)
-    leading = tuple(range(extra))
-    if kept:
-        g = PRIMITIVES["sum"](g, axes=(*leading, *kept), keepdims=True)
+    leading, stretched = shapes.broadcast_axes(shape, whole)
+    for i, n in enumerate(shape):
+        there = i + len(leading)
+        if n is None and whole[there] != 1 and origin(like, i) != origin(y, there):
+            return sum_to(g, *dims_of(like)[0], shape=shape)
+    if stretched:
+        g = sum(g, axes=(*leading, *stretched), keepdims=True)
         return squeeze(g, axes=leading) if leading else g
-    return PRIMITIVES["sum"](g, axes=leading, keepdims=False) if leading else g
+    return sum(g, axes=leading, keepdims=False) if leading else g
 
 
 def full_like(x: Tensor, value: Any, dtype: str | None = None) -> Tensor:
@@ -153,7 +209,16 @@ def ones_like(x: Tensor, dtype: str | None = None) -> Tensor:
 # --- axes -----------------------------------------------------------------------------------------
 
 
-@primitive
+def _stacked_transpose(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
+    return transpose(operands[0].tensor, perm=(0, *[i + 1 for i in node.params["perm"]]))
+
+
+@primitive(
+    memory=Memory.VIEW,
+    linear=(0,),
+    axes=lambda node, axis: [(node.inputs[0], node.params["perm"][axis])],
+    stacks=_stacked_transpose,
+)
 def transpose(x: Spec, *, perm: tuple[int, ...]) -> Spec:
     """Axes in another order: axis i of the result is axis perm[i] of `x`."""
     if sorted(perm) != list(range(len(x.shape))):
@@ -164,14 +229,17 @@ def transpose(x: Spec, *, perm: tuple[int, ...]) -> Spec:
 
 
 @transpose.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, perm: tuple[int, ...]) -> Any:
+def _(g: Tensor, y: Tensor, x: Tensor, *, perm: tuple[int, ...]) -> Tensor:
     return transpose(g, perm=tuple(perm.index(i) for i in range(len(perm))))
 
 
-follow(lambda node, axis: [(node.inputs[0], node.params["perm"][axis])], transpose)
-
-
-@primitive
+@primitive(
+    memory=Memory.VIEW,
+    on_host=True,
+    linear=(0,),
+    axes=lambda node, i: [(node.inputs[0], i - builtins.sum(a < i for a in node.params["axes"]))],
+    stacks=later_axes("axes"),
+)
 def expand_dims(x: Spec, *, axes: tuple[int, ...]) -> Spec:
     """New axes of size 1; `axes` are their places in the result."""
     rank = len(x.shape) + len(axes)
@@ -180,7 +248,14 @@ def expand_dims(x: Spec, *, axes: tuple[int, ...]) -> Spec:
     return Spec(tuple([1 if i in axes else next(sizes) for i in range(rank)]), x.dtype)
 
 
-@primitive
+def _squeezed_axis(node: Tensor, axis: int) -> Sequence[Axis]:
+    kept = [i for i in range(node.inputs[0].ndim) if i not in node.params["axes"]]
+    return [(node.inputs[0], kept[axis])]
+
+
+@primitive(
+    memory=Memory.VIEW, on_host=True, linear=(0,), axes=_squeezed_axis, stacks=later_axes("axes")
+)
 def squeeze(x: Spec, *, axes: tuple[int, ...]) -> Spec:
     """Without `axes`, each of size 1."""
     shapes.check_axes("squeeze", axes, len(x.shape))
@@ -194,24 +269,24 @@ def squeeze(x: Spec, *, axes: tuple[int, ...]) -> Spec:
 
 expand_dims.vjps(lambda g, y, x, *, axes: squeeze(g, axes=axes))
 squeeze.vjps(lambda g, y, x, *, axes: expand_dims(g, axes=axes))
-follow(
-    lambda node, axis: [(node.inputs[0], axis - sum(a < axis for a in node.params["axes"]))],
-    expand_dims,
-)
-
-
-def _squeezed_axis(node: Tensor, axis: int) -> Sequence[Axis]:
-    kept = [i for i in range(node.inputs[0].ndim) if i not in node.params["axes"]]
-    return [(node.inputs[0], kept[axis])]
-
-
-follow(_squeezed_axis, squeeze)
 
 
 # --- joining --------------------------------------------------------------------------------------
 
 
-@primitive
+def _stacked_parts(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
+    if not all(stacked for _, stacked in operands):
+        return None
+    return concat(*[x for x, _ in operands], axis=node.params["axis"] + 1)
+
+
+@primitive(
+    memory=Memory.FRESH,
+    on_host=True,
+    axes=lambda node, i: [(node.inputs[0], i)] if i != node.params["axis"] else (),
+    stacks=_stacked_parts,
+    shortcut=lambda *xs, axis: identity(xs[0]) if len(xs) == 1 else None,
+)
 def concat(*xs: Spec, axis: int) -> Spec:
     """Tensors one after another along `axis`; all other sizes are equal."""
     if not xs:
@@ -234,9 +309,7 @@ def concat(*xs: Spec, axis: int) -> Spec:
 
 
 @concat.vjp
-def _(g: Tensor, y: Tensor, *xs: Tensor, axis: int) -> Any:
-    if len(xs) == 1:
-        return g
+def _(g: Tensor, y: Tensor, *xs: Tensor, axis: int) -> list[Tensor]:
     sizes = [x.spec.shape[axis] for x in xs]
     if sizes.count(None) > 1:
         return _dynamic_parts(g, xs, axis)
@@ -252,11 +325,11 @@ def _part(sizes: Sequence[int | None], k: int) -> tuple[int | None, int | None, 
     if n == 0:
         return (0, 0, 1)
     if None in before:
-        stop = -sum(m for m in after if m is not None)
+        stop = -builtins.sum(m for m in after if m is not None)
         return (stop - (n or 0), stop or None, 1)
-    start = sum(m for m in before if m is not None)
+    start = builtins.sum(m for m in before if m is not None)
     if n is None:
-        return (start, -sum(m for m in after if m is not None) or None, 1)
+        return (start, -builtins.sum(m for m in after if m is not None) or None, 1)
     return (start, start + n, 1)
 
 
@@ -274,13 +347,6 @@ def _dynamic_parts(g: Tensor, xs: Sequence[Tensor], axis: int) -> list[Tensor]:
     return parts
 
 
-def _joined_axis(node: Tensor, axis: int) -> Sequence[Axis]:
-    return [(node.inputs[0], axis)] if axis != node.params["axis"] else ()
-
-
-follow(_joined_axis, concat)
-
-
 def stack(xs: Sequence[Tensor], axis: int) -> Tensor:
-    """Tensors of equal shapes joined along a new axis."""
-    return concat(*[expand_dims(x, axes=(axis,)) for x in promoted(*xs)], axis=axis)
+    """Tensors of equal shapes and dtypes joined along a new axis."""
+    return concat(*[expand_dims(x, axes=(axis,)) for x in xs], axis=axis)

@@ -1,6 +1,6 @@
 """Steps of optimizers over several parameters at once.
 
-Nobody builds these: `compile.updates` finds them in programs, for engines with kernels that write
+Nobody builds these: `compile.passes` finds them in programs, for engines with kernels that write
 the new values over the old ones. Operands are numbers (scalars), then as many parameters, states
 and gradients each. The decompositions say what is computed.
 """
@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec
+from backplane.core.traits import Memory
+from backplane.ops.creation import scalar
 from backplane.ops.elementwise import add, cast, div, maximum, mul, sqrt, sub
-from backplane.ops.lift import scalar
 
 
 def _split(tensors: Sequence[Tensor], kinds: int) -> list[Sequence[Tensor]]:
@@ -21,7 +22,7 @@ def _split(tensors: Sequence[Tensor], kinds: int) -> list[Sequence[Tensor]]:
     return [tensors[i * count : (i + 1) * count] for i in range(kinds)]
 
 
-@primitive(multiple=True, in_place=True)
+@primitive(multiple=True, in_place=True, memory=Memory.ANY)
 def gradient_update(factor: Spec, *tensors: Spec) -> list[Spec]:
     """Plain descent, p' = p + factor · g: [*p']."""
     return list(tensors[: len(tensors) // 2])
@@ -33,7 +34,7 @@ def _(factor: Tensor, *tensors: Tensor) -> list[Tensor]:
     return [add(p, mul(cast(factor, dtype=p.spec.dtype), g)) for p, g in pairs]
 
 
-@primitive(multiple=True, in_place=True)
+@primitive(multiple=True, in_place=True, memory=Memory.ANY)
 def momentum_update(
     momentum: Spec, gain: Spec, step: Spec, *tensors: Spec, nesterov: bool
 ) -> list[Spec]:
@@ -56,7 +57,7 @@ def _(
     return [*ps, *ms]
 
 
-@primitive(multiple=True, in_place=True)
+@primitive(multiple=True, in_place=True, memory=Memory.ANY)
 def adam_update(rate: Spec, beta1: Spec, beta2: Spec, epsilon: Spec, *tensors: Spec) -> list[Spec]:
     """Adam: m' = beta1 · m + (1 − beta1) · g, v' = beta2 · v + (1 − beta2) · g², and
     p' = p − rate · m' / (√max(v', 0) + epsilon): [*p', *m', *v'].

@@ -12,55 +12,22 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from math import prod
-from typing import NamedTuple
 
-from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.shapes import Size, Sizes
 from backplane.core.spec import Spec
-from backplane.ops.creation import dim, full
+from backplane.core.windows import Ints, Padding, Slice, windows
+from backplane.core.windows import Window as Window
+from backplane.ops.creation import dim, full, scalar
 from backplane.ops.effects import check_windows
 from backplane.ops.elementwise import add, maximum
 from backplane.ops.indexing import ALL, dynamic_slice, pad, slice, slice_grad
-from backplane.ops.lift import promoted, scalar
+from backplane.ops.lift import promoted
 from backplane.ops.shaping import concat, stack
 
-Ints = tuple[int, ...]
-Slice = tuple[int | None, int | None, int]
-Pairs = tuple[tuple[int, int], ...]
-Padding = str | Pairs
 Amount = int | Tensor
 """A number of elements: an int where it is known, else a scalar tensor."""
 Pads = Sequence[tuple[Amount, Amount]]
-
-
-class Window(NamedTuple):
-    """How the windows along one axis lie.
-
-    That is: elements per window, step between windows and between elements, and what is added at
-    the ends (`"valid"`, `"same"` or a pair).
-    """
-
-    size: int
-    stride: int
-    dilation: int
-    padding: str | tuple[int, int]
-
-    @property
-    def span(self) -> int:
-        """Elements from the first to the last of a window."""
-        return (self.size - 1) * self.dilation + 1
-
-    def part(self, offset: int) -> Slice:
-        """The slice of the padded axis that reads the element at `offset` of every window.
-
-        It ends relative to the axis' end, so that the axis' size need not be known.
-        """
-        start = offset * self.dilation
-        stop = start + 1 - self.span
-        return (start or None, stop or None, self.stride)
-
-
 Windows = Sequence[Window]
 
 
@@ -81,20 +48,16 @@ def windows_of(
             raise ValueError(
                 f'{name}: padding must be "valid", "same" or {count} pairs, got {padding!r}'
             )
-        return [Window(k, s, d, padding) for k, s, d in zip(size, strides, dilation, strict=True)]
-    if len(padding) != count or any(min(pair) < 0 for pair in padding):
+    elif len(padding) != count or any(min(pair) < 0 for pair in padding):
         raise ValueError(
             f"{name}: padding must be {count} (before, after) pairs, none negative, got {padding}"
         )
-    return [Window(*each) for each in zip(size, strides, dilation, padding, strict=True)]
+    return windows(size, strides, padding, dilation)
 
 
 def output_sizes(name: str, sizes: Sizes, windows: Windows) -> Sizes:
     """How many windows there are along each axis; ValueError where not a single one fits."""
-    found = tuple(
-        shapes.window(n, w.size, w.stride, w.dilation, w.padding)
-        for n, w in zip(sizes, windows, strict=True)
-    )
+    found = tuple([w.count(n) for n, w in zip(sizes, windows, strict=True)])
     for axis, (n, count, w) in enumerate(zip(sizes, found, windows, strict=True)):
         if count == 0 and w.padding != "same":
             raise ValueError(
@@ -110,11 +73,8 @@ def fitting(x: Tensor, size: Ints, dilation: Ints, padding: Padding) -> Tensor:
     """
     if padding == "same":
         return x
-    ends = ((0, 0),) * len(size) if isinstance(padding, str) else padding
-    needed = [
-        0 if n is not None else max((k - 1) * d + 1 - sum(added), 0)
-        for n, k, d, added in zip(x.spec.shape[1:-1], size, dilation, ends, strict=True)
-    ]
+    slid = zip(x.spec.shape[1:-1], windows(size, (1,) * len(size), padding, dilation), strict=True)
+    needed = [0 if n is not None else max(w.span - sum(w.ends(n)), 0) for n, w in slid]
     return check_windows(x, sizes=(0, *needed, 0)) if any(needed) else x
 
 
@@ -144,24 +104,14 @@ def spatial_sizes(x: Tensor) -> list[Amount]:
 
 def pairs_of(sizes: Sequence[Amount], windows: Windows) -> Pads:
     """(before, after) per axis: numbers wherever they follow from what is known."""
-    return [_pair(n, w) for n, w in zip(sizes, windows, strict=True)]
+    return [
+        w.ends(n, max if isinstance(n, int) else _maximum)
+        for n, w in zip(sizes, windows, strict=True)
+    ]
 
 
-def _pair(n: Amount, w: Window) -> tuple[Amount, Amount]:
-    if w.padding == "valid":
-        return (0, 0)
-    if not isinstance(w.padding, str):
-        return w.padding
-    total: Amount
-    if w.stride == 1 or w.span == 1:
-        total = w.span - 1
-    elif isinstance(n, int):
-        total = max((-(-n // w.stride) - 1) * w.stride + w.span - n, 0)
-    else:
-        needed = (n + (w.stride - 1)) // w.stride * w.stride + (w.span - w.stride) - n
-        total = maximum(*promoted(needed, 0))
-    before = total // 2
-    return (before, total - before)
+def _maximum(x: Tensor, y: int) -> Tensor:
+    return maximum(*promoted(x, y))
 
 
 def is_padded(pairs: Pads) -> bool:

@@ -23,11 +23,12 @@ from pytensor.link.basic import JITLinker
 from pytensor.scan.op import Scan
 
 from backplane.core.registry import primitive
-from backplane.engines.arrays.quiet import quiet
+from backplane.core.source import Source
+from backplane.engines.arrays.engine import quiet
 from backplane.engines.base import Value
 from backplane.engines.pytensor.calls import Call, call_of
+from backplane.engines.pytensor.control import scan_call
 from backplane.engines.pytensor.kernel import Kernel
-from backplane.engines.pytensor.scanning import scan_call
 from backplane.engines.pytensor.shape_calls import is_last
 
 DEEPEST = 20
@@ -48,9 +49,8 @@ class Emission:
         self.calls: dict[Apply, Call] = {}
         self.region: dict[Apply, Region] = {}
         self.users: dict[Variable, list[Apply]] = defaultdict(list)
-        self.namespace: dict[str, Any] = {}
+        self.source = Source("program")
         self.names: dict[Variable, str] = {x: f"a{i}" for i, x in enumerate(self.inputs)}
-        self.bound: dict[int, str] = {}
         self.lines: dict[Region, list[str]] = defaultdict(list)
         self._plan(_writers_last(graph.toposort()))
 
@@ -79,7 +79,9 @@ class Emission:
             condition, *rest = node.inputs
             n = node.op.n_outs
             used = [i for i, x in enumerate(node.outputs) if x in wanted]
-            return Call(bool, [condition, *[rest[i] for i in used], *[rest[n + i] for i in used]])
+            return Call(
+                bool, [condition, *[rest[i] for i in used], *[rest[n + i] for i in used]], True
+            )
         if isinstance(node.op, Scan):
             final = [self._only_last(x) for x in node.outputs]
             return scan_call(node, function_of, final) or call_of(node.op, node)
@@ -115,13 +117,12 @@ class Emission:
             dead = [x for x in dict.fromkeys(self.calls[node].inputs) if self._dies(x, node, last)]
             if dead:
                 lines.append(f"del {', '.join(self.names[x] for x in dead)}")
-        results = "".join([f"{self.name(x)}, " for x in self.outputs])
-        body = [*self.lines[()], f"return ({results})"]
-        arguments = ", ".join(self.names[x] for x in self.inputs)
-        source = f"def program({arguments}):\n" + "".join([f" {line}\n" for line in body])
-        exec(compile(source, "<pytensor program>", "exec"), self.namespace)
-        function: Callable[..., tuple[Value, ...]] = self.namespace["program"]
-        return function
+        with self.source.block(f"def program({', '.join(self.names[x] for x in self.inputs)}):"):
+            for line in self.lines[()]:
+                self.source.line(line)
+            results = "".join([f"{self.name(x)}, " for x in self.outputs])
+            self.source.line(f"return ({results})")
+        return self.source.function("program")
 
     def _dies(self, x: Variable, node: Apply, last: dict[Variable, Apply]) -> bool:
         """Whether a value made here is read for the last time by `node`."""
@@ -134,7 +135,7 @@ class Emission:
 
     def _line(self, node: Apply, last: dict[Variable, Apply]) -> str:
         call = self.calls[node]
-        function = self.bind(call.function, getattr(call.function, "__name__", "f"))
+        function = self.source.bind(call.function, getattr(call.function, "__name__", "f"))
         operands = [self.name(x) for x in call.inputs]
         if call.in_place:
             target = next((x for x in call.inputs if self._reusable(x, node, last)), None)
@@ -150,10 +151,14 @@ class Emission:
             and None not in kind.shape
             and x.type == kind
             and x.owner in self.calls
-            and self.calls[x.owner].fresh
+            and self._is_new(x.owner)
             and self._dies(x, node, last)
-            and all(self.calls[user].fresh for user in self.users[x])
+            and all(self._is_new(user) for user in self.users[x])
         )
+
+    def _is_new(self, node: Apply) -> bool:
+        """Whether the results of `node` share no memory with its operands."""
+        return not (self.calls[node].view or node.op.view_map or node.op.destroy_map)
 
     def _branches(self, node: Apply, here: Region) -> list[str]:
         """An `ifelse` as Python's own."""
@@ -178,17 +183,8 @@ class Emission:
     def name(self, x: Variable) -> str:
         """The expression for a variable."""
         if x not in self.names and isinstance(x, Constant):
-            self.names[x] = self.bind(x.data, f"c{len(self.names)}")
+            self.names[x] = self.source.bind(x.data, f"c{len(self.names)}")
         return self.names[x]
-
-    def bind(self, thing: Any, stem: str) -> str:
-        """A global name for `thing`."""
-        name = self.bound.get(id(thing))
-        if name is None:
-            stem = "".join([c if c.isalnum() else "_" for c in stem])
-            name = self.bound[id(thing)] = f"{stem}_{len(self.bound)}"
-            self.namespace[name] = thing
-        return name
 
 
 def _writers_last(order: Sequence[Apply]) -> list[Apply]:

@@ -1,7 +1,7 @@
 """Keras 3: its tensors, symbolic and not, and its variables as arguments of K functions.
 
 Nothing here has to be imported to use K functions in layers, losses and models of Keras 3:
-`backplane.backend` does it when it meets an object of Keras 3 (`backend._foreign`). A model that
+`backplane.backend` does it when it meets an object of Keras 3 (`backend._adapters`). A model that
 holds calls of K functions is loaded after `import backplane.interop.keras3`.
 
 - What a layer, loss or metric of Keras 3 gets are tensors of its backend, which K computes with as
@@ -26,16 +26,16 @@ from backplane.interop.keras3.installing import install, uninstall
 from backplane.interop.keras3.nodes import KCall, KInTrainPhase, node, operation
 from backplane.interop.keras3.special import SPECIAL
 
-__all__ = ["KCall", "KInTrainPhase", "call", "install", "phase", "serves", "uninstall", "value"]
+__all__ = ["KCall", "KInTrainPhase", "adapts", "call", "install", "phase", "uninstall", "value"]
 
 
-def serves(kind: type) -> bool:
+def adapts(kind: type) -> bool:
     """Whether objects of that class stand for tensors: symbolic ones, or the values of variables.
 
     Example:
         >>> import keras
         >>> from backplane.interop import keras3
-        >>> keras3.serves(keras.KerasTensor), keras3.serves(keras.layers.Dense)
+        >>> keras3.adapts(keras.KerasTensor), keras3.adapts(keras.layers.Dense)
         (True, False)
     """
     return issubclass(kind, keras.KerasTensor | keras.Variable)

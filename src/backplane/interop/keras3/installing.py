@@ -11,7 +11,7 @@ import keras
 
 from backplane import backend as K
 from backplane import config, engines
-from backplane.backend import _call
+from backplane.backend import _modes
 from backplane.interop.keras3.variables import MAKERS
 
 TENSORFLOW = "keras._tf_keras.keras.backend"
@@ -75,9 +75,9 @@ def install() -> Installation:
             added = {name: value for name, value in names.items() if name not in vars(module)}
             vars(module).update(added)
             _added.append((module, added))
-        _undo.append(engines.serve(engine))
+        _undo.append(engines.override_default(engine))
         _undo.append(config.follow(keras.backend))
-        _undo.append(_call.default_mode("eager"))
+        _undo.append(_modes.default_mode("eager"))
     return Installation()
 
 

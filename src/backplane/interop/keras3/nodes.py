@@ -9,7 +9,7 @@ import numpy as np
 
 from backplane import backend as K
 from backplane import engines
-from backplane.backend import _mixing
+from backplane.backend import _operators
 from backplane.backend._args import as_dtype
 from backplane.core.graph import Constant, Placeholder, Tensor, toposort
 from backplane.core.spec import Spec
@@ -132,7 +132,7 @@ def _mirrored(operator: str) -> str:
     """The method of the right operand that computes what `operator` of the left one does."""
     name = operator.strip("_")
     order = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-    other = order.get(name) or (name[1:] if name in _mixing.REFLECTED else f"r{name}")
+    other = order.get(name) or (name[1:] if name in _operators.REFLECTED else f"r{name}")
     return f"__{other}__"
 
 

@@ -1,0 +1,96 @@
+"""Objects of other libraries that stand for tensors without being an engine's own.
+
+Keras 3's symbolic tensors and its variables are such objects. Each library has an adapter: a module
+of `interop` that is named in `ADAPTERS` and imported when an object of the library is first met, so
+that nobody else pays for it. An adapter has
+
+- `adapts(kind) -> bool`: whether objects of that class stand for tensors;
+- `call(function, args, kwargs) -> Any`: calls a K function that has such objects among its
+  arguments; `function` is the one of the K namespace;
+- `value(x) -> Any`: the native value that such an object has now, while a call is traced;
+- `phase() -> int | None`: the learning phase that the library is in now; None if it is in none.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any, TypeVar
+
+from backplane.core import registry
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ADAPTERS = {"keras.src.backend.common": "backplane.interop.keras3"}
+"""Package of a class, or of one of its base classes → its adapter."""
+
+_found: dict[type, Any] = {}
+
+
+def adapter_of(value: object) -> Any:
+    """The adapter of `value`; None for everything that needs none."""
+    kind = type(value)
+    try:
+        return _found[kind]
+    except KeyError:
+        adapter = _found[kind] = _search(kind)
+        return adapter
+
+
+def _search(kind: type) -> Any:
+    homes = [f"{base.__module__}." for base in kind.__mro__]
+    for package, name in ADAPTERS.items():
+        if any(home.startswith(f"{package}.") for home in homes):
+            adapter = import_module(name)
+            return adapter if adapter.adapts(kind) else None
+    return None
+
+
+def _value_of(value: object) -> Any:
+    adapter = adapter_of(value)
+    return value if adapter is None else adapter.value(value)
+
+
+registry.VALUE_OF[:] = [_value_of]
+
+
+def phase() -> int | None:
+    """The learning phase that a library in use is in now; None if none says."""
+    for package, name in ADAPTERS.items():
+        if package in sys.modules:
+            found: int | None = import_module(name).phase()
+            if found is not None:
+                return found
+    return None
+
+
+def adapter_among(values: Iterable[Any]) -> Any:
+    """The adapter of one of `values`, which may lie in lists, tuples and dicts."""
+    for value in values:
+        kind = type(value)
+        if kind is list or kind is tuple:
+            adapter = adapter_among(value)
+        elif kind is dict:
+            adapter = adapter_among(value.values())
+        else:
+            adapter = adapter_of(value)
+        if adapter is not None:
+            return adapter
+    return None
+
+
+def adaptable(function: F) -> F:
+    """Decorator of K functions that do not follow the call rule (`_call.api`): a call with objects
+    of another library goes to the library's adapter.
+    """
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        adapter = adapter_among((*args, *kwargs.values()))
+        if adapter is None:
+            return function(*args, **kwargs)
+        return adapter.call(wrapper, args, kwargs)
+
+    return wrapper  # type: ignore[return-value]

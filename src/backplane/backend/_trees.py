@@ -1,0 +1,29 @@
+"""Trees of tensors: what functions take and give in nested lists, tuples and dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def flatten(tree: Any) -> list[Any]:
+    """The leaves of a tree in order; dicts by insertion."""
+    leaves: list[Any] = []
+    map_leaves(leaves.append, tree)
+    return leaves
+
+
+def unflatten(like: Any, leaves: list[Any]) -> Any:
+    """`leaves` in the structure of `like`."""
+    following = iter(leaves)
+    return map_leaves(lambda _: next(following), like)
+
+
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+    """A tree of the same structure with what `function` makes of each leaf."""
+    if isinstance(tree, dict):
+        return type(tree)((key, map_leaves(function, value)) for key, value in tree.items())
+    if isinstance(tree, list | tuple):
+        values = [map_leaves(function, value) for value in tree]
+        return type(tree)(*values) if hasattr(tree, "_fields") else type(tree)(values)
+    return function(tree)

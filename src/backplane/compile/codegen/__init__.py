@@ -1,0 +1,1 @@
+"""From programs to Python: buffers, text, loops over blocks, calls."""

@@ -1,0 +1,346 @@
+"""Emission: a graph as straight-line Python over an engine's table.
+
+    def program(a0, a1):
+        t0 = matmul(a0, a1, transpose_x=False, transpose_y=False)
+        t1 = tanh(t0); del t0
+        return (t1,)
+
+One function evaluates the graph on NumPy arrays, traces it for JAX and TensorFlow, and builds the
+graph of PyTensor or ONNX, according to what the table's lowerings take. On engines with
+`host_shapes` sizes, and what is computed from sizes alone, stay Python and NumPy integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from backplane.compile import passes
+from backplane.compile.cache_key import is_scalar
+from backplane.compile.codegen import tiling
+from backplane.compile.codegen.buffers import Buffers, passes_over
+from backplane.compile.codegen.tiling import Chain, Unit
+from backplane.compile.passes.lower import UNREAD
+from backplane.compile.source_map import Place
+from backplane.core.graph import Constant, Tensor, toposort
+from backplane.core.primitive import OUTPUT
+from backplane.core.source import Source
+from backplane.core.spec import is_float
+from backplane.engines import get
+from backplane.engines.base import Engine, Entry, Lowering
+from backplane.ops.creation import dim
+from backplane.ops.elementwise import cast
+
+
+class Emitted(NamedTuple):
+    """An emitted program."""
+
+    function: Callable[..., tuple[Any, ...]]
+    source: str
+    lowerings: Sequence[Lowering]
+    """The functions that it calls."""
+    sizes_from_values: bool
+    """Whether the size of a tensor is taken from the value of another, not from its size."""
+
+
+class Emitter:
+    """Writes the source of one program and binds the objects that it names."""
+
+    def __init__(
+        self,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        engine: Engine,
+        *,
+        news: Collection[Tensor] = (),
+        order: list[Tensor] | None = None,
+        writes: bool = False,
+    ) -> None:
+        self.engine = engine
+        self.inputs = list(inputs)
+        self.outputs = list(outputs)
+        self.order = toposort(outputs, stop=inputs) if order is None else order
+        job = passes.Job(engine)
+        self.writes = writes and passes.applies("reuse", job)
+        self.tiles = writes and passes.applies("tiling", job)
+        self.news = news
+        self.names: dict[Tensor, str] = {t: f"a{i}" for i, t in enumerate(inputs)}
+        self.source = Source("program")
+        self.lowerings: list[Lowering] = []
+        self.converters: dict[str, Callable[[Any], Any]] = {}
+        self.sizes_from_values = False
+        self.host_shapes = "host_shapes" in engine.capabilities
+        self.host = _host_nodes(self.order) if self.host_shapes else set()
+        self.units = self._units()
+        self.order = [n for u in self.units for n in (u.members if isinstance(u, Chain) else [u])]
+        self.buffers = Buffers(self.order, self.outputs, engine, self.host)
+        self.position = self.buffers.position
+        self.functions: list[Callable[[Source], None]] = []
+        """What writes the functions of chains, behind the program."""
+        self.results: dict[Tensor, dict[int, Tensor]] = {}
+        """For each node with several results, those that are used."""
+        for node in self.order:
+            if node.op is OUTPUT:
+                self.results.setdefault(node.inputs[0], {})[node.params["index"]] = node
+
+    def _units(self) -> Sequence[Unit]:
+        """The nodes in the order in which they run, those of a chain together."""
+        found: Sequence[Unit] = self.order
+        if self.tiles:
+            done = set(self.inputs)
+            rest = [node for node in self.order if node not in done]
+            takes = partial(passes_over, engine=self.engine, host=self.host)
+            found = tiling.units(rest, self.outputs, takes)
+        return _in_place_last(found)
+
+    # --- operands ---------------------------------------------------------------------------------
+
+    def value(self, t: Tensor) -> str:
+        """The expression for `t` as a value of the engine."""
+        if t is UNREAD:
+            return "None"
+        if t in self.host:
+            return f"{self._from_host(t.spec.dtype)}({self.names[t]})"
+        if t not in self.names and isinstance(t, Constant):
+            self.names[t] = self._constant(t)
+        return self.names[t]
+
+    def _from_host(self, dtype: str) -> str:
+        if dtype not in self.converters:
+            self.converters[dtype] = partial(self.engine.from_host, dtype=dtype)
+        return self.source.bind(self.converters[dtype], f"from_host_{dtype}")
+
+    def _constant(self, t: Constant) -> str:
+        native = t.value
+        if isinstance(native, np.ndarray):
+            native = self.engine.constant(native)
+        elif not self.engine.owns(native):
+            raise TypeError(
+                f"a tensor of {type(native).__module__}.{type(native).__name__} is used in a "
+                f"program for the engine {self.engine.name!r}: convert it (K.eval gives an array) "
+                "or choose its engine with K.engine"
+            )
+        return self.source.define(native, f"c{len(self.names)}")
+
+    def host_value(self, t: Tensor) -> str:
+        """The expression for `t` where a size is taken, or inside a host computation."""
+        if t in self.host:
+            return self.names[t]
+        if is_scalar(t):
+            return repr(t.value.item())
+        if isinstance(t, Constant) and isinstance(t.value, np.ndarray):
+            return self.source.bind(t.value, "h")
+        self.sizes_from_values = True
+        return self.value(t)
+
+    # --- lines ------------------------------------------------------------------------------------
+
+    def emit(self, whole: bool = True) -> Emitted:
+        """The program as a Python function; `whole` if it does not run inside another program."""
+        source, around = self.source, self.engine.around if whole else None
+        with source.block(f"def program({', '.join(self.names[t] for t in self.inputs)}):"):
+            if around is None:
+                self._body()
+            else:
+                source.names.update(enter=around[0], leave=around[1])
+                source.line("before = enter()")
+                with source.block("try:"):
+                    self._body()
+                with source.block("finally:"):
+                    source.line("leave(before)")
+        function = self.finished()
+        return Emitted(function, source.text, self.lowerings, self.sizes_from_values)
+
+    def _body(self) -> None:
+        for unit in self.units:
+            self.unit(unit)
+        self.source.line(f"return ({''.join([f'{self.value(t)}, ' for t in self.outputs])})")
+
+    def finished(self) -> Callable[..., Any]:
+        """The function `program` of the text, once the functions of its chains are there too."""
+        for write in self.functions:
+            write(self.source)
+        return self.source.function("program")
+
+    def unit(self, unit: Unit) -> None:
+        """The lines of a node or of a chain."""
+        if isinstance(unit, Chain):
+            self._chain(unit)
+        elif unit not in self.names and unit.op is not None and unit.op is not OUTPUT:
+            text = self._line(unit)
+            dead = self.buffers.ends.get(self.position[unit], ())
+            self._write(text, [t for t in dead if t in self.names], Place(unit.op, unit.where))
+
+    def _write(self, text: str, dead: Sequence[Tensor], place: Place | None = None) -> None:
+        names = ", ".join([self.names[t] for t in dead])
+        self.source.line(text + (f"; del {names}" if names else ""), place)
+
+    def _chain(self, chain: Chain) -> None:
+        """A chain: block by block where it is large, node by node where it is not."""
+        first, last = self.position[chain.members[0]], self.position[chain.members[-1]]
+        dead = [t for i in range(first, last + 1) for t in self.buffers.ends.get(i, ())]
+        inside = set(chain.members)
+        used = inside.difference(dead)
+        free = {t for t in chain.whole() if self._is_free(t, first, last)}
+        calls, source = self.engine.blocks(), self.source
+        pools = {
+            t: source.define(calls.rooms(), f"pool_{t.serial}") for t in used if t in self.news
+        }
+        places = {t: place for t in used if (place := self._place(t))}
+        loop = tiling.Loop(chain, used, free, pools, places, self._call)
+        name = source.define(None, "chain")  # the name is taken until the text defines it
+        operands = [*[self.value(t) for t in loop.operands], *loop.arguments]
+        call = f"{name}({', '.join(operands)})"
+        if chain.surely_large:
+            self._call_chain(loop, call, [t for t in dead if t not in inside])
+        else:
+            with source.block(f"if size({self.value(loop.whole[0])}) < {tiling.LARGE}:"):
+                for node in chain.members:
+                    self.unit(node)
+            with source.block("else:"):
+                self._call_chain(loop, call, [t for t in dead if t not in inside])
+        source.names.update(
+            {f"reduced_{op}": function for op, function in calls.reduced.items()},
+            empty=calls.empty, flat=calls.flat, size=calls.size, rows=calls.rows,
+            combined=calls.combined,
+        )  # fmt: skip
+        self.functions.append(partial(loop.write, name=name))
+
+    def _call_chain(self, loop: tiling.Loop, call: str, dead: Sequence[Tensor]) -> None:
+        targets = [self.names.get(t) or self._name(t) for t in loop.results]
+        self._write(f"{', '.join(targets)}, = {call}", [t for t in dead if t in self.names])
+
+    def _line(self, node: Tensor) -> str:
+        op = node.op
+        assert op is not None
+        if op is dim and node in self.host:
+            name = self._name(node)
+            return f"{name} = {self.value(node.inputs[0])}.shape[{node.params['axis']}]"
+        if op is cast and node.inputs[0] in self.host and node not in self.host:
+            convert = self._from_host(node.spec.dtype)
+            return f"{self._name(node)} = {convert}({self.names[node.inputs[0]]})"
+        if node in self.host:
+            entry = get("numpy").table[op.name]
+            operands = [self.host_value(t) for t in node.inputs]
+        else:
+            entry = self.engine.table[op.name]
+            sizes = op.host if op.host is not None and self.host_shapes else len(node.inputs)
+            operands = [self.value(t) for t in node.inputs[:sizes]]
+            operands += [self.host_value(t) for t in node.inputs[sizes:]]
+        return self._assigned(node, operands, entry)
+
+    def _assigned(self, node: Tensor, operands: list[str], entry: Entry) -> str:
+        out = None
+        if self.writes:
+            i, free = self.position[node], self.buffers.reusable(node, entry)
+            out = next((self.names[t] for t in free if self._is_free(t, i, i)), None)
+        call = self._call(node, operands, out, entry)
+        return f"{self._targets(node)} = {call}"
+
+    def _place(self, node: Tensor) -> str | None:
+        """The name of the array that a node must be written to, if there is one."""
+        return None
+
+    def _is_free(self, t: Tensor, first: int, last: int) -> bool:
+        """Whether the nodes from `first` to `last` may write to the memory of `t`."""
+        return self.buffers.is_free(t, first, last)
+
+    def _call(
+        self, node: Tensor, operands: list[str], out: str | None = None, entry: Entry | None = None
+    ) -> str:
+        """The call of a node's lowering."""
+        op = node.op
+        assert op is not None
+        entry = entry or self.engine.table[op.name]
+        params = dict(node.params)
+        if entry.wanted:
+            params["wanted"] = tuple(i in self.results.get(node, {}) for i in range(len(node.spec)))
+        if entry.builds:
+            lowering = entry.function([t.spec for t in node.inputs], **params)
+            params = {}
+        else:
+            lowering = entry.function
+        name = op.name
+        if entry.over is not None and [out] == operands and is_float(node.spec.dtype):
+            lowering, out, name = entry.over, None, f"{name}_"
+        self.lowerings.append(lowering)
+        named = [f"{key}={self._literal(value, key)}" for key, value in params.items()]
+        named += [f"out={out}"] if out else []
+        return f"{self.source.bind(lowering, name)}({', '.join([*operands, *named])})"
+
+    def _literal(self, value: Any, key: str) -> str:
+        return repr(value) if _has_literal(value) else self.source.bind(value, key)
+
+    def _name(self, node: Tensor) -> str:
+        name = self.names[node] = f"t{len(self.names)}"
+        return name
+
+    def _targets(self, node: Tensor) -> str:
+        assert node.op is not None
+        if not node.op.multiple:
+            return self._name(node)
+        used = self.results.get(node, {})
+        targets = [self._name(used[i]) if i in used else "_" for i in range(len(node.spec))]
+        return f"{', '.join(targets)},"
+
+
+def _host_nodes(order: Sequence[Tensor]) -> set[Tensor]:
+    """Nodes whose value follows from sizes alone."""
+    host: set[Tensor] = set()
+    for node in order:
+        if node.op is None or node.op is OUTPUT:
+            continue
+        if node.op is dim:
+            host.add(node)
+        elif node.op.on_host and not is_float(node.spec.dtype):
+            known = [t in host or _small_constant(t) for t in node.inputs]
+            if all(known) and any(t in host for t in node.inputs):
+                host.add(node)
+    return host
+
+
+def _small_constant(t: Tensor) -> bool:
+    return isinstance(t, Constant) and isinstance(t.value, np.ndarray) and t.value.size <= 64
+
+
+def _in_place_last(order: Sequence[Unit]) -> Sequence[Unit]:
+    """`order`, but what writes over its operands after all that may still read them, or fail."""
+    last = {unit: None for unit in order if isinstance(unit, Tensor) and _writes(unit)}
+    return [*[unit for unit in order if unit not in last], *last] if last else order
+
+
+def _writes(node: Tensor) -> bool:
+    op = node.inputs[0].op if node.op is OUTPUT else node.op
+    return op is not None and op.in_place
+
+
+def _has_literal(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(_has_literal(v) for v in value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or type(value) in (bool, int, str)
+
+
+def emit(
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    engine: Engine,
+    *,
+    whole: bool = True,
+    news: Collection[Tensor] = (),
+    order: list[Tensor] | None = None,
+    writes: bool = False,
+) -> Emitted:
+    """Emit the program from `inputs` to `outputs`, both already lowered for `engine`; not a `whole`
+    one, if it only runs inside another. `news` are the outputs that replace values of variables,
+    `order` all nodes, inputs before users, where that is known. It `writes` to memory that it has
+    made, where lowerings take `out`: always on engines with that capability.
+    """
+    writes = writes or "out" in engine.capabilities
+    emitter = Emitter(inputs, outputs, engine, news=set(news), order=order, writes=writes)
+    return emitter.emit(whole)

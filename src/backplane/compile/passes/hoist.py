@@ -1,0 +1,152 @@
+"""Moving work out of loops: what all steps can do at once is done before or after the steps.
+
+*Before*: what a step computes from its row of the sequences alone, such as `x_t · W + b`, is
+computed for all steps by one node, and the loop gets the rows of the result.
+
+*After*: what is computed from a step and given out, but not handed on to the next step, such as a
+readout `h_t · V` or the gradient `dz_t · Wᵀ` of a step's input, is computed from the stack of what
+it needs. A sum over the steps, such as the gradient `Σ h_tᵀ · dz_t` of a weight, is one product of
+stacks. That part is in `passes.sink`.
+
+The price is memory: stacks instead of single rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backplane.compile.passes.loop_body import (
+    FewRows,
+    Known,
+    Loop,
+    is_add,
+    movable,
+    plus,
+    terms_of,
+    users_of,
+)
+from backplane.compile.passes.sink import After
+from backplane.core.graph import Placeholder, Tensor, rebuild, rewrite, substitute, toposort
+from backplane.core.primitive import OUTPUT
+from backplane.core.sizes import tie
+from backplane.ops.control import scan_
+
+
+def hoist(outputs: Sequence[Tensor], few_rows: FewRows) -> list[Tensor]:
+    """Equal outputs, whose scans leave to single nodes what all steps can do at once. `few_rows`
+    says for which numbers of rows a step one product for all steps pays.
+    """
+    results: dict[Tensor, list[Tensor]] = {}
+
+    def smaller(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+        if node.op is OUTPUT and node.inputs[0] in results:
+            index: int = node.params["index"]
+            return results[node.inputs[0]][index]
+        if node.op is scan_:
+            results[node] = _emptied(Loop(node, inputs, few_rows))
+            return node  # stands for the results
+        return None
+
+    return rewrite(outputs, smaller, keep_specs=True)
+
+
+def _emptied(loop: Loop) -> list[Tensor]:
+    """The results of a scan, from one that does less."""
+    if loop.rows:
+        _Before(loop).move()
+    loop.turn()
+    return After(loop).results()
+
+
+class _Before:
+    """Moves in front of a loop what its steps compute from the rows of the sequences alone."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.known = Known(loop)
+
+    def move(self) -> None:
+        """Let the loop take the stacks of what was moved as further sequences."""
+        loop, known = self.loop, self.known
+        for node in toposort(loop.outputs):
+            if movable(node) and all(t in known.values for t in node.inputs):
+                known.add(node, [known.values[t] for t in node.inputs])
+        self._regroup()
+        fresh = {node: _stand_in(node) for node in self._edge()}
+        loop.outputs = substitute(loop.outputs, fresh)
+        loop.rows += fresh.values()
+        loop.sequences += [known.values[node].tensor for node in fresh]
+
+    def _is_known(self, t: Tensor) -> bool:
+        return t in self.known.values
+
+    def _edge(self) -> list[Tensor]:
+        """The known nodes that the rest of the body reads."""
+        order = toposort(self.loop.outputs)
+        needed = set(self.loop.outputs)
+        edge = []
+        for node in reversed(order):
+            if node not in needed:
+                continue
+            value = self.known.values.get(node)
+            if value is None or node.op is None:
+                needed.update(node.inputs)
+            elif value.stacked and self.known.pays(node):
+                edge.append(node)
+            else:
+                needed.update(node.inputs)
+        return edge[::-1]
+
+    def _regroup(self) -> None:
+        """(x · W + h · U) + b becomes (x · W + b) + h · U: one sum less in each step."""
+        inner = self._inner(toposort(self.loop.outputs))
+        partial: set[Tensor] = set()
+
+        def regrouped(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+            if not is_add(node) or self._is_known(node):
+                return None
+            plain = node if inputs == node.inputs else rebuild(node, inputs)
+            if node in inner:
+                partial.add(plain)
+                return plain
+            grouped = self._grouped(node, terms_of(plain, partial))
+            return plain if grouped is None else grouped
+
+        self.loop.outputs = rewrite(self.loop.outputs, regrouped)
+
+    def _inner(self, order: Sequence[Tensor]) -> set[Tensor]:
+        """The sums that are only terms of other sums."""
+        users = users_of(order, self.loop.outputs)
+        return {
+            t
+            for node in order
+            if is_add(node) and not self._is_known(node)
+            for t in node.inputs
+            if is_add(t) and users[t] == 1 and not self._is_known(t)
+        }
+
+    def _grouped(self, node: Tensor, terms: Sequence[Tensor]) -> Tensor | None:
+        """The sum of `terms` with those known outside taken together."""
+        known = self.known
+        early = [t for t in terms if self._is_known(t)]
+        if len(early) < 2 or not any(t in known.products for t in early):
+            return None
+        early.sort(key=lambda t: t.ndim, reverse=True)
+        group = early[0]
+        for t in early[1:]:
+            pair, group = (group, t), plus(node, group, t)
+            if not known.add(group, [known.values[x] for x in pair]):
+                return None
+        result = group
+        for t in [t for t in terms if not self._is_known(t)]:
+            result = plus(node, t, result)
+        return result if result.spec == node.spec else None
+
+
+def _stand_in(node: Tensor) -> Placeholder:
+    """An input of the body in place of a node of it, known to have the same unknown sizes."""
+    fresh = Placeholder(node.spec)
+    for i, n in enumerate(node.spec.shape):
+        if n is None:
+            tie(fresh, i, node, i)
+    return fresh

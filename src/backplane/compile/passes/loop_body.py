@@ -1,0 +1,210 @@
+"""The body of a loop, taken apart for the passes that move work out of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from backplane.compile.cache_key import is_scalar
+from backplane.compile.passes.simplify import simplify
+from backplane.core.context import changed
+from backplane.core.graph import Constant, Graph, Placeholder, Tensor, rewrite, toposort
+from backplane.core.primitive import OUTPUT, outputs_of
+from backplane.core.spec import Spec
+from backplane.core.traits import Stacked
+from backplane.ops.creation import dim
+from backplane.ops.elementwise import add
+from backplane.ops.linear import as_rows, matmul
+from backplane.ops.reduction import sum as sum_
+from backplane.ops.shaping import transpose
+
+FewRows = Callable[[int | None], bool]
+"""Whether one product for all steps pays, where each step has so many rows; None if unknown."""
+
+
+class Loop:
+    """One scan: its body, taken apart, and the operands of the body's inputs."""
+
+    def __init__(self, node: Tensor, operands: Sequence[Tensor], rows: FewRows) -> None:
+        """`rows` says for which numbers of rows a step one product for all steps pays."""
+        self.few_rows = rows
+        body: Graph = node.params["body"]
+        self.node, self.carry = node, node.params["carry"]
+        n, m = self.carry, self.carry + node.params["xs"]
+        numbers = {t: x for t, x in zip(body.inputs[m:], operands[m:], strict=True) if is_scalar(x)}
+        self.outputs = simplify(body.outputs, numbers, keep_stops=True)
+        self.states, self.starts = list(body.inputs[:n]), list(operands[:n])
+        self.rows, self.sequences = list(body.inputs[n:m]), list(operands[n:m])
+        self.shared, self.constants = list(body.inputs[m:]), list(operands[m:])
+
+    def turn(self) -> None:
+        """Transpose the weights of x · Wᵀ once, instead of reading them across in each step."""
+        turned: dict[Tensor, Tensor] = {}
+        operand = dict(zip(self.shared, self.constants, strict=True))
+
+        def plain(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+            if not _is_product(node) or not node.params["transpose_y"] or inputs[1] not in operand:
+                return None
+            x, w = inputs
+            if w not in turned:
+                turned[w] = Placeholder(w.spec.with_shape(w.spec.shape[::-1]))
+            params = {**node.params, "transpose_y": False}
+            return Tensor(node.op, (x, turned[w]), params, node.spec, node.where)
+
+        self.outputs = rewrite(self.outputs, plain)
+        self.shared += turned.values()
+        self.constants += [transpose(operand[w], perm=(1, 0)) for w in turned]
+
+    def outside(self) -> dict[Tensor, Stacked]:
+        """What stands outside for the inputs that do not change from step to step, and for the
+        constants.
+        """
+        known = {t: Stacked(x, True) for t, x in zip(self.rows, self.sequences, strict=True)}
+        for t, x in zip(self.shared, self.constants, strict=True):
+            known[t] = Stacked(x, False)
+        for t in toposort(self.outputs):
+            if isinstance(t, Constant):
+                known[t] = Stacked(t, False)
+        return known
+
+    def scanned(self, kept: Sequence[int], outputs: Sequence[Tensor]) -> list[Tensor]:
+        """The results of a scan with the `kept` states, and these outputs of its body."""
+        states = [self.states[i] for i in kept]
+        body = Graph([*states, *self.rows, *self.shared], outputs)
+        operands = [self.starts[i] for i in kept] + self.sequences + self.constants
+        params = {
+            **self.node.params, "body": body, "carry": len(kept), "xs": len(self.rows),
+        }  # fmt: skip
+        op, where = self.node.op, self.node.where
+        assert op is not None
+        spec = op.infer(operands, params)
+        return outputs_of(Tensor(op, tuple(operands), params, spec, where))
+
+
+class Known:
+    """What of a body is known outside of the loop, and what it takes."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.values = loop.outside()
+        self.few_rows = loop.few_rows
+        self.products: set[Tensor] = set()
+        """Nodes whose stacks are computed from a product: moving those pays."""
+        self.large: set[Tensor] = set()
+        """Nodes whose stacks take more room than what they are computed from."""
+
+    def add(self, node: Tensor, operands: Sequence[Stacked]) -> bool:
+        """Find what stands outside for `node`; whether there is such a thing."""
+        value = all_steps(node, operands, self.few_rows)
+        if value is None:
+            return False
+        self.values[node] = value
+        if value.stacked:
+            assert node.op is not None
+            if node.op is matmul or any(t in self.products for t in node.inputs):
+                self.products.add(node)
+            sizes = [
+                weight(t.spec) for t, v in zip(node.inputs, operands, strict=True) if v.stacked
+            ]
+            if weight(node.spec) > max(sizes) or any(t in self.large for t in node.inputs):
+                self.large.add(node)
+        return True
+
+    def pays(self, node: Tensor) -> bool:
+        """Whether all steps at once are faster than step by step."""
+        return node in self.products or node not in self.large
+
+
+def _is_product(node: Tensor) -> bool:
+    return node.op is matmul and node.ndim == 2
+
+
+def movable(node: Tensor) -> bool:
+    """Whether it makes no difference where a node runs, and it has one result."""
+    return (
+        node.op is not None and node.op is not OUTPUT and not (node.op.effect or node.op.multiple)
+    )
+
+
+def weight(spec: Spec) -> int:
+    """About how many elements; an unknown size counts as a middling one."""
+    return int(np.prod([32 if n is None else n for n in spec.shape], dtype=np.int64))
+
+
+def is_add(node: Tensor) -> bool:
+    """Whether a node is a sum of two tensors."""
+    return node.op is add
+
+
+def users_of(order: Iterable[Tensor], outputs: Sequence[Tensor]) -> Counter[Tensor]:
+    """How often each tensor is read, as an operand or as an output."""
+    users = Counter(outputs)
+    for node in order:
+        users.update(node.inputs)
+    return users
+
+
+def terms_of(node: Tensor, inner: set[Tensor]) -> list[Tensor]:
+    """The terms of a sum whose partial sums are `inner`."""
+    terms = []
+    stack = [*reversed(node.inputs)]
+    while stack:
+        t = stack.pop()
+        if t in inner:
+            stack += reversed(t.inputs)
+        else:
+            terms.append(t)
+    return terms
+
+
+# --- all steps at once ----------------------------------------------------------------------------
+
+
+def all_steps(node: Tensor, operands: Sequence[Stacked], few_rows: FewRows) -> Stacked | None:
+    """The results of `node` in all steps; None if there is no rule, or it does not fit."""
+    assert node.op is not None
+    with changed(line=node.where):
+        if not any(v.stacked for v in operands):
+            return Stacked(node.op(*[v.tensor for v in operands], **node.params), stacked=False)
+        if node.op.stacks is None or (node.op is matmul and not few_rows(node.spec.shape[0])):
+            return None
+        tensor = node.op.stacks(node, operands)
+    return None if tensor is None else Stacked(tensor, stacked=node.op is not dim)
+
+
+def over_steps(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
+    """The sum over the steps of the results of a product or a sum, from the stacks of its operands.
+
+    None for other nodes, and where the operands do not fit.
+    """
+    if not all(v.stacked for v in operands):
+        return None
+    with changed(line=node.where):
+        if node.op is matmul and is_accumulated(node):
+            x, y = [as_rows(v.tensor) for v in operands]
+            return None if x is None or y is None else matmul(x, y, **node.params)
+        if node.op is sum_ and not node.params["keepdims"]:
+            stack, axes = operands[0].tensor, node.params["axes"]
+            rows = as_rows(stack) if axes == (0,) and stack.ndim == 3 else None
+            if rows is not None:
+                return sum_(rows, **node.params)
+            return sum_(stack, axes=(0, *[i + 1 for i in axes]), keepdims=False)
+    return None
+
+
+def is_accumulated(product: Tensor) -> bool:
+    """Whether the sum of such products over the steps is one product over all rows: xᵀ · y."""
+    return product.ndim == 2 and dict(product.params) == {"transpose_x": True, "transpose_y": False}
+
+
+def total(node: Tensor, stack: Tensor) -> Tensor:
+    """The sum of a stack over time, for the line of `node`."""
+    with changed(line=node.where):
+        return sum_(stack, axes=(0,), keepdims=False)
+
+
+def plus(node: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """The sum of two tensors, for the line of `node`."""
+    with changed(line=node.where):
+        return add(x, y)

@@ -1,0 +1,76 @@
+"""Lowering: a graph in the primitives that an engine has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backplane.core.context import changed
+from backplane.core.graph import Placeholder, Tensor, constant, rebuild, rewrite
+from backplane.core.primitive import OUTPUT
+from backplane.engines.base import Engine, Entry
+from backplane.ops.creation import dim
+
+UNREAD = constant(0)
+"""Stands for an operand that the engine's lowering does not read."""
+
+
+class _Results(Tensor):
+    """Stands for a decomposed node with several results."""
+
+    __slots__ = ("results",)
+    results: list[Tensor]
+
+
+def lower(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
+    """Replace primitives that `engine` has no lowering for, or none that fits (`Entry.unless`), by
+    their decompositions, and operands that its lowerings do not read by `UNREAD`.
+
+    Raises:
+        NotImplementedError: names the primitive and the engine, where there is no decomposition.
+    """
+
+    def lowered(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+        op = node.op
+        if op is None:
+            return None
+        if op is OUTPUT:
+            source = inputs[0]
+            return source.results[node.params["index"]] if isinstance(source, _Results) else None
+        entry = engine.table.get(op.name)
+        if not _serves(entry, node) and op is not dim:
+            return _decomposed(node, inputs, engine)
+        if entry is None or entry.reads is None:
+            return None
+        read = tuple([t if i in entry.reads else UNREAD for i, t in enumerate(inputs)])
+        return rebuild(node, read, keep_spec=True)
+
+    return rewrite(outputs, lowered, keep_specs=True)
+
+
+def _serves(entry: Entry | None, node: Tensor) -> bool:
+    """Whether the lowering is there, and takes operands like these."""
+    if entry is None or entry.unless is None:
+        return entry is not None
+    return not entry.unless([t.spec for t in node.inputs], **node.params)
+
+
+def _decomposed(node: Tensor, inputs: tuple[Tensor, ...], engine: Engine) -> Tensor:
+    op = node.op
+    assert op is not None
+    if op.decomposition is None:
+        raise NotImplementedError(
+            f"the engine {engine.name!r} has no lowering for the primitive {op.name!r}, which "
+            f"has no decomposition either (built at {node.where})"
+        )
+    fresh = [Placeholder(t.spec) if t.op is not None else t for t in inputs]
+    with changed(line=node.where):
+        results = op.decomposition(*fresh, **node.params)
+    # Specs are kept where the operands are put in: an inferred one may know less.
+    mapping = {p: t for p, t in zip(fresh, inputs, strict=True) if p is not t}
+    listed = lower(list(results) if op.multiple else [results], engine)
+    listed = rewrite(listed, lambda node, inputs: None, replace=mapping, keep_specs=True)
+    if not op.multiple:
+        return listed[0]
+    bundle = _Results(None, (), {}, node.spec, node.where)
+    bundle.results = listed
+    return bundle

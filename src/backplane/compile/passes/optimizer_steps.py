@@ -1,0 +1,248 @@
+"""Steps of optimizers, found in a program as K code writes them out, for engines with kernels.
+
+An engine that computes element by element, one operation after the other, reads and writes every
+weight a dozen times for a step of Adam; its own kernel does it once, and in place. What is found
+is replaced by a primitive of `ops.updates`, one for all parameters with the same numbers:
+
+    m' = b * m + (1 - b) * g                      adam_update
+    v' = c * v + (1 - c) * square(g)
+    p' = p - rate * m' / (sqrt(v') + epsilon)
+
+    m' = b * m - rate * g, p' = p + m'            momentum_update, Nesterov's too
+    p' = p - rate * g                             gradient_update
+
+in whatever order it is written. Such a node writes over the old values of the variables. It runs
+last, when nothing can fail any more and everybody has read them; what shares memory with them
+keeps a step from being replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from backplane.compile.codegen.buffers import alias_roots
+from backplane.compile.passes.affine import Factor, Sum, factor_of, leaves, scaled
+from backplane.core.graph import Constant, Tensor
+from backplane.core.primitive import Primitive, outputs_of
+from backplane.engines.base import Engine
+from backplane.ops.elementwise import add, maximum, mul, sqrt
+from backplane.ops.updates import adam_update, gradient_update, momentum_update
+
+FLOATS = ("float32", "float64")
+
+
+class Step(NamedTuple):
+    """The update of one parameter: the primitive, its numbers, the variables that it replaces, the
+    positions of their new values among the outputs, and the gradient.
+    """
+
+    op: Primitive[list[Tensor]]
+    numbers: tuple[Factor, ...]
+    params: tuple[tuple[str, bool], ...]
+    variables: tuple[Tensor, ...]
+    positions: tuple[int, ...]
+    gradient: Tensor
+
+    def key(self) -> Hashable:
+        """Equal for steps that one node can do together."""
+        return (self.op, self.numbers, self.params, self.variables[0].spec.dtype)
+
+
+def find_updates(
+    outputs: Sequence[Tensor], state: Mapping[Tensor, int], engine: Engine
+) -> list[Tensor]:
+    """`outputs` with steps of optimizers as single nodes. `state` says which input is replaced by
+    which output.
+    """
+    finder = _Finder(outputs, state)
+    steps = [s for s in finder.steps() if s.op.name in engine.table]
+    steps = _undisturbed(steps, outputs)
+    groups: dict[Hashable, list[Step]] = {}
+    for step in steps:
+        groups.setdefault(step.key(), []).append(step)
+    results = list(outputs)
+    for group in groups.values():
+        _replace(group, results)
+    return results
+
+
+def _undisturbed(steps: list[Step], outputs: Sequence[Tensor]) -> list[Step]:
+    """Those whose variables nobody else may see change: neither an output, which has the memory of
+    the old value, nor another step.
+    """
+    taken = {i for step in steps for i in step.positions}
+    seen = alias_roots([t for i, t in enumerate(outputs) if i not in taken])
+    written = {v for step in steps for v in step.variables}
+    kept = []
+    for step in steps:
+        read = [step.gradient, *[t for number in step.numbers for t in number.tensors()]]
+        if seen.isdisjoint(step.variables) and written.isdisjoint(alias_roots(read)):
+            kept.append(step)
+    return kept
+
+
+def _replace(group: Sequence[Step], results: list[Tensor]) -> None:
+    """One node for a group of steps, its results put at their places."""
+    first = group[0]
+    dtype = first.variables[0].spec.dtype
+    numbers = [number.tensor(dtype) for number in first.numbers]
+    columns = zip(*[step.variables for step in group], strict=True)
+    variables = [v for column in columns for v in column]
+    inputs = (*numbers, *variables, *[step.gradient for step in group])
+    op, params = first.op, dict(first.params)
+    node = Tensor(
+        op,
+        inputs,
+        params,
+        tuple(op.infer_rule(*[t.spec for t in inputs], **params)),  # type: ignore[arg-type]
+        results[first.positions[0]].where,
+    )
+    found = outputs_of(node)
+    for row, step in enumerate(group):
+        for column, position in enumerate(step.positions):
+            results[position] = found[column * len(group) + row]
+
+
+class _Finder:
+    """Reads the steps out of the new values of variables."""
+
+    def __init__(self, outputs: Sequence[Tensor], state: Mapping[Tensor, int]) -> None:
+        self.new = {v: outputs[i] for v, i in state.items()}
+        self.position = dict(state)
+        self.variable = {outputs[i]: v for v, i in state.items()}
+        self.places = set(self.variable)
+        """Where sums are not looked into any further."""
+
+    def steps(self) -> list[Step]:
+        """All that are found; a variable is in one of them at most."""
+        found: list[Step] = []
+        used: set[Tensor] = set()
+        for p, new in self.new.items():
+            if not self._is_float(p) or p in used:
+                continue
+            step = self._step(p, new)
+            if step is not None and used.isdisjoint(step.variables):
+                found.append(step)
+                used.update(step.variables)
+        return found
+
+    def _is_float(self, v: Tensor) -> bool:
+        spec = v.spec
+        fits = spec.dtype in FLOATS and len(spec.shape) > 0 and not spec.sparse
+        return fits and self.new[v].spec == spec
+
+    def _step(self, p: Tensor, new: Tensor) -> Step | None:
+        """The step that ends in the new value of `p`."""
+        stops = self.places - {new}
+        parts = leaves(new, p, stops)
+        own = parts.pop((p, None), None)
+        if own is not None and not own.is_one() and p in new.inputs:
+            # The gradient contains p, of a penalty on weights: it stays whole.
+            whole = [scaled(t, stops)[1] for t in new.inputs if t is not p]
+            parts = leaves(new, p, stops.union(whole))
+            own = parts.pop((p, None), None)
+        if own is None or not own.is_one() or not parts:
+            return None
+        moved = [core for core, under in parts if under is None and core in self.variable]
+        if len(parts) == 1:
+            (((core, under), factor),) = parts.items()
+            if under is not None:
+                return self._adam(p, core, under, factor)
+            if not moved:
+                return self._gradient(p, core, factor)
+        return self._momentum(p, moved[0], parts) if len(moved) == 1 else None
+
+    def _made(
+        self,
+        op: Primitive[list[Tensor]],
+        numbers: Sequence[Factor | None],
+        variables: Sequence[Tensor],
+        gradient: Tensor,
+        **params: bool,
+    ) -> Step | None:
+        known = [n for n in numbers if n is not None]
+        if len(known) < len(numbers) or gradient.spec != variables[0].spec:
+            return None
+        if any(v.spec != variables[0].spec or not self._is_float(v) for v in variables):
+            return None
+        positions = tuple([self.position[v] for v in variables])
+        return Step(op, tuple(known), tuple(params.items()), tuple(variables), positions, gradient)
+
+    def _gradient(self, p: Tensor, core: Tensor, factor: Sum) -> Step | None:
+        return self._made(gradient_update, [factor.single()], [p], core)
+
+    def _momentum(
+        self, p: Tensor, moved: Tensor, parts: dict[tuple[Tensor, Tensor | None], Sum]
+    ) -> Step | None:
+        m = self.variable[moved]
+        own = leaves(moved, m, self.places - {moved})
+        decay = own.pop((m, None), None)
+        if decay is None or len(own) != 1:
+            return None
+        (((gradient, under), gain),) = own.items()
+        rest = {key: factor for key, factor in parts.items() if key[0] is not moved}
+        nesterov = rest == {(gradient, None): gain}
+        if under is not None or (rest and not nesterov):
+            return None
+        numbers = [decay.single(), gain.single(), parts[moved, None].single()]
+        return self._made(momentum_update, numbers, [p, m], gradient, nesterov=nesterov)
+
+    def _adam(self, p: Tensor, core: Tensor, under: Tensor, factor: Sum) -> Step | None:
+        m = self.variable.get(core)
+        found = _root_and_epsilon(under)
+        if m is None or found is None or found[0] not in self.variable:
+            return None
+        second, epsilon = found
+        v = self.variable[second]
+        squares = leaves(second, v, self.places - {second})
+        decay2 = squares.pop((v, None), None)
+        if decay2 is None or len(squares) != 1:
+            return None
+        (((square, below), gain2),) = squares.items()
+        squared = _squared(square)
+        if squared is None or below is not None:
+            return None
+        gradient, factor2 = squared
+        firsts = leaves(core, m, (self.places - {core}) | {gradient})
+        decay1, gain1 = firsts.pop((m, None), None), firsts.pop((gradient, None), None)
+        if decay1 is None or gain1 is None or firsts:
+            return None
+        dtype = p.spec.dtype
+        numbers = [
+            (-factor).single(),
+            decay1.complement_of(gain1, dtype),
+            decay2.complement_of(gain2.times(factor2), dtype),
+            epsilon,
+        ]
+        return self._made(adam_update, numbers, [p, m, v], gradient)
+
+
+def _root_and_epsilon(t: Tensor) -> tuple[Tensor, Factor] | None:
+    """The y and e of sqrt(y) + e; `K.sqrt` takes the square root of max(y, 0)."""
+    if t.op is not add:
+        return None
+    for root, number in (t.inputs, t.inputs[::-1]):
+        if root.op is sqrt and not number.spec.shape:
+            y = root.inputs[0]
+            if y.op is maximum and _is_zero(y.inputs[1]):
+                y = y.inputs[0]
+            return y, factor_of(number)
+    return None
+
+
+def _is_zero(t: Tensor) -> bool:
+    return isinstance(t, Constant) and isinstance(t.value, np.ndarray) and not t.value.any()
+
+
+def _squared(t: Tensor) -> tuple[Tensor, Factor] | None:
+    """The g and f of g · g · f."""
+    if t.op is not mul:
+        return None
+    x, y = t.inputs
+    if x is y:
+        return x, Factor(1.0)
+    (f, x, over), (g, y, under) = scaled(x, ()), scaled(y, ())
+    return (x, f.times(g)) if x is y and over is under is None else None

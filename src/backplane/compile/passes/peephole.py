@@ -1,0 +1,151 @@
+"""Small patterns of a few nodes, replaced by fewer or smaller ones that compute the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from backplane.core.context import changed
+from backplane.core.graph import Tensor, rebuild, rewrite, toposort
+from backplane.core.primitive import Primitive
+from backplane.core.sizes import same_shape
+from backplane.engines.base import Engine
+from backplane.ops.convolution import conv, conv_bias
+from backplane.ops.elementwise import add, relu_grad
+from backplane.ops.indexing import slice_grad
+from backplane.ops.linear import matmul, matmul_add
+from backplane.ops.pooling import max_pool_grad
+from backplane.ops.shaping import concat
+
+
+def uses_of(outputs: Sequence[Tensor]) -> Counter[Tensor]:
+    """How often each tensor is read, as an operand or as an output."""
+    uses = Counter(outputs)
+    for node in toposort(outputs):
+        uses.update(node.inputs)
+    return uses
+
+
+# --- biases ---------------------------------------------------------------------------------------
+
+
+def add_biases(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
+    """`outputs`, lowered for `engine`, with one node for a convolution and its bias, or for a
+    product of matrices and what is added to it, unless somebody else reads the product.
+    """
+    kernels = {x: both for x, both in WITH_BIAS.items() if both.name in engine.table}
+    uses = uses_of(outputs)
+
+    def joined(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+        if node.op is not add:
+            return None
+        for i in (0, 1):
+            x, bias = node.inputs[i], node.inputs[1 - i]
+            if x.op is None or x.op not in kernels or uses[x] > 1:
+                continue
+            fits = _is_vector_of_channels if x.op is conv else _is_added_to_matrix
+            if fits(x, bias):
+                operands = (*inputs[i].inputs, inputs[1 - i])
+                return Tensor(kernels[x.op], operands, x.params, node.spec, node.where)
+        return None
+
+    return rewrite(outputs, joined, keep_specs=True)
+
+
+WITH_BIAS: dict[Primitive[Tensor], Primitive[Tensor]] = {conv: conv_bias, matmul: matmul_add}
+
+
+def _is_vector_of_channels(x: Tensor, bias: Tensor) -> bool:
+    channels = x.spec.shape[-1]
+    return channels is not None and bias.spec.shape == (channels,)
+
+
+def _is_added_to_matrix(x: Tensor, bias: Tensor) -> bool:
+    """Whether x is a matrix of floats, and the sum surely has its shape."""
+    if x.ndim != 2 or x.spec.dtype not in ("float32", "float64") or bias.ndim > 2:
+        return False
+    sizes = zip(bias.spec.shape, x.spec.shape[2 - bias.ndim :], strict=True)
+    return same_shape(bias, x) or all(n == 1 or (n is not None and n == m) for n, m in sizes)
+
+
+# --- masks of poolings ----------------------------------------------------------------------------
+
+
+def mask_maxima(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """`outputs` with `relu_grad(max_pool_grad(g, x, y), x)` as `max_pool_grad(relu_grad(g, y), x,
+    y)`, unless somebody else reads the inner one.
+
+    A pooling's gradient goes to elements that equal the maximum of their window. So whether relu
+    let them through can be asked of the maxima: before the gradient is spread, on a quarter of the
+    elements for windows of 2 × 2, and without a mask as large as the pooling's input.
+    """
+    uses = uses_of(outputs)
+
+    def masked(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+        if node.op is not relu_grad:
+            return None
+        g, x = node.inputs
+        if g.op is not max_pool_grad or g.inputs[1] is not x or uses[g] > 1:
+            return None
+        cotangent, x, y, positions = inputs[0].inputs
+        early = Tensor(node.op, (cotangent, y), {}, cotangent.spec, node.where)
+        return rebuild(inputs[0], (early, x, y, positions))
+
+    return rewrite(outputs, masked)
+
+
+# --- sums of gradients of slices ------------------------------------------------------------------
+
+MOST_SLICES = 256
+"""Slices that are looked at: the sum of n of them is met n − 1 times."""
+
+
+class _Part(NamedTuple):
+    """`g` from `start` to `stop` along `axis` of a tensor of `shape`, the rest zeros."""
+
+    shape: tuple[int | None, ...]
+    axis: int
+    start: int
+    stop: int
+    g: Tensor
+
+
+def concat_of_slices(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+    """For x + y: a `concat`, if the terms are gradients of slices that cover one axis exactly."""
+    if not all(t.op is slice_grad or t.op is add for t in inputs):
+        return None
+    parts: list[_Part] = []
+    waiting = list(inputs)
+    while waiting:
+        t = waiting.pop()
+        if t.op is None or len(parts) == MOST_SLICES:
+            return None
+        if t.op is add:
+            waiting += t.inputs
+            continue
+        part = _part(t) if t.op is slice_grad else None
+        if part is None or (parts and part[:2] != parts[0][:2]):
+            return None
+        parts.append(part)
+    parts.sort(key=lambda part: part.start)
+    shape, axis = parts[0][:2]
+    bounds = [0, *[part.stop for part in parts]]
+    if [part.start for part in parts] != bounds[:-1] or bounds[-1] != shape[axis]:
+        return None
+    with changed(line=node.where):
+        return concat(*[part.g for part in parts], axis=axis)
+
+
+def _part(t: Tensor) -> _Part | None:
+    """A gradient of a slice of a single axis of known size, without gaps."""
+    shape, slices = t.spec.shape, t.params["slices"]
+    cut = [i for i, part in enumerate(slices) if part != (None, None, 1)]
+    if len(cut) != 1:
+        return None
+    axis = cut[0]
+    n, (start, stop, step) = shape[axis], slices[axis]
+    if n is None or step != 1:
+        return None
+    first, end, _ = slice(start, stop).indices(n)
+    return _Part(shape, axis, first, end, t.inputs[0]) if first < end else None

@@ -1,0 +1,225 @@
+"""Rewrites of whole graphs before emission: few, linear in the graph, never needed for correctness.
+
+One sweep from inputs to outputs rebuilds the graph: constants are folded, branches on known
+predicates are taken, what changes nothing is dropped, equal nodes become one. Nodes that nothing
+needs fall away because the sweep starts from the outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from backplane.compile.cache_key import is_scalar, params_key
+from backplane.compile.passes.peephole import concat_of_slices
+from backplane.core.graph import Constant, Graph, Tensor, constant, rebuild, rewrite
+from backplane.core.primitive import OUTPUT, Primitive
+from backplane.core.shapes import product
+from backplane.core.trace import call
+from backplane.engines import get
+from backplane.engines.base import Entry
+from backplane.ops import elementwise as ew
+from backplane.ops import reduction, shaping
+from backplane.ops.control import cond_
+from backplane.ops.creation import full
+from backplane.ops.effects import identity, stop_gradient
+
+FOLD_LIMIT = 64
+"""Largest number of elements of a constant computed at compile time."""
+
+
+def simplify(
+    outputs: Sequence[Tensor],
+    replace: Mapping[Tensor, Tensor] | None = None,
+    *,
+    keep_stops: bool = False,
+    lowered: bool = False,
+) -> list[Tensor]:
+    """Equal `outputs`, computed with less. `replace` substitutes leaves on the way (the learning
+    phase by a number); `keep_stops` keeps `stop_gradient` for an engine's own tape. A `lowered`
+    graph has operands without meaning (`UNREAD`): its specs are kept, not inferred again.
+    """
+    seen: dict[Hashable, Tensor] = {}
+
+    def simpler(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+        if node.op is None:
+            return _shared_constant(node, seen)
+        shorter = _shorter(node, inputs, keep_stops)
+        if shorter is None:
+            shorter = node if inputs == node.inputs else rebuild(node, inputs, keep_spec=lowered)
+            if not node.op.effect:
+                shorter = seen.setdefault(_node_key(shorter), shorter)
+        return shorter
+
+    return rewrite(outputs, simpler, replace=replace)
+
+
+def _node_key(node: Tensor) -> Hashable:
+    assert node.op is not None
+    return (node.op, node.inputs, params_key(node.params))
+
+
+def _shared_constant(node: Tensor, seen: dict[Hashable, Tensor]) -> Tensor:
+    if is_scalar(node):
+        return seen.setdefault((node.spec.dtype, bytes(node.value.data)), node)
+    return node
+
+
+def _shorter(node: Tensor, inputs: tuple[Tensor, ...], keep_stops: bool) -> Tensor | None:
+    """A tensor that is already there and equals `node` on `inputs`, if one is found."""
+    op = node.op
+    assert op is not None
+    if op is OUTPUT:
+        return _chosen(node, inputs[0])
+    if inputs and not op.effect and all(isinstance(t, Constant) for t in inputs):
+        folded = _fold(node, inputs)
+        if folded is not None:
+            return folded
+    rule = RULES.get(op)
+    if rule is None or (keep_stops and op is stop_gradient):
+        return None
+    return rule(node, inputs)
+
+
+def _fold(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+    """The value of a small node that has only constants as inputs."""
+    assert node.op is not None
+    if node.op.multiple or not node.spec.is_static:
+        return None
+    small = (product(node.spec.shape) or 0) <= FOLD_LIMIT
+    engine = get("numpy")
+    if (
+        not small
+        or node.op.name not in engine.table
+        or any(isinstance(v, Graph) for v in node.params.values())
+    ):
+        return None
+    values = [t.value for t in inputs]  # type: ignore[attr-defined]
+    if not all(isinstance(v, np.ndarray) and v.size <= FOLD_LIMIT for v in values):
+        return None
+    entry = engine.table[node.op.name]
+    with np.errstate(all="ignore"):
+        result = call_entry(entry, [t.spec for t in inputs], node.params)(*values)
+    return constant(np.asarray(result), node.spec.dtype)
+
+
+def call_entry(entry: Entry, specs: Sequence[Any], params: Any) -> Callable[..., Any]:
+    """The lowering of a table entry as a function of the operands alone."""
+    if entry.builds:
+        return entry.function(specs, **params)  # type: ignore[no-any-return]
+    if params:
+        return lambda *values: entry.function(*values, **params)
+    return entry.function
+
+
+def _known(t: Tensor) -> Any:
+    """The Python value of a constant scalar, else None."""
+    return t.value[()] if is_scalar(t) else None
+
+
+def _where(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+    condition = _known(inputs[0])
+    if condition is None:
+        return None
+    branch = inputs[1] if condition else inputs[2]
+    return branch if branch.spec == node.spec else None
+
+
+def _chosen(node: Tensor, source: Tensor) -> Tensor | None:
+    """The result of a `cond` whose predicate is known."""
+    if source.op is not cond_:
+        return None
+    condition = _known(source.inputs[0])
+    if condition is None:
+        return None
+    graph = source.params["then" if condition else "orelse"]
+    index = node.params["index"]
+    return simplify(call(Graph(graph.inputs, [graph.outputs[index]]), *source.inputs[1:]))[0]
+
+
+def _first(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+    return inputs[0]
+
+
+def _unchanged(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+    """For shape operations on static shapes that leave the shape as it is."""
+    x = inputs[0]
+    return x if x.spec == node.spec and x.spec.is_static else None
+
+
+def _same_dtype(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+    return inputs[0] if inputs[0].spec.dtype == node.spec.dtype else None
+
+
+def _neutral(
+    value: int, sides: tuple[int, ...]
+) -> Callable[[Tensor, tuple[Tensor, ...]], Tensor | None]:
+    """For `x + 0`, `x * 1`, …: the other operand, if the result has its spec."""
+
+    def rule(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+        for side in sides:
+            other = inputs[1 - side]
+            if other.spec == node.spec and _is_filled_with(inputs[side], value, node):
+                return other
+        return None
+
+    return rule
+
+
+def _is_filled_with(t: Tensor, value: int, node: Tensor) -> bool:
+    known = _known(t)
+    if known is not None:
+        return bool(known == value)
+    return t.op is full and t.params["value"] == value and node.spec.is_static
+
+
+def _scalar(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+    """A single filled element is a constant."""
+    return None if node.spec.shape else constant(node.params["value"], node.spec.dtype)
+
+
+def _sum_of_zeros(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+    """Zeros, without those that are summed: so recurrent layers make their initial states."""
+    (x,) = inputs
+    if x.op is not full or x.params["value"] != 0:
+        return None
+    axes, keepdims = node.params["axes"], node.params["keepdims"]
+    dims, shape, given = [], [], iter(x.inputs)
+    for axis, n in enumerate(x.params["shape"]):
+        size = next(given) if n is None else None
+        if axis not in axes:
+            shape.append(n)
+            dims += [] if size is None else [size]
+        elif keepdims:
+            shape.append(1)
+    if not shape:
+        return constant(0, node.spec.dtype)
+    params = {"shape": tuple(shape), "value": 0, "dtype": node.spec.dtype}
+    return Tensor(x.op, tuple(dims), params, node.spec, node.where)
+
+
+_plus_zero = _neutral(0, (0, 1))
+
+
+def _sum(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+    other = _plus_zero(node, inputs)
+    return concat_of_slices(node, inputs) if other is None else other
+
+
+RULES: dict[Primitive[Any], Callable[[Tensor, tuple[Tensor, ...]], Tensor | None]] = {
+    ew.where: _where,
+    full: _scalar,
+    identity: _first,
+    stop_gradient: _first,
+    ew.cast: _same_dtype,
+    shaping.reshape: _unchanged,
+    shaping.broadcast_to: _unchanged,
+    shaping.sum_to: _unchanged,
+    ew.add: _sum,
+    reduction.sum: _sum_of_zeros,
+    ew.sub: _neutral(0, (1,)),
+    ew.mul: _neutral(1, (0, 1)),
+    ew.div: _neutral(1, (1,)),
+}

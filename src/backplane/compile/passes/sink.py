@@ -1,0 +1,200 @@
+"""After a loop: what its steps give out, but not on to the next one, and sums over the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from backplane.compile.passes.loop_body import (
+    Known,
+    Loop,
+    is_accumulated,
+    is_add,
+    movable,
+    over_steps,
+    plus,
+    terms_of,
+    total,
+    users_of,
+    weight,
+)  # fmt: skip
+from backplane.core.graph import Placeholder, Tensor, rebuild, substitute, toposort
+from backplane.core.spec import Spec
+from backplane.core.traits import Stacked
+from backplane.ops.creation import dim
+from backplane.ops.linear import matmul
+from backplane.ops.reduction import sum as sum_
+
+
+class After:
+    """Moves out what no later step reads. `needs` says of which values of the steps a node's
+    stack is computed.
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.order = toposort(loop.outputs)
+        self.known = Known(loop)
+        self.needs: dict[Tensor, set[Tensor]] = {t: set() for t in self.known.values}
+        self.stacks: dict[Tensor, Tensor] = {}
+        """Stand-ins for the stacks that the loop would give."""
+        self.sums = self._sums()
+        steady = [t for i, t in enumerate(loop.outputs[: loop.carry]) if i not in self.sums]
+        self._learn(set(toposort(steady)))
+        self.given: dict[Tensor, None] = {}
+        """The values of a step that the loop gives out, in the end."""
+
+    def _sums(self) -> dict[int, list[Tensor]]:
+        """The states that only add up something, with the terms of each step."""
+        loop = self.loop
+        users = users_of(self.order, loop.outputs)
+        found = {}
+        for i, (state, end) in enumerate(zip(loop.states, loop.outputs, strict=False)):
+            alone = users[state] == users[end] == 1
+            if not (alone and is_add(end) and state.spec.is_static):
+                continue
+            inner = {
+                t for t in toposort([end], stop=loop.states)
+                if is_add(t) and users[t] == 1 and t.spec == state.spec
+                and all(x.spec == t.spec for x in t.inputs)
+            }  # fmt: skip
+            terms = terms_of(end, inner) if end in inner else []
+            if terms.count(state) == 1:
+                terms.remove(state)
+                found[i] = terms
+        return found
+
+    def _learn(self, core: set[Tensor]) -> None:
+        """Find what can be computed outside. `core` is what the next step needs: it stays."""
+        known = self.known
+        for node in self.order:
+            if node in known.values or not movable(node):
+                continue
+            values = known.values
+            assert node.op is not None
+            free = all(
+                t in values and not (values[t].stacked and self.needs[t]) for t in node.inputs
+            )
+            if node in core and not free and node.op is not dim:
+                continue
+            if known.add(node, [self._value(t) for t in node.inputs]):
+                self.needs[node] = set().union(*[self.needs.get(t, {t}) for t in node.inputs])
+
+    def _value(self, t: Tensor) -> Stacked:
+        """What stands outside for a tensor: if it must be computed inside, its stack."""
+        value = self.known.values.get(t)
+        if value is not None:
+            return value
+        if t not in self.stacks:
+            self.stacks[t] = Placeholder(Spec((self._steps(), *t.spec.shape), t.spec.dtype))
+        return Stacked(self.stacks[t], True)
+
+    def _steps(self) -> int | None:
+        loop = self.loop
+        length: int | None = loop.node.params["length"]
+        return loop.sequences[0].spec.shape[0] if loop.rows else length
+
+    def results(self) -> list[Tensor]:
+        """The results of the scan, from a smaller one and what follows it."""
+        loop, values = self.loop, self.known.values
+        ys = loop.outputs[loop.carry :]
+        moved = {y for y in ys if self._is_moved(y)}
+        self.given = {y: None for y in ys if y not in moved}
+        for y in ys:
+            if y in moved:
+                self.given.update(dict.fromkeys(self._ordered(self.needs[y])))
+        added, left = self._sunk()
+        kept = [i for i in range(loop.carry) if i not in self.sums or left[i] is not None]
+        ends = [left[i] if left.get(i) is not None else loop.outputs[i] for i in kept]
+        made: list[Tensor] = []
+        if kept or self.given:
+            made = loop.scanned(kept, [*ends, *self.given])  # type: ignore[list-item]
+        finals = dict(zip(kept, made, strict=False))
+        stacked = dict(zip(self.given, made[len(kept) :], strict=True))
+        mapping = {x: x for x in (*loop.sequences, *loop.constants, *loop.starts, *made)}
+        mapping.update({self.stacks[t]: x for t, x in stacked.items() if t in self.stacks})
+        found = []
+        for i in range(loop.carry):
+            final = finals.get(i, loop.starts[i])
+            for t in added.get(i, ()):
+                final = plus(loop.node, final, t)
+            found.append(final)
+        found += [values[y].tensor if y in moved else stacked[y] for y in ys]
+        return substitute(found, mapping)
+
+    def _ordered(self, tensors: set[Tensor]) -> list[Tensor]:
+        """In the order of the body, which does not depend on this process."""
+        return [t for t in (*self.loop.states, *self.order) if t in tensors]
+
+    def _is_moved(self, y: Tensor) -> bool:
+        value = self.known.values.get(y)
+        if value is None or not value.stacked:
+            return False
+        return not self.needs[y] or y in self.known.products
+
+    def _sunk(self) -> tuple[dict[int, list[Tensor]], dict[int, Tensor | None]]:
+        """For each state that adds up: the sums over all steps that are taken outside, and what
+        the loop still computes. Products first: other sums only follow if their stacks are there.
+        """
+        added: dict[int, list[Tensor]] = {i: [] for i in self.sums}
+        rest = {i: list(terms) for i, terms in self.sums.items()}
+        for products in (True, False):
+            for i, terms in rest.items():
+                for t in list(terms):
+                    found = self._sum(t, products)
+                    if found is not None:
+                        added[i].append(found)
+                        terms.remove(t)
+        left: dict[int, Tensor | None] = {}
+        for i, terms in rest.items():
+            end: Tensor | None = self.loop.states[i] if terms else None
+            for t in terms:
+                end = plus(t, end, t)  # type: ignore[arg-type]
+            left[i] = end
+        return added, left
+
+    def _sum(self, t: Tensor, products: bool) -> Tensor | None:
+        """The sum of a term over all steps, if it pays to take it outside."""
+        if t.op is None:
+            return None if products or t not in self.needs else self._total(t)
+        if t.op is matmul and is_accumulated(t) and self.loop.few_rows(t.inputs[0].spec.shape[0]):
+            fits = products and not any(x in self.known.large for x in t.inputs)
+            return self._over_steps(t, list(t.inputs)) if fits else None
+        if self._sums_first(t):
+            inner = self._sum(t.inputs[0], products)
+            return None if inner is None else rebuild(t, (inner,))
+        if products:
+            return None
+        if t.op is sum_ and self._is_there(t.inputs):
+            found = self._over_steps(t, list(t.inputs))
+            return self._total(t) if found is None else found
+        return self._total(t)
+
+    @staticmethod
+    def _sums_first(t: Tensor) -> bool:
+        """Whether the sum of the results of all steps is the result of the sum, which is smaller
+        or as large.
+        """
+        if t.op is None or t.op.linear != (0,) or len(t.inputs) > 1 or not t.spec.is_static:
+            return False
+        x = t.inputs[0].spec
+        return x.is_static and x.dtype == t.spec.dtype and weight(x) <= weight(t.spec)
+
+    def _is_there(self, tensors: Iterable[Tensor]) -> bool:
+        """Whether the stacks of `tensors` can be had from what the loop gives anyway."""
+        return all(
+            self.needs.get(x, {x}) <= self.given.keys() and x not in self.known.large
+            for x in tensors
+        )
+
+    def _over_steps(self, t: Tensor, inputs: Sequence[Tensor]) -> Tensor | None:
+        found = over_steps(t, [self._value(x) for x in inputs])
+        if found is not None:
+            needed = set().union(*[self.needs.get(x, {x}) for x in inputs])
+            self.given.update(dict.fromkeys(self._ordered(needed)))
+        return found
+
+    def _total(self, t: Tensor) -> Tensor | None:
+        value = self.known.values.get(t)
+        if value is None or not value.stacked or not self._is_there([t]):
+            return None
+        return total(t, value.tensor)

@@ -1,0 +1,174 @@
+"""What surrounds the building of a graph, in one context variable: threads and asyncio tasks never
+see each other's.
+
+Here are also the names that tensors get, and the lines of the user's code that built them: recorded
+cheaply, spelled out when something fails.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from _thread import allocate_lock  # `threading` imports much more than this.
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from backplane.core.graph import Tensor
+
+
+class Where(NamedTuple):
+    """A line of the user's code."""
+
+    filename: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        text = linecache.getline(self.filename, self.line).strip()
+        place = f"{self.filename}:{self.line} in {self.function}"
+        return f"{place}: {text}" if text else place
+
+
+NOTHING: Mapping[Any, Any] = {}
+
+
+class Context:
+    """What holds for the code that runs now. Never changed: others are made with `but`.
+
+    Attributes:
+        engine: The engine of the innermost `K.engine`; None outside.
+        mode: How calls without symbolic tensors behave, as the innermost `K.eager` or `K.symbolic`
+            says; None outside.
+        scopes: The name scopes, the outermost first.
+        updated: Variables whose updates come first for the nodes being built, which read these
+            instead: what `K.control_dependencies` asks for.
+        line: The line that new tensors belong to, where it is not the one being executed.
+    """
+
+    # Read at each call of K and for each node: slots take half the time of a named tuple's fields.
+    __slots__ = ("engine", "line", "mode", "scopes", "updated")
+
+    def __init__(
+        self,
+        engine: Any = None,
+        mode: str | None = None,
+        scopes: tuple[str, ...] = (),
+        updated: Mapping[Tensor, Tensor] = NOTHING,
+        line: Where | None = None,
+    ) -> None:
+        self.engine = engine
+        self.mode = mode
+        self.scopes = scopes
+        self.updated = updated
+        self.line = line
+
+    def but(self, **fields: Any) -> Context:
+        """The same context with other values of some fields."""
+        return Context(**{name: getattr(self, name) for name in self.__slots__} | fields)
+
+
+_OUTSIDE = Context()
+_context: ContextVar[Context] = ContextVar("backplane", default=_OUTSIDE)
+
+current = _context.get
+"""Returns the present `Context`."""
+
+
+@contextmanager
+def changed(**fields: Any) -> Iterator[None]:
+    """Context manager: inside, these fields of the context have these values."""
+    before = current()
+    _context.set(before.but(**fields))
+    try:
+        yield
+    finally:
+        # Only these fields: other blocks may have been left in another order than entered.
+        _context.set(current().but(**{name: getattr(before, name) for name in fields}))
+
+
+# --- lines of the user's code ---------------------------------------------------------------------
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_is_outside: dict[str, bool] = {}
+
+
+def user_line() -> Where | None:
+    """The line that new tensors belong to: the innermost one outside this package that is being
+    executed, if none is inherited.
+    """
+    inherited = current().line
+    if inherited is not None:
+        return inherited
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        # By its file, not by the code itself: code that PyTorch's compiler wrote has no hash.
+        code = frame.f_code
+        outside = _is_outside.get(code.co_filename)
+        if outside is None:
+            outside = not code.co_filename.startswith((_PACKAGE, "<backplane "))
+            _is_outside[code.co_filename] = outside
+        if outside:
+            return Where(code.co_filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back
+    return None
+
+
+def set_inherited(line: Where | None) -> Where | None:
+    """Let tensors built from now on belong to `line`: gradients and rewrites point at the original
+    line. Returns the former one. For inner loops, where a context manager would be felt.
+    """
+    c = current()
+    if c.line is not line:
+        _context.set(Context(c.engine, c.mode, c.scopes, c.updated, line))
+    return c.line
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+_uids: defaultdict[str, int] = defaultdict(int)
+_used: defaultdict[str, int] = defaultdict(int)
+_counting = allocate_lock()
+
+
+def get_uid(prefix: str = "") -> int:
+    """The next integer for `prefix`, counting from 1."""
+    with _counting:
+        _uids[prefix] += 1
+        return _uids[prefix]
+
+
+def reset_uids() -> None:
+    """Start every counter of `get_uid` again."""
+    with _counting:
+        _uids.clear()
+
+
+def unique_name(name: str) -> str:
+    """`name` inside the current scopes, with `_1`, `_2`, … appended when it was given out
+    before.
+    """
+    full = "/".join([*current().scopes, name])
+    with _counting:
+        count = _used[full]
+        _used[full] += 1
+    return full if count == 0 else f"{full}_{count}"
+
+
+def reset_names() -> None:
+    """Forget which names were given out."""
+    with _counting:
+        _used.clear()
+
+
+@contextmanager
+def name_scope(name: str) -> Iterator[str]:
+    """Names given out inside start with `name/`."""
+    scopes = (*current().scopes, name)
+    with changed(scopes=scopes):
+        yield "/".join(scopes) + "/"

@@ -1,0 +1,95 @@
+"""Functions written as Python text: compiled programs, their calls, plans of eager calls.
+
+    source = Source("program", size=len)
+    with source.block("def program(a0):"):
+        source.line(f"t0 = {source.bind(np.tanh, 'tanh')}(a0)", mark=node)
+        source.line("return t0")
+    program = source.function("program")
+
+The text is registered with `linecache`, so that tracebacks and debuggers show it, as long as the
+function exists.
+"""
+
+from __future__ import annotations
+
+import itertools
+import keyword
+import linecache
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_count = itertools.count()
+_marks: dict[str, dict[int, Any]] = {}
+
+
+class Source:
+    """The text of a module that is being written, and the objects that it names."""
+
+    def __init__(self, title: str, **names: Any) -> None:
+        self.title = title
+        self.names: dict[str, Any] = names
+        """The global names of the text."""
+        self.lines: list[str] = []
+        self._margin = ""
+        self._bound: dict[int, str] = {}
+        self._line_marks: dict[int, Any] = {}
+
+    def line(self, text: str, mark: Any = None) -> None:
+        """Add a line at the present margin; `marked` gives the `mark` back for its number."""
+        self.lines.append(self._margin + text)
+        if mark is not None:
+            self._line_marks[len(self.lines)] = mark
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Add the line `head` and indent what is written inside."""
+        self.line(head)
+        before, self._margin = self._margin, self._margin + "    "
+        try:
+            yield
+        finally:
+            self._margin = before
+
+    def bind(self, thing: Any, stem: str) -> str:
+        """The global name of `thing`: the same one at each call, `stem` if nothing else has it."""
+        name = self._bound.get(id(thing))
+        if name is None:
+            name = self._bound[id(thing)] = self.define(thing, stem)
+        return name
+
+    def define(self, thing: Any, stem: str) -> str:
+        """A global name of its own for `thing`."""
+        stem = "".join([c if c.isalnum() else "_" for c in stem])
+        name = f"{stem}_" if keyword.iskeyword(stem) else stem
+        if name in self.names:
+            name = f"{stem}_{len(self.names)}"
+        self.names[name] = thing
+        return name
+
+    @property
+    def text(self) -> str:
+        """All lines written so far."""
+        return "\n".join(self.lines) + "\n"
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """Run the text and return the function of that name which it defines."""
+        filename, text = f"<backplane {self.title} {next(_count)}>", self.text
+        exec(compile(text, filename, "exec"), self.names)
+        function: Callable[..., Any] = self.names[name]
+        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+        if self._line_marks:
+            _marks[filename] = self._line_marks
+        weakref.finalize(function, _forget, filename)
+        return function
+
+
+def _forget(filename: str) -> None:
+    _marks.pop(filename, None)
+    linecache.cache.pop(filename, None)
+
+
+def marked(filename: str, line: int) -> Any:
+    """The mark of a line of written text; None for every other line and file."""
+    return _marks.get(filename, {}).get(line)

@@ -1,0 +1,99 @@
+"""Gradients: one reverse walk over the graph, one rule per primitive. The result is graph again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from backplane.core.context import set_inherited
+from backplane.core.graph import Tensor, toposort
+from backplane.core.primitive import OUTPUT, outputs_of
+from backplane.core.spec import is_float
+from backplane.ops.creation import full
+from backplane.ops.elementwise import add
+from backplane.ops.shaping import ones_like, zeros_like
+
+Cotangents = dict[Tensor, Any]
+
+
+def gradients(
+    losses: Sequence[Tensor], wrt: Sequence[Tensor], seeds: Sequence[Tensor | None] | None = None
+) -> list[Tensor | None]:
+    """Gradients of the sum of all elements of `losses` with respect to each of `wrt`.
+
+    `seeds` are the cotangents of the losses (None in the list: ones). The result has None for what
+    no loss depends on through differentiable primitives. `wrt` may hold leaves and any tensors
+    between.
+    """
+    order = toposort(losses)
+    reached = _reached(order, wrt)
+    table: Cotangents = {}
+    for loss, seed in zip(losses, seeds or [None] * len(losses), strict=True):
+        if loss in reached:
+            _accumulate(table, loss, ones_like(loss) if seed is None else seed)
+    for node in reversed(order):
+        if node in reached and node.op is not None and node in table:
+            _backward(node, table, reached)
+    return [table.get(t) for t in wrt]
+
+
+def _reached(order: Sequence[Tensor], wrt: Sequence[Tensor]) -> set[Tensor]:
+    """Nodes that depend on any of `wrt` through float values and primitives with a gradient."""
+    reached = set()
+    sources = set(wrt)
+    for node in order:
+        if node in sources:
+            reached.add(node)
+        elif node.op is OUTPUT:
+            if node.inputs[0] in reached and is_float(node.spec.dtype):
+                reached.add(node)
+        elif (
+            node.op is not None
+            and node.op.differentiable
+            and (node.op.multiple or is_float(node.spec.dtype))
+            and any(t in reached for t in node.inputs)
+        ):
+            reached.add(node)
+    return reached
+
+
+def _backward(node: Tensor, table: Cotangents, reached: set[Tensor]) -> None:
+    """Hand the cotangent of `node` on to its inputs."""
+    op = node.op
+    assert op is not None
+    g = table[node]
+    if op is OUTPUT:
+        source = node.inputs[0]
+        slots = table.setdefault(source, [None] * len(source.spec))
+        index = node.params["index"]
+        slots[index] = g if slots[index] is None else add(slots[index], g)
+        return
+    before = set_inherited(node.where)
+    try:
+        wanted = [t in reached for t in node.inputs]
+        if op.argument_rules is not None and not op.multiple and _is_zero(g):
+            # Rules are linear in g: zeros stay zeros and need not be computed.
+            triples = zip(op.argument_rules, node.inputs, wanted, strict=False)
+            found = [
+                zeros_like(x) if rule is not None and yes else None for rule, x, yes in triples
+            ]
+        else:
+            found = op.cotangents(g, outputs_of(node) if op.multiple else node, node, wanted)
+        for x, cotangent in zip(node.inputs, found, strict=False):
+            if cotangent is not None:
+                _accumulate(table, x, cotangent)
+    finally:
+        set_inherited(before)
+
+
+def _accumulate(table: Cotangents, x: Tensor, cotangent: Tensor) -> None:
+    known = table.get(x)
+    if known is None or _is_zero(known):
+        table[x] = cotangent
+    elif not _is_zero(cotangent):
+        table[x] = add(known, cotangent)
+
+
+def _is_zero(g: Tensor) -> bool:
+    """Whether a rule gave plain zeros: connected, but without influence."""
+    return g.op is full and g.params["value"] == 0

@@ -1,0 +1,279 @@
+"""Steps of optimizers in programs: which are found, what they compute, and in what memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backplane import backend as K
+from backplane.compile.passes.optimizer_steps import find_updates
+from backplane.compile.passes.simplify import simplify
+from backplane.core.registry import PRIMITIVES
+from backplane.core.variable import Variable
+
+rng = np.random.default_rng(0)
+
+KERNELS = SimpleNamespace(table={"gradient_update", "momentum_update", "adam_update"})
+"""An engine that has all of them."""
+
+Pairs = Sequence[tuple[Variable, Any]]
+
+
+def found(updates: Pairs, outputs: Sequence[Any] = ()) -> list[str]:
+    """The steps that are found: name and how many parameters."""
+    news = simplify([*outputs, *[value for _, value in updates]])
+    state = {v: len(outputs) + i for i, (v, _) in enumerate(updates)}
+    results = find_updates(news, state, KERNELS)  # type: ignore[arg-type]
+    kinds = {"gradient_update": 1, "momentum_update": 2, "adam_update": 3}
+    nodes = [t.inputs[0] for t in results if t.op is not None and t.op.name == "output"]
+    counts = Counter(t.op.name for t in nodes if t.op is not None)
+    return [f"{name} {count // kinds[name]}" for name, count in sorted(counts.items())]
+
+
+def variables(count: int, shape: tuple[int, ...] = (2, 3), dtype: str = "float32") -> list[Any]:
+    return [K.variable(rng.random(shape), dtype=dtype) for _ in range(count)]
+
+
+# --- ways to write them ---------------------------------------------------------------------------
+
+
+def classic_adam(p: Any, m: Any, v: Any, g: Any) -> Pairs:
+    rate = 0.01 * K.sqrt(K.constant(0.3)) / (1 - K.pow(K.constant(0.9), 3.0))
+    m_t = (0.9 * m) + (1.0 - 0.9) * g
+    v_t = (0.999 * v) + (1.0 - 0.999) * K.square(g)
+    return [(m, m_t), (v, v_t), (p, p - rate * m_t / (K.sqrt(v_t) + K.epsilon()))]
+
+
+def keras_2_3_adam(p: Any, m: Any, v: Any, g: Any) -> Pairs:
+    """Numbers in variables."""
+    lr, b1, b2 = K.variable(0.01), K.variable(0.9), K.variable(0.999)
+    m_t = (b1 * m) + (1.0 - b1) * g
+    v_t = (b2 * v) + (1.0 - b2) * K.square(g)
+    return [(m, m_t), (v, v_t), (p, p - lr * m_t / (K.sqrt(v_t) + K.epsilon()))]
+
+
+def keras_3_adam(p: Any, m: Any, v: Any, g: Any) -> Pairs:
+    m_t = m + (g - m) * (1 - 0.9)
+    v_t = v + (K.square(g) - v) * (1 - 0.999)
+    return [(p, p - (m_t * 0.01) / (K.sqrt(v_t) + 1e-7)), (v, v_t), (m, m_t)]
+
+
+def decayed_adam(p: Any, m: Any, v: Any, g: Any) -> Pairs:
+    return classic_adam(p, m, v, g + 0.02 * p)
+
+
+def clipped_adam(p: Any, m: Any, v: Any, g: Any) -> Pairs:
+    return classic_adam(p, m, v, K.clip(g * 0.5, -0.1, 0.1))
+
+
+def momentum(p: Any, m: Any, v: Any, g: Any) -> Pairs:
+    m_t = 0.9 * m - 0.01 * g
+    return [(m, m_t), (p, p + m_t)]
+
+
+def heavy_ball(p: Any, m: Any, v: Any, g: Any) -> Pairs:
+    """As PyTorch writes it."""
+    m_t = 0.9 * m + (g + 0.02 * p)
+    return [(m, m_t), (p, p - 0.01 * m_t)]
+
+
+def nesterov(p: Any, m: Any, v: Any, g: Any) -> Pairs:
+    lr, decay = K.variable(0.01), K.variable(0.9)
+    m_t = decay * m - lr * g
+    return [(m, m_t), (p, p + decay * m_t - lr * g)]
+
+
+def descent(p: Any, m: Any, v: Any, g: Any) -> Pairs:
+    return [(p, p - 0.01 * (g + 0.02 * p))]
+
+
+def rms_prop(p: Any, m: Any, v: Any, g: Any) -> Pairs:
+    v_t = 0.9 * v + 0.1 * K.square(g)
+    return [(v, v_t), (p, p - 0.01 * g / (K.sqrt(v_t) + 1e-7))]
+
+
+def constrained(p: Any, m: Any, v: Any, g: Any) -> Pairs:
+    m_t = 0.9 * m - 0.01 * g
+    return [(m, m_t), (p, K.maximum(p + m_t, 0.0))]
+
+
+WAYS: list[tuple[Callable[..., Pairs], list[str]]] = [
+    (classic_adam, ["adam_update 1"]),
+    (keras_2_3_adam, ["adam_update 1"]),
+    (keras_3_adam, ["adam_update 1"]),
+    (decayed_adam, ["adam_update 1"]),
+    (clipped_adam, ["adam_update 1"]),
+    (momentum, ["momentum_update 1"]),
+    (heavy_ball, ["momentum_update 1"]),
+    (nesterov, ["momentum_update 1"]),
+    (descent, ["gradient_update 1"]),
+    (rms_prop, []),
+    (constrained, []),
+]
+IDS = [way.__name__ for way, _ in WAYS]
+
+
+@pytest.mark.parametrize(("way", "names"), WAYS, ids=IDS)
+def test_steps_are_found_however_they_are_written(way: Any, names: list[str]) -> None:
+    p, m, v, w = variables(4)
+    assert found(way(p, m, v, K.sin(w))) == names
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("way", [way for way, _ in WAYS], ids=IDS)
+def test_steps_compute_what_was_written(engine: Any, way: Any, dtype: str) -> None:
+    K.set_floatx(dtype)
+    starts = [rng.random((2, 3)), rng.random((2, 3)), rng.random((2, 3))]
+    feeds = [rng.standard_normal((2, 3)).astype(dtype) for _ in range(4)]
+
+    def run(shape: tuple[int, ...]) -> list[Any]:
+        state = [K.variable(a.reshape(shape)) for a in starts]
+        g = K.placeholder((2, 3))
+        step = K.function([g], [K.sum(state[0])], updates=way(*state, K.reshape(g, shape)))
+        losses = [step([feed])[0] for feed in feeds]
+        return [np.array(losses), *[K.get_value(s).ravel() for s in state]]
+
+    with without_kernels(engine):
+        wanted = run((6,))
+    tolerance = 1e-5 if dtype == "float32" else 1e-12
+    for got, right in zip(run((2, 3)), wanted, strict=True):
+        np.testing.assert_allclose(got, right, rtol=tolerance, atol=tolerance * 0.1)
+
+
+@contextmanager
+def without_kernels(engine: Any) -> Iterator[None]:
+    """Nothing is replaced."""
+    engine.updates_in_place = lambda options: False
+    yield
+    del engine.updates_in_place
+
+
+def test_parameters_with_equal_numbers_share_a_node() -> None:
+    ps, ms = variables(3), variables(3)
+    updates: list[Any] = []
+    for i, (p, m) in enumerate(zip(ps, ms, strict=True)):
+        m_t = 0.9 * m - (0.01 if i else 0.02) * K.sin(p)
+        updates += [(m, m_t), (p, p + m_t)]
+    news = [value for _, value in updates]
+    results = find_updates(simplify(news), {v: i for i, (v, _) in enumerate(updates)}, KERNELS)  # type: ignore[arg-type]
+    assert len({t.inputs[0] for t in results}) == 2
+
+
+@pytest.mark.parametrize("number", [0.9, 0.95, 0.123456, 0.9994321])
+def test_only_complements_make_adam(number: float) -> None:
+    p, m, v, w = variables(4)
+    g = K.sin(w)
+
+    def adam(rest: float) -> list[str]:
+        m_t, v_t = number * m + rest * g, 0.5 * v + 0.5 * g * g
+        return found([(m, m_t), (v, v_t), (p, p - 0.1 * m_t / (K.sqrt(v_t) + 1e-7))])
+
+    assert adam(1 - number) == ["adam_update 1"]
+    assert adam((1 - number) * 1.01) == []
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def test_old_values_that_are_still_wanted_keep_a_step_from_being_replaced() -> None:
+    p, q, w = variables(3)
+    step = (p, p - 0.1 * K.sin(w))
+    assert found([step]) == ["gradient_update 1"]
+    assert found([step], [K.sum(p)]) == ["gradient_update 1"]
+    assert found([step], [p]) == []
+    assert found([step], [K.reshape(p, (3, 2))]) == []
+    assert found([step, (q, p)]) == []
+    assert found([step, (q, q - 0.1 * p)]) == ["gradient_update 1"]
+    assert found([(p, p - 0.1 * q), (q, q - 0.1 * p)]) == []
+
+
+def test_steps_that_read_each_other(engine: Any) -> None:
+    p, q = K.variable([1.0, 2.0]), K.variable([10.0, 20.0])
+    f = K.function([], [p], updates=[(p, p - 0.5 * q), (q, q - 0.5 * p)])
+    np.testing.assert_allclose(f([])[0], [1, 2])
+    np.testing.assert_allclose(K.get_value(p), [-4, -8])
+    np.testing.assert_allclose(K.get_value(q), [9.5, 19])
+
+
+def test_values_that_were_handed_out_stay(engine: Any) -> None:
+    p, q, g = K.variable([1.0, 2.0]), K.variable([0.0, 0.0]), K.placeholder((2,))
+    step = K.function([g], [K.sum(p)], updates=[(p, p - g)])
+    one = [np.ones(2, "float32")]
+    step(one)
+    K.function([], [], updates=[(q, p)])([])
+    view = K.function([], [K.reshape(p, (1, 2))])([])[0]
+    value, at_once = K.get_value(p), K.eager(K.identity)(p)
+    step(one)
+    np.testing.assert_allclose(K.get_value(p), [-1, 0])
+    for kept in (K.get_value(q), view[0], value, engine.to_numpy(at_once)):
+        np.testing.assert_allclose(kept, [0, 1])
+    K.function([g], [], updates=[(q, q - g)])(one)
+    np.testing.assert_allclose(K.get_value(p), [-1, 0])
+    np.testing.assert_allclose(one[0], 1)
+
+
+def test_constants_and_fed_arrays_stay(engine: Any) -> None:
+    start = K.constant([5.0, 6.0])
+    p, g, x = K.variable([1.0, 2.0]), K.placeholder((2,)), K.placeholder((2,))
+    reset, take = K.function([], [start], updates=[(p, start)]), K.function([x], [], [(p, x)])
+    step = K.function([g], [], updates=[(p, p - g)])
+    fed = np.ones(2, "float32")
+    reset([])
+    step([fed])
+    step([fed])
+    np.testing.assert_allclose(reset([])[0], [5, 6])
+    take([fed])
+    step([fed])
+    step([fed])
+    np.testing.assert_allclose(fed, 1)
+    np.testing.assert_allclose(K.get_value(p), [-1, -1])
+
+
+def test_a_gradient_that_branches_make_of_a_variable(engine: Any) -> None:
+    p, q = K.variable([1.0, 2.0]), K.variable([10.0, 20.0])
+    turn = K.placeholder(())
+    g = K.switch(K.greater(turn, 0), lambda: q, lambda: p)
+    f = K.function([turn], [], updates=[(p, p - g), (q, q - g)])
+    f([1.0])
+    np.testing.assert_allclose(K.get_value(p), [-9, -18])
+    np.testing.assert_allclose(K.get_value(q), [0, 0])
+
+
+def test_adam_with_a_negative_second_moment(engine: Any) -> None:
+    """`K.sqrt` of what is negative is 0."""
+    p, m, v = (K.variable([a, a]) for a in (1.0, 0.5, -3.0))
+    g = K.placeholder((2,))
+    step = K.function([g], [], updates=keras_3_adam(p, m, v, g))
+    step([np.full(2, 0.5, "float32")])
+    np.testing.assert_allclose(K.get_value(p), 1 - 0.5 * 0.01 / 1e-7, rtol=1e-5)
+
+
+# --- the primitives -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "kinds", "params"),
+    [
+        ("gradient_update", (0.1,), 2, {}),
+        ("momentum_update", (0.9, -0.1, 1.0), 3, {"nesterov": False}),
+        ("momentum_update", (0.0, -0.1, 0.5), 3, {"nesterov": True}),
+        ("adam_update", (0.1, 0.9, 0.999, 1e-7), 4, {}),
+        ("adam_update", (0.1, 1.0, 0.5, 1e-7), 4, {}),
+    ],
+)
+def test_lowerings_compute_the_decompositions(
+    engine: Any, name: str, numbers: Any, kinds: int, params: Any
+) -> None:
+    op = PRIMITIVES[name]
+    tensors = [t for _ in range(kinds) for t in (*variables(1), *variables(1, (4,)))]
+    scalars = [K.constant(x) for x in numbers]
+    assert op.decomposition is not None
+    wanted = op.decomposition(*scalars, *tensors, **params)
+    for a, b in zip(op(*scalars, *tensors, **params), wanted, strict=True):
+        np.testing.assert_allclose(K.eval(a), K.eval(b), rtol=1e-5)

@@ -1,0 +1,88 @@
+"""Threads and asyncio tasks never see what surrounds the graphs that others build."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from backplane import backend as K
+from backplane.core import context
+from backplane.core.graph import constant
+from backplane.ops.elementwise import neg
+
+
+def meanwhile(surroundings, function):
+    """What `function` gives in a thread while this one is inside `surroundings`."""
+    with surroundings, ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
+
+
+def test_updates_of_another_thread_are_not_waited_for():
+    v = K.variable(1.0)
+    tensor = meanwhile(K.control_dependencies([K.update_add(v, 10.0)]), lambda: v * 2.0)
+    assert K.function([], [tensor])([])[0] == 2
+    assert K.get_value(v) == 1
+
+
+def test_names_have_the_scopes_of_their_own_thread():
+    with K.name_scope("outer"):
+        assert meanwhile(K.name_scope("a"), lambda: K.variable(0.0, name="w").name) == "w"
+        assert K.variable(0.0, name="w").name == "outer/w"
+
+
+def test_the_line_of_a_gradient_is_not_that_of_another_thread():
+    before = context.set_inherited(context.Where("elsewhere.py", 1, "f"))
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            node = pool.submit(lambda: neg(constant(1.0))).result()
+    finally:
+        context.set_inherited(before)
+    assert node.where.filename == __file__
+
+
+def test_tasks_have_their_own_engine_and_scopes():
+    async def build(name, entered, other):
+        with K.engine("numpy"), K.name_scope(name):
+            entered.set()
+            await other.wait()
+            return K.variable(0.0, name="w").name, context.current().scopes
+
+    async def both():
+        a, b = asyncio.Event(), asyncio.Event()
+        return await asyncio.gather(build("a", a, b), build("b", b, a))
+
+    assert asyncio.run(both()) == [("a/w", ("a",)), ("b/w", ("b",))]
+
+
+def test_blocks_may_be_left_in_another_order_than_entered():
+    engine, scope = K.engine("numpy"), K.name_scope("a")
+    engine.__enter__()
+    scope.__enter__()
+    engine.__exit__(None, None, None)
+    assert (context.current().engine, context.current().scopes) == (None, ("a",))
+    scope.__exit__(None, None, None)
+    assert context.current().scopes == ()
+
+
+def test_an_empty_list_of_control_inputs_keeps_those_outside_and_none_clears_them():
+    v = K.variable(1.0)
+    with K.control_dependencies([K.update_add(v, 1.0)]):
+        with K.control_dependencies([]):
+            inner = v * 1.0
+        with K.control_dependencies(None):
+            plain = v * 1.0
+    np.testing.assert_array_equal(K.function([], [plain])([])[0], 1)
+    np.testing.assert_array_equal(K.function([], [inner])([])[0], 2)
+
+
+def test_identifiers_of_many_threads_are_unique():
+    start = threading.Barrier(8)
+
+    def many(_):
+        start.wait()
+        return [K.get_uid("threads") for _ in range(2000)]
+
+    with ThreadPoolExecutor(8) as pool:
+        found = [uid for uids in pool.map(many, range(8)) for uid in uids]
+    assert sorted(found) == list(range(1, 16001))
