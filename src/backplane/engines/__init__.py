@@ -69,7 +69,8 @@ def get(name: str) -> Engine:
         ValueError: if no engine is called so.
         ImportError: if its library is missing; the message has the install command.
     """
-    name = config.canonical(name) or name
+    if name not in _loaded:
+        name = config.canonical(name) or name
     if name not in _loaded:
         _loaded[name] = _load(name)
     return _loaded[name]
