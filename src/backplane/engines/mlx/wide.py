@@ -47,8 +47,8 @@ def _cos(x: Value) -> Value:
     return (1 - t) * (1 + t) / (1 + t * t)
 
 
-sin = _with_slope(_sin, lambda x, y: cos(x))
-cos = _with_slope(_cos, lambda x, y: -sin(x))
+sin: Lowering = _with_slope(_sin, lambda x, y: cos(x))
+cos: Lowering = _with_slope(_cos, lambda x, y: -sin(x))
 sigmoid = _with_slope(lambda x: 1 / (1 + exp(-x)), lambda x, y: y * (1 - y))
 
 
