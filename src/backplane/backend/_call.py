@@ -48,6 +48,7 @@ from backplane.compile.source_map import explain
 from backplane.core import context
 from backplane.core.graph import Placeholder, Tensor, toposort
 from backplane.core.registry import PRIMITIVES
+from backplane.core.source import Source
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
 
@@ -312,10 +313,10 @@ class _Writer:
                 keep(traces, key, trace)
             return trace(engine, leaves)
 
-        self.names: dict[str, Any] = {
-            "_find": programs.get, "_other": other, "_general": general, "_engine": engine,
-            "_explain": explain, "_spec_of": engine.spec_of, "_from_numpy": engine.from_numpy,
-        }  # fmt: skip
+        self.source = Source(
+            "eager call", _find=programs.get, _other=other, _general=general, _engine=engine,
+            _explain=explain, _spec_of=engine.spec_of, _from_numpy=engine.from_numpy,
+        )  # fmt: skip
 
     def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         """The function; None if there is an argument that it cannot deal with."""
@@ -328,27 +329,23 @@ class _Writer:
         pairs = ", ".join(f"{name!r}: {name}" for name in kwargs)
         given = "".join(f"{position}, " for position in positions)
         leaves = ", ".join(self.leaves)
-        source = "\n".join(
-            [
-                f"def settled({parameters}):",
-                *[f"    {line}" for line in self.unpacked],
-                "    try:",
-                f"        _key = ({', '.join(self.key)},)",
-                "        _program = _find(_key)",
-                "    except TypeError:",
-                f"        return _general({', '.join([*positions, *keywords])})",
-                "    if _program is None:",
-                f"        return _other(_key, [{leaves}], ({given}), {{{pairs}}})",
-                "    try:",
-                f"        return _program({leaves})[0]",
-                "    except Exception as _error:",
-                "        _explain(_error, _engine, _program)",
-                "        raise",
-            ]
-        )
-        exec(compile(source, "<backplane call>", "exec"), self.names)
-        call: Call = self.names["settled"]
-        return call
+        source = self.source
+        with source.block(f"def settled({parameters}):"):
+            for line in self.unpacked:
+                source.line(line)
+            with source.block("try:"):
+                source.line(f"_key = ({', '.join(self.key)},)")
+                source.line("_program = _find(_key)")
+            with source.block("except TypeError:"):
+                source.line(f"return _general({', '.join([*positions, *keywords])})")
+            with source.block("if _program is None:"):
+                source.line(f"return _other(_key, [{leaves}], ({given}), {{{pairs}}})")
+            with source.block("try:"):
+                source.line(f"return _program({leaves})[0]")
+            with source.block("except Exception as _error:"):
+                source.line("_explain(_error, _engine, _program)")
+                source.line("raise")
+        return source.function("settled")
 
     def _take(self, name: str, value: Any) -> bool:
         """Make one argument part of the key and, if it is a tensor, a leaf."""
