@@ -15,7 +15,7 @@ WORKERS ?= 2
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -c constraints.txt
-NAMES := tensorflow theano cntk jax torch all
+NAMES := tensorflow theano cntk jax torch mlx all
 
 UNKNOWN := $(filter-out numpy $(NAMES),$(ENGINES))
 $(if $(UNKNOWN),$(error ENGINES has no $(UNKNOWN); there are numpy $(NAMES)))
@@ -25,7 +25,7 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 \
 	TF_NUM_INTEROP_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast reference benchmarks lint format r clean
+.PHONY: help demo test test-fast reference generate benchmarks lint format r clean
 
 help:
 	@echo 'make demo                       digits with the NumPy engine'
@@ -34,6 +34,7 @@ help:
 	@echo 'make test TEST_R=0              … but those of the R package'
 	@echo 'make test-fast                  the tests that are not slow'
 	@echo 'make reference                  run conformance, then write docs/reference.md from it'
+	@echo 'make generate                   write what follows from K: its stub, the R functions and help pages'
 	@echo 'make benchmarks                 time everything (a quarter of an hour), write docs/benchmarks.md'
 	@echo 'make lint                       ruff, mypy, directions of imports, sizes'
 	@echo 'make format                     what ruff can put right by itself'
@@ -57,6 +58,10 @@ reference: $(STAMPS)/dev
 		--record=build/conformance.json
 	$(BIN)/python scripts/make_reference.py build/conformance.json
 
+generate: $(STAMPS)/dev
+	$(BIN)/python scripts/make_stubs.py
+	$(BIN)/python scripts/make_r.py
+
 benchmarks: $(STAMPS)/dev
 	$(BIN)/python -m benchmarks
 
@@ -65,6 +70,7 @@ lint: $(STAMPS)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python scripts/check_imports.py
+	$(BIN)/python scripts/check_primitives.py $(addprefix src/backplane/,core ops compile)
 	$(BIN)/python scripts/check_size.py
 
 r:

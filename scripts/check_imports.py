@@ -37,7 +37,7 @@ name, where everyone else meets them, so that nobody can know a particular one."
 
 PARTS = {
     "__main__": "cli",
-    **dict.fromkeys(("cntk", "jax", "numpy", "tensorflow", "theano", "torch"), "interop"),
+    **dict.fromkeys(("cntk", "jax", "mlx", "numpy", "tensorflow", "theano", "torch"), "interop"),
     "_keras_json": "config",
     "engines": "registry",
     "engines.base": "protocol",
@@ -54,6 +54,7 @@ LIBRARIES: dict[str, set[str]] = {
     "jax": {"engines.jax"},
     "jaxlib": {"engines.jax"},
     "torch": {"engines.torch", "interop.dynamo"},
+    "mlx": {"engines.mlx"},
     "pytensor": {"engines.pytensor"},
     "numba": {"engines.pytensor"},
     "onnx": {"engines.onnxruntime"},

@@ -1,4 +1,4 @@
-"""Write docs/reference.md: every documented function, and what the tests found on each engine.
+"""Write docs/reference.md: the functions of K, and what the tests found on each engine.
 
     pytest --record=build/conformance.json
     python scripts/make_reference.py [RECORD ...]
@@ -22,7 +22,7 @@ FACTS = ROOT / "tests" / "facts" / "signatures.json"
 PAGE = ROOT / "docs" / "reference.md"
 
 ASPECTS = ("value", "spec", "gradient")
-ENGINES = ("numpy", "tensorflow", "jax", "torch", "theano", "cntk")
+ENGINES = ("numpy", "tensorflow", "jax", "torch", "theano", "cntk", "mlx")
 TICK, NONE, GAP = "✓", "–", "✗"
 EVERY = "any"
 """Stands in a record for all engines: the test was of something that none takes part in."""
@@ -38,6 +38,12 @@ Under each engine: whether the tests confirm its **value**, its **spec** (that s
 what was inferred before anything is computed) and its **gradient**, in this order. ✓ they do;
 – there is none, because the function returns no tensor, or no gradient flows through what it
 returns; ✗ not yet. Functions that no engine takes part in are confirmed once for all of them.
+"""
+
+ADDITIONS = """
+## Additions
+
+Functions of Backplane that no document names.
 """
 
 Record = dict[str, dict[str, set[str]]]
@@ -72,17 +78,18 @@ def page(facts: dict[str, Any], record: Record) -> str:
     """The text of the page."""
     tested = {engine for engines in record.values() for engine in engines}
     engines = [engine for engine in ENGINES if engine in tested]
-    lines = [
-        HEADER,
-        f"| function | documents | {' | '.join(engines)} |",
-        f"|---|---|{'---|' * len(engines)}",
-    ]
-    for entry in facts["functions"]:
-        name = entry["name"]
-        cells = (cell(name, engine, record, facts) for engine in engines)
-        call, documents = f"`{name}{entry['signature']}`", " ".join(entry["documents"])
-        lines.append(f"| {' | '.join([call, documents, *cells])} |")
-    return "\n".join(lines) + "\n"
+
+    def table(entries: list[dict[str, Any]], *more: str) -> list[str]:
+        heads = ["function", *more, *engines]
+        lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+        for entry in entries:
+            cells = (cell(entry["name"], engine, record, facts) for engine in engines)
+            call = f"`{entry['name']}{entry['signature']}`"
+            lines.append(f"| {' | '.join([call, *(' '.join(entry[m]) for m in more), *cells])} |")
+        return lines
+
+    documented = table(facts["functions"], "documents")
+    return "\n".join([HEADER, *documented, ADDITIONS, *table(facts["own"])]) + "\n"
 
 
 def main(arguments: list[str]) -> int:
@@ -96,8 +103,9 @@ def main(arguments: list[str]) -> int:
     text = page(facts, merged(paths))
     PAGE.write_text(text, encoding="utf-8")
     gaps = [line.split("(")[0].lstrip("| `") for line in text.splitlines()[1:] if GAP in line]
-    gaps = [name for name in gaps if name in {e["name"] for e in facts["functions"]}]
-    print(f"{PAGE.relative_to(ROOT)}: {len(facts['functions'])} functions, {len(gaps)} with gaps")
+    listed = {e["name"] for e in (*facts["functions"], *facts["own"])}
+    gaps = [name for name in gaps if name in listed]
+    print(f"{PAGE.relative_to(ROOT)}: {len(listed)} functions, {len(gaps)} with gaps")
     if gaps:
         print(", ".join(gaps))
     return 1 if gaps else 0

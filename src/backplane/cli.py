@@ -83,9 +83,11 @@ def check(name: str, suite: Path | None, arguments: tuple[str, ...]) -> None:
 
     For example: backplane check --engine my_engine -- -x -k conv2d
     """
-    if name not in engines.names() and name not in config.ALIASES:
+    if config.canonical(name) is None and name not in engines.names():
         known = ", ".join(engines.names())
-        raise click.BadParameter(f"no engine is called {name!r}; there are {known}")
+        raise click.BadParameter(
+            f"no engine is called {name!r}{engines.suggestion(name)}; there are {known}"
+        )
     tests = suite or Path(__file__).parents[2] / "tests"
     if not (tests / "conformance").is_dir():
         raise click.UsageError(

@@ -28,6 +28,7 @@ TITLES = {
     "torch": "PyTorch",
     "theano": "Theano",
     "cntk": "CNTK",
+    "mlx": "MLX",
     "numpy": "NumPy",
 }
 """The engines that ship with Backplane, with the names people know them by. When nothing is
@@ -37,6 +38,8 @@ configured, the first installed one serves: this order is the order of preferenc
 ALIASES = {"pytensor": "theano", "onnxruntime": "cntk"}
 """Other names for them: the libraries that continue the documented ones."""
 
+SPELLINGS = {"tf": "tensorflow", "pytorch": "torch"}
+"""What people also write for an engine; `backend` answers with the documented name."""
 
 OURSELVES = ("backplane", "backplane.backend")
 """Names by which classic Keras finds this package, whatever engine is configured: to the package
@@ -73,7 +76,7 @@ class _State:
         # Names that a setter was called for: `load` leaves these alone, whenever it comes.
         self.touched: frozenset[str] = frozenset()
         # The name that `choose_engine` settled on.
-        self.serving: str | None = None
+        self.in_use: str | None = None
         # Who keeps float type, epsilon and image data format instead of this module (`follow`).
         self.owner: Any = None
 
@@ -100,9 +103,21 @@ def canonical(name: str) -> str | None:
         >>> canonical("pytensor"), canonical("backplane.jax"), canonical("my_package.my_module")
         ('theano', 'jax', None)
     """
-    name = name.removeprefix("backplane.")
+    name = spelled(name.removeprefix("backplane."))
     name = ALIASES.get(name, name)
     return name if name in TITLES else None
+
+
+def spelled(name: str) -> str:
+    """The name of an engine as documented; other names, which mean modules, stay as they are.
+
+    Example:
+        >>> spelled(" TensorFlow"), spelled("PyTorch"), spelled("My_Package")
+        ('tensorflow', 'torch', 'My_Package')
+    """
+    plain = name.strip().lower()
+    plain = SPELLINGS.get(plain, plain)
+    return plain if plain in TITLES or plain in ALIASES else name
 
 
 def backend() -> str:
@@ -116,7 +131,7 @@ def backend() -> str:
         >>> config.backend()
         'tensorflow'
     """
-    return _state.serving or os.environ.get("KERAS_BACKEND") or _state.settings.backend
+    return _state.in_use or spelled(os.environ.get("KERAS_BACKEND") or _state.settings.backend)
 
 
 def choose_engine(installed: Callable[[str], bool]) -> Choice:
@@ -147,16 +162,16 @@ def choose_engine(installed: Callable[[str], bool]) -> Choice:
     engine = choice.engine
     if engine is not None and not installed(engine):
         _raise_missing(choice, engine, installed)
-    _state.serving = choice.name
+    _state.in_use = choice.name
     return choice
 
 
 def _asked() -> Iterator[Choice]:
     """What a person asked for, what counts most first."""
     if name := os.environ.get("KERAS_BACKEND"):
-        yield Choice(name, "KERAS_BACKEND")
+        yield Choice(spelled(name), "KERAS_BACKEND")
     if _state.chosen_in is not None:
-        yield Choice(_state.settings.backend, _state.chosen_in)
+        yield Choice(spelled(_state.settings.backend), _state.chosen_in)
 
 
 def _configured() -> Choice | None:
@@ -193,23 +208,23 @@ def _raise_missing(choice: Choice, engine: str, installed: Callable[[str], bool]
     )
 
 
-def serve(name: str) -> Callable[[], None]:
-    """Let the engine of that name be the one that serves, until the returned function is called.
+def override_backend(name: str) -> Callable[[], None]:
+    """Let `backend` answer with that name until the returned function is called.
 
     Args:
         name: as in `choose_engine`.
 
     Example:
         >>> from backplane import config
-        >>> undo = config.serve("jax")
+        >>> undo = config.override_backend("jax")
         >>> config.backend()
         'jax'
         >>> undo()
     """
-    before, _state.serving = _state.serving, name
+    before, _state.in_use = _state.in_use, name
 
     def undo() -> None:
-        _state.serving = before
+        _state.in_use = before
 
     return undo
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from cases.record import bools, case, distinct, floats, ints, positive, unit, values
@@ -25,8 +27,25 @@ def _quiet(function):
     return run
 
 
+def _inverse(erf, x):
+    """The y with erf(y) = x."""
+    y = np.zeros_like(x)
+    for _ in range(30):
+        y = y - (erf(y) - x) * np.sqrt(np.pi) / 2 * np.exp(y * y)
+    return y
+
+
 # --- one operand ----------------------------------------------------------------------------------
 
+case(
+    "erfinv",
+    floats(2, 3, low=-0.75, high=0.75),
+    # scipy is no dependency of the tests of every engine: erf is inverted by Newton's steps.
+    oracle=lambda x: _inverse(np.vectorize(math.erf), x),
+    smooth=True,
+    tolerance={"float32": 2e-5},
+    errors=[([None], {}, TypeError, r"K\.erfinv")],
+)
 case(
     "abs",
     distinct(3, 4),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from typing import Any
 
 import numpy as np
@@ -36,7 +38,10 @@ def cost(y_true: Any, y_pred: Any, input_length: Any, label_length: Any) -> np.n
     losses = []
     lengths = zip(np.ravel(input_length), np.ravel(label_length), strict=True)
     for labels, rows, (steps, count) in zip(np.asarray(y_true), y_pred, lengths, strict=True):
-        labels = tuple(int(k) for k in labels[: int(count)])
+        # The blank, or what lies beyond it, ends the labels.
+        blank = np.shape(rows)[-1] - 1
+        ended = itertools.takewhile(functools.partial(operator.gt, blank), labels[: int(count)])
+        labels = tuple(int(k) for k in ended)
         p = sequences(np.asarray(rows, "float64")[: int(steps)]).get(labels, 0.0)
         losses.append([-np.log(p) if p else np.inf])
     return np.array(losses)
@@ -66,6 +71,7 @@ costs("lengths", [[1, 0], [0, 0], [2, 1]], simplex(3, 4, 4), [[4], [3], [2]], [[
 costs("padded-labels", [[1, -1], [3, 9]], unit(2, 4, 4), [[4], [4]], [[1], [0]])
 costs("vectors", [[1, 0], [0, 1]], unit(2, 3, 3), [3, 2], [2, 1])
 costs("float-labels", np.array([[1.9, 0.2]]), unit(1, 3, 3), [[3.0]], [[2.0]], grad=(1,))
+costs("ended-by-blank", [[1, 3, 3], [3, 3, 9]], unit(2, 4, 4), [[4], [4]], [[3], [3]])
 costs("no-labels", [[0], [0]], unit(2, 3, 2), [[3], [0]], [[0], [0]])
 costs("only-blank", np.zeros((2, 0), "int32"), unit(2, 3, 2), [[3], [2]], [[0], [0]])
 # A difference of infinite losses is no number.
@@ -144,7 +150,7 @@ case(
     id="nothing-to-learn",
     batch=False,
     grad=False,
-    fn=lambda K, pred: K.ctc_batch_cost([[1, 1], [5, 0], [1, 0]], pred, [2, 2, 0], [2, 1, 0]),
+    fn=lambda K, pred: K.ctc_batch_cost([[1, 1], [-5, 0], [1, 0]], pred, [2, 2, 0], [2, 1, 0]),
     oracle=np.array([[np.inf], [np.nan], [0]]),
     kinks=[((np.full((3, 2, 3), 0.25),), (np.zeros((3, 2, 3)),))],
 )

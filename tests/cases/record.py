@@ -90,7 +90,7 @@ def values(array: Any, dtype: str | None = None) -> Arg:
     return Arg(fixed.shape, lambda rng, s: fixed, dtype)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """One record; see `case` for the fields."""
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,7 @@ from backplane import backend as K
 from backplane import engines
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
+from cases import CASES
 from cases.record import FLOATS, Arg, Case, _placed
 from conformance.compare import assert_close, directional
 
@@ -58,11 +62,14 @@ def loss_of(outputs: list[Tensor], factors: list[np.ndarray | None]) -> Tensor |
     return total
 
 
+@cache
 def reference(case: Case) -> list[np.ndarray]:
-    """The expected value: the oracle's on float64 arrays, else the NumPy engine's."""
+    """The expected value: the oracle's on float64 arrays, else the NumPy engine's. Found once for
+    all engines."""
     arrays = case.arrays("float64")
     if case.oracle is None:
-        return run_symbolic(case, arrays, engines.get("numpy"))
+        with settings("float32"):
+            return run_symbolic(case, arrays, engines.get("numpy"))
     if not callable(case.oracle):
         return [np.asarray(case.oracle)]
     given = iter(arrays)
@@ -71,6 +78,46 @@ def reference(case: Case) -> list[np.ndarray]:
         np.asarray(r)
         for r in flat(case.oracle(*[_placed(a, given) for a in case.args], **case.kwargs))
     ]
+
+
+@cache
+def reference_gradients(case: Case) -> list[np.ndarray]:
+    """The NumPy engine's gradients in float64. Found once for all engines;
+    `test_gradient_is_the_derivative` and `test_gradient_equals_jax` check them."""
+    with settings("float64"), engines.use("numpy"):
+        arrays = case.arrays("float64")
+        inputs = placeholders(case, arrays)
+        outputs = flat(case.call(K, *inputs))
+        return K.function(inputs, gradients_of(case, "float64", inputs, outputs))(arrays)
+
+
+@contextmanager
+def settings(floatx: str) -> Iterator[None]:
+    """Under this `floatx`."""
+    before = K.floatx()
+    K.set_floatx(floatx)
+    try:
+        yield
+    finally:
+        K.set_floatx(before)
+
+
+@cache
+def factors_of(case: Case, dtype: str) -> list[np.ndarray | None]:
+    """The weights of the outputs in the sum that is differentiated."""
+    with settings(dtype):
+        return weights(run_symbolic(case, case.arrays(dtype), engines.get("numpy")), 7)
+
+
+def gradients_of(
+    case: Case, dtype: str, inputs: list[Tensor], outputs: list[Tensor]
+) -> list[Tensor]:
+    """The gradients of the weighted sum of the outputs; zeros where nothing flows."""
+    wanted = [inputs[i] for i in differentiated(case)]
+    if not wanted:
+        return []
+    found = K.gradients(loss_of(outputs, factors_of(case, dtype)), wanted)
+    return [K.zeros_like(x) if g is None else g for g, x in zip(found, wanted, strict=True)]
 
 
 def run_symbolic(case: Case, arrays: list[np.ndarray], engine: Any) -> list[np.ndarray]:
@@ -99,31 +146,48 @@ def lacks(case: Case, engine: Any) -> frozenset[str]:
     return case.needs - engine.capabilities
 
 
-def test_value(case: Case, engine: Any, request: pytest.FixtureRequest) -> None:
-    """Values and dtypes against the reference, the inferred spec against the real one; with the
-    batch size unknown too."""
-    mark(request, case, engine, "value", "spec")
+def variants(case: Case) -> list[tuple[str, bool]]:
+    """(dtype, whether the batch size is unknown) of the programs that are compiled: each dtype
+    once, the first with an unknown batch. `test_eager` runs that dtype with known sizes."""
+    first, *others = case.dtypes
+    return [(first, bool(case.batch)), *[(dtype, False) for dtype in others]]
+
+
+def test_value_and_gradient(case: Case, engine: Any, request: pytest.FixtureRequest) -> None:
+    """Values, dtypes and gradients against the references, the inferred spec against the real one.
+    One program computes all of them: to compile it is what takes time on most engines."""
+    slopes = ("gradient",) if differentiated(case) else ()
+    mark(request, case, engine, "value", "spec", *slopes)
     if lacks(case, engine):
         with pytest.raises((NotImplementedError, ValueError, TypeError)):
             run_symbolic(case, case.arrays("float32"), engine)
         return
     expected = reference(case)
-    for dtype in case.dtypes:
-        if skip_dtype(engine, dtype):
-            continue
-        K.set_floatx(dtype)
-        arrays = case.arrays(dtype)
-        for batch in (False, True) if case.batch and dtype == case.dtypes[0] else (False,):
-            inputs = placeholders(case, arrays, batch)
-            outputs = flat(case.call(K, *inputs))
-            results = K.function(inputs, outputs)(arrays)
-            assert len(results) == len(expected)
-            for out, result, want in zip(outputs, results, expected, strict=True):
-                assert result.dtype.name == out.spec.dtype
-                assert len(result.shape) == len(out.spec.shape)
-                for n, m in zip(result.shape, out.spec.shape, strict=True):
-                    assert m is None or n == m, f"inferred {out.spec.shape}, real {result.shape}"
-                assert_close(result, want, dtype, scale_of(case, dtype))
+    for dtype, batch in variants(case):
+        if not skip_dtype(engine, dtype):
+            K.set_floatx(dtype)
+            check_program(case, dtype, batch, expected)
+
+
+def check_program(case: Case, dtype: str, batch: bool, expected: list[np.ndarray]) -> None:
+    """The program in one dtype; gradients in half precision say nothing."""
+    arrays = case.arrays(dtype)
+    inputs = placeholders(case, arrays, batch)
+    outputs = flat(case.call(K, *inputs))
+    grads = gradients_of(case, dtype, inputs, outputs) if dtype != "float16" else []
+    results = K.function(inputs, [*outputs, *grads])(arrays)
+    assert len(outputs) == len(expected)
+    scale = scale_of(case, dtype)
+    for out, result, want in zip(outputs, results, expected, strict=False):
+        assert result.dtype.name == out.spec.dtype
+        assert len(result.shape) == len(out.spec.shape)
+        for n, m in zip(result.shape, out.spec.shape, strict=True):
+            assert m is None or n == m, f"inferred {out.spec.shape}, real {result.shape}"
+        assert_close(result, want, dtype, scale)
+    if grads:
+        found = results[len(outputs) :]
+        for g, want in zip(found, reference_gradients(case), strict=True):
+            assert_close(g, want, dtype, scale * 10, "gradient")
 
 
 def test_half(case: Case, engine: Any) -> None:
@@ -149,68 +213,37 @@ def test_half(case: Case, engine: Any) -> None:
             np.testing.assert_allclose(found, want[inside], rtol=2e-2, atol=2e-2 * size)
 
 
-test_half.wanted = lambda case: (
-    case.dtypes == FLOATS and not case.needs and any(leaf.dtype is None for leaf in case.leaves())
-)
+@cache
+def halved() -> set[str]:
+    """One case of each function: half precision asks of an engine what it does with the dtype."""
+    fit = [
+        c for c in CASES
+        if c.dtypes == FLOATS and not c.needs and any(leaf.dtype is None for leaf in c.leaves())
+    ]  # fmt: skip
+    return {c.id for c in {c.name: c for c in reversed(fit)}.values()}
+
+
+test_half.wanted = lambda case: case.id in halved()
 
 
 def test_eager(case: Case, engine: Any, request: pytest.FixtureRequest) -> None:
-    """Native values in, native values out, equal to the symbolic way."""
+    """Native values in, native values out, with the values and dtypes of the symbolic way."""
     dtype = case.dtypes[0]
     K.set_floatx(dtype)
     arrays = case.arrays(dtype)
     if lacks(case, engine) or skip_dtype(engine, dtype):
         return
     natives = [engine.from_numpy(a) for a in arrays]
-    results = [
-        engine.to_numpy(r) if engine.owns(r) else np.asarray(r)
-        for r in flat(case.call(K, *natives))
-    ]
-    expected = run_symbolic(case, arrays, engine)
-    for result, want in zip(results, expected, strict=True):
-        assert result.dtype == want.dtype
-        assert_close(result, want.astype("float64") if want.dtype.kind == "f" else want, dtype)
+    specs = [t.spec for t in flat(case.call(K, *placeholders(case, arrays)))]
+    results = flat(case.call(K, *natives))
+    for result, spec, want in zip(results, specs, reference(case), strict=True):
+        found = engine.to_numpy(result) if engine.owns(result) else np.asarray(result)
+        assert found.dtype.name == spec.dtype
+        assert_close(found, want, dtype, scale_of(case, dtype))
     mark(request, case, engine, "eager")
 
 
 test_eager.wanted = lambda case: case.eager
-
-
-def test_gradient(case: Case, engine: Any, request: pytest.FixtureRequest) -> None:
-    """Gradients against the NumPy engine's float64 ones, which are checked against numeric
-    differences and `jax.grad` below."""
-    mark(request, case, engine, "gradient")
-    if lacks(case, engine):
-        return
-    expected = numpy_gradients(case)
-    for dtype in case.dtypes:
-        if skip_dtype(engine, dtype) or dtype == "float16":
-            continue
-        K.set_floatx(dtype)
-        found = gradients_on(case, engine, dtype, batch=case.batch and dtype == case.dtypes[0])
-        for g, want in zip(found, expected, strict=True):
-            assert_close(g, want, dtype, scale_of(case, dtype) * 10, "gradient")
-
-
-def gradients_on(case: Case, engine: Any, dtype: str, batch: bool) -> list[np.ndarray]:
-    """Gradients of the weighted sum of the outputs."""
-    arrays = case.arrays(dtype)
-    factors = weights(run_symbolic(case, arrays, engines.get("numpy")), 7)
-    with engines.use(engine.name):
-        inputs = placeholders(case, arrays, batch)
-        loss = loss_of(flat(case.call(K, *inputs)), factors)
-        wanted = [inputs[i] for i in differentiated(case)]
-        flowed = zip(K.gradients(loss, wanted), wanted, strict=True)
-        grads = [K.zeros_like(x) if g is None else g for g, x in flowed]
-        return K.function(inputs, grads)(arrays)
-
-
-def numpy_gradients(case: Case) -> list[np.ndarray]:
-    K.set_floatx("float64")
-    return gradients_on(case, engines.get("numpy"), "float64", batch=False)
-
-
-test_gradient.wanted = lambda case: bool(differentiated(case))
 
 
 def test_gradient_is_the_derivative(case: Case) -> None:
@@ -226,8 +259,7 @@ def test_gradient_is_the_derivative(case: Case) -> None:
     ]
     inputs = placeholders(case, arrays)
     outputs = flat(case.call(K, *inputs))
-    factors = weights(K.function(inputs, outputs)(arrays), 7)
-    loss = loss_of(outputs, factors)
+    loss = loss_of(outputs, factors_of(case, "float64"))
     wanted = [inputs[i] for i in where]
     slope, terms = None, []
     for g, i in zip(K.gradients(loss, wanted), where, strict=True):
@@ -276,7 +308,7 @@ def test_gradient_equals_jax(case: Case) -> None:
     engine = engines.get("jax")
     K.set_floatx("float32")
     arrays = case.arrays("float32")
-    factors = weights(run_symbolic(case, arrays, engines.get("numpy")), 7)
+    factors = factors_of(case, "float32")
     where = differentiated(case)
     fixed = [engine.from_numpy(a) for a in arrays]
 
@@ -299,7 +331,7 @@ def test_gradient_equals_jax(case: Case) -> None:
             found = jax.jit(slopes)(*points)
         except jax.errors.ConcretizationTypeError:
             found = slopes(*points)  # the case takes sizes from values
-    expected = numpy_gradients(case)
+    expected = reference_gradients(case)
     for g, want in zip(found, expected, strict=True):
         assert_close(
             engine.to_numpy(g), want, "float32", scale_of(case, "float32") * 10, "jax.grad"

@@ -253,3 +253,11 @@ def test_same_shape_of_leaves(shape):
     x = leaf(*shape)
     assert same_shape(x, x)
     assert same_shape(x, leaf(*shape)) == (None not in shape)
+
+
+@given(mutually_broadcastable_shapes(num_shapes=1))
+def test_broadcast_axes_are_those_to_sum_over(case):
+    (shape,), whole = case.input_shapes, case.result_shape
+    leading, stretched = shapes.broadcast_axes(shape, whole)
+    summed = np.ones(whole).sum(axis=(*leading, *stretched), keepdims=True)
+    assert summed.squeeze(leading).shape == shape

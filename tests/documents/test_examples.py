@@ -493,3 +493,15 @@ def test_whole_floats_where_ints_are_meant(engine: object) -> None:
     assert K.int_shape(K.reshape(x, [3.0, 2.0])) == (3, 2)
     assert K.int_shape(K.expand_dims(x, 0.0)) == (1, 2, 3)
     assert K.int_shape(K.placeholder(ndim=3.0)) == (None, None, None)
+
+
+@covers("set_random_seed")
+def test_a_seed_gives_the_same_samples_again(engine: object) -> None:
+    def samples() -> np.ndarray:
+        K.set_random_seed(5)
+        return K.eval(K.random_uniform((3,)))
+
+    first = samples()
+    np.testing.assert_array_equal(samples(), first)
+    K.set_random_seed(None)
+    assert not np.array_equal(K.eval(K.random_uniform((3,))), first)

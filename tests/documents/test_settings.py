@@ -89,6 +89,25 @@ def test_the_environment_overrides_the_file(engine: Any, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("given", "name"),
+    [("NumPy", "numpy"), (" numpy", "numpy"), ("PyTensor", "pytensor"), ("tf", "tensorflow")],
+)
+def test_engines_by_the_names_that_people_write(given: str, name: str) -> None:
+    assert config.spelled(given) == name
+
+
+@pytest.mark.parametrize("place", ["KERAS_BACKEND", "keras.json"])
+def test_a_misspelt_engine_is_answered_with_the_engines(place: str, tmp_path: Path) -> None:
+    given = {"KERAS_BACKEND": "nunpy"} if place == "KERAS_BACKEND" else {}
+    (tmp_path / "keras.json").write_text('{"backend": "nunpy"}', encoding="utf-8")
+    ran = run_python("from backplane import backend", tmp_path, **given)
+    asked = str(tmp_path / "keras.json") if place == "keras.json" else place
+    assert f"{asked} asks for the backend 'nunpy', which is neither an engine nor" in ran.stderr
+    assert "did you mean 'numpy'" in ran.stderr
+    assert "theano, cntk" in ran.stderr
+
+
+@pytest.mark.parametrize(
     ("text", "data_format"),
     [
         ('"image_data_format": "channels_first"', "channels_first"),

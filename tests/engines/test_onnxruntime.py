@@ -339,7 +339,7 @@ def test_large_models_without_convolutions_are_not_optimized(
     optimized: list[bool] = []
     make = engine.session
 
-    def spy(model: bytes, threads: int, optimize: bool) -> Any:
+    def spy(model: bytes, threads: int, optimize: bool, without: Any) -> Any:
         optimized.append(optimize)
         return make(model, threads, optimize)
 
@@ -372,3 +372,59 @@ def test_sessions_of_the_user_are_left_alone() -> None:
     model = onnx.helper.make_model(graph, opset_imports=[opset], ir_version=library.IR_VERSION)
     session = ort.InferenceSession(model.SerializeToString())
     assert session.run(None, {"x": np.array([-1, 1], "float32")})[0].tolist() == [0, 1]
+
+
+# --- where kernels or optimizers of ONNX Runtime err ----------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["result", "operands", "transposed"])
+def test_products_with_a_factor_keep_the_precision_of_float64(form: str) -> None:
+    a, b = rng.random((5, 6)), rng.random((6, 7))
+    x, y = K.placeholder(a.shape, dtype="float64"), K.placeholder(b.shape, dtype="float64")
+    z, want = {
+        "result": (K.dot(x, y) / 3, a @ b / 3),
+        "operands": (K.dot(x * 0.3, y * 0.7), (a * 0.3) @ (b * 0.7)),
+        "transposed": (K.dot(x, K.transpose(K.transpose(y))) * 0.1, a @ b * 0.1),
+    }[form]
+    np.testing.assert_allclose(K.function([x, y], [z])([a, b])[0], want, rtol=1e-14)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("axes", [(1, 1), (2, 2)])
+def test_products_of_stacks_over_no_elements_are_zero(axes: tuple[int, int], known: bool) -> None:
+    shapes = [(3, 0, 20), (3, 0, 40)] if axes == (1, 1) else [(3, 20, 0), (3, 40, 0)]
+    x, y = (K.placeholder(shape if known else (None, None, None)) for shape in shapes)
+    f = K.function([x, y], [K.batch_dot(x, y, axes=axes)])
+    for _ in range(8):
+        (z,) = f([np.ones(shape, np.float32) for shape in shapes])
+        assert z.shape == (3, 20, 40)
+        assert not z.any()
+        z[...] = 77  # for whoever has this memory next
+
+
+def test_sigmoid_is_exact_far_from_zero() -> None:
+    x = K.placeholder((None,))
+    y = K.log(K.sigmoid(x))
+    f = K.function([x], [K.sigmoid(x), y, K.gradients(K.sum(y), [x])[0]])
+    at = np.array([-80, -40, -20, -18, -15, -8, 0, 8], np.float32)
+    value, logarithm, slope = f([at])
+    want = 1 / (1 + np.exp(-at.astype(np.float64)))
+    np.testing.assert_allclose(value, want, rtol=1e-6)
+    np.testing.assert_allclose(logarithm, np.log(want), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(slope, 1 - want, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("fold", [K.foldl, K.foldr])
+def test_folds_without_steps_have_gradients_of_the_right_shape(fold: Any) -> None:
+    x, w, start = (K.placeholder((None,) * rank) for rank in (3, 2, 2))
+    y = fold(lambda a, row: K.tanh(K.dot(row, w)) + a * K.sum(row), x, initializer=start)
+    f = K.function([x, w, start], [y, *K.gradients(K.sum(y), [x, w, start])])
+    for steps in (0, 2, 0):
+        found = f([np.ones((steps, 3, 4)), np.ones((4, 4)), np.ones((3, 4))])
+        assert [a.shape for a in found] == [(3, 4), (steps, 3, 4), (4, 4), (3, 4)]
+
+
+def test_float32_sums_up_to_many_elements_keep_their_digits() -> None:
+    x = K.placeholder((None,))
+    (y,) = K.function([x], [K.cumsum(x)])([np.full(10**6, 0.1, np.float32)])
+    np.testing.assert_allclose(y[-1], 1e5, rtol=1e-5)

@@ -453,3 +453,42 @@ def test_a_mode_of_pytensor_keeps_the_steps_as_they_are_written() -> None:
     engine = engines.get("theano")
     assert engine.updates_in_place({})
     assert not engine.updates_in_place({"compile": True})
+
+
+# --- results with memory of their own, and numbers that must fit ----------------------------------
+
+
+@pytest.mark.parametrize("function", [lambda v: K.concatenate([v]), lambda v: K.stack([v])])
+def test_what_joins_one_variable_is_not_its_memory(function: Any) -> None:
+    v = K.variable(np.ones((2, 3)))
+    K.function([], [function(v)])([])[0][...] = 77
+    np.testing.assert_array_equal(K.get_value(v), np.ones((2, 3)))
+
+
+def test_kernels_declare_what_may_be_a_view() -> None:
+    """PyTensor's own modes may write over operands of which no result is said to be a view."""
+    x = pt.fvector()
+    view = ENGINE.table["dynamic_slice"].function(
+        [Spec((4,), "float32"), Spec((1,), "int32")], shape=(2,)
+    )(x, pt.constant(np.array([1], "int32")))
+    assert view.owner.op.view_map == {0: [0]}
+    key = pt.constant(np.zeros(4, "uint32"))
+    drawn = ENGINE.table["random_uniform"].function(
+        [Spec((4,), "uint32")], shape=(2,), dtype="float32"
+    )(key)
+    assert not drawn.owner.op.view_map
+
+
+@pytest.mark.parametrize("size", [0, 3])
+@pytest.mark.parametrize("known", [True, False])
+def test_rows_without_elements_have_a_softmax(size: int, known: bool) -> None:
+    x = K.placeholder((2, size if known else None))
+    results = K.function([x], [K.softmax(x), K.logsumexp(x, axis=-1)])([np.zeros((2, size))])
+    np.testing.assert_allclose(results[0], np.full((2, size), 1 / size if size else 0), 1e-6)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(results[1], np.full(2, np.log(size)), 1e-6)
+
+
+def test_a_mean_of_float16_does_not_overflow() -> None:
+    x = K.variable(np.full((70_000, 2), 2), dtype="float16")
+    np.testing.assert_array_equal(K.eval(K.mean(x, axis=0)), [2, 2])

@@ -350,6 +350,26 @@ def test_half_precision_sums_are_exact(axes: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(lower("mean", x, axes=axes, keepdims=False), expected * 0 + 1)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_softmax_of_a_row_with_nan_is_nan(dtype: str, axis: int) -> None:
+    rows = np.array([[1.0, np.nan, 3.0], [1.0, 2.0, 3.0]])
+    x = tf.cast(tf.constant(rows if axis else rows.T), dtype)
+    y = tf.cast(lower("softmax", x, axis=axis), tf.float32).numpy()
+    y = y if axis else y.T
+    assert np.isnan(y[0]).all()
+    np.testing.assert_allclose(y[1], [0.09, 0.2447, 0.6652], rtol=1e-2)
+
+
+def test_running_sums_of_many_elements() -> None:
+    x = tf.fill((1_000_000,), 0.1)
+    y = lower("cumsum", x, axis=0, reverse=False)
+    assert y.dtype == tf.float32
+    np.testing.assert_allclose(y[-1], 1e5, rtol=1e-6)
+    y = lower("cumprod", tf.fill((1_000_000,), 1.000001), axis=0, reverse=False)
+    np.testing.assert_allclose(y[-1], float(np.float32(1.000001)) ** 1e6, rtol=1e-6)
+
+
 @pytest.mark.parametrize("run", [lower, compiled])
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
 def test_unsigned_integers_wrap(dtype: str, run: Any) -> None:

@@ -18,7 +18,7 @@ from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
 from backplane.core.spec import Spec  # noqa: E402
 from backplane.engines.base import Program  # noqa: E402
-from backplane.engines.torch import ENGINE, devices, products  # noqa: E402
+from backplane.engines.torch import ENGINE, devices, linear  # noqa: E402
 
 rng = np.random.default_rng(0)
 
@@ -140,8 +140,8 @@ def test_no_value_of_a_program_is_on_the_tape(monkeypatch: pytest.MonkeyPatch) -
         np.testing.assert_array_equal(f([fed])[0], [n, n])
         assert not v.read(ENGINE).requires_grad
     seen = []
-    monkeypatch.setattr(products, "onednn_is_faster", lambda: True)
-    monkeypatch.setattr(products, "onednn", lambda x, y: seen.append(1) or torch.mm(x, y))
+    monkeypatch.setattr(linear, "onednn_is_faster", lambda: True)
+    monkeypatch.setattr(linear, "onednn", lambda x, y: seen.append(1) or torch.mm(x, y))
     a, w = K.placeholder((256, 128)), K.variable(np.ones((128, 256)))
     results = [K.dot(a, w), *K.gradients(K.dot(a, w), [a, w])]
     K.function([a], results)([torch.ones(256, 128, requires_grad=True)])
@@ -290,16 +290,6 @@ def test_equal_keys_give_equal_samples_and_leave_torchs_generator_alone(name: st
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_random_bits_are_threefry() -> None:
-    # Known answers of Random123 for a block of zeros and of ones, keys likewise.
-    from backplane.engines.torch.random import _threefry
-
-    for word, want in ((0, (0x6B200159, 0x99BA4EFE)), (2**32 - 1, (0x1CB996FC, 0xBB002BE7))):
-        block = torch.tensor([word]).to(torch.int32)
-        got = _threefry((word, word), block.clone(), block.clone())
-        assert tuple(int(w) % 2**32 for w in got) == want
-
-
 # --- devices --------------------------------------------------------------------------------------
 
 
@@ -332,8 +322,8 @@ def test_new_values_go_to_the_default_device(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_onednn_serves_large_products_of_programs_only(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    monkeypatch.setattr(products, "onednn_is_faster", lambda: True)
-    monkeypatch.setattr(products, "onednn", lambda x, y: calls.append(x.shape) or torch.mm(x, y))
+    monkeypatch.setattr(linear, "onednn_is_faster", lambda: True)
+    monkeypatch.setattr(linear, "onednn", lambda x, y: calls.append(x.shape) or torch.mm(x, y))
     params = {"transpose_x": False, "transpose_y": True}
     x, y = torch.rand(256, 128), torch.rand(256, 128)
     lower("matmul", x, y, **params)
@@ -344,11 +334,11 @@ def test_onednn_serves_large_products_of_programs_only(monkeypatch: pytest.Monke
     assert calls == [(256, 128)]
 
 
-@pytest.mark.skipif(not products.has_onednn(), reason="a build of PyTorch without oneDNN")
+@pytest.mark.skipif(not linear.has_onednn(), reason="a build of PyTorch without oneDNN")
 def test_onednn_computes_the_same() -> None:
     x, y = torch.rand(64, 48), torch.rand(80, 48).T
     with torch.no_grad():
-        torch.testing.assert_close(products.onednn(x, y), x @ y)
+        torch.testing.assert_close(linear.onednn(x, y), x @ y)
 
 
 # --- convolution ----------------------------------------------------------------------------------
@@ -427,3 +417,37 @@ def test_the_engine_imports_no_other_library() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+# --- where kernels of PyTorch are particular ------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_kernels_with_one_filter_have_gradients(rank: int, dtype: str) -> None:
+    x = rng.random((2, *(6,) * rank, 3)).astype(dtype)
+    w = rng.random((*(3,) * rank, 3, 1)).astype(dtype)
+    found = []
+    for name in ("torch", "numpy"):
+        with engines.use(name):
+            a, k = K.placeholder(x.shape, dtype=dtype), K.placeholder(w.shape, dtype=dtype)
+            y = {1: K.conv1d, 2: K.conv2d, 3: K.conv3d}[rank](a, k, data_format="channels_last")
+            found.append(K.function([a, k], K.gradients(K.sum(K.square(y)), [k, a]))([x, w]))
+    for got, want in zip(*found, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["max", "avg"])
+def test_windows_may_be_larger_than_what_they_pool(mode: str) -> None:
+    x = K.placeholder((1, 2, 5, 1, 1))
+    y = K.pool3d(x, (5, 5, 5), (2, 2, 2), "same", "channels_last", mode)
+    value, slope = K.function([x], [y, K.gradients(K.sum(y), [x])[0]])([np.ones((1, 2, 5, 1, 1))])
+    np.testing.assert_allclose(value, np.ones((1, 1, 3, 1, 1)))
+    np.testing.assert_allclose(slope.sum(), 3, rtol=1e-6)
+
+
+def test_ranges_may_end_at_a_size() -> None:
+    x = K.placeholder((None, 3))
+    n = K.shape(x)[0]
+    f = K.function([x], [K.arange(0, n), K.arange(0, n) + K.arange(0, n)])
+    assert [a.tolist() for a in f([np.zeros((3, 3))])] == [[0, 1, 2], [0, 2, 4]]

@@ -68,7 +68,8 @@ def test_all_missing_entries_in_one_error(python):
 
 def test_a_module_that_is_not_there(python):
     done = python(COMPLETE, "", KERAS_BACKEND="nowhere.at_all")
-    assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'nowhere'"
+    asked = "ModuleNotFoundError: KERAS_BACKEND asks for the backend 'nowhere.at_all', which is"
+    assert done.stderr.splitlines()[-1].startswith(asked)
 
 
 def test_a_module_that_fails(python):

@@ -1,6 +1,7 @@
 """Names that Keras leaked, and what classic Keras hangs on tensors."""
 
 import importlib
+import pickle
 
 import numpy as np
 import pytest
@@ -44,12 +45,14 @@ def test_learning_phase_is_found_and_remembered():
     x = K.placeholder((2, 3))
     y = K.in_train_phase(x * 2.0, x)
     z = y + 1.0
-    assert not x._uses_learning_phase
-    assert not (x * 2.0)._uses_learning_phase
+    assert not hasattr(x, "_uses_learning_phase")
+    assert not hasattr(x * 2.0, "_uses_learning_phase")
     assert z._uses_learning_phase
     assert y._uses_learning_phase
     x._uses_learning_phase = True
     assert (x + 1.0)._uses_learning_phase
+    x._uses_learning_phase = False
+    assert x._uses_learning_phase is False
 
 
 def test_a_long_graph_is_walked_once():
@@ -57,8 +60,27 @@ def test_a_long_graph_is_walked_once():
     y = x
     for _ in range(3000):
         y = y + 1.0
-    assert not y._uses_learning_phase
+    assert not hasattr(y, "_uses_learning_phase")
     assert all(t._phased is False for t in y.inputs)
+
+
+def test_a_variable_is_true():
+    """As TensorFlow's was: Keras before 2.1 asks `if self.bias:`."""
+    v = K.variable(0.0)
+    assert v
+    with pytest.raises(TypeError, match="has no truth value"):
+        bool(v * 2.0)
+
+
+def test_a_variable_that_was_used_is_pickled_with_its_value(engine):
+    v = K.variable([1.0, 2.0], name="weight")
+    v.trainable = False
+    K.function([], [v], updates=[K.update_add(v, [1.0, 1.0])])([])
+    w = pickle.loads(pickle.dumps(v))
+    assert (w.name, w.trainable, K.dtype(w)) == ("weight", False, K.floatx())
+    np.testing.assert_array_equal(K.eval(w * 2.0), [4.0, 6.0])
+    K.set_value(w, [0.0, 0.0])
+    np.testing.assert_array_equal(K.get_value(v), [2.0, 3.0])
 
 
 def test_keras_shape_adds_what_is_not_known():

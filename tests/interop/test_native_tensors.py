@@ -183,3 +183,24 @@ def test_random_numbers_are_drawn_at_each_run_of_a_trace(seed: int | None) -> No
             np.testing.assert_allclose(found, drawn(name), rtol=1e-5)
     slope = jax.jit(jax.grad(lambda x: K.sum(x * K.random_uniform((3,)))))
     assert not np.array_equal(slope(jnp.zeros(3)), slope(jnp.zeros(3)))
+
+
+@pytest.mark.parametrize("make", [jnp.array, tf.constant, torch.tensor])
+@pytest.mark.parametrize(
+    "function",
+    [K.maximum, K.dot, lambda x, y: K.clip(x, y, 9.0), lambda x, y: K.concatenate([x, y])],
+)
+def test_an_array_takes_the_dtype_of_the_native_tensor_beside_it(make: Any, function: Any) -> None:
+    x = make(X[:3])
+    wide = np.asarray(Y[:3], "float64")
+    assert K.dtype(function(x, wide)) == "float32"
+    # Another trace, though all shapes and dtypes are the same: two native tensors are equals.
+    if make is not jnp.array:  # whose default makes float32 of it
+        assert K.dtype(function(x, make(wide))) == "float64"
+    # Arrays alone decide themselves.
+    assert K.dtype(function(np.asarray(X[:3]), wide)) == "float64"
+
+
+def test_an_array_takes_the_dtype_inside_of_jit() -> None:
+    found = jax.jit(lambda x: K.maximum(x, np.asarray(Y, "float64")))(jnp.array(X))
+    assert found.dtype == "float32"

@@ -53,5 +53,5 @@ __all__ = sorted(_FUNCTIONS)
 _config.load()
 _choice = _engines.configured()
 if _engines.is_external(_choice):
-    _external.take(_choice.name, globals())
+    _external.take(_choice, globals())
 print(_choice.announcement, file=_sys.stderr)

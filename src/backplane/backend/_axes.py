@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from backplane.core import shapes
 from backplane.core.graph import Tensor
-from backplane.core.registry import primitive
 from backplane.ops.creation import dim
 from backplane.ops.shaping import reshape, transpose
 
-__all__ = ["apply", "merge_axes", "permuted", "reshape_to", "sizes_of"]
+__all__ = ["dims_and_shape", "merge_axes", "permuted", "reshape_to", "size_at", "sizes_of"]
 
 
-def apply(name: str, *operands: Tensor, **params: Any) -> Tensor:
-    """The one result of a primitive."""
-    result: Tensor = primitive(name)(*operands, **params)
-    return result
+def size_at(x: Tensor, axis: int) -> int | Tensor:
+    """The size of an axis: an int where it is known, else a scalar tensor."""
+    size = x.spec.shape[axis]
+    return dim(x, axis=axis) if size is None else size
+
+
+def dims_and_shape(sizes: Sequence[int | Tensor]) -> tuple[list[Tensor], tuple[int | None, ...]]:
+    """`(dims, shape)` for primitives that take sizes: None in the shape for each tensor."""
+    dims = [n for n in sizes if isinstance(n, Tensor)]
+    return dims, tuple([n if isinstance(n, int) else None for n in sizes])
 
 
 def permuted(x: Tensor, order: Sequence[int]) -> Tensor:
@@ -57,8 +61,7 @@ def _product(x: Tensor, axes: Sequence[int]) -> Tensor:
 
 def sizes_of(axes: Sequence[tuple[Tensor, int]]) -> tuple[list[Tensor], tuple[int | None, ...]]:
     """`(dims, shape)` for primitives that take sizes, from axes of tensors."""
-    shape = tuple(x.spec.shape[i] for x, i in axes)
-    return [dim(x, axis=i) for x, i in axes if x.spec.shape[i] is None], shape
+    return dims_and_shape([size_at(x, i) for x, i in axes])
 
 
 def reshape_to(x: Tensor, axes: Sequence[tuple[Tensor, int]]) -> Tensor:

@@ -314,7 +314,7 @@ class _Writer:
             return trace(engine, leaves)
 
         self.source = Source(
-            "eager call", _find=programs.get, _other=other, _general=general, _engine=engine,
+            "call", _find=programs.get, _other=other, _general=general, _engine=engine,
             _explain=explain, _spec_of=engine.spec_of, _from_numpy=engine.from_numpy,
         )  # fmt: skip
 

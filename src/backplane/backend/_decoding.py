@@ -20,6 +20,7 @@ from backplane.backend._ragged import (
 )
 from backplane.core.graph import Tensor, constant
 from backplane.ops import control, elementwise, indexing, reduction
+from backplane.ops.creation import dims_of
 from backplane.ops.elementwise import (
     equal,
     floordiv,
@@ -32,7 +33,7 @@ from backplane.ops.elementwise import (
     where,
 )
 from backplane.ops.indexing import pad, scatter_add
-from backplane.ops.lift import cast_to, dims_of
+from backplane.ops.lift import cast_to
 from backplane.ops.reduction import argmax, top_k
 from backplane.ops.shaping import broadcast_to, concat, expand_dims, reshape, squeeze
 

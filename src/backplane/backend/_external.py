@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from backplane import config, engines
+
 REQUIRED = ("placeholder", "variable", "function")
 
 COMMON = frozenset(
@@ -18,19 +20,31 @@ COMMON = frozenset(
 """What stays ours: the settings, and what has nothing to do with tensors."""
 
 
-def take(name: str, names: dict[str, Any]) -> None:
-    """Make the module `name` the backend.
+def take(choice: config.Choice, names: dict[str, Any]) -> None:
+    """Make somebody else's module the backend.
 
     Args:
-        name: Its dotted name, as in `KERAS_BACKEND` or `keras.json`.
+        choice: Its dotted name, and where that was configured.
         names: The globals of `backplane.backend`. Names of the API are replaced by the module's;
             those that it lacks refuse when they are called. Its further names are added.
 
     Raises:
-        ImportError: whatever importing the module raises.
+        ImportError: if there is no such module; the message says which engines there are. Whatever
+            else importing the module raises.
         ValueError: if it lacks any of `placeholder`, `variable` and `function`.
     """
-    module = importlib.import_module(name)
+    name = choice.name
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # The module is there and lacks another one.
+        raise ModuleNotFoundError(
+            f"{choice.origin} asks for the backend {name!r}, which is neither an engine nor a "
+            f"module that can be found{engines.suggestion(name)}. The engines are "
+            f"{', '.join(engines.names())}.",
+            name=error.name,
+        ) from None
     given = {key: value for key, value in vars(module).items() if not key.startswith("__")}
     missing = [entry for entry in REQUIRED if entry not in given]
     if missing:

@@ -16,6 +16,7 @@ from backplane import config
 from backplane.backend._call import OLD_SPELLINGS
 from backplane.backend.inspection import ndim
 from backplane.backend.shaping import permute_dimensions
+from backplane.backend.types import DataFormat
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -73,7 +74,7 @@ KERNELS = {
 PADDINGS = {"temporal_padding": 1, "spatial_2d_padding": 2, "spatial_3d_padding": 3}
 """Functions whose `padding` was an int, or an int per axis, for both sides; by number of axes."""
 
-ORDERINGS = {"tf": "channels_last", "th": "channels_first"}
+ORDERINGS: dict[str, DataFormat] = {"tf": "channels_last", "th": "channels_first"}
 
 
 def modern(function: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any] | None:
@@ -148,12 +149,13 @@ def _value(function: str, name: str, value: Any) -> Any:
     return value
 
 
-def as_data_format(function: str, dim_ordering: Any) -> str:
+def as_data_format(function: str, dim_ordering: Any) -> DataFormat:
     """The data format of that name; ValueError if `dim_ordering` is none."""
     if dim_ordering == "default":
-        return config.image_data_format()
-    if dim_ordering in ORDERINGS.values():
-        return str(dim_ordering)
+        dim_ordering = config.image_data_format()
+    for data_format in ORDERINGS.values():
+        if dim_ordering == data_format:
+            return data_format
     if not isinstance(dim_ordering, str) or dim_ordering not in ORDERINGS:
         raise ValueError(
             f"K.{function}: dim_ordering must be 'tf', 'th' or 'default', got {dim_ordering!r}"

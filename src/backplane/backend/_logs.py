@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backplane.backend._axes import apply
 from backplane.core.graph import Tensor
+from backplane.ops.effects import stop_gradient
+from backplane.ops.elementwise import exp, log, maximum
+from backplane.ops.shaping import expand_dims
 
 __all__ = ["IMPOSSIBLE", "column", "log_sum", "row"]
 
@@ -20,19 +22,19 @@ def log_sum(terms: Sequence[Tensor]) -> Tensor:
     """
     largest = terms[0]
     for t in terms[1:]:
-        largest = apply("maximum", largest, t)
-    largest = apply("stop_gradient", largest)
-    total = apply("exp", terms[0] - largest)
+        largest = maximum(largest, t)
+    largest = stop_gradient(largest)
+    total = exp(terms[0] - largest)
     for t in terms[1:]:
-        total = total + apply("exp", t - largest)
-    return apply("log", total) + largest
+        total = total + exp(t - largest)
+    return log(total) + largest
 
 
 def row(x: Tensor) -> Tensor:
     """`x` with a new first axis."""
-    return apply("expand_dims", x, axes=(0,))
+    return expand_dims(x, axes=(0,))
 
 
 def column(x: Tensor) -> Tensor:
     """`x` with a new second axis."""
-    return apply("expand_dims", x, axes=(1,))
+    return expand_dims(x, axes=(1,))

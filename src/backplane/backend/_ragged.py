@@ -7,10 +7,10 @@ import numpy as np
 from backplane.backend._axes import merge_axes
 from backplane.core.graph import Tensor, constant
 from backplane.ops import indexing, reduction
-from backplane.ops.creation import arange, dim
+from backplane.ops.creation import arange, dim, dims_of
 from backplane.ops.elementwise import maximum, where
 from backplane.ops.indexing import gather, head, pad, scatter_add
-from backplane.ops.lift import cast_to, dims_of
+from backplane.ops.lift import cast_to
 from backplane.ops.reduction import cumsum
 from backplane.ops.shaping import expand_dims, reshape
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeGuard
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -12,7 +12,15 @@ from backplane.backend._modes import mode_of
 from backplane.backend._trees import map_leaves
 from backplane.compile.program import compiled
 from backplane.compile.source_map import explain
-from backplane.core.graph import Constant, KeySource, Placeholder, Tensor, constant, toposort
+from backplane.core.graph import (
+    ArrayInput,
+    Constant,
+    KeySource,
+    Placeholder,
+    Tensor,
+    constant,
+    toposort,
+)
 from backplane.core.spec import Spec, is_float
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
@@ -81,6 +89,12 @@ class Slot:
         self.index = index
 
 
+class ArraySpec(NamedTuple):
+    """The spec of a NumPy array, for an engine whose own tensors are something else."""
+
+    spec: Spec
+
+
 TRACE_LIMIT = 4096
 _tables: list[dict[Any, Any]] = []
 _count = [0]
@@ -147,7 +161,7 @@ def traced_for(
 
 
 def _abstract(
-    value: Any, engine: Engine, leaves: list[Any], specs: list[Spec], arrays: bool
+    value: Any, engine: Engine, leaves: list[Any], specs: list[Spec | ArraySpec], arrays: bool
 ) -> Any:
     """`value` with its native tensors, variables and `arrays` taken out into `leaves`."""
     kind = type(value)
@@ -172,7 +186,10 @@ def _abstract(
             value = np.array(value.tolist())
         if value.dtype.kind not in "biuf" and value.dtype.name != "bfloat16":
             raise TypeError(f"expected numbers, got an array of dtype {value.dtype}")
-        value = engine.from_numpy(value)
+        leaves.append(engine.from_numpy(value))
+        spec = engine.spec_of(leaves[-1])
+        specs.append(spec if engine.holds_arrays else ArraySpec(spec))
+        return Slot(len(leaves) - 1)
     elif isinstance(value, np.integer | np.bool_) or not engine.owns(value):
         return value
     leaves.append(value)
@@ -209,14 +226,14 @@ def hashable(value: Any) -> Any:
 def trace(
     function: Callable[..., Any],
     shape_of_call: Any,
-    specs: list[Spec],
+    specs: Sequence[Spec | ArraySpec],
     engine: Engine,
     at_once: bool,
 ) -> Trace:
     """Trace a K function for inputs of `specs`, which `shape_of_call`, arguments and keyword
     arguments, has slots for.
     """
-    inputs = [Placeholder(spec) for spec in specs]
+    inputs = [ArrayInput(s.spec) if isinstance(s, ArraySpec) else Placeholder(s) for s in specs]
     args, kwargs = fill(shape_of_call, inputs)
     with mode_of("symbolic"), engines.use(engine.name), config.watched() as settings:
         result = function(*args, **kwargs)

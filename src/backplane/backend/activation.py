@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
 from backplane import config
 from backplane.backend._args import as_axis
 from backplane.backend._call import api
-from backplane.core.graph import Tensor, constant
-from backplane.core.registry import primitive
+from backplane.backend.types import Axis, TensorLike
+from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
-from backplane.ops.lift import as_tensor, cast_to, promoted
+from backplane.ops import elementwise as ew
+from backplane.ops import reduction as red
+from backplane.ops.creation import scalar
+from backplane.ops.lift import as_tensor, cast_to
 
 __all__ = ["elu", "hard_sigmoid", "relu", "sigmoid", "softmax", "softplus", "softsign", "tanh"]
 
 
-def float_tensor(x: Any) -> Tensor:
+def float_tensor(x: TensorLike) -> Tensor:
     """`x` as a float tensor: integers and bools become `floatx()`."""
     x = as_tensor(x)
     return x if is_float(x.spec.dtype) else cast_to(x, config.floatx())
 
 
-def _apply(name: str, x: Any) -> Tensor:
-    result: Tensor = primitive(name)(float_tensor(x))
-    return result
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether `value` is a number of Python or NumPy, and no tensor, array or list."""
+    return isinstance(value, int | float | np.number)
 
 
 @api
-def relu(x: Any, alpha: Any = 0.0, max_value: Any = None, threshold: Any = 0.0) -> Tensor:
+def relu(
+    x: TensorLike,
+    alpha: TensorLike = 0.0,
+    max_value: TensorLike | None = None,
+    threshold: TensorLike = 0.0,
+) -> Tensor:
     """Rectified linear unit.
 
     f(x) = max_value for x >= max_value, x for threshold <= x < max_value, and
@@ -50,31 +58,26 @@ def relu(x: Any, alpha: Any = 0.0, max_value: Any = None, threshold: Any = 0.0) 
         array([-1.,  1.,  6.], dtype=float32)
     """
     x = as_tensor(x)
-    plain = not isinstance(alpha, Tensor) and alpha == 0
-    if plain and max_value is None and not isinstance(threshold, Tensor) and threshold == 0:
-        result: Tensor = primitive("relu")(x)
-        return result
+    flat, at_zero = _is_zero(alpha), _is_zero(threshold)
+    if flat and at_zero and max_value is None:
+        return ew.relu(x)
     x = float_tensor(x)
     dtype = x.spec.dtype
     edge = as_tensor(threshold, dtype)
     above = x
     if max_value is not None:
-        above = primitive("minimum")(x, cast_to(as_tensor(max_value, dtype), dtype))
-    below = x * 0.0 if plain else (x - edge) * alpha
+        above = ew.minimum(x, cast_to(as_tensor(max_value, dtype), dtype))
+    below = scalar(0, dtype) if flat else cast_to((x - edge) * alpha, dtype)
     # x > 0 and not x >= 0: at an edge of 0 the slope is alpha, as the derivative of max(x, 0) is 0.
-    at_zero = not isinstance(threshold, Tensor) and threshold == 0
-    kept = x > edge if at_zero else x >= edge
-    zero = constant(np.zeros(()), dtype)
-    found: Tensor = primitive("where")(*_three(kept, above, zero if plain else below))
-    return found
+    return ew.where(x > edge if at_zero else x >= edge, above, below)
 
 
-def _three(condition: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return condition, a, cast_to(b, a.spec.dtype)
+def _is_zero(value: TensorLike) -> bool:
+    return is_number(value) and value == 0
 
 
 @api
-def elu(x: Any, alpha: Any = 1.0) -> Tensor:
+def elu(x: TensorLike, alpha: TensorLike = 1.0) -> Tensor:
     """Exponential linear unit: x for x > 0, alpha * (exp(x) - 1) otherwise.
 
     Args:
@@ -87,15 +90,13 @@ def elu(x: Any, alpha: Any = 1.0) -> Tensor:
         array([0., 3.], dtype=float32)
     """
     x = float_tensor(x)
-    zero = constant(0, x.spec.dtype)
+    zero = scalar(0, x.spec.dtype)
     # The exponential of what is not negative is not wanted, and might overflow.
-    below = primitive("expm1")(primitive("minimum")(x, zero)) * alpha
-    result: Tensor = primitive("where")(x > zero, x, below)
-    return result
+    return ew.where(x > zero, x, ew.expm1(ew.minimum(x, zero)) * alpha)
 
 
 @api
-def softmax(x: Any, axis: int = -1) -> Tensor:
+def softmax(x: TensorLike, axis: Axis = -1) -> Tensor:
     """Exponentials along an axis, scaled to sum to 1.
 
     Args:
@@ -112,13 +113,12 @@ def softmax(x: Any, axis: int = -1) -> Tensor:
     """
     x = float_tensor(x)
     if x.ndim == 0:
-        raise ValueError("K.softmax: x must have at least one axis, got a scalar")
-    result: Tensor = primitive("softmax")(x, axis=as_axis(axis, x, "K.softmax: axis"))
-    return result
+        raise ValueError("x must have at least one axis, got a scalar")
+    return red.softmax(x, axis=as_axis(axis, x))
 
 
 @api
-def softplus(x: Any) -> Tensor:
+def softplus(x: TensorLike) -> Tensor:
     """log(1 + exp(x)), without overflow.
 
     Example:
@@ -126,12 +126,12 @@ def softplus(x: Any) -> Tensor:
         >>> K.eval(K.softplus(K.constant([1000.0])))
         array([1000.], dtype=float32)
     """
-    return _apply("softplus", x)
+    return ew.softplus(float_tensor(x))
 
 
 @api
-def softsign(x: Any) -> Tensor:
-    """X / (1 + |x|).
+def softsign(x: TensorLike) -> Tensor:
+    """`x / (1 + |x|)`: like `K.tanh`, but it nears -1 and 1 slowly.
 
     Example:
         >>> from backplane import backend as K
@@ -139,12 +139,11 @@ def softsign(x: Any) -> Tensor:
         array([-0.5,  0.5], dtype=float32)
     """
     x = float_tensor(x)
-    result: Tensor = x / (primitive("abs")(x) + 1.0)
-    return result
+    return x / (ew.abs(x) + 1.0)
 
 
 @api
-def sigmoid(x: Any) -> Tensor:
+def sigmoid(x: TensorLike) -> Tensor:
     """1 / (1 + exp(-x)), without overflow.
 
     Example:
@@ -152,11 +151,11 @@ def sigmoid(x: Any) -> Tensor:
         >>> K.eval(K.sigmoid(K.constant([0.0])))
         array([0.5], dtype=float32)
     """
-    return _apply("sigmoid", x)
+    return ew.sigmoid(float_tensor(x))
 
 
 @api
-def hard_sigmoid(x: Any) -> Tensor:
+def hard_sigmoid(x: TensorLike) -> Tensor:
     """0.2 * x + 0.5, clipped to [0, 1].
 
     Example:
@@ -165,13 +164,12 @@ def hard_sigmoid(x: Any) -> Tensor:
         array([0. , 0.5, 1. ], dtype=float32)
     """
     x = float_tensor(x)
-    low, line, high = promoted(0.0, x * 0.2 + 0.5, 1.0)
-    result: Tensor = primitive("minimum")(primitive("maximum")(line, low), high)
-    return result
+    low, high = (scalar(n, x.spec.dtype) for n in (0, 1))
+    return ew.minimum(ew.maximum(x * 0.2 + 0.5, low), high)
 
 
 @api
-def tanh(x: Any) -> Tensor:
+def tanh(x: TensorLike) -> Tensor:
     """Hyperbolic tangent.
 
     Example:
@@ -179,4 +177,4 @@ def tanh(x: Any) -> Tensor:
         >>> K.eval(K.tanh(K.constant([0.0])))
         array([0.], dtype=float32)
     """
-    return _apply("tanh", x)
+    return ew.tanh(float_tensor(x))

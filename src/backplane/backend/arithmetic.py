@@ -6,28 +6,27 @@ decide it, and Python numbers, lists and arrays beside a tensor follow (see `ops
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from backplane.backend._args import as_dtype
-from backplane.backend._axes import apply
 from backplane.backend._call import api
-from backplane.backend.activation import float_tensor
+from backplane.backend.activation import float_tensor, is_number
+from backplane.backend.types import DType, TensorLike
 from backplane.core import context
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
-from backplane.ops.lift import as_tensor, cast_to, promoted, scalar
+from backplane.ops import effects
+from backplane.ops import elementwise as ew
+from backplane.ops.creation import scalar
+from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.operators import power
 
 __all__ = [
-    "abs", "cast", "clip", "cos", "exp", "identity", "log", "maximum", "minimum", "pow",
-    "round", "sign", "sin", "sqrt", "square",
+    "abs", "cast", "clip", "cos", "erfinv", "exp", "identity", "log", "maximum", "minimum",
+    "pow", "round", "sign", "sin", "sqrt", "square",
 ]  # fmt: skip
 
 
 @api
-def abs(x: Any) -> Tensor:
+def abs(x: TensorLike) -> Tensor:
     """Element-wise absolute value.
 
     Args:
@@ -44,11 +43,11 @@ def abs(x: Any) -> Tensor:
         >>> K.eval(K.abs(K.constant([-1.5, 2.0])))
         array([1.5, 2. ], dtype=float32)
     """
-    return apply("abs", as_tensor(x))
+    return ew.abs(as_tensor(x))
 
 
 @api
-def sqrt(x: Any) -> Tensor:
+def sqrt(x: TensorLike) -> Tensor:
     """Element-wise square root, 0 for negative elements.
 
     Args:
@@ -66,11 +65,11 @@ def sqrt(x: Any) -> Tensor:
         array([2., 0.], dtype=float32)
     """
     x = float_tensor(x)
-    return apply("sqrt", apply("maximum", x, scalar(0, x.spec.dtype)))
+    return ew.sqrt(ew.maximum(x, scalar(0, x.spec.dtype)))
 
 
 @api
-def square(x: Any) -> Tensor:
+def square(x: TensorLike) -> Tensor:
     """Element-wise square.
 
     Args:
@@ -88,11 +87,11 @@ def square(x: Any) -> Tensor:
         array([9., 4.], dtype=float32)
     """
     x = as_tensor(x)
-    return apply("mul", x, x)
+    return ew.mul(x, x)
 
 
 @api
-def exp(x: Any) -> Tensor:
+def exp(x: TensorLike) -> Tensor:
     """Element-wise exponential.
 
     Args:
@@ -106,11 +105,11 @@ def exp(x: Any) -> Tensor:
         >>> K.eval(K.exp(K.constant([0.0])))
         array([1.], dtype=float32)
     """
-    return apply("exp", float_tensor(x))
+    return ew.exp(float_tensor(x))
 
 
 @api
-def log(x: Any) -> Tensor:
+def log(x: TensorLike) -> Tensor:
     """Element-wise natural logarithm: minus infinity at 0, NaN below.
 
     Args:
@@ -124,11 +123,11 @@ def log(x: Any) -> Tensor:
         >>> K.eval(K.log(K.constant([1.0])))
         array([0.], dtype=float32)
     """
-    return apply("log", float_tensor(x))
+    return ew.log(float_tensor(x))
 
 
 @api
-def sin(x: Any) -> Tensor:
+def sin(x: TensorLike) -> Tensor:
     """Element-wise sine of angles in radians.
 
     Args:
@@ -142,11 +141,11 @@ def sin(x: Any) -> Tensor:
         >>> K.eval(K.sin(K.constant([0.0])))
         array([0.], dtype=float32)
     """
-    return apply("sin", float_tensor(x))
+    return ew.sin(float_tensor(x))
 
 
 @api
-def cos(x: Any) -> Tensor:
+def cos(x: TensorLike) -> Tensor:
     """Element-wise cosine of angles in radians.
 
     Args:
@@ -160,11 +159,34 @@ def cos(x: Any) -> Tensor:
         >>> K.eval(K.cos(K.constant([0.0])))
         array([1.], dtype=float32)
     """
-    return apply("cos", float_tensor(x))
+    return ew.cos(float_tensor(x))
 
 
 @api
-def sign(x: Any) -> Tensor:
+def erfinv(x: TensorLike) -> Tensor:
+    """Element-wise inverse of the error function: the y for which erf(y) = x.
+
+    An addition of Backplane: the documents of the Keras backend API do not have it.
+
+    Args:
+        x: Tensor of numbers inside (-1, 1); integers and bools become `K.floatx()`.
+
+    Returns:
+        A float tensor of the shape of `x`.
+
+    Source: the derivative, sqrt(pi) / 2 * exp(y ** 2), is that of the inverse of
+    https://dlmf.nist.gov/7.2.E1.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.erfinv(K.constant([0.0, 0.5]))).round(4)
+        array([0.    , 0.4769], dtype=float32)
+    """
+    return ew.erfinv(float_tensor(x))
+
+
+@api
+def sign(x: TensorLike) -> Tensor:
     """Element-wise sign: -1, 0 or 1.
 
     Args:
@@ -181,11 +203,11 @@ def sign(x: Any) -> Tensor:
         >>> K.eval(K.sign(K.constant([-3.0, 0.0, 2.0])))
         array([-1.,  0.,  1.], dtype=float32)
     """
-    return apply("sign", as_tensor(x))
+    return ew.sign(as_tensor(x))
 
 
 @api
-def round(x: Any) -> Tensor:
+def round(x: TensorLike) -> Tensor:
     """Element-wise rounding to the closest whole number; halves go to the even one.
 
     Args:
@@ -202,11 +224,11 @@ def round(x: Any) -> Tensor:
         >>> K.eval(K.round(K.constant([0.5, 1.5, 1.7])))
         array([0., 2., 2.], dtype=float32)
     """
-    return apply("round", as_tensor(x))
+    return ew.round(as_tensor(x))
 
 
 @api
-def pow(x: Any, a: Any) -> Tensor:
+def pow(x: TensorLike, a: TensorLike) -> Tensor:
     """Element-wise power.
 
     Args:
@@ -230,7 +252,7 @@ def pow(x: Any, a: Any) -> Tensor:
 
 
 @api
-def clip(x: Any, min_value: Any, max_value: Any) -> Tensor:
+def clip(x: TensorLike, min_value: TensorLike | None, max_value: TensorLike | None) -> Tensor:
     """Element-wise restriction to an interval.
 
     Args:
@@ -251,19 +273,15 @@ def clip(x: Any, min_value: Any, max_value: Any) -> Tensor:
         >>> K.eval(K.clip(K.constant([-2.0, 0.5, 2.0]), -1.0, 1.0))
         array([-1. ,  0.5,  1. ], dtype=float32)
     """
-    if _is_number(min_value) and _is_number(max_value):
+    if is_number(min_value) and is_number(max_value):
         max_value = min_value if max_value < min_value else max_value
     bounds = [v for v in (min_value, max_value) if v is not None]
     clipped, *given = promoted(x, *bounds)
     for bound in given:
         _check_bound(clipped, bound)
     if max_value is not None:
-        clipped = apply("minimum", clipped, given[-1])
-    return clipped if min_value is None else apply("maximum", clipped, given[0])
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number)
+        clipped = ew.minimum(clipped, given[-1])
+    return clipped if min_value is None else ew.maximum(clipped, given[0])
 
 
 def _check_bound(x: Tensor, bound: Tensor) -> None:
@@ -273,14 +291,11 @@ def _check_bound(x: Tensor, bound: Tensor) -> None:
     if behind is None or any(
         n not in (1, None, m) and m is not None for n, m in zip(shape, behind, strict=True)
     ):
-        raise ValueError(
-            f"K.clip: a bound of shape {tuple(shape)} does not broadcast to the shape "
-            f"{tuple(own)} of x"
-        )
+        raise ValueError(f"a bound of shape {shape} does not broadcast to the shape {own} of x")
 
 
 @api
-def maximum(x: Any, y: Any) -> Tensor:
+def maximum(x: TensorLike, y: TensorLike) -> Tensor:
     """Element-wise maximum of two tensors; NaN wins.
 
     Args:
@@ -299,11 +314,11 @@ def maximum(x: Any, y: Any) -> Tensor:
         >>> K.eval(K.maximum(K.constant([1.0, 4.0]), 2.0))
         array([2., 4.], dtype=float32)
     """
-    return apply("maximum", *promoted(x, y))
+    return ew.maximum(*promoted(x, y))
 
 
 @api
-def minimum(x: Any, y: Any) -> Tensor:
+def minimum(x: TensorLike, y: TensorLike) -> Tensor:
     """Element-wise minimum of two tensors; NaN wins.
 
     Args:
@@ -322,11 +337,11 @@ def minimum(x: Any, y: Any) -> Tensor:
         >>> K.eval(K.minimum(K.constant([1.0, 4.0]), 2.0))
         array([1., 2.], dtype=float32)
     """
-    return apply("minimum", *promoted(x, y))
+    return ew.minimum(*promoted(x, y))
 
 
 @api
-def cast(x: Any, dtype: Any) -> Tensor:
+def cast(x: TensorLike, dtype: DType) -> Tensor:
     """The elements of a tensor as another dtype.
 
     Args:
@@ -351,7 +366,7 @@ def cast(x: Any, dtype: Any) -> Tensor:
 
 
 @api
-def identity(x: Any, name: str | None = None) -> Tensor:
+def identity(x: TensorLike, name: str | None = None) -> Tensor:
     """A tensor with the content of another.
 
     Args:
@@ -366,8 +381,7 @@ def identity(x: Any, name: str | None = None) -> Tensor:
         >>> K.eval(K.identity(K.constant([1.0, 2.0])))
         array([1., 2.], dtype=float32)
     """
-    sparse = isinstance(x, Tensor) and x.spec.sparse
-    result = apply("identity", x if sparse else as_tensor(x))
+    result = effects.identity(x if isinstance(x, Tensor) and x.spec.sparse else as_tensor(x))
     if name is not None:
         result._name = context.unique_name(name)
     return result

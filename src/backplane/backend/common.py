@@ -90,7 +90,7 @@ def engine(name: str) -> Iterator[None]:
 
     Args:
         name: `numpy`, `tensorflow`, `jax`, `torch`, `theano` (`pytensor`), `cntk` (`onnxruntime`),
-            or the name of a third-party engine.
+            `mlx`, or the name of a third-party engine.
 
     Raises:
         ValueError: if no engine is called so.

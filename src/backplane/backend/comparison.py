@@ -5,18 +5,17 @@ Operands broadcast by NumPy's rules and are brought to one dtype, as in arithmet
 
 from __future__ import annotations
 
-from typing import Any
-
-from backplane.backend._axes import apply
 from backplane.backend._call import api
+from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor
+from backplane.ops import elementwise as ew
 from backplane.ops.lift import promoted
 
 __all__ = ["equal", "greater", "greater_equal", "less", "less_equal", "not_equal"]
 
 
 @api
-def equal(x: Any, y: Any) -> Tensor:
+def equal(x: TensorLike, y: TensorLike) -> Tensor:
     """Element-wise equality of two tensors.
 
     Args:
@@ -34,11 +33,11 @@ def equal(x: Any, y: Any) -> Tensor:
         >>> K.eval(K.equal(K.constant([1.0, 2.0]), 2.0))
         array([False,  True])
     """
-    return apply("equal", *promoted(x, y))
+    return ew.equal(*promoted(x, y))
 
 
 @api
-def not_equal(x: Any, y: Any) -> Tensor:
+def not_equal(x: TensorLike, y: TensorLike) -> Tensor:
     """Element-wise inequality of two tensors.
 
     Args:
@@ -56,11 +55,11 @@ def not_equal(x: Any, y: Any) -> Tensor:
         >>> K.eval(K.not_equal(K.constant([1.0, 2.0]), 2.0))
         array([ True, False])
     """
-    return apply("not_equal", *promoted(x, y))
+    return ew.not_equal(*promoted(x, y))
 
 
 @api
-def greater(x: Any, y: Any) -> Tensor:
+def greater(x: TensorLike, y: TensorLike) -> Tensor:
     """Element-wise truth of x > y.
 
     Args:
@@ -79,12 +78,11 @@ def greater(x: Any, y: Any) -> Tensor:
         >>> K.eval(K.greater(K.constant([1.0, 2.0, 3.0]), 2.0))
         array([False, False,  True])
     """
-    x, y = promoted(x, y)
-    return apply("less", y, x)
+    return ew.less(*promoted(x, y)[::-1])
 
 
 @api
-def greater_equal(x: Any, y: Any) -> Tensor:
+def greater_equal(x: TensorLike, y: TensorLike) -> Tensor:
     """Element-wise truth of x >= y; see `K.greater`.
 
     Args:
@@ -96,12 +94,11 @@ def greater_equal(x: Any, y: Any) -> Tensor:
         >>> K.eval(K.greater_equal(K.constant([1.0, 2.0, 3.0]), 2.0))
         array([False,  True,  True])
     """
-    x, y = promoted(x, y)
-    return apply("less_equal", y, x)
+    return ew.less_equal(*promoted(x, y)[::-1])
 
 
 @api
-def less(x: Any, y: Any) -> Tensor:
+def less(x: TensorLike, y: TensorLike) -> Tensor:
     """Element-wise truth of x < y; see `K.greater`.
 
     Args:
@@ -113,11 +110,11 @@ def less(x: Any, y: Any) -> Tensor:
         >>> K.eval(K.less(K.constant([1.0, 2.0, 3.0]), 2.0))
         array([ True, False, False])
     """
-    return apply("less", *promoted(x, y))
+    return ew.less(*promoted(x, y))
 
 
 @api
-def less_equal(x: Any, y: Any) -> Tensor:
+def less_equal(x: TensorLike, y: TensorLike) -> Tensor:
     """Element-wise truth of x <= y; see `K.greater`.
 
     Args:
@@ -129,4 +126,4 @@ def less_equal(x: Any, y: Any) -> Tensor:
         >>> K.eval(K.less_equal(K.constant([1.0, 2.0, 3.0]), 2.0))
         array([ True,  True, False])
     """
-    return apply("less_equal", *promoted(x, y))
+    return ew.less_equal(*promoted(x, y))

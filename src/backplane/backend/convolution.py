@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from backplane.backend._call import api
-from backplane.backend._convolving import (
-    convolve,
-    convolve_depthwise,
-    convolve_separably,
-    convolve_transposed,
+from backplane.backend._convolution_nd import Convolution
+from backplane.backend.types import (
+    CausalPadding,
+    DataFormat,
+    Padding,
+    Shape,
+    Sizes,
+    TensorLike,
 )
 from backplane.core.graph import Tensor
 
@@ -21,12 +22,12 @@ __all__ = [
 
 @api
 def conv1d(
-    x: Any,
-    kernel: Any,
-    strides: Any = 1,
-    padding: str = "valid",
-    data_format: str | None = None,
-    dilation_rate: Any = 1,
+    x: TensorLike,
+    kernel: TensorLike,
+    strides: Sizes = 1,
+    padding: CausalPadding = "valid",
+    data_format: DataFormat | None = None,
+    dilation_rate: Sizes = 1,
 ) -> Tensor:
     """Convolution over one spatial axis: cross-correlation, the kernel is not flipped.
 
@@ -45,8 +46,7 @@ def conv1d(
 
     Raises:
         ValueError: if `data_format` or `padding` is none of these, a rank or the channels do not
-            fit, the window is longer than `x` and `padding` is `"valid"`, or `padding` is
-            `"causal"` with channels first.
+            fit, or the window is longer than `x` and `padding` is `"valid"`.
         TypeError: if the dtypes are no floats.
 
     Source:
@@ -61,17 +61,18 @@ def conv1d(
         >>> K.eval(K.conv1d(x, kernel, padding="causal"))[0, :, 0]
         array([10., 21., 32., 43.], dtype=float32)
     """
-    return convolve("conv1d", 1, x, kernel, strides, padding, data_format, dilation_rate)
+    convolution = Convolution(1, strides, padding, data_format, dilation_rate, "causal")
+    return convolution.dense(x, kernel)
 
 
 @api
 def conv2d(
-    x: Any,
-    kernel: Any,
-    strides: Any = (1, 1),
-    padding: str = "valid",
-    data_format: str | None = None,
-    dilation_rate: Any = (1, 1),
+    x: TensorLike,
+    kernel: TensorLike,
+    strides: Sizes = (1, 1),
+    padding: Padding = "valid",
+    data_format: DataFormat | None = None,
+    dilation_rate: Sizes = (1, 1),
 ) -> Tensor:
     """Convolution over two spatial axes: cross-correlation, the kernel is not flipped.
 
@@ -109,17 +110,18 @@ def conv2d(
         ... )
         (None, 8, 4, 3)
     """
-    return convolve("conv2d", 2, x, kernel, strides, padding, data_format, dilation_rate)
+    convolution = Convolution(2, strides, padding, data_format, dilation_rate)
+    return convolution.dense(x, kernel)
 
 
 @api
 def conv3d(
-    x: Any,
-    kernel: Any,
-    strides: Any = (1, 1, 1),
-    padding: str = "valid",
-    data_format: str | None = None,
-    dilation_rate: Any = (1, 1, 1),
+    x: TensorLike,
+    kernel: TensorLike,
+    strides: Sizes = (1, 1, 1),
+    padding: Padding = "valid",
+    data_format: DataFormat | None = None,
+    dilation_rate: Sizes = (1, 1, 1),
 ) -> Tensor:
     """Convolution over three spatial axes: cross-correlation, the kernel is not flipped.
 
@@ -146,18 +148,19 @@ def conv3d(
         >>> K.int_shape(K.conv3d(x, kernel, strides=(1, 2, 3)))
         (None, 4, 2, 2, 8)
     """
-    return convolve("conv3d", 3, x, kernel, strides, padding, data_format, dilation_rate)
+    convolution = Convolution(3, strides, padding, data_format, dilation_rate)
+    return convolution.dense(x, kernel)
 
 
 @api
 def conv2d_transpose(
-    x: Any,
-    kernel: Any,
-    output_shape: Any,
-    strides: Any = (1, 1),
-    padding: str = "valid",
-    data_format: str | None = None,
-    dilation_rate: Any = (1, 1),
+    x: TensorLike,
+    kernel: TensorLike,
+    output_shape: Shape,
+    strides: Sizes = (1, 1),
+    padding: Padding = "valid",
+    data_format: DataFormat | None = None,
+    dilation_rate: Sizes = (1, 1),
 ) -> Tensor:
     """Transposed convolution over two spatial axes: the gradient of `K.conv2d` by its input.
 
@@ -194,27 +197,18 @@ def conv2d_transpose(
         >>> K.int_shape(K.conv2d_transpose(x, kernel, (None, None, None, 1), strides=(2, 2)))
         (1, 4, 4, 1)
     """
-    return convolve_transposed(
-        "conv2d_transpose",
-        2,
-        x,
-        kernel,
-        output_shape,
-        strides,
-        padding,
-        data_format,
-        dilation_rate,
-    )
+    convolution = Convolution(2, strides, padding, data_format, dilation_rate)
+    return convolution.transposed(x, kernel, output_shape)
 
 
 @api
 def conv3d_transpose(
-    x: Any,
-    kernel: Any,
-    output_shape: Any,
-    strides: Any = (1, 1, 1),
-    padding: str = "valid",
-    data_format: str | None = None,
+    x: TensorLike,
+    kernel: TensorLike,
+    output_shape: Shape,
+    strides: Sizes = (1, 1, 1),
+    padding: Padding = "valid",
+    data_format: DataFormat | None = None,
 ) -> Tensor:
     """Transposed convolution over three spatial axes: the gradient of `K.conv3d` by its input.
 
@@ -241,28 +235,19 @@ def conv3d_transpose(
         >>> K.int_shape(K.conv3d_transpose(x, kernel, shape, strides=(2, 2, 2), padding="same"))
         (None, 4, 6, 8, 5)
     """
-    return convolve_transposed(
-        "conv3d_transpose",
-        3,
-        x,
-        kernel,
-        output_shape,
-        strides,
-        padding,
-        data_format,
-        1,
-    )
+    convolution = Convolution(3, strides, padding, data_format, 1)
+    return convolution.transposed(x, kernel, output_shape)
 
 
 @api
 def separable_conv1d(
-    x: Any,
-    depthwise_kernel: Any,
-    pointwise_kernel: Any,
-    strides: Any = 1,
-    padding: str = "valid",
-    data_format: str | None = None,
-    dilation_rate: Any = 1,
+    x: TensorLike,
+    depthwise_kernel: TensorLike,
+    pointwise_kernel: TensorLike,
+    strides: Sizes = 1,
+    padding: Padding = "valid",
+    data_format: DataFormat | None = None,
+    dilation_rate: Sizes = 1,
 ) -> Tensor:
     """Convolution of each channel over one spatial axis, then a mixture of the results.
 
@@ -290,28 +275,19 @@ def separable_conv1d(
         >>> K.eval(K.separable_conv1d(x, depthwise, pointwise))[0, :, 0]
         array([318., 518.], dtype=float32)
     """
-    return convolve_separably(
-        "separable_conv1d",
-        1,
-        x,
-        depthwise_kernel,
-        pointwise_kernel,
-        strides,
-        padding,
-        data_format,
-        dilation_rate,
-    )
+    convolution = Convolution(1, strides, padding, data_format, dilation_rate)
+    return convolution.separable(x, depthwise_kernel, pointwise_kernel)
 
 
 @api
 def separable_conv2d(
-    x: Any,
-    depthwise_kernel: Any,
-    pointwise_kernel: Any,
-    strides: Any = (1, 1),
-    padding: str = "valid",
-    data_format: str | None = None,
-    dilation_rate: Any = (1, 1),
+    x: TensorLike,
+    depthwise_kernel: TensorLike,
+    pointwise_kernel: TensorLike,
+    strides: Sizes = (1, 1),
+    padding: Padding = "valid",
+    data_format: DataFormat | None = None,
+    dilation_rate: Sizes = (1, 1),
 ) -> Tensor:
     """Convolution of each channel over two spatial axes, then a mixture of the results.
 
@@ -339,27 +315,18 @@ def separable_conv2d(
         >>> K.int_shape(K.separable_conv2d(x, depthwise, pointwise, padding="same"))
         (None, 8, 8, 4)
     """
-    return convolve_separably(
-        "separable_conv2d",
-        2,
-        x,
-        depthwise_kernel,
-        pointwise_kernel,
-        strides,
-        padding,
-        data_format,
-        dilation_rate,
-    )
+    convolution = Convolution(2, strides, padding, data_format, dilation_rate)
+    return convolution.separable(x, depthwise_kernel, pointwise_kernel)
 
 
 @api
 def depthwise_conv2d(
-    x: Any,
-    depthwise_kernel: Any,
-    strides: Any = (1, 1),
-    padding: str = "valid",
-    data_format: str | None = None,
-    dilation_rate: Any = (1, 1),
+    x: TensorLike,
+    depthwise_kernel: TensorLike,
+    strides: Sizes = (1, 1),
+    padding: Padding = "valid",
+    data_format: DataFormat | None = None,
+    dilation_rate: Sizes = (1, 1),
 ) -> Tensor:
     """Convolution of each channel with kernels of its own over two spatial axes.
 
@@ -387,6 +354,5 @@ def depthwise_conv2d(
         array([[ 1.,  2., 30., 40.],
                [ 2.,  4., 60., 80.]], dtype=float32)
     """
-    return convolve_depthwise(
-        "depthwise_conv2d", 2, x, depthwise_kernel, strides, padding, data_format, dilation_rate
-    )
+    convolution = Convolution(2, strides, padding, data_format, dilation_rate)
+    return convolution.depthwise(x, depthwise_kernel)

@@ -19,9 +19,9 @@ from backplane.core.sparse import dense_array, is_sparse_matrix
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
 from backplane.ops import creation
-from backplane.ops.creation import full
+from backplane.ops.creation import dims_of, full
 from backplane.ops.elementwise import cast
-from backplane.ops.lift import as_tensor, cast_to, dims_of
+from backplane.ops.lift import as_tensor, cast_to
 
 __all__ = [
     "arange", "constant", "eye", "ones", "ones_like", "placeholder", "variable", "zeros",

@@ -21,6 +21,7 @@ from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor, constant
 from backplane.core.spec import bits
 from backplane.ops import control, elementwise, reduction
+from backplane.ops.creation import dims_of
 from backplane.ops.elementwise import (
     equal,
     less,
@@ -32,7 +33,7 @@ from backplane.ops.elementwise import (
     where,
 )
 from backplane.ops.indexing import head
-from backplane.ops.lift import as_tensor, cast_to, dims_of
+from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.reduction import log_softmax, logsumexp
 from backplane.ops.shaping import broadcast_to, concat, expand_dims, full_like, squeeze
 
@@ -96,7 +97,8 @@ def ctc_batch_cost(
     ways to spread them over the time steps.
 
     Args:
-        y_true: Labels (samples, max_length): whole numbers from 0 to classes − 2.
+        y_true: Labels (samples, max_length): whole numbers from 0 to classes − 2. The blank, or a
+            larger number, ends a sequence before its `label_length`, as in TensorFlow.
         y_pred: Probabilities (samples, time, classes), such as a softmax gives. The last class is
             the blank. Rows are scaled to sum to 1, after `K.epsilon()` is added.
         input_length: How many time steps of each sample count: (samples, 1) or (samples,).
@@ -104,7 +106,7 @@ def ctc_batch_cost(
 
     Returns:
         A tensor (samples, 1). Infinite, with gradient 0, where the labels do not fit into the time
-        steps; NaN, with gradient 0, where a label is no class (or is the blank), or a length is
+        steps; NaN, with gradient 0, where a label is negative or follows a blank, or a length is
         negative or larger than the tensor.
 
     Raises:
@@ -126,13 +128,16 @@ def ctc_batch_cost(
 
     here = less(row(positions(labels, 1)), column(count))
     blank = size_of(y_pred, 2) - 1
-    known = logical_and(labels >= 0, labels < blank)
-    valid = reduction.all(logical_or(known, logical_not(here)), axes=(1,), keepdims=False)
+    known = logical_and(here, logical_and(labels >= 0, labels < blank))
+    # The blank, or what lies beyond it, ends the labels: no other label may follow.
+    used = reduction.sum(cast_to(known, "int32"), axes=(1,), keepdims=False)
+    expected = where(less(row(positions(labels, 1)), column(used)), known, labels >= blank)
+    valid = reduction.all(logical_or(expected, logical_not(here)), axes=(1,), keepdims=False)
     for length, most in ((steps, size_of(y_pred, 1)), (count, size_of(labels, 1))):
         valid = logical_and(valid, logical_and(length >= 0, length <= most))
-    usable = where(logical_and(here, known), labels, blank)
+    usable = where(known, labels, blank)
 
-    total = _log_probability(_log_rows(y_pred), usable, blank, steps, count)
+    total = _log_probability(_log_rows(y_pred), usable, blank, steps, used)
     possible = logical_and(valid, total > IMPOSSIBLE / 2)
     otherwise = where(
         valid, constant(math.inf, total.spec.dtype), constant(math.nan, total.spec.dtype)

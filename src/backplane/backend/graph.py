@@ -144,9 +144,9 @@ def function(
         updates: List of what `K.update` and its kin return, or of pairs `(variable, new_value)`.
         name: Name for error messages.
         **kwargs: `compile` asks the engine for a compiler that it does not use by itself: on torch
-            `torch.compile` (True, a mode, or a dict of its arguments), on theano PyTensor's own
-            mode; other engines compile anyway and do not look at it. Classic Keras passed more to
-            `Session.run`; there is none, so anything else is refused.
+            `torch.compile` (True, a mode, or a dict of its arguments), on mlx `mx.compile`, on
+            theano PyTensor's own mode; other engines compile anyway and do not look at it. Classic
+            Keras passed more to `Session.run`; there is none, so anything else is refused.
 
     Returns:
         A callable that takes a list of values and returns a list of NumPy arrays.

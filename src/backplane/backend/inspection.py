@@ -14,8 +14,9 @@ from backplane.core.graph import Placeholder, Tensor
 from backplane.core.registry import engine_of
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
+from backplane.ops.creation import dims_of
 from backplane.ops.effects import print_
-from backplane.ops.lift import as_tensor, dims_of
+from backplane.ops.lift import as_tensor
 
 __all__ = [
     "count_params", "dtype", "get_variable_shape", "int_shape", "is_keras_tensor",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from backplane import config
 from backplane.backend._axes import permuted
 from backplane.backend._call import api
-from backplane.backend._convolving import convolve_transposed
+from backplane.backend._convolution_nd import Convolution
 from backplane.backend._keras1 import as_data_format, deprecated
-from backplane.backend._spatial import check_rank
+from backplane.backend._spatial_arguments import check_rank
 from backplane.backend.padding import spatial_2d_padding, temporal_padding
 from backplane.backend.types import Shape, Sizes, TensorLike
 from backplane.core.graph import Tensor
@@ -72,11 +72,10 @@ def deconv2d(
     """
     data_format = as_data_format("deconv2d", dim_ordering)
     kernel = as_tensor(kernel)
-    check_rank("deconv2d", "kernel", kernel, 4)
+    check_rank("kernel", kernel, 4)
     kernel = permuted(kernel, (2, 3, 0, 1) if data_format == "channels_first" else (0, 1, 3, 2))
-    return convolve_transposed(
-        "deconv2d", 2, x, kernel, output_shape, strides, border_mode, data_format, 1
-    )
+    convolution = Convolution(2, strides, border_mode, data_format, 1)
+    return convolution.transposed(x, kernel, output_shape)
 
 
 @deprecated("K.temporal_padding(x, (left_pad, right_pad))")

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from backplane.backend._args import as_axes, as_int
-from backplane.backend._axes import apply, merge_axes, permuted, reshape_to
+from backplane.backend._axes import merge_axes, permuted, reshape_to
 from backplane.backend._call import api
-from backplane.backend._spatial import is_first
+from backplane.backend._spatial_arguments import is_first
 from backplane.backend.activation import float_tensor
+from backplane.backend.types import Axes, Axis, DataFormat, TensorLike
 from backplane.core.graph import Tensor
-from backplane.core.registry import primitive
 from backplane.core.shapes import normalize_axis
-from backplane.ops.lift import as_tensor, cast_to, promoted, scalar
+from backplane.ops import elementwise as ew
+from backplane.ops import reduction as red
+from backplane.ops.creation import scalar
+from backplane.ops.lift import as_tensor, cast_to, promoted
+from backplane.ops.linear import matmul
+from backplane.ops.shaping import reshape
 
 __all__ = ["batch_dot", "bias_add", "dot", "l2_normalize", "transpose"]
 
 
 @api
-def dot(x: Any, y: Any) -> Tensor:
+def dot(x: TensorLike, y: TensorLike) -> Tensor:
     """Multiply two tensors: the last axis of `x` with the second to last of `y`.
 
     Args:
@@ -43,34 +48,34 @@ def dot(x: Any, y: Any) -> Tensor:
     """
     x, y = promoted(x, y)
     if not x.ndim or not y.ndim:
-        raise ValueError(f"K.dot: x and y need at least one axis, got {_shapes(x, y)}")
+        raise ValueError(f"x and y need at least one axis, got {_shapes(x, y)}")
     inner = y.ndim - 2 if y.ndim > 1 else 0
-    _check_inner("K.dot", x, x.ndim - 1, y, inner)
+    _check_inner(x, x.ndim - 1, y, inner)
     outer_x = range(x.ndim - 1)
     outer_y = [i for i in range(y.ndim) if i != inner]
     rows = merge_axes(x, [outer_x, [x.ndim - 1]])
     columns = merge_axes(permuted(y, [inner, *outer_y]), [[0], range(1, y.ndim)])
-    product = apply("matmul", rows, columns, transpose_x=False, transpose_y=False)
+    product = matmul(rows, columns, transpose_x=False, transpose_y=False)
     if x.ndim == y.ndim == 2:
         return product
     return reshape_to(product, [*((x, i) for i in outer_x), *((y, i) for i in outer_y)])
 
 
 def _shapes(x: Tensor, y: Tensor) -> str:
-    return f"shapes {tuple(x.spec.shape)} and {tuple(y.spec.shape)}"
+    return f"shapes {x.spec.shape} and {y.spec.shape}"
 
 
-def _check_inner(name: str, x: Tensor, a: int, y: Tensor, b: int) -> None:
+def _check_inner(x: Tensor, a: int, y: Tensor, b: int) -> None:
     m, n = x.spec.shape[a], y.spec.shape[b]
-    if m != n and m is not None and n is not None:
+    if None not in (m, n) and m != n:
         raise ValueError(
-            f"{name}: axis {a} of x and axis {b} of y must have equal sizes, got {_shapes(x, y)} "
+            f"axis {a} of x and axis {b} of y must have equal sizes, got {_shapes(x, y)} "
             f"(x.shape[{a}] != y.shape[{b}]: {m} != {n})"
         )
 
 
 @api
-def batch_dot(x: Any, y: Any, axes: Any = None) -> Tensor:
+def batch_dot(x: TensorLike, y: TensorLike, axes: Axis | Sequence[Axis] | None = None) -> Tensor:
     """Multiply each sample of a batch with its counterpart in another batch.
 
     Args:
@@ -98,14 +103,14 @@ def batch_dot(x: Any, y: Any, axes: Any = None) -> Tensor:
     """
     x, y = promoted(x, y)
     if x.ndim < 2 or y.ndim < 2:
-        raise ValueError(f"K.batch_dot: x and y need at least two axes, got {_shapes(x, y)}")
+        raise ValueError(f"x and y need at least two axes, got {_shapes(x, y)}")
     a, b = _batch_axes(axes, x, y)
     m, n = x.spec.shape[0], y.spec.shape[0]
-    if m != n and m is not None and n is not None:
-        raise ValueError(f"K.batch_dot: x and y have different batch sizes, got {_shapes(x, y)}")
-    _check_inner("K.batch_dot", x, a, y, b)
+    if None not in (m, n) and m != n:
+        raise ValueError(f"x and y have different batch sizes, got {_shapes(x, y)}")
+    _check_inner(x, a, y, b)
     if x.ndim == y.ndim == 2:
-        return apply("sum", apply("mul", x, y), axes=(1,), keepdims=True)
+        return red.sum(ew.mul(x, y), axes=(1,), keepdims=True)
     outer_x = [i for i in range(1, x.ndim) if i != a]
     outer_y = [i for i in range(1, y.ndim) if i != b]
     swap_x, swap_y = x.ndim == 3 and a == 1, y.ndim == 3 and b == 2
@@ -114,7 +119,7 @@ def batch_dot(x: Any, y: Any, axes: Any = None) -> Tensor:
         rows = merge_axes(permuted(x, [0, *outer_x, a]), [[0], range(1, x.ndim - 1), [x.ndim - 1]])
     if not swap_y:
         columns = merge_axes(permuted(y, [0, b, *outer_y]), [[0], [1], range(2, y.ndim)])
-    product = apply("matmul", rows, columns, transpose_x=swap_x, transpose_y=swap_y)
+    product = matmul(rows, columns, transpose_x=swap_x, transpose_y=swap_y)
     if x.ndim == y.ndim == 3:
         return product
     samples = y if m is None else x
@@ -123,7 +128,7 @@ def batch_dot(x: Any, y: Any, axes: Any = None) -> Tensor:
     )
 
 
-def _batch_axes(axes: Any, x: Tensor, y: Tensor) -> tuple[int, int]:
+def _batch_axes(axes: object, x: Tensor, y: Tensor) -> tuple[int, int]:
     """The axis of `x` and the axis of `y` that are summed over."""
     if axes is None:
         return x.ndim - 1, y.ndim - 1 if y.ndim == 2 else y.ndim - 2
@@ -134,19 +139,19 @@ def _batch_axes(axes: Any, x: Tensor, y: Tensor) -> tuple[int, int]:
         a, b = normalize_axis(a, x.ndim), normalize_axis(b, y.ndim)
     except (TypeError, ValueError):
         raise ValueError(
-            "K.batch_dot: axes must be an int or a pair of ints that name one axis of x and one of "
+            "axes must be an int or a pair of ints that name one axis of x and one of "
             f"y, of {_shapes(x, y)}; got {axes!r}"
         ) from None
     if 0 in (a, b):
         raise ValueError(
-            f"K.batch_dot: axes {axes!r} names axis 0, that of the samples, for {_shapes(x, y)}; "
+            f"axes {axes!r} names axis 0, that of the samples, for {_shapes(x, y)}; "
             "if the operands are no batches, add an axis with K.expand_dims(x, 0)"
         )
     return a, b
 
 
 @api
-def transpose(x: Any) -> Tensor:
+def transpose(x: TensorLike) -> Tensor:
     """A tensor with its axes in reverse order.
 
     Args:
@@ -171,7 +176,7 @@ SQUARED_LENGTH_FLOOR = 1e-12
 
 
 @api
-def l2_normalize(x: Any, axis: Any = None) -> Tensor:
+def l2_normalize(x: TensorLike, axis: Axes = None) -> Tensor:
     """Scale a tensor to length 1 (the root of the sum of squares) along an axis.
 
     Args:
@@ -196,14 +201,14 @@ def l2_normalize(x: Any, axis: Any = None) -> Tensor:
     # float16 holds neither the floor nor the squares of small numbers.
     wide = cast_to(x, "float32") if x.spec.dtype == "float16" else x
     axes = as_axes(axis, x)
-    squares = apply("mul", wide, wide)
-    total = apply("sum", squares, axes=axes, keepdims=True) if axes else squares
-    length = apply("sqrt", apply("maximum", total, scalar(SQUARED_LENGTH_FLOOR, wide.spec.dtype)))
-    return cast_to(apply("div", wide, length), x.spec.dtype)
+    squares = ew.mul(wide, wide)
+    total = red.sum(squares, axes=axes, keepdims=True) if axes else squares
+    length = ew.sqrt(ew.maximum(total, scalar(SQUARED_LENGTH_FLOOR, wide.spec.dtype)))
+    return cast_to(ew.div(wide, length), x.spec.dtype)
 
 
 @api
-def bias_add(x: Any, bias: Any, data_format: str | None = None) -> Tensor:
+def bias_add(x: TensorLike, bias: TensorLike, data_format: DataFormat | None = None) -> Tensor:
     """A tensor plus a bias for each channel, or for each element of an example.
 
     Args:
@@ -229,24 +234,21 @@ def bias_add(x: Any, bias: Any, data_format: str | None = None) -> Tensor:
         array([[[1., 1.],
                 [2., 2.]]], dtype=float32)
     """
-    first = is_first("bias_add", data_format)
+    first = is_first(data_format)
     x, bias = promoted(x, bias)
     rank, shape = x.ndim, bias.spec.shape
     if rank < 2 or len(shape) not in (1, rank - 1):
         raise ValueError(
-            f"K.bias_add: bias must be a vector or have one axis less than x, which must have 2 or "
+            f"bias must be a vector or have one axis less than x, which must have 2 or "
             f"more; got shapes {shape} for bias and {x.spec.shape} for x"
         )
     if None in shape:
-        raise ValueError(f"K.bias_add: all sizes of bias must be known, got shape {shape}")
+        raise ValueError(f"all sizes of bias must be known, got shape {shape}")
     if first and 3 <= rank <= 5:
         spatial = shape[:-1] or (1,) * (rank - 2)
         shape = (shape[-1], *spatial)
-        bias = primitive("reshape")(bias, shape=shape)
+        bias = reshape(bias, shape=shape)
     for n, m in zip(shape[::-1], x.spec.shape[::-1], strict=False):
         if n not in (1, m) and m is not None:
-            raise ValueError(
-                f"K.bias_add: bias {bias.spec.shape} does not fit x of shape {x.spec.shape}"
-            )
-    result: Tensor = x + bias
-    return result
+            raise ValueError(f"bias {bias.spec.shape} does not fit x of shape {x.spec.shape}")
+    return x + bias

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
 import numpy as np
 
@@ -10,11 +10,16 @@ from backplane import config
 from backplane.backend._args import as_int
 from backplane.backend._call import api
 from backplane.backend.activation import float_tensor
-from backplane.core.graph import Tensor, constant
-from backplane.core.registry import primitive
+from backplane.backend.types import Axis, TensorLike
+from backplane.core.graph import Tensor
+from backplane.core.primitive import Primitive
 from backplane.core.shapes import broadcast
 from backplane.core.spec import is_integer
-from backplane.ops.lift import as_tensor, cast_to, promoted
+from backplane.ops import elementwise as ew
+from backplane.ops import reduction as red
+from backplane.ops.creation import arange, dim, fill_dims, scalar
+from backplane.ops.lift import as_tensor, cast_to
+from backplane.ops.shaping import expand_dims, reshape
 
 __all__ = [
     "binary_crossentropy", "categorical_crossentropy", "in_top_k",
@@ -22,51 +27,42 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _axis(axis: Any, output: Tensor, name: str) -> int:
+def _axis(axis: Axis, output: Tensor) -> int:
     rank = output.ndim
-    number = as_int(axis, f"K.{name}: axis")
+    number = as_int(axis, "axis")
     if not -rank <= number < rank:
         raise ValueError(
-            f"K.{name}: axis must be -1 or one of the axes of output, which has {rank} axes; got "
-            f"{axis}"
+            f"axis must be -1 or one of the axes of output, which has {rank} axes; got {axis}"
         )
     return number % rank
 
 
 def _clipped(x: Tensor) -> Tensor:
     """Probabilities inside [epsilon, 1 - epsilon], so that their logs are finite."""
-    epsilon = config.epsilon()
-    high, low = constant(1.0 - epsilon, x.spec.dtype), constant(epsilon, x.spec.dtype)
-    result: Tensor = primitive("maximum")(primitive("minimum")(x, high), low)
-    return result
+    epsilon, dtype = config.epsilon(), x.spec.dtype
+    return ew.maximum(ew.minimum(x, scalar(1.0 - epsilon, dtype)), scalar(epsilon, dtype))
 
 
-def _before(output: Tensor, activation: str) -> Tensor | None:
-    """The argument of the activation that made `output`: its loss is computed from the argument,
+def _before(output: Tensor, activation: Primitive[Tensor]) -> Tensor | None:
+    """The argument of the activation that made `output`. The loss is computed from the argument,
     which is exact where probabilities are close to 0 or 1.
     """
-    if output.op is not None and output.op.name == activation:
-        return output.inputs[0]
-    return None
+    return output.inputs[0] if output.op is activation else None
 
 
 def _log_probabilities(output: Tensor, axis: int, normalized: bool, from_logits: bool) -> Tensor:
     """Log-probabilities along `axis` of logits, of a softmax, or of plain probabilities."""
-    logits = output if from_logits else _before(output, "softmax")
+    logits = output if from_logits else _before(output, red.softmax)
     if logits is not None and (from_logits or output.params["axis"] == axis):
-        result: Tensor = primitive("log_softmax")(logits, axis=axis)
-        return result
+        return red.log_softmax(logits, axis=axis)
     if normalized:
-        output = output / primitive("sum")(output, axes=(axis,), keepdims=True)
-        found: Tensor = primitive("log")(_clipped(output))
-        return found
-    scaled: Tensor = primitive("log_softmax")(primitive("log")(_clipped(output)), axis=axis)
-    return scaled
+        return ew.log(_clipped(output / red.sum(output, axes=(axis,), keepdims=True)))
+    return red.log_softmax(ew.log(_clipped(output)), axis=axis)
 
 
 @api
 def categorical_crossentropy(
-    target: Any, output: Any, from_logits: bool = False, axis: int = -1
+    target: TensorLike, output: TensorLike, from_logits: bool = False, axis: Axis = -1
 ) -> Tensor:
     """Crossentropy between a distribution and a target distribution: -sum(target * log(output)).
 
@@ -92,23 +88,23 @@ def categorical_crossentropy(
         np.float32(0.6931)
     """
     output = float_tensor(output)
-    axis = _axis(axis, output, "categorical_crossentropy")
+    axis = _axis(axis, output)
     target = cast_to(as_tensor(target), output.spec.dtype)
     broadcast(target.spec.shape, output.spec.shape)
     logs = _log_probabilities(output, axis, True, from_logits)
-    found: Tensor = -primitive("sum")(target * logs, axes=(axis,), keepdims=False)
-    return found
+    return -red.sum(target * logs, axes=(axis,), keepdims=False)
 
 
 @api
 def sparse_categorical_crossentropy(
-    target: Any, output: Any, from_logits: bool = False, axis: int = -1
+    target: TensorLike, output: TensorLike, from_logits: bool = False, axis: Axis = -1
 ) -> Tensor:
     """Crossentropy between a distribution and a class given by its number.
 
     Args:
-        target: Integers of the shape of `output` without `axis` (a last axis of size 1 is dropped).
-            Floats are cut to integers. The loss of a number that is no class is NaN.
+        target: Integers of the shape of `output` without `axis`, or with as many axes as `output`,
+            one of them, `axis` or the last, of size 1. Floats are cut to integers. The loss of a
+            number that is no class is NaN.
         output: Probabilities or logits, as in `K.categorical_crossentropy`.
         from_logits: Whether `output` are logits.
         axis: Axis of the classes.
@@ -127,51 +123,43 @@ def sparse_categorical_crossentropy(
         ... ).round(4)
         array([0.6931], dtype=float32)
     """
-    name = "sparse_categorical_crossentropy"
     output = float_tensor(output)
-    axis = _axis(axis, output, name)
+    axis = _axis(axis, output)
     classes = output.spec.shape[axis]
     if classes is None:
-        raise ValueError(f"K.{name}: the number of classes (axis {axis} of output) must be known")
+        raise ValueError(f"the number of classes (axis {axis} of output) must be known")
     target = as_tensor(target)
     if not is_integer(target.spec.dtype):
         target = cast_to(target, "int64")
     logs = _log_probabilities(output, axis, False, from_logits)
-    rest = tuple(n for i, n in enumerate(output.spec.shape) if i != axis)
-    target = _label_shape(target, rest, name)
-    target = primitive("expand_dims")(target, axes=(axis,))
-    numbers = primitive("reshape")(
-        constant(np.arange(classes), target.spec.dtype),
-        shape=tuple(classes if i == axis else 1 for i in range(output.ndim)),
-    )
-    zero = constant(0, logs.spec.dtype)
-    hit = primitive("equal")(target, numbers)
-    chosen = primitive("sum")(primitive("where")(hit, logs, zero), axes=(axis,), keepdims=False)
-    valid = primitive("any")(hit, axes=(axis,), keepdims=False)
-    found: Tensor = -primitive("where")(valid, chosen, constant(float("nan"), logs.spec.dtype))
-    return found
+    sizes = tuple(classes if i == axis else 1 for i in range(output.ndim))
+    numbers = as_tensor(np.arange(classes, dtype=target.spec.dtype).reshape(sizes))
+    hit = ew.equal(_labels(target, output, axis), numbers)
+    dtype = logs.spec.dtype
+    chosen = red.sum(ew.where(hit, logs, scalar(0, dtype)), axes=(axis,), keepdims=False)
+    valid = red.any(hit, axes=(axis,), keepdims=False)
+    return -ew.where(valid, chosen, scalar(math.nan, dtype))
 
 
-def _label_shape(target: Tensor, rest: tuple[int | None, ...], name: str) -> Tensor:
-    """Labels in the shape of the losses."""
-    if target.ndim == len(rest) + 1 and target.spec.shape[-1] in (1, None):
-        target = primitive("squeeze")(target, axes=(target.ndim - 1,))
-    elif target.ndim != len(rest):
-        if target.ndim == 0 or None in rest[1:]:
-            raise ValueError(
-                f"K.{name}: target has shape {tuple(target.spec.shape)}, expected {rest}"
-            )
-        target = primitive("reshape")(target, shape=tuple(-1 if n is None else n for n in rest))
-    for n, m in zip(target.spec.shape, rest, strict=True):
-        if n is not None and m is not None and n != m:
-            raise ValueError(
-                f"K.{name}: target has shape {tuple(target.spec.shape)}, expected {rest}"
-            )
+def _labels(target: Tensor, output: Tensor, axis: int) -> Tensor:
+    """Labels in the shape of `output`, but with size 1 along `axis`."""
+    given = target.spec.shape
+    shape = tuple(1 if i == axis else n for i, n in enumerate(output.spec.shape))
+    if target.ndim == output.ndim - 1:
+        target = expand_dims(target, axes=(axis,))
+    elif target.ndim != output.ndim or given[axis] != 1:
+        dims, shape = fill_dims(output, shape)
+        return reshape(target, *dims, shape=shape)
+    if any(None not in (n, m) and n != m for n, m in zip(target.spec.shape, shape, strict=True)):
+        expected = shape[:axis] + shape[axis + 1 :]
+        raise ValueError(f"target has shape {given}, expected {expected}")
     return target
 
 
 @api
-def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> Tensor:
+def binary_crossentropy(
+    target: TensorLike, output: TensorLike, from_logits: bool = False
+) -> Tensor:
     """Element-wise crossentropy of probabilities of two outcomes:
     -(target * log(output) + (1 - target) * log(1 - output)).
 
@@ -191,19 +179,18 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
     """
     output = float_tensor(output)
     target = cast_to(as_tensor(target), output.spec.dtype)
-    logits = output if from_logits else _before(output, "sigmoid")
-    if logits is not None:
-        # log(1 + exp(z)) - t z, both terms finite for any z.
-        result: Tensor = primitive("softplus")(logits) - target * logits
-        return result
-    p = _clipped(output)
-    log = primitive("log")
-    found: Tensor = -(target * log(p) + (1.0 - target) * log(1.0 - p))
-    return found
+    logits = output if from_logits else _before(output, ew.sigmoid)
+    if logits is None:
+        p = _clipped(output)
+        return -(target * ew.log(p) + (1.0 - target) * ew.log(1.0 - p))
+    # max(z, 0) - z * target + log(1 + exp(-|z|)). Here max(z, 0) is z * up and -|z| is
+    # z * (1 - 2 * up): unlike `maximum` and `abs` they have the slopes of the smooth sum at 0.
+    up = cast_to(logits >= 0.0, logits.spec.dtype)
+    return logits * (up - target) + ew.log1p(ew.exp(logits * (1.0 - 2.0 * up)))
 
 
 @api
-def in_top_k(predictions: Any, targets: Any, k: int) -> Tensor:
+def in_top_k(predictions: TensorLike, targets: TensorLike, k: int) -> Tensor:
     """Whether the target class is among the `k` best predictions.
 
     Args:
@@ -226,27 +213,23 @@ def in_top_k(predictions: Any, targets: Any, k: int) -> Tensor:
     predictions, targets = float_tensor(predictions), as_tensor(targets)
     if predictions.ndim != 2 or targets.ndim != 1:
         raise ValueError(
-            "K.in_top_k: predictions must have 2 axes and targets 1, got shapes "
-            f"{tuple(predictions.spec.shape)} and {tuple(targets.spec.shape)}"
+            "predictions must have 2 axes and targets 1, got shapes "
+            f"{predictions.spec.shape} and {targets.spec.shape}"
         )
     if not is_integer(targets.spec.dtype):
-        raise TypeError(f"K.in_top_k: targets must be integers, got {targets.spec.dtype}")
+        raise TypeError(f"targets must be integers, got {targets.spec.dtype}")
+    zero, one, limit = (scalar(n, "int32") for n in (0, 1, as_int(k, "k")))
     classes = predictions.spec.shape[1]
-    size = primitive("dim")(predictions, axis=1) if classes is None else constant(classes, "int32")
-    numbers = primitive("arange")(constant(0, "int32"), size, constant(1, "int32"), dtype="int32")
-    here = primitive("equal")(
-        primitive("expand_dims")(cast_to(targets, "int64"), axes=(1,)),
-        primitive("expand_dims")(cast_to(numbers, "int64"), axes=(0,)),
+    size = dim(predictions, axis=1) if classes is None else scalar(classes, "int32")
+    numbers = arange(zero, size, one, dtype="int32")
+    here = ew.equal(
+        expand_dims(cast_to(targets, "int64"), axes=(1,)),
+        expand_dims(cast_to(numbers, "int64"), axes=(0,)),
     )
-    finite = primitive("equal")(*promoted(predictions - predictions, 0.0))
-    zero = constant(0, predictions.spec.dtype)
-    chosen = primitive("sum")(primitive("where")(here, predictions, zero), axes=(1,), keepdims=True)
-    better = cast_to(primitive("less")(chosen, predictions), "int32")
-    count = primitive("sum")(better, axes=(1,), keepdims=False)
-    valid = primitive("logical_and")(
-        primitive("any")(here, axes=(1,), keepdims=False),
-        primitive("all")(finite, axes=(1,), keepdims=False),
-    )
-    limit = constant(as_int(k, "K.in_top_k: k"), "int32")
-    result: Tensor = primitive("logical_and")(valid, primitive("less")(count, limit))
-    return result
+    finite = (predictions - predictions) >= 0.0
+    nothing = scalar(0, predictions.spec.dtype)
+    chosen = red.sum(ew.where(here, predictions, nothing), axes=(1,), keepdims=True)
+    better = cast_to(chosen < predictions, "int32")
+    count = red.sum(better, axes=(1,), keepdims=False)
+    valid = red.any(here, axes=(1,), keepdims=False) & red.all(finite, axes=(1,), keepdims=False)
+    return valid & (count < limit)

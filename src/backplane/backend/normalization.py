@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from backplane.backend._args import as_axes, as_axis, as_float
 from backplane.backend._call import api
 from backplane.backend.activation import float_tensor
+from backplane.backend.types import Axes, Axis, TensorLike
 from backplane.core.graph import Tensor
-from backplane.core.registry import primitive
+from backplane.ops.elementwise import sqrt
 from backplane.ops.lift import as_tensor, cast_to
+from backplane.ops.reduction import mean as mean_of
+from backplane.ops.shaping import expand_dims, squeeze
 
 __all__ = ["batch_normalization", "normalize_batch_in_training"]
 
 
 @api
 def batch_normalization(
-    x: Any, mean: Any, var: Any, beta: Any, gamma: Any, axis: int = -1, epsilon: Any = 1e-3
+    x: TensorLike,
+    mean: TensorLike,
+    var: TensorLike,
+    beta: TensorLike | None,
+    gamma: TensorLike | None,
+    axis: Axis = -1,
+    epsilon: float | Tensor = 1e-3,
 ) -> Tensor:
     """(x - mean) / sqrt(var + epsilon) * gamma + beta.
 
@@ -43,32 +50,30 @@ def batch_normalization(
                [ 1.,  1.]], dtype=float32)
     """
     x = float_tensor(x)
-    along = as_axis(axis, x, "K.batch_normalization: axis")
-    mean, var, beta, gamma = (_parameter(p, x, along) for p in (mean, var, beta, gamma))
-    if mean is None or var is None:
-        raise TypeError("K.batch_normalization: mean and var must be given, got None")
-    # One factor and one shift for the parameters, which are small, and two passes over x.
-    scale = 1.0 / primitive("sqrt")(var + epsilon)
+    along = as_axis(axis, x)
+    # The parameters are small, so they are made one factor first: two passes over x are left.
+    scale = 1.0 / sqrt(_along(var, x, along) + epsilon)
     if gamma is not None:
-        scale = scale * gamma
-    result: Tensor = (x - mean) * scale
-    return result if beta is None else result + beta
+        scale = scale * _along(gamma, x, along)
+    normed = (x - _along(mean, x, along)) * scale
+    return normed if beta is None else normed + _along(beta, x, along)
 
 
-def _parameter(value: Any, x: Tensor, axis: int) -> Tensor | None:
+def _along(value: TensorLike, x: Tensor, axis: int) -> Tensor:
     """A vector laid along `axis` of `x`; tensors of other ranks as they are."""
-    if value is None:
-        return None
     t = cast_to(as_tensor(value), x.spec.dtype)
     if t.ndim == 1 and axis != x.ndim - 1:
-        others = tuple(range(1, x.ndim - axis))
-        t = primitive("expand_dims")(t, axes=others)
+        return expand_dims(t, axes=tuple(range(1, x.ndim - axis)))
     return t
 
 
 @api
 def normalize_batch_in_training(
-    x: Any, gamma: Any, beta: Any, reduction_axes: Any, epsilon: Any = 1e-3
+    x: TensorLike,
+    gamma: TensorLike | None,
+    beta: TensorLike | None,
+    reduction_axes: Axes,
+    epsilon: float | Tensor = 1e-3,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Normalize a batch by its own mean and variance.
 
@@ -95,25 +100,21 @@ def normalize_batch_in_training(
         (array([-1.,  1.], dtype=float32), array([2.], dtype=float32), array([1.], dtype=float32))
     """
     x = float_tensor(x)
-    axes = as_axes(reduction_axes, x, "K.normalize_batch_in_training: reduction_axes")
+    axes = as_axes(reduction_axes, x, "reduction_axes")
     epsilon = epsilon if isinstance(epsilon, Tensor) else as_float(epsilon, "epsilon")
-    wide_mean = primitive("mean")(x, axes=axes, keepdims=True)
+    wide_mean = mean_of(x, axes=axes, keepdims=True)
     centered = x - wide_mean
-    wide_var = primitive("mean")(centered * centered, axes=axes, keepdims=True)
-    scale = 1.0 / primitive("sqrt")(wide_var + epsilon)
+    wide_var = mean_of(centered * centered, axes=axes, keepdims=True)
+    scale = 1.0 / sqrt(wide_var + epsilon)
     if gamma is not None:
         scale = scale * _kept(gamma, x, axes)
     normed = centered * scale
     if beta is not None:
         normed = normed + _kept(beta, x, axes)
-    squeeze = primitive("squeeze")
     return normed, squeeze(wide_mean, axes=axes), squeeze(wide_var, axes=axes)
 
 
-def _kept(value: Any, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+def _kept(value: TensorLike, x: Tensor, axes: tuple[int, ...]) -> Tensor:
     """A parameter over the kept axes, made to broadcast with `x`."""
     t = cast_to(as_tensor(value), x.spec.dtype)
-    if t.ndim == x.ndim:
-        return t
-    result: Tensor = primitive("expand_dims")(t, axes=axes)
-    return result
+    return t if t.ndim == x.ndim else expand_dims(t, axes=axes)

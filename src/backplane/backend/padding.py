@@ -9,54 +9,45 @@ import numpy as np
 
 from backplane.backend._args import as_int
 from backplane.backend._call import api
-from backplane.backend._spatial import check_rank, is_first
+from backplane.backend._spatial_arguments import check_rank, is_first
+from backplane.backend.types import DataFormat, Pair, TensorLike
 from backplane.core.graph import Tensor
-from backplane.core.registry import primitive
+from backplane.ops.indexing import pad
 from backplane.ops.lift import as_tensor
 
 __all__ = ["spatial_2d_padding", "spatial_3d_padding", "temporal_padding"]
 
 
-def _listed(value: Any) -> list[Any] | None:
+def _padded(x: TensorLike, padding: Sequence[Pair], count: int, first: bool = False) -> Tensor:
+    """`x` with zeros along its `count` spatial axes."""
+    x = as_tensor(x)
+    check_rank("x", x, count + 2)
+    listed = _listed(padding)
+    if listed is None or len(listed) != count:
+        raise ValueError(f"padding must be {count} pairs (before, after) of ints, got {padding!r}")
+    around = [(0, 0), *map(_pair, listed)]
+    around.insert(1 if first else len(around), (0, 0))
+    return pad(x, padding=tuple(around), value=0)
+
+
+def _listed(value: object) -> list[Any] | None:
     if isinstance(value, np.ndarray):
         value = value.tolist()
     return list(value) if isinstance(value, list | tuple) else None
 
 
-def _pair(name: str, value: Any) -> tuple[int, int]:
+def _pair(value: object) -> tuple[int, int]:
     listed = _listed(value)
     if listed is None or len(listed) != 2:
-        raise ValueError(
-            f"K.{name}: padding must hold pairs (before, after) of ints, got {value!r}"
-        )
-    before, after = (as_int(n, f"K.{name}: padding") for n in listed)
+        raise ValueError(f"padding must hold pairs (before, after) of ints, got {value!r}")
+    before, after = (as_int(n, "padding") for n in listed)
     if before < 0 or after < 0:
-        raise ValueError(f"K.{name}: padding must not be negative, got {value!r}")
+        raise ValueError(f"padding must not be negative, got {value!r}")
     return before, after
 
 
-def _padded(x: Tensor, pairs: Sequence[tuple[int, int]], first: bool) -> Tensor:
-    """`x` with zeros along its spatial axes."""
-    none = (0, 0)
-    around = (none, none, *pairs) if first else (none, *pairs, none)
-    result: Tensor = primitive("pad")(x, padding=around, value=0)
-    return result
-
-
-def _spatial(name: str, x: Any, padding: Any, data_format: Any, count: int) -> Tensor:
-    first = is_first(name, data_format)
-    x = as_tensor(x)
-    check_rank(name, "x", x, count + 2)
-    listed = _listed(padding)
-    if listed is None or len(listed) != count:
-        raise ValueError(
-            f"K.{name}: padding must be {count} pairs (before, after) of ints, got {padding!r}"
-        )
-    return _padded(x, [_pair(name, p) for p in listed], first)
-
-
 @api
-def temporal_padding(x: Any, padding: Any = (1, 1)) -> Tensor:
+def temporal_padding(x: TensorLike, padding: Pair = (1, 1)) -> Tensor:
     """Zeros before and after the time steps of a 3D tensor.
 
     Args:
@@ -74,14 +65,12 @@ def temporal_padding(x: Any, padding: Any = (1, 1)) -> Tensor:
         >>> K.eval(K.temporal_padding(K.constant([[[1.0], [2.0]]]), (1, 2)))[0, :, 0]
         array([0., 1., 2., 0., 0.], dtype=float32)
     """
-    x = as_tensor(x)
-    check_rank("temporal_padding", "x", x, 3)
-    return _padded(x, [_pair("temporal_padding", padding)], first=False)
+    return _padded(x, [padding], 1)
 
 
 @api
 def spatial_2d_padding(
-    x: Any, padding: Any = ((1, 1), (1, 1)), data_format: str | None = None
+    x: TensorLike, padding: Sequence[Pair] = ((1, 1), (1, 1)), data_format: DataFormat | None = None
 ) -> Tensor:
     """Zeros around the images of a 4D tensor.
 
@@ -105,12 +94,14 @@ def spatial_2d_padding(
         array([[0., 0., 0.],
                [1., 2., 0.]], dtype=float32)
     """
-    return _spatial("spatial_2d_padding", x, padding, data_format, 2)
+    return _padded(x, padding, 2, is_first(data_format))
 
 
 @api
 def spatial_3d_padding(
-    x: Any, padding: Any = ((1, 1), (1, 1), (1, 1)), data_format: str | None = None
+    x: TensorLike,
+    padding: Sequence[Pair] = ((1, 1), (1, 1), (1, 1)),
+    data_format: DataFormat | None = None,
 ) -> Tensor:
     """Zeros around the volumes of a 5D tensor.
 
@@ -134,4 +125,4 @@ def spatial_3d_padding(
         >>> K.int_shape(K.spatial_3d_padding(x, ((1, 1), (0, 2), (0, 0))))
         (None, 6, 7, 6, 3)
     """
-    return _spatial("spatial_3d_padding", x, padding, data_format, 3)
+    return _padded(x, padding, 3, is_first(data_format))

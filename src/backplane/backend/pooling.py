@@ -4,57 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from backplane.backend._call import api
-from backplane.backend._spatial import (
+from backplane.backend._spatial_arguments import (
     as_padding,
     as_steps,
-    build,
     check_rank,
     from_last,
     is_first,
+    known_shape,
     to_last,
 )
+from backplane.backend.types import DataFormat, Padding, PoolMode, Sizes, TensorLike
 from backplane.core.graph import Tensor
-from backplane.core.registry import primitive
 from backplane.core.spec import is_float
+from backplane.core.windows import Slice, Window, windows
+from backplane.ops.indexing import ALL, slice
 from backplane.ops.lift import as_tensor, promoted
-from backplane.ops.windows import Window, fitting, patches
+from backplane.ops.linear import matmul
+from backplane.ops.pooling import avg_pool, max_pool
+from backplane.ops.shaping import reshape, transpose
+from backplane.ops.windows import fitting, patches
 
 __all__ = ["local_conv1d", "local_conv2d", "pool2d", "pool3d"]
 
 
 def _pool(
-    name: str, x: Any, pool_size: Any, strides: Any, padding: Any, data_format: Any, pool_mode: Any
+    count: int,
+    x: TensorLike,
+    pool_size: Sizes,
+    strides: Sizes,
+    padding: str,
+    data_format: str | None,
+    pool_mode: str,
 ) -> Tensor:
-    count = int(name[4])
-    first = is_first(name, data_format)
-    mode = as_padding(name, padding)
+    """Pooling over `count` spatial axes."""
+    first = is_first(data_format)
+    padding = as_padding(padding)
     if pool_mode not in ("max", "avg"):
-        raise ValueError(f'K.{name}: pool_mode must be "max" or "avg", got {pool_mode!r}')
+        raise ValueError(f'pool_mode must be "max" or "avg", got {pool_mode!r}')
     x = as_tensor(x)
-    check_rank(name, "x", x, count + 2)
-    pool = as_steps(name, "pool_size", pool_size, count)
-    found = build(
-        name,
-        primitive(f"{pool_mode}_pool"),
-        fitting(to_last(x, first), pool, (1,) * count, mode),
-        pool=pool,
-        strides=as_steps(name, "strides", strides, count),
-        padding=mode,
-    )
-    return from_last(found[0] if pool_mode == "max" else found, first)
+    check_rank("x", x, count + 2)
+    pool = as_steps("pool_size", pool_size, count)
+    steps = as_steps("strides", strides, count)
+    x = fitting(to_last(x, first), pool, (1,) * count, padding)
+    if pool_mode == "max":
+        y, _ = max_pool(x, pool=pool, strides=steps, padding=padding)
+    else:
+        y = avg_pool(x, pool=pool, strides=steps, padding=padding)
+    return from_last(y, first)
 
 
 @api
 def pool2d(
-    x: Any,
-    pool_size: Any,
-    strides: Any = (1, 1),
-    padding: str = "valid",
-    data_format: str | None = None,
-    pool_mode: str = "max",
+    x: TensorLike,
+    pool_size: Sizes,
+    strides: Sizes = (1, 1),
+    padding: Padding = "valid",
+    data_format: DataFormat | None = None,
+    pool_mode: PoolMode = "max",
 ) -> Tensor:
     """The maximum or the mean of each window of images.
 
@@ -87,17 +95,17 @@ def pool2d(
         array([[2. , 3.5],
                [6.5, 8. ]], dtype=float32)
     """
-    return _pool("pool2d", x, pool_size, strides, padding, data_format, pool_mode)
+    return _pool(2, x, pool_size, strides, padding, data_format, pool_mode)
 
 
 @api
 def pool3d(
-    x: Any,
-    pool_size: Any,
-    strides: Any = (1, 1, 1),
-    padding: str = "valid",
-    data_format: str | None = None,
-    pool_mode: str = "max",
+    x: TensorLike,
+    pool_size: Sizes,
+    strides: Sizes = (1, 1, 1),
+    padding: Padding = "valid",
+    data_format: DataFormat | None = None,
+    pool_mode: PoolMode = "max",
 ) -> Tensor:
     """The maximum or the mean of each window of volumes.
 
@@ -124,7 +132,7 @@ def pool3d(
         >>> K.int_shape(K.pool3d(x, (2, 2, 2), (2, 2, 2), "same", pool_mode="avg"))
         (None, 4, 5, 5, 3)
     """
-    return _pool("pool3d", x, pool_size, strides, padding, data_format, pool_mode)
+    return _pool(3, x, pool_size, strides, padding, data_format, pool_mode)
 
 
 # --- weights of their own -------------------------------------------------------------------------
@@ -132,7 +140,11 @@ def pool3d(
 
 @api
 def local_conv1d(
-    inputs: Any, kernel: Any, kernel_size: Any, strides: Any, data_format: str | None = None
+    inputs: TensorLike,
+    kernel: TensorLike,
+    kernel_size: Sizes,
+    strides: Sizes,
+    data_format: DataFormat | None = None,
 ) -> Tensor:
     """Convolution over time steps with another kernel for each step of the result.
 
@@ -159,21 +171,20 @@ def local_conv1d(
         >>> K.eval(K.local_conv1d(x, kernel, (2,), (1,)))[0, :, 0]
         array([ 3., 50.,  4.], dtype=float32)
     """
-    name = "local_conv1d"
-    is_first(name, data_format)
-    x, weights = _operands(name, inputs, kernel, 3)
-    counts = weights.spec.shape[:1]
-    return _local(name, x, weights, kernel_size, strides, counts, channels_major=False)
+    is_first(data_format)
+    x, weights = _operands(inputs, kernel, 3)
+    counts = known_shape("kernel", weights, 3)[:1]
+    return _local(x, weights, kernel_size, strides, counts, channels_major=False)
 
 
 @api
 def local_conv2d(
-    inputs: Any,
-    kernel: Any,
-    kernel_size: Any,
-    strides: Any,
-    output_shape: Any,
-    data_format: str | None = None,
+    inputs: TensorLike,
+    kernel: TensorLike,
+    kernel_size: Sizes,
+    strides: Sizes,
+    output_shape: Sizes,
+    data_format: DataFormat | None = None,
 ) -> Tensor:
     """Convolution of images with another kernel for each pixel of the result.
 
@@ -204,86 +215,65 @@ def local_conv2d(
         >>> K.eval(K.local_conv2d(x, kernel, (2, 2), (1, 1), (1, 2)))[0, :, :, 0]
         array([[12.,  8.]], dtype=float32)
     """
-    name = "local_conv2d"
-    first = is_first(name, data_format)
-    x, weights = _operands(name, inputs, kernel, 4)
-    counts = as_steps(name, "output_shape", output_shape, 2)
+    first = is_first(data_format)
+    x, weights = _operands(inputs, kernel, 4)
+    counts = as_steps("output_shape", output_shape, 2)
     if prod(counts) != weights.spec.shape[0]:
         raise ValueError(
-            f"K.{name}: output_shape {counts} has {prod(counts)} places, kernel has weights for "
+            f"output_shape {counts} has {prod(counts)} places, kernel has weights for "
             f"{weights.spec.shape[0]} (shape {weights.spec.shape})"
         )
-    x = to_last(x, first)
-    y = _local(name, x, weights, kernel_size, strides, counts, channels_major=first)
+    y = _local(to_last(x, first), weights, kernel_size, strides, counts, channels_major=first)
     return from_last(y, first)
 
 
-def _operands(name: str, inputs: Any, kernel: Any, rank: int) -> tuple[Tensor, Tensor]:
+def _operands(inputs: TensorLike, kernel: TensorLike, rank: int) -> tuple[Tensor, Tensor]:
     """`inputs` and `kernel` of one float dtype, checked as far as they go alone."""
     x, weights = promoted(inputs, kernel)
     if not is_float(x.spec.dtype):
-        raise TypeError(f"K.{name}: inputs and kernel must be float, got {x.spec.dtype}")
-    check_rank(name, "inputs", x, rank)
-    check_rank(name, "kernel", weights, 3)
-    if None in weights.spec.shape:
-        raise ValueError(
-            f"K.{name}: all sizes of kernel must be known, got shape {weights.spec.shape}"
-        )
+        raise TypeError(f"inputs and kernel must be float, got {x.spec.dtype}")
+    check_rank("inputs", x, rank)
+    known_shape("kernel", weights, 3)
     return x, weights
 
 
 def _local(
-    name: str,
     x: Tensor,
     kernel: Tensor,
-    kernel_size: Any,
-    strides: Any,
-    counts: Sequence[int | None],
+    kernel_size: Sizes,
+    strides: Sizes,
+    counts: tuple[int, ...],
     channels_major: bool,
 ) -> Tensor:
     """One matrix product per place: (places, batch, window) times (places, window, filters)."""
-    places, length, filters = kernel.spec.shape
-    window = as_steps(name, "kernel_size", kernel_size, len(counts))
-    steps = as_steps(name, "strides", strides, len(counts))
-    channels = length // prod(window)  # type: ignore[operator]
+    places, length, filters = known_shape("kernel", kernel, 3)
+    window = as_steps("kernel_size", kernel_size, len(counts))
+    laid = windows(window, as_steps("strides", strides, len(counts)), "valid")
+    channels = length // prod(window)
     if channels * prod(window) != length or x.spec.shape[-1] not in (channels, None):
         raise ValueError(
-            f"K.{name}: kernel {kernel.spec.shape} has {length} weights per place and filter, but "
+            f"kernel {kernel.spec.shape} has {length} weights per place and filter, but "
             f"a window {window} of inputs with {x.spec.shape[-1]} channels needs another number"
         )
-    x = _used(name, x, window, steps, counts)
-    windows = [Window(k, s, 1, "valid") for k, s in zip(window, steps, strict=True)]
-    reshape, transpose = primitive("reshape"), primitive("transpose")
-    rows = reshape(patches(x, windows), shape=(-1, places, prod(window), channels))
+    rows = patches(_covered(x, laid, counts), laid)
+    rows = reshape(rows, shape=(-1, places, prod(window), channels))
     rows = transpose(rows, perm=(1, 0, 3, 2) if channels_major else (1, 0, 2, 3))
     rows = reshape(rows, shape=(places, -1, length))
-    y = primitive("matmul")(rows, kernel, transpose_x=False, transpose_y=False)
-    y = transpose(y, perm=(1, 0, 2))
-    result: Tensor = reshape(y, shape=(-1, *counts, filters)) if len(counts) > 1 else y
-    return result
+    y = transpose(matmul(rows, kernel, transpose_x=False, transpose_y=False), perm=(1, 0, 2))
+    return reshape(y, shape=(-1, *counts, filters)) if len(counts) > 1 else y
 
 
-def _used(
-    name: str,
-    x: Tensor,
-    window: Sequence[int],
-    steps: Sequence[int],
-    counts: Sequence[int | None],
-) -> Tensor:
+def _covered(x: Tensor, laid: Sequence[Window], counts: Sequence[int]) -> Tensor:
     """The part of `x` that `counts` windows cover."""
-    slices: list[tuple[int | None, int | None, int]] = [(None, None, 1)] * x.ndim
-    for axis, (k, s, count) in enumerate(zip(window, steps, counts, strict=True), 1):
-        assert count is not None
-        needed = (count - 1) * s + k
+    slices: list[Slice] = [ALL] * x.ndim
+    for axis, (w, count) in enumerate(zip(laid, counts, strict=True), 1):
+        needed = (count - 1) * w.stride + w.span
         n = x.spec.shape[axis]
         if n is not None and n < needed:
             raise ValueError(
-                f"K.{name}: {count} windows of {k} with stride {s} cover {needed} elements, but "
+                f"{count} windows of {w.size} with stride {w.stride} cover {needed} elements, but "
                 f"spatial axis {axis - 1} of inputs has {n}"
             )
         if n != needed:
             slices[axis] = (0, needed, 1)
-    if all(part == (None, None, 1) for part in slices):
-        return x
-    result: Tensor = primitive("slice")(x, slices=tuple(slices))
-    return result
+    return x if slices == [ALL] * x.ndim else slice(x, slices=tuple(slices))

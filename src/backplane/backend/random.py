@@ -18,9 +18,9 @@ from backplane.core.graph import KeySource, Tensor, constant
 from backplane.core.spec import is_float
 from backplane.core.variable import Variable
 from backplane.ops import random
-from backplane.ops.creation import dim
+from backplane.ops.creation import dim, dims_of
 from backplane.ops.elementwise import erfinv, floor, less_equal, where
-from backplane.ops.lift import as_tensor, cast_to, dims_of
+from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.random import portable_normal, portable_uniform
 
 __all__ = [

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from backplane.backend._args import as_axes, as_axis
-from backplane.backend._axes import apply
 from backplane.backend._call import api
 from backplane.backend.activation import float_tensor
+from backplane.backend.types import Axes, Axis, TensorLike
 from backplane.core.graph import Tensor
-from backplane.ops.lift import as_tensor, cast_to, scalar
+from backplane.ops import elementwise as ew
+from backplane.ops import reduction as red
+from backplane.ops.creation import scalar
+from backplane.ops.lift import as_tensor, cast_to
 
 __all__ = [
     "all", "any", "argmax", "argmin", "cumprod", "cumsum", "logsumexp", "max", "mean", "min",
@@ -17,14 +18,14 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _reduced(name: str, x: Tensor, axis: Any, keepdims: Any) -> Tensor:
-    """The reduction `name` of `x`; over no axes it leaves `x` as it is."""
+def _reduced(reduction: ew.Op, x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
+    """`x` reduced along the axes named; if none is named, `x` itself."""
     axes = as_axes(axis, x)
-    return apply(name, x, axes=axes, keepdims=bool(keepdims)) if axes else x
+    return reduction(x, axes=axes, keepdims=bool(keepdims)) if axes else x
 
 
 @api
-def max(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+def max(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Maximum value in a tensor.
 
     Args:
@@ -44,11 +45,11 @@ def max(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
         >>> K.eval(K.max(K.constant([[1.0, 2.0], [3.0, 0.0]]), axis=0))
         array([3., 2.], dtype=float32)
     """
-    return _reduced("max", as_tensor(x), axis, keepdims)
+    return _reduced(red.max, as_tensor(x), axis, keepdims)
 
 
 @api
-def min(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+def min(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Minimum value in a tensor.
 
     Args:
@@ -68,11 +69,11 @@ def min(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
         >>> K.eval(K.min(K.constant([[1.0, 2.0], [3.0, 0.0]]), axis=0))
         array([1., 0.], dtype=float32)
     """
-    return _reduced("min", as_tensor(x), axis, keepdims)
+    return _reduced(red.min, as_tensor(x), axis, keepdims)
 
 
 @api
-def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+def sum(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Sum of the values in a tensor.
 
     Args:
@@ -93,11 +94,11 @@ def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
         array([[3.],
                [7.]], dtype=float32)
     """
-    return _reduced("sum", as_tensor(x), axis, keepdims)
+    return _reduced(red.sum, as_tensor(x), axis, keepdims)
 
 
 @api
-def prod(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+def prod(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Product of the values in a tensor.
 
     Args:
@@ -117,11 +118,11 @@ def prod(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
         >>> K.eval(K.prod(K.constant([[1.0, 2.0], [3.0, 4.0]]), axis=-1))
         array([ 2., 12.], dtype=float32)
     """
-    return _reduced("prod", as_tensor(x), axis, keepdims)
+    return _reduced(red.prod, as_tensor(x), axis, keepdims)
 
 
 @api
-def cumsum(x: Any, axis: int = 0) -> Tensor:
+def cumsum(x: TensorLike, axis: Axis = 0) -> Tensor:
     """Cumulative sum of the values in a tensor along an axis.
 
     Args:
@@ -141,11 +142,11 @@ def cumsum(x: Any, axis: int = 0) -> Tensor:
         array([1., 3., 6.], dtype=float32)
     """
     x = as_tensor(x)
-    return apply("cumsum", x, axis=as_axis(axis, x), reverse=False)
+    return red.cumsum(x, axis=as_axis(axis, x), reverse=False)
 
 
 @api
-def cumprod(x: Any, axis: int = 0) -> Tensor:
+def cumprod(x: TensorLike, axis: Axis = 0) -> Tensor:
     """Cumulative product of the values in a tensor along an axis.
 
     Args:
@@ -165,11 +166,11 @@ def cumprod(x: Any, axis: int = 0) -> Tensor:
         array([1., 2., 6.], dtype=float32)
     """
     x = as_tensor(x)
-    return apply("cumprod", x, axis=as_axis(axis, x), reverse=False)
+    return red.cumprod(x, axis=as_axis(axis, x), reverse=False)
 
 
 @api
-def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Mean of a tensor.
 
     Args:
@@ -191,16 +192,16 @@ def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
         >>> K.eval(K.mean(K.constant([[1.0, 2.0], [3.0, 4.0]]), axis=0))
         array([2., 3.], dtype=float32)
     """
-    return _reduced("mean", float_tensor(x), axis, keepdims)
+    return _reduced(red.mean, float_tensor(x), axis, keepdims)
 
 
-def _variance(x: Tensor, axis: Any, keepdims: Any) -> Tensor:
-    deviation = x - _reduced("mean", x, axis, True)
-    return _reduced("mean", deviation * deviation, axis, keepdims)
+def _variance(x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
+    deviation = x - _reduced(red.mean, x, axis, True)
+    return _reduced(red.mean, deviation * deviation, axis, keepdims)
 
 
 @api
-def var(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+def var(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Variance of a tensor: the mean squared distance from the mean (divided by n, not n - 1).
 
     Args:
@@ -223,7 +224,7 @@ def var(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 @api
-def std(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+def std(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Standard deviation of a tensor: the square root of `K.var`.
 
     Args:
@@ -244,13 +245,13 @@ def std(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """
     variance = _variance(float_tensor(x), axis, keepdims)
     zero, one = (scalar(n, variance.spec.dtype) for n in (0, 1))
-    constant = apply("equal", variance, zero)
+    constant = ew.equal(variance, zero)
     # The slope of the root at 0 is infinite: there the root is taken of something else.
-    return apply("where", constant, zero, apply("sqrt", apply("where", constant, one, variance)))
+    return ew.where(constant, zero, ew.sqrt(ew.where(constant, one, variance)))
 
 
 @api
-def any(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Logical or of the values in a tensor.
 
     Args:
@@ -269,11 +270,11 @@ def any(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
         >>> K.eval(K.any(K.constant([[1.0, 0.0], [0.0, 0.0]]), axis=1))
         array([ True, False])
     """
-    return _reduced("any", cast_to(as_tensor(x), "bool"), axis, keepdims)
+    return _reduced(red.any, cast_to(as_tensor(x), "bool"), axis, keepdims)
 
 
 @api
-def all(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Logical and of the values in a tensor.
 
     Args:
@@ -292,18 +293,18 @@ def all(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
         >>> K.eval(K.all(K.constant([[1.0, 2.0], [0.0, 1.0]]), axis=1))
         array([ True, False])
     """
-    return _reduced("all", cast_to(as_tensor(x), "bool"), axis, keepdims)
+    return _reduced(red.all, cast_to(as_tensor(x), "bool"), axis, keepdims)
 
 
-def _position(name: str, x: Any, axis: Any) -> Tensor:
+def _position(position: ew.Op, x: TensorLike, axis: Axis) -> Tensor:
     x = as_tensor(x)
     if x.spec.dtype == "bool":
-        raise TypeError(f"K.{name}: x must hold numbers, got dtype bool; cast it")
-    return apply(name, x, axis=as_axis(axis, x))
+        raise TypeError("x must hold numbers, got dtype bool; cast it")
+    return position(x, axis=as_axis(axis, x))
 
 
 @api
-def argmax(x: Any, axis: int = -1) -> Tensor:
+def argmax(x: TensorLike, axis: Axis = -1) -> Tensor:
     """Index of the maximum value along an axis.
 
     Args:
@@ -322,11 +323,11 @@ def argmax(x: Any, axis: int = -1) -> Tensor:
         >>> K.eval(K.argmax(K.constant([[1.0, 5.0, 5.0], [9.0, 0.0, 3.0]])))
         array([1, 0])
     """
-    return _position("argmax", x, axis)
+    return _position(red.argmax, x, axis)
 
 
 @api
-def argmin(x: Any, axis: int = -1) -> Tensor:
+def argmin(x: TensorLike, axis: Axis = -1) -> Tensor:
     """Index of the minimum value along an axis.
 
     Args:
@@ -345,11 +346,11 @@ def argmin(x: Any, axis: int = -1) -> Tensor:
         >>> K.eval(K.argmin(K.constant([[1.0, 5.0, 5.0], [9.0, 0.0, 3.0]])))
         array([0, 1])
     """
-    return _position("argmin", x, axis)
+    return _position(red.argmin, x, axis)
 
 
 @api
-def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The logarithm of the sum of the exponentials of the values, without overflow.
 
     Args:
@@ -368,4 +369,4 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
         >>> K.eval(K.logsumexp(K.constant([[1000.0, -1000.0]]), axis=1))
         array([1000.], dtype=float32)
     """
-    return _reduced("logsumexp", float_tensor(x), axis, keepdims)
+    return _reduced(red.logsumexp, float_tensor(x), axis, keepdims)

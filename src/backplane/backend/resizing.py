@@ -2,49 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
-from backplane import config
 from backplane.backend._args import as_int
 from backplane.backend._call import api
-from backplane.backend._spatial import check_rank, is_first
+from backplane.backend._spatial_arguments import check_rank, is_first
+from backplane.backend.activation import float_tensor
+from backplane.backend.types import DataFormat, Interpolation, TensorLike
 from backplane.core.graph import Tensor
-from backplane.core.registry import primitive
-from backplane.core.spec import is_float
-from backplane.ops.lift import as_tensor, cast_to, dims_of
+from backplane.ops.creation import dim, dims_of
+from backplane.ops.indexing import ALL, slice
+from backplane.ops.lift import as_tensor
+from backplane.ops.shaping import broadcast_to, concat, expand_dims, reshape
 
 __all__ = ["resize_images", "resize_volumes"]
 
 
-def _factors(name: str, named: Mapping[str, Any]) -> list[int]:
-    """Positive ints; the ValueError names the argument."""
-    found = []
-    for what, value in named.items():
-        try:
-            factor = as_int(value, what)
-        except TypeError:
-            factor = 0
-        if factor < 1:
-            raise ValueError(f"K.{name}: {what} must be a positive int, got {value!r}")
-        found.append(factor)
-    return found
+def _factors(x: Tensor, data_format: str | None, **named: int) -> dict[int, int]:
+    """Factors by spatial axis. Here a data format must be given; None is none."""
+    first = is_first("" if data_format is None else data_format)
+    check_rank("x", x, len(named) + 2)
+    factors = [_factor(what, value) for what, value in named.items()]
+    return dict(enumerate(factors, 2 if first else 1))
 
 
-def _first(name: str, data_format: Any) -> bool:
-    """Whether channels come first; here a format must be given."""
-    return is_first(name, "" if data_format is None else data_format)
+def _factor(what: str, value: int) -> int:
+    try:
+        factor = as_int(value, what)
+    except TypeError:
+        factor = 0
+    if factor < 1:
+        raise ValueError(f"{what} must be a positive int, got {value!r}")
+    return factor
 
 
-def _sizes(x: Tensor, factors: Mapping[int, int]) -> tuple[list[Tensor], tuple[int | None, ...]]:
-    """The shape of `x` with axes multiplied by `factors`, as `(dims, shape)`."""
+def _merged(y: Tensor, x: Tensor, factors: Mapping[int, int]) -> Tensor:
+    """`y` in the shape of `x` with its axes multiplied by `factors`."""
     shape = tuple(n if n is None else n * factors.get(i, 1) for i, n in enumerate(x.spec.shape))
-    dim = primitive("dim")
     unknown = [i for i, n in enumerate(shape) if n is None]
     dims = [dim(x, axis=i) * factors[i] if i in factors else dim(x, axis=i) for i in unknown]
-    return dims, shape
+    return reshape(y, *dims, shape=shape)
 
 
 def _repeat(x: Tensor, factors: Mapping[int, int]) -> Tensor:
@@ -67,45 +66,32 @@ def _repeat_at_once(x: Tensor, factors: Mapping[int, int]) -> Tensor:
             new.append(len(wide))
             wide.append(factors[axis])
     own, _ = dims_of(x)
-    y = primitive("expand_dims")(x, axes=tuple(new))
-    y = primitive("broadcast_to")(y, *own, shape=tuple(wide))
-    dims, shape = _sizes(x, factors)
-    result: Tensor = primitive("reshape")(y, *dims, shape=shape)
-    return result
+    y = broadcast_to(expand_dims(x, axes=tuple(new)), *own, shape=tuple(wide))
+    return _merged(y, x, factors)
 
 
 def _interpolate(x: Tensor, axis: int, factor: int) -> Tensor:
-    """`factor - 1` values between neighbours along `axis`, the last one beside itself."""
+    """`factor - 1` values between neighbours along `axis`; the last element has itself for one."""
     if factor == 1:
         return x
-    rank = x.ndim
-    whole = ((None, None, 1),) * rank
 
-    def part(start: int) -> Any:
-        slices = (*whole[:axis], (start, None, 1), *whole[axis + 1 :])
-        return primitive("expand_dims")(primitive("slice")(x, slices=slices), axes=(axis + 1,))
+    def part(start: int) -> Tensor:
+        return slice(x, slices=(*[ALL] * axis, (start, None, 1), *[ALL] * (x.ndim - axis - 1)))
 
-    here = primitive("expand_dims")(x, axes=(axis + 1,))
-    after = primitive("concat")(part(1), part(-1), axis=axis)
-    share = np.arange(factor, dtype="float64").reshape((factor, *[1] * (rank - axis - 1))) / factor
-    y = here + (after - here) * as_tensor(share.astype(x.spec.dtype))
-    dims, shape = _sizes(x, {axis: factor})
-    result: Tensor = primitive("reshape")(y, *dims, shape=shape)
-    return result
-
-
-def _axes(first: bool, factors: Sequence[int]) -> dict[int, int]:
-    """Factors by spatial axis."""
-    return dict(enumerate(factors, 2 if first else 1))
+    here = expand_dims(x, axes=(axis + 1,))
+    after = expand_dims(concat(part(1), part(-1), axis=axis), axes=(axis + 1,))
+    share = np.arange(factor, dtype="float64").reshape((factor, *[1] * (x.ndim - axis - 1)))
+    y = here + (after - here) * as_tensor((share / factor).astype(x.spec.dtype))
+    return _merged(y, x, {axis: factor})
 
 
 @api
 def resize_images(
-    x: Any,
-    height_factor: Any,
-    width_factor: Any,
-    data_format: str,
-    interpolation: str = "nearest",
+    x: TensorLike,
+    height_factor: int,
+    width_factor: int,
+    data_format: DataFormat,
+    interpolation: Interpolation = "nearest",
 ) -> Tensor:
     """Images with their height and width multiplied by whole numbers.
 
@@ -129,7 +115,8 @@ def resize_images(
 
     Source:
         Bilinear as classic Keras had it: `tf.compat.v1.image.resize_bilinear` with
-        `align_corners=False`.
+        `align_corners=False`. The other convention, of `tf.image.resize`, PyTorch and Keras 3,
+        takes pixel i at (i + 0.5) / factor - 0.5.
 
     Example:
         >>> from backplane import backend as K
@@ -143,19 +130,13 @@ def resize_images(
                [3., 4.],
                [3., 4.]], dtype=float32)
     """
-    name = "resize_images"
-    first = _first(name, data_format)
     if interpolation not in ("nearest", "bilinear"):
-        raise ValueError(
-            f'K.{name}: interpolation must be "nearest" or "bilinear", got {interpolation!r}'
-        )
+        raise ValueError(f'interpolation must be "nearest" or "bilinear", got {interpolation!r}')
     y = as_tensor(x)
-    check_rank(name, "x", y, 4)
-    given = {"height_factor": height_factor, "width_factor": width_factor}
-    factors = _axes(first, _factors(name, given))
+    factors = _factors(y, data_format, height_factor=height_factor, width_factor=width_factor)
     if interpolation == "nearest":
         return _repeat(y, factors)
-    y = y if is_float(y.spec.dtype) else cast_to(y, config.floatx())
+    y = float_tensor(y)
     for axis, factor in factors.items():
         y = _interpolate(y, axis, factor)
     return y
@@ -163,7 +144,11 @@ def resize_images(
 
 @api
 def resize_volumes(
-    x: Any, depth_factor: Any, height_factor: Any, width_factor: Any, data_format: str
+    x: TensorLike,
+    depth_factor: int,
+    height_factor: int,
+    width_factor: int,
+    data_format: DataFormat,
 ) -> Tensor:
     """Volumes with their depth, height and width multiplied: elements are repeated.
 
@@ -188,13 +173,12 @@ def resize_volumes(
         >>> K.int_shape(K.resize_volumes(x, 2, 2, 3, "channels_last"))
         (None, 8, None, 18, 3)
     """
-    name = "resize_volumes"
-    first = _first(name, data_format)
     x = as_tensor(x)
-    check_rank(name, "x", x, 5)
-    given = {
-        "depth_factor": depth_factor,
-        "height_factor": height_factor,
-        "width_factor": width_factor,
-    }
-    return _repeat(x, _axes(first, _factors(name, given)))
+    factors = _factors(
+        x,
+        data_format,
+        depth_factor=depth_factor,
+        height_factor=height_factor,
+        width_factor=width_factor,
+    )
+    return _repeat(x, factors)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from backplane import config
 from backplane.backend._args import as_axes, as_axis, as_count, as_entries, as_new_axis
-from backplane.backend._axes import apply
+from backplane.backend._axes import dims_and_shape, size_at
 from backplane.backend._call import api
+from backplane.backend.types import Axes, Axis, Shape, TensorLike
 from backplane.core.graph import Tensor
 from backplane.core.spec import bits, is_integer
-from backplane.ops import shaping as ops
-from backplane.ops.lift import as_tensor, cast_to, fill_dims, promoted
+from backplane.ops import indexing as ix
+from backplane.ops import shaping as sh
+from backplane.ops.creation import fill_dims
+from backplane.ops.effects import to_sparse
+from backplane.ops.elementwise import equal
+from backplane.ops.lift import as_tensor, cast_to, promoted
 
 __all__ = ["concatenate", "gather", "one_hot", "reverse", "slice", "stack"]
 
 
 @api
-def stack(x: Any, axis: int = 0) -> Tensor:
+def stack(x: Sequence[TensorLike] | TensorLike, axis: Axis = 0) -> Tensor:
     """Join tensors of one shape along a new axis.
 
     Args:
@@ -41,21 +46,19 @@ def stack(x: Any, axis: int = 0) -> Tensor:
     if not isinstance(x, list | tuple):
         return as_tensor(x)
     if not x:
-        raise ValueError("K.stack: x must hold at least one tensor, got an empty list")
+        raise ValueError("x must hold at least one tensor, got an empty list")
     parts = promoted(*x)
     for part in parts[1:]:
         a, b = parts[0].spec.shape, part.spec.shape
         if len(a) != len(b) or any(
             None not in (m, n) and m != n for m, n in zip(a, b, strict=True)
         ):
-            raise ValueError(
-                f"K.stack: x must hold tensors of one shape, got {tuple(a)} and {tuple(b)}"
-            )
-    return ops.stack(parts, as_new_axis(axis, parts[0]))
+            raise ValueError(f"x must hold tensors of one shape, got {a} and {b}")
+    return sh.stack(parts, as_new_axis(axis, parts[0]))
 
 
 @api
-def concatenate(tensors: Any, axis: int = -1) -> Tensor:
+def concatenate(tensors: Sequence[TensorLike], axis: Axis = -1) -> Tensor:
     """Join tensors along an axis.
 
     Args:
@@ -75,17 +78,17 @@ def concatenate(tensors: Any, axis: int = -1) -> Tensor:
         array([[1., 2., 3.]], dtype=float32)
     """
     if not isinstance(tensors, list | tuple):
-        raise TypeError(f"K.concatenate: tensors must be a list, got {type(tensors).__name__}")
+        raise TypeError(f"tensors must be a list, got {type(tensors).__name__}")
     if not tensors:
-        raise ValueError("K.concatenate: tensors must hold at least one tensor, got an empty list")
+        raise ValueError("tensors must hold at least one tensor, got an empty list")
     parts = promoted(*tensors)
-    joined = apply("concat", *parts, axis=as_axis(axis, parts[0]))
+    joined = sh.concat(*parts, axis=as_axis(axis, parts[0]))
     sparse = all(isinstance(t, Tensor) and t.spec.sparse for t in tensors)
-    return apply("to_sparse", joined) if sparse else joined
+    return to_sparse(joined) if sparse else joined
 
 
 @api
-def one_hot(indices: Any, num_classes: int) -> Tensor:
+def one_hot(indices: TensorLike, num_classes: int) -> Tensor:
     """Vectors that are 1 at an index and 0 elsewhere.
 
     Args:
@@ -111,11 +114,11 @@ def one_hot(indices: Any, num_classes: int) -> Tensor:
     if bits(indices.spec.dtype) < 32:
         indices = cast_to(indices, "int32")
     classes = as_tensor(np.arange(count, dtype=indices.spec.dtype))
-    wide = apply("expand_dims", indices, axes=(indices.ndim,))
-    return cast_to(apply("equal", wide, classes), config.floatx())
+    wide = sh.expand_dims(indices, axes=(indices.ndim,))
+    return cast_to(equal(wide, classes), config.floatx())
 
 
-def _integers(x: Any, what: str) -> Tensor:
+def _integers(x: TensorLike, what: str) -> Tensor:
     tensor = as_tensor(x)
     if not is_integer(tensor.spec.dtype):
         raise TypeError(f"{what} must hold integers, got dtype {tensor.spec.dtype}; cast it")
@@ -123,7 +126,7 @@ def _integers(x: Any, what: str) -> Tensor:
 
 
 @api
-def reverse(x: Any, axes: Any) -> Tensor:
+def reverse(x: TensorLike, axes: Axes) -> Tensor:
     """Reverse the order of elements along axes.
 
     Args:
@@ -143,11 +146,11 @@ def reverse(x: Any, axes: Any) -> Tensor:
     """
     x = as_tensor(x)
     found = as_axes(axes, x, "axes")
-    return apply("flip", x, axes=found) if found else x
+    return ix.flip(x, axes=found) if found else x
 
 
 @api
-def slice(x: Any, start: Any, size: Any) -> Tensor:
+def slice(x: TensorLike, start: Shape, size: Shape) -> Tensor:
     """A part of a tensor: `x[start[0]:start[0] + size[0], ...]`.
 
     Args:
@@ -172,28 +175,24 @@ def slice(x: Any, start: Any, size: Any) -> Tensor:
     starts, sizes = as_entries(start, "start"), as_entries(size, "size")
     if not len(starts) == len(sizes) == x.ndim:
         raise ValueError(
-            f"K.slice: start and size must have one number for each of the {x.ndim} axes of x, "
+            f"start and size must have one number for each of the {x.ndim} axes of x, "
             f"got {len(starts)} and {len(sizes)}"
         )
-    if any(isinstance(n, Tensor) for n in (*starts, *sizes)):
-        ends = [_size_to_end(x, i, a) if n == -1 else n for i, (a, n) in _pairs(starts, sizes)]
-        dims = [n for n in ends if isinstance(n, Tensor)]
-        shape = tuple(n if isinstance(n, int) else None for n in ends)
-        return apply("dynamic_slice", x, as_tensor(starts), *dims, shape=shape)
-    found = apply(
-        "slice", x, slices=tuple(_part(x, i, a, n) for i, (a, n) in _pairs(starts, sizes))
-    )
-    # What is read along an axis of unknown size may be shorter than it should: the reshape refuses.
-    wanted = [n if isinstance(n, int) and n >= 0 else None for n in sizes]
-    if all(n in (None, m) for m, n in zip(found.spec.shape, wanted, strict=True)):
+    given = [n for n in (*starts, *sizes) if isinstance(n, int)]
+    if len(given) < 2 * x.ndim:
+        lengths = [size_at(x, i) - starts[i] if n == -1 else n for i, n in enumerate(sizes)]
+        dims, shape = dims_and_shape(lengths)
+        return ix.dynamic_slice(x, as_tensor(starts), *dims, shape=shape)
+    pairs = list(zip(given[: x.ndim], given[x.ndim :], strict=True))
+    found = ix.slice(x, slices=tuple(_part(x, i, *pair) for i, pair in enumerate(pairs)))
+    # Along an axis of unknown size fewer elements may be read than were asked for: the reshape
+    # refuses them.
+    read = found.spec.shape
+    known = [n if m is None and n != -1 else m for m, (_, n) in zip(read, pairs, strict=True)]
+    if tuple(known) == read:
         return found
-    known = [n if m is None else m for m, n in zip(found.spec.shape, wanted, strict=True)]
     dims, shape = fill_dims(found, known)
-    return apply("reshape", found, *dims, shape=shape)
-
-
-def _pairs(starts: Any, sizes: Any) -> Any:
-    return enumerate(zip(starts, sizes, strict=True))
+    return sh.reshape(found, *dims, shape=shape)
 
 
 def _part(x: Tensor, axis: int, start: int, size: int) -> tuple[int | None, int | None, int]:
@@ -206,20 +205,14 @@ def _part(x: Tensor, axis: int, start: int, size: int) -> tuple[int | None, int 
         or (whole is not None and stop is not None and not start <= stop <= whole)
     ):
         raise ValueError(
-            f"K.slice: start {start} and size {size} along axis {axis} do not lie inside a tensor "
-            f"of shape {tuple(x.spec.shape)}"
+            f"start {start} and size {size} along axis {axis} do not lie inside a tensor "
+            f"of shape {x.spec.shape}"
         )
     return (start or None, None if size == -1 else stop, 1)
 
 
-def _size_to_end(x: Tensor, axis: int, start: int | Tensor) -> int | Tensor:
-    size = x.spec.shape[axis]
-    left: int | Tensor = (apply("dim", x, axis=axis) if size is None else size) - start
-    return left
-
-
 @api
-def gather(reference: Any, indices: Any) -> Tensor:
+def gather(reference: TensorLike, indices: TensorLike) -> Tensor:
     """The parts of a tensor along its first axis that indices name.
 
     Args:
@@ -244,5 +237,5 @@ def gather(reference: Any, indices: Any) -> Tensor:
     """
     x = as_tensor(reference)
     if not x.ndim:
-        raise ValueError("K.gather: reference must have at least one axis, got a scalar")
-    return apply("gather", x, _integers(indices, "indices"), axis=0)
+        raise ValueError("reference must have at least one axis, got a scalar")
+    return ix.gather(x, _integers(indices, "indices"), axis=0)

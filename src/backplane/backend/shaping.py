@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from backplane.backend._args import as_axis, as_count, as_entries, as_new_axis, as_shape
-from backplane.backend._axes import apply, merge_axes, permuted
+from backplane.backend._axes import dims_and_shape, merge_axes, permuted, size_at
 from backplane.backend._call import api
+from backplane.backend.types import Axis, Shape, Size, TensorLike
 from backplane.core.graph import Tensor
+from backplane.ops import shaping as sh
 from backplane.ops.lift import as_tensor
 
 __all__ = [
@@ -18,7 +19,7 @@ __all__ = [
 
 
 @api
-def reshape(x: Any, shape: Any) -> Tensor:
+def reshape(x: TensorLike, shape: Shape) -> Tensor:
     """The elements of a tensor, row by row, in another shape.
 
     Args:
@@ -41,12 +42,12 @@ def reshape(x: Any, shape: Any) -> Tensor:
     x = as_tensor(x)
     dims, sizes = as_shape(shape)
     if any(n is not None and n < -1 for n in sizes):
-        raise ValueError(f"K.reshape: sizes must be 0 or more, or -1, got shape {sizes}")
-    return apply("reshape", x, *dims, shape=sizes)
+        raise ValueError(f"sizes must be 0 or more, or -1, got shape {sizes}")
+    return sh.reshape(x, *dims, shape=sizes)
 
 
 @api
-def permute_dimensions(x: Any, pattern: Any) -> Tensor:
+def permute_dimensions(x: TensorLike, pattern: Sequence[Axis]) -> Tensor:
     """A tensor with its axes in another order.
 
     Args:
@@ -67,25 +68,14 @@ def permute_dimensions(x: Any, pattern: Any) -> Tensor:
     x = as_tensor(x)
     order = [as_axis(axis, x, "pattern") for axis in pattern]
     if sorted(order) != list(range(x.ndim)):
-        raise ValueError(
-            f"K.permute_dimensions: pattern must name each of the {x.ndim} axes of x once, "
-            f"got {pattern}"
-        )
+        raise ValueError(f"pattern must name each of the {x.ndim} axes of x once, got {pattern}")
     return permuted(x, order)
 
 
 def _broadcast(x: Tensor, counts: Sequence[int | Tensor | None]) -> Tensor:
     """`x` broadcast to the given sizes; None stands for its own."""
-    dims: list[Tensor] = []
-    sizes: list[int | None] = []
-    for i, n in enumerate(counts):
-        size = x.spec.shape[i] if n is None else n
-        if isinstance(size, int):
-            sizes.append(size)
-        else:
-            sizes.append(None)
-            dims.append(apply("dim", x, axis=i) if size is None else size)
-    return apply("broadcast_to", x, *dims, shape=tuple(sizes))
+    dims, shape = dims_and_shape([size_at(x, i) if n is None else n for i, n in enumerate(counts)])
+    return sh.broadcast_to(x, *dims, shape=shape)
 
 
 def _repeated(x: Tensor, axis: int, n: int | Tensor, whole: bool) -> Tensor:
@@ -93,14 +83,14 @@ def _repeated(x: Tensor, axis: int, n: int | Tensor, whole: bool) -> Tensor:
     if isinstance(n, int) and n == 1:
         return x
     beside = axis if whole else axis + 1
-    wide = apply("expand_dims", x, axes=(beside,))
+    wide = sh.expand_dims(x, axes=(beside,))
     wide = _broadcast(wide, [n if i == beside else None for i in range(wide.ndim)])
     places = [[i] for i in range(wide.ndim)]
     return merge_axes(wide, [*places[:axis], [axis, axis + 1], *places[axis + 2 :]])
 
 
 @api
-def repeat_elements(x: Any, rep: int, axis: int) -> Tensor:
+def repeat_elements(x: TensorLike, rep: int, axis: Axis) -> Tensor:
     """Repeat the elements of a tensor along an axis, as `numpy.repeat`.
 
     Args:
@@ -124,7 +114,7 @@ def repeat_elements(x: Any, rep: int, axis: int) -> Tensor:
     return _repeated(x, as_axis(axis, x), as_count(rep, "rep"), whole=False)
 
 
-def _counts(values: Any, what: str) -> list[int | Tensor]:
+def _counts(values: Shape, what: str) -> list[int | Tensor]:
     """Numbers of times, one or several: ints, and scalar tensors for those not known yet."""
     counts = as_entries(values, what)
     if any(isinstance(n, int) and n < 0 for n in counts):
@@ -133,7 +123,7 @@ def _counts(values: Any, what: str) -> list[int | Tensor]:
 
 
 @api
-def repeat(x: Any, n: Any) -> Tensor:
+def repeat(x: TensorLike, n: Size) -> Tensor:
     """Repeat a matrix along a new axis between its two.
 
     Args:
@@ -154,13 +144,13 @@ def repeat(x: Any, n: Any) -> Tensor:
     """
     x = as_tensor(x)
     if x.ndim != 2:
-        raise ValueError(f"K.repeat: x must have 2 axes, got shape {tuple(x.spec.shape)}")
+        raise ValueError(f"x must have 2 axes, got shape {x.spec.shape}")
     (count,) = _counts([n], "n")
-    return _broadcast(apply("expand_dims", x, axes=(1,)), [None, count, None])
+    return _broadcast(sh.expand_dims(x, axes=(1,)), [None, count, None])
 
 
 @api
-def tile(x: Any, n: Any) -> Tensor:
+def tile(x: TensorLike, n: Shape) -> Tensor:
     """Repeat a tensor as a whole along its axes, as `numpy.tile`.
 
     Args:
@@ -185,7 +175,7 @@ def tile(x: Any, n: Any) -> Tensor:
     times = _counts(n, "n")
     extra = len(times) - tiled.ndim
     if extra > 0:
-        tiled = apply("expand_dims", tiled, axes=tuple(range(extra)))
+        tiled = sh.expand_dims(tiled, axes=tuple(range(extra)))
     # One axis after another: TensorFlow broadcasts only so many at once.
     for i, count in enumerate([*[1] * -extra, *times]):
         tiled = _repeated(tiled, i, count, whole=True)
@@ -193,7 +183,7 @@ def tile(x: Any, n: Any) -> Tensor:
 
 
 @api
-def flatten(x: Any) -> Tensor:
+def flatten(x: TensorLike) -> Tensor:
     """The elements of a tensor, row by row, as a vector.
 
     Args:
@@ -212,7 +202,7 @@ def flatten(x: Any) -> Tensor:
 
 
 @api
-def batch_flatten(x: Any) -> Tensor:
+def batch_flatten(x: TensorLike) -> Tensor:
     """Each sample of a batch as a vector.
 
     Args:
@@ -231,12 +221,12 @@ def batch_flatten(x: Any) -> Tensor:
     """
     x = as_tensor(x)
     if not x.ndim:
-        raise ValueError("K.batch_flatten: x must have at least one axis, got a scalar")
+        raise ValueError("x must have at least one axis, got a scalar")
     return merge_axes(x, [[0], range(1, x.ndim)])
 
 
 @api
-def expand_dims(x: Any, axis: int = -1) -> Tensor:
+def expand_dims(x: TensorLike, axis: Axis = -1) -> Tensor:
     """Add an axis of size 1.
 
     Args:
@@ -255,11 +245,11 @@ def expand_dims(x: Any, axis: int = -1) -> Tensor:
         (2, 1, 3)
     """
     x = as_tensor(x)
-    return apply("expand_dims", x, axes=(as_new_axis(axis, x),))
+    return sh.expand_dims(x, axes=(as_new_axis(axis, x),))
 
 
 @api
-def squeeze(x: Any, axis: int) -> Tensor:
+def squeeze(x: TensorLike, axis: Axis) -> Tensor:
     """Remove an axis of size 1.
 
     Args:
@@ -278,4 +268,4 @@ def squeeze(x: Any, axis: int) -> Tensor:
         (2, 3)
     """
     x = as_tensor(x)
-    return apply("squeeze", x, axes=(as_axis(axis, x),))
+    return sh.squeeze(x, axes=(as_axis(axis, x),))

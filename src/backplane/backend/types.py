@@ -31,6 +31,7 @@ __all__ = [
     "NativeTensor",
     "Numbers",
     "Padding",
+    "Pair",
     "PoolMode",
     "Shape",
     "Size",
@@ -95,6 +96,9 @@ Axes: TypeAlias = int | Sequence[int] | None
 
 Sizes: TypeAlias = int | Sequence[int]
 """One number for all spatial axes, or one for each: strides, dilation rates, windows."""
+
+Pair: TypeAlias = Sequence[int]
+"""The number of elements to add before an axis, and the number to add after it."""
 
 Padding: TypeAlias = Literal["valid", "same"]
 """`"valid"`: only windows that lie inside; `"same"`: zeros around, so that the strides alone decide

@@ -105,6 +105,10 @@ class Tensor:
     def _uses_learning_phase(self) -> bool:
         """Whether it is computed from the learning phase. Remembered for every node on the way:
         Keras asks after each layer.
+
+        Raises:
+            AttributeError: where it is not and nobody has set it, because classic Keras asks with
+                `hasattr`.
         """
         if self._phased is None:
             waiting = [self]
@@ -116,11 +120,14 @@ class Tensor:
                     continue
                 node._phased = _is_phase(node) or any(t._phased for t in node.inputs)
                 waiting.pop()
+        if not self._phased and "_phase_is_set" not in self.__dict__:
+            raise AttributeError("_uses_learning_phase")
         return bool(self._phased)
 
     @_uses_learning_phase.setter
     def _uses_learning_phase(self, value: bool) -> None:
         self._phased = bool(value)
+        self.__dict__["_phase_is_set"] = True
 
     @property
     def dtype(self) -> DType:
@@ -211,6 +218,14 @@ class Placeholder(Tensor):
     def __init__(self, spec: Spec, name: str | None = None, default: Any = None) -> None:
         super().__init__(None, (), {}, spec, user_line(), name)
         self.default = default
+
+
+class ArrayInput(Placeholder):
+    """Stands for a NumPy array among native tensors while a call is traced. Beside tensors it has
+    no say in the dtype of a result, as arrays have none in a graph.
+    """
+
+    __slots__ = ()
 
 
 def _is_phase(node: Tensor) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 Size = int | None
 Sizes = tuple[Size, ...]
+Axes = tuple[int, ...]
 
 
 def show(shape: Sequence[Size]) -> str:
@@ -40,6 +41,15 @@ def broadcast(*shapes: Sequence[Size]) -> Sizes:
         listed = " and ".join(show(s) for s in shapes)
         raise ValueError(f"shapes {listed} do not broadcast together") from None
     return tuple(result)
+
+
+def broadcast_axes(shape: Sequence[Size], whole: Sequence[Size]) -> tuple[Axes, Axes]:
+    """What a broadcast from `shape` to `whole` does: the axes of `whole` that it puts in front, and
+    those that it stretches from size 1. Unknown sizes are taken to be equal.
+    """
+    extra = len(whole) - len(shape)
+    stretched = [i for i, n in enumerate(shape, extra) if n == 1 != whole[i]]
+    return tuple(range(extra)), tuple(stretched)
 
 
 def reduce(shape: Sequence[Size], axes: Sequence[int], keepdims: bool) -> Sizes:

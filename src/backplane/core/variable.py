@@ -51,6 +51,15 @@ class Variable(Tensor):
     def __str__(self) -> str:
         return self.name
 
+    def __bool__(self) -> bool:
+        """True: Keras before 2.1 asks `if self.bias:` whether there is one."""
+        return True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled are the value, as an array, and what was hung on it: no engine holds it yet."""
+        settings = (self.numpy(), self.name, self.constraint, self.spec.sparse)
+        return _restored, (settings, self.trainable, self.__dict__)
+
     def read(self, engine: Converter) -> Any:
         """The value as a native value of `engine`."""
         value = self.values.get(engine)
@@ -77,3 +86,11 @@ class Variable(Tensor):
             assert engine is not None
             value = self.values[None] = engine.to_numpy(native)
         return value
+
+
+def _restored(settings: tuple[Any, ...], trainable: bool, attributes: dict[str, Any]) -> Variable:
+    """A pickled variable."""
+    variable = Variable(*settings)
+    variable.trainable = trainable
+    variable.__dict__.update(attributes)
+    return variable

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from backplane import config
-from backplane.config import ALIASES
 from backplane.core import context, registry
 from backplane.engines.base import Engine
 
@@ -25,6 +24,7 @@ MODULES = {
     "torch": "torch",
     "theano": "pytensor",
     "cntk": "onnxruntime",
+    "mlx": "mlx",
 }
 """Canonical engine name → folder under `engines`, which is also the library's top-level module."""
 
@@ -55,7 +55,7 @@ def _third_party() -> Iterable[EntryPoint]:
 
 def installed(name: str) -> bool:
     """Whether the engine's library can be found; imports nothing."""
-    name = ALIASES.get(name, name)
+    name = config.canonical(name) or name
     if name in MODULES:
         libraries = LIBRARIES.get(name, (MODULES[name],))
         return all(importlib.util.find_spec(library) is not None for library in libraries)
@@ -69,7 +69,8 @@ def get(name: str) -> Engine:
         ValueError: if no engine is called so.
         ImportError: if its library is missing; the message has the install command.
     """
-    name = ALIASES.get(name, name)
+    if name not in _loaded:
+        name = config.canonical(name) or name
     if name not in _loaded:
         _loaded[name] = _load(name)
     return _loaded[name]
@@ -88,7 +89,18 @@ def _load(name: str) -> Engine:
         if point.name == name:
             found: Engine = point.load()
             return found
-    raise ValueError(f"no engine is called {name!r}; there are {', '.join(names())}")
+    known = ", ".join(names())
+    raise ValueError(f"no engine is called {name!r}{suggestion(name)}; there are {known}")
+
+
+def suggestion(name: str) -> str:
+    """`, did you mean 'numpy'?`, if an engine is called almost like `name`; else nothing."""
+    # Imported here: only mistakes need it.
+    import difflib
+
+    known = [*names(), *config.ALIASES, *config.SPELLINGS]
+    close = difflib.get_close_matches(name.strip().lower(), known, 1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def current() -> Engine:
@@ -129,15 +141,15 @@ def set_default(engine: Engine) -> None:
         tell()
 
 
-def serve(engine: Engine) -> Callable[[], None]:
+def override_default(engine: Engine) -> Callable[[], None]:
     """Make `engine` the configured one, until the returned function is called."""
     before = _default[:]
     _default[:] = [engine]
-    undo_choice = config.serve(engine.name)
+    undo_backend = config.override_backend(engine.name)
 
     def undo() -> None:
         _default[:] = before
-        undo_choice()
+        undo_backend()
 
     return undo
 

@@ -166,7 +166,7 @@ class Engine:
     """
 
     name: ClassVar[str]
-    """Canonical name: `numpy`, `tensorflow`, `jax`, `torch`, `theano`, `cntk`."""
+    """Canonical name: `numpy`, `tensorflow`, `jax`, `torch`, `theano`, `cntk`, `mlx`."""
     library: ClassVar[str]
     """The top-level module of the library, used to recognise its values without importing it."""
     capabilities: ClassVar[frozenset[str]] = frozenset()
@@ -278,6 +278,12 @@ class Engine:
 
     def lend(self, value: Value) -> Value:
         """A variable's value as users may keep it: a copy where programs reuse its memory."""
+        return value
+
+    def current(self, value: Value) -> Value:
+        """What a variable's value has become: itself, but where a program has taken its memory for
+        the new value, and an interrupt kept that from being stored.
+        """
         return value
 
     def wait(self, values: Sequence[Value]) -> None:
@@ -412,29 +418,3 @@ def check_windows(x: Value, *, sizes: Sequence[int]) -> Value:
     if any(isinstance(n, int) and n < size for n, size in zip(x.shape, sizes, strict=True)):
         raise ValueError(f"windows need {tuple(sizes)} elements, got shape {tuple(x.shape)}")
     return x
-
-
-Padding = str | tuple[tuple[int, int], ...]
-
-
-def resolve_padding(
-    padding: Padding,
-    sizes: Sequence[int],
-    window: Sequence[int],
-    strides: Sequence[int],
-    dilation: Sequence[int],
-) -> tuple[tuple[int, int], ...]:
-    """(before, after) per spatial axis. `"same"` follows TensorFlow: the output has ceil(n / s)
-    elements and the smaller half of the padding comes first.
-
-    Source: https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padding_2
-    """
-    if padding == "valid":
-        return ((0, 0),) * len(sizes)
-    if padding != "same":
-        return padding  # type: ignore[return-value]
-    pairs = []
-    for n, k, s, d in zip(sizes, window, strides, dilation, strict=True):
-        total = max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0)
-        pairs.append((total // 2, total - total // 2))
-    return tuple(pairs)

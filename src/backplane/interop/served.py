@@ -59,10 +59,6 @@ class _OldBackend(_Around):
 
     def exec_module(self, module: ModuleType) -> None:
         """Execute it while the environment names a backend that it knows."""
-        from backplane.core.variable import Variable
-
-        # Layers ask `if self.bias:` there, and the variables of TensorFlow 1 are always true.
-        Variable.__bool__ = lambda self: True  # type: ignore[method-assign]
         os.environ["KERAS_BACKEND"] = "tensorflow"
         try:
             super().exec_module(module)

@@ -9,7 +9,7 @@ import numpy as np
 
 from backplane import config
 from backplane.core import registry
-from backplane.core.graph import Constant, Tensor, constant
+from backplane.core.graph import ArrayInput, Constant, Tensor, constant
 from backplane.core.sparse import dense_array, is_sparse_matrix
 from backplane.core.spec import is_float, promote
 from backplane.ops.creation import Number
@@ -140,7 +140,7 @@ def promoted(*values: Any) -> list[Tensor]:
 def _rank(value: Any) -> int:
     """How much `value` has to say about the dtype: numbers and lists 0, arrays 1, tensors 2."""
     if isinstance(value, Tensor):
-        return 2
+        return 1 if isinstance(value, ArrayInput) else 2
     if type(value) in _NUMBERS or isinstance(value, list | tuple):
         return 0
     return 1 if isinstance(value, np.ndarray | np.generic) else 2

@@ -23,6 +23,7 @@ from backplane.ops.elementwise import (
     exp,
     log,
     mul,
+    one,
     sub,
     where,
     zero,
@@ -284,8 +285,12 @@ def _finite(x: Tensor) -> Tensor:
 
 @logsumexp.vjp
 def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
-    shift = _finite(kept_axes(y, axes, keepdims))
-    return mul(kept_axes(g, axes, keepdims), exp(sub(x, shift)))
+    # The softmax of x. Its terms exp(x - y) are scaled to sum to 1, because the rounding of a large
+    # y is a common factor of all of them.
+    terms = exp(sub(x, stop_gradient(_finite(kept_axes(y, axes, keepdims)))))
+    total = sum(terms, axes=axes, keepdims=True)
+    total = where(equal(total, zero(total)), one(total), total)
+    return mul(div(kept_axes(g, axes, keepdims), total), terms)
 
 
 @logsumexp.decompose

@@ -179,18 +179,13 @@ def sum_to_like(g: Tensor, like: Tensor, y: Tensor) -> Tensor:
     shape, whole = like.spec.shape, y.spec.shape
     if shape == whole and None not in shape:
         return g
-    extra = len(whole) - len(shape)
-    kept = []
-    for i, (n, m) in enumerate(zip(shape, whole[extra:], strict=True)):
-        if n == 1:
-            if m != 1:
-                kept.append(i + extra)
-        elif n is None and m != 1 and origin(like, i) != origin(y, i + extra):
-            dims, _ = dims_of(like)
-            return sum_to(g, *dims, shape=shape)
-    leading = tuple(range(extra))
-    if kept:
-        g = sum(g, axes=(*leading, *kept), keepdims=True)
+    leading, stretched = shapes.broadcast_axes(shape, whole)
+    for i, n in enumerate(shape):
+        there = i + len(leading)
+        if n is None and whole[there] != 1 and origin(like, i) != origin(y, there):
+            return sum_to(g, *dims_of(like)[0], shape=shape)
+    if stretched:
+        g = sum(g, axes=(*leading, *stretched), keepdims=True)
         return squeeze(g, axes=leading) if leading else g
     return sum(g, axes=leading, keepdims=False) if leading else g
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from backplane.core.graph import Tensor
 from backplane.core.source import Source
+from backplane.engines.base import Engine
 
 if TYPE_CHECKING:
     from backplane.compile.function import Function, Variant
@@ -79,10 +80,23 @@ class _Writer:
         with source.block("except Exception as error:"):
             source.line(f"failed(error, [{', '.join(feeds)}])")
             source.line("raise")
+        self._go_forward()
         for i, copied in enumerate(self.variant.copied):
             if copied:
                 source.line(f"r{i} = array(r{i})")
         return outputs
+
+    def _go_forward(self) -> None:
+        """After an interrupt, store the new values of variables whose memory has been taken."""
+        read = {v: i for i, v in enumerate(self.variant.variables)}
+        places = [read[v] for v in self.variant.updated if v in read]
+        if type(self.engine).current is Engine.current or not places:
+            return
+        self.source.names["current"] = self.engine.current
+        with self.source.block("except BaseException:"):
+            for i in places:
+                self.source.line(f"v{i}.values = {{engine: current(w{i})}}")
+            self.source.line("raise")
 
     def _updates(self) -> None:
         """Nothing can fail any more: variables get their new values, and keys are drawn."""

@@ -12,8 +12,9 @@ import math
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from backplane.core.windows import Padding
 from backplane.engines.arrays.windows import Windows, in_blas_dtype, split
-from backplane.engines.base import Padding, Table, Value, host_shape
+from backplane.engines.base import Table, Value, host_shape
 
 TABLE = Table()
 
@@ -24,7 +25,7 @@ Ints = tuple[int, ...]
 def _conv(
     x: Value, kernel: Value, *, strides: Ints, padding: Padding, dilation: Ints, groups: int
 ) -> Value:
-    windows = Windows.over(x.shape[1:-1], kernel.shape[:-2], strides, padding, dilation)
+    windows = Windows.of(x.shape[1:-1], kernel.shape[:-2], strides, padding, dilation)
     dtype = x.dtype
     x, kernel = in_blas_dtype(windows.pad(x)), in_blas_dtype(kernel)
     if groups == 1:
@@ -42,7 +43,7 @@ def _correlate(x: Value, kernel: Value, windows: Windows) -> Value:
     depth = math.prod(kernel.shape[:-1])
     matrix = kernel.reshape(depth, outputs)
     view = windows.view(x)
-    y = np.empty((len(x), *windows.places, outputs), x.dtype)
+    y = np.empty((len(x), *windows.counts, outputs), x.dtype)
     for block in windows.blocks(len(x), depth, x.itemsize):
         part = y[block]
         count = math.prod(part.shape[:-1])
@@ -66,7 +67,7 @@ def _rows(view: Value, count: int, depth: int) -> Value:
 def _correlate_depthwise(x: Value, kernel: Value, windows: Windows) -> Value:
     taps = kernel.reshape(-1, kernel.shape[-1])
     x = _repeated(x, kernel.shape[-1])
-    y = np.zeros((len(x), *windows.places, kernel.shape[-1]), x.dtype)
+    y = np.zeros((len(x), *windows.counts, kernel.shape[-1]), x.dtype)
     for tap, weight in zip(windows.taps(x), taps, strict=True):
         y += tap * weight
     return y
@@ -90,7 +91,7 @@ def _conv_input_grad(
     groups: int,
 ) -> Value:
     sizes = host_shape(shape, dims)
-    windows = Windows.over(sizes[1:-1], kernel.shape[:-2], strides, padding, dilation)
+    windows = Windows.of(sizes[1:-1], kernel.shape[:-2], strides, padding, dilation)
     dtype = g.dtype
     g, kernel = in_blas_dtype(g), in_blas_dtype(kernel)
     x = np.zeros((sizes[0], *windows.padded, sizes[-1]), g.dtype)
@@ -106,8 +107,9 @@ def _conv_input_grad(
 
 
 def _add_input_grad(x: Value, g: Value, kernel: Value, windows: Windows) -> None:
-    wide = windows.places[-1] >= 6 * (windows.window[-1] - 1) * windows.dilation[-1]
-    spread = len(windows.window) > 1 and windows.window[-1] > 1 and windows.strides[-1] == 1
+    last = windows.windows[-1]
+    wide = windows.counts[-1] >= 6 * (last.span - 1)
+    spread = len(windows.windows) > 1 and last.size > 1 and last.stride == 1
     if spread and wide and kernel.shape[-2] > 1:
         _add_by_columns(x, g, kernel, windows)
     else:
@@ -117,7 +119,7 @@ def _add_input_grad(x: Value, g: Value, kernel: Value, windows: Windows) -> None
 def _add_by_taps(x: Value, g: Value, kernel: Value, windows: Windows) -> None:
     """For each tap, add the product of `g` and the tap's part of the kernel to what it read."""
     inputs, outputs = kernel.shape[-2:]
-    weights = kernel.reshape(math.prod(windows.window), inputs, outputs).swapaxes(1, 2)
+    weights = kernel.reshape(windows.elements, inputs, outputs).swapaxes(1, 2)
     taps = list(zip(windows.taps(x), weights, strict=True))
     for block in windows.blocks(len(g), inputs + outputs, g.itemsize):
         *place, _ = g[block].shape
@@ -139,13 +141,14 @@ def _add_by_columns(x: Value, g: Value, kernel: Value, windows: Windows) -> None
     count = math.prod(others)
     turned = kernel[..., ::-1, :, :].reshape(count, width, inputs, outputs)
     matrix = turned.transpose(1, 3, 0, 2).reshape(width * outputs, count * inputs)
-    reached = windows.places[-1] + (width - 1) * windows.dilation[-1]
+    dilation = windows.windows[-1].dilation
+    reached = windows.counts[-1] + (width - 1) * dilation
     taps = [x[(*index[:-1], slice(reached))] for index in windows.indices[::width]]
     columns = None
     for block in windows.blocks(len(g), width * outputs, g.itemsize):
         part = g[block]
         if columns is None or columns.inner.shape != part.shape:
-            columns = _Columns(part, width, windows.dilation[-1])
+            columns = _Columns(part, width, dilation)
             product = np.empty((len(columns.rows), count * inputs), g.dtype)
         np.dot(columns.of(part), matrix, out=product)
         parts = product.reshape(*part.shape[:-2], reached, count, inputs)
@@ -197,7 +200,7 @@ def _conv_kernel_grad(
     dilation: Ints,
     groups: int,
 ) -> Value:
-    windows = Windows.over(x.shape[1:-1], kernel_shape[:-2], strides, padding, dilation)
+    windows = Windows.of(x.shape[1:-1], kernel_shape[:-2], strides, padding, dilation)
     dtype = g.dtype
     x, g = in_blas_dtype(windows.pad(x)), in_blas_dtype(g)
     if groups == 1:
@@ -212,7 +215,7 @@ def _conv_kernel_grad(
 
 def _kernel_grad(x: Value, g: Value, windows: Windows) -> Value:
     """As a matrix of (taps and input channels, output channels)."""
-    depth, outputs = math.prod(windows.window) * x.shape[-1], g.shape[-1]
+    depth, outputs = windows.elements * x.shape[-1], g.shape[-1]
     view = windows.view(x)
     kernel = np.zeros((depth, outputs), g.dtype)
     for block in windows.blocks(len(x), depth, x.itemsize):

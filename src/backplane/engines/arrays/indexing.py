@@ -1,22 +1,59 @@
-"""Indexing by values."""
+"""Indexing: by slices, and by values."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter
 
 import numpy as np
 
-from backplane.engines.base import Table, Value, host_shape
+from backplane.core.spec import Spec
+from backplane.engines.base import Lowering, Table, Value, host_shape
 
 TABLE = Table()
 
 Sizes = tuple[int | None, ...]
+Slices = tuple[tuple[int | None, int | None, int | None], ...]
+
+
+def _index(slices: Slices) -> tuple[slice, ...]:
+    return tuple([slice(*s) for s in slices])
+
+
+@TABLE.build("slice", view=True)
+def _slice(specs: Sequence[Spec], *, slices: Slices) -> Lowering:
+    return itemgetter(_index(slices))
+
+
+@TABLE.build("slice_grad")
+def _slice_grad(specs: Sequence[Spec], *, shape: Sizes, slices: Slices) -> Lowering:
+    index = _index(slices)
+
+    def slice_grad(g: Value, *dims: Value) -> Value:
+        x = np.zeros(host_shape(shape, dims), g.dtype)
+        x[index] = g
+        return x
+
+    return slice_grad
 
 
 def signed(indices: Value) -> Value:
     """Indices in a type that NumPy casts to its own."""
     return indices.astype(np.int64) if indices.dtype == np.uint64 else indices
+
+
+@TABLE.build("gather")
+def _gather(specs: Sequence[Spec], *, axis: int) -> Lowering:
+    if specs[1].dtype == "uint64":
+        return lambda x, indices: x.take(signed(indices), axis)
+    return lambda x, indices: x.take(indices, axis)
+
+
+@TABLE.build("head")
+def _head(specs: Sequence[Spec], *, axis: int) -> Lowering:
+    before = (slice(None),) * axis
+    return lambda x, length: x[(*before, slice(length))]
 
 
 @TABLE.add("scatter_add")

@@ -12,9 +12,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from backplane.engines.arrays.selection import masked
+from backplane.core.windows import Padding
+from backplane.engines.arrays.elementwise import masked
 from backplane.engines.arrays.windows import CACHE, Windows
-from backplane.engines.base import Padding, Table, Value, host_shape
+from backplane.engines.base import Table, Value, host_shape
 
 TABLE = Table()
 
@@ -30,14 +31,13 @@ def _max_pool(
     padding: Padding,
     wanted: tuple[bool, ...] = (True, True),
 ) -> list[Value]:
-    windows = Windows.over(x.shape[1:-1], pool, strides, padding)
+    windows = Windows.of(x.shape[1:-1], pool, strides, padding)
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     first, *taps = windows.taps(windows.pad(x, lowest))
     y = np.empty(first.shape, x.dtype)
     number = np.min_scalar_type(math.prod(pool)).type
     positions = np.empty(y.shape, number) if wanted[1] else None
-    padded = any(a or b for a, b in windows.padding)
-    start = _first_inside(windows)[..., None] if padded else number(0)
+    start = _first_inside(windows)[..., None] if windows.is_padded else number(0)
     for block in _samples(y):
         part = y[block]
         part[...] = first[block]
@@ -74,10 +74,10 @@ def _first_inside(windows: Windows) -> Value:
 def _max_pool_grad(
     g: Value, x: Value, y: Value, positions: Value, *, pool: Ints, strides: Ints, padding: Padding
 ) -> Value:
-    windows = Windows.over(x.shape[1:-1], pool, strides, padding)
+    windows = Windows.of(x.shape[1:-1], pool, strides, padding)
     apart = all(k <= s for k, s in zip(pool, strides, strict=True))
     shape = (len(x), *windows.padded, x.shape[-1])
-    covered = all(k * o == n for k, o, n in zip(pool, windows.places, windows.padded, strict=True))
+    covered = all(k * o == n for k, o, n in zip(pool, windows.counts, windows.padded, strict=True))
     result = np.empty(shape, g.dtype) if apart and covered else np.zeros(shape, g.dtype)
     taps = list(windows.taps(result))
     for block in _samples(g):
@@ -94,7 +94,7 @@ def _max_pool_grad(
 def _max_pool_take(
     v: Value, x: Value, y: Value, positions: Value, *, pool: Ints, strides: Ints, padding: Padding
 ) -> Value:
-    windows = Windows.over(v.shape[1:-1], pool, strides, padding)
+    windows = Windows.of(v.shape[1:-1], pool, strides, padding)
     result = np.zeros(positions.shape, v.dtype)
     taps = list(windows.taps(windows.pad(v)))
     for block in _samples(result):
@@ -105,7 +105,7 @@ def _max_pool_take(
 
 @TABLE.add("avg_pool")
 def _avg_pool(x: Value, *, pool: Ints, strides: Ints, padding: Padding) -> Value:
-    windows = Windows.over(x.shape[1:-1], pool, strides, padding)
+    windows = Windows.of(x.shape[1:-1], pool, strides, padding)
     taps = windows.taps(windows.pad(x))
     wide = _wide(x.dtype)
     y = next(taps).astype(wide)
@@ -125,7 +125,7 @@ def _avg_pool_grad(
     padding: Padding,
 ) -> Value:
     sizes = host_shape(shape, dims)
-    windows = Windows.over(sizes[1:-1], pool, strides, padding)
+    windows = Windows.of(sizes[1:-1], pool, strides, padding)
     wide = _wide(g.dtype)
     share = g / _counts(windows, wide)
     result = np.zeros((sizes[0], *windows.padded, sizes[-1]), wide)

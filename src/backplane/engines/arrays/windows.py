@@ -1,6 +1,6 @@
 """Windows over the spatial axes of (batch, *spatial, channels) arrays, for convolution and pooling.
 
-A *tap* is one position inside the window; its view has one element for each place of the window.
+A *tap* is one position inside the window; its view has one element for each window.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from backplane.engines.arrays.creation import pad
-from backplane.engines.base import Padding, Value, resolve_padding
+from backplane.core.windows import Padding, Placement, windows
+from backplane.engines.arrays.shaping import pad
+from backplane.engines.base import Value
 
 CACHE = 1 << 20
 """Bytes of scratch per block: a megabyte stays in the second-level cache, or nearly so. On one
@@ -24,68 +25,34 @@ whole one; a whole batch at once took up to 1.6 times as much."""
 Ints = tuple[int, ...]
 
 
-class Windows:
-    """Where a window goes over an array of `sizes` spatial elements."""
-
-    def __init__(
-        self,
-        sizes: Ints,
-        window: Ints,
-        strides: Ints,
-        dilation: Ints,
-        padding: tuple[tuple[int, int], ...],
-    ) -> None:
-        self.sizes = sizes
-        self.window = window
-        self.strides = strides
-        self.dilation = dilation
-        self.padding = padding
+class Windows(Placement):
+    """Windows with their views of arrays."""
 
     @staticmethod
     @lru_cache(maxsize=1024)
-    def over(
-        sizes: Ints,
-        window: Ints,
-        strides: Ints,
-        padding: Padding,
-        dilation: Ints | None = None,
+    def of(
+        sizes: Ints, size: Ints, strides: Ints, padding: Padding, dilation: Ints | None = None
     ) -> Windows:
-        """With the padding resolved. Kept: working it out takes as long as a small product."""
-        dilation = dilation or (1,) * len(sizes)
-        pairs = resolve_padding(padding, sizes, window, strides, dilation)
-        return Windows(sizes, window, strides, dilation, pairs)
-
-    @cached_property
-    def padded(self) -> Ints:
-        """Spatial sizes with the padding."""
-        return tuple([n + a + b for n, (a, b) in zip(self.sizes, self.padding, strict=True)])
-
-    @cached_property
-    def places(self) -> Ints:
-        """How often the window fits along each axis: the spatial sizes of the result."""
-        found = []
-        for n, k, s, d in zip(self.padded, self.window, self.strides, self.dilation, strict=True):
-            found.append(max((n - (k - 1) * d - 1) // s + 1, 0))
-        return tuple(found)
+        """Windows of `size` elements over axes of `sizes` elements."""
+        return Windows(sizes, tuple(windows(size, strides, padding, dilation)))
 
     @cached_property
     def indices(self) -> list[tuple[slice, ...]]:
         """For each tap, in row-major order, what it reads of the padded array."""
-        axes = zip(self.window, self.strides, self.dilation, self.places, strict=True)
-        starts = [[slice(i * d, i * d + s * o, s) for i in range(k)] for k, s, d, o in axes]
-        return [(slice(None), *index) for index in itertools.product(*starts)]
+        parts = [[slice(*w.part(i)) for i in range(w.size)] for w in self.windows]
+        return [(slice(None), *index) for index in itertools.product(*parts)]
 
     def pad(self, x: Value, value: float = 0) -> Value:
         """`x` with its padding."""
-        if not any(a or b for a, b in self.padding):
+        if not self.is_padded:
             return x
-        return pad(x, padding=((0, 0), *self.padding, (0, 0)), value=value)
+        return pad(x, padding=((0, 0), *self.pairs, (0, 0)), value=value)
 
     def crop(self, x: Value) -> Value:
         """The inverse of `pad`."""
-        if not any(a or b for a, b in self.padding):
+        if not self.is_padded:
             return x
-        inner = [slice(a, a + n) for n, (a, _) in zip(self.sizes, self.padding, strict=True)]
+        inner = [slice(a, a + n) for n, (a, _) in zip(self.sizes, self.pairs, strict=True)]
         return x[(slice(None), *inner)]
 
     def taps(self, x: Value) -> Iterator[Value]:
@@ -94,20 +61,20 @@ class Windows:
             yield x[index]
 
     def view(self, x: Value) -> Value:
-        """The padded array `x` as (batch, *places, *window, channels), without a copy."""
+        """The padded array `x` as (batch, *counts, *window, channels), without a copy."""
         batch, *steps, channel = x.strides
-        shape = (len(x), *self.places, *self.window, x.shape[-1])
-        between = [step * s for step, s in zip(steps, self.strides, strict=True)]
-        within = [step * d for step, d in zip(steps, self.dilation, strict=True)]
+        shape = (len(x), *self.counts, *[w.size for w in self.windows], x.shape[-1])
+        between = [step * w.stride for step, w in zip(steps, self.windows, strict=True)]
+        within = [step * w.dilation for step, w in zip(steps, self.windows, strict=True)]
         return as_strided(x, shape, (batch, *between, *within, channel), writeable=False)
 
     def blocks(self, batch: int, elements: int, itemsize: int) -> Iterator[tuple[slice, slice]]:
-        """Indices of (batch, places[0]) that cut a result into blocks.
+        """Indices of (batch, counts[0]) that cut a result into blocks.
 
-        Scratch of `elements` at each place of a block stays within `CACHE`: a block is several
+        Scratch of `elements` at each window of a block stays within `CACHE`: a block is several
         samples, or some rows of one.
         """
-        first, *rest = self.places
+        first, *rest = self.counts
         row = elements * itemsize * math.prod(rest)
         samples = CACHE // max(row * first, 1)
         if samples:

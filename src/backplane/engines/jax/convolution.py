@@ -6,9 +6,10 @@ from typing import Any
 
 import jax
 
-from backplane.engines.base import Table, Value, host_shape
+from backplane.engines.base import Table, Value
 from backplane.engines.jax import cpu, native
 from backplane.engines.jax.kernel import kernel as kernel_of
+from backplane.engines.jax.kernel import sized
 from backplane.engines.jax.windows import Sizes
 
 TABLE = Table()
@@ -23,26 +24,20 @@ def _forms() -> Any:
 
 @TABLE.add("conv")
 @kernel_of(*_WINDOW)
-def conv(x: Value, kernel: Value, **window: Any) -> Value:
+def _conv(x: Value, kernel: Value, **window: Any) -> Value:
     """Cross-correlation."""
     return _forms().conv(x, kernel, **window)
 
 
 @TABLE.add("conv_input_grad")
-def conv_input_grad(
-    g: Value, kernel: Value, *dims: Value, shape: tuple[int | None, ...], **window: Any
-) -> Value:
+@sized(2, *_WINDOW)
+def _conv_input_grad(g: Value, kernel: Value, *, shape: Sizes, **window: Any) -> Value:
     """The gradient by x, which is the transposed convolution too."""
-    return _input_grad(g, kernel, shape=host_shape(shape, dims), **window)
-
-
-@kernel_of("shape", *_WINDOW)
-def _input_grad(g: Value, kernel: Value, *, shape: Sizes, **window: Any) -> Value:
     return _forms().input_grad(g, kernel, shape=shape, **window)
 
 
 @TABLE.add("conv_kernel_grad")
 @kernel_of("kernel_shape", *_WINDOW)
-def conv_kernel_grad(x: Value, g: Value, *, kernel_shape: Sizes, **window: Any) -> Value:
+def _conv_kernel_grad(x: Value, g: Value, *, kernel_shape: Sizes, **window: Any) -> Value:
     """The gradient by the kernel."""
     return _forms().kernel_grad(x, g, kernel_shape=kernel_shape, **window)

@@ -23,7 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from backplane.engines.base import Padding, Value, resolve_padding
+from backplane.core.windows import Padding, Placement
+from backplane.engines.base import Value
 from backplane.engines.jax import native
 from backplane.engines.jax.windows import Sizes, Windows, zero
 
@@ -90,59 +91,44 @@ def _input_grad(
     """With strides there are zeros between the elements of `g`."""
     if 0 in g.shape:
         return lax.full(shape, 0, g.dtype)
-    rank = len(strides)
-    pairs = []
-    before = resolve_padding(padding, shape[1:-1], kernel.shape[:-2], strides, dilation)
-    for i, (start, _) in enumerate(before):
-        reach = (kernel.shape[i] - 1) * dilation[i]
-        span = (g.shape[i + 1] - 1) * strides[i] + 1
-        pairs.append((reach - start, shape[i + 1] - span + start))
-    turned = jnp.swapaxes(lax.rev(kernel, range(rank)), -1, -2)
+    at = Placement.of(shape[1:-1], kernel.shape[:-2], strides, padding, dilation)
+    axes = zip(at.windows, at.pairs, at.sizes, _spread(g, strides), strict=True)
+    turned = jnp.swapaxes(lax.rev(kernel, range(len(strides))), -1, -2)
     return lax.conv_general_dilated(
         g,
         lax.optimization_barrier(turned),
-        window_strides=(1,) * rank,
-        padding=pairs,
+        window_strides=(1,) * len(strides),
+        padding=[(w.span - 1 - before, n - m + before) for w, (before, _), n, m in axes],
         lhs_dilation=strides,
         rhs_dilation=dilation,
-        dimension_numbers=_layout(rank),
+        dimension_numbers=native.layout(len(strides)),
     )
 
 
 def _kernel_grad(
-    x: Value,
-    g: Value,
-    *,
-    kernel_shape: Sizes,
-    strides: Sizes,
-    padding: Padding,
-    dilation: Sizes,
+    x: Value, g: Value, *, kernel_shape: Sizes, strides: Sizes, padding: Padding, dilation: Sizes
 ) -> Value:
     """The window is all of `g`, with zeros between its elements where there are strides."""
     if 0 in g.shape:
         return lax.full(kernel_shape, 0, g.dtype)
-    rank = len(strides)
-    pairs = []
-    before = resolve_padding(padding, x.shape[1:-1], kernel_shape[:-2], strides, dilation)
-    for i, (start, _) in enumerate(before):
-        reach = (kernel_shape[i] - 1) * dilation[i]
-        span = (g.shape[i + 1] - 1) * strides[i] + 1
-        pairs.append((start, reach + span - x.shape[i + 1] - start))
-    spatial = range(1, rank + 1)
+    at = Placement.of(x.shape[1:-1], kernel_shape[:-2], strides, padding, dilation)
+    axes = zip(at.windows, at.pairs, at.sizes, _spread(g, strides), strict=True)
+    channels = x.ndim - 1
+    spatial = range(1, channels)
     found = lax.conv_general_dilated(
-        lax.optimization_barrier(lax.transpose(x, (rank + 1, *spatial, 0))),
-        lax.optimization_barrier(lax.transpose(g, (*spatial, 0, rank + 1))),
+        lax.optimization_barrier(lax.transpose(x, (channels, *spatial, 0))),
+        lax.optimization_barrier(lax.transpose(g, (*spatial, 0, channels))),
         window_strides=dilation,
-        padding=pairs,
+        padding=[(before, w.span - 1 + m - n - before) for w, (before, _), n, m in axes],
         rhs_dilation=strides,
-        dimension_numbers=_layout(rank),
+        dimension_numbers=native.layout(len(strides)),
     )
-    return lax.transpose(found, (*spatial, 0, rank + 1))
+    return lax.transpose(found, (*spatial, 0, channels))
 
 
-def _layout(rank: int) -> tuple[str, str, str]:
-    spatial = "DHW"[3 - rank :]
-    return f"N{spatial}C", f"{spatial}IO", f"N{spatial}C"
+def _spread(g: Value, strides: Sizes) -> list[int]:
+    """The spatial sizes of `g` with zeros between its elements."""
+    return [(n - 1) * s + 1 for n, s in zip(g.shape[1:-1], strides, strict=True)]
 
 
 # --- what XLA is told -----------------------------------------------------------------------------

@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from backplane.engines.base import Table, Value, check_windows
+from backplane.engines.base import Table, Value
 from backplane.engines.jax.kernel import kernel
 
 TABLE = Table(
+    identity=lambda x: x,  # arrays are never written to
     neg=jnp.negative,
     abs=jnp.abs,
     sign=jnp.sign,
@@ -53,68 +54,59 @@ TABLE = Table(
 )
 
 
-@TABLE.add("identity")
-def identity(x: Value) -> Value:
-    """`x` itself: arrays are never written to."""
-    return x
-
-
-TABLE.add("check_windows")(check_windows)
-
-
 @TABLE.add("cast")
 @kernel("dtype")
-def cast(x: Value, *, dtype: str) -> Value:
+def _cast(x: Value, *, dtype: str) -> Value:
     """`lax.convert_element_type`, which also makes a weakly typed value a strongly typed one."""
     return lax.convert_element_type(x, dtype)
 
 
 @TABLE.add("relu")
 @kernel()
-def relu(x: Value) -> Value:
-    """A maximum with a rule of its own for the gradient, which is 0 at 0. As a choice by x <= 0 XLA
-    does not fuse it into a reduction.
+def _relu(x: Value) -> Value:
+    """A maximum with a rule of its own for the gradient, which is 0 at 0. XLA does not fuse a
+    choice by `x <= 0` into a reduction.
     """
     return jax.nn.relu(x)
 
 
 @TABLE.add("softplus")
 @kernel()
-def softplus(x: Value) -> Value:
+def _softplus(x: Value) -> Value:
     """`jnp.logaddexp`, whose slope at 0 is right also on JAX's own tape."""
     return jnp.logaddexp(x, jnp.zeros((), x.dtype))
 
 
 @TABLE.add("mul_no_nan")
 @kernel()
-def mul_no_nan(x: Value, y: Value) -> Value:
+def _mul_no_nan(x: Value, y: Value) -> Value:
     """A product in which a zero `y` wins."""
     return jnp.where(y == 0, 0, x * y)
 
 
 @TABLE.add("relu_grad")
 @kernel()
-def relu_grad(g: Value, y: Value) -> Value:
+def _relu_grad(g: Value, y: Value) -> Value:
     """`g` where the result was positive."""
     return jnp.where(y > 0, g, 0)
 
 
 @TABLE.add("sigmoid_grad")
 @kernel()
-def sigmoid_grad(g: Value, y: Value) -> Value:
+def _sigmoid_grad(g: Value, y: Value) -> Value:
     """From the result of `sigmoid`."""
     return g * y * (1 - y)
 
 
 @TABLE.add("tanh_grad")
 @kernel()
-def tanh_grad(g: Value, y: Value) -> Value:
+def _tanh_grad(g: Value, y: Value) -> Value:
     """From the result of `tanh`."""
     return g * (1 - y * y)
 
 
 @TABLE.add("print")
-def print_(x: Value, *, message: str) -> Value:
+def _print(x: Value, *, message: str) -> Value:
     """Printed by the host whenever the program gets here, compiled or not."""
     jax.debug.callback(partial(print, message), x)
     return x

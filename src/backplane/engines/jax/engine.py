@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +13,28 @@ from jax.experimental import io_callback
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.base import Engine, Program, Table, Value
-from backplane.engines.jax import cpu, loops, unknown
-from backplane.engines.jax.table import TABLE
+from backplane.engines.jax import (
+    control,
+    convolution,
+    cpu,
+    elementwise,
+    indexing,
+    linear,
+    memory,
+    pooling,
+    random,
+    reductions,
+    shaping,
+    unknown,
+)
 
 Function = Callable[..., tuple[Value, ...]]
 
 WIDE = frozenset(("int64", "uint64", "float64"))
 """Dtypes that JAX has only inside `jax.enable_x64`."""
+
+SMALL = 1 << 10
+"""Elements up to which there is memory for a result."""
 
 _NAMES = {jnp.dtype(name): name for name in DTYPES}
 """NumPy puts a name together at each question, which takes 1.7 µs."""
@@ -46,9 +61,8 @@ class JaxEngine(Engine):
     )
 
     def __init__(self) -> None:
-        self.table = Table()
-        self.table.update(TABLE)
-        self.table.update(loops.lowerings(self))
+        rooms = elementwise, reductions, linear, shaping, indexing, convolution, pooling, random
+        self.table = Table.joined(*[room.TABLE for room in rooms], control.lowerings(self))
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -77,7 +91,7 @@ class JaxEngine(Engine):
 
     def signature(self, kind: type) -> tuple[str, ...]:
         """Of arrays with values shape and dtype."""
-        return ("{x}.shape", "{x}.dtype") if kind is _array_type() else ()
+        return ("{x}.shape", "{x}.dtype") if kind is memory.array_type() else ()
 
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
         """A copy, on the default device.
@@ -98,11 +112,14 @@ class JaxEngine(Engine):
 
     def to_numpy(self, value: Value) -> np.ndarray:
         """A copy."""
-        return np.array(value)
+        return _copied(value)
 
     def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray]:
-        """A copy, that may be written to."""
-        return np.array
+        """A copy, that may be written to. A large result is waited for first: where there was no
+        memory for it, copying would end the process.
+        """
+        small = spec.is_static and math.prod([n or 0 for n in spec.shape]) <= SMALL
+        return np.array if small else _fetched
 
     def constant(self, array: np.ndarray) -> Value:
         """The array itself: XLA folds it into the program."""
@@ -114,11 +131,15 @@ class JaxEngine(Engine):
 
     def lend(self, value: Value) -> Value:
         """A copy: the variable's own memory is donated when a program replaces it."""
-        return jnp.copy(value)
+        return _lent(value)
+
+    def current(self, value: Value) -> Value:
+        """Its successor, where a program has taken its memory."""
+        return memory.current(value)
 
     def wait(self, values: Sequence[Value]) -> None:
         """JAX computes asynchronously."""
-        jax.block_until_ready(values)
+        _waited(*values)
 
     # --- programs -------------------------------------------------------------------------------
 
@@ -130,12 +151,13 @@ class JaxEngine(Engine):
         """
         if program.sizes_from_values:
             return self.eager(program)
-        run: Function = jax.jit(
-            _strong(program.function),
-            donate_argnums=_donated(program),
-            compiler_options=_options(program),
+        function, options, places = _strong(program.function), _options(program), _donated(program)
+        run: Function = (
+            memory.donating(function, places, program.inputs, options)
+            if places
+            else jax.jit(function, compiler_options=options)
         )
-        return _in_64_bits(run) if _is_wide(program) else run
+        return memory.following(_in_64_bits(run) if _is_wide(program) else run)
 
     def eager(self, program: Program) -> Function:
         """`jax.jit` too, for arrays with values: one dispatch instead of one for each operation.
@@ -145,19 +167,21 @@ class JaxEngine(Engine):
         run = _for_symbolic_sizes(function)
         if not program.sizes_from_values:
             run = _at_once(jax.jit(function), run)
-        return _in_64_bits(run) if _is_wide(program) else run
+        return memory.following(_in_64_bits(run) if _is_wide(program) else run)
 
 
-@cache
-def _array_type() -> type:
-    """The class of arrays with values; finding it starts JAX."""
-    with jax.ensure_compile_time_eval():  # else, where JAX traces, that of what it traces with
-        return type(jnp.zeros(()))
+def _fetched(value: Value) -> np.ndarray:
+    return np.array(value.block_until_ready())
+
+
+_copied = memory.following(lambda value: np.array(jax.block_until_ready(value)))
+_lent = memory.following(jnp.copy)
+_waited = memory.following(lambda *values: jax.block_until_ready(values))
 
 
 def _at_once(compiled: Function, steps: Function) -> Function:
     """`compiled` on arrays with values, `steps` where any argument belongs to a trace."""
-    array, tracer = _array_type(), jax.core.Tracer
+    array, tracer = memory.array_type(), jax.core.Tracer
 
     def run(*inputs: Value) -> tuple[Value, ...]:
         for x in inputs:
@@ -208,15 +232,15 @@ def _in_64_bits(function: Function) -> Function:
     return run
 
 
-def _donated(program: Program) -> tuple[int, ...]:
-    """The inputs whose memory an output of equal type may take over.
+def _donated(program: Program) -> dict[int, int]:
+    """The inputs whose memory an output of equal type may take over, and those outputs.
 
-    Not while JAX looks for NaN: then a call may fail after it has run.
+    None while JAX looks for NaN: then a call may fail after it has run.
     """
     if jax.config.jax_debug_nans or jax.config.jax_debug_infs:
-        return ()
-    pairs = [(i, program.inputs[i], program.outputs[o]) for i, o in program.state.items()]
-    return tuple([i for i, old, new in pairs if old == new and old.is_static])
+        return {}
+    pairs = [(i, o) for i, o in program.state.items() if program.inputs[i] == program.outputs[o]]
+    return {i: o for i, o in pairs if program.inputs[i].is_static}
 
 
 def _strong(function: Function) -> Function:

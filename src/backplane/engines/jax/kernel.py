@@ -7,7 +7,7 @@ from functools import partial
 
 import jax
 
-from backplane.engines.base import Lowering
+from backplane.engines.base import Lowering, Value, host_shape
 
 
 def kernel(*parameters: str) -> Callable[[Lowering], Lowering]:
@@ -17,3 +17,22 @@ def kernel(*parameters: str) -> Callable[[Lowering], Lowering]:
     the same way. Inside of a trace the steps are traced into the surrounding program.
     """
     return partial(jax.jit, static_argnames=parameters, inline=True)
+
+
+def sized(operands: int, *parameters: str) -> Callable[[Lowering], Lowering]:
+    """Decorator: a `kernel` with the parameter `shape`.
+
+    The lowering takes the sizes that `shape` leaves open behind its `operands`; the function gets
+    the whole shape.
+    """
+
+    def decorate(function: Lowering) -> Lowering:
+        compiled = kernel("shape", *parameters)(function)
+
+        def lowering(*values: Value, shape: tuple[int | None, ...], **params: object) -> Value:
+            whole = host_shape(shape, values[operands:])
+            return compiled(*values[:operands], shape=whole, **params)
+
+        return lowering
+
+    return decorate

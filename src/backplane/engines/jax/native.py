@@ -8,7 +8,8 @@ from typing import Any
 import jax
 from jax import lax
 
-from backplane.engines.base import Padding, Value, resolve_padding
+from backplane.core.windows import Padding, Placement
+from backplane.engines.base import Value
 from backplane.engines.jax.windows import Sizes
 
 
@@ -16,16 +17,21 @@ def conv(
     x: Value, kernel: Value, *, strides: Sizes, padding: Padding, dilation: Sizes, groups: int
 ) -> Value:
     """Cross-correlation."""
-    spatial = "DHW"[5 - x.ndim :]
     return lax.conv_general_dilated(
         x,
         kernel,
         window_strides=strides,
-        padding=resolve_padding(padding, x.shape[1:-1], kernel.shape[:-2], strides, dilation),
+        padding=Placement.of(x.shape[1:-1], kernel.shape[:-2], strides, padding, dilation).pairs,
         rhs_dilation=dilation,
-        dimension_numbers=(f"N{spatial}C", f"{spatial}IO", f"N{spatial}C"),
+        dimension_numbers=layout(len(strides)),
         feature_group_count=groups,
     )
+
+
+def layout(rank: int) -> tuple[str, str, str]:
+    """The axes of operand, kernel and result: batch first, channels last."""
+    spatial = "DHW"[3 - rank :]
+    return f"N{spatial}C", f"{spatial}IO", f"N{spatial}C"
 
 
 def input_grad(g: Value, kernel: Value, *, shape: Sizes, **window: Any) -> Value:

@@ -8,28 +8,29 @@ as fast as `lax.select_and_scatter_add`, which JAX makes of the gradient of a ma
 from __future__ import annotations
 
 from functools import reduce
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from backplane.engines.base import Padding, Table, Value, host_shape
-from backplane.engines.jax.kernel import kernel
+from backplane.engines.base import Table, Value, check_windows
+from backplane.engines.jax.kernel import kernel, sized
 from backplane.engines.jax.windows import Sizes, Windows, zero
 
-TABLE = Table()
+TABLE = Table(check_windows=check_windows)
+
+_GIVEN = ("pool", "strides", "padding")
 
 LARGE = 64
 """Tiles of more elements than this are reduced as axes of their own."""
 
 
 @TABLE.add("max_pool", wanted=True)
-@kernel("pool", "strides", "padding", "wanted")
-def max_pool(
-    x: Value, *, pool: Sizes, strides: Sizes, padding: Padding, wanted: tuple[bool, bool]
-) -> list[Value | None]:
+@kernel(*_GIVEN, "wanted")
+def _max_pool(x: Value, *, wanted: tuple[bool, bool], **given: Any) -> list[Value | None]:
     """The maximum and its place in the window, numbered in row-major order. NaN is the largest."""
-    windows = Windows(x.shape, pool, strides, padding)
+    windows = Windows(x.shape, **given)
     dtype = np.min_scalar_type(windows.size - 1)
     if 0 in windows.number:
         shape = (x.shape[0], *windows.number, x.shape[-1])
@@ -71,12 +72,10 @@ def _of_tiles(x: Value, windows: Windows, dtype: np.dtype) -> tuple[Value, Value
 
 
 @TABLE.add("max_pool_grad", reads=(0, 1, 3))
-@kernel("pool", "strides", "padding")
-def max_pool_grad(
-    g: Value, x: Value, y: None, positions: Value, *, pool: Sizes, strides: Sizes, padding: Padding
-) -> Value:
+@kernel(*_GIVEN)
+def _max_pool_grad(g: Value, x: Value, y: None, positions: Value, **given: Any) -> Value:
     """`g` where the positions say. Of `x` only the shape is used."""
-    windows = Windows(x.shape, pool, strides, padding)
+    windows = Windows(x.shape, **given)
     if 0 in windows.number:
         return lax.full(x.shape, 0, g.dtype)
     if windows.tiled:
@@ -90,12 +89,10 @@ def max_pool_grad(
 
 
 @TABLE.add("max_pool_take", reads=(0, 3))
-@kernel("pool", "strides", "padding")
-def max_pool_take(
-    v: Value, x: None, y: None, positions: Value, *, pool: Sizes, strides: Sizes, padding: Padding
-) -> Value:
+@kernel(*_GIVEN)
+def _max_pool_take(v: Value, x: None, y: None, positions: Value, **given: Any) -> Value:
     """`v` where the positions say."""
-    windows = Windows(v.shape, pool, strides, padding)
+    windows = Windows(v.shape, **given)
     if 0 in windows.number:
         return lax.full(positions.shape, 0, v.dtype)
     if windows.tiled and windows.size > LARGE:
@@ -121,10 +118,10 @@ def _counts(windows: Windows, dtype: np.dtype) -> Value:
 
 
 @TABLE.add("avg_pool")
-@kernel("pool", "strides", "padding")
-def avg_pool(x: Value, *, pool: Sizes, strides: Sizes, padding: Padding) -> Value:
+@kernel(*_GIVEN)
+def _avg_pool(x: Value, **given: Any) -> Value:
     """Sums along one axis after the other, over the numbers of elements."""
-    windows = Windows(x.shape, pool, strides, padding)
+    windows = Windows(x.shape, **given)
     counts = _counts(windows, x.dtype)
     if 0 in windows.number:
         return lax.full((x.shape[0], *windows.number, x.shape[-1]), 0, x.dtype)
@@ -132,30 +129,16 @@ def avg_pool(x: Value, *, pool: Sizes, strides: Sizes, padding: Padding) -> Valu
         tiles = windows.tiles(x, zero(x))
         return jnp.sum(tiles, axis=windows.inner, dtype=x.dtype) / counts
     y = windows.pad(x, zero(x))
-    for axis in reversed(range(len(pool))):
+    for axis in reversed(range(len(windows.window))):
         y = reduce(lax.add, windows.along(y, axis))
     return y / counts
 
 
 @TABLE.add("avg_pool_grad")
-def avg_pool_grad(
-    g: Value,
-    *dims: Value,
-    shape: tuple[int | None, ...],
-    pool: Sizes,
-    strides: Sizes,
-    padding: Padding,
-) -> Value:
+@sized(1, *_GIVEN)
+def _avg_pool_grad(g: Value, *, shape: Sizes, **given: Any) -> Value:
     """Each element of a window gets its share of `g`."""
-    sizes = host_shape(shape, dims)
-    return _avg_pool_grad(g, shape=sizes, pool=pool, strides=strides, padding=padding)
-
-
-@kernel("shape", "pool", "strides", "padding")
-def _avg_pool_grad(
-    g: Value, *, shape: Sizes, pool: Sizes, strides: Sizes, padding: Padding
-) -> Value:
-    windows = Windows(shape, pool, strides, padding)
+    windows = Windows(shape, **given)
     if 0 in windows.number:
         return lax.full(shape, 0, g.dtype)
     share = g / _counts(windows, g.dtype)

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from backplane.engines.base import Table, Value, host_shape
-from backplane.engines.jax.kernel import kernel
+from backplane.engines.base import Table, Value
+from backplane.engines.jax.kernel import sized
 
-Shape = tuple[int | None, ...]
+Sizes = tuple[int, ...]
 
 TABLE = Table()
 
@@ -41,8 +41,13 @@ def threefry2x32(key: tuple[Value, Value], x: Value, y: Value) -> tuple[Value, V
     return x, y
 
 
-def _bits(key: Value, shape: tuple[int, ...]) -> Value:
-    """The seed encrypts (counter, fold) to a subkey, and that the numbers of the blocks."""
+@TABLE.add("random_bits")
+@sized(1)
+def _random_bits(key: Value, *, shape: Sizes) -> Value:
+    """Words that every engine agrees on.
+
+    The seed encrypts (counter, fold) to a subkey, and that the numbers of the blocks.
+    """
     count = math.prod(shape)
     subkey = threefry2x32((key[0], key[1]), key[2], key[3])
     blocks = lax.iota(np.uint32, (count + 1) // 2)
@@ -54,11 +59,14 @@ _KEPT = {"float16": 11, "bfloat16": 8, "float32": 24}
 """Bits of a uniform sample: as many as the significand holds."""
 
 
-def _uniform(key: Value, shape: tuple[int, ...], dtype: str) -> Value:
+@TABLE.add("random_uniform")
+@sized(1, "dtype")
+def _random_uniform(key: Value, *, shape: Sizes, dtype: str) -> Value:
+    """All the values of [0, 1) that are as far apart as those just below 1."""
     if dtype == "float64":
-        high, low = _bits(key, (2, *shape))
+        high, low = _random_bits(key, shape=(2, *shape))
         return _fraction(high, 27, dtype) + _fraction(low, 26, dtype) * 2.0**-27
-    return _fraction(_bits(key, shape), _KEPT[dtype], dtype)
+    return _fraction(_random_bits(key, shape=shape), _KEPT[dtype], dtype)
 
 
 def _fraction(bits: Value, keep: int, dtype: str) -> Value:
@@ -66,37 +74,12 @@ def _fraction(bits: Value, keep: int, dtype: str) -> Value:
     return lax.convert_element_type(bits >> np.uint32(32 - keep), dtype) * 2.0**-keep
 
 
-@TABLE.add("random_bits")
-def random_bits(key: Value, *dims: Value, shape: Shape) -> Value:
-    """Words that every engine agrees on."""
-    return _random_bits(key, shape=host_shape(shape, dims))
-
-
-@kernel("shape")
-def _random_bits(key: Value, *, shape: tuple[int, ...]) -> Value:
-    return _bits(key, shape)
-
-
-@TABLE.add("random_uniform")
-def random_uniform(key: Value, *dims: Value, shape: Shape, dtype: str) -> Value:
-    """All the values of [0, 1) that are as far apart as those just below 1."""
-    return _random_uniform(key, shape=host_shape(shape, dims), dtype=dtype)
-
-
-@kernel("shape", "dtype")
-def _random_uniform(key: Value, *, shape: tuple[int, ...], dtype: str) -> Value:
-    return _uniform(key, shape, dtype)
-
-
 @TABLE.add("random_normal")
-def random_normal(key: Value, *dims: Value, shape: Shape, dtype: str) -> Value:
+@sized(1, "dtype")
+def _random_normal(key: Value, *, shape: Sizes, dtype: str) -> Value:
     """As `jax.random.normal`: the inverse of the distribution function at samples from (-1, 1)."""
-    return _random_normal(key, shape=host_shape(shape, dims), dtype=dtype)
-
-
-@kernel("shape", "dtype")
-def _random_normal(key: Value, *, shape: tuple[int, ...], dtype: str) -> Value:
     work = "float64" if dtype == "float64" else "float32"
     lowest = np.nextafter(np.array(-1, work), np.array(0, work))
-    samples = jnp.maximum(lowest, _uniform(key, shape, work) * (1 - lowest) + lowest)
+    uniform = _random_uniform(key, shape=shape, dtype=work)
+    samples = jnp.maximum(lowest, uniform * (1 - lowest) + lowest)
     return lax.convert_element_type(lax.erf_inv(samples) * math.sqrt(2), dtype)

@@ -1,18 +1,54 @@
-"""Reductions, softmax and its relatives, matrix products."""
+"""Reductions, running sums, softmax and its relatives."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from backplane.engines.base import Lowering, Table, Value, host_shape
-from backplane.engines.jax.kernel import kernel
+from backplane.engines.base import Lowering, Table, Value
+from backplane.engines.jax.kernel import kernel, sized
 
 Axes = tuple[int, ...]
 
+
+def _reduction(function: Callable[..., Value], keeps_dtype: bool = True) -> Lowering:
+    """A reduction of JAX. Some add up small integers in larger ones if they are given no dtype."""
+
+    def lowering(x: Value, *, axes: Axes, keepdims: bool) -> Value:
+        options = {} if keeps_dtype else {"dtype": x.dtype}
+        return function(x, axis=axes, keepdims=keepdims, **options)
+
+    return lowering
+
+
+def _position(find: Callable[..., Value]) -> Lowering:
+    """The first of ties, where NaN wins.
+
+    Positions are found in int32: JAX lowers the search for them when the trace has long left the
+    context in which int64 exists.
+    """
+
+    @kernel("axis")
+    def lowering(x: Value, *, axis: int) -> Value:
+        return lax.convert_element_type(find(x, axis, np.int32), np.int64)
+
+    return lowering
+
+
 TABLE = Table(
+    sum=_reduction(jnp.sum, keeps_dtype=False),
+    prod=_reduction(jnp.prod, keeps_dtype=False),
+    mean=_reduction(jnp.mean),
+    max=_reduction(jnp.max),
+    min=_reduction(jnp.min),
+    any=_reduction(jnp.any),
+    all=_reduction(jnp.all),
+    argmax=_position(lax.argmax),
+    argmin=_position(lax.argmin),
     log_softmax=jax.nn.log_softmax,
     cumsum=lax.cumsum,
     cumprod=lax.cumprod,
@@ -20,42 +56,12 @@ TABLE = Table(
 )
 
 
-def _reduction(name: str, function: Lowering) -> None:
-    """Register a reduction that keeps the dtype by itself."""
-
-    @TABLE.add(name)
-    def lowering(x: Value, *, axes: Axes, keepdims: bool) -> Value:
-        return function(x, axis=axes, keepdims=keepdims)
-
-
-_reduction("max", jnp.max)
-_reduction("min", jnp.min)
-_reduction("mean", jnp.mean)
-_reduction("any", jnp.any)
-_reduction("all", jnp.all)
-
-
-@TABLE.add("sum")
-def sum_(x: Value, *, axes: Axes, keepdims: bool) -> Value:
-    """Without the dtype JAX would add up small integers in larger ones."""
-    return jnp.sum(x, axis=axes, dtype=x.dtype, keepdims=keepdims)
-
-
-@TABLE.add("prod")
-def prod(x: Value, *, axes: Axes, keepdims: bool) -> Value:
-    """See `sum`."""
-    return jnp.prod(x, axis=axes, dtype=x.dtype, keepdims=keepdims)
-
-
 @TABLE.add("sum_to")
-def sum_to(x: Value, *dims: Value, shape: tuple[int | None, ...]) -> Value:
-    """One sum over the axes that broadcasting added or stretched."""
-    sizes = host_shape(shape, dims)
-    return x if x.shape == sizes else _sum_to(x, shape=sizes)
-
-
-@kernel("shape")
+@sized(1)
 def _sum_to(x: Value, *, shape: tuple[int, ...]) -> Value:
+    """One sum over the axes that broadcasting added or stretched."""
+    if x.shape == shape:
+        return x
     added = x.ndim - len(shape)
     stretched = [i for i, n in enumerate(x.shape[added:], added) if n != shape[i - added]]
     return lax.reshape(jnp.sum(x, axis=(*range(added), *stretched), dtype=x.dtype), shape)
@@ -63,45 +69,17 @@ def _sum_to(x: Value, *, shape: tuple[int, ...]) -> Value:
 
 @TABLE.add("logsumexp")
 @kernel("axes", "keepdims")
-def logsumexp(x: Value, *, axes: Axes, keepdims: bool) -> Value:
+def _logsumexp(x: Value, *, axes: Axes, keepdims: bool) -> Value:
     """Of all -inf it is -inf."""
     return jax.nn.logsumexp(x, axis=axes, keepdims=keepdims)
 
 
 @TABLE.add("softmax")
 @kernel("axis")
-def softmax(x: Value, *, axis: int) -> Value:
+def _softmax(x: Value, *, axis: int) -> Value:
     """`jax.nn.softmax` without its own rule for the gradient, with which an eager call takes ten
     times as long.
     """
     largest = jnp.max(x, axis=axis, keepdims=True, initial=-jnp.inf)
     powers = jnp.exp(x - lax.stop_gradient(largest))
     return powers / jnp.sum(powers, axis=axis, keepdims=True)
-
-
-# Positions are found in int32: JAX lowers the search for them when the trace has long left the
-# context in which int64 exists.
-
-
-@TABLE.add("argmax")
-@kernel("axis")
-def argmax(x: Value, *, axis: int) -> Value:
-    """The first of ties; NaN counts as the largest."""
-    return lax.convert_element_type(lax.argmax(x, axis, np.int32), np.int64)
-
-
-@TABLE.add("argmin")
-@kernel("axis")
-def argmin(x: Value, *, axis: int) -> Value:
-    """The first of ties; NaN counts as the smallest."""
-    return lax.convert_element_type(lax.argmin(x, axis, np.int32), np.int64)
-
-
-@TABLE.add("matmul")
-@kernel("transpose_x", "transpose_y")
-def matmul(x: Value, y: Value, *, transpose_x: bool, transpose_y: bool) -> Value:
-    """`lax.dot_general`: a swap of axes only changes which of them are contracted."""
-    last = x.ndim - 1
-    contracted = ((last - 1 if transpose_x else last,), (last if transpose_y else last - 1,))
-    batch = tuple(range(last - 1))
-    return lax.dot_general(x, y, (contracted, (batch, batch)))

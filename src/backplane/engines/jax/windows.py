@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from itertools import chain, product
 
 import numpy as np
 from jax import lax
 
-from backplane.engines.base import Padding, Value, resolve_padding
+from backplane.core.windows import Padding, Placement
+from backplane.engines.base import Value
 
 Sizes = tuple[int, ...]
 Pairs = Sequence[tuple[int, int]]
@@ -44,22 +44,19 @@ class Windows:
     def __init__(
         self,
         shape: Sizes,
-        window: Sizes,
+        pool: Sizes,
         strides: Sizes,
         padding: Padding,
         dilation: Sizes | None = None,
     ) -> None:
-        self.spatial = shape[1:-1]
-        self.window = window
-        self.dilation = dilation or (1,) * len(window)
-        self.pairs = resolve_padding(padding, self.spatial, window, strides, self.dilation)
-        self.padded = [n + a + b for n, (a, b) in zip(self.spatial, self.pairs, strict=True)]
-        spans = [(k - 1) * d + 1 for k, d in zip(window, self.dilation, strict=True)]
-        axes = list(zip(self.padded, spans, strides, strict=True))
-        self.number = [max((n - k) // s + 1, 0) for n, k, s in axes]
-        self.strides = [k if m == 1 else s for (_, k, s), m in zip(axes, self.number, strict=True)]
-        self.tiled = self.strides == list(window)
-        self.size = math.prod(window)
+        at = Placement.of(shape[1:-1], pool, strides, padding, dilation)
+        self.spatial, self.pairs = at.sizes, at.pairs
+        self.padded, self.number = at.padded, at.counts
+        self.window, self.size = pool, at.elements
+        self.dilation = dilation or (1,) * len(pool)
+        spans = zip(at.windows, at.counts, strict=True)
+        self.strides = tuple([w.span if n == 1 else w.stride for w, n in spans])
+        self.tiled = self.strides == pool
 
     def pad(self, x: Value, value: Value) -> Value:
         """`x` with the padding."""

@@ -25,6 +25,7 @@ from backplane.engines.onnxruntime.library import ELEMENT_TYPES
 Shape = tuple[int | None, ...]
 
 
+@dataclass(slots=True, eq=False)
 class Symbol:
     """A value of a model to be: its name, its dtype, what is known of its shape (None: nothing).
 
@@ -32,15 +33,10 @@ class Symbol:
     one element stand for sizes; they can be computed with like Python ints.
     """
 
-    __slots__ = ("array", "dtype", "name", "shape")
-
-    def __init__(
-        self, name: str, dtype: str, shape: Shape | None = None, array: np.ndarray | None = None
-    ) -> None:
-        self.name = name
-        self.dtype = dtype
-        self.shape = shape
-        self.array = array
+    name: str
+    dtype: str
+    shape: Shape | None = None
+    array: np.ndarray | None = None
 
     def known(self, spec: Spec) -> Symbol:
         """The same value, of which the graph knows more."""
@@ -144,8 +140,7 @@ class Scope:
     printed: list[tuple[str, Symbol]] = field(default_factory=list)
     unsure: bool = False
     """Whether a loop was built that may turn out not to do."""
-    _known: dict[Hashable, list[str]] = field(default_factory=dict)
-    _sizes: dict[str, Symbol] = field(default_factory=dict)
+    _known: dict[Hashable, Any] = field(default_factory=dict)
     _count: int = 0
 
     @property
@@ -190,29 +185,16 @@ class Scope:
             self._known[key] = outputs
         return outputs
 
-    def note(self, key: Hashable, names: list[str]) -> None:
-        """Remember names under a key."""
-        self._known[key] = names
+    def note(self, key: Hashable, value: Any) -> None:
+        """Remember something for this scope and those inside it."""
+        self._known[key] = value
 
-    def note_size(self, scalar: Symbol, n: Symbol) -> None:
-        """Remember the size that an int32 scalar was made from."""
-        self._sizes[scalar.name] = n
-
-    def find(self, key: Hashable) -> list[str] | None:
-        """The results of an equal node of this scope or one around it."""
+    def find(self, key: Hashable) -> Any:
+        """What this scope or one around it remembers, such as the results of an equal node."""
         scope: Scope | None = self
         while scope is not None:
             if key in scope._known:
                 return scope._known[key]
-            scope = scope.parent
-        return None
-
-    def size_of(self, scalar: Symbol) -> Symbol | None:
-        """The size that an int32 scalar was made from."""
-        scope: Scope | None = self
-        while scope is not None:
-            if scalar.name in scope._sizes:
-                return scope._sizes[scalar.name]
             scope = scope.parent
         return None
 
@@ -286,12 +268,21 @@ def node(
     shape: Shape | None = None,
     **attributes: Any,
 ) -> Symbol:
-    """One operation with one result, of the dtype of the first operand unless `dtype` is given."""
+    """One operation with one result, of the dtype of the first operand unless `dtype` is given or
+    follows from the operation.
+    """
     (name,) = current().add(op, inputs, 1, attributes)
     if dtype is None:
-        assert inputs[0] is not None
-        dtype = inputs[0].dtype
+        first = inputs[op == "Where"]
+        assert first is not None
+        dtype = _RESULTS.get(op, first.dtype)
     return Symbol(name, dtype, shape)
+
+
+_RESULTS = {
+    **dict.fromkeys(("Equal", "Less", "LessOrEqual", "IsNaN"), "bool"),
+    **dict.fromkeys(("Shape", "NonZero", "ArgMax", "ArgMin"), "int64"),
+}
 
 
 def nodes(

@@ -2,7 +2,7 @@
 
 ONNX' kernels want channels first. The transpositions around them are moved through the program and
 cancelled by ONNX Runtime. Where kernels are slower than a matrix product, or missing as for
-float64, `DECOMPOSED` lets the decomposition serve.
+float64, the decomposition serves (`unless`).
 """
 
 from __future__ import annotations
@@ -10,27 +10,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Padding, Table, resolve_padding
-from backplane.engines.onnxruntime.builder import (
-    Shape,
-    Size,
-    Symbol,
-    ints,
-    node,
-    transpose,
-)
-from backplane.engines.onnxruntime.shaping import concat, pad, slice_
-from backplane.engines.onnxruntime.sizes import (
-    at_least,
-    filled,
-    reshape,
-    sizes,
-    static,
-    vector,
-)
+from backplane.core.windows import Padding, Window, windows
+from backplane.engines.base import Table
+from backplane.engines.onnxruntime.builder import Shape, Size, Symbol, ints, node, transpose
+from backplane.engines.onnxruntime.indexing import slice_
+from backplane.engines.onnxruntime.shaping import concat, pad
+from backplane.engines.onnxruntime.sizes import at_least, filled, reshape, sizes, static, vector
 
 TABLE = Table()
 
@@ -59,197 +47,21 @@ def _kernel_first(kernel: Symbol) -> Symbol:
 # --- padding -------------------------------------------------------------------------------------
 
 
-def pairs_of(
-    padding: Padding, counts: Sequence[Size], window: Ints, strides: Ints, dilation: Ints
-) -> Pairs:
+def pairs_of(slid: Sequence[Window], counts: Sequence[Size]) -> Pairs:
     """(before, after) per spatial axis: numbers wherever they follow from what is known."""
-    if static(counts) or padding != "same":
-        return resolve_padding(padding, counts, window, strides, dilation)  # type: ignore[arg-type]
-    axes = zip(counts, window, strides, dilation, strict=True)
-    return [_same(n, (k - 1) * d + 1, s) for n, k, s, d in axes]
+    return [w.ends(n, at_least) for n, w in zip(counts, slid, strict=True)]
 
 
-def _same(n: Size, span: int, stride: int) -> tuple[Size, Size]:
-    total: Size
-    if stride == 1 or span == 1:
-        total = span - 1
-    else:
-        places = (n + (stride - 1)) // stride
-        total = at_least(places * stride + (span - stride) - n, 0)
-    before = total // 2
-    return before, total - before
-
-
-def padding_options(
-    padding: Padding, counts: Sequence[Size], window: Ints, strides: Ints, dilation: Ints
-) -> dict[str, Any]:
+def padding_options(slid: Sequence[Window], counts: Sequence[Size]) -> dict[str, Any]:
     """The attributes of a kernel that say how much is padded."""
-    pairs = pairs_of(padding, counts, window, strides, dilation)
+    pairs = pairs_of(slid, counts)
     if all(static(pair) for pair in pairs):
         return {"pads": (*[before for before, _ in pairs], *[after for _, after in pairs])}
     return {"auto_pad": "SAME_UPPER"}
 
 
-# --- the primitives ------------------------------------------------------------------------------
-
-
-@TABLE.add("conv")
-@TABLE.add("conv_bias")
-def conv(
-    x: Symbol,
-    kernel: Symbol,
-    bias: Symbol | None = None,
-    *,
-    strides: Ints,
-    padding: Padding,
-    dilation: Ints,
-    groups: int,
-) -> Symbol:
-    """Cross-correlation, plus a bias if there is one."""
-    window = tuple([n for n in sizes(kernel)[:-2] if isinstance(n, int)])
-    options = padding_options(padding, sizes(x)[1:-1], window, strides, dilation)
-    if "auto_pad" in options and max(dilation) > 1:  # ONNX Runtime cannot have both
-        pairs = pairs_of(padding, sizes(x)[1:-1], window, strides, dilation)
-        x, options = pad(x, padding=((0, 0), *pairs, (0, 0)), value=0), {}
-    y = node(
-        "Conv",
-        channels_first(x),
-        _kernel_first(kernel),
-        *([] if bias is None else [bias]),
-        strides=strides,
-        dilations=dilation,
-        group=groups,
-        **options,
-    )
-    return channels_last(y, x.rank)
-
-
-@TABLE.add("conv_input_grad")
-def conv_input_grad(
-    g: Symbol,
-    kernel: Symbol,
-    *dims: Symbol,
-    shape: Shape,
-    strides: Ints,
-    padding: Padding,
-    dilation: Ints,
-    groups: int,
-) -> Symbol:
-    """Gradient of a convolution by x; also the transposed convolution."""
-    wanted = filled(shape, dims)[1:-1]
-    window = tuple([n for n in sizes(kernel)[:-2] if isinstance(n, int)])
-    pairs = pairs_of(padding, wanted, window, strides, dilation)
-    axes = zip(sizes(g)[1:-1], window, strides, dilation, strict=True)
-    whole = [(n - 1) * s + (k - 1) * d + 1 for n, k, s, d in axes]
-    # What windows reach behind the wanted end; less than 0 where they leave elements there unread.
-    behind = [w - before - n for w, n, (before, _) in zip(whole, wanted, pairs, strict=True)]
-    options: dict[str, Any] = {}
-    known = [b for b in behind if isinstance(b, int)]
-    fixed = len(known) == len(behind) and all(static(pair) for pair in pairs)
-    if fixed:
-        options["pads"] = (*[before for before, _ in pairs], *[max(b, 0) for b in known])
-        options["output_padding"] = tuple([max(-b, 0) for b in known])
-    y = node(
-        "ConvTranspose",
-        channels_first(g),
-        _kernel_first(kernel),
-        strides=strides,
-        dilations=dilation,
-        group=groups,
-        **options,
-    )
-    if not fixed:
-        y = _cut(y, [before for before, _ in pairs], wanted, behind)
-    return channels_last(y, g.rank)
-
-
-def _cut(
-    y: Symbol, before: Sequence[Size], wanted: Sequence[Size], behind: Sequence[Size]
-) -> Symbol:
-    """The wanted part of spatial axes from `before` on, zeros where it reaches over the end."""
-    missing = [at_least(0 - b, 0) for b in behind]
-    if missing != [0] * len(wanted):
-        y = node("Pad", y, vector([0] * (len(wanted) + 4) + missing))
-    stops = [b + n for b, n in zip(before, wanted, strict=True)]
-    return node("Slice", y, vector(before), vector(stops), ints(*range(2, 2 + len(wanted))))
-
-
-@TABLE.add("conv_kernel_grad")
-def conv_kernel_grad(
-    x: Symbol,
-    g: Symbol,
-    *,
-    kernel_shape: Ints,
-    strides: Ints,
-    padding: Padding,
-    dilation: Ints,
-    groups: int,
-) -> Symbol:
-    """Gradient of a convolution by the kernel.
-
-    It is a convolution too, of x with g in the place of the kernel: batch and channels swap their
-    roles, and so do strides and dilation. Matrix products are faster where windows are small.
-    """
-    *window, channels, _ = kernel_shape
-    rank = x.rank
-    pairs = pairs_of(padding, sizes(x)[1:-1], tuple(window), strides, dilation)
-    if groups == 1 and (x.dtype == "float64" or math.prod(window) <= FEW):
-        padded = pad(x, padding=((0, 0), *pairs, (0, 0)), value=0)
-        return _by_products(padded, g, kernel_shape, strides, dilation)
-    options: dict[str, Any] = {}
-    if all(static(pair) for pair in pairs):
-        options["pads"] = (*[before for before, _ in pairs], *[after for _, after in pairs])
-    else:
-        x = pad(x, padding=((0, 0), *pairs, (0, 0)), value=0)
-    y = node(
-        "Conv",
-        _swapped(x, channels, groups),
-        transpose(g, (rank - 1, *range(rank - 1))),
-        strides=dilation,
-        dilations=strides,
-        group=groups,
-        **options,
-    )
-    # There may be more places than the kernel has elements.
-    spatial = range(2, rank)
-    y = node("Slice", y, ints(*[0] * len(window)), ints(*window), ints(*spatial))
-    return transpose(y, (*spatial, 0, 1))
-
-
-def _by_products(x: Symbol, g: Symbol, kernel_shape: Ints, strides: Ints, dilation: Ints) -> Symbol:
-    """The gradient by the kernel for a padded x: a product with g for each row of the windows."""
-    *window, channels, filters = kernel_shape
-    last = x.rank - 2
-
-    def at(y: Symbol, offsets: Sequence[int], first: int) -> Symbol:
-        """The elements of all windows at some offsets along axes from `first` on."""
-        every: list[tuple[int | None, int | None, int | None]] = [(None, None, 1)] * x.rank
-        for axis, offset in enumerate(offsets, first):
-            start = offset * dilation[axis - 1]
-            stop = start - (window[axis - 1] - 1) * dilation[axis - 1]
-            every[axis] = (start, stop or None, strides[axis - 1])
-        return slice_(y, slices=tuple(every))
-
-    row = concat(*[at(x, [k], last) for k in range(window[-1])], axis=x.rank - 1)
-    parts = [at(row, each, 1) for each in itertools.product(*map(range, window[:-1]))]
-    width = window[-1] * channels
-    if math.prod(window) * channels <= NARROW:
-        # Several thin matrices cost more than one of them all.
-        parts, width = [concat(*parts, axis=x.rank - 1)], math.prod(window) * channels
-    cotangents = reshape(g, (-1, filters))
-    found = [node("Gemm", reshape(part, (-1, width)), cotangents, transA=1) for part in parts]
-    return reshape(concat(*found, axis=0), kernel_shape)
-
-
-def _swapped(x: Symbol, channels: int, groups: int) -> Symbol:
-    """(batch, *spatial, groups × channels) as (channels, groups × batch, *spatial)."""
-    rank = x.rank
-    if groups == 1:
-        return transpose(x, (rank - 1, *range(rank - 1)))
-    batch, *spatial = sizes(x)[:-1]
-    parts = reshape(x, (batch, *spatial, groups, channels))
-    parts = transpose(parts, (rank, rank - 1, *range(rank - 1)))
-    return reshape(parts, (channels, batch * groups, *spatial))
+def _padded(x: Symbol, pairs: Pairs) -> Symbol:
+    return pad(x, padding=((0, 0), *pairs, (0, 0)), value=0)
 
 
 # --- where a matrix product is better -------------------------------------------------------------
@@ -276,8 +88,134 @@ def _is_kernel_product(
     return groups > 1 and (few or specs[0].dtype == "float64")
 
 
-DECOMPOSED = {
-    "conv": _is_product,
-    "conv_input_grad": _is_product,
-    "conv_kernel_grad": _is_kernel_product,
-}
+# --- the primitives ------------------------------------------------------------------------------
+
+
+class Sliding(TypedDict):
+    """The parameters of a convolution and its gradients."""
+
+    strides: Ints
+    padding: Padding
+    dilation: Ints
+    groups: int
+
+
+def _windows(kernel_shape: Sequence[int | None] | None, at: Sliding) -> list[Window]:
+    """The windows of a kernel, all of whose sizes are known."""
+    size = [n for n in (kernel_shape or ())[:-2] if n is not None]
+    return windows(size, at["strides"], at["padding"], at["dilation"])
+
+
+def _attributes(at: Sliding) -> dict[str, Any]:
+    return {"strides": at["strides"], "dilations": at["dilation"], "group": at["groups"]}
+
+
+@TABLE.add("conv_bias")
+@TABLE.add("conv", unless=_is_product)
+def conv(x: Symbol, kernel: Symbol, bias: Symbol | None = None, **at: Unpack[Sliding]) -> Symbol:
+    """Cross-correlation, plus a bias if there is one."""
+    slid, counts = _windows(kernel.shape, at), sizes(x)[1:-1]
+    options = padding_options(slid, counts)
+    if "auto_pad" in options and max(at["dilation"]) > 1:  # ONNX Runtime cannot have both
+        x, options = _padded(x, pairs_of(slid, counts)), {}
+    operands = [channels_first(x), _kernel_first(kernel), *([] if bias is None else [bias])]
+    return channels_last(node("Conv", *operands, **_attributes(at), **options), x.rank)
+
+
+@TABLE.add("conv_input_grad", unless=_is_product)
+def conv_input_grad(
+    g: Symbol, kernel: Symbol, *dims: Symbol, shape: Shape, **at: Unpack[Sliding]
+) -> Symbol:
+    """Gradient of a convolution by x; also the transposed convolution."""
+    wanted = filled(shape, dims)[1:-1]
+    slid = _windows(kernel.shape, at)
+    pairs = pairs_of(slid, wanted)
+    whole = [(n - 1) * w.stride + w.span for n, w in zip(sizes(g)[1:-1], slid, strict=True)]
+    # What windows reach behind the wanted end; less than 0 where they leave elements there unread.
+    behind = [w - before - n for w, n, (before, _) in zip(whole, wanted, pairs, strict=True)]
+    befores = [before for before, _ in pairs]
+    options: dict[str, Any] = {}
+    known = [b for b in behind if isinstance(b, int)]
+    fixed = len(known) == len(behind) and all(static(pair) for pair in pairs)
+    if fixed:
+        options["pads"] = (*befores, *[max(b, 0) for b in known])
+        options["output_padding"] = tuple([max(-b, 0) for b in known])
+    operands = channels_first(g), _kernel_first(kernel)
+    y = node("ConvTranspose", *operands, **_attributes(at), **options)
+    return channels_last(y if fixed else _cut(y, befores, wanted, behind), g.rank)
+
+
+def _cut(
+    y: Symbol, before: Sequence[Size], wanted: Sequence[Size], behind: Sequence[Size]
+) -> Symbol:
+    """The wanted part of spatial axes from `before` on, zeros where it reaches over the end."""
+    missing = [at_least(0 - b, 0) for b in behind]
+    if missing != [0] * len(wanted):
+        y = node("Pad", y, vector([0] * (len(wanted) + 4) + missing))
+    stops = [b + n for b, n in zip(before, wanted, strict=True)]
+    return node("Slice", y, vector(before), vector(stops), ints(*range(2, 2 + len(wanted))))
+
+
+@TABLE.add("conv_kernel_grad", unless=_is_kernel_product)
+def conv_kernel_grad(x: Symbol, g: Symbol, *, kernel_shape: Ints, **at: Unpack[Sliding]) -> Symbol:
+    """Gradient of a convolution by the kernel.
+
+    It is a convolution too, of x with g in the place of the kernel: batch and channels swap their
+    roles, and so do strides and dilation. Matrix products are faster where windows are small.
+    """
+    *window, channels, _ = kernel_shape
+    rank, groups = x.rank, at["groups"]
+    slid, counts = _windows(kernel_shape, at), sizes(x)[1:-1]
+    pairs = pairs_of(slid, counts)
+    if groups == 1 and (x.dtype == "float64" or math.prod(window) <= FEW):
+        return _by_products(_padded(x, pairs), g, kernel_shape, slid)
+    options = padding_options(slid, counts)
+    if "auto_pad" in options:
+        x, options = _padded(x, pairs), {}
+    y = node(
+        "Conv",
+        _swapped(x, channels, groups),
+        transpose(g, (rank - 1, *range(rank - 1))),
+        strides=at["dilation"],
+        dilations=at["strides"],
+        group=groups,
+        **options,
+    )
+    # There may be more places than the kernel has elements.
+    spatial = range(2, rank)
+    y = node("Slice", y, ints(*[0] * len(window)), ints(*window), ints(*spatial))
+    return transpose(y, (*spatial, 0, 1))
+
+
+def _by_products(x: Symbol, g: Symbol, kernel_shape: Ints, slid: Sequence[Window]) -> Symbol:
+    """The gradient by the kernel for a padded x: a product with g for each row of the windows."""
+    *window, channels, filters = kernel_shape
+    last = x.rank - 2
+
+    def at(y: Symbol, offsets: Sequence[int], first: int) -> Symbol:
+        """The elements of all windows at some offsets along axes from `first` on."""
+        every: list[tuple[int | None, int | None, int | None]] = [(None, None, 1)] * x.rank
+        for axis, offset in enumerate(offsets, first):
+            every[axis] = slid[axis - 1].part(offset)
+        return slice_(y, slices=tuple(every))
+
+    row = concat(*[at(x, [k], last) for k in range(window[-1])], axis=x.rank - 1)
+    parts = [at(row, each, 1) for each in itertools.product(*map(range, window[:-1]))]
+    width = window[-1] * channels
+    if math.prod(window) * channels <= NARROW:
+        # Several thin matrices cost more than one of them all.
+        parts, width = [concat(*parts, axis=x.rank - 1)], math.prod(window) * channels
+    cotangents = reshape(g, (-1, filters))
+    found = [node("Gemm", reshape(part, (-1, width)), cotangents, transA=1) for part in parts]
+    return reshape(concat(*found, axis=0), kernel_shape)
+
+
+def _swapped(x: Symbol, channels: int, groups: int) -> Symbol:
+    """(batch, *spatial, groups × channels) as (channels, groups × batch, *spatial)."""
+    rank = x.rank
+    if groups == 1:
+        return transpose(x, (rank - 1, *range(rank - 1)))
+    batch, *spatial = sizes(x)[:-1]
+    parts = reshape(x, (batch, *spatial, groups, channels))
+    parts = transpose(parts, (rank, rank - 1, *range(rank - 1)))
+    return reshape(parts, (channels, batch * groups, *spatial))

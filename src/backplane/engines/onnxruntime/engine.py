@@ -19,36 +19,32 @@ import numpy as np
 from onnx import ModelProto
 
 from backplane.core.spec import Spec
-from backplane.engines.base import (
-    Engine,
-    Entry,
-    Line,
-    Lowering,
-    Program,
-    Table,
-    Value,
-    located,
-)
+from backplane.engines.base import Engine, Entry, Line, Lowering, Program, Table, Value, located
 from backplane.engines.onnxruntime import (
+    control,
     convolution,
     elementwise,
-    loops,
+    indexing,
+    linear,
     pooling,
     random,
     reductions,
     shaping,
 )
-from backplane.engines.onnxruntime.builder import (
-    Place,
-    Scope,
-    Symbol,
-    building,
-    literal,
-    made_by,
-)
+from backplane.engines.onnxruntime.builder import Place, Scope, Symbol, building, literal, made_by
 from backplane.engines.onnxruntime.export import export
-from backplane.engines.onnxruntime.library import DTYPES, THREADS, native, ort, ort_value, session
+from backplane.engines.onnxruntime.library import (
+    DTYPES,
+    IMPRECISE,
+    THREADS,
+    native,
+    ort,
+    ort_value,
+    session,
+)
 from backplane.engines.onnxruntime.model import model, named
+
+ROOMS = (elementwise, reductions, linear, shaping, indexing, convolution, pooling, random)
 
 Call = Callable[..., tuple[Value, ...]]
 
@@ -73,14 +69,9 @@ class OnnxRuntime(Engine):
     gives_arrays = True
 
     def __init__(self) -> None:
+        joined = Table.joined(*[room.TABLE for room in ROOMS], control.table(self))
         self.table = Table()
-        for module in (elementwise, reductions, shaping, convolution, pooling, random):
-            self.table.update({name: _specified(entry) for name, entry in module.TABLE.items()})
-        for lowering in (loops.cond, loops.scan, loops.while_loop):
-            entry = Entry(partial(lowering, self), builds=True)
-            self.table[lowering.__name__] = _specified(entry)
-        for name, better in {**convolution.DECOMPOSED, **pooling.DECOMPOSED}.items():
-            self.table[name] = self.table[name]._replace(unless=better)
+        self.table.update({name: _specified(entry) for name, entry in joined.items()})
 
     # --- values -----------------------------------------------------------------------------------
 
@@ -155,7 +146,7 @@ def _specified(entry: Entry) -> Entry:
 
         return lower
 
-    return Entry(build, entry.reads, builds=True)
+    return entry._replace(function=build, builds=True)
 
 
 def _session(
@@ -171,7 +162,8 @@ def _session(
         outputs = scope.outputs([*program.function(*inputs), *[x for _, x in scope.printed]])
     specs = [*program.outputs, *[Spec(x.shape or (), x.dtype) for _, x in scope.printed]]
     made = model(scope, named(inputs, program.inputs), named(outputs, specs), "program")
-    run = session(made.SerializeToString(), threads, _pays(made)).run
+    without = IMPRECISE if "float64" in program.dtypes else ()
+    run = session(made.SerializeToString(), threads, _pays(made), without).run
     call = _call(run, [x.name for x in inputs], [x.name for x in outputs])
     if scope.printed:
         call = _printing(call, [message for message, _ in scope.printed])

@@ -33,7 +33,7 @@ def export(
     made = _model(program, inputs, outputs, name)
     made.graph.initializer.extend([tensor(key, array) for key, array in initial.items()])
     for key, text in {
-        "state": json.dumps({inputs[i]: outputs[j] for i, j in program.state.items()}),
+        "state": json.dumps({inputs[i]: outputs[j] for i, j in program.state.items()})
     }.items():
         made.metadata_props.add(key=f"backplane.{key}", value=text)
     stored = sum(t.ByteSize() for t in made.graph.initializer)

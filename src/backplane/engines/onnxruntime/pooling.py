@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from backplane.core.spec import Spec, is_float
-from backplane.engines.base import Padding, Table
-from backplane.engines.onnxruntime.builder import (
-    Symbol,
-    cast,
-    ints,
-    node,
-    nodes,
-    number,
-)
+from backplane.core.windows import Padding, windows
+from backplane.engines.base import Table
+from backplane.engines.onnxruntime.builder import Symbol, cast, ints, node, nodes, number
 from backplane.engines.onnxruntime.convolution import (
     Ints,
     channels_first,
@@ -22,15 +16,17 @@ from backplane.engines.onnxruntime.convolution import (
     padding_options,
 )
 from backplane.engines.onnxruntime.shaping import concat, constant_of
-from backplane.engines.onnxruntime.sizes import (
-    reshape,
-    size,
-    sizes,
-    total,
-    vector,
-)
+from backplane.engines.onnxruntime.sizes import reshape, size, sizes, total, vector
 
 TABLE = Table()
+
+
+class Windows(TypedDict):
+    """The parameters of all poolings."""
+
+    pool: Ints
+    strides: Ints
+    padding: Padding
 
 
 @TABLE.add("check_windows")
@@ -38,50 +34,52 @@ def check_windows(x: Symbol, *, sizes: Ints) -> Symbol:
     """`x` itself; at run time an error where an axis is shorter than the window along it."""
     long = [(axis, n) for axis, n in enumerate(sizes) if n]
     counts = vector([size(x, axis) for axis, _ in long])
-    short = node("Less", counts, ints(*[n for _, n in long]), dtype="bool")
+    short = node("Less", counts, ints(*[n for _, n in long]))
     # The only element of a list is looked up, at 0 if all windows fit and else at 1.
     index = node("ReduceMax", cast(short, "int64"), keepdims=1, shape=(1,))
     nothing = node("Gather", ints(0), index, axis=0)
-    shape = node("Add", node("Shape", x, dtype="int64", shape=(x.rank,)), nothing)
+    shape = node("Add", node("Shape", x, shape=(x.rank,)), nothing)
     return node("Reshape", x, shape, shape=x.shape)
 
 
-def _options(x: Symbol, pool: Ints, strides: Ints, padding: Padding) -> dict[str, Any]:
-    ones = (1,) * len(pool)
-    options = padding_options(padding, sizes(x)[1:-1], pool, strides, ones)
+def _gaps(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> bool:
+    """Whether the kernel would pad by less than nothing: it does so where it finds out itself how
+    much `"same"` adds, and windows are smaller than their stride.
+    """
+    smaller = any(k < s for k, s in zip(pool, strides, strict=True))
+    return smaller and padding == "same" and None in x.shape[1:-1]
+
+
+def _options(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> dict[str, Any]:
+    options = padding_options(windows(pool, strides, padding), sizes(x)[1:-1])
     return {"kernel_shape": pool, "strides": strides, **options}
 
 
-@TABLE.add("max_pool")
-def max_pool(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> list[Symbol]:
+@TABLE.add(
+    "max_pool", unless=lambda specs, **at: not is_float(specs[0].dtype) or _gaps(specs[0], **at)
+)
+def max_pool(x: Symbol, **at: Unpack[Windows]) -> list[Symbol]:
     """The maximum of each window, and where it is."""
-    options = _options(x, pool, strides, padding)
+    options = _options(x, **at)
     y, positions = nodes("MaxPool", [channels_first(x)], [x.dtype, "int64"], **options)
     return [channels_last(y, x.rank), channels_last(positions, x.rank)]
 
 
-@TABLE.add("max_pool_grad")
+@TABLE.add("max_pool_grad", unless=lambda specs, **at: _gaps(specs[1], **at))
 def max_pool_grad(
-    g: Symbol,
-    x: Symbol,
-    y: Symbol,
-    positions: Symbol,
-    *,
-    pool: Ints,
-    strides: Ints,
-    padding: Padding,
+    g: Symbol, x: Symbol, y: Symbol, positions: Symbol, **at: Unpack[Windows]
 ) -> Symbol:
     """Zeros with `g` added at the positions."""
     batch, *spatial, channels = sizes(x)
-    if _tiles(x, pool, strides, padding):
-        return _by_tiles(g, x, y, pool)
+    if _tiles(x, **at):
+        return _by_tiles(g, x, y, at["pool"])
     zeros = constant_of([total([batch, channels, *spatial])], 0, g.dtype)
     places, parts = (reshape(channels_first(t), (-1,)) for t in (positions, g))
     flat = node("ScatterElements", zeros, places, parts, reduction="add", axis=0)
     return channels_last(reshape(flat, (batch, channels, *spatial)), x.rank)
 
 
-def _tiles(x: Symbol, pool: Ints, strides: Ints, padding: Padding) -> bool:
+def _tiles(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> bool:
     """Whether the windows touch, and each element is in one of them."""
     _, *spatial, channels = sizes(x)
     padded = not isinstance(padding, str) and any(map(any, padding))
@@ -121,48 +119,25 @@ def _at_first_maximum(parts: dict[Ints, Symbol], y: Symbol, g: Symbol) -> dict[I
     found: Symbol | None = None
     masked = {}
     for at in sorted(parts):
-        hit = node("Equal", parts[at], y, dtype="bool")
+        hit = node("Equal", parts[at], y)
         first = hit if found is None else node("And", hit, node("Not", found))
         found = hit if found is None else node("Or", found, hit)
-        masked[at] = node("Where", first, g, number(0, g.dtype), dtype=g.dtype)
+        masked[at] = node("Where", first, g, number(0, g.dtype))
     return masked
 
 
-@TABLE.add("max_pool_take", reads=(0, 3))
+@TABLE.add("max_pool_take", reads=(0, 3), unless=lambda specs, **at: _gaps(specs[1], **at))
 def max_pool_take(
-    v: Symbol,
-    x: Symbol | None,
-    y: Symbol | None,
-    positions: Symbol,
-    *,
-    pool: Ints,
-    strides: Ints,
-    padding: Padding,
+    v: Symbol, _x: None, _y: None, positions: Symbol, **at: Unpack[Windows]
 ) -> Symbol:
     """`v` at the positions."""
     taken = node("Gather", reshape(channels_first(v), (-1,)), channels_first(positions), axis=0)
     return channels_last(taken, v.rank)
 
 
-@TABLE.add("avg_pool")
-def avg_pool(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> Symbol:
+@TABLE.add(
+    "avg_pool", unless=lambda specs, **at: specs[0].dtype == "float64" or _gaps(specs[0], **at)
+)
+def avg_pool(x: Symbol, **at: Unpack[Windows]) -> Symbol:
     """Mean of each window over its elements that are no padding."""
-    options = _options(x, pool, strides, padding)
-    return channels_last(node("AveragePool", channels_first(x), **options), x.rank)
-
-
-def _gaps(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> bool:
-    """Whether the kernel would pad by less than nothing: it does so where it finds out itself how
-    much `"same"` adds, and windows are smaller than their stride.
-    """
-    smaller = any(k < s for k, s in zip(pool, strides, strict=True))
-    return smaller and padding == "same" and None in x.shape[1:-1]
-
-
-DECOMPOSED = {
-    "max_pool": lambda specs, **at: not is_float(specs[0].dtype) or _gaps(specs[0], **at),
-    "max_pool_grad": lambda specs, **at: _gaps(specs[1], **at),
-    "max_pool_take": lambda specs, **at: _gaps(specs[1], **at),
-    "avg_pool": lambda specs, **at: specs[0].dtype == "float64" or _gaps(specs[0], **at),
-}
-"""Where there is no kernel for the dtype, or it errs."""
+    return channels_last(node("AveragePool", channels_first(x), **_options(x, **at)), x.rank)

@@ -13,21 +13,8 @@ from __future__ import annotations
 import math
 
 from backplane.engines.base import Table
-from backplane.engines.onnxruntime.builder import (
-    Shape,
-    Size,
-    Symbol,
-    cast,
-    ints,
-    node,
-    number,
-)
-from backplane.engines.onnxruntime.sizes import (
-    filled,
-    reshape,
-    total,
-    vector,
-)
+from backplane.engines.onnxruntime.builder import Shape, Size, Symbol, cast, ints, node, number
+from backplane.engines.onnxruntime.sizes import as_scalar_of_int64, filled, reshape, total, vector
 
 TABLE = Table()
 
@@ -60,8 +47,7 @@ def _words(key: Symbol, count: Size) -> Symbol:
     )
     # Where the sequence begins is a hash of the key, so that sequences of near keys lie far apart.
     start = _mixed(node("Add", _mixed(node("Add", seed, _word(_GOLDEN))), place))
-    stop = number(count, "int64") if isinstance(count, int) else reshape(count, ())
-    steps = node("Range", number(0, "int64"), stop, number(1, "int64"))
+    steps = node("Range", *[as_scalar_of_int64(n) for n in (0, count, 1)])
     counter = node("Mul", cast(steps, "uint64"), _word(_GOLDEN))
     return _mixed(node("Add", counter, reshape(start, (1,))))
 
@@ -112,22 +98,19 @@ def random_normal(key: Symbol, *dims: Symbol, shape: Shape, dtype: str) -> Symbo
     wanted = filled(shape, dims)
     count = total(wanted)
     half = _half(count)
-    work = "float64" if dtype == "float64" else "float32"
-    if work == "float64":
-        words = _words(key, half * 2)
-        length, turn = (
+    if dtype == "float64":
+        # Eleven bits of a word are left over; a float holds 53.
+        words, work, kept = _shifted(_words(key, half * 2), 11), dtype, (53, 53)
+        first, second = (
             node("Slice", words, vector([a]), vector([b]), ints(0))
             for a, b in ((0, half), (half, half * 2))
         )
-        first, second = (_shifted(x, 11) for x in (length, turn))
-        kept = 53
     else:
-        first, second = _halves(_words(key, half), 32)
-        first, kept = _shifted(first, 1), 31
-        second = _shifted(second, 8)
-    radius = _fraction(first, kept, work, 0.5)
+        words, work, kept = _words(key, half), "float32", (31, 24)
+        first, second = (_shifted(x, 32 - n) for x, n in zip(_halves(words, 32), kept, strict=True))
+    radius = _fraction(first, kept[0], work, 0.5)
     radius = node("Sqrt", node("Mul", node("Log", radius), number(-2, work)))
-    angle = _fraction(second, 53 if work == "float64" else 24, work)
+    angle = _fraction(second, kept[1], work)
     angle = node("Mul", angle, number(2 * math.pi, work))
     parts = [node("Mul", radius, node(op, angle)) for op in ("Cos", "Sin")]
     return cast(_joined(parts, count, wanted), dtype)

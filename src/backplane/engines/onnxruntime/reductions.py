@@ -1,9 +1,9 @@
-"""Reductions, cumulative operations, and the matrix product."""
+"""Reductions, cumulative operations, softmax."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from functools import partial
 
 from backplane.core.spec import is_float
 from backplane.engines.base import Table
@@ -22,9 +22,9 @@ from backplane.engines.onnxruntime.builder import (
 from backplane.engines.onnxruntime.elementwise import (
     TO_INT32,
     TO_INT64,
-    sortable,
+    comparable,
+    restored,
     through,
-    unsorted,
     where,
 )
 from backplane.engines.onnxruntime.shaping import constant_of
@@ -38,7 +38,7 @@ from backplane.engines.onnxruntime.sizes import (
     vector,
 )
 
-TABLE = Table()
+TABLE = Table(softmax=partial(node, "Softmax"), log_softmax=partial(node, "LogSoftmax"))
 
 Axes = tuple[int, ...]
 
@@ -155,8 +155,8 @@ def _sum_to_unknown(x: Symbol, wanted: tuple[Size, ...]) -> Symbol:
     """Which axes were broadcast is found out when the program runs."""
     lead = x.rank - len(wanted)
     target = vector(wanted)
-    ones = node("Equal", vector([*[1] * lead, *wanted]), ints(1), dtype="bool")
-    axes = node("Reshape", node("NonZero", ones, dtype="int64"), ints(-1))
+    ones = node("Equal", vector([*[1] * lead, *wanted]), ints(1))
+    axes = node("Reshape", node("NonZero", ones), ints(-1))
     wide = TO_INT64.get(x.dtype, x.dtype)
     y = node("ReduceSum", cast(x, wide), axes, keepdims=1, noop_with_empty_axes=1)
     return node("Reshape", cast(y, x.dtype), target, shape=shape_of(wanted), allowzero=1)
@@ -165,50 +165,25 @@ def _sum_to_unknown(x: Symbol, wanted: tuple[Size, ...]) -> Symbol:
 # --- extremes ------------------------------------------------------------------------------------
 
 
-def _ordered(function: Callable[..., Symbol]) -> Callable[..., Symbol]:
-    """A reduction that compares, in a dtype that has a kernel for it."""
-    wide = {"uint16": "int32", "int16": "int32", "uint32": "int64"}
-    cased = through(wide)(function)
-
-    def lower(x: Symbol, **params: object) -> Symbol:
-        if x.dtype == "uint64":
-            return unsorted(function(sortable(x), **params))
-        return cased(x, **params)
-
-    return lower
-
-
 def _checked_axes(x: Symbol, axes: Axes) -> Symbol:
     """The axes; at run time an error where there are no elements: the kernel would give ±inf."""
     counted = total([size(x, axis) for axis in axes])
     if isinstance(counted, int) and counted:
         return ints(*axes)
     # The only element of a list is looked up, at 0 if there are elements and at 1 if not.
-    empty = cast(node("Equal", vector([counted]), ints(0), dtype="bool"), "int64")
+    empty = cast(node("Equal", vector([counted]), ints(0)), "int64")
     return node("Add", ints(*axes), node("Gather", ints(0), empty, axis=0))
 
 
 def _extreme(op: str, x: Symbol, axes: Axes, keepdims: bool) -> Symbol:
     """The largest or smallest element. The kernels pass over some NaN, which are found apart."""
     checked = _checked_axes(x, axes)
-    y = _ordered(lambda x: node(op, x, checked, keepdims=int(keepdims)))(x)
+    y = restored(node(op, comparable(x), checked, keepdims=int(keepdims)), x.dtype)
     if not is_float(x.dtype):
         return y
-    unknown = cast(node("IsNaN", x, dtype="bool"), "uint8")
+    unknown = cast(node("IsNaN", x), "uint8")
     some = cast(node("ReduceMax", unknown, checked, keepdims=int(keepdims)), "bool")
     return where(some, number(math.nan, x.dtype), y)
-
-
-@TABLE.add("max")
-def max_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
-    """Largest element over axes."""
-    return _extreme("ReduceMax", x, axes, keepdims)
-
-
-@TABLE.add("min")
-def min_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
-    """Smallest element over axes."""
-    return _extreme("ReduceMin", x, axes, keepdims)
 
 
 @TABLE.add("any")
@@ -224,37 +199,27 @@ def all_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
     return node("Not", any_(node("Not", x), axes=axes, keepdims=keepdims))
 
 
-def _position(op: str) -> Callable[..., Symbol]:
-    def lower(x: Symbol, *, axis: int) -> Symbol:
-        if x.dtype == "uint64":
-            x = sortable(x)
-        wide = {"bool": "uint8", "uint16": "int32", "int16": "int32", "uint32": "int64"}
-        return node(op, cast(x, wide.get(x.dtype, x.dtype)), dtype="int64", axis=axis, keepdims=0)
-
-    return lower
+def _position(op: str, x: Symbol, *, axis: int) -> Symbol:
+    return node(op, comparable(x), dtype="int64", axis=axis, keepdims=0)
 
 
-TABLE.add("argmax")(_position("ArgMax"))
-TABLE.add("argmin")(_position("ArgMin"))
-
-
-@TABLE.add("top_k")
-def top_k(x: Symbol, *, k: int) -> list[Symbol]:
-    """The k largest along the last axis, and where they are."""
-    compared = sortable(x) if x.dtype == "uint64" else x
-    wide = {"bool": "uint8", "uint16": "int32", "uint32": "int64"}.get(x.dtype, compared.dtype)
-    values, positions = nodes("TopK", [cast(compared, wide), ints(k)], [wide, "int64"])
-    values = unsorted(values) if x.dtype == "uint64" else cast(values, x.dtype)
-    return [values, cast(positions, "int32")]
+TABLE.update(
+    Table(
+        max=partial(_extreme, "ReduceMax"),
+        min=partial(_extreme, "ReduceMin"),
+        argmax=partial(_position, "ArgMax"),
+        argmin=partial(_position, "ArgMin"),
+    )
+)
 
 
 # --- cumulative ----------------------------------------------------------------------------------
 
 
 @TABLE.add("cumsum")
-@through(TO_INT64)
+@through({"float16": "float32", "float32": "float64", **TO_INT64})
 def cumsum(x: Symbol, *, axis: int, reverse: bool) -> Symbol:
-    """Sums of the elements up to each one."""
+    """Sums of the elements up to each one. Of a million float32, the last would be off by 1 %."""
     return node("CumSum", x, number(axis, "int64"), reverse=int(reverse))
 
 
@@ -288,39 +253,3 @@ def _products(x: Symbol, reverse: bool) -> Symbol:
         body=body, num_scan_inputs=1, scan_input_directions=way, scan_output_directions=way,
     )  # fmt: skip
     return stack
-
-
-# --- softmax -------------------------------------------------------------------------------------
-
-
-@TABLE.add("softmax")
-def softmax(x: Symbol, *, axis: int) -> Symbol:
-    """Exponentials scaled to sum to one."""
-    return node("Softmax", x, axis=axis)
-
-
-@TABLE.add("log_softmax")
-def log_softmax(x: Symbol, *, axis: int) -> Symbol:
-    """Logarithm of softmax."""
-    return node("LogSoftmax", x, axis=axis)
-
-
-# --- linear algebra ------------------------------------------------------------------------------
-
-
-@TABLE.add("matmul")
-@through(TO_INT32)
-def matmul(x: Symbol, y: Symbol, *, transpose_x: bool, transpose_y: bool) -> Symbol:
-    """Matrix product of the last two axes."""
-    if x.rank == 2 and is_float(x.dtype) and (transpose_x or transpose_y):
-        return node("Gemm", x, y, transA=int(transpose_x), transB=int(transpose_y))
-    return node(
-        "MatMul",
-        _swapped(x) if transpose_x else x,
-        _swapped(y) if transpose_y else y,
-    )
-
-
-def _swapped(x: Symbol) -> Symbol:
-    perm = list(range(x.rank))
-    return transpose(x, [*perm[:-2], perm[-1], perm[-2]])

@@ -39,7 +39,7 @@ def size(x: Symbol, axis: int) -> Size:
     known = x.shape[axis]
     if known is not None:
         return known
-    return node("Shape", x, dtype="int64", shape=(1,), start=axis, end=axis + 1)
+    return node("Shape", x, shape=(1,), start=axis, end=axis + 1)
 
 
 def sizes(x: Symbol) -> tuple[Size, ...]:
@@ -53,10 +53,8 @@ def as_size(value: Symbol | int) -> Size:
         return value
     if value.array is not None:
         return int(value.array)
-    found = current().size_of(value)
-    if found is None:
-        found = node("Reshape", cast(value, "int64"), ints(1), shape=(1,))
-    return found
+    found: Symbol | None = current().find(("size", value.name))
+    return found or node("Reshape", cast(value, "int64"), ints(1), shape=(1,))
 
 
 def as_scalar(n: Size) -> Symbol:
@@ -64,8 +62,13 @@ def as_scalar(n: Size) -> Symbol:
     if isinstance(n, int):
         return number(n, "int32")
     scalar = cast(node("Reshape", n, ints(), shape=()), "int32")
-    current().note_size(scalar, n)
+    current().note(("size", scalar.name), n)
     return scalar
+
+
+def as_scalar_of_int64(n: Size) -> Symbol:
+    """A size as an int64 scalar, as `Range` and `Loop` take it."""
+    return number(n, "int64") if isinstance(n, int) else reshape(n, ())
 
 
 def filled(shape: Shape, dims: Sequence[Symbol]) -> tuple[Size, ...]:

@@ -23,9 +23,9 @@ from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.utils import import_func_from_string
 
 from backplane.core.spec import Spec
-from backplane.engines.arrays.products import for_blas
-from backplane.engines.arrays.selection import masked, select
-from backplane.engines.arrays.sums import summed
+from backplane.engines.arrays.elementwise import masked, on_arrays, select, sigmoid
+from backplane.engines.arrays.linear import for_blas
+from backplane.engines.arrays.reductions import cumulative_product, cumulative_sum, summed
 from backplane.engines.base import Value
 from backplane.engines.pytensor.kernel import Kernel
 
@@ -34,13 +34,14 @@ from backplane.engines.pytensor.kernel import Kernel
 class Call:
     """A node as one call: `function(*inputs)` gives its result, or a sequence of its results.
 
-    `fresh` says that the result has memory of its own and that no operand is kept; `in_place` that
-    it may be written to an operand of its shape, by the argument `out`.
+    `view` says that the result may share memory with an operand although PyTensor's declaration of
+    such results, the operation's `view_map`, names none. `in_place` says that the result may be
+    written to an operand of its shape, by the argument `out`.
     """
 
     function: Callable[..., Any]
     inputs: Sequence[Variable]
-    fresh: bool = False
+    view: bool = False
     in_place: bool = False
 
 
@@ -63,7 +64,8 @@ def call_of(op: Op, node: Apply) -> Call:
                 cell[0] = None
         return results if len(results) > 1 else results[0]
 
-    return Call(perform, node.inputs)
+    # An operation of somebody else's may keep an operand without saying so.
+    return Call(perform, node.inputs, view=True)
 
 
 def static(x: Variable) -> Any:
@@ -81,31 +83,21 @@ def _(op: Elemwise, node: Apply) -> Call:
     if isinstance(scalar, ps.Cast):
         if x.type.ndim == 0:  # may be a size, a Python int
             return Call(partial(np.asarray, dtype=dtype), [x])
-        return Call(methodcaller("astype", dtype), [x], fresh=True)
+        return Call(methodcaller("astype", dtype), [x])
     if isinstance(scalar, ps.Identity):
-        return Call(methodcaller("copy"), [x], fresh=True)
+        return Call(methodcaller("copy"), [x])
     inputs = _unbroadcast(node)
     if isinstance(scalar, ps.Switch):
         condition, x, y = inputs
         if static(y) == 0 and node.inputs[1].type.shape == node.outputs[0].type.shape:
-            return Call(masked, [condition, x], fresh=True)
-        return Call(select if node.inputs[0].type.ndim else np.where, inputs, fresh=True)
+            return Call(masked, [condition, x])
+        return Call(select if node.inputs[0].type.ndim else np.where, inputs)
     if isinstance(scalar, Sigmoid) and dtype.kind == "f" and x.type.dtype == dtype:
-        return Call(sigmoid, inputs, fresh=True)
+        return Call(on_arrays(sigmoid, [Spec(x.type.shape, x.type.dtype)]), inputs)
     function = _ufunc(scalar, node, dtype)
     if function is None:
         return call_of.dispatch(Op)(op, node)
-    return Call(function, inputs, fresh=True, in_place=True)
-
-
-def sigmoid(x: Value) -> Value:
-    """1 / (1 + exp(-x)): a third of the time of SciPy's."""
-    y = np.negative(x)
-    if not y.ndim:
-        return np.reciprocal(np.exp(y) + y.dtype.type(1))
-    np.exp(y, out=y)  # inf for very negative x, which gives the right 0
-    y += 1
-    return np.reciprocal(y, out=y)
+    return Call(function, inputs, in_place=True)
 
 
 def _ufunc(scalar: Any, node: Apply, dtype: Any) -> Any:
@@ -161,13 +153,13 @@ def _(op: CAReduce, node: Apply) -> Call:
     axes = tuple(range(x.type.ndim)) if op.axis is None else tuple(op.axis)
     if isinstance(op, math.Sum) and dtype == x.type.dtype and axes and dtype.kind in "iuf":
         return Call(
-            summed([Spec(tuple(x.type.shape), x.type.dtype)], axes=axes, keepdims=False), [x], True
+            summed([Spec(tuple(x.type.shape), x.type.dtype)], axes=axes, keepdims=False), [x]
         )
     ufunc = op.ufunc
     if isinstance(op, math.Sum | math.Prod):
-        return Call(partial(ufunc.reduce, axis=axes, dtype=dtype), [x], fresh=bool(axes))
+        return Call(partial(ufunc.reduce, axis=axes, dtype=dtype), [x])
     if isinstance(op, math.Max | math.Min | math.Any | math.All):
-        return Call(partial(ufunc.reduce, axis=axes), [x], fresh=bool(axes))
+        return Call(partial(ufunc.reduce, axis=axes), [x])
     return call_of.dispatch(Op)(op, node)
 
 
@@ -175,27 +167,27 @@ def _(op: CAReduce, node: Apply) -> Call:
 def _(op: math.Argmax, node: Apply) -> Call:
     if op.axis is None or len(op.axis) != 1:
         return call_of.dispatch(Op)(op, node)
-    return Call(methodcaller("argmax", op.axis[0]), node.inputs, fresh=True)
+    return Call(methodcaller("argmax", op.axis[0]), node.inputs)
 
 
 @call_of.register
 def _(op: extra_ops.CumOp, node: Apply) -> Call:
     if op.axis is None:
         return call_of.dispatch(Op)(op, node)
-    ufunc = np.add if op.mode == "add" else np.multiply
-    return Call(partial(ufunc.accumulate, axis=op.axis), node.inputs, fresh=True)
+    function = cumulative_sum if op.mode == "add" else cumulative_product
+    return Call(partial(function, axis=op.axis), node.inputs)
 
 
 @call_of.register
 def _(op: math.Dot, node: Apply) -> Call:
-    return Call(np.dot, node.inputs, fresh=True)
+    return Call(np.dot, node.inputs)
 
 
 @call_of.register
 def _(op: Blockwise, node: Apply) -> Call:
     if not isinstance(op.core_op, math.Dot):
         return call_of.dispatch(Op)(op, node)
-    return Call(lambda x, y: np.matmul(for_blas(x), for_blas(y)), node.inputs, fresh=True)
+    return Call(lambda x, y: np.matmul(for_blas(x), for_blas(y)), node.inputs)
 
 
 # --- our own --------------------------------------------------------------------------------------

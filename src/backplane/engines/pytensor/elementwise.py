@@ -6,6 +6,7 @@ What is missing here is decomposed, so that any linker of PyTensor can compile i
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytensor.tensor as pt
@@ -13,8 +14,18 @@ from pytensor.gradient import disconnected_grad
 from pytensor.raise_op import Assert
 
 from backplane.core.spec import is_float
+from backplane.engines.arrays.elementwise import unchanged
 from backplane.engines.base import Table, Value
 from backplane.engines.pytensor.library import number, shuffled
+
+
+def in_single(function: Callable[..., Value], *xs: Value, **params: Any) -> Value:
+    """`function` of float16 operands, computed in float32: SciPy and BLAS have no float16."""
+    if xs[0].dtype != "float16":
+        return function(*xs, **params)
+    wide = [pt.cast(x, "float32") for x in xs]
+    return pt.cast(function(*wide, **params), "float16")
+
 
 TABLE = Table(
     neg=pt.neg,
@@ -49,13 +60,12 @@ TABLE = Table(
     bit_xor=pt.xor,
     where=pt.switch,
     stop_gradient=disconnected_grad,
+    identity=unchanged,
+    cast=pt.cast,
+    sigmoid=partial(in_single, pt.sigmoid),
+    erf=partial(in_single, pt.erf),
+    erfinv=partial(in_single, pt.erfinv),
 )
-
-
-@TABLE.add("identity")
-def identity(x: Value) -> Value:
-    """`x` itself."""
-    return x
 
 
 @TABLE.add("check_windows")
@@ -63,12 +73,6 @@ def check_windows(x: Value, *, sizes: tuple[int, ...]) -> Value:
     """`x` itself, once it is sure that it has so many elements along its axes."""
     fits = [pt.ge(x.shape[axis], size) for axis, size in enumerate(sizes) if size]
     return Assert("the window does not fit")(x, *fits)
-
-
-@TABLE.add("cast")
-def cast(x: Value, *, dtype: str) -> Value:
-    """`x` in another dtype."""
-    return pt.cast(x, dtype)
 
 
 @TABLE.add("floor")
@@ -87,26 +91,6 @@ def round_(x: Value) -> Value:
 def relu(x: Value) -> Value:
     """The larger of `x` and 0."""
     return pt.maximum(x, number(0, x.dtype))
-
-
-def in_single(function: Callable[..., Value], *xs: Value, **params: Any) -> Value:
-    """`function` of float16 operands, computed in float32: SciPy and BLAS have no float16."""
-    if xs[0].dtype != "float16":
-        return function(*xs, **params)
-    wide = [pt.cast(x, "float32") for x in xs]
-    return pt.cast(function(*wide, **params), "float16")
-
-
-@TABLE.add("sigmoid")
-def sigmoid(x: Value) -> Value:
-    """1 / (1 + exp(-x))."""
-    return in_single(pt.sigmoid, x)
-
-
-@TABLE.add("erfinv")
-def erfinv(x: Value) -> Value:
-    """The inverse error function."""
-    return in_single(pt.erfinv, x)
 
 
 @TABLE.add("matmul")

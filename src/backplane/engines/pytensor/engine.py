@@ -16,23 +16,22 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import graph_inputs
 
 from backplane.core.spec import Spec
-from backplane.engines.arrays import updates
-from backplane.engines.base import Engine, Program, Table, Value
+from backplane.engines.arrays.engine import ArrayEngine
+from backplane.engines.base import Program, Table, Value
 from backplane.engines.pytensor import elementwise, reductions, shaping
+from backplane.engines.pytensor.control import loops
 from backplane.engines.pytensor.kernel import kernels
 from backplane.engines.pytensor.library import spec_of, type_of
 from backplane.engines.pytensor.linker import ARRAYS
-from backplane.engines.pytensor.loops import loops
 
 Function = Callable[..., tuple[Value, ...]]
 
 
-class PyTensorEngine(Engine):
+class PyTensorEngine(ArrayEngine):
     """Values are NumPy arrays where programs run, and PyTensor's variables where they are built."""
 
     name = "theano"
     library = "pytensor"
-    holds_arrays = True
     capabilities = frozenset({"float16", "unsigned"})
 
     def __init__(self) -> None:
@@ -56,12 +55,6 @@ class PyTensorEngine(Engine):
         """Whether `value` is a variable of PyTensor."""
         return isinstance(value, Variable)
 
-    def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
-        """The array itself where it has the dtype: programs write to no operand."""
-        if dtype is None and not array.dtype.isnative:
-            dtype = array.dtype.name
-        return np.asarray(array, dtype)
-
     def to_numpy(self, value: Value) -> np.ndarray:
         """A copy of an array; the value of a variable that depends on no inputs."""
         return np.array(value.eval() if isinstance(value, Variable) else value)
@@ -69,18 +62,6 @@ class PyTensorEngine(Engine):
     def constant(self, array: np.ndarray) -> Value:
         """A constant of PyTensor, of the array's dtype."""
         return pt.constant(array)
-
-    def feed(self, array: np.ndarray) -> Value:
-        """The array itself."""
-        return array
-
-    def fetch(self, value: Value) -> np.ndarray:
-        """The array itself; a scalar becomes an array without axes."""
-        return np.asarray(value)
-
-    def lend(self, value: Value) -> Value:
-        """A copy of what a later step of an optimizer writes to."""
-        return np.array(value) if updates.may_be_written(value) else value
 
     # --- programs ---------------------------------------------------------------------------------
 

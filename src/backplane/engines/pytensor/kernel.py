@@ -16,24 +16,37 @@ from pytensor.tensor import as_tensor_variable
 from backplane.core.graph import Graph, Placeholder
 from backplane.core.registry import primitive
 from backplane.core.spec import Spec, is_float
-from backplane.engines.arrays import convolution, indexing, pooling, random, sums, updates
+from backplane.core.traits import Memory
+from backplane.engines.arrays import (
+    convolution,
+    elementwise,
+    indexing,
+    pooling,
+    random,
+    reductions,
+    updates,
+)
 from backplane.engines.base import Engine, Entry, Lowering, Table, Value
 from backplane.engines.pytensor.library import type_of
 from backplane.engines.pytensor.reductions import sum_down
-from backplane.engines.pytensor.steps import loop
+from backplane.engines.pytensor.updates import loop
 
-KERNELS = Table(shift_left=np.left_shift, shift_right=np.right_shift)
-for _part in (convolution, pooling, random, indexing):
-    KERNELS.update(_part.TABLE)
-for _name, _entry in updates.TABLE.items():
-    KERNELS[_name] = Entry(partial(_entry.function, loop=loop))
-KERNELS.build("sum_to")(sums.sum_to)
-
-
-@KERNELS.add("print")
-def _print(x: Value, *, message: str) -> Value:
-    print(message, x)
-    return x
+KERNELS = Table.joined(
+    convolution.TABLE,
+    pooling.TABLE,
+    random.TABLE,
+    {
+        name: room.TABLE[name]
+        for room, names in (
+            (elementwise, ("print", "shift_left", "shift_right")),
+            (reductions, ("sum_to", "softmax", "log_softmax", "logsumexp")),
+            (indexing, ("scatter_add", "dynamic_slice", "dynamic_slice_grad")),
+        )
+        for name in names
+    },
+    {name: Entry(partial(entry.function, loop=loop)) for name, entry in updates.TABLE.items()},
+)
+"""Of the array lowerings, those that PyTensor needs."""
 
 
 class Kernel(Op):
@@ -43,7 +56,7 @@ class Kernel(Op):
     rules.
     """
 
-    __props__ = ("name", "parameters", "specs", "reads", "wanted")
+    __props__ = ("name", "parameters", "specs", "wanted")
 
     def __init__(
         self,
@@ -51,7 +64,6 @@ class Kernel(Op):
         name: str,
         specs: Sequence[Spec],
         params: Mapping[str, Any],
-        reads: tuple[int, ...],
         wanted: tuple[bool, ...] | None,
     ) -> None:
         self.engine = engine
@@ -59,57 +71,46 @@ class Kernel(Op):
         self.specs = tuple(specs)
         self.params = dict(params)
         self.parameters = tuple(params.items())
-        self.reads = reads
-        self.wanted = wanted
-        self.multiple = primitive(name).multiple
-        self.types = [type_of(s) for s in self._result_specs()]
+        self.primitive = primitive(name)
+        self.multiple = self.primitive.multiple
+        if self.primitive.memory is not Memory.FRESH or self.primitive.in_place:
+            self.view_map = {0: [0]}
+        results = self._result_specs()
+        self.wanted = wanted or (True,) * len(results)
+        self.types = [type_of(spec) for spec in self._kept(results)]
         self.function = self._function()
 
-    def _result_specs(self) -> list[Spec]:
-        results = primitive(self.name).infer_rule(*self.specs, **self.params)
-        if not self.multiple:
-            return [results]
+    def _result_specs(self) -> Sequence[Spec]:
+        results = self.primitive.infer_rule(*self.specs, **self.params)
         if self.name == "max_pool":
             # Positions are private: the smallest type that holds the number of a tap.
             dtype = np.min_scalar_type(math.prod(self.params["pool"])).name
-            results = [results[0], results[1].with_dtype(dtype)]
-        return [spec for spec, yes in zip(results, self._wanted(len(results)), strict=True) if yes]
+            return [results[0], results[1].with_dtype(dtype)]
+        return results if self.multiple else [results]
 
-    def _wanted(self, count: int) -> tuple[bool, ...]:
-        return self.wanted or (True,) * count
+    def _kept(self, results: Sequence[Any]) -> list[Any]:
+        """Those of the results that are wanted."""
+        return [y for y, yes in zip(results, self.wanted, strict=True) if yes]
 
     def _function(self) -> Lowering:
-        """From arrays for the operands that are read to one array, or several."""
+        """From arrays for the operands to one array, or several."""
         entry = KERNELS[self.name]
         params = self.params if not entry.wanted else {**self.params, "wanted": self.wanted}
         if entry.builds:
-            function = entry.function(self.specs, **params)
-        else:
-            function = partial(entry.function, **params) if params else entry.function
-        if len(self.reads) == len(self.specs):
-            return function
-
-        def spread(*values: Value) -> Value:
-            operands = [None] * len(self.specs)
-            for i, value in zip(self.reads, values, strict=True):
-                operands[i] = value
-            return function(*operands)
-
-        return spread
+            return entry.function(self.specs, **params)  # type: ignore[no-any-return]
+        return partial(entry.function, **params) if params else entry.function
 
     def __str__(self) -> str:
         return self.name
 
     def make_node(self, *inputs: Any) -> Apply:
-        """Apply it to the operands that are read."""
-        return Apply(self, [as_tensor_variable(x) for x in inputs], [t() for t in self.types])
+        """Apply it to operands; those that it does not read are None, or anything."""
+        operands = [as_tensor_variable(0 if x is None else x) for x in inputs]
+        return Apply(self, operands, [t() for t in self.types])
 
     def compute(self, *values: Value) -> Any:
         """The result of arrays, or a list of the wanted results."""
-        if not self.multiple:
-            return self.function(*values)
-        results = self.function(*values)
-        return [y for y, yes in zip(results, self._wanted(len(results)), strict=True) if yes]
+        return self._kept(self.function(*values)) if self.multiple else self.function(*values)
 
     def perform(self, node: Apply, inputs: Sequence[Value], output_storage: Any) -> None:
         """What PyTensor's own linkers call."""
@@ -119,43 +120,36 @@ class Kernel(Op):
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
         """Gradients flow from float results to float operands."""
-        to = [is_float(t.dtype) for t in self.types]
-        return [
-            to
-            if is_float(x.type.dtype) and primitive(self.name).differentiable
-            else [False] * len(to)
-            for x in node.inputs
-        ]
+        flows = self.primitive.differentiable
+        to = [is_float(t.dtype) and flows for t in self.types]
+        return [[yes and is_float(x.type.dtype) for yes in to] for x in node.inputs]
 
     def pullback(
         self, inputs: Sequence[Value], outputs: Sequence[Value], cotangents: Sequence[Value]
     ) -> list[Value]:
         """The gradient rule of the primitive, lowered to PyTensor."""
         leaves = [Placeholder(spec) for spec in self.specs]
-        result: Any = primitive(self.name)(*leaves, **self.params)
+        result: Any = self.primitive(*leaves, **self.params)
         listed = result if self.multiple else [result]
-        kept = [i for i, yes in enumerate(self._wanted(len(listed))) if yes]
-        flowing = [
-            (i, g) for i, g in zip(kept, cotangents, strict=True)
+        kept = [i for i, yes in enumerate(self.wanted) if yes]
+        flowing = {
+            i: g for i, g in zip(kept, cotangents, strict=True)
             if not isinstance(g.type, DisconnectedType) and is_float(listed[i].spec.dtype)
-        ]  # fmt: skip
-        seeds = {i: Placeholder(listed[i].spec) for i, _ in flowing}
-        node = listed[0].inputs[0] if self.multiple else result
-        wanted = [i in self.reads and is_float(s.dtype) for i, s in enumerate(self.specs)]
+        }  # fmt: skip
+        seeds = {i: Placeholder(listed[i].spec) for i in flowing}
         given = [seeds.get(i) for i in range(len(listed))]
+        node = listed[0].inputs[0] if self.multiple else result
         parts = (given, listed) if self.multiple else (given[0], result)
-        by_operand = node.op.cotangents(*parts, node, wanted) if flowing else []
-        found = [by_operand[i] if i < len(by_operand) else None for i in self.reads]
+        wanted = [is_float(s.dtype) for s in self.specs]
+        found = list(self.primitive.cotangents(*parts, node, wanted)) if flowing else []
+        found += [None] * (len(leaves) - len(found))
         graph = Graph([*leaves, *seeds.values()], [g for g in found if g is not None])
-        operands: list[Value] = [None] * len(leaves)
-        for i, x in zip(self.reads, inputs, strict=True):
-            operands[i] = x
-        values = iter(self.engine.callable(graph)(*operands, *[g for _, g in flowing]))
+        values = iter(self.engine.callable(graph)(*inputs, *flowing.values()))
         return [disconnected_type() if g is None else next(values) for g in found]
 
 
 def _completed(name: str, specs: Sequence[Spec]) -> list[Spec]:
-    """The specs of all operands: those that no lowering reads arrive without."""
+    """The specs of all operands: those that no lowering reads arrive as None."""
     if name == "max_pool_grad":
         g, x, _, positions = specs
         return [g, x, g, positions.with_dtype("int64")]
@@ -165,31 +159,38 @@ def _completed(name: str, specs: Sequence[Spec]) -> list[Spec]:
     return [Spec(s.shape, s.dtype) for s in specs]
 
 
-def _lowering(engine: Engine, name: str, entry: Entry) -> Lowering:
+def _lowering(engine: Engine, name: str) -> Lowering:
     """What `Table.build` takes: specs and parameters to a function of variables."""
 
     def build(specs: Sequence[Spec], *, wanted: Any = None, **params: Any) -> Lowering:
-        reads = entry.reads or tuple(range(len(specs)))
-        kernel = Kernel(engine, name, _completed(name, specs), params, reads, wanted)
+        kernel = Kernel(engine, name, _completed(name, specs), params, wanted)
 
         def lower(*operands: Value) -> Any:
-            results = kernel(*[operands[i] for i in reads], return_list=True)
+            results = kernel(*operands, return_list=True)
             if not kernel.multiple:
                 return results[0]
             given = iter(results)
-            return [next(given) if yes else None for yes in wanted or (True,) * len(results)]
+            return [next(given) if yes else None for yes in kernel.wanted]
 
         return lower
 
     return build
 
 
+def _never_empty(specs: Sequence[Spec], *, axis: int = 0, axes: Any = None, **_: Any) -> bool:
+    """Whether it is known that the axes of an operand have elements."""
+    return all(specs[0].shape[i] for i in ((axis,) if axes is None else axes))
+
+
 def kernels(engine: Engine) -> Table:
     """Lowerings to `Kernel`."""
     table = Table()
     for name, entry in KERNELS.items():
-        build = _lowering(engine, name, entry)
-        table[name] = Entry(build, reads=entry.reads, builds=True, wanted=entry.wanted)
+        facts = {"reads": entry.reads, "wanted": entry.wanted}
+        table.build(name, **facts)(_lowering(engine, name))
+    for name in ("softmax", "log_softmax", "logsumexp"):
+        # Their decompositions, which other linkers compile, take the maximum of each row.
+        table[name] = table[name]._replace(unless=_never_empty)
     at_run = table["sum_to"].function
 
     @table.build("sum_to")

@@ -24,11 +24,11 @@ from pytensor.scan.op import Scan
 
 from backplane.core.registry import primitive
 from backplane.core.source import Source
-from backplane.engines.arrays.quiet import quiet
+from backplane.engines.arrays.engine import quiet
 from backplane.engines.base import Value
 from backplane.engines.pytensor.calls import Call, call_of
+from backplane.engines.pytensor.control import scan_call
 from backplane.engines.pytensor.kernel import Kernel
-from backplane.engines.pytensor.scanning import scan_call
 from backplane.engines.pytensor.shape_calls import is_last
 
 DEEPEST = 20
@@ -79,7 +79,9 @@ class Emission:
             condition, *rest = node.inputs
             n = node.op.n_outs
             used = [i for i, x in enumerate(node.outputs) if x in wanted]
-            return Call(bool, [condition, *[rest[i] for i in used], *[rest[n + i] for i in used]])
+            return Call(
+                bool, [condition, *[rest[i] for i in used], *[rest[n + i] for i in used]], True
+            )
         if isinstance(node.op, Scan):
             final = [self._only_last(x) for x in node.outputs]
             return scan_call(node, function_of, final) or call_of(node.op, node)
@@ -149,10 +151,14 @@ class Emission:
             and None not in kind.shape
             and x.type == kind
             and x.owner in self.calls
-            and self.calls[x.owner].fresh
+            and self._is_new(x.owner)
             and self._dies(x, node, last)
-            and all(self.calls[user].fresh for user in self.users[x])
+            and all(self._is_new(user) for user in self.users[x])
         )
+
+    def _is_new(self, node: Apply) -> bool:
+        """Whether the results of `node` share no memory with its operands."""
+        return not (self.calls[node].view or node.op.view_map or node.op.destroy_map)
 
     def _branches(self, node: Apply, here: Region) -> list[str]:
         """An `ifelse` as Python's own."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytensor.tensor as pt
 
 from backplane.core.spec import UNSIGNED, bits, is_float
@@ -41,16 +43,25 @@ def sum_down(given: Sizes, wanted: Sizes) -> Lowering | None:
     return lower
 
 
+@TABLE.add("mean", unless=lambda specs, **_: specs[0].dtype != "float16")
+def mean(x: Value, *, axes: Axes, keepdims: bool) -> Value:
+    """The mean of float16, whose sum float16 may not hold."""
+    return in_single(pt.mean, x, axis=axes, keepdims=keepdims)
+
+
 @TABLE.add("prod")
 def prod(x: Value, *, axes: Axes, keepdims: bool) -> Value:
     """The product in the operand's dtype."""
     return pt.prod(x, axis=axes, dtype=x.dtype, acc_dtype=x.dtype, keepdims=keepdims)
 
 
-@TABLE.add("max")
-def max_(x: Value, *, axes: Axes, keepdims: bool) -> Value:
-    """The largest element."""
-    return pt.max(x, axis=axes, keepdims=keepdims)
+def _reduction(function: Lowering) -> Lowering:
+    return lambda x, *, axes, keepdims: function(x, axis=axes, keepdims=keepdims)
+
+
+TABLE.add("max")(_reduction(pt.max))
+TABLE.add("any")(_reduction(pt.any))
+TABLE.add("all")(_reduction(pt.all))
 
 
 @TABLE.add("min")
@@ -63,22 +74,7 @@ def min_(x: Value, *, axes: Axes, keepdims: bool) -> Value:
     return pt.invert(pt.max(pt.invert(x), axis=axes, keepdims=keepdims))
 
 
-@TABLE.add("any")
-def any_(x: Value, *, axes: Axes, keepdims: bool) -> Value:
-    """Whether any element is true."""
-    return pt.any(x, axis=axes, keepdims=keepdims)
-
-
-@TABLE.add("all")
-def all_(x: Value, *, axes: Axes, keepdims: bool) -> Value:
-    """Whether all elements are true."""
-    return pt.all(x, axis=axes, keepdims=keepdims)
-
-
-@TABLE.add("argmax")
-def argmax(x: Value, *, axis: int) -> Value:
-    """The index of the first of the largest elements."""
-    return pt.argmax(x, axis=axis)
+TABLE.add("argmax")(pt.argmax)
 
 
 @TABLE.add("argmin")
@@ -88,24 +84,19 @@ def argmin(x: Value, *, axis: int) -> Value:
     return pt.argmax(pt.neg(x) if is_float(x.dtype) else pt.invert(x), axis=axis)
 
 
-@TABLE.add("cumsum")
-def cumsum(x: Value, *, axis: int, reverse: bool) -> Value:
-    """The sums of the elements up to each one."""
-    return _along(pt.cumsum, x, axis, reverse)
+def _cumulative(function: Lowering) -> Lowering:
+    def along(x: Value, *, axis: int, reverse: bool) -> Value:
+        back = (slice(None),) * axis + (slice(None, None, -1 if reverse else None),)
+        if is_float(x.dtype) or bits(x.dtype) == 64:
+            return function(x[back], axis=axis)[back]
+        # NumPy accumulates small integers in 64 bits; PyTensor does not expect it.
+        return pt.cast(function(pt.cast(x[back], "int64"), axis=axis)[back], x.dtype)
+
+    return partial(in_single, along)
 
 
-@TABLE.add("cumprod")
-def cumprod(x: Value, *, axis: int, reverse: bool) -> Value:
-    """The products of the elements up to each one."""
-    return _along(pt.cumprod, x, axis, reverse)
-
-
-def _along(function: Value, x: Value, axis: int, reverse: bool) -> Value:
-    back = (slice(None),) * axis + (slice(None, None, -1 if reverse else None),)
-    if is_float(x.dtype) or bits(x.dtype) == 64:
-        return function(x[back], axis=axis)[back]
-    # NumPy accumulates small integers in 64 bits; PyTensor does not expect it.
-    return pt.cast(function(pt.cast(x[back], "int64"), axis=axis)[back], x.dtype)
+TABLE.add("cumsum")(_cumulative(pt.cumsum))
+TABLE.add("cumprod")(_cumulative(pt.cumprod))
 
 
 @TABLE.add("top_k")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,8 +18,8 @@ from pytensor.tensor import basic, subtensor
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Reshape, Shape_i, SpecifyShape
 
-from backplane.engines.arrays.creation import filled
-from backplane.engines.arrays.sums import unchanged
+from backplane.engines.arrays.elementwise import unchanged
+from backplane.engines.arrays.shaping import filled
 from backplane.engines.base import Value
 from backplane.engines.pytensor.calls import Call, call_of, static
 
@@ -30,33 +31,22 @@ def _(op: DimShuffle, node: Apply) -> Call:
     order = list(op.new_order)
     kept = [i for i in order if i != "x"]
     steps: list[Callable[[Value], Value]] = []
-    dropped = tuple(op.drop)
-    if dropped:
-        steps.append(methodcaller("squeeze", dropped))
-    ranks = [sorted(kept).index(i) for i in kept]
-    if ranks != sorted(ranks):
-        steps.append(methodcaller("transpose", ranks))
-    if "x" in order:
-        if op.input_ndim == 0:  # may be a size, a Python int
-            steps.append(partial(np.reshape, shape=(1,) * len(order)))
-        else:
-            steps.append(itemgetter(tuple([None if i == "x" else slice(None) for i in order])))
-    if not steps:
-        return Call(unchanged, node.inputs)
-    if len(steps) == 1:
-        return Call(steps[0], node.inputs)
-
-    def shuffle(x: Value) -> Value:
-        for step in steps:
-            x = step(x)
-        return x
-
-    return Call(shuffle, node.inputs)
+    if op.drop:
+        steps.append(methodcaller("squeeze", tuple(op.drop)))
+    if kept != sorted(kept):
+        steps.append(methodcaller("transpose", [sorted(kept).index(i) for i in kept]))
+    if "x" in order and op.input_ndim == 0:  # may be a size, a Python int
+        steps.append(partial(np.reshape, shape=(1,) * len(order)))
+    elif "x" in order:
+        steps.append(itemgetter(tuple([None if i == "x" else slice(None) for i in order])))
+    if len(steps) < 2:
+        return Call(steps[0] if steps else unchanged, node.inputs)
+    return Call(lambda x: functools.reduce(lambda y, step: step(y), steps, x), node.inputs)
 
 
 @call_of.register
 def _(op: Shape_i, node: Apply) -> Call:
-    return Call(lambda x: x.shape[op.i], node.inputs, fresh=True)
+    return Call(lambda x: x.shape[op.i], node.inputs)
 
 
 @call_of.register
@@ -101,23 +91,25 @@ def _(op: basic.Alloc, node: Apply) -> Call:
     number = static(value) if value.type.ndim == 0 else None
     if number is None:
         if None not in known:
-            return Call(partial(np.broadcast_to, shape=tuple(known)), [value])
-        return Call(lambda x, *sizes: np.broadcast_to(x, sizes), [value, *_uncast(sizes)])
+            return Call(partial(np.broadcast_to, shape=tuple(known)), [value], view=True)
+        return Call(
+            lambda x, *sizes: np.broadcast_to(x, sizes), [value, *_uncast(sizes)], view=True
+        )
     if None not in known:
-        return Call(partial(filled, tuple(known), number, dtype), [], fresh=True)
-    return Call(lambda *sizes: filled(sizes, number, dtype), _uncast(sizes), fresh=True)
+        return Call(partial(filled, tuple(known), number, dtype), [])
+    return Call(lambda *sizes: filled(sizes, number, dtype), _uncast(sizes))
 
 
 @call_of.register
 def _(op: basic.AllocEmpty, node: Apply) -> Call:
     dtype = np.dtype(op.dtype)
-    return Call(lambda *sizes: np.empty(sizes, dtype), _uncast(node.inputs), fresh=True)
+    return Call(lambda *sizes: np.empty(sizes, dtype), _uncast(node.inputs))
 
 
 @call_of.register
 def _(op: basic.MakeVector, node: Apply) -> Call:
     dtype = np.dtype(op.dtype)
-    return Call(lambda *xs: np.array(xs, dtype), node.inputs, fresh=True)
+    return Call(lambda *xs: np.array(xs, dtype), node.inputs)
 
 
 @call_of.register
@@ -126,24 +118,24 @@ def _(op: basic.Join, node: Apply) -> Call:
     known = static(axis)
     if known is None:
         return call_of.dispatch(Op)(op, node)
-    return Call(lambda *xs: np.concatenate(xs, known), xs, fresh=True)
+    return Call(lambda *xs: np.concatenate(xs, known), xs)
 
 
 @call_of.register
 def _(op: basic.ARange, node: Apply) -> Call:
-    return Call(partial(np.arange, dtype=np.dtype(op.dtype)), node.inputs, fresh=True)
+    return Call(partial(np.arange, dtype=np.dtype(op.dtype)), node.inputs)
 
 
 @call_of.register(basic.ScalarFromTensor)
 @call_of.register(basic.TensorFromScalar)
 @call_of.register(TypeCastingOp)
 def _(op: Op, node: Apply) -> Call:
-    return Call(unchanged, node.inputs)
+    return Call(unchanged, node.inputs, view=True)
 
 
 @call_of.register
 def _(op: DeepCopyOp, node: Apply) -> Call:
-    return Call(np.array, node.inputs, fresh=True)
+    return Call(np.array, node.inputs)
 
 
 # --- indexing -------------------------------------------------------------------------------------
@@ -169,15 +161,15 @@ def _index(idx_list: Sequence[Any], values: Sequence[Any]) -> tuple[Any, ...]:
 @call_of.register(subtensor.AdvancedSubtensor)
 def _(op: Any, node: Apply) -> Call:
     x, *indices = node.inputs
-    fresh = isinstance(op, subtensor.AdvancedSubtensor)
     known = [_host(i) for i in indices]
     if None not in known:
         index = _index(op.idx_list, known)
-        return Call(itemgetter(index if len(index) != 1 else index[0]), [x], fresh)
+        return Call(itemgetter(index if len(index) != 1 else index[0]), [x])
     pattern = op.idx_list
-    if pattern[:-1] == (slice(None),) * (len(pattern) - 1) and pattern[-1] == 0 and fresh:
-        return Call(partial(_take, axis=len(pattern) - 1), node.inputs, fresh)
-    return Call(lambda x, *values: x[_index(pattern, values)], node.inputs, fresh)
+    along = len(pattern) - 1
+    if isinstance(op, subtensor.AdvancedSubtensor) and pattern == (*[slice(None)] * along, 0):
+        return Call(lambda x, indices: x.take(indices, along), node.inputs)
+    return Call(lambda x, *values: x[_index(pattern, values)], node.inputs)
 
 
 def is_last(node: Apply) -> bool:
@@ -186,10 +178,6 @@ def is_last(node: Apply) -> bool:
     return (
         isinstance(op, subtensor.Subtensor) and op.idx_list == (0,) and _host(node.inputs[1]) == -1
     )
-
-
-def _take(x: Value, indices: Value, *, axis: int) -> Value:
-    return x.take(indices, axis)
 
 
 def _host(i: Variable) -> Any:
@@ -206,24 +194,18 @@ def _(op: subtensor.IncSubtensor, node: Apply) -> Call:
         return call_of.dispatch(Op)(op, node)
     index = _index(op.idx_list, known)
     change: Any = operator.setitem if op.set_instead_of_inc else _increment
+    made = Call(np.array, [x])
     if x.owner is not None and isinstance(x.owner.op, basic.Alloc | basic.AllocEmpty):
-        made = call_of(x.owner.op, x.owner)
-        if made.fresh:
-            make, count = made.function, len(made.inputs)
+        alone = call_of(x.owner.op, x.owner)
+        made = made if alone.view else alone
+    make, count = made.function, len(made.inputs)
 
-            def fill(*values: Value) -> Value:
-                target = make(*values[:count])
-                change(target, index, values[count])
-                return target
-
-            return Call(fill, [*made.inputs, y], fresh=True)
-
-    def copy(x: Value, y: Value) -> Value:
-        target = np.array(x)
-        change(target, index, y)
+    def fill(*values: Value) -> Value:
+        target = make(*values[:count])
+        change(target, index, values[count])
         return target
 
-    return Call(copy, [x, y], fresh=True)
+    return Call(fill, [*made.inputs, y])
 
 
 def _increment(x: Value, index: Any, y: Value) -> None:

@@ -58,8 +58,8 @@ def squeeze(x: Value, *, axes: tuple[int, ...]) -> Value:
 
 @TABLE.add("concat")
 def concat(*xs: Value, axis: int) -> Value:
-    """Joined along an axis."""
-    return pt.concatenate(xs, axis=axis)
+    """Joined along an axis. Of one operand, PyTensor would give that operand itself."""
+    return pt.concatenate(xs, axis=axis) if len(xs) > 1 else pt.tensor_copy(xs[0])
 
 
 def _index(slices: Slices) -> tuple[slice, ...]:

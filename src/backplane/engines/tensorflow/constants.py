@@ -71,3 +71,19 @@ def sizes_of(x: Value) -> tuple[Value, ...]:
         return known
     actual = tf.unstack(tf.shape(x))
     return tuple(b if a is None else a for a, b in zip(known, actual, strict=True))
+
+
+def size_of(x: Value, *, axis: int) -> Value:
+    """The size of an axis as an int32 scalar."""
+    known = x.shape[axis]
+    if known is not None:
+        return ints(known)
+    begin, end = ints((axis,)), ints((axis + 1,))
+    return raw.StridedSlice(
+        input=tf.shape(x), begin=begin, end=end, strides=ints((1,)), shrink_axis_mask=1
+    )
+
+
+def larger(a: Value, b: int) -> Value:
+    """The larger one of a size and an int."""
+    return max(a, b) if isinstance(a, int) else tf.maximum(a, b)

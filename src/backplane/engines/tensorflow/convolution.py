@@ -8,29 +8,41 @@ groups are split, and what is left is one kernel call. All of it is differentiab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from backplane.engines.base import Padding, Table, Value, merge
-from backplane.engines.tensorflow.constants import ints, sizes_of, table, vector
+from backplane.core import windows
+from backplane.core.windows import Padding
+from backplane.engines.base import Table, Value, merge
+from backplane.engines.tensorflow.constants import ints, larger, sizes_of, table, vector
 from backplane.engines.tensorflow.library import raw, tf
+
+Ints = tuple[int, ...]
+Sizes = tuple[Value, ...]
 
 TABLE = Table()
 
 
 class Window(NamedTuple):
-    """How a kernel moves: one entry per spatial axis."""
+    """A kernel and how it moves: one entry per spatial axis.
 
-    strides: tuple[int, ...]
+    Attributes:
+        kernel: The shape of the kernel.
+    """
+
+    kernel: Ints
+    groups: int
+    strides: Ints
     padding: Padding
-    dilation: tuple[int, ...]
+    dilation: Ints
 
     @property
     def lifted(self) -> Window:
         """The same along the second of two axes, where the first has size 1."""
         padding = self.padding if isinstance(self.padding, str) else ((0, 0), *self.padding)
         # Equal strides, because the depthwise kernels accept no others.
-        return Window(self.strides * 2, padding, (1, *self.dilation))
+        strides, dilation = self.strides * 2, (1, *self.dilation)
+        return Window((1, *self.kernel), self.groups, strides, padding, dilation)
 
     @property
     def plain(self) -> Window:
@@ -38,9 +50,24 @@ class Window(NamedTuple):
         return self._replace(dilation=(1,) * len(self.strides))
 
     @property
+    def inflated(self) -> Window:
+        """The same with zeros between the elements of the kernel in place of the dilation."""
+        spatial = tuple([w.span for w in self.axes])
+        return self.plain._replace(kernel=(*spatial, *self.kernel[-2:]))
+
+    @property
     def dilated(self) -> bool:
         """Whether any dilation is left."""
         return max(self.dilation, default=1) > 1
+
+    @property
+    def depthwise(self) -> Ints | None:
+        """The shape of the kernel for the depthwise kernels, where they apply: to one channel a
+        group, two dimensions and equal strides.
+        """
+        if len(self.kernel) != 4 or self.kernel[2] != 1 or len(set(self.strides)) != 1:
+            return None
+        return (*self.kernel[:2], self.groups, self.kernel[3] // self.groups)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -51,89 +78,49 @@ class Window(NamedTuple):
         pairs = [0, 0, *(n for pair in self.padding for n in pair), 0, 0]
         return {**options, "padding": "EXPLICIT", "explicit_paddings": pairs}
 
-    def pairs(self, spatial: Sequence[int]) -> tuple[tuple[int, int], ...]:
-        """Explicit padding for a stride of 1, where it depends on no size."""
-        if not isinstance(self.padding, str):
-            return self.padding
-        if self.padding == "valid":
-            return ((0, 0),) * len(spatial)
-        totals = [(k - 1) * d for k, d in zip(spatial, self.dilation, strict=True)]
-        return tuple((total // 2, total - total // 2) for total in totals)
-
-    def output_sizes(self, sizes: Sequence[Value], kernel_shape: tuple[int, ...]) -> list[Value]:
-        """The spatial sizes of a result."""
-        if self.padding == "same":
-            return [-(-n // s) for n, s in zip(sizes, self.strides, strict=True)]
-        pairs = ((0, 0),) * len(sizes) if isinstance(self.padding, str) else self.padding
-        axes = zip(sizes, kernel_shape, pairs, self.strides, self.dilation, strict=False)
-        return [(n + sum(pair) - (k - 1) * d - 1) // s + 1 for n, k, pair, s, d in axes]
+    @property
+    def axes(self) -> list[windows.Window]:
+        """The windows along each axis."""
+        return windows.windows(self.kernel[:-2], self.strides, self.padding, self.dilation)
 
 
 # --- the primitives ------------------------------------------------------------------------------
 
 
 @TABLE.add("conv")
-def conv(
-    x: Value,
-    kernel: Value,
-    *,
-    strides: tuple[int, ...],
-    padding: Padding,
-    dilation: tuple[int, ...],
-    groups: int,
-) -> Value:
+def _conv_of(x: Value, kernel: Value, **given: Any) -> Value:
     """Cross-correlation."""
-    window = Window(strides, padding, dilation)
+    window = Window(tuple(kernel.shape), **given)
     if _is_empty(x, kernel):
-        outer = window.output_sizes(sizes_of(x)[1:-1], tuple(kernel.shape))
-        return tf.zeros(vector((sizes_of(x)[0], *outer, kernel.shape[-1])), x.dtype)
-    if len(strides) > 1:
-        return _conv(x, kernel, window, groups)
-    return tf.squeeze(_conv(_lift(x, 1), _lift(kernel, 0), window.lifted, groups), 1)
+        batch, *spatial, _ = sizes_of(x)
+        outer = [w.count(n, larger) for w, n in zip(window.axes, spatial, strict=True)]
+        return tf.zeros(vector((batch, *outer, kernel.shape[-1])), x.dtype)
+    if len(window.strides) > 1:
+        return _conv(x, kernel, window)
+    return tf.squeeze(_conv(_lift(x, 1), _lift(kernel, 0), window.lifted), 1)
 
 
 @TABLE.add("conv_input_grad")
-def conv_input_grad(
-    g: Value,
-    kernel: Value,
-    *dims: Value,
-    shape: tuple[int | None, ...],
-    strides: tuple[int, ...],
-    padding: Padding,
-    dilation: tuple[int, ...],
-    groups: int,
-) -> Value:
-    """Gradient of a convolution by x; also the transposed convolution."""
-    window = Window(strides, padding, dilation)
-    sizes = merge(shape, dims)
+def _conv_input_grad(g: Value, kernel: Value, *dims: Value, shape: Sizes, **given: Any) -> Value:
+    """Gradient of a convolution by `x`; also the transposed convolution."""
+    window, sizes = Window(tuple(kernel.shape), **given), merge(shape, dims)
     if _is_empty(g, kernel):
         return tf.zeros(vector(sizes), g.dtype)
-    if len(strides) > 1:
-        return _input_grad(g, kernel, sizes, window, groups)
+    if len(window.strides) > 1:
+        return _input_grad(g, kernel, sizes, window)
     sizes = (sizes[0], 1, *sizes[1:])
-    y = _input_grad(_lift(g, 1), _lift(kernel, 0), sizes, window.lifted, groups)
-    return tf.squeeze(y, 1)
+    return tf.squeeze(_input_grad(_lift(g, 1), _lift(kernel, 0), sizes, window.lifted), 1)
 
 
 @TABLE.add("conv_kernel_grad")
-def conv_kernel_grad(
-    x: Value,
-    g: Value,
-    *,
-    kernel_shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    padding: Padding,
-    dilation: tuple[int, ...],
-    groups: int,
-) -> Value:
+def _conv_kernel_grad(x: Value, g: Value, *, kernel_shape: Ints, **given: Any) -> Value:
     """Gradient of a convolution by the kernel."""
-    window = Window(strides, padding, dilation)
+    window = Window(kernel_shape, **given)
     if _is_empty(x, g):
         return tf.zeros(ints(kernel_shape), x.dtype)
-    if len(strides) > 1:
-        return _kernel_grad(x, g, kernel_shape, window, groups)
-    lifted = (1, *kernel_shape)
-    return tf.squeeze(_kernel_grad(_lift(x, 1), _lift(g, 1), lifted, window.lifted, groups), 0)
+    if len(window.strides) > 1:
+        return _kernel_grad(x, g, window)
+    return tf.squeeze(_kernel_grad(_lift(x, 1), _lift(g, 1), window.lifted), 0)
 
 
 def _is_empty(x: Value, y: Value) -> bool:
@@ -148,188 +135,139 @@ def _lift(x: Value, axis: int) -> Value:
 # --- dilation ------------------------------------------------------------------------------------
 
 
-def _conv(x: Value, kernel: Value, window: Window, groups: int) -> Value:
+def _conv(x: Value, kernel: Value, window: Window) -> Value:
     if not window.dilated:
-        return _grouped_conv(x, kernel, window, groups)
+        return _grouped_conv(x, kernel, window)
     if max(window.strides) > 1:
-        return _grouped_conv(x, _inflate(kernel, window), window.plain, groups)
-    blocks = _Blocks(tuple(kernel.shape), window, sizes_of(x))
-    y = _grouped_conv(blocks.split_input(x), kernel, blocks.window, groups)
-    return blocks.join_output(y)
+        return _grouped_conv(x, _inflate(kernel, window), window.inflated)
+    blocks = _Blocks(window, sizes_of(x))
+    y = _grouped_conv(blocks.split(x, blocks.around), kernel, blocks.window)
+    return blocks.join(y, blocks.behind)
 
 
-def _input_grad(
-    g: Value, kernel: Value, sizes: tuple[Value, ...], window: Window, groups: int
-) -> Value:
+def _input_grad(g: Value, kernel: Value, sizes: Sizes, window: Window) -> Value:
     if not window.dilated:
-        return _grouped_input_grad(g, kernel, sizes, window, groups)
+        return _grouped_input_grad(g, kernel, sizes, window)
     if max(window.strides) > 1:
-        return _grouped_input_grad(g, _inflate(kernel, window), sizes, window.plain, groups)
-    blocks = _Blocks(tuple(kernel.shape), window, sizes)
-    gs = blocks.split_output(g)
-    return blocks.join_input(
-        _grouped_input_grad(gs, kernel, blocks.input_sizes(gs), blocks.window, groups)
-    )
+        return _grouped_input_grad(g, _inflate(kernel, window), sizes, window.inflated)
+    blocks = _Blocks(window, sizes)
+    gs = blocks.split(g, blocks.behind)
+    y = _grouped_input_grad(gs, kernel, blocks.input_sizes(gs), blocks.window)
+    return blocks.join(y, blocks.around)
 
 
-def _kernel_grad(
-    x: Value, g: Value, kernel_shape: tuple[int, ...], window: Window, groups: int
-) -> Value:
+def _kernel_grad(x: Value, g: Value, window: Window) -> Value:
     if not window.dilated:
-        return _grouped_kernel_grad(x, g, kernel_shape, window, groups)
+        return _grouped_kernel_grad(x, g, window)
     if max(window.strides) > 1:
-        inflated = _inflated(kernel_shape, window)
-        y = _grouped_kernel_grad(x, g, inflated, window.plain, groups)
-        return y[tuple(slice(None, None, d) for d in window.dilation)]
-    blocks = _Blocks(kernel_shape, window, sizes_of(x))
-    xs, gs = blocks.split_input(x), blocks.split_output(g)
-    return _grouped_kernel_grad(xs, gs, kernel_shape, blocks.window, groups)
-
-
-def _inflated(kernel_shape: tuple[int, ...], window: Window) -> tuple[int, ...]:
-    n = len(window.dilation)
-    spatial = [(k - 1) * d + 1 for k, d in zip(kernel_shape[:n], window.dilation, strict=True)]
-    return (*spatial, *kernel_shape[n:])
+        y = _grouped_kernel_grad(x, g, window.inflated)
+        return y[tuple([slice(None, None, d) for d in window.dilation])]
+    blocks = _Blocks(window, sizes_of(x))
+    xs, gs = blocks.split(x, blocks.around), blocks.split(g, blocks.behind)
+    return _grouped_kernel_grad(xs, gs, blocks.window)
 
 
 def _inflate(kernel: Value, window: Window) -> Value:
     """The kernel with zeros between its elements."""
-    shape = _inflated(tuple(kernel.shape), window)
-    return raw.StridedSliceGrad(
-        shape=ints(shape),
-        begin=ints((0,) * len(shape)),
-        end=ints(shape),
-        strides=ints((*window.dilation, 1, 1)),
-        dy=kernel,
-    )
+    shape, steps = window.inflated.kernel, (*window.dilation, 1, 1)
+    begin, end = ints((0,) * len(shape)), ints(shape)
+    return raw.StridedSliceGrad(shape=end, begin=begin, end=end, strides=ints(steps), dy=kernel)
 
 
 class _Blocks:
     """A dilated convolution of stride 1 as a plain one: the d interleaved parts of the image, which
     never meet under the kernel, become d images of the batch.
+
+    Attributes:
+        around: What is added to the input, before and after: padding, and what completes the image
+            to a multiple of the dilation.
+        behind: What is added to the output.
     """
 
-    def __init__(
-        self, kernel_shape: tuple[int, ...], window: Window, sizes: tuple[Value, ...]
-    ) -> None:
-        spatial = kernel_shape[: len(window.dilation)]
+    def __init__(self, window: Window, sizes: Sizes) -> None:
         self.dilation = window.dilation
         self.window = window.plain._replace(padding="valid")
-        self.spatial = spatial
-        pairs = window.pairs(spatial)
-        # What completes the padded image to a multiple of the dilation.
-        rests = [
-            -(n + sum(pair)) % d
-            for n, pair, d in zip(sizes[1:-1], pairs, window.dilation, strict=True)
-        ]
-        self.around = [
-            (before, after + rest) for (before, after), rest in zip(pairs, rests, strict=True)
-        ]
-        self.behind = [(0, rest) for rest in rests]
         self.channels = sizes[-1]
+        self.around, self.behind = [], []
+        for w, n in zip(window.axes, sizes[1:-1], strict=True):
+            before, after = w.ends(n, larger)
+            rest = -(n + before + after) % w.dilation
+            self.around.append((before, after + rest))
+            self.behind.append((0, rest))
 
-    def split_input(self, x: Value) -> Value:
-        return self._split(x, self.around)
-
-    def split_output(self, y: Value) -> Value:
-        return self._split(y, self.behind)
-
-    def join_input(self, x: Value) -> Value:
-        return self._join(x, self.around)
-
-    def join_output(self, y: Value) -> Value:
-        return self._join(y, self.behind)
-
-    def input_sizes(self, gs: Value) -> tuple[Value, ...]:
-        """Sizes of the blocks of the input that belong to blocks of the output."""
-        batch, *outer, _ = sizes_of(gs)
-        inner = (n + k - 1 for n, k in zip(outer, self.spatial, strict=True))
-        return (batch, *inner, self.channels)
-
-    def _split(self, x: Value, paddings: Sequence[tuple[Value, Value]]) -> Value:
+    def split(self, x: Value, paddings: Sequence[tuple[Value, Value]]) -> Value:
         return raw.SpaceToBatchND(
             input=x, block_shape=ints(self.dilation), paddings=table(paddings)
         )
 
-    def _join(self, x: Value, crops: Sequence[tuple[Value, Value]]) -> Value:
+    def join(self, x: Value, crops: Sequence[tuple[Value, Value]]) -> Value:
         return raw.BatchToSpaceND(input=x, block_shape=ints(self.dilation), crops=table(crops))
+
+    def input_sizes(self, gs: Value) -> Sizes:
+        """Sizes of the blocks of the input that belong to blocks of the output."""
+        batch, *outer, _ = sizes_of(gs)
+        inner = (n + k - 1 for n, k in zip(outer, self.window.kernel[:-2], strict=True))
+        return (batch, *inner, self.channels)
 
 
 # --- groups --------------------------------------------------------------------------------------
 
 
-def _grouped_conv(x: Value, kernel: Value, window: Window, groups: int) -> Value:
-    if groups == 1:
+def _grouped_conv(x: Value, kernel: Value, window: Window) -> Value:
+    if window.groups == 1:
         return _conv_kernel(x, kernel, window)
-    if _is_depthwise(tuple(kernel.shape), window):
-        filters = tf.reshape(kernel, _depthwise(tuple(kernel.shape), groups))
+    if shape := window.depthwise:
+        filters = tf.reshape(kernel, shape)
         return raw.DepthwiseConv2dNative(input=x, filter=filters, **window.options)
     if len(window.strides) == 2:
-        return _grouped_conv2d(x, kernel, window, groups)
-    parts = zip(tf.split(x, groups, -1), tf.split(kernel, groups, -1), strict=True)
-    return tf.concat([_conv_kernel(part, filters, window) for part, filters in parts], -1)
+        return _grouped_conv2d(x, kernel, window)
+    return _each_group(lambda x, kernel: _conv_kernel(x, kernel, window), x, kernel, window)
 
 
-def _grouped_conv2d(x: Value, kernel: Value, window: Window, groups: int) -> Value:
+def _each_group(
+    function: Callable[[Value, Value], Value], a: Value, b: Value, window: Window
+) -> Value:
+    """One after the other. What a group reads and writes is a part of the last axis of each."""
+    parts = zip(tf.split(a, window.groups, -1), tf.split(b, window.groups, -1), strict=True)
+    return tf.concat([function(x, y) for x, y in parts], -1)
+
+
+def _grouped_conv2d(x: Value, kernel: Value, window: Window) -> Value:
     """The kernel for two dimensions knows groups; its gradients do not."""
 
     @tf.custom_gradient
     def convolve(x: Value, kernel: Value) -> Any:
         def gradient(g: Value) -> tuple[Value, Value]:
-            return (
-                _grouped_input_grad(g, kernel, sizes_of(x), window, groups),
-                _grouped_kernel_grad(x, g, tuple(kernel.shape), window, groups),
-            )
+            gx = _grouped_input_grad(g, kernel, sizes_of(x), window)
+            return gx, _grouped_kernel_grad(x, g, window)
 
         return _conv_kernel(x, kernel, window), gradient
 
     return convolve(x, kernel)
 
 
-def _grouped_input_grad(
-    g: Value, kernel: Value, sizes: tuple[Value, ...], window: Window, groups: int
-) -> Value:
-    if groups == 1:
+def _grouped_input_grad(g: Value, kernel: Value, sizes: Sizes, window: Window) -> Value:
+    if window.groups == 1:
         return _input_kernel(g, kernel, sizes, window)
-    if _is_depthwise(tuple(kernel.shape), window):
+    if shape := window.depthwise:
+        filters, total = tf.reshape(kernel, shape), vector(sizes)
         return raw.DepthwiseConv2dNativeBackpropInput(
-            input_sizes=vector(sizes),
-            filter=tf.reshape(kernel, _depthwise(tuple(kernel.shape), groups)),
-            out_backprop=g,
-            **window.options,
+            input_sizes=total, filter=filters, out_backprop=g, **window.options
         )
-    part_sizes = (*sizes[:-1], sizes[-1] // groups)
-    parts = zip(tf.split(g, groups, -1), tf.split(kernel, groups, -1), strict=True)
-    return tf.concat(
-        [_input_kernel(part, filters, part_sizes, window) for part, filters in parts], -1
-    )
+    part = (*sizes[:-1], sizes[-1] // window.groups)
+    return _each_group(lambda g, kernel: _input_kernel(g, kernel, part, window), g, kernel, window)
 
 
-def _grouped_kernel_grad(
-    x: Value, g: Value, kernel_shape: tuple[int, ...], window: Window, groups: int
-) -> Value:
-    if groups == 1:
-        return _kernel_kernel(x, g, kernel_shape, window)
-    if _is_depthwise(kernel_shape, window):
+def _grouped_kernel_grad(x: Value, g: Value, window: Window) -> Value:
+    if window.groups == 1:
+        return _kernel_kernel(x, g, window)
+    if shape := window.depthwise:
         filters = raw.DepthwiseConv2dNativeBackpropFilter(
-            input=x,
-            filter_sizes=ints(_depthwise(kernel_shape, groups)),
-            out_backprop=g,
-            **window.options,
+            input=x, filter_sizes=ints(shape), out_backprop=g, **window.options
         )
-        return tf.reshape(filters, kernel_shape)
-    part_shape = (*kernel_shape[:-1], kernel_shape[-1] // groups)
-    parts = zip(tf.split(x, groups, -1), tf.split(g, groups, -1), strict=True)
-    return tf.concat([_kernel_kernel(part, gs, part_shape, window) for part, gs in parts], -1)
-
-
-def _is_depthwise(kernel_shape: tuple[int, ...], window: Window) -> bool:
-    """Whether the depthwise kernels apply: one channel a group, two dimensions, equal strides."""
-    return len(kernel_shape) == 4 and kernel_shape[2] == 1 and len(set(window.strides)) == 1
-
-
-def _depthwise(kernel_shape: tuple[int, ...], groups: int) -> tuple[int, ...]:
-    return (*kernel_shape[:2], groups, kernel_shape[3] // groups)
+        return tf.reshape(filters, window.kernel)
+    part = window._replace(kernel=(*window.kernel[:-1], window.kernel[-1] // window.groups))
+    return _each_group(lambda x, g: _kernel_kernel(x, g, part), x, g, window)
 
 
 # --- one kernel call -----------------------------------------------------------------------------
@@ -338,53 +276,42 @@ def _depthwise(kernel_shape: tuple[int, ...], groups: int) -> tuple[int, ...]:
 def _conv_kernel(x: Value, kernel: Value, window: Window) -> Value:
     if len(window.strides) == 2:
         return raw.Conv2D(input=x, filter=kernel, **window.options)
-    x, window = _padded(x, tuple(kernel.shape), window)
+    x, window = _padded(x, window)
     return raw.Conv3D(input=x, filter=kernel, **window.options)
 
 
-def _input_kernel(g: Value, kernel: Value, sizes: tuple[Value, ...], window: Window) -> Value:
-    if len(window.strides) == 2:
-        return raw.Conv2DBackpropInput(
-            input_sizes=vector(sizes), filter=kernel, out_backprop=g, **window.options
+def _input_kernel(g: Value, kernel: Value, sizes: Sizes, window: Window) -> Value:
+    if len(window.strides) == 2 or isinstance(window.padding, str):
+        function = (
+            raw.Conv2DBackpropInput if len(window.strides) == 2 else raw.Conv3DBackpropInputV2
         )
-    if isinstance(window.padding, str):
-        return raw.Conv3DBackpropInputV2(
-            input_sizes=vector(sizes), filter=kernel, out_backprop=g, **window.options
-        )
+        return function(input_sizes=vector(sizes), filter=kernel, out_backprop=g, **window.options)
     pairs = ((0, 0), *window.padding, (0, 0))
     outer = tuple(n + sum(pair) for n, pair in zip(sizes, pairs, strict=True))
     y = _input_kernel(g, kernel, outer, window._replace(padding="valid"))
     return raw.Slice(input=y, begin=ints(tuple(pair[0] for pair in pairs)), size=vector(sizes))
 
 
-def _kernel_kernel(x: Value, g: Value, kernel_shape: tuple[int, ...], window: Window) -> Value:
-    sizes = ints(kernel_shape)
-    if len(window.strides) == 2:
-        return raw.Conv2DBackpropFilter(
-            input=x, filter_sizes=sizes, out_backprop=g, **window.options
-        )
-    x, window = _padded(x, kernel_shape, window)
-    return raw.Conv3DBackpropFilterV2(input=x, filter_sizes=sizes, out_backprop=g, **window.options)
+def _kernel_kernel(x: Value, g: Value, window: Window) -> Value:
+    function = raw.Conv2DBackpropFilter
+    if len(window.strides) == 3:
+        function = raw.Conv3DBackpropFilterV2
+        x, window = _padded(x, window)
+    sizes = ints(window.kernel)
+    return function(input=x, filter_sizes=sizes, out_backprop=g, **window.options)
 
 
-def _padded(x: Value, kernel_shape: tuple[int, ...], window: Window) -> tuple[Value, Window]:
+def _padded(x: Value, window: Window) -> tuple[Value, Window]:
     """The kernels for three dimensions take no explicit padding. Those for other dtypes than
     float32 start outside the image where a window is smaller than its stride and `"same"` pads
     nothing.
     """
     padding: Any = window.padding
-    gaps = any(k < s for k, s in zip(kernel_shape, window.strides, strict=False))
+    gaps = any(w.size < w.stride for w in window.axes)
     if padding == "same" and gaps and x.dtype != tf.float32:
-        axes = zip(sizes_of(x)[1:-1], kernel_shape, window.strides, strict=False)
-        padding = tuple([_same(n, k, s) for n, k, s in axes])
+        axes = zip(window.axes, sizes_of(x)[1:-1], strict=True)
+        padding = tuple([w.ends(n, larger) for w, n in axes])
     if isinstance(padding, str):
         return x, window
     paddings = table(((0, 0), *padding, (0, 0)))
     return raw.Pad(input=x, paddings=paddings), window._replace(padding="valid")
-
-
-def _same(n: Value, k: int, s: int) -> tuple[Value, Value]:
-    """What `"same"` adds before and behind an axis of size `n`."""
-    total = -(-n // s) * s - s + k - n
-    total = max(total, 0) if isinstance(total, int) else tf.maximum(total, 0)
-    return total // 2, total - total // 2

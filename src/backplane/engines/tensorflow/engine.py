@@ -10,15 +10,18 @@ import numpy as np
 
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.base import Engine, Entry, Program, Table, Value, located
+from backplane.engines.base import Engine, Program, Table, Value, located
 from backplane.engines.tensorflow import (
+    control,
     convolution,
     direct,
-    loops,
+    elementwise,
+    indexing,
+    linear,
     pooling,
     random,
+    reductions,
     shaping,
-    table,
     updates,
 )
 from backplane.engines.tensorflow.library import tf
@@ -38,11 +41,8 @@ class TensorFlow(Engine):
     index_errors = (tf.errors.InvalidArgumentError,)
 
     def __init__(self) -> None:
-        self.table = Table()
-        for module in (table, shaping, convolution, pooling, random):
-            self.table.update(module.TABLE)
-        for lowering in (loops.cond, loops.scan, loops.while_loop):
-            self.table[lowering.__name__] = Entry(partial(lowering, self), builds=True)
+        rooms = elementwise, reductions, linear, shaping, indexing, convolution, pooling, random
+        self.table = Table.joined(*[room.TABLE for room in rooms], control.lowerings(self))
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor, eager or of a graph, or a variable."""
@@ -101,10 +101,10 @@ class TensorFlow(Engine):
             autograph=False,
             jit_compile=whole,
         )
-        with loops.own_program():
+        with control.own_program():
             concrete = function.get_concrete_function()
         eager = updates.stepwise(program, places)
-        run = direct.call(concrete, eager, loops.EMPTY_STACK)
+        run = direct.call(concrete, eager, control.EMPTY_STACK)
         if any(op.type in _FAIL_WHEN_EMPTY for op in concrete.graph.get_operations()):
             run = _eager_when_empty(run, eager, program)
         run = updates.keeping(run, program, places)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from backplane.engines.base import Padding, Table, Value, merge
-from backplane.engines.tensorflow.constants import ints, number, sizes_of, table, vector
+from backplane.core.windows import Padding
+from backplane.core.windows import windows as windows_of
+from backplane.engines.base import Table, Value, merge
+from backplane.engines.tensorflow.constants import ints, larger, number, sizes_of, table, vector
 from backplane.engines.tensorflow.library import raw, tf
 
 TABLE = Table()
@@ -21,11 +23,41 @@ Ints = tuple[int, ...]
 Sizes = tuple[Value, ...]
 
 
-# --- the primitives: explicit padding is done here, "valid" and "same" below ---------------------
+class Windows(NamedTuple):
+    """How windows lie: one entry for each spatial axis."""
+
+    pool: Ints
+    strides: Ints
+    padding: Padding
+
+    @property
+    def of_planes(self) -> Windows:
+        """Those over the last two of three axes."""
+        return self._replace(pool=self.pool[1:], strides=self.strides[1:])
+
+    @property
+    def of_columns(self) -> Windows:
+        """Those over the first axis, as the first of two."""
+        return self._replace(pool=(self.pool[0], 1), strides=(self.strides[0], 1))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments of the kernels."""
+        padding = str(self.padding).upper()
+        return {"ksize": [1, *self.pool, 1], "strides": [1, *self.strides, 1], "padding": padding}
+
+    def padded(self, *xs: Value, value: float) -> tuple[Windows, *tuple[Value, ...]]:
+        """The kernels take no explicit padding: operands that have it, and windows without."""
+        if isinstance(self.padding, str):
+            return self, *xs
+        paddings = table(((0, 0), *self.padding, (0, 0)))
+        fill = number(value, xs[0].dtype.name)
+        padded = [raw.PadV2(input=x, paddings=paddings, constant_values=fill) for x in xs]
+        return self._replace(padding="valid"), *padded
 
 
 @TABLE.add("check_windows")
-def check_windows(x: Value, *, sizes: tuple[int, ...]) -> Value:
+def _check_windows(x: Value, *, sizes: Ints) -> Value:
     """`x` itself, once it is sure that windows fit: the kernel of max-pooling would end the
     process.
     """
@@ -34,67 +66,55 @@ def check_windows(x: Value, *, sizes: tuple[int, ...]) -> Value:
         return raw.Identity(input=x)
 
 
+# --- the primitives: explicit padding is done here, "valid" and "same" below ---------------------
+
+
 @TABLE.add("max_pool", wanted=True)
-def max_pool(
-    x: Value, *, pool: Ints, strides: Ints, padding: Padding, wanted: tuple[bool, ...]
-) -> list[Value]:
-    """Largest element of each window; the kernels of the gradient find the positions again."""
-    if x.dtype in _SIGNED:
-        signed = _SIGNED[x.dtype]
-        y, positions = max_pool(
-            _sign_flipped(raw.Bitcast(input=x, type=signed)),
-            pool=pool, strides=strides, padding=padding, wanted=wanted,
-        )  # fmt: skip
+def _max_pool(x: Value, *, wanted: tuple[bool, ...], **given: Any) -> list[Value]:
+    """The kernels of the gradient find the positions again."""
+    if signed := _SIGNED.get(x.dtype):
+        bits = _sign_flipped(raw.Bitcast(input=x, type=signed))
+        y, positions = _max_pool(bits, wanted=wanted, **given)
         return [raw.Bitcast(input=_sign_flipped(y), type=x.dtype), positions]
-    x, same = _pad(x, padding, -math.inf)
-    y = _pool(_max, x, pool, strides, same)
+    windows, x = Windows(**given).padded(x, value=-math.inf)
+    y = _pool(raw.MaxPool, x, windows)
     return [y, tf.zeros_like(y, tf.int64) if wanted[1] else None]
 
 
 @TABLE.add("max_pool_grad", reads=(0, 1, 2))
-def max_pool_grad(
-    g: Value, x: Value, y: Value, positions: Value, *, pool: Ints, strides: Ints, padding: Padding
-) -> Value:
-    """G put where the maxima are."""
-    padded, same = _pad(x, padding, -math.inf)
-    return _crop(_max_grad(g, padded, y, pool, strides, same), sizes_of(x), padding)
+def _max_pool_grad(g: Value, x: Value, y: Value, positions: None, **given: Any) -> Value:
+    """`g` where the maxima are, 0 elsewhere."""
+    windows, padded = Windows(**given).padded(x, value=-math.inf)
+    return _crop(_max_grad(g, padded, y, windows), sizes_of(x), given["padding"])
 
 
 @TABLE.add("max_pool_take", reads=(0, 1, 2))
-def max_pool_take(
-    v: Value, x: Value, y: Value, positions: Value, *, pool: Ints, strides: Ints, padding: Padding
-) -> Value:
-    """V read where the maxima are."""
-    x, same = _pad(x, padding, -math.inf)
-    v, _ = _pad(v, padding, 0)
-    return _max_take(v, x, y, pool, strides, same)
+def _max_pool_take(v: Value, x: Value, y: Value, positions: None, **given: Any) -> Value:
+    """The elements of `v` where the maxima are."""
+    _, v = Windows(**given).padded(v, value=0)
+    windows, x = Windows(**given).padded(x, value=-math.inf)
+    return _max_take(v, x, y, windows)
 
 
 @TABLE.add("avg_pool")
-def avg_pool(x: Value, *, pool: Ints, strides: Ints, padding: Padding) -> Value:
-    """Mean of each window."""
-    padded, same = _pad(x, padding, 0)
-    y = _pool(_avg, padded, pool, strides, same)
-    return y if padded is x else y / _valid(sizes_of(x), x.dtype, pool, strides, padding)
+def _avg_pool(x: Value, **given: Any) -> Value:
+    """Elements that padding adds do not count."""
+    windows, padded = Windows(**given).padded(x, value=0)
+    y = _pool(_avg, padded, windows)
+    return y if padded is x else y / _valid(sizes_of(x), x.dtype, Windows(**given))
 
 
 @TABLE.add("avg_pool_grad")
-def avg_pool_grad(
-    g: Value,
-    *dims: Value,
-    shape: tuple[int | None, ...],
-    pool: Ints,
-    strides: Ints,
-    padding: Padding,
-) -> Value:
-    """Each element of g shared out over its window."""
-    sizes = merge(shape, dims)
-    if isinstance(padding, str):
-        return _avg_grad(g, sizes, pool, strides, padding)
-    spatial = (n + sum(pair) for n, pair in zip(sizes[1:-1], padding, strict=True))
-    outer = (sizes[0], *spatial, sizes[-1])
-    g = g / _valid(sizes, g.dtype, pool, strides, padding)
-    return _crop(_avg_grad(g, outer, pool, strides, "valid"), sizes, padding)
+def _avg_pool_grad(g: Value, *dims: Value, shape: tuple[int | None, ...], **given: Any) -> Value:
+    """Each element of a window gets its share of `g`."""
+    sizes, windows = merge(shape, dims), Windows(**given)
+    if isinstance(windows.padding, str):
+        return _avg_grad(g, sizes, windows)
+    ends = zip(sizes, ((0, 0), *windows.padding, (0, 0)), strict=True)
+    outer = tuple([n + sum(pair) for n, pair in ends])
+    g = g / _valid(sizes, g.dtype, windows)
+    y = _avg_grad(g, outer, windows._replace(padding="valid"))
+    return _crop(y, sizes, windows.padding)
 
 
 _SIGNED = {tf.uint32: tf.int32, tf.uint64: tf.int64}
@@ -106,14 +126,6 @@ def _sign_flipped(x: Value) -> Value:
     return raw.BitwiseXor(x=x, y=tf.constant(x.dtype.min, x.dtype))
 
 
-def _pad(x: Value, padding: Padding, value: float) -> tuple[Value, str]:
-    if isinstance(padding, str):
-        return x, padding
-    paddings = table(((0, 0), *padding, (0, 0)))
-    fill = number(value, x.dtype.name)
-    return raw.PadV2(input=x, paddings=paddings, constant_values=fill), "valid"
-
-
 def _crop(x: Value, sizes: Sizes, padding: Padding) -> Value:
     if isinstance(padding, str):
         return x
@@ -121,102 +133,75 @@ def _crop(x: Value, sizes: Sizes, padding: Padding) -> Value:
     return raw.Slice(input=x, begin=begin, size=vector(sizes))
 
 
-def _valid(sizes: Sizes, dtype: Any, pool: Ints, strides: Ints, padding: Padding) -> Value:
+def _valid(sizes: Sizes, dtype: Any, windows: Windows) -> Value:
     """The part of each window that is not padding."""
     ones = tf.ones(vector((1, *sizes[1:-1], 1)), dtype)
-    padded, same = _pad(ones, padding, 0)
-    return _pool(_avg, padded, pool, strides, same)
+    windows, padded = windows.padded(ones, value=0)
+    return _pool(_avg, padded, windows)
 
 
 # --- one, two and three dimensions by the kernels for two ----------------------------------------
 
 
-def _max(x: Value, pool: Ints, strides: Ints, padding: str) -> Value:
-    return raw.MaxPool(input=x, **_options(pool, strides, padding))
+def _avg(input: Value, **options: Any) -> Value:
+    return raw.AvgPool(value=input, **options)
 
 
-def _avg(x: Value, pool: Ints, strides: Ints, padding: str) -> Value:
-    return raw.AvgPool(value=x, **_options(pool, strides, padding))
-
-
-def _options(pool: Ints, strides: Ints, padding: str) -> dict[str, Any]:
-    return {"ksize": [1, *pool, 1], "strides": [1, *strides, 1], "padding": padding.upper()}
-
-
-def _pool(kernel: Callable[..., Value], x: Value, pool: Ints, strides: Ints, padding: str) -> Value:
-    if len(pool) == 2:
-        return kernel(x, pool, strides, padding)
-    z = _pool_planes(kernel, x, pool, strides, padding)
-    y = kernel(_columns(z), (pool[0], 1), (strides[0], 1), padding)
+def _pool(kernel: Callable[..., Value], x: Value, windows: Windows) -> Value:
+    if len(windows.pool) == 2:
+        return kernel(input=x, **windows.options)
+    z = _pool_planes(kernel, x, windows)
+    y = kernel(input=_columns(z), **windows.of_columns.options)
     return _view(y, (*sizes_of(y)[:2], *sizes_of(z)[2:]))
 
 
-def _pool_planes(
-    kernel: Callable[..., Value], x: Value, pool: Ints, strides: Ints, padding: str
-) -> Value:
-    if len(pool) == 1:
+def _pool_planes(kernel: Callable[..., Value], x: Value, windows: Windows) -> Value:
+    if len(windows.pool) == 1:
         return x
-    y = kernel(_planes(x), pool[1:], strides[1:], padding)
+    y = kernel(input=_planes(x), **windows.of_planes.options)
     return _view(y, (*sizes_of(x)[:2], *sizes_of(y)[1:]))
 
 
-def _max_grad(g: Value, x: Value, y: Value, pool: Ints, strides: Ints, padding: str) -> Value:
-    if len(pool) == 2:
-        options = _options(pool, strides, padding)
-        return raw.MaxPoolGrad(orig_input=x, orig_output=y, grad=g, **options)
-    z = _pool_planes(_max, x, pool, strides, padding)
-    columns = _columns(g), _columns(z), _columns(y)
-    gz = _max_grad(*columns, (pool[0], 1), (strides[0], 1), padding)
-    gz = _view(gz, sizes_of(z))
-    if len(pool) == 1:
+def _max_grad(g: Value, x: Value, y: Value, windows: Windows) -> Value:
+    if len(windows.pool) == 2:
+        return raw.MaxPoolGrad(orig_input=x, orig_output=y, grad=g, **windows.options)
+    z = _pool_planes(raw.MaxPool, x, windows)
+    gz = _view(_max_grad(_columns(g), _columns(z), _columns(y), windows.of_columns), sizes_of(z))
+    if len(windows.pool) == 1:
         return gz
-    gx = _max_grad(_planes(gz), _planes(x), _planes(z), pool[1:], strides[1:], padding)
-    return _view(gx, sizes_of(x))
+    return _view(_max_grad(_planes(gz), _planes(x), _planes(z), windows.of_planes), sizes_of(x))
 
 
-def _same(sizes: Sizes, pool: Ints, strides: Ints) -> tuple[tuple[Value, Value], ...]:
-    """What "same" adds around each axis."""
-    pairs = []
-    for n, k, s in zip(sizes, pool, strides, strict=True):
-        total = (-(-n // s) - 1) * s + k - n
-        total = max(total, 0) if isinstance(n, int) else tf.maximum(total, 0)
-        pairs.append((total // 2, total - total // 2))
-    return tuple(pairs)
-
-
-def _max_take(v: Value, x: Value, y: Value, pool: Ints, strides: Ints, padding: str) -> Value:
+def _max_take(v: Value, x: Value, y: Value, windows: Windows) -> Value:
+    pool, strides, padding = windows
     if len(pool) == 2:
         # The kernel may overwrite, while it reads it, a v of as many elements as the result.
         if max(pool) == 1:
             return v[:, :: strides[0], :: strides[1]]
         if padding == "same":
-            pairs = _same(sizes_of(x)[1:-1], pool, strides)
-            return _max_take(
-                _pad(v, pairs, 0)[0], _pad(x, pairs, -math.inf)[0], y, pool, strides, "valid"
-            )
-        options = _options(pool, strides, padding)
-        return raw.MaxPoolGradGrad(orig_input=x, orig_output=y, grad=v, **options)
-    z = _pool_planes(_max, x, pool, strides, padding)
+            axes = zip(windows_of(pool, strides, padding), sizes_of(x)[1:-1], strict=True)
+            pairs = tuple([w.ends(n, larger) for w, n in axes])
+            return _max_pool_take(v, x, y, None, pool=pool, strides=strides, padding=pairs)
+        return raw.MaxPoolGradGrad(orig_input=x, orig_output=y, grad=v, **windows.options)
+    z = _pool_planes(raw.MaxPool, x, windows)
     if len(pool) == 3:
-        v = _max_take(_planes(v), _planes(x), _planes(z), pool[1:], strides[1:], padding)
-        v = _view(v, sizes_of(z))
-    columns = _columns(v), _columns(z), _columns(y)
-    return _view(_max_take(*columns, (pool[0], 1), (strides[0], 1), padding), sizes_of(y))
+        v = _view(_max_take(_planes(v), _planes(x), _planes(z), windows.of_planes), sizes_of(z))
+    y_columns = _max_take(_columns(v), _columns(z), _columns(y), windows.of_columns)
+    return _view(y_columns, sizes_of(y))
 
 
-def _avg_grad(g: Value, sizes: Sizes, pool: Ints, strides: Ints, padding: str) -> Value:
-    if len(pool) == 2:
-        options = _options(pool, strides, padding)
-        return raw.AvgPoolGrad(orig_input_shape=vector(sizes), grad=g, **options)
+def _avg_grad(g: Value, sizes: Sizes, windows: Windows) -> Value:
+    if len(windows.pool) == 2:
+        return raw.AvgPoolGrad(orig_input_shape=vector(sizes), grad=g, **windows.options)
     batch, depth, *plane, channels = sizes
     _, _, *pooled, _ = sizes_of(g)
     columns = (batch, depth, math.prod(pooled), channels)
-    gz = _avg_grad(_columns(g), columns, (pool[0], 1), (strides[0], 1), padding)
+    gz = _avg_grad(_columns(g), columns, windows.of_columns)
     gz = _view(gz, (batch, depth, *pooled, channels))
-    if len(pool) == 1:
+    if len(windows.pool) == 1:
         return gz
     planes = (batch * depth, *plane, channels)
-    return _view(_avg_grad(_planes(gz), planes, pool[1:], strides[1:], padding), sizes)
+    return _view(_avg_grad(_planes(gz), planes, windows.of_planes), sizes)
 
 
 def _planes(x: Value) -> Value:

@@ -1,4 +1,4 @@
-"""Shaping, indexing, creation."""
+"""Shapes, slices, creation."""
 
 from __future__ import annotations
 
@@ -6,37 +6,31 @@ from functools import lru_cache
 from typing import Any
 
 from backplane.engines.base import Table, Value, merge
-from backplane.engines.tensorflow.constants import ints, number, shape_vector, sizes_of, vector
+from backplane.engines.tensorflow.constants import (
+    ints,
+    number,
+    shape_vector,
+    size_of,
+    sizes_of,
+    vector,
+)
 from backplane.engines.tensorflow.library import raw, tf
 
-TABLE = Table()
-
+Shape = tuple[int | None, ...]
 Slices = tuple[tuple[int | None, int | None, int | None], ...]
 _LARGEST = 2**31 - 1
 _BROADCAST_RANK = 5
 
-
-@TABLE.add("dim")
-def dim(x: Value, *, axis: int) -> Value:
-    """The size of an axis as an int32 scalar."""
-    known = x.shape[axis]
-    if known is not None:
-        return ints(known)
-    begin, end = ints((axis,)), ints((axis + 1,))
-    return raw.StridedSlice(
-        input=tf.shape(x), begin=begin, end=end, strides=ints((1,)), shrink_axis_mask=1
-    )
-
-
-@TABLE.add("reshape")
-def reshape(x: Value, *dims: Value, shape: tuple[int | None, ...]) -> Value:
-    """The elements in another shape."""
-    return raw.Reshape(tensor=x, shape=shape_vector(shape, dims))
+TABLE = Table(
+    dim=size_of,
+    reshape=lambda x, *dims, shape: raw.Reshape(tensor=x, shape=shape_vector(shape, dims)),
+    transpose=lambda x, *, perm: raw.Transpose(x=x, perm=ints(perm)),
+    flip=lambda x, *, axes: raw.ReverseV2(tensor=x, axis=ints(axes)),
+)
 
 
 @TABLE.add("broadcast_to")
-def broadcast_to(x: Value, *dims: Value, shape: tuple[int | None, ...]) -> Value:
-    """X repeated to a larger shape."""
+def _broadcast_to(x: Value, *dims: Value, shape: Shape) -> Value:
     if len(shape) <= _BROADCAST_RANK:
         return raw.BroadcastTo(input=x, shape=shape_vector(shape, dims))
     # The kernel refuses shapes that alternate too often: one axis at a time.
@@ -49,42 +43,26 @@ def broadcast_to(x: Value, *dims: Value, shape: tuple[int | None, ...]) -> Value
     return raw.BroadcastTo(input=x, shape=shape_vector(shape, dims)) if lead else x
 
 
-@TABLE.add("transpose")
-def transpose(x: Value, *, perm: tuple[int, ...]) -> Value:
-    """The axes in another order."""
-    return raw.Transpose(x=x, perm=ints(perm))
-
-
 @TABLE.add("expand_dims")
-def expand_dims(x: Value, *, axes: tuple[int, ...]) -> Value:
-    """New axes of size 1."""
+def _expand_dims(x: Value, *, axes: tuple[int, ...]) -> Value:
     for axis in axes:
         x = raw.ExpandDims(input=x, axis=ints(axis))
     return x
 
 
 @TABLE.add("squeeze")
-def squeeze(x: Value, *, axes: tuple[int, ...]) -> Value:
-    """Without some axes of size 1."""
+def _squeeze(x: Value, *, axes: tuple[int, ...]) -> Value:
     # No axes at all would mean all of them.
     return raw.Squeeze(input=x, axis=list(axes)) if axes else raw.Identity(input=x)
 
 
 @TABLE.add("concat")
-def concat(*xs: Value, axis: int) -> Value:
-    """Tensors one after another along an axis."""
+def _concat(*xs: Value, axis: int) -> Value:
     return raw.ConcatV2(values=xs, axis=ints(axis)) if len(xs) > 1 else raw.Identity(input=xs[0])
 
 
-@TABLE.add("flip")
-def flip(x: Value, *, axes: tuple[int, ...]) -> Value:
-    """The elements along axes in reverse order."""
-    return raw.ReverseV2(tensor=x, axis=ints(axes))
-
-
 @TABLE.add("pad")
-def pad(x: Value, *, padding: tuple[tuple[int, int], ...], value: float) -> Value:
-    """X with constants around it."""
+def _pad(x: Value, *, padding: tuple[tuple[int, int], ...], value: float) -> Value:
     if not padding:
         return raw.Identity(input=x)
     fill = number(value, x.dtype.name)
@@ -108,111 +86,30 @@ def _bounds(slices: Slices) -> dict[str, Any]:
 
 
 @TABLE.add("slice")
-def slice_(x: Value, *, slices: Slices) -> Value:
-    """The elements that Python's slices select."""
+def _slice(x: Value, *, slices: Slices) -> Value:
     return raw.StridedSlice(input=x, **_bounds(slices)) if slices else raw.Identity(input=x)
 
 
 @TABLE.add("slice_grad")
-def slice_grad(g: Value, *dims: Value, shape: tuple[int | None, ...], slices: Slices) -> Value:
-    """Zeros with g where the slices would read."""
+def _slice_grad(g: Value, *dims: Value, shape: Shape, slices: Slices) -> Value:
+    """Zeros with `g` where the slices would read."""
     if not slices:
         return raw.Identity(input=g)
     return raw.StridedSliceGrad(shape=shape_vector(shape, dims), dy=g, **_bounds(slices))
-
-
-# --- windows at positions that are computed ------------------------------------------------------
-
-
-def _start(starts: Value, sizes: Value, window: Value) -> Value:
-    """Starts moved so that the window lies inside."""
-    starts = tf.cast(starts, tf.int32)
-    return tf.maximum(tf.minimum(starts, sizes - window), tf.zeros_like(starts))
-
-
-@TABLE.add("dynamic_slice")
-def dynamic_slice(x: Value, starts: Value, *dims: Value, shape: tuple[int | None, ...]) -> Value:
-    """The window of a shape that begins at `starts`."""
-    window = shape_vector(shape, dims)
-    return raw.Slice(input=x, begin=_start(starts, vector(sizes_of(x)), window), size=window)
-
-
-@TABLE.add("dynamic_slice_grad")
-def dynamic_slice_grad(
-    g: Value, starts: Value, *dims: Value, shape: tuple[int | None, ...]
-) -> Value:
-    """Zeros with g in the window that begins at `starts`."""
-    if not shape:
-        return raw.Identity(input=g)
-    sizes, window = shape_vector(shape, dims), vector(sizes_of(g))
-    before = _start(starts, sizes, window)
-    paddings = raw.Pack(values=[before, sizes - window - before], axis=1)
-    return tf.ensure_shape(raw.Pad(input=g, paddings=paddings), shape)
-
-
-# --- indices -------------------------------------------------------------------------------------
-
-
-def _indices(indices: Value, size: Value) -> Value:
-    """Indices of a dtype that the kernels take, negative ones counted from the end."""
-    if indices.dtype in (tf.uint32, tf.uint64):
-        return tf.cast(indices, tf.int64)
-    if indices.dtype in (tf.uint8, tf.uint16):
-        return tf.cast(indices, tf.int32)
-    if indices.dtype in (tf.int8, tf.int16):
-        indices = tf.cast(indices, tf.int32)
-    dtype = indices.dtype
-    size = number(size, dtype.name) if isinstance(size, int) else tf.cast(size, dtype)
-    negative = raw.Less(x=indices, y=number(0, dtype.name))
-    return raw.SelectV2(condition=negative, t=raw.AddV2(x=indices, y=size), e=indices)
-
-
-@TABLE.add("gather")
-def gather(x: Value, indices: Value, *, axis: int) -> Value:
-    """The slices of x along an axis that the indices name."""
-    size = x.shape[axis]
-    indices = _indices(indices, dim(x, axis=axis) if size is None else size)
-    return raw.GatherV2(params=x, indices=indices, axis=ints(axis))
-
-
-@TABLE.add("scatter_add")
-def scatter_add(
-    g: Value, indices: Value, *dims: Value, shape: tuple[int | None, ...], axis: int
-) -> Value:
-    """Zeros with g added at the indices along an axis."""
-    sizes = merge(shape, dims)
-    if not indices.shape.rank:  # ScatterNd takes lists of indices only
-        indices = raw.ExpandDims(input=indices, axis=ints(0))
-        g = raw.ExpandDims(input=g, axis=ints(axis))
-    where = raw.ExpandDims(input=_indices(indices, sizes[axis]), axis=ints(-1))
-    if axis == 0:
-        return _scatter(where, g, sizes)
-    # ScatterNd indexes the first axis: bring the indexed ones to the front, and back.
-    middle, rank = indices.shape.rank, len(shape)
-    front = (*range(axis, axis + middle), *range(axis), *range(axis + middle, g.shape.rank))
-    back = (*range(1, axis + 1), 0, *range(axis + 1, rank))
-    moved = (sizes[axis], *sizes[:axis], *sizes[axis + 1 :])
-    return transpose(_scatter(where, transpose(g, perm=front), moved), perm=back)
-
-
-def _scatter(where: Value, g: Value, sizes: tuple[Value, ...]) -> Value:
-    shape = tf.cast(vector(sizes), where.dtype)
-    return raw.ScatterNd(indices=where, updates=g, shape=shape)
 
 
 # --- creation ------------------------------------------------------------------------------------
 
 
 @TABLE.add("full")
-def full(*dims: Value, shape: tuple[int | None, ...], value: float, dtype: str) -> Value:
-    """A constant everywhere."""
+def _full(*dims: Value, shape: Shape, value: float, dtype: str) -> Value:
     scalar = number(value, dtype)
     return raw.Fill(dims=shape_vector(shape, dims), value=scalar) if shape else scalar
 
 
 @TABLE.add("arange")
-def arange(start: Value, stop: Value, step: Value, *, dtype: str) -> Value:
-    """Evenly spaced numbers, none where stop lies behind start.
+def _arange(start: Value, stop: Value, step: Value, *, dtype: str) -> Value:
+    """Evenly spaced numbers, none where `stop` lies behind `start`.
 
     `Range` refuses that case, knows few dtypes, and adds up the steps, which loses digits.
     """

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from backplane.engines.arrays import rooms
+from backplane.engines.arrays import buffers
 from backplane.engines.base import Blocks, Value
 from backplane.engines.torch.dtypes import TORCH
 
@@ -20,7 +20,7 @@ class _Rooms:
     """Room for the values of one variable, in NumPy's arrays, of which one knows who has them."""
 
     def __init__(self) -> None:
-        self.arrays = rooms.for_values()
+        self.arrays = buffers.for_values()
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> Value:
         """A tensor of any content."""

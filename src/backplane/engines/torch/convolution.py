@@ -1,30 +1,150 @@
-"""Lowerings: convolution and its gradients."""
+"""Lowerings: convolution and its gradients, and what they share with pooling.
+
+The canonical layout is channels last. PyTorch's kernels take channels first, but as a matter of
+shape only: the permuted view of a channels-last tensor is what PyTorch calls the memory format
+`channels_last`, which its kernels take as it is and prefer. PyTorch has that memory format for two
+and three spatial axes, so one spatial axis becomes the second of two.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Lowering, Padding, Table, Value, host_shape
-from backplane.engines.torch.windows import (
-    Pairs,
-    Sizes,
-    Windows,
-    channels_first,
-    channels_last,
-    crop,
-    pad,
-    padded_sizes,
-    prepared,
-    spatial,
-)
+from backplane.core.windows import Padding, Placement, Window, windows
+from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.engines.torch.shaping import pad_amounts
 
 TABLE = Table()
 
 Shape = tuple[int | None, ...]
+Sizes = tuple[int, ...]
+Pairs = Sequence[tuple[int, int]]
+
+# --- shared with pooling ------------------------------------------------------------------------
+
+
+def channels_first(x: Value) -> Value:
+    """(batch, *spatial, channels) seen as (batch, channels, *spatial)."""
+    rank = x.ndim
+    return x.permute(0, rank - 1, *range(1, rank - 1))
+
+
+def channels_last(x: Value) -> Value:
+    """(batch, channels, *spatial) seen as (batch, *spatial, channels)."""
+    return x.permute(0, *range(2, x.ndim), 1)
+
+
+class Plan(NamedTuple):
+    """Windows over spatial axes of known sizes, as a kernel of PyTorch slides them.
+
+    Kernels pad both ends of an axis alike, by `amounts`. Other padding, `around`, is done before.
+    With `ceil` the last window may reach beyond the padding. `rest` counts the elements at the end
+    of each axis that no window reaches.
+    """
+
+    sizes: Sequence[int]
+    counts: Sequence[int]
+    rest: Sequence[int]
+    amounts: Sequence[int]
+    around: Pairs | None = None
+    ceil: bool = False
+
+    @classmethod
+    def of(cls, sizes: Sequence[int], slid: Sequence[Window]) -> Plan:
+        """The kernel pads wherever both ends get the same."""
+        placement = Placement(tuple(sizes), tuple(slid))
+        pairs, counts = placement.pairs, placement.counts
+        axes = zip(placement.padded, counts, slid, strict=True)
+        rest = [n - (count - 1) * w.stride - w.span for n, count, w in axes]
+        if all(before == after for before, after in pairs):
+            return cls(sizes, counts, rest, [before for before, _ in pairs])
+        return cls(sizes, counts, rest, [0] * len(pairs), pairs)
+
+    def pad(self, x: Value, value: Any = 0) -> Value:
+        """`x`, channels last, with the padding that the kernel does not do."""
+        if self.around is None:
+            return x
+        return torch.constant_pad_nd(x, pad_amounts([(0, 0), *self.around, (0, 0)]), value)
+
+    def crop(self, x: Value) -> Value:
+        """A view of `x`, channels last, without that padding."""
+        if self.around is None:
+            return x
+        starts = [before for before, _ in self.around]
+        inside = [slice(a, a + n) for a, n in zip(starts, self.sizes, strict=True)]
+        return x[(slice(None), *inside)]
+
+    def empty(self, x: Value, batch: int, channels: int) -> Value:
+        """The result, with nothing in it, where an axis has no windows."""
+        return x.new_zeros((batch, *self.counts, channels))
+
+
+def planned(
+    plan: Callable[[Sequence[int], Sequence[Window]], Plan], shape: Shape, slid: Sequence[Window]
+) -> Callable[[Sequence[int]], Plan]:
+    """From the spatial sizes to their plan; made now if `shape`, channels last, has them all."""
+    sizes = shape[1:-1]
+    if None in sizes:
+        return lambda sizes: plan(sizes, slid)
+    found = plan(sizes, slid)  # type: ignore[arg-type]
+    return lambda sizes: found
+
+
+Builder = Callable[..., Lowering]
+
+
+def on_two_axes(build: Builder) -> Builder:
+    """A builder for two or three spatial axes that serves one axis as well, as the second of two.
+
+    The other axis comes after the batch, and before all axes of a kernel: the second operand of a
+    convolution and of its gradient by the input, and the result of the one by the kernel.
+    """
+
+    def lifted(
+        specs: Sequence[Spec], *, strides: Sizes, padding: Padding, **given: Any
+    ) -> Lowering:
+        if len(strides) > 1:
+            return build(specs, strides=strides, padding=padding, **given)
+        made = int("kernel_shape" not in given)
+        has_kernel = made and "dilation" in given
+        # Where each operand gets its axis; None for vectors and sizes.
+        places = [
+            int(not (i == 1 and has_kernel)) if spec.ndim == 3 else None
+            for i, spec in enumerate(specs)
+        ]
+        for name in given.keys() & {"pool", "dilation", "kernel_shape"}:
+            given[name] = (1, *given[name])
+        if "shape" in given:
+            given["shape"] = _with_one(given["shape"], 1)
+        known = [
+            s if at is None else Spec(_with_one(s.shape, at), s.dtype)
+            for s, at in zip(specs, places, strict=True)
+        ]
+        ends = padding if isinstance(padding, str) else ((0, 0), *padding)
+        lowering = build(known, strides=(1, *strides), padding=ends, **given)
+
+        def on_one_axis(*operands: Value) -> Value:
+            lifted = [
+                x if at is None or x is None else x.unsqueeze(at)
+                for x, at in zip(operands, places, strict=False)
+            ]
+            found = lowering(*lifted)
+            return [y.squeeze(1) for y in found] if type(found) is list else found.squeeze(made)
+
+        return on_one_axis
+
+    return lifted
+
+
+def _with_one(shape: Shape, place: int) -> Shape:
+    return (*shape[:place], 1, *shape[place:])
+
+
+# --- the primitives -----------------------------------------------------------------------------
 
 
 def _output_first(kernel: Value) -> Value:
@@ -33,73 +153,31 @@ def _output_first(kernel: Value) -> Value:
     return kernel.permute(rank - 1, rank - 2, *range(rank - 2))
 
 
-def _output_last(kernel: Value) -> Value:
-    """(out, in, *spatial) seen as (*spatial, in, out)."""
-    return kernel.permute(*range(2, kernel.ndim), 1, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A convolution of known sizes: the padding that the kernel does, equal on both sides, or that
-    which is done around it; the number of windows; the elements that no window reaches.
-    """
-
-    amounts: list[int]
-    around: Pairs | None
-    counts: list[int]
-    rest: list[int]
-
-
-def _plan(windows: Windows, sizes: Sizes, window: Sizes) -> Plan:
-    pairs = windows.pairs(sizes, window)
-    counts = windows.counts(sizes, window, pairs)
-    equal = all(before == after for before, after in pairs)
-    whole = padded_sizes(sizes, pairs)
-    places = zip(whole, window, counts, windows.strides, windows.dilation, strict=True)
-    return Plan(
-        [before for before, _ in pairs] if equal else [0] * len(pairs),
-        None if equal else pairs,
-        counts,
-        [n - (m - 1) * s - (k - 1) * d - 1 for n, k, m, s, d in places],
-    )
-
-
-@TABLE.build("conv")
+@TABLE.build("conv", "conv_bias")
+@on_two_axes
 def conv(
     specs: Sequence[Spec], *, strides: Sizes, padding: Padding, dilation: Sizes, groups: int
 ) -> Lowering:
     """`torch.convolution`; a third operand is the bias of `conv_bias`."""
-    windows = Windows.of(strides, dilation, padding)
-    plan_for = prepared(
-        lambda sizes, window: _plan(windows, sizes, window),
-        spatial(specs[0]),
-        spatial(specs[1], kernel=True),
-    )
-    none = [0] * len(windows.strides)
+    slid = windows(_window(specs[1].shape), strides, padding, dilation)
+    plan_for = planned(Plan.of, specs[0].shape, slid)
+    none = [0] * len(strides)
 
     def lowering(x: Value, kernel: Value, bias: Value | None = None) -> Value:
-        plan = plan_for(x.shape[1:-1], kernel.shape[:-2])
+        plan = plan_for(x.shape[1:-1])
         if 0 in plan.counts:
-            return x.new_zeros((x.shape[0], *plan.counts, kernel.shape[-1]))
-        if plan.around is not None:
-            x = pad(x, plan.around)
+            return plan.empty(x, x.shape[0], kernel.shape[-1])
         y = torch.convolution(
-            channels_first(x), _output_first(kernel), bias,
-            windows.strides, plan.amounts, windows.dilation, False, none, groups,
+            channels_first(plan.pad(x)), _output_first(kernel), bias,
+            strides, plan.amounts, dilation, False, none, groups,
         )  # fmt: skip
         return channels_last(y)
 
-    if len(strides) == 1:
-        return lambda x, kernel, *bias: lowering(
-            x.unsqueeze(1), kernel.unsqueeze(0), *bias
-        ).squeeze(1)
     return lowering
 
 
-TABLE["conv_bias"] = TABLE["conv"]
-
-
 @TABLE.build("conv_input_grad")
+@on_two_axes
 def conv_input_grad(
     specs: Sequence[Spec],
     *,
@@ -110,35 +188,25 @@ def conv_input_grad(
     groups: int,
 ) -> Lowering:
     """The transposed `torch.convolution`."""
-    windows = Windows.of(strides, dilation, padding)
-    plan_for = prepared(
-        lambda sizes, window: _plan(windows, sizes, window),
-        spatial(Spec(shape, "")),
-        spatial(specs[1], kernel=True),
-    )
+    slid = windows(_window(specs[1].shape), strides, padding, dilation)
+    plan_for = planned(Plan.of, shape, slid)
 
-    def lowering(g: Value, kernel: Value, target: Sequence[int]) -> Value:
+    def lowering(g: Value, kernel: Value, *dims: Value) -> Value:
+        target = host_shape(shape, dims)
         if g.numel() == 0:
             return g.new_zeros(target)
-        sizes = target[1:-1]
-        plan = plan_for(sizes, kernel.shape[:-2])
+        plan = plan_for(target[1:-1])
         x = torch.convolution(
             channels_first(g), _output_first(kernel), None,
-            windows.strides, plan.amounts, windows.dilation, True, plan.rest, groups,
+            strides, plan.amounts, dilation, True, plan.rest, groups,
         )  # fmt: skip
-        x = channels_last(x)
-        return x if plan.around is None else crop(x, plan.around, sizes)
+        return plan.crop(channels_last(x))
 
-    def single(g: Value, kernel: Value, *dims: Value) -> Value:
-        batch, size, channels = host_shape(shape, dims)
-        return lowering(g.unsqueeze(1), kernel.unsqueeze(0), (batch, 1, size, channels)).squeeze(1)
-
-    if len(strides) == 1:
-        return single
-    return lambda g, kernel, *dims: lowering(g, kernel, host_shape(shape, dims))
+    return lowering
 
 
 @TABLE.build("conv_kernel_grad")
+@on_two_axes
 def conv_kernel_grad(
     specs: Sequence[Spec],
     *,
@@ -149,27 +217,29 @@ def conv_kernel_grad(
     groups: int,
 ) -> Lowering:
     """The part of ATen's `convolution_backward` that is the gradient by the kernel."""
-    windows = Windows.of(strides, dilation, padding)
-    if len(strides) == 1:
-        kernel_shape = (1, *kernel_shape)
-    plan_for = prepared(lambda sizes: _plan(windows, sizes, kernel_shape[:-2]), spatial(specs[0]))
-    none = [0] * len(windows.strides)
+    slid = windows(_window(kernel_shape), strides, padding, dilation)
+    plan_for = planned(Plan.of, specs[0].shape, slid)
+    none = [0] * len(strides)
+    *spatial, inputs, outputs = kernel_shape
+    # A kernel with one output, seen with the output first, is not contiguous for PyTorch's slow
+    # kernels, which refuse it.
+    whole = (outputs, inputs, *spatial)
 
     def lowering(x: Value, g: Value) -> Value:
         if g.numel() == 0:
             return g.new_zeros(kernel_shape)
         plan = plan_for(x.shape[1:-1])
-        if plan.around is not None:
-            x = pad(x, plan.around)
         # The kernel is read for its shape only.
-        kernel = _output_first(x.new_empty(kernel_shape))
-        _, kernel_grad, _ = torch.ops.aten.convolution_backward.default(
-            channels_first(g), channels_first(x), kernel, None,
-            windows.strides, plan.amounts, windows.dilation, False, none, groups,
-            (False, True, False),
+        kernel = x.new_empty(whole) if outputs == 1 else _output_first(x.new_empty(kernel_shape))
+        _, found, _ = torch.ops.aten.convolution_backward.default(
+            channels_first(g), channels_first(plan.pad(x)), kernel, None,
+            strides, plan.amounts, dilation, False, none, groups, (False, True, False),
         )  # fmt: skip
-        return _output_last(kernel_grad)
+        return found.permute(*range(2, found.ndim), 1, 0)
 
-    if len(strides) == 1:
-        return lambda x, g: lowering(x.unsqueeze(1), g.unsqueeze(1)).squeeze(0)
     return lowering
+
+
+def _window(kernel_shape: Shape) -> Sizes:
+    """The spatial sizes of a kernel, which spec rules want to be known."""
+    return tuple([n for n in kernel_shape[:-2] if n is not None])

@@ -7,6 +7,8 @@ comparisons need the sign bit flipped.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from backplane.core.spec import DTYPES, Spec
@@ -19,42 +21,33 @@ SIGNED = {"uint16": torch.int16, "uint32": torch.int32, "uint64": torch.int64}
 """The dtypes that lack kernels, and the signed ones that stand in."""
 
 
-def modular(spec: Spec, function: Lowering) -> Lowering:
-    """`function`, which computes modulo 2**n, for operands of that spec."""
+def _by_bits(spec: Spec, function: Lowering, *, flipped: bool, back: bool) -> Lowering:
+    """`function` of the signed numbers with the bits of the operands; of those with the sign bit
+    `flipped`, which have the order of the unsigned ones. With `back` the result is one of them.
+    """
     if spec.dtype not in SIGNED:
         return function
     dtype, signed = TORCH[spec.dtype], SIGNED[spec.dtype]
-
-    def lowering(*operands: Value, out: Value | None = None) -> Value:
-        found = function(*[x.view(signed) for x in operands]).view(dtype)
-        return found if out is None else out.copy_(found)
-
-    return lowering
-
-
-def compared(spec: Spec, function: Lowering) -> Lowering:
-    """`function`, which compares its operands, for operands of that spec."""
-    if spec.dtype not in SIGNED:
-        return function
-    signed = SIGNED[spec.dtype]
     lowest = torch.iinfo(signed).min
-    return lambda *operands, **given: function(
-        *[x.view(signed) ^ lowest for x in operands], **given
-    )
 
-
-def ordered(spec: Spec, function: Lowering) -> Lowering:
-    """`compared` for a function that returns elements of its operands."""
-    if spec.dtype not in SIGNED:
-        return function
-    dtype, choice = TORCH[spec.dtype], compared(spec, function)
-    lowest = torch.iinfo(SIGNED[spec.dtype]).min
+    def as_signed(x: Value) -> Value:
+        return x.view(signed) ^ lowest if flipped else x.view(signed)
 
     def lowering(*operands: Value, out: Value | None = None) -> Value:
-        found = (choice(*operands) ^ lowest).view(dtype)
+        found = function(*map(as_signed, operands))
+        if back:
+            found = (found ^ lowest if flipped else found).view(dtype)
         return found if out is None else out.copy_(found)
 
     return lowering
+
+
+modular = partial(_by_bits, flipped=False, back=True)
+"""For a spec, a function that computes modulo 2**n."""
+compared = partial(_by_bits, flipped=True, back=False)
+"""For a spec, a function that compares its operands."""
+ordered = partial(_by_bits, flipped=True, back=True)
+"""For a spec, a function that compares its operands and returns elements of them."""
 
 
 def widened(spec: Spec, function: Lowering) -> Lowering:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch.nn import functional as F
@@ -14,42 +15,41 @@ from backplane.engines.torch.dtypes import SIGNED, TORCH, compared, modular, ord
 
 aten = torch.ops.aten
 
-TABLE = Table(erfinv=torch.erfinv, logical_not=torch.logical_not)
+TABLE = Table(
+    {"out": 1},
+    floor=torch.floor,
+    round=torch.round,
+    div=torch.div,
+    equal=torch.eq,
+    not_equal=torch.ne,
+    logical_and=torch.logical_and,
+    logical_or=torch.logical_or,
+    bit_and=torch.bitwise_and,
+    bit_or=torch.bitwise_or,
+    bit_xor=torch.bitwise_xor,
+    where=torch.where,
+)
+TABLE.update(Table(erfinv=torch.erfinv, logical_not=torch.logical_not, check_windows=check_windows))
 
-for _name, _function in {
-    "floor": torch.floor,
-    "round": torch.round,
-    "div": torch.div,
-    "equal": torch.eq,
-    "not_equal": torch.ne,
-    "logical_and": torch.logical_and,
-    "logical_or": torch.logical_or,
-    "bit_and": torch.bitwise_and,
-    "bit_or": torch.bitwise_or,
-    "bit_xor": torch.bitwise_xor,
-    "where": torch.where,
-}.items():
-    TABLE[_name] = Entry(_function, out=1)
-
-for _name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "sigmoid"):
+for _name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "sigmoid", "erf"):
     TABLE[_name] = Entry(getattr(torch, _name), out=1, over=getattr(torch, f"{_name}_"))
 
 
-@TABLE.add("sigmoid_grad", out=1)
-def sigmoid_grad(g: Value, y: Value, out: Value | None = None) -> Value:
-    """PyTorch's own kernel."""
-    if out is None:
-        return aten.sigmoid_backward.default(g, y)
-    return aten.sigmoid_backward.grad_input(g, y, grad_input=out)
+def _gradient(kernel: Any, *constants: float) -> Lowering:
+    """PyTorch's own kernel of a gradient, from the cotangent and the result."""
+    into, fresh = kernel.grad_input, kernel.default
+
+    def lowering(g: Value, y: Value, out: Value | None = None) -> Value:
+        if out is None:
+            return fresh(g, y, *constants)
+        return into(g, y, *constants, grad_input=out)
+
+    return lowering
 
 
-@TABLE.add("tanh_grad", out=1)
-def tanh_grad(g: Value, y: Value, out: Value | None = None) -> Value:
-    """PyTorch's own kernel."""
-    if out is None:
-        return aten.tanh_backward.default(g, y)
-    return aten.tanh_backward.grad_input(g, y, grad_input=out)
-
+TABLE["sigmoid_grad"] = Entry(_gradient(aten.sigmoid_backward), out=1)
+TABLE["tanh_grad"] = Entry(_gradient(aten.tanh_backward), out=1)
+TABLE["relu_grad"] = Entry(_gradient(aten.threshold_backward, 0), out=1)
 
 Choice = Callable[[Spec, Lowering], Lowering]
 
@@ -73,45 +73,16 @@ def _copied(x: Value, out: Value | None = None) -> Value:
     return x.clone() if out is None else out.copy_(x)
 
 
-def _sign(x: Value) -> Value:
-    """PyTorch's own makes 0 of NaN."""
-    found = torch.sign(x)
-    return torch.where(torch.isnan(x), x, found) if x.is_floating_point() else found
-
-
-_register(
-    modular,
-    1,
-    neg=torch.neg,
-    add=torch.add,
-    sub=torch.sub,
-    mul=torch.mul,
-    pow=torch.pow,
-    shift_left=torch.bitwise_left_shift,
-)
-_register(
-    ordered,
-    1,
-    maximum=torch.maximum,
-    minimum=torch.minimum,
-)
-_register(
-    compared,
-    1,
-    less=torch.less,
-    less_equal=torch.less_equal,
-)
-_register(
-    widened,
-    0,
-    floordiv=torch.floor_divide,
-    mod=torch.remainder,
-    shift_right=torch.bitwise_right_shift,
-)
+_register(modular, 1, neg=torch.neg, add=torch.add, sub=torch.sub, mul=torch.mul, pow=torch.pow)
+_register(modular, 1, shift_left=torch.bitwise_left_shift)
+_register(ordered, 1, maximum=torch.maximum, minimum=torch.minimum)
+_register(compared, 1, less=torch.less, less_equal=torch.less_equal)
+_register(widened, 0, floordiv=torch.floor_divide, mod=torch.remainder)
+_register(widened, 0, shift_right=torch.bitwise_right_shift)
 _register(_non_negative, 1, abs=torch.abs)
 
 
-@TABLE.build("relu", out=1)
+@TABLE.build("relu", out=1, over=torch.relu_)
 def relu(specs: Sequence[Spec]) -> Lowering:
     """PyTorch's own has no `out`."""
     return _copied if specs[0].dtype in SIGNED else _relu
@@ -119,9 +90,6 @@ def relu(specs: Sequence[Spec]) -> Lowering:
 
 def _relu(x: Value, out: Value | None = None) -> Value:
     return torch.relu(x) if out is None else torch.clamp_min(x, 0, out=out)
-
-
-TABLE["relu"] = TABLE["relu"]._replace(over=torch.relu_)
 
 
 @TABLE.build("sign")
@@ -140,14 +108,6 @@ def softplus(x: Value, out: Value | None = None) -> Value:
     return aten.softplus.out(x, 1, 40, out=out)
 
 
-@TABLE.add("relu_grad", out=1)
-def relu_grad(g: Value, y: Value, out: Value | None = None) -> Value:
-    """PyTorch's own kernel for the gradient of relu."""
-    if out is None:
-        return aten.threshold_backward.default(g, y, 0)
-    return aten.threshold_backward.grad_input(g, y, 0, grad_input=out)
-
-
 @TABLE.build("cast")
 def cast(specs: Sequence[Spec], *, dtype: str) -> Lowering:
     """`Tensor.to`, which returns its operand itself where nothing changes."""
@@ -159,9 +119,6 @@ def cast(specs: Sequence[Spec], *, dtype: str) -> Lowering:
 def identity(x: Value) -> Value:
     """A view."""
     return x.view_as(x)
-
-
-TABLE.add("check_windows")(check_windows)
 
 
 @TABLE.add("stop_gradient")

@@ -10,10 +10,25 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.engines.base import Blocks, Engine, Program, Table, Value
-from backplane.engines.torch import devices, loops, products, updates
+from backplane.engines.torch import (
+    control,
+    convolution,
+    devices,
+    elementwise,
+    indexing,
+    linear,
+    pooling,
+    random,
+    reductions,
+    shaping,
+    updates,
+)
 from backplane.engines.torch.blocks import BLOCKS
 from backplane.engines.torch.dtypes import NAMES, SIGNED, TORCH
-from backplane.engines.torch.table import TABLE
+
+ROOMS = (
+    elementwise, reductions, linear, shaping, indexing, convolution, pooling, random, updates
+)  # fmt: skip
 
 Function = Callable[..., tuple[Value, ...]]
 
@@ -31,11 +46,9 @@ class TorchEngine(Engine):
     feeds_at_once = None if devices.ACCELERATED else ("{x}.flags.carray", torch.from_numpy)
 
     def __init__(self) -> None:
-        self.table = Table()
-        self.table.update(TABLE)
-        control = loops.lowerings(self)
-        self.table.update(control)
-        self._control = frozenset(control)
+        running_graphs = control.table(self)
+        self.table = Table.joined(*[room.TABLE for room in ROOMS], running_graphs)
+        self._running_graphs = frozenset(running_graphs)
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -132,8 +145,8 @@ class TorchEngine(Engine):
         return _without_tape(function) if wish or self._asks_for_tape(program) else function
 
     def _asks_for_tape(self, program: Program) -> bool:
-        asks = any(map(products.asks_for_tape, program.lowerings))
-        return asks or not self._control.isdisjoint(program.operations)
+        asks = any(map(linear.asks_for_tape, program.lowerings))
+        return asks or not self._running_graphs.isdisjoint(program.operations)
 
     def eager(self, program: Program) -> Function:
         """What runs a program on native values: on their device, whichever that is."""

@@ -48,59 +48,57 @@ def min_(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
     return ordered(specs[0], lambda x: torch.amin(x, axes, keepdims))
 
 
-def _reduction(name: str, function: Callable[..., Value]) -> None:
+def _reduction(function: Callable[..., Value]) -> Callable[..., Lowering]:
     def build(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
         return lambda x: function(x, axes, keepdims)
 
-    TABLE.build(name)(build)
+    return build
 
 
-_reduction("mean", torch.mean)
-_reduction("any", torch.any)
-_reduction("all", torch.all)
-_reduction("logsumexp", torch.logsumexp)
-
-
-def _position(name: str, function: Callable[..., Value]) -> None:
+def _position(function: Callable[..., Value]) -> Callable[..., Lowering]:
     def build(specs: Sequence[Spec], *, axis: int) -> Lowering:
         if specs[0].dtype == "bool":
             return lambda x: function(x.view(torch.uint8), axis)
         return compared(specs[0], lambda x: function(x, axis))
 
-    TABLE.build(name)(build)
+    return build
 
 
-_position("argmax", torch.argmax)
-_position("argmin", torch.argmin)
-
-
-def _cumulative(name: str, function: Callable[..., Value]) -> None:
+def _cumulative(function: Callable[..., Value]) -> Callable[..., Lowering]:
     def build(specs: Sequence[Spec], *, axis: int, reverse: bool) -> Lowering:
         def forward(x: Value) -> Value:
             return function(x, axis, dtype=x.dtype)
 
         def backward(x: Value) -> Value:
-            return function(x.flip(axis), axis, dtype=x.dtype).flip(axis)
+            return forward(x.flip(axis)).flip(axis)
 
         return modular(specs[0], backward if reverse else forward)
 
-    TABLE.build(name)(build)
+    return build
 
 
-_cumulative("cumsum", torch.cumsum)
-_cumulative("cumprod", torch.cumprod)
+def _normalized(function: Callable[..., Value]) -> Callable[..., Lowering]:
+    def build(specs: Sequence[Spec], *, axis: int) -> Lowering:
+        return lambda x: function(x, axis)
+
+    return build
 
 
-@TABLE.build("softmax")
-def softmax(specs: Sequence[Spec], *, axis: int) -> Lowering:
-    """PyTorch's stable kernel."""
-    return lambda x: torch.softmax(x, axis)
-
-
-@TABLE.build("log_softmax")
-def log_softmax(specs: Sequence[Spec], *, axis: int) -> Lowering:
-    """PyTorch's stable kernel."""
-    return lambda x: torch.log_softmax(x, axis)
+TABLE.update(
+    Table(
+        {"builds": True},
+        mean=_reduction(torch.mean),
+        any=_reduction(torch.any),
+        all=_reduction(torch.all),
+        logsumexp=_reduction(torch.logsumexp),
+        argmax=_position(torch.argmax),
+        argmin=_position(torch.argmin),
+        cumsum=_cumulative(torch.cumsum),
+        cumprod=_cumulative(torch.cumprod),
+        softmax=_normalized(torch.softmax),
+        log_softmax=_normalized(torch.log_softmax),
+    )
+)
 
 
 @TABLE.build("sum_to")

@@ -75,7 +75,7 @@ def install() -> Installation:
             added = {name: value for name, value in names.items() if name not in vars(module)}
             vars(module).update(added)
             _added.append((module, added))
-        _undo.append(engines.serve(engine))
+        _undo.append(engines.override_default(engine))
         _undo.append(config.follow(keras.backend))
         _undo.append(_modes.default_mode("eager"))
     return Installation()

@@ -1,0 +1,188 @@
+"""Convolution over any number of spatial axes: what the functions of the chapter have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from backplane.backend._args import as_entries
+from backplane.backend._axes import dims_and_shape, size_at
+from backplane.backend._spatial_arguments import (
+    as_padding,
+    as_steps,
+    check_rank,
+    from_last,
+    is_first,
+    known_shape,
+    to_last,
+)
+from backplane.backend.types import Shape, Sizes, TensorLike
+from backplane.core.graph import Tensor
+from backplane.core.windows import Padding, Window, windows
+from backplane.ops.convolution import conv, conv_input_grad
+from backplane.ops.lift import promoted
+from backplane.ops.shaping import reshape
+from backplane.ops.windows import fitting
+
+__all__ = ["Convolution"]
+
+
+class Convolution:
+    """The arguments that all convolutions share, checked, and the four kinds of convolution."""
+
+    def __init__(
+        self,
+        count: int,
+        strides: Sizes,
+        padding: str,
+        data_format: str | None,
+        dilation_rate: Sizes,
+        *more: str,
+    ) -> None:
+        """For `count` spatial axes; `more` are paddings beside `"valid"` and `"same"`."""
+        self.rank = count + 2
+        self.channels_first = is_first(data_format)
+        self.padding = as_padding(padding, *more)
+        self.strides = as_steps("strides", strides, count)
+        self.dilation = as_steps("dilation_rate", dilation_rate, count)
+
+    def dense(self, x: TensorLike, kernel: TensorLike) -> Tensor:
+        """Every filter sees all channels."""
+        x, kernel = self._operands(x, kernel)
+        return from_last(self._convolve(x, kernel), self.channels_first)
+
+    def depthwise(self, x: TensorLike, kernel: TensorLike) -> Tensor:
+        """Each channel has filters of its own."""
+        x, kernel = self._operands(x, kernel)
+        return from_last(self._convolve_depthwise(x, kernel), self.channels_first)
+
+    def separable(
+        self, x: TensorLike, depthwise_kernel: TensorLike, pointwise_kernel: TensorLike
+    ) -> Tensor:
+        """Each channel has filters of its own; their results are mixed at each place."""
+        x, depthwise, pointwise = self._operands(x, depthwise_kernel, pointwise_kernel)
+        *window, channels, multiplier = known_shape("depthwise_kernel", depthwise, self.rank)
+        shape = known_shape("pointwise_kernel", pointwise, self.rank)
+        wanted = (*[1] * len(window), channels * multiplier)
+        if shape[:-1] != wanted:
+            raise ValueError(
+                f"pointwise_kernel must have the shape {(*wanted, 'filters')} for a "
+                f"depthwise_kernel of shape {depthwise.spec.shape}, got {shape}"
+            )
+        mixture = Convolution(len(window), 1, "valid", None, 1)
+        y = mixture._convolve(self._convolve_depthwise(x, depthwise), pointwise)
+        return from_last(y, self.channels_first)
+
+    def transposed(self, x: TensorLike, kernel: TensorLike, output_shape: Shape) -> Tensor:
+        """The gradient of a convolution of something of `output_shape`, taken for its own sake."""
+        x, kernel = self._operands(x, kernel)
+        *window, outputs, channels = known_shape("kernel", kernel, self.rank)
+        if x.spec.shape[-1] not in (channels, None):
+            raise ValueError(
+                f"x has {x.spec.shape[-1]} channels, the kernel {kernel.spec.shape} is for "
+                f"{channels} (kernels of transposed convolutions end in output channels, input "
+                "channels)"
+            )
+        dims, shape = dims_and_shape(self._output_sizes(x, window, outputs, output_shape))
+        y = conv_input_grad(
+            x,
+            kernel,
+            *dims,
+            shape=shape,
+            strides=self.strides,
+            padding=self.padding,
+            dilation=self.dilation,
+            groups=1,
+        )
+        return from_last(y, self.channels_first)
+
+    def _operands(self, x: TensorLike, *kernels: TensorLike) -> list[Tensor]:
+        """`x`, channels last, and the kernels, all of one dtype."""
+        x, *given = promoted(x, *kernels)
+        check_rank("x", x, self.rank)
+        return [to_last(x, self.channels_first), *given]
+
+    def _convolve(self, x: Tensor, kernel: Tensor, groups: int = 1) -> Tensor:
+        window = known_shape("kernel", kernel, self.rank)[:-2]
+        padding: Padding = self.padding
+        if padding == "causal":
+            before = [Window(k, 1, d).span - 1 for k, d in zip(window, self.dilation, strict=True)]
+            padding = tuple((n, 0) for n in before)
+        return conv(
+            fitting(x, window, self.dilation, padding),
+            kernel,
+            strides=self.strides,
+            padding=padding,
+            dilation=self.dilation,
+            groups=groups,
+        )
+
+    def _convolve_depthwise(self, x: Tensor, kernel: Tensor) -> Tensor:
+        """The kernel (*window, channels, multiplier) becomes one with a group for each channel."""
+        *window, channels, multiplier = known_shape("depthwise_kernel", kernel, self.rank)
+        if x.spec.shape[-1] not in (channels, None):
+            raise ValueError(
+                f"x has {x.spec.shape[-1]} channels, depthwise_kernel of shape "
+                f"{kernel.spec.shape} is for {channels}"
+            )
+        grouped = reshape(kernel, shape=(*window, 1, channels * multiplier))
+        return self._convolve(x, grouped, groups=channels)
+
+    def _output_sizes(
+        self, x: Tensor, window: Sequence[int], outputs: int, given: Shape
+    ) -> list[int | Tensor]:
+        """The sizes that `output_shape` asks for, channels last.
+
+        The batch size is that of `x`, and there are as many `outputs` as the kernel makes: what is
+        given for them may only agree.
+        """
+        listed = given.tolist() if isinstance(given, np.ndarray) else given
+        if isinstance(listed, list | tuple):
+            listed = [-1 if n is None else n for n in listed]
+        sizes = as_entries(listed, "output_shape")
+        if len(sizes) != self.rank:
+            raise ValueError(f"output_shape must have {self.rank} entries, got {given!r}")
+        if any(isinstance(n, int) and n < -1 for n in sizes):
+            raise ValueError(f"output_shape must not be negative, got {given!r}")
+        batch, *spatial, channels = (
+            [sizes[0], *sizes[2:], sizes[1]] if self.channels_first else sizes
+        )
+        if isinstance(channels, int) and channels not in (-1, outputs):
+            raise ValueError(
+                f"output_shape {given!r} has {channels} channels, the kernel makes {outputs}"
+            )
+        own = x.spec.shape[0]
+        if isinstance(batch, int) and batch != -1:
+            if own not in (batch, None):
+                raise ValueError(
+                    f"output_shape {given!r} has a batch of {batch}, x has one of {own}"
+                )
+            own = batch
+        laid = windows(window, self.strides, self.padding, self.dilation)
+        found = [
+            _size_before(x, axis, w, n)
+            for axis, (w, n) in enumerate(zip(laid, spatial, strict=True), 1)
+        ]
+        return [size_at(x, 0) if own is None else own, *found, outputs]
+
+
+def _size_before(x: Tensor, axis: int, window: Window, asked: int | Tensor) -> int | Tensor:
+    """The size of an axis along which there are as many windows as `x` has elements.
+
+    Where none is asked for (-1), it is the size that Keras' layers choose.
+    """
+    n = x.spec.shape[axis]
+    if not isinstance(asked, int):
+        return asked
+    if asked == -1:
+        beyond = 0 if window.padding == "same" else max(window.span - window.stride, 0)
+        return size_at(x, axis) * window.stride + beyond
+    if n is not None and window.count(asked) != n:
+        low = (n - 1) * window.stride + (1 if window.padding == "same" else window.span)
+        fits = f"{low} to {low + window.stride - 1}" if window.stride > 1 else f"{low}"
+        raise ValueError(
+            f"output_shape asks for {asked} elements along spatial axis {axis - 1}; from the {n} "
+            f"of x with stride {window.stride} and padding {window.padding!r} come {fits}"
+        )
+    return asked

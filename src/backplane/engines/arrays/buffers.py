@@ -1,0 +1,118 @@
+"""Memory of large arrays, used again, and what loops over blocks of arrays call.
+
+A program makes arrays of the same sizes in each run. Memory that went back to the system in between
+comes back page by page, which takes as long as filling it: a sixth of an LSTM's training step, a
+third of a step of Adam. The last large arrays are therefore kept, and given out again once nobody
+else refers to them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from operator import attrgetter
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from backplane.engines.base import Blocks, Value
+
+SMALLEST, MOST = 1 << 17, 1 << 26
+"""Bytes: arrays of loops are kept from here on, and so many altogether."""
+LOOKS = 16
+"""Kept arrays of one shape that are looked at for a free one."""
+
+
+class Buffers:
+    """Arrays that are kept: from `smallest` bytes each to `most` bytes altogether, and of each
+    shape and dtype no more than `count`.
+    """
+
+    def __init__(self, smallest: int = 0, most: int | None = None, count: int | None = None):
+        self.smallest, self.most, self.count = smallest, most, count
+        self.kept: dict[Any, deque[np.ndarray]] = {}
+        self.bytes = 0
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """A C-contiguous array of any content, as of `np.empty`."""
+        key = (shape, dtype)
+        arrays = self.kept.get(key, ())
+        for _ in range(min(len(arrays), LOOKS)):
+            array, references = _next(arrays)  # type: ignore[arg-type]
+            if references == _ALONE:
+                return array
+        array = np.empty(shape, dtype)
+        if self.smallest <= array.nbytes and (self.most is None or array.nbytes <= self.most):
+            self._keep(key, array)
+        return array
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        self.kept.clear()
+        self.bytes = 0
+
+    def _keep(self, key: Any, array: np.ndarray) -> None:
+        if self.most is not None and self.bytes + array.nbytes > self.most:
+            self.clear()
+        arrays = self.kept.setdefault(key, deque(maxlen=self.count))
+        if len(arrays) != self.count:
+            self.bytes += array.nbytes
+        arrays.append(array)
+
+
+def _next(arrays: deque[np.ndarray]) -> tuple[np.ndarray, int]:
+    """The array that was looked at least recently, and how many refer to it. Views do, too.
+
+    It is taken out meanwhile: another thread that finds it afterwards sees this one's reference.
+    """
+    array = arrays.popleft()
+    references = getrefcount(array)
+    arrays.append(array)
+    return array, references
+
+
+_ALONE = _next(deque([np.empty(0)]))[1]
+
+LOOPS = Buffers(SMALLEST, MOST)
+"""What all loops of the process share."""
+
+
+def for_values() -> Buffers:
+    """Memory for the values of one variable, as long as the program that computes them exists: the
+    present one, the next one, and one that somebody holds.
+    """
+    return Buffers(count=3)
+
+
+# --- blocks ---------------------------------------------------------------------------------------
+
+UFUNCS = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
+
+
+def _flat(*arrays: Value) -> Sequence[Value]:
+    if all(x.flags.c_contiguous for x in arrays):
+        return [x.reshape(-1) for x in arrays]
+    return arrays
+
+
+def _rows(x: Value, elements: int) -> int:
+    return max(elements * len(x) // max(x.size, 1), 1)
+
+
+def _combined(name: str, parts: Sequence[Any], x: Value, dtype: str) -> Any:
+    kind = np.dtype(dtype)
+    total = UFUNCS[name].reduce(np.array(parts, kind))
+    return total / kind.type(x.size) if name == "mean" else total
+
+
+BLOCKS = Blocks(
+    empty=np.empty,
+    rooms=for_values,
+    flat=_flat,
+    size=attrgetter("size"),
+    rows=_rows,
+    reduced={name: partial(ufunc.reduce, axis=None) for name, ufunc in UFUNCS.items()},
+    combined=_combined,
+)

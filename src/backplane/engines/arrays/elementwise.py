@@ -1,0 +1,239 @@
+"""Element-wise primitives: ufuncs, as they are wherever they keep the dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from backplane.core.spec import Spec, is_float
+from backplane.engines.arrays.special import erfinv
+from backplane.engines.base import Lowering, Table, Value, check_windows
+
+TABLE = Table(
+    {"out": 1},
+    neg=np.negative,
+    abs=np.absolute,
+    sign=np.sign,
+    exp=np.exp,
+    expm1=np.expm1,
+    log=np.log,
+    log1p=np.log1p,
+    sqrt=np.sqrt,
+    sin=np.sin,
+    cos=np.cos,
+    tanh=np.tanh,
+    logical_not=np.logical_not,
+    add=np.add,
+    sub=np.subtract,
+    mul=np.multiply,
+    div=np.true_divide,
+    floordiv=np.floor_divide,
+    mod=np.remainder,
+    pow=np.power,
+    maximum=np.maximum,
+    minimum=np.minimum,
+    equal=np.equal,
+    not_equal=np.not_equal,
+    less=np.less,
+    less_equal=np.less_equal,
+    logical_and=np.logical_and,
+    logical_or=np.logical_or,
+    bit_and=np.bitwise_and,
+    bit_or=np.bitwise_or,
+    bit_xor=np.bitwise_xor,
+    shift_left=np.left_shift,
+    shift_right=np.right_shift,
+)
+
+
+@TABLE.add("identity", "stop_gradient")
+def unchanged(x: Value) -> Value:
+    """`x` itself."""
+    return x
+
+
+TABLE.add("check_windows")(check_windows)
+
+
+def in_single(build: Callable[..., Lowering], specs: Sequence[Spec], **params: Any) -> Lowering:
+    """The lowering that `build(specs, **params)` gives. For float16 operands it is that of float32
+    ones, which is faster and rounds once.
+    """
+    if specs[0].dtype != "float16":
+        return build(specs, **params)
+    single = build([s.with_dtype("float32") for s in specs], **params)
+
+    def lower(*xs: Value, out: Value | None = None) -> Value:
+        y = single(*[x.astype(np.float32) for x in xs])
+        if out is None:
+            return y.astype(np.float16)
+        np.copyto(out, y, casting="same_kind")
+        return out
+
+    return lower
+
+
+def on_arrays(function: Lowering, specs: Sequence[Spec]) -> Lowering:
+    """`function(*operands, out=None)`, which works on arrays of one float32 or float64 dtype, for
+    operands of `specs`. Scalars get an axis for it.
+    """
+
+    def build(specs: Sequence[Spec]) -> Lowering:
+        if specs[0].ndim:
+            return function
+        return lambda *xs: function(*[x.reshape(1) for x in xs])[0]
+
+    return in_single(build, specs)
+
+
+def _kernel(name: str, passes: int) -> Callable[[Lowering], Lowering]:
+    """Decorator: register a function on arrays that takes `out`."""
+
+    def register(function: Lowering) -> Lowering:
+        TABLE.build(name, out=passes)(lambda specs: on_arrays(function, specs))
+        return function
+
+    return register
+
+
+def _rounding(name: str, ufunc: np.ufunc) -> None:
+    """Register a ufunc that leaves whole numbers as they are, and would make floats of them."""
+    TABLE.build(name, out=1)(lambda specs: ufunc if is_float(specs[0].dtype) else np.positive)
+
+
+_rounding("floor", np.floor)
+_rounding("round", np.rint)
+
+
+@TABLE.build("cast", out=1)
+def _cast(specs: Sequence[Spec], *, dtype: str) -> Lowering:
+    kind = np.dtype(dtype)
+    if specs[0].ndim == 0:  # may be a size, a Python int
+        return partial(np.asarray, dtype=kind)
+
+    def cast(x: Value, out: Value | None = None) -> Value:
+        if out is None:
+            return x.astype(kind)
+        np.copyto(out, x, casting="unsafe")
+        return out
+
+    return cast
+
+
+@TABLE.build("where", out=3)
+def _where(specs: Sequence[Spec]) -> Lowering:
+    return select if specs[0].ndim else _where_scalar
+
+
+def _where_scalar(mask: Value, x: Value, y: Value, out: Value | None = None) -> Value:
+    """A choice between whole arrays."""
+    if out is None:
+        return np.where(mask, x, y)
+    np.copyto(out, x if mask else y)
+    return out
+
+
+@TABLE.add("print")
+def _print(x: Value, *, message: str) -> Value:
+    print(message, x)
+    return x
+
+
+# --- activations ---------------------------------------------------------------------------------
+
+
+@TABLE.build("relu", out=1)
+def _relu(specs: Sequence[Spec]) -> Lowering:
+    # An array for the zero: NumPy converts a Python number anew at each call, and NumPy 1 would
+    # make a scalar operand float64.
+    return partial(np.maximum, np.zeros((), specs[0].dtype))
+
+
+@_kernel("sigmoid", passes=4)
+def sigmoid(x: Value, out: Value | None = None) -> Value:
+    """1 / (1 + exp(-x)), in a third of the time that SciPy takes."""
+    y = np.negative(x, out=out)
+    np.exp(y, out=y)  # inf for very negative x, which gives the right 0
+    np.add(y, _ONES[y.dtype.char], out=y)
+    return np.reciprocal(y, out=y)
+
+
+_ONES = {char: np.ones((), char) for char in "fd"}
+"""NumPy converts a Python number anew at each call."""
+
+
+@_kernel("softplus", passes=6)
+def _softplus(x: Value, out: Value | None = None) -> Value:
+    """max(x, 0) + log(1 + exp(-|x|))."""
+    positive = np.maximum(x, 0)
+    y = np.absolute(x, out=out)
+    np.negative(y, out=y)
+    np.exp(y, out=y)
+    np.log1p(y, out=y)
+    y += positive
+    return y
+
+
+TABLE.build("erfinv")(lambda specs: on_arrays(erfinv, specs))
+
+
+@TABLE.add("relu_grad", out=3)
+def _relu_grad(g: Value, y: Value, out: Value | None = None) -> Value:
+    return masked(y > 0, g, out)
+
+
+@TABLE.add("mul_no_nan", out=4)
+def _mul_no_nan(x: Value, y: Value, out: Value | None = None) -> Value:
+    mask = y != 0
+    return masked(mask, np.multiply(x, y, out=out), out)
+
+
+@_kernel("sigmoid_grad", passes=3)
+def _sigmoid_grad(g: Value, y: Value, out: Value | None = None) -> Value:
+    x = 1 - y
+    x *= y
+    return np.multiply(x, g, out=x if out is None else out)
+
+
+@_kernel("tanh_grad", passes=3)
+def _tanh_grad(g: Value, y: Value, out: Value | None = None) -> Value:
+    x = y * y
+    np.subtract(1, x, out=x)
+    return np.multiply(x, g, out=x if out is None else out)
+
+
+# --- choices by a mask, without a branch for each element ----------------------------------------
+
+# `np.where` branches: on a random mask of a million float32 it takes 4.1 ms. The bit operations
+# below take 0.5 (`masked`) and 1.1 (`select`). For few elements its single call is the faster one.
+
+SMALL = 4096
+"""Below this number of elements `np.where` is faster."""
+
+_BITS = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
+
+
+def masked(mask: Value, x: Value, out: Value | None = None) -> Value:
+    """`x` where `mask`, else 0 (also where `x` is NaN or infinite); in `out` if that is given."""
+    if x.size < SMALL and out is None:
+        return np.where(mask, x, x.dtype.type(0))
+    ones = np.negative(mask.view(np.int8))  # -1, all bits set, where True
+    bits = _BITS[x.itemsize]
+    if out is None:
+        return (x.view(bits) & ones).view(x.dtype)
+    np.bitwise_and(x.view(bits), ones, out=out.view(bits))
+    return out
+
+
+def select(mask: Value, x: Value, y: Value, out: Value | None = None) -> Value:
+    """`x` where `mask`, else `y`; all three broadcast, to the shape of `out` if that is given."""
+    if mask.size < SMALL and out is None:
+        return np.where(mask, x, y)
+    bits = _BITS[x.itemsize]
+    ones = np.negative(mask.view(np.int8), dtype=bits)
+    u, v = x.view(bits), y.view(bits)
+    chosen = (u ^ v) & ones
+    return np.bitwise_xor(chosen, v, out=None if out is None else out.view(bits)).view(x.dtype)

@@ -1,0 +1,89 @@
+"""What engines have in common whose programs compute NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar, copy_context
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from backplane.engines.arrays import updates
+from backplane.engines.base import Engine, Value
+
+Function = Callable[..., tuple[Value, ...]]
+Around = tuple[Callable[[], Any], Callable[[Any], Any]]
+
+
+class ArrayEngine(Engine):
+    """Values are arrays and NumPy scalars. Programs write to none of their operands; only steps of
+    optimizers write, to arrays that an earlier step has made.
+    """
+
+    holds_arrays = True
+
+    def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
+        """The array itself where it has the dtype: programs write to no operand."""
+        if dtype is None and not array.dtype.isnative:
+            dtype = array.dtype.name
+        return np.asarray(array, dtype)
+
+    def to_numpy(self, value: Value) -> np.ndarray:
+        """A copy, so that who writes to it does not write to a variable."""
+        return np.array(value)
+
+    def feed(self, array: np.ndarray) -> Value:
+        """The array itself."""
+        return array
+
+    def fetch(self, value: Value) -> np.ndarray:
+        """The array itself; a scalar becomes an array without axes."""
+        return np.asarray(value)
+
+    def lend(self, value: Value) -> Value:
+        """A copy of what a later step of an optimizer writes to."""
+        return np.array(value) if updates.may_be_written(value) else value
+
+
+# --- floating-point errors ------------------------------------------------------------------------
+
+# Programs run without NumPy's warnings: 1/0 is inf on every engine.
+
+
+def _error_state() -> list[tuple[ContextVar[Any], Any]]:
+    """The context variables that `np.errstate(all="ignore")` sets, with their new values."""
+    outside = copy_context()
+    with np.errstate(all="ignore"):
+        inside = copy_context()
+    return [(var, value) for var, value in inside.items() if outside.get(var) is not value]
+
+
+def silence(state: Sequence[tuple[ContextVar[Any], Any]]) -> Around:
+    """What `np.errstate(all="ignore")` does on entering, and on leaving with what that gave,
+    where it sets the context variables of `state`.
+
+    That context manager costs 0.9 µs a call, as a decorator 0.55 µs, more than half of a small
+    matrix product. Setting the one context variable behind it takes 0.13 µs. NumPy 1 has none.
+    """
+    if len(state) != 1:
+        return partial(np.seterr, all="ignore"), lambda before: np.seterr(**before)
+    ((variable, ignore),) = state
+    return partial(variable.set, ignore), variable.reset
+
+
+SILENCE = silence(_error_state())
+
+
+def quiet(function: Function) -> Function:
+    """`function` run without floating-point warnings."""
+    enter, leave = SILENCE
+
+    def run(*inputs: Value) -> tuple[Value, ...]:
+        before = enter()
+        try:
+            return function(*inputs)
+        finally:
+            leave(before)
+
+    return run

@@ -1,0 +1,148 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from backplane.core.spec import Spec
+from backplane.engines.arrays.elementwise import in_single
+from backplane.engines.base import Lowering, Table, Value
+
+TABLE = Table()
+
+
+def for_blas(x: Value) -> Value:
+    """`x`, copied if one of the last two axes is not contiguous.
+
+    `np.matmul` would leave BLAS for strides that BLAS cannot take (a broadcast gradient).
+    """
+    *_, rows, columns = x.strides
+    item = x.itemsize
+    if (columns == item and rows >= item) or (rows == item and columns >= item):
+        return x
+    return np.ascontiguousarray(x)
+
+
+def for_steps(constants: Sequence[Value]) -> list[Value]:
+    """What all steps of a loop read, matrices row by row: products with them are faster so."""
+    return [np.ascontiguousarray(x) if x.ndim == 2 else x for x in constants]
+
+
+# --- by blocks of columns -------------------------------------------------------------------------
+
+SMALL = 1_000_000
+"""Multiplications up to which OpenBLAS may multiply without copying its operands first: that copy
+takes half the time of a product of few rows."""
+BLOCK, NARROWEST = 1 << 15, 128
+"""Bytes that a block of columns has at most, and a row of it at least."""
+ADVANTAGE = 0.85
+"""Blocks serve if they need less than this share of the time: a close race must not be decided by
+noise, or equal processes would round differently."""
+
+
+def steady(
+    specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool
+) -> Callable[[Value], Lowering] | None:
+    """For products x · y of a loop whose steps all read the same y: a function from y to the
+    lowering of x. None where nothing is gained by that.
+    """
+    x, y = specs
+    plain = x.ndim == 2 and not (transpose_x or transpose_y) and x.dtype in ("float32", "float64")
+    if not plain or y.shape[0] is None or y.shape[1] is None:
+        return None
+    width = _width(y.shape[0], y.shape[1], int(x.dtype[5:]) // 8)
+    rows = x.shape[0]
+    if not width or (rows is not None and not _fits(rows, y.shape, width)):  # type: ignore[arg-type]
+        return None
+    return functools.partial(_Blocked, width) if blocks_are_faster() else None
+
+
+def _width(inner: int, columns: int, item: int) -> int:
+    """How many columns a block has; 0 if they cannot be divided so."""
+    width = columns
+    while width * inner * item > BLOCK and width * item > NARROWEST and width % 2 == 0:
+        width //= 2
+    return width if width < columns else 0
+
+
+def _fits(rows: int, shape: tuple[int, int], width: int) -> bool:
+    inner, columns = shape
+    return rows * inner * columns >= SMALL > rows * inner * width
+
+
+class _Blocked:
+    """`x @ y` for the same y again and again, whose blocks of columns are laid out once."""
+
+    def __init__(self, width: int, y: Value) -> None:
+        self.y, self.width = y, width
+        self.blocks: Value | None = None
+
+    def __call__(self, x: Value, out: Value | None = None) -> Value:
+        y, width = self.y, self.width
+        if not _fits(len(x), y.shape, width):
+            return x.dot(y, out)
+        if self.blocks is None:
+            self.blocks = np.ascontiguousarray(y.reshape(len(y), -1, width).swapaxes(0, 1))
+        if out is None:
+            out = np.empty((len(x), y.shape[1]), y.dtype)
+        if not x.flags.c_contiguous:
+            x = np.ascontiguousarray(x)
+        np.matmul(x, self.blocks, out=out.reshape(len(x), -1, width).swapaxes(0, 1))
+        return out
+
+
+@functools.cache
+def blocks_are_faster() -> bool:
+    """Whether blocks of columns beat one product here. Takes some 2 ms, once per process."""
+    x, y = np.ones((32, 128), np.float32), np.ones((128, 512), np.float32)
+    out = np.empty((32, 512), np.float32)
+    blocked = _Blocked(64, y)
+    rounds = [(_seconds(x.dot, y, out), _seconds(blocked, x, out)) for _ in range(16)]
+    default, other = (min(times) for times in zip(*rounds, strict=True))
+    return other < ADVANTAGE * default
+
+
+def _seconds(product: Callable[..., Value], *operands: Value) -> float:
+    begin = time.perf_counter()
+    product(*operands)
+    return time.perf_counter() - begin
+
+
+# --- the lowering
+
+
+@TABLE.build("matmul", into=True, steady=steady)
+def _matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
+    if specs[0].dtype == "float16":
+        # Neither BLAS nor NumPy has a float16 product worth the name.
+        return in_single(_matmul, specs, transpose_x=transpose_x, transpose_y=transpose_y)
+    if specs[0].ndim > 2:
+        return functools.partial(_batch_matmul, transpose_x=transpose_x, transpose_y=transpose_y)
+    # On two axes `dot` is the same product, faster to call (the method 0.35 µs, `np.dot` 0.45,
+    # `np.matmul` 0.75), and copies operands whose strides BLAS cannot take (a broadcast gradient);
+    # `np.matmul` would leave BLAS for those.
+    return _DOTS[transpose_x, transpose_y]
+
+
+_DOTS: dict[tuple[bool, bool], Callable[..., Any]] = {
+    (False, False): np.ndarray.dot,
+    (True, False): lambda x, y, out=None: x.T.dot(y, out),
+    (False, True): lambda x, y, out=None: x.dot(y.T, out),
+    (True, True): lambda x, y, out=None: x.T.dot(y.T, out),
+}
+
+
+def _batch_matmul(
+    x: Value, y: Value, *, transpose_x: bool, transpose_y: bool, out: Value | None = None
+) -> Value:
+    x, y = for_blas(x), for_blas(y)
+    return np.matmul(
+        x.swapaxes(-1, -2) if transpose_x else x,
+        y.swapaxes(-1, -2) if transpose_y else y,
+        out=out,
+    )

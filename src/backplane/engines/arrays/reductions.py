@@ -1,0 +1,239 @@
+"""Reductions, cumulative sums, softmax and sorting. Sums are products with ones where BLAS is the
+faster adder.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import methodcaller
+
+import numpy as np
+
+from backplane.core.spec import Spec
+from backplane.engines.arrays.elementwise import in_single, on_arrays, unchanged
+from backplane.engines.arrays.shaping import pad
+from backplane.engines.base import Lowering, Table, Value, host_shape
+
+TABLE = Table()
+
+Axes = tuple[int, ...]
+Reduction = Callable[[Value], Value]
+
+
+# --- sums ----------------------------------------------------------------------------------------
+
+
+@TABLE.build("sum")
+def summed(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
+    """The sum over `axes`, in the operand's dtype."""
+    (spec,) = specs
+    if spec.dtype == "float16":
+        total = partial(np.add.reduce, axis=axes, dtype=np.float32, keepdims=keepdims)
+        return lambda x: total(x).astype(np.float16)
+    reduce = partial(np.add.reduce, axis=axes, dtype=np.dtype(spec.dtype), keepdims=keepdims)
+    if spec.dtype not in ("float32", "float64") or len(axes) == spec.ndim:
+        return reduce
+    if axes == tuple(range(len(axes))):
+        return partial(_sum_leading, count=len(axes), keepdims=keepdims)
+    if axes == tuple(range(spec.ndim - len(axes), spec.ndim)):
+        return partial(_sum_trailing, count=len(axes), keepdims=keepdims, reduce=reduce)
+    return reduce
+
+
+# Sums over all but a few channels (bias gradients, batch normalization) are matrix-vector products:
+# BLAS is 2 to 17 times as fast as `np.add.reduce` there, which calls its inner loop for every row.
+
+
+def _sum_leading(x: Value, *, count: int, keepdims: bool) -> Value:
+    shape = x.shape
+    rows = math.prod(shape[:count])
+    total = np.dot(np.ones(rows, x.dtype), x.reshape(rows, math.prod(shape[count:])))
+    return total.reshape((1,) * count + shape[count:] if keepdims else shape[count:])
+
+
+_LONG = 1024
+"""Rows from this length on are left to `np.add.reduce`, whose pairwise sum is more exact."""
+
+
+def _sum_trailing(x: Value, *, count: int, keepdims: bool, reduce: Lowering) -> Value:
+    kept = x.shape[:-count]
+    columns = math.prod(x.shape[-count:])
+    if columns >= _LONG:
+        return reduce(x)
+    total = np.dot(x.reshape(math.prod(kept), columns), np.ones(columns, x.dtype))
+    return total.reshape(kept + (1,) * count if keepdims else kept)
+
+
+@TABLE.build("sum_to")
+def sum_to(specs: Sequence[Spec], *, shape: tuple[int | None, ...]) -> Lowering:
+    """The sum that undoes a broadcast from `shape`."""
+    spec = specs[0]
+    if None in shape or not spec.is_static:
+        return partial(_sum_to_sizes, spec=spec, shape=shape)
+    return _sum_down(spec, spec.shape, shape)  # type: ignore[arg-type]
+
+
+def _sum_to_sizes(x: Value, *dims: Value, spec: Spec, shape: tuple[int | None, ...]) -> Value:
+    return _sum_down(spec, x.shape, host_shape(shape, dims))(x)
+
+
+def _sum_down(spec: Spec, given: tuple[int, ...], wanted: tuple[int, ...]) -> Lowering:
+    """The sum of an array of shape `given` down to the shape `wanted`, which broadcasts to it."""
+    extra = len(given) - len(wanted)
+    leading = tuple(range(extra))
+    shrunk = [i + extra for i, n in enumerate(wanted) if n == 1 and given[i + extra] != 1]
+    if not leading and not shrunk:
+        return unchanged
+    total = summed([spec], axes=(*leading, *shrunk), keepdims=bool(shrunk))
+    if not leading or not shrunk:
+        return total
+    return lambda x: total(x).reshape(wanted)
+
+
+@TABLE.build("mean")
+def _mean(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
+    def build(specs: Sequence[Spec]) -> Lowering:
+        total = summed(specs, axes=axes, keepdims=keepdims)
+        number = np.dtype(specs[0].dtype).type
+        return lambda x: total(x) / number(math.prod([x.shape[axis] for axis in axes]))
+
+    return in_single(build, specs)
+
+
+# --- other reductions ----------------------------------------------------------------------------
+
+
+def _reduction(name: str, ufunc: np.ufunc) -> None:
+    TABLE.build(name)(
+        lambda specs, *, axes, keepdims: partial(ufunc.reduce, axis=axes, keepdims=keepdims)
+    )
+
+
+_reduction("max", np.maximum)
+_reduction("min", np.minimum)
+_reduction("any", np.logical_or)
+_reduction("all", np.logical_and)
+
+
+@TABLE.build("prod")
+def _prod(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
+    dtype = np.dtype(specs[0].dtype)
+    return partial(np.multiply.reduce, axis=axes, dtype=dtype, keepdims=keepdims)
+
+
+TABLE.build("argmax")(lambda specs, *, axis: methodcaller("argmax", axis))
+TABLE.build("argmin")(lambda specs, *, axis: methodcaller("argmin", axis))
+
+
+# --- cumulative sums and products ----------------------------------------------------------------
+
+
+@TABLE.build("cumsum")
+def _cumsum(specs: Sequence[Spec], *, axis: int, reverse: bool) -> Lowering:
+    return _cumulative(specs, cumulative_sum, axis, reverse)
+
+
+@TABLE.build("cumprod")
+def _cumprod(specs: Sequence[Spec], *, axis: int, reverse: bool) -> Lowering:
+    return _cumulative(specs, cumulative_product, axis, reverse)
+
+
+def _cumulative(
+    specs: Sequence[Spec], function: Callable[[Value, int], Value], axis: int, reverse: bool
+) -> Lowering:
+    def build(specs: Sequence[Spec]) -> Lowering:
+        if not reverse:
+            return lambda x: function(x, axis)
+        back = (slice(None),) * axis + (slice(None, None, -1),)
+        return lambda x: function(x[back], axis)[back]
+
+    return in_single(build, specs)
+
+
+_FEW, _ADDED = 4096, 256
+"""Sums of up to so many float32 are added one by one; those of more are added in blocks of this
+many. One by one, a million times 0.1 is 100,958. In blocks it takes 1.2 times as long."""
+
+
+def cumulative_product(x: Value, axis: int) -> Value:
+    """The products of the elements up to each one, in the dtype of `x`."""
+    return np.multiply.accumulate(x, axis, x.dtype)
+
+
+def cumulative_sum(x: Value, axis: int) -> Value:
+    """The sums of the elements up to each one, in the dtype of `x`."""
+    count = x.shape[axis]
+    if count <= _FEW or x.dtype != np.float32:
+        return np.add.accumulate(x, axis, x.dtype)
+    before, after = (slice(None),) * axis, x.shape[axis + 1 :]
+    widths = [(0, -count % _ADDED if i == axis else 0) for i in range(x.ndim)]
+    blocks = pad(x, padding=widths, value=0).reshape(*x.shape[:axis], -1, _ADDED, *after)
+    sums = np.add.accumulate(blocks, axis + 1)
+    starts = np.add.accumulate(sums[(*before, slice(-1), -1)], axis, np.float64)
+    sums[(*before, slice(1, None))] += np.expand_dims(starts, axis + 1).astype(x.dtype)
+    return sums.reshape(*x.shape[:axis], -1, *after)[(*before, slice(count))]
+
+
+# --- softmax -------------------------------------------------------------------------------------
+
+
+def _exponential(function: Callable[..., Value], specs: Sequence[Spec], axes: Axes) -> Lowering:
+    """`function(x, largest, total)` for operands of `specs`. The last two reduce an array over
+    `axes`, which they keep as axes of size 1; the largest of no elements is -inf.
+    """
+
+    def build(specs: Sequence[Spec]) -> Lowering:
+        lowest = np.dtype(specs[0].dtype).type(-np.inf)
+        largest = partial(np.maximum.reduce, axis=axes, keepdims=True, initial=lowest)
+        total = summed(specs, axes=axes, keepdims=True)
+        return on_arrays(partial(function, largest=largest, total=total), specs)
+
+    return in_single(build, specs)
+
+
+@TABLE.build("softmax")
+def _softmax(specs: Sequence[Spec], *, axis: int) -> Lowering:
+    def softmax(x: Value, largest: Reduction, total: Reduction) -> Value:
+        y = x - largest(x)
+        np.exp(y, out=y)
+        y /= total(y)
+        return y
+
+    return _exponential(softmax, specs, (axis,))
+
+
+@TABLE.build("log_softmax")
+def _log_softmax(specs: Sequence[Spec], *, axis: int) -> Lowering:
+    def log_softmax(x: Value, largest: Reduction, total: Reduction) -> Value:
+        y = x - largest(x)
+        y -= np.log(total(np.exp(y)))
+        return y
+
+    return _exponential(log_softmax, specs, (axis,))
+
+
+@TABLE.build("logsumexp")
+def _logsumexp(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
+    def logsumexp(x: Value, largest: Reduction, total: Reduction) -> Value:
+        shift = largest(x)
+        # Where all are -inf, or one is inf, the difference would be NaN.
+        shift[~np.isfinite(shift)] = 0
+        y = x - shift
+        y = np.log(total(np.exp(y, out=y)))
+        y += shift
+        return y if keepdims else y.squeeze(axes)
+
+    return _exponential(logsumexp, specs, axes)
+
+
+# --- sorting -------------------------------------------------------------------------------------
+
+
+@TABLE.add("top_k")
+def _top_k(x: Value, *, k: int) -> list[Value]:
+    # A stable ascending sort of the reversed row, read backwards: descending, first of ties first.
+    indices = np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :k]
+    indices = x.shape[-1] - 1 - indices
+    return [np.take_along_axis(x, indices, -1), indices.astype(np.int32)]

@@ -1,0 +1,50 @@
+"""Elements and windows at positions that a program computes."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from backplane.engines.base import Table, Value
+from backplane.engines.jax.kernel import sized
+
+Sizes = tuple[int, ...]
+
+TABLE = Table()
+
+
+@TABLE.add("gather")
+def _gather(x: Value, indices: Value, *, axis: int) -> Value:
+    """`jnp.take`. An index out of range gives NaN, or the extreme value of an integer type."""
+    return jnp.take(x, indices, axis=axis)
+
+
+@TABLE.add("scatter_add")
+@sized(2, "axis")
+def _scatter_add(g: Value, indices: Value, *, shape: Sizes, axis: int) -> Value:
+    """`x.at[…].add`, which leaves indices out of range away."""
+    return lax.full(shape, 0, g.dtype).at[(slice(None),) * axis + (indices,)].add(g)
+
+
+@TABLE.add("dynamic_slice")
+@sized(2)
+def _dynamic_slice(x: Value, starts: Value, *, shape: Sizes) -> Value:
+    """`lax.dynamic_slice` clamps the starts; it must not count negative ones from the end."""
+    return lax.dynamic_slice(x, jnp.maximum(starts, 0), shape, allow_negative_indices=False)
+
+
+@TABLE.add("dynamic_slice_grad")
+@sized(2)
+def _dynamic_slice_grad(g: Value, starts: Value, *, shape: Sizes) -> Value:
+    """`lax.dynamic_update_slice` clamps alike."""
+    zeros, starts = lax.full(shape, 0, g.dtype), jnp.maximum(starts, 0)
+    return lax.dynamic_update_slice(zeros, g, starts, allow_negative_indices=False)
+
+
+@TABLE.add("head")
+def _head(x: Value, length: Value, *, axis: int) -> Value:
+    """All of `x` while JAX traces: there no size follows from a value."""
+    if isinstance(length, jax.core.Tracer):
+        return x
+    return lax.slice_in_dim(x, 0, int(length), axis=axis)

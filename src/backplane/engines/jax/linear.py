@@ -1,0 +1,20 @@
+"""The matrix product."""
+
+from __future__ import annotations
+
+from jax import lax
+
+from backplane.engines.base import Table, Value
+from backplane.engines.jax.kernel import kernel
+
+TABLE = Table()
+
+
+@TABLE.add("matmul")
+@kernel("transpose_x", "transpose_y")
+def _matmul(x: Value, y: Value, *, transpose_x: bool, transpose_y: bool) -> Value:
+    """`lax.dot_general`: a swap of axes only changes which of them are contracted."""
+    last = x.ndim - 1
+    contracted = ((last - 1 if transpose_x else last,), (last if transpose_y else last - 1,))
+    batch = tuple(range(last - 1))
+    return lax.dot_general(x, y, (contracted, (batch, batch)))

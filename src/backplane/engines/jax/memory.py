@@ -1,0 +1,177 @@
+"""Variables whose memory a program takes for their new values, which JAX calls donation.
+
+What JAX has taken is gone at once, long before the program has run: nobody can go back to the old
+values. So a program must not fail once it has been started, and whoever still holds an old value
+must be able to go forward:
+
+- A program that calls Python takes no memory, because what it calls may fail.
+- Memory for results and for what is computed on the way is tried before the program is started.
+- Every old value knows its successor from before the start on. An interrupt, which keeps the caller
+  from storing the new values, or another thread that reads meanwhile, finds them there.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from itertools import starmap
+from threading import get_ident
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from backplane.core.spec import Spec
+from backplane.engines.base import Value
+
+Function = Callable[..., tuple[Value, ...]]
+Shapes = tuple[tuple[int, ...], ...]
+
+TRIED = 1 << 20
+"""Bytes from which on memory is tried before each call: that takes 1 to 20 µs."""
+
+_starting = threading.RLock()
+"""Held while a program is started that takes memory: until it has been, its results are not there.
+The same thread may start another one meanwhile, in a finalizer."""
+
+_starter = [0]
+"""The thread that was the last to start one."""
+
+
+@cache
+def array_type() -> type:
+    """The class of arrays with values; finding it starts JAX."""
+    with jax.ensure_compile_time_eval():  # else, where JAX traces, that of what it traces with
+        return type(jnp.zeros(()))
+
+
+def current(value: Value) -> Value:
+    """`value`, or the one that has followed it in its memory."""
+    if type(value) is not array_type():
+        return value
+    while value.is_deleted():
+        with _starting:
+            results, position = getattr(value, "successor", ((), 0))
+        if not results:
+            break  # Somebody else has deleted it; JAX will say so.
+        value = results[0][position]
+    return value
+
+
+def following(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, which is called once more where arguments have a successor."""
+
+    def run(*inputs: Value) -> Any:
+        if _starter[0] != get_ident() and _starter[0]:
+            # JAX would write a line to stderr for each array whose memory is taken.
+            inputs = tuple([current(x) for x in inputs])
+        try:
+            return function(*inputs)
+        except (RuntimeError, ValueError):
+            found = _followed(inputs)
+        return run(*found)
+
+    return run
+
+
+def _followed(inputs: Sequence[Value]) -> list[Value]:
+    """What the inputs of a failed call have become. If nothing, the error at hand goes on."""
+    found = [current(x) for x in inputs]
+    if all(a is b for a, b in zip(inputs, found, strict=True)):
+        raise
+    return found
+
+
+def donating(
+    function: Function, places: Mapping[int, int], specs: Sequence[Spec], options: Any
+) -> Function:
+    """`function`, compiled. The inputs at the keys of `places` give their memory to the outputs
+    that are its values. `specs` are those of the inputs.
+    """
+    plain = jax.jit(function, compiler_options=options)
+    taking = jax.jit(function, donate_argnums=tuple(places), compiler_options=options)
+    unknown = [i for i, spec in enumerate(specs) if not spec.is_static]
+    pairs, count = tuple(places.items()), max(places.values()) + 1
+    needed: dict[Shapes, int | None] = {}
+    """By the shapes of the inputs: bytes of memory; 0 where they are too few to be tried."""
+
+    def start(*inputs: Value) -> tuple[Value, ...]:
+        size = needed.get(tuple([inputs[i].shape for i in unknown]), -1)
+        if size is None:
+            return plain(*inputs)
+        if size > 0:
+            _try(size)
+        elif size < 0:
+            return first(inputs)
+        results: list[tuple[Value, ...]] = []
+        with _starting:
+            _starter[0] = get_ident()
+            for i, position in pairs:
+                x = inputs[i]
+                if x.is_deleted():
+                    raise RuntimeError("Array has been deleted")
+                x.successor = results, position
+            # One call into C: an interrupt comes before it or finds the results in their place.
+            results.extend(starmap(taking, (inputs,)))
+        found = results[0]
+        results[0] = found[:count]  # An old value that somebody keeps need not keep the others.
+        return found
+
+    def first(inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+        if any(isinstance(x, jax.core.Tracer) for x in inputs):
+            return plain(*inputs)  # It becomes part of the trace, and runs with that.
+        size = _memory(taking, inputs)
+        if size is not None:
+            _try(size)
+            size = size if size > TRIED else 0
+        needed[tuple([inputs[i].shape for i in unknown])] = size
+        with _deferred_signals():  # JAX runs Python around the first call.
+            return start(*inputs)
+
+    return start
+
+
+def _memory(taking: Any, inputs: tuple[Value, ...]) -> int | None:
+    """How many bytes a program allocates beyond its inputs; None if it calls Python."""
+    traced = taking.trace(*inputs)
+    if traced.jaxpr.effects:
+        return None
+    found = traced.lower().compile().memory_analysis()
+    if found is None or jax.default_backend() != "cpu":  # Devices raise at once.
+        return 0
+    size: int = found.temp_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes
+    return size
+
+
+def _try(size: int) -> None:
+    """Allocate so much and give it back.
+
+    Raises:
+        MemoryError: if there is not so much.
+    """
+    np.empty(size, np.uint8)
+
+
+@contextmanager
+def _deferred_signals() -> Iterator[None]:
+    """Call Python's handlers of signals at the end only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python runs handlers in the main thread.
+        return
+    handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    caught: list[tuple[int, Any]] = []
+    try:
+        for s, handler in handlers.items():
+            if callable(handler):
+                signal.signal(s, lambda *given: caught.append(given))
+        yield
+    finally:
+        for s, handler in handlers.items():
+            if callable(handler):
+                signal.signal(s, handler)
+        for number, frame in caught:
+            handlers[signal.Signals(number)](number, frame)  # type: ignore[operator, misc]

@@ -1,0 +1,112 @@
+"""Lowerings: convolution and its gradients. MLX's layout is Backplane's, but for kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+
+from backplane.core.spec import Spec, is_float
+from backplane.core.windows import Ints, Padding, Placement
+from backplane.engines.base import Entry, Table, Value, host_shape
+
+Shape = tuple[int | None, ...]
+
+
+def conv(
+    x: Value, kernel: Value, *, strides: Ints, padding: Padding, dilation: Ints, groups: int
+) -> Value:
+    """`mx.conv_general`, whose kernels are (out, *spatial, in)."""
+    place = Placement.of(x.shape[1:-1], kernel.shape[:-2], strides, padding, dilation)
+    if not (x.size and kernel.size) or 0 in place.counts:
+        return mx.zeros((x.shape[0], *place.counts, kernel.shape[-1]), x.dtype)
+    before, after = zip(*place.pairs, strict=True)
+    return mx.conv_general(
+        x,
+        mx.moveaxis(kernel, -1, 0),
+        stride=strides,
+        padding=(before, after),
+        kernel_dilation=dilation,
+        groups=groups,
+    )
+
+
+def conv_input_grad(
+    g: Value,
+    kernel: Value,
+    *dims: Value,
+    shape: Shape,
+    strides: Ints,
+    padding: Padding,
+    dilation: Ints,
+    groups: int,
+) -> Value:
+    """The convolution of `g`, spread by the strides, with the kernel turned round."""
+    sizes = host_shape(shape, dims)
+    if not (g.size and kernel.size):
+        return mx.zeros(sizes, g.dtype)
+    place = Placement.of(sizes[1:-1], kernel.shape[:-2], strides, padding, dilation)
+    before = [w.span - 1 - a for w, (a, _) in zip(place.windows, place.pairs, strict=True)]
+    axes = zip(place.sizes, place.counts, strides, place.pairs, strict=True)
+    after = [n - (m - 1) * s - 1 + a for n, m, s, (a, _) in axes]
+    return mx.conv_general(
+        g,
+        _turned(kernel, groups),
+        padding=(before, after),
+        kernel_dilation=dilation,
+        input_dilation=strides,
+        groups=groups,
+        flip=True,
+    )
+
+
+def _turned(kernel: Value, groups: int) -> Value:
+    """(*spatial, in / groups, out) as (in, *spatial, out / groups)."""
+    *window, inputs, outputs = kernel.shape
+    split = mx.reshape(kernel, (*window, inputs, groups, outputs // groups))
+    ordered = mx.moveaxis(mx.moveaxis(split, -2, 0), -2, 1)
+    return mx.reshape(ordered, (groups * inputs, *window, outputs // groups))
+
+
+def conv_kernel_grad(
+    x: Value,
+    g: Value,
+    *,
+    kernel_shape: Ints,
+    strides: Ints,
+    padding: Padding,
+    dilation: Ints,
+    groups: int,
+) -> Value:
+    """The convolution of `x` with `g`, samples taken for channels; strides and dilation swapped."""
+    if not (x.size and g.size):
+        return mx.zeros(kernel_shape, x.dtype)
+    window = kernel_shape[:-2]
+    place = Placement.of(x.shape[1:-1], window, strides, padding, dilation)
+    before, after = zip(*place.pairs, strict=True)
+    found = mx.conv_general(
+        mx.swapaxes(x, 0, -1),
+        mx.swapaxes(g, 0, -1),
+        stride=dilation,
+        padding=(before, after),
+        kernel_dilation=strides,
+    )
+    # What no window reaches makes the result larger than the kernel.
+    return mx.moveaxis(found[(slice(None), *map(slice, window))], 0, -2)
+
+
+def _refused(specs: Sequence[Spec], *, groups: int, **window: Any) -> bool:
+    """What MLX lacks kernels for: integers, groups over three axes, float64 (done in float32)."""
+    spec = specs[0]
+    return not is_float(spec.dtype) or spec.dtype == "float64" or (groups > 1 and spec.ndim > 4)
+
+
+def _refused_kernel_grad(specs: Sequence[Spec], *, groups: int, **window: Any) -> bool:
+    return groups > 1 or _refused(specs, groups=groups)
+
+
+TABLE = Table()
+TABLE["conv"] = Entry(conv, unless=_refused)
+TABLE["conv_input_grad"] = Entry(conv_input_grad, unless=_refused)
+TABLE["conv_kernel_grad"] = Entry(conv_kernel_grad, unless=_refused_kernel_grad)

@@ -1,0 +1,115 @@
+"""The engine: values, and what running a program takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import mlx.core as mx
+import numpy as np
+
+from backplane.core.spec import Spec
+from backplane.engines.base import Engine, Program, Table, Value
+from backplane.engines.mlx import (
+    control,
+    convolution,
+    elementwise,
+    indexing,
+    linear,
+    pooling,
+    random,
+    reductions,
+    shaping,
+)
+from backplane.engines.mlx.values import NAMES, from_numpy, to_numpy
+
+ROOMS = (elementwise, reductions, linear, shaping, indexing, convolution, pooling, random)
+
+Function = Callable[..., tuple[Value, ...]]
+
+
+class MLXEngine(Engine):
+    """MLX. An emitted program builds MLX's lazy graph, which is evaluated at its end; with the
+    option `compile`, `mx.compile` keeps that graph and fuses it.
+    """
+
+    name = "mlx"
+    library = "mlx"
+    capabilities = frozenset(
+        ("host_shapes", "float16", "bfloat16", "unsigned", "eager", "tape", "unchecked")
+    )
+
+    def __init__(self) -> None:
+        self.table = Table.joined(*[room.TABLE for room in ROOMS], control.lowerings(self))
+
+    # --- values ---------------------------------------------------------------------------------
+
+    def owns(self, value: object) -> bool:
+        """Whether `value` is an `mx.array`; what MLX traces with is one too."""
+        return isinstance(value, mx.array)
+
+    def spec_of(self, value: Value) -> Spec:
+        """Shape and dtype, known also while MLX traces."""
+        return Spec(tuple(value.shape), NAMES[value.dtype])
+
+    def signature(self, kind: type) -> tuple[str, ...]:
+        """Shape and dtype."""
+        return "{x}.shape", "{x}.dtype"
+
+    def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
+        """A copy, in memory that all devices share."""
+        return from_numpy(array, dtype)
+
+    def to_numpy(self, value: Value) -> np.ndarray:
+        """A copy; this is where a lazy value is computed."""
+        return to_numpy(value)
+
+    def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray]:
+        """NumPy's own function, which copies."""
+        return to_numpy if spec.dtype == "bfloat16" else np.array
+
+    def lend(self, value: Value) -> Value:
+        """Another object for the same value: a user may assign to its elements."""
+        return elementwise.identity(value)
+
+    def wait(self, values: Sequence[Value]) -> None:
+        """Compute what is lazy."""
+        mx.eval(*values)
+
+    # --- programs -------------------------------------------------------------------------------
+
+    def compile(self, program: Program) -> Function:
+        """The program, and the evaluation of all that it returns.
+
+        `mx.compile` is left to the caller (`K.function(…, compile=True)`): on a processor it calls
+        the system's C++ compiler, which takes a second or two for each fused kernel.
+        """
+        function = program.function
+        if program.options.get("compile") and not program.sizes_from_values:
+            function = mx.compile(function)
+        function = _placed(program, function)
+
+        def run(*inputs: Value) -> tuple[Value, ...]:
+            results = function(*inputs)
+            mx.eval(results)
+            return results
+
+        return run
+
+    def eager(self, program: Program) -> Function:
+        """What runs a program on native values: lazily, as MLX itself does."""
+        return _placed(program, program.function)
+
+
+def _placed(program: Program, function: Function) -> Function:
+    """`function` on the processor if float64 occurs in it, which MLX has nowhere else."""
+    if "float64" not in program.dtypes:
+        return function
+
+    def run(*inputs: Value) -> tuple[Value, ...]:
+        with mx.stream(mx.cpu):
+            return function(*inputs)
+
+    return run
+
+
+ENGINE = MLXEngine()

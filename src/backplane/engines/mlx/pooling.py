@@ -1,0 +1,104 @@
+"""Lowerings: max-pooling and its gradients. Means are decomposed.
+
+MLX has no kernels for windows. One place in all windows is a strided slice, so that a window of
+3 × 3 takes nine slices. For the gradient the places of the maxima are kept, numbered in row-major
+order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import product
+
+import mlx.core as mx
+
+from backplane.core.windows import Ints, Padding, Placement
+from backplane.engines.base import Table, Value
+from backplane.engines.mlx.elementwise import masked
+
+TABLE = Table()
+
+Key = tuple[slice, ...]
+
+
+def _keys(place: Placement) -> Iterator[Key]:
+    """For each place in a window, the slice of a padded tensor that reads it in all windows."""
+    whole = slice(None)
+    for offsets in product(*[range(w.size) for w in place.windows]):
+        axes = zip(offsets, place.counts, place.windows, strict=True)
+        yield (whole, *[slice(i, i + (m - 1) * w.stride + 1, w.stride) for i, m, w in axes], whole)
+
+
+def _padded(x: Value, place: Placement, value: float) -> Value:
+    if not place.is_padded:
+        return x
+    constant = mx.array(value, x.dtype)
+    return mx.pad(x, [(0, 0), *place.pairs, (0, 0)], constant_values=constant)
+
+
+def _lowest(dtype: mx.Dtype) -> float:
+    """What never wins against a value of that dtype."""
+    return -math.inf if mx.issubdtype(dtype, mx.floating) else mx.iinfo(dtype).min
+
+
+@TABLE.add("max_pool", wanted=True)
+def max_pool(
+    x: Value, *, pool: Ints, strides: Ints, padding: Padding, wanted: tuple[bool, ...]
+) -> list[Value]:
+    """The maxima, and at which place of its window each of them is, if anybody asks."""
+    place = Placement.of(x.shape[1:-1], pool, strides, padding)
+    if 0 in place.counts:
+        y = mx.zeros((x.shape[0], *place.counts, x.shape[-1]), x.dtype)
+        return [y, mx.zeros(y.shape, mx.uint16)]
+    x = _padded(x, place, _lowest(x.dtype))
+    if not wanted[1]:
+        return [_maxima(x, place), None]
+    keys = enumerate(_keys(place))
+    y = x[next(keys)[1]]
+    positions = mx.zeros(y.shape, mx.uint16)
+    for i, key in keys:
+        part = x[key]
+        # A later place has a larger number. This is five times as fast as `mx.where`.
+        positions = mx.maximum(positions, (part > y).astype(mx.uint16) * i)
+        y = mx.maximum(y, part)
+    return [y, positions]
+
+
+def _maxima(x: Value, place: Placement) -> Value:
+    """The maxima of a padded tensor, axis by axis."""
+    for axis, (w, m) in enumerate(zip(place.windows, place.counts, strict=True), 1):
+        before = (slice(None),) * axis
+        ends = [(i, i + (m - 1) * w.stride + 1) for i in range(w.size)]
+        first, *others = [x[(*before, slice(a, b, w.stride))] for a, b in ends]
+        for part in others:
+            first = mx.maximum(first, part)
+        x = first
+    return x
+
+
+@TABLE.add("max_pool_grad", reads=(0, 1, 3))
+def max_pool_grad(
+    g: Value, x: Value, _y: None, positions: Value, *, pool: Ints, strides: Ints, padding: Padding
+) -> Value:
+    """`g` added at the places of the maxima."""
+    place = Placement.of(x.shape[1:-1], pool, strides, padding)
+    total = mx.zeros((x.shape[0], *place.padded, x.shape[-1]), g.dtype)
+    if g.size:
+        for i, key in enumerate(_keys(place)):
+            total[key] = total[key] + masked(g, positions == i)
+    ends = zip(place.sizes, place.pairs, strict=True)
+    return total[(slice(None), *[slice(before, before + n) for n, (before, _) in ends])]
+
+
+@TABLE.add("max_pool_take", reads=(0, 3))
+def max_pool_take(
+    v: Value, _x: None, _y: None, positions: Value, *, pool: Ints, strides: Ints, padding: Padding
+) -> Value:
+    """`v` read at the places of the maxima."""
+    place = Placement.of(v.shape[1:-1], pool, strides, padding)
+    v = _padded(v, place, 0)
+    found = mx.zeros(positions.shape, v.dtype)
+    for i, key in enumerate(_keys(place)):
+        found = found + masked(v[key], positions == i)
+    return found

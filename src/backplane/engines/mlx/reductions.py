@@ -1,0 +1,112 @@
+"""Lowerings: reductions, and what works along axes."""
+
+from __future__ import annotations
+
+import math
+
+import mlx.core as mx
+
+from backplane.engines.base import Entry, Lowering, Table, Value, host_shape
+from backplane.engines.mlx.wide import is_wide
+
+TABLE = Table(
+    max=lambda x, *, axes, keepdims: mx.max(x, axes, keepdims),
+    min=lambda x, *, axes, keepdims: mx.min(x, axes, keepdims),
+    any=lambda x, *, axes, keepdims: mx.any(x, axes, keepdims),
+    all=lambda x, *, axes, keepdims: mx.all(x, axes, keepdims),
+    cumsum=lambda x, *, axis, reverse: mx.cumsum(x, axis, reverse=reverse),
+    cumprod=lambda x, *, axis, reverse: mx.cumprod(x, axis, reverse=reverse),
+)
+
+Axes = tuple[int, ...]
+
+
+BLOCK = 512
+"""Elements that MLX may add up one after another: on a processor it loses digits of long sums."""
+
+
+def total(x: Value, axes: Axes, keepdims: bool = False) -> Value:
+    """`mx.sum`, with long axes cut into blocks."""
+    if math.prod([x.shape[axis] for axis in axes]) > BLOCK:
+        for axis in axes:
+            x = _along(x, axis)
+    return mx.sum(x, axes, keepdims)
+
+
+def _along(x: Value, axis: int) -> Value:
+    """The sum along an axis, which is kept: those of its blocks, and what is left over."""
+    count, left = divmod(x.shape[axis], BLOCK)
+    if not count:
+        return mx.sum(x, axis, True)
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    parts = mx.split(x, [count * BLOCK], axis) if left else [x]
+    sums = _along(mx.sum(mx.reshape(parts[0], (*before, count, BLOCK, *after)), axis + 1), axis)
+    return sums + mx.sum(parts[1], axis, True) if left else sums
+
+
+def mean(x: Value, axes: Axes, keepdims: bool) -> Value:
+    """From the sum of `total`."""
+    return total(x, axes, keepdims) / math.prod([x.shape[axis] for axis in axes])
+
+
+def _in_own_dtype(function: Lowering) -> Lowering:
+    """A reduction that MLX does in 32 bits for small integers. For floats of 16 bits it does it in
+    16, where sums are cut off and overflow.
+    """
+
+    def lowering(x: Value, *, axes: Axes, keepdims: bool = False) -> Value:
+        dtype = x.dtype
+        wide = x.astype(mx.float32) if dtype in (mx.float16, mx.bfloat16) else x
+        return function(wide, axes, keepdims).astype(dtype)
+
+    return lowering
+
+
+sum_ = TABLE.add("sum")(_in_own_dtype(total))
+TABLE.add("mean")(_in_own_dtype(mean))
+TABLE.add("prod")(_in_own_dtype(mx.prod))
+
+
+def _position(name: str, function: Lowering) -> None:
+    @TABLE.add(name)
+    def lowering(x: Value, *, axis: int) -> Value:
+        if x.size or not x.shape[axis]:  # MLX refuses both; only the latter is an error.
+            return function(x, axis).astype(mx.int64)
+        return mx.zeros((*x.shape[:axis], *x.shape[axis + 1 :]), mx.int64)
+
+
+_position("argmax", mx.argmax)
+_position("argmin", mx.argmin)
+
+
+def softmax(x: Value, *, axis: int) -> Value:
+    """`mx.softmax`, which adds up in float32."""
+    return mx.softmax(x, axis, precise=True)
+
+
+def logsumexp(x: Value, *, axes: Axes, keepdims: bool) -> Value:
+    """`mx.logsumexp`, which refuses empty arrays."""
+    return mx.logsumexp(x, axes, keepdims) if x.size else mx.log(mx.sum(x, axes, keepdims))
+
+
+TABLE["softmax"] = Entry(softmax, unless=is_wide)
+TABLE["logsumexp"] = Entry(logsumexp, unless=is_wide)
+
+
+@TABLE.add("sum_to")
+def sum_to(x: Value, *dims: Value, shape: tuple[int | None, ...]) -> Value:
+    """One sum over the axes that broadcasting added or stretched."""
+    sizes = host_shape(shape, dims)
+    added = x.ndim - len(sizes)
+    stretched = [i for i, n in enumerate(x.shape[added:], added) if n != sizes[i - added]]
+    axes = (*range(added), *stretched)
+    return mx.reshape(sum_(x, axes=axes), sizes) if axes else x
+
+
+@TABLE.add("top_k")
+def top_k(x: Value, *, k: int) -> list[Value]:
+    """A stable ascending sort of the reversed row, read backwards: ties keep their order."""
+    back = (..., slice(None, None, -1))
+    indices = mx.argsort(x[back], axis=-1)[back][..., :k].astype(mx.int32)
+    indices = x.shape[-1] - 1 - indices
+    return [mx.take_along_axis(x, indices, -1), indices]

@@ -1,0 +1,54 @@
+"""Lowerings: shapes and creation. All sizes are Python ints, also while MLX traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+import numpy as np
+
+from backplane.core.spec import Spec
+from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.engines.mlx.values import MLX, from_numpy, number, scalar
+
+TABLE = Table(
+    dim=lambda x, *, axis: x.shape[axis],
+    reshape=lambda x, *dims, shape: mx.reshape(x, host_shape(shape, dims)),
+    broadcast_to=lambda x, *dims, shape: mx.broadcast_to(x, host_shape(shape, dims)),
+    transpose=lambda x, *, perm: mx.transpose(x, perm),
+    expand_dims=lambda x, *, axes: mx.expand_dims(x, axes),
+    squeeze=lambda x, *, axes: mx.squeeze(x, axes),
+    concat=lambda *xs, axis: mx.concatenate(xs, axis),
+)
+
+Shape = tuple[int | None, ...]
+
+
+@TABLE.build("flip")
+def flip(specs: Sequence[Spec], *, axes: tuple[int, ...]) -> Lowering:
+    """Slices with the step -1."""
+    key = tuple([slice(None, None, -1 if i in axes else 1) for i in range(specs[0].ndim)])
+    return lambda x: x[key]
+
+
+@TABLE.build("pad")
+def pad(specs: Sequence[Spec], *, padding: tuple[tuple[int, int], ...], value: float) -> Lowering:
+    """`mx.pad`."""
+    if not padding:
+        return lambda x: x
+    constant = scalar(value, specs[0].dtype)
+    return lambda x: mx.pad(x, padding, constant_values=constant)
+
+
+@TABLE.build("full")
+def full(specs: Sequence[Spec], *, shape: Shape, value: float, dtype: str) -> Lowering:
+    """`mx.full`."""
+    constant = scalar(value, dtype)
+    return lambda *dims: mx.full(host_shape(shape, dims), constant, MLX[dtype])
+
+
+@TABLE.add("arange")
+def arange(start: Value, stop: Value, step: Value, *, dtype: str) -> Value:
+    """NumPy's: the numbers are on the host."""
+    work = "float32" if dtype == "bfloat16" else dtype
+    return from_numpy(np.arange(number(start), number(stop), number(step), work), dtype)

@@ -1,0 +1,205 @@
+"""Branches and loops: `If`, `Scan` and `Loop` over closed graphs.
+
+`Scan` takes two thirds of the time of `Loop`, but ONNX Runtime's needs at least one step, and
+states that keep their shapes. Where that is not certain the program is built with `Scan` all the
+same, and marked: `engine.py` builds it anew with `Loop` when a call fails. The constants of a body
+are read from the graph around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from backplane.core.graph import Graph
+from backplane.core.spec import Spec
+from backplane.engines.base import Engine, Lowering, Table
+from backplane.engines.onnxruntime.builder import (
+    Body,
+    Scope,
+    Size,
+    Symbol,
+    current,
+    ints,
+    nested,
+    node,
+    nodes,
+    number,
+)
+from backplane.engines.onnxruntime.shaping import constant_of, flip
+from backplane.engines.onnxruntime.sizes import as_scalar_of_int64, size, sizes, vector
+
+Specs = Sequence[Spec]
+Step = Callable[..., Sequence[Symbol]]
+
+
+def _dtypes(specs: Specs) -> list[str]:
+    return [spec.dtype for spec in specs]
+
+
+def _symbols(scope: Scope, specs: Specs) -> list[Symbol]:
+    return [Symbol(scope.name(), spec.dtype, spec.shape) for spec in specs]
+
+
+def _body(scope: Scope, inputs: list[Symbol], results: Sequence[Symbol], specs: Specs) -> Body:
+    known = [x.known(spec) for x, spec in zip(results, specs, strict=True)]
+    return Body(scope, inputs, scope.outputs(known))
+
+
+def cond(engine: Engine, specs: Specs, *, then: Graph, orelse: Graph) -> Lowering:
+    """Build a branch: only the one taken runs."""
+    branches = {"then_branch": engine.callable(then), "else_branch": engine.callable(orelse)}
+
+    def lower(predicate: Symbol, *operands: Symbol) -> list[Symbol]:
+        bodies = {}
+        for key, run in branches.items():
+            with nested() as scope:
+                bodies[key] = Body(scope, [], scope.outputs(run(*operands)))
+        return nodes("If", [predicate], [t.spec.dtype for t in then.outputs], **bodies)
+
+    return lower
+
+
+def while_loop(engine: Engine, specs: Specs, *, test: Graph, body: Graph, carry: int) -> Lowering:
+    """Build a loop that runs while `test` holds."""
+    keep_on, step = engine.callable(test), engine.callable(body)
+    carried = [t.spec for t in body.inputs[:carry]]
+
+    def lower(*operands: Symbol) -> list[Symbol]:
+        state, consts = operands[:carry], operands[carry:]
+        with nested() as scope:
+            inputs = _symbols(scope, [Spec((), "int64"), _FLAG, *carried])
+            results = step(*inputs[2:], *consts)
+            again = keep_on(*results, *consts)[0]
+            each = _body(scope, inputs, [again, *results], [_FLAG, *carried])
+        begin = keep_on(*state, *consts)[0]
+        return nodes("Loop", [None, begin, *state], _dtypes(carried), body=each)
+
+    return lower
+
+
+_FLAG = Spec((), "bool")
+
+
+class _Loop(NamedTuple):
+    """A scan: what runs a step, the specs of what that takes and gives, and how many there are."""
+
+    step: Step
+    takes: Specs
+    gives: Specs
+    length: Size
+    reverse: bool
+
+
+def scan(
+    engine: Engine,
+    specs: Specs,
+    *,
+    body: Graph,
+    carry: int,
+    xs: int,
+    reverse: bool,
+    length: int | None,
+) -> Lowering:
+    """Build a loop over the first axis of xs that stacks what each step gives."""
+    step = engine.callable(body)
+    takes, gives = [t.spec for t in body.inputs], [t.spec for t in body.outputs]
+    widened = any(a.shape != b.shape for a, b in zip(specs[:carry], takes, strict=False))
+    varying = not all(spec.is_static for spec in takes[:carry])
+
+    def lower(*operands: Symbol) -> list[Symbol]:
+        state, rows = operands[:carry], operands[carry : carry + xs]
+        consts = operands[carry + xs :]
+        count: Size = size(rows[0], 0) if rows else length or 0
+        loop = _Loop(step, takes, gives, count, reverse)
+        root = current().root
+        certain = not varying and isinstance(count, int) and count > 0
+        if certain or not (root.loops == "Loop" or widened or count == 0):
+            root.unsure |= not certain
+            return _as_scan(loop, state, rows, consts)
+        return _as_loop(loop, state, rows, consts)
+
+    return lower
+
+
+Symbols = Sequence[Symbol]
+
+
+def _as_scan(loop: _Loop, state: Symbols, rows: Symbols, consts: Symbols) -> list[Symbol]:
+    carry, gives = len(state), loop.gives
+    with nested() as scope:
+        inputs = _symbols(scope, loop.takes[: carry + len(rows)])
+        results = loop.step(*inputs, *consts)
+        # Something must say how many steps there are.
+        idle = [] if rows else [Symbol(scope.name(), "bool", ())]
+        each = _body(scope, inputs + idle, results, gives)
+    if not rows:
+        rows = [constant_of([loop.length], 0, "bool")]
+    way = int(loop.reverse)
+    return nodes(
+        "Scan",
+        [*state, *rows],
+        _dtypes(gives),
+        body=each,
+        num_scan_inputs=len(rows),
+        scan_input_directions=(way,) * len(rows),
+        scan_output_directions=(way,) * (len(gives) - carry),
+    )
+
+
+def _as_loop(loop: _Loop, state: Symbols, rows: Symbols, consts: Symbols) -> list[Symbol]:
+    carry = len(state)
+    times = as_scalar_of_int64(loop.length)
+    with nested() as scope:
+        inputs = _symbols(scope, [Spec((), "int64"), _FLAG, *loop.takes[:carry]])
+        at = inputs[0]
+        if loop.reverse:
+            at = node("Sub", node("Sub", times, number(1, "int64")), at)
+        each = [node("Gather", x, at, axis=0, shape=(x.shape or ())[1:]) for x in rows]
+        results = loop.step(*inputs[2:], *each, *consts)
+        made = _body(scope, inputs, [inputs[1], *results], [_FLAG, *loop.gives])
+    listed = nodes("Loop", [times, None, *state], _dtypes(loop.gives), body=made)
+    stacked = [Spec((None, *spec.shape), spec.dtype) for spec in loop.gives[carry:]]
+    ys = [y.known(spec) for y, spec in zip(listed[carry:], stacked, strict=True)]
+    if loop.reverse:
+        ys = [flip(y, axes=(0,)) for y in ys]
+    if not all(spec.is_static for spec in loop.gives[carry:]) and rows:
+        ys = _with_sizes(loop, ys, state, rows, consts)
+    return [*listed[:carry], *ys]
+
+
+def _with_sizes(
+    loop: _Loop, ys: Symbols, state: Symbols, rows: Symbols, consts: Symbols
+) -> list[Symbol]:
+    """The stacks, whose unknown sizes a step on zeros tells where there are no steps: ONNX Runtime
+    takes them for 0.
+    """
+    none = node("Equal", vector([loop.length]), ints(0))
+    with nested() as known:
+        counts = [node("Shape", y, shape=(y.rank - 1,), start=1) for y in ys]
+        orelse = Body(known, [], known.outputs(counts))
+    with nested() as empty:
+        zeros = [constant_of(sizes(x)[1:], 0, x.dtype) for x in rows]
+        results = loop.step(*state, *zeros, *consts)[len(state) :]
+        found = [
+            node("Shape", y, shape=(len(spec.shape),))
+            for y, spec in zip(results, loop.gives[len(state) :], strict=True)
+        ]
+        then = Body(empty, [], empty.outputs(found))
+    inner = nodes("If", [none], ["int64"] * len(ys), then_branch=then, else_branch=orelse)
+    first = vector([loop.length])
+    return [
+        node("Reshape", y, node("Concat", first, n, axis=0), shape=y.shape, allowzero=1)
+        for y, n in zip(ys, inner, strict=True)
+    ]
+
+
+def table(engine: Engine) -> Table:
+    """The table of control flow, whose graphs `engine` turns into functions."""
+    return Table(
+        {"builds": True},
+        cond=partial(cond, engine),
+        while_loop=partial(while_loop, engine),
+        scan=partial(scan, engine),
+    )

@@ -1,0 +1,31 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from backplane.core.spec import is_float
+from backplane.engines.base import Table
+from backplane.engines.onnxruntime.builder import Symbol, ints, node, number, transpose
+from backplane.engines.onnxruntime.elementwise import TO_INT32, through, where
+from backplane.engines.onnxruntime.sizes import size, vector
+
+TABLE = Table()
+
+
+@TABLE.add("matmul")
+@through(TO_INT32)
+def matmul(x: Symbol, y: Symbol, *, transpose_x: bool, transpose_y: bool) -> Symbol:
+    """Matrix product of the last two axes."""
+    if x.rank == 2 and is_float(x.dtype) and (transpose_x or transpose_y):
+        return node("Gemm", x, y, transA=int(transpose_x), transB=int(transpose_y))
+    inner = size(x, x.rank - 2 if transpose_x else x.rank - 1)
+    y = node("MatMul", _swapped(x) if transpose_x else x, _swapped(y) if transpose_y else y)
+    if x.rank == 2 or (isinstance(inner, int) and inner):
+        return y
+    # Where ONNX Runtime transposes within products of stacks, a sum of nothing has any value.
+    empty = node("Equal", vector([inner]), ints(0))
+    return where(empty, number(0, y.dtype), y)
+
+
+def _swapped(x: Symbol) -> Symbol:
+    perm = list(range(x.rank))
+    return transpose(x, [*perm[:-2], perm[-1], perm[-2]])

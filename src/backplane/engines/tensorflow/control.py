@@ -1,0 +1,165 @@
+"""Branches and loops: `tf.cond` and `tf.while_loop`, over closed graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+
+from backplane.core.graph import Graph
+from backplane.core.spec import Spec
+from backplane.engines.base import Engine, Lowering, Table, Value
+from backplane.engines.tensorflow.constants import ints, sizes_of, vector
+from backplane.engines.tensorflow.library import raw, tf
+
+Specs = Sequence[Spec]
+
+_OWN: ContextVar[bool] = ContextVar("backplane_tensorflow_own_program", default=False)
+
+EMPTY_STACK = "empty list"
+"""In the message of the error of a loop that would stack no rows of unknown shape."""
+
+
+@contextmanager
+def own_program() -> Iterator[None]:
+    """What is traced inside is a program of ours: no tape goes back through it, and where a loop
+    makes no step, so that it fails with `EMPTY_STACK`, the program is run once more, not traced.
+    """
+    token = _OWN.set(True)
+    try:
+        yield
+    finally:
+        _OWN.reset(token)
+
+
+def lowerings(engine: Engine) -> Table:
+    """The table of control flow, whose graphs `engine` turns into functions."""
+    builders: dict[str, Lowering] = {"cond": _cond, "while_loop": _while_loop, "scan": _scan}
+    return Table({"builds": True}, **{name: partial(b, engine) for name, b in builders.items()})
+
+
+def _cond(engine: Engine, specs: Specs, *, then: Graph, orelse: Graph) -> Lowering:
+    """Build a branch: only the one taken runs."""
+    if_true, if_false = engine.callable(then), engine.callable(orelse)
+
+    def lower(predicate: Value, *operands: Value) -> list[Value]:
+        return list(tf.cond(predicate, lambda: if_true(*operands), lambda: if_false(*operands)))
+
+    return lower
+
+
+def _while_loop(engine: Engine, specs: Specs, *, test: Graph, body: Graph, carry: int) -> Lowering:
+    """Build a loop that runs while `test` holds."""
+    keep_on, step = engine.callable(test), engine.callable(body)
+    carried = [t.spec for t in body.inputs[:carry]]
+
+    def lower(*operands: Value) -> list[Value]:
+        state, consts = operands[:carry], operands[carry:]
+        return list(
+            tf.while_loop(
+                lambda *state: keep_on(*state, *consts)[0],
+                lambda *state: _promise(step(*state, *consts), carried),
+                state,
+                shape_invariants=_invariants(carried),
+            )
+        )
+
+    return lower
+
+
+def _scan(
+    engine: Engine,
+    specs: Specs,
+    *,
+    body: Graph,
+    carry: int,
+    xs: int,
+    reverse: bool,
+    length: int | None,
+) -> Lowering:
+    """Build a loop over the first axis of xs that stacks what each step gives."""
+    step = engine.callable(body)
+    carried = [t.spec for t in body.inputs[:carry]]
+    stacked = [t.spec for t in body.outputs[carry:]]
+    static = all(spec.is_static for spec in stacked)
+
+    def lower(*operands: Value) -> list[Value]:
+        state, consts = operands[:carry], operands[carry + xs :]
+        rows = operands[carry : carry + xs]
+        count: Value = sizes_of(rows[0])[0] if rows else length
+
+        def empty() -> list[Value]:
+            return _no_rows(step(*state, *_zero_rows(rows), *consts)[carry:])
+
+        def filled() -> list[Value]:
+            return [sink.stack() for sink in sinks]
+
+        if isinstance(count, int) and count == 0:
+            return [*state, *empty()]
+        read = _reader(rows, count)
+
+        def advance(i: Value, state: Sequence[Value], sinks: Sequence[Value]) -> tuple[Value, ...]:
+            at = count - 1 - i if reverse else i
+            results = step(*state, *read(at), *consts)
+            written = [sink.write(at, y) for sink, y in zip(sinks, results[carry:], strict=True)]
+            return i + 1, _promise(results[:carry], carried), written
+
+        last, sinks = _repeat(advance, count, state, carried, stacked)
+        if isinstance(count, int) or static or _OWN.get():
+            return [*last, *filled()]
+        return [*last, *tf.cond(count > 0, filled, empty)]
+
+    return lower
+
+
+def _repeat(
+    advance: Callable[..., tuple[Value, ...]],
+    count: Value,
+    state: Sequence[Value],
+    carried: Specs,
+    stacked: Specs,
+) -> tuple[Sequence[Value], Sequence[Value]]:
+    """The last state, and one array of rows per result of a step."""
+    sinks = [tf.TensorArray(y.dtype, size=count, element_shape=y.shape) for y in stacked]
+    invariants = tf.TensorShape(()), _invariants(carried), [tf.TensorShape(None)] * len(sinks)
+    _, last, sinks = tf.while_loop(
+        lambda i, *_: i < count, advance, (ints(0), state, sinks), shape_invariants=invariants
+    )
+    return last, sinks
+
+
+def _zero_rows(sequences: Sequence[Value]) -> list[Value]:
+    """A row of zeros for each sequence: a step on them tells what is unknown of its results."""
+    return [tf.zeros(vector(sizes_of(x)[1:]), x.dtype) for x in sequences]
+
+
+def _no_rows(ys: Sequence[Value]) -> list[Value]:
+    return [tf.zeros(vector((0, *sizes_of(y))), y.dtype) for y in ys]
+
+
+def _reader(rows: Sequence[Value], count: Value) -> Callable[[Value], list[Value]]:
+    """A function that reads one row of each sequence."""
+    if not _OWN.get():
+        arrays = [
+            tf.TensorArray(x.dtype, size=count, element_shape=x.shape[1:]).unstack(x) for x in rows
+        ]
+        return lambda at: [array.read(at) for array in arrays]
+
+    def read(at: Value) -> list[Value]:
+        # A slice of the first axis shares memory. But its gradient has the size of all rows.
+        bounds = {"begin": vector((at,)), "end": vector((at + 1,)), "strides": ints((1,))}
+        return [raw.StridedSlice(input=x, **bounds, shrink_axis_mask=1) for x in rows]
+
+    return read
+
+
+def _invariants(specs: Specs) -> tuple[Value, ...]:
+    return tuple(tf.TensorShape(spec.shape) for spec in specs)
+
+
+def _promise(values: Sequence[Value], specs: Specs) -> tuple[Value, ...]:
+    """The values with the shapes that the graph knows, which tracing may have lost."""
+    for value, spec in zip(values, specs, strict=True):
+        value.set_shape(spec.shape)
+    return tuple(values)

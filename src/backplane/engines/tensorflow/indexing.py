@@ -1,0 +1,88 @@
+"""Elements and windows at positions that a program computes."""
+
+from __future__ import annotations
+
+from backplane.engines.base import Table, Value, merge
+from backplane.engines.tensorflow.constants import (
+    ints,
+    number,
+    shape_vector,
+    size_of,
+    sizes_of,
+    vector,
+)
+from backplane.engines.tensorflow.library import raw, tf
+
+Shape = tuple[int | None, ...]
+
+TABLE = Table()
+
+
+def _start(starts: Value, sizes: Value, window: Value) -> Value:
+    """Starts moved so that the window lies inside."""
+    starts = tf.cast(starts, tf.int32)
+    return tf.maximum(tf.minimum(starts, sizes - window), tf.zeros_like(starts))
+
+
+@TABLE.add("dynamic_slice")
+def _dynamic_slice(x: Value, starts: Value, *dims: Value, shape: Shape) -> Value:
+    """The window of a shape that begins at `starts`."""
+    window = shape_vector(shape, dims)
+    return raw.Slice(input=x, begin=_start(starts, vector(sizes_of(x)), window), size=window)
+
+
+@TABLE.add("dynamic_slice_grad")
+def _dynamic_slice_grad(g: Value, starts: Value, *dims: Value, shape: Shape) -> Value:
+    """Zeros with `g` in the window that begins at `starts`."""
+    if not shape:
+        return raw.Identity(input=g)
+    sizes, window = shape_vector(shape, dims), vector(sizes_of(g))
+    before = _start(starts, sizes, window)
+    paddings = raw.Pack(values=[before, sizes - window - before], axis=1)
+    return tf.ensure_shape(raw.Pad(input=g, paddings=paddings), shape)
+
+
+def _indices(indices: Value, size: Value) -> Value:
+    """Indices of a dtype that the kernels take, negative ones counted from the end."""
+    if indices.dtype in (tf.uint32, tf.uint64):
+        return tf.cast(indices, tf.int64)
+    if indices.dtype in (tf.uint8, tf.uint16):
+        return tf.cast(indices, tf.int32)
+    if indices.dtype in (tf.int8, tf.int16):
+        indices = tf.cast(indices, tf.int32)
+    dtype = indices.dtype
+    size = number(size, dtype.name) if isinstance(size, int) else tf.cast(size, dtype)
+    negative = raw.Less(x=indices, y=number(0, dtype.name))
+    return raw.SelectV2(condition=negative, t=raw.AddV2(x=indices, y=size), e=indices)
+
+
+@TABLE.add("gather")
+def _gather(x: Value, indices: Value, *, axis: int) -> Value:
+    """The slices of `x` along an axis that the indices name."""
+    size = x.shape[axis]
+    indices = _indices(indices, size_of(x, axis=axis) if size is None else size)
+    return raw.GatherV2(params=x, indices=indices, axis=ints(axis))
+
+
+@TABLE.add("scatter_add")
+def _scatter_add(g: Value, indices: Value, *dims: Value, shape: Shape, axis: int) -> Value:
+    """Zeros with `g` added at the indices along an axis."""
+    sizes = merge(shape, dims)
+    if not indices.shape.rank:  # ScatterNd takes lists of indices only
+        indices = raw.ExpandDims(input=indices, axis=ints(0))
+        g = raw.ExpandDims(input=g, axis=ints(axis))
+    where = raw.ExpandDims(input=_indices(indices, sizes[axis]), axis=ints(-1))
+    if axis == 0:
+        return _scatter(where, g, sizes)
+    # ScatterNd indexes the first axis: bring the indexed ones to the front, and back.
+    middle, rank = indices.shape.rank, len(shape)
+    front = (*range(axis, axis + middle), *range(axis), *range(axis + middle, g.shape.rank))
+    back = (*range(1, axis + 1), 0, *range(axis + 1, rank))
+    g = raw.Transpose(x=g, perm=ints(front))
+    moved = (sizes[axis], *sizes[:axis], *sizes[axis + 1 :])
+    return raw.Transpose(x=_scatter(where, g, moved), perm=ints(back))
+
+
+def _scatter(where: Value, g: Value, sizes: tuple[Value, ...]) -> Value:
+    shape = tf.cast(vector(sizes), where.dtype)
+    return raw.ScatterNd(indices=where, updates=g, shape=shape)

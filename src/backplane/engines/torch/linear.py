@@ -1,0 +1,153 @@
+"""Lowering of matrix products: PyTorch's own, or oneDNN's where that is faster on this processor.
+
+PyTorch multiplies float32 matrices by MKL, which is up to two times slower than oneDNN on
+processors that MKL was not written for. PyTorch carries oneDNN as well, and reaches it by the
+operator that its compiler uses for linear layers. Which one is faster is measured once, when the
+first program with a large product is built. oneDNN's operator has no gradient: it serves where no
+tape is on, as in compiled programs.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Sequence
+
+import torch
+
+from backplane.core.spec import Spec
+from backplane.engines.base import Lowering, Table, Value
+from backplane.engines.torch.dtypes import modular
+
+TABLE = Table()
+
+LARGE = 2**22
+"""Multiplications from which on oneDNN's larger overhead, some 13 µs, no longer counts."""
+
+ADVANTAGE = 0.85
+"""oneDNN serves if it needs less than this share of the time: a close race must not be decided by
+noise, or equal processes would round differently."""
+
+
+def has_onednn() -> bool:
+    """Whether this build of PyTorch has oneDNN's operator for linear layers."""
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def onednn(x: Value, y: Value) -> Value:
+    """`x @ y` by oneDNN: float32 matrices on the processor, no tape."""
+    return torch.ops.mkldnn._linear_pointwise.default(x, y.t(), None, "none", [], "")
+
+
+def _seconds(product: Lowering, x: Value, y: Value) -> float:
+    begin = time.perf_counter()
+    product(x, y)
+    return time.perf_counter() - begin
+
+
+@functools.cache
+def onednn_is_faster() -> bool:
+    """Whether oneDNN beats PyTorch's default here. Takes some 10 ms, once per process."""
+    if not has_onednn():
+        return False
+    with torch.no_grad():
+        x = torch.ones(128, 512, dtype=torch.float32, device="cpu")
+        y = torch.ones(512, 512, dtype=torch.float32, device="cpu")
+        rounds = [(_seconds(torch.mm, x, y), _seconds(onednn, x, y)) for _ in range(8)]
+    default, other = (min(times) for times in zip(*rounds, strict=True))
+    return other < ADVANTAGE * default
+
+
+def asks_for_tape(lowering: Lowering) -> bool:
+    """Whether a lowering looks for a tape, so that programs must run it with gradients off."""
+    return hasattr(lowering, "asks_for_tape")
+
+
+def _asking(lowering: Lowering, as_does: Lowering | None = None) -> Lowering:
+    """Note that a lowering looks for a tape, or that it does as another one."""
+    if as_does is None or asks_for_tape(as_does):
+        lowering.asks_for_tape = True  # type: ignore[attr-defined]
+    return lowering
+
+
+def _product_by_size(x: Value, y: Value, out: Value | None = None) -> Value:
+    """`x @ y` for matrices, where oneDNN is the faster one for large products."""
+    rows, inner = x.shape
+    columns = y.shape[1]
+    large = rows * inner * columns >= LARGE and min(rows, inner, columns) >= 32
+    if large and x.is_cpu and not torch.is_grad_enabled():
+        product = onednn(x, y)
+        return product if out is None else out.copy_(product)
+    return torch.mm(x, y, out=out)
+
+
+def _may_be_large(specs: Sequence[Spec], transpose_x: bool, transpose_y: bool) -> bool:
+    """Whether these matrices may be large enough for oneDNN, unknown sizes taken as 1024."""
+    if specs[0].dtype != "float32" or specs[0].ndim != 2:
+        return False
+    rows, inner = reversed(specs[0].shape) if transpose_x else specs[0].shape
+    columns = specs[1].shape[0 if transpose_y else 1]
+    return math.prod(1024 if n is None else n for n in (rows, inner, columns)) >= LARGE
+
+
+@TABLE.build("matmul", into=True)
+def matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
+    """`torch.matmul` on transposed views."""
+    product: Lowering = torch.matmul
+    if _may_be_large(specs, transpose_x, transpose_y) and onednn_is_faster():
+        product = _product_by_size
+    product = modular(specs[0], product)
+    return _transposing(product, transpose_x, transpose_y)
+
+
+@TABLE.build("matmul_add", into=True)
+def matmul_add(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
+    """`torch.addmm`, where the product alone is not oneDNN's."""
+    biased: Lowering = _addmm
+    if _may_be_large(specs, transpose_x, transpose_y) and onednn_is_faster():
+        biased = _sum_by_size
+    elif specs[2].ndim == 1 and _may_have_many(specs, transpose_x, transpose_y):
+        biased = _vector_after
+    return _transposing(biased, transpose_x, transpose_y)
+
+
+def _transposing(product: Lowering, transpose_x: bool, transpose_y: bool) -> Lowering:
+    """`product` of transposed views."""
+    if not (transpose_x or transpose_y):
+        return product
+
+    def lowering(x: Value, y: Value, *added: Value, out: Value | None = None) -> Value:
+        return product(x.mT if transpose_x else x, y.mT if transpose_y else y, *added, out=out)
+
+    return _asking(lowering, product)
+
+
+def _may_have_many(specs: Sequence[Spec], transpose_x: bool, transpose_y: bool) -> bool:
+    """Whether a product may have so many elements, unknown sizes taken as 4096."""
+    shape = specs[0].shape[transpose_x], specs[1].shape[not transpose_y]
+    return math.prod(4096 if n is None else n for n in shape) >= MANY
+
+
+MANY = 2**20
+"""Elements of a product from which on a vector is added faster afterwards: PyTorch first fills the
+result with it. 2560 × 128 × 512 took 0.88 of the time so, 128 × 784 × 512 the same."""
+
+
+def _addmm(x: Value, y: Value, c: Value, out: Value | None = None) -> Value:
+    return torch.addmm(c, x, y) if out is None else torch.addmm(c, x, y, out=out)
+
+
+def _vector_after(x: Value, y: Value, c: Value, out: Value | None = None) -> Value:
+    large = len(x) * len(c) >= MANY and not torch.is_grad_enabled()
+    return torch.mm(x, y, out=out).add_(c) if large else _addmm(x, y, c, out)
+
+
+def _sum_by_size(x: Value, y: Value, c: Value, out: Value | None = None) -> Value:
+    if torch.is_grad_enabled():
+        return _addmm(x, y, c)
+    return _product_by_size(x, y, out).add_(c)
+
+
+for _lowering in (_product_by_size, _sum_by_size, _vector_after):
+    _asking(_lowering)

@@ -1,0 +1,8 @@
+"""K on MLX: `from backplane import mlx as K`.
+
+Classic Keras takes it as its backend with `KERAS_BACKEND=backplane.mlx`.
+"""
+
+from backplane.interop import namespace as _namespace
+
+globals().update(_namespace.namespace("mlx"))

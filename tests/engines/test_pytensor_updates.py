@@ -1,0 +1,107 @@
+"""PyTensor: steps of optimizers in loops of Numba, to the last bit as in NumPy's calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pytensor")
+
+import numba
+
+from backplane import backend as K
+from backplane import engines
+from backplane.engines.arrays import updates
+from backplane.engines.pytensor import updates as loops
+
+SHAPES = [(37, 5), (11,), (0, 3), ()]
+FORMS: dict[str, tuple[Any, int, tuple[float, ...], dict[str, bool]]] = {
+    "gradient": (updates.gradient_update, 1, (-0.01,), {}),
+    "momentum": (updates.momentum_update, 2, (0.9, -0.01, 1.0), {"nesterov": False}),
+    "scaled momentum": (updates.momentum_update, 2, (0.9, 0.1, -0.01), {"nesterov": False}),
+    "nesterov": (updates.momentum_update, 2, (0.9, -0.01, 0.9), {"nesterov": True}),
+    "adam": (updates.adam_update, 3, (0.01, 0.9, 0.999, 1e-7), {}),
+}
+
+
+class Spy:
+    """`loops.loop`, which notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __call__(self, name: str, dtype: str) -> Any:
+        self.names.append(name)
+        return loops.loop(name, dtype)
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> Spy:
+    """Loops for steps of any size."""
+    monkeypatch.setattr(updates, "WORTH", 0)
+    return Spy()
+
+
+def trained(form: str, dtype: str, **options: Any) -> list[np.ndarray]:
+    """Parameters and states after three steps."""
+    function, kinds, numbers, params = FORMS[form]
+    rng = np.random.default_rng(0)
+    state = [rng.normal(size=shape).astype(dtype) for shape in SHAPES]
+    state += [np.zeros(shape, dtype) for shape in SHAPES] * (kinds - 1)
+    scalars = [np.asarray(x) for x in numbers]
+    for _ in range(3):
+        gs = [np.asarray(rng.normal(size=shape), dtype) for shape in SHAPES]
+        gs[0] = np.asfortranarray(gs[0])
+        gs[1] = np.repeat(gs[1], 2)[::2]
+        gs[2].flags.writeable = False
+        state = function(*scalars, *state, *gs, **params, **options)
+    return state
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_loop_computes_what_blocks_do(loop: Spy, form: str, dtype: str) -> None:
+    found = trained(form, dtype, loop=loop)
+    assert len(loop.names) == 2  # the first step copies, in NumPy
+    for a, b in zip(found, trained(form, dtype), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+
+
+def test_what_users_put_into_a_variable_is_not_written_to(loop: Spy) -> None:
+    with engines.use("theano"):
+        w, m = K.variable(np.ones((4, 3))), K.zeros((4, 3))
+        m_t = 0.5 * m - 0.25 * (w + 1.0)
+        f = K.function([], [], [K.update(m, m_t), K.update(w, w + m_t)])
+        f([])
+        f([])
+        before = K.get_value(w)
+        K.set_value(m, given := np.ones((4, 3), "float32"))
+        f([])
+        np.testing.assert_array_equal(given, 1)
+        np.testing.assert_allclose(K.get_value(w), before + 0.5 - 0.25 * (before + 1))
+
+
+def test_a_negative_second_moment_is_left_to_numpy(loop: Spy) -> None:
+    v, one = np.full(3, -1e-3), np.ones(3)
+    state: list[Any] = [one, one, v]
+    for _ in range(2):
+        state = updates.adam_update(0.01, 0.9, 1.0, 1e-7, *state, 0 * one, loop=loop)
+    assert not loop.names
+    assert np.isfinite(state[0]).all()
+
+
+def test_a_program_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+    monkeypatch.setattr(updates, "_whole", lambda loop, name, *_: asked.append((loop, name)))
+    with engines.use("theano"):
+        w = K.variable(np.ones((4, 3)))
+        K.function([], [], [K.update(w, w - 0.1 * (w + 1.0))])([])
+    assert asked == [(loops.loop, "gradient")]
+
+
+def test_nothing_is_compiled_where_users_forbid_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    assert loops.loop.__wrapped__("adam", "float32") is None
