@@ -38,9 +38,10 @@ assert f([np.ones((2, 3))])[0].shape == (2, 2)
 """
 
 
-def test_a_small_program_loads_no_library_of_another_engine():
+def test_a_small_program_loads_no_library_of_an_engine_and_no_export():
     found = modules_after(SMALL)
-    assert {"backend.ctc", "backend.recurrence", "compile.codegen.programs"} <= found
+    assert {"backend.ctc", "backend.recurrence", "compile.passes.hoist"} <= found
+    assert "compile.export" not in found
     assert not {"jax", "mlx", "onnxruntime", "pytensor", "tensorflow", "torch"} & found
 
 

@@ -53,7 +53,7 @@ def current(value: Value) -> Value:
     """`value`, or the one that has followed it in its memory."""
     if type(value) is not array_type():
         return value
-    while value.is_deleted():  # type: ignore[attr-defined]
+    while value.is_deleted():
         with _starting:
             results, position = getattr(value, "successor", ((), 0))
         if not results:
