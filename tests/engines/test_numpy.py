@@ -13,10 +13,10 @@ import pytest
 from scipy import special
 
 from backplane.compile.program import compiled
+from backplane.core.atomic import at_once
 from backplane.core.graph import Graph, Placeholder
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import DTYPES, Spec
-from backplane.core.atomic import at_once
 from backplane.engines.arrays import convolution, pooling, updates, windows
 from backplane.engines.arrays import engine as quieting
 from backplane.engines.arrays.elementwise import SMALL, masked, select

@@ -163,7 +163,8 @@ class Emitter:
         results = [self.value(t) for t in self.outputs]
         if self.later:
             results.append(f"[{', '.join([f'*{name}' for name in self.later])}]")
-        self.source.line(f"return ({''.join([f'{x}, ' for x in results])})")
+        listed = "".join([f"{x}, " for x in results])
+        self.source.line(f"return ({listed.rstrip()})")
 
     def finished(self) -> Callable[..., Any]:
         """The function `program` of the text, once the functions of its chains are there too."""
@@ -239,11 +240,8 @@ class Emitter:
         return self._assigned(node, operands, entry)
 
     def _assigned(self, node: Tensor, operands: list[str], entry: Entry) -> str:
-        out = None
-        if self.writes:
-            i, free = self.position[node], self.buffers.reusable(node, entry)
-            out = next((self.names[t] for t in free if self._is_free(t, i, i)), None)
-        call = self._call(node, operands, out, entry)
+        over = self.buffers.reusable(node, entry, self._is_free) if self.writes else None
+        call = self._call(node, operands, self.names[over] if over is not None else None, entry)
         return f"{self._targets(node)} = {call}"
 
     def _place(self, node: Tensor) -> str | None:
