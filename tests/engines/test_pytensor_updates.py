@@ -57,7 +57,8 @@ def trained(form: str, dtype: str, **options: Any) -> list[np.ndarray]:
         gs[0] = np.asfortranarray(gs[0])
         gs[1] = np.repeat(gs[1], 2)[::2]
         gs[2].flags.writeable = False
-        state = function(*scalars, *state, *gs, **params, **options)
+        state, calls = function(*scalars, *state, *gs, **params, **options)
+        at_once(calls)
     return state
 
 

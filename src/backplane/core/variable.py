@@ -103,7 +103,7 @@ class Variable(Tensor):
 def _array(values: dict[Converter | None, Any]) -> np.ndarray:
     array: np.ndarray | None = values.get(None)
     if array is None:
-        engine, native = [*values.items()][0]
+        ((engine, native), *_) = values.items()
         assert engine is not None
         array = engine.to_numpy(native)
     return array

@@ -195,7 +195,8 @@ def _(op: Blockwise, node: Apply) -> Call:
 
 @call_of.register
 def _(op: Kernel, node: Apply) -> Call:
-    if op.multiple and len(node.outputs) == 1:
+    if op.primitive.in_place or not op.multiple:
+        return Call(op.function, node.inputs)
+    if len(node.outputs) == 1:
         return Call(lambda *values: op.compute(*values)[0], node.inputs)
-    several = op.multiple and not op.primitive.in_place
-    return Call(op.compute if several else op.function, node.inputs)
+    return Call(op.compute, node.inputs)

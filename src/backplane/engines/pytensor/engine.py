@@ -74,7 +74,8 @@ class PyTensorEngine(ArrayEngine):
         mode = _mode(program.options)
         with pytensor.config.change_flags(traceback__limit=0):
             inputs = [type_of(spec)() for spec in program.inputs]
-            outputs = [pt.as_tensor_variable(x) for x in program.function(*inputs)]
+            results = program.function(*inputs)[: len(program.outputs)]
+            outputs = [pt.as_tensor_variable(x) for x in results]
             shared = [x for x in graph_inputs(outputs) if isinstance(x, SharedVariable)]
             run = _function([*inputs, *shared], outputs, mode)
         if not shared:

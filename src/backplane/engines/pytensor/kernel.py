@@ -171,6 +171,8 @@ def _lowering(engine: Engine, name: str) -> Lowering:
 
         def lower(*operands: Value) -> Any:
             results = kernel(*operands, return_list=True)
+            if kernel.primitive.in_place:
+                return results, ()  # The calls that write come out of the linked program.
             if not kernel.multiple:
                 return results[0]
             given = iter(results)
