@@ -9,6 +9,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -20,27 +21,15 @@ from backplane import engines
 
 def in_threads(count: int, work: Callable[[], Any]) -> list[Any]:
     """What `work` returns in each of `count` threads."""
-    found: list[Any] = []
-    errors: list[BaseException] = []
-    ready = threading.Barrier(count)
-    engine = engines.current().name
+    ready, engine = threading.Barrier(count), engines.current().name
 
-    def run() -> None:
-        try:
-            with engines.use(engine):
-                ready.wait()
-                found.append(work())
-        except BaseException as error:
-            errors.append(error)
+    def run() -> Any:
+        with engines.use(engine):
+            ready.wait()
+            return work()
 
-    threads = [threading.Thread(target=run) for _ in range(count)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    if errors:
-        raise errors[0]
-    return found
+    with ThreadPoolExecutor(count) as pool:
+        return [future.result() for future in [pool.submit(run) for _ in range(count)]]
 
 
 def test_no_update_is_lost(engine: Any) -> None:
@@ -115,10 +104,11 @@ def test_values_that_are_set_together_are_read_together(engine: Any) -> None:
 
 def test_each_draw_is_new(engine: Any) -> None:
     f = K.function([], [K.random_uniform((4,), seed=5)])
-    draws = sum(in_threads(4, lambda: [tuple(f([])[0].tolist()) for _ in range(40)]), [])
-    assert len(set(draws)) == 160
+    found = in_threads(4, lambda: [tuple(f([])[0].tolist()) for _ in range(40)])
+    draws = {draw for draws in found for draw in draws}
+    assert len(draws) == 160
     alone = K.function([], [K.random_uniform((4,), seed=5)])
-    assert {tuple(alone([])[0].tolist()) for _ in range(160)} == set(draws)
+    assert {tuple(alone([])[0].tolist()) for _ in range(160)} == draws
 
 
 def test_a_call_that_fails_draws_nothing(engine: Any) -> None:

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from itertools import count, starmap
 from operator import call
 from typing import Any, Protocol, TypeVar
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 Calls = Sequence[tuple[Any, ...]]
 """Functions with their arguments."""
@@ -52,19 +52,26 @@ FREE: AbstractContextManager[Any] = _Free()  # type: ignore[assignment]
 class Domain:
     """Variables that were first met in one function, and the lock of the calls that write to them.
 
-    A function takes the locks of all domains of its variables, in the order in which they were
-    made, so that calls wait for each other and never in a circle. A thread may take a lock again:
-    a finalizer or a handler of a signal may call a function.
+    A function with updates takes the locks of all domains of its variables, in the order in which
+    they were made, so that calls wait for each other and never in a circle. A thread may take a
+    lock again: a finalizer or a handler of a signal may call a function.
+
+    Other functions take no lock, which would cost a tenth of a small call. Where values are only
+    replaced, they have a whole state from the moment when they took it. Where somebody writes over
+    the variables' memory, they look whether the version is still the same at their end, and run
+    once more under the locks if it is not.
     """
 
-    __slots__ = ("__weakref__", "guard", "lock", "serial")
+    __slots__ = ("__weakref__", "count", "guard", "lock", "serial", "version")
 
     def __init__(self) -> None:
         self.serial = next(_serials)
         self.lock: AbstractContextManager[Any] = RLock()
         self.guard: AbstractContextManager[Any] = FREE
-        """What readers hold: the lock, once a function writes to the variables' own memory. Where
-        all of them replace values, a reader has a whole state from the moment when it took it."""
+        """The lock, once a function writes over the variables' memory: held for single reads."""
+        self.count = 0
+        self.version: int | None = 0
+        """Equal to `count`, but None while somebody writes over the variables' memory."""
         _domains.add(self)
 
 
@@ -102,6 +109,22 @@ def under(
     a, b, c, d = [*locks[:4], *[FREE] * (4 - len(locks[:4]))]
     with a, b, c, d:
         return under(locks[4:], function, *args)
+
+
+def again(call: Callable[[Any], T], domains: Sequence[Domain]) -> Callable[[Any], T]:
+    """What a function without updates does when somebody has written meanwhile: the same once more,
+    while it holds the locks. It refers to `call` weakly, which refers to it.
+    """
+    found = ref(call)
+
+    def locked(inputs: Any) -> T:
+        for d in domains:
+            d.version = d.count  # It is None where a write was interrupted before its end.
+        function = found()
+        assert function is not None
+        return function(inputs)
+
+    return lambda inputs: under([d.lock for d in domains], locked, inputs)
 
 
 def _after_fork() -> None:

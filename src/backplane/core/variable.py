@@ -97,7 +97,8 @@ class Variable(Tensor):
 
     def numpy(self) -> np.ndarray:
         """The value as a NumPy array of the caller's own."""
-        return arrays([self])[0]
+        with self.guard:
+            return _copied(self.values)
 
 
 def _array(values: dict[Converter | None, Any]) -> np.ndarray:
@@ -109,12 +110,16 @@ def _array(values: dict[Converter | None, Any]) -> np.ndarray:
     return array
 
 
+def _copied(values: dict[Converter | None, Any]) -> np.ndarray:
+    return np.array(values[None]) if None in values else _array(values)
+
+
 def arrays(variables: Sequence[Variable]) -> list[np.ndarray]:
     """The values of variables at one moment, as NumPy arrays of the caller's own."""
 
     def copies() -> list[np.ndarray]:
         found = list(map(attrgetter("values"), variables))  # all by one call into C
-        return [np.array(v[None]) if None in v else _array(v) for v in found]
+        return [_copied(values) for values in found]
 
     return under([d.guard for d in domains_of(variables)], copies)
 

@@ -27,8 +27,8 @@ Here the loops are unrolled into the text of one function:
 All updates are written by one call into C, or by one assignment without calls: between them Python
 runs no handler of a signal and no other thread, so that an interruption finds all variables old or
 all new. What writes over the memory of variables, `later`, is part of that. Calls with updates hold
-the locks of their variables; others do where somebody writes over their memory
-(`core.atomic.Domain`).
+the locks of their variables; others run again where somebody has written over the variables' memory
+meanwhile (`core.atomic.Domain`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backplane.core.atomic import deferred_signals, join, under
+from backplane.core.atomic import Domain, again, deferred_signals, join, under
 from backplane.core.graph import Tensor, draw, undraw
 from backplane.core.source import Source
 from backplane.core.variable import read
@@ -68,6 +68,9 @@ class _Writer:
         self.engine = engine = function.engine
         self.replaced: frozenset[int] = getattr(variant.run, "written", frozenset())
         """The updates that `run` has written when it returns."""
+        self.domains: list[Domain] = []
+        self.changed = ""
+        """The condition that somebody has written over what was read."""
         self.source = Source(
             "call", engine=engine, slow=slow, run=variant.run, failed=variant.failed,
             feed=engine.feed, lend=engine.lend, wait=engine.wait, ndarray=np.ndarray,
@@ -76,47 +79,76 @@ class _Writer:
 
     def written(self) -> Call:
         """The compiled text."""
+        if not self.variant.updated:
+            return self._without_updates()
         locks = self._locks()
-        if len(locks) <= MOST_LOCKS:
-            with self.source.block("def call(inputs=()):"):
-                feeds = self._feeds()
-                if locks:
-                    with self.source.block(f"with {', '.join(locks)}:"):
-                        outputs = self._body(feeds)
-                else:
-                    outputs = self._body(feeds)
-                self.source.line(f"return [{', '.join(outputs)}]")
-            return self.source.function("call")
-        self.source.names["under"] = under
         with self.source.block("def call(inputs=()):"):
             feeds = self._feeds()
-            self.source.line(f"return under([{', '.join(locks)}], body, {', '.join(feeds)})")
-        with self.source.block(f"def body({', '.join(feeds)}):"):
-            self.source.line(f"return [{', '.join(self._body(feeds))}]")
+            if len(locks) > MOST_LOCKS:
+                self.source.names["under"] = under
+                self.source.line(f"return under([{', '.join(locks)}], body, {', '.join(feeds)})")
+            else:
+                with self.source.block(f"with {', '.join(locks)}:"):
+                    outputs = self._body(feeds)
+                self.source.line(f"return [{', '.join(outputs)}]")
+        if len(locks) > MOST_LOCKS:
+            with self.source.block(f"def body({', '.join(feeds)}):"):
+                self.source.line(f"return [{', '.join(self._body(feeds))}]")
         return self.source.function("call")
+
+    def _join(self) -> None:
+        variant = self.variant
+        self.domains = join(list(dict.fromkeys([*variant.variables, *variant.updated])))
+        self.source.names.update({f"domain{i}": d for i, d in enumerate(self.domains)})
 
     def _locks(self) -> list[str]:
         """What the call holds while it runs."""
-        variant = self.variant
-        writes = bool(variant.updated)
-        if not writes and not self.engine.writes_over:
-            return []
-        domains = join(list(dict.fromkeys([*variant.variables, *variant.updated])))
-        if variant.written or self.replaced:
-            for domain in domains:
+        self._join()
+        if self.variant.written or self.replaced:
+            for domain in self.domains:
                 domain.guard = domain.lock
-        self.source.names.update(
-            {f"lock{i}": d.lock if writes else d for i, d in enumerate(domains)}
-        )
-        return [f"lock{i}" if writes else f"lock{i}.guard" for i in range(len(domains))]
+        names = {f"lock{i}": d.lock for i, d in enumerate(self.domains)}
+        self.source.names.update(names)
+        return list(names)
+
+    def _without_updates(self) -> Call:
+        """The call of a function that only reads."""
+        if self.engine.writes_over:
+            self._join()
+        places = range(len(self.domains))
+        with self.source.block("def call(inputs=()):"):
+            feeds = self._feeds()
+            for i in places:
+                with self.source.block(f"if (version{i} := domain{i}.version) is None:"):
+                    self.source.line("return again(inputs)")
+            self.changed = " or ".join([f"domain{i}.version != version{i}" for i in places])
+            outputs = self._body(feeds)
+            self._repeat_if_changed()
+            self.source.line(f"return [{', '.join(outputs)}]")
+        call: Call = self.source.function("call")
+        if self.domains:
+            self.source.names["again"] = again(call, self.domains)
+        return call
+
+    def _repeat_if_changed(self) -> None:
+        if self.changed:
+            with self.source.block(f"if {self.changed}:"):
+                self.source.line("return again(inputs)")
 
     def _body(self, feeds: Sequence[str]) -> list[str]:
         """From reading the variables to writing them; the names of the outputs."""
         with self._deferred():
             arguments = [*feeds, *self._keys(), *self._variables(), *self._constants()]
+            if self.replaced:
+                self._set_versions("None")
             outputs = self._run(feeds, arguments)
             self._commit()
         return outputs
+
+    def _set_versions(self, value: str) -> None:
+        """None before variables are written over, and the next number when that is done."""
+        for i in range(len(self.domains)):
+            self.source.line(f"domain{i}.version = {value.format(i=i)}")
 
     @contextmanager
     def _deferred(self) -> Iterator[None]:
@@ -152,6 +184,7 @@ class _Writer:
         with source.block("except Exception as error:"):
             if self.variant.keys:
                 source.line("undraw(sources, keys)")
+            self._repeat_if_changed()
             source.line(f"failed(error, [{', '.join(feeds)}])")
             source.line("raise")
         self._go_forward()
@@ -182,10 +215,13 @@ class _Writer:
         if written:
             self.source.names.update(commit=self.engine.commit, setattr=setattr)
             calls = [f'(setattr, u{i}, "values", {value})' for i, value in enumerate(values)]
+            self._set_versions("None")
             self.source.line(f"commit([*later, {', '.join(calls)}])")
         elif values:
             targets = [f"u{i}.values" for i in range(len(values))]
             self.source.line(f"{', '.join(targets)} = {', '.join(values)}")
+        if written or self.replaced:
+            self._set_versions("domain{i}.count = domain{i}.count + 1")
 
     def _is_array(self, output: Tensor) -> bool:
         """Whether the program's result is already a NumPy array (not one of NumPy's scalars)."""
