@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from numbers import Real
@@ -93,10 +94,23 @@ def write(file: str) -> None:
         try:
             with open(part, "x", encoding="utf-8") as stream:
                 stream.write(DEFAULT_TEXT)
-            os.replace(part, file)
+            _place(part, file)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(part)
+
+
+def _place(part: str, file: str) -> None:
+    """Give the file `part` the name `file` too. `os.replace` would take the place of a file that
+    somebody has made meanwhile.
+    """
+    try:
+        os.link(part, file)
+    except FileExistsError:
+        pass
+    except (OSError, AttributeError):  # a disk without links: exclusive, if not in one step
+        with open(file, "x", encoding="utf-8") as stream:
+            stream.write(DEFAULT_TEXT)
 
 
 def read(file: str) -> tuple[Settings, bool]:
@@ -125,8 +139,11 @@ def read(file: str) -> tuple[Settings, bool]:
         ('float64', 'jax', True)
     """
     try:
-        with open(file, "rb") as stream:
-            content = stream.read()
+        # A FIFO would keep us waiting for somebody to write into it.
+        waits = stat.S_ISFIFO(os.stat(file).st_mode)
+        if not waits:
+            with open(file, "rb") as stream:
+                content = stream.read()
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -134,6 +151,8 @@ def read(file: str) -> tuple[Settings, bool]:
         raise OSError(
             error.errno, f"the settings cannot be read ({error.strerror})", file
         ) from error
+    if waits:
+        raise OSError(f"the settings cannot be read (it is a FIFO): {file!r}")
     if content == DEFAULT_TEXT.encode():
         return Settings(), False
     text, given = _parse(file, content)

@@ -288,5 +288,5 @@ def test_no_engine_library_is_named_in_an_import():
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if isinstance(node, ast.Import):
                 assert {alias.name for alias in node.names} <= {
-                    "json", "math", "os", "re", "sys", "tempfile", "numpy", "numpy.typing",
+                    "json", "math", "os", "re", "stat", "sys", "tempfile", "numpy", "numpy.typing",
                 }  # fmt: skip

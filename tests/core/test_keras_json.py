@@ -145,7 +145,7 @@ def test_a_file_in_a_read_only_home_is_read(read_only_home):
 # Writing it -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("failing", ["makedirs", "open", "replace"])
+@pytest.mark.parametrize("failing", ["makedirs", "open"])
 def test_without_a_file_when_it_cannot_be_written(file, monkeypatch, failing):
     def refuse(*_args, **_kwargs):
         raise PermissionError(13, "no")
@@ -209,16 +209,47 @@ def test_many_processes_starting_at_once_never_see_half_a_file(tmp_path):
 
 def test_no_reader_sees_the_file_before_it_is_whole(file, monkeypatch):
     """The same without luck: at the moment before the last step, the file is not there."""
-    replace, seen = os.replace, []
+    link, seen = os.link, []
 
     def spy(source, target):
         seen.append((Path(source).read_text(), Path(target).exists()))
-        assert Path(source).parent == Path(target).parent, "only a rename within a folder is atomic"
-        replace(source, target)
+        assert Path(source).parent == Path(target).parent, "links stay on one disk"
+        link(source, target)
 
-    monkeypatch.setattr(os, "replace", spy)
+    monkeypatch.setattr(os, "link", spy)
     config.load()
     assert seen == [(DEFAULT_TEXT, False)]
+
+
+def test_a_file_that_somebody_makes_meanwhile_is_theirs(file, monkeypatch):
+    link = os.link
+
+    def late(source, target):
+        Path(target).write_text('{"floatx": "float64"}')
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", late)
+    config.load()
+    assert file.read_text() == '{"floatx": "float64"}'
+    assert [path.name for path in file.parent.iterdir()] == ["keras.json"]
+
+
+def test_a_disk_without_links(file, monkeypatch):
+    def refuse(*_args):
+        raise PermissionError(1, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    config.load()
+    assert file.read_text() == DEFAULT_TEXT
+    assert [path.name for path in file.parent.iterdir()] == ["keras.json"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="FIFOs")
+def test_a_fifo_does_not_hang_the_import(file):
+    file.parent.mkdir()
+    os.mkfifo(file)
+    with pytest.raises(OSError, match=r"it is a FIFO.*keras\.json"):
+        config.load()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no permission bits")

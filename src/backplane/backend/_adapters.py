@@ -81,6 +81,23 @@ def adapter_among(values: Iterable[Any]) -> Any:
     return None
 
 
+def holds_itself(what: str) -> ValueError:
+    """The error for a list that is among its own items."""
+    return ValueError(f"{what}: got a list that contains itself")
+
+
+def refuse_circles(name: str, values: Iterable[Any]) -> None:
+    """After Python has gone too deep: ValueError if an argument of `K.name` contains itself."""
+    waiting: list[tuple[Any, frozenset[int]]] = [(value, frozenset()) for value in values]
+    while waiting:
+        value, around = waiting.pop()
+        if isinstance(value, list | tuple | dict):
+            if id(value) in around:
+                raise holds_itself(f"K.{name}") from None
+            items = value.values() if isinstance(value, dict) else value
+            waiting += [(item, around | {id(value)}) for item in items]
+
+
 def adaptable(function: F) -> F:
     """Decorator of K functions that do not follow the call rule (`_call.api`): a call with objects
     of another library goes to the library's adapter.
@@ -88,7 +105,11 @@ def adaptable(function: F) -> F:
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        adapter = adapter_among((*args, *kwargs.values()))
+        try:
+            adapter = adapter_among((*args, *kwargs.values()))
+        except RecursionError:
+            refuse_circles(function.__name__, (*args, *kwargs.values()))
+            raise
         if adapter is None:
             return function(*args, **kwargs)
         return adapter.call(wrapper, args, kwargs)

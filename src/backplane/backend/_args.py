@@ -27,8 +27,10 @@ __all__ = [
     "as_float",
     "as_int",
     "as_new_axis",
+    "as_new_shape",
     "as_shape",
     "as_sizes",
+    "check_not_negative",
     "shape_vector",
 ]
 
@@ -151,6 +153,23 @@ def as_shape(shape: Any, what: str = "shape") -> tuple[list[Tensor], tuple[int |
         else:
             sizes.append(as_int(size, f"{what}: each size"))
     return dims, tuple(sizes)
+
+
+def as_new_shape(shape: Any, what: str) -> tuple[list[Tensor], tuple[int | None, ...]]:
+    """`as_shape` for what is to be made: all sizes are 0 or more.
+
+    Raises:
+        ValueError: names `what` otherwise.
+    """
+    dims, sizes = as_shape(shape, what)
+    check_not_negative(sizes, what)
+    return dims, sizes
+
+
+def check_not_negative(sizes: Sequence[int | None], what: str) -> None:
+    """ValueError names `what` if a size that is known is negative."""
+    if any(n is not None and n < 0 for n in sizes):
+        raise ValueError(f"{what}: sizes must be 0 or more, got {tuple(sizes)}")
 
 
 def as_entries(values: Any, what: str) -> list[int | Tensor]:

@@ -139,6 +139,9 @@ def api(function: F) -> F:
             if modern is None:
                 _name_function(error, function.__name__)
                 raise
+        except RecursionError:
+            _adapters.refuse_circles(function.__name__, (*args, *kwargs.values()))
+            raise
         return wrapper(**modern)
 
     general = _general(function, wrapper)
@@ -217,6 +220,9 @@ def creates(function: F) -> F:
             call = OLD_SPELLINGS[0](function.__name__, args, kwargs)
             if call is None:
                 raise
+        except RecursionError:
+            _adapters.refuse_circles(function.__name__, (*args, *kwargs.values()))
+            raise
         return wrapper(**call)
 
     return wrapper  # type: ignore[return-value]

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from backplane import config
-from backplane.backend._adapters import adaptable
-from backplane.backend._args import as_dtype, as_int, as_shape, as_sizes
+from backplane.backend._adapters import adaptable, holds_itself
+from backplane.backend._args import as_dtype, as_int, as_new_shape, as_sizes, check_not_negative
 from backplane.backend._call import api, creates
 from backplane.backend.types import DType, Shape, Sizes, TensorLike
 from backplane.core import context
-from backplane.core.graph import Constant, Placeholder, Tensor
+from backplane.core.graph import Constant, Placeholder, Tensor, converted
 from backplane.core.registry import engine_of
 from backplane.core.sparse import dense_array, is_sparse_matrix
 from backplane.core.spec import Spec
@@ -68,8 +68,7 @@ def placeholder(
     else:
         listed = shape if isinstance(shape, list | tuple) else [shape]
         sizes = tuple(None if n is None else as_int(n, "K.placeholder: shape") for n in listed)
-    if any(n is not None and n < 0 for n in sizes):
-        raise ValueError(f"K.placeholder: sizes must be 0 or more, or None, got shape {sizes}")
+    check_not_negative(sizes, "K.placeholder: shape")
     if sparse and len(sizes) != 2:
         raise ValueError(f"K.placeholder: a sparse placeholder has 2 axes, got shape {sizes}")
     name = context.unique_name(name or "Placeholder")
@@ -97,6 +96,7 @@ def variable(
 
     Raises:
         TypeError: if `value` holds no numbers.
+        ValueError: if an integer `dtype` does not reach as far as they.
 
     Example:
         >>> from backplane import backend as K
@@ -123,12 +123,17 @@ def _values(value: Any, dtype: str, what: str) -> np.ndarray:
         value = owner.to_numpy(value)
     elif is_sparse_matrix(value):
         value = dense_array(value)
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except RecursionError:
+        raise holds_itself(what) from None
+    if array.dtype == object and all(type(n) is int for n in array.flat):
+        return converted(array, _numpy_dtype(dtype), what)  # some need more than 64 bits
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         raise TypeError(
             f"{what} must hold numbers, got {type(value).__name__} of dtype {array.dtype}"
         )
-    return np.array(array, dtype=_numpy_dtype(dtype))
+    return converted(array, _numpy_dtype(dtype), what)
 
 
 def _numpy_dtype(dtype: str) -> Any:
@@ -160,7 +165,8 @@ def constant(
         A symbolic tensor.
 
     Raises:
-        ValueError: if `value` has more elements than `shape`.
+        ValueError: if `value` has more elements than `shape`, or an integer `dtype` does not
+            reach as far as they.
 
     Example:
         >>> from backplane import backend as K
@@ -225,9 +231,7 @@ def ones(shape: Shape, dtype: DType | None = None, name: str | None = None) -> T
 
 
 def _full(shape: Shape, value: int, dtype: DType | None, name: str | None, what: str) -> Tensor:
-    dims, sizes = as_shape(shape, what)
-    if any(n is not None and n < 0 for n in sizes):
-        raise ValueError(f"{what}: sizes must be 0 or more, got {sizes}")
+    dims, sizes = as_new_shape(shape, what)
     if dims:
         return full(*dims, shape=sizes, value=value, dtype=as_dtype(dtype))
     kind, known = _numpy_dtype(as_dtype(dtype)), [n or 0 for n in sizes]
@@ -251,6 +255,7 @@ def eye(size: Sizes, dtype: DType | None = None, name: str | None = None) -> Var
                [0., 1., 0.]], dtype=float32)
     """
     rows, columns = as_sizes(size, 2, "K.eye: size")
+    check_not_negative((rows, columns), "K.eye: size")
     return variable(np.eye(rows, columns), dtype, name)
 
 
@@ -311,7 +316,7 @@ def arange(
         A tensor of one axis.
 
     Raises:
-        ValueError: if `step` is 0.
+        ValueError: if `step` is 0, or `dtype` does not reach as far as the numbers.
 
     Example:
         >>> from backplane import backend as K
@@ -325,7 +330,7 @@ def arange(
     if not any(isinstance(v, Tensor) for v in given):
         if step == 0:
             raise ValueError("K.arange: step must not be 0")
-        array = np.arange(*given).astype(_numpy_dtype(dtype))
+        array = converted(np.arange(*given), _numpy_dtype(dtype), "K.arange: start, stop, step")
         return Constant(array, Spec(array.shape, dtype))
     whole = config.floatx() if any(isinstance(v, float) for v in given) else "int32"
     scalars = [as_tensor(v, whole) for v in given]

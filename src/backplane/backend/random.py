@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from backplane import config
-from backplane.backend._args import as_dtype, as_float, as_int, as_shape
+from backplane.backend._args import as_dtype, as_float, as_int, as_new_shape
 from backplane.backend._call import api, creates
 from backplane.backend.creation import variable
 from backplane.backend.types import DType, Shape, TensorLike
@@ -121,7 +121,7 @@ def random_normal(
         >>> bool(4.8 < K.eval(x).mean() < 5.2)
         True
     """
-    dims, sizes = as_shape(shape, "K.random_normal: shape")
+    dims, sizes = as_new_shape(shape, "K.random_normal: shape")
     sample = _normal(
         key_source(seed, "K.random_normal"), dims, sizes, _float_dtype(dtype, "K.random_normal")
     )
@@ -154,7 +154,7 @@ def random_uniform(
         >>> bool(2 <= x.min() and x.max() < 3)
         True
     """
-    dims, sizes = as_shape(shape, "K.random_uniform: shape")
+    dims, sizes = as_new_shape(shape, "K.random_uniform: shape")
     name = as_dtype(dtype)
     key = key_source(seed, "K.random_uniform")
     if is_float(name):
@@ -185,7 +185,7 @@ def random_binomial(
         >>> sorted(set(K.eval(K.random_binomial((100,), p=0.5, seed=1)).tolist()))
         [0.0, 1.0]
     """
-    dims, sizes = as_shape(shape, "K.random_binomial: shape")
+    dims, sizes = as_new_shape(shape, "K.random_binomial: shape")
     sample = _uniform(key_source(seed, "K.random_binomial"), dims, sizes, "float32")
     return cast_to(sample < p, as_dtype(dtype))
 
@@ -216,7 +216,7 @@ def truncated_normal(
         >>> bool(abs(x).max() <= 2)
         True
     """
-    dims, sizes = as_shape(shape, "K.truncated_normal: shape")
+    dims, sizes = as_new_shape(shape, "K.truncated_normal: shape")
     name = _float_dtype(dtype, "K.truncated_normal")
     key = key_source(seed, "K.truncated_normal")
     # float64 keeps the engines together in the tails, where erfinv is steep.
@@ -313,7 +313,7 @@ def dropout(
             if len(noise_shape) != x.ndim and None in noise_shape:
                 raise ValueError(f"K.dropout: noise_shape {noise_shape} must have {x.ndim} entries")
             noise_shape = [dim(x, axis=i) if n is None else n for i, n in enumerate(noise_shape)]
-        dims, sizes = as_shape(noise_shape, "K.dropout: noise_shape")
+        dims, sizes = as_new_shape(noise_shape, "K.dropout: noise_shape")
     dtype = x.spec.dtype if is_float(x.spec.dtype) else config.floatx()
     sample = _uniform(key_source(seed, "K.dropout"), dims, sizes, dtype)
     scaled: Tensor = x / (1.0 - level)

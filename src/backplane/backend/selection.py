@@ -11,7 +11,7 @@ from backplane.backend._args import as_axes, as_axis, as_count, as_entries, as_n
 from backplane.backend._axes import dims_and_shape, size_at
 from backplane.backend._call import api
 from backplane.backend.types import Axes, Axis, Shape, TensorLike
-from backplane.core.graph import Tensor
+from backplane.core.graph import Constant, Tensor
 from backplane.core.spec import bits, is_integer
 from backplane.ops import indexing as ix
 from backplane.ops import shaping as sh
@@ -226,7 +226,7 @@ def gather(reference: TensorLike, indices: TensorLike) -> Tensor:
         `reference`. In the gradient indices that occur repeatedly add up.
 
     Raises:
-        ValueError: if `reference` is a scalar.
+        ValueError: if `reference` is a scalar, or a given index needs more than 32 bits.
         TypeError: if `indices` does not hold integers.
 
     Example:
@@ -238,4 +238,14 @@ def gather(reference: TensorLike, indices: TensorLike) -> Tensor:
     x = as_tensor(reference)
     if not x.ndim:
         raise ValueError("reference must have at least one axis, got a scalar")
-    return ix.gather(x, _integers(indices, "indices"), axis=0)
+    return ix.gather(x, _in_reach(_integers(indices, "indices"), x.spec.shape[0]), axis=0)
+
+
+def _in_reach(indices: Tensor, size: int | None) -> Tensor:
+    """Indices, of which no known one is beyond what every engine tells from a smaller one."""
+    if isinstance(indices, Constant) and isinstance(indices.value, np.ndarray):
+        most = max(2**31, size or 0)
+        for n in (indices.value.min(), indices.value.max()) if indices.value.size else ():
+            if not -most <= int(n) < most:
+                raise ValueError(f"indices must lie between {-most} and {most - 1}, got {n}")
+    return indices

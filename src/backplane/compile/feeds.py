@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from backplane.core.graph import Placeholder, Tensor
+from backplane.core.graph import Placeholder, Tensor, converted
 from backplane.core.registry import engine_of
 from backplane.core.sparse import dense_array, is_sparse_matrix, is_triple
 from backplane.core.spec import Spec
@@ -51,7 +51,7 @@ def as_array(value: Any, dtype: np.dtype[Any], what: str) -> np.ndarray:
 
     Raises:
         TypeError: if it holds no numbers, or fractions where integers are wanted.
-        ValueError: if it is ragged.
+        ValueError: if it is ragged, or holds numbers that an integer type does not reach.
     """
     owner = engine_of(value)
     if owner is not None:
@@ -64,6 +64,8 @@ def as_array(value: Any, dtype: np.dtype[Any], what: str) -> np.ndarray:
         raise ValueError(f"{what}: the value is no regular array ({error})") from None
     if array.dtype == dtype:
         return array
+    if array.dtype == object and dtype.kind in "iu" and all(type(n) is int for n in array.flat):
+        return converted(array, dtype, what)  # Some need more than 64 bits.
     if array.dtype.kind not in _KINDS and array.dtype.name != "bfloat16":
         raise TypeError(
             f"{what}: takes {dtype.name}, got {type(value).__name__} of dtype {array.dtype}"
@@ -71,7 +73,7 @@ def as_array(value: Any, dtype: np.dtype[Any], what: str) -> np.ndarray:
     whole = array.dtype.kind != "f" or dtype.kind not in "iub"
     if not whole and not np.array_equal(array, np.trunc(array)):
         raise TypeError(f"{what}: takes {dtype.name}, got {array.dtype.name} with fractions")
-    return array.astype(dtype)
+    return converted(array, dtype, what)
 
 
 def _switch(value: Any, what: str, spec: Spec) -> Any:

@@ -312,6 +312,34 @@ def constant(value: Any, dtype: str | None = None) -> Constant:
     return Constant(array, Spec(array.shape, array.dtype.name))
 
 
+def converted(array: np.ndarray, dtype: Any, what: str) -> np.ndarray:
+    """A copy of `array` in another dtype. What lies between two integers is cut off.
+
+    Raises:
+        ValueError: if an integer type does not reach as far as the numbers, NaN included. Names
+            `what`.
+    """
+    target = np.dtype(dtype)
+    if target.kind not in "iu" or array.dtype.kind not in "iufO" or not array.size:
+        return array.astype(target)
+    if array.dtype.kind in "iu":
+        found = array.astype(target)
+        if (found == array).all():
+            return found
+    low, high, info = _number(array.min()), _number(array.max()), np.iinfo(target)
+    if not (info.min <= low and high <= info.max):
+        wrong = high if info.min <= low else low
+        raise ValueError(
+            f"{what}: {target.name} holds whole numbers from {info.min} to {info.max}, got {wrong}"
+        )
+    return array.astype(target)
+
+
+def _number(value: Any) -> Any:
+    """The whole part as a Python number, which compares exactly: float64 rounds the largest int64."""
+    return np.trunc(value).item() if isinstance(value, np.generic) else value
+
+
 class Graph:
     """A closed graph: a function of its own inputs. Leaves inside are those inputs or constants.
 

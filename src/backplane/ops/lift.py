@@ -9,9 +9,9 @@ import numpy as np
 
 from backplane import config
 from backplane.core import registry
-from backplane.core.graph import ArrayInput, Constant, Tensor, constant
+from backplane.core.graph import ArrayInput, Constant, Tensor, constant, converted
 from backplane.core.sparse import dense_array, is_sparse_matrix
-from backplane.core.spec import is_float, promote
+from backplane.core.spec import is_float, is_integer, promote
 from backplane.ops.creation import Number
 from backplane.ops.creation import dims_of as dims_of
 from backplane.ops.creation import fill_dims as fill_dims
@@ -38,7 +38,7 @@ def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
     if isinstance(value, Tensor):
         return to_dense(value) if value.spec.sparse else value
     if isinstance(value, np.ndarray | np.generic):
-        return constant(_checked(value, value), dtype)
+        return _constant(_checked(value, value), dtype)
     value = registry.value_of(value)
     engine = registry.engine_of(value)
     if engine is not None:
@@ -47,15 +47,26 @@ def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
         parts = promoted(*value) if dtype is None else [as_tensor(v, dtype) for v in value]
         return stack(parts, 0)
     if is_sparse_matrix(value):
-        return constant(_checked(dense_array(value), value), dtype)
+        return _constant(_checked(dense_array(value), value), dtype)
     array = _checked(_array(value), value)
-    return constant(array, dtype or _default_dtype(array))
+    return _constant(array, dtype or _default_dtype(array))
+
+
+def _constant(array: Any, dtype: str | None) -> Constant:
+    """A constant of a dtype that reaches as far as the numbers."""
+    if dtype is None or array.dtype == dtype or not is_integer(dtype):
+        return constant(array, dtype)
+    return constant(converted(np.asarray(array), dtype, "the operand"))
 
 
 def _holds_tensor(values: Sequence[Any]) -> bool:
-    return any(
-        _holds_tensor(v) if isinstance(v, list | tuple) else isinstance(v, Tensor) for v in values
-    )
+    try:
+        return any(
+            _holds_tensor(v) if isinstance(v, list | tuple) else isinstance(v, Tensor)
+            for v in values
+        )
+    except RecursionError:
+        raise ValueError("expected a tensor, an array or numbers, got a list in itself") from None
 
 
 def _array(value: Any) -> np.ndarray:
@@ -68,6 +79,8 @@ def _array(value: Any) -> np.ndarray:
 
 
 def _checked(array: Any, value: Any) -> Any:
+    if array.dtype == object and array.size and all(type(n) is int for n in array.flat):
+        return converted(array, "int64", "the operand")  # more than 64 bits: says so
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         raise TypeError(f"expected a tensor, an array or numbers, got {_shown(value)}")
     return array
@@ -132,9 +145,23 @@ def promoted(*values: Any) -> list[Tensor]:
         if rank != first:
             dtype = weak_dtype(own, dtype)
     return [
-        scalar(v, dtype) if t is None else cast_to(t, dtype)
+        _number(v, dtype) if t is None else _in_dtype(t, v, dtype)
         for t, v in zip(operands, values, strict=True)
     ]
+
+
+def _number(value: Number, dtype: str) -> Tensor:
+    try:
+        return scalar(value, dtype)
+    except OverflowError:
+        return _constant(np.asarray(value), dtype)  # says what is wrong
+
+
+def _in_dtype(t: Tensor, value: Any, dtype: str) -> Tensor:
+    """An operand in the common dtype. Integers that somebody wrote down must not wrap."""
+    if isinstance(t, Constant) and isinstance(t.value, np.ndarray) and t is not value:
+        return _constant(t.value, dtype)
+    return cast_to(t, dtype)
 
 
 def _rank(value: Any) -> int:

@@ -16,7 +16,13 @@ TABLE = Table()
 
 @TABLE.add("gather")
 def _gather(x: Value, indices: Value, *, axis: int) -> Value:
-    """`jnp.take`. An index out of range gives NaN, or the extreme value of an integer type."""
+    """`jnp.take`. An index out of range gives NaN, or the extreme value of an integer type.
+
+    JAX cuts indices to 32 bits, so that 2**40 would be 0: they are bounded before.
+    """
+    if indices.dtype.itemsize > 4 or indices.dtype.name == "uint32":
+        least = 0 if indices.dtype.kind == "u" else -(2**31)
+        indices = jnp.clip(indices, least, 2**31 - 1).astype("int32")
     return jnp.take(x, indices, axis=axis)
 
 

@@ -1,0 +1,139 @@
+"""Nothing wraps in silence, and errors of bad arguments are the same on every engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backplane import backend as K
+
+REACH = {"int32": "-2147483648 to 2147483647", "uint8": "0 to 255"}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "number"),
+    [
+        ("int32", [2**40], 2**40),
+        ("int32", np.array([-(2**31) - 1]), -(2**31) - 1),
+        ("int32", [2**70], 2**70),
+        ("int32", [2.0**31], 2.0**31),
+        ("int32", [np.inf], "inf"),
+        ("uint8", [300], 300),
+        ("uint8", np.array([-1], "int8"), -1),
+        ("uint8", np.array([256], "uint64"), 256),
+    ],
+)
+def test_numbers_that_a_dtype_does_not_reach(
+    engine: Any, dtype: str, value: Any, number: Any
+) -> None:
+    said = f"{dtype} holds whole numbers from {REACH[dtype]}, got {number}"
+    x = K.placeholder((1,), dtype=dtype, name="x")
+    double = K.function([x], [x + x], name="double")
+    with pytest.raises(ValueError, match=rf"^K\.function 'double': input 0 \('x'\): {said}"):
+        double([value])
+    variable = K.variable([1], dtype)
+    with pytest.raises(ValueError, match=rf"^K\.set_value: value: {said}"):
+        K.set_value(variable, value)
+    np.testing.assert_array_equal(K.get_value(variable), [1])
+    with pytest.raises(ValueError, match=rf"^K\.variable: value: {said}"):
+        K.variable(value, dtype)
+    with pytest.raises(ValueError, match=rf"^K\.constant: value: {said}"):
+        K.constant(value, dtype)
+
+
+def test_numbers_at_the_ends_are_taken(engine: Any) -> None:
+    x = K.placeholder((2,), dtype="int64")
+    same = K.function([x], [x])
+    ends = [-(2**63), 2**63 - 1]
+    assert same([ends])[0].tolist() == ends
+    assert K.eval(K.variable([0, 255], "uint8")).tolist() == [0, 255]
+    assert K.eval(K.variable([0.7, 255.9], "uint8")).tolist() == [0, 255]
+    assert K.eval(K.variable([], "uint8")).shape == (0,)
+    assert K.eval(K.cast(K.constant([300], dtype="int32"), "uint8")).tolist() == [44]
+
+
+def test_ranges(engine: Any) -> None:
+    with pytest.raises(ValueError, match=r"^K\.arange: .*int32 holds .* got 2147483649"):
+        K.arange(2**31, 2**31 + 2)
+    found = K.eval(K.arange(2**31, 2**31 + 2, dtype="int64"))
+    assert found.tolist() == [2**31, 2**31 + 1]
+
+
+@pytest.mark.parametrize("value", [2**40, [2**40], np.array([2**40]), -(2**70)])
+def test_operands_beside_a_tensor(engine: Any, value: Any) -> None:
+    x = K.variable([1], "int32")
+    for call in (lambda: x + value, lambda: K.maximum(x, value), lambda: K.equal(value, x)):
+        with pytest.raises(ValueError, match=r"int(32|64) holds whole numbers"):
+            call()
+
+
+@pytest.mark.parametrize("index", [2**63, [2**40], -(2**33), 2**64])
+def test_indices_that_need_more_than_32_bits(engine: Any, index: Any) -> None:
+    with pytest.raises(ValueError, match=r"^K\.gather: .*(between|whole numbers from)"):
+        K.gather(K.variable(np.eye(3)), index)
+
+
+def test_an_index_that_is_fed_is_not_cut(engine: Any) -> None:
+    i = K.placeholder((1,), dtype="int64")
+    f = K.function([i], [K.gather(K.variable(np.eye(3)), i)])
+    np.testing.assert_array_equal(f([[1]])[0], [[0, 1, 0]])
+    try:
+        found = f([[2**40]])[0]
+    except IndexError:
+        return
+    assert "unchecked" in engine.capabilities
+    assert np.isnan(found).all()
+
+
+@pytest.mark.parametrize("reduce", [K.max, K.min])
+def test_no_elements(engine: Any, reduce: Any) -> None:
+    name = rf"K\.{reduce.__name__}: no elements"
+    with pytest.raises(ValueError, match=name):
+        reduce(K.zeros((0, 0)))
+    x = K.placeholder((None, None))
+    f = K.function([x], [reduce(x)])
+    with pytest.raises(ValueError, match=r"no elements along axes \(0, 1\) .* shape \(0, 0\)"):
+        f([np.zeros((0, 0))])
+
+
+@pytest.mark.parametrize(
+    "make", [K.random_normal, K.random_uniform, K.truncated_normal, K.random_binomial, K.zeros]
+)
+def test_negative_sizes(engine: Any, make: Any) -> None:
+    with pytest.raises(ValueError, match=rf"^K\.{make.__name__}: shape: sizes must be 0 or more"):
+        make((2, -1))
+
+
+def test_a_placeholder_cannot_be_set(engine: Any) -> None:
+    x = K.placeholder((1,), name="x")
+    with pytest.raises(TypeError, match=r"^K\.set_value: x must be a variable, got <Tensor 'x"):
+        K.set_value(x, [1.0])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda circle: K.constant(circle),
+        lambda circle: K.variable(circle),
+        lambda circle: K.sum(circle),
+        lambda circle: K.concatenate(circle),
+        lambda circle: K.concatenate([np.ones(2), circle]),
+        lambda circle: K.reshape(K.zeros((4,)), circle),
+        lambda circle: K.zeros(circle),
+        lambda circle: K.set_value(K.zeros((2,)), circle),
+        lambda circle: K.zeros((2,)) + circle,
+        lambda circle: K.function([K.placeholder((2,))], [])([circle]),
+        lambda circle: K.function([], circle),
+        lambda circle: K.gradients(circle, []),
+        lambda circle: K.batch_get_value(circle),
+    ],
+)
+def test_a_list_that_contains_itself(engine: Any, call: Any) -> None:
+    circle: list[Any] = [1.0]
+    circle.append(circle)
+    with pytest.raises(
+        (ValueError, TypeError), match=r"contains itself|in itself|K\.\w+|no regular|must"
+    ):
+        call(circle)
