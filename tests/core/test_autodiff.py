@@ -368,3 +368,25 @@ def test_full_is_not_connected():
     x = leaf(None)
     y = creation.full(creation.dim(x, axis=0), shape=(None,), value=2.0, dtype="float64")
     assert gradients([y], [x]) == [None]
+
+
+@pytest.mark.parametrize("unroll", [False, True])
+def test_what_does_not_reach_the_loss_through_a_loop_has_no_gradient(unroll):
+    x, w, start = K.variable(np.ones((2, 3, 4))), K.variable(np.ones((4, 4))), K.zeros((2, 4))
+
+    def apart(x_t, states):
+        return x_t * 1.0, [states[0] + K.dot(x_t, w)]
+
+    last = K.rnn(apart, x, [start], unroll=unroll, input_length=3)[0]
+    g_x, g_w, g_start = K.gradients(K.sum(last), [x, w, start])
+    assert g_w is None
+    assert g_start is None
+    np.testing.assert_array_equal(K.eval(g_x)[:, 2], np.ones((2, 4)))
+
+    def replaced(x_t, states):
+        return x_t + states[0], [K.dot(x_t, w)]
+
+    last, _, (final,) = K.rnn(replaced, x, [start], unroll=unroll, input_length=3)
+    assert K.gradients(K.sum(final), [start]) == [None]
+    g_w, g_start = K.gradients(K.sum(last), [w, start])
+    np.testing.assert_array_equal(K.eval(g_w), np.full((4, 4), 2.0))

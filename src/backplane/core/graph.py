@@ -336,7 +336,7 @@ def converted(array: np.ndarray, dtype: Any, what: str) -> np.ndarray:
 
 
 def _number(value: Any) -> Any:
-    """The whole part as a Python number, which compares exactly: float64 rounds the largest int64."""
+    """The whole part as a Python number, which compares exactly; float64 rounds."""
     return np.trunc(value).item() if isinstance(value, np.generic) else value
 
 

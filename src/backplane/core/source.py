@@ -15,13 +15,15 @@ from __future__ import annotations
 import itertools
 import keyword
 import linecache
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
+from weakref import ref
 
 _count = itertools.count()
-_marks: dict[str, dict[int, Any]] = {}
+_marks: dict[str, tuple[dict[int, Any], Any]] = {}
+"""By file: the marks of its lines, and the weak references that end this entry."""
 
 
 class Source:
@@ -81,17 +83,13 @@ class Source:
         # that the text names, until Python looks for cycles.
         function: Callable[..., Any] = self.names.pop(name)
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-        if self._line_marks:
-            _marks[filename] = self._line_marks
-        weakref.finalize(function, _forget, filename)
+        # What is called when the function goes is C: Python would run handlers of signals in a
+        # finalizer, and drop what they raise.
+        gone = [ref(function, partial(known.pop, filename)) for known in (_marks, linecache.cache)]
+        _marks[filename] = self._line_marks, gone
         return function
-
-
-def _forget(filename: str) -> None:
-    _marks.pop(filename, None)
-    linecache.cache.pop(filename, None)
 
 
 def marked(filename: str, line: int) -> Any:
     """The mark of a line of written text; None for every other line and file."""
-    return _marks.get(filename, {}).get(line)
+    return _marks[filename][0].get(line) if filename in _marks else None

@@ -26,38 +26,38 @@ def gradients(
     between.
     """
     order = toposort(losses)
-    reached = _reached(order, wrt)
+    connected = reached(order, wrt)
     table: Cotangents = {}
     for loss, seed in zip(losses, seeds or [None] * len(losses), strict=True):
-        if loss in reached:
+        if loss in connected:
             _accumulate(table, loss, ones_like(loss) if seed is None else seed)
     for node in reversed(order):
-        if node in reached and node.op is not None and node in table:
-            _backward(node, table, reached)
+        if node in connected and node.op is not None and node in table:
+            _backward(node, table, connected)
     return [table.get(t) for t in wrt]
 
 
-def _reached(order: Sequence[Tensor], wrt: Sequence[Tensor]) -> set[Tensor]:
+def reached(order: Sequence[Tensor], wrt: Sequence[Tensor]) -> set[Tensor]:
     """Nodes that depend on any of `wrt` through float values and primitives with a gradient."""
-    reached = set()
+    found = set()
     sources = set(wrt)
     for node in order:
         if node in sources:
-            reached.add(node)
+            found.add(node)
         elif node.op is OUTPUT:
-            if node.inputs[0] in reached and is_float(node.spec.dtype):
-                reached.add(node)
+            if node.inputs[0] in found and is_float(node.spec.dtype):
+                found.add(node)
         elif (
             node.op is not None
             and node.op.differentiable
             and (node.op.multiple or is_float(node.spec.dtype))
-            and any(t in reached for t in node.inputs)
+            and any(t in found for t in node.inputs)
         ):
-            reached.add(node)
-    return reached
+            found.add(node)
+    return found
 
 
-def _backward(node: Tensor, table: Cotangents, reached: set[Tensor]) -> None:
+def _backward(node: Tensor, table: Cotangents, connected: set[Tensor]) -> None:
     """Hand the cotangent of `node` on to its inputs."""
     op = node.op
     assert op is not None
@@ -70,7 +70,7 @@ def _backward(node: Tensor, table: Cotangents, reached: set[Tensor]) -> None:
         return
     before = set_inherited(node.where)
     try:
-        wanted = [t in reached for t in node.inputs]
+        wanted = [t in connected for t in node.inputs]
         if op.argument_rules is not None and not op.multiple and _is_zero(g):
             # Rules are linear in g: zeros stay zeros and need not be computed.
             triples = zip(op.argument_rules, node.inputs, wanted, strict=False)

@@ -25,7 +25,7 @@ from backplane.core.sizes import origin, tie
 from backplane.core.spec import Spec, is_float
 from backplane.core.trace import close, trace
 from backplane.core.traits import Memory
-from backplane.ops.autodiff import gradients
+from backplane.ops.autodiff import gradients, reached
 from backplane.ops.creation import dim
 from backplane.ops.elementwise import add, bit_and, cast, mul
 from backplane.ops.indexing import slice as slice_
@@ -95,10 +95,28 @@ class _Backward:
         self.length = length if length is not None or not xs else operands[carry].spec.shape[0]
         self.g_final, self.g_ys = g[:carry], g[carry:]
         floats = [i for i, t in enumerate(body.inputs) if is_float(t.spec.dtype)]
-        self.state = [i for i in floats if i < carry]
+        self.moving = [j for j, gj in enumerate(self.g_ys) if gj is not None]
+        self.state = self._live([i for i in floats if i < carry])
         self.sequences = [i for i in floats if carry <= i < carry + xs]
         self.constants = [i for i in floats if i >= carry + xs]
-        self.moving = [j for j, gj in enumerate(self.g_ys) if gj is not None]
+
+    def _live(self, states: Sequence[int]) -> list[int]:
+        """The states through which a cotangent flows: of those that end as one, or from which a
+        step computes what has one, now or later.
+        """
+        order = toposort(self.body.outputs)
+        reached_from = {i: reached(order, [self.body.inputs[i]]) for i in states}
+        losses = {self.body.outputs[self.carry + j] for j in self.moving}
+        live: set[int] = set()
+        while True:
+            found = {
+                i for i in states
+                if self.g_final[i] is not None or not losses.isdisjoint(reached_from[i])
+            }  # fmt: skip
+            if found == live:
+                return sorted(live)
+            live = found
+            losses |= {self.body.outputs[i] for i in live}
 
     def cotangents(self) -> list[Tensor | None]:
         """One cotangent, or None, per operand of the forward scan."""
@@ -119,10 +137,11 @@ class _Backward:
         next_totals = [d if t is None else add(d, t) for t, d in zip(parts[2], totals, strict=True)]
         results = self._scan([*d_state, *totals], d_ys, [*next_state, *next_totals], d_xs)
         found: list[Tensor | None] = [None] * len(self.operands)
-        reached = [t is not None for t in parts[2]]
-        for i, t in zip(self.state, results, strict=False):
-            found[i] = t
-        for i, t, yes in zip(self.constants, results[len(self.state) :], reached, strict=False):
+        used = [t is not None for t in parts[2]]
+        for i, t, flowing in zip(self.state, results, parts[0], strict=False):
+            # A loop of no steps hands its start on as the end.
+            found[i] = t if flowing is not None or not self.length else None
+        for i, t, yes in zip(self.constants, results[len(self.state) :], used, strict=False):
             found[i] = t if yes else None
         for i, t in zip(flows, results[len(self.state) + len(self.constants) :], strict=False):
             found[i] = t
