@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from backplane import backend as K
 from backplane.core.graph import Placeholder, constant, toposort
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import Spec

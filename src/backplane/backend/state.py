@@ -52,8 +52,9 @@ def batch_get_value(ops: Iterable[TensorLike]) -> list[np.ndarray]:
         [array([0.], dtype=float32), array([1.], dtype=float32)]
     """
     given = list(ops)
-    if all(isinstance(x, Variable) for x in given):
-        return arrays(given)
+    variables = [x for x in given if isinstance(x, Variable)]
+    if len(variables) == len(given):
+        return arrays(variables)
     return [evaluate(x) for x in given]
 
 

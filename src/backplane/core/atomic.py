@@ -130,7 +130,7 @@ def again(call: Callable[[Any], T], domains: Sequence[Domain]) -> Callable[[Any]
 def _after_fork() -> None:
     """In a forked child nobody is left who could give a lock back."""
     for lock in (_joining, *[d.lock for d in _domains]):
-        lock._at_fork_reinit()  # type: ignore[union-attr]
+        lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 
 if hasattr(os, "register_at_fork"):
