@@ -12,14 +12,17 @@ OUTSIDE = ["auto"]
 
 
 def mode() -> str:
-    """How calls without symbolic tensors behave: "auto" (native tensors and arrays run at once),
-    "symbolic" (everything builds graph) or "eager" (variables and constants run at once too).
+    """How calls without symbolic tensors behave: "auto" (native tensors and arrays are computed at
+    once), "symbolic" (everything builds a graph) or "eager" (variables and constants are computed
+    at once too).
     """
     return context.current().mode or OUTSIDE[0]
 
 
 def default_mode(name: str) -> Callable[[], None]:
-    """Calls outside of `mode_of` behave as `name` says, until the returned function is called."""
+    """Let calls outside of `mode_of` behave as `name` says, until the returned function is
+    called.
+    """
     before, OUTSIDE[0] = OUTSIDE[0], name
 
     def undo() -> None:
@@ -30,6 +33,6 @@ def default_mode(name: str) -> Callable[[], None]:
 
 @contextmanager
 def mode_of(name: str) -> Iterator[None]:
-    """Calls inside behave as `name` says (see `mode`)."""
+    """Context manager: calls inside behave as `name` says (see `mode`)."""
     with context.changed(mode=name):
         yield
