@@ -77,6 +77,12 @@ def run_python(code: str, home: Path, **environment: str) -> subprocess.Complete
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
+@covers("engine")
+def test_another_engine_for_a_while(engine: Any) -> None:
+    with K.engine(engine.name):
+        assert K.function([], [K.ones((2,))])._function.engine is engine
+
+
 @covers("backend")
 def test_the_environment_overrides_the_file(engine: Any, tmp_path: Path) -> None:
     """`KERAS_BACKEND=tensorflow python -c "from keras import backend"`."""

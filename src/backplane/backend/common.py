@@ -88,6 +88,8 @@ def name_scope(
 def engine(name: str) -> Iterator[None]:
     """Context manager: functions made, and values computed, inside run on another engine.
 
+    An addition of Backplane: the documents of the Keras backend API do not have it.
+
     Args:
         name: `numpy`, `tensorflow`, `jax`, `torch`, `theano` (`pytensor`), `cntk` (`onnxruntime`),
             `mlx`, or the name of a third-party engine.
