@@ -20,12 +20,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from backplane.known_engines import ENGINES
+
 ROOT = Path(__file__).resolve().parents[1]
 FACTS = ROOT / "tests" / "facts" / "signatures.json"
 PAGE = ROOT / "docs" / "reference.md"
 
 ASPECTS = ("value", "spec", "gradient")
-ENGINES = ("numpy", "tensorflow", "jax", "torch", "theano", "cntk", "mlx")
 TICK, NONE, GAP = "✓", "–", "✗"
 EVERY = "any"
 """Stands in a record for all engines: the test was of something that none takes part in."""

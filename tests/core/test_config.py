@@ -15,6 +15,7 @@ import pytest
 
 from backplane import _keras_json as keras_json
 from backplane import config
+from backplane.known_engines import ENGINES
 
 pytestmark = pytest.mark.usefixtures("file")
 
@@ -139,7 +140,7 @@ def test_the_first_installed_serves_and_says_so(file, put, text, there, served):
     config.load()
     choice = config.choose_engine(only(*there))
     assert choice.name == served
-    assert choice.announcement.startswith(f"Using {config.TITLES[served]} backend")
+    assert choice.announcement.startswith(f"Using {ENGINES[served].title} backend")
     assert "TensorFlow is not installed" in choice.announcement
     assert config.backend() == served
 

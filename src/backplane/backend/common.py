@@ -91,8 +91,8 @@ def engine(name: str) -> Iterator[None]:
     An addition of Backplane: the documents of the Keras backend API do not have it.
 
     Args:
-        name: `numpy`, `tensorflow`, `jax`, `torch`, `theano` (`pytensor`), `cntk` (`onnxruntime`),
-            `mlx`, or the name of a third-party engine.
+        name: As in `keras.json` (`"numpy"`, `"jax"`, …), or that of a third-party engine; the
+            command `backplane engines` lists them.
 
     Raises:
         ValueError: if no engine is called so.

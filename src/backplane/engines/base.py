@@ -166,7 +166,7 @@ class Engine:
     """
 
     name: ClassVar[str]
-    """Canonical name: `numpy`, `tensorflow`, `jax`, `torch`, `theano`, `cntk`, `mlx`."""
+    """Canonical name, as in `known_engines`."""
     library: ClassVar[str]
     """The top-level module of the library, used to recognise its values without importing it."""
     capabilities: ClassVar[frozenset[str]] = frozenset()

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from backplane import config
+from backplane.known_engines import canonical
 
 KERAS = "keras"
 BACKEND = "keras.backend"
@@ -136,7 +136,7 @@ def _is_classic(spec: ModuleSpec) -> bool:
 def _serve_classic() -> None:
     """Name ours as the backend, with the engine that was asked for."""
     asked = os.environ.get("KERAS_BACKEND")
-    engine = config.canonical(asked) if asked else None
+    engine = canonical(asked) if asked else None
     if engine or not asked:
         os.environ["KERAS_BACKEND"] = f"backplane.{engine or 'backend'}"
     importlib.import_module("backplane.interop.classic")

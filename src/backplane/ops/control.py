@@ -43,7 +43,11 @@ def scan_(
 ) -> Any:
     """Run `body` once per position of the leading axis of the xs, handing the carry on.
 
-    Operands: carry, xs (time first), constants. Results: the final carry, then the stacked ys.
+    The operands are `carry` tensors to start from, `xs` sequences (time first), and constants.
+    `body` maps carry, rows of the sequences and constants to the next carry and ys. The results are
+    the final carry, then the stacked ys. With `reverse` the steps run from the last position to the
+    first, and each y keeps its place. Without sequences `length` says how many steps there are.
+    After zero steps the carry is the initial one, and the stacks are empty.
     """
     size = length
     for spec in operands[carry : carry + xs]:
@@ -320,7 +324,9 @@ def fold(key: Tensor, counter: Tensor) -> Tensor:
 
 @primitive(name="cond", multiple=True, memory=Memory.ANY)
 def cond_(predicate: Spec, *operands: Spec, then: Graph, orelse: Graph) -> Any:
-    """The results of `then` on the operands where the predicate holds, else those of `orelse`."""
+    """The results of `then` on the operands if the predicate holds, else those of `orelse`. Only
+    that branch runs where the engine can.
+    """
     if predicate.shape != () or predicate.dtype != "bool":
         raise ValueError(f"cond: the predicate must be a bool scalar, got {predicate}")
     if len(then.outputs) != len(orelse.outputs):
