@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from backplane import ops
 from backplane.core.primitive import Primitive
@@ -60,13 +61,13 @@ def tables() -> Iterator[str]:
     assert not waiting, f"no module of ops has {waiting}"
 
 
-def row(p: Primitive) -> str:
+def row(p: Primitive[Any]) -> str:
     """One line of a table."""
     text = " ".join(p.doc.split()).replace("|", "\\|")
     return f"| `{p.name}` | {signature(p)} | {text} | {', '.join(traits(p))} |"
 
 
-def signature(p: Primitive) -> str:
+def signature(p: Primitive[Any]) -> str:
     """Operands and parameters; the dtypes of element-wise operands."""
     operands, parameters = [], []
     for q in inspect.signature(p.infer_rule).parameters.values():
@@ -78,7 +79,7 @@ def signature(p: Primitive) -> str:
     return "; ".join(filter(None, [f"`{', '.join(operands)}`{dtypes}", ", ".join(parameters)]))
 
 
-def accepted(p: Primitive, operands: int) -> str:
+def accepted(p: Primitive[Any], operands: int) -> str:
     """The name of the dtypes that an element-wise primitive without parameters takes."""
     if not p.elementwise:
         return ""
@@ -99,7 +100,7 @@ MEMORY = {
 }
 
 
-def traits(p: Primitive) -> Iterator[str]:
+def traits(p: Primitive[Any]) -> Iterator[str]:
     """What passes and code generation ask."""
     yield MEMORY[p.memory]
     yield from (word for word, holds in (
