@@ -8,7 +8,6 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from backplane import config, engines
-from backplane.backend._modes import mode_of
 from backplane.config import (
     backend,
     cast_to_floatx,
@@ -140,7 +139,7 @@ def eager(func: F) -> F:
 def _in_mode(func: F, mode: str) -> F:
     @wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        with mode_of(mode):
+        with context.changed(mode=mode):
             return func(*args, **kwargs)
 
     return wrapper  # type: ignore[return-value]
