@@ -147,7 +147,7 @@ class Blocks(NamedTuple):
 
     empty: Callable[[tuple[int, ...], str], Value]
     """An array of a shape and dtype, of any content."""
-    rooms: Callable[[], Any]
+    recycler: Callable[[], Any]
     """An object whose function `empty` gives arrays again that nobody refers to any more."""
     flat: Callable[..., Sequence[Value]]
     """The arrays as vectors if all of them are contiguous, else as they are."""
