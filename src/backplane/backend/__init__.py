@@ -1,7 +1,7 @@
 """The K namespace: every function of the Keras backend API.
 
 Each chapter (`activation`, `linear`, …) names its functions in `__all__`, and this module puts them
-together. Type checkers and editors read `__init__.pyi`, which `scripts/make_stubs.py` writes.
+together. Type checkers and editors read `__init__.pyi`, which `make generate` writes.
 """
 
 import sys as _sys

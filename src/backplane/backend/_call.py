@@ -43,10 +43,10 @@ import numpy as np
 
 from backplane import engines
 from backplane.backend import _adapters, _dynamo
-from backplane.backend._modes import OUTSIDE, mode
 from backplane.backend._trace import PLAIN, keep, run_now, runs_at_once, table, traced_for
 from backplane.compile.source_map import explain
 from backplane.core import context
+from backplane.core.context import DEFAULT_MODE, mode
 from backplane.core.graph import Placeholder, Tensor, toposort
 from backplane.core.registry import PRIMITIVES
 from backplane.core.source import Source
@@ -127,11 +127,11 @@ def api(function: F) -> F:
             now = current()
             if kwargs:
                 kinds = (
-                    now.mode or OUTSIDE[0], now.engine,
+                    now.mode or DEFAULT_MODE[0], now.engine,
                     *map(type, args), *kwargs, *map(type, kwargs.values()),
                 )  # fmt: skip
             else:
-                kinds = (now.mode or OUTSIDE[0], now.engine, *map(type, args))
+                kinds = (now.mode or DEFAULT_MODE[0], now.engine, *map(type, args))
             call = find(kinds)
             if call is None:
                 if len(settled) >= SETTLED_LIMIT:

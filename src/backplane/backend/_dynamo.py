@@ -25,7 +25,7 @@ CALL_RULE: set[CodeType] = set()
 TRACED_BY = "backplane.interop.dynamo"
 """The module with what the compiler traces, imported when it traces the first K function."""
 
-_served_by: list[Any] = []
+_tracer: list[Any] = []
 
 
 def visible(function: Callable[..., Any], wrapper: Callable[..., Any]) -> None:
@@ -38,7 +38,7 @@ def visible(function: Callable[..., Any], wrapper: Callable[..., Any]) -> None:
 
     def traced(*args: Any, **kwargs: Any) -> Any:
         _load()
-        return _served_by[0].call(name, args, kwargs)
+        return _tracer[0].call(name, args, kwargs)
 
     wrapper.__dict__ = _Own(wrapper.__dict__, _torchdynamo_inline=traced)
 
@@ -56,8 +56,8 @@ class _Own(dict[str, Any]):
 
 
 def _load() -> None:
-    if not _served_by:
-        _served_by.append(import_module(TRACED_BY))
+    if not _tracer:
+        _tracer.append(import_module(TRACED_BY))
 
 
 def constant(function: Callable[..., Any]) -> Callable[..., Any]:

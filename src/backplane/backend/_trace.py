@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, TypeGuard
 import numpy as np
 
 from backplane import config, engines
-from backplane.backend._modes import mode_of
 from backplane.backend._trees import map_leaves
 from backplane.compile.program import compiled
 from backplane.compile.source_map import explain
+from backplane.core import context
 from backplane.core.graph import (
     ArrayInput,
     Constant,
@@ -241,7 +241,7 @@ def trace(
     """
     inputs = [ArrayInput(s.spec) if isinstance(s, ArraySpec) else Placeholder(s) for s in specs]
     args, kwargs = fill(shape_of_call, inputs)
-    with mode_of("symbolic"), engines.use(engine.name), config.watched() as settings:
+    with context.changed(mode="symbolic"), engines.use(engine.name), config.watched() as settings:
         result = function(*args, **kwargs)
     outputs: list[Tensor] = []
 

@@ -21,7 +21,7 @@ from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.operators import power
 
 __all__ = [
-    "abs", "cast", "clip", "cos", "erfinv", "exp", "identity", "log", "maximum", "minimum",
+    "abs", "cast", "clip", "cos", "erf", "erfinv", "exp", "identity", "log", "maximum", "minimum",
     "pow", "round", "sign", "sin", "sqrt", "square",
 ]  # fmt: skip
 
@@ -161,6 +161,28 @@ def cos(x: TensorLike) -> Tensor:
         array([1.], dtype=float32)
     """
     return ew.cos(float_tensor(x))
+
+
+@api
+def erf(x: TensorLike) -> Tensor:
+    """Element-wise error function: 2 / sqrt(pi) times the integral of exp(-t ** 2) from 0 to x.
+
+    An addition of Backplane: the documents of the Keras backend API do not have it.
+
+    Args:
+        x: Tensor of numbers; integers and bools become `K.floatx()`.
+
+    Returns:
+        A float tensor of the shape of `x`.
+
+    Source: https://dlmf.nist.gov/7.2.E1.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.erf(K.constant([0.0, 0.5]))).round(4)
+        array([0.    , 0.5205], dtype=float32)
+    """
+    return ew.erf(float_tensor(x))
 
 
 @api

@@ -8,7 +8,6 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from backplane import config, engines
-from backplane.backend._modes import mode_of
 from backplane.config import (
     backend,
     cast_to_floatx,
@@ -89,9 +88,11 @@ def engine(name: str) -> Iterator[None]:
     """Context manager: functions that are made inside, and values that are computed inside, run on
     another engine.
 
+    An addition of Backplane: the documents of the Keras backend API do not have it.
+
     Args:
-        name: `numpy`, `tensorflow`, `jax`, `torch`, `theano` (`pytensor`), `cntk` (`onnxruntime`),
-            `mlx`, or the name of a third-party engine.
+        name: As in `keras.json` (`"numpy"`, `"jax"`, …), or that of a third-party engine; the
+            command `backplane engines` lists them.
 
     Raises:
         ValueError: if no engine has that name.
@@ -139,7 +140,7 @@ def eager(func: F) -> F:
 def _in_mode(func: F, mode: str) -> F:
     @wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        with mode_of(mode):
+        with context.changed(mode=mode):
             return func(*args, **kwargs)
 
     return wrapper  # type: ignore[return-value]

@@ -43,6 +43,8 @@ _seeds = _Seeds()
 def set_random_seed(seed: int | None, portable: bool = False) -> None:
     """Fix the seeds of all random tensors that are made from now on without a seed of their own.
 
+    An addition of Backplane: the documents of the Keras backend API do not have it.
+
     Args:
         seed: Whole number, 0 or more. None goes back to seeds from NumPy's generator.
         portable: Whether they use a counter-based generator instead of the engine's own. It gives

@@ -12,7 +12,7 @@ import os
 import sys
 from _thread import allocate_lock  # `threading` imports much more than this.
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
@@ -91,6 +91,31 @@ def changed(**fields: Any) -> Iterator[None]:
     finally:
         # Set back only these fields: other blocks may end in another order than they began.
         _context.set(current().but(**{name: getattr(before, name) for name in fields}))
+
+
+# --- modes ----------------------------------------------------------------------------------------
+
+DEFAULT_MODE = ["auto"]
+"""The mode outside of `K.eager` and `K.symbolic`."""
+
+
+def mode() -> str:
+    """How calls without symbolic tensors behave: "auto" (native tensors and arrays run at once),
+    "symbolic" (everything builds graph) or "eager" (variables and constants run at once too).
+    """
+    return current().mode or DEFAULT_MODE[0]
+
+
+def set_default_mode(name: str) -> Callable[[], None]:
+    """Make `name` the mode outside of `K.eager` and `K.symbolic`, until the returned function is
+    called.
+    """
+    before, DEFAULT_MODE[0] = DEFAULT_MODE[0], name
+
+    def undo() -> None:
+        DEFAULT_MODE[0] = before
+
+    return undo
 
 
 # --- lines of the user's code ---------------------------------------------------------------------

@@ -17,20 +17,7 @@ from typing import TYPE_CHECKING
 from backplane import config
 from backplane.core import context, registry
 from backplane.engines.base import Engine
-
-MODULES = {
-    "numpy": "numpy",
-    "tensorflow": "tensorflow",
-    "jax": "jax",
-    "torch": "torch",
-    "theano": "pytensor",
-    "cntk": "onnxruntime",
-    "mlx": "mlx",
-}
-"""Canonical engine name → folder under `engines`, which is also the library's top-level module."""
-
-LIBRARIES = {"cntk": ("onnxruntime", "onnx")}
-"""Libraries to be installed, where it is not just the one that the folder is named after."""
+from backplane.known_engines import ALIASES, ENGINES, SPELLINGS, canonical
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -43,7 +30,7 @@ _default: list[Engine] = []
 
 def names() -> list[str]:
     """The names of all known engines, installed or not. Third-party engines come last."""
-    return [*MODULES, *(point.name for point in _third_party())]
+    return [*ENGINES, *(point.name for point in _third_party())]
 
 
 def _third_party() -> Iterable[EntryPoint]:
@@ -56,10 +43,9 @@ def _third_party() -> Iterable[EntryPoint]:
 
 def installed(name: str) -> bool:
     """Whether the engine's library can be found. This imports nothing."""
-    name = config.canonical(name) or name
-    if name in MODULES:
-        libraries = LIBRARIES.get(name, (MODULES[name],))
-        return all(importlib.util.find_spec(library) is not None for library in libraries)
+    name = canonical(name) or name
+    if name in ENGINES:
+        return all(importlib.util.find_spec(lib) is not None for lib in ENGINES[name].libraries)
     return any(point.name == name for point in _third_party())
 
 
@@ -71,20 +57,21 @@ def get(name: str) -> Engine:
         ImportError: if its library is missing; the message has the install command.
     """
     if name not in _loaded:
-        name = config.canonical(name) or name
+        name = canonical(name) or name
     if name not in _loaded:
         _loaded[name] = _load(name)
     return _loaded[name]
 
 
 def _load(name: str) -> Engine:
-    if name in MODULES:
+    if name in ENGINES:
+        folder = ENGINES[name].folder
         if not installed(name):
             raise ImportError(
-                f"engine {name!r} needs the library {MODULES[name]!r}, which is not installed: "
+                f"engine {name!r} needs the library {folder!r}, which is not installed: "
                 f'pip install "keras-backplane[{name}]"'
             )
-        engine: Engine = importlib.import_module(f"backplane.engines.{MODULES[name]}").ENGINE
+        engine: Engine = importlib.import_module(f"backplane.engines.{folder}").ENGINE
         return engine
     for point in _third_party():
         if point.name == name:
@@ -99,7 +86,7 @@ def suggestion(name: str) -> str:
     # Imported here: only mistakes need it.
     import difflib
 
-    known = [*names(), *config.ALIASES, *config.SPELLINGS]
+    known = [*names(), *ALIASES, *SPELLINGS]
     close = difflib.get_close_matches(name.strip().lower(), known, 1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
@@ -178,22 +165,15 @@ _owners: dict[type, str] = {}
 
 
 def _find_owner(value: object) -> str:
-    for name, library in MODULES.items():
-        asked = name != "numpy" and library in sys.modules
-        if asked and name in _loadable(type(value), library) and get(name).owns(value):
+    roots = {base.__module__.partition(".")[0] for base in type(value).__mro__}
+    for name, known in ENGINES.items():
+        asked = name != "numpy" and known.folder in sys.modules
+        if asked and roots & {known.folder, *known.values_from} and get(name).owns(value):
             return name
     for name, engine in _loaded.items():
-        if name not in MODULES and engine.owns(value):
+        if name not in ENGINES and engine.owns(value):
             return name
     return ""
-
-
-def _loadable(kind: type, library: str) -> list[str]:
-    """The engine names to ask for a value whose class or base classes come from `library`."""
-    roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
-    roots |= {"jax"} if "jaxlib" in roots else set()
-    roots |= {"tensorflow"} if "tensorflow" in roots or "keras" in roots else set()
-    return [name for name, module in MODULES.items() if module == library and library in roots]
 
 
 registry.ENGINE_OF[:] = [engine_of]

@@ -148,7 +148,7 @@ class Blocks(NamedTuple):
 
     empty: Callable[[tuple[int, ...], str], Value]
     """An array of a shape and dtype, of any content."""
-    rooms: Callable[[], Any]
+    recycler: Callable[[], Any]
     """An object whose function `empty` gives arrays again that nobody refers to any more."""
     flat: Callable[..., Sequence[Value]]
     """The arrays as vectors if all of them are contiguous, else as they are."""
@@ -165,7 +165,7 @@ class Engine:
     """The base of all engines. Only importing an engine's module may import its library."""
 
     name: ClassVar[str]
-    """Canonical name: `numpy`, `tensorflow`, `jax`, `torch`, `theano`, `cntk`, `mlx`."""
+    """Canonical name, as in `known_engines`."""
     library: ClassVar[str]
     """The top-level module of the library, used to recognise its values without importing it."""
     capabilities: ClassVar[frozenset[str]] = frozenset()

@@ -3,7 +3,7 @@
 Each module imports only those above it:
 
 - `creation`: sizes, numbers and tensors made of them
-- `effects`: what passes a value on and does something beside, updates of variables
+- `effects`: passing a value on and doing something besides, updates of variables
 - `indexing`: parts of tensors
 - `shaping`: shapes, broadcasting and sums, joining
 - `elementwise`: arithmetic, functions, comparison, choice, conversion

@@ -44,8 +44,11 @@ def scan_(
     """Run `body` once per position of the leading axis of the sequences `xs`, and hand the carry on
     from step to step.
 
-    The operands are the carry, the xs (time first) and the constants. The results are the final
-    carry, then the stacked ys.
+    The operands are `carry` tensors to start from, `xs` sequences (time first), and constants.
+    `body` maps carry, rows of the sequences and constants to the next carry and ys. The results are
+    the final carry, then the stacked ys. With `reverse` the steps run from the last position to the
+    first, and each y keeps its place. Without sequences `length` says how many steps there are.
+    After zero steps the carry is the initial one, and the stacks are empty.
     """
     size = length
     for spec in operands[carry : carry + xs]:
@@ -326,7 +329,9 @@ def fold(key: Tensor, counter: Tensor) -> Tensor:
 
 @primitive(name="cond", multiple=True, memory=Memory.ANY)
 def cond_(predicate: Spec, *operands: Spec, then: Graph, orelse: Graph) -> Any:
-    """The results of `then` on the operands if the predicate holds, otherwise those of `orelse`."""
+    """The results of `then` on the operands if the predicate holds, otherwise those of `orelse`.
+    Only that branch runs, if the engine can do that.
+    """
     if predicate.shape != () or predicate.dtype != "bool":
         raise ValueError(f"cond: the predicate must be a bool scalar, got {predicate}")
     if len(then.outputs) != len(orelse.outputs):

@@ -141,7 +141,9 @@ def _stacked_rows(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
     memory=Memory.FRESH, on_host=True, linear=(0,), axes=_gathered_axis, stacks=_stacked_rows
 )
 def gather(x: Spec, indices: Spec, *, axis: int) -> Spec:
-    """The slices of `x` along `axis` that `indices` name. Negative indices count from the end."""
+    """The slices of `x` along `axis` that `indices` name. Negative indices count from the end. The
+    axes of `indices` take the place of that axis.
+    """
     _check_indices("gather", indices)
     shapes.check_axes("gather", (axis,), len(x.shape))
     return Spec(x.shape[:axis] + indices.shape + x.shape[axis + 1 :], x.dtype)

@@ -81,7 +81,9 @@ def _check_float(name: str, what: str, x: Spec) -> None:
 
 @primitive(multiple=True, memory=Memory.FRESH)
 def max_pool(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> list[Spec]:
-    """The maximum of each window, and its position, in a form that only the engine understands."""
+    """The maximum of each window, in which padding never wins, and its position: that of the first
+    maximum in row-major order, in a form that only the engine understands.
+    """
     if x.dtype == "bool":
         raise TypeError("max_pool: x must be a number type, got dtype bool")
     shape = _result_shape("max_pool", x.shape, pool, strides, padding)

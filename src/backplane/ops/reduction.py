@@ -148,9 +148,11 @@ def _position(name: str, doc: str) -> Op:
     )(rule)
 
 
-argmax = _position("argmax", "The position of the largest element along `axis`, the first of ties.")
+argmax = _position(
+    "argmax", "The position (int64) of the largest element along `axis`, the first of ties."
+)
 argmin = _position(
-    "argmin", "The position of the smallest element along `axis`, the first of ties."
+    "argmin", "The position (int64) of the smallest element along `axis`, the first of ties."
 )
 
 

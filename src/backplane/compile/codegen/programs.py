@@ -189,7 +189,7 @@ class Emitter:
         free = {t for t in chain.whole() if self._is_free(t, first, last)}
         calls, source = self.engine.blocks(), self.source
         pools = {
-            t: source.define(calls.rooms(), f"pool_{t.serial}") for t in used if t in self.news
+            t: source.define(calls.recycler(), f"pool_{t.serial}") for t in used if t in self.news
         }
         places = {t: place for t in used if (place := self._place(t))}
         loop = tiling.Loop(chain, used, free, pools, places, self._call)

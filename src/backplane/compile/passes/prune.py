@@ -20,7 +20,7 @@ def prune(outputs: Sequence[Tensor]) -> list[Tensor]:
     order = toposort(outputs)
     if not any(node.op is scan_ for node in order):
         return list(outputs)
-    plans = _plans(order, outputs)
+    plans = _scans_to_cut(order, outputs)
 
     def pruned(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
         if node in plans:
@@ -71,7 +71,7 @@ class _Plan:
         return Tensor(node.op, operands, self.params, kept, node.where)  # type: ignore[arg-type]
 
 
-def _plans(order: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[Tensor, _Plan]:
+def _scans_to_cut(order: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[Tensor, _Plan]:
     """Walk from the outputs to the leaves, because the users of a scan decide what the scan
     needs.
     """

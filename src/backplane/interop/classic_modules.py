@@ -1,4 +1,4 @@
-"""Modules that classic Keras imports and that Backplane serves, where it is Keras' backend.
+"""Modules of classic Keras that Backplane replaces or completes where it is Keras' backend.
 
 `install` puts a finder before Python's. It acts only if `KERAS_BACKEND` names a module of Backplane
 and the `keras` that is found is a classic one:
@@ -6,7 +6,7 @@ and the `keras` that is found is a classic one:
 - `keras.backend.tensorflow_backend` is our namespace, without TensorFlow: scripts import it for
   `get_session` and the like.
 - Keras 2.1 and older know no external backends. While their `keras.backend` is imported,
-  `KERAS_BACKEND` is `tensorflow`, so that it takes its names from that served module; afterwards
+  `KERAS_BACKEND` is `tensorflow`, so that it takes its names from that module of ours; afterwards
   `K.backend()` says the true name, as in Keras 2.2 and 2.3.
 """
 
@@ -24,7 +24,7 @@ from typing import Any
 
 PREFIX = "backplane."
 BACKEND = "keras.backend"
-SERVED = "keras.backend.tensorflow_backend"
+TENSORFLOW_BACKEND = "keras.backend.tensorflow_backend"
 TOPOLOGY = "keras.engine.topology"
 
 
@@ -49,9 +49,9 @@ class _Backend(_Around):
     """`keras.backend` of a release with external backends: `K.tensorflow_backend` besides."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute it, then import the served module, which becomes an attribute."""
+        """Execute it, then import that module, which becomes an attribute."""
         super().exec_module(module)
-        importlib.import_module(SERVED)
+        importlib.import_module(TENSORFLOW_BACKEND)
 
 
 class _OldBackend(_Around):
@@ -79,7 +79,7 @@ class _Topology(_Around):
             vars(module)["_need_convert_kernel"] = lambda original: original == "theano"
 
 
-class _Served(_Around):
+class _TensorflowBackend(_Around):
     """Fills `keras.backend.tensorflow_backend` with our names."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
@@ -101,7 +101,7 @@ class _Served(_Around):
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules that are served, and those of Keras that something is done around."""
+    """Finds the module that is ours, and those of Keras that something is done around."""
 
     def __init__(self) -> None:
         self.ours = ""
@@ -112,10 +112,10 @@ class _Finder(MetaPathFinder):
         """The spec of such a module, else None."""
         if name == BACKEND:
             self.ours = os.environ.get("KERAS_BACKEND", "")
-        if name not in (BACKEND, SERVED, TOPOLOGY) or not self.ours.startswith(PREFIX):
+        if name not in (BACKEND, TENSORFLOW_BACKEND, TOPOLOGY) or not self.ours.startswith(PREFIX):
             return None
-        if name == SERVED:
-            return ModuleSpec(name, _Served(None, self.ours), is_package=False)
+        if name == TENSORFLOW_BACKEND:
+            return ModuleSpec(name, _TensorflowBackend(None, self.ours), is_package=False)
         spec = PathFinder.find_spec(name, path)
         if spec is not None and spec.origin is not None and spec.loader is not None:
             spec.loader = _around(name, Path(spec.origin))(spec.loader, self.ours)
