@@ -1,4 +1,4 @@
-"""Arguments of K functions: the friendly forms, made canonical."""
+"""Arguments of K functions: makes the friendly forms canonical."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ __all__ = [
 
 
 def as_int(value: Any, what: str) -> int:
-    """A Python int from an int, a NumPy int, or a whole-number float (R has no other numbers).
+    """A Python int from an int, a NumPy int, or a whole float (R has no other numbers).
 
     Raises:
-        TypeError: names `what` otherwise.
+        TypeError: for anything else; names `what`.
     """
     if isinstance(value, bool | str) or value is None:
         raise TypeError(f"{what} must be an int, got {value!r}")
@@ -53,7 +53,7 @@ def as_int(value: Any, what: str) -> int:
 
 
 def as_count(value: Any, what: str) -> int:
-    """An int of 0 or more; ValueError names `what` for a negative one."""
+    """An int of 0 or more; the ValueError for a negative one names `what`."""
     count = as_int(value, what)
     if count < 0:
         raise ValueError(f"{what} must be 0 or more, got {value}")
@@ -61,7 +61,7 @@ def as_count(value: Any, what: str) -> int:
 
 
 def as_float(value: Any, what: str) -> float:
-    """A Python float; TypeError names `what` otherwise."""
+    """A Python float; the TypeError for anything else names `what`."""
     if isinstance(value, str) or value is None:
         raise TypeError(f"{what} must be a number, got {value!r}")
     try:
@@ -74,7 +74,7 @@ def as_dtype(dtype: Any, default: str | None = None) -> str:
     """The plain name of a dtype given as a string, a NumPy dtype or an engine's dtype object.
 
     Raises:
-        ValueError: for names that are no dtype here.
+        ValueError: for names that are not dtypes here.
     """
     if dtype is None:
         return default or config.floatx()
@@ -95,7 +95,7 @@ def as_axis(axis: Any, x: Tensor, what: str = "axis") -> int:
 
 
 def as_new_axis(axis: Any, x: Tensor, what: str = "axis") -> int:
-    """The place of an axis to be added to `x`, not negative."""
+    """The place of an axis to be added to `x`, counted from the front."""
     return normalize_axis(as_int(axis, what), x.ndim + 1, what)
 
 
@@ -111,7 +111,9 @@ def as_axes(axes: Any, x: Tensor, what: str = "axis") -> tuple[int, ...]:
 
 
 def as_sizes(value: Any, count: int, what: str) -> tuple[int, ...]:
-    """`count` ints from one int or a sequence of `count`; ValueError names `what` otherwise."""
+    """`count` ints from one int or a sequence of `count`; the ValueError for anything else names
+    `what`.
+    """
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, list | tuple):
@@ -127,11 +129,11 @@ def as_shape(shape: Any, what: str = "shape") -> tuple[list[Tensor], tuple[int |
     """A shape as `(dims, sizes)`: sizes known now, and a scalar int tensor for each None.
 
     `shape` is an int, a sequence of ints and scalar integer tensors, or an integer vector tensor
-    such as `K.shape(x)`, whose known sizes are recovered. -1 is passed on.
+    such as `K.shape(x)`, whose known sizes are recovered. A size of -1 is passed on.
 
     Raises:
-        TypeError: for sizes that are no integers.
-        ValueError: for tensors that are no vectors of known length.
+        TypeError: for sizes that are not integers.
+        ValueError: for tensors that are not vectors of known length.
     """
     if isinstance(shape, Tensor):
         return _of_vector(shape, what)
@@ -154,7 +156,7 @@ def as_shape(shape: Any, what: str = "shape") -> tuple[list[Tensor], tuple[int |
 
 
 def as_entries(values: Any, what: str) -> list[int | Tensor]:
-    """Numbers that are given like a shape: ints, and scalar tensors for those not known yet."""
+    """Numbers that are given like a shape: ints, and scalar tensors for unknown ones."""
     dims, sizes = as_shape(values, what)
     given = iter(dims)
     return [next(given) if n is None else n for n in sizes]
@@ -169,7 +171,7 @@ def _scalar(size: Tensor, what: str) -> Tensor:
 
 
 def _element(size: Tensor) -> Tensor:
-    """What `K.shape(x)[i]` stands for, if `size` is that: `dim` of one axis, or a constant."""
+    """If `size` is `K.shape(x)[i]`, what that stands for: `dim` of one axis, or a constant."""
     if size.op is not squeeze or size.ndim:
         return size
     piece = size.inputs[0]
@@ -206,7 +208,7 @@ def _of_vector(shape: Tensor, what: str) -> tuple[list[Tensor], tuple[int | None
 
 
 def _parts(vector: Tensor) -> Sequence[Tensor] | None:
-    """The scalars that a vector was stacked from, if it was."""
+    """The scalars from which a vector was stacked; None if it was made in another way."""
     if vector.op is not concat:
         return None
     parts = []
@@ -221,7 +223,7 @@ def _parts(vector: Tensor) -> Sequence[Tensor] | None:
 
 
 def shape_vector(dims: Sequence[Tensor], sizes: Sequence[int | None]) -> Tensor:
-    """The int32 vector of sizes: constant where all are known."""
+    """The int32 vector of sizes. It is constant if all sizes are known."""
     if not dims:
         return as_tensor(np.asarray(sizes, np.int32))
     given = iter(dims)

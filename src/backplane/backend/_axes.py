@@ -1,4 +1,4 @@
-"""Building graph: what several chapters need beside single primitives."""
+"""What several chapters need for building graphs, besides single primitives."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["dims_and_shape", "merge_axes", "permuted", "reshape_to", "size_at", 
 
 
 def size_at(x: Tensor, axis: int) -> int | Tensor:
-    """The size of an axis: an int where it is known, else a scalar tensor."""
+    """The size of an axis: an int if it is known, or else a scalar tensor."""
     size = x.spec.shape[axis]
     return dim(x, axis=axis) if size is None else size
 
 
 def dims_and_shape(sizes: Sequence[int | Tensor]) -> tuple[list[Tensor], tuple[int | None, ...]]:
-    """`(dims, shape)` for primitives that take sizes: None in the shape for each tensor."""
+    """`(dims, shape)` for primitives that take sizes. The shape has None for each tensor."""
     dims = [n for n in sizes if isinstance(n, Tensor)]
     return dims, tuple([n if isinstance(n, int) else None for n in sizes])
 
 
 def permuted(x: Tensor, order: Sequence[int]) -> Tensor:
-    """`x` with its axes in another order; itself if the order is that already."""
+    """`x` with its axes in another order, or `x` itself if they have that order already."""
     order = tuple(order)
     return x if order == tuple(range(x.ndim)) else transpose(x, perm=order)
 
@@ -33,8 +33,8 @@ def permuted(x: Tensor, order: Sequence[int]) -> Tensor:
 def merge_axes(x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
     """`x` with each group of neighbouring axes made one; an empty group gives a new axis of size 1.
 
-    Unknown sizes stay run-time values, and at most one of them is left to `reshape` to find: with a
-    size of 0 beside it there would be nothing to find it from.
+    Unknown sizes stay run-time values. `reshape` has to find at most one of them, because it cannot
+    do so beside a size of 0.
     """
     shape = x.spec.shape
     if [list(group) for group in groups] == [[i] for i in range(x.ndim)]:
@@ -65,7 +65,7 @@ def sizes_of(axes: Sequence[tuple[Tensor, int]]) -> tuple[list[Tensor], tuple[in
 
 
 def reshape_to(x: Tensor, axes: Sequence[tuple[Tensor, int]]) -> Tensor:
-    """`x` in the shape whose sizes are those of the given axes of tensors."""
+    """`x` in a shape whose sizes are those of these axes of tensors."""
     dims, shape = sizes_of(axes)
     if not dims and shape == x.spec.shape:
         return x

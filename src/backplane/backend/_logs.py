@@ -1,4 +1,4 @@
-"""Sums of probabilities held as logarithms."""
+"""Sums of probabilities that are held as logarithms."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ small that a sum of probabilities does not change by it."""
 
 
 def log_sum(terms: Sequence[Tensor]) -> Tensor:
-    """log(exp(a) + exp(b) + …) of finite terms. The largest is taken out first; the result does not
-    depend on which number is taken out, hence no derivative does.
+    """log(exp(a) + exp(b) + …) of finite terms. The largest term is taken out first. The result
+    does not depend on the number that is taken out, so no derivative does.
     """
     largest = terms[0]
     for t in terms[1:]:

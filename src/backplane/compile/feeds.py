@@ -1,4 +1,6 @@
-"""Feeding: what a caller gives for a placeholder, checked and made a value for the program."""
+"""Feeding: checks what a caller gives for a placeholder, and makes a value for the program
+of it.
+"""
 
 from __future__ import annotations
 
@@ -47,10 +49,10 @@ def feed_for(placeholder: Placeholder, position: int, function: str) -> Feed:
 
 
 def as_array(value: Any, dtype: np.dtype[Any], what: str) -> np.ndarray:
-    """`value` as an array of `dtype`; floats are not silently cut to integers.
+    """`value` as an array of `dtype`. Floats are not silently cut to integers.
 
     Raises:
-        TypeError: if it holds no numbers, or fractions where integers are wanted.
+        TypeError: if it holds no numbers, or fractions although `dtype` is an integer type.
         ValueError: if it is ragged.
     """
     owner = engine_of(value)

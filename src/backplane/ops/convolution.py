@@ -1,8 +1,8 @@
 """Convolution in one to three dimensions, and its two gradients, which are primitives themselves.
 
-The three are closed under differentiation: each is linear in its first two operands, and the
-gradient of one by either operand is another. Axes are (batch, *spatial, channels); kernels have the
-axes (*spatial, channels of x / groups, channels of the result).
+The three are closed under differentiation: each is linear in its first two operands, and its
+gradient with respect to either of them is one of the other two. Axes are (batch, *spatial,
+channels). Kernels have the axes (*spatial, channels of x / groups, channels of the result).
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ from backplane.ops.windows import (
 def _result_shape(
     name: str, x: Sizes, kernel: Sizes, strides: Ints, padding: Padding, dilation: Ints, groups: int
 ) -> Sizes:
-    """The shape of a convolution of shapes `x` and `kernel`; checks what is known."""
+    """The shape of the convolution of an `x` and a `kernel` of these shapes, whose known sizes are
+    checked.
+    """
     if not 3 <= len(x) <= 5:
         raise ValueError(
             f"{name}: x must have 3 to 5 axes (batch, 1 to 3 spatial, channels), got {x}"
@@ -106,7 +108,9 @@ def conv_bias(
     dilation: Ints,
     groups: int,
 ) -> Spec:
-    """`conv` plus a vector with an element per channel: `compile.passes` makes it of the two."""
+    """`conv` plus a vector with one element per channel. `compile.passes` puts it in the place of
+    both.
+    """
     _check_dtypes("conv_bias", x=x, kernel=kernel)
     shape = _result_shape("conv_bias", x.shape, kernel.shape, strides, padding, dilation, groups)
     return Spec(shape, x.dtype)
@@ -128,7 +132,9 @@ def conv_input_grad(
     dilation: Ints,
     groups: int,
 ) -> Spec:
-    """The gradient of `conv` by its `x`, which has `shape`: the transposed convolution of `g`."""
+    """The gradient of `conv` with respect to `x`, which has `shape`: the transposed convolution of
+    `g`.
+    """
     name = "conv_input_grad"
     _check_dtypes(name, g=g, kernel=kernel)
     check_sizes(name, shape, dims)
@@ -148,7 +154,7 @@ def conv_kernel_grad(
     dilation: Ints,
     groups: int,
 ) -> Spec:
-    """The gradient of `conv` by its kernel, which has `kernel_shape`."""
+    """The gradient of `conv` with respect to its kernel, which has `kernel_shape`."""
     name = "conv_kernel_grad"
     _check_dtypes(name, x=x, g=g)
     wanted = _result_shape(name, x.shape, kernel_shape, strides, padding, dilation, groups)
@@ -200,9 +206,9 @@ def _padded(x: Tensor, windows: Windows, channels: int) -> Tensor:
 
 
 def _rows(x: Tensor, size: int, groups: int) -> Tensor:
-    """(batch, *spatial, size × channels) as a matrix (rows, size × channels).
+    """A tensor (batch, *spatial, size × channels) as a matrix (rows, size × channels).
 
-    With several groups it is a stack of matrices (groups, rows, size × channels / groups).
+    With several groups the result is a stack of matrices (groups, rows, size × channels / groups).
     """
     width = x.spec.shape[-1]
     assert width is not None
@@ -214,7 +220,7 @@ def _rows(x: Tensor, size: int, groups: int) -> Tensor:
 
 
 def _unrows(rows: Tensor, like: Tensor, size: int, groups: int) -> Tensor:
-    """`_rows` undone: the batch and spatial sizes are those of `like`."""
+    """The inverse of `_rows`. The result has the batch size and the spatial sizes of `like`."""
     width = rows.spec.shape[-1]
     assert width is not None
     if groups > 1:
@@ -225,7 +231,9 @@ def _unrows(rows: Tensor, like: Tensor, size: int, groups: int) -> Tensor:
 
 
 def _kernel_matrix(kernel: Tensor, groups: int) -> Tensor:
-    """(window × channels of x, filters), per group: (groups, …, …)."""
+    """The kernel as a matrix (window × channels of x, filters), or (groups, …, …) with several
+    groups.
+    """
     filters = kernel.spec.shape[-1]
     assert filters is not None
     if groups == 1:
@@ -305,11 +313,11 @@ def _(
 
 
 def _depthwise(x: Tensor, kernel: Tensor, windows: Windows, multiplier: int) -> Tensor:
-    """`conv` of a padded `x` with a group for each of its channels.
+    """`conv` of a padded `x` with one group for each of its channels.
 
-    With one channel per group a matrix product has next to nothing to multiply. Here the elements
+    With one channel per group, a matrix product has next to nothing to multiply. Here the elements
     at one offset in every window are multiplied by a vector of weights, and the products are added
-    up: on NumPy in a fifth of the time.
+    up. On NumPy that takes a fifth of the time.
     """
     x = _repeated(x, multiplier)
     weights = zip(offsets(windows), _weights(kernel), strict=True)
@@ -319,7 +327,7 @@ def _depthwise(x: Tensor, kernel: Tensor, windows: Windows, multiplier: int) -> 
 def _depthwise_by_kernel(
     x: Tensor, g: Tensor, windows: Windows, kernel_shape: Ints, multiplier: int
 ) -> Tensor:
-    """The gradient of `_depthwise` by the kernel."""
+    """The gradient of `_depthwise` with respect to the kernel."""
     x = _repeated(x, multiplier)
     axes = tuple(range(x.ndim - 1))
     products = [mul(read(x, *places(windows, at)), g) for at in offsets(windows)]
@@ -330,14 +338,16 @@ def _depthwise_by_kernel(
 def _depthwise_by_input(
     g: Tensor, kernel: Tensor, windows: Windows, sizes: Sequence[Amount], multiplier: int
 ) -> Tensor:
-    """The gradient of `_depthwise` by the padded `x`, which has the spatial sizes `sizes`."""
+    """The gradient of `_depthwise` with respect to the padded `x`, whose spatial sizes are
+    `sizes`.
+    """
     weights = zip(offsets(windows), _weights(kernel), strict=True)
     parts = [write(mul(g, w), sizes, *places(windows, at)) for at, w in weights]
     return _added(reduce(add, parts), multiplier)
 
 
 def _weights(kernel: Tensor) -> list[Tensor]:
-    """One vector for each element of a window, as a matrix of one row."""
+    """One vector for each element of a window, each as a matrix of one row."""
     *window, _, filters = kernel.spec.shape
     count = prod(n for n in window if n is not None)
     rows = reshape(kernel, shape=(count, filters))
@@ -357,7 +367,7 @@ def _repeated(x: Tensor, multiplier: int) -> Tensor:
 
 
 def _added(x: Tensor, multiplier: int) -> Tensor:
-    """`_repeated` transposed: each `multiplier` channels in a row added up."""
+    """The transpose of `_repeated`: the sums of each `multiplier` channels in a row."""
     if multiplier == 1:
         return x
     *outer, filters = x.spec.shape

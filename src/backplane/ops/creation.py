@@ -1,4 +1,4 @@
-"""Tensors from sizes and numbers, and the sizes themselves."""
+"""Tensors made from sizes and numbers, and the sizes themselves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ Number = bool | int | float
 
 
 def check_sizes(name: str, shape: tuple[int | None, ...], dims: tuple[Spec, ...]) -> None:
-    """Each None of the parameter `shape` is one of the operands `dims`, an integer scalar."""
+    """Check that each None of the parameter `shape` has one of the operands `dims`, an integer
+    scalar.
+    """
     if len(dims) != shape.count(None):
         raise ValueError(
             f"{name}: shape {shape} has {shape.count(None)} unknown sizes, got {len(dims)} of them"
@@ -29,7 +31,9 @@ def check_sizes(name: str, shape: tuple[int | None, ...], dims: tuple[Spec, ...]
 
 
 def given(node: Tensor, axis: int) -> Sequence[Axis]:
-    """The trait `axes` of primitives whose unknown sizes are operands: `dim` nodes say of what."""
+    """The trait `axes` of primitives whose unknown sizes are operands. If such an operand is a
+    `dim` node, it tells the axis.
+    """
     assert node.op is not None
     assert node.op.host is not None
     shape = node.params["shape"]
@@ -40,8 +44,8 @@ def given(node: Tensor, axis: int) -> Sequence[Axis]:
 
 
 def stacked_shape(node: Tensor, operands: Sequence[Stacked], **changed: Any) -> Tensor | None:
-    """The trait `stacks` for operands x, *dims and a parameter `shape`: time becomes its first
-    entry. `changed` are other parameters that differ for the stack.
+    """The trait `stacks` of primitives with the operands x, *dims and a parameter `shape`: time
+    becomes the first entry of `shape`. `changed` holds other parameters that differ for the stack.
     """
     assert node.op is not None
     x, dims = operands[0], operands[1:]
@@ -49,7 +53,7 @@ def stacked_shape(node: Tensor, operands: Sequence[Stacked], **changed: Any) -> 
     if not x.stacked or any(d.stacked for d in dims):
         return None
     if -1 in shape:
-        # Beside an unknown time, or no step at all, -1 would be ambiguous.
+        # If the number of steps is unknown or 0, -1 would be ambiguous.
         if None in node.spec.shape:
             return None
         shape = node.spec.shape
@@ -85,14 +89,16 @@ def arange(start: Spec, stop: Spec, step: Spec, *, dtype: str) -> Spec:
 
 @primitive(memory=Memory.FRESH, stacks=later_axes("axis"))
 def dim(x: Spec, *, axis: int) -> Spec:
-    """The size of an axis: an int32 scalar, a host value where the engine has them."""
+    """The size of an axis: an int32 scalar, which is a host value on engines with `host_shapes`."""
     if not 0 <= axis < len(x.shape):
         raise ValueError(f"dim: axis {axis} is out of range for a tensor with {len(x.shape)} axes")
     return Spec((), "int32")
 
 
 def scalar(value: Number, dtype: str) -> Constant:
-    """A constant number. Nodes of equal numbers are shared: rules make very many of them."""
+    """A constant number. Equal numbers share one node, because gradient rules make very many of
+    them.
+    """
     if value == 0 and isinstance(value, float) and math.copysign(1.0, value) < 0:
         return constant(value, dtype)  # equal to 0 as a key, but not the same number
     return _scalar(value, dtype)
@@ -104,7 +110,9 @@ def _scalar(value: Number, dtype: str) -> Constant:
 
 
 def dims_of(x: Tensor) -> tuple[list[Tensor], tuple[int | None, ...]]:
-    """`(dims, shape)` for primitives that take sizes: unknown sizes of `x` and its static shape."""
+    """`(dims, shape)` for primitives that take sizes: the unknown sizes of `x`, and its static
+    shape.
+    """
     shape = x.spec.shape
     return ([], shape) if None not in shape else fill_dims(x, shape)
 

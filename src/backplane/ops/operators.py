@@ -51,7 +51,7 @@ def true_divide(x: Any, y: Any) -> Tensor:
 
 
 def power(x: Any, a: Any, name: str = "pow") -> Tensor:
-    """`x` to the power of `a`. Squares, which are frequent, are products: NumPy's `power` takes 13
+    """`x` to the power of `a`. Squares are frequent, and become products: NumPy's `power` takes 13
     times as long (256 × 256 float32: 88 µs instead of 6.5).
     """
     base, exponent = promoted(x, a)
@@ -76,7 +76,7 @@ def _logic(on_bools: Operator, on_integers: Operator, sign: str) -> Operator:
 
 
 def invert(x: Tensor) -> Tensor:
-    """~x: logical for bools, bit by bit for integers."""
+    """`~x`: logical for bools, bit by bit for integers."""
     dtype = x.spec.dtype
     if dtype == "bool":
         return ew.logical_not(x)
@@ -110,7 +110,9 @@ _define("abs", ew.abs)
 
 
 def matrix_product(x: Any, y: Any) -> Tensor:
-    """The product as NumPy's matmul: vectors get an axis meanwhile, batch axes are broadcast."""
+    """The product as NumPy's matmul has it: vectors get an axis for the time being, and batch axes
+    are broadcast.
+    """
     a, b = promoted(x, y)
     if not a.ndim or not b.ndim:
         raise ValueError(f"@ needs at least one axis, got shapes {a.spec.shape} and {b.spec.shape}")
@@ -127,7 +129,7 @@ _define("matmul", matrix_product, reflected=True)
 
 
 def _equal_batches(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Both with the batch axes that they are broadcast to."""
+    """Both operands, with the batch axes that they are broadcast to."""
     rank = max(a.ndim, b.ndim)
     a, b = (
         expand_dims(t, axes=tuple(range(rank - t.ndim))) if t.ndim < rank else t for t in (a, b)
@@ -152,9 +154,9 @@ def _with_batch(x: Tensor, sources: Sequence[Tensor]) -> Tensor:
 
 
 def getitem(x: Tensor, key: Any) -> Tensor:
-    """x[key] for integers, slices, None, an ellipsis, and integer tensors or arrays.
+    """`x[key]` for integers, slices, None, an ellipsis, and integer tensors or arrays.
 
-    A scalar integer tensor takes the place of an integer, an array of them picks along its axis.
+    A scalar integer tensor serves as an integer. An integer array picks elements along its axis.
 
     Raises:
         IndexError: if an integer lies outside a known size, or there are too many indices.
@@ -200,7 +202,7 @@ def getitem(x: Tensor, key: Any) -> Tensor:
 
 
 def _complete(key: Any, x: Tensor) -> list[Any]:
-    """One item per axis, and the Nones: the ellipsis is replaced by what it stands for."""
+    """One item per axis, besides the Nones: the ellipsis is replaced by what it stands for."""
     items = list(key) if isinstance(key, tuple) else [key]
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     used = len(items) - len(dots) - builtins.sum(item is None for item in items)
@@ -213,7 +215,7 @@ def _complete(key: Any, x: Tensor) -> list[Any]:
 
 
 def _part(item: Any) -> tuple[Part, bool]:
-    """A slice with a positive step, and whether the axis is reversed before."""
+    """A slice with a positive step, and whether the axis must be reversed before."""
     start, stop, step = (_bound(b) for b in (item.start, item.stop, item.step))
     if step == 0:
         raise ValueError("x[...]: the step of a slice must not be 0")
@@ -236,7 +238,7 @@ def _bound(value: Any) -> int | None:
 
 
 def _integer(item: Any) -> int | None:
-    """A Python integer from an integer or a NumPy integer, None for anything else."""
+    """The Python integer that an integer or a NumPy integer means; None for anything else."""
     if isinstance(item, Tensor | bool | np.bool_):
         return None
     try:
@@ -267,7 +269,9 @@ def _index(item: Any) -> Tensor:
 
 
 def _check_order(items: Sequence[Any], chosen: tuple[int, Tensor] | None) -> None:
-    """NumPy moves the axes of an index array to the front if an integer stands apart from it."""
+    """Refuse an integer that stands apart from an index array: NumPy moves the axes of the array to
+    the front in this case.
+    """
     if chosen is None or chosen[1].ndim == 0:
         return
     places = [i for i, t in enumerate(items) if not (t is None or isinstance(t, builtins.slice))]

@@ -1,7 +1,7 @@
 """Pooling in one to three dimensions and its gradients. Axes are (batch, *spatial, channels).
 
-The gradients are primitives: that of `max_pool` reads the result and the private positions that the
-forward pass found, so that an engine need not search for the maxima again. `max_pool_grad` and
+The gradients are primitives. The gradient of `max_pool` reads the result and the private positions
+that the forward pass found, so an engine need not search for the maxima again. `max_pool_grad` and
 `max_pool_take` are each other's gradient, and so are `avg_pool` and `avg_pool_grad`.
 """
 
@@ -66,7 +66,7 @@ def _result_shape(name: str, x: Sizes, pool: Ints, strides: Ints, padding: Paddi
         raise ValueError(f"{name}: pool must be {len(x) - 2} ints for x of shape {x}, got {pool}")
     windows = windows_of(name, pool, strides, (1,) * len(pool), padding)
     if any(not isinstance(w.padding, str) and max(w.padding) >= w.size for w in windows):
-        # At least one element of each window must be one of the tensor.
+        # At least one element of each window must belong to the tensor.
         raise ValueError(f"{name}: padding {padding} must be smaller than the window {pool}")
     return (x[0], *output_sizes(name, x[1:-1], windows), x[-1])
 
@@ -94,7 +94,9 @@ def max_pool(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> list[Sp
 def max_pool_grad(
     g: Spec, x: Spec, y: Spec, positions: Spec, *, pool: Ints, strides: Ints, padding: Padding
 ) -> Spec:
-    """The gradient of `max_pool` by `x`: `g` goes to the first maximum of each window."""
+    """The gradient of `max_pool` with respect to `x`: `g` goes to the first maximum of each
+    window.
+    """
     _check_float("max_pool_grad", "g", g)
     shape = _result_shape("max_pool_grad", x.shape, pool, strides, padding)
     for what, operand in (("g", g), ("y", y), ("positions", positions)):
@@ -106,7 +108,9 @@ def max_pool_grad(
 def max_pool_take(
     v: Spec, x: Spec, y: Spec, positions: Spec, *, pool: Ints, strides: Ints, padding: Padding
 ) -> Spec:
-    """`v` where the first maximum of each window of `x` is: `max_pool_grad` transposed."""
+    """The elements of `v` at the first maximum of each window of `x`: the transpose of
+    `max_pool_grad`.
+    """
     _check_float("max_pool_take", "v", v)
     shape = _result_shape("max_pool_take", x.shape, pool, strides, padding)
     check_output("max_pool_take", "v", v, x.shape)
@@ -125,7 +129,7 @@ max_pool_take.vjps(lambda c, y, v, *at, **params: max_pool_grad(c, *at, **params
 
 @primitive(memory=Memory.FRESH, linear=(0,), axes=batch_of_first)
 def avg_pool(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> Spec:
-    """The mean of each window over its elements that are no padding."""
+    """The mean of each window. Padding does not count."""
     _check_float("avg_pool", "x", x)
     return Spec(_result_shape("avg_pool", x.shape, pool, strides, padding), x.dtype)
 
@@ -134,7 +138,7 @@ def avg_pool(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> Spec:
 def avg_pool_grad(
     g: Spec, *dims: Spec, shape: Sizes, pool: Ints, strides: Ints, padding: Padding
 ) -> Spec:
-    """The gradient of `avg_pool` by its `x`, which has `shape`."""
+    """The gradient of `avg_pool` with respect to its operand, which has `shape`."""
     _check_float("avg_pool_grad", "g", g)
     check_sizes("avg_pool_grad", shape, dims)
     wanted = _result_shape("avg_pool_grad", shape, pool, strides, padding)
@@ -176,8 +180,8 @@ def _spatial_full(sizes: Sequence[Amount], value: float, dtype: str) -> Tensor:
 def _(x: Tensor, *, pool: Ints, strides: Ints, padding: Padding) -> list[Tensor]:
     windows = windows_over(pool, strides, padding)
     x = pad_ends(x, pairs_of(spatial_sizes(x), windows), _lowest(x.spec.dtype))
-    # Only to keep the contract: the decomposed gradients are handed any engine's positions, so they
-    # find the maxima again, and nothing computes these.
+    # Only to keep the contract. The decomposed gradients may be handed the positions of any engine,
+    # so they find the maxima again, and nothing computes these.
     positions = argmax(stack([read(x, *places(windows, at)) for at in offsets(windows)], 0), axis=0)
     return [_reduced(x, windows, maximum), positions]
 
@@ -185,10 +189,10 @@ def _(x: Tensor, *, pool: Ints, strides: Ints, padding: Padding) -> list[Tensor]
 def _hits(
     x: Tensor, y: Tensor, windows: Windows, pairs: Pads
 ) -> Iterator[tuple[list[Place], Tensor]]:
-    """For each place in a window: in which windows the first maximum is there."""
+    """For each place in a window: the windows whose first maximum is there."""
     inside = None
     if is_padded(pairs):
-        # A window of nothing but the lowest number must not find it in the padding.
+        # A window of nothing but the lowest number must not find its maximum in the padding.
         inside = pad_ends(_spatial_full(spatial_sizes(x), True, "bool"), pairs, False)
     x = pad_ends(x, pairs, _lowest(x.spec.dtype))
     found: Tensor | None = None
@@ -226,7 +230,7 @@ def _(v: Tensor, x: Tensor, y: Tensor, positions: Tensor, **params: Any) -> Tens
 
 
 def _counts(sizes: Sequence[Amount], windows: Windows, pairs: Pads, dtype: str) -> Tensor:
-    """How many elements of each window are no padding."""
+    """How many elements of each window are not padding."""
     if not is_padded(pairs):
         return scalar(prod(w.size for w in windows), dtype)
     return _reduced(pad_ends(_spatial_full(sizes, 1, dtype), pairs, 0), windows, add)

@@ -1,9 +1,8 @@
-"""Windows along spatial axes: their checks and padding, and reading and writing them by slices.
+"""Windows along spatial axes: checks and padding, and how to read and write windows by slices.
 
-Tensors here have the axes (batch, *spatial, channels). Where an engine has no kernels for
-convolution or pooling, windows are read axis by axis: the elements at one offset in every window
-are one strided slice, so that a window of 3 × 3 takes 6 slices, and the arithmetic is left to one
-matrix product.
+Tensors here have the axes (batch, *spatial, channels). On an engine without kernels for convolution
+or pooling, windows are read axis by axis. The elements at one offset in every window are one
+strided slice, so a window of 3 × 3 takes 6 slices. One matrix product does the arithmetic.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def windows_of(
 
 
 def output_sizes(name: str, sizes: Sizes, windows: Windows) -> Sizes:
-    """How many windows there are along each axis; ValueError where not a single one fits."""
+    """How many windows there are along each axis; ValueError if not a single one fits."""
     found = tuple([w.count(n) for n, w in zip(sizes, windows, strict=True)])
     for axis, (n, count, w) in enumerate(zip(sizes, found, windows, strict=True)):
         if count == 0 and w.padding != "same":
@@ -68,8 +67,8 @@ def output_sizes(name: str, sizes: Sizes, windows: Windows) -> Sizes:
 
 
 def fitting(x: Tensor, size: Ints, dilation: Ints, padding: Padding) -> Tensor:
-    """`x`, checked at run time along the spatial axes whose sizes are unknown. Engines differ in
-    what they make of windows that do not fit: no result, an error, or the end of the process.
+    """`x`, with a check at run time along the spatial axes whose sizes are unknown. Without it,
+    engines answer windows that do not fit with no result, an error, or the end of the process.
     """
     if padding == "same":
         return x
@@ -91,7 +90,7 @@ def check_output(name: str, what: str, given: Spec, wanted: Sequence[Size]) -> N
 
 
 def amounts(shape: Sequence[Size], dims: Sequence[Tensor]) -> list[Amount]:
-    """The sizes of `shape`, each None filled with one of `dims`."""
+    """The sizes of `shape`, with each None filled by one of `dims`."""
     given = iter(dims)
     return [next(given) if n is None else n for n in shape]
 
@@ -103,7 +102,7 @@ def spatial_sizes(x: Tensor) -> list[Amount]:
 
 
 def pairs_of(sizes: Sequence[Amount], windows: Windows) -> Pads:
-    """(before, after) per axis: numbers wherever they follow from what is known."""
+    """The padding (before, after) of each axis: numbers wherever they follow from what is known."""
     return [
         w.ends(n, max if isinstance(n, int) else _maximum)
         for n, w in zip(sizes, windows, strict=True)
@@ -115,12 +114,12 @@ def _maximum(x: Tensor, y: int) -> Tensor:
 
 
 def is_padded(pairs: Pads) -> bool:
-    """Whether anything is, or may be, added."""
+    """Whether padding adds anything, or may do so."""
     return any(isinstance(n, Tensor) or n > 0 for pair in pairs for n in pair)
 
 
 def pad_ends(x: Tensor, pairs: Pads, value: float) -> Tensor:
-    """`x` with `value` before and after along its spatial axes."""
+    """`x` with padding of `value` before and after along its spatial axes."""
     fixed = [(a, b) if isinstance(a, int) and isinstance(b, int) else (0, 0) for a, b in pairs]
     if any(map(any, fixed)):
         x = pad(x, padding=((0, 0), *fixed, (0, 0)), value=value)
@@ -137,7 +136,7 @@ def _border(x: Tensor, axis: int, amount: Tensor, value: float) -> Tensor:
 
 
 def _sized(x: Tensor, sizes: Mapping[int, Amount]) -> tuple[list[Tensor], Sizes]:
-    """The shape of `x` with other sizes for some axes, as `(dims, shape)`."""
+    """The shape of `x`, but with other sizes for some axes, as `(dims, shape)`."""
     dims: list[Tensor] = []
     shape: list[int | None] = []
     for axis, n in enumerate(x.spec.shape):
@@ -151,7 +150,7 @@ def _sized(x: Tensor, sizes: Mapping[int, Amount]) -> tuple[list[Tensor], Sizes]
 
 
 def crop_ends(x: Tensor, pairs: Pads, dims: Sequence[Tensor], shape: Sizes) -> Tensor:
-    """What is left of the padded `x` without its padding; `shape` (with `dims`) is the result's."""
+    """The padded `x` without its padding. The result has `shape`, filled with `dims`."""
     if not is_padded(pairs):
         return x
     fixed = [(a, b) for a, b in pairs if isinstance(a, int) and isinstance(b, int)]
@@ -163,7 +162,7 @@ def crop_ends(x: Tensor, pairs: Pads, dims: Sequence[Tensor], shape: Sizes) -> T
 
 
 def padded_sizes(sizes: Sequence[Amount], pairs: Pads) -> list[Amount]:
-    """The sizes of the spatial axes with their padding."""
+    """The sizes of the spatial axes, padding included."""
     return [n + a + b for n, (a, b) in zip(sizes, pairs, strict=True)]
 
 
@@ -174,7 +173,7 @@ Place = tuple[int, Window, int]
 
 
 def offsets(windows: Windows) -> Iterator[Ints]:
-    """The elements of a window by their offset along each axis, in row-major order."""
+    """The offsets of the elements of a window along each axis, in row-major order."""
     return itertools.product(*(range(w.size) for w in windows))
 
 
@@ -197,9 +196,9 @@ def read(x: Tensor, *where: Place) -> Tensor:
 
 
 def write(x: Tensor, sizes: Sequence[Amount], *where: Place) -> Tensor:
-    """Zeros with the elements of `x` at these places in their windows: `read` transposed.
+    """The transpose of `read`: zeros, with the elements of `x` at these places in their windows.
 
-    The axes concerned have the spatial sizes `sizes` then.
+    The axes that the places name get the spatial sizes `sizes`.
     """
     parts = tuple(_parts(x, where))
     if all(part == ALL for part in parts):
@@ -214,9 +213,9 @@ def write(x: Tensor, sizes: Sequence[Amount], *where: Place) -> Tensor:
 
 
 def patches(x: Tensor, windows: Windows) -> Tensor:
-    """The windows of a padded `x`, each laid out in row-major order along the last axis.
+    """The windows of a padded `x`. Each is laid out in row-major order along the last axis.
 
-    The result has the axes (batch, *count, elements of a window × channels).
+    The axes of the result are (batch, *count, elements of a window × channels).
     """
     last = x.ndim - 1
     for axis in reversed(range(1, last)):
@@ -227,7 +226,9 @@ def patches(x: Tensor, windows: Windows) -> Tensor:
 
 
 def fold(x: Tensor, windows: Windows, sizes: Sequence[Amount], channels: int) -> Tensor:
-    """`patches` transposed: overlapping windows added up, over spatial axes of `sizes` elements."""
+    """The transpose of `patches`: overlapping windows are added up, over spatial axes of `sizes`
+    elements.
+    """
     last = x.ndim - 1
     width = channels * prod(w.size for w in windows)
     for axis, w in enumerate(windows, 1):
