@@ -70,7 +70,7 @@ lint: $(STAMPS)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python scripts/check_imports.py
-	$(BIN)/python scripts/check_primitives.py $(addprefix src/backplane/,core ops compile)
+	$(BIN)/python scripts/check_primitives.py
 	$(BIN)/python scripts/check_size.py
 
 r:

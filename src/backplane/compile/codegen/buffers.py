@@ -6,7 +6,7 @@ users get them (`shared`), which temporary a result is written over, and when a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import OUTPUT
@@ -146,11 +146,16 @@ class Buffers:
         # refused.
         return self.others.get(t, -1) < first
 
-    def reusable(self, node: Tensor, entry: Entry) -> list[Tensor]:
-        """The operands that the lowering of `node` may write its result over."""
+    def reusable(
+        self, node: Tensor, entry: Entry, is_free: Callable[[Tensor, int, int], bool]
+    ) -> Tensor | None:
+        """An operand that the lowering of `node` may write its result over."""
         if entry.out != 1 or not node.spec.shape:
-            return []
-        i, dtype = self.position[node], node.spec.dtype
-        free = [t for t in node.inputs if t.spec.dtype == dtype and self.is_free(t, i, i)]
-        key = shape_key(node) if free else None
-        return [t for t in free if key is not None and shape_key(t) == key]
+            return None
+        i, dtype, key = self.position[node], node.spec.dtype, None
+        for t in node.inputs:
+            if t.spec.dtype == dtype and is_free(t, i, i):
+                key = key or shape_key(node)
+                if key is not None and shape_key(t) == key:
+                    return t
+        return None

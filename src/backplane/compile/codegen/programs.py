@@ -158,7 +158,8 @@ class Emitter:
     def _body(self) -> None:
         for unit in self.units:
             self.unit(unit)
-        self.source.line(f"return ({''.join([f'{self.value(t)}, ' for t in self.outputs])})")
+        results = "".join([f"{self.value(t)}, " for t in self.outputs])
+        self.source.line(f"return ({results.rstrip()})")
 
     def finished(self) -> Callable[..., Any]:
         """The function `program` of the text, once the functions of its chains are there too."""
@@ -234,11 +235,8 @@ class Emitter:
         return self._assigned(node, operands, entry)
 
     def _assigned(self, node: Tensor, operands: list[str], entry: Entry) -> str:
-        out = None
-        if self.writes:
-            i, free = self.position[node], self.buffers.reusable(node, entry)
-            out = next((self.names[t] for t in free if self._is_free(t, i, i)), None)
-        call = self._call(node, operands, out, entry)
+        over = self.buffers.reusable(node, entry, self._is_free) if self.writes else None
+        call = self._call(node, operands, self.names[over] if over is not None else None, entry)
         return f"{self._targets(node)} = {call}"
 
     def _place(self, node: Tensor) -> str | None:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import methodcaller
+from typing import Any
 
 import numpy as np
 
@@ -167,7 +168,8 @@ def cumulative_sum(x: Value, axis: int) -> Value:
     count = x.shape[axis]
     if count <= _FEW or x.dtype != np.float32:
         return np.add.accumulate(x, axis, x.dtype)
-    before, after = (slice(None),) * axis, x.shape[axis + 1 :]
+    before: tuple[Any, ...] = (slice(None),) * axis
+    after = x.shape[axis + 1 :]
     widths = [(0, -count % _ADDED if i == axis else 0) for i in range(x.ndim)]
     blocks = pad(x, padding=widths, value=0).reshape(*x.shape[:axis], -1, _ADDED, *after)
     sums = np.add.accumulate(blocks, axis + 1)

@@ -43,7 +43,7 @@ _starter = [0]
 
 
 @cache
-def array_type() -> type:
+def array_type() -> Any:
     """The class of arrays with values; finding it starts JAX."""
     with jax.ensure_compile_time_eval():  # else, where JAX traces, that of what it traces with
         return type(jnp.zeros(()))

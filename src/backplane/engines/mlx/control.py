@@ -15,13 +15,14 @@ from backplane.engines.mlx.values import MLX
 Step = Callable[..., tuple[Value, ...]]
 
 
-def lowerings(engine: Engine) -> Table:
+def table(engine: Engine) -> Table:
     """The table of control flow, whose graphs `engine` turns into functions."""
-    table = Table()
-    table.build("cond")(partial(_cond, engine))
-    table.build("while_loop")(partial(_while_loop, engine))
-    table.build("scan")(partial(_scan, engine))
-    return table
+    return Table(
+        {"builds": True},
+        cond=partial(_cond, engine),
+        while_loop=partial(_while_loop, engine),
+        scan=partial(_scan, engine),
+    )
 
 
 def _cond(engine: Engine, specs: Sequence[Spec], *, then: Graph, orelse: Graph) -> Lowering:

@@ -9,11 +9,24 @@ import mlx.core as mx
 
 from backplane.core.spec import Spec, is_float
 from backplane.core.windows import Ints, Padding, Placement
-from backplane.engines.base import Entry, Table, Value, host_shape
+from backplane.engines.base import Table, Value, host_shape
+
+TABLE = Table()
 
 Shape = tuple[int | None, ...]
 
 
+def _refused(specs: Sequence[Spec], *, groups: int, **window: Any) -> bool:
+    """What MLX lacks kernels for: integers, groups over three axes, float64 (done in float32)."""
+    spec = specs[0]
+    return not is_float(spec.dtype) or spec.dtype == "float64" or (groups > 1 and spec.ndim > 4)
+
+
+def _refused_kernel_grad(specs: Sequence[Spec], *, groups: int, **window: Any) -> bool:
+    return groups > 1 or _refused(specs, groups=groups)
+
+
+@TABLE.add("conv", unless=_refused)
 def conv(
     x: Value, kernel: Value, *, strides: Ints, padding: Padding, dilation: Ints, groups: int
 ) -> Value:
@@ -32,6 +45,7 @@ def conv(
     )
 
 
+@TABLE.add("conv_input_grad", unless=_refused)
 def conv_input_grad(
     g: Value,
     kernel: Value,
@@ -69,6 +83,7 @@ def _turned(kernel: Value, groups: int) -> Value:
     return mx.reshape(ordered, (groups * inputs, *window, outputs // groups))
 
 
+@TABLE.add("conv_kernel_grad", unless=_refused_kernel_grad)
 def conv_kernel_grad(
     x: Value,
     g: Value,
@@ -94,19 +109,3 @@ def conv_kernel_grad(
     )
     # What no window reaches makes the result larger than the kernel.
     return mx.moveaxis(found[(slice(None), *map(slice, window))], 0, -2)
-
-
-def _refused(specs: Sequence[Spec], *, groups: int, **window: Any) -> bool:
-    """What MLX lacks kernels for: integers, groups over three axes, float64 (done in float32)."""
-    spec = specs[0]
-    return not is_float(spec.dtype) or spec.dtype == "float64" or (groups > 1 and spec.ndim > 4)
-
-
-def _refused_kernel_grad(specs: Sequence[Spec], *, groups: int, **window: Any) -> bool:
-    return groups > 1 or _refused(specs, groups=groups)
-
-
-TABLE = Table()
-TABLE["conv"] = Entry(conv, unless=_refused)
-TABLE["conv_input_grad"] = Entry(conv_input_grad, unless=_refused)
-TABLE["conv_kernel_grad"] = Entry(conv_kernel_grad, unless=_refused_kernel_grad)

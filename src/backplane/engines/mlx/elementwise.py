@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 
 from backplane.core.spec import Spec, is_float
-from backplane.engines.base import Entry, Lowering, Table, Value, check_windows
+from backplane.engines.base import Lowering, Table, Value, check_windows
 from backplane.engines.mlx import wide
 from backplane.engines.mlx.values import MLX, to_numpy
 
@@ -68,12 +68,10 @@ def relu(x: Value) -> Value:
     return mx.maximum(x, 0)
 
 
+@TABLE.add("softplus", unless=wide.is_wide)
 def softplus(x: Value) -> Value:
     """`mx.logaddexp`, which is stable."""
     return mx.logaddexp(x, 0)
-
-
-TABLE["softplus"] = Entry(softplus, unless=wide.is_wide)
 
 
 @TABLE.build("sign")

@@ -39,7 +39,7 @@ class MLXEngine(Engine):
     )
 
     def __init__(self) -> None:
-        self.table = Table.joined(*[room.TABLE for room in ROOMS], control.lowerings(self))
+        self.table = Table.joined(*[room.TABLE for room in ROOMS], control.table(self))
 
     # --- values ---------------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ import math
 
 import mlx.core as mx
 
-from backplane.engines.base import Entry, Lowering, Table, Value, host_shape
+from backplane.core import shapes
+from backplane.engines.base import Lowering, Table, Value, host_shape
 from backplane.engines.mlx.wide import is_wide
 
 TABLE = Table(
@@ -79,27 +80,24 @@ _position("argmax", mx.argmax)
 _position("argmin", mx.argmin)
 
 
+@TABLE.add("softmax", unless=is_wide)
 def softmax(x: Value, *, axis: int) -> Value:
     """`mx.softmax`, which adds up in float32."""
     return mx.softmax(x, axis, precise=True)
 
 
+@TABLE.add("logsumexp", unless=is_wide)
 def logsumexp(x: Value, *, axes: Axes, keepdims: bool) -> Value:
     """`mx.logsumexp`, which refuses empty arrays."""
     return mx.logsumexp(x, axes, keepdims) if x.size else mx.log(mx.sum(x, axes, keepdims))
-
-
-TABLE["softmax"] = Entry(softmax, unless=is_wide)
-TABLE["logsumexp"] = Entry(logsumexp, unless=is_wide)
 
 
 @TABLE.add("sum_to")
 def sum_to(x: Value, *dims: Value, shape: tuple[int | None, ...]) -> Value:
     """One sum over the axes that broadcasting added or stretched."""
     sizes = host_shape(shape, dims)
-    added = x.ndim - len(sizes)
-    stretched = [i for i, n in enumerate(x.shape[added:], added) if n != sizes[i - added]]
-    axes = (*range(added), *stretched)
+    added, stretched = shapes.broadcast_axes(sizes, x.shape)
+    axes = (*added, *stretched)
     return mx.reshape(sum_(x, axes=axes), sizes) if axes else x
 
 

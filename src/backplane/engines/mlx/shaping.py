@@ -51,4 +51,4 @@ def full(specs: Sequence[Spec], *, shape: Shape, value: float, dtype: str) -> Lo
 def arange(start: Value, stop: Value, step: Value, *, dtype: str) -> Value:
     """NumPy's: the numbers are on the host."""
     work = "float32" if dtype == "bfloat16" else dtype
-    return from_numpy(np.arange(number(start), number(stop), number(step), work), dtype)
+    return from_numpy(np.arange(number(start), number(stop), number(step), dtype=work), dtype)

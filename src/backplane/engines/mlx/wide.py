@@ -14,7 +14,7 @@ from typing import Any
 import mlx.core as mx
 
 from backplane.core.spec import Spec
-from backplane.engines.arrays.quantile import CENTRE, FAR_TAIL, TAIL, Rational
+from backplane.engines.arrays.special import CENTRE, FAR_TAIL, TAIL, Rational
 from backplane.engines.base import Lowering, Value
 from backplane.engines.mlx.values import scalar
 
@@ -47,13 +47,13 @@ def _cos(x: Value) -> Value:
     return (1 - t) * (1 + t) / (1 + t * t)
 
 
-sin = _with_slope(_sin, lambda x, y: cos(x))
-cos = _with_slope(_cos, lambda x, y: -sin(x))
+sin: Lowering = _with_slope(_sin, lambda x, y: cos(x))
+cos: Lowering = _with_slope(_cos, lambda x, y: -sin(x))
 sigmoid = _with_slope(lambda x: 1 / (1 + exp(-x)), lambda x, y: y * (1 - y))
 
 
 def _erfinv(x: Value) -> Value:
-    """The formula is described in `engines.arrays.quantile`."""
+    """The formula is described in `engines.arrays.special`."""
     distance = 1 - mx.abs(x)
     r = mx.sqrt(-mx.log(distance / 2))
     tail = mx.where(r > 5, _rational(FAR_TAIL, r - 5), _rational(TAIL, r - 1.6))

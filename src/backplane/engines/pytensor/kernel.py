@@ -97,7 +97,7 @@ class Kernel(Op):
         entry = KERNELS[self.name]
         params = self.params if not entry.wanted else {**self.params, "wanted": self.wanted}
         if entry.builds:
-            return entry.function(self.specs, **params)  # type: ignore[no-any-return]
+            return entry.function(self.specs, **params)
         return partial(entry.function, **params) if params else entry.function
 
     def __str__(self) -> str:
@@ -139,9 +139,9 @@ class Kernel(Op):
         seeds = {i: Placeholder(listed[i].spec) for i in flowing}
         given = [seeds.get(i) for i in range(len(listed))]
         node = listed[0].inputs[0] if self.multiple else result
-        parts = (given, listed) if self.multiple else (given[0], result)
+        g, y = (given, listed) if self.multiple else (given[0], result)
         wanted = [is_float(s.dtype) for s in self.specs]
-        found = list(self.primitive.cotangents(*parts, node, wanted)) if flowing else []
+        found = list(self.primitive.cotangents(g, y, node, wanted)) if flowing else []
         found += [None] * (len(leaves) - len(found))
         graph = Graph([*leaves, *seeds.values()], [g for g in found if g is not None])
         values = iter(self.engine.callable(graph)(*inputs, *flowing.values()))
