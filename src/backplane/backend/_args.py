@@ -85,6 +85,8 @@ def as_dtype(dtype: Any, default: str | None = None) -> str:
     name = str.__str__(name).removesuffix("_ref")
     if name not in DTYPES:
         raise ValueError(f"dtype {dtype!r} is unknown; there are {', '.join(sorted(DTYPES))}")
+    if name == "bfloat16":
+        import ml_dtypes  # noqa: F401 - NumPy knows the name from then on.
     return name
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import torch
 
@@ -158,8 +159,7 @@ class TorchEngine(Engine):
 
 
 def _bfloat16(value: Value) -> np.ndarray:
-    import ml_dtypes
-
+    """NumPy's buffers know no bfloat16, hence its bits."""
     return value.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
 
 
