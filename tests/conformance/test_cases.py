@@ -198,7 +198,7 @@ rounded terms is only as good as their number allows."""
 
 @pytest.mark.parametrize("dtype", HALVES)
 def test_half(case: Case, engine: Any, dtype: str) -> None:
-    """Values in half precision, on engines that have it; what leaves float16's range is left out."""
+    """Values in half precision, on engines that have it; what float16 cannot hold is left out."""
     if skip_dtype(engine, dtype):
         return
     expected = reference(case)

@@ -55,7 +55,7 @@ def test_one_dropout_mask_for_all_steps(engine, shape, masked):
 
 
 def test_steps_that_widen_a_state_keep_tensors(engine):
-    """A step that is traced again, because the size that the state starts with is unknown after it."""
+    """A step that is traced again, because it leaves a state with an unknown size."""
     x = K.placeholder(shape=(None, 4, 3))
     cell = Kept()
     last, _, _ = K.rnn(cell.step, x, [K.zeros((2, 3))])

@@ -123,7 +123,7 @@ def lstm(folder):
 
 
 def recurrent_dropout(folder):
-    """Every kind of cell keeps its masks: in both directions, stacked, with a state, with masking."""
+    """Every kind of cell keeps its masks: in both directions, stacked, with states and masking."""
     x, y = sequences(8)
     rates = {"dropout": 0.25, "recurrent_dropout": 0.25}
     model = Sequential([L.Masking(batch_input_shape=(8, 7, 3))])
