@@ -13,10 +13,9 @@ from backplane.core.graph import Constant, Tensor
 from backplane.core.registry import engine_of
 from backplane.core.shapes import normalize_axes, normalize_axis
 from backplane.core.spec import DTYPES, is_integer
-from backplane.ops import indexing
 from backplane.ops.creation import dim
 from backplane.ops.lift import as_tensor, cast_to
-from backplane.ops.shaping import concat, expand_dims, squeeze
+from backplane.ops.shaping import concat, expand_dims
 
 __all__ = [
     "as_axes",
@@ -86,6 +85,8 @@ def as_dtype(dtype: Any, default: str | None = None) -> str:
     name = str.__str__(name).removesuffix("_ref")
     if name not in DTYPES:
         raise ValueError(f"dtype {dtype!r} is unknown; there are {', '.join(sorted(DTYPES))}")
+    if name == "bfloat16":
+        import ml_dtypes  # noqa: F401 - NumPy knows the name from then on.
     return name
 
 
@@ -145,7 +146,7 @@ def as_shape(shape: Any, what: str = "shape") -> tuple[list[Tensor], tuple[int |
     sizes: list[int | None] = []
     for size in shape:
         if isinstance(size, Tensor) or engine_of(size) is not None:
-            size = _element(as_tensor(size))
+            size = as_tensor(size)
             known = _known_size(size)
             sizes.append(known)
             if known is None:
@@ -170,21 +171,6 @@ def _scalar(size: Tensor, what: str) -> Tensor:
     return size
 
 
-def _element(size: Tensor) -> Tensor:
-    """If `size` is `K.shape(x)[i]`, what that stands for: `dim` of one axis, or a constant."""
-    if size.op is not squeeze or size.ndim:
-        return size
-    piece = size.inputs[0]
-    if piece.op is not indexing.slice or piece.spec.shape != (1,):
-        return size
-    vector = piece.inputs[0]
-    at = slice(*piece.params["slices"][0])
-    if isinstance(vector, Constant) and isinstance(vector.value, np.ndarray):
-        return as_tensor(vector.value[at][0])
-    parts = _parts(vector)
-    return size if parts is None else parts[at][0]
-
-
 def _known_size(size: Tensor) -> int | None:
     """The number behind a scalar constant, or behind `dim` of an axis of known size."""
     if isinstance(size, Constant) and isinstance(size.value, np.ndarray) and size.value.ndim == 0:
@@ -199,27 +185,7 @@ def _of_vector(shape: Tensor, what: str) -> tuple[list[Tensor], tuple[int | None
     spec = shape.spec
     if len(spec.shape) != 1 or spec.shape[0] is None or not is_integer(spec.dtype):
         raise ValueError(f"{what} must be an integer vector of known length, got {shape!r}")
-    if isinstance(shape, Constant) and isinstance(shape.value, np.ndarray):
-        return as_shape(shape.value.tolist(), what)
-    parts = _parts(shape)
-    if parts is None:
-        parts = [shape[i] for i in range(spec.shape[0])]
-    return as_shape(parts, what)
-
-
-def _parts(vector: Tensor) -> Sequence[Tensor] | None:
-    """The scalars from which a vector was stacked; None if it was made in another way."""
-    if vector.op is not concat:
-        return None
-    parts = []
-    for piece in vector.inputs:
-        if isinstance(piece, Constant) and isinstance(piece.value, np.ndarray):
-            parts += [as_tensor(int(v)) for v in piece.value]
-        elif piece.op is expand_dims:
-            parts.append(piece.inputs[0])
-        else:
-            return None
-    return parts
+    return as_shape([shape[i] for i in range(spec.shape[0])], what)
 
 
 def shape_vector(dims: Sequence[Tensor], sizes: Sequence[int | None]) -> Tensor:

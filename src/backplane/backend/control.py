@@ -188,6 +188,7 @@ def map_fn(
             y if k is None else cast_to(y, as_dtype(k)) for y, k in zip(ys, kinds, strict=True)
         ]
 
+    step([], control.first_items(xs))
     _, ys = control.scan(step, [], xs)
     return ys if listed[0] else ys[0]
 
@@ -273,5 +274,6 @@ def _fold(
         listed = found if isinstance(found, list | tuple) else [found]
         return [cast_to(as_tensor(f), c.spec.dtype) for f, c in zip(listed, carry, strict=True)], []
 
+    step(init, control.first_items(xs, reverse=reverse))
     finals, _ = control.scan(step, init, xs, reverse=reverse)
     return finals if several else finals[0]  # type: ignore[return-value]

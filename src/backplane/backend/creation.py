@@ -129,15 +129,7 @@ def _values(value: Any, dtype: str, what: str) -> np.ndarray:
         raise TypeError(
             f"{what} must hold numbers, got {type(value).__name__} of dtype {array.dtype}"
         )
-    return np.array(array, dtype=_numpy_dtype(dtype))
-
-
-def _numpy_dtype(dtype: str) -> Any:
-    if dtype == "bfloat16":
-        import ml_dtypes
-
-        return ml_dtypes.bfloat16
-    return dtype
+    return np.array(array, dtype=dtype)
 
 
 @creates
@@ -231,7 +223,7 @@ def _full(shape: Shape, value: int, dtype: DType | None, name: str | None, what:
         raise ValueError(f"{what}: sizes must be 0 or more, got {sizes}")
     if dims:
         return full(*dims, shape=sizes, value=value, dtype=as_dtype(dtype))
-    kind, known = _numpy_dtype(as_dtype(dtype)), [n or 0 for n in sizes]
+    kind, known = as_dtype(dtype), [n or 0 for n in sizes]
     # The system clears memory for zeros when it is first used.
     array = np.full(known, value, kind) if value else np.zeros(known, kind)
     return Variable(array, context.unique_name(name or "Variable"))
@@ -326,7 +318,7 @@ def arange(
     if not any(isinstance(v, Tensor) for v in given):
         if step == 0:
             raise ValueError("K.arange: step must not be 0")
-        array = np.arange(*given).astype(_numpy_dtype(dtype))
+        array = np.arange(*given).astype(dtype)
         return Constant(array, Spec(array.shape, dtype))
     whole = config.floatx() if any(isinstance(v, float) for v in given) else "int32"
     scalars = [as_tensor(v, whole) for v in given]

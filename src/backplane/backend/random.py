@@ -15,7 +15,7 @@ from backplane.backend._call import api, creates
 from backplane.backend.creation import variable
 from backplane.backend.types import DType, Shape, TensorLike
 from backplane.core.graph import KeySource, Tensor, constant
-from backplane.core.spec import is_float
+from backplane.core.spec import is_float, promote
 from backplane.core.variable import Variable
 from backplane.ops import random
 from backplane.ops.creation import dim, dims_of
@@ -318,7 +318,8 @@ def dropout(
                 raise ValueError(f"K.dropout: noise_shape {noise_shape} must have {x.ndim} entries")
             noise_shape = [dim(x, axis=i) if n is None else n for i, n in enumerate(noise_shape)]
         dims, sizes = as_shape(noise_shape, "K.dropout: noise_shape")
-    dtype = x.spec.dtype if is_float(x.spec.dtype) else config.floatx()
+    # In half precision few samples would lie beside a small level.
+    dtype = promote(x.spec.dtype if is_float(x.spec.dtype) else config.floatx(), "float32")
     sample = _uniform(key_source(seed, "K.dropout"), dims, sizes, dtype)
     scaled: Tensor = x / (1.0 - level)
     zero = constant(0, scaled.spec.dtype)

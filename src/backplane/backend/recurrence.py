@@ -194,8 +194,10 @@ class _Run:
         return outputs, [_select(mask, n, s) for n, s in zip(new, states, strict=True)]
 
     def first_outputs(self, xs: list[Tensor]) -> list[Tensor]:
-        """Zeros with the shapes of the outputs. Only the shapes of a traced step are used."""
-        outputs, _ = self.step([x[0] for x in xs], self.states)
+        """Zeros of the outputs' shapes. Of the step only the shapes are used, and what the step
+        function keeps for later steps (`control.first_items`).
+        """
+        outputs, _ = self.step(control.first_items(xs), self.states)
         return [_zeros_of_shape(y) for y in outputs]
 
     def unrolled(
@@ -226,7 +228,8 @@ class _Run:
             sequences = [s[:limit] for s in sequences]
         n = len(self.states)
         carry_outputs = masks is not None and not self.zero_masked
-        before = self.first_outputs(xs) if carry_outputs else []
+        zeros = self.first_outputs(xs)
+        before = zeros if carry_outputs else []
         places: list[int | None] = []
 
         def body(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:

@@ -24,7 +24,7 @@ _KINDS = "biuf"
 def feed_for(placeholder: Placeholder, position: int, function: str) -> Feed:
     """The checker and converter of one input of a function."""
     spec = placeholder.spec
-    dtype = np.dtype(spec.dtype) if spec.dtype != "bfloat16" else _bfloat16()
+    dtype = np.dtype(spec.dtype)
     shape, rank = spec.shape, len(spec.shape)
     what = f"K.function {function!r}: input {position} ({placeholder.name!r})"
     if placeholder.default is not None and rank == 0:
@@ -106,10 +106,3 @@ def _check_shape(given: tuple[int | None, ...], spec: Spec, what: str) -> None:
                 f"{what}: takes shape {tuple(spec.shape)}, got shape {tuple(given)}: "
                 f"axis {axis} has {n} elements instead of {m}"
             )
-
-
-def _bfloat16() -> np.dtype[Any]:
-    import ml_dtypes
-
-    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return found

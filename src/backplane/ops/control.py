@@ -28,8 +28,9 @@ from backplane.core.traits import Memory
 from backplane.ops.autodiff import gradients
 from backplane.ops.creation import dim
 from backplane.ops.elementwise import add, bit_and, cast, mul
+from backplane.ops.indexing import ALL, pad
 from backplane.ops.indexing import slice as slice_
-from backplane.ops.shaping import concat, zeros_like
+from backplane.ops.shaping import concat, squeeze, zeros_like
 
 Step = Callable[[list[Tensor], list[Tensor]], tuple[Sequence[Tensor], Sequence[Tensor]]]
 
@@ -264,6 +265,23 @@ def scan(
     results = _node([*init, *xs, *captured, *keys], body, n_carry, n_xs, reverse, length)
     finals = results[1:n_carry] if keys else results[:n_carry]
     return finals, results[n_carry : n_carry + count[0]]
+
+
+def first_items(xs: Sequence[Tensor], *, reverse: bool = False) -> list[Tensor]:
+    """What the first step of a scan over `xs` gets; zeros where there is known to be no step.
+
+    K's loops call a step function of the user's once on these before they trace it, as classic
+    Keras did. A tensor that the step builds in its first call and uses in later ones (recurrent
+    layers keep their dropout masks so) then stands before the loop, and is the same for all steps.
+    """
+    part = (-1, None, 1) if reverse else (0, 1, 1)
+    items = []
+    for x in xs:
+        if x.spec.shape[0] == 0:
+            x = pad(x, padding=((0, 1), *[(0, 0)] * (x.ndim - 1)), value=0)
+        row = slice_(x, slices=(part, *[ALL] * (x.ndim - 1)))
+        items.append(squeeze(row, axes=(0,)))
+    return items
 
 
 def _tie(leaves: Sequence[Tensor], sources: Sequence[Tensor], skip: int) -> None:

@@ -6,8 +6,10 @@ import builtins
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from backplane.core import shapes
-from backplane.core.graph import Tensor
+from backplane.core.graph import Constant, Tensor, constant
 from backplane.core.primitive import Primitive, primitive
 from backplane.core.sizes import origin, same_shape
 from backplane.core.spec import NUMBER, Spec, check_dtype
@@ -328,6 +330,19 @@ def _(g: Tensor, y: Tensor, *xs: Tensor, axis: int) -> list[Tensor]:
         slice(g, slices=tuple(_part(sizes, k) if i == axis else ALL for i in range(g.ndim)))
         for k in range(len(xs))
     ]
+
+
+def scalars_in(vector: Tensor) -> list[Tensor] | None:
+    """The scalars that a vector was made of, as the vector of a shape is; None for any other."""
+    scalars: list[Tensor] = []
+    for piece in vector.inputs if vector.op in (concat, identity) else (vector,):
+        if isinstance(piece, Constant) and isinstance(piece.value, np.ndarray):
+            scalars += [constant(v) for v in piece.value]
+        elif piece.op is expand_dims and not piece.inputs[0].ndim:
+            scalars.append(piece.inputs[0])
+        else:
+            return None
+    return scalars
 
 
 def _part(sizes: Sequence[int | None], k: int) -> tuple[int | None, int | None, int]:

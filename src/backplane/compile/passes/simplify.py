@@ -63,7 +63,7 @@ def _node_key(node: Tensor) -> Hashable:
 
 def _shared_constant(node: Tensor, seen: dict[Hashable, Tensor]) -> Tensor:
     if is_scalar(node):
-        return seen.setdefault((node.spec.dtype, bytes(node.value.data)), node)
+        return seen.setdefault((node.spec.dtype, node.value.tobytes()), node)
     return node
 
 
