@@ -189,7 +189,7 @@ def erf(x: TensorLike) -> Tensor:
 def erfinv(x: TensorLike) -> Tensor:
     """Element-wise inverse of the error function: the y for which erf(y) = x.
 
-    Backplane adds this function; it is not in the documents of the Keras backend API.
+    An addition of Backplane: the documents of the Keras backend API do not have it.
 
     Args:
         x: Tensor of numbers inside (-1, 1); integers and bools become `K.floatx()`.
