@@ -12,7 +12,9 @@ import numpy as np
 from backplane.core.spec import Spec
 from backplane.engines.base import Lowering, Table, Value, host_shape, merge
 
-TABLE = Table()
+TABLE = Table(
+    arange=lambda start, stop, step, *, dtype: np.arange(start, stop, step, dtype=dtype),
+)
 
 Sizes = tuple[int | None, ...]
 
@@ -90,8 +92,3 @@ def _full(specs: Sequence[Spec], *, shape: Sizes, value: float, dtype: str) -> L
         scalar = kind.type(value)
         return lambda: scalar
     return lambda *dims: filled(host_shape(shape, dims), value, kind)
-
-
-@TABLE.add("arange")
-def _arange(start: Value, stop: Value, step: Value, *, dtype: str) -> Value:
-    return np.arange(start, stop, step, dtype=dtype)

@@ -11,13 +11,10 @@ from backplane.engines.jax.kernel import sized
 
 Sizes = tuple[int, ...]
 
-TABLE = Table()
-
-
-@TABLE.add("gather")
-def _gather(x: Value, indices: Value, *, axis: int) -> Value:
-    """`jnp.take`. An index out of range gives NaN, or the extreme value of an integer type."""
-    return jnp.take(x, indices, axis=axis)
+TABLE = Table(
+    # `jnp.take`. An index out of range gives NaN, or the extreme value of an integer type.
+    gather=lambda x, indices, *, axis: jnp.take(x, indices, axis=axis),
+)
 
 
 @TABLE.add("scatter_add")

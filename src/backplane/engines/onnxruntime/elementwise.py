@@ -41,6 +41,13 @@ TABLE = Table(
     bit_and=partial(node, "BitwiseAnd"),
     bit_or=partial(node, "BitwiseOr"),
     bit_xor=partial(node, "BitwiseXor"),
+    identity=lambda x: x,
+    stop_gradient=lambda x: x,
+    # -x; unsigned integers wrap around.
+    neg=lambda x: node("Sub", number(0, x.dtype), x) if x.dtype in UNSIGNED else node("Neg", x),
+    relu=lambda x: node("Relu", x) if is_float(x.dtype) else maximum(x, number(0, x.dtype)),
+    not_equal=lambda x, y: node("Not", node("Equal", x, y)),
+    shift_left=lambda x, y: _shifted(x, y, "LEFT"),
 )
 
 
@@ -84,29 +91,11 @@ def restored(y: Symbol, dtype: str) -> Symbol:
 # --- one operand ---------------------------------------------------------------------------------
 
 
-@TABLE.add("identity", "stop_gradient")
-def unchanged(x: Symbol) -> Symbol:
-    """`x` itself."""
-    return x
-
-
-@TABLE.add("neg")
-def neg(x: Symbol) -> Symbol:
-    """-x; unsigned integers wrap around."""
-    return node("Sub", number(0, x.dtype), x) if x.dtype in UNSIGNED else node("Neg", x)
-
-
 def _rounded(op: str, x: Symbol) -> Symbol:
     return node(op, x) if is_float(x.dtype) else x
 
 
 TABLE.update(Table(floor=partial(_rounded, "Floor"), round=partial(_rounded, "Round")))
-
-
-@TABLE.add("relu")
-def relu(x: Symbol) -> Symbol:
-    """max(x, 0)."""
-    return node("Relu", x) if is_float(x.dtype) else maximum(x, number(0, x.dtype))
 
 
 @TABLE.add("sigmoid")
@@ -300,12 +289,6 @@ def _float_floordiv(x: Symbol, y: Symbol) -> Symbol:
     return where(by_zero, node("Div", x, y), whole)
 
 
-@TABLE.add("not_equal")
-def not_equal(x: Symbol, y: Symbol) -> Symbol:
-    """Whether x ≠ y."""
-    return node("Not", node("Equal", x, y))
-
-
 @TABLE.add("less")
 def less(x: Symbol, y: Symbol) -> Symbol:
     """Whether x < y; False < True."""
@@ -338,12 +321,6 @@ def where(c: Symbol, x: Symbol, y: Symbol) -> Symbol:
 def _shifted(x: Symbol, y: Symbol, direction: str) -> Symbol:
     wide = "uint64" if x.dtype in ("int64", "uint64") else "uint32"
     return cast(node("BitShift", cast(x, wide), cast(y, wide), direction=direction), x.dtype)
-
-
-@TABLE.add("shift_left")
-def shift_left(x: Symbol, y: Symbol) -> Symbol:
-    """`x` shifted by `y` bits to the left."""
-    return _shifted(x, y, "LEFT")
 
 
 @TABLE.add("shift_right")

@@ -9,7 +9,14 @@ import pytensor.tensor as pt
 from backplane.engines.base import Table, Value
 from backplane.engines.pytensor.library import number, shuffled, size, sizes, vector, zeros
 
-TABLE = Table()
+TABLE = Table(
+    broadcast_to=lambda x, *dims, shape: pt.alloc(x, *sizes(shape, dims)),
+    transpose=lambda x, *, perm: shuffled(x, perm),
+    squeeze=lambda x, *, axes: pt.squeeze(x, axis=axes),
+    slice=lambda x, *, slices: x[_index(slices)],
+    head=lambda x, length, *, axis: x[(slice(None),) * axis + (slice(length),)],
+    arange=lambda start, stop, step, *, dtype: pt.arange(start, stop, step, dtype=dtype),
+)
 
 Sizes = tuple[int | None, ...]
 Slices = tuple[tuple[int | None, int | None, int | None], ...]
@@ -31,29 +38,11 @@ def reshape(x: Value, *dims: Value, shape: Sizes) -> Value:
     return pt.reshape(x, vector(shape, dims), ndim=len(shape))
 
 
-@TABLE.add("broadcast_to")
-def broadcast_to(x: Value, *dims: Value, shape: Sizes) -> Value:
-    """`x` repeated to a shape."""
-    return pt.alloc(x, *sizes(shape, dims))
-
-
-@TABLE.add("transpose")
-def transpose(x: Value, *, perm: tuple[int, ...]) -> Value:
-    """The axes in another order."""
-    return shuffled(x, perm)
-
-
 @TABLE.add("expand_dims")
 def expand_dims(x: Value, *, axes: tuple[int, ...]) -> Value:
     """Axes of size 1 added."""
     axis = iter(range(x.ndim))
     return shuffled(x, tuple(["x" if i in axes else next(axis) for i in range(x.ndim + len(axes))]))
-
-
-@TABLE.add("squeeze")
-def squeeze(x: Value, *, axes: tuple[int, ...]) -> Value:
-    """Axes of size 1 dropped."""
-    return pt.squeeze(x, axis=axes)
 
 
 @TABLE.add("concat")
@@ -64,12 +53,6 @@ def concat(*xs: Value, axis: int) -> Value:
 
 def _index(slices: Slices) -> tuple[slice, ...]:
     return tuple([slice(*s) for s in slices])
-
-
-@TABLE.add("slice")
-def slice_(x: Value, *, slices: Slices) -> Value:
-    """The elements that one slice per axis reads."""
-    return x[_index(slices)]
 
 
 @TABLE.add("slice_grad")
@@ -104,20 +87,8 @@ def gather(x: Value, indices: Value, *, axis: int) -> Value:
     return x[(slice(None),) * axis + (indices,)]
 
 
-@TABLE.add("head")
-def head(x: Value, length: Value, *, axis: int) -> Value:
-    """The first `length` elements along an axis."""
-    return x[(slice(None),) * axis + (slice(length),)]
-
-
 @TABLE.add("full")
 def full(*dims: Value, shape: Sizes, value: float, dtype: str) -> Value:
     """A constant fill."""
     filling = number(value, dtype)
     return pt.alloc(filling, *sizes(shape, dims)) if shape else filling
-
-
-@TABLE.add("arange")
-def arange(start: Value, stop: Value, step: Value, *, dtype: str) -> Value:
-    """Evenly spaced numbers."""
-    return pt.arange(start, stop, step, dtype=dtype)
