@@ -103,18 +103,6 @@ def _max_pool_take(
     return result
 
 
-@TABLE.add("avg_pool")
-def _avg_pool(x: Value, *, pool: Ints, strides: Ints, padding: Padding) -> Value:
-    windows = Windows.of(x.shape[1:-1], pool, strides, padding)
-    taps = windows.taps(windows.pad(x))
-    wide = _wide(x.dtype)
-    y = next(taps).astype(wide)
-    for tap in taps:
-        y += tap
-    y /= _counts(windows, wide)
-    return y.astype(x.dtype, copy=False)
-
-
 @TABLE.add("avg_pool_grad")
 def _avg_pool_grad(
     g: Value,

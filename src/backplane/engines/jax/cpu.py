@@ -74,10 +74,10 @@ def _products(x: Value, kernel: Value, **window: Any) -> Value:
     """Each channel with kernels of its own: products with one number per channel, added up."""
     filters = kernel.shape[-1]
     windows = Windows(x.shape, kernel.shape[:-2], **window)
-    if 0 in windows.number:
-        return lax.full((x.shape[0], *windows.number, filters), 0, x.dtype)
+    if 0 in windows.counts:
+        return lax.full((x.shape[0], *windows.counts, filters), 0, x.dtype)
     x = jnp.repeat(windows.pad(x, zero(x)), filters // x.shape[-1], axis=-1)
-    factors = lax.reshape(kernel, (windows.size, filters))
+    factors = lax.reshape(kernel, (windows.elements, filters))
     parts = zip(windows.places(), factors, strict=True)
     return reduce(lax.add, [windows.take(x, place) * factor for place, factor in parts])
 
