@@ -43,11 +43,11 @@ def random_uniform(key: Value, *dims: Value, shape: Shape, dtype: str) -> Value:
 
 @TABLE.add("random_normal")
 def random_normal(key: Value, *dims: Value, shape: Shape, dtype: str) -> Value:
-    """`mx.random.normal`; in float64 as that does it, by the inverse of the distribution function,
-    which `mx.random.normal` computes in float32.
+    """`mx.random.normal`; in float64, which that computes in float32, the way of Box and Muller
+    (1958).
     """
     sizes = host_shape(shape, dims)
     if dtype == "float64":
-        samples = mx.maximum(2 * _uniform64(_key(key), sizes) - 1, scalar(-1 + 2**-53, dtype))
-        return wide.erfinv(samples) * scalar(math.sqrt(2), dtype)
+        u, v = 1 - _uniform64(_key(key), (2, *sizes))
+        return mx.sqrt(-2 * mx.log(u)) * wide.cos(v * scalar(2 * math.pi, dtype))
     return mx.random.normal(shape=sizes, dtype=MLX[dtype], key=_key(key))
