@@ -9,12 +9,12 @@ and three spatial axes, so one spatial axis becomes the second of two.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import torch
 
 from backplane.core.spec import Spec
-from backplane.core.windows import Padding, Placement, Window, windows
+from backplane.core.windows import Padding, Placement, Sliding, Window, windows
 from backplane.engines.base import Lowering, Table, Value, host_shape
 from backplane.engines.torch.shaping import pad_amounts
 
@@ -155,11 +155,10 @@ def _output_first(kernel: Value) -> Value:
 
 @TABLE.build("conv", "conv_bias")
 @on_two_axes
-def conv(
-    specs: Sequence[Spec], *, strides: Sizes, padding: Padding, dilation: Sizes, groups: int
-) -> Lowering:
+def conv(specs: Sequence[Spec], *, groups: int, **at: Unpack[Sliding]) -> Lowering:
     """`torch.convolution`; a third operand is the bias of `conv_bias`."""
-    slid = windows(_window(specs[1].shape), strides, padding, dilation)
+    strides, dilation = at["strides"], at["dilation"]
+    slid = windows(_window(specs[1].shape), **at)
     plan_for = planned(Plan.of, specs[0].shape, slid)
     none = [0] * len(strides)
 
@@ -179,16 +178,11 @@ def conv(
 @TABLE.build("conv_input_grad")
 @on_two_axes
 def conv_input_grad(
-    specs: Sequence[Spec],
-    *,
-    shape: Shape,
-    strides: Sizes,
-    padding: Padding,
-    dilation: Sizes,
-    groups: int,
+    specs: Sequence[Spec], *, shape: Shape, groups: int, **at: Unpack[Sliding]
 ) -> Lowering:
     """The transposed `torch.convolution`."""
-    slid = windows(_window(specs[1].shape), strides, padding, dilation)
+    strides, dilation = at["strides"], at["dilation"]
+    slid = windows(_window(specs[1].shape), **at)
     plan_for = planned(Plan.of, shape, slid)
 
     def lowering(g: Value, kernel: Value, *dims: Value) -> Value:
@@ -208,16 +202,11 @@ def conv_input_grad(
 @TABLE.build("conv_kernel_grad")
 @on_two_axes
 def conv_kernel_grad(
-    specs: Sequence[Spec],
-    *,
-    kernel_shape: Sizes,
-    strides: Sizes,
-    padding: Padding,
-    dilation: Sizes,
-    groups: int,
+    specs: Sequence[Spec], *, kernel_shape: Sizes, groups: int, **at: Unpack[Sliding]
 ) -> Lowering:
     """The part of ATen's `convolution_backward` that is the gradient by the kernel."""
-    slid = windows(_window(kernel_shape), strides, padding, dilation)
+    strides, dilation = at["strides"], at["dilation"]
+    slid = windows(_window(kernel_shape), **at)
     plan_for = planned(Plan.of, specs[0].shape, slid)
     none = [0] * len(strides)
     *spatial, inputs, outputs = kernel_shape
