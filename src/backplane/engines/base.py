@@ -19,6 +19,16 @@ Value = Any
 
 Lowering = Callable[..., Any]
 
+Function = Callable[..., tuple[Value, ...]]
+"""A program: from its inputs to its results."""
+
+Ints = tuple[int, ...]
+Axes = tuple[int, ...]
+Shape = tuple[int | None, ...]
+"""Of a parameter: None stands for a size that an operand gives."""
+Slices = tuple[tuple[int | None, int | None, int], ...]
+"""(start, stop, step) for each axis."""
+
 
 class Entry(NamedTuple):
     """One line of a table: a lowering, and what is special about it in this library.
@@ -121,7 +131,7 @@ class Program(NamedTuple):
     donated.
     """
 
-    function: Callable[..., tuple[Value, ...]]
+    function: Function
     inputs: Sequence[Spec]
     outputs: Sequence[Spec]
     state: Mapping[int, int] = NOTHING
@@ -310,19 +320,19 @@ class Engine:
         """
         return False
 
-    def compile(self, program: Program) -> Callable[..., tuple[Value, ...]]:
+    def compile(self, program: Program) -> Function:
         """Turn an emitted program into the callable that `K.function` runs, native values in and
         out. The default is the emitted function itself.
         """
         return program.function
 
-    def eager(self, program: Program) -> Callable[..., tuple[Value, ...]]:
+    def eager(self, program: Program) -> Function:
         """What runs a program at once on users' native values, whose tape or tracer must see every
         step: by default the emitted function itself.
         """
         return program.function
 
-    def callable(self, graph: Graph) -> Callable[..., tuple[Value, ...]]:
+    def callable(self, graph: Graph) -> Function:
         """A function over engine values that evaluates a closed graph: loop bodies, branches,
         decompositions. Set up by `compile.codegen`, so that engines need not import it.
         """
@@ -367,12 +377,12 @@ def _not_installed(*_: Any) -> Any:
     raise RuntimeError("backplane.compile has not been imported")
 
 
-_emitter: Callable[[Graph, Engine], Callable[..., tuple[Value, ...]]] = _not_installed
+_emitter: Callable[[Graph, Engine], Function] = _not_installed
 _stepper: Callable[[Graph, Engine, int, int], Steps] = _not_installed
 
 
 def set_emitter(
-    emitter: Callable[[Graph, Engine], Callable[..., tuple[Value, ...]]],
+    emitter: Callable[[Graph, Engine], Function],
     stepper: Callable[[Graph, Engine, int, int], Steps],
 ) -> None:
     """Install the functions that turn closed graphs into callables (`compile.codegen`)."""

@@ -15,11 +15,10 @@ import numpy as np
 from backplane.core.spec import Spec
 from backplane.engines.arrays.elementwise import in_single, on_arrays, unchanged
 from backplane.engines.arrays.shaping import pad
-from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.engines.base import Axes, Lowering, Shape, Table, Value, host_shape
 
 TABLE = Table()
 
-Axes = tuple[int, ...]
 Reduction = Callable[[Value], Value]
 
 
@@ -68,7 +67,7 @@ def _sum_trailing(x: Value, *, count: int, keepdims: bool, reduce: Lowering) -> 
 
 
 @TABLE.build("sum_to")
-def sum_to(specs: Sequence[Spec], *, shape: tuple[int | None, ...]) -> Lowering:
+def sum_to(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
     """The sum that undoes a broadcast from `shape`."""
     spec = specs[0]
     if None in shape or not spec.is_static:
@@ -76,7 +75,7 @@ def sum_to(specs: Sequence[Spec], *, shape: tuple[int | None, ...]) -> Lowering:
     return _sum_down(spec, spec.shape, shape)  # type: ignore[arg-type]
 
 
-def _sum_to_sizes(x: Value, *dims: Value, spec: Spec, shape: tuple[int | None, ...]) -> Value:
+def _sum_to_sizes(x: Value, *dims: Value, spec: Spec, shape: Shape) -> Value:
     return _sum_down(spec, x.shape, host_shape(shape, dims))(x)
 
 

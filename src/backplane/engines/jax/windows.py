@@ -9,9 +9,8 @@ import numpy as np
 from jax import lax
 
 from backplane.core.windows import Padding, Placement, windows
-from backplane.engines.base import Value
+from backplane.engines.base import Ints, Value
 
-Sizes = tuple[int, ...]
 Pairs = Sequence[tuple[int, int]]
 
 
@@ -40,11 +39,11 @@ class Windows(Placement):
 
     def __init__(
         self,
-        shape: Sizes,
-        pool: Sizes,
-        strides: Sizes,
+        shape: Ints,
+        pool: Ints,
+        strides: Ints,
         padding: Padding,
-        dilation: Sizes | None = None,
+        dilation: Ints | None = None,
     ) -> None:
         super().__init__(shape[1:-1], tuple(windows(pool, strides, padding, dilation)))
         self.window = pool
@@ -62,7 +61,7 @@ class Windows(Placement):
 
     # --- as slices: the elements of all windows that are at one place -----------------------------
 
-    def places(self) -> Iterator[Sizes]:
+    def places(self) -> Iterator[Ints]:
         """The places in a window, in row-major order."""
         return product(*[range(0, w.span, w.dilation) for w in self.windows])
 
@@ -71,14 +70,14 @@ class Windows(Placement):
         n, k, s = self.counts[axis], self.window[axis], self.strides[axis]
         return [lax.slice_in_dim(x, i, i + (n - 1) * s + 1, s, axis + 1) for i in range(k)]
 
-    def take(self, x: Value, place: Sizes) -> Value:
+    def take(self, x: Value, place: Ints) -> Value:
         """The elements at `place` of the padded `x`."""
         ends = zip(place, self.counts, self.strides, strict=True)
         stops = [i + (n - 1) * s + 1 for i, n, s in ends]
         shape = x.shape
         return lax.slice(x, (0, *place, 0), (shape[0], *stops, shape[-1]), (1, *self.strides, 1))
 
-    def put(self, v: Value, place: Sizes) -> Value:
+    def put(self, v: Value, place: Ints) -> Value:
         """Zeros of the padded sizes with `v` at `place` of all windows."""
         ends = zip(place, self.padded, self.counts, self.strides, strict=True)
         pairs = [(i, size - i - (n - 1) * s - 1) for i, size, n, s in ends]
@@ -87,7 +86,7 @@ class Windows(Placement):
     # --- as tiles: (batch, *(window, place) per axis, channels) -----------------------------------
 
     @property
-    def inner(self) -> Sizes:
+    def inner(self) -> Ints:
         """The axes of places."""
         return tuple(range(2, 2 + 2 * len(self.window), 2))
 
@@ -118,6 +117,6 @@ class Windows(Placement):
     def _covered(self) -> list[int]:
         return [n * k for n, k in zip(self.counts, self.window, strict=True)]
 
-    def _tiles_of(self, x: Value) -> Sizes:
+    def _tiles_of(self, x: Value) -> Ints:
         split = chain.from_iterable(zip(self.counts, self.window, strict=True))
         return (x.shape[0], *split, x.shape[-1])

@@ -9,7 +9,7 @@ import numpy as np
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import Rows, loops
-from backplane.engines.base import Engine, Program, Table, Value
+from backplane.engines.base import Engine, Function, Program, Table, Value
 from backplane.engines.mlx import (
     convolution,
     elementwise,
@@ -28,8 +28,6 @@ ROWS = Rows(
     list, lambda rows: mx.stack(list(rows)), lambda shape, dtype: mx.zeros(shape, MLX[dtype])
 )
 """Loops are Python's own, over lazy arrays."""
-
-Function = Callable[..., tuple[Value, ...]]
 
 
 class MLXEngine(Engine):

@@ -7,13 +7,12 @@ import math
 import mlx.core as mx
 import numpy as np
 
-from backplane.engines.base import Table, Value, host_shape
+from backplane.engines.base import Shape, Table, Value, host_shape
 from backplane.engines.mlx import wide
 from backplane.engines.mlx.values import MLX, from_numpy, scalar
 
 TABLE = Table()
 
-Shape = tuple[int | None, ...]
 
 _ODD = from_numpy(np.array([0x9E3779B9, 0x85EBCA6B], np.uint32))
 """Factors modulo 2**32 that take every number to another."""

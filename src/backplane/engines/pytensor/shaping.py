@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytensor.tensor as pt
 
-from backplane.engines.base import Table, Value
+from backplane.engines.base import Shape, Slices, Table, Value
 from backplane.engines.pytensor.library import number, shuffled, size, sizes, vector, zeros
 
 TABLE = Table(
@@ -18,9 +18,6 @@ TABLE = Table(
     arange=lambda start, stop, step, *, dtype: pt.arange(start, stop, step, dtype=dtype),
 )
 
-Sizes = tuple[int | None, ...]
-Slices = tuple[tuple[int | None, int | None, int | None], ...]
-
 
 @TABLE.add("dim")
 def dim(x: Value, *, axis: int) -> Value:
@@ -30,7 +27,7 @@ def dim(x: Value, *, axis: int) -> Value:
 
 
 @TABLE.add("reshape")
-def reshape(x: Value, *dims: Value, shape: Sizes) -> Value:
+def reshape(x: Value, *dims: Value, shape: Shape) -> Value:
     """The same elements in another shape."""
     if 0 in shape and dims:
         # PyTensor would divide by the known size, to find the unknown one.
@@ -56,7 +53,7 @@ def _index(slices: Slices) -> tuple[slice, ...]:
 
 
 @TABLE.add("slice_grad")
-def slice_grad(g: Value, *dims: Value, shape: Sizes, slices: Slices) -> Value:
+def slice_grad(g: Value, *dims: Value, shape: Shape, slices: Slices) -> Value:
     """Zeros with `g` where the slices read."""
     return pt.set_subtensor(zeros(shape, dims, g.dtype)[_index(slices)], g)
 
@@ -88,7 +85,7 @@ def gather(x: Value, indices: Value, *, axis: int) -> Value:
 
 
 @TABLE.add("full")
-def full(*dims: Value, shape: Sizes, value: float, dtype: str) -> Value:
+def full(*dims: Value, shape: Shape, value: float, dtype: str) -> Value:
     """A constant fill."""
     filling = number(value, dtype)
     return pt.alloc(filling, *sizes(shape, dims)) if shape else filling

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 from backplane.core import windows
 from backplane.core.windows import Padding
-from backplane.engines.base import Table, Value, merge
+from backplane.engines.base import Ints, Table, Value, merge
 from backplane.engines.tensorflow.constants import ints, larger, sizes_of, table, vector
 from backplane.engines.tensorflow.library import raw, tf
 
-Ints = tuple[int, ...]
 Sizes = tuple[Value, ...]
 
 TABLE = Table()

@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 
 from backplane.core.windows import Padding
 from backplane.core.windows import windows as windows_of
-from backplane.engines.base import Table, Value, merge
+from backplane.engines.base import Ints, Shape, Table, Value, merge
 from backplane.engines.tensorflow.constants import ints, larger, number, sizes_of, table, vector
 from backplane.engines.tensorflow.library import raw, tf
 
 TABLE = Table()
 
-Ints = tuple[int, ...]
 Sizes = tuple[Value, ...]
 
 
@@ -105,7 +104,7 @@ def _avg_pool(x: Value, **given: Any) -> Value:
 
 
 @TABLE.add("avg_pool_grad")
-def _avg_pool_grad(g: Value, *dims: Value, shape: tuple[int | None, ...], **given: Any) -> Value:
+def _avg_pool_grad(g: Value, *dims: Value, shape: Shape, **given: Any) -> Value:
     """Each element of a window gets its share of `g`."""
     sizes, windows = merge(shape, dims), Windows(**given)
     if isinstance(windows.padding, str):

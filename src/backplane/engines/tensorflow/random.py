@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backplane.core.graph import KeySource
-from backplane.engines.base import Table, Value
+from backplane.engines.base import Shape, Table, Value
 from backplane.engines.tensorflow.constants import ints, shape_vector
 from backplane.engines.tensorflow.library import raw, tf
 
@@ -53,7 +53,7 @@ def counted(source: KeySource) -> Value:
 
 
 @TABLE.add("random_uniform")
-def random_uniform(key: Value, *dims: Value, shape: tuple[int | None, ...], dtype: str) -> Value:
+def random_uniform(key: Value, *dims: Value, shape: Shape, dtype: str) -> Value:
     """Uniform numbers in [0, 1)."""
     return raw.StatelessRandomUniformV2(
         shape=shape_vector(shape, dims), dtype=tf.dtypes.as_dtype(dtype), **_state(key)
@@ -61,7 +61,7 @@ def random_uniform(key: Value, *dims: Value, shape: tuple[int | None, ...], dtyp
 
 
 @TABLE.add("random_normal")
-def random_normal(key: Value, *dims: Value, shape: tuple[int | None, ...], dtype: str) -> Value:
+def random_normal(key: Value, *dims: Value, shape: Shape, dtype: str) -> Value:
     """Normally distributed numbers of mean 0 and deviation 1."""
     return raw.StatelessRandomNormalV2(
         shape=shape_vector(shape, dims), dtype=tf.dtypes.as_dtype(dtype), **_state(key)

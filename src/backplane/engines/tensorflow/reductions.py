@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from backplane.engines.base import Lowering, Table, Value
+from backplane.engines.base import Axes, Lowering, Shape, Table, Value
 from backplane.engines.tensorflow.constants import ints, number, shape_vector
 from backplane.engines.tensorflow.library import HALVES, computed_in, raw, tf
-
-Axes = tuple[int, ...]
 
 _RUNNING = {**HALVES, tf.float32: tf.float64}
 """Kernels of running sums and products add the elements one by one: of a million float32 the last
@@ -90,7 +88,7 @@ def _log_softmax(x: Value, *, axis: int) -> Value:
 
 
 @TABLE.add("sum_to")
-def _sum_to(x: Value, *dims: Value, shape: tuple[int | None, ...]) -> Value:
+def _sum_to(x: Value, *dims: Value, shape: Shape) -> Value:
     """`x` summed down to the shape that was broadcast to that of `x`."""
     lead = x.shape.rank - len(shape)
     tail = list(zip(x.shape[lead:], shape, strict=True))

@@ -15,13 +15,11 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Placement, Sliding, Window, windows
-from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.engines.base import Ints, Lowering, Shape, Table, Value, host_shape
 from backplane.engines.torch.shaping import pad_amounts
 
 TABLE = Table()
 
-Shape = tuple[int | None, ...]
-Sizes = tuple[int, ...]
 Pairs = Sequence[tuple[int, int]]
 
 # --- shared with pooling ------------------------------------------------------------------------
@@ -104,9 +102,7 @@ def on_two_axes(build: Builder) -> Builder:
     convolution and of its gradient by the input, and the result of the one by the kernel.
     """
 
-    def lifted(
-        specs: Sequence[Spec], *, strides: Sizes, padding: Padding, **given: Any
-    ) -> Lowering:
+    def lifted(specs: Sequence[Spec], *, strides: Ints, padding: Padding, **given: Any) -> Lowering:
         if len(strides) > 1:
             return build(specs, strides=strides, padding=padding, **given)
         made = int("kernel_shape" not in given)
@@ -202,7 +198,7 @@ def conv_input_grad(
 @TABLE.build("conv_kernel_grad")
 @on_two_axes
 def conv_kernel_grad(
-    specs: Sequence[Spec], *, kernel_shape: Sizes, groups: int, **at: Unpack[Sliding]
+    specs: Sequence[Spec], *, kernel_shape: Ints, groups: int, **at: Unpack[Sliding]
 ) -> Lowering:
     """The part of ATen's `convolution_backward` that is the gradient by the kernel."""
     strides, dilation = at["strides"], at["dilation"]
@@ -229,6 +225,6 @@ def conv_kernel_grad(
     return lowering
 
 
-def _window(kernel_shape: Shape) -> Sizes:
+def _window(kernel_shape: Shape) -> Ints:
     """The spatial sizes of a kernel, which spec rules want to be known."""
     return tuple([n for n in kernel_shape[:-2] if n is not None])

@@ -10,7 +10,7 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import loops
-from backplane.engines.base import Blocks, Engine, Program, Table, Value
+from backplane.engines.base import Blocks, Engine, Function, Program, Table, Value
 from backplane.engines.torch import (
     convolution,
     devices,
@@ -30,8 +30,6 @@ from backplane.engines.torch.dtypes import NAMES, SIGNED, TORCH
 ROOMS = (
     elementwise, reductions, linear, shaping, indexing, convolution, pooling, random, updates
 )  # fmt: skip
-
-Function = Callable[..., tuple[Value, ...]]
 
 
 class TorchEngine(Engine):

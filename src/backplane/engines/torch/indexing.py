@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.engines.base import Lowering, Shape, Slices, Table, Value, host_shape
 from backplane.engines.torch.dtypes import SIGNED, modular
 from backplane.engines.torch.shaping import pad_amounts
 
@@ -15,8 +15,6 @@ aten = torch.ops.aten
 
 TABLE = Table()
 
-Shape = tuple[int | None, ...]
-Slices = tuple[tuple[int | None, int | None, int], ...]
 
 # --- slices -------------------------------------------------------------------------------------
 

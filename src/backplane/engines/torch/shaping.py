@@ -9,14 +9,13 @@ import numpy as np
 import torch
 
 from backplane.core.spec import UNSIGNED, Spec
-from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.engines.base import Lowering, Shape, Table, Value, host_shape
 from backplane.engines.torch.dtypes import TORCH, modular
 
 TABLE = Table(
     dim=lambda x, *, axis: x.shape[axis],
 )
 
-Shape = tuple[int | None, ...]
 
 # --- shape --------------------------------------------------------------------------------------
 
