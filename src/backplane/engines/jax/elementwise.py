@@ -70,6 +70,13 @@ def _relu(x: Value) -> Value:
     return jax.nn.relu(x)
 
 
+@TABLE.add("softplus")
+@kernel()
+def _softplus(x: Value) -> Value:
+    """`jnp.logaddexp`, whose slope at 0 is right also on JAX's own tape."""
+    return jnp.logaddexp(x, jnp.zeros((), x.dtype))
+
+
 @TABLE.add("print")
 def _print(x: Value, *, message: str) -> Value:
     """Printed by the host whenever the program gets here, compiled or not."""
