@@ -24,9 +24,9 @@ import numpy as np
 from jax import lax
 
 from backplane.core.windows import Padding, Placement
-from backplane.engines.base import Value
+from backplane.engines.base import Ints, Value
 from backplane.engines.jax import native
-from backplane.engines.jax.windows import Sizes, Windows, zero
+from backplane.engines.jax.windows import Windows, zero
 
 SMALL = 25
 """Up to this number of elements a window over a single channel is computed by products."""
@@ -42,7 +42,7 @@ def conv(x: Value, kernel: Value, *, groups: int, **window: Any) -> Value:
     return native.conv(x, kernel, groups=1, **window)
 
 
-def input_grad(g: Value, kernel: Value, *, shape: Sizes, groups: int, **window: Any) -> Value:
+def input_grad(g: Value, kernel: Value, *, shape: Ints, groups: int, **window: Any) -> Value:
     """A convolution of `g` with the kernel turned around."""
     if groups == 1:
         return _input_grad(g, kernel, shape=shape, **window)
@@ -52,7 +52,7 @@ def input_grad(g: Value, kernel: Value, *, shape: Sizes, groups: int, **window: 
     return _each_group(partial(_input_grad, shape=shape, **window), g, kernel, groups)
 
 
-def kernel_grad(x: Value, g: Value, *, kernel_shape: Sizes, groups: int, **window: Any) -> Value:
+def kernel_grad(x: Value, g: Value, *, kernel_shape: Ints, groups: int, **window: Any) -> Value:
     """A convolution of `x` with `g`, the batch taking the place of the channels."""
     if groups == 1:
         return _kernel_grad(x, g, kernel_shape=kernel_shape, **window)
@@ -86,7 +86,7 @@ def _products(x: Value, kernel: Value, **window: Any) -> Value:
 
 
 def _input_grad(
-    g: Value, kernel: Value, *, shape: Sizes, strides: Sizes, padding: Padding, dilation: Sizes
+    g: Value, kernel: Value, *, shape: Ints, strides: Ints, padding: Padding, dilation: Ints
 ) -> Value:
     """With strides there are zeros between the elements of `g`."""
     if 0 in g.shape:
@@ -106,7 +106,7 @@ def _input_grad(
 
 
 def _kernel_grad(
-    x: Value, g: Value, *, kernel_shape: Sizes, strides: Sizes, padding: Padding, dilation: Sizes
+    x: Value, g: Value, *, kernel_shape: Ints, strides: Ints, padding: Padding, dilation: Ints
 ) -> Value:
     """The window is all of `g`, with zeros between its elements where there are strides."""
     if 0 in g.shape:
@@ -126,7 +126,7 @@ def _kernel_grad(
     return lax.transpose(found, (*spatial, 0, channels))
 
 
-def _spread(g: Value, strides: Sizes) -> list[int]:
+def _spread(g: Value, strides: Ints) -> list[int]:
     """The spatial sizes of `g` with zeros between its elements."""
     return [(n - 1) * s + 1 for n, s in zip(g.shape[1:-1], strides, strict=True)]
 

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from backplane.engines.base import Table, Value, check_windows
+from backplane.engines.base import Ints, Table, Value, check_windows
 from backplane.engines.jax.kernel import kernel, sized
-from backplane.engines.jax.windows import Sizes, Windows, zero
+from backplane.engines.jax.windows import Windows, zero
 
 TABLE = Table(check_windows=check_windows)
 
@@ -117,7 +117,7 @@ def _has_kernel(shape: Any, given: Any) -> bool:
 
 @TABLE.add("avg_pool_grad", unless=lambda specs, *, shape, **given: not _has_kernel(shape, given))
 @sized(1, *_GIVEN)
-def _avg_pool_grad(g: Value, *, shape: Sizes, **given: Any) -> Value:
+def _avg_pool_grad(g: Value, *, shape: Ints, **given: Any) -> Value:
     """Each element of a window gets its share of `g`."""
     windows = Windows(shape, **given)
     return windows.untile(windows.spread(g / windows.elements))

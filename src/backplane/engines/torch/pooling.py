@@ -11,11 +11,10 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Pooling, Window, windows
-from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.engines.base import Ints, Lowering, Table, Value, host_shape
 from backplane.engines.torch.convolution import (
     Plan,
     Shape,
-    Sizes,
     channels_first,
     channels_last,
     on_two_axes,
@@ -65,7 +64,7 @@ def _kernel_count(n: int, amount: int, w: Window, ceil: bool) -> int:
 class _Kernels:
     """One pooling with fixed parameters, over two or three spatial axes."""
 
-    def __init__(self, shape: Shape, pool: Sizes, strides: Sizes, padding: Padding) -> None:
+    def __init__(self, shape: Shape, pool: Ints, strides: Ints, padding: Padding) -> None:
         self.pool, self.strides = pool, strides
         self.rank = len(pool)
         self.ones, self.none = (1,) * self.rank, (0,) * self.rank
