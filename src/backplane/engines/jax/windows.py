@@ -37,15 +37,8 @@ class Windows(Placement):
         tiled: Whether the windows neither overlap nor leave gaps.
     """
 
-    def __init__(
-        self,
-        shape: Ints,
-        pool: Ints,
-        strides: Ints,
-        padding: Padding,
-        dilation: Ints | None = None,
-    ) -> None:
-        super().__init__(shape[1:-1], tuple(windows(pool, strides, padding, dilation)))
+    def __init__(self, shape: Ints, pool: Ints, strides: Ints, padding: Padding) -> None:
+        super().__init__(shape[1:-1], tuple(windows(pool, strides, padding)))
         self.window = pool
         spans = zip(self.windows, self.counts, strict=True)
         self.strides = tuple([w.span if n == 1 else w.stride for w, n in spans])
@@ -63,7 +56,7 @@ class Windows(Placement):
 
     def places(self) -> Iterator[Ints]:
         """The places in a window, in row-major order."""
-        return product(*[range(0, w.span, w.dilation) for w in self.windows])
+        return product(*map(range, self.window))
 
     def along(self, x: Value, axis: int) -> list[Value]:
         """For each place along one axis of the padded `x`, the elements there."""

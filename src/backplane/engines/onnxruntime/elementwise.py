@@ -43,7 +43,6 @@ TABLE = Table(
     stop_gradient=lambda x: x,
     # -x; unsigned integers wrap around.
     neg=lambda x: node("Sub", number(0, x.dtype), x) if x.dtype in UNSIGNED else node("Neg", x),
-    relu=lambda x: node("Relu", x) if is_float(x.dtype) else maximum(x, number(0, x.dtype)),
     not_equal=lambda x, y: node("Not", node("Equal", x, y)),
     shift_left=lambda x, y: _shifted(x, y, "LEFT"),
 )
@@ -94,6 +93,12 @@ def _rounded(op: str, x: Symbol) -> Symbol:
 
 
 TABLE.update(Table(floor=partial(_rounded, "Floor"), round=partial(_rounded, "Round")))
+
+
+@TABLE.add("relu")
+def relu(x: Symbol) -> Symbol:
+    """max(x, 0)."""
+    return node("Relu", x) if is_float(x.dtype) else maximum(x, number(0, x.dtype))
 
 
 @TABLE.add("sigmoid")

@@ -11,10 +11,9 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Pooling, Window, windows
-from backplane.engines.base import Ints, Lowering, Table, Value, host_shape
+from backplane.engines.base import Ints, Lowering, Shape, Table, Value, host_shape
 from backplane.engines.torch.convolution import (
     Plan,
-    Shape,
     channels_first,
     channels_last,
     on_two_axes,
