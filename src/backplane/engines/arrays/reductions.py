@@ -130,18 +130,8 @@ TABLE.build("argmin")(lambda specs, *, axis: methodcaller("argmin", axis))
 # --- cumulative sums and products ----------------------------------------------------------------
 
 
-@TABLE.build("cumsum")
-def _cumsum(specs: Sequence[Spec], *, axis: int, reverse: bool) -> Lowering:
-    return _cumulative(specs, cumulative_sum, axis, reverse)
-
-
-@TABLE.build("cumprod")
-def _cumprod(specs: Sequence[Spec], *, axis: int, reverse: bool) -> Lowering:
-    return _cumulative(specs, cumulative_product, axis, reverse)
-
-
 def _cumulative(
-    specs: Sequence[Spec], function: Callable[[Value, int], Value], axis: int, reverse: bool
+    function: Callable[[Value, int], Value], specs: Sequence[Spec], *, axis: int, reverse: bool
 ) -> Lowering:
     def build(specs: Sequence[Spec]) -> Lowering:
         if not reverse:
@@ -175,6 +165,10 @@ def cumulative_sum(x: Value, axis: int) -> Value:
     starts = np.add.accumulate(sums[(*before, slice(-1), -1)], axis, np.float64)
     sums[(*before, slice(1, None))] += np.expand_dims(starts, axis + 1).astype(x.dtype)
     return sums.reshape(*x.shape[:axis], -1, *after)[(*before, slice(count))]
+
+
+TABLE.build("cumsum")(partial(_cumulative, cumulative_sum))
+TABLE.build("cumprod")(partial(_cumulative, cumulative_product))
 
 
 # --- softmax -------------------------------------------------------------------------------------

@@ -33,11 +33,8 @@ class PyTensorEngine(ArrayEngine):
     capabilities = frozenset({"float16", "unsigned"})
 
     def __init__(self) -> None:
-        self.table = Table()
-        for part in (elementwise, reductions, shaping):
-            self.table.update(part.TABLE)
-        self.table.update(kernels(self))
-        self.table.update(loops(self))
+        rooms = elementwise.TABLE, reductions.TABLE, shaping.TABLE
+        self.table = Table.joined(*rooms, kernels(self), loops(self))
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor variable of PyTensor: shared, constant or computed."""
