@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from backplane.core import shapes
+from backplane.core.approximations import CENTRE, FAR_TAIL, TAIL, Rational
 from backplane.core.graph import Constant, Tensor
 from backplane.core.primitive import Primitive, primitive
 from backplane.core.spec import (
@@ -316,6 +317,30 @@ def _(x: Tensor) -> Tensor:
     )  # fmt: skip
     outer = mul(sign(x), sub(one(x), mul(exp(neg(z)), far)))
     return where(less(a, one(x)), mul(x, near), outer)
+
+
+def _rational(x: Tensor, coefficients: Rational) -> Tensor:
+    return div(_polynomial(x, *coefficients[0]), _polynomial(x, *coefficients[1]))
+
+
+@erfinv.decompose
+def _(x: Tensor) -> Tensor:
+    """±inf at ±1 and NaN beyond."""
+    if x.spec.dtype in ("float16", "bfloat16"):
+        return cast(erfinv(cast(x, dtype="float32")), dtype=x.spec.dtype)
+
+    def number(value: float) -> Tensor:
+        return scalar(value, x.spec.dtype)
+
+    half = mul(x, number(0.5))
+    centre = mul(_rational(sub(number(0.180625), mul(half, half)), CENTRE), half)
+    distance = sub(number(1), abs(x))
+    # Near 1: the quantile at this distance from it.
+    r = sqrt(neg(log(mul(distance, number(0.5)))))
+    near, far = _rational(sub(r, number(1.6)), TAIL), _rational(sub(r, number(5)), FAR_TAIL)
+    tail = where(less(number(5), r), far, near)
+    tail = mul(sign(x), where(equal(distance, number(0)), number(math.inf), tail))
+    return mul(where(less(distance, number(0.15)), tail, centre), number(math.sqrt(0.5)))
 
 
 # --- activations and the gradients that engines have kernels for ----------------------------------
