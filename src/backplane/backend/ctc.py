@@ -20,18 +20,9 @@ from backplane.backend.sparse import SparseTensor
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor, constant
 from backplane.core.spec import bits
-from backplane.ops import control, elementwise, reduction
+from backplane.ops import control, reduction
+from backplane.ops import elementwise as ew
 from backplane.ops.creation import dims_of
-from backplane.ops.elementwise import (
-    equal,
-    less,
-    logical_and,
-    logical_not,
-    logical_or,
-    maximum,
-    not_equal,
-    where,
-)
 from backplane.ops.indexing import head
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.reduction import log_softmax, logsumexp
@@ -73,7 +64,7 @@ def _sparse_parts(labels: TensorLike, label_lengths: TensorLike) -> tuple[Tensor
     name = "K.ctc_label_dense_to_sparse"
     labels = _ranked(as_tensor(labels), 2, f"{name}: labels")
     lengths = _lengths(label_lengths, labels, f"{name}: label_lengths")
-    here = less(row(positions(labels, 1)), column(lengths))
+    here = ew.less(row(positions(labels, 1)), column(lengths))
     zeros = full_like(labels, 0, "int64")
     samples = column(cast_to(positions(labels, 0), "int64")) + zeros
     places = row(cast_to(positions(labels, 1), "int64")) + zeros
@@ -126,23 +117,23 @@ def ctc_batch_cost(
     steps = _lengths(input_length, y_pred, f"{name}: input_length")
     count = _lengths(label_length, y_pred, f"{name}: label_length")
 
-    here = less(row(positions(labels, 1)), column(count))
+    here = ew.less(row(positions(labels, 1)), column(count))
     blank = size_of(y_pred, 2) - 1
-    known = logical_and(here, logical_and(labels >= 0, labels < blank))
+    known = ew.logical_and(here, ew.logical_and(labels >= 0, labels < blank))
     # The blank, or what lies beyond it, ends the labels: no other label may follow.
     used = reduction.sum(cast_to(known, "int32"), axes=(1,), keepdims=False)
-    expected = where(less(row(positions(labels, 1)), column(used)), known, labels >= blank)
-    valid = reduction.all(logical_or(expected, logical_not(here)), axes=(1,), keepdims=False)
+    expected = ew.where(ew.less(row(positions(labels, 1)), column(used)), known, labels >= blank)
+    valid = reduction.all(ew.logical_or(expected, ew.logical_not(here)), axes=(1,), keepdims=False)
     for length, most in ((steps, size_of(y_pred, 1)), (count, size_of(labels, 1))):
-        valid = logical_and(valid, logical_and(length >= 0, length <= most))
-    usable = where(known, labels, blank)
+        valid = ew.logical_and(valid, ew.logical_and(length >= 0, length <= most))
+    usable = ew.where(known, labels, blank)
 
     total = _log_probability(_log_rows(y_pred), usable, blank, steps, used)
-    possible = logical_and(valid, total > IMPOSSIBLE / 2)
-    otherwise = where(
+    possible = ew.logical_and(valid, total > IMPOSSIBLE / 2)
+    otherwise = ew.where(
         valid, constant(math.inf, total.spec.dtype), constant(math.nan, total.spec.dtype)
     )
-    loss = where(possible, 0.0 - total, otherwise)
+    loss = ew.where(possible, 0.0 - total, otherwise)
     return column(cast_to(loss, y_pred.spec.dtype))
 
 
@@ -155,38 +146,38 @@ def _log_probability(
     path = _with_blanks(labels, blank)
     emitted = picked(permuted(logs, (0, 2, 1)), path)
     # A label may follow the one before it without a blank between them, unless both are equal.
-    skips = logical_and(
-        not_equal(path, blank),
-        not_equal(path, shifted(path, 2, -1)),
+    skips = ew.logical_and(
+        ew.not_equal(path, blank),
+        ew.not_equal(path, shifted(path, 2, -1)),
     )
     dtype = logs.spec.dtype
     impossible = constant(IMPOSSIBLE, dtype)
     # Before the first step nothing but the path's beginning is reached: from there both the first
     # blank and the first label are one move away.
-    first = equal(positions(path, 1), integer(0))
-    start = where(row(first), full_like(path, 0, dtype), impossible)
+    first = ew.equal(positions(path, 1), integer(0))
+    start = ew.where(row(first), full_like(path, 0, dtype), impossible)
     columns = column(steps)
 
     def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         (alpha,), (time, log) = carry, items
-        leap = where(skips, shifted(alpha, 2, IMPOSSIBLE), impossible)
+        leap = ew.where(skips, shifted(alpha, 2, IMPOSSIBLE), impossible)
         new = log_sum([alpha, shifted(alpha, 1, IMPOSSIBLE), leap]) + log
         # Unreachable ones would otherwise sink lower and lower.
-        new = maximum(new, impossible)
-        return [where(time < columns, new, alpha)], []
+        new = ew.maximum(new, impossible)
+        return [ew.where(time < columns, new, alpha)], []
 
     times = positions(logs, 1)
     (alpha,), _ = control.scan(step, [start], [times, permuted(emitted, (2, 0, 1))])
     # A path ends in the last label or in the blank behind it.
     distance = column(count * 2) - row(positions(path, 1))
-    ends = logical_or(equal(distance, integer(0)), equal(distance, integer(1)))
-    return logsumexp(where(ends, alpha, impossible), axes=(1,), keepdims=False)
+    ends = ew.logical_or(ew.equal(distance, integer(0)), ew.equal(distance, integer(1)))
+    return logsumexp(ew.where(ends, alpha, impossible), axes=(1,), keepdims=False)
 
 
 def _log_rows(y_pred: Tensor) -> Tensor:
     """Log-probabilities of each step, in float32 at least."""
     dtype = y_pred.spec.dtype if bits(y_pred.spec.dtype) >= 32 else "float32"
-    logs = elementwise.log(cast_to(y_pred, dtype) + config.epsilon())
+    logs = ew.log(cast_to(y_pred, dtype) + config.epsilon())
     return log_softmax(logs, axis=2)
 
 

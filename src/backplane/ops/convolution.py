@@ -18,30 +18,13 @@ from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Axis, Memory
 from backplane.core.windows import Ints, Padding
 from backplane.core.windows import windows as windows_over
+from backplane.ops import windows as win
 from backplane.ops.creation import check_sizes, dims_of, fill_dims, given
 from backplane.ops.elementwise import add, mul
 from backplane.ops.indexing import ALL, slice
 from backplane.ops.linear import matmul
 from backplane.ops.shaping import Sizes, broadcast_to, expand_dims, reshape, stack, sum, transpose
-from backplane.ops.windows import (
-    Amount,
-    Windows,
-    amounts,
-    check_output,
-    crop_ends,
-    fold,
-    offsets,
-    output_sizes,
-    pad_ends,
-    padded_sizes,
-    pairs_of,
-    patches,
-    places,
-    read,
-    spatial_sizes,
-    windows_of,
-    write,
-)
+from backplane.ops.windows import Amount, Windows
 
 
 def _result_shape(
@@ -64,8 +47,8 @@ def _result_shape(
         raise ValueError(
             f"{name}: x has {x[-1]} channels, but the kernel {kernel} is for {channels}"
         )
-    windows = windows_of(name, tuple(window), strides, dilation, padding)  # type: ignore[arg-type]
-    return (x[0], *output_sizes(name, x[1:-1], windows), filters)
+    windows = win.windows_of(name, tuple(window), strides, dilation, padding)  # type: ignore[arg-type]
+    return (x[0], *win.output_sizes(name, x[1:-1], windows), filters)
 
 
 def _check_dtypes(name: str, **operands: Spec) -> None:
@@ -133,7 +116,7 @@ def conv_input_grad(
     _check_dtypes(name, g=g, kernel=kernel)
     check_sizes(name, shape, dims)
     wanted = _result_shape(name, shape, kernel.shape, strides, padding, dilation, groups)
-    check_output(name, "g", g, wanted)
+    win.check_output(name, "g", g, wanted)
     return Spec(shape, g.dtype)
 
 
@@ -152,7 +135,7 @@ def conv_kernel_grad(
     name = "conv_kernel_grad"
     _check_dtypes(name, x=x, g=g)
     wanted = _result_shape(name, x.shape, kernel_shape, strides, padding, dilation, groups)
-    check_output(name, "g", g, wanted)
+    win.check_output(name, "g", g, wanted)
     return Spec(kernel_shape, x.dtype)
 
 
@@ -196,7 +179,7 @@ def _with_channels(x: Tensor, channels: int) -> Tensor:
 
 
 def _padded(x: Tensor, windows: Windows, channels: int) -> Tensor:
-    return pad_ends(_with_channels(x, channels), pairs_of(spatial_sizes(x), windows), 0)
+    return win.pad_ends(_with_channels(x, channels), win.pairs_of(win.spatial_sizes(x), windows), 0)
 
 
 def _rows(x: Tensor, size: int, groups: int) -> Tensor:
@@ -243,7 +226,7 @@ def _(
     x = _padded(x, windows, per_group * groups)  # type: ignore[operator]
     if _is_depthwise(kernel.spec.shape, groups):
         return _depthwise(x, kernel, windows, filters // groups)  # type: ignore[operator]
-    laid = patches(x, windows)
+    laid = win.patches(x, windows)
     columns = _rows(laid, prod(w.size for w in windows), groups)
     y = matmul(columns, _kernel_matrix(kernel, groups), transpose_x=False, transpose_y=False)
     return _unrows(y, laid, 1, groups)
@@ -265,7 +248,7 @@ def _(
     x = _padded(x, windows, per_group * groups)
     if _is_depthwise(kernel_shape, groups):
         return _depthwise_by_kernel(x, g, windows, kernel_shape, filters // groups)
-    columns = _rows(patches(x, windows), prod(w.size for w in windows), groups)
+    columns = _rows(win.patches(x, windows), prod(w.size for w in windows), groups)
     rows = _rows(_with_channels(g, filters), 1, groups)
     found = matmul(columns, rows, transpose_x=True, transpose_y=False)
     if groups > 1:
@@ -286,9 +269,9 @@ def _(
 ) -> Tensor:
     *_, per_group, filters = kernel.spec.shape
     windows = windows_over(kernel.spec.shape[:-2], strides, padding, dilation)  # type: ignore[arg-type]
-    sizes = amounts(shape, dims)[1:-1]
-    pairs = pairs_of(sizes, windows)
-    padded = padded_sizes(sizes, pairs)
+    sizes = win.amounts(shape, dims)[1:-1]
+    pairs = win.pairs_of(sizes, windows)
+    padded = win.padded_sizes(sizes, pairs)
     g = _with_channels(g, filters)  # type: ignore[arg-type]
     if _is_depthwise(kernel.spec.shape, groups):
         multiplier = filters // groups  # type: ignore[operator]
@@ -297,8 +280,8 @@ def _(
         matrix = _kernel_matrix(kernel, groups)
         laid = matmul(_rows(g, 1, groups), matrix, transpose_x=False, transpose_y=True)
         laid = _unrows(laid, g, prod(w.size for w in windows), groups)
-        whole = fold(laid, windows, padded, per_group * groups)  # type: ignore[operator]
-    return crop_ends(whole, pairs, dims, shape)
+        whole = win.fold(laid, windows, padded, per_group * groups)  # type: ignore[operator]
+    return win.crop_ends(whole, pairs, dims, shape)
 
 
 # --- decompositions: each channel by itself -------------------------------------------------------
@@ -312,8 +295,8 @@ def _depthwise(x: Tensor, kernel: Tensor, windows: Windows, multiplier: int) -> 
     up: on NumPy in a fifth of the time.
     """
     x = _repeated(x, multiplier)
-    weights = zip(offsets(windows), _weights(kernel), strict=True)
-    return reduce(add, [mul(read(x, *places(windows, at)), w) for at, w in weights])
+    weights = zip(win.offsets(windows), _weights(kernel), strict=True)
+    return reduce(add, [mul(win.read(x, *win.places(windows, at)), w) for at, w in weights])
 
 
 def _depthwise_by_kernel(
@@ -322,7 +305,7 @@ def _depthwise_by_kernel(
     """The gradient of `_depthwise` by the kernel."""
     x = _repeated(x, multiplier)
     axes = tuple(range(x.ndim - 1))
-    products = [mul(read(x, *places(windows, at)), g) for at in offsets(windows)]
+    products = [mul(win.read(x, *win.places(windows, at)), g) for at in win.offsets(windows)]
     totals = [sum(product, axes=axes, keepdims=False) for product in products]
     return reshape(stack(totals, 0), shape=kernel_shape)
 
@@ -331,8 +314,8 @@ def _depthwise_by_input(
     g: Tensor, kernel: Tensor, windows: Windows, sizes: Sequence[Amount], multiplier: int
 ) -> Tensor:
     """The gradient of `_depthwise` by the padded `x`, which has the spatial sizes `sizes`."""
-    weights = zip(offsets(windows), _weights(kernel), strict=True)
-    parts = [write(mul(g, w), sizes, *places(windows, at)) for at, w in weights]
+    weights = zip(win.offsets(windows), _weights(kernel), strict=True)
+    parts = [win.write(mul(g, w), sizes, *win.places(windows, at)) for at, w in weights]
     return _added(reduce(add, parts), multiplier)
 
 

@@ -21,40 +21,13 @@ from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory
 from backplane.core.windows import Ints, Padding
 from backplane.core.windows import windows as windows_over
+from backplane.ops import elementwise as ew
+from backplane.ops import windows as win
 from backplane.ops.convolution import batch_of_first
 from backplane.ops.creation import check_sizes, dims_of, full, given, scalar
-from backplane.ops.elementwise import (
-    add,
-    div,
-    equal,
-    logical_and,
-    logical_not,
-    logical_or,
-    maximum,
-    where,
-)
 from backplane.ops.reduction import argmax
 from backplane.ops.shaping import Sizes, stack
-from backplane.ops.windows import (
-    Amount,
-    Pads,
-    Place,
-    Windows,
-    amounts,
-    check_output,
-    crop_ends,
-    is_padded,
-    offsets,
-    output_sizes,
-    pad_ends,
-    padded_sizes,
-    pairs_of,
-    places,
-    read,
-    spatial_sizes,
-    windows_of,
-    write,
-)
+from backplane.ops.windows import Amount, Pads, Place, Windows
 
 
 def _result_shape(name: str, x: Sizes, pool: Ints, strides: Ints, padding: Padding) -> Sizes:
@@ -64,11 +37,11 @@ def _result_shape(name: str, x: Sizes, pool: Ints, strides: Ints, padding: Paddi
         )
     if len(pool) != len(x) - 2:
         raise ValueError(f"{name}: pool must be {len(x) - 2} ints for x of shape {x}, got {pool}")
-    windows = windows_of(name, pool, strides, (1,) * len(pool), padding)
+    windows = win.windows_of(name, pool, strides, (1,) * len(pool), padding)
     if any(not isinstance(w.padding, str) and max(w.padding) >= w.size for w in windows):
         # At least one element of each window must be one of the tensor.
         raise ValueError(f"{name}: padding {padding} must be smaller than the window {pool}")
-    return (x[0], *output_sizes(name, x[1:-1], windows), x[-1])
+    return (x[0], *win.output_sizes(name, x[1:-1], windows), x[-1])
 
 
 def _check_float(name: str, what: str, x: Spec) -> None:
@@ -96,7 +69,7 @@ def max_pool_grad(
     _check_float("max_pool_grad", "g", g)
     shape = _result_shape("max_pool_grad", x.shape, pool, strides, padding)
     for what, operand in (("g", g), ("y", y), ("positions", positions)):
-        check_output("max_pool_grad", what, operand, shape)
+        win.check_output("max_pool_grad", what, operand, shape)
     return Spec(x.shape, g.dtype)
 
 
@@ -107,9 +80,9 @@ def max_pool_take(
     """`v` where the first maximum of each window of `x` is: `max_pool_grad` transposed."""
     _check_float("max_pool_take", "v", v)
     shape = _result_shape("max_pool_take", x.shape, pool, strides, padding)
-    check_output("max_pool_take", "v", v, x.shape)
+    win.check_output("max_pool_take", "v", v, x.shape)
     for what, operand in (("y", y), ("positions", positions)):
-        check_output("max_pool_take", what, operand, shape)
+        win.check_output("max_pool_take", what, operand, shape)
     return Spec(shape, v.dtype)
 
 
@@ -136,7 +109,7 @@ def avg_pool_grad(
     _check_float("avg_pool_grad", "g", g)
     check_sizes("avg_pool_grad", shape, dims)
     wanted = _result_shape("avg_pool_grad", shape, pool, strides, padding)
-    check_output("avg_pool_grad", "g", g, wanted)
+    win.check_output("avg_pool_grad", "g", g, wanted)
     return Spec(shape, g.dtype)
 
 
@@ -159,7 +132,7 @@ def _lowest(dtype: str) -> float:
 def _reduced(x: Tensor, windows: Windows, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """The padded `x` combined over its windows, one axis after another."""
     for axis, w in enumerate(windows, 1):
-        x = reduce(combine, [read(x, (axis, w, offset)) for offset in range(w.size)])
+        x = reduce(combine, [win.read(x, (axis, w, offset)) for offset in range(w.size)])
     return x
 
 
@@ -173,11 +146,13 @@ def _spatial_full(sizes: Sequence[Amount], value: float, dtype: str) -> Tensor:
 @max_pool.decompose
 def _(x: Tensor, *, pool: Ints, strides: Ints, padding: Padding) -> list[Tensor]:
     windows = windows_over(pool, strides, padding)
-    x = pad_ends(x, pairs_of(spatial_sizes(x), windows), _lowest(x.spec.dtype))
+    x = win.pad_ends(x, win.pairs_of(win.spatial_sizes(x), windows), _lowest(x.spec.dtype))
     # Only to keep the contract: the decomposed gradients are handed any engine's positions, so they
     # find the maxima again, and nothing computes these.
-    positions = argmax(stack([read(x, *places(windows, at)) for at in offsets(windows)], 0), axis=0)
-    return [_reduced(x, windows, maximum), positions]
+    positions = argmax(
+        stack([win.read(x, *win.places(windows, at)) for at in win.offsets(windows)], 0), axis=0
+    )
+    return [_reduced(x, windows, ew.maximum), positions]
 
 
 def _hits(
@@ -185,58 +160,59 @@ def _hits(
 ) -> Iterator[tuple[list[Place], Tensor]]:
     """For each place in a window: in which windows the first maximum is there."""
     inside = None
-    if is_padded(pairs):
+    if win.is_padded(pairs):
         # A window of nothing but the lowest number must not find it in the padding.
-        inside = pad_ends(_spatial_full(spatial_sizes(x), True, "bool"), pairs, False)
-    x = pad_ends(x, pairs, _lowest(x.spec.dtype))
+        inside = win.pad_ends(_spatial_full(win.spatial_sizes(x), True, "bool"), pairs, False)
+    x = win.pad_ends(x, pairs, _lowest(x.spec.dtype))
     found: Tensor | None = None
-    for at in offsets(windows):
-        place = places(windows, at)
-        hit = equal(read(x, *place), y)
+    for at in win.offsets(windows):
+        place = win.places(windows, at)
+        hit = ew.equal(win.read(x, *place), y)
         if inside is not None:
-            hit = logical_and(hit, read(inside, *place))
-        yield place, hit if found is None else logical_and(hit, logical_not(found))
-        found = hit if found is None else logical_or(found, hit)
+            hit = ew.logical_and(hit, win.read(inside, *place))
+        yield place, hit if found is None else ew.logical_and(hit, ew.logical_not(found))
+        found = hit if found is None else ew.logical_or(found, hit)
 
 
 @max_pool_grad.decompose
 def _(g: Tensor, x: Tensor, y: Tensor, positions: Tensor, **params: Any) -> Tensor:
     windows = windows_over(params["pool"], params["strides"], params["padding"])
-    sizes = spatial_sizes(x)
-    pairs = pairs_of(sizes, windows)
-    padded = padded_sizes(sizes, pairs)
+    sizes = win.spatial_sizes(x)
+    pairs = win.pairs_of(sizes, windows)
+    padded = win.padded_sizes(sizes, pairs)
     zero = scalar(0, g.spec.dtype)
     parts = [
-        write(where(hit, g, zero), padded, *place) for place, hit in _hits(x, y, windows, pairs)
+        win.write(ew.where(hit, g, zero), padded, *place)
+        for place, hit in _hits(x, y, windows, pairs)
     ]
-    return crop_ends(reduce(add, parts), pairs, *dims_of(x))
+    return win.crop_ends(reduce(ew.add, parts), pairs, *dims_of(x))
 
 
 @max_pool_take.decompose
 def _(v: Tensor, x: Tensor, y: Tensor, positions: Tensor, **params: Any) -> Tensor:
     windows = windows_over(params["pool"], params["strides"], params["padding"])
-    pairs = pairs_of(spatial_sizes(x), windows)
-    v = pad_ends(v, pairs, 0)
+    pairs = win.pairs_of(win.spatial_sizes(x), windows)
+    v = win.pad_ends(v, pairs, 0)
     taken: Tensor = scalar(0, v.spec.dtype)
     for place, hit in _hits(x, y, windows, pairs):
-        taken = where(hit, read(v, *place), taken)
+        taken = ew.where(hit, win.read(v, *place), taken)
     return taken
 
 
 def _counts(sizes: Sequence[Amount], windows: Windows, pairs: Pads, dtype: str) -> Tensor:
     """How many elements of each window are no padding."""
-    if not is_padded(pairs):
+    if not win.is_padded(pairs):
         return scalar(prod(w.size for w in windows), dtype)
-    return _reduced(pad_ends(_spatial_full(sizes, 1, dtype), pairs, 0), windows, add)
+    return _reduced(win.pad_ends(_spatial_full(sizes, 1, dtype), pairs, 0), windows, ew.add)
 
 
 @avg_pool.decompose
 def _(x: Tensor, *, pool: Ints, strides: Ints, padding: Padding) -> Tensor:
     windows = windows_over(pool, strides, padding)
-    sizes = spatial_sizes(x)
-    pairs = pairs_of(sizes, windows)
-    total = _reduced(pad_ends(x, pairs, 0), windows, add)
-    return div(total, _counts(sizes, windows, pairs, x.spec.dtype))
+    sizes = win.spatial_sizes(x)
+    pairs = win.pairs_of(sizes, windows)
+    total = _reduced(win.pad_ends(x, pairs, 0), windows, ew.add)
+    return ew.div(total, _counts(sizes, windows, pairs, x.spec.dtype))
 
 
 @avg_pool_grad.decompose
@@ -244,10 +220,12 @@ def _(
     g: Tensor, *dims: Tensor, shape: Sizes, pool: Ints, strides: Ints, padding: Padding
 ) -> Tensor:
     windows = windows_over(pool, strides, padding)
-    sizes = amounts(shape, dims)[1:-1]
-    pairs = pairs_of(sizes, windows)
-    share = div(g, _counts(sizes, windows, pairs, g.spec.dtype))
-    padded = padded_sizes(sizes, pairs)
+    sizes = win.amounts(shape, dims)[1:-1]
+    pairs = win.pairs_of(sizes, windows)
+    share = ew.div(g, _counts(sizes, windows, pairs, g.spec.dtype))
+    padded = win.padded_sizes(sizes, pairs)
     for axis, w in enumerate(windows, 1):
-        share = reduce(add, [write(share, padded, (axis, w, offset)) for offset in range(w.size)])
-    return crop_ends(share, pairs, dims, shape)
+        share = reduce(
+            ew.add, [win.write(share, padded, (axis, w, offset)) for offset in range(w.size)]
+        )
+    return win.crop_ends(share, pairs, dims, shape)

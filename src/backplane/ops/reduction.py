@@ -11,37 +11,14 @@ from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import BOOL, FLOAT, NUMBER, Spec, check_dtype
 from backplane.core.traits import Memory, later_axes, like_first
+from backplane.ops import elementwise as ew
+from backplane.ops import shaping as sh
 from backplane.ops.control import scan
 from backplane.ops.creation import arange, dim, fill_dims, full, scalar
 from backplane.ops.effects import stop_gradient
-from backplane.ops.elementwise import (
-    Op,
-    add,
-    cast,
-    div,
-    equal,
-    exp,
-    log,
-    mul,
-    one,
-    sub,
-    where,
-    zero,
-)
-from backplane.ops.elementwise import abs as absolute
+from backplane.ops.elementwise import Op
 from backplane.ops.indexing import ALL, pad, scatter_add, slice
-from backplane.ops.shaping import (
-    Axes,
-    check_elements,
-    expand_dims,
-    kept_axes,
-    reduction,
-    reshape,
-    reshape_like,
-    spread,
-    squeeze,
-    transpose,
-)
+from backplane.ops.shaping import Axes, reduction
 from backplane.ops.shaping import sum as sum
 
 
@@ -54,10 +31,10 @@ def count(x: Tensor, axes: Axes) -> Tensor:
     total: Tensor | None = None
     for i, n in zip(axes, sizes, strict=True):
         if n is None:
-            size = cast(dim(x, axis=i), dtype=x.spec.dtype)
-            total = size if total is None else mul(total, size)
+            size = ew.cast(dim(x, axis=i), dtype=x.spec.dtype)
+            total = size if total is None else ew.mul(total, size)
     assert total is not None
-    return total if known == 1 else mul(total, scalar(known, x.spec.dtype))
+    return total if known == 1 else ew.mul(total, scalar(known, x.spec.dtype))
 
 
 # --- means and products ---------------------------------------------------------------------------
@@ -67,12 +44,12 @@ mean = reduction("mean", "The sum of the elements divided by their number.", FLO
 
 @mean.vjp
 def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
-    return spread(div(g, count(x, axes)), x, axes, keepdims)
+    return sh.spread(ew.div(g, count(x, axes)), x, axes, keepdims)
 
 
 @mean.decompose
 def _(x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
-    return div(sum(x, axes=axes, keepdims=keepdims), count(x, axes))
+    return ew.div(sum(x, axes=axes, keepdims=keepdims), count(x, axes))
 
 
 prod = reduction("prod", "The product of the elements, in the dtype of x.", NUMBER, on_host=True)
@@ -85,9 +62,9 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
     stages = [x]
     for axis in axes[:-1]:
         stages.append(prod(stages[-1], axes=(axis,), keepdims=True))
-    g = kept_axes(g, axes, keepdims)
+    g = sh.kept_axes(g, axes, keepdims)
     for axis, stage in zip(reversed(axes), reversed(stages), strict=True):
-        g = mul(g, mul(_before(stage, axis), _before(stage, axis, reverse=True)))
+        g = ew.mul(g, ew.mul(_before(stage, axis), _before(stage, axis, reverse=True)))
     return g
 
 
@@ -117,9 +94,9 @@ min = reduction(
 
 
 def _extreme_vjp(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
-    chosen = cast(equal(x, kept_axes(y, axes, keepdims)), dtype=x.spec.dtype)
+    chosen = ew.cast(ew.equal(x, sh.kept_axes(y, axes, keepdims)), dtype=x.spec.dtype)
     ties = sum(chosen, axes=axes, keepdims=True)
-    return mul(chosen, div(kept_axes(g, axes, keepdims), ties))
+    return ew.mul(chosen, ew.div(sh.kept_axes(g, axes, keepdims), ties))
 
 
 max.vjps(_extreme_vjp)
@@ -132,7 +109,7 @@ all = reduction("all", "Whether all elements are true.", BOOL)
 def _position(name: str, doc: str) -> Op:
     def rule(x: Spec, *, axis: int) -> Spec:
         shapes.check_axes(name, (axis,), len(x.shape))
-        check_elements(name, x, (axis,))
+        sh.check_elements(name, x, (axis,))
         return Spec(x.shape[:axis] + x.shape[axis + 1 :], "int64")
 
     rule.__doc__ = doc
@@ -170,14 +147,14 @@ def _(g: Sequence[Tensor | None], y: Sequence[Tensor], x: Tensor, *, k: int) -> 
         return None
     n = x.spec.shape[-1]
     size: Tensor = dim(x, axis=x.ndim - 1) if n is None else scalar(n, "int32")
-    flat = reshape(x, shape=(-1,))
-    rows = reshape(positions, shape=(-1, k))
+    flat = sh.reshape(x, shape=(-1,))
+    rows = sh.reshape(positions, shape=(-1, k))
     total = dim(flat, axis=0)
     starts = arange(scalar(0, "int32"), total, size, dtype="int32")
-    places = reshape(add(rows, expand_dims(starts, axes=(1,))), shape=(-1,))
+    places = sh.reshape(ew.add(rows, sh.expand_dims(starts, axes=(1,))), shape=(-1,))
     dims, shape = fill_dims(flat, flat.spec.shape)
-    summed = scatter_add(reshape(values, shape=(-1,)), places, *dims, shape=shape, axis=0)
-    return reshape_like(summed, x)
+    summed = scatter_add(sh.reshape(values, shape=(-1,)), places, *dims, shape=shape, axis=0)
+    return sh.reshape_like(summed, x)
 
 
 # --- cumulative -----------------------------------------------------------------------------------
@@ -217,15 +194,15 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
     following = _shifted(x, axis, 0, reverse=not reverse)
     front = (axis, *[i for i in range(x.ndim) if i != axis])
     back = tuple(front.index(i) for i in range(x.ndim))
-    s = _recurrence(transpose(g, perm=front), transpose(following, perm=front), not reverse)
-    return mul(_before(x, axis, reverse), transpose(s, perm=back))
+    s = _recurrence(sh.transpose(g, perm=front), sh.transpose(following, perm=front), not reverse)
+    return ew.mul(_before(x, axis, reverse), sh.transpose(s, perm=back))
 
 
 def _recurrence(g: Tensor, a: Tensor, reverse: bool) -> Tensor:
     """All s_t = g_t + a_t · s_{t−1} along the first axis, from 0; backward with `reverse`."""
 
     def step(carry: list[Tensor], x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        new = add(x[0], mul(x[1], carry[0]))
+        new = ew.add(x[0], ew.mul(x[1], carry[0]))
         return [new], [new]
 
     shape = g.spec.shape[1:]
@@ -247,13 +224,13 @@ def softmax(x: Spec, *, axis: int) -> Spec:
 
 @softmax.vjp
 def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Tensor:
-    return mul(sub(g, sum(mul(g, y), axes=(axis,), keepdims=True)), y)
+    return ew.mul(ew.sub(g, sum(ew.mul(g, y), axes=(axis,), keepdims=True)), y)
 
 
 @softmax.decompose
 def _(x: Tensor, *, axis: int) -> Tensor:
-    e = exp(sub(x, stop_gradient(max(x, axes=(axis,), keepdims=True))))
-    return div(e, sum(e, axes=(axis,), keepdims=True))
+    e = ew.exp(ew.sub(x, stop_gradient(max(x, axes=(axis,), keepdims=True))))
+    return ew.div(e, sum(e, axes=(axis,), keepdims=True))
 
 
 @_along_axis
@@ -266,13 +243,13 @@ def log_softmax(x: Spec, *, axis: int) -> Spec:
 
 @log_softmax.vjp
 def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Tensor:
-    return sub(g, mul(exp(y), sum(g, axes=(axis,), keepdims=True)))
+    return ew.sub(g, ew.mul(ew.exp(y), sum(g, axes=(axis,), keepdims=True)))
 
 
 @log_softmax.decompose
 def _(x: Tensor, *, axis: int) -> Tensor:
-    z = sub(x, stop_gradient(max(x, axes=(axis,), keepdims=True)))
-    return sub(z, log(sum(exp(z), axes=(axis,), keepdims=True)))
+    z = ew.sub(x, stop_gradient(max(x, axes=(axis,), keepdims=True)))
+    return ew.sub(z, ew.log(sum(ew.exp(z), axes=(axis,), keepdims=True)))
 
 
 logsumexp = reduction("logsumexp", "The logarithm of the sum of exponentials, stable.", FLOAT)
@@ -280,22 +257,22 @@ logsumexp = reduction("logsumexp", "The logarithm of the sum of exponentials, st
 
 def _finite(x: Tensor) -> Tensor:
     """`x` with 0 in the place of infinities: what may be subtracted from equal infinities."""
-    return where(equal(absolute(x), scalar(math.inf, x.spec.dtype)), zero(x), x)
+    return ew.where(ew.equal(ew.abs(x), scalar(math.inf, x.spec.dtype)), ew.zero(x), x)
 
 
 @logsumexp.vjp
 def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
     # The softmax of x. Its terms exp(x - y) are scaled to sum to 1, because the rounding of a large
     # y is a common factor of all of them.
-    terms = exp(sub(x, stop_gradient(_finite(kept_axes(y, axes, keepdims)))))
+    terms = ew.exp(ew.sub(x, stop_gradient(_finite(sh.kept_axes(y, axes, keepdims)))))
     total = sum(terms, axes=axes, keepdims=True)
-    total = where(equal(total, zero(total)), one(total), total)
-    return mul(div(kept_axes(g, axes, keepdims), total), terms)
+    total = ew.where(ew.equal(total, ew.zero(total)), ew.one(total), total)
+    return ew.mul(ew.div(sh.kept_axes(g, axes, keepdims), total), terms)
 
 
 @logsumexp.decompose
 def _(x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
     shift = stop_gradient(_finite(max(x, axes=axes, keepdims=True)))
-    y = log(sum(exp(sub(x, shift)), axes=axes, keepdims=True))
-    y = add(y, shift)
-    return y if keepdims else squeeze(y, axes=axes)
+    y = ew.log(sum(ew.exp(ew.sub(x, shift)), axes=axes, keepdims=True))
+    y = ew.add(y, shift)
+    return y if keepdims else sh.squeeze(y, axes=axes)
