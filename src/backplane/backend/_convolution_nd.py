@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from backplane.backend._args import as_entries
-from backplane.backend._axes import dims_and_shape, size_at
 from backplane.backend._spatial_arguments import (
     as_padding,
     as_steps,
@@ -21,6 +20,7 @@ from backplane.backend.types import Shape, Sizes, TensorLike
 from backplane.core.graph import Tensor
 from backplane.core.windows import Padding, Window, windows
 from backplane.ops.convolution import conv, conv_input_grad
+from backplane.ops.creation import shaped, size_at
 from backplane.ops.lift import promoted
 from backplane.ops.shaping import reshape
 from backplane.ops.windows import fitting
@@ -46,6 +46,7 @@ class Convolution:
         self.padding = as_padding(padding, *more)
         self.strides = as_steps("strides", strides, count)
         self.dilation = as_steps("dilation_rate", dilation_rate, count)
+        self.steps = {"strides": self.strides, "dilation": self.dilation}
 
     def dense(self, x: TensorLike, kernel: TensorLike) -> Tensor:
         """Every filter sees all channels."""
@@ -84,17 +85,8 @@ class Convolution:
                 f"{channels} (kernels of transposed convolutions end in output channels, input "
                 "channels)"
             )
-        dims, shape = dims_and_shape(self._output_sizes(x, window, outputs, output_shape))
-        y = conv_input_grad(
-            x,
-            kernel,
-            *dims,
-            shape=shape,
-            strides=self.strides,
-            padding=self.padding,
-            dilation=self.dilation,
-            groups=1,
-        )
+        sizes = self._output_sizes(x, window, outputs, output_shape)
+        y = shaped(conv_input_grad, sizes, x, kernel, groups=1, padding=self.padding, **self.steps)
         return from_last(y, self.channels_first)
 
     def _operands(self, x: TensorLike, *kernels: TensorLike) -> list[Tensor]:
@@ -109,14 +101,8 @@ class Convolution:
         if padding == "causal":
             before = [Window(k, 1, d).span - 1 for k, d in zip(window, self.dilation, strict=True)]
             padding = tuple((n, 0) for n in before)
-        return conv(
-            fitting(x, window, self.dilation, padding),
-            kernel,
-            strides=self.strides,
-            padding=padding,
-            dilation=self.dilation,
-            groups=groups,
-        )
+        x = fitting(x, window, self.dilation, padding)
+        return conv(x, kernel, groups=groups, padding=padding, **self.steps)
 
     def _convolve_depthwise(self, x: Tensor, kernel: Tensor) -> Tensor:
         """The kernel (*window, channels, multiplier) becomes one with a group for each channel."""

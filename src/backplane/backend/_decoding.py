@@ -21,7 +21,7 @@ from backplane.backend._ragged import (
 from backplane.core.graph import Tensor, constant
 from backplane.ops import control, indexing, reduction
 from backplane.ops import elementwise as ew
-from backplane.ops.creation import dims_of
+from backplane.ops.creation import shaped, shaped_as, size_at
 from backplane.ops.indexing import pad, scatter_add
 from backplane.ops.lift import cast_to
 from backplane.ops.reduction import argmax, top_k
@@ -98,14 +98,12 @@ class _Search:
         """Scores (samples, width), best first, and the labels of the best (time, samples, paths):
         −1 at the steps that add none.
         """
-        samples = size_of(self.logs, 0)
-        shape = (self.logs.spec.shape[0], self.width)
-        dims = [samples] if shape[0] is None else []
+        samples = size_at(self.logs, 0)
         only_first = np.arange(self.width) == 0
 
         def everywhere(first: float, others: float, dtype: str) -> Tensor:
             row = constant(np.where(only_first, first, others), dtype)
-            return broadcast_to(row, *dims, shape=shape)
+            return shaped(broadcast_to, [samples, self.width], row)
 
         hashes = [everywhere(0, NOBODY, "int64") for _ in BASES]
         parents = [everywhere(ORPHAN, ORPHAN, "int64") for _ in BASES]
@@ -214,20 +212,16 @@ class _Search:
         start = column(positions(log, 0) * (width * classes))
         at = cast_to(parent, "int32") * classes + ew.maximum(last, integer(0)) + start
         flat = merge_axes(longer, [[0, 1, 2]])
-        dims, shape = dims_of(flat)
-        taken = scatter_add(merge_axes(cast_to(has_parent, "int32"), [[0, 1]]),
-            merge_axes(at, [[0, 1]]), *dims, shape=shape, axis=0,
-        )  # fmt: skip
-        dims, shape = dims_of(longer)
-        taken = reshape(taken, *dims, shape=shape)
+        hits, places = (merge_axes(t, [[0, 1]]) for t in (cast_to(has_parent, "int32"), at))
+        taken = shaped_as(scatter_add, flat, hits, places, axis=0)
+        taken = shaped_as(reshape, longer, taken)
         longer = ew.where(taken > 0, self.impossible, longer)
         return ew.maximum(longer, self.impossible)
 
     def trace_back(self, source: Tensor, added: Tensor, paths: int) -> Tensor:
         """The labels of the first `paths` places at the end, by going back through the steps."""
-        shape = (self.logs.spec.shape[0], paths)
-        dims = [size_of(self.logs, 0)] if shape[0] is None else []
-        start = broadcast_to(constant(np.arange(paths), "int32"), *dims, shape=shape)
+        sizes = [size_at(self.logs, 0), paths]
+        start = shaped(broadcast_to, sizes, constant(np.arange(paths), "int32"))
 
         def back(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
             return [picked(items[0], carry[0])], [picked(items[1], carry[0])]

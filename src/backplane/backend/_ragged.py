@@ -7,7 +7,7 @@ import numpy as np
 from backplane.backend._axes import merge_axes
 from backplane.core.graph import Tensor, constant
 from backplane.ops import indexing, reduction
-from backplane.ops.creation import arange, dim, dims_of
+from backplane.ops.creation import arange, shaped_as, size_at
 from backplane.ops.elementwise import maximum, where
 from backplane.ops.indexing import gather, head, pad, scatter_add
 from backplane.ops.lift import cast_to
@@ -33,8 +33,8 @@ def integer(value: int) -> Tensor:
 
 def size_of(x: Tensor, axis: int) -> Tensor:
     """The size of an axis as an int32 scalar, constant where it is known."""
-    n = x.spec.shape[axis]
-    return dim(x, axis=axis) if n is None else integer(n)
+    n = size_at(x, axis)
+    return integer(n) if isinstance(n, int) else n
 
 
 def positions(x: Tensor, axis: int) -> Tensor:
@@ -70,14 +70,12 @@ def compacted(keep: Tensor, *matrices: Tensor, fill: int = 0) -> list[Tensor]:
     count = cumsum(cast_to(keep, "int32"), axis=1, reverse=False)
     places = maximum(count - 1, integer(0)) + _row_starts(keep)
     places = merge_axes(places, [[0, 1]])
-    dims, shape = dims_of(keep)
-    flat_dims, flat_shape = dims_of(places)
     found = []
     for x in matrices:
         # What is dropped adds 0 to the element before it.
         added = where(keep, x - fill, constant(0, x.spec.dtype))
-        put = scatter_add(merge_axes(added, [[0, 1]]), places, *flat_dims, shape=flat_shape, axis=0)
-        found.append(reshape(put, *dims, shape=shape) + fill)
+        put = shaped_as(scatter_add, places, merge_axes(added, [[0, 1]]), places, axis=0)
+        found.append(shaped_as(reshape, keep, put) + fill)
     return found
 
 

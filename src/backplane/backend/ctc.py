@@ -22,7 +22,7 @@ from backplane.core.graph import Tensor, constant
 from backplane.core.spec import bits
 from backplane.ops import control, reduction
 from backplane.ops import elementwise as ew
-from backplane.ops.creation import dims_of
+from backplane.ops.creation import dims_of, shaped, size_at
 from backplane.ops.indexing import head
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.reduction import log_softmax, logsumexp
@@ -185,9 +185,7 @@ def _with_blanks(labels: Tensor, blank: Tensor) -> Tensor:
     """blank, label, blank, label, …, blank."""
     pairs = [expand_dims(t, axes=(2,)) for t in (labels * 0 + blank, labels)]
     path = merge_axes(concat(*pairs, axis=2), [[0], [1, 2]])
-    n = labels.spec.shape[0]
-    dims = [size_of(labels, 0)] if n is None else []
-    return concat(path, broadcast_to(blank, *dims, shape=(n, 1)), axis=1)
+    return concat(path, shaped(broadcast_to, [size_at(labels, 0), 1], blank), axis=1)
 
 
 @api

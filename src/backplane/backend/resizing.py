@@ -12,7 +12,7 @@ from backplane.backend._spatial_arguments import check_rank, is_first
 from backplane.backend.activation import float_tensor
 from backplane.backend.types import DataFormat, Interpolation, TensorLike
 from backplane.core.graph import Tensor
-from backplane.ops.creation import dim, dims_of
+from backplane.ops.creation import Amount, shaped, sizes_of
 from backplane.ops.indexing import ALL, slice
 from backplane.ops.lift import as_tensor
 from backplane.ops.shaping import broadcast_to, concat, expand_dims, reshape
@@ -40,10 +40,8 @@ def _factor(what: str, value: int) -> int:
 
 def _merged(y: Tensor, x: Tensor, factors: Mapping[int, int]) -> Tensor:
     """`y` in the shape of `x` with its axes multiplied by `factors`."""
-    shape = tuple(n if n is None else n * factors.get(i, 1) for i, n in enumerate(x.spec.shape))
-    unknown = [i for i, n in enumerate(shape) if n is None]
-    dims = [dim(x, axis=i) * factors[i] if i in factors else dim(x, axis=i) for i in unknown]
-    return reshape(y, *dims, shape=shape)
+    sizes = [n * factors[i] if i in factors else n for i, n in enumerate(sizes_of(x))]
+    return shaped(reshape, sizes, y)
 
 
 def _repeat(x: Tensor, factors: Mapping[int, int]) -> Tensor:
@@ -58,15 +56,14 @@ def _repeat(x: Tensor, factors: Mapping[int, int]) -> Tensor:
 
 def _repeat_at_once(x: Tensor, factors: Mapping[int, int]) -> Tensor:
     # A new axis of size 1 after each that grows is broadcast, then merged with the one before.
-    wide: list[int | None] = []
+    wide: list[Amount] = []
     new = []
-    for axis, n in enumerate(x.spec.shape):
+    for axis, n in enumerate(sizes_of(x)):
         wide.append(n)
         if axis in factors:
             new.append(len(wide))
             wide.append(factors[axis])
-    own, _ = dims_of(x)
-    y = broadcast_to(expand_dims(x, axes=tuple(new)), *own, shape=tuple(wide))
+    y = shaped(broadcast_to, wide, expand_dims(x, axes=tuple(new)))
     return _merged(y, x, factors)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from backplane.core import shapes
@@ -14,7 +15,7 @@ from backplane.core.traits import Memory, later_axes, like_first
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
 from backplane.ops.control import scan
-from backplane.ops.creation import arange, dim, fill_dims, full, scalar
+from backplane.ops.creation import arange, dim, full, scalar, shaped, shaped_as, sizes_of
 from backplane.ops.effects import stop_gradient
 from backplane.ops.elementwise import Op
 from backplane.ops.indexing import ALL, pad, scatter_add, slice
@@ -22,19 +23,15 @@ from backplane.ops.shaping import Axes, reduction
 from backplane.ops.shaping import sum as sum
 
 
-def count(x: Tensor, axes: Axes) -> Tensor:
-    """The number of elements that are reduced, as a scalar of the dtype of `x`."""
+def count(x: Tensor, axes: Sequence[int], dtype: str) -> Tensor:
+    """The number of elements along `axes`."""
     sizes = [x.spec.shape[i] for i in axes]
     known = math.prod(n for n in sizes if n is not None)
-    if None not in sizes:
-        return scalar(known, x.spec.dtype)
-    total: Tensor | None = None
-    for i, n in zip(axes, sizes, strict=True):
-        if n is None:
-            size = ew.cast(dim(x, axis=i), dtype=x.spec.dtype)
-            total = size if total is None else ew.mul(total, size)
-    assert total is not None
-    return total if known == 1 else ew.mul(total, scalar(known, x.spec.dtype))
+    unknown = [dim(x, axis=i) for i, n in zip(axes, sizes, strict=True) if n is None]
+    factors = [n if dtype == "int32" else ew.cast(n, dtype=dtype) for n in unknown]
+    if known != 1 or not factors:
+        factors.append(scalar(known, dtype))
+    return reduce(ew.mul, factors)
 
 
 # --- means and products ---------------------------------------------------------------------------
@@ -44,12 +41,12 @@ mean = reduction("mean", "The sum of the elements divided by their number.", FLO
 
 @mean.vjp
 def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
-    return sh.spread(ew.div(g, count(x, axes)), x, axes, keepdims)
+    return sh.spread(ew.div(g, count(x, axes, x.spec.dtype)), x, axes, keepdims)
 
 
 @mean.decompose
 def _(x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
-    return ew.div(sum(x, axes=axes, keepdims=keepdims), count(x, axes))
+    return ew.div(sum(x, axes=axes, keepdims=keepdims), count(x, axes, x.spec.dtype))
 
 
 prod = reduction("prod", "The product of the elements, in the dtype of x.", NUMBER, on_host=True)
@@ -152,8 +149,7 @@ def _(g: Sequence[Tensor | None], y: Sequence[Tensor], x: Tensor, *, k: int) -> 
     total = dim(flat, axis=0)
     starts = arange(scalar(0, "int32"), total, size, dtype="int32")
     places = sh.reshape(ew.add(rows, sh.expand_dims(starts, axes=(1,))), shape=(-1,))
-    dims, shape = fill_dims(flat, flat.spec.shape)
-    summed = scatter_add(sh.reshape(values, shape=(-1,)), places, *dims, shape=shape, axis=0)
+    summed = shaped_as(scatter_add, flat, sh.reshape(values, shape=(-1,)), places, axis=0)
     return sh.reshape_like(summed, x)
 
 
@@ -205,9 +201,7 @@ def _recurrence(g: Tensor, a: Tensor, reverse: bool) -> Tensor:
         new = ew.add(x[0], ew.mul(x[1], carry[0]))
         return [new], [new]
 
-    shape = g.spec.shape[1:]
-    sizes = [dim(g, axis=i + 1) for i, n in enumerate(shape) if n is None]
-    start = full(*sizes, shape=shape, value=0, dtype=g.spec.dtype)
+    start = shaped(full, sizes_of(g)[1:], value=0, dtype=g.spec.dtype)
     return scan(step, [start], [g, a], reverse=reverse)[1][0]
 
 
