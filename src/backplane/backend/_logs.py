@@ -9,8 +9,6 @@ from backplane.ops.effects import stop_gradient
 from backplane.ops.elementwise import exp, log, maximum
 from backplane.ops.shaping import expand_dims
 
-__all__ = ["IMPOSSIBLE", "column", "log_sum", "row"]
-
 IMPOSSIBLE = -1e30
 """Log-probability of what cannot be. Being finite it makes no NaN of any derivative, and it is so
 small that a sum of probabilities does not change by it."""

@@ -14,17 +14,6 @@ from backplane.ops.lift import cast_to
 from backplane.ops.reduction import cumsum
 from backplane.ops.shaping import expand_dims, reshape
 
-__all__ = [
-    "compacted",
-    "count_kept",
-    "integer",
-    "narrowed",
-    "picked",
-    "positions",
-    "shifted",
-    "size_of",
-]
-
 
 def integer(value: int) -> Tensor:
     """An int32 scalar."""

@@ -20,11 +20,11 @@ from backplane.ops.shaping import broadcast_to, concat, expand_dims, reshape
 __all__ = ["resize_images", "resize_volumes"]
 
 
-def _factors(x: Tensor, data_format: str | None, **named: int) -> dict[int, int]:
+def _factors(x: Tensor, data_format: str | None, named: Mapping[str, int]) -> dict[int, int]:
     """Factors by spatial axis. Here a data format must be given; None is none."""
     first = is_first("" if data_format is None else data_format)
     check_rank("x", x, len(named) + 2)
-    factors = [_factor(what, value) for what, value in named.items()]
+    factors = [_factor(f"{what}_factor", value) for what, value in named.items()]
     return dict(enumerate(factors, 2 if first else 1))
 
 
@@ -130,7 +130,7 @@ def resize_images(
     if interpolation not in ("nearest", "bilinear"):
         raise ValueError(f'interpolation must be "nearest" or "bilinear", got {interpolation!r}')
     y = as_tensor(x)
-    factors = _factors(y, data_format, height_factor=height_factor, width_factor=width_factor)
+    factors = _factors(y, data_format, {"height": height_factor, "width": width_factor})
     if interpolation == "nearest":
         return _repeat(y, factors)
     y = float_tensor(y)
@@ -171,11 +171,5 @@ def resize_volumes(
         (None, 8, None, 18, 3)
     """
     x = as_tensor(x)
-    factors = _factors(
-        x,
-        data_format,
-        depth_factor=depth_factor,
-        height_factor=height_factor,
-        width_factor=width_factor,
-    )
-    return _repeat(x, factors)
+    factors = {"depth": depth_factor, "height": height_factor, "width": width_factor}
+    return _repeat(x, _factors(x, data_format, factors))

@@ -62,18 +62,7 @@ def scan_(
     return [*finals, *stacked]
 
 
-@scan_.vjp
-def _(
-    g: list[Tensor | None],
-    y: list[Tensor],
-    *operands: Tensor,
-    body: Graph,
-    carry: int,
-    xs: int,
-    reverse: bool,
-    length: int | None,
-) -> list[Tensor | None]:
-    return _Backward(g, y, operands, body, carry, xs, reverse, length).cotangents()
+scan_.vjp(lambda g, y, *operands, **loop: _Backward(g, y, operands, **loop).cotangents())
 
 
 class _Backward:
@@ -84,6 +73,7 @@ class _Backward:
         g: list[Tensor | None],
         y: list[Tensor],
         operands: Sequence[Tensor],
+        *,
         body: Graph,
         carry: int,
         xs: int,
@@ -110,23 +100,20 @@ class _Backward:
         losses += [self.body.outputs[self.carry + j] for j in self.moving]
         wrt = [inputs[i] for i in (*self.state, *self.sequences, *self.constants)]
         flowed = gradients(losses, wrt, [*d_state, *d_ys])
-        parts = _split(flowed, len(self.state), len(self.sequences))
-        next_state = [
-            zeros_like(d) if t is None else t for t, d in zip(parts[0], d_state, strict=True)
+        positions = (*self.state, *self.sequences, *self.constants)
+        reached = {i: t for i, t in zip(positions, flowed, strict=True) if t is not None}
+        following = [
+            reached[i] if i in reached else zeros_like(d)
+            for i, d in zip(self.state, d_state, strict=True)
         ]
-        flows = [i for i, t in zip(self.sequences, parts[1], strict=True) if t is not None]
-        d_xs = [t for t in parts[1] if t is not None]
-        next_totals = [d if t is None else add(d, t) for t, d in zip(parts[2], totals, strict=True)]
-        results = self._scan([*d_state, *totals], d_ys, [*next_state, *next_totals], d_xs)
-        found: list[Tensor | None] = [None] * len(self.operands)
-        reached = [t is not None for t in parts[2]]
-        for i, t in zip(self.state, results, strict=False):
-            found[i] = t
-        for i, t, yes in zip(self.constants, results[len(self.state) :], reached, strict=False):
-            found[i] = t if yes else None
-        for i, t in zip(flows, results[len(self.state) + len(self.constants) :], strict=False):
-            found[i] = t
-        return found
+        for i, total in zip(self.constants, totals, strict=True):
+            following.append(add(total, reached[i]) if i in reached else total)
+        flows = [i for i in self.sequences if i in reached]
+        d_xs = [reached[i] for i in flows]
+        results = self._scan([*d_state, *totals], d_ys, following, d_xs)
+        found = dict(zip((*self.state, *self.constants, *flows), results, strict=False))
+        known = {*self.state, *reached}
+        return [found[i] if i in known else None for i in range(len(self.operands))]
 
     def _scan(
         self,
@@ -187,10 +174,6 @@ class _Backward:
 def _is_size(t: Tensor) -> bool:
     """Sizes are read again from the tensor they are sizes of: engines need them as plain ints."""
     return t.op is dim
-
-
-def _split(items: Sequence[Any], first: int, second: int) -> tuple[list[Any], list[Any], list[Any]]:
-    return list(items[:first]), list(items[first : first + second]), list(items[first + second :])
 
 
 def _node(

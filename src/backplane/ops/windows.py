@@ -152,7 +152,7 @@ class Layout(NamedTuple):
 
 def layout(
     sizes: Sequence[Amount],
-    size: Ints,
+    size: Sequence[int],
     strides: Ints,
     padding: Padding,
     dilation: Ints | None = None,
