@@ -8,13 +8,16 @@ import numpy as np
 
 from backplane import config
 from backplane.backend._axes import merge_axes, permuted
-from backplane.backend._logs import IMPOSSIBLE, column, log_sum, row
 from backplane.backend._ragged import (
+    IMPOSSIBLE,
+    column,
     compacted,
     integer,
+    log_sum,
     narrowed,
     picked,
     positions,
+    row,
     shifted,
     size_of,
 )

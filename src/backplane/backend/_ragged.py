@@ -1,6 +1,12 @@
-"""Dropping elements: those kept move to the front of their row, in a row as wide as the longest."""
+"""What the functions on CTC share.
+
+Dropping elements: those kept move to the front of their row, in a row as wide as the longest. Sums
+of probabilities held as logarithms.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -8,7 +14,8 @@ from backplane.backend._axes import merge_axes
 from backplane.core.graph import Tensor, constant
 from backplane.ops import indexing, reduction
 from backplane.ops.creation import arange, shaped_as, size_at
-from backplane.ops.elementwise import maximum, where
+from backplane.ops.effects import stop_gradient
+from backplane.ops.elementwise import exp, log, maximum, where
 from backplane.ops.indexing import gather, head, pad, scatter_add
 from backplane.ops.lift import cast_to
 from backplane.ops.reduction import cumsum
@@ -79,3 +86,34 @@ def count_kept(keep: Tensor) -> Tensor:
 def narrowed(x: Tensor, keep: Tensor) -> Tensor:
     """A compacted matrix cut to its longest row."""
     return head(x, count_kept(keep), axis=1)
+
+
+# --- logarithms of probabilities ------------------------------------------------------------------
+
+IMPOSSIBLE = -1e30
+"""Log-probability of what cannot be. Being finite it makes no NaN of any derivative, and it is so
+small that a sum of probabilities does not change by it."""
+
+
+def log_sum(terms: Sequence[Tensor]) -> Tensor:
+    """log(exp(a) + exp(b) + …) of finite terms. The largest is taken out first; the result does not
+    depend on which number is taken out, hence no derivative does.
+    """
+    largest = terms[0]
+    for t in terms[1:]:
+        largest = maximum(largest, t)
+    largest = stop_gradient(largest)
+    total = exp(terms[0] - largest)
+    for t in terms[1:]:
+        total = total + exp(t - largest)
+    return log(total) + largest
+
+
+def row(x: Tensor) -> Tensor:
+    """`x` with a new first axis."""
+    return expand_dims(x, axes=(0,))
+
+
+def column(x: Tensor) -> Tensor:
+    """`x` with a new second axis."""
+    return expand_dims(x, axes=(1,))

@@ -13,8 +13,18 @@ from backplane.backend import _decoding
 from backplane.backend._args import as_int, shape_vector
 from backplane.backend._axes import merge_axes, permuted
 from backplane.backend._call import api
-from backplane.backend._logs import IMPOSSIBLE, column, log_sum, row
-from backplane.backend._ragged import compacted, integer, picked, positions, shifted, size_of
+from backplane.backend._ragged import (
+    IMPOSSIBLE,
+    column,
+    compacted,
+    integer,
+    log_sum,
+    picked,
+    positions,
+    row,
+    shifted,
+    size_of,
+)
 from backplane.backend.activation import float_tensor
 from backplane.backend.sparse import SparseTensor
 from backplane.backend.types import TensorLike

@@ -372,15 +372,22 @@ def cond(
     graphs: list[tuple[Graph, list[Tensor], list[KeySource]]] = [
         close(b, (), mark, lazy=True) for b in branches
     ]
-    operands: dict[Tensor, Placeholder] = {}
-    for _graph, captured, keys in graphs:
-        for t in (*captured, *keys):
-            operands.setdefault(t, Placeholder(t.spec))
-    closed = []
-    for graph, captured, keys in graphs:
-        bound = dict(zip(graph.inputs, [operands[t] for t in (*captured, *keys)], strict=True))
-        closed.append(Graph(list(operands.values()), substitute(graph.outputs, bound)))
-    return cond_(predicate, *operands, then=closed[0], orelse=closed[1])
+    captured = [[*tensors, *keys] for _, tensors, keys in graphs]
+    operands = list(dict.fromkeys(captured[0] + captured[1]))
+    then_graph, orelse_graph = (
+        _over(operands, graph, own) for (graph, _, _), own in zip(graphs, captured, strict=True)
+    )
+    return cond_(predicate, *operands, then=then_graph, orelse=orelse_graph)
+
+
+def _over(operands: Sequence[Tensor], graph: Graph, captured: Sequence[Tensor]) -> Graph:
+    """`graph` with an input for each of `operands` instead of those, its last ones, that stand for
+    `captured`, which are some of `operands`.
+    """
+    own = graph.inputs[: len(graph.inputs) - len(captured)]
+    binders = {t: Placeholder(t.spec) for t in operands}
+    bound = dict(zip(graph.inputs[len(own) :], [binders[t] for t in captured], strict=True))
+    return Graph([*own, *binders.values()], substitute(graph.outputs, bound))
 
 
 # --- while ----------------------------------------------------------------------------------------
@@ -401,13 +408,7 @@ def while_loop(
     specs = [t.spec for t in init]
     tested, captured_by_test, _ = trace(lambda *c: [test(*c)], specs)
     stepped, captured_by_step, _ = trace(step, specs)
-    n = len(init)
     captured = list(dict.fromkeys([*captured_by_test, *captured_by_step]))
-    graphs = []
-    for graph, own in ((tested, captured_by_test), (stepped, captured_by_step)):
-        binders = {t: Placeholder(t.spec) for t in captured}
-        bound = dict(zip(graph.inputs[n:], [binders[t] for t in own], strict=True))
-        graphs.append(
-            Graph([*graph.inputs[:n], *binders.values()], substitute(graph.outputs, bound))
-        )
-    return while_loop_(*init, *captured, test=graphs[0], body=graphs[1], carry=n)
+    tested = _over(captured, tested, captured_by_test)
+    stepped = _over(captured, stepped, captured_by_step)
+    return while_loop_(*init, *captured, test=tested, body=stepped, carry=len(init))

@@ -174,9 +174,7 @@ mul_no_nan.vjps(
 )
 
 
-@mul_no_nan.decompose
-def _(x: Tensor, y: Tensor) -> Tensor:
-    return where(equal(y, zero(y)), zero(y), mul(x, y))
+mul_no_nan.decompose(lambda x, y: where(equal(y, zero(y)), zero(y), mul(x, y)))
 
 
 def _div_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -316,9 +314,7 @@ softplus = _unary("softplus", "log(1 + e^x), also for large |x|.", FLOAT)
 softplus.vjps(lambda g, y, x: mul(g, sigmoid(x)))
 
 
-@softplus.decompose
-def _(x: Tensor) -> Tensor:
-    return add(maximum(x, zero(x)), log1p(exp(neg(abs(x)))))
+softplus.decompose(lambda x: add(maximum(x, zero(x)), log1p(exp(neg(abs(x))))))
 
 
 def _activation_grad(name: str, doc: str) -> Op:
@@ -365,19 +361,13 @@ tanh_grad.vjps(
 )
 
 
-@relu_grad.decompose
-def _(g: Tensor, y: Tensor) -> Tensor:
-    return where(less(zero(y), y), g, zero(g))
+relu_grad.decompose(lambda g, y: where(less(zero(y), y), g, zero(g)))
 
 
-@sigmoid_grad.decompose
-def _(g: Tensor, y: Tensor) -> Tensor:
-    return mul(mul(g, y), sub(one(y), y))
+sigmoid_grad.decompose(lambda g, y: mul(mul(g, y), sub(one(y), y)))
 
 
-@tanh_grad.decompose
-def _(g: Tensor, y: Tensor) -> Tensor:
-    return mul(g, sub(one(y), mul(y, y)))
+tanh_grad.decompose(lambda g, y: mul(g, sub(one(y), mul(y, y))))
 
 
 # --- comparison, logic and bits -------------------------------------------------------------------
@@ -429,6 +419,4 @@ def cast(x: Spec, *, dtype: str) -> Spec:
     return Spec(x.shape, dtype)
 
 
-@cast.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, dtype: str) -> Tensor | None:
-    return cast(g, dtype=x.spec.dtype) if is_float(x.spec.dtype) else None
+cast.vjp(lambda g, y, x, *, dtype: cast(g, dtype=x.spec.dtype) if is_float(x.spec.dtype) else None)

@@ -156,7 +156,7 @@ def _(g: Sequence[Tensor | None], y: Sequence[Tensor], x: Tensor, *, k: int) -> 
 # --- cumulative -----------------------------------------------------------------------------------
 
 
-def _along_axis(rule: Any, name: str | None = None, linear: Sequence[int] = ()) -> Op:
+def _along_axis(rule: Any, name: str, linear: Sequence[int] = ()) -> Op:
     """A primitive with a parameter `axis` whose result has the shape of its operand."""
     return primitive(
         name=name, memory=Memory.FRESH, linear=linear, axes=like_first, stacks=later_axes("axis")
@@ -208,12 +208,18 @@ def _recurrence(g: Tensor, a: Tensor, reverse: bool) -> Tensor:
 # --- normalisation along axes ---------------------------------------------------------------------
 
 
-@_along_axis
-def softmax(x: Spec, *, axis: int) -> Spec:
-    """Exponentials along `axis`, scaled to sum to one."""
-    check_dtype("softmax", "x", x.dtype, FLOAT)
-    shapes.check_axes("softmax", (axis,), len(x.shape))
-    return x
+def _scaled(name: str, doc: str) -> Op:
+    def rule(x: Spec, *, axis: int) -> Spec:
+        check_dtype(name, "x", x.dtype, FLOAT)
+        shapes.check_axes(name, (axis,), len(x.shape))
+        return x
+
+    rule.__doc__ = doc
+    return _along_axis(rule, name)
+
+
+softmax = _scaled("softmax", "Exponentials along `axis`, scaled to sum to one.")
+log_softmax = _scaled("log_softmax", "The logarithm of `softmax`, exact where that is tiny.")
 
 
 @softmax.vjp
@@ -225,14 +231,6 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Tensor:
 def _(x: Tensor, *, axis: int) -> Tensor:
     e = ew.exp(ew.sub(x, stop_gradient(max(x, axes=(axis,), keepdims=True))))
     return ew.div(e, sum(e, axes=(axis,), keepdims=True))
-
-
-@_along_axis
-def log_softmax(x: Spec, *, axis: int) -> Spec:
-    """The logarithm of `softmax`, exact where that is tiny."""
-    check_dtype("log_softmax", "x", x.dtype, FLOAT)
-    shapes.check_axes("log_softmax", (axis,), len(x.shape))
-    return x
 
 
 @log_softmax.vjp

@@ -69,7 +69,8 @@ class KInTrainPhase(keras.layers.Layer):
 
     def compute_output_spec(self, x: Any, alt: Any = None, training: bool | None = None) -> Any:
         """The shape and the dtype of both."""
-        results = K.symbolic(K.in_train_phase)(*map_leaves(_lifted, (x, alt)), None)
+        x, alt = map_leaves(_lifted, (x, alt))
+        results = K.symbolic(K.in_train_phase)(x, alt, None)
         return _described(results, "in_train_phase")
 
 
