@@ -352,9 +352,7 @@ softplus = _unary("softplus", "log(1 + e^x), without overflow for large |x|.", F
 softplus.vjps(lambda g, y, x: mul(g, sigmoid(x)))
 
 
-@softplus.decompose
-def _(x: Tensor) -> Tensor:
-    return add(maximum(x, zero(x)), log1p(exp(neg(abs(x)))))
+softplus.decompose(lambda x: add(maximum(x, zero(x)), log1p(exp(neg(abs(x))))))
 
 
 def _activation_grad(name: str, doc: str) -> Op:
@@ -410,14 +408,10 @@ def _(g: Tensor, y: Tensor) -> Tensor:
     return where(less(zero(y), y), g, zero(g))
 
 
-@sigmoid_grad.decompose
-def _(g: Tensor, y: Tensor) -> Tensor:
-    return mul(mul(g, y), sub(one(y), y))
+sigmoid_grad.decompose(lambda g, y: mul(mul(g, y), sub(one(y), y)))
 
 
-@tanh_grad.decompose
-def _(g: Tensor, y: Tensor) -> Tensor:
-    return mul(g, sub(one(y), mul(y, y)))
+tanh_grad.decompose(lambda g, y: mul(g, sub(one(y), mul(y, y))))
 
 
 # --- comparison, logic and bits -------------------------------------------------------------------
@@ -471,6 +465,4 @@ def cast(x: Spec, *, dtype: str) -> Spec:
     return Spec(x.shape, dtype)
 
 
-@cast.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, dtype: str) -> Tensor | None:
-    return cast(g, dtype=x.spec.dtype) if is_float(x.spec.dtype) else None
+cast.vjp(lambda g, y, x, *, dtype: cast(g, dtype=x.spec.dtype) if is_float(x.spec.dtype) else None)
