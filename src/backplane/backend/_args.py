@@ -17,20 +17,6 @@ from backplane.ops.creation import dim
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.shaping import concat, expand_dims
 
-__all__ = [
-    "as_axes",
-    "as_axis",
-    "as_count",
-    "as_dtype",
-    "as_entries",
-    "as_float",
-    "as_int",
-    "as_new_axis",
-    "as_shape",
-    "as_sizes",
-    "shape_vector",
-]
-
 
 def as_int(value: Any, what: str) -> int:
     """A Python int from an int, a NumPy int, or a whole float (R has no other numbers).

@@ -8,16 +8,6 @@ from backplane.backend.types import Sizes
 from backplane.core.graph import Tensor
 from backplane.ops.shaping import transpose
 
-__all__ = [
-    "as_padding",
-    "as_steps",
-    "check_rank",
-    "from_last",
-    "is_first",
-    "known_shape",
-    "to_last",
-]
-
 
 def is_first(data_format: str | None) -> bool:
     """Whether channels come first in a `data_format`; None stands for the configured one.

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from backplane.backend._call import api
 from backplane.backend._convolution_nd import Convolution
-from backplane.backend.types import (
-    CausalPadding,
-    DataFormat,
-    Padding,
-    Shape,
-    Sizes,
-    TensorLike,
-)
+from backplane.backend.types import CausalPadding, DataFormat, Padding, Shape, Sizes, TensorLike
 from backplane.core.graph import Tensor
 
 __all__ = [
@@ -61,8 +54,7 @@ def conv1d(
         >>> K.eval(K.conv1d(x, kernel, padding="causal"))[0, :, 0]
         array([10., 21., 32., 43.], dtype=float32)
     """
-    convolution = Convolution(1, strides, padding, data_format, dilation_rate, "causal")
-    return convolution.dense(x, kernel)
+    return Convolution(1, strides, padding, data_format, dilation_rate, "causal").dense(x, kernel)
 
 
 @api
@@ -110,8 +102,7 @@ def conv2d(
         ... )
         (None, 8, 4, 3)
     """
-    convolution = Convolution(2, strides, padding, data_format, dilation_rate)
-    return convolution.dense(x, kernel)
+    return Convolution(2, strides, padding, data_format, dilation_rate).dense(x, kernel)
 
 
 @api
@@ -148,8 +139,7 @@ def conv3d(
         >>> K.int_shape(K.conv3d(x, kernel, strides=(1, 2, 3)))
         (None, 4, 2, 2, 8)
     """
-    convolution = Convolution(3, strides, padding, data_format, dilation_rate)
-    return convolution.dense(x, kernel)
+    return Convolution(3, strides, padding, data_format, dilation_rate).dense(x, kernel)
 
 
 @api
@@ -198,8 +188,9 @@ def conv2d_transpose(
         >>> K.int_shape(K.conv2d_transpose(x, kernel, (None, None, None, 1), strides=(2, 2)))
         (1, 4, 4, 1)
     """
-    convolution = Convolution(2, strides, padding, data_format, dilation_rate)
-    return convolution.transposed(x, kernel, output_shape)
+    return Convolution(2, strides, padding, data_format, dilation_rate).transposed(
+        x, kernel, output_shape
+    )
 
 
 @api
@@ -237,8 +228,7 @@ def conv3d_transpose(
         >>> K.int_shape(K.conv3d_transpose(x, kernel, shape, strides=(2, 2, 2), padding="same"))
         (None, 4, 6, 8, 5)
     """
-    convolution = Convolution(3, strides, padding, data_format, 1)
-    return convolution.transposed(x, kernel, output_shape)
+    return Convolution(3, strides, padding, data_format, 1).transposed(x, kernel, output_shape)
 
 
 @api
@@ -277,8 +267,9 @@ def separable_conv1d(
         >>> K.eval(K.separable_conv1d(x, depthwise, pointwise))[0, :, 0]
         array([318., 518.], dtype=float32)
     """
-    convolution = Convolution(1, strides, padding, data_format, dilation_rate)
-    return convolution.separable(x, depthwise_kernel, pointwise_kernel)
+    return Convolution(1, strides, padding, data_format, dilation_rate).separable(
+        x, depthwise_kernel, pointwise_kernel
+    )
 
 
 @api
@@ -317,8 +308,9 @@ def separable_conv2d(
         >>> K.int_shape(K.separable_conv2d(x, depthwise, pointwise, padding="same"))
         (None, 8, 8, 4)
     """
-    convolution = Convolution(2, strides, padding, data_format, dilation_rate)
-    return convolution.separable(x, depthwise_kernel, pointwise_kernel)
+    return Convolution(2, strides, padding, data_format, dilation_rate).separable(
+        x, depthwise_kernel, pointwise_kernel
+    )
 
 
 @api
@@ -356,5 +348,6 @@ def depthwise_conv2d(
         array([[ 1.,  2., 30., 40.],
                [ 2.,  4., 60., 80.]], dtype=float32)
     """
-    convolution = Convolution(2, strides, padding, data_format, dilation_rate)
-    return convolution.depthwise(x, depthwise_kernel)
+    return Convolution(2, strides, padding, data_format, dilation_rate).depthwise(
+        x, depthwise_kernel
+    )

@@ -19,7 +19,7 @@ from backplane.core.sparse import dense_array, is_sparse_matrix
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
 from backplane.ops import creation
-from backplane.ops.creation import dims_of, full
+from backplane.ops.creation import full, shaped_as
 from backplane.ops.elementwise import cast
 from backplane.ops.lift import as_tensor, cast_to
 
@@ -281,8 +281,7 @@ def ones_like(x: TensorLike, dtype: DType | None = None, name: str | None = None
 
 def _like(x: TensorLike, value: int, dtype: DType | None) -> Tensor:
     x = as_tensor(x)
-    dims, shape = dims_of(x)
-    return full(*dims, shape=shape, value=value, dtype=as_dtype(dtype, x.spec.dtype))
+    return shaped_as(full, x, value=value, dtype=as_dtype(dtype, x.spec.dtype))
 
 
 @creates

@@ -13,25 +13,26 @@ from backplane.backend import _decoding
 from backplane.backend._args import as_int, shape_vector
 from backplane.backend._axes import merge_axes, permuted
 from backplane.backend._call import api
-from backplane.backend._logs import IMPOSSIBLE, column, log_sum, row
-from backplane.backend._ragged import compacted, integer, picked, positions, shifted, size_of
+from backplane.backend._ragged import (
+    IMPOSSIBLE,
+    column,
+    compacted,
+    integer,
+    log_sum,
+    picked,
+    positions,
+    row,
+    shifted,
+    size_of,
+)
 from backplane.backend.activation import float_tensor
 from backplane.backend.sparse import SparseTensor
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor, constant
 from backplane.core.spec import bits
-from backplane.ops import control, elementwise, reduction
-from backplane.ops.creation import dims_of
-from backplane.ops.elementwise import (
-    equal,
-    less,
-    logical_and,
-    logical_not,
-    logical_or,
-    maximum,
-    not_equal,
-    where,
-)
+from backplane.ops import control, reduction
+from backplane.ops import elementwise as ew
+from backplane.ops.creation import dims_of, shaped, size_at
 from backplane.ops.indexing import head
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.reduction import log_softmax, logsumexp
@@ -73,7 +74,7 @@ def _sparse_parts(labels: TensorLike, label_lengths: TensorLike) -> tuple[Tensor
     name = "K.ctc_label_dense_to_sparse"
     labels = _ranked(as_tensor(labels), 2, f"{name}: labels")
     lengths = _lengths(label_lengths, labels, f"{name}: label_lengths")
-    here = less(row(positions(labels, 1)), column(lengths))
+    here = ew.less(row(positions(labels, 1)), column(lengths))
     zeros = full_like(labels, 0, "int64")
     samples = column(cast_to(positions(labels, 0), "int64")) + zeros
     places = row(cast_to(positions(labels, 1), "int64")) + zeros
@@ -126,23 +127,23 @@ def ctc_batch_cost(
     steps = _lengths(input_length, y_pred, f"{name}: input_length")
     count = _lengths(label_length, y_pred, f"{name}: label_length")
 
-    here = less(row(positions(labels, 1)), column(count))
+    here = ew.less(row(positions(labels, 1)), column(count))
     blank = size_of(y_pred, 2) - 1
-    known = logical_and(here, logical_and(labels >= 0, labels < blank))
-    # The blank, or a larger number, ends the labels. No other label may follow.
+    known = ew.logical_and(here, ew.logical_and(labels >= 0, labels < blank))
+    # The blank, or what lies beyond it, ends the labels: no other label may follow.
     used = reduction.sum(cast_to(known, "int32"), axes=(1,), keepdims=False)
-    expected = where(less(row(positions(labels, 1)), column(used)), known, labels >= blank)
-    valid = reduction.all(logical_or(expected, logical_not(here)), axes=(1,), keepdims=False)
+    expected = ew.where(ew.less(row(positions(labels, 1)), column(used)), known, labels >= blank)
+    valid = reduction.all(ew.logical_or(expected, ew.logical_not(here)), axes=(1,), keepdims=False)
     for length, most in ((steps, size_of(y_pred, 1)), (count, size_of(labels, 1))):
-        valid = logical_and(valid, logical_and(length >= 0, length <= most))
-    usable = where(known, labels, blank)
+        valid = ew.logical_and(valid, ew.logical_and(length >= 0, length <= most))
+    usable = ew.where(known, labels, blank)
 
     total = _log_probability(_log_rows(y_pred), usable, blank, steps, used)
-    possible = logical_and(valid, total > IMPOSSIBLE / 2)
-    otherwise = where(
+    possible = ew.logical_and(valid, total > IMPOSSIBLE / 2)
+    otherwise = ew.where(
         valid, constant(math.inf, total.spec.dtype), constant(math.nan, total.spec.dtype)
     )
-    loss = where(possible, 0.0 - total, otherwise)
+    loss = ew.where(possible, 0.0 - total, otherwise)
     return column(cast_to(loss, y_pred.spec.dtype))
 
 
@@ -154,39 +155,39 @@ def _log_probability(
     """
     path = _with_blanks(labels, blank)
     emitted = picked(permuted(logs, (0, 2, 1)), path)
-    # A label may follow another one without a blank between them, unless both are equal.
-    skips = logical_and(
-        not_equal(path, blank),
-        not_equal(path, shifted(path, 2, -1)),
+    # A label may follow the one before it without a blank between them, unless both are equal.
+    skips = ew.logical_and(
+        ew.not_equal(path, blank),
+        ew.not_equal(path, shifted(path, 2, -1)),
     )
     dtype = logs.spec.dtype
     impossible = constant(IMPOSSIBLE, dtype)
-    # Before the first step, only the beginning of the path is reached. Both the first blank and the
-    # first label are one move away from it.
-    first = equal(positions(path, 1), integer(0))
-    start = where(row(first), full_like(path, 0, dtype), impossible)
+    # Before the first step nothing but the path's beginning is reached: from there both the first
+    # blank and the first label are one move away.
+    first = ew.equal(positions(path, 1), integer(0))
+    start = ew.where(row(first), full_like(path, 0, dtype), impossible)
     columns = column(steps)
 
     def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         (alpha,), (time, log) = carry, items
-        leap = where(skips, shifted(alpha, 2, IMPOSSIBLE), impossible)
+        leap = ew.where(skips, shifted(alpha, 2, IMPOSSIBLE), impossible)
         new = log_sum([alpha, shifted(alpha, 1, IMPOSSIBLE), leap]) + log
-        # Unreachable places would otherwise sink lower and lower.
-        new = maximum(new, impossible)
-        return [where(time < columns, new, alpha)], []
+        # Unreachable ones would otherwise sink lower and lower.
+        new = ew.maximum(new, impossible)
+        return [ew.where(time < columns, new, alpha)], []
 
     times = positions(logs, 1)
     (alpha,), _ = control.scan(step, [start], [times, permuted(emitted, (2, 0, 1))])
     # A path ends in the last label or in the blank behind it.
     distance = column(count * 2) - row(positions(path, 1))
-    ends = logical_or(equal(distance, integer(0)), equal(distance, integer(1)))
-    return logsumexp(where(ends, alpha, impossible), axes=(1,), keepdims=False)
+    ends = ew.logical_or(ew.equal(distance, integer(0)), ew.equal(distance, integer(1)))
+    return logsumexp(ew.where(ends, alpha, impossible), axes=(1,), keepdims=False)
 
 
 def _log_rows(y_pred: Tensor) -> Tensor:
     """Log-probabilities of each step, in float32 at least."""
     dtype = y_pred.spec.dtype if bits(y_pred.spec.dtype) >= 32 else "float32"
-    logs = elementwise.log(cast_to(y_pred, dtype) + config.epsilon())
+    logs = ew.log(cast_to(y_pred, dtype) + config.epsilon())
     return log_softmax(logs, axis=2)
 
 
@@ -194,9 +195,7 @@ def _with_blanks(labels: Tensor, blank: Tensor) -> Tensor:
     """blank, label, blank, label, …, blank."""
     pairs = [expand_dims(t, axes=(2,)) for t in (labels * 0 + blank, labels)]
     path = merge_axes(concat(*pairs, axis=2), [[0], [1, 2]])
-    n = labels.spec.shape[0]
-    dims = [size_of(labels, 0)] if n is None else []
-    return concat(path, broadcast_to(blank, *dims, shape=(n, 1)), axis=1)
+    return concat(path, shaped(broadcast_to, [size_at(labels, 0), 1], blank), axis=1)
 
 
 @api

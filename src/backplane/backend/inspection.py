@@ -17,6 +17,7 @@ from backplane.core.variable import Variable
 from backplane.ops.creation import dims_of
 from backplane.ops.effects import print_
 from backplane.ops.lift import as_tensor
+from backplane.ops.reduction import count
 
 __all__ = [
     "count_params", "dtype", "get_variable_shape", "int_shape", "is_keras_tensor",
@@ -126,11 +127,7 @@ def size(x: TensorLike, name: str | None = None) -> Tensor:
         4
     """
     x = as_tensor(x)
-    dims, shape = dims_of(x)
-    total = as_tensor(int(np.prod([n for n in shape if n is not None])), "int32")
-    for dim in dims:
-        total = total * dim
-    return total
+    return count(x, range(x.ndim), "int32")
 
 
 @adaptable

@@ -9,6 +9,7 @@ import numpy as np
 from backplane import config
 from backplane.backend._args import as_int
 from backplane.backend._call import api
+from backplane.backend._ragged import positions
 from backplane.backend.activation import float_tensor
 from backplane.backend.types import Axis, TensorLike
 from backplane.core.graph import Tensor
@@ -17,7 +18,7 @@ from backplane.core.shapes import broadcast
 from backplane.core.spec import is_integer
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
-from backplane.ops.creation import arange, dim, fill_dims, scalar
+from backplane.ops.creation import scalar, shaped, size_at
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.shaping import expand_dims, reshape
 
@@ -144,14 +145,14 @@ def sparse_categorical_crossentropy(
 def _labels(target: Tensor, output: Tensor, axis: int) -> Tensor:
     """The labels in the shape of `output`, but with size 1 along `axis`."""
     given = target.spec.shape
-    shape = tuple(1 if i == axis else n for i, n in enumerate(output.spec.shape))
+    shape = [1 if i == axis else n for i, n in enumerate(output.spec.shape)]
     if target.ndim == output.ndim - 1:
         target = expand_dims(target, axes=(axis,))
     elif target.ndim != output.ndim or given[axis] != 1:
-        dims, shape = fill_dims(output, shape)
-        return reshape(target, *dims, shape=shape)
+        sizes = [1 if i == axis else size_at(output, i) for i in range(output.ndim)]
+        return shaped(reshape, sizes, target)
     if any(None not in (n, m) and n != m for n, m in zip(target.spec.shape, shape, strict=True)):
-        expected = shape[:axis] + shape[axis + 1 :]
+        expected = (*shape[:axis], *shape[axis + 1 :])
         raise ValueError(f"target has shape {given}, expected {expected}")
     return target
 
@@ -218,10 +219,7 @@ def in_top_k(predictions: TensorLike, targets: TensorLike, k: int) -> Tensor:
         )
     if not is_integer(targets.spec.dtype):
         raise TypeError(f"targets must be integers, got {targets.spec.dtype}")
-    zero, one, limit = (scalar(n, "int32") for n in (0, 1, as_int(k, "k")))
-    classes = predictions.spec.shape[1]
-    size = dim(predictions, axis=1) if classes is None else scalar(classes, "int32")
-    numbers = arange(zero, size, one, dtype="int32")
+    numbers = positions(predictions, 1)
     here = ew.equal(
         expand_dims(cast_to(targets, "int64"), axes=(1,)),
         expand_dims(cast_to(numbers, "int64"), axes=(0,)),
@@ -232,4 +230,4 @@ def in_top_k(predictions: TensorLike, targets: TensorLike, k: int) -> Tensor:
     better = cast_to(chosen < predictions, "int32")
     count = red.sum(better, axes=(1,), keepdims=False)
     valid = red.any(here, axes=(1,), keepdims=False) & red.all(finite, axes=(1,), keepdims=False)
-    return valid & (count < limit)
+    return valid & (count < scalar(as_int(k, "k"), "int32"))

@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from backplane.backend import _spatial_arguments as spatial
 from backplane.backend._call import api
-from backplane.backend._spatial_arguments import (
-    as_padding,
-    as_steps,
-    check_rank,
-    from_last,
-    is_first,
-    known_shape,
-    to_last,
-)
 from backplane.backend.types import DataFormat, Padding, PoolMode, Sizes, TensorLike
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
@@ -39,20 +31,20 @@ def _pool(
     pool_mode: str,
 ) -> Tensor:
     """Pooling over `count` spatial axes."""
-    first = is_first(data_format)
-    padding = as_padding(padding)
+    first = spatial.is_first(data_format)
+    padding = spatial.as_padding(padding)
     if pool_mode not in ("max", "avg"):
         raise ValueError(f'pool_mode must be "max" or "avg", got {pool_mode!r}')
     x = as_tensor(x)
-    check_rank("x", x, count + 2)
-    pool = as_steps("pool_size", pool_size, count)
-    steps = as_steps("strides", strides, count)
-    x = fitting(to_last(x, first), pool, (1,) * count, padding)
+    spatial.check_rank("x", x, count + 2)
+    pool = spatial.as_steps("pool_size", pool_size, count)
+    steps = spatial.as_steps("strides", strides, count)
+    x = fitting(spatial.to_last(x, first), pool, (1,) * count, padding)
     if pool_mode == "max":
         y, _ = max_pool(x, pool=pool, strides=steps, padding=padding)
     else:
         y = avg_pool(x, pool=pool, strides=steps, padding=padding)
-    return from_last(y, first)
+    return spatial.from_last(y, first)
 
 
 @api
@@ -172,9 +164,9 @@ def local_conv1d(
         >>> K.eval(K.local_conv1d(x, kernel, (2,), (1,)))[0, :, 0]
         array([ 3., 50.,  4.], dtype=float32)
     """
-    is_first(data_format)
+    spatial.is_first(data_format)
     x, weights = _operands(inputs, kernel, 3)
-    counts = known_shape("kernel", weights, 3)[:1]
+    counts = spatial.known_shape("kernel", weights, 3)[:1]
     return _local(x, weights, kernel_size, strides, counts, channels_major=False)
 
 
@@ -216,16 +208,18 @@ def local_conv2d(
         >>> K.eval(K.local_conv2d(x, kernel, (2, 2), (1, 1), (1, 2)))[0, :, :, 0]
         array([[12.,  8.]], dtype=float32)
     """
-    first = is_first(data_format)
+    first = spatial.is_first(data_format)
     x, weights = _operands(inputs, kernel, 4)
-    counts = as_steps("output_shape", output_shape, 2)
+    counts = spatial.as_steps("output_shape", output_shape, 2)
     if prod(counts) != weights.spec.shape[0]:
         raise ValueError(
             f"output_shape {counts} has {prod(counts)} places, kernel has weights for "
             f"{weights.spec.shape[0]} (shape {weights.spec.shape})"
         )
-    y = _local(to_last(x, first), weights, kernel_size, strides, counts, channels_major=first)
-    return from_last(y, first)
+    y = _local(
+        spatial.to_last(x, first), weights, kernel_size, strides, counts, channels_major=first
+    )
+    return spatial.from_last(y, first)
 
 
 def _operands(inputs: TensorLike, kernel: TensorLike, rank: int) -> tuple[Tensor, Tensor]:
@@ -233,8 +227,8 @@ def _operands(inputs: TensorLike, kernel: TensorLike, rank: int) -> tuple[Tensor
     x, weights = promoted(inputs, kernel)
     if not is_float(x.spec.dtype):
         raise TypeError(f"inputs and kernel must be float, got {x.spec.dtype}")
-    check_rank("inputs", x, rank)
-    known_shape("kernel", weights, 3)
+    spatial.check_rank("inputs", x, rank)
+    spatial.known_shape("kernel", weights, 3)
     return x, weights
 
 
@@ -246,12 +240,10 @@ def _local(
     counts: tuple[int, ...],
     channels_major: bool,
 ) -> Tensor:
-    """One matrix product for each place: (places, batch, window) times (places, window,
-    filters).
-    """
-    places, length, filters = known_shape("kernel", kernel, 3)
-    window = as_steps("kernel_size", kernel_size, len(counts))
-    laid = windows(window, as_steps("strides", strides, len(counts)), "valid")
+    """One matrix product per place: (places, batch, window) times (places, window, filters)."""
+    places, length, filters = spatial.known_shape("kernel", kernel, 3)
+    window = spatial.as_steps("kernel_size", kernel_size, len(counts))
+    laid = windows(window, spatial.as_steps("strides", strides, len(counts)), "valid")
     channels = length // prod(window)
     if channels * prod(window) != length or x.spec.shape[-1] not in (channels, None):
         raise ValueError(

@@ -7,6 +7,8 @@ draws new samples. The seed alone decides the sequence of samples of a tensor.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from backplane import config
@@ -18,7 +20,7 @@ from backplane.core.graph import KeySource, Tensor, constant
 from backplane.core.spec import is_float, promote
 from backplane.core.variable import Variable
 from backplane.ops import random
-from backplane.ops.creation import dim, dims_of
+from backplane.ops.creation import size_at, sizes_of
 from backplane.ops.elementwise import erfinv, floor, less_equal, where
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.random import portable_normal, portable_uniform
@@ -78,18 +80,17 @@ def key_source(seed: int | None, what: str) -> KeySource:
     return KeySource(int(np.random.randint(10**6)))  # noqa: NPY002
 
 
-def _uniform(
-    key: KeySource, dims: list[Tensor], shape: tuple[int | None, ...], dtype: str
-) -> Tensor:
-    draw = portable_uniform if _seeds.portable else random.random_uniform
-    return draw(key, *dims, shape=shape, dtype=dtype)
+_UNIFORM = (random.random_uniform, portable_uniform)
+_NORMAL = (random.random_normal, portable_normal)
+"""How an engine draws, and how it draws if samples are to be the same on all engines."""
 
 
-def _normal(
-    key: KeySource, dims: list[Tensor], shape: tuple[int | None, ...], dtype: str
+def _sample(
+    kind: tuple[Callable[..., Tensor], ...], shape: Shape, dtype: str, seed: int | None, what: str
 ) -> Tensor:
-    draw = portable_normal if _seeds.portable else random.random_normal
-    return draw(key, *dims, shape=shape, dtype=dtype)
+    """New samples for the function `what`."""
+    dims, sizes = as_shape(shape, f"{what}: shape")
+    return kind[_seeds.portable](key_source(seed, what), *dims, shape=sizes, dtype=dtype)
 
 
 def _float_dtype(dtype: DType | None, what: str) -> str:
@@ -125,11 +126,8 @@ def random_normal(
         >>> bool(4.8 < K.eval(x).mean() < 5.2)
         True
     """
-    dims, sizes = as_shape(shape, "K.random_normal: shape")
-    sample = _normal(
-        key_source(seed, "K.random_normal"), dims, sizes, _float_dtype(dtype, "K.random_normal")
-    )
-    return sample * stddev + mean
+    name = "K.random_normal"
+    return _sample(_NORMAL, shape, _float_dtype(dtype, name), seed, name) * stddev + mean
 
 
 @creates
@@ -158,17 +156,12 @@ def random_uniform(
         >>> bool(2 <= x.min() and x.max() < 3)
         True
     """
-    dims, sizes = as_shape(shape, "K.random_uniform: shape")
-    name = as_dtype(dtype)
-    key = key_source(seed, "K.random_uniform")
+    what, name = "K.random_uniform", as_dtype(dtype)
     if is_float(name):
-        sample = _uniform(key, dims, sizes, name)
+        sample = _sample(_UNIFORM, shape, name, seed, what)
         return sample if (minval, maxval) == (0.0, 1.0) else sample * (maxval - minval) + minval
-    low, high = (
-        as_int(minval, "K.random_uniform: minval"),
-        as_int(maxval, "K.random_uniform: maxval"),
-    )
-    steps = floor(_uniform(key, dims, sizes, "float64") * float(high - low))
+    low, high = as_int(minval, f"{what}: minval"), as_int(maxval, f"{what}: maxval")
+    steps = floor(_sample(_UNIFORM, shape, "float64", seed, what) * float(high - low))
     return cast_to(steps, name) + low
 
 
@@ -189,8 +182,7 @@ def random_binomial(
         >>> sorted(set(K.eval(K.random_binomial((100,), p=0.5, seed=1)).tolist()))
         [0.0, 1.0]
     """
-    dims, sizes = as_shape(shape, "K.random_binomial: shape")
-    sample = _uniform(key_source(seed, "K.random_binomial"), dims, sizes, "float32")
+    sample = _sample(_UNIFORM, shape, "float32", seed, "K.random_binomial")
     return cast_to(sample < p, as_dtype(dtype))
 
 
@@ -220,11 +212,9 @@ def truncated_normal(
         >>> bool(abs(x).max() <= 2)
         True
     """
-    dims, sizes = as_shape(shape, "K.truncated_normal: shape")
     name = _float_dtype(dtype, "K.truncated_normal")
-    key = key_source(seed, "K.truncated_normal")
     # float64 keeps the engines together in the tails, where erfinv is steep.
-    u = _uniform(key, dims, sizes, "float64") * 2.0 - 1.0
+    u = _sample(_UNIFORM, shape, "float64", seed, "K.truncated_normal") * 2.0 - 1.0
     cut: Tensor = erfinv(u * _WITHIN_TWO) * _SQRT_TWO
     return cast_to(cut, name) * stddev + mean
 
@@ -311,16 +301,16 @@ def dropout(
         if level == 0:
             return x
     if noise_shape is None:
-        dims, sizes = dims_of(x)
-    else:
-        if isinstance(noise_shape, list | tuple):
-            if len(noise_shape) != x.ndim and None in noise_shape:
-                raise ValueError(f"K.dropout: noise_shape {noise_shape} must have {x.ndim} entries")
-            noise_shape = [dim(x, axis=i) if n is None else n for i, n in enumerate(noise_shape)]
-        dims, sizes = as_shape(noise_shape, "K.dropout: noise_shape")
+        noise_shape = sizes_of(x)
+    elif isinstance(noise_shape, list | tuple):
+        if len(noise_shape) != x.ndim and None in noise_shape:
+            raise ValueError(f"K.dropout: noise_shape {noise_shape} must have {x.ndim} entries")
+        noise_shape = [size_at(x, i) if n is None else n for i, n in enumerate(noise_shape)]
+    dims, sizes = as_shape(noise_shape, "K.dropout: noise_shape")
     # In half precision few samples would lie beside a small level.
     dtype = promote(x.spec.dtype if is_float(x.spec.dtype) else config.floatx(), "float32")
-    sample = _uniform(key_source(seed, "K.dropout"), dims, sizes, dtype)
+    key = key_source(seed, "K.dropout")
+    sample = _UNIFORM[_seeds.portable](key, *dims, shape=sizes, dtype=dtype)
     scaled: Tensor = x / (1.0 - level)
     zero = constant(0, scaled.spec.dtype)
     return where(less_equal(_level(level, dtype), sample), scaled, zero)

@@ -8,14 +8,13 @@ import numpy as np
 
 from backplane import config
 from backplane.backend._args import as_axes, as_axis, as_count, as_entries, as_new_axis
-from backplane.backend._axes import dims_and_shape, size_at
 from backplane.backend._call import api
 from backplane.backend.types import Axes, Axis, Shape, TensorLike
 from backplane.core.graph import Tensor
 from backplane.core.spec import bits, is_integer
 from backplane.ops import indexing as ix
 from backplane.ops import shaping as sh
-from backplane.ops.creation import fill_dims
+from backplane.ops.creation import shaped, size_at
 from backplane.ops.effects import to_sparse
 from backplane.ops.elementwise import equal
 from backplane.ops.lift import as_tensor, cast_to, promoted
@@ -182,8 +181,7 @@ def slice(x: TensorLike, start: Shape, size: Shape) -> Tensor:
     given = [n for n in (*starts, *sizes) if isinstance(n, int)]
     if len(given) < 2 * x.ndim:
         lengths = [size_at(x, i) - starts[i] if n == -1 else n for i, n in enumerate(sizes)]
-        dims, shape = dims_and_shape(lengths)
-        return ix.dynamic_slice(x, as_tensor(starts), *dims, shape=shape)
+        return shaped(ix.dynamic_slice, lengths, x, as_tensor(starts))
     pairs = list(zip(given[: x.ndim], given[x.ndim :], strict=True))
     found = ix.slice(x, slices=tuple(_part(x, i, *pair) for i, pair in enumerate(pairs)))
     # Along an axis of unknown size, fewer elements may be read than were asked for. The reshape
@@ -192,8 +190,9 @@ def slice(x: TensorLike, start: Shape, size: Shape) -> Tensor:
     known = [n if m is None and n != -1 else m for m, (_, n) in zip(read, pairs, strict=True)]
     if tuple(known) == read:
         return found
-    dims, shape = fill_dims(found, known)
-    return sh.reshape(found, *dims, shape=shape)
+    return shaped(
+        sh.reshape, [size_at(found, i) if n is None else n for i, n in enumerate(known)], found
+    )
 
 
 def _part(x: Tensor, axis: int, start: int, size: int) -> tuple[int | None, int | None, int]:

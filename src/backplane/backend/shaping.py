@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backplane.backend._args import as_axis, as_count, as_entries, as_new_axis, as_shape
-from backplane.backend._axes import dims_and_shape, merge_axes, permuted, size_at
+from backplane.backend._axes import merge_axes, permuted
 from backplane.backend._call import api
 from backplane.backend.types import Axis, Shape, Size, TensorLike
 from backplane.core.graph import Tensor
 from backplane.ops import shaping as sh
+from backplane.ops.creation import shaped, size_at
 from backplane.ops.lift import as_tensor
 
 __all__ = [
@@ -74,9 +75,9 @@ def permute_dimensions(x: TensorLike, pattern: Sequence[Axis]) -> Tensor:
 
 
 def _broadcast(x: Tensor, counts: Sequence[int | Tensor | None]) -> Tensor:
-    """`x` broadcast to these sizes. None stands for its own size."""
-    dims, shape = dims_and_shape([size_at(x, i) if n is None else n for i, n in enumerate(counts)])
-    return sh.broadcast_to(x, *dims, shape=shape)
+    """`x` broadcast to the given sizes; None stands for its own."""
+    sizes = [size_at(x, i) if n is None else n for i, n in enumerate(counts)]
+    return shaped(sh.broadcast_to, sizes, x)
 
 
 def _repeated(x: Tensor, axis: int, n: int | Tensor, whole: bool) -> Tensor:

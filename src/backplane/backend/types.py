@@ -20,28 +20,10 @@ from backplane.core.graph import Tensor
 from backplane.core.variable import Variable
 
 __all__ = [
-    "Axes",
-    "Axis",
-    "CausalPadding",
-    "DType",
-    "DataFormat",
-    "Interpolation",
-    "NativeDType",
-    "NativeT",
-    "NativeTensor",
-    "Numbers",
-    "Padding",
-    "Pair",
-    "PoolMode",
-    "Shape",
-    "Size",
-    "Sizes",
-    "StaticShape",
-    "Symbolic",
-    "Tensor",
-    "TensorLike",
-    "Variable",
-]
+    "Axes", "Axis", "CausalPadding", "DType", "DataFormat", "Interpolation", "NativeDType",
+    "NativeT", "NativeTensor", "Numbers", "Padding", "Pair", "PoolMode", "Shape", "Size",
+    "Sizes", "StaticShape", "Symbolic", "Tensor", "TensorLike", "Variable",
+]  # fmt: skip
 
 
 class NativeTensor(Protocol):

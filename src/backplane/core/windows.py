@@ -12,13 +12,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 Ints = tuple[int, ...]
 Pair = tuple[int, int]
 Padding = str | tuple[Pair, ...]
 """`"valid"`, `"same"`, or (before, after) for each spatial axis."""
 Slice = tuple[int | None, int | None, int]
+
+
+class Sliding(TypedDict):
+    """How a kernel slides: parameters of a convolution and of its gradients."""
+
+    strides: Ints
+    padding: Padding
+    dilation: Ints
+
+
+class Pooling(TypedDict):
+    """The parameters of all poolings."""
+
+    pool: Ints
+    strides: Ints
+    padding: Padding
+
+
 Amount = Any
 """A number of elements: an int, or a scalar of whoever computes with it."""
 

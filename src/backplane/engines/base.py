@@ -19,6 +19,16 @@ Value = Any
 
 Lowering = Callable[..., Any]
 
+Function = Callable[..., tuple[Value, ...]]
+"""A program: from its inputs to its results."""
+
+Ints = tuple[int, ...]
+Axes = tuple[int, ...]
+Shape = tuple[int | None, ...]
+"""Of a parameter: None stands for a size that an operand gives."""
+Slices = tuple[tuple[int | None, int | None, int], ...]
+"""(start, stop, step) for each axis."""
+
 
 class Entry(NamedTuple):
     """One entry of a table: a lowering, and what is special about it in this library.
@@ -122,7 +132,7 @@ class Program(NamedTuple):
     replaces (input position → output position), so an engine may donate their buffers.
     """
 
-    function: Callable[..., tuple[Value, ...]]
+    function: Function
     inputs: Sequence[Spec]
     outputs: Sequence[Spec]
     state: Mapping[int, int] = NOTHING
@@ -318,19 +328,19 @@ class Engine:
         """
         return False
 
-    def compile(self, program: Program) -> Callable[..., tuple[Value, ...]]:
+    def compile(self, program: Program) -> Function:
         """Turn an emitted program into the callable that `K.function` runs. It takes and returns
         native values. The default is the emitted function itself.
         """
         return program.function
 
-    def eager(self, program: Program) -> Callable[..., tuple[Value, ...]]:
+    def eager(self, program: Program) -> Function:
         """What runs a program at once on users' native values. Their tape or tracer must see every
         step. By default it is the emitted function itself.
         """
         return program.function
 
-    def callable(self, graph: Graph) -> Callable[..., tuple[Value, ...]]:
+    def callable(self, graph: Graph) -> Function:
         """A function over engine values that evaluates a closed graph, such as the body of a loop
         or a branch. `compile.codegen` sets this up, so engines need not import it.
         """
@@ -375,12 +385,12 @@ def _not_installed(*_: Any) -> Any:
     raise RuntimeError("backplane.compile has not been imported")
 
 
-_emitter: Callable[[Graph, Engine], Callable[..., tuple[Value, ...]]] = _not_installed
+_emitter: Callable[[Graph, Engine], Function] = _not_installed
 _stepper: Callable[[Graph, Engine, int, int], Steps] = _not_installed
 
 
 def set_emitter(
-    emitter: Callable[[Graph, Engine], Callable[..., tuple[Value, ...]]],
+    emitter: Callable[[Graph, Engine], Function],
     stepper: Callable[[Graph, Engine, int, int], Steps],
 ) -> None:
     """Install the functions that turn closed graphs into callables (`compile.codegen`)."""

@@ -68,18 +68,7 @@ def scan_(
     return [*finals, *stacked]
 
 
-@scan_.vjp
-def _(
-    g: list[Tensor | None],
-    y: list[Tensor],
-    *operands: Tensor,
-    body: Graph,
-    carry: int,
-    xs: int,
-    reverse: bool,
-    length: int | None,
-) -> list[Tensor | None]:
-    return _Backward(g, y, operands, body, carry, xs, reverse, length).cotangents()
+scan_.vjp(lambda g, y, *operands, **loop: _Backward(g, y, operands, **loop).cotangents())
 
 
 class _Backward:
@@ -90,6 +79,7 @@ class _Backward:
         g: list[Tensor | None],
         y: list[Tensor],
         operands: Sequence[Tensor],
+        *,
         body: Graph,
         carry: int,
         xs: int,
@@ -116,23 +106,20 @@ class _Backward:
         losses += [self.body.outputs[self.carry + j] for j in self.moving]
         wrt = [inputs[i] for i in (*self.state, *self.sequences, *self.constants)]
         flowed = gradients(losses, wrt, [*d_state, *d_ys])
-        parts = _split(flowed, len(self.state), len(self.sequences))
-        next_state = [
-            zeros_like(d) if t is None else t for t, d in zip(parts[0], d_state, strict=True)
+        positions = (*self.state, *self.sequences, *self.constants)
+        reached = {i: t for i, t in zip(positions, flowed, strict=True) if t is not None}
+        following = [
+            reached[i] if i in reached else zeros_like(d)
+            for i, d in zip(self.state, d_state, strict=True)
         ]
-        flows = [i for i, t in zip(self.sequences, parts[1], strict=True) if t is not None]
-        d_xs = [t for t in parts[1] if t is not None]
-        next_totals = [d if t is None else add(d, t) for t, d in zip(parts[2], totals, strict=True)]
-        results = self._scan([*d_state, *totals], d_ys, [*next_state, *next_totals], d_xs)
-        found: list[Tensor | None] = [None] * len(self.operands)
-        reached = [t is not None for t in parts[2]]
-        for i, t in zip(self.state, results, strict=False):
-            found[i] = t
-        for i, t, yes in zip(self.constants, results[len(self.state) :], reached, strict=False):
-            found[i] = t if yes else None
-        for i, t in zip(flows, results[len(self.state) + len(self.constants) :], strict=False):
-            found[i] = t
-        return found
+        for i, total in zip(self.constants, totals, strict=True):
+            following.append(add(total, reached[i]) if i in reached else total)
+        flows = [i for i in self.sequences if i in reached]
+        d_xs = [reached[i] for i in flows]
+        results = self._scan([*d_state, *totals], d_ys, following, d_xs)
+        found = dict(zip((*self.state, *self.constants, *flows), results, strict=False))
+        known = {*self.state, *reached}
+        return [found[i] if i in known else None for i in range(len(self.operands))]
 
     def _scan(
         self,
@@ -195,10 +182,6 @@ def _is_size(t: Tensor) -> bool:
     them as plain ints.
     """
     return t.op is dim
-
-
-def _split(items: Sequence[Any], first: int, second: int) -> tuple[list[Any], list[Any], list[Any]]:
-    return list(items[:first]), list(items[first : first + second]), list(items[first + second :])
 
 
 def _node(
@@ -419,15 +402,22 @@ def cond(
     graphs: list[tuple[Graph, list[Tensor], list[KeySource]]] = [
         close(b, (), mark, lazy=True) for b in branches
     ]
-    operands: dict[Tensor, Placeholder] = {}
-    for _graph, captured, keys in graphs:
-        for t in (*captured, *keys):
-            operands.setdefault(t, Placeholder(t.spec))
-    closed = []
-    for graph, captured, keys in graphs:
-        bound = dict(zip(graph.inputs, [operands[t] for t in (*captured, *keys)], strict=True))
-        closed.append(Graph(list(operands.values()), substitute(graph.outputs, bound)))
-    return cond_(predicate, *operands, then=closed[0], orelse=closed[1])
+    captured = [[*tensors, *keys] for _, tensors, keys in graphs]
+    operands = list(dict.fromkeys(captured[0] + captured[1]))
+    then_graph, orelse_graph = (
+        _over(operands, graph, own) for (graph, _, _), own in zip(graphs, captured, strict=True)
+    )
+    return cond_(predicate, *operands, then=then_graph, orelse=orelse_graph)
+
+
+def _over(operands: Sequence[Tensor], graph: Graph, captured: Sequence[Tensor]) -> Graph:
+    """`graph` with an input for each of `operands` instead of those, its last ones, that stand for
+    `captured`, which are some of `operands`.
+    """
+    own = graph.inputs[: len(graph.inputs) - len(captured)]
+    binders = {t: Placeholder(t.spec) for t in operands}
+    bound = dict(zip(graph.inputs[len(own) :], [binders[t] for t in captured], strict=True))
+    return Graph([*own, *binders.values()], substitute(graph.outputs, bound))
 
 
 # --- while ----------------------------------------------------------------------------------------
@@ -448,13 +438,7 @@ def while_loop(
     specs = [t.spec for t in init]
     tested, captured_by_test, _ = trace(lambda *c: [test(*c)], specs)
     stepped, captured_by_step, _ = trace(step, specs)
-    n = len(init)
     captured = list(dict.fromkeys([*captured_by_test, *captured_by_step]))
-    graphs = []
-    for graph, own in ((tested, captured_by_test), (stepped, captured_by_step)):
-        binders = {t: Placeholder(t.spec) for t in captured}
-        bound = dict(zip(graph.inputs[n:], [binders[t] for t in own], strict=True))
-        graphs.append(
-            Graph([*graph.inputs[:n], *binders.values()], substitute(graph.outputs, bound))
-        )
-    return while_loop_(*init, *captured, test=graphs[0], body=graphs[1], carry=n)
+    tested = _over(captured, tested, captured_by_test)
+    stepped = _over(captured, stepped, captured_by_step)
+    return while_loop_(*init, *captured, test=tested, body=stepped, carry=len(init))

@@ -8,11 +8,13 @@ from functools import lru_cache
 from typing import Any
 
 from backplane.core.graph import Constant, Tensor, constant
-from backplane.core.primitive import primitive
+from backplane.core.primitive import Primitive, primitive
 from backplane.core.spec import DTYPES, Spec, is_integer
 from backplane.core.traits import Axis, Memory, Stacked, later_axes
 
 Number = bool | int | float
+Amount = int | Tensor
+"""A number of elements: an int where it is known, else an integer scalar."""
 
 
 def check_sizes(name: str, shape: tuple[int | None, ...], dims: tuple[Spec, ...]) -> None:
@@ -114,11 +116,39 @@ def dims_of(x: Tensor) -> tuple[list[Tensor], tuple[int | None, ...]]:
     shape.
     """
     shape = x.spec.shape
-    return ([], shape) if None not in shape else fill_dims(x, shape)
+    return ([], shape) if None not in shape else dims_and_shape(sizes_of(x))
 
 
-def fill_dims(
-    x: Tensor, shape: Sequence[int | None]
-) -> tuple[list[Tensor], tuple[int | None, ...]]:
-    """`(dims, shape)` where each None of `shape` is the size of the same axis of `x`."""
-    return [dim(x, axis=i) for i, n in enumerate(shape) if n is None], tuple(shape)
+def dims_and_shape(sizes: Sequence[Amount]) -> tuple[list[Tensor], tuple[int | None, ...]]:
+    """`(dims, shape)` for primitives that take sizes: None in the shape for each tensor."""
+    dims = [n for n in sizes if isinstance(n, Tensor)]
+    return dims, tuple([None if isinstance(n, Tensor) else n for n in sizes])
+
+
+def filled(shape: Sequence[int | None], dims: Sequence[Tensor]) -> list[Amount]:
+    """`dims_and_shape` undone: the sizes of `shape`, each None filled with one of `dims`."""
+    given = iter(dims)
+    return [next(given) if n is None else n for n in shape]
+
+
+def size_at(x: Tensor, axis: int) -> Amount:
+    """The size of an axis."""
+    size = x.spec.shape[axis]
+    return dim(x, axis=axis) if size is None else size
+
+
+def sizes_of(x: Tensor) -> list[Amount]:
+    """The sizes of all axes."""
+    return [size_at(x, axis) for axis in range(x.ndim)]
+
+
+def shaped(op: Primitive[Tensor], sizes: Sequence[Amount], *xs: Tensor, **params: Any) -> Tensor:
+    """`op` on `xs` with `sizes` for its parameter `shape`."""
+    dims, shape = dims_and_shape(sizes)
+    return op(*xs, *dims, shape=shape, **params)
+
+
+def shaped_as(op: Primitive[Tensor], like: Tensor, *xs: Tensor, **params: Any) -> Tensor:
+    """`op` on `xs` with the shape of `like` for its parameter `shape`."""
+    dims, shape = dims_of(like)
+    return op(*xs, *dims, shape=shape, **params)

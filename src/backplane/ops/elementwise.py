@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from backplane.core import shapes
+from backplane.core.approximations import CENTRE, FAR_TAIL, TAIL, Rational
 from backplane.core.graph import Constant, Tensor
 from backplane.core.primitive import Primitive, primitive
 from backplane.core.spec import (
@@ -318,6 +319,30 @@ def _(x: Tensor) -> Tensor:
     return where(less(a, one(x)), mul(x, near), outer)
 
 
+def _rational(x: Tensor, coefficients: Rational) -> Tensor:
+    return div(_polynomial(x, *coefficients[0]), _polynomial(x, *coefficients[1]))
+
+
+@erfinv.decompose
+def _(x: Tensor) -> Tensor:
+    """±inf at ±1 and NaN beyond."""
+    if x.spec.dtype in ("float16", "bfloat16"):
+        return cast(erfinv(cast(x, dtype="float32")), dtype=x.spec.dtype)
+
+    def number(value: float) -> Tensor:
+        return scalar(value, x.spec.dtype)
+
+    half = mul(x, number(0.5))
+    centre = mul(_rational(sub(number(0.180625), mul(half, half)), CENTRE), half)
+    distance = sub(number(1), abs(x))
+    # Near 1: the quantile at this distance from it.
+    r = sqrt(neg(log(mul(distance, number(0.5)))))
+    near, far = _rational(sub(r, number(1.6)), TAIL), _rational(sub(r, number(5)), FAR_TAIL)
+    tail = where(less(number(5), r), far, near)
+    tail = mul(sign(x), where(equal(distance, number(0)), number(math.inf), tail))
+    return mul(where(less(distance, number(0.15)), tail, centre), number(math.sqrt(0.5)))
+
+
 # --- activations and the gradients that engines have kernels for ----------------------------------
 
 relu = _unary("relu", "max(x, 0); its slope at 0 is 0.", NUMBER, lambda g, y, x: relu_grad(g, y))
@@ -327,9 +352,7 @@ softplus = _unary("softplus", "log(1 + e^x), without overflow for large |x|.", F
 softplus.vjps(lambda g, y, x: mul(g, sigmoid(x)))
 
 
-@softplus.decompose
-def _(x: Tensor) -> Tensor:
-    return add(maximum(x, zero(x)), log1p(exp(neg(abs(x)))))
+softplus.decompose(lambda x: add(maximum(x, zero(x)), log1p(exp(neg(abs(x))))))
 
 
 def _activation_grad(name: str, doc: str) -> Op:
@@ -385,14 +408,10 @@ def _(g: Tensor, y: Tensor) -> Tensor:
     return where(less(zero(y), y), g, zero(g))
 
 
-@sigmoid_grad.decompose
-def _(g: Tensor, y: Tensor) -> Tensor:
-    return mul(mul(g, y), sub(one(y), y))
+sigmoid_grad.decompose(lambda g, y: mul(mul(g, y), sub(one(y), y)))
 
 
-@tanh_grad.decompose
-def _(g: Tensor, y: Tensor) -> Tensor:
-    return mul(g, sub(one(y), mul(y, y)))
+tanh_grad.decompose(lambda g, y: mul(g, sub(one(y), mul(y, y))))
 
 
 # --- comparison, logic and bits -------------------------------------------------------------------
@@ -446,6 +465,4 @@ def cast(x: Spec, *, dtype: str) -> Spec:
     return Spec(x.shape, dtype)
 
 
-@cast.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, dtype: str) -> Tensor | None:
-    return cast(g, dtype=x.spec.dtype) if is_float(x.spec.dtype) else None
+cast.vjp(lambda g, y, x, *, dtype: cast(g, dtype=x.spec.dtype) if is_float(x.spec.dtype) else None)

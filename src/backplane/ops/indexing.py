@@ -11,7 +11,7 @@ from backplane.core.graph import Tensor, constant
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_integer
 from backplane.core.traits import Axis, Memory, Stacked, later_axes, like_first, whole_time
-from backplane.ops.creation import check_sizes, dim, dims_of, given, stacked_shape
+from backplane.ops.creation import check_sizes, given, shaped, shaped_as, size_at, stacked_shape
 
 Slices = tuple[tuple[int | None, int | None, int], ...]
 Sizes = tuple[int | None, ...]
@@ -67,12 +67,7 @@ def _check_fit(name: str, g: Spec, wanted: Sizes) -> None:
         shapes.merge_size(a, b, f"{name}: g has shape {g.shape}, wanted {wanted}")
 
 
-@slice.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, slices: Slices) -> Tensor:
-    dims, shape = dims_of(x)
-    return slice_grad(g, *dims, shape=shape, slices=slices)
-
-
+slice.vjps(lambda g, y, x, *, slices: shaped_as(slice_grad, x, g, slices=slices))
 slice_grad.vjps(lambda c, y, g, *dims, shape, slices: slice(c, slices=slices))
 
 
@@ -161,12 +156,7 @@ def scatter_add(g: Spec, indices: Spec, *dims: Spec, shape: Sizes, axis: int) ->
     return Spec(shape, g.dtype)
 
 
-def _gather_x(g: Tensor, y: Tensor, x: Tensor, indices: Tensor, *, axis: int) -> Tensor:
-    dims, shape = dims_of(x)
-    return scatter_add(g, indices, *dims, shape=shape, axis=axis)
-
-
-gather.vjps(_gather_x)
+gather.vjps(lambda g, y, x, indices, *, axis: shaped_as(scatter_add, x, g, indices, axis=axis))
 scatter_add.vjps(lambda c, y, g, indices, *dims, shape, axis: gather(c, indices, axis=axis))
 
 
@@ -207,22 +197,12 @@ def dynamic_slice_grad(g: Spec, starts: Spec, *dims: Spec, shape: Sizes) -> Spec
     return Spec(shape, g.dtype)
 
 
-def _dynamic_slice_x(
-    g: Tensor, y: Tensor, x: Tensor, starts: Tensor, *_: Tensor, shape: Sizes
-) -> Tensor:
-    dims, whole = dims_of(x)
-    return dynamic_slice_grad(g, starts, *dims, shape=whole)
-
-
-def _dynamic_slice_grad_g(
-    c: Tensor, y: Tensor, g: Tensor, starts: Tensor, *_: Tensor, shape: Sizes
-) -> Tensor:
-    dims, part = dims_of(g)
-    return dynamic_slice(c, starts, *dims, shape=part)
-
-
-dynamic_slice.vjps(_dynamic_slice_x)
-dynamic_slice_grad.vjps(_dynamic_slice_grad_g)
+dynamic_slice.vjps(
+    lambda g, y, x, starts, *dims, shape: shaped_as(dynamic_slice_grad, x, g, starts)
+)
+dynamic_slice_grad.vjps(
+    lambda c, y, g, starts, *dims, shape: shaped_as(dynamic_slice, g, c, starts)
+)
 
 
 # --- parts whose size is computed -----------------------------------------------------------------
@@ -245,17 +225,13 @@ def head(x: Spec, length: Spec, *, axis: int) -> Spec:
     return Spec((*x.shape[:axis], None, *x.shape[axis + 1 :]), x.dtype)
 
 
-@head.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, length: Tensor, *, axis: int) -> list[Tensor | None]:
-    dims, shape = dims_of(x)
-    return [dynamic_slice_grad(g, _origin(x), *dims, shape=shape), None]
+head.vjps(lambda g, y, x, length, *, axis: shaped_as(dynamic_slice_grad, x, g, _origin(x)))
 
 
 @head.decompose
 def _(x: Tensor, length: Tensor, *, axis: int) -> Tensor:
-    shape = (*x.spec.shape[:axis], None, *x.spec.shape[axis + 1 :])
-    dims = [length if i == axis else dim(x, axis=i) for i, n in enumerate(shape) if n is None]
-    return dynamic_slice(x, _origin(x), *dims, shape=shape)
+    sizes = [length if i == axis else size_at(x, i) for i in range(x.ndim)]
+    return shaped(dynamic_slice, sizes, x, _origin(x))
 
 
 def _origin(x: Tensor) -> Tensor:

@@ -12,10 +12,7 @@ from backplane.core import registry
 from backplane.core.graph import ArrayInput, Constant, Tensor, constant
 from backplane.core.sparse import dense_array, is_sparse_matrix
 from backplane.core.spec import is_float, promote
-from backplane.ops.creation import Number
-from backplane.ops.creation import dims_of as dims_of
-from backplane.ops.creation import fill_dims as fill_dims
-from backplane.ops.creation import scalar as scalar
+from backplane.ops.creation import Number, scalar
 from backplane.ops.effects import to_dense
 from backplane.ops.elementwise import cast
 from backplane.ops.shaping import stack

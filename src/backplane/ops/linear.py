@@ -9,7 +9,7 @@ from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import NUMBER, Spec, check_dtype
 from backplane.core.traits import Axis, Memory, Stacked
-from backplane.ops.creation import dim
+from backplane.ops.creation import shaped, size_at
 from backplane.ops.elementwise import add
 from backplane.ops.shaping import reshape
 
@@ -33,10 +33,7 @@ def _stacked_product(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None
     if rows is None:
         return None
     product = matmul(rows, w, **node.params)
-    sizes = (*x.spec.shape[:2], product.spec.shape[1])
-    dims = [dim(x, axis=i) for i in (0, 1) if sizes[i] is None]
-    dims += [dim(product, axis=1)] if sizes[2] is None else []
-    return reshape(product, *dims, shape=sizes)
+    return shaped(reshape, [size_at(x, 0), size_at(x, 1), size_at(product, 1)], product)
 
 
 def as_rows(x: Tensor) -> Tensor | None:

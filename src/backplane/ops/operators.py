@@ -14,7 +14,7 @@ from backplane.core import shapes
 from backplane.core.graph import OPERATORS, Constant, Tensor
 from backplane.core.spec import UNSIGNED, bits, is_float, is_integer
 from backplane.ops import elementwise as ew
-from backplane.ops.creation import dim, scalar
+from backplane.ops.creation import dim, scalar, shaped, size_at
 from backplane.ops.indexing import ALL, dynamic_slice, flip, gather, slice
 from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.linear import matmul
@@ -150,9 +150,7 @@ def _with_batch(x: Tensor, sources: Sequence[Tensor]) -> Tensor:
     """`x` with each batch axis broadcast to the size of that axis of its source."""
     if all(s is x or s.spec.shape[i] == x.spec.shape[i] for i, s in enumerate(sources)):
         return x
-    shape = tuple(s.spec.shape[i] for i, s in enumerate((*sources, x, x)))
-    dims = [dim(s, axis=i) for i, s in enumerate((*sources, x, x)) if shape[i] is None]
-    return broadcast_to(x, *dims, shape=shape)
+    return shaped(broadcast_to, [size_at(s, i) for i, s in enumerate((*sources, x, x))], x)
 
 
 # --- indexing -------------------------------------------------------------------------------------

@@ -14,7 +14,15 @@ from backplane.core.primitive import Primitive, primitive
 from backplane.core.sizes import origin, same_shape
 from backplane.core.spec import NUMBER, Spec, check_dtype
 from backplane.core.traits import Axis, Memory, Stacked, later_axes, reduced
-from backplane.ops.creation import check_sizes, dim, dims_of, full, given, scalar, stacked_shape
+from backplane.ops.creation import (
+    check_sizes,
+    full,
+    given,
+    scalar,
+    shaped_as,
+    size_at,
+    stacked_shape,
+)
 from backplane.ops.effects import identity
 from backplane.ops.indexing import ALL, dynamic_slice, slice
 
@@ -67,8 +75,7 @@ def reshape_like(x: Tensor, like: Tensor) -> Tensor:
     # One -1 needs no look at `like`, which need not be kept then; with a 0 it would be ambiguous.
     if shape.count(None) == 1 and 0 not in shape:
         return reshape(x, shape=tuple(-1 if n is None else n for n in shape))
-    dims, _ = dims_of(like)
-    return reshape(x, *dims, shape=shape)
+    return shaped_as(reshape, like, x)
 
 
 # --- broadcasting, and sums as its inverse --------------------------------------------------------
@@ -174,10 +181,7 @@ sum_to.vjps(lambda g, y, x, *dims, shape: broadcast_like(g, x))
 
 def broadcast_like(x: Tensor, like: Tensor) -> Tensor:
     """`x` broadcast to the shape of `like`."""
-    if same_shape(x, like):
-        return x
-    dims, shape = dims_of(like)
-    return broadcast_to(x, *dims, shape=shape)
+    return x if same_shape(x, like) else shaped_as(broadcast_to, like, x)
 
 
 def sum_to_like(g: Tensor, like: Tensor, y: Tensor) -> Tensor:
@@ -194,7 +198,7 @@ def sum_to_like(g: Tensor, like: Tensor, y: Tensor) -> Tensor:
     for i, n in enumerate(shape):
         there = i + len(leading)
         if n is None and whole[there] != 1 and origin(like, i) != origin(y, there):
-            return sum_to(g, *dims_of(like)[0], shape=shape)
+            return shaped_as(sum_to, like, g)
     if stretched:
         g = sum(g, axes=(*leading, *stretched), keepdims=True)
         return squeeze(g, axes=leading) if leading else g
@@ -202,11 +206,8 @@ def sum_to_like(g: Tensor, like: Tensor, y: Tensor) -> Tensor:
 
 
 def full_like(x: Tensor, value: Any, dtype: str | None = None) -> Tensor:
-    """A tensor of the shape of `x`, filled with a number. It has the dtype of `x` if none
-    is given.
-    """
-    dims, shape = dims_of(x)
-    return full(*dims, shape=shape, value=value, dtype=dtype or x.spec.dtype)
+    """A tensor of the shape of `x`, filled with a number; of its dtype too, if none is given."""
+    return shaped_as(full, x, value=value, dtype=dtype or x.spec.dtype)
 
 
 def zeros_like(x: Tensor, dtype: str | None = None) -> Tensor:
@@ -366,10 +367,8 @@ def _dynamic_parts(g: Tensor, xs: Sequence[Tensor], axis: int) -> list[Tensor]:
     parts = []
     for x in xs:
         starts = stack([offset if i == axis else zero for i in range(g.ndim)], 0)
-        dims, shape = dims_of(x)
-        parts.append(dynamic_slice(g, starts, *dims, shape=shape))
-        n = shape[axis]
-        offset = offset + (dim(x, axis=axis) if n is None else n)
+        parts.append(shaped_as(dynamic_slice, x, g, starts))
+        offset = offset + size_at(x, axis)
     return parts
 
 
