@@ -1,4 +1,4 @@
-"""Building graph: what several chapters need beside single primitives."""
+"""What several chapters need for building graphs, besides single primitives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backplane.ops.shaping import reshape, transpose
 
 
 def permuted(x: Tensor, order: Sequence[int]) -> Tensor:
-    """`x` with its axes in another order; itself if the order is that already."""
+    """`x` with its axes in another order, or `x` itself if they have that order already."""
     order = tuple(order)
     return x if order == tuple(range(x.ndim)) else transpose(x, perm=order)
 
@@ -20,8 +20,8 @@ def permuted(x: Tensor, order: Sequence[int]) -> Tensor:
 def merge_axes(x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
     """`x` with each group of neighbouring axes made one; an empty group gives a new axis of size 1.
 
-    Unknown sizes stay run-time values, and at most one of them is left to `reshape` to find: with a
-    size of 0 beside it there would be nothing to find it from.
+    Unknown sizes stay run-time values. `reshape` has to find at most one of them, because it cannot
+    do so beside a size of 0.
     """
     shape = x.spec.shape
     if [list(group) for group in groups] == [[i] for i in range(x.ndim)]:
@@ -35,7 +35,7 @@ def merge_axes(x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
 
 
 def reshape_to(x: Tensor, axes: Sequence[tuple[Tensor, int]]) -> Tensor:
-    """`x` in the shape whose sizes are those of the given axes of tensors."""
+    """`x` in a shape whose sizes are those of these axes of tensors."""
     dims, shape = dims_and_shape([size_at(t, i) for t, i in axes])
     if not dims and shape == x.spec.shape:
         return x

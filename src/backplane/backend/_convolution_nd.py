@@ -1,4 +1,4 @@
-"""Convolution over any number of spatial axes: what the functions of the chapter have in common."""
+"""Convolution over any number of spatial axes: what all functions of the chapter share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from backplane.ops.windows import fitting
 
 
 class Convolution:
-    """The arguments that all convolutions share, checked, and the four kinds of convolution."""
+    """Checks the arguments that all convolutions share, and offers the four kinds of
+    convolution.
+    """
 
     def __init__(
         self,
@@ -30,7 +32,7 @@ class Convolution:
         dilation_rate: Sizes,
         *more: str,
     ) -> None:
-        """For `count` spatial axes; `more` are paddings beside `"valid"` and `"same"`."""
+        """For `count` spatial axes. `more` names paddings besides `"valid"` and `"same"`."""
         self.rank = count + 2
         self.channels_first = spatial.is_first(data_format)
         self.padding = spatial.as_padding(padding, *more)
@@ -51,7 +53,7 @@ class Convolution:
     def separable(
         self, x: TensorLike, depthwise_kernel: TensorLike, pointwise_kernel: TensorLike
     ) -> Tensor:
-        """Each channel has filters of its own; their results are mixed at each place."""
+        """Each channel has filters of its own, and their results are mixed at each place."""
         x, depthwise, pointwise = self._operands(x, depthwise_kernel, pointwise_kernel)
         *window, channels, multiplier = spatial.known_shape(
             "depthwise_kernel", depthwise, self.rank
@@ -68,7 +70,9 @@ class Convolution:
         return spatial.from_last(y, self.channels_first)
 
     def transposed(self, x: TensorLike, kernel: TensorLike, output_shape: Shape) -> Tensor:
-        """The gradient of a convolution of something of `output_shape`, taken for its own sake."""
+        """The gradient of a convolution whose input has `output_shape`, as a function of
+        its own.
+        """
         x, kernel = self._operands(x, kernel)
         *window, outputs, channels = spatial.known_shape("kernel", kernel, self.rank)
         if x.spec.shape[-1] not in (channels, None):
@@ -97,7 +101,9 @@ class Convolution:
         return conv(x, kernel, groups=groups, padding=padding, **self.steps)
 
     def _convolve_depthwise(self, x: Tensor, kernel: Tensor) -> Tensor:
-        """The kernel (*window, channels, multiplier) becomes one with a group for each channel."""
+        """The convolution with a group for each channel, by a kernel (*window, channels,
+        multiplier).
+        """
         *window, channels, multiplier = spatial.known_shape("depthwise_kernel", kernel, self.rank)
         if x.spec.shape[-1] not in (channels, None):
             raise ValueError(
@@ -112,8 +118,8 @@ class Convolution:
     ) -> list[int | Tensor]:
         """The sizes that `output_shape` asks for, channels last.
 
-        The batch size is that of `x`, and there are as many `outputs` as the kernel makes: what is
-        given for them may only agree.
+        The batch size is that of `x`, and the number of channels is `outputs`, which the kernel
+        fixes. If `output_shape` gives these two, they must agree.
         """
         listed = given.tolist() if isinstance(given, np.ndarray) else given
         if isinstance(listed, list | tuple):
@@ -148,7 +154,7 @@ class Convolution:
 def _size_before(x: Tensor, axis: int, window: Window, asked: int | Tensor) -> int | Tensor:
     """The size of an axis along which there are as many windows as `x` has elements.
 
-    Where none is asked for (-1), it is the size that Keras' layers choose.
+    If the caller asks for no particular size (-1), it is the size that Keras' layers choose.
     """
     n = x.spec.shape[axis]
     if not isinstance(asked, int):

@@ -1,4 +1,4 @@
-"""Decoders of CTC: the best class of each step, and a beam search over label sequences."""
+"""Decoders for CTC: the best class of each step, and a beam search over label sequences."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ from backplane.ops.shaping import broadcast_to, concat, expand_dims, reshape, sq
 
 
 def best_path(y_pred: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """The best class of each step, merged and without blanks; minus the log of its probability."""
+    """The best class of each step, with repetitions merged and blanks removed, and minus the log of
+    the probability of these classes.
+    """
     best = argmax(y_pred, axis=2)
     here = row(positions(best, 1)) < column(lengths)
     blank = cast_to(size_of(y_pred, 2) - 1, "int64")
@@ -48,8 +50,10 @@ def best_path(y_pred: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
 def beam_search(
     logs: Tensor, lengths: Tensor, width: int, paths: int, merge_repeated: bool
 ) -> tuple[list[Tensor], Tensor]:
-    """The `paths` best sequences for log-probabilities (samples, time, classes), and their own."""
-    if logs.spec.shape[2] == 1:  # The search needs a label, if only one that never comes.
+    """The `paths` best sequences for log-probabilities (samples, time, classes), and the
+    log-probabilities of these sequences.
+    """
+    if logs.spec.shape[2] == 1:  # The search needs a label, even one that never occurs.
         logs = pad(logs, padding=((0, 0), (0, 0), (1, 0)), value=IMPOSSIBLE)
     search = _Search(logs, lengths, width)
     score, labels = search.run(paths)
@@ -85,10 +89,10 @@ NOBODY, ORPHAN = -1, -2
 class _Search:
     """A beam of `width` sequences per sample.
 
-    Each place of the beam holds a sequence by what the search needs of it: its numbers and those
-    of the sequence without its last label (its parent), the last label, and the log-probabilities
-    of all ways to write it that end in a blank, and of those that end in the label. The labels
-    themselves are found at the end by going back through the steps.
+    Each place of the beam describes a sequence by what the search needs: numbers that identify it
+    and the sequence without its last label (its parent), the last label, the log-probability of all
+    ways to write it that end in a blank, and that of all ways that end in the label. The labels
+    themselves are found at the end, by going back through the steps.
     """
 
     def __init__(self, logs: Tensor, lengths: Tensor, width: int) -> None:
@@ -98,8 +102,8 @@ class _Search:
         self.labels = size_of(logs, 2) - 1
 
     def run(self, paths: int) -> tuple[Tensor, Tensor]:
-        """Scores (samples, width), best first, and the labels of the best (time, samples, paths):
-        −1 at the steps that add none.
+        """Scores (samples, width), best first, and the labels of the best sequences (time, samples,
+        paths), which are −1 at steps that add no label.
         """
         samples = size_at(self.logs, 0)
         only_first = np.arange(self.width) == 0
@@ -120,8 +124,8 @@ class _Search:
         return log_sum(final[:2]), self.trace_back(source, added, paths)
 
     def step(self, carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """One time step: every sequence is kept, with a blank or its last label once more, and
-        followed by every label; the best `width` of all these go on.
+        """One time step. Every sequence is kept, with a blank or its last label once more, and
+        every sequence is followed by each label. The best `width` of all these go on.
         """
         time, log = items
         blank_end, label_end, last = carry[:3]
@@ -166,7 +170,7 @@ class _Search:
         return constant(np.arange(self.width), "int32")
 
     def is_parent(self, hashes: list[Tensor], parents: list[Tensor]) -> Tensor:
-        """(samples, i, j): whether sequence j is sequence i and one label."""
+        """(samples, i, j): whether sequence j is sequence i plus one label."""
         same = [
             ew.equal(expand_dims(h, axes=(2,)), expand_dims(p, axes=(1,)))
             for h, p in zip(hashes, parents, strict=True)
@@ -182,8 +186,9 @@ class _Search:
         last: Tensor,
         match: Tensor,
     ) -> list[Tensor]:
-        """Log-probabilities of the sequences that stay as they are, ending in a blank and in the
-        last label: that written once more, or written first behind the parent.
+        """Log-probabilities of the sequences that stay as they are: of the ways that end in a
+        blank, and of those that end in the last label, written once more or added to the parent
+        just now.
         """
         again = ew.equal(expand_dims(last, axes=(2,)), expand_dims(last, axes=(1,)))
         # A label behind the same label needs a blank between them.
@@ -198,8 +203,8 @@ class _Search:
     def extended(
         self, log: Tensor, blank_end: Tensor, total: Tensor, last: Tensor, match: Tensor
     ) -> Tensor:
-        """(samples, width, labels): log-probabilities of all sequences with one more label, except
-        those that are in the beam already.
+        """Log-probabilities (samples, width, labels) of all sequences with one more label, except
+        of sequences that are in the beam already.
         """
         labels = indexing.slice(log, slices=((None, None, 1), (None, -1, 1)))
         numbers = row(row(positions(labels, 1)))
@@ -222,7 +227,9 @@ class _Search:
         return ew.maximum(longer, self.impossible)
 
     def trace_back(self, source: Tensor, added: Tensor, paths: int) -> Tensor:
-        """The labels of the first `paths` places at the end, by going back through the steps."""
+        """The labels of the first `paths` places at the end, found by going back through
+        the steps.
+        """
         sizes = [size_at(self.logs, 0), paths]
         start = shaped(broadcast_to, sizes, constant(np.arange(paths), "int32"))
 

@@ -1,7 +1,7 @@
-"""What the functions on CTC share.
+"""What the functions on CTC share: dropping elements, and sums of probabilities.
 
-Dropping elements: those kept move to the front of their row, in a row as wide as the longest. Sums
-of probabilities held as logarithms.
+The elements that are kept move to the front of their row, and all rows are as wide as the longest
+one. Probabilities are held as logarithms.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def integer(value: int) -> Tensor:
 
 
 def size_of(x: Tensor, axis: int) -> Tensor:
-    """The size of an axis as an int32 scalar, constant where it is known."""
+    """The size of an axis as an int32 scalar, which is constant if the size is known."""
     n = size_at(x, axis)
     return integer(n) if isinstance(n, int) else n
 
 
 def positions(x: Tensor, axis: int) -> Tensor:
-    """0, 1, … along an axis of `x`, as an int32 vector."""
+    """The int32 vector 0, 1, … with as many elements as an axis of `x`."""
     n = x.spec.shape[axis]
     if n is not None:
         return constant(np.arange(n), "int32")
@@ -42,33 +42,33 @@ def positions(x: Tensor, axis: int) -> Tensor:
 
 
 def _row_starts(x: Tensor) -> Tensor:
-    """Where the rows of a matrix begin if it is laid out as one vector: an int32 column."""
+    """An int32 column: where the rows of a matrix begin if it is laid out as one vector."""
     starts = positions(x, 0) * size_of(x, 1)
     return expand_dims(starts, axes=(1,))
 
 
 def picked(x: Tensor, columns: Tensor) -> Tensor:
-    """`x[i, columns[i, k], …]` for all i and k: from each row its own columns."""
+    """`x[i, columns[i, k], …]` for all i and k: each row has columns of its own."""
     rows = merge_axes(x, [[0, 1], *[[i] for i in range(2, x.ndim)]])
     return gather(rows, columns + _row_starts(x), axis=0)
 
 
 def shifted(x: Tensor, by: int, fill: float) -> Tensor:
-    """The columns of a matrix moved to the right, `fill` coming in on the left."""
+    """The columns of a matrix, moved to the right. `fill` comes in on the left."""
     wider = pad(x, padding=((0, 0), (by, 0)), value=fill)
     return indexing.slice(wider, slices=((None, None, 1), (None, -by, 1)))
 
 
 def compacted(keep: Tensor, *matrices: Tensor, fill: int = 0) -> list[Tensor]:
-    """The elements of integer matrices where `keep` holds, moved to the front; `fill` behind
-    them.
+    """The elements of integer matrices where `keep` holds, moved to the front and followed by
+    `fill`.
     """
     count = cumsum(cast_to(keep, "int32"), axis=1, reverse=False)
     places = maximum(count - 1, integer(0)) + _row_starts(keep)
     places = merge_axes(places, [[0, 1]])
     found = []
     for x in matrices:
-        # What is dropped adds 0 to the element before it.
+        # A dropped element adds 0 to the element before it.
         added = where(keep, x - fill, constant(0, x.spec.dtype))
         put = shaped_as(scatter_add, places, merge_axes(added, [[0, 1]]), places, axis=0)
         found.append(shaped_as(reshape, keep, put) + fill)
@@ -78,7 +78,7 @@ def compacted(keep: Tensor, *matrices: Tensor, fill: int = 0) -> list[Tensor]:
 def count_kept(keep: Tensor) -> Tensor:
     """The largest number of kept elements of any row, as an int32 scalar."""
     counts = reduction.sum(cast_to(keep, "int32"), axes=(1,), keepdims=False)
-    # Of no rows too there must be a maximum.
+    # There must be a maximum even if there are no rows.
     padded = pad(counts, padding=((1, 0),), value=0)
     return reduction.max(padded, axes=(0,), keepdims=False)
 
@@ -96,8 +96,8 @@ small that a sum of probabilities does not change by it."""
 
 
 def log_sum(terms: Sequence[Tensor]) -> Tensor:
-    """log(exp(a) + exp(b) + …) of finite terms. The largest is taken out first; the result does not
-    depend on which number is taken out, hence no derivative does.
+    """log(exp(a) + exp(b) + …) of finite terms. The largest term is taken out first. The result
+    does not depend on the number that is taken out, so no derivative does.
     """
     largest = terms[0]
     for t in terms[1:]:

@@ -1,4 +1,4 @@
-"""Convolution. Kernels have the same axes in both data formats."""
+"""Convolution. Kernels have the same order of axes in both data formats."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def conv1d(
     data_format: DataFormat | None = None,
     dilation_rate: Sizes = 1,
 ) -> Tensor:
-    """Convolution over one spatial axis: cross-correlation, the kernel is not flipped.
+    """Convolution over one spatial axis. It is a cross-correlation: the kernel is not flipped.
 
     Args:
         x: Float tensor (batch, steps, channels), or (batch, channels, steps) with channels first.
         kernel: Tensor (window, channels, filters).
         strides: Steps from one window to the next: an int or a tuple of one.
-        padding: `"valid"`: only windows inside; `"same"`: ceil(steps / strides) of them, the
-            smaller half of the zeros before; `"causal"`: zeros before only, so that no window sees
-            the future.
+        padding: `"valid"` takes only windows that lie inside of `x`. `"same"` takes ceil(steps /
+            strides) windows, with the smaller half of the zeros in front. `"causal"` puts all zeros
+            in front, so that no window sees the future.
         data_format: `"channels_last"`, `"channels_first"`, or None for `K.image_data_format()`.
         dilation_rate: Steps from one element of a window to the next: an int or a tuple of one.
 
@@ -38,9 +38,9 @@ def conv1d(
         A tensor (batch, windows, filters), or (batch, filters, windows) with channels first.
 
     Raises:
-        ValueError: if `data_format` or `padding` is none of these, a rank or the channels do not
-            fit, or the window is longer than `x` and `padding` is `"valid"`.
-        TypeError: if the dtypes are no floats.
+        ValueError: if `data_format` or `padding` is none of these, if a rank or the channels do not
+            fit, or if the window is longer than `x` and `padding` is `"valid"`.
+        TypeError: if the dtypes are not floats.
 
     Source:
         Padding: https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padding_2
@@ -66,7 +66,7 @@ def conv2d(
     data_format: DataFormat | None = None,
     dilation_rate: Sizes = (1, 1),
 ) -> Tensor:
-    """Convolution over two spatial axes: cross-correlation, the kernel is not flipped.
+    """Convolution over two spatial axes. It is a cross-correlation: the kernel is not flipped.
 
     Args:
         x: Float tensor (batch, rows, columns, channels), or (batch, channels, rows, columns) with
@@ -78,12 +78,12 @@ def conv2d(
         dilation_rate: Rows and columns from one element of a window to the next: an int or two.
 
     Returns:
-        A tensor of the layout of `x` with a channel for each filter.
+        A tensor with the layout of `x` and a channel for each filter.
 
     Raises:
-        ValueError: if `data_format` or `padding` is none of these, a rank or the channels do not
-            fit, or the window is larger than `x` and `padding` is `"valid"`.
-        TypeError: if the dtypes are no floats.
+        ValueError: if `data_format` or `padding` is none of these, if a rank or the channels do not
+            fit, or if the window is larger than `x` and `padding` is `"valid"`.
+        TypeError: if the dtypes are not floats.
 
     Example:
         >>> from backplane import backend as K
@@ -114,7 +114,7 @@ def conv3d(
     data_format: DataFormat | None = None,
     dilation_rate: Sizes = (1, 1, 1),
 ) -> Tensor:
-    """Convolution over three spatial axes: cross-correlation, the kernel is not flipped.
+    """Convolution over three spatial axes. It is a cross-correlation: the kernel is not flipped.
 
     Args:
         x: Float tensor (batch, depth, rows, columns, channels), or (batch, channels, depth, rows,
@@ -126,12 +126,12 @@ def conv3d(
         dilation_rate: Steps from one element of a window to the next: an int or three.
 
     Returns:
-        A tensor of the layout of `x` with a channel for each filter.
+        A tensor with the layout of `x` and a channel for each filter.
 
     Raises:
-        ValueError: if `data_format` or `padding` is none of these, a rank or the channels do not
-            fit, or the window is larger than `x` and `padding` is `"valid"`.
-        TypeError: if the dtypes are no floats.
+        ValueError: if `data_format` or `padding` is none of these, if a rank or the channels do not
+            fit, or if the window is larger than `x` and `padding` is `"valid"`.
+        TypeError: if the dtypes are not floats.
 
     Example:
         >>> from backplane import backend as K
@@ -152,7 +152,8 @@ def conv2d_transpose(
     data_format: DataFormat | None = None,
     dilation_rate: Sizes = (1, 1),
 ) -> Tensor:
-    """Transposed convolution over two spatial axes: the gradient of `K.conv2d` by its input.
+    """Transposed convolution over two spatial axes: the gradient of `K.conv2d` with respect to its
+    input.
 
     Args:
         x: Float tensor (batch, rows, columns, channels), or (batch, channels, rows, columns) with
@@ -161,8 +162,8 @@ def conv2d_transpose(
             convolution that would lead from the result to `x`.
         output_shape: Shape of the result, in the order of `data_format`: a list or tuple of ints
             and scalar integer tensors, or an integer vector tensor. None or -1 stands for the batch
-            size of `x`, for the kernel's channels, and for the size that Keras' layers choose (size
-            × stride, for `"valid"` plus what the window exceeds the stride).
+            size of `x`, for the kernel's channels, or for the size that Keras' layers choose: size
+            × stride, and for `"valid"` as much more as the window exceeds the stride.
         strides: Strides of that convolution: an int or two.
         padding: Padding of that convolution: `"valid"` or `"same"`.
         data_format: `"channels_last"`, `"channels_first"`, or None for `K.image_data_format()`.
@@ -172,9 +173,9 @@ def conv2d_transpose(
         A tensor of `output_shape`.
 
     Raises:
-        ValueError: if `data_format` or `padding` is none of these, a rank or the channels do not
-            fit, or that convolution would not lead from `output_shape` to the shape of `x`.
-        TypeError: if the dtypes are no floats.
+        ValueError: if `data_format` or `padding` is none of these, if a rank or the channels do not
+            fit, or if that convolution would not lead from `output_shape` to the shape of `x`.
+        TypeError: if the dtypes are not floats.
 
     Example:
         >>> from backplane import backend as K
@@ -201,7 +202,8 @@ def conv3d_transpose(
     padding: Padding = "valid",
     data_format: DataFormat | None = None,
 ) -> Tensor:
-    """Transposed convolution over three spatial axes: the gradient of `K.conv3d` by its input.
+    """Transposed convolution over three spatial axes: the gradient of `K.conv3d` with respect to
+    its input.
 
     Args:
         x: Float tensor (batch, depth, rows, columns, channels), or (batch, channels, depth, rows,
@@ -217,7 +219,7 @@ def conv3d_transpose(
 
     Raises:
         ValueError: as `K.conv2d_transpose`.
-        TypeError: if the dtypes are no floats.
+        TypeError: if the dtypes are not floats.
 
     Example:
         >>> from backplane import backend as K
@@ -239,7 +241,7 @@ def separable_conv1d(
     data_format: DataFormat | None = None,
     dilation_rate: Sizes = 1,
 ) -> Tensor:
-    """Convolution of each channel over one spatial axis, then a mixture of the results.
+    """Convolution of each channel over one spatial axis, followed by a mixture of the channels.
 
     Args:
         x: Float tensor (batch, steps, channels), or (batch, channels, steps) with channels first.
@@ -251,11 +253,11 @@ def separable_conv1d(
         dilation_rate: Its dilation: an int or a tuple of one.
 
     Returns:
-        A tensor of the layout of `x` with a channel for each filter.
+        A tensor with the layout of `x` and a channel for each filter.
 
     Raises:
         ValueError: if `data_format` or `padding` is none of these, or shapes do not fit.
-        TypeError: if the dtypes are no floats.
+        TypeError: if the dtypes are not floats.
 
     Example:
         >>> from backplane import backend as K
@@ -280,7 +282,7 @@ def separable_conv2d(
     data_format: DataFormat | None = None,
     dilation_rate: Sizes = (1, 1),
 ) -> Tensor:
-    """Convolution of each channel over two spatial axes, then a mixture of the results.
+    """Convolution of each channel over two spatial axes, followed by a mixture of the channels.
 
     Args:
         x: Float tensor (batch, rows, columns, channels), or (batch, channels, rows, columns) with
@@ -293,11 +295,11 @@ def separable_conv2d(
         dilation_rate: Its dilation: an int or two.
 
     Returns:
-        A tensor of the layout of `x` with a channel for each filter.
+        A tensor with the layout of `x` and a channel for each filter.
 
     Raises:
         ValueError: if `data_format` or `padding` is none of these, or shapes do not fit.
-        TypeError: if the dtypes are no floats.
+        TypeError: if the dtypes are not floats.
 
     Example:
         >>> from backplane import backend as K
@@ -332,12 +334,12 @@ def depthwise_conv2d(
         dilation_rate: Rows and columns from one element of a window to the next: an int or two.
 
     Returns:
-        A tensor of the layout of `x` with channels * multiplier channels: those made of the first
-        channel of `x` come first.
+        A tensor with the layout of `x` and channels * multiplier channels. The channels made from
+        the first channel of `x` come first.
 
     Raises:
         ValueError: if `data_format` or `padding` is none of these, or shapes do not fit.
-        TypeError: if the dtypes are no floats.
+        TypeError: if the dtypes are not floats.
 
     Example:
         >>> from backplane import backend as K

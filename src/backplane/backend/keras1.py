@@ -1,4 +1,4 @@
-"""Functions that only Keras 1 had. Each call warns, and says how it is written today."""
+"""Functions that only Keras 1 had. Each call warns, and the warning says how to write it today."""
 
 from __future__ import annotations
 

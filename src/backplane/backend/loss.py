@@ -1,4 +1,4 @@
-"""Losses: crossentropies, and whether a target is among the best predictions."""
+"""Losses: crossentropies, and a test whether a target is among the best predictions."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def _axis(axis: Axis, output: Tensor) -> int:
 
 
 def _clipped(x: Tensor) -> Tensor:
-    """Probabilities inside [epsilon, 1 - epsilon], so that their logs are finite."""
+    """The probabilities, clipped to [epsilon, 1 - epsilon] so that their logarithms are finite."""
     epsilon, dtype = config.epsilon(), x.spec.dtype
     return ew.maximum(ew.minimum(x, scalar(1.0 - epsilon, dtype)), scalar(epsilon, dtype))
 
 
 def _before(output: Tensor, activation: Primitive[Tensor]) -> Tensor | None:
-    """The argument of the activation that made `output`. The loss is computed from the argument,
-    which is exact where probabilities are close to 0 or 1.
+    """The argument of the activation that made `output`. A loss that is computed from the argument
+    is exact even where probabilities are close to 0 or 1.
     """
     return output.inputs[0] if output.op is activation else None
 
@@ -69,17 +69,17 @@ def categorical_crossentropy(
 
     Args:
         target: Tensor of the shape of `output`.
-        output: Probabilities, which are first scaled to sum to 1 along `axis` and then kept away
-            from 0 and 1 by `K.epsilon()`; or logits. The result of a softmax is traced back to its
-            logits.
-        from_logits: Whether `output` are logits.
+        output: Probabilities or logits. Probabilities are first scaled to sum to 1 along `axis`,
+            and then kept away from 0 and 1 by `K.epsilon()`. The result of a softmax is traced back
+            to its logits.
+        from_logits: Whether `output` holds logits.
         axis: Axis of the classes.
 
     Returns:
         A tensor of the shape of `output` without `axis`.
 
     Raises:
-        ValueError: if `axis` is none of the axes of `output`, or the shapes do not fit.
+        ValueError: if `output` has no such `axis`, or the shapes do not fit.
 
     Example:
         >>> from backplane import backend as K
@@ -103,19 +103,19 @@ def sparse_categorical_crossentropy(
     """Crossentropy between a distribution and a class given by its number.
 
     Args:
-        target: Integers of the shape of `output` without `axis`, or with as many axes as `output`,
-            one of them, `axis` or the last, of size 1. Floats are cut to integers. The loss of a
-            number that is no class is NaN.
+        target: Integers with the shape of `output` without `axis`. They may also have as many axes
+            as `output`, if `axis` or the last one has size 1. Floats are cut to integers. A number
+            that is not a class gives a loss of NaN.
         output: Probabilities or logits, as in `K.categorical_crossentropy`.
-        from_logits: Whether `output` are logits.
+        from_logits: Whether `output` holds logits.
         axis: Axis of the classes.
 
     Returns:
         A tensor of the shape of `output` without `axis`.
 
     Raises:
-        ValueError: if `axis` is none of the axes of `output`, the number of classes is unknown, or
-            the shapes do not fit.
+        ValueError: if `output` has no such `axis`, if the number of classes is unknown, or if the
+            shapes do not fit.
 
     Example:
         >>> from backplane import backend as K
@@ -143,7 +143,7 @@ def sparse_categorical_crossentropy(
 
 
 def _labels(target: Tensor, output: Tensor, axis: int) -> Tensor:
-    """Labels in the shape of `output`, but with size 1 along `axis`."""
+    """The labels in the shape of `output`, but with size 1 along `axis`."""
     given = target.spec.shape
     shape = [1 if i == axis else n for i, n in enumerate(output.spec.shape)]
     if target.ndim == output.ndim - 1:
@@ -166,9 +166,9 @@ def binary_crossentropy(
 
     Args:
         target: Tensor that broadcasts with `output`.
-        output: Probabilities, kept away from 0 and 1 by `K.epsilon()`; or logits. The result of a
-            sigmoid is traced back to its logits.
-        from_logits: Whether `output` are logits.
+        output: Probabilities or logits. Probabilities are kept away from 0 and 1 by `K.epsilon()`.
+            The result of a sigmoid is traced back to its logits.
+        from_logits: Whether `output` holds logits.
 
     Returns:
         A tensor of the broadcast shape.
@@ -197,11 +197,11 @@ def in_top_k(predictions: TensorLike, targets: TensorLike, k: int) -> Tensor:
     Args:
         predictions: Float tensor (batch, classes).
         targets: Integer tensor (batch,).
-        k: How many predictions count; equal ones at the edge all count.
+        k: How many predictions count. Predictions that tie for the last place all count.
 
     Returns:
-        Bool tensor (batch,): False too for targets that are no class, and where a prediction is NaN
-        or infinite.
+        Bool tensor (batch,). It is False, too, if the target is not a class, or its prediction is
+        NaN or infinite.
 
     Raises:
         ValueError: if the ranks do not fit.

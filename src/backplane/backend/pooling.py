@@ -1,4 +1,4 @@
-"""Pooling, and convolution with weights of its own at every place."""
+"""Pooling, and convolutions that have weights of their own at every place."""
 
 from __future__ import annotations
 
@@ -63,18 +63,19 @@ def pool2d(
             channels first. Float for `"avg"`.
         pool_size: Rows and columns of a window: an int or two.
         strides: Rows and columns from one window to the next: an int or two.
-        padding: `"valid"`: only windows inside the image; `"same"`: ceil(size / stride) windows
-            along each axis. Padding never is the maximum and does not count in a mean.
+        padding: `"valid"` takes only windows that lie inside of the image, `"same"` takes ceil(size
+            / stride) windows along each axis. Padding is never a maximum and does not count in a
+            mean.
         data_format: `"channels_last"`, `"channels_first"`, or None for `K.image_data_format()`.
         pool_mode: `"max"` or `"avg"`.
 
     Returns:
-        A tensor of the same layout and dtype. The gradient of a maximum goes to the first of
-        equals.
+        A tensor of the same layout and dtype. The gradient of a maximum goes to the first of equal
+        elements.
 
     Raises:
-        ValueError: if `data_format`, `padding` or `pool_mode` is none of these, `x` does not have 4
-            axes, or the window is larger than the image and `padding` is `"valid"`.
+        ValueError: if `data_format`, `padding` or `pool_mode` is none of these, if `x` does not
+            have 4 axes, or if the window is larger than the image and `padding` is `"valid"`.
         TypeError: for the mean of integers.
 
     Example:
@@ -114,8 +115,8 @@ def pool3d(
         A tensor of the same layout and dtype.
 
     Raises:
-        ValueError: if `data_format`, `padding` or `pool_mode` is none of these, `x` does not have 5
-            axes, or the window is larger than the volume and `padding` is `"valid"`.
+        ValueError: if `data_format`, `padding` or `pool_mode` is none of these, if `x` does not
+            have 5 axes, or if the window is larger than the volume and `padding` is `"valid"`.
         TypeError: for the mean of integers.
 
     Example:
@@ -138,7 +139,7 @@ def local_conv1d(
     strides: Sizes,
     data_format: DataFormat | None = None,
 ) -> Tensor:
-    """Convolution over time steps with another kernel for each step of the result.
+    """Convolution over time steps, with a different kernel for each step of the result.
 
     Args:
         inputs: Float tensor (batch, steps, input_dim).
@@ -146,14 +147,14 @@ def local_conv1d(
             in row-major order, steps before features.
         kernel_size: Length of a window: an int or a tuple of one.
         strides: Steps from one window to the next: an int or a tuple of one.
-        data_format: Must be a data format, but makes no difference: the axes are as stated in both.
+        data_format: Must be a data format, but makes no difference. The axes are the same in both.
 
     Returns:
         A tensor (batch, output_length, filters).
 
     Raises:
-        ValueError: if `data_format` is no data format, a rank is wrong, or `inputs`, `kernel` and
-            `kernel_size` do not fit each other.
+        ValueError: if `data_format` is not a data format, if a rank is wrong, or if `inputs`,
+            `kernel` and `kernel_size` do not fit each other.
         TypeError: if the dtypes are no floats.
 
     Example:
@@ -178,13 +179,13 @@ def local_conv2d(
     output_shape: Sizes,
     data_format: DataFormat | None = None,
 ) -> Tensor:
-    """Convolution of images with another kernel for each pixel of the result.
+    """Convolution of images, with a different kernel for each pixel of the result.
 
     Args:
         inputs: Float tensor (batch, rows, columns, channels), or (batch, channels, rows, columns)
             with channels first.
         kernel: Tensor (output rows * output columns, kernel rows * kernel columns * channels,
-            filters). The second axis runs over (rows, columns, channels) of a window, but over
+            filters). The second axis runs over (rows, columns, channels) of a window, or over
             (channels, rows, columns) with channels first.
         kernel_size: Rows and columns of a window: an int or two.
         strides: Rows and columns from one window to the next: an int or two.
@@ -196,8 +197,8 @@ def local_conv2d(
         output columns) with channels first.
 
     Raises:
-        ValueError: if `data_format` is no data format, a rank is wrong, or the sizes do not fit
-            each other.
+        ValueError: if `data_format` is not a data format, if a rank is wrong, or if the sizes do
+            not fit each other.
         TypeError: if the dtypes are no floats.
 
     Example:
@@ -222,7 +223,7 @@ def local_conv2d(
 
 
 def _operands(inputs: TensorLike, kernel: TensorLike, rank: int) -> tuple[Tensor, Tensor]:
-    """`inputs` and `kernel` of one float dtype, checked as far as they go alone."""
+    """`inputs` and `kernel` in one float dtype, after the checks that need no other argument."""
     x, weights = promoted(inputs, kernel)
     if not is_float(x.spec.dtype):
         raise TypeError(f"inputs and kernel must be float, got {x.spec.dtype}")
@@ -239,7 +240,9 @@ def _local(
     counts: tuple[int, ...],
     channels_major: bool,
 ) -> Tensor:
-    """One matrix product per place: (places, batch, window) times (places, window, filters)."""
+    """One matrix product for each place: (places, batch, window) times (places, window,
+    filters).
+    """
     places, length, filters = spatial.known_shape("kernel", kernel, 3)
     window = spatial.as_steps("kernel_size", kernel_size, len(counts))
     laid = windows(window, spatial.as_steps("strides", strides, len(counts)), "valid")

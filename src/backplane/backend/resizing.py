@@ -1,4 +1,4 @@
-"""Images and volumes made larger by whole factors."""
+"""Enlarging images and volumes by whole factors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["resize_images", "resize_volumes"]
 
 
 def _factors(x: Tensor, data_format: str | None, named: Mapping[str, int]) -> dict[int, int]:
-    """Factors by spatial axis. Here a data format must be given; None is none."""
+    """The factors by spatial axis. These functions need a data format; None is not one."""
     first = is_first("" if data_format is None else data_format)
     check_rank("x", x, len(named) + 2)
     factors = [_factor(f"{what}_factor", value) for what, value in named.items()]
@@ -45,7 +45,7 @@ def _merged(y: Tensor, x: Tensor, factors: Mapping[int, int]) -> Tensor:
 
 
 def _repeat(x: Tensor, factors: Mapping[int, int]) -> Tensor:
-    """Each element `factors[axis]` times along these axes."""
+    """`x` with each element repeated `factors[axis]` times along these axes."""
     growing = [(axis, n) for axis, n in factors.items() if n > 1]
     # Two at a time, the inner ones first: TensorFlow cannot broadcast volumes along three new axes.
     while growing:
@@ -68,7 +68,9 @@ def _repeat_at_once(x: Tensor, factors: Mapping[int, int]) -> Tensor:
 
 
 def _interpolate(x: Tensor, axis: int, factor: int) -> Tensor:
-    """`factor - 1` values between neighbours along `axis`; the last element has itself for one."""
+    """`x` with `factor - 1` values inserted between neighbours along `axis`. The last element is
+    its own neighbour.
+    """
     if factor == 1:
         return x
 
@@ -90,7 +92,7 @@ def resize_images(
     data_format: DataFormat,
     interpolation: Interpolation = "nearest",
 ) -> Tensor:
-    """Images with their height and width multiplied by whole numbers.
+    """Enlarge images: multiply their height and width by whole numbers.
 
     Args:
         x: Tensor (batch, rows, columns, channels), or (batch, channels, rows, columns) with
@@ -98,17 +100,17 @@ def resize_images(
         height_factor: Positive int.
         width_factor: Positive int.
         data_format: `"channels_last"` or `"channels_first"`.
-        interpolation: `"nearest"` repeats every pixel; `"bilinear"` takes pixel i of the result at
-            i / factor of the image, without a shift by half a pixel, the last row and column
-            repeated beyond the end.
+        interpolation: `"nearest"` repeats every pixel. `"bilinear"` takes pixel i of the result at
+            i / factor of the image, without a shift by half a pixel. Beyond the end, the last row
+            and column are repeated.
 
     Returns:
-        A tensor of the same layout. `"nearest"` keeps the dtype; `"bilinear"` keeps float dtypes
-        and makes others `K.floatx()`.
+        A tensor of the same layout. `"nearest"` keeps the dtype. `"bilinear"` keeps float dtypes,
+        and turns others into `K.floatx()`.
 
     Raises:
-        ValueError: if `data_format` or `interpolation` is none of these, a factor is no positive
-            whole number, or `x` does not have 4 axes.
+        ValueError: if `data_format` or `interpolation` is none of these, if a factor is not a
+            positive whole number, or if `x` does not have 4 axes.
 
     Source:
         Bilinear as classic Keras had it: `tf.compat.v1.image.resize_bilinear` with
@@ -147,7 +149,8 @@ def resize_volumes(
     width_factor: int,
     data_format: DataFormat,
 ) -> Tensor:
-    """Volumes with their depth, height and width multiplied: elements are repeated.
+    """Enlarge volumes: multiply their depth, height and width by whole numbers, by repeating
+    elements.
 
     Args:
         x: Tensor (batch, depth, rows, columns, channels), or (batch, channels, depth, rows,
@@ -161,8 +164,8 @@ def resize_volumes(
         A tensor of the same layout and dtype.
 
     Raises:
-        ValueError: if `data_format` is none of these, a factor is no positive whole number, or `x`
-            does not have 5 axes.
+        ValueError: if `data_format` is none of these, if a factor is not a positive whole number,
+            or if `x` does not have 5 axes.
 
     Example:
         >>> from backplane import backend as K

@@ -17,8 +17,8 @@ Each module imports only those above it:
 - `updates`: steps of optimizers
 - `operators`: what `+`, `[]`, … do
 
-Arguments are canonical here: axes are sorted tuples of non-negative integers, operands have equal
-dtypes. The friendly forms are those of `backplane.backend`.
+Arguments are canonical here: axes are sorted tuples of non-negative integers, and operands have
+equal dtypes. `backplane.backend` accepts the friendly forms and makes them canonical.
 """
 
 from backplane.ops import (

@@ -1,8 +1,8 @@
 """Convolution in one to three dimensions, and its two gradients, which are primitives themselves.
 
-The three are closed under differentiation: each is linear in its first two operands, and the
-gradient of one by either operand is another. Axes are (batch, *spatial, channels); kernels have the
-axes (*spatial, channels of x / groups, channels of the result).
+The three are closed under differentiation: each is linear in its first two operands, and its
+gradient with respect to either of them is one of the other two. Axes are (batch, *spatial,
+channels). Kernels have the axes (*spatial, channels of x / groups, channels of the result).
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def _result_shape(
     dilation: Ints,
     groups: int,
 ) -> Sizes:
-    """The shape of a convolution of shapes `x` and `kernel`; checks what is known."""
+    """The shape of the convolution of an `x` and a `kernel` of these shapes, whose known sizes are
+    checked.
+    """
     if not 3 <= len(x) <= 5:
         raise ValueError(
             f"{name}: x must have 3 to 5 axes (batch, 1 to 3 spatial, channels), got {x}"
@@ -85,7 +87,9 @@ def conv(x: Spec, kernel: Spec, **window: Any) -> Spec:
 
 @primitive(memory=Memory.FRESH, axes=batch_of_first)
 def conv_bias(x: Spec, kernel: Spec, bias: Spec, **window: Any) -> Spec:
-    """`conv` plus a vector with an element per channel: `compile.passes` makes it of the two."""
+    """`conv` plus a vector with one element per channel. `compile.passes` puts it in the place of
+    both.
+    """
     _check_dtypes("conv_bias", x=x, kernel=kernel)
     return Spec(_result_shape("conv_bias", x.shape, kernel.shape, **window), x.dtype)
 
@@ -95,7 +99,9 @@ conv_bias.decompose(lambda x, kernel, bias, **window: add(conv(x, kernel, **wind
 
 @primitive(host=2, memory=Memory.FRESH, linear=(0, 1), axes=given)
 def conv_input_grad(g: Spec, kernel: Spec, *dims: Spec, shape: Sizes, **window: Any) -> Spec:
-    """The gradient of `conv` by its `x`, which has `shape`: the transposed convolution of `g`."""
+    """The gradient of `conv` with respect to `x`, which has `shape`: the transposed convolution of
+    `g`.
+    """
     name = "conv_input_grad"
     _check_dtypes(name, g=g, kernel=kernel)
     check_sizes(name, shape, dims)
@@ -105,7 +111,7 @@ def conv_input_grad(g: Spec, kernel: Spec, *dims: Spec, shape: Sizes, **window: 
 
 @primitive(memory=Memory.FRESH, linear=(0, 1))
 def conv_kernel_grad(x: Spec, g: Spec, *, kernel_shape: Ints, **window: Any) -> Spec:
-    """The gradient of `conv` by its kernel, which has `kernel_shape`."""
+    """The gradient of `conv` with respect to its kernel, which has `kernel_shape`."""
     name = "conv_kernel_grad"
     _check_dtypes(name, x=x, g=g)
     win.check_output(name, "g", g, _result_shape(name, x.shape, kernel_shape, **window))
@@ -144,9 +150,9 @@ def _with_channels(x: Tensor, channels: int) -> Tensor:
 
 
 def _rows(x: Tensor, size: int, groups: int) -> Tensor:
-    """(batch, *spatial, size × channels) as a matrix (rows, size × channels).
+    """A tensor (batch, *spatial, size × channels) as a matrix (rows, size × channels).
 
-    With several groups it is a stack of matrices (groups, rows, size × channels / groups).
+    With several groups the result is a stack of matrices (groups, rows, size × channels / groups).
     """
     width = x.spec.shape[-1]
     assert width is not None
@@ -158,7 +164,7 @@ def _rows(x: Tensor, size: int, groups: int) -> Tensor:
 
 
 def _unrows(rows: Tensor, like: Tensor, size: int, groups: int) -> Tensor:
-    """`_rows` undone: the batch and spatial sizes are those of `like`."""
+    """The inverse of `_rows`. The result has the batch size and the spatial sizes of `like`."""
     width = rows.spec.shape[-1]
     assert width is not None
     if groups > 1:
@@ -168,7 +174,9 @@ def _unrows(rows: Tensor, like: Tensor, size: int, groups: int) -> Tensor:
 
 
 def _kernel_matrix(kernel: Tensor, groups: int) -> Tensor:
-    """(window × channels of x, filters), per group: (groups, …, …)."""
+    """The kernel as a matrix (window × channels of x, filters), or (groups, …, …) with several
+    groups.
+    """
     filters = kernel.spec.shape[-1]
     assert filters is not None
     if groups == 1:
@@ -229,11 +237,11 @@ def _(g: Tensor, kernel: Tensor, *dims: Tensor, shape: Sizes, groups: int, **win
 
 
 def _depthwise(x: Tensor, kernel: Tensor, laid: Layout, multiplier: int) -> Tensor:
-    """`conv` of a padded `x` with a group for each of its channels.
+    """`conv` of a padded `x` with one group for each of its channels.
 
-    With one channel per group a matrix product has next to nothing to multiply. Here the elements
+    With one channel per group, a matrix product has next to nothing to multiply. Here the elements
     at one offset in every window are multiplied by a vector of weights, and the products are added
-    up: on NumPy in a fifth of the time.
+    up. On NumPy that takes a fifth of the time.
     """
     x = _repeated(x, multiplier)
     weights = zip(laid.offsets(), _weights(kernel), strict=True)
@@ -241,7 +249,9 @@ def _depthwise(x: Tensor, kernel: Tensor, laid: Layout, multiplier: int) -> Tens
 
 
 def _depthwise_by_kernel(x: Tensor, g: Tensor, laid: Layout, multiplier: int) -> Tensor:
-    """The gradient of `_depthwise` by the kernel, a row for each element of a window."""
+    """The gradient of `_depthwise` with respect to the kernel: a row for each element of a
+    window.
+    """
     x = _repeated(x, multiplier)
     axes = tuple(range(x.ndim - 1))
     products = [mul(laid.read(x, at), g) for at in laid.offsets()]
@@ -249,13 +259,13 @@ def _depthwise_by_kernel(x: Tensor, g: Tensor, laid: Layout, multiplier: int) ->
 
 
 def _depthwise_by_input(g: Tensor, kernel: Tensor, laid: Layout, multiplier: int) -> Tensor:
-    """The gradient of `_depthwise` by the padded `x`."""
+    """The gradient of `_depthwise` with respect to the padded `x`."""
     weights = zip(laid.offsets(), _weights(kernel), strict=True)
     return _added(reduce(add, [laid.write(mul(g, w), at) for at, w in weights]), multiplier)
 
 
 def _weights(kernel: Tensor) -> list[Tensor]:
-    """One vector for each element of a window, as a matrix of one row."""
+    """One vector for each element of a window, each as a matrix of one row."""
     *size, _, filters = _known(kernel)
     rows = reshape(kernel, shape=(prod(size), filters))
     return [slice(rows, slices=((i, i + 1, 1), ALL)) for i in range(prod(size))]
@@ -272,7 +282,7 @@ def _repeated(x: Tensor, multiplier: int) -> Tensor:
 
 
 def _added(x: Tensor, multiplier: int) -> Tensor:
-    """`_repeated` transposed: each `multiplier` channels in a row added up."""
+    """The transpose of `_repeated`: the sums of each `multiplier` channels in a row."""
     if multiplier == 1:
         return x
     *outer, filters = sizes_of(x)

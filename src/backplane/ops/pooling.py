@@ -1,7 +1,7 @@
 """Pooling in one to three dimensions and its gradients. Axes are (batch, *spatial, channels).
 
-The gradients are primitives: that of `max_pool` reads the result and the private positions that the
-forward pass found, so that an engine need not search for the maxima again. `max_pool_grad` and
+The gradients are primitives. The gradient of `max_pool` reads the result and the private positions
+that the forward pass found, so an engine need not search for the maxima again. `max_pool_grad` and
 `max_pool_take` are each other's gradient, and so are `avg_pool` and `avg_pool_grad`.
 """
 
@@ -47,7 +47,7 @@ def _result_shape(name: str, x: Sizes, *, pool: Ints, strides: Ints, padding: Pa
         raise ValueError(f"{name}: pool must be {len(x) - 2} ints for x of shape {x}, got {pool}")
     windows = win.windows_of(name, pool, strides, (1,) * len(pool), padding)
     if any(not isinstance(w.padding, str) and max(w.padding) >= w.size for w in windows):
-        # At least one element of each window must be one of the tensor.
+        # At least one element of each window must belong to the tensor.
         raise ValueError(f"{name}: padding {padding} must be smaller than the window {pool}")
     return (x[0], *win.output_sizes(name, x[1:-1], windows), x[-1])
 
@@ -62,7 +62,8 @@ def _check_float(name: str, what: str, x: Spec) -> None:
 
 @primitive(multiple=True, memory=Memory.FRESH)
 def max_pool(x: Spec, **window: Any) -> list[Spec]:
-    """The maximum of each window, and where it is: positions that only the engine understands.
+    """The maximum of each window, in which padding never wins, and where it is: positions that only
+    the engine understands, of the first maximum in row-major order.
 
     The parameters of all five primitives are `pool`, the size of a window, and `strides`, with an
     int for each spatial axis, and `padding` (see `core.windows`).
@@ -75,7 +76,9 @@ def max_pool(x: Spec, **window: Any) -> list[Spec]:
 
 @primitive(memory=Memory.FRESH, linear=(0,), axes=lambda node, axis: [(node.inputs[1], axis)])
 def max_pool_grad(g: Spec, x: Spec, y: Spec, positions: Spec, **window: Any) -> Spec:
-    """The gradient of `max_pool` by `x`: `g` goes to the first maximum of each window."""
+    """The gradient of `max_pool` with respect to `x`: `g` goes to the first maximum of each
+    window.
+    """
     _check_float("max_pool_grad", "g", g)
     shape = _result_shape("max_pool_grad", x.shape, **window)
     for what, operand in (("g", g), ("y", y), ("positions", positions)):
@@ -85,7 +88,9 @@ def max_pool_grad(g: Spec, x: Spec, y: Spec, positions: Spec, **window: Any) -> 
 
 @primitive(memory=Memory.FRESH, linear=(0,), axes=lambda node, axis: [(node.inputs[2], axis)])
 def max_pool_take(v: Spec, x: Spec, y: Spec, positions: Spec, **window: Any) -> Spec:
-    """`v` where the first maximum of each window of `x` is: `max_pool_grad` transposed."""
+    """The elements of `v` at the first maximum of each window of `x`: the transpose of
+    `max_pool_grad`.
+    """
     _check_float("max_pool_take", "v", v)
     shape = _result_shape("max_pool_take", x.shape, **window)
     win.check_output("max_pool_take", "v", v, x.shape)
@@ -104,14 +109,14 @@ max_pool_take.vjps(lambda c, y, v, *at, **window: max_pool_grad(c, *at, **window
 
 @primitive(memory=Memory.FRESH, linear=(0,), axes=batch_of_first)
 def avg_pool(x: Spec, **window: Any) -> Spec:
-    """The mean of each window over its elements that are no padding."""
+    """The mean of each window. Padding does not count."""
     _check_float("avg_pool", "x", x)
     return Spec(_result_shape("avg_pool", x.shape, **window), x.dtype)
 
 
 @primitive(host=1, memory=Memory.FRESH, linear=(0,), axes=given)
 def avg_pool_grad(g: Spec, *dims: Spec, shape: Sizes, **window: Any) -> Spec:
-    """The gradient of `avg_pool` by its `x`, which has `shape`."""
+    """The gradient of `avg_pool` with respect to its operand, which has `shape`."""
     _check_float("avg_pool_grad", "g", g)
     check_sizes("avg_pool_grad", shape, dims)
     wanted = _result_shape("avg_pool_grad", shape, **window)
@@ -150,15 +155,15 @@ def _inside(laid: Layout, value: float, dtype: str) -> Tensor:
 def _(x: Tensor, **window: Any) -> list[Tensor]:
     laid = _laid(win.spatial_sizes(x), **window)
     x = laid.pad(x, _lowest(x.spec.dtype))
-    # Only to keep the contract: the decomposed gradients are handed any engine's positions, so they
-    # find the maxima again, and nothing computes these.
+    # Only to keep the contract. The decomposed gradients may be handed the positions of any engine,
+    # so they find the maxima again, and nothing computes these.
     positions = argmax(stack([laid.read(x, at) for at in laid.offsets()], 0), axis=0)
     return [_reduced(x, laid, ew.maximum), positions]
 
 
 def _hits(x: Tensor, y: Tensor, laid: Layout) -> Iterator[tuple[Ints, Tensor]]:
-    """For each place in a window: in which windows the first maximum is there."""
-    # A window of nothing but the lowest number must not find it in the padding.
+    """For each place in a window: the windows whose first maximum is there."""
+    # A window of nothing but the lowest number must not find its maximum in the padding.
     inside = _inside(laid, True, "bool") if laid.is_padded else None
     x = laid.pad(x, _lowest(x.spec.dtype))
     found: Tensor | None = None
@@ -189,7 +194,7 @@ def _(v: Tensor, x: Tensor, y: Tensor, positions: Tensor, **window: Any) -> Tens
 
 
 def _counts(laid: Layout, dtype: str) -> Tensor:
-    """How many elements of each window are no padding."""
+    """How many elements of each window are not padding."""
     if not laid.is_padded:
         return scalar(laid.elements, dtype)
     return _reduced(_inside(laid, 1, dtype), laid, ew.add)

@@ -1,8 +1,8 @@
 """Random numbers from a key: (seed low, seed high, counter, fold), four uint32 words.
 
-`random_uniform` and `random_normal` are the engine's own generator, seeded by the key.
-`random_bits` is the portable one, equal on every engine, from which `portable_uniform` and
-`portable_normal` make equal floats.
+`random_uniform` and `random_normal` draw from the engine's own generator, seeded by the key.
+`random_bits` is portable: it is equal on every engine, and `portable_uniform` and `portable_normal`
+make equal floats of it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def _spec(name: str, key: Spec, shape: tuple[int | None, ...], dtype: str) -> Sp
 
 @primitive(host=1, memory=Memory.FRESH, axes=given)
 def random_uniform(key: Spec, *dims: Spec, shape: tuple[int | None, ...], dtype: str) -> Spec:
-    """Uniform samples from [0, 1), by the engine's generator."""
+    """Uniform samples from [0, 1), drawn by the engine's own generator."""
     return _spec("random_uniform", key, shape, dtype)
 
 
 @primitive(host=1, memory=Memory.FRESH, axes=given)
 def random_normal(key: Spec, *dims: Spec, shape: tuple[int | None, ...], dtype: str) -> Spec:
-    """Normal samples of mean 0 and deviation 1, by the engine's generator."""
+    """Normal samples of mean 0 and deviation 1, drawn by the engine's own generator."""
     return _spec("random_normal", key, shape, dtype)
 
 
@@ -48,8 +48,8 @@ def random_normal(key: Spec, *dims: Spec, shape: tuple[int | None, ...], dtype: 
 def random_bits(key: Spec, *dims: Spec, shape: tuple[int | None, ...]) -> Spec:
     """Random uint32 words, the same on every engine: Threefry-2x32 in counter mode.
 
-    The seed encrypts (counter, fold) to a subkey; the subkey encrypts (i, 0) for i = 0, 1, …, and
-    the first words of all blocks come before the second words.
+    The seed encrypts (counter, fold) to a subkey, and the subkey encrypts (i, 0) for i = 0, 1, ….
+    The first words of all blocks come before the second words.
 
     Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
     """
@@ -84,7 +84,7 @@ _PARITY = 0x1BD11BDA
 
 
 def threefry(key: Words, block: Words) -> Words:
-    """Threefry-2x32 with 20 rounds: two uint32 tensors, encrypted by two key words."""
+    """Threefry-2x32 with 20 rounds: encrypts two uint32 tensors by two key words."""
     keys = (*key, ew.bit_xor(ew.bit_xor(key[0], key[1]), constant(_PARITY, "uint32")))
     x, y = ew.add(block[0], keys[0]), ew.add(block[1], keys[1])
     for turn in range(5):
@@ -102,7 +102,7 @@ def _rotated(x: Tensor, count: int) -> Tensor:
 
 
 def _fraction(bits: Tensor, keep: int, dtype: str, offset: float = 0.0) -> Tensor:
-    """The upper `keep` bits as a number in [0, 1), moved by `offset` of their last place."""
+    """The upper `keep` bits as a number in [0, 1), plus `offset` units of their last place."""
     whole = ew.cast(ew.shift_right(bits, constant(32 - keep, "uint32")), dtype=dtype)
     if offset:
         whole = ew.add(whole, constant(offset, dtype))
@@ -128,8 +128,8 @@ def portable_uniform(
 def portable_normal(
     key: Tensor, *dims: Tensor, shape: tuple[int | None, ...], dtype: str
 ) -> Tensor:
-    """Normal samples, equal on every engine up to the rounding of log and cos (Box and Muller
-    1958).
+    """Normal samples by the method of Box and Muller (1958), equal on every engine up to the
+    rounding of log and cos.
 
     Computed in float32 at least; the radius takes samples from (0, 1), never 0.
     """

@@ -54,8 +54,8 @@ prod = reduction("prod", "The product of the elements, in the dtype of x.", NUMB
 
 @prod.vjp
 def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
-    # One axis after another: the product of all others of a row is that of those before times that
-    # of those behind, which is exact where elements are 0.
+    # One axis after another: the product of all other elements of a row is the product of those
+    # before times that of those after. This is exact even where elements are 0.
     stages = [x]
     for axis in axes[:-1]:
         stages.append(prod(stages[-1], axes=(axis,), keepdims=True))
@@ -66,12 +66,16 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, axes: Axes, keepdims: bool) -> Tensor:
 
 
 def _before(x: Tensor, axis: int, reverse: bool = False) -> Tensor:
-    """For each element the product of those before it along `axis`; behind it with `reverse`."""
+    """For each element, the product of those before it along `axis`, or of those after it if
+    `reverse`.
+    """
     return cumprod(_shifted(x, axis, 1, reverse), axis=axis, reverse=reverse)
 
 
 def _shifted(x: Tensor, axis: int, value: int, reverse: bool) -> Tensor:
-    """Each element in the next place along `axis`, the first being `value`; back with `reverse`."""
+    """The elements moved on by one place along `axis`, or back if `reverse`. The place that becomes
+    free gets `value`.
+    """
     ends = ((0, 1), (1, None, 1)) if reverse else ((1, 0), (None, -1, 1))
     padding = tuple(ends[0] if i == axis else (0, 0) for i in range(x.ndim))
     slices = tuple(ends[1] if i == axis else ALL for i in range(x.ndim))
@@ -81,11 +85,11 @@ def _shifted(x: Tensor, axis: int, value: int, reverse: bool) -> Tensor:
 # --- extremes -------------------------------------------------------------------------------------
 
 max = reduction(
-    "max", "The largest element; tied ones share the gradient equally.", NUMBER, chosen=True,
+    "max", "The largest element; ties share the gradient equally.", NUMBER, chosen=True,
     on_host=True,
 )  # fmt: skip
 min = reduction(
-    "min", "The smallest element; tied ones share the gradient equally.", NUMBER, chosen=True,
+    "min", "The smallest element; ties share the gradient equally.", NUMBER, chosen=True,
     on_host=True,
 )  # fmt: skip
 
@@ -118,15 +122,19 @@ def _position(name: str, doc: str) -> Op:
     )(rule)
 
 
-argmax = _position("argmax", "The position of the largest element along `axis`, the first of ties.")
+argmax = _position(
+    "argmax", "The position (int64) of the largest element along `axis`, the first of ties."
+)
 argmin = _position(
-    "argmin", "The position of the smallest element along `axis`, the first of ties."
+    "argmin", "The position (int64) of the smallest element along `axis`, the first of ties."
 )
 
 
 @primitive(multiple=True, memory=Memory.FRESH)
 def top_k(x: Spec, *, k: int) -> list[Spec]:
-    """The k largest elements along the last axis, descending, and their positions (int32)."""
+    """The k largest elements along the last axis, in descending order, and their positions
+    (int32).
+    """
     check_dtype("top_k", "x", x.dtype, NUMBER)
     size = x.shape[-1] if x.shape else 0
     if not x.shape or not 0 <= k <= (k if size is None else size):
@@ -138,7 +146,7 @@ def top_k(x: Spec, *, k: int) -> list[Spec]:
 
 @top_k.vjp
 def _(g: Sequence[Tensor | None], y: Sequence[Tensor], x: Tensor, *, k: int) -> Tensor | None:
-    # Rows are laid one behind another, so that positions are positions in one long vector.
+    # Rows are laid one after another, so that positions are positions in one long vector.
     values, positions = g[0], y[1]
     if values is None or k == 0:
         return None
@@ -174,12 +182,12 @@ def _cumulative(name: str, doc: str, linear: Sequence[int] = ()) -> Op:
 
 
 cumsum = _cumulative(
-    "cumsum", "Sums of the elements up to each one along `axis`, it included.", linear=(0,)
+    "cumsum", "For each element, the sum of the elements up to it along `axis`.", linear=(0,)
 )
 cumsum.vjps(lambda g, y, x, *, axis, reverse: cumsum(g, axis=axis, reverse=not reverse))
 
 cumprod = _cumulative(
-    "cumprod", "Products of the elements up to each one along `axis`, it included."
+    "cumprod", "For each element, the product of the elements up to it along `axis`."
 )
 
 
@@ -195,7 +203,9 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int, reverse: bool) -> Tensor:
 
 
 def _recurrence(g: Tensor, a: Tensor, reverse: bool) -> Tensor:
-    """All s_t = g_t + a_t · s_{t−1} along the first axis, from 0; backward with `reverse`."""
+    """All s_t = g_t + a_t · s_{t−1} along the first axis, starting from 0, or backward if
+    `reverse`.
+    """
 
     def step(carry: list[Tensor], x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         new = ew.add(x[0], ew.mul(x[1], carry[0]))
@@ -218,8 +228,10 @@ def _scaled(name: str, doc: str) -> Op:
     return _along_axis(rule, name)
 
 
-softmax = _scaled("softmax", "Exponentials along `axis`, scaled to sum to one.")
-log_softmax = _scaled("log_softmax", "The logarithm of `softmax`, exact where that is tiny.")
+softmax = _scaled("softmax", "The exponentials along `axis`, scaled to sum to one.")
+log_softmax = _scaled(
+    "log_softmax", "The logarithm of `softmax`, exact even where `softmax` is tiny."
+)
 
 
 @softmax.vjp
@@ -248,7 +260,7 @@ logsumexp = reduction("logsumexp", "The logarithm of the sum of exponentials, st
 
 
 def _finite(x: Tensor) -> Tensor:
-    """`x` with 0 in the place of infinities: what may be subtracted from equal infinities."""
+    """`x` with 0 in the place of infinities, so that it can be subtracted from equal infinities."""
     return ew.where(ew.equal(ew.abs(x), scalar(math.inf, x.spec.dtype)), ew.zero(x), x)
 
 

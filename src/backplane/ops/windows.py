@@ -1,9 +1,8 @@
-"""Windows along spatial axes: their checks and padding, and reading and writing them by slices.
+"""Windows along spatial axes: checks and padding, and how to read and write windows by slices.
 
-Tensors here have the axes (batch, *spatial, channels). Where an engine has no kernels for
-convolution or pooling, windows are read axis by axis: the elements at one offset in every window
-are one strided slice, so that a window of 3 × 3 takes 6 slices, and the arithmetic is left to one
-matrix product.
+Tensors here have the axes (batch, *spatial, channels). On an engine without kernels for convolution
+or pooling, windows are read axis by axis. The elements at one offset in every window are one
+strided slice, so a window of 3 × 3 takes 6 slices. One matrix product does the arithmetic.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def windows_of(
 
 
 def output_sizes(name: str, sizes: Sizes, windows: Windows) -> Sizes:
-    """How many windows there are along each axis; ValueError where not a single one fits."""
+    """How many windows there are along each axis; ValueError if not a single one fits."""
     found = tuple([w.count(n) for n, w in zip(sizes, windows, strict=True)])
     for axis, (n, count, w) in enumerate(zip(sizes, found, windows, strict=True)):
         if count == 0 and w.padding != "same":
@@ -66,8 +65,8 @@ def output_sizes(name: str, sizes: Sizes, windows: Windows) -> Sizes:
 
 
 def fitting(x: Tensor, size: Ints, dilation: Ints, padding: Padding) -> Tensor:
-    """`x`, checked at run time along the spatial axes whose sizes are unknown. Engines differ in
-    what they make of windows that do not fit: no result, an error, or the end of the process.
+    """`x`, with a check at run time along the spatial axes whose sizes are unknown. Without it,
+    engines answer windows that do not fit with no result, an error, or the end of the process.
     """
     if padding == "same":
         return x
@@ -104,16 +103,16 @@ class Layout(NamedTuple):
 
     @property
     def padded(self) -> list[Amount]:
-        """The spatial sizes with padding."""
+        """The spatial sizes, padding included."""
         return [n + a + b for n, (a, b) in zip(self.sizes, self.pairs, strict=True)]
 
     @property
     def is_padded(self) -> bool:
-        """Whether padding adds, or may add, anything."""
+        """Whether padding adds anything, or may do so."""
         return any(isinstance(n, Tensor) or n > 0 for pair in self.pairs for n in pair)
 
     def pad(self, x: Tensor, value: float) -> Tensor:
-        """`x` with `value` before and after along its spatial axes."""
+        """`x` with padding of `value` before and after along its spatial axes."""
         pairs = enumerate(self.pairs, 1)
         unknown = {i: pair for i, pair in pairs if any(isinstance(n, Tensor) for n in pair)}
         if self.is_padded and len(unknown) < len(self.pairs):
@@ -127,7 +126,7 @@ class Layout(NamedTuple):
         return x
 
     def crop(self, x: Tensor, sizes: Sequence[Amount]) -> Tensor:
-        """What is left of the padded `x` without its padding; the result has `sizes`."""
+        """The padded `x` without its padding. The result has `sizes`."""
         if not self.is_padded:
             return x
         if not any(isinstance(n, Tensor) for pair in self.pairs for n in pair):
@@ -138,7 +137,7 @@ class Layout(NamedTuple):
         return shaped(dynamic_slice, sizes, x, starts)
 
     def offsets(self) -> Iterator[Ints]:
-        """The elements of a window by their offset along each axis, in row-major order."""
+        """The offsets of the elements of a window along each axis, in row-major order."""
         return itertools.product(*(range(w.size) for w in self.windows))
 
     def read(self, x: Tensor, at: Ints) -> Tensor:
@@ -203,9 +202,9 @@ def read(x: Tensor, *where: Place) -> Tensor:
 
 
 def write(x: Tensor, sizes: Sequence[Amount], *where: Place) -> Tensor:
-    """Zeros with the elements of `x` at these places in their windows: `read` transposed.
+    """The transpose of `read`: zeros, with the elements of `x` at these places in their windows.
 
-    The axes concerned have the spatial sizes `sizes` then.
+    The axes that the places name get the spatial sizes `sizes`.
     """
     parts = tuple(_parts(x, where))
     if all(part == ALL for part in parts):
@@ -218,9 +217,9 @@ def write(x: Tensor, sizes: Sequence[Amount], *where: Place) -> Tensor:
 
 
 def patches(x: Tensor, windows: Windows) -> Tensor:
-    """The windows of a padded `x`, each laid out in row-major order along the last axis.
+    """The windows of a padded `x`. Each is laid out in row-major order along the last axis.
 
-    The result has the axes (batch, *count, elements of a window × channels).
+    The axes of the result are (batch, *count, elements of a window × channels).
     """
     last = x.ndim - 1
     for axis in reversed(range(1, last)):
@@ -231,7 +230,9 @@ def patches(x: Tensor, windows: Windows) -> Tensor:
 
 
 def fold(x: Tensor, laid: Layout, channels: int) -> Tensor:
-    """`patches` transposed: overlapping windows added up, over the padded spatial axes."""
+    """The transpose of `patches`: overlapping windows are added up, over the padded spatial
+    axes.
+    """
     last = x.ndim - 1
     width = channels * laid.elements
     for axis, w in enumerate(laid.windows, 1):

@@ -60,6 +60,7 @@ _by_width("sin", mx.sin, wide.sin)
 _by_width("cos", mx.cos, wide.cos)
 _by_width("sigmoid", mx.sigmoid, wide.sigmoid)
 _by_width("erfinv", mx.erfinv, wide.erfinv)
+TABLE.add("erf", unless=wide.is_wide)(mx.erf)
 
 
 @TABLE.add("relu")

@@ -6,7 +6,7 @@ import math
 
 import mlx.core as mx
 
-from backplane.core import shapes
+from backplane.core.shapes import broadcast_axes
 from backplane.engines.base import Lowering, Table, Value, host_shape
 from backplane.engines.mlx.wide import is_wide
 
@@ -96,7 +96,7 @@ def logsumexp(x: Value, *, axes: Axes, keepdims: bool) -> Value:
 def sum_to(x: Value, *dims: Value, shape: tuple[int | None, ...]) -> Value:
     """One sum over the axes that broadcasting added or stretched."""
     sizes = host_shape(shape, dims)
-    added, stretched = shapes.broadcast_axes(sizes, x.shape)
+    added, stretched = broadcast_axes(sizes, x.shape)
     axes = (*added, *stretched)
     return mx.reshape(sum_(x, axes=axes), sizes) if axes else x
 

@@ -24,7 +24,7 @@ from backplane.engines.torch import (
     updates,
 )
 from backplane.engines.torch.blocks import BLOCKS
-from backplane.engines.torch.dtypes import NAMES, SIGNED, TORCH
+from backplane.engines.torch.dtypes import NAMES, SIGNED, TORCH, to_array
 
 ROOMS = (
     elementwise, reductions, linear, shaping, indexing, convolution, pooling, random, updates
@@ -98,8 +98,7 @@ class TorchEngine(Engine):
         try:
             return value.numpy()
         except (TypeError, RuntimeError):  # bfloat16, another device, a tensor on the tape
-            value = value.detach().cpu()
-            return _bfloat16(value) if value.dtype == torch.bfloat16 else value.numpy()
+            return to_array(value)
 
     def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray]:
         """PyTorch's own function: results are on no tape."""
@@ -155,12 +154,6 @@ class TorchEngine(Engine):
     @staticmethod
     def _placed(function: Function) -> Function:
         return devices.following_inputs(function) if devices.ACCELERATED else function
-
-
-def _bfloat16(value: Value) -> np.ndarray:
-    import ml_dtypes
-
-    return value.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
 
 
 def _compile_arguments(wish: Any) -> dict[str, Any]:

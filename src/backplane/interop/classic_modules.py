@@ -1,4 +1,4 @@
-"""Modules that classic Keras imports and that Backplane serves, where it is Keras' backend.
+"""Modules of classic Keras that Backplane replaces or completes where it is Keras' backend.
 
 `install` puts a finder before Python's. It acts only if `KERAS_BACKEND` names a module of Backplane
 and the `keras` that is found is a classic one:
@@ -6,7 +6,7 @@ and the `keras` that is found is a classic one:
 - `keras.backend.tensorflow_backend` is our namespace, without TensorFlow: scripts import it for
   `get_session` and the like.
 - Keras 2.1 and older know no external backends. While their `keras.backend` is imported,
-  `KERAS_BACKEND` is `tensorflow`, so that it takes its names from that served module; afterwards
+  `KERAS_BACKEND` is `tensorflow`, so that it takes its names from that module of ours; afterwards
   `K.backend()` says the true name, as in Keras 2.2 and 2.3.
 """
 
@@ -26,7 +26,7 @@ from typing import Any
 
 PREFIX = "backplane."
 BACKEND = "keras.backend"
-SERVED = "keras.backend.tensorflow_backend"
+TENSORFLOW_BACKEND = "keras.backend.tensorflow_backend"
 TOPOLOGY = "keras.engine.topology"
 
 
@@ -64,11 +64,9 @@ def _named(backend: str) -> Iterator[None]:
 
 
 def _backend(execute: Execute, ours: str, module: ModuleType) -> None:
-    """`keras.backend` of a release with external backends: the served module becomes an attribute
-    of it.
-    """
+    """`keras.backend` of a release with external backends gets our module as an attribute."""
     execute(module)
-    importlib.import_module(SERVED)
+    importlib.import_module(TENSORFLOW_BACKEND)
 
 
 def _old_backend(execute: Execute, ours: str, module: ModuleType) -> None:
@@ -90,7 +88,7 @@ def _topology(execute: Execute, ours: str, module: ModuleType) -> None:
         vars(module)["_need_convert_kernel"] = lambda original: original == "theano"
 
 
-def _served(ours: str, module: ModuleType) -> None:
+def _tensorflow_backend(ours: str, module: ModuleType) -> None:
     """Fill `keras.backend.tensorflow_backend` with our names, but not those that Keras has."""
     with _named(ours):
         own = importlib.import_module(ours)
@@ -101,7 +99,7 @@ def _served(ours: str, module: ModuleType) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules that are served, and those of Keras that something is done around."""
+    """Finds the module that is ours, and those of Keras that something is done around."""
 
     def __init__(self) -> None:
         self.ours = ""
@@ -112,10 +110,12 @@ class _Finder(MetaPathFinder):
         """The spec of such a module, else None."""
         if name == BACKEND:
             self.ours = os.environ.get("KERAS_BACKEND", "")
-        if name not in (BACKEND, SERVED, TOPOLOGY) or not self.ours.startswith(PREFIX):
+        if name not in (BACKEND, TENSORFLOW_BACKEND, TOPOLOGY) or not self.ours.startswith(PREFIX):
             return None
-        if name == SERVED:
-            return ModuleSpec(name, _Loader(None, partial(_served, self.ours)), is_package=False)
+        if name == TENSORFLOW_BACKEND:
+            return ModuleSpec(
+                name, _Loader(None, partial(_tensorflow_backend, self.ours)), is_package=False
+            )
         spec = PathFinder.find_spec(name, path)
         if spec is None or spec.origin is None or spec.loader is None:
             return spec
