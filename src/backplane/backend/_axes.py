@@ -35,7 +35,7 @@ def merge_axes(x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
 
 
 def reshape_to(x: Tensor, axes: Sequence[tuple[Tensor, int]]) -> Tensor:
-    """`x` in the shape whose sizes are those of the given axes of tensors."""
+    """`x` in a shape whose sizes are those of these axes of tensors."""
     dims, shape = dims_and_shape([size_at(t, i) for t, i in axes])
     if not dims and shape == x.spec.shape:
         return x

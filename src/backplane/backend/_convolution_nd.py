@@ -101,7 +101,9 @@ class Convolution:
         return conv(x, kernel, groups=groups, padding=padding, **self.steps)
 
     def _convolve_depthwise(self, x: Tensor, kernel: Tensor) -> Tensor:
-        """The kernel (*window, channels, multiplier) becomes one with a group for each channel."""
+        """The convolution with a group for each channel, by a kernel (*window, channels,
+        multiplier).
+        """
         *window, channels, multiplier = spatial.known_shape("depthwise_kernel", kernel, self.rank)
         if x.spec.shape[-1] not in (channels, None):
             raise ValueError(

@@ -1,7 +1,7 @@
-"""What the functions on CTC share.
+"""What the functions on CTC share: dropping elements, and sums of probabilities.
 
-Dropping elements: those kept move to the front of their row, in a row as wide as the longest. Sums
-of probabilities held as logarithms.
+The elements that are kept move to the front of their row, and all rows are as wide as the longest
+one. Probabilities are held as logarithms.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def integer(value: int) -> Tensor:
 
 
 def size_of(x: Tensor, axis: int) -> Tensor:
-    """The size of an axis as an int32 scalar, constant where it is known."""
+    """The size of an axis as an int32 scalar, which is constant if the size is known."""
     n = size_at(x, axis)
     return integer(n) if isinstance(n, int) else n
 
@@ -96,8 +96,8 @@ small that a sum of probabilities does not change by it."""
 
 
 def log_sum(terms: Sequence[Tensor]) -> Tensor:
-    """log(exp(a) + exp(b) + …) of finite terms. The largest is taken out first; the result does not
-    depend on which number is taken out, hence no derivative does.
+    """log(exp(a) + exp(b) + …) of finite terms. The largest term is taken out first. The result
+    does not depend on the number that is taken out, so no derivative does.
     """
     largest = terms[0]
     for t in terms[1:]:

@@ -130,7 +130,7 @@ def ctc_batch_cost(
     here = ew.less(row(positions(labels, 1)), column(count))
     blank = size_of(y_pred, 2) - 1
     known = ew.logical_and(here, ew.logical_and(labels >= 0, labels < blank))
-    # The blank, or what lies beyond it, ends the labels: no other label may follow.
+    # The blank, or a larger number, ends the labels. No other label may follow.
     used = reduction.sum(cast_to(known, "int32"), axes=(1,), keepdims=False)
     expected = ew.where(ew.less(row(positions(labels, 1)), column(used)), known, labels >= blank)
     valid = reduction.all(ew.logical_or(expected, ew.logical_not(here)), axes=(1,), keepdims=False)
@@ -155,15 +155,15 @@ def _log_probability(
     """
     path = _with_blanks(labels, blank)
     emitted = picked(permuted(logs, (0, 2, 1)), path)
-    # A label may follow the one before it without a blank between them, unless both are equal.
+    # A label may follow another one without a blank between them, unless both are equal.
     skips = ew.logical_and(
         ew.not_equal(path, blank),
         ew.not_equal(path, shifted(path, 2, -1)),
     )
     dtype = logs.spec.dtype
     impossible = constant(IMPOSSIBLE, dtype)
-    # Before the first step nothing but the path's beginning is reached: from there both the first
-    # blank and the first label are one move away.
+    # Before the first step, only the beginning of the path is reached. Both the first blank and the
+    # first label are one move away from it.
     first = ew.equal(positions(path, 1), integer(0))
     start = ew.where(row(first), full_like(path, 0, dtype), impossible)
     columns = column(steps)
@@ -172,7 +172,7 @@ def _log_probability(
         (alpha,), (time, log) = carry, items
         leap = ew.where(skips, shifted(alpha, 2, IMPOSSIBLE), impossible)
         new = log_sum([alpha, shifted(alpha, 1, IMPOSSIBLE), leap]) + log
-        # Unreachable ones would otherwise sink lower and lower.
+        # Unreachable places would otherwise sink lower and lower.
         new = ew.maximum(new, impossible)
         return [ew.where(time < columns, new, alpha)], []
 

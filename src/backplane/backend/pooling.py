@@ -240,7 +240,9 @@ def _local(
     counts: tuple[int, ...],
     channels_major: bool,
 ) -> Tensor:
-    """One matrix product per place: (places, batch, window) times (places, window, filters)."""
+    """One matrix product for each place: (places, batch, window) times (places, window,
+    filters).
+    """
     places, length, filters = spatial.known_shape("kernel", kernel, 3)
     window = spatial.as_steps("kernel_size", kernel_size, len(counts))
     laid = windows(window, spatial.as_steps("strides", strides, len(counts)), "valid")

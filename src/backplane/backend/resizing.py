@@ -21,7 +21,7 @@ __all__ = ["resize_images", "resize_volumes"]
 
 
 def _factors(x: Tensor, data_format: str | None, named: Mapping[str, int]) -> dict[int, int]:
-    """Factors by spatial axis. Here a data format must be given; None is none."""
+    """The factors by spatial axis. These functions need a data format; None is not one."""
     first = is_first("" if data_format is None else data_format)
     check_rank("x", x, len(named) + 2)
     factors = [_factor(f"{what}_factor", value) for what, value in named.items()]

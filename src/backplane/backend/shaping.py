@@ -75,7 +75,7 @@ def permute_dimensions(x: TensorLike, pattern: Sequence[Axis]) -> Tensor:
 
 
 def _broadcast(x: Tensor, counts: Sequence[int | Tensor | None]) -> Tensor:
-    """`x` broadcast to the given sizes; None stands for its own."""
+    """`x` broadcast to these sizes. None stands for its own size."""
     sizes = [size_at(x, i) if n is None else n for i, n in enumerate(counts)]
     return shaped(sh.broadcast_to, sizes, x)
 

@@ -64,9 +64,7 @@ def _named(backend: str) -> Iterator[None]:
 
 
 def _backend(execute: Execute, ours: str, module: ModuleType) -> None:
-    """`keras.backend` of a release with external backends: the served module becomes an attribute
-    of it.
-    """
+    """`keras.backend` of a release with external backends gets our module as an attribute."""
     execute(module)
     importlib.import_module(TENSORFLOW_BACKEND)
 
@@ -90,7 +88,7 @@ def _topology(execute: Execute, ours: str, module: ModuleType) -> None:
         vars(module)["_need_convert_kernel"] = lambda original: original == "theano"
 
 
-def _served(ours: str, module: ModuleType) -> None:
+def _tensorflow_backend(ours: str, module: ModuleType) -> None:
     """Fill `keras.backend.tensorflow_backend` with our names, but not those that Keras has."""
     with _named(ours):
         own = importlib.import_module(ours)
@@ -115,7 +113,9 @@ class _Finder(MetaPathFinder):
         if name not in (BACKEND, TENSORFLOW_BACKEND, TOPOLOGY) or not self.ours.startswith(PREFIX):
             return None
         if name == TENSORFLOW_BACKEND:
-            return ModuleSpec(name, _Loader(None, partial(_served, self.ours)), is_package=False)
+            return ModuleSpec(
+                name, _Loader(None, partial(_tensorflow_backend, self.ours)), is_package=False
+            )
         spec = PathFinder.find_spec(name, path)
         if spec is None or spec.origin is None or spec.loader is None:
             return spec

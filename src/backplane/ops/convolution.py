@@ -87,7 +87,9 @@ def conv(x: Spec, kernel: Spec, **window: Any) -> Spec:
 
 @primitive(memory=Memory.FRESH, axes=batch_of_first)
 def conv_bias(x: Spec, kernel: Spec, bias: Spec, **window: Any) -> Spec:
-    """`conv` plus a vector with an element per channel: `compile.passes` makes it of the two."""
+    """`conv` plus a vector with one element per channel. `compile.passes` puts it in the place of
+    both.
+    """
     _check_dtypes("conv_bias", x=x, kernel=kernel)
     return Spec(_result_shape("conv_bias", x.shape, kernel.shape, **window), x.dtype)
 
@@ -97,7 +99,9 @@ conv_bias.decompose(lambda x, kernel, bias, **window: add(conv(x, kernel, **wind
 
 @primitive(host=2, memory=Memory.FRESH, linear=(0, 1), axes=given)
 def conv_input_grad(g: Spec, kernel: Spec, *dims: Spec, shape: Sizes, **window: Any) -> Spec:
-    """The gradient of `conv` by its `x`, which has `shape`: the transposed convolution of `g`."""
+    """The gradient of `conv` with respect to `x`, which has `shape`: the transposed convolution of
+    `g`.
+    """
     name = "conv_input_grad"
     _check_dtypes(name, g=g, kernel=kernel)
     check_sizes(name, shape, dims)
@@ -107,7 +111,7 @@ def conv_input_grad(g: Spec, kernel: Spec, *dims: Spec, shape: Sizes, **window: 
 
 @primitive(memory=Memory.FRESH, linear=(0, 1))
 def conv_kernel_grad(x: Spec, g: Spec, *, kernel_shape: Ints, **window: Any) -> Spec:
-    """The gradient of `conv` by its kernel, which has `kernel_shape`."""
+    """The gradient of `conv` with respect to its kernel, which has `kernel_shape`."""
     name = "conv_kernel_grad"
     _check_dtypes(name, x=x, g=g)
     win.check_output(name, "g", g, _result_shape(name, x.shape, kernel_shape, **window))
@@ -233,7 +237,7 @@ def _(g: Tensor, kernel: Tensor, *dims: Tensor, shape: Sizes, groups: int, **win
 
 
 def _depthwise(x: Tensor, kernel: Tensor, laid: Layout, multiplier: int) -> Tensor:
-    """`conv` of a padded `x` with a group for each of its channels.
+    """`conv` of a padded `x` with one group for each of its channels.
 
     With one channel per group, a matrix product has next to nothing to multiply. Here the elements
     at one offset in every window are multiplied by a vector of weights, and the products are added
@@ -245,7 +249,9 @@ def _depthwise(x: Tensor, kernel: Tensor, laid: Layout, multiplier: int) -> Tens
 
 
 def _depthwise_by_kernel(x: Tensor, g: Tensor, laid: Layout, multiplier: int) -> Tensor:
-    """The gradient of `_depthwise` by the kernel, a row for each element of a window."""
+    """The gradient of `_depthwise` with respect to the kernel: a row for each element of a
+    window.
+    """
     x = _repeated(x, multiplier)
     axes = tuple(range(x.ndim - 1))
     products = [mul(laid.read(x, at), g) for at in laid.offsets()]
@@ -253,13 +259,13 @@ def _depthwise_by_kernel(x: Tensor, g: Tensor, laid: Layout, multiplier: int) ->
 
 
 def _depthwise_by_input(g: Tensor, kernel: Tensor, laid: Layout, multiplier: int) -> Tensor:
-    """The gradient of `_depthwise` by the padded `x`."""
+    """The gradient of `_depthwise` with respect to the padded `x`."""
     weights = zip(laid.offsets(), _weights(kernel), strict=True)
     return _added(reduce(add, [laid.write(mul(g, w), at) for at, w in weights]), multiplier)
 
 
 def _weights(kernel: Tensor) -> list[Tensor]:
-    """One vector for each element of a window, as a matrix of one row."""
+    """One vector for each element of a window, each as a matrix of one row."""
     *size, _, filters = _known(kernel)
     rows = reshape(kernel, shape=(prod(size), filters))
     return [slice(rows, slices=((i, i + 1, 1), ALL)) for i in range(prod(size))]

@@ -120,19 +120,21 @@ def dims_of(x: Tensor) -> tuple[list[Tensor], tuple[int | None, ...]]:
 
 
 def dims_and_shape(sizes: Sequence[Amount]) -> tuple[list[Tensor], tuple[int | None, ...]]:
-    """`(dims, shape)` for primitives that take sizes: None in the shape for each tensor."""
+    """`(dims, shape)` for primitives that take sizes. The shape has None for each tensor."""
     dims = [n for n in sizes if isinstance(n, Tensor)]
     return dims, tuple([None if isinstance(n, Tensor) else n for n in sizes])
 
 
 def filled(shape: Sequence[int | None], dims: Sequence[Tensor]) -> list[Amount]:
-    """`dims_and_shape` undone: the sizes of `shape`, each None filled with one of `dims`."""
+    """The inverse of `dims_and_shape`: the sizes of `shape`, with each None filled by one of
+    `dims`.
+    """
     given = iter(dims)
     return [next(given) if n is None else n for n in shape]
 
 
 def size_at(x: Tensor, axis: int) -> Amount:
-    """The size of an axis."""
+    """The size of an axis: an int if it is known, or else a scalar tensor."""
     size = x.spec.shape[axis]
     return dim(x, axis=axis) if size is None else size
 

@@ -14,7 +14,7 @@ from backplane.core import shapes
 from backplane.core.graph import OPERATORS, Constant, Tensor
 from backplane.core.spec import UNSIGNED, bits, is_float, is_integer
 from backplane.ops import elementwise as ew
-from backplane.ops.creation import dim, scalar, shaped, size_at
+from backplane.ops.creation import Amount, scalar, shaped, size_at, sizes_of
 from backplane.ops.indexing import ALL, dynamic_slice, flip, gather, slice
 from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.linear import matmul
@@ -270,19 +270,17 @@ def _between(x: Tensor, ends: Mapping[int, Ends]) -> Tensor:
     """The part of `x` between ends that are computed. As in a slice of Python, negative ones count
     from the end of the axis, and what lies beyond the axis is cut off.
     """
-    starts, dims = [], []
-    shape = tuple(None if i in ends else n for i, n in enumerate(x.spec.shape))
-    for axis, n in enumerate(x.spec.shape):
-        size = dim(x, axis=axis) if n is None else scalar(n, "int32")
+    starts: list[Tensor] = []
+    sizes: list[Amount] = []
+    for axis, whole in enumerate(sizes_of(x)):
+        size = whole if isinstance(whole, Tensor) else scalar(whole, "int32")
         start, stop = ends.get(axis, (None, None))
         first = scalar(0, "int32") if start is None else _inside(start, size)
         last = size if stop is None else _inside(stop, size)
         starts.append(expand_dims(first, axes=(0,)))
-        if axis in ends:
-            dims.append(ew.maximum(ew.sub(last, first), scalar(0, "int32")))
-        elif n is None:
-            dims.append(size)
-    return dynamic_slice(x, concat(*starts, axis=0), *dims, shape=shape)
+        part = ew.maximum(ew.sub(last, first), scalar(0, "int32"))
+        sizes.append(part if axis in ends else whole)
+    return shaped(dynamic_slice, sizes, x, concat(*starts, axis=0))
 
 
 def _inside(end: int | Tensor, size: Tensor) -> Tensor:

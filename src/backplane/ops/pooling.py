@@ -62,8 +62,8 @@ def _check_float(name: str, what: str, x: Spec) -> None:
 
 @primitive(multiple=True, memory=Memory.FRESH)
 def max_pool(x: Spec, **window: Any) -> list[Spec]:
-    """The maximum of each window, in which padding never wins, and its position: that of the first
-    maximum in row-major order, in a form that only the engine understands.
+    """The maximum of each window, in which padding never wins, and where it is: positions that only
+    the engine understands, of the first maximum in row-major order.
 
     The parameters of all five primitives are `pool`, the size of a window, and `strides`, with an
     int for each spatial axis, and `padding` (see `core.windows`).
@@ -76,7 +76,9 @@ def max_pool(x: Spec, **window: Any) -> list[Spec]:
 
 @primitive(memory=Memory.FRESH, linear=(0,), axes=lambda node, axis: [(node.inputs[1], axis)])
 def max_pool_grad(g: Spec, x: Spec, y: Spec, positions: Spec, **window: Any) -> Spec:
-    """The gradient of `max_pool` by `x`: `g` goes to the first maximum of each window."""
+    """The gradient of `max_pool` with respect to `x`: `g` goes to the first maximum of each
+    window.
+    """
     _check_float("max_pool_grad", "g", g)
     shape = _result_shape("max_pool_grad", x.shape, **window)
     for what, operand in (("g", g), ("y", y), ("positions", positions)):
@@ -86,7 +88,9 @@ def max_pool_grad(g: Spec, x: Spec, y: Spec, positions: Spec, **window: Any) -> 
 
 @primitive(memory=Memory.FRESH, linear=(0,), axes=lambda node, axis: [(node.inputs[2], axis)])
 def max_pool_take(v: Spec, x: Spec, y: Spec, positions: Spec, **window: Any) -> Spec:
-    """`v` where the first maximum of each window of `x` is: `max_pool_grad` transposed."""
+    """The elements of `v` at the first maximum of each window of `x`: the transpose of
+    `max_pool_grad`.
+    """
     _check_float("max_pool_take", "v", v)
     shape = _result_shape("max_pool_take", x.shape, **window)
     win.check_output("max_pool_take", "v", v, x.shape)
@@ -105,14 +109,14 @@ max_pool_take.vjps(lambda c, y, v, *at, **window: max_pool_grad(c, *at, **window
 
 @primitive(memory=Memory.FRESH, linear=(0,), axes=batch_of_first)
 def avg_pool(x: Spec, **window: Any) -> Spec:
-    """The mean of each window over its elements that are no padding."""
+    """The mean of each window. Padding does not count."""
     _check_float("avg_pool", "x", x)
     return Spec(_result_shape("avg_pool", x.shape, **window), x.dtype)
 
 
 @primitive(host=1, memory=Memory.FRESH, linear=(0,), axes=given)
 def avg_pool_grad(g: Spec, *dims: Spec, shape: Sizes, **window: Any) -> Spec:
-    """The gradient of `avg_pool` by its `x`, which has `shape`."""
+    """The gradient of `avg_pool` with respect to its operand, which has `shape`."""
     _check_float("avg_pool_grad", "g", g)
     check_sizes("avg_pool_grad", shape, dims)
     wanted = _result_shape("avg_pool_grad", shape, **window)
@@ -151,15 +155,15 @@ def _inside(laid: Layout, value: float, dtype: str) -> Tensor:
 def _(x: Tensor, **window: Any) -> list[Tensor]:
     laid = _laid(win.spatial_sizes(x), **window)
     x = laid.pad(x, _lowest(x.spec.dtype))
-    # Only to keep the contract: the decomposed gradients are handed any engine's positions, so they
-    # find the maxima again, and nothing computes these.
+    # Only to keep the contract. The decomposed gradients may be handed the positions of any engine,
+    # so they find the maxima again, and nothing computes these.
     positions = argmax(stack([laid.read(x, at) for at in laid.offsets()], 0), axis=0)
     return [_reduced(x, laid, ew.maximum), positions]
 
 
 def _hits(x: Tensor, y: Tensor, laid: Layout) -> Iterator[tuple[Ints, Tensor]]:
-    """For each place in a window: in which windows the first maximum is there."""
-    # A window of nothing but the lowest number must not find it in the padding.
+    """For each place in a window: the windows whose first maximum is there."""
+    # A window of nothing but the lowest number must not find its maximum in the padding.
     inside = _inside(laid, True, "bool") if laid.is_padded else None
     x = laid.pad(x, _lowest(x.spec.dtype))
     found: Tensor | None = None
@@ -190,7 +194,7 @@ def _(v: Tensor, x: Tensor, y: Tensor, positions: Tensor, **window: Any) -> Tens
 
 
 def _counts(laid: Layout, dtype: str) -> Tensor:
-    """How many elements of each window are no padding."""
+    """How many elements of each window are not padding."""
     if not laid.is_padded:
         return scalar(laid.elements, dtype)
     return _reduced(_inside(laid, 1, dtype), laid, ew.add)

@@ -84,7 +84,7 @@ _PARITY = 0x1BD11BDA
 
 
 def threefry(key: Words, block: Words) -> Words:
-    """Threefry-2x32 with 20 rounds: two uint32 tensors, encrypted by two key words."""
+    """Threefry-2x32 with 20 rounds: encrypts two uint32 tensors by two key words."""
     keys = (*key, ew.bit_xor(ew.bit_xor(key[0], key[1]), constant(_PARITY, "uint32")))
     x, y = ew.add(block[0], keys[0]), ew.add(block[1], keys[1])
     for turn in range(5):
@@ -102,7 +102,7 @@ def _rotated(x: Tensor, count: int) -> Tensor:
 
 
 def _fraction(bits: Tensor, keep: int, dtype: str, offset: float = 0.0) -> Tensor:
-    """The upper `keep` bits as a number in [0, 1), moved by `offset` of their last place."""
+    """The upper `keep` bits as a number in [0, 1), plus `offset` units of their last place."""
     whole = ew.cast(ew.shift_right(bits, constant(32 - keep, "uint32")), dtype=dtype)
     if offset:
         whole = ew.add(whole, constant(offset, dtype))

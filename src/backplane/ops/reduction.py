@@ -228,8 +228,10 @@ def _scaled(name: str, doc: str) -> Op:
     return _along_axis(rule, name)
 
 
-softmax = _scaled("softmax", "Exponentials along `axis`, scaled to sum to one.")
-log_softmax = _scaled("log_softmax", "The logarithm of `softmax`, exact where that is tiny.")
+softmax = _scaled("softmax", "The exponentials along `axis`, scaled to sum to one.")
+log_softmax = _scaled(
+    "log_softmax", "The logarithm of `softmax`, exact even where `softmax` is tiny."
+)
 
 
 @softmax.vjp
@@ -258,7 +260,7 @@ logsumexp = reduction("logsumexp", "The logarithm of the sum of exponentials, st
 
 
 def _finite(x: Tensor) -> Tensor:
-    """`x` with 0 in the place of infinities: what may be subtracted from equal infinities."""
+    """`x` with 0 in the place of infinities, so that it can be subtracted from equal infinities."""
     return ew.where(ew.equal(ew.abs(x), scalar(math.inf, x.spec.dtype)), ew.zero(x), x)
 
 

@@ -206,7 +206,9 @@ def sum_to_like(g: Tensor, like: Tensor, y: Tensor) -> Tensor:
 
 
 def full_like(x: Tensor, value: Any, dtype: str | None = None) -> Tensor:
-    """A tensor of the shape of `x`, filled with a number; of its dtype too, if none is given."""
+    """A tensor of the shape of `x`, filled with a number. It has the dtype of `x` if none
+    is given.
+    """
     return shaped_as(full, x, value=value, dtype=dtype or x.spec.dtype)
 
 

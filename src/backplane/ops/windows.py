@@ -103,16 +103,16 @@ class Layout(NamedTuple):
 
     @property
     def padded(self) -> list[Amount]:
-        """The spatial sizes with padding."""
+        """The spatial sizes, padding included."""
         return [n + a + b for n, (a, b) in zip(self.sizes, self.pairs, strict=True)]
 
     @property
     def is_padded(self) -> bool:
-        """Whether padding adds, or may add, anything."""
+        """Whether padding adds anything, or may do so."""
         return any(isinstance(n, Tensor) or n > 0 for pair in self.pairs for n in pair)
 
     def pad(self, x: Tensor, value: float) -> Tensor:
-        """`x` with `value` before and after along its spatial axes."""
+        """`x` with padding of `value` before and after along its spatial axes."""
         pairs = enumerate(self.pairs, 1)
         unknown = {i: pair for i, pair in pairs if any(isinstance(n, Tensor) for n in pair)}
         if self.is_padded and len(unknown) < len(self.pairs):
@@ -126,7 +126,7 @@ class Layout(NamedTuple):
         return x
 
     def crop(self, x: Tensor, sizes: Sequence[Amount]) -> Tensor:
-        """What is left of the padded `x` without its padding; the result has `sizes`."""
+        """The padded `x` without its padding. The result has `sizes`."""
         if not self.is_padded:
             return x
         if not any(isinstance(n, Tensor) for pair in self.pairs for n in pair):
@@ -137,7 +137,7 @@ class Layout(NamedTuple):
         return shaped(dynamic_slice, sizes, x, starts)
 
     def offsets(self) -> Iterator[Ints]:
-        """The elements of a window by their offset along each axis, in row-major order."""
+        """The offsets of the elements of a window along each axis, in row-major order."""
         return itertools.product(*(range(w.size) for w in self.windows))
 
     def read(self, x: Tensor, at: Ints) -> Tensor:
@@ -230,7 +230,9 @@ def patches(x: Tensor, windows: Windows) -> Tensor:
 
 
 def fold(x: Tensor, laid: Layout, channels: int) -> Tensor:
-    """`patches` transposed: overlapping windows added up, over the padded spatial axes."""
+    """The transpose of `patches`: overlapping windows are added up, over the padded spatial
+    axes.
+    """
     last = x.ndim - 1
     width = channels * laid.elements
     for axis, w in enumerate(laid.windows, 1):
