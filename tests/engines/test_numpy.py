@@ -109,7 +109,7 @@ def failing(x: Any) -> tuple[Any, ...]:
 
 @pytest.fixture(params=["context variable", "decorator"])
 def quiet(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """`without_warnings` on NumPy 2, and on NumPy 1, where the error state is no context variable."""
+    """`without_warnings` on NumPy 2, and on NumPy 1, whose error state is no such variable."""
     if request.param == "decorator":
         monkeypatch.setattr(quieting, "SILENCE", quieting.silence([]))
     return quieting.without_warnings
