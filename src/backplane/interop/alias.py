@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from backplane import config
+from backplane.interop import removed
 
 KERAS = "keras"
 BACKEND = "keras.backend"
@@ -119,6 +120,7 @@ def install() -> None:
         return
     if KERAS in sys.modules:
         raise RuntimeError("keras has been imported already: install the alias before that")
+    removed.restore()
     installed = PathFinder.find_spec(KERAS)
     if installed is not None and _is_classic(installed):
         _serve_classic()
