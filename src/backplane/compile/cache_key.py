@@ -45,7 +45,8 @@ def key_of(
 def _bytes(node: Tensor) -> Hashable:
     if isinstance(node, Constant):
         if is_scalar(node):
-            return node.value.tobytes()
+            found: bytes = node.value.tobytes()
+            return found
         return node  # itself, not its id, which another may get when this one is gone
     raise ValueError(f"{node!r} is used but is no input of the program")
 

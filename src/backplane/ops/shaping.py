@@ -323,7 +323,7 @@ def _(g: Tensor, y: Tensor, *xs: Tensor, axis: int) -> list[Tensor]:
 
 def scalars_in(vector: Tensor) -> list[Tensor] | None:
     """The scalars that a vector was made of, as the vector of a shape is; None for any other."""
-    scalars = []
+    scalars: list[Tensor] = []
     for piece in vector.inputs if vector.op in (concat, identity) else (vector,):
         if isinstance(piece, Constant) and isinstance(piece.value, np.ndarray):
             scalars += [constant(v) for v in piece.value]

@@ -29,8 +29,8 @@ def to_array(value: Value) -> np.ndarray:
     """
     value = value.detach().cpu()
     if value.dtype != torch.bfloat16:
-        return value.numpy()  # type: ignore[no-any-return]
-    return value.view(torch.int16).numpy().view(ml_dtypes.bfloat16)  # type: ignore[no-any-return]
+        return value.numpy()
+    return value.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
 
 
 def _by_bits(spec: Spec, function: Lowering, *, flipped: bool, back: bool) -> Lowering:
