@@ -34,7 +34,8 @@ def run(script: Path, arguments: tuple[str, ...]) -> None:
     """Run SCRIPT so that its `keras.backend` is Backplane's.
 
     `from keras import backend as K` and `import keras.backend` mean `backplane.backend` while it
-    runs. The installed keras, if any, stays as it is.
+    runs. The installed keras, if any, stays as it is. What Python and NumPy have removed since
+    then, such as `np.float`, is there.
     """
     from backplane.interop import alias
 

@@ -178,6 +178,44 @@ def test_refusals_name_operation_and_dtype():
         x + leaf(3)
 
 
+# --- functions of NumPy ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", [*ARITHMETIC, operator.truediv, operator.matmul, *COMPARISON])
+def test_arrays_beside_tensors(op):
+    array, tensor = np.array([3.0, 4.0]), constant(np.array([1.0, 2.0], "float32"))
+    for x, y in ((array, tensor), (tensor, array), (np.float64(3), tensor)):
+        if op is operator.matmul and x is not array and y is not array:
+            continue
+        found = op(x, y)
+        assert found.dtype == ("bool" if op in COMPARISON else "float32")
+        expected = op(*[z.value if z is tensor else z for z in (x, y)])
+        np.testing.assert_allclose(value(found), expected, rtol=1e-6)
+    assert not array == tensor  # noqa: SIM201
+    assert array != tensor
+    assert tensor in [array, tensor]
+
+
+def test_an_array_that_a_tensor_is_added_to():
+    total = array = np.zeros(2)
+    total += constant([1.0, 2.0])
+    np.testing.assert_array_equal(value(total), [1, 2])
+    assert not array.any()
+
+
+def test_functions_of_numpy_are_those_of_k():
+    x = K.constant([-4.0, 4.0])
+    np.testing.assert_array_equal(value(np.sqrt(x)), [0, 2])
+    np.testing.assert_array_equal(value(np.maximum(np.zeros(2), x)), [0, 4])
+    np.testing.assert_array_equal(value(np.abs(np.negative(x))), [4, 4])
+    with pytest.raises(TypeError, match=r"np\.arctan takes no symbolic tensors: use the functions"):
+        np.arctan(x)
+    with pytest.raises(TypeError, match=r"np\.exp with out takes no symbolic"):
+        np.exp(x, out=np.zeros(2))
+    with pytest.raises(TypeError, match=r"np\.add\.reduce takes no symbolic tensors"):
+        np.sum(x)
+
+
 # --- indexing -------------------------------------------------------------------------------------
 
 ARRAY = np.arange(24.0).reshape(2, 3, 4)

@@ -53,8 +53,6 @@ class Tensor:
         "where",
     )
 
-    # NumPy must leave `array + tensor` to the tensor.
-    __array_ufunc__ = None
     __array_priority__ = 1000
 
     def __init__(
@@ -197,6 +195,10 @@ class Tensor:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         raise TypeError(f"{self!r} is symbolic and has no values yet: use K.eval or K.function")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """`array + tensor`, and functions of NumPy that K has: `np.exp(tensor)`."""
+        return OPERATORS["ufunc"](ufunc, method, inputs, options)
 
     def __float__(self) -> float:
         raise TypeError(f"{self!r} is symbolic and has no value yet: use K.eval or K.function")

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from backplane.interop import removed
 from backplane.known_engines import canonical
 
 KERAS = "keras"
@@ -119,6 +120,7 @@ def install() -> None:
         return
     if KERAS in sys.modules:
         raise RuntimeError("keras has been imported already: install the alias before that")
+    removed.restore()
     installed = PathFinder.find_spec(KERAS)
     if installed is not None and _is_classic(installed):
         _become_backend_of_classic()
