@@ -1,10 +1,10 @@
 """What `torch.compile` sees in the place of a K function.
 
-Its tracer, Dynamo, reads the bytecode of what it compiles. The call rule, made of caches and
-context variables, is nothing for it; the emitted program of a call is. So every K function carries
-the attribute by which PyTorch itself points from a function to the one to be traced instead, and
-the work of finding the program is marked as one whose result is a constant. Both are attributes
-only, because asking PyTorch for them would import it, and its compiler, for everybody.
+Its tracer, Dynamo, reads the bytecode of what it compiles. It cannot follow the call rule, which is
+made of caches and context variables, but it can follow the emitted program of a call. So every K
+function carries an attribute by which PyTorch finds another function to trace in its place. The
+work of finding the program is marked as a function whose result is a constant. Both marks are plain
+attributes: PyTorch's own decorators would import PyTorch, and its compiler, for everybody.
 
 A module of `interop`, imported when the first K function is traced, does the rest.
 """
@@ -30,7 +30,7 @@ _tracer: list[Any] = []
 
 def visible(function: Callable[..., Any], wrapper: Callable[..., Any]) -> None:
     """Let PyTorch's compiler trace the program of a call of `function` in the place of `wrapper`,
-    which is it with the call rule.
+    which is `function` with the call rule.
     """
     name = f"{function.__module__}.{function.__name__}"
     FUNCTIONS[name] = function
@@ -44,8 +44,8 @@ def visible(function: Callable[..., Any], wrapper: Callable[..., Any]) -> None:
 
 
 class _Own(dict[str, Any]):
-    """Attributes of a function that `functools.wraps` finds none of: somebody's function around a K
-    function is not to be traced as that K function.
+    """Attributes of a function that `functools.wraps` does not copy. A user's wrapper around a K
+    function must not be traced as if it were that K function.
     """
 
     def keys(self) -> Any:
@@ -61,8 +61,8 @@ def _load() -> None:
 
 
 def constant(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of functions that PyTorch's compiler runs while it traces, instead of tracing them:
-    `torch.compiler.assume_constant_result`.
+    """Decorator for functions that PyTorch's compiler runs while it traces, instead of tracing
+    them. It does the same as `torch.compiler.assume_constant_result`.
     """
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function

@@ -1,4 +1,5 @@
-"""Engines by name, loaded on first use; which one is current; whose tensor a value is.
+"""The registry of engines: finds them by name, loads them on first use, knows which one is current,
+and tells whose tensor a value is.
 
 An engine's module is imported when the engine is first needed, never before. Third-party engines
 register under the entry point group `backplane.engines`: name → object, an `Engine` instance.
@@ -28,20 +29,20 @@ _default: list[Engine] = []
 
 
 def names() -> list[str]:
-    """Names of all known engines, third-party ones last, installed or not."""
+    """The names of all known engines, installed or not. Third-party engines come last."""
     return [*ENGINES, *(point.name for point in _third_party())]
 
 
 def _third_party() -> Iterable[EntryPoint]:
     """The entry points of other packages' engines."""
-    # Imported here: it takes longer than all of this package, and few programs need it.
+    # Imported here, because it takes longer than all of this package and few programs need it.
     from importlib.metadata import entry_points
 
     return entry_points(group=GROUP)
 
 
 def installed(name: str) -> bool:
-    """Whether the engine's library can be found; imports nothing."""
+    """Whether the engine's library can be found. This imports nothing."""
     name = canonical(name) or name
     if name in ENGINES:
         return all(importlib.util.find_spec(lib) is not None for lib in ENGINES[name].libraries)
@@ -49,10 +50,10 @@ def installed(name: str) -> bool:
 
 
 def get(name: str) -> Engine:
-    """The engine of that name, loaded if it was not.
+    """The engine called `name`, which is loaded if necessary.
 
     Raises:
-        ValueError: if no engine is called so.
+        ValueError: if no engine has that name.
         ImportError: if its library is missing; the message has the install command.
     """
     if name not in _loaded:
@@ -81,7 +82,7 @@ def _load(name: str) -> Engine:
 
 
 def suggestion(name: str) -> str:
-    """`, did you mean 'numpy'?`, if an engine is called almost like `name`; else nothing."""
+    """`, did you mean 'numpy'?` if an engine's name is almost `name`; otherwise nothing."""
     # Imported here: only mistakes need it.
     import difflib
 
@@ -91,7 +92,7 @@ def suggestion(name: str) -> str:
 
 
 def current() -> Engine:
-    """The engine in force: that of the innermost `use`, else the configured one."""
+    """The engine in force: that of the innermost `use`, or else the configured one."""
     engine: Engine | None = context.current().engine
     if engine is not None:
         return engine
@@ -115,14 +116,14 @@ def configured() -> config.Choice:
 
 
 def is_external(choice: config.Choice) -> bool:
-    """Whether it names a module of somebody else's: neither an engine of ours nor a registered
+    """Whether the choice names somebody else's module: neither an engine of ours nor a registered
     one.
     """
     return choice.engine is None and not installed(choice.name)
 
 
 def set_default(engine: Engine) -> None:
-    """Make `engine` the one in force outside `use`."""
+    """Make `engine` the one in force outside of `use`."""
     _default[:] = [engine]
     for tell in DEFAULT_CHANGED:
         tell()
@@ -143,15 +144,15 @@ def override_default(engine: Engine) -> Callable[[], None]:
 
 @contextmanager
 def use(name: str) -> Iterator[Engine]:
-    """Context manager: what is built and run inside runs on the engine of that name."""
+    """Context manager: everything inside is built for, and runs on, the engine called `name`."""
     engine = get(name)
     with context.changed(engine=engine):
         yield engine
 
 
 def engine_of(value: object) -> Engine | None:
-    """The engine whose tensor `value` is, or None. Asks only libraries that are already
-    imported.
+    """The engine whose tensor `value` is, or None. Only libraries that are already imported are
+    asked.
     """
     kind = type(value)
     name = _owners.get(kind)

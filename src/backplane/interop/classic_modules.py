@@ -15,7 +15,9 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -28,76 +30,72 @@ TENSORFLOW_BACKEND = "keras.backend.tensorflow_backend"
 TOPOLOGY = "keras.engine.topology"
 
 
-class _Around(Loader):
-    """Loads a module of Keras as it is, with something done before or after."""
+Execute = Callable[[ModuleType], None]
 
-    def __init__(self, loader: Any, ours: str) -> None:
+
+class _Loader(Loader):
+    """Loads a module of Keras as `loader` does, or an empty one without it, and fills it by
+    `execute`.
+    """
+
+    def __init__(self, loader: Any, execute: Execute) -> None:
         self.loader = loader
-        self.ours = ours
+        self.execute = execute
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """As Keras' own loader does."""
-        made: ModuleType | None = self.loader.create_module(spec)
+        made: ModuleType | None = None if self.loader is None else self.loader.create_module(spec)
         return made
 
     def exec_module(self, module: ModuleType) -> None:
-        """As Keras' own loader does."""
-        self.loader.exec_module(module)
+        """Fill the module."""
+        self.execute(module)
 
 
-class _Backend(_Around):
-    """`keras.backend` of a release with external backends: `K.tensorflow_backend` besides."""
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Execute it, then import that module, which becomes an attribute."""
-        super().exec_module(module)
-        importlib.import_module(TENSORFLOW_BACKEND)
-
-
-class _OldBackend(_Around):
-    """`keras.backend` of a release without external backends."""
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Execute it while the environment names a backend that it knows."""
-        os.environ["KERAS_BACKEND"] = "tensorflow"
-        try:
-            super().exec_module(module)
-        finally:
-            os.environ["KERAS_BACKEND"] = self.ours
-        vars(module)["_BACKEND"] = self.ours
+@contextmanager
+def _named(backend: str) -> Iterator[None]:
+    """Let the environment name that backend for a while."""
+    before = os.environ["KERAS_BACKEND"]
+    os.environ["KERAS_BACKEND"] = backend
+    try:
+        yield
+    finally:
+        os.environ["KERAS_BACKEND"] = before
 
 
-class _Topology(_Around):
-    """`keras.engine.topology` of a release without external backends. When it loads weights, it
-    looks up whether the backend that wrote them flips kernels; its table has three backends.
+def _backend(execute: Execute, ours: str, module: ModuleType) -> None:
+    """`keras.backend` of a release with external backends gets our module as an attribute."""
+    execute(module)
+    importlib.import_module(TENSORFLOW_BACKEND)
+
+
+def _old_backend(execute: Execute, ours: str, module: ModuleType) -> None:
+    """`keras.backend` of a release without external backends, executed while the environment names
+    a backend that it knows.
     """
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Execute it, then answer that question for it: of all backends, Theano's alone did."""
-        super().exec_module(module)
-        if "_need_convert_kernel" in vars(module):
-            vars(module)["_need_convert_kernel"] = lambda original: original == "theano"
+    with _named("tensorflow"):
+        execute(module)
+    vars(module)["_BACKEND"] = ours
 
 
-class _TensorflowBackend(_Around):
-    """Fills `keras.backend.tensorflow_backend` with our names."""
+def _topology(execute: Execute, ours: str, module: ModuleType) -> None:
+    """`keras.engine.topology` of a release without external backends. When it loads weights, it
+    looks up whether the backend that wrote them flips kernels; its table has three backends. Of all
+    backends, Theano's alone did: it is told that.
+    """
+    execute(module)
+    if "_need_convert_kernel" in vars(module):
+        vars(module)["_need_convert_kernel"] = lambda original: original == "theano"
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """An ordinary module."""
-        return None
 
-    def exec_module(self, module: ModuleType) -> None:
-        """Take over the names of our module, but for those that Keras has itself."""
-        before = os.environ["KERAS_BACKEND"]
-        os.environ["KERAS_BACKEND"] = self.ours
-        try:
-            ours = importlib.import_module(self.ours)
-        finally:
-            os.environ["KERAS_BACKEND"] = before
-        names = {name: getattr(ours, name) for name in ours.__all__ if name != "backend"}
-        common = vars(sys.modules["keras.backend.common"])
-        names |= {name: value for name, value in common.items() if name in names}
-        vars(module).update(names, __all__=list(names), __getattr__=ours.__getattr__)
+def _tensorflow_backend(ours: str, module: ModuleType) -> None:
+    """Fill `keras.backend.tensorflow_backend` with our names, but not those that Keras has."""
+    with _named(ours):
+        own = importlib.import_module(ours)
+    names = {name: getattr(own, name) for name in own.__all__ if name != "backend"}
+    common = vars(sys.modules["keras.backend.common"])
+    names |= {name: value for name, value in common.items() if name in names}
+    vars(module).update(names, __all__=list(names), __getattr__=own.__getattr__)
 
 
 class _Finder(MetaPathFinder):
@@ -115,22 +113,28 @@ class _Finder(MetaPathFinder):
         if name not in (BACKEND, TENSORFLOW_BACKEND, TOPOLOGY) or not self.ours.startswith(PREFIX):
             return None
         if name == TENSORFLOW_BACKEND:
-            return ModuleSpec(name, _TensorflowBackend(None, self.ours), is_package=False)
+            return ModuleSpec(
+                name, _Loader(None, partial(_tensorflow_backend, self.ours)), is_package=False
+            )
         spec = PathFinder.find_spec(name, path)
-        if spec is not None and spec.origin is not None and spec.loader is not None:
-            spec.loader = _around(name, Path(spec.origin))(spec.loader, self.ours)
+        if spec is None or spec.origin is None or spec.loader is None:
+            return spec
+        around = _around(name, Path(spec.origin))
+        if around is not None:
+            execute = partial(around, spec.loader.exec_module, self.ours)
+            spec.loader = _Loader(spec.loader, execute)
         return spec
 
 
-def _around(name: str, file: Path) -> type[_Around]:
-    """What is to be done around a module of Keras, as its release needs it."""
+def _around(name: str, file: Path) -> Callable[[Execute, str, ModuleType], None] | None:
+    """What is to be done around executing a module of Keras, as its release needs it."""
     if name == TOPOLOGY:
-        return _Topology
+        return _topology
     if not file.with_name("common.py").is_file():
-        return _Around  # No classic Keras: Keras 3 chooses its backends by itself.
+        return None  # No classic Keras: Keras 3 chooses its backends by itself.
     loads = file.with_name("load_backend.py")
     text = (loads if loads.is_file() else file).read_text(encoding="utf-8")
-    return _Backend if "import_module" in text else _OldBackend
+    return _backend if "import_module" in text else _old_backend
 
 
 def install() -> None:

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from backplane.engines.arrays import updates
-from backplane.engines.base import Engine, Value
+from backplane.engines.base import Engine, Function, Value
 
-Function = Callable[..., tuple[Value, ...]]
 Around = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 

@@ -6,37 +6,32 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from backplane.engines.base import Table, Value
+from backplane.engines.base import Ints, Table, Value
 from backplane.engines.jax.kernel import sized
 
-Sizes = tuple[int, ...]
-
-TABLE = Table()
-
-
-@TABLE.add("gather")
-def _gather(x: Value, indices: Value, *, axis: int) -> Value:
-    """`jnp.take`. An index out of range gives NaN, or the extreme value of an integer type."""
-    return jnp.take(x, indices, axis=axis)
+TABLE = Table(
+    # `jnp.take`. An index out of range gives NaN, or the extreme value of an integer type.
+    gather=lambda x, indices, *, axis: jnp.take(x, indices, axis=axis),
+)
 
 
 @TABLE.add("scatter_add")
 @sized(2, "axis")
-def _scatter_add(g: Value, indices: Value, *, shape: Sizes, axis: int) -> Value:
+def _scatter_add(g: Value, indices: Value, *, shape: Ints, axis: int) -> Value:
     """`x.at[…].add`, which leaves indices out of range away."""
     return lax.full(shape, 0, g.dtype).at[(slice(None),) * axis + (indices,)].add(g)
 
 
 @TABLE.add("dynamic_slice")
 @sized(2)
-def _dynamic_slice(x: Value, starts: Value, *, shape: Sizes) -> Value:
+def _dynamic_slice(x: Value, starts: Value, *, shape: Ints) -> Value:
     """`lax.dynamic_slice` clamps the starts; it must not count negative ones from the end."""
     return lax.dynamic_slice(x, jnp.maximum(starts, 0), shape, allow_negative_indices=False)
 
 
 @TABLE.add("dynamic_slice_grad")
 @sized(2)
-def _dynamic_slice_grad(g: Value, starts: Value, *, shape: Sizes) -> Value:
+def _dynamic_slice_grad(g: Value, starts: Value, *, shape: Ints) -> Value:
     """`lax.dynamic_update_slice` clamps alike."""
     zeros, starts = lax.full(shape, 0, g.dtype), jnp.maximum(starts, 0)
     return lax.dynamic_update_slice(zeros, g, starts, allow_negative_indices=False)

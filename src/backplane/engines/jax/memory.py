@@ -26,9 +26,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Value
+from backplane.engines.base import Function, Value
 
-Function = Callable[..., tuple[Value, ...]]
 Shapes = tuple[tuple[int, ...], ...]
 
 TRIED = 1 << 20

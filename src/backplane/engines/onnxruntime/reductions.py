@@ -7,7 +7,7 @@ from functools import partial
 
 from backplane.core.shapes import broadcast_axes, may_stretch
 from backplane.core.spec import is_float
-from backplane.engines.base import Table
+from backplane.engines.base import Axes, Shape, Table
 from backplane.engines.onnxruntime.builder import (
     Body,
     Size,
@@ -40,8 +40,6 @@ from backplane.engines.onnxruntime.sizes import (
 )
 
 TABLE = Table(softmax=partial(node, "Softmax"), log_softmax=partial(node, "LogSoftmax"))
-
-Axes = tuple[int, ...]
 
 
 # --- sums and products ---------------------------------------------------------------------------
@@ -135,7 +133,7 @@ def logsumexp(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
 
 
 @TABLE.add("sum_to")
-def sum_to(x: Symbol, *dims: Symbol, shape: tuple[int | None, ...]) -> Symbol:
+def sum_to(x: Symbol, *dims: Symbol, shape: Shape) -> Symbol:
     """`x` summed down to the shape that was broadcast to `x`'s."""
     assert x.shape is not None
     if may_stretch(shape, x.shape):

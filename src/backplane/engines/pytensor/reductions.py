@@ -8,13 +8,10 @@ import pytensor.tensor as pt
 
 from backplane.core.shapes import broadcast_axes, may_stretch
 from backplane.core.spec import UNSIGNED, bits, is_float
-from backplane.engines.base import Lowering, Table, Value
+from backplane.engines.base import Axes, Lowering, Shape, Table, Value
 from backplane.engines.pytensor.elementwise import in_single
 
 TABLE = Table()
-
-Axes = tuple[int, ...]
-Sizes = tuple[int | None, ...]
 
 
 @TABLE.add("sum")
@@ -27,7 +24,7 @@ def _sum(x: Value, *, axes: Axes, keepdims: bool) -> Value:
     return pt.sum(x, axis=axes, dtype=x.dtype, acc_dtype=x.dtype, keepdims=keepdims)
 
 
-def sum_down(given: Sizes, wanted: Sizes) -> Lowering | None:
+def sum_down(given: Shape, wanted: Shape) -> Lowering | None:
     """The sum that undoes a broadcast, where it is known which axes were broadcast."""
     if may_stretch(wanted, given):
         return None

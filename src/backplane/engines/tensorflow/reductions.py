@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from backplane.core.shapes import broadcast_axes, may_stretch
-from backplane.engines.base import Lowering, Table, Value
+from backplane.engines.base import Axes, Lowering, Shape, Table, Value
 from backplane.engines.tensorflow.constants import ints, number, shape_vector
 from backplane.engines.tensorflow.library import HALVES, computed_in, raw, tf
-
-Axes = tuple[int, ...]
 
 _RUNNING = {**HALVES, tf.float32: tf.float64}
 """Kernels of running sums and products add the elements one by one: of a million float32 the last
@@ -91,7 +89,7 @@ def _log_softmax(x: Value, *, axis: int) -> Value:
 
 
 @TABLE.add("sum_to")
-def _sum_to(x: Value, *dims: Value, shape: tuple[int | None, ...]) -> Value:
+def _sum_to(x: Value, *dims: Value, shape: Shape) -> Value:
     """`x` summed down to the shape that was broadcast to that of `x`."""
     if may_stretch(shape, x.shape):
         return _sum_to_unknown(x, shape_vector(shape, dims))

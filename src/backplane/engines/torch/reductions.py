@@ -8,12 +8,11 @@ import torch
 
 from backplane.core.shapes import broadcast_axes
 from backplane.core.spec import Spec
-from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.engines.base import Axes, Lowering, Shape, Table, Value, host_shape
 from backplane.engines.torch.dtypes import TORCH, compared, modular, ordered
 
 TABLE = Table()
 
-Axes = tuple[int, ...]
 
 LONG_ROW = 1024
 """From this length on `top_k` tries to do without sorting whole rows."""
@@ -103,7 +102,7 @@ TABLE.update(
 
 
 @TABLE.build("sum_to")
-def sum_to(specs: Sequence[Spec], *, shape: tuple[int | None, ...]) -> Lowering:
+def sum_to(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
     """One sum where the axes are known beforehand, else `Tensor.sum_to_size`."""
     spec, dtype = specs[0], TORCH[specs[0].dtype]
     if None in shape:
