@@ -18,6 +18,7 @@ from backplane.compile.program import clear_programs
 from backplane.core.graph import Placeholder
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import DTYPES, SIGNED, UNSIGNED, Spec
+from backplane.engines.base import Entry
 from backplane.engines.onnxruntime import ENGINE, engine, library
 
 rng = np.random.default_rng(0)
@@ -207,7 +208,8 @@ def test_float64_functions_without_a_kernel_are_exact(name: str) -> None:
     x = np.array([-0.9999, -0.5, -1e-10, 0.0, 1e-17, 1e-3, 0.3, 0.999999])
     if name != "erfinv":
         x = np.concatenate([x, [3.0, 40.0, 500.0], [-30.0, -500.0] if name != "log1p" else []])
-    want = engines.get("numpy").table[name]
+    table = {"softplus": Entry(lambda x: np.logaddexp(x, 0)), **engines.get("numpy").table}
+    want = table[name]
     oracle = want.function([Spec(x.shape, "float64")]) if want.builds else want.function
     np.testing.assert_allclose(lower(name, x), oracle(x), rtol=1e-14, atol=1e-300)
 

@@ -49,6 +49,12 @@ def test_an_old_script(run):
     assert done.stdout == "['--verbose', '-n', '3'] [6.0] numpy\n", done.stderr
 
 
+def test_names_that_numpy_has_removed(run):
+    text = "import numpy as np\nfrom keras import backend as K\n"
+    done = run(text + "print(K.eval(K.sum(np.ones((2,), dtype=np.float) * K.ones((2,)))))")
+    assert done.stdout == "2.0\n", done.stderr
+
+
 def test_without_any_keras(run):
     hide = "import keras\nkeras._installed = None\nkeras.__path__ = []\n"
     done = run(hide + OLD)

@@ -35,8 +35,8 @@ class Lender(Converter, Protocol):
 class Variable(Tensor):
     """A leaf whose value programs read and replace.
 
-    The value is held as the engine that last wrote it left it; another engine gets a copy through
-    NumPy, made once per write.
+    The value stays as the engine left it that wrote it last. Another engine gets a copy, which is
+    made through NumPy once per write.
     """
 
     __slots__ = ("constraint", "domain", "trainable", "values")
@@ -65,11 +65,11 @@ class Variable(Tensor):
         return self.name
 
     def __bool__(self) -> bool:
-        """True: Keras before 2.1 asks `if self.bias:` whether there is one."""
+        """True, because Keras before 2.1 asks `if self.bias:` to see whether there is one."""
         return True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled are the value, as an array, and what was hung on it: no engine holds it yet."""
+        """Pickle the value, as an array, and the attributes that were hung on the variable."""
         settings = (self.numpy(), self.name, self.constraint, self.spec.sparse)
         return _restored, (settings, self.trainable, self.__dict__)
 

@@ -1,37 +1,22 @@
 """Classic Keras on a current Python: `import backplane.interop.classic` before `import keras`.
 
-Keras 2.0 to 2.3 were written for Python 3.7 and NumPy 1.16. This module puts back the names that
-Python, NumPy, h5py and PyYAML have removed since and that those releases use; nothing of Keras
-itself is changed. What still exists is left as it is. Each entry says what was removed, when, and
-what needs it.
+Keras 2.0 to 2.3 were written for Python 3.7 and NumPy 1.16. This module puts back what Python,
+NumPy (`backplane.interop.removed`), h5py and PyYAML have removed since and those releases use;
+nothing of Keras itself is changed. What still exists is left as it is. Each entry says what was
+removed, when, and what needs it.
 
 It also lets Keras 2.1 and older, which know no external backends, take `KERAS_BACKEND=backplane.…`
-(see `backplane.interop.served`).
+(see `backplane.interop.classic_modules`).
 """
 
 from __future__ import annotations
 
-import collections
-import collections.abc
-import inspect
-from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from backplane.interop import served
-
-
-class _ArgSpec(collections.namedtuple("_ArgSpec", "args varargs keywords defaults")):
-    """What `inspect.getargspec` returned."""
-
-    __slots__ = ()
-
-
-def _getargspec(function: Callable[..., Any]) -> _ArgSpec:
-    """The positional parameters of a function, as Python 2 described them."""
-    return _ArgSpec(*inspect.getfullargspec(function)[:4])
+from backplane.interop import classic_modules, removed
 
 
 class _Text(str):
@@ -42,33 +27,6 @@ class _Text(str):
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """The text, which is decoded already."""
         return str(self)
-
-
-def _put_back(module: Any, names: Mapping[str, Any]) -> None:
-    """Set the attributes that `module` no longer has."""
-    for name, value in names.items():
-        if name not in vars(module):
-            setattr(module, name, value)
-
-
-def restore_python() -> None:
-    """Names that Python removed."""
-    # Python 3.10: the abstract classes left `collections`. Keras takes Container (of epochs
-    # to validate), Iterable (callbacks), Mapping and Sequence (losses and metrics) from there.
-    for name in ("Container", "Iterable", "Mapping", "Sequence"):
-        _put_back(collections, {name: getattr(collections.abc, name)})
-    # Python 3.11: `getargspec` and its result type went. Keras 2.2.5 and 2.3 describe functions by
-    # the type (`keras.utils.generic_utils`), older releases call the function.
-    _put_back(inspect, {"getargspec": _getargspec, "ArgSpec": _ArgSpec})
-
-
-def restore_numpy() -> None:
-    """Names that NumPy removed."""
-    # NumPy 1.24: the aliases of builtin types. Keras' own NumPy code has np.bool and np.int.
-    _put_back(np, {"bool": bool, "int": int})
-    # NumPy 2.0: second names. Callbacks start from np.Inf, HDF5 attributes are compared with
-    # np.string_, and keras_preprocessing looks for np.unicode_ when it pads sequences.
-    _put_back(np, {"Inf": np.inf, "string_": np.bytes_, "unicode_": np.str_})
 
 
 def restore_h5py() -> None:
@@ -111,8 +69,7 @@ def restore_yaml() -> None:
         yaml.load = lambda stream, Loader=yaml.FullLoader: load(stream, Loader)
 
 
-restore_python()
-restore_numpy()
+removed.restore()
 restore_h5py()
 restore_yaml()
-served.install()
+classic_modules.install()

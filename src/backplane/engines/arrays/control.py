@@ -7,24 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
-from typing import NamedTuple
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from backplane.core.graph import Graph
-from backplane.engines.arrays.buffers import LOOPS
-from backplane.engines.arrays.linear import for_steps
 from backplane.engines.base import Engine, Stack, Steps, Table, Value
+
+Step = Callable[..., Sequence[Value]]
+
+
+class Room(NamedTuple):
+    """How steps write to memory that is there."""
+
+    serves: Callable[[Sequence[Value]], bool]
+    """Whether they may, for these operands."""
+    empty: Callable[[int, Value], Value]
+    """A stack for so many values like the one given."""
+    places: Callable[[Value], Sequence[Value]]
+    """The rows of a stack as views, in order."""
+    copy: Callable[[Value], Value]
 
 
 class Rows(NamedTuple):
     """What a loop does with an engine's values."""
 
-    empty: Callable[[int, Value], Value]
-    """A stack for so many values like the one given."""
     of: Callable[[Value], Sequence[Value]]
-    """The rows of a stack as views, in order."""
-    copy: Callable[[Value], Value]
+    """The rows of a sequence, in order."""
+    stack: Callable[[Sequence[Value]], Value]
+    zeros: Callable[[Sequence[int], str], Value]
+    """An array of a shape and dtype."""
+    for_steps: Callable[[Sequence[Value]], Sequence[Value]] = tuple
+    """What all steps read, in the form that is read fastest."""
+    room: Room | None = None
 
 
 def run(
@@ -34,7 +47,7 @@ def run(
     constants: Sequence[Value],
     count: int,
     reverse: bool,
-    rows: Rows,
+    room: Room,
 ) -> list[Value]:
     """The final states and the stacks of `count` steps, one at least. `elements` are the rows of
     the sequences in the order of the steps; `reverse` says that the last ones come first.
@@ -42,14 +55,14 @@ def run(
     first, later = steps.make(*constants)
     elements = iter(elements)
     results = first(*state, *next(elements))
-    made = [_stack(stack, state, results, count, reverse, rows) for stack in steps.stacks]
+    made = [_stack(stack, state, results, count, reverse, room) for stack in steps.stacks]
     places = zip(*[views for _, views in made], strict=True) if made else repeat(())
     carried = results[: len(state)]
     for element, place in zip(elements, places, strict=False):
         carried = later(*carried, *element, *place)
     # A row of a stack would keep the whole stack.
     finals = [
-        rows.copy(x) if is_row else x for x, is_row in zip(carried, steps.placed, strict=True)
+        room.copy(x) if is_row else x for x, is_row in zip(carried, steps.placed, strict=True)
     ]
     return [*finals, *[_result(made[k][0], count, before, reverse) for k, before in steps.results]]
 
@@ -60,19 +73,19 @@ def _stack(
     results: Sequence[Value],
     count: int,
     reverse: bool,
-    rows: Rows,
+    room: Room,
 ) -> tuple[Value, Sequence[Value]]:
     """A stack that holds the first step's result, and the places of the others."""
     y = results[stack.output]
     more = stack.state is not None
-    room = rows.empty(count + more, y)
-    views = rows.of(room)
+    made = room.empty(count + more, y)
+    views = room.places(made)
     if reverse:
         views = views[::-1]
     if stack.state is not None:
         views[0][...] = state[stack.state]
     views[more][...] = y
-    return room, views[1 + more :]
+    return made, views[1 + more :]
 
 
 def _result(room: Value, count: int, before: bool, reverse: bool) -> Value:
@@ -82,7 +95,7 @@ def _result(room: Value, count: int, before: bool, reverse: bool) -> Value:
     return room[:-1] if before != reverse else room[1:]
 
 
-def loops(engine: Engine) -> Table:
+def loops(engine: Engine, rows: Rows) -> Table:
     """The lowerings of `cond`, `scan` and `while_loop`; `engine` makes graphs callable."""
     table = Table()
 
@@ -102,42 +115,57 @@ def loops(engine: Engine) -> Table:
     def scan(
         *operands: Value, body: Graph, carry: int, xs: int, reverse: bool, length: int | None
     ) -> list[Value]:
-        steps = engine.steps(body, carry, xs)
-        state = operands[:carry]
-        sequences, constants = operands[carry : carry + xs], for_steps(operands[carry + xs :])
-        count = len(sequences[0]) if xs else length or 0
+        state, sequences = operands[:carry], operands[carry : carry + xs]
+        constants = rows.for_steps(operands[carry + xs :])
+        count = sequences[0].shape[0] if xs else length or 0
         if not count:
-            stacks = _empty_stacks(steps, body, carry, state, sequences, constants)
+            stacks = _empty_stacks(engine.callable(body), body, state, sequences, constants, rows)
             return [*state, *stacks]
-        if reverse:
-            sequences = tuple([s[::-1] for s in sequences])
-        elements = zip(*sequences, strict=True) if xs else repeat((), count)
-        return run(steps, state, elements, constants, count, reverse, ROWS)
+        columns = [rows.of(x) for x in sequences]
+        steps = [reversed(c) if reverse else c for c in columns]
+        elements = zip(*steps, strict=True) if xs else repeat((), count)
+        if rows.room is not None and rows.room.serves(operands):
+            kept = engine.steps(body, carry, xs)
+            return run(kept, state, elements, constants, count, reverse, rows.room)
+        return _stacked(engine.callable(body), state, elements, constants, reverse, rows)
 
     return table
 
 
-def _rows(stack: Value) -> list[Value]:
-    """Rows without axes are no views: they become rows of one element."""
-    return list(stack if stack.ndim > 1 else stack.reshape(-1, 1))
-
-
-ROWS = Rows(lambda count, y: LOOPS.empty((count, *y.shape), y.dtype), _rows, np.array)
+def _stacked(
+    step: Step,
+    state: Sequence[Value],
+    elements: Iterable[Sequence[Value]],
+    constants: Sequence[Value],
+    reverse: bool,
+    rows: Rows,
+) -> list[Value]:
+    """What `run` gives, without writing to any memory."""
+    made: list[Sequence[Value]] = []
+    for element in elements:
+        results = step(*state, *element, *constants)
+        state = results[: len(state)]
+        made.append(results[len(state) :])
+    if reverse:
+        made.reverse()
+    return [*state, *map(rows.stack, zip(*made, strict=True))]
 
 
 def _empty_stacks(
-    steps: Steps,
+    step: Step,
     body: Graph,
-    carry: int,
     state: Sequence[Value],
     sequences: Sequence[Value],
     constants: Sequence[Value],
+    rows: Rows,
 ) -> list[Value]:
     """The results of a scan of no steps; a step on zeros tells sizes that the graph does not."""
-    specs = [t.spec for t in body.outputs[carry:]]
-    if all(spec.is_static for spec in specs):
-        return [np.empty((0, *spec.shape), spec.dtype) for spec in specs]
-    element = [np.zeros(s.shape[1:], s.dtype) for s in sequences]
-    first, _ = steps.make(*constants)
-    ys = first(*state, *element)[carry:]
-    return [np.empty((0, *y.shape), y.dtype) for y in ys]
+    specs = [t.spec for t in body.outputs[len(state) :]]
+    shapes: list[Sequence[Any]] = [spec.shape for spec in specs]
+    if not all(spec.is_static for spec in specs):
+        first = [t.spec.dtype for t in body.inputs[len(state) :]]
+        element = [
+            rows.zeros(x.shape[1:], dtype) for x, dtype in zip(sequences, first, strict=False)
+        ]
+        shapes = [y.shape for y in step(*state, *element, *constants)[len(state) :]]
+    return [rows.zeros((0, *n), spec.dtype) for n, spec in zip(shapes, specs, strict=True)]

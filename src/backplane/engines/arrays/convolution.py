@@ -8,24 +8,22 @@ the taps are multiplied and added instead.
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from backplane.core.windows import Padding
+from backplane.core.shapes import Sizes
+from backplane.core.windows import Ints, Sliding
 from backplane.engines.arrays.windows import Windows, in_blas_dtype, split
 from backplane.engines.base import Table, Value, host_shape
 
 TABLE = Table()
 
-Ints = tuple[int, ...]
-
 
 @TABLE.add("conv")
-def _conv(
-    x: Value, kernel: Value, *, strides: Ints, padding: Padding, dilation: Ints, groups: int
-) -> Value:
-    windows = Windows.of(x.shape[1:-1], kernel.shape[:-2], strides, padding, dilation)
+def _conv(x: Value, kernel: Value, *, groups: int, **at: Unpack[Sliding]) -> Value:
+    windows = Windows.of(x.shape[1:-1], kernel.shape[:-2], **at)
     dtype = x.dtype
     x, kernel = in_blas_dtype(windows.pad(x)), in_blas_dtype(kernel)
     if groups == 1:
@@ -81,17 +79,10 @@ def _repeated(x: Value, outputs: int) -> Value:
 
 @TABLE.add("conv_input_grad")
 def _conv_input_grad(
-    g: Value,
-    kernel: Value,
-    *dims: Value,
-    shape: tuple[int | None, ...],
-    strides: Ints,
-    padding: Padding,
-    dilation: Ints,
-    groups: int,
+    g: Value, kernel: Value, *dims: Value, shape: Sizes, groups: int, **at: Unpack[Sliding]
 ) -> Value:
     sizes = host_shape(shape, dims)
-    windows = Windows.of(sizes[1:-1], kernel.shape[:-2], strides, padding, dilation)
+    windows = Windows.of(sizes[1:-1], kernel.shape[:-2], **at)
     dtype = g.dtype
     g, kernel = in_blas_dtype(g), in_blas_dtype(kernel)
     x = np.zeros((sizes[0], *windows.padded, sizes[-1]), g.dtype)
@@ -191,16 +182,9 @@ def _add_input_grad_depthwise(x: Value, g: Value, kernel: Value, windows: Window
 
 @TABLE.add("conv_kernel_grad")
 def _conv_kernel_grad(
-    x: Value,
-    g: Value,
-    *,
-    kernel_shape: Ints,
-    strides: Ints,
-    padding: Padding,
-    dilation: Ints,
-    groups: int,
+    x: Value, g: Value, *, kernel_shape: Ints, groups: int, **at: Unpack[Sliding]
 ) -> Value:
-    windows = Windows.of(x.shape[1:-1], kernel_shape[:-2], strides, padding, dilation)
+    windows = Windows.of(x.shape[1:-1], kernel_shape[:-2], **at)
     dtype = g.dtype
     x, g = in_blas_dtype(windows.pad(x)), in_blas_dtype(g)
     if groups == 1:

@@ -89,16 +89,6 @@ def on_arrays(function: Lowering, specs: Sequence[Spec]) -> Lowering:
     return in_single(build, specs)
 
 
-def _kernel(name: str, passes: int) -> Callable[[Lowering], Lowering]:
-    """Decorator: register a function on arrays that takes `out`."""
-
-    def register(function: Lowering) -> Lowering:
-        TABLE.build(name, out=passes)(lambda specs: on_arrays(function, specs))
-        return function
-
-    return register
-
-
 def _rounding(name: str, ufunc: np.ufunc) -> None:
     """Register a ufunc that leaves whole numbers as they are, and would make floats of them."""
     TABLE.build(name, out=1)(lambda specs: ufunc if is_float(specs[0].dtype) else np.positive)
@@ -152,7 +142,6 @@ def _relu(specs: Sequence[Spec]) -> Lowering:
     return partial(np.maximum, np.zeros((), specs[0].dtype))
 
 
-@_kernel("sigmoid", passes=4)
 def sigmoid(x: Value, out: Value | None = None) -> Value:
     """1 / (1 + exp(-x)), in a third of the time that SciPy takes."""
     y = np.negative(x, out=out)
@@ -165,18 +154,7 @@ _ONES = {char: np.ones((), char) for char in "fd"}
 """NumPy converts a Python number anew at each call."""
 
 
-@_kernel("softplus", passes=6)
-def _softplus(x: Value, out: Value | None = None) -> Value:
-    """max(x, 0) + log(1 + exp(-|x|))."""
-    positive = np.maximum(x, 0)
-    y = np.absolute(x, out=out)
-    np.negative(y, out=y)
-    np.exp(y, out=y)
-    np.log1p(y, out=y)
-    y += positive
-    return y
-
-
+TABLE.build("sigmoid", out=4)(lambda specs: on_arrays(sigmoid, specs))
 TABLE.build("erfinv")(lambda specs: on_arrays(erfinv, specs))
 
 
@@ -189,20 +167,6 @@ def _relu_grad(g: Value, y: Value, out: Value | None = None) -> Value:
 def _mul_no_nan(x: Value, y: Value, out: Value | None = None) -> Value:
     mask = y != 0
     return masked(mask, np.multiply(x, y, out=out), out)
-
-
-@_kernel("sigmoid_grad", passes=3)
-def _sigmoid_grad(g: Value, y: Value, out: Value | None = None) -> Value:
-    x = 1 - y
-    x *= y
-    return np.multiply(x, g, out=x if out is None else out)
-
-
-@_kernel("tanh_grad", passes=3)
-def _tanh_grad(g: Value, y: Value, out: Value | None = None) -> Value:
-    x = y * y
-    np.subtract(1, x, out=x)
-    return np.multiply(x, g, out=x if out is None else out)
 
 
 # --- choices by a mask, without a branch for each element ----------------------------------------

@@ -81,7 +81,7 @@ def silence(state: Sequence[tuple[ContextVar[Any], Any]]) -> Around:
 SILENCE = silence(_error_state())
 
 
-def quiet(function: Callable[..., T]) -> Callable[..., T]:
+def without_warnings(function: Callable[..., T]) -> Callable[..., T]:
     """`function` run without floating-point warnings."""
     enter, leave = SILENCE
 
@@ -95,4 +95,4 @@ def quiet(function: Callable[..., T]) -> Callable[..., T]:
     return run
 
 
-_commit = quiet(at_once)
+_commit = without_warnings(at_once)

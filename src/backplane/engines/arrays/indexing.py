@@ -9,12 +9,9 @@ from operator import itemgetter
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.engines.base import Lowering, Shape, Slices, Table, Value, host_shape
 
 TABLE = Table()
-
-Sizes = tuple[int | None, ...]
-Slices = tuple[tuple[int | None, int | None, int | None], ...]
 
 
 def _index(slices: Slices) -> tuple[slice, ...]:
@@ -27,7 +24,7 @@ def _slice(specs: Sequence[Spec], *, slices: Slices) -> Lowering:
 
 
 @TABLE.build("slice_grad")
-def _slice_grad(specs: Sequence[Spec], *, shape: Sizes, slices: Slices) -> Lowering:
+def _slice_grad(specs: Sequence[Spec], *, shape: Shape, slices: Slices) -> Lowering:
     index = _index(slices)
 
     def slice_grad(g: Value, *dims: Value) -> Value:
@@ -57,7 +54,7 @@ def _head(specs: Sequence[Spec], *, axis: int) -> Lowering:
 
 
 @TABLE.add("scatter_add")
-def _scatter_add(g: Value, indices: Value, *dims: Value, shape: Sizes, axis: int) -> Value:
+def _scatter_add(g: Value, indices: Value, *dims: Value, shape: Shape, axis: int) -> Value:
     # `np.add.at` is 1.2 to 4 times as fast on one axis of single elements as on an axis of rows.
     sizes = host_shape(shape, dims)
     blocks, rows, width = math.prod(sizes[:axis]), sizes[axis], math.prod(sizes[axis + 1 :])
@@ -76,12 +73,12 @@ def _window(sizes: Sequence[int], starts: Value, shape: Sequence[int]) -> tuple[
 
 
 @TABLE.add("dynamic_slice")
-def _dynamic_slice(x: Value, starts: Value, *dims: Value, shape: Sizes) -> Value:
+def _dynamic_slice(x: Value, starts: Value, *dims: Value, shape: Shape) -> Value:
     return x[_window(x.shape, starts, host_shape(shape, dims))]
 
 
 @TABLE.add("dynamic_slice_grad")
-def _dynamic_slice_grad(g: Value, starts: Value, *dims: Value, shape: Sizes) -> Value:
+def _dynamic_slice_grad(g: Value, starts: Value, *dims: Value, shape: Shape) -> Value:
     x = np.zeros(host_shape(shape, dims), g.dtype)
     x[_window(x.shape, starts, g.shape)] = g
     return x

@@ -6,36 +6,34 @@ The positions of `max_pool` are the numbers of the winning taps, in the smallest
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Unpack
 
 import numpy as np
 
-from backplane.core.windows import Padding
+from backplane.core.shapes import Sizes
+from backplane.core.windows import Ints, Pooling
 from backplane.engines.arrays.elementwise import masked
 from backplane.engines.arrays.windows import CACHE, Windows
 from backplane.engines.base import Table, Value, host_shape
 
 TABLE = Table()
 
-Ints = tuple[int, ...]
+
+def _windows(shape: Ints, at: Pooling) -> Windows:
+    return Windows.of(shape[1:-1], at["pool"], at["strides"], at["padding"])
 
 
 @TABLE.add("max_pool", wanted=True)
 def _max_pool(
-    x: Value,
-    *,
-    pool: Ints,
-    strides: Ints,
-    padding: Padding,
-    wanted: tuple[bool, ...] = (True, True),
+    x: Value, *, wanted: tuple[bool, ...] = (True, True), **at: Unpack[Pooling]
 ) -> list[Value]:
-    windows = Windows.of(x.shape[1:-1], pool, strides, padding)
+    windows = _windows(x.shape, at)
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     first, *taps = windows.taps(windows.pad(x, lowest))
     y = np.empty(first.shape, x.dtype)
-    number = np.min_scalar_type(math.prod(pool)).type
+    number = np.min_scalar_type(windows.elements).type
     positions = np.empty(y.shape, number) if wanted[1] else None
     start = _first_inside(windows)[..., None] if windows.is_padded else number(0)
     for block in _samples(y):
@@ -71,13 +69,12 @@ def _first_inside(windows: Windows) -> Value:
 
 
 @TABLE.add("max_pool_grad", reads=(0, 1, 3))
-def _max_pool_grad(
-    g: Value, x: Value, y: Value, positions: Value, *, pool: Ints, strides: Ints, padding: Padding
-) -> Value:
-    windows = Windows.of(x.shape[1:-1], pool, strides, padding)
-    apart = all(k <= s for k, s in zip(pool, strides, strict=True))
+def _max_pool_grad(g: Value, x: Value, y: Value, positions: Value, **at: Unpack[Pooling]) -> Value:
+    windows = _windows(x.shape, at)
+    axes = list(zip(windows.windows, windows.counts, windows.padded, strict=True))
+    apart = all(w.size <= w.stride for w, _, _ in axes)
     shape = (len(x), *windows.padded, x.shape[-1])
-    covered = all(k * o == n for k, o, n in zip(pool, windows.counts, windows.padded, strict=True))
+    covered = all(w.size * count == n for w, count, n in axes)
     result = np.empty(shape, g.dtype) if apart and covered else np.zeros(shape, g.dtype)
     taps = list(windows.taps(result))
     for block in _samples(g):
@@ -91,10 +88,8 @@ def _max_pool_grad(
 
 
 @TABLE.add("max_pool_take", reads=(0, 3))
-def _max_pool_take(
-    v: Value, x: Value, y: Value, positions: Value, *, pool: Ints, strides: Ints, padding: Padding
-) -> Value:
-    windows = Windows.of(v.shape[1:-1], pool, strides, padding)
+def _max_pool_take(v: Value, x: Value, y: Value, positions: Value, **at: Unpack[Pooling]) -> Value:
+    windows = _windows(v.shape, at)
     result = np.zeros(positions.shape, v.dtype)
     taps = list(windows.taps(windows.pad(v)))
     for block in _samples(result):
@@ -103,29 +98,10 @@ def _max_pool_take(
     return result
 
 
-@TABLE.add("avg_pool")
-def _avg_pool(x: Value, *, pool: Ints, strides: Ints, padding: Padding) -> Value:
-    windows = Windows.of(x.shape[1:-1], pool, strides, padding)
-    taps = windows.taps(windows.pad(x))
-    wide = _wide(x.dtype)
-    y = next(taps).astype(wide)
-    for tap in taps:
-        y += tap
-    y /= _counts(windows, wide)
-    return y.astype(x.dtype, copy=False)
-
-
 @TABLE.add("avg_pool_grad")
-def _avg_pool_grad(
-    g: Value,
-    *dims: Value,
-    shape: tuple[int | None, ...],
-    pool: Ints,
-    strides: Ints,
-    padding: Padding,
-) -> Value:
+def _avg_pool_grad(g: Value, *dims: Value, shape: Sizes, **at: Unpack[Pooling]) -> Value:
     sizes = host_shape(shape, dims)
-    windows = Windows.of(sizes[1:-1], pool, strides, padding)
+    windows = _windows(sizes, at)
     wide = _wide(g.dtype)
     share = g / _counts(windows, wide)
     result = np.zeros((sizes[0], *windows.padded, sizes[-1]), wide)

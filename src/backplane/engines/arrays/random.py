@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from backplane.engines.base import Table, Value, host_shape
+from backplane.engines.base import Shape, Table, Value, host_shape
 
 TABLE = Table()
 
@@ -45,7 +45,7 @@ def generator(key: Value) -> Any:
 
 
 @TABLE.add("random_uniform")
-def _uniform(key: Value, *dims: Value, shape: tuple[int | None, ...], dtype: str) -> Value:
+def _uniform(key: Value, *dims: Value, shape: Shape, dtype: str) -> Value:
     sizes = host_shape(shape, dims)
     if dtype == "float16":
         # A float32 just below 1 would be rounded to 1; eleven bits are exact.
@@ -55,7 +55,7 @@ def _uniform(key: Value, *dims: Value, shape: tuple[int | None, ...], dtype: str
 
 
 @TABLE.add("random_normal")
-def _normal(key: Value, *dims: Value, shape: tuple[int | None, ...], dtype: str) -> Value:
+def _normal(key: Value, *dims: Value, shape: Shape, dtype: str) -> Value:
     sizes = host_shape(shape, dims)
     if dtype == "float16":
         return generator(key).standard_normal(sizes, np.float32).astype(np.float16)
@@ -63,7 +63,7 @@ def _normal(key: Value, *dims: Value, shape: tuple[int | None, ...], dtype: str)
 
 
 @TABLE.add("random_bits")
-def _bits(key: Value, *dims: Value, shape: tuple[int | None, ...]) -> Value:
+def _bits(key: Value, *dims: Value, shape: Shape) -> Value:
     sizes = host_shape(shape, dims)
     count = math.prod(sizes)
     half = (count + 1) // 2

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from backplane.core.shapes import broadcast_axes
 from backplane.core.spec import Spec
 from backplane.engines.arrays.elementwise import in_single, on_arrays, unchanged
 from backplane.engines.arrays.shaping import pad
-from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.engines.base import Axes, Lowering, Shape, Table, Value, host_shape
 
 TABLE = Table()
 
-Axes = tuple[int, ...]
 Reduction = Callable[[Value], Value]
 
 
@@ -68,7 +68,7 @@ def _sum_trailing(x: Value, *, count: int, keepdims: bool, reduce: Lowering) -> 
 
 
 @TABLE.build("sum_to")
-def sum_to(specs: Sequence[Spec], *, shape: tuple[int | None, ...]) -> Lowering:
+def sum_to(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
     """The sum that undoes a broadcast from `shape`."""
     spec = specs[0]
     if None in shape or not spec.is_static:
@@ -76,19 +76,17 @@ def sum_to(specs: Sequence[Spec], *, shape: tuple[int | None, ...]) -> Lowering:
     return _sum_down(spec, spec.shape, shape)  # type: ignore[arg-type]
 
 
-def _sum_to_sizes(x: Value, *dims: Value, spec: Spec, shape: tuple[int | None, ...]) -> Value:
+def _sum_to_sizes(x: Value, *dims: Value, spec: Spec, shape: Shape) -> Value:
     return _sum_down(spec, x.shape, host_shape(shape, dims))(x)
 
 
 def _sum_down(spec: Spec, given: tuple[int, ...], wanted: tuple[int, ...]) -> Lowering:
     """The sum of an array of shape `given` down to the shape `wanted`, which broadcasts to it."""
-    extra = len(given) - len(wanted)
-    leading = tuple(range(extra))
-    shrunk = [i + extra for i, n in enumerate(wanted) if n == 1 and given[i + extra] != 1]
-    if not leading and not shrunk:
+    added, stretched = broadcast_axes(wanted, given)
+    if not added and not stretched:
         return unchanged
-    total = summed([spec], axes=(*leading, *shrunk), keepdims=bool(shrunk))
-    if not leading or not shrunk:
+    total = summed([spec], axes=(*added, *stretched), keepdims=bool(stretched))
+    if not added or not stretched:
         return total
     return lambda x: total(x).reshape(wanted)
 
@@ -131,18 +129,8 @@ TABLE.build("argmin")(lambda specs, *, axis: methodcaller("argmin", axis))
 # --- cumulative sums and products ----------------------------------------------------------------
 
 
-@TABLE.build("cumsum")
-def _cumsum(specs: Sequence[Spec], *, axis: int, reverse: bool) -> Lowering:
-    return _cumulative(specs, cumulative_sum, axis, reverse)
-
-
-@TABLE.build("cumprod")
-def _cumprod(specs: Sequence[Spec], *, axis: int, reverse: bool) -> Lowering:
-    return _cumulative(specs, cumulative_product, axis, reverse)
-
-
 def _cumulative(
-    specs: Sequence[Spec], function: Callable[[Value, int], Value], axis: int, reverse: bool
+    function: Callable[[Value, int], Value], specs: Sequence[Spec], *, axis: int, reverse: bool
 ) -> Lowering:
     def build(specs: Sequence[Spec]) -> Lowering:
         if not reverse:
@@ -176,6 +164,10 @@ def cumulative_sum(x: Value, axis: int) -> Value:
     starts = np.add.accumulate(sums[(*before, slice(-1), -1)], axis, np.float64)
     sums[(*before, slice(1, None))] += np.expand_dims(starts, axis + 1).astype(x.dtype)
     return sums.reshape(*x.shape[:axis], -1, *after)[(*before, slice(count))]
+
+
+TABLE.build("cumsum")(partial(_cumulative, cumulative_sum))
+TABLE.build("cumprod")(partial(_cumulative, cumulative_product))
 
 
 # --- softmax -------------------------------------------------------------------------------------

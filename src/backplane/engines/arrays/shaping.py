@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Lowering, Table, Value, host_shape, merge
+from backplane.engines.base import Lowering, Shape, Table, Value, host_shape, merge
 
-TABLE = Table()
-
-Sizes = tuple[int | None, ...]
+TABLE = Table(
+    arange=lambda start, stop, step, *, dtype: np.arange(start, stop, step, dtype=dtype),
+)
 
 
 # Scalar operands may be sizes, which are Python ints on this engine: those lowerings that can meet
@@ -25,7 +25,7 @@ TABLE.add("dim")(lambda x, *, axis: x.shape[axis])
 
 
 @TABLE.build("reshape")
-def _reshape(specs: Sequence[Spec], *, shape: Sizes) -> Lowering:
+def _reshape(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
     if specs[0].ndim == 0:
         return lambda x, *dims: np.reshape(x, host_shape(shape, dims))
     if None not in shape:
@@ -34,7 +34,7 @@ def _reshape(specs: Sequence[Spec], *, shape: Sizes) -> Lowering:
 
 
 @TABLE.build("broadcast_to")
-def _broadcast_to(specs: Sequence[Spec], *, shape: Sizes) -> Lowering:
+def _broadcast_to(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
     return lambda x, *dims: np.broadcast_to(x, host_shape(shape, dims))
 
 
@@ -84,14 +84,9 @@ def pad(x: Value, *, padding: Sequence[tuple[int, int]], value: float) -> Value:
 
 
 @TABLE.build("full")
-def _full(specs: Sequence[Spec], *, shape: Sizes, value: float, dtype: str) -> Lowering:
+def _full(specs: Sequence[Spec], *, shape: Shape, value: float, dtype: str) -> Lowering:
     kind = np.dtype(dtype)
     if shape == ():
         scalar = kind.type(value)
         return lambda: scalar
     return lambda *dims: filled(host_shape(shape, dims), value, kind)
-
-
-@TABLE.add("arange")
-def _arange(start: Value, stop: Value, step: Value, *, dtype: str) -> Value:
-    return np.arange(start, stop, step, dtype=dtype)

@@ -15,14 +15,12 @@ from numpy.lib.stride_tricks import as_strided
 
 from backplane.core.windows import Padding, Placement, windows
 from backplane.engines.arrays.shaping import pad
-from backplane.engines.base import Value
+from backplane.engines.base import Ints, Value
 
 CACHE = 1 << 20
 """Bytes of scratch per block: a megabyte stays in the second-level cache, or nearly so. On one
 processor blocks of 128 KB to 1 MB took the same time, on another half a megabyte took 1.05 of a
 whole one; a whole batch at once took up to 1.6 times as much."""
-
-Ints = tuple[int, ...]
 
 
 class Windows(Placement):

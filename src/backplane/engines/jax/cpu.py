@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
-from functools import cache, partial, reduce
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -23,41 +23,46 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Placement
-from backplane.engines.base import Value
+from backplane.engines.base import Ints, Shape, Value
 from backplane.engines.jax import native
-from backplane.engines.jax.windows import Sizes, Windows, zero
 
 SMALL = 25
 """Up to this number of elements a window over a single channel is computed by products."""
 
 
+def is_decomposed(
+    specs: Sequence[Spec], *, groups: int, kernel_shape: Shape = (), **window: Any
+) -> bool:
+    """Whether products of matrices, or of single numbers, are faster: a step of training takes a
+    third of the time where each channel has a group of its own, an eighth over a single channel,
+    and a quarter in three dimensions.
+    """
+    *sizes, channels, _ = kernel_shape or specs[1].shape
+    small = groups > 1 or math.prod([n or 1 for n in sizes]) <= SMALL
+    return len(sizes) == 3 or (channels == 1 and small)
+
+
 def conv(x: Value, kernel: Value, *, groups: int, **window: Any) -> Value:
     """Cross-correlation."""
-    one_channel = kernel.shape[-2] == 1
-    if one_channel and (groups > 1 or math.prod(kernel.shape[:-2]) <= SMALL):
-        return _products(x, kernel, **window)
     if groups > 1:
         return _each_group(partial(conv, groups=1, **window), x, kernel, groups)
     return native.conv(x, kernel, groups=1, **window)
 
 
-def input_grad(g: Value, kernel: Value, *, shape: Sizes, groups: int, **window: Any) -> Value:
+def input_grad(g: Value, kernel: Value, *, shape: Ints, groups: int, **window: Any) -> Value:
     """A convolution of `g` with the kernel turned around."""
     if groups == 1:
         return _input_grad(g, kernel, shape=shape, **window)
-    if kernel.shape[-2] == 1:
-        return native.transposed(lambda x: _products(x, kernel, **window), shape, g)
     shape = (*shape[:-1], shape[-1] // groups)
     return _each_group(partial(_input_grad, shape=shape, **window), g, kernel, groups)
 
 
-def kernel_grad(x: Value, g: Value, *, kernel_shape: Sizes, groups: int, **window: Any) -> Value:
+def kernel_grad(x: Value, g: Value, *, kernel_shape: Ints, groups: int, **window: Any) -> Value:
     """A convolution of `x` with `g`, the batch taking the place of the channels."""
     if groups == 1:
         return _kernel_grad(x, g, kernel_shape=kernel_shape, **window)
-    if kernel_shape[-2] == 1:
-        return native.transposed(lambda kernel: _products(x, kernel, **window), kernel_shape, g)
     shape = (*kernel_shape[:-1], kernel_shape[-1] // groups)
     return _each_group(partial(_kernel_grad, kernel_shape=shape, **window), x, g, groups)
 
@@ -70,23 +75,11 @@ def _each_group(
     return lax.concatenate([function(x, y) for x, y in parts], a.ndim - 1)
 
 
-def _products(x: Value, kernel: Value, **window: Any) -> Value:
-    """Each channel with kernels of its own: products with one number per channel, added up."""
-    filters = kernel.shape[-1]
-    windows = Windows(x.shape, kernel.shape[:-2], **window)
-    if 0 in windows.number:
-        return lax.full((x.shape[0], *windows.number, filters), 0, x.dtype)
-    x = jnp.repeat(windows.pad(x, zero(x)), filters // x.shape[-1], axis=-1)
-    factors = lax.reshape(kernel, (windows.size, filters))
-    parts = zip(windows.places(), factors, strict=True)
-    return reduce(lax.add, [windows.take(x, place) * factor for place, factor in parts])
-
-
 # --- gradients in the layout of the forward convolution: batch first, channels last ---------------
 
 
 def _input_grad(
-    g: Value, kernel: Value, *, shape: Sizes, strides: Sizes, padding: Padding, dilation: Sizes
+    g: Value, kernel: Value, *, shape: Ints, strides: Ints, padding: Padding, dilation: Ints
 ) -> Value:
     """With strides there are zeros between the elements of `g`."""
     if 0 in g.shape:
@@ -106,7 +99,7 @@ def _input_grad(
 
 
 def _kernel_grad(
-    x: Value, g: Value, *, kernel_shape: Sizes, strides: Sizes, padding: Padding, dilation: Sizes
+    x: Value, g: Value, *, kernel_shape: Ints, strides: Ints, padding: Padding, dilation: Ints
 ) -> Value:
     """The window is all of `g`, with zeros between its elements where there are strides."""
     if 0 in g.shape:
@@ -126,7 +119,7 @@ def _kernel_grad(
     return lax.transpose(found, (*spatial, 0, channels))
 
 
-def _spread(g: Value, strides: Sizes) -> list[int]:
+def _spread(g: Value, strides: Ints) -> list[int]:
     """The spatial sizes of `g` with zeros between its elements."""
     return [(n - 1) * s + 1 for n, s in zip(g.shape[1:-1], strides, strict=True)]
 

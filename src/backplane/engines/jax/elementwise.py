@@ -27,6 +27,7 @@ TABLE = Table(
     cos=jnp.cos,
     tanh=jnp.tanh,
     sigmoid=jax.nn.sigmoid,
+    erf=lax.erf,
     erfinv=lax.erf_inv,
     logical_not=jnp.logical_not,
     add=jnp.add,
@@ -75,34 +76,6 @@ def _relu(x: Value) -> Value:
 def _softplus(x: Value) -> Value:
     """`jnp.logaddexp`, whose slope at 0 is right also on JAX's own tape."""
     return jnp.logaddexp(x, jnp.zeros((), x.dtype))
-
-
-@TABLE.add("mul_no_nan")
-@kernel()
-def _mul_no_nan(x: Value, y: Value) -> Value:
-    """A product in which a zero `y` wins."""
-    return jnp.where(y == 0, 0, x * y)
-
-
-@TABLE.add("relu_grad")
-@kernel()
-def _relu_grad(g: Value, y: Value) -> Value:
-    """`g` where the result was positive."""
-    return jnp.where(y > 0, g, 0)
-
-
-@TABLE.add("sigmoid_grad")
-@kernel()
-def _sigmoid_grad(g: Value, y: Value) -> Value:
-    """From the result of `sigmoid`."""
-    return g * y * (1 - y)
-
-
-@TABLE.add("tanh_grad")
-@kernel()
-def _tanh_grad(g: Value, y: Value) -> Value:
-    """From the result of `tanh`."""
-    return g * (1 - y * y)
 
 
 @TABLE.add("print")

@@ -12,7 +12,7 @@ from jax.experimental import io_callback
 
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.base import Engine, Program, Table, Value, writing
+from backplane.engines.base import Engine, Function, Program, Table, Value, writing
 from backplane.engines.jax import (
     control,
     convolution,
@@ -27,8 +27,6 @@ from backplane.engines.jax import (
     shaping,
     unknown,
 )
-
-Function = Callable[..., tuple[Value, ...]]
 
 WIDE = frozenset(("int64", "uint64", "float64"))
 """Dtypes that JAX has only inside `jax.enable_x64`."""

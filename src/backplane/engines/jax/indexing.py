@@ -6,10 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from backplane.engines.base import Table, Value
+from backplane.engines.base import Ints, Table, Value
 from backplane.engines.jax.kernel import sized
-
-Sizes = tuple[int, ...]
 
 TABLE = Table()
 
@@ -18,7 +16,7 @@ TABLE = Table()
 def _gather(x: Value, indices: Value, *, axis: int) -> Value:
     """`jnp.take`. An index out of range gives NaN, or the extreme value of an integer type.
 
-    JAX cuts indices to 32 bits, so that 2**40 would be 0: they are bounded before.
+    JAX cuts indices to 32 bits, so 2**40 would become 0. They are clipped before.
     """
     if indices.dtype.itemsize > 4 or indices.dtype.name == "uint32":
         least = 0 if indices.dtype.kind == "u" else -(2**31)
@@ -28,21 +26,21 @@ def _gather(x: Value, indices: Value, *, axis: int) -> Value:
 
 @TABLE.add("scatter_add")
 @sized(2, "axis")
-def _scatter_add(g: Value, indices: Value, *, shape: Sizes, axis: int) -> Value:
+def _scatter_add(g: Value, indices: Value, *, shape: Ints, axis: int) -> Value:
     """`x.at[…].add`, which leaves indices out of range away."""
     return lax.full(shape, 0, g.dtype).at[(slice(None),) * axis + (indices,)].add(g)
 
 
 @TABLE.add("dynamic_slice")
 @sized(2)
-def _dynamic_slice(x: Value, starts: Value, *, shape: Sizes) -> Value:
+def _dynamic_slice(x: Value, starts: Value, *, shape: Ints) -> Value:
     """`lax.dynamic_slice` clamps the starts; it must not count negative ones from the end."""
     return lax.dynamic_slice(x, jnp.maximum(starts, 0), shape, allow_negative_indices=False)
 
 
 @TABLE.add("dynamic_slice_grad")
 @sized(2)
-def _dynamic_slice_grad(g: Value, starts: Value, *, shape: Sizes) -> Value:
+def _dynamic_slice_grad(g: Value, starts: Value, *, shape: Ints) -> Value:
     """`lax.dynamic_update_slice` clamps alike."""
     zeros, starts = lax.full(shape, 0, g.dtype), jnp.maximum(starts, 0)
     return lax.dynamic_update_slice(zeros, g, starts, allow_negative_indices=False)

@@ -7,7 +7,7 @@ from functools import partial
 
 import jax
 
-from backplane.engines.base import Lowering, Value, host_shape
+from backplane.engines.base import Lowering, Shape, Value, host_shape
 
 
 def kernel(*parameters: str) -> Callable[[Lowering], Lowering]:
@@ -29,7 +29,7 @@ def sized(operands: int, *parameters: str) -> Callable[[Lowering], Lowering]:
     def decorate(function: Lowering) -> Lowering:
         compiled = kernel("shape", *parameters)(function)
 
-        def lowering(*values: Value, shape: tuple[int | None, ...], **params: object) -> Value:
+        def lowering(*values: Value, shape: Shape, **params: object) -> Value:
             whole = host_shape(shape, values[operands:])
             return compiled(*values[:operands], shape=whole, **params)
 

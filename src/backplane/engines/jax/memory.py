@@ -25,9 +25,8 @@ import numpy as np
 
 from backplane.core.atomic import deferred_signals
 from backplane.core.spec import Spec
-from backplane.engines.base import Value
+from backplane.engines.base import Function, Value
 
-Function = Callable[..., tuple[Value, ...]]
 Shapes = tuple[tuple[int, ...], ...]
 
 TRIED = 1 << 20

@@ -9,12 +9,11 @@ import jax
 from jax import lax
 
 from backplane.core.windows import Padding, Placement
-from backplane.engines.base import Value
-from backplane.engines.jax.windows import Sizes
+from backplane.engines.base import Ints, Value
 
 
 def conv(
-    x: Value, kernel: Value, *, strides: Sizes, padding: Padding, dilation: Sizes, groups: int
+    x: Value, kernel: Value, *, strides: Ints, padding: Padding, dilation: Ints, groups: int
 ) -> Value:
     """Cross-correlation."""
     return lax.conv_general_dilated(
@@ -34,17 +33,17 @@ def layout(rank: int) -> tuple[str, str, str]:
     return f"N{spatial}C", f"{spatial}IO", f"N{spatial}C"
 
 
-def input_grad(g: Value, kernel: Value, *, shape: Sizes, **window: Any) -> Value:
+def input_grad(g: Value, kernel: Value, *, shape: Ints, **window: Any) -> Value:
     """Transposed as a function of x, which has `shape`."""
     return transposed(lambda x: conv(x, kernel, **window), shape, g)
 
 
-def kernel_grad(x: Value, g: Value, *, kernel_shape: Sizes, **window: Any) -> Value:
+def kernel_grad(x: Value, g: Value, *, kernel_shape: Ints, **window: Any) -> Value:
     """Transposed as a function of the kernel."""
     return transposed(lambda kernel: conv(x, kernel, **window), kernel_shape, g)
 
 
-def transposed(linear: Callable[[Value], Value], shape: Sizes, g: Value) -> Value:
+def transposed(linear: Callable[[Value], Value], shape: Ints, g: Value) -> Value:
     """The gradient of a linear function of a tensor of `shape`."""
     (found,) = jax.linear_transpose(linear, jax.ShapeDtypeStruct(shape, g.dtype))(g)
     return found

@@ -14,10 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from backplane.engines.base import Table, Value
+from backplane.engines.base import Ints, Table, Value
 from backplane.engines.jax.kernel import sized
-
-Sizes = tuple[int, ...]
 
 TABLE = Table()
 
@@ -43,7 +41,7 @@ def threefry2x32(key: tuple[Value, Value], x: Value, y: Value) -> tuple[Value, V
 
 @TABLE.add("random_bits")
 @sized(1)
-def _random_bits(key: Value, *, shape: Sizes) -> Value:
+def _random_bits(key: Value, *, shape: Ints) -> Value:
     """Words that every engine agrees on.
 
     The seed encrypts (counter, fold) to a subkey, and that the numbers of the blocks.
@@ -61,7 +59,7 @@ _KEPT = {"float16": 11, "bfloat16": 8, "float32": 24}
 
 @TABLE.add("random_uniform")
 @sized(1, "dtype")
-def _random_uniform(key: Value, *, shape: Sizes, dtype: str) -> Value:
+def _random_uniform(key: Value, *, shape: Ints, dtype: str) -> Value:
     """All the values of [0, 1) that are as far apart as those just below 1."""
     if dtype == "float64":
         high, low = _random_bits(key, shape=(2, *shape))
@@ -76,7 +74,7 @@ def _fraction(bits: Value, keep: int, dtype: str) -> Value:
 
 @TABLE.add("random_normal")
 @sized(1, "dtype")
-def _random_normal(key: Value, *, shape: Sizes, dtype: str) -> Value:
+def _random_normal(key: Value, *, shape: Ints, dtype: str) -> Value:
     """As `jax.random.normal`: the inverse of the distribution function at samples from (-1, 1)."""
     work = "float64" if dtype == "float64" else "float32"
     lowest = np.nextafter(np.array(-1, work), np.array(0, work))

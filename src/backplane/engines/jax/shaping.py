@@ -6,10 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from backplane.engines.base import Table, Value, host_shape
-
-Shape = tuple[int | None, ...]
-Slices = tuple[tuple[int | None, int | None, int], ...]
+from backplane.engines.base import Shape, Slices, Table, Value, host_shape
 
 TABLE = Table(
     dim=lambda x, *, axis: x.shape[axis],

@@ -6,7 +6,7 @@ the results is of interest in most cases, and they follow from those for two num
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-from backplane.engines.base import Value
+from backplane.engines.base import Function, Shape, Value
 
 TRIED = (240, 480)
 """Many numbers divide them, as a size may have to be divisible."""
@@ -25,7 +25,7 @@ def is_size(value: object) -> bool:
     return type(value).__name__ == "_DimExpr"
 
 
-def sizes(value: Value) -> tuple[int | None, ...]:
+def sizes(value: Value) -> Shape:
     """The shape of a traced value, None for symbolic sizes."""
     return tuple([None if is_size(n) else n for n in value.shape])
 
@@ -40,9 +40,7 @@ def variables(inputs: Sequence[Value]) -> set[str]:
     return found
 
 
-def inferred(
-    function: Callable[..., tuple[Value, ...]], inputs: Sequence[Value], names: set[str]
-) -> tuple[Value, ...]:
+def inferred(function: Function, inputs: Sequence[Value], names: set[str]) -> tuple[Value, ...]:
     """Zeros of the shapes that `function` gives for inputs with symbolic sizes.
 
     A size of a result that grows with a single name is an expression of it; any other that is not
@@ -53,9 +51,7 @@ def inferred(
     return tuple([_zeros(a, b, variable) for a, b in zip(*found, strict=True)])
 
 
-def _results(
-    function: Callable[..., tuple[Value, ...]], inputs: Sequence[Value], numbers: dict[str, int]
-) -> Any:
+def _results(function: Function, inputs: Sequence[Value], numbers: dict[str, int]) -> Any:
     """The shapes and dtypes of the results with numbers for names."""
 
     def number(size: Any) -> Any:

@@ -8,10 +8,9 @@ from itertools import chain, product
 import numpy as np
 from jax import lax
 
-from backplane.core.windows import Padding, Placement
-from backplane.engines.base import Value
+from backplane.core.windows import Padding, Placement, windows
+from backplane.engines.base import Ints, Value
 
-Sizes = tuple[int, ...]
 Pairs = Sequence[tuple[int, int]]
 
 
@@ -29,32 +28,19 @@ def zero(x: Value) -> Value:
     return np.zeros((), x.dtype)
 
 
-class Windows:
+class Windows(Placement):
     """Where the windows of one call lie.
 
     Attributes:
-        pairs: Padding (before, after) along each spatial axis.
-        padded: Spatial sizes with it.
-        number: How many windows there are along each axis.
+        window: Their sizes.
         strides: Where there is only one window any stride leads to it: it is that of tiles.
         tiled: Whether the windows neither overlap nor leave gaps.
-        size: Elements of a window.
     """
 
-    def __init__(
-        self,
-        shape: Sizes,
-        pool: Sizes,
-        strides: Sizes,
-        padding: Padding,
-        dilation: Sizes | None = None,
-    ) -> None:
-        at = Placement.of(shape[1:-1], pool, strides, padding, dilation)
-        self.spatial, self.pairs = at.sizes, at.pairs
-        self.padded, self.number = at.padded, at.counts
-        self.window, self.size = pool, at.elements
-        self.dilation = dilation or (1,) * len(pool)
-        spans = zip(at.windows, at.counts, strict=True)
+    def __init__(self, shape: Ints, pool: Ints, strides: Ints, padding: Padding) -> None:
+        super().__init__(shape[1:-1], tuple(windows(pool, strides, padding)))
+        self.window = pool
+        spans = zip(self.windows, self.counts, strict=True)
         self.strides = tuple([w.span if n == 1 else w.stride for w, n in spans])
         self.tiled = self.strides == pool
 
@@ -68,40 +54,39 @@ class Windows:
 
     # --- as slices: the elements of all windows that are at one place -----------------------------
 
-    def places(self) -> Iterator[Sizes]:
+    def places(self) -> Iterator[Ints]:
         """The places in a window, in row-major order."""
-        axes = zip(self.window, self.dilation, strict=True)
-        return product(*[range(0, k * d, d) for k, d in axes])
+        return product(*map(range, self.window))
 
     def along(self, x: Value, axis: int) -> list[Value]:
         """For each place along one axis of the padded `x`, the elements there."""
-        n, k, s = self.number[axis], self.window[axis], self.strides[axis]
+        n, k, s = self.counts[axis], self.window[axis], self.strides[axis]
         return [lax.slice_in_dim(x, i, i + (n - 1) * s + 1, s, axis + 1) for i in range(k)]
 
-    def take(self, x: Value, place: Sizes) -> Value:
+    def take(self, x: Value, place: Ints) -> Value:
         """The elements at `place` of the padded `x`."""
-        ends = zip(place, self.number, self.strides, strict=True)
+        ends = zip(place, self.counts, self.strides, strict=True)
         stops = [i + (n - 1) * s + 1 for i, n, s in ends]
         shape = x.shape
         return lax.slice(x, (0, *place, 0), (shape[0], *stops, shape[-1]), (1, *self.strides, 1))
 
-    def put(self, v: Value, place: Sizes) -> Value:
+    def put(self, v: Value, place: Ints) -> Value:
         """Zeros of the padded sizes with `v` at `place` of all windows."""
-        ends = zip(place, self.padded, self.number, self.strides, strict=True)
+        ends = zip(place, self.padded, self.counts, self.strides, strict=True)
         pairs = [(i, size - i - (n - 1) * s - 1) for i, size, n, s in ends]
         return pad_spatial(v, zero(v), pairs, self.strides)
 
     # --- as tiles: (batch, *(window, place) per axis, channels) -----------------------------------
 
     @property
-    def inner(self) -> Sizes:
+    def inner(self) -> Ints:
         """The axes of places."""
         return tuple(range(2, 2 + 2 * len(self.window), 2))
 
     def tiles(self, x: Value, value: Value) -> Value:
         """`x` with its padding, as tiles."""
         covered = self._covered()
-        ends = zip(self.spatial, self.pairs, covered, strict=True)
+        ends = zip(self.sizes, self.pairs, covered, strict=True)
         pairs = [(a, total - n - a) for n, (a, _), total in ends]
         return lax.reshape(pad_spatial(x, value, pairs), self._tiles_of(x))
 
@@ -109,7 +94,7 @@ class Windows:
         """Back to the shape of `x`; what no tile covers is zero."""
         covered = self._covered()
         x = lax.reshape(tiles, (tiles.shape[0], *covered, tiles.shape[-1]))
-        ends = zip(self.spatial, self.pairs, covered, strict=True)
+        ends = zip(self.sizes, self.pairs, covered, strict=True)
         return pad_spatial(x, zero(x), [(-a, n + a - total) for n, (a, _), total in ends])
 
     def spread(self, y: Value) -> Value:
@@ -120,11 +105,11 @@ class Windows:
     def numbered(self, dtype: np.dtype) -> Value:
         """The places of a tile, numbered in row-major order; to be broadcast over tiles."""
         shape = list(chain.from_iterable((1, k) for k in self.window))
-        return np.arange(self.size).reshape(1, *shape, 1).astype(dtype)
+        return np.arange(self.elements).reshape(1, *shape, 1).astype(dtype)
 
     def _covered(self) -> list[int]:
-        return [n * k for n, k in zip(self.number, self.window, strict=True)]
+        return [n * k for n, k in zip(self.counts, self.window, strict=True)]
 
-    def _tiles_of(self, x: Value) -> Sizes:
-        split = chain.from_iterable(zip(self.number, self.window, strict=True))
+    def _tiles_of(self, x: Value) -> Ints:
+        split = chain.from_iterable(zip(self.counts, self.window, strict=True))
         return (x.shape[0], *split, x.shape[-1])

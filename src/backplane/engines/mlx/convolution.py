@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import mlx.core as mx
 
+from backplane.core.shapes import Sizes
 from backplane.core.spec import Spec, is_float
-from backplane.core.windows import Ints, Padding, Placement
+from backplane.core.windows import Ints, Placement, Sliding
 from backplane.engines.base import Table, Value, host_shape
 
 TABLE = Table()
-
-Shape = tuple[int | None, ...]
 
 
 def _refused(specs: Sequence[Spec], *, groups: int, **window: Any) -> bool:
@@ -27,49 +26,40 @@ def _refused_kernel_grad(specs: Sequence[Spec], *, groups: int, **window: Any) -
 
 
 @TABLE.add("conv", unless=_refused)
-def conv(
-    x: Value, kernel: Value, *, strides: Ints, padding: Padding, dilation: Ints, groups: int
-) -> Value:
+def conv(x: Value, kernel: Value, *, groups: int, **at: Unpack[Sliding]) -> Value:
     """`mx.conv_general`, whose kernels are (out, *spatial, in)."""
-    place = Placement.of(x.shape[1:-1], kernel.shape[:-2], strides, padding, dilation)
+    place = Placement.of(x.shape[1:-1], kernel.shape[:-2], **at)
     if not (x.size and kernel.size) or 0 in place.counts:
         return mx.zeros((x.shape[0], *place.counts, kernel.shape[-1]), x.dtype)
     before, after = zip(*place.pairs, strict=True)
     return mx.conv_general(
         x,
         mx.moveaxis(kernel, -1, 0),
-        stride=strides,
+        stride=at["strides"],
         padding=(before, after),
-        kernel_dilation=dilation,
+        kernel_dilation=at["dilation"],
         groups=groups,
     )
 
 
 @TABLE.add("conv_input_grad", unless=_refused)
 def conv_input_grad(
-    g: Value,
-    kernel: Value,
-    *dims: Value,
-    shape: Shape,
-    strides: Ints,
-    padding: Padding,
-    dilation: Ints,
-    groups: int,
+    g: Value, kernel: Value, *dims: Value, shape: Sizes, groups: int, **at: Unpack[Sliding]
 ) -> Value:
     """The convolution of `g`, spread by the strides, with the kernel turned round."""
     sizes = host_shape(shape, dims)
     if not (g.size and kernel.size):
         return mx.zeros(sizes, g.dtype)
-    place = Placement.of(sizes[1:-1], kernel.shape[:-2], strides, padding, dilation)
+    place = Placement.of(sizes[1:-1], kernel.shape[:-2], **at)
     before = [w.span - 1 - a for w, (a, _) in zip(place.windows, place.pairs, strict=True)]
-    axes = zip(place.sizes, place.counts, strides, place.pairs, strict=True)
+    axes = zip(place.sizes, place.counts, at["strides"], place.pairs, strict=True)
     after = [n - (m - 1) * s - 1 + a for n, m, s, (a, _) in axes]
     return mx.conv_general(
         g,
         _turned(kernel, groups),
         padding=(before, after),
-        kernel_dilation=dilation,
-        input_dilation=strides,
+        kernel_dilation=at["dilation"],
+        input_dilation=at["strides"],
         groups=groups,
         flip=True,
     )
@@ -85,27 +75,20 @@ def _turned(kernel: Value, groups: int) -> Value:
 
 @TABLE.add("conv_kernel_grad", unless=_refused_kernel_grad)
 def conv_kernel_grad(
-    x: Value,
-    g: Value,
-    *,
-    kernel_shape: Ints,
-    strides: Ints,
-    padding: Padding,
-    dilation: Ints,
-    groups: int,
+    x: Value, g: Value, *, kernel_shape: Ints, groups: int, **at: Unpack[Sliding]
 ) -> Value:
     """The convolution of `x` with `g`, samples taken for channels; strides and dilation swapped."""
     if not (x.size and g.size):
         return mx.zeros(kernel_shape, x.dtype)
     window = kernel_shape[:-2]
-    place = Placement.of(x.shape[1:-1], window, strides, padding, dilation)
+    place = Placement.of(x.shape[1:-1], window, **at)
     before, after = zip(*place.pairs, strict=True)
     found = mx.conv_general(
         mx.swapaxes(x, 0, -1),
         mx.swapaxes(g, 0, -1),
-        stride=dilation,
+        stride=at["dilation"],
         padding=(before, after),
-        kernel_dilation=strides,
+        kernel_dilation=at["strides"],
     )
     # What no window reaches makes the result larger than the kernel.
     return mx.moveaxis(found[(slice(None), *map(slice, window))], 0, -2)

@@ -8,9 +8,9 @@ import mlx.core as mx
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Engine, Program, Table, Value
+from backplane.engines.arrays.control import Rows, loops
+from backplane.engines.base import Engine, Function, Program, Table, Value
 from backplane.engines.mlx import (
-    control,
     convolution,
     elementwise,
     indexing,
@@ -20,11 +20,14 @@ from backplane.engines.mlx import (
     reductions,
     shaping,
 )
-from backplane.engines.mlx.values import NAMES, from_numpy, to_numpy
+from backplane.engines.mlx.values import MLX, NAMES, from_numpy, to_numpy
 
 ROOMS = (elementwise, reductions, linear, shaping, indexing, convolution, pooling, random)
 
-Function = Callable[..., tuple[Value, ...]]
+ROWS = Rows(
+    list, lambda rows: mx.stack(list(rows)), lambda shape, dtype: mx.zeros(shape, MLX[dtype])
+)
+"""Loops are Python's own, over lazy arrays."""
 
 
 class MLXEngine(Engine):
@@ -39,7 +42,7 @@ class MLXEngine(Engine):
     )
 
     def __init__(self) -> None:
-        self.table = Table.joined(*[room.TABLE for room in ROOMS], control.table(self))
+        self.table = Table.joined(*[room.TABLE for room in ROOMS], loops(self, ROWS))
 
     # --- values ---------------------------------------------------------------------------------
 

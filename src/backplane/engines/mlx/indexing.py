@@ -9,14 +9,11 @@ import mlx.core as mx
 import numpy as np
 
 from backplane.core.spec import Spec, is_float
-from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.engines.base import Lowering, Shape, Slices, Table, Value, host_shape
 from backplane.engines.mlx.elementwise import masked
 from backplane.engines.mlx.values import from_numpy, scalar
 
 TABLE = Table()
-
-Shape = tuple[int | None, ...]
-Slices = tuple[tuple[int | None, int | None, int], ...]
 
 
 @TABLE.build("slice")

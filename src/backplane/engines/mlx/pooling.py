@@ -10,16 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import product
+from typing import Unpack
 
 import mlx.core as mx
 
-from backplane.core.windows import Ints, Padding, Placement
+from backplane.core.windows import Ints, Placement, Pooling
 from backplane.engines.base import Table, Value
 from backplane.engines.mlx.elementwise import masked
 
 TABLE = Table()
 
 Key = tuple[slice, ...]
+
+
+def _placed(sizes: Ints, at: Pooling) -> Placement:
+    return Placement.of(sizes, at["pool"], at["strides"], at["padding"])
 
 
 def _keys(place: Placement) -> Iterator[Key]:
@@ -43,11 +48,9 @@ def _lowest(dtype: mx.Dtype) -> float:
 
 
 @TABLE.add("max_pool", wanted=True)
-def max_pool(
-    x: Value, *, pool: Ints, strides: Ints, padding: Padding, wanted: tuple[bool, ...]
-) -> list[Value]:
+def max_pool(x: Value, *, wanted: tuple[bool, ...], **at: Unpack[Pooling]) -> list[Value]:
     """The maxima, and at which place of its window each of them is, if anybody asks."""
-    place = Placement.of(x.shape[1:-1], pool, strides, padding)
+    place = _placed(x.shape[1:-1], at)
     if 0 in place.counts:
         y = mx.zeros((x.shape[0], *place.counts, x.shape[-1]), x.dtype)
         return [y, mx.zeros(y.shape, mx.uint16)]
@@ -78,11 +81,9 @@ def _maxima(x: Value, place: Placement) -> Value:
 
 
 @TABLE.add("max_pool_grad", reads=(0, 1, 3))
-def max_pool_grad(
-    g: Value, x: Value, _y: None, positions: Value, *, pool: Ints, strides: Ints, padding: Padding
-) -> Value:
+def max_pool_grad(g: Value, x: Value, _y: None, positions: Value, **at: Unpack[Pooling]) -> Value:
     """`g` added at the places of the maxima."""
-    place = Placement.of(x.shape[1:-1], pool, strides, padding)
+    place = _placed(x.shape[1:-1], at)
     total = mx.zeros((x.shape[0], *place.padded, x.shape[-1]), g.dtype)
     if g.size:
         for i, key in enumerate(_keys(place)):
@@ -92,11 +93,9 @@ def max_pool_grad(
 
 
 @TABLE.add("max_pool_take", reads=(0, 3))
-def max_pool_take(
-    v: Value, _x: None, _y: None, positions: Value, *, pool: Ints, strides: Ints, padding: Padding
-) -> Value:
+def max_pool_take(v: Value, _x: None, _y: None, positions: Value, **at: Unpack[Pooling]) -> Value:
     """`v` read at the places of the maxima."""
-    place = Placement.of(v.shape[1:-1], pool, strides, padding)
+    place = _placed(v.shape[1:-1], at)
     v = _padded(v, place, 0)
     found = mx.zeros(positions.shape, v.dtype)
     for i, key in enumerate(_keys(place)):

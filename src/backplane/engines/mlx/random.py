@@ -7,13 +7,12 @@ import math
 import mlx.core as mx
 import numpy as np
 
-from backplane.engines.base import Table, Value, host_shape
+from backplane.engines.base import Shape, Table, Value, host_shape
 from backplane.engines.mlx import wide
 from backplane.engines.mlx.values import MLX, from_numpy, scalar
 
 TABLE = Table()
 
-Shape = tuple[int | None, ...]
 
 _ODD = from_numpy(np.array([0x9E3779B9, 0x85EBCA6B], np.uint32))
 """Factors modulo 2**32 that take every number to another."""
@@ -43,11 +42,11 @@ def random_uniform(key: Value, *dims: Value, shape: Shape, dtype: str) -> Value:
 
 @TABLE.add("random_normal")
 def random_normal(key: Value, *dims: Value, shape: Shape, dtype: str) -> Value:
-    """`mx.random.normal`; in float64 as that does it, by the inverse of the distribution function,
-    which `mx.random.normal` computes in float32.
+    """`mx.random.normal`; in float64, which that computes in float32, the way of Box and Muller
+    (1958).
     """
     sizes = host_shape(shape, dims)
     if dtype == "float64":
-        samples = mx.maximum(2 * _uniform64(_key(key), sizes) - 1, scalar(-1 + 2**-53, dtype))
-        return wide.erfinv(samples) * scalar(math.sqrt(2), dtype)
+        u, v = 1 - _uniform64(_key(key), (2, *sizes))
+        return mx.sqrt(-2 * mx.log(u)) * wide.cos(v * scalar(2 * math.pi, dtype))
     return mx.random.normal(shape=sizes, dtype=MLX[dtype], key=_key(key))

@@ -6,8 +6,8 @@ import math
 
 import mlx.core as mx
 
-from backplane.core import shapes
-from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.core.shapes import broadcast_axes
+from backplane.engines.base import Axes, Lowering, Shape, Table, Value, host_shape
 from backplane.engines.mlx.wide import is_wide
 
 TABLE = Table(
@@ -18,8 +18,6 @@ TABLE = Table(
     cumsum=lambda x, *, axis, reverse: mx.cumsum(x, axis, reverse=reverse),
     cumprod=lambda x, *, axis, reverse: mx.cumprod(x, axis, reverse=reverse),
 )
-
-Axes = tuple[int, ...]
 
 
 BLOCK = 512
@@ -93,10 +91,10 @@ def logsumexp(x: Value, *, axes: Axes, keepdims: bool) -> Value:
 
 
 @TABLE.add("sum_to")
-def sum_to(x: Value, *dims: Value, shape: tuple[int | None, ...]) -> Value:
+def sum_to(x: Value, *dims: Value, shape: Shape) -> Value:
     """One sum over the axes that broadcasting added or stretched."""
     sizes = host_shape(shape, dims)
-    added, stretched = shapes.broadcast_axes(sizes, x.shape)
+    added, stretched = broadcast_axes(sizes, x.shape)
     axes = (*added, *stretched)
     return mx.reshape(sum_(x, axes=axes), sizes) if axes else x
 

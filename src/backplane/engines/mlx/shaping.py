@@ -8,7 +8,7 @@ import mlx.core as mx
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.engines.base import Lowering, Shape, Table, Value, host_shape
 from backplane.engines.mlx.values import MLX, from_numpy, number, scalar
 
 TABLE = Table(
@@ -20,8 +20,6 @@ TABLE = Table(
     squeeze=lambda x, *, axes: mx.squeeze(x, axes),
     concat=lambda *xs, axis: mx.concatenate(xs, axis),
 )
-
-Shape = tuple[int | None, ...]
 
 
 @TABLE.build("flip")

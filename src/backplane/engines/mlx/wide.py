@@ -1,6 +1,6 @@
 """Functions that MLX computes in float32 also where it says float64, in float64.
 
-On its processor MLX (0.32) has exp, sin, cos, sigmoid and erfinv only as approximations for
+On its processor MLX (0.32) has exp, sin, cos and sigmoid only as approximations for
 float32, while power, tan, log and sqrt are those of the C library. Each function brings its own
 derivative, because MLX's rules would use the approximations again.
 """
@@ -14,7 +14,6 @@ from typing import Any
 import mlx.core as mx
 
 from backplane.core.spec import Spec
-from backplane.engines.arrays.special import CENTRE, FAR_TAIL, TAIL, Rational
 from backplane.engines.base import Lowering, Value
 from backplane.engines.mlx.values import scalar
 
@@ -50,29 +49,3 @@ def _cos(x: Value) -> Value:
 sin: Lowering = _with_slope(_sin, lambda x, y: cos(x))
 cos: Lowering = _with_slope(_cos, lambda x, y: -sin(x))
 sigmoid = _with_slope(lambda x: 1 / (1 + exp(-x)), lambda x, y: y * (1 - y))
-
-
-def _erfinv(x: Value) -> Value:
-    """The formula is described in `engines.arrays.special`."""
-    distance = 1 - mx.abs(x)
-    r = mx.sqrt(-mx.log(distance / 2))
-    tail = mx.where(r > 5, _rational(FAR_TAIL, r - 5), _rational(TAIL, r - 1.6))
-    tail = mx.sign(x) * mx.where(distance == 0, math.inf, tail)
-    centre = x / 2 * _rational(CENTRE, scalar(0.180625, "float64") - x * x / 4)
-    return mx.where(distance < 0.15, tail, centre) * scalar(math.sqrt(0.5), "float64")
-
-
-erfinv = _with_slope(_erfinv, lambda x, y: exp(y * y) * scalar(math.sqrt(math.pi) / 2, "float64"))
-
-
-def _rational(coefficients: Rational, r: Value) -> Value:
-    numerator, denominator = coefficients
-    return _polynomial(numerator, r) / _polynomial(denominator, r)
-
-
-def _polynomial(coefficients: Sequence[float], r: Value) -> Value:
-    """Horner's rule."""
-    y = scalar(coefficients[0], "float64")
-    for c in coefficients[1:]:
-        y = y * r + scalar(c, "float64")
-    return y

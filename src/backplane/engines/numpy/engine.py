@@ -19,14 +19,29 @@ from backplane.engines.arrays import (
     shaping,
     updates,
 )
-from backplane.engines.arrays.buffers import BLOCKS
-from backplane.engines.arrays.control import loops
+from backplane.engines.arrays.buffers import BLOCKS, LOOPS
+from backplane.engines.arrays.control import Room, Rows, loops
 from backplane.engines.arrays.engine import SILENCE, ArrayEngine
+from backplane.engines.arrays.linear import for_steps
 from backplane.engines.base import Blocks, Table, Value
 
 # `dtype.name` takes longer than a small ufunc; types of equal width share a name (long, long long).
 _NAMES = {np.dtype(code).num: np.dtype(code).name for code in np.typecodes["AllInteger"] + "?efd"}
 assert set(_NAMES.values()) == DTYPES - {"bfloat16"}
+
+
+def _places(stack: Value) -> list[Value]:
+    """Rows without axes are no views: they become rows of one element."""
+    return list(stack if stack.ndim > 1 else stack.reshape(-1, 1))
+
+
+def _empty(count: int, y: Value) -> Value:
+    return LOOPS.empty((count, *y.shape), y.dtype)
+
+
+ROWS = Rows(
+    list, np.stack, np.zeros, for_steps, Room(lambda operands: True, _empty, _places, np.array)
+)
 
 
 class NumPyEngine(ArrayEngine):
@@ -45,7 +60,7 @@ class NumPyEngine(ArrayEngine):
             elementwise, reductions, linear, shaping, indexing, convolution, pooling, random,
             updates,
         )  # fmt: skip
-        self.table = Table.joined(*[room.TABLE for room in rooms], loops(self))
+        self.table = Table.joined(*[room.TABLE for room in rooms], loops(self, ROWS))
 
     def owns(self, value: object) -> bool:
         """Whether `value` is an array or a NumPy scalar."""

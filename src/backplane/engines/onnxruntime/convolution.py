@@ -14,7 +14,7 @@ from typing import Any, TypedDict, Unpack
 
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Window, windows
-from backplane.engines.base import Table
+from backplane.engines.base import Ints, Table
 from backplane.engines.onnxruntime.builder import Shape, Size, Symbol, ints, node, transpose
 from backplane.engines.onnxruntime.indexing import slice_
 from backplane.engines.onnxruntime.shaping import concat, pad
@@ -22,7 +22,6 @@ from backplane.engines.onnxruntime.sizes import at_least, filled, reshape, sizes
 
 TABLE = Table()
 
-Ints = tuple[int, ...]
 Pairs = Sequence[tuple[Size, Size]]
 
 

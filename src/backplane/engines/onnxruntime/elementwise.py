@@ -7,14 +7,12 @@ float32 by ONNX Runtime itself.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial, reduce
 
 import numpy as np
 
 from backplane.core.spec import UNSIGNED, is_float
-from backplane.engines.arrays.special import CENTRE, FAR_TAIL, TAIL, Rational
 from backplane.engines.base import Table
 from backplane.engines.onnxruntime.builder import Symbol, cast, current, node, number
 
@@ -41,6 +39,12 @@ TABLE = Table(
     bit_and=partial(node, "BitwiseAnd"),
     bit_or=partial(node, "BitwiseOr"),
     bit_xor=partial(node, "BitwiseXor"),
+    identity=lambda x: x,
+    stop_gradient=lambda x: x,
+    # -x; unsigned integers wrap around.
+    neg=lambda x: node("Sub", number(0, x.dtype), x) if x.dtype in UNSIGNED else node("Neg", x),
+    not_equal=lambda x, y: node("Not", node("Equal", x, y)),
+    shift_left=lambda x, y: _shifted(x, y, "LEFT"),
 )
 
 
@@ -82,18 +86,6 @@ def restored(y: Symbol, dtype: str) -> Symbol:
 
 
 # --- one operand ---------------------------------------------------------------------------------
-
-
-@TABLE.add("identity", "stop_gradient")
-def unchanged(x: Symbol) -> Symbol:
-    """`x` itself."""
-    return x
-
-
-@TABLE.add("neg")
-def neg(x: Symbol) -> Symbol:
-    """-x; unsigned integers wrap around."""
-    return node("Sub", number(0, x.dtype), x) if x.dtype in UNSIGNED else node("Neg", x)
 
 
 def _rounded(op: str, x: Symbol) -> Symbol:
@@ -159,43 +151,6 @@ def _kahan(x: Symbol, u: Symbol, far: Symbol, near: Symbol) -> Symbol:
 def erf(x: Symbol) -> Symbol:
     """The error function; there is no kernel for float64."""
     return node("Erf", x)
-
-
-@TABLE.add("erfinv")
-@through({"float16": "float32"})
-def erfinv(x: Symbol) -> Symbol:
-    """The y with erf(y) = x; ±inf at ±1 and NaN beyond.
-
-    Its formula is described in `engines.arrays.special`.
-    """
-    constant = partial(number, dtype=x.dtype)
-    half = node("Mul", x, constant(0.5))
-    square = node("Mul", half, half)
-    inner = node("Mul", _rational(CENTRE, node("Sub", constant(0.180625), square)), half)
-    size = node("Abs", x)
-    distance = node("Sub", constant(1), size)
-    # Near 1: the quantile at this distance from it.
-    r = node("Sqrt", node("Neg", node("Log", node("Mul", distance, constant(0.5)))))
-    tail = _rational(TAIL, node("Sub", r, constant(1.6)))
-    far = _rational(FAR_TAIL, node("Sub", r, constant(5)))
-    outer = where(less(constant(5), r), far, tail)
-    outer = where(node("Equal", distance, constant(0)), constant(math.inf), outer)
-    outer = node("Mul", outer, node("Sign", x))
-    y = where(less(constant(0.85), size), outer, inner)
-    return node("Mul", y, constant(math.sqrt(0.5)))
-
-
-def _rational(coefficients: Rational, r: Symbol) -> Symbol:
-    numerator, denominator = coefficients
-    return node("Div", _polynomial(numerator, r), _polynomial(denominator, r))
-
-
-def _polynomial(coefficients: Sequence[float], r: Symbol) -> Symbol:
-    """Horner's rule."""
-    y = number(coefficients[0], r.dtype)
-    for c in coefficients[1:]:
-        y = node("Add", node("Mul", y, r), number(c, r.dtype))
-    return y
 
 
 @TABLE.add("print")
@@ -300,12 +255,6 @@ def _float_floordiv(x: Symbol, y: Symbol) -> Symbol:
     return where(by_zero, node("Div", x, y), whole)
 
 
-@TABLE.add("not_equal")
-def not_equal(x: Symbol, y: Symbol) -> Symbol:
-    """Whether x ≠ y."""
-    return node("Not", node("Equal", x, y))
-
-
 @TABLE.add("less")
 def less(x: Symbol, y: Symbol) -> Symbol:
     """Whether x < y; False < True."""
@@ -338,12 +287,6 @@ def where(c: Symbol, x: Symbol, y: Symbol) -> Symbol:
 def _shifted(x: Symbol, y: Symbol, direction: str) -> Symbol:
     wide = "uint64" if x.dtype in ("int64", "uint64") else "uint32"
     return cast(node("BitShift", cast(x, wide), cast(y, wide), direction=direction), x.dtype)
-
-
-@TABLE.add("shift_left")
-def shift_left(x: Symbol, y: Symbol) -> Symbol:
-    """`x` shifted by `y` bits to the left."""
-    return _shifted(x, y, "LEFT")
 
 
 @TABLE.add("shift_right")

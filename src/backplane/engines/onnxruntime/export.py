@@ -32,10 +32,8 @@ def export(
     """Write a program with names for its inputs and outputs, and values for some of the inputs."""
     made = _model(program, inputs, outputs, name)
     made.graph.initializer.extend([tensor(key, array) for key, array in initial.items()])
-    for key, text in {
-        "state": json.dumps({inputs[i]: outputs[j] for i, j in program.state.items()})
-    }.items():
-        made.metadata_props.add(key=f"backplane.{key}", value=text)
+    state = {inputs[i]: outputs[j] for i, j in program.state.items()}
+    made.metadata_props.add(key="backplane.state", value=json.dumps(state))
     stored = sum(t.ByteSize() for t in made.graph.initializer)
     if stored < LARGE:
         made = onnx.shape_inference.infer_shapes(made, check_type=True, strict_mode=True)
@@ -53,16 +51,9 @@ def _model(
     # Loops that always do, as nobody is there for a second try.
     scope = Scope(loops="Loop")
     with building(scope):
-        symbols = [
-            Symbol(key, spec.dtype, spec.shape)
-            for key, spec in zip(inputs, program.inputs, strict=True)
-        ]
+        given = dict(zip(inputs, program.inputs, strict=True))
+        symbols = [Symbol(key, spec.dtype, spec.shape) for key, spec in given.items()]
         results = program.function(*symbols)
     for key, x in zip(outputs, results, strict=True):
         scope.nodes.append(Node("Identity", (scope.name_of(x),), (key,), {}))
-    return model(
-        scope,
-        dict(zip(inputs, program.inputs, strict=True)),
-        dict(zip(outputs, program.outputs, strict=True)),
-        name,
-    )
+    return model(scope, given, dict(zip(outputs, program.outputs, strict=True)), name)

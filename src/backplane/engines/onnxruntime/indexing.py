@@ -32,7 +32,9 @@ from backplane.engines.onnxruntime.sizes import (
     vector,
 )
 
-TABLE = Table()
+TABLE = Table(
+    gather=lambda x, indices, *, axis: node("Gather", x, _indices(indices), axis=axis),
+)
 
 Slice = tuple[int | None, int | None, int | None]
 
@@ -132,12 +134,6 @@ def dynamic_slice_grad(g: Symbol, starts: Symbol, *dims: Symbol, shape: Shape) -
 
 def _indices(indices: Symbol) -> Symbol:
     return indices if indices.dtype in ("int32", "int64") else cast(indices, "int64")
-
-
-@TABLE.add("gather")
-def gather(x: Symbol, indices: Symbol, *, axis: int) -> Symbol:
-    """The slices of `x` along an axis that the indices name."""
-    return node("Gather", x, _indices(indices), axis=axis)
 
 
 @TABLE.add("scatter_add")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from backplane.core.spec import Spec, is_float
-from backplane.core.windows import Padding, windows
+from backplane.core.windows import Ints, Padding, Pooling, windows
 from backplane.engines.base import Table
 from backplane.engines.onnxruntime.builder import Symbol, cast, ints, node, nodes, number
 from backplane.engines.onnxruntime.convolution import (
-    Ints,
     channels_first,
     channels_last,
     padding_options,
@@ -19,14 +18,6 @@ from backplane.engines.onnxruntime.shaping import concat, constant_of
 from backplane.engines.onnxruntime.sizes import reshape, size, sizes, total, vector
 
 TABLE = Table()
-
-
-class Windows(TypedDict):
-    """The parameters of all poolings."""
-
-    pool: Ints
-    strides: Ints
-    padding: Padding
 
 
 @TABLE.add("check_windows")
@@ -58,7 +49,7 @@ def _options(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> dict[
 @TABLE.add(
     "max_pool", unless=lambda specs, **at: not is_float(specs[0].dtype) or _gaps(specs[0], **at)
 )
-def max_pool(x: Symbol, **at: Unpack[Windows]) -> list[Symbol]:
+def max_pool(x: Symbol, **at: Unpack[Pooling]) -> list[Symbol]:
     """The maximum of each window, and where it is."""
     options = _options(x, **at)
     y, positions = nodes("MaxPool", [channels_first(x)], [x.dtype, "int64"], **options)
@@ -67,7 +58,7 @@ def max_pool(x: Symbol, **at: Unpack[Windows]) -> list[Symbol]:
 
 @TABLE.add("max_pool_grad", unless=lambda specs, **at: _gaps(specs[1], **at))
 def max_pool_grad(
-    g: Symbol, x: Symbol, y: Symbol, positions: Symbol, **at: Unpack[Windows]
+    g: Symbol, x: Symbol, y: Symbol, positions: Symbol, **at: Unpack[Pooling]
 ) -> Symbol:
     """Zeros with `g` added at the positions."""
     batch, *spatial, channels = sizes(x)
@@ -128,7 +119,7 @@ def _at_first_maximum(parts: dict[Ints, Symbol], y: Symbol, g: Symbol) -> dict[I
 
 @TABLE.add("max_pool_take", reads=(0, 3), unless=lambda specs, **at: _gaps(specs[1], **at))
 def max_pool_take(
-    v: Symbol, _x: None, _y: None, positions: Symbol, **at: Unpack[Windows]
+    v: Symbol, _x: None, _y: None, positions: Symbol, **at: Unpack[Pooling]
 ) -> Symbol:
     """`v` at the positions."""
     taken = node("Gather", reshape(channels_first(v), (-1,)), channels_first(positions), axis=0)
@@ -138,6 +129,6 @@ def max_pool_take(
 @TABLE.add(
     "avg_pool", unless=lambda specs, **at: specs[0].dtype == "float64" or _gaps(specs[0], **at)
 )
-def avg_pool(x: Symbol, **at: Unpack[Windows]) -> Symbol:
+def avg_pool(x: Symbol, **at: Unpack[Pooling]) -> Symbol:
     """Mean of each window over its elements that are no padding."""
     return channels_last(node("AveragePool", channels_first(x), **_options(x, **at)), x.rank)

@@ -32,23 +32,18 @@ from backplane.engines.onnxruntime.sizes import (
     vector,
 )
 
-TABLE = Table(transpose=transpose)
+TABLE = Table(
+    transpose=transpose,
+    dim=lambda x, *, axis: as_scalar(size(x, axis)),
+    reshape=lambda x, *dims, shape: reshape(x, filled(shape, dims)),
+    expand_dims=lambda x, *, axes: node("Unsqueeze", x, ints(*axes)) if axes else x,
+    squeeze=lambda x, *, axes: node("Squeeze", x, ints(*axes)) if axes else x,
+    full=lambda *dims, shape, value, dtype: constant_of(filled(shape, dims), value, dtype),
+)
 
 END = 2**63 - 1
 _SMALL = 64
 """Elements up to which a constant is stored instead of computed."""
-
-
-@TABLE.add("dim")
-def dim(x: Symbol, *, axis: int) -> Symbol:
-    """The size of an axis as an int32 scalar."""
-    return as_scalar(size(x, axis))
-
-
-@TABLE.add("reshape")
-def reshape_(x: Symbol, *dims: Symbol, shape: Shape) -> Symbol:
-    """The elements in another shape."""
-    return reshape(x, filled(shape, dims))
 
 
 @TABLE.add("broadcast_to")
@@ -57,18 +52,6 @@ def broadcast_to(x: Symbol, *dims: Symbol, shape: Shape) -> Symbol:
     if 0 in shape:  # ONNX Runtime's optimizer takes a size of 0 for no change
         return constant_of(filled(shape, dims), 0, x.dtype)
     return node("Expand", x, vector(filled(shape, dims)), shape=shape)
-
-
-@TABLE.add("expand_dims")
-def expand_dims(x: Symbol, *, axes: tuple[int, ...]) -> Symbol:
-    """New axes of size 1."""
-    return node("Unsqueeze", x, ints(*axes)) if axes else x
-
-
-@TABLE.add("squeeze")
-def squeeze(x: Symbol, *, axes: tuple[int, ...]) -> Symbol:
-    """Without some axes of size 1."""
-    return node("Squeeze", x, ints(*axes)) if axes else x
 
 
 @TABLE.add("concat")
@@ -110,12 +93,6 @@ def constant_of(shape: Sequence[Size], value: float, dtype: str) -> Symbol:
         return literal(np.full(known, value, dtype))  # type: ignore[arg-type]
     fill = np.full((1,), value, dtype)
     return node("ConstantOfShape", vector(shape), dtype=dtype, shape=known, value=fill)
-
-
-@TABLE.add("full")
-def full(*dims: Symbol, shape: Shape, value: float, dtype: str) -> Symbol:
-    """A constant everywhere."""
-    return constant_of(filled(shape, dims), value, dtype)
 
 
 @TABLE.add("arange")

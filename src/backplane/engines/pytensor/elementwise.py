@@ -65,6 +65,11 @@ TABLE = Table(
     sigmoid=partial(in_single, pt.sigmoid),
     erf=partial(in_single, pt.erf),
     erfinv=partial(in_single, pt.erfinv),
+    # Toward minus infinity; PyTensor would make floats of whole numbers.
+    floor=lambda x: pt.floor(x) if is_float(x.dtype) else pt.tensor_copy(x),
+    # To the nearest whole number, halves to the even one.
+    round=lambda x: pt.round(x, mode="half_to_even") if is_float(x.dtype) else pt.tensor_copy(x),
+    relu=lambda x: pt.maximum(x, number(0, x.dtype)),
 )
 
 
@@ -73,24 +78,6 @@ def check_windows(x: Value, *, sizes: tuple[int, ...]) -> Value:
     """`x` itself, once it is sure that it has so many elements along its axes."""
     fits = [pt.ge(x.shape[axis], size) for axis, size in enumerate(sizes) if size]
     return Assert("the window does not fit")(x, *fits)
-
-
-@TABLE.add("floor")
-def floor(x: Value) -> Value:
-    """Toward minus infinity; PyTensor would make floats of whole numbers."""
-    return pt.floor(x) if is_float(x.dtype) else pt.tensor_copy(x)
-
-
-@TABLE.add("round")
-def round_(x: Value) -> Value:
-    """To the nearest whole number, halves to the even one."""
-    return pt.round(x, mode="half_to_even") if is_float(x.dtype) else pt.tensor_copy(x)
-
-
-@TABLE.add("relu")
-def relu(x: Value) -> Value:
-    """The larger of `x` and 0."""
-    return pt.maximum(x, number(0, x.dtype))
 
 
 @TABLE.add("matmul")

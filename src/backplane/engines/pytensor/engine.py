@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,12 @@ from pytensor.graph.traversal import graph_inputs
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.engine import ArrayEngine
-from backplane.engines.base import Program, Table, Value
+from backplane.engines.base import Function, Program, Table, Value
 from backplane.engines.pytensor import elementwise, reductions, shaping
 from backplane.engines.pytensor.control import loops
 from backplane.engines.pytensor.kernel import kernels
 from backplane.engines.pytensor.library import spec_of, type_of
 from backplane.engines.pytensor.linker import ARRAYS
-
-Function = Callable[..., tuple[Value, ...]]
 
 
 class PyTensorEngine(ArrayEngine):
@@ -35,11 +33,8 @@ class PyTensorEngine(ArrayEngine):
     capabilities = frozenset({"float16", "unsigned"})
 
     def __init__(self) -> None:
-        self.table = Table()
-        for part in (elementwise, reductions, shaping):
-            self.table.update(part.TABLE)
-        self.table.update(kernels(self))
-        self.table.update(loops(self))
+        rooms = elementwise.TABLE, reductions.TABLE, shaping.TABLE
+        self.table = Table.joined(*rooms, kernels(self), loops(self))
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor variable of PyTensor: shared, constant or computed."""

@@ -26,7 +26,7 @@ from backplane.engines.arrays import (
     reductions,
     updates,
 )
-from backplane.engines.base import Engine, Entry, Lowering, Table, Value
+from backplane.engines.base import Engine, Entry, Lowering, Shape, Table, Value
 from backplane.engines.pytensor.library import type_of
 from backplane.engines.pytensor.reductions import sum_down
 from backplane.engines.pytensor.updates import loop
@@ -200,7 +200,7 @@ def kernels(engine: Engine) -> Table:
     at_run = table["sum_to"].function
 
     @table.build("sum_to")
-    def sum_to(specs: Sequence[Spec], *, shape: tuple[int | None, ...]) -> Lowering:
+    def sum_to(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
         return sum_down(specs[0].shape, shape) or at_run(specs, shape=shape)
 
     return table

@@ -13,7 +13,7 @@ that is not taken is not computed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pytensor.compile.mode import Mode
@@ -24,8 +24,8 @@ from pytensor.scan.op import Scan
 
 from backplane.core.registry import primitive
 from backplane.core.source import Source
-from backplane.engines.arrays.engine import quiet
-from backplane.engines.base import Value
+from backplane.engines.arrays.engine import without_warnings
+from backplane.engines.base import Function
 from backplane.engines.pytensor.calls import Call, call_of
 from backplane.engines.pytensor.control import scan_call
 from backplane.engines.pytensor.kernel import Kernel
@@ -105,7 +105,7 @@ class Emission:
 
     # --- writing: from the inputs on --------------------------------------------------------------
 
-    def function(self) -> Callable[..., tuple[Value, ...]]:
+    def function(self) -> Function:
         """The program."""
         position = {node: i for i, node in enumerate(self.order)}
         last = {x: max(users, key=position.__getitem__) for x, users in self.users.items() if users}
@@ -216,7 +216,7 @@ def _common(regions: Sequence[Region]) -> Region:
     return first
 
 
-def function_of(graph: Any) -> Callable[..., tuple[Value, ...]]:
+def function_of(graph: Any) -> Function:
     """A Python function over arrays that computes a PyTensor graph."""
     return Emission(graph).function()
 
@@ -226,13 +226,13 @@ class ArrayLinker(JITLinker):
 
     required_rewrites = ()
 
-    def fgraph_convert(self, fgraph: Any, **_: Any) -> Callable[..., tuple[Value, ...]]:
+    def fgraph_convert(self, fgraph: Any, **_: Any) -> Function:
         """The graph as a function."""
         return function_of(fgraph)
 
-    def jit_compile(self, fn: Callable[..., tuple[Value, ...]]) -> Callable[..., tuple[Value, ...]]:
+    def jit_compile(self, fn: Function) -> Function:
         """The function, silent about floating-point errors."""
-        return quiet(fn)
+        return without_warnings(fn)
 
     def create_thunk_inputs(self, storage_map: Any) -> list[Any]:
         """The cells of the inputs."""

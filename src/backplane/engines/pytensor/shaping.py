@@ -6,13 +6,17 @@ from collections.abc import Sequence
 
 import pytensor.tensor as pt
 
-from backplane.engines.base import Table, Value
+from backplane.engines.base import Shape, Slices, Table, Value
 from backplane.engines.pytensor.library import number, shuffled, size, sizes, vector, zeros
 
-TABLE = Table()
-
-Sizes = tuple[int | None, ...]
-Slices = tuple[tuple[int | None, int | None, int | None], ...]
+TABLE = Table(
+    broadcast_to=lambda x, *dims, shape: pt.alloc(x, *sizes(shape, dims)),
+    transpose=lambda x, *, perm: shuffled(x, perm),
+    squeeze=lambda x, *, axes: pt.squeeze(x, axis=axes),
+    slice=lambda x, *, slices: x[_index(slices)],
+    head=lambda x, length, *, axis: x[(slice(None),) * axis + (slice(length),)],
+    arange=lambda start, stop, step, *, dtype: pt.arange(start, stop, step, dtype=dtype),
+)
 
 
 @TABLE.add("dim")
@@ -23,7 +27,7 @@ def dim(x: Value, *, axis: int) -> Value:
 
 
 @TABLE.add("reshape")
-def reshape(x: Value, *dims: Value, shape: Sizes) -> Value:
+def reshape(x: Value, *dims: Value, shape: Shape) -> Value:
     """The same elements in another shape."""
     if 0 in shape and dims:
         # PyTensor would divide by the known size, to find the unknown one.
@@ -31,29 +35,11 @@ def reshape(x: Value, *dims: Value, shape: Sizes) -> Value:
     return pt.reshape(x, vector(shape, dims), ndim=len(shape))
 
 
-@TABLE.add("broadcast_to")
-def broadcast_to(x: Value, *dims: Value, shape: Sizes) -> Value:
-    """`x` repeated to a shape."""
-    return pt.alloc(x, *sizes(shape, dims))
-
-
-@TABLE.add("transpose")
-def transpose(x: Value, *, perm: tuple[int, ...]) -> Value:
-    """The axes in another order."""
-    return shuffled(x, perm)
-
-
 @TABLE.add("expand_dims")
 def expand_dims(x: Value, *, axes: tuple[int, ...]) -> Value:
     """Axes of size 1 added."""
     axis = iter(range(x.ndim))
     return shuffled(x, tuple(["x" if i in axes else next(axis) for i in range(x.ndim + len(axes))]))
-
-
-@TABLE.add("squeeze")
-def squeeze(x: Value, *, axes: tuple[int, ...]) -> Value:
-    """Axes of size 1 dropped."""
-    return pt.squeeze(x, axis=axes)
 
 
 @TABLE.add("concat")
@@ -66,14 +52,8 @@ def _index(slices: Slices) -> tuple[slice, ...]:
     return tuple([slice(*s) for s in slices])
 
 
-@TABLE.add("slice")
-def slice_(x: Value, *, slices: Slices) -> Value:
-    """The elements that one slice per axis reads."""
-    return x[_index(slices)]
-
-
 @TABLE.add("slice_grad")
-def slice_grad(g: Value, *dims: Value, shape: Sizes, slices: Slices) -> Value:
+def slice_grad(g: Value, *dims: Value, shape: Shape, slices: Slices) -> Value:
     """Zeros with `g` where the slices read."""
     return pt.set_subtensor(zeros(shape, dims, g.dtype)[_index(slices)], g)
 
@@ -104,20 +84,8 @@ def gather(x: Value, indices: Value, *, axis: int) -> Value:
     return x[(slice(None),) * axis + (indices,)]
 
 
-@TABLE.add("head")
-def head(x: Value, length: Value, *, axis: int) -> Value:
-    """The first `length` elements along an axis."""
-    return x[(slice(None),) * axis + (slice(length),)]
-
-
 @TABLE.add("full")
-def full(*dims: Value, shape: Sizes, value: float, dtype: str) -> Value:
+def full(*dims: Value, shape: Shape, value: float, dtype: str) -> Value:
     """A constant fill."""
     filling = number(value, dtype)
     return pt.alloc(filling, *sizes(shape, dims)) if shape else filling
-
-
-@TABLE.add("arange")
-def arange(start: Value, stop: Value, step: Value, *, dtype: str) -> Value:
-    """Evenly spaced numbers."""
-    return pt.arange(start, stop, step, dtype=dtype)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from backplane.engines.base import Value, merge
+from backplane.engines.base import Shape, Value, merge
 from backplane.engines.tensorflow.library import raw, tf
 
 
@@ -59,7 +59,7 @@ def table(pairs: Sequence[tuple[Value, Value]]) -> Value:
     return raw.Pack(values=[vector(pair) for pair in pairs])
 
 
-def shape_vector(shape: tuple[int | None, ...], dims: Sequence[Value]) -> Value:
+def shape_vector(shape: Shape, dims: Sequence[Value]) -> Value:
     """`shape`, its None filled by `dims`, as an int32 vector."""
     return vector(merge(shape, dims)) if dims else ints(shape)
 

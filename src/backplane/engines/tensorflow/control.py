@@ -9,7 +9,7 @@ from functools import partial
 
 from backplane.core.graph import Graph
 from backplane.core.spec import Spec
-from backplane.engines.base import Engine, Lowering, Table, Value
+from backplane.engines.base import Engine, Function, Lowering, Table, Value
 from backplane.engines.tensorflow.constants import ints, sizes_of, vector
 from backplane.engines.tensorflow.library import raw, tf
 
@@ -114,7 +114,7 @@ def _scan(
 
 
 def _repeat(
-    advance: Callable[..., tuple[Value, ...]],
+    advance: Function,
     count: Value,
     state: Sequence[Value],
     carried: Specs,

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from backplane.core import windows
+from backplane.core.spec import Spec
 from backplane.core.windows import Padding
-from backplane.engines.base import Table, Value, merge
+from backplane.engines.base import Ints, Shape, Table, Value, merge
 from backplane.engines.tensorflow.constants import ints, larger, sizes_of, table, vector
 from backplane.engines.tensorflow.library import raw, tf
 
-Ints = tuple[int, ...]
 Sizes = tuple[Value, ...]
 
 TABLE = Table()
@@ -87,7 +87,21 @@ class Window(NamedTuple):
 # --- the primitives ------------------------------------------------------------------------------
 
 
-@TABLE.add("conv")
+def _lacks_kernel(
+    specs: Sequence[Spec], *, strides: Ints, padding: Padding, kernel_shape: Shape = (), **_: Any
+) -> bool:
+    """Whether three dimensions have explicit padding, which their kernels do not take. Those for
+    other dtypes than float32 start outside the image where a window is smaller than its stride and
+    `"same"` pads nothing.
+    """
+    if len(strides) < 3 or padding == "valid":
+        return False
+    window = zip((kernel_shape or specs[1].shape)[:3], strides, strict=True)
+    gaps = any(k is not None and k < s for k, s in window)
+    return padding != "same" or (gaps and specs[0].dtype != "float32")
+
+
+@TABLE.add("conv", unless=_lacks_kernel)
 def _conv_of(x: Value, kernel: Value, **given: Any) -> Value:
     """Cross-correlation."""
     window = Window(tuple(kernel.shape), **given)
@@ -100,7 +114,7 @@ def _conv_of(x: Value, kernel: Value, **given: Any) -> Value:
     return tf.squeeze(_conv(_lift(x, 1), _lift(kernel, 0), window.lifted), 1)
 
 
-@TABLE.add("conv_input_grad")
+@TABLE.add("conv_input_grad", unless=_lacks_kernel)
 def _conv_input_grad(g: Value, kernel: Value, *dims: Value, shape: Sizes, **given: Any) -> Value:
     """Gradient of a convolution by `x`; also the transposed convolution."""
     window, sizes = Window(tuple(kernel.shape), **given), merge(shape, dims)
@@ -112,7 +126,7 @@ def _conv_input_grad(g: Value, kernel: Value, *dims: Value, shape: Sizes, **give
     return tf.squeeze(_input_grad(_lift(g, 1), _lift(kernel, 0), sizes, window.lifted), 1)
 
 
-@TABLE.add("conv_kernel_grad")
+@TABLE.add("conv_kernel_grad", unless=_lacks_kernel)
 def _conv_kernel_grad(x: Value, g: Value, *, kernel_shape: Ints, **given: Any) -> Value:
     """Gradient of a convolution by the kernel."""
     window = Window(kernel_shape, **given)
@@ -274,44 +288,17 @@ def _grouped_kernel_grad(x: Value, g: Value, window: Window) -> Value:
 
 
 def _conv_kernel(x: Value, kernel: Value, window: Window) -> Value:
-    if len(window.strides) == 2:
-        return raw.Conv2D(input=x, filter=kernel, **window.options)
-    x, window = _padded(x, window)
-    return raw.Conv3D(input=x, filter=kernel, **window.options)
+    function = raw.Conv2D if len(window.strides) == 2 else raw.Conv3D
+    return function(input=x, filter=kernel, **window.options)
 
 
 def _input_kernel(g: Value, kernel: Value, sizes: Sizes, window: Window) -> Value:
-    if len(window.strides) == 2 or isinstance(window.padding, str):
-        function = (
-            raw.Conv2DBackpropInput if len(window.strides) == 2 else raw.Conv3DBackpropInputV2
-        )
-        return function(input_sizes=vector(sizes), filter=kernel, out_backprop=g, **window.options)
-    pairs = ((0, 0), *window.padding, (0, 0))
-    outer = tuple(n + sum(pair) for n, pair in zip(sizes, pairs, strict=True))
-    y = _input_kernel(g, kernel, outer, window._replace(padding="valid"))
-    return raw.Slice(input=y, begin=ints(tuple(pair[0] for pair in pairs)), size=vector(sizes))
+    two = len(window.strides) == 2
+    function = raw.Conv2DBackpropInput if two else raw.Conv3DBackpropInputV2
+    return function(input_sizes=vector(sizes), filter=kernel, out_backprop=g, **window.options)
 
 
 def _kernel_kernel(x: Value, g: Value, window: Window) -> Value:
-    function = raw.Conv2DBackpropFilter
-    if len(window.strides) == 3:
-        function = raw.Conv3DBackpropFilterV2
-        x, window = _padded(x, window)
-    sizes = ints(window.kernel)
-    return function(input=x, filter_sizes=sizes, out_backprop=g, **window.options)
-
-
-def _padded(x: Value, window: Window) -> tuple[Value, Window]:
-    """The kernels for three dimensions take no explicit padding. Those for other dtypes than
-    float32 start outside the image where a window is smaller than its stride and `"same"` pads
-    nothing.
-    """
-    padding: Any = window.padding
-    gaps = any(w.size < w.stride for w in window.axes)
-    if padding == "same" and gaps and x.dtype != tf.float32:
-        axes = zip(window.axes, sizes_of(x)[1:-1], strict=True)
-        padding = tuple([w.ends(n, larger) for w, n in axes])
-    if isinstance(padding, str):
-        return x, window
-    paddings = table(((0, 0), *padding, (0, 0)))
-    return raw.Pad(input=x, paddings=paddings), window._replace(padding="valid")
+    two = len(window.strides) == 2
+    function = raw.Conv2DBackpropFilter if two else raw.Conv3DBackpropFilterV2
+    return function(input=x, filter_sizes=ints(window.kernel), out_backprop=g, **window.options)

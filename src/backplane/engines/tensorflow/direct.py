@@ -10,13 +10,12 @@ serves.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from backplane.engines.base import Line, Value
+from backplane.engines.base import Function, Line, Value
 from backplane.engines.tensorflow.library import tf
 
 try:
@@ -79,9 +78,7 @@ def failing_line(graph: Any, error: BaseException) -> Line | None:
     return None
 
 
-def call(
-    function: Any, traced: Callable[..., tuple[Value, ...]], retry: str
-) -> Callable[..., tuple[Value, ...]]:
+def call(function: Any, traced: Function, retry: str) -> Function:
     """A function of flat tensors that runs a concrete function whose result is a flat tuple.
 
     After an error whose message contains `retry` it runs the Python function that was `traced`.

@@ -36,6 +36,7 @@ TABLE = Table(
     sigmoid=lambda x: raw.Sigmoid(x=x),
     softplus=lambda x: raw.Softplus(features=x),
     relu=tf.nn.relu,
+    erf=lambda x: raw.Erf(x=x),
     erfinv=computed_in(HALVES, lambda x: raw.Erfinv(x=x)),
     sigmoid_grad=lambda g, y: raw.SigmoidGrad(y=y, dy=g),
     tanh_grad=lambda g, y: raw.TanhGrad(y=y, dy=g),
@@ -58,6 +59,7 @@ TABLE = Table(
     shift_left=tf.bitwise.left_shift,
     shift_right=tf.bitwise.right_shift,
     where=lambda c, x, y: raw.SelectV2(condition=c, t=x, e=y),
+    abs=lambda x: raw.Identity(input=x) if x.dtype in _UNSIGNED else raw.Abs(x=x),
 )
 
 
@@ -92,11 +94,6 @@ def _sub(x: Value, y: Value) -> Value:
         # TensorFlow's optimizer turns 0 - y into a `Neg` that unsigned integers do not have.
         return raw.Invert(x=raw.AddV2(x=raw.Invert(x=x), y=y))
     return raw.Sub(x=x, y=y)
-
-
-@TABLE.add("abs")
-def _abs(x: Value) -> Value:
-    return raw.Identity(input=x) if x.dtype in _UNSIGNED else raw.Abs(x=x)
 
 
 @TABLE.add("sign")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.base import Engine, Program, Table, Value, located
+from backplane.engines.base import Engine, Function, Program, Table, Value, located
 from backplane.engines.tensorflow import (
     control,
     convolution,
@@ -25,8 +24,6 @@ from backplane.engines.tensorflow import (
     updates,
 )
 from backplane.engines.tensorflow.library import tf
-
-Function = Callable[..., tuple[Value, ...]]
 
 _TENSORS = (tf.Tensor, tf.Variable)
 _ARRAY_DTYPES = {name: np.dtype(tf.dtypes.as_dtype(name).as_numpy_dtype) for name in DTYPES}

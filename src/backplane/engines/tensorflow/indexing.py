@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backplane.engines.base import Table, Value, merge
+from backplane.engines.base import Shape, Table, Value, merge
 from backplane.engines.tensorflow.constants import (
     ints,
     number,
@@ -12,8 +12,6 @@ from backplane.engines.tensorflow.constants import (
     vector,
 )
 from backplane.engines.tensorflow.library import raw, tf
-
-Shape = tuple[int | None, ...]
 
 TABLE = Table()
 

@@ -8,18 +8,18 @@ rounds. So three dimensions are pooled as two: over the last two ("planes"), the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from backplane.core.spec import Spec
 from backplane.core.windows import Padding
 from backplane.core.windows import windows as windows_of
-from backplane.engines.base import Table, Value, merge
+from backplane.engines.base import Ints, Shape, Table, Value, merge
 from backplane.engines.tensorflow.constants import ints, larger, number, sizes_of, table, vector
 from backplane.engines.tensorflow.library import raw, tf
 
 TABLE = Table()
 
-Ints = tuple[int, ...]
 Sizes = tuple[Value, ...]
 
 
@@ -46,15 +46,6 @@ class Windows(NamedTuple):
         padding = str(self.padding).upper()
         return {"ksize": [1, *self.pool, 1], "strides": [1, *self.strides, 1], "padding": padding}
 
-    def padded(self, *xs: Value, value: float) -> tuple[Windows, *tuple[Value, ...]]:
-        """The kernels take no explicit padding: operands that have it, and windows without."""
-        if isinstance(self.padding, str):
-            return self, *xs
-        paddings = table(((0, 0), *self.padding, (0, 0)))
-        fill = number(value, xs[0].dtype.name)
-        padded = [raw.PadV2(input=x, paddings=paddings, constant_values=fill) for x in xs]
-        return self._replace(padding="valid"), *padded
-
 
 @TABLE.add("check_windows")
 def _check_windows(x: Value, *, sizes: Ints) -> Value:
@@ -66,55 +57,47 @@ def _check_windows(x: Value, *, sizes: Ints) -> Value:
         return raw.Identity(input=x)
 
 
-# --- the primitives: explicit padding is done here, "valid" and "same" below ---------------------
+# --- the primitives ------------------------------------------------------------------------------
 
 
-@TABLE.add("max_pool", wanted=True)
+def _is_explicit(specs: Sequence[Spec], *, padding: Padding, **given: Any) -> bool:
+    """Whether there is padding that the kernels do not take; no function of K asks for it."""
+    return not isinstance(padding, str)
+
+
+@TABLE.add("max_pool", wanted=True, unless=_is_explicit)
 def _max_pool(x: Value, *, wanted: tuple[bool, ...], **given: Any) -> list[Value]:
     """The kernels of the gradient find the positions again."""
     if signed := _SIGNED.get(x.dtype):
         bits = _sign_flipped(raw.Bitcast(input=x, type=signed))
         y, positions = _max_pool(bits, wanted=wanted, **given)
         return [raw.Bitcast(input=_sign_flipped(y), type=x.dtype), positions]
-    windows, x = Windows(**given).padded(x, value=-math.inf)
-    y = _pool(raw.MaxPool, x, windows)
+    y = _pool(raw.MaxPool, x, Windows(**given))
     return [y, tf.zeros_like(y, tf.int64) if wanted[1] else None]
 
 
-@TABLE.add("max_pool_grad", reads=(0, 1, 2))
+@TABLE.add("max_pool_grad", reads=(0, 1, 2), unless=_is_explicit)
 def _max_pool_grad(g: Value, x: Value, y: Value, positions: None, **given: Any) -> Value:
     """`g` where the maxima are, 0 elsewhere."""
-    windows, padded = Windows(**given).padded(x, value=-math.inf)
-    return _crop(_max_grad(g, padded, y, windows), sizes_of(x), given["padding"])
+    return _max_grad(g, x, y, Windows(**given))
 
 
-@TABLE.add("max_pool_take", reads=(0, 1, 2))
+@TABLE.add("max_pool_take", reads=(0, 1, 2), unless=_is_explicit)
 def _max_pool_take(v: Value, x: Value, y: Value, positions: None, **given: Any) -> Value:
     """The elements of `v` where the maxima are."""
-    _, v = Windows(**given).padded(v, value=0)
-    windows, x = Windows(**given).padded(x, value=-math.inf)
-    return _max_take(v, x, y, windows)
+    return _max_take(v, x, y, Windows(**given))
 
 
-@TABLE.add("avg_pool")
+@TABLE.add("avg_pool", unless=_is_explicit)
 def _avg_pool(x: Value, **given: Any) -> Value:
     """Elements that padding adds do not count."""
-    windows, padded = Windows(**given).padded(x, value=0)
-    y = _pool(_avg, padded, windows)
-    return y if padded is x else y / _valid(sizes_of(x), x.dtype, Windows(**given))
+    return _pool(_avg, x, Windows(**given))
 
 
-@TABLE.add("avg_pool_grad")
-def _avg_pool_grad(g: Value, *dims: Value, shape: tuple[int | None, ...], **given: Any) -> Value:
+@TABLE.add("avg_pool_grad", unless=_is_explicit)
+def _avg_pool_grad(g: Value, *dims: Value, shape: Shape, **given: Any) -> Value:
     """Each element of a window gets its share of `g`."""
-    sizes, windows = merge(shape, dims), Windows(**given)
-    if isinstance(windows.padding, str):
-        return _avg_grad(g, sizes, windows)
-    ends = zip(sizes, ((0, 0), *windows.padding, (0, 0)), strict=True)
-    outer = tuple([n + sum(pair) for n, pair in ends])
-    g = g / _valid(sizes, g.dtype, windows)
-    y = _avg_grad(g, outer, windows._replace(padding="valid"))
-    return _crop(y, sizes, windows.padding)
+    return _avg_grad(g, merge(shape, dims), Windows(**given))
 
 
 _SIGNED = {tf.uint32: tf.int32, tf.uint64: tf.int64}
@@ -124,20 +107,6 @@ they are ordered alike."""
 
 def _sign_flipped(x: Value) -> Value:
     return raw.BitwiseXor(x=x, y=tf.constant(x.dtype.min, x.dtype))
-
-
-def _crop(x: Value, sizes: Sizes, padding: Padding) -> Value:
-    if isinstance(padding, str):
-        return x
-    begin = ints((0, *(before for before, _ in padding), 0))
-    return raw.Slice(input=x, begin=begin, size=vector(sizes))
-
-
-def _valid(sizes: Sizes, dtype: Any, windows: Windows) -> Value:
-    """The part of each window that is not padding."""
-    ones = tf.ones(vector((1, *sizes[1:-1], 1)), dtype)
-    windows, padded = windows.padded(ones, value=0)
-    return _pool(_avg, padded, windows)
 
 
 # --- one, two and three dimensions by the kernels for two ----------------------------------------
@@ -179,15 +148,21 @@ def _max_take(v: Value, x: Value, y: Value, windows: Windows) -> Value:
         if max(pool) == 1:
             return v[:, :: strides[0], :: strides[1]]
         if padding == "same":
-            axes = zip(windows_of(pool, strides, padding), sizes_of(x)[1:-1], strict=True)
-            pairs = tuple([w.ends(n, larger) for w, n in axes])
-            return _max_pool_take(v, x, y, None, pool=pool, strides=strides, padding=pairs)
+            v, x = _padded(v, windows, 0), _padded(x, windows, -math.inf)
+            windows = windows._replace(padding="valid")
         return raw.MaxPoolGradGrad(orig_input=x, orig_output=y, grad=v, **windows.options)
     z = _pool_planes(raw.MaxPool, x, windows)
     if len(pool) == 3:
         v = _view(_max_take(_planes(v), _planes(x), _planes(z), windows.of_planes), sizes_of(z))
     y_columns = _max_take(_columns(v), _columns(z), _columns(y), windows.of_columns)
     return _view(y_columns, sizes_of(y))
+
+
+def _padded(x: Value, windows: Windows, value: float) -> Value:
+    """`x` with the padding that `"same"` adds to it."""
+    axes = zip(windows_of(*windows), sizes_of(x)[1:-1], strict=True)
+    paddings = table(((0, 0), *[w.ends(n, larger) for w, n in axes], (0, 0)))
+    return raw.PadV2(input=x, paddings=paddings, constant_values=number(value, x.dtype.name))
 
 
 def _avg_grad(g: Value, sizes: Sizes, windows: Windows) -> Value:

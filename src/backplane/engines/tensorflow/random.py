@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from backplane.core.graph import KeySource
-from backplane.engines.base import Table, Value
+from backplane.engines.base import Lowering, Shape, Table, Value
 from backplane.engines.tensorflow.constants import ints, shape_vector
 from backplane.engines.tensorflow.library import raw, tf
-
-TABLE = Table()
 
 _PHILOX = 1
 _ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
@@ -52,17 +50,15 @@ def counted(source: KeySource) -> Value:
     return tf.stack([low, high, tf.cast(tf.reshape(drawn, ()), tf.uint32), fold])
 
 
-@TABLE.add("random_uniform")
-def random_uniform(key: Value, *dims: Value, shape: tuple[int | None, ...], dtype: str) -> Value:
-    """Uniform numbers in [0, 1)."""
-    return raw.StatelessRandomUniformV2(
-        shape=shape_vector(shape, dims), dtype=tf.dtypes.as_dtype(dtype), **_state(key)
-    )
+def _sampler(kernel: Lowering) -> Lowering:
+    def lowering(key: Value, *dims: Value, shape: Shape, dtype: str) -> Value:
+        wanted = tf.dtypes.as_dtype(dtype)
+        return kernel(shape=shape_vector(shape, dims), dtype=wanted, **_state(key))
+
+    return lowering
 
 
-@TABLE.add("random_normal")
-def random_normal(key: Value, *dims: Value, shape: tuple[int | None, ...], dtype: str) -> Value:
-    """Normally distributed numbers of mean 0 and deviation 1."""
-    return raw.StatelessRandomNormalV2(
-        shape=shape_vector(shape, dims), dtype=tf.dtypes.as_dtype(dtype), **_state(key)
-    )
+TABLE = Table(
+    random_uniform=_sampler(raw.StatelessRandomUniformV2),
+    random_normal=_sampler(raw.StatelessRandomNormalV2),
+)

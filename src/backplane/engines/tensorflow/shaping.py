@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from backplane.engines.base import Table, Value, merge
+from backplane.engines.base import Shape, Slices, Table, Value, merge
 from backplane.engines.tensorflow.constants import (
     ints,
     number,
@@ -16,8 +16,6 @@ from backplane.engines.tensorflow.constants import (
 )
 from backplane.engines.tensorflow.library import raw, tf
 
-Shape = tuple[int | None, ...]
-Slices = tuple[tuple[int | None, int | None, int | None], ...]
 _LARGEST = 2**31 - 1
 _BROADCAST_RANK = 5
 

@@ -10,12 +10,12 @@ that a failing call still changes nothing. TensorFlow copies a value that somebo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Program, Value, writing
+from backplane.engines.base import Function, Program, Value, writing
 from backplane.engines.tensorflow.library import raw, tf
 
 LARGE = 1 << 16
@@ -36,7 +36,6 @@ _ARGUMENTS = ("x", "y")
 _DTYPES = frozenset(("float32", "float64"))
 
 
-Function = Callable[..., tuple[Value, ...]]
 Places = Mapping[int, int]
 """Which inputs of a program live in variables, and which outputs are their new values."""
 

@@ -2,88 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import torch
 
-from backplane.core.graph import Graph
-from backplane.core.spec import Spec
 from backplane.engines.arrays.buffers import LOOPS
-from backplane.engines.arrays.control import Rows, run
-from backplane.engines.base import Engine, Lowering, Table, Value
+from backplane.engines.arrays.control import Room, Rows
+from backplane.engines.base import Value
 from backplane.engines.torch.blocks import NUMPY
 from backplane.engines.torch.dtypes import TORCH
-
-Step = Callable[..., tuple[Value, ...]]
-
-
-def table(engine: Engine) -> Table:
-    """The table of control flow, whose graphs `engine` turns into functions."""
-    return Table(
-        {"builds": True},
-        cond=partial(_cond, engine),
-        while_loop=partial(_while_loop, engine),
-        scan=partial(_scan, engine),
-    )
-
-
-def _cond(engine: Engine, specs: Sequence[Spec], *, then: Graph, orelse: Graph) -> Lowering:
-    if_true, if_false = engine.callable(then), engine.callable(orelse)
-
-    def lowering(predicate: Value, *operands: Value) -> list[Value]:
-        return list((if_true if predicate else if_false)(*operands))
-
-    return lowering
-
-
-def _while_loop(
-    engine: Engine, specs: Sequence[Spec], *, test: Graph, body: Graph, carry: int
-) -> Lowering:
-    goes_on, step = engine.callable(test), engine.callable(body)
-
-    def lowering(*operands: Value) -> list[Value]:
-        state, constants = operands[:carry], operands[carry:]
-        while goes_on(*state, *constants)[0]:
-            state = step(*state, *constants)
-        return list(state)
-
-    return lowering
-
-
-def _scan(
-    engine: Engine,
-    specs: Sequence[Spec],
-    *,
-    body: Graph,
-    carry: int,
-    xs: int,
-    reverse: bool,
-    length: int | None,
-) -> Lowering:
-    step = engine.callable(body)
-    results = [t.spec for t in body.outputs[carry:]]
-
-    def lowering(*operands: Value) -> list[Value]:
-        state, constants = operands[:carry], _for_steps(operands[carry + xs :])
-        sequences = operands[carry : carry + xs]
-        steps = sequences[0].shape[0] if sequences else length
-        if not steps:
-            return [*state, *_no_steps(step, results, state, sequences, constants)]
-        items = _items(sequences, steps, reverse)
-        if _only_values_count(operands):
-            kept = engine.steps(body, carry, xs)
-            return run(kept, state, items, constants, steps, reverse, ROWS)
-        rows: list[tuple[Value, ...]] = []
-        for item in items:
-            outputs = step(*state, *item, *constants)
-            state = outputs[:carry]
-            rows.append(outputs[carry:])
-        if reverse:
-            rows.reverse()
-        return [*state, *map(torch.stack, zip(*rows, strict=True))]
-
-    return lowering
 
 
 def _only_values_count(operands: Sequence[Value]) -> bool:
@@ -98,7 +25,7 @@ def _only_values_count(operands: Sequence[Value]) -> bool:
     )
 
 
-def _stack(count: int, y: Value) -> Value:
+def _empty(count: int, y: Value) -> Value:
     """Room for `count` values like y, on the processor in memory that an earlier stack had."""
     dtype = NUMPY.get(y.dtype) if y.is_cpu else None
     if dtype is None:
@@ -106,37 +33,19 @@ def _stack(count: int, y: Value) -> Value:
     return torch.from_numpy(LOOPS.empty((count, *y.shape), dtype))
 
 
-ROWS = Rows(_stack, torch.unbind, torch.clone)
-
-
 def _for_steps(constants: Sequence[Value]) -> list[Value]:
     """Matrices row by row: all steps read them, and products with them are faster so."""
     return [x.contiguous() if x.ndim == 2 else x for x in constants]
 
 
-def _items(sequences: Sequence[Value], steps: int, reverse: bool) -> Iterator[tuple[Value, ...]]:
-    """The elements of the sequences, step by step. `unbind` makes all views at once."""
-    if not sequences:
-        return iter([()] * steps)
-    columns = [x.unbind() for x in sequences]
-    return zip(*[reversed(c) if reverse else c for c in columns], strict=True)
+def _zeros(shape: Sequence[int], dtype: str) -> Value:
+    return torch.zeros(tuple(shape), dtype=TORCH[dtype])
 
 
-def _no_steps(
-    step: Step,
-    results: Sequence[Spec],
-    state: Sequence[Value],
-    sequences: Sequence[Value],
-    constants: Sequence[Value],
-) -> list[Value]:
-    """Empty stacks. Where a size is unknown, a step on zeros tells it."""
-    shapes: list[Sequence[int | None]] = [spec.shape for spec in results]
-    if not all(spec.is_static for spec in results):
-        zeros = [x.new_zeros(x.shape[1:]) for x in sequences]
-        with torch.no_grad():
-            outputs = step(*state, *zeros, *constants)
-        shapes = [y.shape for y in outputs[len(state) :]]
-    return [
-        torch.zeros((0, *shape), dtype=TORCH[spec.dtype])
-        for shape, spec in zip(shapes, results, strict=True)
-    ]
+ROWS = Rows(
+    of=torch.unbind,
+    stack=torch.stack,
+    zeros=_zeros,
+    for_steps=_for_steps,
+    room=Room(_only_values_count, _empty, torch.unbind, torch.clone),
+)

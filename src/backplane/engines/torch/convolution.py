@@ -9,19 +9,17 @@ and three spatial axes, so one spatial axis becomes the second of two.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import torch
 
 from backplane.core.spec import Spec
-from backplane.core.windows import Padding, Placement, Window, windows
-from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.core.windows import Padding, Placement, Sliding, Window, windows
+from backplane.engines.base import Ints, Lowering, Shape, Table, Value, host_shape
 from backplane.engines.torch.shaping import pad_amounts
 
 TABLE = Table()
 
-Shape = tuple[int | None, ...]
-Sizes = tuple[int, ...]
 Pairs = Sequence[tuple[int, int]]
 
 # --- shared with pooling ------------------------------------------------------------------------
@@ -104,9 +102,7 @@ def on_two_axes(build: Builder) -> Builder:
     convolution and of its gradient by the input, and the result of the one by the kernel.
     """
 
-    def lifted(
-        specs: Sequence[Spec], *, strides: Sizes, padding: Padding, **given: Any
-    ) -> Lowering:
+    def lifted(specs: Sequence[Spec], *, strides: Ints, padding: Padding, **given: Any) -> Lowering:
         if len(strides) > 1:
             return build(specs, strides=strides, padding=padding, **given)
         made = int("kernel_shape" not in given)
@@ -155,11 +151,10 @@ def _output_first(kernel: Value) -> Value:
 
 @TABLE.build("conv", "conv_bias")
 @on_two_axes
-def conv(
-    specs: Sequence[Spec], *, strides: Sizes, padding: Padding, dilation: Sizes, groups: int
-) -> Lowering:
+def conv(specs: Sequence[Spec], *, groups: int, **at: Unpack[Sliding]) -> Lowering:
     """`torch.convolution`; a third operand is the bias of `conv_bias`."""
-    slid = windows(_window(specs[1].shape), strides, padding, dilation)
+    strides, dilation = at["strides"], at["dilation"]
+    slid = windows(_window(specs[1].shape), **at)
     plan_for = planned(Plan.of, specs[0].shape, slid)
     none = [0] * len(strides)
 
@@ -179,16 +174,11 @@ def conv(
 @TABLE.build("conv_input_grad")
 @on_two_axes
 def conv_input_grad(
-    specs: Sequence[Spec],
-    *,
-    shape: Shape,
-    strides: Sizes,
-    padding: Padding,
-    dilation: Sizes,
-    groups: int,
+    specs: Sequence[Spec], *, shape: Shape, groups: int, **at: Unpack[Sliding]
 ) -> Lowering:
     """The transposed `torch.convolution`."""
-    slid = windows(_window(specs[1].shape), strides, padding, dilation)
+    strides, dilation = at["strides"], at["dilation"]
+    slid = windows(_window(specs[1].shape), **at)
     plan_for = planned(Plan.of, shape, slid)
 
     def lowering(g: Value, kernel: Value, *dims: Value) -> Value:
@@ -208,16 +198,11 @@ def conv_input_grad(
 @TABLE.build("conv_kernel_grad")
 @on_two_axes
 def conv_kernel_grad(
-    specs: Sequence[Spec],
-    *,
-    kernel_shape: Sizes,
-    strides: Sizes,
-    padding: Padding,
-    dilation: Sizes,
-    groups: int,
+    specs: Sequence[Spec], *, kernel_shape: Ints, groups: int, **at: Unpack[Sliding]
 ) -> Lowering:
     """The part of ATen's `convolution_backward` that is the gradient by the kernel."""
-    slid = windows(_window(kernel_shape), strides, padding, dilation)
+    strides, dilation = at["strides"], at["dilation"]
+    slid = windows(_window(kernel_shape), **at)
     plan_for = planned(Plan.of, specs[0].shape, slid)
     none = [0] * len(strides)
     *spatial, inputs, outputs = kernel_shape
@@ -240,6 +225,6 @@ def conv_kernel_grad(
     return lowering
 
 
-def _window(kernel_shape: Shape) -> Sizes:
+def _window(kernel_shape: Shape) -> Ints:
     """The spatial sizes of a kernel, which spec rules want to be known."""
     return tuple([n for n in kernel_shape[:-2] if n is not None])

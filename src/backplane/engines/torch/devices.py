@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
-from backplane.engines.base import Value
+from backplane.engines.base import Function, Value
 
 ACCELERATED: bool = torch.accelerator.is_available()
 """Whether tensors may be elsewhere than on the CPU. Where not, nobody looks for devices."""
 
 _CPU = torch.device("cpu")
-
-Function = Callable[..., tuple[Value, ...]]
 
 
 def default_device() -> torch.device:

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Blocks, Engine, Program, Table, Value
+from backplane.engines.arrays.control import loops
+from backplane.engines.base import Blocks, Engine, Function, Program, Table, Value
 from backplane.engines.torch import (
-    control,
     convolution,
     devices,
     elementwise,
@@ -24,13 +24,12 @@ from backplane.engines.torch import (
     updates,
 )
 from backplane.engines.torch.blocks import BLOCKS
-from backplane.engines.torch.dtypes import NAMES, SIGNED, TORCH
+from backplane.engines.torch.control import ROWS
+from backplane.engines.torch.dtypes import NAMES, SIGNED, TORCH, to_array
 
 ROOMS = (
     elementwise, reductions, linear, shaping, indexing, convolution, pooling, random, updates
 )  # fmt: skip
-
-Function = Callable[..., tuple[Value, ...]]
 
 
 class TorchEngine(Engine):
@@ -47,7 +46,7 @@ class TorchEngine(Engine):
     feeds_at_once = None if devices.ACCELERATED else ("{x}.flags.carray", torch.from_numpy)
 
     def __init__(self) -> None:
-        running_graphs = control.table(self)
+        running_graphs = loops(self, ROWS)
         self.table = Table.joined(*[room.TABLE for room in ROOMS], running_graphs)
         self._running_graphs = frozenset(running_graphs)
 
@@ -99,8 +98,7 @@ class TorchEngine(Engine):
         try:
             return value.numpy()
         except (TypeError, RuntimeError):  # bfloat16, another device, a tensor on the tape
-            value = value.detach().cpu()
-            return _bfloat16(value) if value.dtype == torch.bfloat16 else value.numpy()
+            return to_array(value)
 
     def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray]:
         """PyTorch's own function: results are on no tape."""
@@ -156,12 +154,6 @@ class TorchEngine(Engine):
     @staticmethod
     def _placed(function: Function) -> Function:
         return devices.following_inputs(function) if devices.ACCELERATED else function
-
-
-def _bfloat16(value: Value) -> np.ndarray:
-    import ml_dtypes
-
-    return value.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
 
 
 def _compile_arguments(wish: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.engines.base import Lowering, Shape, Slices, Table, Value, host_shape
 from backplane.engines.torch.dtypes import SIGNED, modular
 from backplane.engines.torch.shaping import pad_amounts
 
@@ -15,8 +15,6 @@ aten = torch.ops.aten
 
 TABLE = Table()
 
-Shape = tuple[int | None, ...]
-Slices = tuple[tuple[int | None, int | None, int], ...]
 
 # --- slices -------------------------------------------------------------------------------------
 
@@ -55,12 +53,6 @@ def _spread(g: Value, sizes: Sequence[int], slices: Slices) -> Value:
     return g
 
 
-def _put(g: Value, starts: Sequence[int], sizes: Sequence[int]) -> Value:
-    """Zeros of shape `sizes` with `g` put at `starts`."""
-    padding = [(s, n - s - m) for s, n, m in zip(starts, sizes, g.shape, strict=True)]
-    return torch.constant_pad_nd(g, pad_amounts(padding), 0)
-
-
 def _clamped(starts: Value, shape: Sequence[int], sizes: Sequence[int]) -> list[int]:
     """Starts on the host, such that `sizes` elements from there lie inside `shape`."""
     return [
@@ -86,7 +78,9 @@ def dynamic_slice_grad(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
 
     def lowering(g: Value, starts: Value, *dims: Value) -> Value:
         sizes = host_shape(shape, dims)
-        return _put(g, _clamped(starts, sizes, g.shape), sizes)
+        places = zip(_clamped(starts, sizes, g.shape), sizes, g.shape, strict=True)
+        amounts = pad_amounts([(start, n - start - m) for start, n, m in places])
+        return torch.constant_pad_nd(g, amounts, 0)
 
     return lowering
 

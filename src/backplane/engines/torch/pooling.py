@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Unpack
 
 import torch
 
 from backplane.core.spec import Spec
-from backplane.core.windows import Padding, Window, windows
-from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.core.windows import Padding, Pooling, Window, windows
+from backplane.engines.base import Ints, Lowering, Shape, Table, Value, host_shape
 from backplane.engines.torch.convolution import (
     Plan,
-    Shape,
-    Sizes,
     channels_first,
     channels_last,
     on_two_axes,
@@ -61,17 +60,17 @@ def _kernel_count(n: int, amount: int, w: Window, ceil: bool) -> int:
     return count - 1 if ceil and (count - 1) * w.stride >= n + amount else count
 
 
-class _Pooling:
+class _Kernels:
     """One pooling with fixed parameters, over two or three spatial axes."""
 
-    def __init__(self, shape: Shape, pool: Sizes, strides: Sizes, padding: Padding) -> None:
+    def __init__(self, shape: Shape, pool: Ints, strides: Ints, padding: Padding) -> None:
         self.pool, self.strides = pool, strides
         self.rank = len(pool)
         self.ones, self.none = (1,) * self.rank, (0,) * self.rank
         self.plan = planned(_plan, shape, windows(pool, strides, padding))
 
     def max(self, x: Value) -> list[Value]:
-        """Maxima, and their positions in the (padded) plane."""
+        """Maxima, and their positions, which count through the (padded) plane of one channel."""
         plan = self.plan(x.shape[1:-1])
         if 0 in plan.counts:
             empty = plan.empty(x, x.shape[0], x.shape[-1])
@@ -145,29 +144,19 @@ def _lacks_kernel(specs: Sequence[Spec], **params: Any) -> bool:
     return specs[0].dtype in SIGNED
 
 
-@TABLE.build("max_pool", unless=_lacks_kernel)
-@on_two_axes
-def max_pool(specs: Sequence[Spec], *, pool: Sizes, strides: Sizes, padding: Padding) -> Lowering:
-    """`max_pool2d_with_indices`; the positions count through the (padded) plane of one channel."""
-    return _Pooling(specs[0].shape, pool, strides, padding).max
+def _builder(method: Callable[..., Any], operand: int) -> Callable[..., Lowering]:
+    """A builder of `method`, whose windows lie over the axes of one of the operands."""
+
+    @on_two_axes
+    def build(specs: Sequence[Spec], **at: Unpack[Pooling]) -> Lowering:
+        return partial(method, _Kernels(specs[operand].shape, **at))
+
+    return build
 
 
-@TABLE.build("max_pool_grad", reads=(0, 1, 3))
-@on_two_axes
-def max_pool_grad(
-    specs: Sequence[Spec], *, pool: Sizes, strides: Sizes, padding: Padding
-) -> Lowering:
-    """`max_pool2d_with_indices_backward`, which reads x for its shape."""
-    return _Pooling(specs[1].shape, pool, strides, padding).max_grad
-
-
-@TABLE.build("max_pool_take", reads=(0, 3))
-@on_two_axes
-def max_pool_take(
-    specs: Sequence[Spec], *, pool: Sizes, strides: Sizes, padding: Padding
-) -> Lowering:
-    """`torch.gather` over the plane."""
-    return _Pooling(specs[0].shape, pool, strides, padding).max_take
+TABLE.build("max_pool", unless=_lacks_kernel)(_builder(_Kernels.max, 0))
+TABLE.build("max_pool_grad", reads=(0, 1, 3))(_builder(_Kernels.max_grad, 1))
+TABLE.build("max_pool_take", reads=(0, 3))(_builder(_Kernels.max_take, 0))
 
 
 def _widened(spec: Spec, lowering: Lowering) -> Lowering:
@@ -179,16 +168,14 @@ def _widened(spec: Spec, lowering: Lowering) -> Lowering:
 
 @TABLE.build("avg_pool")
 @on_two_axes
-def avg_pool(specs: Sequence[Spec], *, pool: Sizes, strides: Sizes, padding: Padding) -> Lowering:
+def avg_pool(specs: Sequence[Spec], **at: Unpack[Pooling]) -> Lowering:
     """`avg_pool2d` with `count_include_pad=False`."""
-    return _widened(specs[0], _Pooling(specs[0].shape, pool, strides, padding).mean)
+    return _widened(specs[0], _Kernels(specs[0].shape, **at).mean)
 
 
 @TABLE.build("avg_pool_grad")
 @on_two_axes
-def avg_pool_grad(
-    specs: Sequence[Spec], *, shape: Shape, pool: Sizes, strides: Sizes, padding: Padding
-) -> Lowering:
+def avg_pool_grad(specs: Sequence[Spec], *, shape: Shape, **at: Unpack[Pooling]) -> Lowering:
     """`avg_pool2d_backward`."""
-    pooling = _Pooling(shape, pool, strides, padding)
-    return _widened(specs[0], lambda g, *dims: pooling.mean_grad(g, host_shape(shape, dims)))
+    kernels = _Kernels(shape, **at)
+    return _widened(specs[0], lambda g, *dims: kernels.mean_grad(g, host_shape(shape, dims)))

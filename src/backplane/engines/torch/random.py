@@ -8,13 +8,12 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.random import TABLE as PORTABLE
-from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.engines.base import Lowering, Shape, Table, Value, host_shape
 from backplane.engines.torch.devices import default_device
 from backplane.engines.torch.dtypes import TORCH
 
 TABLE = Table()
 
-Shape = tuple[int | None, ...]
 
 _MASK = 2**64 - 1
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from backplane.core.shapes import broadcast_axes
 from backplane.core.spec import Spec
-from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.engines.base import Axes, Lowering, Shape, Table, Value, host_shape
 from backplane.engines.torch.dtypes import TORCH, compared, modular, ordered
 
 TABLE = Table()
 
-Axes = tuple[int, ...]
 
 LONG_ROW = 1024
 """From this length on `top_k` tries to do without sorting whole rows."""
@@ -102,19 +102,16 @@ TABLE.update(
 
 
 @TABLE.build("sum_to")
-def sum_to(specs: Sequence[Spec], *, shape: tuple[int | None, ...]) -> Lowering:
+def sum_to(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
     """One sum where the axes are known beforehand, else `Tensor.sum_to_size`."""
     spec, dtype = specs[0], TORCH[specs[0].dtype]
     if None in shape:
         return lambda x, *dims: x.sum_to_size(host_shape(shape, dims)).to(dtype)
-    leading = spec.ndim - len(shape)
-    sizes = spec.shape[leading:]
-    stretched = [leading + i for i, n in enumerate(shape) if n == 1 != sizes[i]]
-    dropped = tuple(range(leading))
+    added, stretched = broadcast_axes(shape, spec.shape)
     if not stretched:
-        return modular(spec, lambda x: torch.sum(x, dropped, dtype=x.dtype) if dropped else x)
-    axes = (*dropped, *stretched)
-    return modular(spec, lambda x: torch.sum(x, axes, True, dtype=x.dtype).squeeze(dropped))
+        return modular(spec, lambda x: torch.sum(x, added, dtype=x.dtype) if added else x)
+    axes = (*added, *stretched)
+    return modular(spec, lambda x: torch.sum(x, axes, True, dtype=x.dtype).squeeze(added))
 
 
 @TABLE.build("top_k")

@@ -9,20 +9,15 @@ import numpy as np
 import torch
 
 from backplane.core.spec import UNSIGNED, Spec
-from backplane.engines.base import Lowering, Table, Value, host_shape
+from backplane.engines.base import Lowering, Shape, Table, Value, host_shape
 from backplane.engines.torch.dtypes import TORCH, modular
 
-TABLE = Table()
+TABLE = Table(
+    dim=lambda x, *, axis: x.shape[axis],
+)
 
-Shape = tuple[int | None, ...]
 
 # --- shape --------------------------------------------------------------------------------------
-
-
-@TABLE.add("dim")
-def dim(x: Value, *, axis: int) -> int:
-    """A host value."""
-    return x.shape[axis]
 
 
 @TABLE.build("reshape")
