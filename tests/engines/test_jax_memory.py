@@ -74,6 +74,7 @@ def test_an_interrupt_leaves_all_variables_old_or_all_new(alarm: Any) -> None:
         assert read([]) == [one, two]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interrupt_of_the_first_call(alarm: Any) -> None:
     for part in (0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.1):
         clear_programs()
