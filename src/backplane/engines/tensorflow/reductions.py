@@ -52,7 +52,7 @@ def _running(function: Lowering) -> Lowering:
     """`function`, whose kernel takes the elements one by one: half floats in float32, many float32
     in float64.
     """
-    few, many = computed_in(HALVES, function), computed_in(_IN_DOUBLE, function)
+    few, many = computed_in(HALVES, function), computed_in(_RUNNING, function)
 
     def lowering(x: Value, *, axis: int, reverse: bool) -> Value:
         count = x.shape[axis]
