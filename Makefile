@@ -15,10 +15,11 @@ WORKERS ?= 2
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -c constraints.txt
-NAMES := tensorflow theano cntk jax torch mlx all
+# All engines, from the one list of them.
+NAMES := $(shell PYTHONPATH=src $(PYTHON) -c 'from backplane.known_engines import ENGINES; print(*ENGINES)')
 
-UNKNOWN := $(filter-out numpy $(NAMES),$(ENGINES))
-$(if $(UNKNOWN),$(error ENGINES has no $(UNKNOWN); there are numpy $(NAMES)))
+UNKNOWN := $(filter-out all $(NAMES),$(ENGINES))
+$(if $(UNKNOWN),$(error ENGINES has no $(UNKNOWN); there are $(NAMES) all))
 
 # One thread in each test process: the processes are the parallelism. TF counts its own.
 TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 \
@@ -34,9 +35,9 @@ help:
 	@echo 'make test TEST_R=0              … but those of the R package'
 	@echo 'make test-fast                  the tests that are not slow'
 	@echo 'make reference                  run conformance, then write docs/reference.md from it'
-	@echo 'make generate                   write what follows from K: its stub, the R functions and help pages'
+	@echo 'make generate                   write what is derived: the stub of K, backplane.ENGINE, docs/primitives.md, R'
 	@echo 'make benchmarks                 time everything (a quarter of an hour), write docs/benchmarks.md'
-	@echo 'make lint                       ruff, mypy, directions of imports, sizes'
+	@echo 'make lint                       ruff, mypy, directions of imports, sizes, derived files'
 	@echo 'make format                     what ruff can put right by itself'
 	@echo 'make r                          install R for its tests, where it is missing (Debian)'
 	@echo 'make clean                      remove $(VENV) and caches'
@@ -59,8 +60,7 @@ reference: $(STAMPS)/dev
 	$(BIN)/python scripts/make_reference.py build/conformance.json
 
 generate: $(STAMPS)/dev
-	$(BIN)/python scripts/make_stubs.py
-	$(BIN)/python scripts/make_r.py
+	$(BIN)/python scripts/generate.py
 
 benchmarks: $(STAMPS)/dev
 	$(BIN)/python -m benchmarks
@@ -72,6 +72,7 @@ lint: $(STAMPS)/dev
 	$(BIN)/python scripts/check_imports.py
 	$(BIN)/python scripts/check_primitives.py
 	$(BIN)/python scripts/check_size.py
+	$(BIN)/python scripts/generate.py --check
 
 r:
 	scripts/install_r.sh $(R_PACKAGES)
@@ -100,7 +101,7 @@ $(STAMPS)/numpy: $(STAMPS)/examples
 	touch $@
 
 # The examples' requirements first: two pip runs at once would get in each other's way.
-$(patsubst %,$(STAMPS)/%,$(NAMES)): $(STAMPS)/%: pyproject.toml constraints.txt | $(STAMPS)/examples
+$(patsubst %,$(STAMPS)/%,all $(filter-out numpy,$(NAMES))): $(STAMPS)/%: pyproject.toml constraints.txt | $(STAMPS)/examples
 	$(INSTALL) -e '.[$*]'
 	touch $@
 

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from backplane.known_engines import ENGINES
+
 PACKAGE = "backplane"
 
 LAYERS: dict[str, set[str]] = {
@@ -37,8 +39,9 @@ name, where everyone else meets them, so that nobody can know a particular one."
 
 PARTS = {
     "__main__": "cli",
-    **dict.fromkeys(("cntk", "jax", "mlx", "numpy", "tensorflow", "theano", "torch"), "interop"),
+    **dict.fromkeys(ENGINES, "interop"),
     "_keras_json": "config",
+    "known_engines": "config",
     "engines": "registry",
     "engines.base": "protocol",
     "engines.arrays": "protocol",
@@ -50,15 +53,15 @@ ALSO = {("backplane.engines", "config")}
 the engine that was configured."""
 
 LIBRARIES: dict[str, set[str]] = {
-    "tensorflow": {"engines.tensorflow"},
-    "jax": {"engines.jax"},
-    "jaxlib": {"engines.jax"},
+    **{
+        library: {f"engines.{known.folder}"}
+        for name, known in ENGINES.items()
+        if name != "numpy"
+        for library in known.libraries
+    },
     "torch": {"engines.torch", "interop.dynamo"},
-    "mlx": {"engines.mlx"},
-    "pytensor": {"engines.pytensor"},
+    "jaxlib": {"engines.jax"},
     "numba": {"engines.pytensor"},
-    "onnx": {"engines.onnxruntime"},
-    "onnxruntime": {"engines.onnxruntime"},
     "keras": {"interop"},
 }
 """Library of an engine → the parts of the package that may import it."""

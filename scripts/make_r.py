@@ -1,16 +1,10 @@
-"""Write the R functions `k_…` and their help pages from the signatures and docstrings of K.
-
-    python scripts/make_r.py [--check]
-
-With `--check` nothing is written, and the exit status tells whether the files are up to date.
-"""
+"""The R functions `k_…` and their help pages, from the signatures and docstrings of K."""
 
 from __future__ import annotations
 
 import inspect
 import os
 import re
-import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,25 +17,6 @@ MADE = "Written by scripts/make_r.py from Backplane's Python signatures: do not 
 
 # Names only: which engine this process would use, and what is configured, does not matter.
 os.environ["KERAS_BACKEND"] = "numpy"
-
-
-def main(arguments: list[str]) -> int:
-    """Write the files, or compare; return the exit status."""
-    wanted = dict(files())
-    there = {FUNCTIONS, *PAGES.glob("k_*.Rd")}
-    stale = [file for file in there if file not in wanted]
-    changed = [f for f, text in wanted.items() if not f.exists() or f.read_text("utf-8") != text]
-    if "--check" in arguments:
-        for file in [*stale, *changed]:
-            print(f"{file.relative_to(FOLDER.parent)}: out of date, run scripts/make_r.py")
-        return 1 if stale or changed else 0
-    PAGES.mkdir(exist_ok=True)
-    for file in stale:
-        file.unlink()
-    for file in changed:
-        file.write_text(wanted[file], encoding="utf-8")
-    print(f"r: {len(wanted)} files, {len(changed)} written, {len(stale)} removed")
-    return 0
 
 
 def files() -> Iterator[tuple[Path, str]]:
@@ -217,7 +192,3 @@ def markup(text: str, links: bool = True) -> str:
 
     text = re.sub(r"`([^`]*)`", code, text)
     return "\n".join(textwrap.wrap(" ".join(text.split()), 90, break_on_hyphens=False))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,8 +1,4 @@
-"""Write `backend/__init__.pyi`, what type checkers and editors see of K, from its chapters.
-
-    python scripts/make_stubs.py [--check]
-
-With `--check` nothing is written, and the exit status tells whether the file is up to date.
+"""The text of `backend/__init__.pyi`, what type checkers and editors see of K, from its chapters.
 
 Most functions are imported from their chapter as they are. A function under the call rule (`api`)
 that returns a tensor gets overloads: symbolic tensors and numbers give a symbolic tensor, a native
@@ -13,7 +9,6 @@ has no `__getattr__`, so that a misspelt name of K is an error.
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,16 +37,9 @@ FIRST_FORMS = (
 """The overloads: type of the first tensor, type of the others, type of the result."""
 
 
-def main(arguments: list[str]) -> int:
-    """Write the file, or compare; return the exit status."""
-    text = stub()
-    current = STUB.exists() and STUB.read_text(encoding="utf-8") == text
-    if "--check" in arguments:
-        if not current:
-            print(f"{STUB.relative_to(ROOT)}: out of date, run scripts/make_stubs.py")
-        return 0 if current else 1
-    STUB.write_text(text, encoding="utf-8")
-    return 0
+def files() -> Iterator[tuple[Path, str]]:
+    """The stub with its text."""
+    yield STUB, stub()
 
 
 def chapters() -> Iterator[tuple[str, ast.Module, list[str]]]:
@@ -154,7 +142,3 @@ def origins(tree: ast.Module, module: str) -> dict[str, str]:
             name = ast.unparse(node.target)
             found[name] = f"from {module} import {name}"
     return found
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -267,6 +267,10 @@ k_equal <- function(x, y) {
   call_k("equal", list(x = x, y = y))
 }
 
+k_erf <- function(x) {
+  call_k("erf", list(x = x))
+}
+
 k_erfinv <- function(x) {
   call_k("erfinv", list(x = x))
 }

@@ -12,7 +12,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from backplane import config, engines
+from backplane import engines
+from backplane.known_engines import ENGINES, canonical
 
 PROJECT = "keras-backplane"
 
@@ -58,10 +59,10 @@ def list_engines() -> None:
 
 def _library(name: str) -> tuple[str, str]:
     """What an engine runs on, and its version."""
-    if name not in config.TITLES:
+    if name not in ENGINES:
         point = next(p for p in entry_points(group=engines.GROUP) if p.name == name)
         return (point.dist.name, point.dist.version) if point.dist else (point.value, "")
-    library = engines.MODULES[name]
+    library = ENGINES[name].folder
     for project in DISTRIBUTIONS.get(library, (library,)):
         try:
             return library, version(project)
@@ -83,7 +84,7 @@ def check(name: str, suite: Path | None, arguments: tuple[str, ...]) -> None:
 
     For example: backplane check --engine my_engine -- -x -k conv2d
     """
-    if config.canonical(name) is None and name not in engines.names():
+    if canonical(name) is None and name not in engines.names():
         known = ", ".join(engines.names())
         raise click.BadParameter(
             f"no engine is called {name!r}{engines.suggestion(name)}; there are {known}"

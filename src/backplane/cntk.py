@@ -1,6 +1,7 @@
-"""K on ONNX Runtime: `from backplane import cntk as K`.
+"""K on CNTK: `from backplane import cntk as K`.
 
-Classic Keras takes it as its backend with `KERAS_BACKEND=backplane.cntk`.
+Classic Keras takes it as its backend with `KERAS_BACKEND=backplane.cntk`. Written by
+scripts/generate.py: do not edit.
 """
 
 from backplane.interop import namespace as _namespace

@@ -18,28 +18,10 @@ import numpy as np
 
 from backplane import _keras_json as keras_json
 from backplane._keras_json import DIM_ORDERINGS, Settings
+from backplane.known_engines import ENGINES, canonical, spelled
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-TITLES = {
-    "tensorflow": "TensorFlow",
-    "jax": "JAX",
-    "torch": "PyTorch",
-    "theano": "Theano",
-    "cntk": "CNTK",
-    "mlx": "MLX",
-    "numpy": "NumPy",
-}
-"""The engines that ship with Backplane, with the names people know them by. When nothing is
-configured, the first installed one serves: this order is the order of preference. Each name but
-`numpy` is also the extra that installs its library."""
-
-ALIASES = {"pytensor": "theano", "onnxruntime": "cntk"}
-"""Other names for them: the libraries that continue the documented ones."""
-
-SPELLINGS = {"tf": "tensorflow", "pytorch": "torch"}
-"""What people also write for an engine; `backend` answers with the documented name."""
 
 OURSELVES = ("backplane", "backplane.backend")
 """Names by which classic Keras finds this package, whatever engine is configured: to the package
@@ -60,7 +42,7 @@ class Choice(NamedTuple):
     @property
     def announcement(self) -> str:
         """The line for stderr: `Using TensorFlow backend.`, and why, if nobody asked for it."""
-        title = TITLES[self.engine] if self.engine else self.name
+        title = ENGINES[self.engine].title if self.engine else self.name
         reason = f" ({self.origin})" if self.origin == FALLBACK else ""
         return f"Using {title} backend{reason}."
 
@@ -87,37 +69,6 @@ T = TypeVar("T")
 
 
 # The engine -----------------------------------------------------------------------------------
-
-
-def canonical(name: str) -> str | None:
-    """The name under which an engine of Backplane is registered.
-
-    Args:
-        name: as in `keras.json` or `KERAS_BACKEND`. `backplane.jax`, by which classic Keras loads
-            Backplane as an external backend, means `jax` here.
-
-    Returns:
-        One of `TITLES`, or None: then it names a module of someone else's.
-
-    Example:
-        >>> canonical("pytensor"), canonical("backplane.jax"), canonical("my_package.my_module")
-        ('theano', 'jax', None)
-    """
-    name = spelled(name.removeprefix("backplane."))
-    name = ALIASES.get(name, name)
-    return name if name in TITLES else None
-
-
-def spelled(name: str) -> str:
-    """The name of an engine as documented; other names, which mean modules, stay as they are.
-
-    Example:
-        >>> spelled(" TensorFlow"), spelled("PyTorch"), spelled("My_Package")
-        ('tensorflow', 'torch', 'My_Package')
-    """
-    plain = name.strip().lower()
-    plain = SPELLINGS.get(plain, plain)
-    return plain if plain in TITLES or plain in ALIASES else name
 
 
 def backend() -> str:
@@ -196,11 +147,16 @@ def _first(installed: Callable[[str], bool]) -> Choice:
     default = Settings().backend
     if installed(default):
         return Choice(default, "the default")
-    return Choice(next((name for name in TITLES if installed(name)), "numpy"), FALLBACK)
+    return Choice(next(_preferred(installed), "numpy"), FALLBACK)
+
+
+def _preferred(installed: Callable[[str], bool]) -> Iterator[str]:
+    """The installed engines, the most preferred first: NumPy, which always is there, comes last."""
+    return filter(installed, sorted(ENGINES, key=lambda name: name == "numpy"))
 
 
 def _raise_missing(choice: Choice, engine: str, installed: Callable[[str], bool]) -> NoReturn:
-    there = ", ".join(name for name in TITLES if installed(name))
+    there = ", ".join(_preferred(installed))
     raise ImportError(
         f"{choice.origin} asks for the engine {choice.name!r}, whose library is not installed. "
         f'Install it with: pip install "keras-backplane[{engine}]". '

@@ -1,6 +1,7 @@
 """K on NumPy: `from backplane import numpy as K`.
 
-Classic Keras takes it as its backend with `KERAS_BACKEND=backplane.numpy`.
+Classic Keras takes it as its backend with `KERAS_BACKEND=backplane.numpy`. Written by
+scripts/generate.py: do not edit.
 """
 
 from backplane.interop import namespace as _namespace

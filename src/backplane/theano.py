@@ -1,6 +1,7 @@
-"""K on PyTensor: `from backplane import theano as K`.
+"""K on Theano: `from backplane import theano as K`.
 
-Classic Keras takes it as its backend with `KERAS_BACKEND=backplane.theano`.
+Classic Keras takes it as its backend with `KERAS_BACKEND=backplane.theano`. Written by
+scripts/generate.py: do not edit.
 """
 
 from backplane.interop import namespace as _namespace

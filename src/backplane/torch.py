@@ -1,6 +1,7 @@
 """K on PyTorch: `from backplane import torch as K`.
 
-Classic Keras takes it as its backend with `KERAS_BACKEND=backplane.torch`.
+Classic Keras takes it as its backend with `KERAS_BACKEND=backplane.torch`. Written by
+scripts/generate.py: do not edit.
 """
 
 from backplane.interop import namespace as _namespace

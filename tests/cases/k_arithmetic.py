@@ -38,6 +38,13 @@ def _inverse(erf, x):
 # --- one operand ----------------------------------------------------------------------------------
 
 case(
+    "erf",
+    floats(2, 3, low=-3, high=3),
+    oracle=np.vectorize(math.erf, otypes=[float]),
+    smooth=True,
+    errors=[([None], {}, TypeError, r"K\.erf: ")],
+)
+case(
     "erfinv",
     floats(2, 3, low=-0.75, high=0.75),
     # scipy is no dependency of the tests of every engine: erf is inverted by Newton's steps.

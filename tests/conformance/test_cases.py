@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+import ml_dtypes  # noqa: F401 - NumPy knows bfloat16 by it.
 import numpy as np
 import pytest
 
@@ -190,15 +191,20 @@ def check_program(case: Case, dtype: str, batch: bool, expected: list[np.ndarray
             assert_close(g, want, dtype, scale * 10, "gradient")
 
 
-def test_half(case: Case, engine: Any) -> None:
-    """Values in float16, on engines that have it: to 2 % of the largest element, because a sum of
-    rounded terms is only as good as their number allows; what leaves float16's range is left out.
-    """
-    if skip_dtype(engine, "float16"):
+HALVES = {"float16": 2e-2, "bfloat16": 1e-1}
+"""How far a value may be from the reference, beside the largest element of a result: a sum of
+rounded terms is only as good as their number allows."""
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_half(case: Case, engine: Any, dtype: str) -> None:
+    """Values in half precision, on engines that have it; what float16 cannot hold is left out."""
+    if skip_dtype(engine, dtype):
         return
     expected = reference(case)
-    K.set_floatx("float16")
-    arrays = case.arrays("float16")
+    if dtype == "float16":  # Keras has no `floatx` bfloat16: it is the dtype of tensors only.
+        K.set_floatx(dtype)
+    arrays = case.arrays(dtype)
     inputs = placeholders(case, arrays)
     outputs = flat(case.call(K, *inputs))
     for out, result, want in zip(
@@ -210,7 +216,8 @@ def test_half(case: Case, engine: Any) -> None:
             inside = np.isfinite(want) & (np.abs(want) < 6e4)
             size = max(float(np.abs(want[inside]).max(initial=0)), 1e-2)
             found = result[inside].astype("float64")
-            np.testing.assert_allclose(found, want[inside], rtol=2e-2, atol=2e-2 * size)
+            near = HALVES[dtype]
+            np.testing.assert_allclose(found, want[inside], rtol=near, atol=near * size)
 
 
 @cache

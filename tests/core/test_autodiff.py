@@ -9,7 +9,7 @@ from backplane.core.spec import Spec
 from backplane.ops import creation, effects, indexing, linear, reduction, shaping
 from backplane.ops import elementwise as ew
 from backplane.ops.autodiff import gradients
-from backplane.ops.lift import scalar
+from backplane.ops.creation import scalar
 from core.evaluate import leaf, slopes, total, value, values
 
 _rng = np.random.default_rng(3)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -197,3 +199,9 @@ def test_blank_lines_comments_and_docstrings_are_no_code(tmp_path, capsys):
     assert count_lines.main([str(tmp_path), "--most", "5"]) == 0
     assert count_lines.main([str(tmp_path), "--most", "4"]) == 1
     assert "5 in all, 4 at most" in capsys.readouterr().out
+
+
+def test_all_derived_files_are_up_to_date():
+    check = [sys.executable, SCRIPTS / "generate.py", "--check"]
+    done = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr

@@ -7,14 +7,18 @@ import doctest
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from backplane import _keras_json as keras_json
 from backplane import config
+from backplane.known_engines import ENGINES
 
 pytestmark = pytest.mark.usefixtures("file")
 
@@ -139,7 +143,7 @@ def test_the_first_installed_serves_and_says_so(file, put, text, there, served):
     config.load()
     choice = config.choose_engine(only(*there))
     assert choice.name == served
-    assert choice.announcement.startswith(f"Using {config.TITLES[served]} backend")
+    assert choice.announcement.startswith(f"Using {ENGINES[served].title} backend")
     assert "TensorFlow is not installed" in choice.announcement
     assert config.backend() == served
 
@@ -290,3 +294,17 @@ def test_no_engine_library_is_named_in_an_import():
                 assert {alias.name for alias in node.names} <= {
                     "json", "math", "os", "re", "sys", "tempfile", "numpy", "numpy.typing",
                 }  # fmt: skip
+
+
+def test_every_engine_has_an_extra_that_installs_its_library():
+    project = tomllib.loads(
+        (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    )
+    extras = project["project"]["optional-dependencies"]
+    [everything] = extras["all"]
+    unfollowed = project["tool"]["mypy"]["overrides"][0]["module"]
+    for name, known in ENGINES.items():
+        if name != "numpy":
+            assert any(item.startswith(known.folder) for item in extras[name])
+            assert name in re.split(r"[\[\],]", everything)
+            assert {f"{library}.*" for library in known.libraries} <= set(unfollowed)

@@ -13,7 +13,7 @@ from backplane.core.variable import Variable
 from backplane.ops import control, creation
 from backplane.ops import elementwise as ew
 from backplane.ops.autodiff import gradients
-from backplane.ops.lift import scalar
+from backplane.ops.creation import scalar
 from core.evaluate import leaf, slopes, total, value, values
 
 X = np.random.default_rng(1).uniform(0.2, 1.5, (4, 3))

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backplane import backend as K
 from backplane import config
 from backplane.core.graph import constant
+from backplane.core.spec import SIGNED
+from backplane.ops.creation import dim
 from backplane.ops.lift import as_tensor, promoted
 from core.evaluate import leaf, value
 
@@ -239,11 +242,42 @@ def test_slices_mean_what_they_mean_in_python(n, part, unknown):
     np.testing.assert_array_equal(value(result, {x: np.arange(n)}), expected)
 
 
+@settings(max_examples=60, deadline=None)
+@given(n=st.integers(0, 5), part=parts, unknown=st.booleans(), dtype=st.sampled_from(SIGNED))
+def test_slices_with_tensors_mean_the_same(n, part, unknown, dtype):
+    x = leaf(None if unknown else n)
+    ends = [None if end is None else leaf(dtype=dtype) for end in (part.start, part.stop)]
+    given = dict(zip(ends, (part.start, part.stop), strict=True))
+    given.pop(None, None)
+    result = x[slice(*ends, part.step)]
+    expected = np.arange(n, dtype="float64")[part]
+    np.testing.assert_array_equal(value(result, {x: np.arange(n), **given}), expected)
+
+
+def test_constants_are_ends_that_are_known():
+    one = constant(np.int32(1))
+    assert leaf(4, None)[one:, one].shape == (3,)
+    assert leaf(None, 4)[:, : -one : constant(2)].shape[1] is None
+    with pytest.raises(IndexError, match="out of range"):
+        leaf(1, 3)[one]
+
+
+def test_an_element_of_a_shape_is_a_size():
+    x = leaf(None, 3)
+    shape = K.shape(x)
+    assert shape[0].op is dim
+    assert shape[-1].value == 3
+    assert leaf(5, 6)[:, : shape[1]].shape == (5, 3)
+
+
 def test_a_scalar_tensor_is_an_index():
     x, i = leaf(2, 3, 4), leaf(dtype="int32")
     assert x[i].shape == (3, 4)
     np.testing.assert_array_equal(value(x[:, i, 1], {x: ARRAY, i: 2}), ARRAY[:, 2, 1])
     np.testing.assert_array_equal(value(x[:, i], {x: ARRAY, i: -1}), ARRAY[:, -1])
+    found = value(x[i, ::-1, None, i], {x: ARRAY, i: 1})
+    np.testing.assert_array_equal(found, ARRAY[1, ::-1, None, 1])
+    np.testing.assert_array_equal(value(x[:, i, [2, 0]], {x: ARRAY, i: 2}), ARRAY[:, 2, [2, 0]])
 
 
 def test_iteration_gives_the_slices_of_the_first_axis():
@@ -262,8 +296,11 @@ def test_iteration_gives_the_slices_of_the_first_axis():
         ((0, 0, 0, 0), IndexError, "4 indices for a tensor of shape"),
         ((Ellipsis, Ellipsis), IndexError, "only one ellipsis"),
         (slice(None, None, 0), ValueError, "step of a slice must not be 0"),
-        (slice(0.5), TypeError, r"must be integers, got 0\.5"),
-        (slice(True), TypeError, "must be integers, got True"),
+        (slice(0.5), TypeError, r"must be integers or scalar integer tensors, got 0\.5"),
+        (slice(True), TypeError, "must be integers or scalar integer tensors, got True"),
+        (slice(constant(0.5)), TypeError, "must be integers or scalar integer tensors"),
+        (slice(leaf(2, dtype="int32")), TypeError, "must be integers or scalar integer tensors"),
+        (slice(None, None, leaf(dtype="int32")), TypeError, "step c must be an integer"),
         (np.array([True, False]), TypeError, "boolean masks"),
         (True, TypeError, "boolean masks"),
         ([0.5], TypeError, "must hold integers, got dtype float"),

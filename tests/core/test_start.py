@@ -78,9 +78,3 @@ def test_every_function_with_an_example_is_named_by_its_chapter():
 
 def test_no_two_chapters_have_the_same_function():
     assert sum(len(chapter.__all__) for chapter in K._CHAPTERS) == len(K.__all__)
-
-
-def test_the_stub_of_k_is_up_to_date():
-    check = [sys.executable, HERE.parents[2] / "scripts" / "make_stubs.py", "--check"]
-    done = subprocess.run(check, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "")

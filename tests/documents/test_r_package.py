@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -19,9 +17,3 @@ def test_every_function_of_the_document_is_called_in_them():
     called = [n for f in files for n in re.findall(r'^covers\("(\w+)"', f.read_text("utf-8"), re.M)]
     assert len(set(called)) == len(called)
     assert table <= set(called)
-
-
-def test_the_generated_files_are_up_to_date():
-    check = [sys.executable, ROOT / "scripts" / "make_r.py", "--check"]
-    done = subprocess.run(check, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr

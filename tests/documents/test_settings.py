@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane import config
+from backplane.known_engines import ENGINES, spelled
 from documents.covering import covers
 
 VALUES = np.array([[1, 2], [3, 4]])
@@ -77,13 +77,19 @@ def run_python(code: str, home: Path, **environment: str) -> subprocess.Complete
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
+@covers("engine")
+def test_another_engine_for_a_while(engine: Any) -> None:
+    with K.engine(engine.name):
+        assert K.function([], [K.ones((2,))])._function.engine is engine
+
+
 @covers("backend")
 def test_the_environment_overrides_the_file(engine: Any, tmp_path: Path) -> None:
     """`KERAS_BACKEND=tensorflow python -c "from keras import backend"`."""
     (tmp_path / "keras.json").write_text('{"backend": "no_such_backend"}', encoding="utf-8")
     code = "from backplane import backend; print(backend.backend())"
     ran = run_python(code, tmp_path, KERAS_BACKEND=engine.name)
-    title = config.TITLES.get(engine.name, engine.name)
+    title = ENGINES[engine.name].title if engine.name in ENGINES else engine.name
     assert f"Using {title} backend." in ran.stderr
     assert ran.stdout == f"{engine.name}\n"
 
@@ -93,7 +99,7 @@ def test_the_environment_overrides_the_file(engine: Any, tmp_path: Path) -> None
     [("NumPy", "numpy"), (" numpy", "numpy"), ("PyTensor", "pytensor"), ("tf", "tensorflow")],
 )
 def test_engines_by_the_names_that_people_write(given: str, name: str) -> None:
-    assert config.spelled(given) == name
+    assert spelled(given) == name
 
 
 @pytest.mark.parametrize("place", ["KERAS_BACKEND", "keras.json"])

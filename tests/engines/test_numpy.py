@@ -36,7 +36,7 @@ def lowering(name: str, *operands: Any, **params: Any) -> Callable[..., Any]:
 def lower(name: str, *operands: Any, **params: Any) -> Any:
     """The value of a primitive, as a compiled program computes it."""
     function = lowering(name, *operands, **params)
-    return quieting.quiet(lambda *values: (function(*values),))(*operands)[0]
+    return quieting.without_warnings(lambda *values: (function(*values),))(*operands)[0]
 
 
 def key(*words: int) -> np.ndarray:
@@ -109,10 +109,10 @@ def failing(x: Any) -> tuple[Any, ...]:
 
 @pytest.fixture(params=["context variable", "decorator"])
 def quiet(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """`quiet` as on NumPy 2, and as on NumPy 1, whose error state is no context variable."""
+    """`without_warnings` on NumPy 2, and on 1, where the error state is no context variable."""
     if request.param == "decorator":
         monkeypatch.setattr(quieting, "SILENCE", quieting.silence([]))
-    return quieting.quiet
+    return quieting.without_warnings
 
 
 def test_programs_are_silent_whatever_the_user_has_set(quiet: Any) -> None:

@@ -1,21 +1,18 @@
 """Unmodified classic Keras from PyPI on Backplane, in environments of its own."""
 
-import importlib.util
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from backplane.engines import installed
+from backplane.known_engines import ENGINES
 from interop.environments import locked, python_with, run
 
 SCRIPTS = Path(__file__).parent / "classic"
 LATEST = "2.3.1"
 OLDER = ("2.2.5", "2.2.4", "2.1.6", "2.0.9")
-LIBRARIES = {
-    "numpy": "numpy", "torch": "torch", "cntk": "onnxruntime", "theano": "pytensor",
-    "jax": "jax", "tensorflow": "tensorflow",
-}  # fmt: skip
 SLOW = {"theano", "jax", "tensorflow"}
 """Engines that spend long on compiling what the programs need."""
 
@@ -66,9 +63,9 @@ def check(result):
 
 
 def engines():
-    for engine, library in LIBRARIES.items():
-        missing = importlib.util.find_spec(library) is None
-        marks = [pytest.mark.skipif(missing, reason=f"{library} is not installed")]
+    for engine in ENGINES:
+        missing = not installed(engine)
+        marks = [pytest.mark.skipif(missing, reason=f"{engine} is not installed")]
         marks += [pytest.mark.slow] if engine in SLOW else []
         yield pytest.param(engine, marks=marks)
 

@@ -1,7 +1,7 @@
 """The K namespace: every function of the Keras backend API.
 
-A chapter (`activation`, `linear`, …) names its functions in `__all__`; here they are put together.
-What type checkers and editors see is in `__init__.pyi`, which `scripts/make_stubs.py` writes.
+Each chapter (`activation`, `linear`, …) names its functions in `__all__`, and this module puts them
+together. Type checkers and editors read `__init__.pyi`, which `make generate` writes.
 """
 
 import sys as _sys

@@ -1,14 +1,14 @@
 """Objects of other libraries that stand for tensors without being an engine's own.
 
-Keras 3's symbolic tensors and its variables are such objects. Each library has an adapter: a module
-of `interop` that is named in `ADAPTERS` and imported when an object of the library is first met, so
-that nobody else pays for it. An adapter has
+Keras 3's symbolic tensors and variables are such objects. Each library has an adapter, a module of
+`interop` that `ADAPTERS` names. It is imported when the first object of the library turns up, so
+nobody else pays for it. An adapter has
 
 - `adapts(kind) -> bool`: whether objects of that class stand for tensors;
-- `call(function, args, kwargs) -> Any`: calls a K function that has such objects among its
-  arguments; `function` is the one of the K namespace;
+- `call(function, args, kwargs) -> Any`: calls the K function `function` of the K namespace, which
+  has such objects among its arguments;
 - `value(x) -> Any`: the native value that such an object has now, while a call is traced;
-- `phase() -> int | None`: the learning phase that the library is in now; None if it is in none.
+- `phase() -> int | None`: the learning phase of the library at the moment; None if it has none.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _found: dict[type, Any] = {}
 
 
 def adapter_of(value: object) -> Any:
-    """The adapter of `value`; None for everything that needs none."""
+    """The adapter of `value`; None if it needs none."""
     kind = type(value)
     try:
         return _found[kind]
@@ -57,7 +57,7 @@ registry.VALUE_OF[:] = [_value_of]
 
 
 def phase() -> int | None:
-    """The learning phase that a library in use is in now; None if none says."""
+    """The learning phase of a library in use at the moment; None if no library has one."""
     for package, name in ADAPTERS.items():
         if package in sys.modules:
             found: int | None = import_module(name).phase()
@@ -82,8 +82,8 @@ def adapter_among(values: Iterable[Any]) -> Any:
 
 
 def adaptable(function: F) -> F:
-    """Decorator of K functions that do not follow the call rule (`_call.api`): a call with objects
-    of another library goes to the library's adapter.
+    """Decorator for K functions that do not follow the call rule (`_call.api`). A call with objects
+    of another library goes to that library's adapter.
     """
 
     @functools.wraps(function)

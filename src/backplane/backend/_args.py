@@ -1,4 +1,4 @@
-"""Arguments of K functions: the friendly forms, made canonical."""
+"""Arguments of K functions: makes the friendly forms canonical."""
 
 from __future__ import annotations
 
@@ -13,31 +13,16 @@ from backplane.core.graph import Constant, Tensor
 from backplane.core.registry import engine_of
 from backplane.core.shapes import normalize_axes, normalize_axis
 from backplane.core.spec import DTYPES, is_integer
-from backplane.ops import indexing
 from backplane.ops.creation import dim
 from backplane.ops.lift import as_tensor, cast_to
-from backplane.ops.shaping import concat, expand_dims, squeeze
-
-__all__ = [
-    "as_axes",
-    "as_axis",
-    "as_count",
-    "as_dtype",
-    "as_entries",
-    "as_float",
-    "as_int",
-    "as_new_axis",
-    "as_shape",
-    "as_sizes",
-    "shape_vector",
-]
+from backplane.ops.shaping import concat, expand_dims
 
 
 def as_int(value: Any, what: str) -> int:
-    """A Python int from an int, a NumPy int, or a whole-number float (R has no other numbers).
+    """A Python int from an int, a NumPy int, or a whole float (R has no other numbers).
 
     Raises:
-        TypeError: names `what` otherwise.
+        TypeError: for anything else; names `what`.
     """
     if isinstance(value, bool | str) or value is None:
         raise TypeError(f"{what} must be an int, got {value!r}")
@@ -53,7 +38,7 @@ def as_int(value: Any, what: str) -> int:
 
 
 def as_count(value: Any, what: str) -> int:
-    """An int of 0 or more; ValueError names `what` for a negative one."""
+    """An int of 0 or more; the ValueError for a negative one names `what`."""
     count = as_int(value, what)
     if count < 0:
         raise ValueError(f"{what} must be 0 or more, got {value}")
@@ -61,7 +46,7 @@ def as_count(value: Any, what: str) -> int:
 
 
 def as_float(value: Any, what: str) -> float:
-    """A Python float; TypeError names `what` otherwise."""
+    """A Python float; the TypeError for anything else names `what`."""
     if isinstance(value, str) or value is None:
         raise TypeError(f"{what} must be a number, got {value!r}")
     try:
@@ -74,7 +59,7 @@ def as_dtype(dtype: Any, default: str | None = None) -> str:
     """The plain name of a dtype given as a string, a NumPy dtype or an engine's dtype object.
 
     Raises:
-        ValueError: for names that are no dtype here.
+        ValueError: for names that are not dtypes here.
     """
     if dtype is None:
         return default or config.floatx()
@@ -86,6 +71,8 @@ def as_dtype(dtype: Any, default: str | None = None) -> str:
     name = str.__str__(name).removesuffix("_ref")
     if name not in DTYPES:
         raise ValueError(f"dtype {dtype!r} is unknown; there are {', '.join(sorted(DTYPES))}")
+    if name == "bfloat16":
+        import ml_dtypes  # noqa: F401 - NumPy knows the name from then on.
     return name
 
 
@@ -95,7 +82,7 @@ def as_axis(axis: Any, x: Tensor, what: str = "axis") -> int:
 
 
 def as_new_axis(axis: Any, x: Tensor, what: str = "axis") -> int:
-    """The place of an axis to be added to `x`, not negative."""
+    """The place of an axis to be added to `x`, counted from the front."""
     return normalize_axis(as_int(axis, what), x.ndim + 1, what)
 
 
@@ -111,7 +98,9 @@ def as_axes(axes: Any, x: Tensor, what: str = "axis") -> tuple[int, ...]:
 
 
 def as_sizes(value: Any, count: int, what: str) -> tuple[int, ...]:
-    """`count` ints from one int or a sequence of `count`; ValueError names `what` otherwise."""
+    """`count` ints from one int or a sequence of `count`; the ValueError for anything else names
+    `what`.
+    """
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, list | tuple):
@@ -127,11 +116,11 @@ def as_shape(shape: Any, what: str = "shape") -> tuple[list[Tensor], tuple[int |
     """A shape as `(dims, sizes)`: sizes known now, and a scalar int tensor for each None.
 
     `shape` is an int, a sequence of ints and scalar integer tensors, or an integer vector tensor
-    such as `K.shape(x)`, whose known sizes are recovered. -1 is passed on.
+    such as `K.shape(x)`, whose known sizes are recovered. A size of -1 is passed on.
 
     Raises:
-        TypeError: for sizes that are no integers.
-        ValueError: for tensors that are no vectors of known length.
+        TypeError: for sizes that are not integers.
+        ValueError: for tensors that are not vectors of known length.
     """
     if isinstance(shape, Tensor):
         return _of_vector(shape, what)
@@ -143,7 +132,7 @@ def as_shape(shape: Any, what: str = "shape") -> tuple[list[Tensor], tuple[int |
     sizes: list[int | None] = []
     for size in shape:
         if isinstance(size, Tensor) or engine_of(size) is not None:
-            size = _element(as_tensor(size))
+            size = as_tensor(size)
             known = _known_size(size)
             sizes.append(known)
             if known is None:
@@ -154,7 +143,7 @@ def as_shape(shape: Any, what: str = "shape") -> tuple[list[Tensor], tuple[int |
 
 
 def as_entries(values: Any, what: str) -> list[int | Tensor]:
-    """Numbers that are given like a shape: ints, and scalar tensors for those not known yet."""
+    """Numbers that are given like a shape: ints, and scalar tensors for unknown ones."""
     dims, sizes = as_shape(values, what)
     given = iter(dims)
     return [next(given) if n is None else n for n in sizes]
@@ -166,21 +155,6 @@ def _scalar(size: Tensor, what: str) -> Tensor:
             f"{what}: each size must be an int or a scalar integer tensor, got {size!r}"
         )
     return size
-
-
-def _element(size: Tensor) -> Tensor:
-    """What `K.shape(x)[i]` stands for, if `size` is that: `dim` of one axis, or a constant."""
-    if size.op is not squeeze or size.ndim:
-        return size
-    piece = size.inputs[0]
-    if piece.op is not indexing.slice or piece.spec.shape != (1,):
-        return size
-    vector = piece.inputs[0]
-    at = slice(*piece.params["slices"][0])
-    if isinstance(vector, Constant) and isinstance(vector.value, np.ndarray):
-        return as_tensor(vector.value[at][0])
-    parts = _parts(vector)
-    return size if parts is None else parts[at][0]
 
 
 def _known_size(size: Tensor) -> int | None:
@@ -197,31 +171,11 @@ def _of_vector(shape: Tensor, what: str) -> tuple[list[Tensor], tuple[int | None
     spec = shape.spec
     if len(spec.shape) != 1 or spec.shape[0] is None or not is_integer(spec.dtype):
         raise ValueError(f"{what} must be an integer vector of known length, got {shape!r}")
-    if isinstance(shape, Constant) and isinstance(shape.value, np.ndarray):
-        return as_shape(shape.value.tolist(), what)
-    parts = _parts(shape)
-    if parts is None:
-        parts = [shape[i] for i in range(spec.shape[0])]
-    return as_shape(parts, what)
-
-
-def _parts(vector: Tensor) -> Sequence[Tensor] | None:
-    """The scalars that a vector was stacked from, if it was."""
-    if vector.op is not concat:
-        return None
-    parts = []
-    for piece in vector.inputs:
-        if isinstance(piece, Constant) and isinstance(piece.value, np.ndarray):
-            parts += [as_tensor(int(v)) for v in piece.value]
-        elif piece.op is expand_dims:
-            parts.append(piece.inputs[0])
-        else:
-            return None
-    return parts
+    return as_shape([shape[i] for i in range(spec.shape[0])], what)
 
 
 def shape_vector(dims: Sequence[Tensor], sizes: Sequence[int | None]) -> Tensor:
-    """The int32 vector of sizes: constant where all are known."""
+    """The int32 vector of sizes. It is constant if all sizes are known."""
     if not dims:
         return as_tensor(np.asarray(sizes, np.int32))
     given = iter(dims)

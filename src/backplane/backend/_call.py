@@ -1,15 +1,16 @@
-"""The call rule of K: one definition of each function serves tensors and native values.
+"""The call rule of K: each function is defined once, for tensors and native values alike.
 
-A K function is written symbolically. Called with any symbolic tensor it just runs, and builds
-graph. Called with native tensors or arrays only, it is traced once for their shapes and dtypes, and
-the emitted program runs at once on their engine (`_trace.py`). Beside a native tensor, variables
-and symbolic tensors that can be computed (constants, random numbers, what is made of them) count as
-their values.
+A K function is written for symbolic tensors. If at least one argument is symbolic, the function
+just runs, and builds a graph. If there are only native tensors or arrays, it is traced once for
+their shapes and dtypes, and the emitted program runs at once on their engine (`_trace.py`). Beside
+a native tensor, variables and symbolic tensors that can be computed (constants, random numbers, and
+what is made of these) count as their values.
 
-What a call does follows from the types of its arguments, and a small operation takes less time than
-looking at its arguments one by one. So the first call with certain types settles it for all later
-ones (`_settle`): the function itself where an argument is symbolic; for arrays and native tensors a
-few lines of Python, written for these types, that find the program for their shapes and run it:
+The types of the arguments decide what a call does, and looking at the arguments one by one takes
+longer than a small operation. So the first call with certain types settles it for all later ones
+(`_settle`). If an argument is symbolic, later calls go to the function itself. For arrays and
+native tensors they go to a few lines of Python, written for these types, which find the program for
+the shapes and run it:
 
     def settled(_0, *, axis):
         try:
@@ -25,9 +26,9 @@ few lines of Python, written for these types, that find the program for their sh
             _explain(_error, _engine, _program)
             raise
 
-Programs that need no more than that, because they have one result, no constants of their own and
-depend on no settings, are kept apart from the other traces. Functions, dicts and nested lists among
-the arguments are left to `_general`, which looks at the arguments of each call.
+Some programs need no more than that, because they have one result, no constants of their own, and
+depend on no settings. They are kept apart from the other traces. If there are functions, dicts or
+nested lists among the arguments, `_general` looks at the arguments of each call.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ import numpy as np
 
 from backplane import engines
 from backplane.backend import _adapters, _dynamo
-from backplane.backend._modes import OUTSIDE, mode
 from backplane.backend._trace import PLAIN, keep, run_now, runs_at_once, table, traced_for
 from backplane.compile.source_map import explain
 from backplane.core import context
+from backplane.core.context import DEFAULT_MODE, mode
 from backplane.core.graph import Placeholder, Tensor, toposort
 from backplane.core.registry import PRIMITIVES
 from backplane.core.source import Source
@@ -63,7 +64,7 @@ is spelled as Keras 1 spelled it; else None."""
 
 
 class _Found:
-    """What the arguments of a call hold."""
+    """What the arguments of a call contain."""
 
     __slots__ = ("adapter", "arrays", "natives", "symbolic", "variables")
 
@@ -83,7 +84,8 @@ class _Found:
             else:
                 self.symbolic.append(value)
         elif isinstance(value, np.ndarray | np.floating):
-            # NumPy makes scalars of arrays without axes. Whole ones may also be axes and counts.
+            # NumPy turns arrays without axes into scalars. Whole numbers among them may also be
+            # axes and counts.
             self.arrays = True
         elif isinstance(value, list | tuple):
             for item in value:
@@ -99,7 +101,9 @@ class _Found:
             self.adapter = _adapters.adapter_of(value) or self.adapter
 
     def engine(self, name: str) -> Engine:
-        """The one engine that all native tensors belong to; the current one if there are none."""
+        """The one engine to which all native tensors belong; the current engine if there
+        are none.
+        """
         found = {engine for value in self.natives if (engine := engines.engine_of(value))}
         if len(found) > 1:
             listed = " and ".join(sorted(e.name for e in found))
@@ -110,8 +114,8 @@ class _Found:
 
 
 def api(function: F) -> F:
-    """Decorator of K functions on tensors: applies the call rule, and names the function in errors
-    of the primitives and argument helpers below it.
+    """Decorator for K functions of tensors. It applies the call rule, and puts the name of the
+    function into errors of the primitives and helpers below it.
     """
     settled: dict[Any, Call] = {}
     find, current = settled.get, context.current
@@ -123,11 +127,11 @@ def api(function: F) -> F:
             now = current()
             if kwargs:
                 kinds = (
-                    now.mode or OUTSIDE[0], now.engine,
+                    now.mode or DEFAULT_MODE[0], now.engine,
                     *map(type, args), *kwargs, *map(type, kwargs.values()),
                 )  # fmt: skip
             else:
-                kinds = (now.mode or OUTSIDE[0], now.engine, *map(type, args))
+                kinds = (now.mode or DEFAULT_MODE[0], now.engine, *map(type, args))
             call = find(kinds)
             if call is None:
                 if len(settled) >= SETTLED_LIMIT:
@@ -151,7 +155,7 @@ SETTLED_LIMIT = 256
 
 
 def _general(function: Call, wrapper: Call) -> Call:
-    """The call rule for any arguments: looks at all that they hold, at each call."""
+    """The call rule for any arguments: each call looks at everything that they contain."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         found = _Found((*args, *kwargs.values()))
@@ -174,13 +178,16 @@ def _runs(found: _Found, how: str) -> bool:
 
 
 def is_closed(tensors: list[Tensor]) -> bool:
-    """Whether tensors can be computed as they are: none needs a placeholder to be fed."""
+    """Whether tensors can be computed as they are, because none needs a placeholder that must be
+    fed.
+    """
     return not any(isinstance(t, Placeholder) and t.default is None for t in toposort(tensors))
 
 
 def _name_function(error: Exception, name: str) -> None:
-    """Let the message of an error start with `K.name: ` instead of the name of a primitive, unless
-    it names a K function already, or was raised by somebody else's code that K called.
+    """Let the message of an error start with `K.name: ` instead of the name of a primitive.
+    Messages that name a K function already, and errors of somebody else's code that K called, stay
+    as they are.
     """
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
@@ -195,9 +202,9 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def creates(function: F) -> F:
-    """Decorator of K functions that make tensors from shapes and numbers: they build graph, arrays
-    among their arguments are parameters; in eager mode, and if a native tensor is among their
-    arguments, they run at once.
+    """Decorator for K functions that make tensors from shapes and numbers. Arrays among their
+    arguments are parameters, so they build a graph. In eager mode, or if there is a native tensor
+    among the arguments, they run at once.
     """
 
     @functools.wraps(function)
@@ -228,8 +235,8 @@ def creates(function: F) -> F:
 def _settle(
     function: Call, general: Call, mode: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Call:
-    """What calls like this one do: calls in this mode, with the present engine in force, with as
-    many arguments of the same types, and keywords of the same names.
+    """What calls like this one do: calls in the same mode and on the same engine, with as many
+    arguments of the same types, and keywords of the same names.
     """
     if mode == "symbolic":
         return function
@@ -245,7 +252,7 @@ def _is_keyword(name: str) -> bool:
 
 
 def _by_items(function: Call, general: Call, mode: str) -> Call:
-    """For calls with lists or tuples: the types of their items choose among what was settled."""
+    """What calls with lists or tuples do: the types of the items choose among what was settled."""
     settled: dict[Any, Call] = {}
 
     def choose(*args: Any, **kwargs: Any) -> Any:
@@ -319,7 +326,7 @@ class _Writer:
         )  # fmt: skip
 
     def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
-        """The function; None if there is an argument that it cannot deal with."""
+        """The function; None if there is an argument that it cannot handle."""
         positions = [f"_{i}" for i in range(len(args))]
         for name, value in zip((*positions, *kwargs), (*args, *kwargs.values()), strict=True):
             if not self._take(name, value):
@@ -348,7 +355,7 @@ class _Writer:
         return source.function("settled")
 
     def _take(self, name: str, value: Any) -> bool:
-        """Make one argument part of the key and, if it is a tensor, a leaf."""
+        """Make one argument part of the key. If it is a tensor, make it a leaf."""
         if type(value) not in (list, tuple):
             return self._take_item(name, value)
         if len(value) > MOST_ITEMS:

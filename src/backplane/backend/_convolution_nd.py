@@ -1,4 +1,4 @@
-"""Convolution over any number of spatial axes: what the functions of the chapter have in common."""
+"""Convolution over any number of spatial axes: what all functions of the chapter share."""
 
 from __future__ import annotations
 
@@ -6,30 +6,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from backplane.backend import _spatial_arguments as spatial
 from backplane.backend._args import as_entries
-from backplane.backend._axes import dims_and_shape, size_at
-from backplane.backend._spatial_arguments import (
-    as_padding,
-    as_steps,
-    check_rank,
-    from_last,
-    is_first,
-    known_shape,
-    to_last,
-)
 from backplane.backend.types import Shape, Sizes, TensorLike
 from backplane.core.graph import Tensor
 from backplane.core.windows import Padding, Window, windows
 from backplane.ops.convolution import conv, conv_input_grad
+from backplane.ops.creation import shaped, size_at
 from backplane.ops.lift import promoted
 from backplane.ops.shaping import reshape
 from backplane.ops.windows import fitting
 
-__all__ = ["Convolution"]
-
 
 class Convolution:
-    """The arguments that all convolutions share, checked, and the four kinds of convolution."""
+    """Checks the arguments that all convolutions share, and offers the four kinds of
+    convolution.
+    """
 
     def __init__(
         self,
@@ -40,30 +32,33 @@ class Convolution:
         dilation_rate: Sizes,
         *more: str,
     ) -> None:
-        """For `count` spatial axes; `more` are paddings beside `"valid"` and `"same"`."""
+        """For `count` spatial axes. `more` names paddings besides `"valid"` and `"same"`."""
         self.rank = count + 2
-        self.channels_first = is_first(data_format)
-        self.padding = as_padding(padding, *more)
-        self.strides = as_steps("strides", strides, count)
-        self.dilation = as_steps("dilation_rate", dilation_rate, count)
+        self.channels_first = spatial.is_first(data_format)
+        self.padding = spatial.as_padding(padding, *more)
+        self.strides = spatial.as_steps("strides", strides, count)
+        self.dilation = spatial.as_steps("dilation_rate", dilation_rate, count)
+        self.steps = {"strides": self.strides, "dilation": self.dilation}
 
     def dense(self, x: TensorLike, kernel: TensorLike) -> Tensor:
         """Every filter sees all channels."""
         x, kernel = self._operands(x, kernel)
-        return from_last(self._convolve(x, kernel), self.channels_first)
+        return spatial.from_last(self._convolve(x, kernel), self.channels_first)
 
     def depthwise(self, x: TensorLike, kernel: TensorLike) -> Tensor:
         """Each channel has filters of its own."""
         x, kernel = self._operands(x, kernel)
-        return from_last(self._convolve_depthwise(x, kernel), self.channels_first)
+        return spatial.from_last(self._convolve_depthwise(x, kernel), self.channels_first)
 
     def separable(
         self, x: TensorLike, depthwise_kernel: TensorLike, pointwise_kernel: TensorLike
     ) -> Tensor:
-        """Each channel has filters of its own; their results are mixed at each place."""
+        """Each channel has filters of its own, and their results are mixed at each place."""
         x, depthwise, pointwise = self._operands(x, depthwise_kernel, pointwise_kernel)
-        *window, channels, multiplier = known_shape("depthwise_kernel", depthwise, self.rank)
-        shape = known_shape("pointwise_kernel", pointwise, self.rank)
+        *window, channels, multiplier = spatial.known_shape(
+            "depthwise_kernel", depthwise, self.rank
+        )
+        shape = spatial.known_shape("pointwise_kernel", pointwise, self.rank)
         wanted = (*[1] * len(window), channels * multiplier)
         if shape[:-1] != wanted:
             raise ValueError(
@@ -72,55 +67,44 @@ class Convolution:
             )
         mixture = Convolution(len(window), 1, "valid", None, 1)
         y = mixture._convolve(self._convolve_depthwise(x, depthwise), pointwise)
-        return from_last(y, self.channels_first)
+        return spatial.from_last(y, self.channels_first)
 
     def transposed(self, x: TensorLike, kernel: TensorLike, output_shape: Shape) -> Tensor:
-        """The gradient of a convolution of something of `output_shape`, taken for its own sake."""
+        """The gradient of a convolution whose input has `output_shape`, as a function of
+        its own.
+        """
         x, kernel = self._operands(x, kernel)
-        *window, outputs, channels = known_shape("kernel", kernel, self.rank)
+        *window, outputs, channels = spatial.known_shape("kernel", kernel, self.rank)
         if x.spec.shape[-1] not in (channels, None):
             raise ValueError(
                 f"x has {x.spec.shape[-1]} channels, the kernel {kernel.spec.shape} is for "
                 f"{channels} (kernels of transposed convolutions end in output channels, input "
                 "channels)"
             )
-        dims, shape = dims_and_shape(self._output_sizes(x, window, outputs, output_shape))
-        y = conv_input_grad(
-            x,
-            kernel,
-            *dims,
-            shape=shape,
-            strides=self.strides,
-            padding=self.padding,
-            dilation=self.dilation,
-            groups=1,
-        )
-        return from_last(y, self.channels_first)
+        sizes = self._output_sizes(x, window, outputs, output_shape)
+        y = shaped(conv_input_grad, sizes, x, kernel, groups=1, padding=self.padding, **self.steps)
+        return spatial.from_last(y, self.channels_first)
 
     def _operands(self, x: TensorLike, *kernels: TensorLike) -> list[Tensor]:
         """`x`, channels last, and the kernels, all of one dtype."""
         x, *given = promoted(x, *kernels)
-        check_rank("x", x, self.rank)
-        return [to_last(x, self.channels_first), *given]
+        spatial.check_rank("x", x, self.rank)
+        return [spatial.to_last(x, self.channels_first), *given]
 
     def _convolve(self, x: Tensor, kernel: Tensor, groups: int = 1) -> Tensor:
-        window = known_shape("kernel", kernel, self.rank)[:-2]
+        window = spatial.known_shape("kernel", kernel, self.rank)[:-2]
         padding: Padding = self.padding
         if padding == "causal":
             before = [Window(k, 1, d).span - 1 for k, d in zip(window, self.dilation, strict=True)]
             padding = tuple((n, 0) for n in before)
-        return conv(
-            fitting(x, window, self.dilation, padding),
-            kernel,
-            strides=self.strides,
-            padding=padding,
-            dilation=self.dilation,
-            groups=groups,
-        )
+        x = fitting(x, window, self.dilation, padding)
+        return conv(x, kernel, groups=groups, padding=padding, **self.steps)
 
     def _convolve_depthwise(self, x: Tensor, kernel: Tensor) -> Tensor:
-        """The kernel (*window, channels, multiplier) becomes one with a group for each channel."""
-        *window, channels, multiplier = known_shape("depthwise_kernel", kernel, self.rank)
+        """The convolution with a group for each channel, by a kernel (*window, channels,
+        multiplier).
+        """
+        *window, channels, multiplier = spatial.known_shape("depthwise_kernel", kernel, self.rank)
         if x.spec.shape[-1] not in (channels, None):
             raise ValueError(
                 f"x has {x.spec.shape[-1]} channels, depthwise_kernel of shape "
@@ -134,8 +118,8 @@ class Convolution:
     ) -> list[int | Tensor]:
         """The sizes that `output_shape` asks for, channels last.
 
-        The batch size is that of `x`, and there are as many `outputs` as the kernel makes: what is
-        given for them may only agree.
+        The batch size is that of `x`, and the number of channels is `outputs`, which the kernel
+        fixes. If `output_shape` gives these two, they must agree.
         """
         listed = given.tolist() if isinstance(given, np.ndarray) else given
         if isinstance(listed, list | tuple):
@@ -170,7 +154,7 @@ class Convolution:
 def _size_before(x: Tensor, axis: int, window: Window, asked: int | Tensor) -> int | Tensor:
     """The size of an axis along which there are as many windows as `x` has elements.
 
-    Where none is asked for (-1), it is the size that Keras' layers choose.
+    If the caller asks for no particular size (-1), it is the size that Keras' layers choose.
     """
     n = x.spec.shape[axis]
     if not isinstance(asked, int):

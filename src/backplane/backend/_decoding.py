@@ -1,4 +1,4 @@
-"""Decoders of CTC: the best class of each step, and a beam search over label sequences."""
+"""Decoders for CTC: the best class of each step, and a beam search over label sequences."""
 
 from __future__ import annotations
 
@@ -8,30 +8,23 @@ import numpy as np
 
 from backplane import config
 from backplane.backend._axes import merge_axes, permuted
-from backplane.backend._logs import IMPOSSIBLE, column, log_sum, row
 from backplane.backend._ragged import (
+    IMPOSSIBLE,
+    column,
     compacted,
     integer,
+    log_sum,
     narrowed,
     picked,
     positions,
+    row,
     shifted,
     size_of,
 )
 from backplane.core.graph import Tensor, constant
-from backplane.ops import control, elementwise, indexing, reduction
-from backplane.ops.creation import dims_of
-from backplane.ops.elementwise import (
-    equal,
-    floordiv,
-    logical_and,
-    logical_not,
-    logical_or,
-    maximum,
-    mod,
-    not_equal,
-    where,
-)
+from backplane.ops import control, indexing, reduction
+from backplane.ops import elementwise as ew
+from backplane.ops.creation import shaped, shaped_as, size_at
 from backplane.ops.indexing import pad, scatter_add
 from backplane.ops.lift import cast_to
 from backplane.ops.reduction import argmax, top_k
@@ -39,30 +32,34 @@ from backplane.ops.shaping import broadcast_to, concat, expand_dims, reshape, sq
 
 
 def best_path(y_pred: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """The best class of each step, merged and without blanks; minus the log of its probability."""
+    """The best class of each step, with repetitions merged and blanks removed, and minus the log of
+    the probability of these classes.
+    """
     best = argmax(y_pred, axis=2)
     here = row(positions(best, 1)) < column(lengths)
     blank = cast_to(size_of(y_pred, 2) - 1, "int64")
-    keep = logical_and(here, not_equal(best, shifted(best, 1, -1)))
-    keep = logical_and(keep, not_equal(best, blank))
+    keep = ew.logical_and(here, ew.not_equal(best, shifted(best, 1, -1)))
+    keep = ew.logical_and(keep, ew.not_equal(best, blank))
     (path,) = compacted(keep, best, fill=-1)
     chosen = reduction.max(y_pred, axes=(2,), keepdims=False)
-    logs = elementwise.log(chosen + config.epsilon())
-    logs = where(here, logs, constant(0, logs.spec.dtype))
+    logs = ew.log(chosen + config.epsilon())
+    logs = ew.where(here, logs, constant(0, logs.spec.dtype))
     return narrowed(path, keep), -reduction.sum(logs, axes=(1,), keepdims=True)
 
 
 def beam_search(
     logs: Tensor, lengths: Tensor, width: int, paths: int, merge_repeated: bool
 ) -> tuple[list[Tensor], Tensor]:
-    """The `paths` best sequences for log-probabilities (samples, time, classes), and their own."""
-    if logs.spec.shape[2] == 1:  # The search needs a label, if only one that never comes.
+    """The `paths` best sequences for log-probabilities (samples, time, classes), and the
+    log-probabilities of these sequences.
+    """
+    if logs.spec.shape[2] == 1:  # The search needs a label, even one that never occurs.
         logs = pad(logs, padding=((0, 0), (0, 0), (1, 0)), value=IMPOSSIBLE)
     search = _Search(logs, lengths, width)
     score, labels = search.run(paths)
     best = indexing.slice(score, slices=((None, None, 1), (0, paths, 1)))
     reached = best > IMPOSSIBLE / 2
-    best = where(reached, best, constant(-math.inf, best.spec.dtype))
+    best = ew.where(reached, best, constant(-math.inf, best.spec.dtype))
     found = []
     for k in range(paths):
         path = squeeze(_part(labels, k), axes=(2,))
@@ -70,7 +67,7 @@ def beam_search(
         keep = path >= 0
         (path,) = compacted(keep, path, fill=-1)
         if merge_repeated:
-            keep = logical_and(path >= 0, not_equal(path, shifted(path, 1, -1)))
+            keep = ew.logical_and(path >= 0, ew.not_equal(path, shifted(path, 1, -1)))
             (path,) = compacted(keep, path, fill=-1)
         found.append(narrowed(path, keep))
     return found, best
@@ -92,10 +89,10 @@ NOBODY, ORPHAN = -1, -2
 class _Search:
     """A beam of `width` sequences per sample.
 
-    Each place of the beam holds a sequence by what the search needs of it: its numbers and those
-    of the sequence without its last label (its parent), the last label, and the log-probabilities
-    of all ways to write it that end in a blank, and of those that end in the label. The labels
-    themselves are found at the end by going back through the steps.
+    Each place of the beam describes a sequence by what the search needs: numbers that identify it
+    and the sequence without its last label (its parent), the last label, the log-probability of all
+    ways to write it that end in a blank, and that of all ways that end in the label. The labels
+    themselves are found at the end, by going back through the steps.
     """
 
     def __init__(self, logs: Tensor, lengths: Tensor, width: int) -> None:
@@ -105,17 +102,15 @@ class _Search:
         self.labels = size_of(logs, 2) - 1
 
     def run(self, paths: int) -> tuple[Tensor, Tensor]:
-        """Scores (samples, width), best first, and the labels of the best (time, samples, paths):
-        −1 at the steps that add none.
+        """Scores (samples, width), best first, and the labels of the best sequences (time, samples,
+        paths), which are −1 at steps that add no label.
         """
-        samples = size_of(self.logs, 0)
-        shape = (self.logs.spec.shape[0], self.width)
-        dims = [samples] if shape[0] is None else []
+        samples = size_at(self.logs, 0)
         only_first = np.arange(self.width) == 0
 
         def everywhere(first: float, others: float, dtype: str) -> Tensor:
             row = constant(np.where(only_first, first, others), dtype)
-            return broadcast_to(row, *dims, shape=shape)
+            return shaped(broadcast_to, [samples, self.width], row)
 
         hashes = [everywhere(0, NOBODY, "int64") for _ in BASES]
         parents = [everywhere(ORPHAN, ORPHAN, "int64") for _ in BASES]
@@ -129,8 +124,8 @@ class _Search:
         return log_sum(final[:2]), self.trace_back(source, added, paths)
 
     def step(self, carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """One time step: every sequence is kept, with a blank or its last label once more, and
-        followed by every label; the best `width` of all these go on.
+        """One time step. Every sequence is kept, with a blank or its last label once more, and
+        every sequence is followed by each label. The best `width` of all these go on.
         """
         time, log = items
         blank_end, label_end, last = carry[:3]
@@ -143,16 +138,16 @@ class _Search:
         score, place = top_k(candidates, k=self.width)
 
         stays = place < self.width
-        beyond = maximum(place - self.width, integer(0))
-        source = where(stays, place, floordiv(beyond, self.labels))
-        label = mod(beyond, self.labels)
+        beyond = ew.maximum(place - self.width, integer(0))
+        source = ew.where(stays, place, ew.floordiv(beyond, self.labels))
+        label = ew.mod(beyond, self.labels)
         alive = score > IMPOSSIBLE / 2
-        stays_alive = logical_and(stays, alive)
+        stays_alive = ew.logical_and(stays, alive)
 
         def choose(kept: Tensor, new: Tensor, dead: float) -> Tensor:
             nothing = constant(dead, new.spec.dtype)
             kept = picked(kept, source)
-            return where(stays_alive, kept, where(alive, new, nothing))
+            return ew.where(stays_alive, kept, ew.where(alive, new, nothing))
 
         following = [
             choose(ends[0], self.impossible, IMPOSSIBLE),
@@ -161,26 +156,26 @@ class _Search:
         ]
         wide = cast_to(label, "int64") + 1
         for h, base in zip(hashes, BASES.tolist(), strict=True):
-            longer_hash = mod(picked(h, source) * base + wide, constant(MODULUS, "int64"))
+            longer_hash = ew.mod(picked(h, source) * base + wide, constant(MODULUS, "int64"))
             following.append(choose(h, longer_hash, NOBODY))
         following += [
             choose(p, picked(h, source), ORPHAN) for h, p in zip(hashes, parents, strict=True)
         ]
         active = time < column(self.lengths)
-        carry = [where(active, new, old) for new, old in zip(following, carry, strict=True)]
-        added = where(logical_or(stays, logical_not(active)), integer(-1), label)
-        return carry, [where(active, source, row(self.places())), added]
+        carry = [ew.where(active, new, old) for new, old in zip(following, carry, strict=True)]
+        added = ew.where(ew.logical_or(stays, ew.logical_not(active)), integer(-1), label)
+        return carry, [ew.where(active, source, row(self.places())), added]
 
     def places(self) -> Tensor:
         return constant(np.arange(self.width), "int32")
 
     def is_parent(self, hashes: list[Tensor], parents: list[Tensor]) -> Tensor:
-        """(samples, i, j): whether sequence j is sequence i and one label."""
+        """(samples, i, j): whether sequence j is sequence i plus one label."""
         same = [
-            equal(expand_dims(h, axes=(2,)), expand_dims(p, axes=(1,)))
+            ew.equal(expand_dims(h, axes=(2,)), expand_dims(p, axes=(1,)))
             for h, p in zip(hashes, parents, strict=True)
         ]
-        return logical_and(*same)
+        return ew.logical_and(*same)
 
     def kept(
         self,
@@ -191,29 +186,30 @@ class _Search:
         last: Tensor,
         match: Tensor,
     ) -> list[Tensor]:
-        """Log-probabilities of the sequences that stay as they are, ending in a blank and in the
-        last label: that written once more, or written first behind the parent.
+        """Log-probabilities of the sequences that stay as they are: of the ways that end in a
+        blank, and of those that end in the last label, written once more or added to the parent
+        just now.
         """
-        again = equal(expand_dims(last, axes=(2,)), expand_dims(last, axes=(1,)))
+        again = ew.equal(expand_dims(last, axes=(2,)), expand_dims(last, axes=(1,)))
         # A label behind the same label needs a blank between them.
-        before = where(again, *[expand_dims(t, axes=(2,)) for t in (blank_end, total)])
-        before = where(match, before, self.impossible)
+        before = ew.where(again, *[expand_dims(t, axes=(2,)) for t in (blank_end, total)])
+        before = ew.where(match, before, self.impossible)
         from_parent = reduction.max(before, axes=(1,), keepdims=False)
-        own = picked(log, maximum(last, integer(0)))
+        own = picked(log, ew.maximum(last, integer(0)))
         blank = indexing.slice(log, slices=((None, None, 1), (-1, None, 1)))
         ends = [total + blank, log_sum([label_end, from_parent]) + own]
-        return [maximum(t, self.impossible) for t in ends]
+        return [ew.maximum(t, self.impossible) for t in ends]
 
     def extended(
         self, log: Tensor, blank_end: Tensor, total: Tensor, last: Tensor, match: Tensor
     ) -> Tensor:
-        """(samples, width, labels): log-probabilities of all sequences with one more label, except
-        those that are in the beam already.
+        """Log-probabilities (samples, width, labels) of all sequences with one more label, except
+        of sequences that are in the beam already.
         """
         labels = indexing.slice(log, slices=((None, None, 1), (None, -1, 1)))
         numbers = row(row(positions(labels, 1)))
         last_column = expand_dims(last, axes=(2,))
-        before = where(equal(last_column, numbers),
+        before = ew.where(ew.equal(last_column, numbers),
             *[expand_dims(t, axes=(2,)) for t in (blank_end, total)],
         )  # fmt: skip
         longer = before + expand_dims(labels, axes=(1,))
@@ -222,22 +218,20 @@ class _Search:
         has_parent = reduction.any(match, axes=(1,), keepdims=False)
         width, classes = integer(self.width), self.labels
         start = column(positions(log, 0) * (width * classes))
-        at = cast_to(parent, "int32") * classes + maximum(last, integer(0)) + start
+        at = cast_to(parent, "int32") * classes + ew.maximum(last, integer(0)) + start
         flat = merge_axes(longer, [[0, 1, 2]])
-        dims, shape = dims_of(flat)
-        taken = scatter_add(merge_axes(cast_to(has_parent, "int32"), [[0, 1]]),
-            merge_axes(at, [[0, 1]]), *dims, shape=shape, axis=0,
-        )  # fmt: skip
-        dims, shape = dims_of(longer)
-        taken = reshape(taken, *dims, shape=shape)
-        longer = where(taken > 0, self.impossible, longer)
-        return maximum(longer, self.impossible)
+        hits, places = (merge_axes(t, [[0, 1]]) for t in (cast_to(has_parent, "int32"), at))
+        taken = shaped_as(scatter_add, flat, hits, places, axis=0)
+        taken = shaped_as(reshape, longer, taken)
+        longer = ew.where(taken > 0, self.impossible, longer)
+        return ew.maximum(longer, self.impossible)
 
     def trace_back(self, source: Tensor, added: Tensor, paths: int) -> Tensor:
-        """The labels of the first `paths` places at the end, by going back through the steps."""
-        shape = (self.logs.spec.shape[0], paths)
-        dims = [size_of(self.logs, 0)] if shape[0] is None else []
-        start = broadcast_to(constant(np.arange(paths), "int32"), *dims, shape=shape)
+        """The labels of the first `paths` places at the end, found by going back through
+        the steps.
+        """
+        sizes = [size_at(self.logs, 0), paths]
+        start = shaped(broadcast_to, sizes, constant(np.arange(paths), "int32"))
 
         def back(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
             return [picked(items[0], carry[0])], [picked(items[1], carry[0])]

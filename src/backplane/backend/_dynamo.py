@@ -1,10 +1,10 @@
 """What `torch.compile` sees in the place of a K function.
 
-Its tracer, Dynamo, reads the bytecode of what it compiles. The call rule, made of caches and
-context variables, is nothing for it; the emitted program of a call is. So every K function carries
-the attribute by which PyTorch itself points from a function to the one to be traced instead, and
-the work of finding the program is marked as one whose result is a constant. Both are attributes
-only, because asking PyTorch for them would import it, and its compiler, for everybody.
+Its tracer, Dynamo, reads the bytecode of what it compiles. It cannot follow the call rule, which is
+made of caches and context variables, but it can follow the emitted program of a call. So every K
+function carries an attribute by which PyTorch finds another function to trace in its place. The
+work of finding the program is marked as a function whose result is a constant. Both marks are plain
+attributes: PyTorch's own decorators would import PyTorch, and its compiler, for everybody.
 
 A module of `interop`, imported when the first K function is traced, does the rest.
 """
@@ -25,12 +25,12 @@ CALL_RULE: set[CodeType] = set()
 TRACED_BY = "backplane.interop.dynamo"
 """The module with what the compiler traces, imported when it traces the first K function."""
 
-_served_by: list[Any] = []
+_tracer: list[Any] = []
 
 
 def visible(function: Callable[..., Any], wrapper: Callable[..., Any]) -> None:
     """Let PyTorch's compiler trace the program of a call of `function` in the place of `wrapper`,
-    which is it with the call rule.
+    which is `function` with the call rule.
     """
     name = f"{function.__module__}.{function.__name__}"
     FUNCTIONS[name] = function
@@ -38,14 +38,14 @@ def visible(function: Callable[..., Any], wrapper: Callable[..., Any]) -> None:
 
     def traced(*args: Any, **kwargs: Any) -> Any:
         _load()
-        return _served_by[0].call(name, args, kwargs)
+        return _tracer[0].call(name, args, kwargs)
 
     wrapper.__dict__ = _Own(wrapper.__dict__, _torchdynamo_inline=traced)
 
 
 class _Own(dict[str, Any]):
-    """Attributes of a function that `functools.wraps` finds none of: somebody's function around a K
-    function is not to be traced as that K function.
+    """Attributes of a function that `functools.wraps` does not copy. A user's wrapper around a K
+    function must not be traced as if it were that K function.
     """
 
     def keys(self) -> Any:
@@ -56,13 +56,13 @@ class _Own(dict[str, Any]):
 
 
 def _load() -> None:
-    if not _served_by:
-        _served_by.append(import_module(TRACED_BY))
+    if not _tracer:
+        _tracer.append(import_module(TRACED_BY))
 
 
 def constant(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of functions that PyTorch's compiler runs while it traces, instead of tracing them:
-    `torch.compiler.assume_constant_result`.
+    """Decorator for functions that PyTorch's compiler runs while it traces, instead of tracing
+    them. It does the same as `torch.compiler.assume_constant_result`.
     """
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function

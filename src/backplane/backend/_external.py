@@ -1,4 +1,4 @@
-"""External backends: K from a module of somebody else's."""
+"""External backends: K from somebody else's module."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ def take(choice: config.Choice, names: dict[str, Any]) -> None:
 
     Args:
         choice: Its dotted name, and where that was configured.
-        names: The globals of `backplane.backend`. Names of the API are replaced by the module's;
-            those that it lacks refuse when they are called. Its further names are added.
+        names: The globals of `backplane.backend`. The module's functions replace those of the API.
+            A function that the module lacks raises an error when it is called. All other names of
+            the module are added.
 
     Raises:
-        ImportError: if there is no such module; the message says which engines there are. Whatever
-            else importing the module raises.
+        ImportError: if there is no such module; the message lists the engines. Other errors of
+            importing the module are passed on.
         ValueError: if it lacks any of `placeholder`, `variable` and `function`.
     """
     name = choice.name
@@ -38,7 +39,7 @@ def take(choice: config.Choice, names: dict[str, Any]) -> None:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # The module is there and lacks another one.
+            raise  # The module is there; it lacks another one.
         raise ModuleNotFoundError(
             f"{choice.origin} asks for the backend {name!r}, which is neither an engine nor a "
             f"module that can be found{engines.suggestion(name)}. The engines are "

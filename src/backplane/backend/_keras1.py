@@ -1,8 +1,8 @@
 """The spellings of Keras 1, read only when a call in today's spelling has failed.
 
-K functions know nothing of Keras 1. A call that raises a TypeError or ValueError is looked at
-once more, by `modern`: if it is spelled as Keras 1 spelled it, it is made again in today's
-spelling, with a DeprecationWarning that says how. A call that succeeds therefore costs nothing.
+K functions know nothing of Keras 1. If a call raises a TypeError or ValueError, `modern` looks at
+it once more. If it is spelled as in Keras 1, it is made again in today's spelling, and a
+DeprecationWarning says how to write it. So a call that succeeds costs nothing.
 """
 
 from __future__ import annotations
@@ -78,9 +78,10 @@ ORDERINGS: dict[str, DataFormat] = {"tf": "channels_last", "th": "channels_first
 
 
 def modern(function: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-    """A failed call as keyword arguments in today's spelling; None if it is not in that of Keras 1.
+    """The keyword arguments of a failed call in today's spelling; None if the call was not spelled
+    as in Keras 1.
 
-    Warns, in the name of the line that called the caller of this function.
+    The warning names the line that called the caller of this function.
 
     Raises:
         TypeError: if an argument is given twice.
@@ -122,9 +123,11 @@ def _described(name: str, value: Any) -> str:
 
 
 def _is_old(function: str, name: str, value: Any, named: bool) -> bool:
-    """Whether an argument tells that the call is in Keras 1's spelling; `named`: it has a keyword.
+    """Whether an argument shows that the call has Keras 1's spelling. `named` tells that it was
+    given by keyword.
 
-    An argument by position is called `name` here as Keras 1 had it, which alone says nothing.
+    An argument given by position has Keras 1's name for that position here, which alone proves
+    nothing.
     """
     if named and name in RENAMED:
         return name in PARAMETERS[function]
@@ -133,7 +136,7 @@ def _is_old(function: str, name: str, value: Any, named: bool) -> bool:
     if name == "padding" and function in PADDINGS:
         return _both_sides(value, PADDINGS[function]) is not None
     if name == "epsilon" and function == "batch_normalization":
-        # By position it has the place that is today's `axis`.
+        # By position, it stands where `axis` stands today.
         return isinstance(value, float) and not named
     return False
 
@@ -150,7 +153,7 @@ def _value(function: str, name: str, value: Any) -> Any:
 
 
 def as_data_format(function: str, dim_ordering: Any) -> DataFormat:
-    """The data format of that name; ValueError if `dim_ordering` is none."""
+    """The data format that a `dim_ordering` means; ValueError if it means none."""
     if dim_ordering == "default":
         dim_ordering = config.image_data_format()
     for data_format in ORDERINGS.values():
@@ -164,7 +167,9 @@ def as_data_format(function: str, dim_ordering: Any) -> DataFormat:
 
 
 def _both_sides(padding: Any, axes: int) -> tuple[tuple[int, int], ...] | None:
-    """An int per axis as (before, after) pairs; None if it is no such padding."""
+    """A padding with one int per axis, as pairs (before, after); None if it is not such a
+    padding.
+    """
     listed = padding if isinstance(padding, list | tuple) else [padding]
     if len(listed) != axes or (axes == 1 and isinstance(padding, list | tuple)):
         return None
@@ -174,7 +179,9 @@ def _both_sides(padding: Any, axes: int) -> tuple[tuple[int, int], ...] | None:
 
 
 def _arrange(function: str, call: dict[str, Any], advice: list[str], decided: bool) -> None:
-    """Give a call of a convolution the layout that Keras 1 meant; `decided`: it names today's."""
+    """Give the call of a convolution the layout that Keras 1 meant. `decided` tells that the call
+    names a data format in today's spelling.
+    """
     if function == "conv1d":
         call.setdefault("data_format", "channels_last")
     if function not in KERNELS or decided:
@@ -190,7 +197,9 @@ def _arrange(function: str, call: dict[str, Any], advice: list[str], decided: bo
 
 
 def deprecated(advice: str) -> Callable[[F], F]:
-    """Decorator of functions that only Keras 1 had: each call warns, with `advice`."""
+    """Decorator for functions that only Keras 1 had: each call warns, and the warning gives
+    `advice`.
+    """
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
@@ -208,7 +217,7 @@ def deprecated(advice: str) -> Callable[[F], F]:
 
 
 def accepting(function: F) -> F:
-    """Decorator of functions without `api` whose parameters were renamed."""
+    """Decorator for functions without `api` whose parameters have new names since Keras 1."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:

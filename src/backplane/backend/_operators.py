@@ -1,7 +1,7 @@
-"""Operators between a tensor of ours and one of an engine, or an object of another library.
+"""Operators between a tensor of ours and a tensor of an engine, or an object of another library.
 
-`tensor * native` follows the call rule, as `K` functions do: it computes at once if the tensor can
-be computed. Operands that are known at a glance take the short way.
+`tensor * native` follows the call rule, as K functions do: it is computed at once if the tensor can
+be computed. Operands of common types take a short cut.
 """
 
 from __future__ import annotations

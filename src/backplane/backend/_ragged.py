@@ -1,29 +1,25 @@
-"""Dropping elements: those kept move to the front of their row, in a row as wide as the longest."""
+"""What the functions on CTC share: dropping elements, and sums of probabilities.
+
+The elements that are kept move to the front of their row, and all rows are as wide as the longest
+one. Probabilities are held as logarithms.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from backplane.backend._axes import merge_axes
 from backplane.core.graph import Tensor, constant
 from backplane.ops import indexing, reduction
-from backplane.ops.creation import arange, dim, dims_of
-from backplane.ops.elementwise import maximum, where
+from backplane.ops.creation import arange, shaped_as, size_at
+from backplane.ops.effects import stop_gradient
+from backplane.ops.elementwise import exp, log, maximum, where
 from backplane.ops.indexing import gather, head, pad, scatter_add
 from backplane.ops.lift import cast_to
 from backplane.ops.reduction import cumsum
 from backplane.ops.shaping import expand_dims, reshape
-
-__all__ = [
-    "compacted",
-    "count_kept",
-    "integer",
-    "narrowed",
-    "picked",
-    "positions",
-    "shifted",
-    "size_of",
-]
 
 
 def integer(value: int) -> Tensor:
@@ -32,13 +28,13 @@ def integer(value: int) -> Tensor:
 
 
 def size_of(x: Tensor, axis: int) -> Tensor:
-    """The size of an axis as an int32 scalar, constant where it is known."""
-    n = x.spec.shape[axis]
-    return dim(x, axis=axis) if n is None else integer(n)
+    """The size of an axis as an int32 scalar, which is constant if the size is known."""
+    n = size_at(x, axis)
+    return integer(n) if isinstance(n, int) else n
 
 
 def positions(x: Tensor, axis: int) -> Tensor:
-    """0, 1, … along an axis of `x`, as an int32 vector."""
+    """The int32 vector 0, 1, … with as many elements as an axis of `x`."""
     n = x.spec.shape[axis]
     if n is not None:
         return constant(np.arange(n), "int32")
@@ -46,45 +42,43 @@ def positions(x: Tensor, axis: int) -> Tensor:
 
 
 def _row_starts(x: Tensor) -> Tensor:
-    """Where the rows of a matrix begin if it is laid out as one vector: an int32 column."""
+    """An int32 column: where the rows of a matrix begin if it is laid out as one vector."""
     starts = positions(x, 0) * size_of(x, 1)
     return expand_dims(starts, axes=(1,))
 
 
 def picked(x: Tensor, columns: Tensor) -> Tensor:
-    """`x[i, columns[i, k], …]` for all i and k: from each row its own columns."""
+    """`x[i, columns[i, k], …]` for all i and k: each row has columns of its own."""
     rows = merge_axes(x, [[0, 1], *[[i] for i in range(2, x.ndim)]])
     return gather(rows, columns + _row_starts(x), axis=0)
 
 
 def shifted(x: Tensor, by: int, fill: float) -> Tensor:
-    """The columns of a matrix moved to the right, `fill` coming in on the left."""
+    """The columns of a matrix, moved to the right. `fill` comes in on the left."""
     wider = pad(x, padding=((0, 0), (by, 0)), value=fill)
     return indexing.slice(wider, slices=((None, None, 1), (None, -by, 1)))
 
 
 def compacted(keep: Tensor, *matrices: Tensor, fill: int = 0) -> list[Tensor]:
-    """The elements of integer matrices where `keep` holds, moved to the front; `fill` behind
-    them.
+    """The elements of integer matrices where `keep` holds, moved to the front and followed by
+    `fill`.
     """
     count = cumsum(cast_to(keep, "int32"), axis=1, reverse=False)
     places = maximum(count - 1, integer(0)) + _row_starts(keep)
     places = merge_axes(places, [[0, 1]])
-    dims, shape = dims_of(keep)
-    flat_dims, flat_shape = dims_of(places)
     found = []
     for x in matrices:
-        # What is dropped adds 0 to the element before it.
+        # A dropped element adds 0 to the element before it.
         added = where(keep, x - fill, constant(0, x.spec.dtype))
-        put = scatter_add(merge_axes(added, [[0, 1]]), places, *flat_dims, shape=flat_shape, axis=0)
-        found.append(reshape(put, *dims, shape=shape) + fill)
+        put = shaped_as(scatter_add, places, merge_axes(added, [[0, 1]]), places, axis=0)
+        found.append(shaped_as(reshape, keep, put) + fill)
     return found
 
 
 def count_kept(keep: Tensor) -> Tensor:
     """The largest number of kept elements of any row, as an int32 scalar."""
     counts = reduction.sum(cast_to(keep, "int32"), axes=(1,), keepdims=False)
-    # Of no rows too there must be a maximum.
+    # There must be a maximum even if there are no rows.
     padded = pad(counts, padding=((1, 0),), value=0)
     return reduction.max(padded, axes=(0,), keepdims=False)
 
@@ -92,3 +86,34 @@ def count_kept(keep: Tensor) -> Tensor:
 def narrowed(x: Tensor, keep: Tensor) -> Tensor:
     """A compacted matrix cut to its longest row."""
     return head(x, count_kept(keep), axis=1)
+
+
+# --- logarithms of probabilities ------------------------------------------------------------------
+
+IMPOSSIBLE = -1e30
+"""Log-probability of what cannot be. Being finite it makes no NaN of any derivative, and it is so
+small that a sum of probabilities does not change by it."""
+
+
+def log_sum(terms: Sequence[Tensor]) -> Tensor:
+    """log(exp(a) + exp(b) + …) of finite terms. The largest term is taken out first. The result
+    does not depend on the number that is taken out, so no derivative does.
+    """
+    largest = terms[0]
+    for t in terms[1:]:
+        largest = maximum(largest, t)
+    largest = stop_gradient(largest)
+    total = exp(terms[0] - largest)
+    for t in terms[1:]:
+        total = total + exp(t - largest)
+    return log(total) + largest
+
+
+def row(x: Tensor) -> Tensor:
+    """`x` with a new first axis."""
+    return expand_dims(x, axes=(0,))
+
+
+def column(x: Tensor) -> Tensor:
+    """`x` with a new second axis."""
+    return expand_dims(x, axes=(1,))

@@ -8,22 +8,12 @@ from backplane.backend.types import Sizes
 from backplane.core.graph import Tensor
 from backplane.ops.shaping import transpose
 
-__all__ = [
-    "as_padding",
-    "as_steps",
-    "check_rank",
-    "from_last",
-    "is_first",
-    "known_shape",
-    "to_last",
-]
-
 
 def is_first(data_format: str | None) -> bool:
     """Whether channels come first in a `data_format`; None stands for the configured one.
 
     Raises:
-        ValueError: for anything that is no data format.
+        ValueError: for anything that is not a data format.
     """
     try:
         return config.normalize_data_format(data_format) == "channels_first"
@@ -34,13 +24,13 @@ def is_first(data_format: str | None) -> bool:
 
 
 def check_rank(what: str, x: Tensor, rank: int) -> None:
-    """ValueError names the argument `what` if it has another rank."""
+    """ValueError, which names the argument `what`, if it has another rank."""
     if x.ndim != rank:
         raise ValueError(f"{what} must have {rank} axes, got shape {x.spec.shape}")
 
 
 def known_shape(what: str, x: Tensor, rank: int) -> tuple[int, ...]:
-    """The shape of the argument `what`, which must have this rank and no unknown size."""
+    """The shape of the argument `what`, which must have this rank, and no unknown size."""
     check_rank(what, x, rank)
     sizes = tuple([n for n in x.spec.shape if n is not None])
     if len(sizes) != rank:
@@ -49,10 +39,11 @@ def known_shape(what: str, x: Tensor, rank: int) -> tuple[int, ...]:
 
 
 def as_steps(what: str, value: Sizes, count: int) -> tuple[int, ...]:
-    """`count` positive ints from one int or as many: strides, dilation rates, window sizes.
+    """`count` positive ints from one int or `count` of them: strides, dilation rates, sizes of
+    windows.
 
     Raises:
-        ValueError: names the argument `what`, as does the TypeError for what is no int.
+        ValueError: for other numbers. TypeError: for values that are not ints. Both name `what`.
     """
     steps = as_sizes(value, count, what)
     if any(n < 1 for n in steps):

@@ -1,4 +1,6 @@
-"""Running K functions at once: traced for the shapes and dtypes of their arguments, and kept."""
+"""Runs K functions at once. They are traced for the shapes and dtypes of their arguments, and the
+traces are kept.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ from typing import Any, NamedTuple, TypeGuard
 import numpy as np
 
 from backplane import config, engines
-from backplane.backend._modes import mode_of
 from backplane.backend._trees import map_leaves
 from backplane.compile.program import compiled
 from backplane.compile.source_map import explain
+from backplane.core import context
 from backplane.core.graph import (
     ArrayInput,
     Constant,
@@ -30,7 +32,7 @@ PLAIN = frozenset((int, float, bool, str))
 
 
 class Trace:
-    """A traced call: the program, and how its results are put together."""
+    """A traced call: its program, and how the results are put together."""
 
     __slots__ = (
         "constants", "foreign", "keys", "program", "result", "settings", "single", "variables",
@@ -49,18 +51,18 @@ class Trace:
 
     @property
     def reusable(self) -> bool:
-        """Whether another call with such arguments may run it."""
+        """Whether another call with such arguments may run the trace."""
         return not (self.keys or self.variables or self.foreign)
 
     @property
     def simple(self) -> bool:
-        """Whether the program alone, called on the tensors among the arguments, gives the result
-        as its only one, whatever the settings are.
+        """Whether the program, called on the tensors among the arguments, has the result of the
+        call as its only one, whatever the settings are.
         """
         return self.reusable and self.single and not self.constants and not self.settings
 
     def holds(self) -> bool:
-        """Whether the settings that the function asked for are still what they were."""
+        """Whether the settings that the function asked for still have the same values."""
         return all(read() == value for read, value in self.settings)
 
     def __call__(self, engine: Engine, leaves: list[Any]) -> Any:
@@ -76,12 +78,14 @@ class Trace:
         return self.filled(values)
 
     def filled(self, values: tuple[Any, ...]) -> Any:
-        """What the function returns, from what the program returned."""
+        """The value that the function returns, made from the results of the program."""
         return values[0] if self.single else fill(self.result, values)
 
 
 class Slot:
-    """Stands for a native value in a tree of arguments, or for an output in a result."""
+    """Stands for a native value in a tree of arguments, or for an output of the program in a
+    result.
+    """
 
     __slots__ = ("index",)
 
@@ -90,7 +94,7 @@ class Slot:
 
 
 class ArraySpec(NamedTuple):
-    """The spec of a NumPy array, for an engine whose own tensors are something else."""
+    """The spec of a NumPy array, on an engine whose own tensors are not NumPy arrays."""
 
     spec: Spec
 
@@ -101,7 +105,7 @@ _count = [0]
 
 
 def table() -> dict[Any, Any]:
-    """A new table of traces. All tables are emptied when together they hold too many."""
+    """A new table of traces. When all tables together hold too many traces, all are emptied."""
     made: dict[Any, Any] = {}
     _tables.append(made)
     return made
@@ -123,8 +127,8 @@ _traces: dict[Any, Trace] = table()
 def run_now(
     function: Callable[..., Any], args: Any, kwargs: Any, engine: Engine, arrays: bool = True
 ) -> Any:
-    """Run a K function on native values: the values of `engine`, variables and, unless they are
-    parameters of the function, `arrays`.
+    """Run a K function on native values: the values of `engine`, variables, and `arrays`, unless
+    arrays are parameters of the function.
     """
     leaves: list[Any] = []
     specs: list[Any] = []
@@ -150,7 +154,9 @@ def run_now(
 def traced_for(
     function: Callable[..., Any], args: Any, kwargs: Any, engine: Engine
 ) -> tuple[Trace, list[Any]]:
-    """A new trace for arguments without symbols of the engine, and the values to run it on."""
+    """A new trace for arguments that contain no symbolic value of the engine, and the values to run
+    it on.
+    """
     leaves: list[Any] = []
     specs: list[Any] = []
     shape_of_call = (
@@ -163,7 +169,7 @@ def traced_for(
 def _abstract(
     value: Any, engine: Engine, leaves: list[Any], specs: list[Spec | ArraySpec], arrays: bool
 ) -> Any:
-    """`value` with its native tensors, variables and `arrays` taken out into `leaves`."""
+    """`value` with its native tensors, variables and `arrays` moved to `leaves`."""
     kind = type(value)
     if kind in PLAIN or value is None:
         return value
@@ -175,7 +181,7 @@ def _abstract(
         if isinstance(value, Variable):
             value = engine.lend(value.read(engine))
         elif _is_array(value) and is_float(value.spec.dtype):
-            # A whole number may be an axis or a size, which is read while the call is traced.
+            # A whole number may be an axis or a size, which must be known while the call is traced.
             value = engine.from_numpy(value.value)
         else:
             return value
@@ -202,12 +208,12 @@ def _is_array(value: Any) -> TypeGuard[Constant]:
 
 
 def hashable(value: Any) -> Any:
-    """A key for the plain arguments: types count (1 and 1.0 differ, 0.0 and -0.0 too), lists become
-    tuples.
+    """A key for plain arguments. Types count (1 and 1.0 differ, and so do 0.0 and -0.0), and lists
+    become tuples.
 
     Raises:
-        TypeError: for functions, whose surroundings may change between calls, and unhashable
-            values.
+        TypeError: for functions, because variables around them may change between calls, and for
+            unhashable values.
     """
     kind = type(value)
     if (callable(value) and kind is not type) or isinstance(value, Tensor):
@@ -230,12 +236,12 @@ def trace(
     engine: Engine,
     at_once: bool,
 ) -> Trace:
-    """Trace a K function for inputs of `specs`, which `shape_of_call`, arguments and keyword
-    arguments, has slots for.
+    """Trace a K function for inputs of `specs`. `shape_of_call`, its arguments and keyword
+    arguments, has slots for them.
     """
     inputs = [ArrayInput(s.spec) if isinstance(s, ArraySpec) else Placeholder(s) for s in specs]
     args, kwargs = fill(shape_of_call, inputs)
-    with mode_of("symbolic"), engines.use(engine.name), config.watched() as settings:
+    with context.changed(mode="symbolic"), engines.use(engine.name), config.watched() as settings:
         result = function(*args, **kwargs)
     outputs: list[Tensor] = []
 
@@ -271,7 +277,7 @@ NATIVE = (("native", True),)
 
 
 def runs_at_once(engine: Engine) -> bool:
-    """Whether emitted Python computes by itself on this engine's values, without being compiled."""
+    """Whether emitted Python computes on this engine's values without being compiled."""
     return "eager" in engine.capabilities
 
 

@@ -1,4 +1,4 @@
-"""Trees of tensors: what functions take and give in nested lists, tuples and dicts."""
+"""Trees of tensors: the nested lists, tuples and dicts that functions take and return."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def flatten(tree: Any) -> list[Any]:
-    """The leaves of a tree in order; dicts by insertion."""
+    """The leaves of a tree in order. Dicts have the order of insertion."""
     leaves: list[Any] = []
     map_leaves(leaves.append, tree)
     return leaves
@@ -20,7 +20,7 @@ def unflatten(like: Any, leaves: list[Any]) -> Any:
 
 
 def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
-    """A tree of the same structure with what `function` makes of each leaf."""
+    """A tree of the same structure, with `function` applied to each leaf."""
     if isinstance(tree, dict):
         return type(tree)((key, map_leaves(function, value)) for key, value in tree.items())
     if isinstance(tree, list | tuple):

@@ -27,7 +27,7 @@ def float_tensor(x: TensorLike) -> Tensor:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether `value` is a number of Python or NumPy, and no tensor, array or list."""
+    """Whether `value` is a number of Python or NumPy, not a tensor, array or list."""
     return isinstance(value, int | float | np.number)
 
 
@@ -40,14 +40,14 @@ def relu(
 ) -> Tensor:
     """Rectified linear unit.
 
-    f(x) = max_value for x >= max_value, x for threshold <= x < max_value, and
-    alpha * (x - threshold) below; with the defaults max(x, 0). Its derivative at 0 is `alpha`.
+    f(x) is max_value for x >= max_value, x for threshold <= x < max_value, and alpha * (x -
+    threshold) below. With the defaults that is max(x, 0). The derivative at 0 is `alpha`.
 
     Args:
         x: Tensor.
         alpha: Slope below the threshold: a number or a tensor that broadcasts.
-        max_value: Number at which it saturates, or None.
-        threshold: Number below which `alpha` rules.
+        max_value: Number at which the function saturates, or None.
+        threshold: Number below which the slope is `alpha`.
 
     Returns:
         A tensor of the shape of `x`.
@@ -68,7 +68,8 @@ def relu(
     if max_value is not None:
         above = ew.minimum(x, cast_to(as_tensor(max_value, dtype), dtype))
     below = scalar(0, dtype) if flat else cast_to((x - edge) * alpha, dtype)
-    # x > 0 and not x >= 0: at an edge of 0 the slope is alpha, as the derivative of max(x, 0) is 0.
+    # x > 0 and not x >= 0: at an edge of 0 the slope is alpha, because the derivative of max(x, 0)
+    # is 0.
     return ew.where(x > edge if at_zero else x >= edge, above, below)
 
 
@@ -91,13 +92,13 @@ def elu(x: TensorLike, alpha: TensorLike = 1.0) -> Tensor:
     """
     x = float_tensor(x)
     zero = scalar(0, x.spec.dtype)
-    # The exponential of what is not negative is not wanted, and might overflow.
+    # Exponentials of positive elements are not needed, and might overflow.
     return ew.where(x > zero, x, ew.expm1(ew.minimum(x, zero)) * alpha)
 
 
 @api
 def softmax(x: TensorLike, axis: Axis = -1) -> Tensor:
-    """Exponentials along an axis, scaled to sum to 1.
+    """Softmax: exponentials along an axis, scaled to sum to 1.
 
     Args:
         x: Tensor with at least one axis.
@@ -131,7 +132,7 @@ def softplus(x: TensorLike) -> Tensor:
 
 @api
 def softsign(x: TensorLike) -> Tensor:
-    """`x / (1 + |x|)`: like `K.tanh`, but it nears -1 and 1 slowly.
+    """`x / (1 + |x|)`: similar to `K.tanh`, but it approaches -1 and 1 slowly.
 
     Example:
         >>> from backplane import backend as K

@@ -1,7 +1,8 @@
 """Element-wise arithmetic, comparison and conversion.
 
-Operands of two-argument functions broadcast by NumPy's rules and are brought to one dtype: tensors
-decide it, and Python numbers, lists and arrays beside a tensor follow (see `ops.lift.promoted`).
+The operands of functions of two tensors broadcast by NumPy's rules and are brought to one dtype.
+Tensors decide it, and Python numbers, lists and arrays beside a tensor follow (see
+`ops.lift.promoted`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.operators import power
 
 __all__ = [
-    "abs", "cast", "clip", "cos", "erfinv", "exp", "identity", "log", "maximum", "minimum",
+    "abs", "cast", "clip", "cos", "erf", "erfinv", "exp", "identity", "log", "maximum", "minimum",
     "pow", "round", "sign", "sin", "sqrt", "square",
 ]  # fmt: skip
 
@@ -54,8 +55,8 @@ def sqrt(x: TensorLike) -> Tensor:
         x: Tensor; integers and bools become `K.floatx()`.
 
     Returns:
-        A float tensor of the shape of `x`. Its gradient is 0 where `x` is negative and infinite at
-        0; NaN stays NaN.
+        A float tensor of the shape of `x`. NaN stays NaN. The gradient is 0 where `x` is negative,
+        and infinite at 0.
 
     Source: the documents' NumPy implementation, which replaces the NaN of a negative element by 0.
 
@@ -110,7 +111,7 @@ def exp(x: TensorLike) -> Tensor:
 
 @api
 def log(x: TensorLike) -> Tensor:
-    """Element-wise natural logarithm: minus infinity at 0, NaN below.
+    """Element-wise natural logarithm: minus infinity for 0, NaN for negative elements.
 
     Args:
         x: Tensor; integers and bools become `K.floatx()`.
@@ -163,6 +164,28 @@ def cos(x: TensorLike) -> Tensor:
 
 
 @api
+def erf(x: TensorLike) -> Tensor:
+    """Element-wise error function: 2 / sqrt(pi) times the integral of exp(-t ** 2) from 0 to x.
+
+    An addition of Backplane: the documents of the Keras backend API do not have it.
+
+    Args:
+        x: Tensor of numbers; integers and bools become `K.floatx()`.
+
+    Returns:
+        A float tensor of the shape of `x`.
+
+    Source: https://dlmf.nist.gov/7.2.E1.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.erf(K.constant([0.0, 0.5]))).round(4)
+        array([0.    , 0.5205], dtype=float32)
+    """
+    return ew.erf(float_tensor(x))
+
+
+@api
 def erfinv(x: TensorLike) -> Tensor:
     """Element-wise inverse of the error function: the y for which erf(y) = x.
 
@@ -208,13 +231,14 @@ def sign(x: TensorLike) -> Tensor:
 
 @api
 def round(x: TensorLike) -> Tensor:
-    """Element-wise rounding to the closest whole number; halves go to the even one.
+    """Element-wise rounding to the nearest whole number; halves go to the even one.
 
     Args:
         x: Tensor of numbers; integers stay as they are.
 
     Returns:
-        A tensor of the shape and dtype of `x`, which no gradient passes (`K.gradients` gives None).
+        A tensor of the shape and dtype of `x`. No gradient passes through it: `K.gradients` gives
+        None.
 
     Raises:
         TypeError: if `x` holds bools.
@@ -236,8 +260,8 @@ def pow(x: TensorLike, a: TensorLike) -> Tensor:
         a: Number or tensor, the exponent.
 
     Returns:
-        A tensor of the broadcast shape: NaN for a fractional power of a negative number, 1 for 0 to
-        the power 0, whose gradient is 0.
+        A tensor of the broadcast shape. A fractional power of a negative number is NaN. 0 to the
+        power 0 is 1, with gradient 0.
 
     Raises:
         ValueError: if the shapes do not broadcast, or integers are raised to a negative number.
@@ -258,15 +282,15 @@ def clip(x: TensorLike, min_value: TensorLike | None, max_value: TensorLike | No
     Args:
         x: Tensor of numbers.
         min_value: Lower bound: a number, a tensor that broadcasts to the shape of `x`, or None.
-        max_value: Upper bound, likewise. A number below a number `min_value` is taken as
-            `min_value`; of tensors the lower bound wins.
+        max_value: Upper bound, likewise. If both bounds are numbers, a `max_value` below
+            `min_value` counts as `min_value`. If they are tensors, the lower bound wins.
 
     Returns:
-        A tensor of the shape of `x`; float bounds make an integer `x` float. The gradient passes
-        inside the interval and on its bounds.
+        A tensor of the shape of `x`. Float bounds make an integer `x` float. The gradient passes
+        inside of the interval and on its bounds.
 
     Raises:
-        ValueError: if a bound has a shape that would change that of `x`.
+        ValueError: if the shape of a bound would change the shape of `x`.
 
     Example:
         >>> from backplane import backend as K
@@ -342,15 +366,15 @@ def minimum(x: TensorLike, y: TensorLike) -> Tensor:
 
 @api
 def cast(x: TensorLike, dtype: DType) -> Tensor:
-    """The elements of a tensor as another dtype.
+    """Convert the elements of a tensor to another dtype.
 
     Args:
         x: Tensor, array, number or list.
         dtype: Name of the dtype, or a NumPy or engine dtype.
 
     Returns:
-        A tensor of the shape of `x`; `x` itself if it has the dtype. Floats become integers toward
-        zero and bools as `x != 0`. The gradient passes between float types only.
+        A tensor of the shape of `x`, or `x` itself if it has that dtype. Floats become integers by
+        rounding toward zero, and bools by `x != 0`. The gradient passes only between float types.
 
     Raises:
         ValueError: if `dtype` is unknown.
@@ -361,7 +385,7 @@ def cast(x: TensorLike, dtype: DType) -> Tensor:
         array([ 1, -1], dtype=int32)
     """
     name = as_dtype(dtype)
-    # Plain numbers must not lose digits on a way through floatx().
+    # Plain numbers must not lose digits by passing through floatx().
     return cast_to(as_tensor(x, name if is_float(name) else None), name)
 
 

@@ -8,7 +8,6 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from backplane import config, engines
-from backplane.backend._modes import mode_of
 from backplane.config import (
     backend,
     cast_to_floatx,
@@ -59,7 +58,7 @@ def reset_uids() -> None:
 def name_scope(
     name: str | None, default_name: str | None = None, values: object = None
 ) -> AbstractContextManager[str]:
-    """Context manager: names of tensors made inside start with `name/`.
+    """Context manager: the names of tensors that are made inside start with `name/`.
 
     Args:
         name: String, or None for `default_name`.
@@ -70,7 +69,7 @@ def name_scope(
         A context manager whose value is the whole prefix.
 
     Raises:
-        ValueError: if neither name is given.
+        ValueError: if neither `name` nor `default_name` is given.
 
     Example:
         >>> from backplane import backend as K
@@ -86,14 +85,17 @@ def name_scope(
 
 @contextmanager
 def engine(name: str) -> Iterator[None]:
-    """Context manager: functions made, and values computed, inside run on another engine.
+    """Context manager: functions that are made inside, and values that are computed inside, run on
+    another engine.
+
+    An addition of Backplane: the documents of the Keras backend API do not have it.
 
     Args:
-        name: `numpy`, `tensorflow`, `jax`, `torch`, `theano` (`pytensor`), `cntk` (`onnxruntime`),
-            `mlx`, or the name of a third-party engine.
+        name: As in `keras.json` (`"numpy"`, `"jax"`, …), or that of a third-party engine; the
+            command `backplane engines` lists them.
 
     Raises:
-        ValueError: if no engine is called so.
+        ValueError: if no engine has that name.
         ImportError: if its library is missing; the message has the install command.
 
     Example:
@@ -107,7 +109,7 @@ def engine(name: str) -> Iterator[None]:
 
 
 def symbolic(func: F) -> F:
-    """Decorator: inside the function arrays and engine tensors build graph, as constants.
+    """Decorator: inside of the function, arrays and engine tensors are constants of a graph.
 
     Args:
         func: Function to decorate.
@@ -122,7 +124,7 @@ def symbolic(func: F) -> F:
 
 
 def eager(func: F) -> F:
-    """Decorator: inside the function K computes at once, on variables and constants too.
+    """Decorator: inside of the function, K computes at once, even with variables and constants.
 
     Args:
         func: Function to decorate. Placeholders have no value and cannot be used inside.
@@ -138,14 +140,14 @@ def eager(func: F) -> F:
 def _in_mode(func: F, mode: str) -> F:
     @wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        with mode_of(mode):
+        with context.changed(mode=mode):
             return func(*args, **kwargs)
 
     return wrapper  # type: ignore[return-value]
 
 
 def __getattr__(name: str) -> Any:
-    """The settings, which Keras had in `keras.backend.common`, some under private names."""
+    """The settings, which Keras kept in `keras.backend.common`, some under private names."""
     from backplane.backend.tensorflow_backend import SETTINGS
 
     if name in SETTINGS:

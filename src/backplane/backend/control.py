@@ -1,4 +1,4 @@
-"""Choosing and looping: switch, the learning phase's branches, map and folds."""
+"""Choices and loops: switch, branches by the learning phase, map and folds."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def switch(condition: TensorLike, then_expression: Branch, else_expression: Bran
     """Choose between two expressions.
 
     Args:
-        condition: Bool or int tensor. A scalar chooses one expression as a whole; a tensor of more
-            axes chooses element by element, its axes being the first axes of the expressions.
-        then_expression: Tensor, or function that returns one (or a list of them, for a scalar
-            condition), where `condition` is not 0. Only the chosen function's graph runs where the
-            engine can.
-        else_expression: Likewise where it is 0.
+        condition: Bool or int tensor. A scalar chooses one expression as a whole. A tensor with
+            axes chooses element by element; its axes are the first axes of the expressions.
+        then_expression: The result where `condition` is not 0: a tensor, or a function that returns
+            one (or a list of them, for a scalar condition). Of two functions, only the chosen one's
+            graph runs, if the engine can do that.
+        else_expression: The result where `condition` is 0, likewise.
 
     Returns:
         The chosen tensor (or tensors).
 
     Raises:
-        ValueError: if `condition` has more axes than the expressions, or they do not fit.
+        ValueError: if `condition` has more axes than the expressions, or the shapes do not fit.
 
     Example:
         >>> from backplane import backend as K
@@ -72,7 +72,9 @@ def _switch(condition: TensorLike, then_expression: Branch, else_expression: Bra
 
 
 def _choose(condition: Tensor, then: Branch, orelse: Branch) -> Any:
-    """One of two expressions, by a scalar. Ready tensors need no branch: they run anyway."""
+    """One of two expressions, chosen by a scalar. Tensors need no branch, because they are computed
+    anyway.
+    """
     if not callable(then) and not callable(orelse) and not isinstance(then, list | tuple):
         a, b = promoted(then, orelse)
         if a.spec == b.spec or a.spec.shape == b.spec.shape:
@@ -100,10 +102,10 @@ def in_train_phase(x: Branch, alt: Branch, training: TensorLike | None = None) -
     Args:
         x: Tensor, or function that returns one.
         alt: Likewise, of the same shape.
-        training: 0, 1, bool, or scalar tensor; default `K.learning_phase()`.
+        training: The phase: 0, 1, a bool, or a scalar tensor. Default: `K.learning_phase()`.
 
     Returns:
-        A tensor; with a plain number for `training`, just one of the two.
+        A tensor. If `training` is a plain number, it is one of the two.
 
     Example:
         >>> from backplane import backend as K
@@ -112,11 +114,11 @@ def in_train_phase(x: Branch, alt: Branch, training: TensorLike | None = None) -
         >>> K.eval(K.in_train_phase(K.ones((1,)), K.zeros((1,)), training=1))
         array([1.], dtype=float32)
     """
-    # Settled before the call rule, which keeps what it has traced for calls with equal arguments.
+    # This is settled before the call rule, which keeps its traces for calls with equal arguments.
     if training is None:
         training = known_phase()
         if training is None and (engine_of(x) is not None or engine_of(alt) is not None):
-            # A native tensor has its value now: no phase will be fed.
+            # A native tensor has its value now, so no phase will be fed.
             training = 0
     if isinstance(training, _NUMBER):
         branch = x if training else alt
@@ -186,6 +188,7 @@ def map_fn(
             y if k is None else cast_to(y, as_dtype(k)) for y, k in zip(ys, kinds, strict=True)
         ]
 
+    step([], control.first_items(xs))
     _, ys = control.scan(step, [], xs)
     return ys if listed[0] else ys[0]
 
@@ -217,7 +220,8 @@ def foldl(
     Args:
         fn: Function of the accumulator and an element, such as `lambda acc, x: acc + x`.
         elems: Tensor of one axis or more.
-        initializer: First accumulator; default `elems[0]`, and the fold starts with `elems[1]`.
+        initializer: First accumulator. By default it is `elems[0]`, and the fold starts with
+            `elems[1]`.
         name: Accepted for compatibility.
 
     Returns:
@@ -270,5 +274,6 @@ def _fold(
         listed = found if isinstance(found, list | tuple) else [found]
         return [cast_to(as_tensor(f), c.spec.dtype) for f, c in zip(listed, carry, strict=True)], []
 
+    step(init, control.first_items(xs, reverse=reverse))
     finals, _ = control.scan(step, init, xs, reverse=reverse)
     return finals if several else finals[0]  # type: ignore[return-value]

@@ -1,17 +1,10 @@
-"""Convolution. Kernels have the same axes in both data formats."""
+"""Convolution. Kernels have the same order of axes in both data formats."""
 
 from __future__ import annotations
 
 from backplane.backend._call import api
 from backplane.backend._convolution_nd import Convolution
-from backplane.backend.types import (
-    CausalPadding,
-    DataFormat,
-    Padding,
-    Shape,
-    Sizes,
-    TensorLike,
-)
+from backplane.backend.types import CausalPadding, DataFormat, Padding, Shape, Sizes, TensorLike
 from backplane.core.graph import Tensor
 
 __all__ = [
@@ -29,15 +22,15 @@ def conv1d(
     data_format: DataFormat | None = None,
     dilation_rate: Sizes = 1,
 ) -> Tensor:
-    """Convolution over one spatial axis: cross-correlation, the kernel is not flipped.
+    """Convolution over one spatial axis. It is a cross-correlation: the kernel is not flipped.
 
     Args:
         x: Float tensor (batch, steps, channels), or (batch, channels, steps) with channels first.
         kernel: Tensor (window, channels, filters).
         strides: Steps from one window to the next: an int or a tuple of one.
-        padding: `"valid"`: only windows inside; `"same"`: ceil(steps / strides) of them, the
-            smaller half of the zeros before; `"causal"`: zeros before only, so that no window sees
-            the future.
+        padding: `"valid"` takes only windows that lie inside of `x`. `"same"` takes ceil(steps /
+            strides) windows, with the smaller half of the zeros in front. `"causal"` puts all zeros
+            in front, so that no window sees the future.
         data_format: `"channels_last"`, `"channels_first"`, or None for `K.image_data_format()`.
         dilation_rate: Steps from one element of a window to the next: an int or a tuple of one.
 
@@ -45,9 +38,9 @@ def conv1d(
         A tensor (batch, windows, filters), or (batch, filters, windows) with channels first.
 
     Raises:
-        ValueError: if `data_format` or `padding` is none of these, a rank or the channels do not
-            fit, or the window is longer than `x` and `padding` is `"valid"`.
-        TypeError: if the dtypes are no floats.
+        ValueError: if `data_format` or `padding` is none of these, if a rank or the channels do not
+            fit, or if the window is longer than `x` and `padding` is `"valid"`.
+        TypeError: if the dtypes are not floats.
 
     Source:
         Padding: https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padding_2
@@ -61,8 +54,7 @@ def conv1d(
         >>> K.eval(K.conv1d(x, kernel, padding="causal"))[0, :, 0]
         array([10., 21., 32., 43.], dtype=float32)
     """
-    convolution = Convolution(1, strides, padding, data_format, dilation_rate, "causal")
-    return convolution.dense(x, kernel)
+    return Convolution(1, strides, padding, data_format, dilation_rate, "causal").dense(x, kernel)
 
 
 @api
@@ -74,7 +66,7 @@ def conv2d(
     data_format: DataFormat | None = None,
     dilation_rate: Sizes = (1, 1),
 ) -> Tensor:
-    """Convolution over two spatial axes: cross-correlation, the kernel is not flipped.
+    """Convolution over two spatial axes. It is a cross-correlation: the kernel is not flipped.
 
     Args:
         x: Float tensor (batch, rows, columns, channels), or (batch, channels, rows, columns) with
@@ -86,12 +78,12 @@ def conv2d(
         dilation_rate: Rows and columns from one element of a window to the next: an int or two.
 
     Returns:
-        A tensor of the layout of `x` with a channel for each filter.
+        A tensor with the layout of `x` and a channel for each filter.
 
     Raises:
-        ValueError: if `data_format` or `padding` is none of these, a rank or the channels do not
-            fit, or the window is larger than `x` and `padding` is `"valid"`.
-        TypeError: if the dtypes are no floats.
+        ValueError: if `data_format` or `padding` is none of these, if a rank or the channels do not
+            fit, or if the window is larger than `x` and `padding` is `"valid"`.
+        TypeError: if the dtypes are not floats.
 
     Example:
         >>> from backplane import backend as K
@@ -110,8 +102,7 @@ def conv2d(
         ... )
         (None, 8, 4, 3)
     """
-    convolution = Convolution(2, strides, padding, data_format, dilation_rate)
-    return convolution.dense(x, kernel)
+    return Convolution(2, strides, padding, data_format, dilation_rate).dense(x, kernel)
 
 
 @api
@@ -123,7 +114,7 @@ def conv3d(
     data_format: DataFormat | None = None,
     dilation_rate: Sizes = (1, 1, 1),
 ) -> Tensor:
-    """Convolution over three spatial axes: cross-correlation, the kernel is not flipped.
+    """Convolution over three spatial axes. It is a cross-correlation: the kernel is not flipped.
 
     Args:
         x: Float tensor (batch, depth, rows, columns, channels), or (batch, channels, depth, rows,
@@ -135,12 +126,12 @@ def conv3d(
         dilation_rate: Steps from one element of a window to the next: an int or three.
 
     Returns:
-        A tensor of the layout of `x` with a channel for each filter.
+        A tensor with the layout of `x` and a channel for each filter.
 
     Raises:
-        ValueError: if `data_format` or `padding` is none of these, a rank or the channels do not
-            fit, or the window is larger than `x` and `padding` is `"valid"`.
-        TypeError: if the dtypes are no floats.
+        ValueError: if `data_format` or `padding` is none of these, if a rank or the channels do not
+            fit, or if the window is larger than `x` and `padding` is `"valid"`.
+        TypeError: if the dtypes are not floats.
 
     Example:
         >>> from backplane import backend as K
@@ -148,8 +139,7 @@ def conv3d(
         >>> K.int_shape(K.conv3d(x, kernel, strides=(1, 2, 3)))
         (None, 4, 2, 2, 8)
     """
-    convolution = Convolution(3, strides, padding, data_format, dilation_rate)
-    return convolution.dense(x, kernel)
+    return Convolution(3, strides, padding, data_format, dilation_rate).dense(x, kernel)
 
 
 @api
@@ -162,7 +152,8 @@ def conv2d_transpose(
     data_format: DataFormat | None = None,
     dilation_rate: Sizes = (1, 1),
 ) -> Tensor:
-    """Transposed convolution over two spatial axes: the gradient of `K.conv2d` by its input.
+    """Transposed convolution over two spatial axes: the gradient of `K.conv2d` with respect to its
+    input.
 
     Args:
         x: Float tensor (batch, rows, columns, channels), or (batch, channels, rows, columns) with
@@ -171,8 +162,8 @@ def conv2d_transpose(
             convolution that would lead from the result to `x`.
         output_shape: Shape of the result, in the order of `data_format`: a list or tuple of ints
             and scalar integer tensors, or an integer vector tensor. None or -1 stands for the batch
-            size of `x`, for the kernel's channels, and for the size that Keras' layers choose (size
-            × stride, for `"valid"` plus what the window exceeds the stride).
+            size of `x`, for the kernel's channels, or for the size that Keras' layers choose: size
+            × stride, and for `"valid"` as much more as the window exceeds the stride.
         strides: Strides of that convolution: an int or two.
         padding: Padding of that convolution: `"valid"` or `"same"`.
         data_format: `"channels_last"`, `"channels_first"`, or None for `K.image_data_format()`.
@@ -182,9 +173,9 @@ def conv2d_transpose(
         A tensor of `output_shape`.
 
     Raises:
-        ValueError: if `data_format` or `padding` is none of these, a rank or the channels do not
-            fit, or that convolution would not lead from `output_shape` to the shape of `x`.
-        TypeError: if the dtypes are no floats.
+        ValueError: if `data_format` or `padding` is none of these, if a rank or the channels do not
+            fit, or if that convolution would not lead from `output_shape` to the shape of `x`.
+        TypeError: if the dtypes are not floats.
 
     Example:
         >>> from backplane import backend as K
@@ -197,8 +188,9 @@ def conv2d_transpose(
         >>> K.int_shape(K.conv2d_transpose(x, kernel, (None, None, None, 1), strides=(2, 2)))
         (1, 4, 4, 1)
     """
-    convolution = Convolution(2, strides, padding, data_format, dilation_rate)
-    return convolution.transposed(x, kernel, output_shape)
+    return Convolution(2, strides, padding, data_format, dilation_rate).transposed(
+        x, kernel, output_shape
+    )
 
 
 @api
@@ -210,7 +202,8 @@ def conv3d_transpose(
     padding: Padding = "valid",
     data_format: DataFormat | None = None,
 ) -> Tensor:
-    """Transposed convolution over three spatial axes: the gradient of `K.conv3d` by its input.
+    """Transposed convolution over three spatial axes: the gradient of `K.conv3d` with respect to
+    its input.
 
     Args:
         x: Float tensor (batch, depth, rows, columns, channels), or (batch, channels, depth, rows,
@@ -226,7 +219,7 @@ def conv3d_transpose(
 
     Raises:
         ValueError: as `K.conv2d_transpose`.
-        TypeError: if the dtypes are no floats.
+        TypeError: if the dtypes are not floats.
 
     Example:
         >>> from backplane import backend as K
@@ -235,8 +228,7 @@ def conv3d_transpose(
         >>> K.int_shape(K.conv3d_transpose(x, kernel, shape, strides=(2, 2, 2), padding="same"))
         (None, 4, 6, 8, 5)
     """
-    convolution = Convolution(3, strides, padding, data_format, 1)
-    return convolution.transposed(x, kernel, output_shape)
+    return Convolution(3, strides, padding, data_format, 1).transposed(x, kernel, output_shape)
 
 
 @api
@@ -249,7 +241,7 @@ def separable_conv1d(
     data_format: DataFormat | None = None,
     dilation_rate: Sizes = 1,
 ) -> Tensor:
-    """Convolution of each channel over one spatial axis, then a mixture of the results.
+    """Convolution of each channel over one spatial axis, followed by a mixture of the channels.
 
     Args:
         x: Float tensor (batch, steps, channels), or (batch, channels, steps) with channels first.
@@ -261,11 +253,11 @@ def separable_conv1d(
         dilation_rate: Its dilation: an int or a tuple of one.
 
     Returns:
-        A tensor of the layout of `x` with a channel for each filter.
+        A tensor with the layout of `x` and a channel for each filter.
 
     Raises:
         ValueError: if `data_format` or `padding` is none of these, or shapes do not fit.
-        TypeError: if the dtypes are no floats.
+        TypeError: if the dtypes are not floats.
 
     Example:
         >>> from backplane import backend as K
@@ -275,8 +267,9 @@ def separable_conv1d(
         >>> K.eval(K.separable_conv1d(x, depthwise, pointwise))[0, :, 0]
         array([318., 518.], dtype=float32)
     """
-    convolution = Convolution(1, strides, padding, data_format, dilation_rate)
-    return convolution.separable(x, depthwise_kernel, pointwise_kernel)
+    return Convolution(1, strides, padding, data_format, dilation_rate).separable(
+        x, depthwise_kernel, pointwise_kernel
+    )
 
 
 @api
@@ -289,7 +282,7 @@ def separable_conv2d(
     data_format: DataFormat | None = None,
     dilation_rate: Sizes = (1, 1),
 ) -> Tensor:
-    """Convolution of each channel over two spatial axes, then a mixture of the results.
+    """Convolution of each channel over two spatial axes, followed by a mixture of the channels.
 
     Args:
         x: Float tensor (batch, rows, columns, channels), or (batch, channels, rows, columns) with
@@ -302,11 +295,11 @@ def separable_conv2d(
         dilation_rate: Its dilation: an int or two.
 
     Returns:
-        A tensor of the layout of `x` with a channel for each filter.
+        A tensor with the layout of `x` and a channel for each filter.
 
     Raises:
         ValueError: if `data_format` or `padding` is none of these, or shapes do not fit.
-        TypeError: if the dtypes are no floats.
+        TypeError: if the dtypes are not floats.
 
     Example:
         >>> from backplane import backend as K
@@ -315,8 +308,9 @@ def separable_conv2d(
         >>> K.int_shape(K.separable_conv2d(x, depthwise, pointwise, padding="same"))
         (None, 8, 8, 4)
     """
-    convolution = Convolution(2, strides, padding, data_format, dilation_rate)
-    return convolution.separable(x, depthwise_kernel, pointwise_kernel)
+    return Convolution(2, strides, padding, data_format, dilation_rate).separable(
+        x, depthwise_kernel, pointwise_kernel
+    )
 
 
 @api
@@ -340,12 +334,12 @@ def depthwise_conv2d(
         dilation_rate: Rows and columns from one element of a window to the next: an int or two.
 
     Returns:
-        A tensor of the layout of `x` with channels * multiplier channels: those made of the first
-        channel of `x` come first.
+        A tensor with the layout of `x` and channels * multiplier channels. The channels made from
+        the first channel of `x` come first.
 
     Raises:
         ValueError: if `data_format` or `padding` is none of these, or shapes do not fit.
-        TypeError: if the dtypes are no floats.
+        TypeError: if the dtypes are not floats.
 
     Example:
         >>> from backplane import backend as K
@@ -354,5 +348,6 @@ def depthwise_conv2d(
         array([[ 1.,  2., 30., 40.],
                [ 2.,  4., 60., 80.]], dtype=float32)
     """
-    convolution = Convolution(2, strides, padding, data_format, dilation_rate)
-    return convolution.depthwise(x, depthwise_kernel)
+    return Convolution(2, strides, padding, data_format, dilation_rate).depthwise(
+        x, depthwise_kernel
+    )

@@ -19,7 +19,7 @@ from backplane.core.sparse import dense_array, is_sparse_matrix
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
 from backplane.ops import creation
-from backplane.ops.creation import dims_of, full
+from backplane.ops.creation import full, shaped_as
 from backplane.ops.elementwise import cast
 from backplane.ops.lift import as_tensor, cast_to
 
@@ -39,9 +39,9 @@ def placeholder(
     """Instantiate a placeholder: a tensor whose value is fed to a `K.function`.
 
     Args:
-        shape: Sizes of the axes, None where a size is not fixed. One of `shape` and `ndim` is
-            needed; `shape` wins.
-        ndim: Number of axes, all of unknown size.
+        shape: Sizes of the axes, with None for a size that is not fixed. Either `shape` or `ndim`
+            is needed; `shape` wins.
+        ndim: Number of axes, all of them of unknown size.
         dtype: Name of the dtype; default `K.floatx()`.
         sparse: Whether a two-dimensional sparse matrix (`scipy.sparse`) may be fed.
         name: Name of the tensor.
@@ -87,10 +87,11 @@ def variable(
 
     Args:
         value: Initial value: array, number, nested list, engine tensor, or a symbolic tensor that
-            can be evaluated. It is copied. A `scipy.sparse` matrix makes a sparse variable.
+            can be evaluated. The value is copied. A `scipy.sparse` matrix makes a sparse variable.
         dtype: Name of the dtype; default `K.floatx()`, whatever the dtype of `value`.
         name: Name of the variable.
-        constraint: Function of the new value that optimizers apply after an update; only kept.
+        constraint: Function that optimizers apply to the new value after an update. The variable
+            only keeps it.
 
     Returns:
         A variable, which is also a tensor.
@@ -116,7 +117,7 @@ def variable(
 
 
 def _values(value: Any, dtype: str, what: str) -> np.ndarray:
-    """A fresh array of `dtype` with the content of anything that has values."""
+    """A new array of `dtype` with the content of anything that has values."""
     if isinstance(value, Tensor):
         value = value.eval()
     elif (owner := engine_of(value)) is not None:
@@ -128,15 +129,7 @@ def _values(value: Any, dtype: str, what: str) -> np.ndarray:
         raise TypeError(
             f"{what} must hold numbers, got {type(value).__name__} of dtype {array.dtype}"
         )
-    return np.array(array, dtype=_numpy_dtype(dtype))
-
-
-def _numpy_dtype(dtype: str) -> Any:
-    if dtype == "bfloat16":
-        import ml_dtypes
-
-        return ml_dtypes.bfloat16
-    return dtype
+    return np.array(array, dtype=dtype)
 
 
 @creates
@@ -195,7 +188,7 @@ def zeros(shape: Shape, dtype: DType | None = None, name: str | None = None) -> 
     """Instantiate a variable of zeros.
 
     Args:
-        shape: Sizes; with symbolic sizes (`K.shape(x)`) the result is a tensor, not a variable.
+        shape: Sizes. With symbolic sizes (`K.shape(x)`) the result is a tensor, not a variable.
         dtype: Name of the dtype; default `K.floatx()`.
         name: Name of the variable.
 
@@ -213,7 +206,7 @@ def zeros(shape: Shape, dtype: DType | None = None, name: str | None = None) -> 
 
 @adaptable
 def ones(shape: Shape, dtype: DType | None = None, name: str | None = None) -> Tensor:
-    """Instantiate a variable of ones; arguments and result as `K.zeros`.
+    """Instantiate a variable of ones. Arguments and result are those of `K.zeros`.
 
     Example:
         >>> from backplane import backend as K
@@ -230,8 +223,8 @@ def _full(shape: Shape, value: int, dtype: DType | None, name: str | None, what:
         raise ValueError(f"{what}: sizes must be 0 or more, got {sizes}")
     if dims:
         return full(*dims, shape=sizes, value=value, dtype=as_dtype(dtype))
-    kind, known = _numpy_dtype(as_dtype(dtype)), [n or 0 for n in sizes]
-    # Zeros are memory that the system clears when it is first used.
+    kind, known = as_dtype(dtype), [n or 0 for n in sizes]
+    # The system clears memory for zeros when it is first used.
     array = np.full(known, value, kind) if value else np.zeros(known, kind)
     return Variable(array, context.unique_name(name or "Variable"))
 
@@ -264,7 +257,7 @@ def zeros_like(x: TensorLike, dtype: DType | None = None, name: str | None = Non
         name: Name of the tensor.
 
     Returns:
-        A tensor (the documents call it a variable; like TensorFlow's it is not one).
+        A tensor. (The documents call it a variable, but as in TensorFlow it is not one.)
 
     Example:
         >>> from backplane import backend as K
@@ -276,7 +269,7 @@ def zeros_like(x: TensorLike, dtype: DType | None = None, name: str | None = Non
 
 @api
 def ones_like(x: TensorLike, dtype: DType | None = None, name: str | None = None) -> Tensor:
-    """Ones of the shape of another tensor; arguments as `K.zeros_like`.
+    """Ones of the shape of another tensor. The arguments are those of `K.zeros_like`.
 
     Example:
         >>> from backplane import backend as K
@@ -288,8 +281,7 @@ def ones_like(x: TensorLike, dtype: DType | None = None, name: str | None = None
 
 def _like(x: TensorLike, value: int, dtype: DType | None) -> Tensor:
     x = as_tensor(x)
-    dims, shape = dims_of(x)
-    return full(*dims, shape=shape, value=value, dtype=as_dtype(dtype, x.spec.dtype))
+    return shaped_as(full, x, value=value, dtype=as_dtype(dtype, x.spec.dtype))
 
 
 @creates
@@ -299,11 +291,11 @@ def arange(
     step: Tensor | float = 1,
     dtype: DType = "int32",
 ) -> Tensor:
-    """A vector of evenly spaced numbers, `stop` excluded.
+    """A vector of evenly spaced numbers from `start` up to, but without, `stop`.
 
     Args:
-        start: First number; with `stop` None it is the end and the first number is 0.
-        stop: End; may be a scalar tensor, as `start` and `step` may.
+        start: First number. If `stop` is None, this is the end, and the first number is 0.
+        stop: End. Like `start` and `step` it may be a scalar tensor.
         step: Difference of two neighbours.
         dtype: Name of the dtype.
 
@@ -325,7 +317,7 @@ def arange(
     if not any(isinstance(v, Tensor) for v in given):
         if step == 0:
             raise ValueError("K.arange: step must not be 0")
-        array = np.arange(*given).astype(_numpy_dtype(dtype))
+        array = np.arange(*given).astype(dtype)
         return Constant(array, Spec(array.shape, dtype))
     whole = config.floatx() if any(isinstance(v, float) for v in given) else "int32"
     scalars = [as_tensor(v, whole) for v in given]

@@ -13,25 +13,26 @@ from backplane.backend import _decoding
 from backplane.backend._args import as_int, shape_vector
 from backplane.backend._axes import merge_axes, permuted
 from backplane.backend._call import api
-from backplane.backend._logs import IMPOSSIBLE, column, log_sum, row
-from backplane.backend._ragged import compacted, integer, picked, positions, shifted, size_of
+from backplane.backend._ragged import (
+    IMPOSSIBLE,
+    column,
+    compacted,
+    integer,
+    log_sum,
+    picked,
+    positions,
+    row,
+    shifted,
+    size_of,
+)
 from backplane.backend.activation import float_tensor
 from backplane.backend.sparse import SparseTensor
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor, constant
 from backplane.core.spec import bits
-from backplane.ops import control, elementwise, reduction
-from backplane.ops.creation import dims_of
-from backplane.ops.elementwise import (
-    equal,
-    less,
-    logical_and,
-    logical_not,
-    logical_or,
-    maximum,
-    not_equal,
-    where,
-)
+from backplane.ops import control, reduction
+from backplane.ops import elementwise as ew
+from backplane.ops.creation import dims_of, shaped, size_at
 from backplane.ops.indexing import head
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.reduction import log_softmax, logsumexp
@@ -45,13 +46,13 @@ def ctc_label_dense_to_sparse(labels: TensorLike, label_lengths: TensorLike) -> 
 
     Args:
         labels: Tensor (samples, max_length).
-        label_lengths: Integer tensor (samples,): how many labels of each row are meant.
+        label_lengths: Integer tensor (samples,): how many labels of each row count.
 
     Returns:
         A sparse tensor with `indices` (int64), `values` (of the dtype of `labels`) and
         `dense_shape`. On engines that compile for fixed sizes (JAX) a compiled function gives as
-        many entries as `labels` has elements; the surplus ones are at the end and have index −1
-        and value 0.
+        many entries as `labels` has elements. The surplus entries are at the end, with index −1 and
+        value 0.
 
     Raises:
         ValueError: if the ranks or numbers of samples do not fit.
@@ -73,7 +74,7 @@ def _sparse_parts(labels: TensorLike, label_lengths: TensorLike) -> tuple[Tensor
     name = "K.ctc_label_dense_to_sparse"
     labels = _ranked(as_tensor(labels), 2, f"{name}: labels")
     lengths = _lengths(label_lengths, labels, f"{name}: label_lengths")
-    here = less(row(positions(labels, 1)), column(lengths))
+    here = ew.less(row(positions(labels, 1)), column(lengths))
     zeros = full_like(labels, 0, "int64")
     samples = column(cast_to(positions(labels, 0), "int64")) + zeros
     places = row(cast_to(positions(labels, 1), "int64")) + zeros
@@ -97,17 +98,17 @@ def ctc_batch_cost(
     ways to spread them over the time steps.
 
     Args:
-        y_true: Labels (samples, max_length): whole numbers from 0 to classes − 2. The blank, or a
-            larger number, ends a sequence before its `label_length`, as in TensorFlow.
+        y_true: Labels (samples, max_length): whole numbers from 0 to classes − 2. As in TensorFlow,
+            the blank or a larger number ends a sequence before its `label_length`.
         y_pred: Probabilities (samples, time, classes), such as a softmax gives. The last class is
-            the blank. Rows are scaled to sum to 1, after `K.epsilon()` is added.
+            the blank. `K.epsilon()` is added, and rows are scaled to sum to 1.
         input_length: How many time steps of each sample count: (samples, 1) or (samples,).
-        label_length: How many labels of each sample count: likewise.
+        label_length: How many labels of each sample count: (samples, 1) or (samples,).
 
     Returns:
-        A tensor (samples, 1). Infinite, with gradient 0, where the labels do not fit into the time
-        steps; NaN, with gradient 0, where a label is negative or follows a blank, or a length is
-        negative or larger than the tensor.
+        A tensor (samples, 1). The loss is infinite if the labels do not fit into the time steps. It
+        is NaN if a label is negative or follows a blank, or a length is negative or larger than the
+        tensor. In both cases the gradient is 0.
 
     Raises:
         ValueError: if the ranks or sizes do not fit.
@@ -126,67 +127,67 @@ def ctc_batch_cost(
     steps = _lengths(input_length, y_pred, f"{name}: input_length")
     count = _lengths(label_length, y_pred, f"{name}: label_length")
 
-    here = less(row(positions(labels, 1)), column(count))
+    here = ew.less(row(positions(labels, 1)), column(count))
     blank = size_of(y_pred, 2) - 1
-    known = logical_and(here, logical_and(labels >= 0, labels < blank))
-    # The blank, or what lies beyond it, ends the labels: no other label may follow.
+    known = ew.logical_and(here, ew.logical_and(labels >= 0, labels < blank))
+    # The blank, or a larger number, ends the labels. No other label may follow.
     used = reduction.sum(cast_to(known, "int32"), axes=(1,), keepdims=False)
-    expected = where(less(row(positions(labels, 1)), column(used)), known, labels >= blank)
-    valid = reduction.all(logical_or(expected, logical_not(here)), axes=(1,), keepdims=False)
+    expected = ew.where(ew.less(row(positions(labels, 1)), column(used)), known, labels >= blank)
+    valid = reduction.all(ew.logical_or(expected, ew.logical_not(here)), axes=(1,), keepdims=False)
     for length, most in ((steps, size_of(y_pred, 1)), (count, size_of(labels, 1))):
-        valid = logical_and(valid, logical_and(length >= 0, length <= most))
-    usable = where(known, labels, blank)
+        valid = ew.logical_and(valid, ew.logical_and(length >= 0, length <= most))
+    usable = ew.where(known, labels, blank)
 
     total = _log_probability(_log_rows(y_pred), usable, blank, steps, used)
-    possible = logical_and(valid, total > IMPOSSIBLE / 2)
-    otherwise = where(
+    possible = ew.logical_and(valid, total > IMPOSSIBLE / 2)
+    otherwise = ew.where(
         valid, constant(math.inf, total.spec.dtype), constant(math.nan, total.spec.dtype)
     )
-    loss = where(possible, 0.0 - total, otherwise)
+    loss = ew.where(possible, 0.0 - total, otherwise)
     return column(cast_to(loss, y_pred.spec.dtype))
 
 
 def _log_probability(
     logs: Tensor, labels: Tensor, blank: Tensor, steps: Tensor, count: Tensor
 ) -> Tensor:
-    """Log of the probability of each sample's labels: the forward variables of CTC, one step of
-    time after another. `labels` are blanks where there are none.
+    """The log of the probability of each sample's labels. The forward variables of CTC are computed
+    one time step after another. Where there are no labels, `labels` holds blanks.
     """
     path = _with_blanks(labels, blank)
     emitted = picked(permuted(logs, (0, 2, 1)), path)
-    # A label may follow the one before it without a blank between them, unless both are equal.
-    skips = logical_and(
-        not_equal(path, blank),
-        not_equal(path, shifted(path, 2, -1)),
+    # A label may follow another one without a blank between them, unless both are equal.
+    skips = ew.logical_and(
+        ew.not_equal(path, blank),
+        ew.not_equal(path, shifted(path, 2, -1)),
     )
     dtype = logs.spec.dtype
     impossible = constant(IMPOSSIBLE, dtype)
-    # Before the first step nothing but the path's beginning is reached: from there both the first
-    # blank and the first label are one move away.
-    first = equal(positions(path, 1), integer(0))
-    start = where(row(first), full_like(path, 0, dtype), impossible)
+    # Before the first step, only the beginning of the path is reached. Both the first blank and the
+    # first label are one move away from it.
+    first = ew.equal(positions(path, 1), integer(0))
+    start = ew.where(row(first), full_like(path, 0, dtype), impossible)
     columns = column(steps)
 
     def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         (alpha,), (time, log) = carry, items
-        leap = where(skips, shifted(alpha, 2, IMPOSSIBLE), impossible)
+        leap = ew.where(skips, shifted(alpha, 2, IMPOSSIBLE), impossible)
         new = log_sum([alpha, shifted(alpha, 1, IMPOSSIBLE), leap]) + log
-        # Unreachable ones would otherwise sink lower and lower.
-        new = maximum(new, impossible)
-        return [where(time < columns, new, alpha)], []
+        # Unreachable places would otherwise sink lower and lower.
+        new = ew.maximum(new, impossible)
+        return [ew.where(time < columns, new, alpha)], []
 
     times = positions(logs, 1)
     (alpha,), _ = control.scan(step, [start], [times, permuted(emitted, (2, 0, 1))])
     # A path ends in the last label or in the blank behind it.
     distance = column(count * 2) - row(positions(path, 1))
-    ends = logical_or(equal(distance, integer(0)), equal(distance, integer(1)))
-    return logsumexp(where(ends, alpha, impossible), axes=(1,), keepdims=False)
+    ends = ew.logical_or(ew.equal(distance, integer(0)), ew.equal(distance, integer(1)))
+    return logsumexp(ew.where(ends, alpha, impossible), axes=(1,), keepdims=False)
 
 
 def _log_rows(y_pred: Tensor) -> Tensor:
     """Log-probabilities of each step, in float32 at least."""
     dtype = y_pred.spec.dtype if bits(y_pred.spec.dtype) >= 32 else "float32"
-    logs = elementwise.log(cast_to(y_pred, dtype) + config.epsilon())
+    logs = ew.log(cast_to(y_pred, dtype) + config.epsilon())
     return log_softmax(logs, axis=2)
 
 
@@ -194,9 +195,7 @@ def _with_blanks(labels: Tensor, blank: Tensor) -> Tensor:
     """blank, label, blank, label, …, blank."""
     pairs = [expand_dims(t, axes=(2,)) for t in (labels * 0 + blank, labels)]
     path = merge_axes(concat(*pairs, axis=2), [[0], [1, 2]])
-    n = labels.spec.shape[0]
-    dims = [size_of(labels, 0)] if n is None else []
-    return concat(path, broadcast_to(blank, *dims, shape=(n, 1)), axis=1)
+    return concat(path, shaped(broadcast_to, [size_at(labels, 0), 1], blank), axis=1)
 
 
 @api
@@ -215,23 +214,23 @@ def ctc_decode(
             the blank.
         input_length: How many time steps of each sample count: (samples,) or (samples, 1).
         greedy: Whether to take the best class of each step (the first of equal ones), which is
-            fast; otherwise a beam search adds up the probabilities of all ways to write a sequence.
+            fast. Otherwise a beam search adds up the probabilities of all ways to write a sequence.
         beam_width: Number of sequences that the beam search keeps at each step.
-        top_paths: Number of sequences that the beam search gives, the best first; `beam_width` at
-            most.
-        merge_repeated: Whether also to merge equal neighbours in the results of the beam search.
+        top_paths: Number of sequences that the beam search returns, best first; at most
+            `beam_width`.
+        merge_repeated: Whether to merge equal neighbours in the results of the beam search, too.
 
     Returns:
         `(sequences, scores)`. `sequences` is a list of `top_paths` integer tensors (samples,
-        longest), one if `greedy`, padded with −1; `longest` is the length of the longest sequence
-        in the tensor, except that engines which compile for fixed sizes (JAX) give all time steps
-        in compiled functions. `scores` (samples, top_paths) are the log-probabilities of the
-        sequences for the beam search; for the greedy one (samples, 1) minus the log-probability of
-        the steps' best classes. A sequence that the search did not reach is empty and has score
-        −inf.
+        longest), or of a single one if `greedy`. They are padded with −1. `longest` is the length
+        of the longest sequence in the tensor; in compiled functions, engines that compile for fixed
+        sizes (JAX) give all time steps instead. The `scores` of the beam search (samples,
+        top_paths) are the log-probabilities of the sequences. The greedy scores (samples, 1) are
+        minus the log-probability of the steps' best classes. A sequence that the search did not
+        reach is empty and has score −inf.
 
     Raises:
-        ValueError: if the ranks do not fit, or `top_paths` is not between 1 and `beam_width`.
+        ValueError: if the ranks do not fit, or if `top_paths` is not between 1 and `beam_width`.
 
     Example:
         >>> from backplane import backend as K

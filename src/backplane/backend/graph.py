@@ -25,10 +25,10 @@ __all__ = ["eval", "function", "gradients", "stop_gradient"]
 
 
 class KFunction:
-    """What `K.function` returns: call it with a list of values, one per input.
+    """What `K.function` returns. Call it with a list of values, one per input.
 
-    With a single input given without a list, a single value is taken; with a single output given
-    without a list, a single array is returned.
+    If the function was made with a single input outside of a list, it takes a single value. If it
+    was made with a single output outside of a list, it returns a single array.
 
     Args:
         inputs: List or tuple of values (arrays, numbers, nested lists, tensors of the engine), in
@@ -38,12 +38,12 @@ class KFunction:
         List of NumPy arrays, one per output (or one array).
 
     Raises:
-        TypeError: if `inputs` is no list or tuple, or a value has no numbers of a fitting dtype.
-        ValueError: if a value or the number of values does not fit; no variable was changed.
+        TypeError: if `inputs` is not a list or tuple, or a value has no numbers of a fitting dtype.
+        ValueError: if a value or the number of values does not fit. No variable is changed then.
     """
 
-    # A slot, filled with the compiled call itself once there is one: Python takes a call of the
-    # instance there without a function of ours in between.
+    # This slot gets the compiled call itself once there is one. Python finds a call of the instance
+    # there, with no function of ours in between.
     __slots__ = ("__call__", "__dict__", "__weakref__")
     __signature__ = Signature([Parameter("inputs", Parameter.POSITIONAL_OR_KEYWORD, default=())])
     __call__: Callable[..., Any]
@@ -59,7 +59,7 @@ class KFunction:
         self.__call__ = self._run
 
     def _run(self, inputs: Any = ()) -> Any:
-        """The call, until it is compiled; for single values and fixed numbers the one for good."""
+        """The call until it is compiled. With single values and fixed numbers, it stays in use."""
         single = self._one_in and not (isinstance(inputs, list | tuple) and _is_single(inputs))
         values = [inputs] if single else inputs
         if self._fixed and isinstance(values, list | tuple):
@@ -76,20 +76,20 @@ class KFunction:
     ) -> None:
         """Write the function as an ONNX model, which ONNX Runtime runs without Backplane.
 
-        The model's inputs are named as the placeholders. Variables, and the keys of random numbers,
-        are further inputs, whose present values are stored in the file: they need not be fed. What
-        the function would write to a variable is an output named as the variable, with `.new`
-        behind it, to be fed back in the next call. The model is checked before it is written.
+        The model's inputs have the names of the placeholders. Variables, and the keys of random
+        numbers, are further inputs. The file stores their present values, so they need not be fed.
+        The new value of a variable is an output with the variable's name and `.new` behind it; feed
+        it back in the next call. The model is checked before it is written.
 
         Args:
-            path: File to write; by custom its name ends in `.onnx`.
-            outputs: Names for the outputs; None: `output_0`, `output_1`, …
-            learning_phase: 0 (test) or 1 (train): for a function that has the learning phase among
-                its inputs; it is no input of the model.
+            path: File to write. By custom its name ends in `.onnx`.
+            outputs: Names for the outputs. The default is `output_0`, `output_1`, …
+            learning_phase: 0 (test) or 1 (train), for a function with the learning phase among its
+                inputs. The phase is not an input of the model.
 
         Raises:
             ImportError: if onnx and onnxruntime are not installed.
-            ValueError: if `outputs` are not as many different names as there are outputs.
+            ValueError: if `outputs` does not hold one name per output, all different.
 
         Example:
             >>> import os, tempfile, onnxruntime
@@ -110,7 +110,9 @@ class KFunction:
         export(self._function, path, outputs, learning_phase)
 
     def _without_fixed(self, inputs: Sequence[Any]) -> list[Any]:
-        """Drop the values for inputs that are numbers, such as a learning phase set for good."""
+        """Drop the values for inputs that are numbers, such as a learning phase that is set for
+        good.
+        """
         for i, number in self._fixed.items():
             if i < len(inputs) and inputs[i] != number:
                 raise ValueError(
@@ -135,25 +137,27 @@ def function(
 ) -> KFunction:
     """Compile a function from tensors to NumPy arrays, with updates of variables.
 
-    All outputs and all updates are computed from the values that the variables had before; then the
-    updates are written, all of them or, if anything fails, none.
+    All outputs and all updates are computed from the values that the variables had before. Then all
+    updates are written. If anything fails, none is.
 
     Args:
-        inputs: Placeholder or list of placeholders (any tensor may be fed in place of its value).
+        inputs: Placeholder or list of placeholders. Any other tensor may be an input too; what is
+            fed takes the place of its value.
         outputs: Tensor or list of tensors.
         updates: List of what `K.update` and its kin return, or of pairs `(variable, new_value)`.
         name: Name for error messages.
-        **kwargs: `compile` asks the engine for a compiler that it does not use by itself: on torch
-            `torch.compile` (True, a mode, or a dict of its arguments), on mlx `mx.compile`, on
-            theano PyTensor's own mode; other engines compile anyway and do not look at it. Classic
-            Keras passed more to `Session.run`; there is none, so anything else is refused.
+        **kwargs: `compile` asks the engine for a compiler that it does not use by itself:
+            `torch.compile` on torch (True, a mode, or a dict of its arguments), `mx.compile` on
+            mlx, PyTensor's own mode on theano, and XLA for the whole program on tensorflow. Other
+            engines ignore it. Classic Keras passed further arguments to `Session.run`. Here they
+            are refused.
 
     Returns:
         A callable that takes a list of values and returns a list of NumPy arrays.
 
     Raises:
-        ValueError: for unknown keyword arguments, or a placeholder that is needed but not an input.
-        TypeError: for inputs, outputs or updates that are no tensors.
+        ValueError: for unknown keyword arguments, or if a placeholder is needed but not an input.
+        TypeError: for inputs, outputs or updates that are not tensors.
 
     Example:
         >>> from backplane import backend as K
@@ -191,7 +195,7 @@ OPTIONS = ("compile",)
 
 
 def _pairs(value: Any) -> Any:
-    """An option in a form that can be part of a key: dicts as sorted pairs."""
+    """An option in a form that can be part of a key. A dict becomes sorted pairs."""
     return tuple(sorted(value.items())) if isinstance(value, dict) else value
 
 
@@ -245,16 +249,17 @@ def gradients(
     """Gradients of `loss` with respect to tensors.
 
     Args:
-        loss: Tensor or list of tensors; of one that is no scalar all elements are summed.
+        loss: Tensor or list of tensors. The elements of a tensor that is not a scalar are summed.
         variables: Tensor or list of tensors: variables, placeholders, or any tensors in between.
 
     Returns:
-        List of tensors of the shapes of `variables`, None where `loss` does not depend on one
-        through differentiable functions. (For a single tensor too a list of one, as classic Keras
-        does.) The results are tensors like any others: they can be differentiated again.
+        List of tensors with the shapes of `variables`. An entry is None if `loss` does not depend
+        on that tensor through differentiable functions. For a single tensor the result is a list
+        too, as in classic Keras. The results are tensors like any others and can be differentiated
+        again.
 
     Raises:
-        TypeError: if `loss` or one of `variables` is no symbolic tensor.
+        TypeError: if `loss` or one of `variables` is not a symbolic tensor.
 
     Example:
         >>> from backplane import backend as K
@@ -276,7 +281,7 @@ def gradients(
 
 @api
 def stop_gradient(variables: Any) -> Any:
-    """The same values, through which no gradient flows.
+    """Tensors with the same values, through which no gradient flows.
 
     Args:
         variables: Tensor or list of tensors.
@@ -299,8 +304,8 @@ def eval(x: TensorLike) -> np.ndarray:
     """The value of a tensor or variable as a NumPy array.
 
     Args:
-        x: Tensor that depends on no placeholder (the learning phase counts as 0), variable, engine
-            tensor or array.
+        x: Variable, engine tensor, array, or a tensor that depends on no placeholder. The learning
+            phase counts as 0.
 
     Raises:
         ValueError: if `x` depends on a placeholder.
@@ -311,14 +316,14 @@ def eval(x: TensorLike) -> np.ndarray:
         array([[1., 2.],
                [3., 4.]], dtype=float32)
     """
-    # As `adaptable` does, but tensors, which no other library has, take the short way.
+    # The same as `adaptable` does, but our own tensors take a short cut.
     adapter = None if isinstance(x, Tensor) else adapter_among((x,))
     value: np.ndarray = evaluate(x) if adapter is None else adapter.call(eval, (x,), {})
     return value
 
 
 def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
-    """`K.eval` with values for placeholders."""
+    """Compute a tensor as `K.eval` does, with values for placeholders."""
     if not isinstance(x, Tensor):
         owner = engine_of(x)
         return np.asarray(x if owner is None else owner.to_numpy(x))

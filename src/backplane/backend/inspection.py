@@ -1,4 +1,4 @@
-"""Looking at tensors: what is known of them without computing, and printing their values."""
+"""Inspecting tensors: what is known without computing them, and printing their values."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from backplane.core.variable import Variable
 from backplane.ops.creation import dims_of
 from backplane.ops.effects import print_
 from backplane.ops.lift import as_tensor
+from backplane.ops.reduction import count
 
 __all__ = [
     "count_params", "dtype", "get_variable_shape", "int_shape", "is_keras_tensor",
@@ -25,7 +26,9 @@ __all__ = [
 
 
 def spec_of(x: TensorLike, what: str) -> Spec:
-    """Spec of a tensor, an engine's tensor, or anything NumPy takes; TypeError names `what`."""
+    """The spec of a tensor, an engine's tensor, or anything that NumPy takes. The TypeError for
+    other values names `what`.
+    """
     if isinstance(x, Tensor):
         return x.spec
     owner = engine_of(x)
@@ -54,8 +57,8 @@ def shape(x: TensorLike) -> Tensor:
         x: Tensor or variable.
 
     Returns:
-        An int32 vector, computed at run time where sizes are unknown. Inside `jax.jit` it is a
-        NumPy array: JAX accepts no size that it has computed itself.
+        An int32 vector, which is computed at run time if sizes are unknown. Inside of `jax.jit` it
+        is a NumPy array, because JAX accepts no size that it has computed itself.
 
     Example:
         >>> from backplane import backend as K
@@ -88,7 +91,7 @@ def int_shape(x: TensorLike) -> StaticShape:
 
 
 def get_variable_shape(x: TensorLike) -> StaticShape:
-    """The static shape of a variable: `K.int_shape`, as old code calls it.
+    """The static shape of a variable: an older name of `K.int_shape`.
 
     Example:
         >>> from backplane import backend as K
@@ -124,19 +127,15 @@ def size(x: TensorLike, name: str | None = None) -> Tensor:
         4
     """
     x = as_tensor(x)
-    dims, shape = dims_of(x)
-    total = as_tensor(int(np.prod([n for n in shape if n is not None])), "int32")
-    for dim in dims:
-        total = total * dim
-    return total
+    return count(x, range(x.ndim), "int32")
 
 
 @adaptable
 def dtype(x: TensorLike) -> str:
     """The name of the dtype of a tensor.
 
-    Classic Keras on TensorFlow 1 returned names such as `'float32_ref'` for variables; later ones,
-    as here, the plain name.
+    Classic Keras on TensorFlow 1 returned names such as `'float32_ref'` for variables. Here, and in
+    later versions, a variable has the plain name.
 
     Example:
         >>> from backplane import backend as K
@@ -207,10 +206,11 @@ def is_keras_tensor(x: object) -> bool:
         x: Tensor or variable.
 
     Returns:
-        Whether a layer has marked it with `_keras_history`. (In Keras 1 every placeholder counted.)
+        Whether a layer has marked `x` with `_keras_history`. (In Keras 1 every placeholder
+        counted.)
 
     Raises:
-        ValueError: if `x` is no tensor.
+        ValueError: if `x` is not a tensor.
 
     Example:
         >>> from backplane import backend as K
@@ -233,7 +233,7 @@ def print_tensor(x: TensorLike, message: str = "") -> Tensor:
         message: Text to print before the value.
 
     Returns:
-        A tensor equal to `x`. Only what is computed from it prints.
+        A tensor equal to `x`. The value is printed only if something is computed from this result.
 
     Example:
         >>> from backplane import backend as K

@@ -1,4 +1,4 @@
-"""Functions that only Keras 1 had. Each call warns, and says how it is written today."""
+"""Functions that only Keras 1 had. Each call warns, and the warning says how to write it today."""
 
 from __future__ import annotations
 
@@ -74,8 +74,7 @@ def deconv2d(
     kernel = as_tensor(kernel)
     check_rank("kernel", kernel, 4)
     kernel = permuted(kernel, (2, 3, 0, 1) if data_format == "channels_first" else (0, 1, 3, 2))
-    convolution = Convolution(2, strides, border_mode, data_format, 1)
-    return convolution.transposed(x, kernel, output_shape)
+    return Convolution(2, strides, border_mode, data_format, 1).transposed(x, kernel, output_shape)
 
 
 @deprecated("K.temporal_padding(x, (left_pad, right_pad))")

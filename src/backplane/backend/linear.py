@@ -1,4 +1,4 @@
-"""Products of matrices and batches, biases, transposition, normalization to unit length."""
+"""Products of tensors and of batches, biases, transposition, scaling to unit length."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ __all__ = ["batch_dot", "bias_add", "dot", "l2_normalize", "transpose"]
 
 @api
 def dot(x: TensorLike, y: TensorLike) -> Tensor:
-    """Multiply two tensors: the last axis of `x` with the second to last of `y`.
+    """Multiply two tensors, along the last axis of `x` and the second to last axis of `y`.
 
     Args:
         x: Tensor with at least one axis; may be sparse.
-        y: Tensor with at least one axis; a vector is multiplied along its only axis.
+        y: Tensor with at least one axis. A vector is multiplied along its only axis.
 
     Returns:
-        A tensor with the other axes of `x`, then those of `y`:
-        (2, 3) with (4, 3, 5) gives (2, 4, 5), as in Theano and `numpy.dot`.
+        A tensor with the other axes of `x`, followed by the other axes of `y`. As in Theano and
+        `numpy.dot`, (2, 3) and (4, 3, 5) give (2, 4, 5).
 
     Raises:
-        ValueError: if an operand is a scalar, or the sizes of the multiplied axes differ.
+        ValueError: if an operand is a scalar, or if the sizes of the multiplied axes differ.
 
     Example:
         >>> from backplane import backend as K
@@ -79,19 +79,19 @@ def batch_dot(x: TensorLike, y: TensorLike, axes: Axis | Sequence[Axis] | None =
     """Multiply each sample of a batch with its counterpart in another batch.
 
     Args:
-        x: Tensor with at least two axes, the first of them for the samples.
-        y: Tensor with at least two axes, as many samples.
-        axes: The axis of each that is multiplied and summed: an int for both, or a pair; negative
-            ones count from the end. Default: the last axis of `x` with the second to last of `y`,
-            or its last one if `y` has only two.
+        x: Tensor with at least two axes. The first axis is that of the samples.
+        y: Tensor with at least two axes and as many samples.
+        axes: The axis of each tensor along which they are multiplied and summed: an int for both,
+            or a pair. Negative axes count from the end. The default is the last axis of `x` and the
+            second to last of `y`, or the last of `y` if that has only two.
 
     Returns:
-        A tensor with the samples, the other axes of `x`, then the other axes of `y`; where only the
-        samples are left a last axis of size 1 is added.
+        A tensor with the axis of the samples, the other axes of `x`, then the other axes of `y`. If
+        only the samples are left, the result gets a last axis of size 1.
 
     Raises:
-        ValueError: if an operand has less than two axes, `axes` names none or the axis of the
-            samples, or known sizes do not fit.
+        ValueError: if an operand has fewer than two axes, if `axes` names no axis or the axis of
+            the samples, or if known sizes do not fit.
 
     Example:
         >>> from backplane import backend as K
@@ -177,11 +177,12 @@ SQUARED_LENGTH_FLOOR = 1e-12
 
 @api
 def l2_normalize(x: TensorLike, axis: Axes = None) -> Tensor:
-    """Scale a tensor to length 1 (the root of the sum of squares) along an axis.
+    """Scale a tensor along an axis to length 1, the root of the sum of squares.
 
     Args:
         x: Tensor; integers and bools become `K.floatx()`.
-        axis: Int or list of ints in [-ndim, ndim): the axes that make up a vector; None for all.
+        axis: Int or list of ints in [-ndim, ndim): the axes that make up one vector; None for all
+            axes.
 
     Returns:
         A float tensor of the shape of `x`: x / sqrt(max(sum(x ** 2), 1e-12)). Zeros stay zeros.
@@ -189,7 +190,7 @@ def l2_normalize(x: TensorLike, axis: Axes = None) -> Tensor:
     Raises:
         ValueError: if an axis is out of range or named twice.
 
-    Source: classic Keras on TensorFlow; the documents' NumPy implementation divides 0 by 0.
+    Source: classic Keras on TensorFlow. The documents' NumPy implementation divides 0 by 0.
 
     Example:
         >>> from backplane import backend as K
@@ -209,21 +210,21 @@ def l2_normalize(x: TensorLike, axis: Axes = None) -> Tensor:
 
 @api
 def bias_add(x: TensorLike, bias: TensorLike, data_format: DataFormat | None = None) -> Tensor:
-    """A tensor plus a bias for each channel, or for each element of an example.
+    """Add a bias to a tensor: one number for each channel, or for each element of an example.
 
     Args:
-        x: Tensor with 2 axes or more. With 3 to 5 axes `data_format` says which one has the
-            channels; otherwise it is the last.
+        x: Tensor with 2 axes or more. With 3 to 5 axes `data_format` says which one is that of the
+            channels. Otherwise it is the last.
         bias: Vector with an element for each channel, or a tensor (*spatial, channels) with one
-            axis less than `x`. With channels first the latter is reshaped, not transposed, to
-            (channels, *spatial), as Keras always did.
+            axis less than `x`. With channels first such a tensor is reshaped, not transposed, to
+            (channels, *spatial), as in Keras.
         data_format: `"channels_last"`, `"channels_first"`, or None for `K.image_data_format()`.
 
     Returns:
         A tensor of the shape of `x`.
 
     Raises:
-        ValueError: if `data_format` is no data format, or the shape of `bias` does not fit.
+        ValueError: if `data_format` is not a data format, or the shape of `bias` does not fit.
 
     Example:
         >>> from backplane import backend as K

@@ -1,4 +1,4 @@
-"""Losses: crossentropies, and whether a target is among the best predictions."""
+"""Losses: crossentropies, and a test whether a target is among the best predictions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from backplane import config
 from backplane.backend._args import as_int
 from backplane.backend._call import api
+from backplane.backend._ragged import positions
 from backplane.backend.activation import float_tensor
 from backplane.backend.types import Axis, TensorLike
 from backplane.core.graph import Tensor
@@ -17,7 +18,7 @@ from backplane.core.shapes import broadcast
 from backplane.core.spec import is_integer
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
-from backplane.ops.creation import arange, dim, fill_dims, scalar
+from backplane.ops.creation import scalar, shaped, size_at
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.shaping import expand_dims, reshape
 
@@ -38,14 +39,14 @@ def _axis(axis: Axis, output: Tensor) -> int:
 
 
 def _clipped(x: Tensor) -> Tensor:
-    """Probabilities inside [epsilon, 1 - epsilon], so that their logs are finite."""
+    """The probabilities, clipped to [epsilon, 1 - epsilon] so that their logarithms are finite."""
     epsilon, dtype = config.epsilon(), x.spec.dtype
     return ew.maximum(ew.minimum(x, scalar(1.0 - epsilon, dtype)), scalar(epsilon, dtype))
 
 
 def _before(output: Tensor, activation: Primitive[Tensor]) -> Tensor | None:
-    """The argument of the activation that made `output`. The loss is computed from the argument,
-    which is exact where probabilities are close to 0 or 1.
+    """The argument of the activation that made `output`. A loss that is computed from the argument
+    is exact even where probabilities are close to 0 or 1.
     """
     return output.inputs[0] if output.op is activation else None
 
@@ -68,17 +69,17 @@ def categorical_crossentropy(
 
     Args:
         target: Tensor of the shape of `output`.
-        output: Probabilities, which are first scaled to sum to 1 along `axis` and then kept away
-            from 0 and 1 by `K.epsilon()`; or logits. The result of a softmax is traced back to its
-            logits.
-        from_logits: Whether `output` are logits.
+        output: Probabilities or logits. Probabilities are first scaled to sum to 1 along `axis`,
+            and then kept away from 0 and 1 by `K.epsilon()`. The result of a softmax is traced back
+            to its logits.
+        from_logits: Whether `output` holds logits.
         axis: Axis of the classes.
 
     Returns:
         A tensor of the shape of `output` without `axis`.
 
     Raises:
-        ValueError: if `axis` is none of the axes of `output`, or the shapes do not fit.
+        ValueError: if `output` has no such `axis`, or the shapes do not fit.
 
     Example:
         >>> from backplane import backend as K
@@ -102,19 +103,19 @@ def sparse_categorical_crossentropy(
     """Crossentropy between a distribution and a class given by its number.
 
     Args:
-        target: Integers of the shape of `output` without `axis`, or with as many axes as `output`,
-            one of them, `axis` or the last, of size 1. Floats are cut to integers. The loss of a
-            number that is no class is NaN.
+        target: Integers with the shape of `output` without `axis`. They may also have as many axes
+            as `output`, if `axis` or the last one has size 1. Floats are cut to integers. A number
+            that is not a class gives a loss of NaN.
         output: Probabilities or logits, as in `K.categorical_crossentropy`.
-        from_logits: Whether `output` are logits.
+        from_logits: Whether `output` holds logits.
         axis: Axis of the classes.
 
     Returns:
         A tensor of the shape of `output` without `axis`.
 
     Raises:
-        ValueError: if `axis` is none of the axes of `output`, the number of classes is unknown, or
-            the shapes do not fit.
+        ValueError: if `output` has no such `axis`, if the number of classes is unknown, or if the
+            shapes do not fit.
 
     Example:
         >>> from backplane import backend as K
@@ -142,16 +143,16 @@ def sparse_categorical_crossentropy(
 
 
 def _labels(target: Tensor, output: Tensor, axis: int) -> Tensor:
-    """Labels in the shape of `output`, but with size 1 along `axis`."""
+    """The labels in the shape of `output`, but with size 1 along `axis`."""
     given = target.spec.shape
-    shape = tuple(1 if i == axis else n for i, n in enumerate(output.spec.shape))
+    shape = [1 if i == axis else n for i, n in enumerate(output.spec.shape)]
     if target.ndim == output.ndim - 1:
         target = expand_dims(target, axes=(axis,))
     elif target.ndim != output.ndim or given[axis] != 1:
-        dims, shape = fill_dims(output, shape)
-        return reshape(target, *dims, shape=shape)
+        sizes = [1 if i == axis else size_at(output, i) for i in range(output.ndim)]
+        return shaped(reshape, sizes, target)
     if any(None not in (n, m) and n != m for n, m in zip(target.spec.shape, shape, strict=True)):
-        expected = shape[:axis] + shape[axis + 1 :]
+        expected = (*shape[:axis], *shape[axis + 1 :])
         raise ValueError(f"target has shape {given}, expected {expected}")
     return target
 
@@ -165,9 +166,9 @@ def binary_crossentropy(
 
     Args:
         target: Tensor that broadcasts with `output`.
-        output: Probabilities, kept away from 0 and 1 by `K.epsilon()`; or logits. The result of a
-            sigmoid is traced back to its logits.
-        from_logits: Whether `output` are logits.
+        output: Probabilities or logits. Probabilities are kept away from 0 and 1 by `K.epsilon()`.
+            The result of a sigmoid is traced back to its logits.
+        from_logits: Whether `output` holds logits.
 
     Returns:
         A tensor of the broadcast shape.
@@ -196,11 +197,11 @@ def in_top_k(predictions: TensorLike, targets: TensorLike, k: int) -> Tensor:
     Args:
         predictions: Float tensor (batch, classes).
         targets: Integer tensor (batch,).
-        k: How many predictions count; equal ones at the edge all count.
+        k: How many predictions count. Predictions that tie for the last place all count.
 
     Returns:
-        Bool tensor (batch,): False too for targets that are no class, and where a prediction is NaN
-        or infinite.
+        Bool tensor (batch,). It is False, too, if the target is not a class, or its prediction is
+        NaN or infinite.
 
     Raises:
         ValueError: if the ranks do not fit.
@@ -218,10 +219,7 @@ def in_top_k(predictions: TensorLike, targets: TensorLike, k: int) -> Tensor:
         )
     if not is_integer(targets.spec.dtype):
         raise TypeError(f"targets must be integers, got {targets.spec.dtype}")
-    zero, one, limit = (scalar(n, "int32") for n in (0, 1, as_int(k, "k")))
-    classes = predictions.spec.shape[1]
-    size = dim(predictions, axis=1) if classes is None else scalar(classes, "int32")
-    numbers = arange(zero, size, one, dtype="int32")
+    numbers = positions(predictions, 1)
     here = ew.equal(
         expand_dims(cast_to(targets, "int64"), axes=(1,)),
         expand_dims(cast_to(numbers, "int64"), axes=(0,)),
@@ -232,4 +230,4 @@ def in_top_k(predictions: TensorLike, targets: TensorLike, k: int) -> Tensor:
     better = cast_to(chosen < predictions, "int32")
     count = red.sum(better, axes=(1,), keepdims=False)
     valid = red.any(here, axes=(1,), keepdims=False) & red.all(finite, axes=(1,), keepdims=False)
-    return valid & (count < limit)
+    return valid & (count < scalar(as_int(k, "k"), "int32"))

@@ -29,7 +29,7 @@ def batch_normalization(
 
     Args:
         x: Float tensor.
-        mean: Mean: a vector along `axis`, or a tensor that broadcasts with `x`.
+        mean: Mean: a vector along `axis`, or a tensor that broadcasts to the shape of `x`.
         var: Variance, likewise.
         beta: Shift, likewise, or None for 0.
         gamma: Scale, likewise, or None for 1.
@@ -51,7 +51,8 @@ def batch_normalization(
     """
     x = float_tensor(x)
     along = as_axis(axis, x)
-    # The parameters are small, so they are made one factor first: two passes over x are left.
+    # The parameters are small, so they are combined to one factor first. That leaves two passes
+    # over x.
     scale = 1.0 / sqrt(_along(var, x, along) + epsilon)
     if gamma is not None:
         scale = scale * _along(gamma, x, along)
@@ -60,7 +61,7 @@ def batch_normalization(
 
 
 def _along(value: TensorLike, x: Tensor, axis: int) -> Tensor:
-    """A vector laid along `axis` of `x`; tensors of other ranks as they are."""
+    """A vector, laid along `axis` of `x`. Tensors of other ranks stay as they are."""
     t = cast_to(as_tensor(value), x.spec.dtype)
     if t.ndim == 1 and axis != x.ndim - 1:
         return expand_dims(t, axes=tuple(range(1, x.ndim - axis)))
@@ -79,14 +80,14 @@ def normalize_batch_in_training(
 
     Args:
         x: Float tensor.
-        gamma: Scale with the sizes of the axes that are kept, or None for 1.
+        gamma: Scale, with the sizes of the axes that are kept, or None for 1.
         beta: Shift, likewise, or None for 0.
         reduction_axes: Axes over which mean and variance are taken.
         epsilon: Number added to the variance.
 
     Returns:
-        `(normalized, mean, variance)`; the variance is that of the population (divided by n), and
-        both have the axes that are kept.
+        `(normalized, mean, variance)`. The variance is that of the population (divided by n). Mean
+        and variance have the axes that are kept.
 
     Raises:
         ValueError: if an axis is out of range.
@@ -115,6 +116,6 @@ def normalize_batch_in_training(
 
 
 def _kept(value: TensorLike, x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """A parameter over the kept axes, made to broadcast with `x`."""
+    """A parameter over the kept axes, in a shape that broadcasts with `x`."""
     t = cast_to(as_tensor(value), x.spec.dtype)
     return t if t.ndim == x.ndim else expand_dims(t, axes=axes)

@@ -48,7 +48,7 @@ def _pair(value: object) -> tuple[int, int]:
 
 @api
 def temporal_padding(x: TensorLike, padding: Pair = (1, 1)) -> Tensor:
-    """Zeros before and after the time steps of a 3D tensor.
+    """Add zeros before and after the time steps of a 3D tensor.
 
     Args:
         x: Tensor (batch, steps, features) of any dtype.
@@ -58,7 +58,7 @@ def temporal_padding(x: TensorLike, padding: Pair = (1, 1)) -> Tensor:
         A tensor (batch, steps + padding[0] + padding[1], features).
 
     Raises:
-        ValueError: if `x` does not have 3 axes, or `padding` is no pair or negative.
+        ValueError: if `x` does not have 3 axes, or `padding` is not a pair or negative.
 
     Example:
         >>> from backplane import backend as K
@@ -72,7 +72,7 @@ def temporal_padding(x: TensorLike, padding: Pair = (1, 1)) -> Tensor:
 def spatial_2d_padding(
     x: TensorLike, padding: Sequence[Pair] = ((1, 1), (1, 1)), data_format: DataFormat | None = None
 ) -> Tensor:
-    """Zeros around the images of a 4D tensor.
+    """Add zeros around the images of a 4D tensor.
 
     Args:
         x: Tensor (batch, rows, columns, channels), or (batch, channels, rows, columns) with
@@ -84,8 +84,8 @@ def spatial_2d_padding(
         A tensor of the same layout.
 
     Raises:
-        ValueError: if `data_format` is no data format, `x` does not have 4 axes, or `padding` is
-            not two pairs, or negative.
+        ValueError: if `data_format` is not a data format, if `x` does not have 4 axes, or if
+            `padding` is not two pairs, or negative.
 
     Example:
         >>> from backplane import backend as K
@@ -103,7 +103,7 @@ def spatial_3d_padding(
     padding: Sequence[Pair] = ((1, 1), (1, 1), (1, 1)),
     data_format: DataFormat | None = None,
 ) -> Tensor:
-    """Zeros around the volumes of a 5D tensor.
+    """Add zeros around the volumes of a 5D tensor.
 
     Args:
         x: Tensor (batch, depth, rows, columns, channels), or (batch, channels, depth, rows,
@@ -116,8 +116,8 @@ def spatial_3d_padding(
         A tensor of the same layout.
 
     Raises:
-        ValueError: if `data_format` is no data format, `x` does not have 5 axes, or `padding` is
-            not three pairs, or negative.
+        ValueError: if `data_format` is not a data format, if `x` does not have 5 axes, or if
+            `padding` is not three pairs, or negative.
 
     Example:
         >>> from backplane import backend as K

@@ -1,4 +1,4 @@
-"""The learning phase: 0 for test, 1 for train; and what depends on it."""
+"""The learning phase, 0 for test and 1 for train, and what depends on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ __all__ = ["clear_session", "learning_phase", "set_learning_phase"]
 
 
 class _Phase:
-    """The phase in force: a number, or a placeholder with default 0, made when first asked for."""
+    """The phase in force: a number, or a placeholder with default 0 that is made when it is first
+    asked for.
+    """
 
     def __init__(self) -> None:
         self.value: int | None = None
@@ -30,9 +32,9 @@ def learning_phase() -> int | Tensor:
     """The learning phase: 0 in test, 1 in training.
 
     Returns:
-        The number that `K.set_learning_phase` fixed; inside the call of a layer of Keras 3 the
-        number that its `training` argument means; else a scalar bool tensor: an input for functions
-        that behave differently in training and test; it is 0 where it is not fed.
+        The number that `K.set_learning_phase` fixed. Inside of the call of a Keras 3 layer, the
+        number that its `training` argument means. Otherwise a scalar bool tensor, which can be an
+        input of functions that behave differently in training and test. If it is not fed, it is 0.
 
     Example:
         >>> from backplane import backend as K
@@ -50,7 +52,7 @@ def learning_phase() -> int | Tensor:
 
 
 def known_phase() -> int | None:
-    """The learning phase, where it is a number; None where it is an input."""
+    """The learning phase if it is a number; None if it is an input."""
     return config.noted(_known)
 
 
@@ -80,16 +82,16 @@ def set_learning_phase(value: Any) -> None:
 
 
 def reset_phase() -> None:
-    """The phase is a fresh placeholder again."""
+    """Make the phase a new placeholder again."""
     _phase.value = None
     _phase.tensor = None
 
 
 def clear_session() -> None:
-    """Reset the state that K keeps: name counters, given-out names and the learning phase.
+    """Reset the state that K keeps: counters for names, names given out, and the learning phase.
 
-    There is no global graph to destroy: tensors that nothing refers to are freed by Python.
-    Compiled programs are forgotten too.
+    Compiled programs are forgotten too. There is no global graph to destroy: Python frees tensors
+    that nobody holds.
 
     Example:
         >>> from backplane import backend as K

@@ -1,20 +1,12 @@
-"""Pooling, and convolution with weights of its own at every place."""
+"""Pooling, and convolutions that have weights of their own at every place."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
 
+from backplane.backend import _spatial_arguments as spatial
 from backplane.backend._call import api
-from backplane.backend._spatial_arguments import (
-    as_padding,
-    as_steps,
-    check_rank,
-    from_last,
-    is_first,
-    known_shape,
-    to_last,
-)
 from backplane.backend.types import DataFormat, Padding, PoolMode, Sizes, TensorLike
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
@@ -39,20 +31,20 @@ def _pool(
     pool_mode: str,
 ) -> Tensor:
     """Pooling over `count` spatial axes."""
-    first = is_first(data_format)
-    padding = as_padding(padding)
+    first = spatial.is_first(data_format)
+    padding = spatial.as_padding(padding)
     if pool_mode not in ("max", "avg"):
         raise ValueError(f'pool_mode must be "max" or "avg", got {pool_mode!r}')
     x = as_tensor(x)
-    check_rank("x", x, count + 2)
-    pool = as_steps("pool_size", pool_size, count)
-    steps = as_steps("strides", strides, count)
-    x = fitting(to_last(x, first), pool, (1,) * count, padding)
+    spatial.check_rank("x", x, count + 2)
+    pool = spatial.as_steps("pool_size", pool_size, count)
+    steps = spatial.as_steps("strides", strides, count)
+    x = fitting(spatial.to_last(x, first), pool, (1,) * count, padding)
     if pool_mode == "max":
         y, _ = max_pool(x, pool=pool, strides=steps, padding=padding)
     else:
         y = avg_pool(x, pool=pool, strides=steps, padding=padding)
-    return from_last(y, first)
+    return spatial.from_last(y, first)
 
 
 @api
@@ -71,18 +63,19 @@ def pool2d(
             channels first. Float for `"avg"`.
         pool_size: Rows and columns of a window: an int or two.
         strides: Rows and columns from one window to the next: an int or two.
-        padding: `"valid"`: only windows inside the image; `"same"`: ceil(size / stride) windows
-            along each axis. Padding never is the maximum and does not count in a mean.
+        padding: `"valid"` takes only windows that lie inside of the image, `"same"` takes ceil(size
+            / stride) windows along each axis. Padding is never a maximum and does not count in a
+            mean.
         data_format: `"channels_last"`, `"channels_first"`, or None for `K.image_data_format()`.
         pool_mode: `"max"` or `"avg"`.
 
     Returns:
-        A tensor of the same layout and dtype. The gradient of a maximum goes to the first of
-        equals.
+        A tensor of the same layout and dtype. The gradient of a maximum goes to the first of equal
+        elements.
 
     Raises:
-        ValueError: if `data_format`, `padding` or `pool_mode` is none of these, `x` does not have 4
-            axes, or the window is larger than the image and `padding` is `"valid"`.
+        ValueError: if `data_format`, `padding` or `pool_mode` is none of these, if `x` does not
+            have 4 axes, or if the window is larger than the image and `padding` is `"valid"`.
         TypeError: for the mean of integers.
 
     Example:
@@ -122,8 +115,8 @@ def pool3d(
         A tensor of the same layout and dtype.
 
     Raises:
-        ValueError: if `data_format`, `padding` or `pool_mode` is none of these, `x` does not have 5
-            axes, or the window is larger than the volume and `padding` is `"valid"`.
+        ValueError: if `data_format`, `padding` or `pool_mode` is none of these, if `x` does not
+            have 5 axes, or if the window is larger than the volume and `padding` is `"valid"`.
         TypeError: for the mean of integers.
 
     Example:
@@ -146,7 +139,7 @@ def local_conv1d(
     strides: Sizes,
     data_format: DataFormat | None = None,
 ) -> Tensor:
-    """Convolution over time steps with another kernel for each step of the result.
+    """Convolution over time steps, with a different kernel for each step of the result.
 
     Args:
         inputs: Float tensor (batch, steps, input_dim).
@@ -154,14 +147,14 @@ def local_conv1d(
             in row-major order, steps before features.
         kernel_size: Length of a window: an int or a tuple of one.
         strides: Steps from one window to the next: an int or a tuple of one.
-        data_format: Must be a data format, but makes no difference: the axes are as stated in both.
+        data_format: Must be a data format, but makes no difference. The axes are the same in both.
 
     Returns:
         A tensor (batch, output_length, filters).
 
     Raises:
-        ValueError: if `data_format` is no data format, a rank is wrong, or `inputs`, `kernel` and
-            `kernel_size` do not fit each other.
+        ValueError: if `data_format` is not a data format, if a rank is wrong, or if `inputs`,
+            `kernel` and `kernel_size` do not fit each other.
         TypeError: if the dtypes are no floats.
 
     Example:
@@ -171,9 +164,9 @@ def local_conv1d(
         >>> K.eval(K.local_conv1d(x, kernel, (2,), (1,)))[0, :, 0]
         array([ 3., 50.,  4.], dtype=float32)
     """
-    is_first(data_format)
+    spatial.is_first(data_format)
     x, weights = _operands(inputs, kernel, 3)
-    counts = known_shape("kernel", weights, 3)[:1]
+    counts = spatial.known_shape("kernel", weights, 3)[:1]
     return _local(x, weights, kernel_size, strides, counts, channels_major=False)
 
 
@@ -186,13 +179,13 @@ def local_conv2d(
     output_shape: Sizes,
     data_format: DataFormat | None = None,
 ) -> Tensor:
-    """Convolution of images with another kernel for each pixel of the result.
+    """Convolution of images, with a different kernel for each pixel of the result.
 
     Args:
         inputs: Float tensor (batch, rows, columns, channels), or (batch, channels, rows, columns)
             with channels first.
         kernel: Tensor (output rows * output columns, kernel rows * kernel columns * channels,
-            filters). The second axis runs over (rows, columns, channels) of a window, but over
+            filters). The second axis runs over (rows, columns, channels) of a window, or over
             (channels, rows, columns) with channels first.
         kernel_size: Rows and columns of a window: an int or two.
         strides: Rows and columns from one window to the next: an int or two.
@@ -204,8 +197,8 @@ def local_conv2d(
         output columns) with channels first.
 
     Raises:
-        ValueError: if `data_format` is no data format, a rank is wrong, or the sizes do not fit
-            each other.
+        ValueError: if `data_format` is not a data format, if a rank is wrong, or if the sizes do
+            not fit each other.
         TypeError: if the dtypes are no floats.
 
     Example:
@@ -215,25 +208,27 @@ def local_conv2d(
         >>> K.eval(K.local_conv2d(x, kernel, (2, 2), (1, 1), (1, 2)))[0, :, :, 0]
         array([[12.,  8.]], dtype=float32)
     """
-    first = is_first(data_format)
+    first = spatial.is_first(data_format)
     x, weights = _operands(inputs, kernel, 4)
-    counts = as_steps("output_shape", output_shape, 2)
+    counts = spatial.as_steps("output_shape", output_shape, 2)
     if prod(counts) != weights.spec.shape[0]:
         raise ValueError(
             f"output_shape {counts} has {prod(counts)} places, kernel has weights for "
             f"{weights.spec.shape[0]} (shape {weights.spec.shape})"
         )
-    y = _local(to_last(x, first), weights, kernel_size, strides, counts, channels_major=first)
-    return from_last(y, first)
+    y = _local(
+        spatial.to_last(x, first), weights, kernel_size, strides, counts, channels_major=first
+    )
+    return spatial.from_last(y, first)
 
 
 def _operands(inputs: TensorLike, kernel: TensorLike, rank: int) -> tuple[Tensor, Tensor]:
-    """`inputs` and `kernel` of one float dtype, checked as far as they go alone."""
+    """`inputs` and `kernel` in one float dtype, after the checks that need no other argument."""
     x, weights = promoted(inputs, kernel)
     if not is_float(x.spec.dtype):
         raise TypeError(f"inputs and kernel must be float, got {x.spec.dtype}")
-    check_rank("inputs", x, rank)
-    known_shape("kernel", weights, 3)
+    spatial.check_rank("inputs", x, rank)
+    spatial.known_shape("kernel", weights, 3)
     return x, weights
 
 
@@ -245,10 +240,12 @@ def _local(
     counts: tuple[int, ...],
     channels_major: bool,
 ) -> Tensor:
-    """One matrix product per place: (places, batch, window) times (places, window, filters)."""
-    places, length, filters = known_shape("kernel", kernel, 3)
-    window = as_steps("kernel_size", kernel_size, len(counts))
-    laid = windows(window, as_steps("strides", strides, len(counts)), "valid")
+    """One matrix product for each place: (places, batch, window) times (places, window,
+    filters).
+    """
+    places, length, filters = spatial.known_shape("kernel", kernel, 3)
+    window = spatial.as_steps("kernel_size", kernel_size, len(counts))
+    laid = windows(window, spatial.as_steps("strides", strides, len(counts)), "valid")
     channels = length // prod(window)
     if channels * prod(window) != length or x.spec.shape[-1] not in (channels, None):
         raise ValueError(

@@ -1,11 +1,13 @@
 """Random tensors and variables, dropout.
 
-Every random tensor has a seed: the given one, else one drawn from the global seed
-(`K.set_random_seed`), else from NumPy's generator, as classic Keras did. Each run of a function
-draws new samples; the sequence of samples of one tensor follows from its seed alone.
+Every random tensor has a seed. If the caller gives none, it is drawn from the global seed
+(`K.set_random_seed`), or else from NumPy's generator, as in classic Keras. Each run of a function
+draws new samples. The seed alone decides the sequence of samples of a tensor.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -15,10 +17,10 @@ from backplane.backend._call import api, creates
 from backplane.backend.creation import variable
 from backplane.backend.types import DType, Shape, TensorLike
 from backplane.core.graph import KeySource, Tensor, constant
-from backplane.core.spec import is_float
+from backplane.core.spec import is_float, promote
 from backplane.core.variable import Variable
 from backplane.ops import random
-from backplane.ops.creation import dim, dims_of
+from backplane.ops.creation import size_at, sizes_of
 from backplane.ops.elementwise import erfinv, floor, less_equal, where
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.random import portable_normal, portable_uniform
@@ -30,7 +32,7 @@ __all__ = [
 
 
 class _Seeds:
-    """Where seeds come from that nobody gave."""
+    """The source of seeds for random tensors that were given none."""
 
     def __init__(self) -> None:
         self.generator: np.random.Generator | None = None
@@ -41,12 +43,15 @@ _seeds = _Seeds()
 
 
 def set_random_seed(seed: int | None, portable: bool = False) -> None:
-    """Fix the seeds of all random tensors made from now on without one of their own.
+    """Fix the seeds of all random tensors that are made from now on without a seed of their own.
+
+    An addition of Backplane: the documents of the Keras backend API do not have it.
 
     Args:
-        seed: Whole number, 0 or more; None goes back to seeds from NumPy's generator.
-        portable: Whether they use the counter-based generator that gives equal uniform samples, bit
-            for bit, on every engine (normal ones up to rounding), instead of the engine's own.
+        seed: Whole number, 0 or more. None goes back to seeds from NumPy's generator.
+        portable: Whether they use a counter-based generator instead of the engine's own. It gives
+            the same uniform samples on every engine, bit for bit, and the same normal samples up to
+            rounding.
 
     Example:
         >>> from backplane import backend as K
@@ -70,22 +75,22 @@ def key_source(seed: int | None, what: str) -> KeySource:
         return KeySource(as_int(seed, f"{what}: seed"))
     if _seeds.generator is not None:
         return KeySource(int(_seeds.generator.integers(2**63)))
-    # NumPy's global generator on purpose: `np.random.seed` fixed the seeds of classic Keras too.
+    # This is NumPy's global generator on purpose: in classic Keras too, `np.random.seed` fixes the
+    # seeds.
     return KeySource(int(np.random.randint(10**6)))  # noqa: NPY002
 
 
-def _uniform(
-    key: KeySource, dims: list[Tensor], shape: tuple[int | None, ...], dtype: str
-) -> Tensor:
-    draw = portable_uniform if _seeds.portable else random.random_uniform
-    return draw(key, *dims, shape=shape, dtype=dtype)
+_UNIFORM = (random.random_uniform, portable_uniform)
+_NORMAL = (random.random_normal, portable_normal)
+"""How an engine draws, and how it draws if samples are to be the same on all engines."""
 
 
-def _normal(
-    key: KeySource, dims: list[Tensor], shape: tuple[int | None, ...], dtype: str
+def _sample(
+    kind: tuple[Callable[..., Tensor], ...], shape: Shape, dtype: str, seed: int | None, what: str
 ) -> Tensor:
-    draw = portable_normal if _seeds.portable else random.random_normal
-    return draw(key, *dims, shape=shape, dtype=dtype)
+    """New samples for the function `what`."""
+    dims, sizes = as_shape(shape, f"{what}: shape")
+    return kind[_seeds.portable](key_source(seed, what), *dims, shape=sizes, dtype=dtype)
 
 
 def _float_dtype(dtype: DType | None, what: str) -> str:
@@ -103,11 +108,11 @@ def random_normal(
     dtype: DType | None = None,
     seed: int | None = None,
 ) -> Tensor:
-    """Samples of a normal distribution, new ones at each evaluation.
+    """Samples of a normal distribution. Each evaluation draws new ones.
 
     Args:
-        shape: Sizes: ints, scalar tensors, or `K.shape(x)`.
-        mean: Mean; a number or a tensor that broadcasts.
+        shape: Sizes: ints and scalar tensors, or `K.shape(x)`.
+        mean: Mean: a number, or a tensor that broadcasts.
         stddev: Standard deviation; likewise.
         dtype: Float dtype; default `K.floatx()`.
         seed: Seed of this tensor.
@@ -121,11 +126,8 @@ def random_normal(
         >>> bool(4.8 < K.eval(x).mean() < 5.2)
         True
     """
-    dims, sizes = as_shape(shape, "K.random_normal: shape")
-    sample = _normal(
-        key_source(seed, "K.random_normal"), dims, sizes, _float_dtype(dtype, "K.random_normal")
-    )
-    return sample * stddev + mean
+    name = "K.random_normal"
+    return _sample(_NORMAL, shape, _float_dtype(dtype, name), seed, name) * stddev + mean
 
 
 @creates
@@ -136,10 +138,10 @@ def random_uniform(
     dtype: DType | None = None,
     seed: int | None = None,
 ) -> Tensor:
-    """Samples of a uniform distribution over [minval, maxval), new ones at each evaluation.
+    """Samples of a uniform distribution over [minval, maxval). Each evaluation draws new ones.
 
     Args:
-        shape: Sizes: ints, scalar tensors, or `K.shape(x)`.
+        shape: Sizes: ints and scalar tensors, or `K.shape(x)`.
         minval: Lower bound, included.
         maxval: Upper bound, excluded.
         dtype: Name of the dtype; default `K.floatx()`. Integer types give whole numbers.
@@ -154,17 +156,12 @@ def random_uniform(
         >>> bool(2 <= x.min() and x.max() < 3)
         True
     """
-    dims, sizes = as_shape(shape, "K.random_uniform: shape")
-    name = as_dtype(dtype)
-    key = key_source(seed, "K.random_uniform")
+    what, name = "K.random_uniform", as_dtype(dtype)
     if is_float(name):
-        sample = _uniform(key, dims, sizes, name)
+        sample = _sample(_UNIFORM, shape, name, seed, what)
         return sample if (minval, maxval) == (0.0, 1.0) else sample * (maxval - minval) + minval
-    low, high = (
-        as_int(minval, "K.random_uniform: minval"),
-        as_int(maxval, "K.random_uniform: maxval"),
-    )
-    steps = floor(_uniform(key, dims, sizes, "float64") * float(high - low))
+    low, high = as_int(minval, f"{what}: minval"), as_int(maxval, f"{what}: maxval")
+    steps = floor(_sample(_UNIFORM, shape, "float64", seed, what) * float(high - low))
     return cast_to(steps, name) + low
 
 
@@ -172,10 +169,10 @@ def random_uniform(
 def random_binomial(
     shape: Shape, p: TensorLike = 0.0, dtype: DType | None = None, seed: int | None = None
 ) -> Tensor:
-    """Samples that are 1 with probability `p` and else 0, new ones at each evaluation.
+    """Samples that are 1 with probability `p`, and 0 otherwise. Each evaluation draws new ones.
 
     Args:
-        shape: Sizes: ints, scalar tensors, or `K.shape(x)`.
+        shape: Sizes: ints and scalar tensors, or `K.shape(x)`.
         p: Probability in [0, 1].
         dtype: Name of the dtype; default `K.floatx()`.
         seed: Seed of this tensor.
@@ -185,8 +182,7 @@ def random_binomial(
         >>> sorted(set(K.eval(K.random_binomial((100,), p=0.5, seed=1)).tolist()))
         [0.0, 1.0]
     """
-    dims, sizes = as_shape(shape, "K.random_binomial: shape")
-    sample = _uniform(key_source(seed, "K.random_binomial"), dims, sizes, "float32")
+    sample = _sample(_UNIFORM, shape, "float32", seed, "K.random_binomial")
     return cast_to(sample < p, as_dtype(dtype))
 
 
@@ -198,13 +194,13 @@ def truncated_normal(
     dtype: DType | None = None,
     seed: int | None = None,
 ) -> Tensor:
-    """Samples of a normal distribution without what lies over two deviations from the mean.
+    """Samples of a normal distribution that lie within two standard deviations of the mean.
 
-    Dropping and drawing again, as documented, and inverting the distribution function on a uniform
-    sample of the rest, as done here, give the same distribution.
+    The documents drop the other samples and draw again. Here the inverse of the distribution
+    function is applied to uniform samples, which gives the same distribution.
 
     Args:
-        shape: Sizes: ints, scalar tensors, or `K.shape(x)`.
+        shape: Sizes: ints and scalar tensors, or `K.shape(x)`.
         mean: Mean.
         stddev: Standard deviation before the cut.
         dtype: Float dtype; default `K.floatx()`.
@@ -216,11 +212,9 @@ def truncated_normal(
         >>> bool(abs(x).max() <= 2)
         True
     """
-    dims, sizes = as_shape(shape, "K.truncated_normal: shape")
     name = _float_dtype(dtype, "K.truncated_normal")
-    key = key_source(seed, "K.truncated_normal")
     # float64 keeps the engines together in the tails, where erfinv is steep.
-    u = _uniform(key, dims, sizes, "float64") * 2.0 - 1.0
+    u = _sample(_UNIFORM, shape, "float64", seed, "K.truncated_normal") * 2.0 - 1.0
     cut: Tensor = erfinv(u * _WITHIN_TWO) * _SQRT_TWO
     return cast_to(cut, name) * stddev + mean
 
@@ -278,20 +272,20 @@ def random_normal_variable(
 def dropout(
     x: TensorLike, level: TensorLike, noise_shape: Shape | None = None, seed: int | None = None
 ) -> Tensor:
-    """Set entries to zero at random and scale the others so that the expected sum stays.
+    """Set entries to zero at random, and scale the others so that the expected sum stays the same.
 
     Args:
         x: Float tensor.
         level: Fraction of the entries to drop, in [0, 1).
-        noise_shape: Shape of the keep-or-drop flags, which must broadcast to the shape of `x`; None
-            entries take the size of `x`. Default: the shape of `x`.
+        noise_shape: Shape of the flags that say which entries stay. It must broadcast to the shape
+            of `x`. None stands for the size of `x` along that axis. Default: the shape of `x`.
         seed: Seed of the flags.
 
     Returns:
         A tensor of the shape and dtype of `x`.
 
     Raises:
-        ValueError: if `level` is a number outside of [0, 1).
+        ValueError: if `level` is not in [0, 1).
 
     Example:
         >>> from backplane import backend as K
@@ -307,15 +301,16 @@ def dropout(
         if level == 0:
             return x
     if noise_shape is None:
-        dims, sizes = dims_of(x)
-    else:
-        if isinstance(noise_shape, list | tuple):
-            if len(noise_shape) != x.ndim and None in noise_shape:
-                raise ValueError(f"K.dropout: noise_shape {noise_shape} must have {x.ndim} entries")
-            noise_shape = [dim(x, axis=i) if n is None else n for i, n in enumerate(noise_shape)]
-        dims, sizes = as_shape(noise_shape, "K.dropout: noise_shape")
-    dtype = x.spec.dtype if is_float(x.spec.dtype) else config.floatx()
-    sample = _uniform(key_source(seed, "K.dropout"), dims, sizes, dtype)
+        noise_shape = sizes_of(x)
+    elif isinstance(noise_shape, list | tuple):
+        if len(noise_shape) != x.ndim and None in noise_shape:
+            raise ValueError(f"K.dropout: noise_shape {noise_shape} must have {x.ndim} entries")
+        noise_shape = [size_at(x, i) if n is None else n for i, n in enumerate(noise_shape)]
+    dims, sizes = as_shape(noise_shape, "K.dropout: noise_shape")
+    # In half precision few samples would lie beside a small level.
+    dtype = promote(x.spec.dtype if is_float(x.spec.dtype) else config.floatx(), "float32")
+    key = key_source(seed, "K.dropout")
+    sample = _UNIFORM[_seeds.portable](key, *dims, shape=sizes, dtype=dtype)
     scaled: Tensor = x / (1.0 - level)
     zero = constant(0, scaled.spec.dtype)
     return where(less_equal(_level(level, dtype), sample), scaled, zero)

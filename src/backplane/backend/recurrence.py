@@ -1,4 +1,4 @@
-"""`rnn`: a step function along the time axis."""
+"""`rnn`: applies a step function along the time axis."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ def rnn(
     """Iterate over the time axis of a tensor.
 
     Args:
-        step_function: Function `(x_t, states) -> (output, new_states)`: `x_t` is the input of one
-            step (samples, …), `states` the list of states followed by the constants, `new_states`
-            a list as long as `initial_states`. Inputs, output and states may be nested lists,
-            tuples or dicts.
+        step_function: Function `(x_t, states) -> (output, new_states)`. `x_t` is the input of one
+            step (samples, …), `states` is the list of states followed by the constants, and
+            `new_states` is a list as long as `initial_states`. Inputs, output and states may be
+            nested lists, tuples or dicts.
         inputs: Tensor (samples, time, …), or a nest of such tensors. Time may be unknown.
         initial_states: List of tensors (samples, …), or nests of them.
-        go_backwards: Whether to run from the last step to the first; `outputs` are in the order in
+        go_backwards: Whether to run from the last step to the first. `outputs` are in the order in
             which they were computed.
-        mask: Tensor (samples, time) or (samples, time, 1), 0 where a step of a sample is to be
-            skipped: the sample's states stay, and its output is that of the step before (zeros at
-            the first). Skipped values do not influence any gradient.
+        mask: Tensor (samples, time) or (samples, time, 1), which is 0 where a sample skips a step.
+            Its states then stay, and its output is that of the step before, or zeros at the first
+            step. Skipped values do not influence any gradient.
         constants: List of tensors that every step gets.
         unroll: Whether to copy the step's graph once per step instead of looping.
-        input_length: Number of steps; or an integer tensor (samples,), which, without `mask`,
-            masks the steps beyond each sample's length. Of a number below the number of steps only
-            that many are run, and the other outputs are zeros.
+        input_length: Number of steps. If it is less than there are, only that many steps run, and
+            the other outputs are zeros. An integer tensor (samples,) masks the steps beyond each
+            sample's length, unless there is a `mask`.
         time_major: Whether inputs, mask and outputs have time first: (time, samples, …).
-        zero_output_for_mask: Whether the output of a skipped step is zeros instead.
+        zero_output_for_mask: Whether a skipped step has zeros as its output instead.
 
     Returns:
-        `(last_output, outputs, new_states)`: the output of the last step run (samples, …), all
+        `(last_output, outputs, new_states)`: the output of the last step that ran (samples, …), all
         outputs (samples, time, …), and the list of the last states.
 
     Raises:
@@ -118,7 +118,7 @@ def _swapped(x: Tensor) -> Tensor:
 
 
 def _lengths_mask(lengths: Tensor, x: Tensor, time_major: bool) -> Tensor:
-    """The mask of the steps below each sample's length."""
+    """The mask that keeps the steps below each sample's length."""
     n = x.spec.shape[0]
     size = dim(x, axis=0) if n is None else constant(n, "int32")
     times = arange(constant(0, "int32"), size, constant(1, "int32"), dtype="int32")
@@ -128,7 +128,7 @@ def _lengths_mask(lengths: Tensor, x: Tensor, time_major: bool) -> Tensor:
 
 
 def _time_major_mask(mask: TensorLike, x: Tensor, time_major: bool) -> Tensor:
-    """The mask as bool (time, samples), for inputs `x` with time first."""
+    """The mask as bools (time, samples), for inputs `x` with time first."""
     mask = cast_to(as_tensor(mask), "bool")
     given = mask.spec.shape
     if mask.ndim == 3 and given[-1] in (1, None):
@@ -148,14 +148,14 @@ def _time_major_mask(mask: TensorLike, x: Tensor, time_major: bool) -> Tensor:
 
 
 def _select(mask: Tensor, kept: Tensor, other: Tensor) -> Tensor:
-    """`kept` for the samples of the mask, `other` for those that are skipped."""
+    """`kept` for the samples in the mask, and `other` for the samples that skip the step."""
     if kept.ndim > 1:
         mask = expand_dims(mask, axes=tuple(range(1, kept.ndim)))
     return where(mask, kept, other)
 
 
 class _Run:
-    """One call of `rnn`: the step function with nests taken apart, and the loop around it."""
+    """One call of `rnn`: the step function on flat lists, and the loop around it."""
 
     def __init__(
         self, step: Callable[..., Any], inputs: Any, states: Any, constants: Any, zero_masked: bool
@@ -194,14 +194,16 @@ class _Run:
         return outputs, [_select(mask, n, s) for n, s in zip(new, states, strict=True)]
 
     def first_outputs(self, xs: list[Tensor]) -> list[Tensor]:
-        """Zeros of the outputs' shapes. Of a traced step only the shapes are used."""
-        outputs, _ = self.step([x[0] for x in xs], self.states)
+        """Zeros of the outputs' shapes. Of the step only the shapes are used, and what the step
+        function keeps for later steps (`control.first_items`).
+        """
+        outputs, _ = self.step(control.first_items(xs), self.states)
         return [_zeros_of_shape(y) for y in outputs]
 
     def unrolled(
         self, xs: list[Tensor], masks: Tensor | None, steps: int
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Copy the step once per time."""
+        """Copy the step once per time step."""
         rows: list[list[Tensor]] = []
         for t in range(steps):
             items = [x[t] for x in xs]
@@ -226,7 +228,8 @@ class _Run:
             sequences = [s[:limit] for s in sequences]
         n = len(self.states)
         carry_outputs = masks is not None and not self.zero_masked
-        before = self.first_outputs(xs) if carry_outputs else []
+        zeros = self.first_outputs(xs)
+        before = zeros if carry_outputs else []
         places: list[int | None] = []
 
         def body(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
@@ -240,8 +243,8 @@ class _Run:
 
         finals, outputs = control.scan(body, [*self.states, *before], sequences)
         self.states = finals[:n]
-        # An output that is handed on as a state is not looked up among all outputs: where nobody
-        # else reads those, they are not kept.
+        # If an output is also a state, it is not looked up among all outputs. They need not be kept
+        # then, if nobody else reads them.
         last = [y[-1] if i is None else finals[i] for y, i in zip(outputs, places, strict=True)]
         if short:
             rest = ((0, (steps or 0) - (limit or 0)),)
@@ -250,7 +253,7 @@ class _Run:
 
 
 def _zeros_of_shape(y: Tensor) -> Tensor:
-    """Zeros like `y`. Unknown sizes are read from where they come from: `y` is not computed."""
+    """Zeros like `y`. Unknown sizes are read where they come from, so `y` is not computed."""
     dims = []
     for axis, n in enumerate(y.spec.shape):
         if n is None:

@@ -19,7 +19,7 @@ __all__ = [
 
 
 def _reduced(reduction: ew.Op, x: Tensor, axis: Axes, keepdims: bool) -> Tensor:
-    """`x` reduced along the axes named; if none is named, `x` itself."""
+    """`x` reduced along `axis`, or `x` itself if that names no axis."""
     axes = as_axes(axis, x)
     return reduction(x, axes=axes, keepdims=bool(keepdims)) if axes else x
 
@@ -82,7 +82,7 @@ def sum(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
         keepdims: Whether to keep the reduced axes with size 1.
 
     Returns:
-        A tensor of the dtype of `x`; small integers are not widened.
+        A tensor of the dtype of `x`. Small integer types are not widened.
 
     Raises:
         ValueError: if an axis is out of range or named twice.
@@ -179,7 +179,7 @@ def mean(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
         keepdims: Whether to keep the reduced axes with size 1.
 
     Returns:
-        A float tensor; NaN for the mean of nothing.
+        A float tensor. The mean of no elements is NaN.
 
     Raises:
         ValueError: if an axis is out of range or named twice.
@@ -233,7 +233,7 @@ def std(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
         keepdims: Whether to keep the reduced axes with size 1.
 
     Returns:
-        A float tensor. Where all elements are equal its gradient is 0 (NaN in classic Keras).
+        A float tensor. If all elements are equal, its gradient is 0 (NaN in classic Keras).
 
     Raises:
         ValueError: if an axis is out of range or named twice.
@@ -246,7 +246,7 @@ def std(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     variance = _variance(float_tensor(x), axis, keepdims)
     zero, one = (scalar(n, variance.spec.dtype) for n in (0, 1))
     constant = ew.equal(variance, zero)
-    # The slope of the root at 0 is infinite: there the root is taken of something else.
+    # The slope of the root at 0 is infinite, so there the root of another number is taken.
     return ew.where(constant, zero, ew.sqrt(ew.where(constant, one, variance)))
 
 
@@ -255,7 +255,7 @@ def any(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Logical or of the values in a tensor.
 
     Args:
-        x: Tensor of any dtype; what is not 0, NaN included, is true.
+        x: Tensor of any dtype. Everything but 0 counts as true, NaN included.
         axis: Int or list of ints in [-ndim, ndim): the axes to reduce; None for all, [] for none.
         keepdims: Whether to keep the reduced axes with size 1.
 
@@ -278,7 +278,7 @@ def all(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """Logical and of the values in a tensor.
 
     Args:
-        x: Tensor of any dtype; what is not 0, NaN included, is true.
+        x: Tensor of any dtype. Everything but 0 counts as true, NaN included.
         axis: Int or list of ints in [-ndim, ndim): the axes to reduce; None for all, [] for none.
         keepdims: Whether to keep the reduced axes with size 1.
 
@@ -312,7 +312,7 @@ def argmax(x: TensorLike, axis: Axis = -1) -> Tensor:
         axis: Int in [-ndim, ndim).
 
     Returns:
-        An int64 tensor without `axis`; of tied maxima the first counts.
+        An int64 tensor without `axis`. The first of tied maxima counts.
 
     Raises:
         ValueError: if `axis` is out of range.
@@ -335,7 +335,7 @@ def argmin(x: TensorLike, axis: Axis = -1) -> Tensor:
         axis: Int in [-ndim, ndim).
 
     Returns:
-        An int64 tensor without `axis`; of tied minima the first counts.
+        An int64 tensor without `axis`. The first of tied minima counts.
 
     Raises:
         ValueError: if `axis` is out of range.
@@ -359,7 +359,7 @@ def logsumexp(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> Tenso
         keepdims: Whether to keep the reduced axes with size 1.
 
     Returns:
-        A float tensor; minus infinity where all elements are minus infinity.
+        A float tensor. It is minus infinity where all elements are minus infinity.
 
     Raises:
         ValueError: if an axis is out of range or named twice.

@@ -1,4 +1,4 @@
-"""Images and volumes made larger by whole factors."""
+"""Enlarging images and volumes by whole factors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backplane.backend._spatial_arguments import check_rank, is_first
 from backplane.backend.activation import float_tensor
 from backplane.backend.types import DataFormat, Interpolation, TensorLike
 from backplane.core.graph import Tensor
-from backplane.ops.creation import dim, dims_of
+from backplane.ops.creation import Amount, shaped, sizes_of
 from backplane.ops.indexing import ALL, slice
 from backplane.ops.lift import as_tensor
 from backplane.ops.shaping import broadcast_to, concat, expand_dims, reshape
@@ -20,11 +20,11 @@ from backplane.ops.shaping import broadcast_to, concat, expand_dims, reshape
 __all__ = ["resize_images", "resize_volumes"]
 
 
-def _factors(x: Tensor, data_format: str | None, **named: int) -> dict[int, int]:
-    """Factors by spatial axis. Here a data format must be given; None is none."""
+def _factors(x: Tensor, data_format: str | None, named: Mapping[str, int]) -> dict[int, int]:
+    """The factors by spatial axis. These functions need a data format; None is not one."""
     first = is_first("" if data_format is None else data_format)
     check_rank("x", x, len(named) + 2)
-    factors = [_factor(what, value) for what, value in named.items()]
+    factors = [_factor(f"{what}_factor", value) for what, value in named.items()]
     return dict(enumerate(factors, 2 if first else 1))
 
 
@@ -40,14 +40,12 @@ def _factor(what: str, value: int) -> int:
 
 def _merged(y: Tensor, x: Tensor, factors: Mapping[int, int]) -> Tensor:
     """`y` in the shape of `x` with its axes multiplied by `factors`."""
-    shape = tuple(n if n is None else n * factors.get(i, 1) for i, n in enumerate(x.spec.shape))
-    unknown = [i for i, n in enumerate(shape) if n is None]
-    dims = [dim(x, axis=i) * factors[i] if i in factors else dim(x, axis=i) for i in unknown]
-    return reshape(y, *dims, shape=shape)
+    sizes = [n * factors[i] if i in factors else n for i, n in enumerate(sizes_of(x))]
+    return shaped(reshape, sizes, y)
 
 
 def _repeat(x: Tensor, factors: Mapping[int, int]) -> Tensor:
-    """Each element `factors[axis]` times along these axes."""
+    """`x` with each element repeated `factors[axis]` times along these axes."""
     growing = [(axis, n) for axis, n in factors.items() if n > 1]
     # Two at a time, the inner ones first: TensorFlow cannot broadcast volumes along three new axes.
     while growing:
@@ -58,20 +56,21 @@ def _repeat(x: Tensor, factors: Mapping[int, int]) -> Tensor:
 
 def _repeat_at_once(x: Tensor, factors: Mapping[int, int]) -> Tensor:
     # A new axis of size 1 after each that grows is broadcast, then merged with the one before.
-    wide: list[int | None] = []
+    wide: list[Amount] = []
     new = []
-    for axis, n in enumerate(x.spec.shape):
+    for axis, n in enumerate(sizes_of(x)):
         wide.append(n)
         if axis in factors:
             new.append(len(wide))
             wide.append(factors[axis])
-    own, _ = dims_of(x)
-    y = broadcast_to(expand_dims(x, axes=tuple(new)), *own, shape=tuple(wide))
+    y = shaped(broadcast_to, wide, expand_dims(x, axes=tuple(new)))
     return _merged(y, x, factors)
 
 
 def _interpolate(x: Tensor, axis: int, factor: int) -> Tensor:
-    """`factor - 1` values between neighbours along `axis`; the last element has itself for one."""
+    """`x` with `factor - 1` values inserted between neighbours along `axis`. The last element is
+    its own neighbour.
+    """
     if factor == 1:
         return x
 
@@ -93,7 +92,7 @@ def resize_images(
     data_format: DataFormat,
     interpolation: Interpolation = "nearest",
 ) -> Tensor:
-    """Images with their height and width multiplied by whole numbers.
+    """Enlarge images: multiply their height and width by whole numbers.
 
     Args:
         x: Tensor (batch, rows, columns, channels), or (batch, channels, rows, columns) with
@@ -101,17 +100,17 @@ def resize_images(
         height_factor: Positive int.
         width_factor: Positive int.
         data_format: `"channels_last"` or `"channels_first"`.
-        interpolation: `"nearest"` repeats every pixel; `"bilinear"` takes pixel i of the result at
-            i / factor of the image, without a shift by half a pixel, the last row and column
-            repeated beyond the end.
+        interpolation: `"nearest"` repeats every pixel. `"bilinear"` takes pixel i of the result at
+            i / factor of the image, without a shift by half a pixel. Beyond the end, the last row
+            and column are repeated.
 
     Returns:
-        A tensor of the same layout. `"nearest"` keeps the dtype; `"bilinear"` keeps float dtypes
-        and makes others `K.floatx()`.
+        A tensor of the same layout. `"nearest"` keeps the dtype. `"bilinear"` keeps float dtypes,
+        and turns others into `K.floatx()`.
 
     Raises:
-        ValueError: if `data_format` or `interpolation` is none of these, a factor is no positive
-            whole number, or `x` does not have 4 axes.
+        ValueError: if `data_format` or `interpolation` is none of these, if a factor is not a
+            positive whole number, or if `x` does not have 4 axes.
 
     Source:
         Bilinear as classic Keras had it: `tf.compat.v1.image.resize_bilinear` with
@@ -133,7 +132,7 @@ def resize_images(
     if interpolation not in ("nearest", "bilinear"):
         raise ValueError(f'interpolation must be "nearest" or "bilinear", got {interpolation!r}')
     y = as_tensor(x)
-    factors = _factors(y, data_format, height_factor=height_factor, width_factor=width_factor)
+    factors = _factors(y, data_format, {"height": height_factor, "width": width_factor})
     if interpolation == "nearest":
         return _repeat(y, factors)
     y = float_tensor(y)
@@ -150,7 +149,8 @@ def resize_volumes(
     width_factor: int,
     data_format: DataFormat,
 ) -> Tensor:
-    """Volumes with their depth, height and width multiplied: elements are repeated.
+    """Enlarge volumes: multiply their depth, height and width by whole numbers, by repeating
+    elements.
 
     Args:
         x: Tensor (batch, depth, rows, columns, channels), or (batch, channels, depth, rows,
@@ -164,8 +164,8 @@ def resize_volumes(
         A tensor of the same layout and dtype.
 
     Raises:
-        ValueError: if `data_format` is none of these, a factor is no positive whole number, or `x`
-            does not have 5 axes.
+        ValueError: if `data_format` is none of these, if a factor is not a positive whole number,
+            or if `x` does not have 5 axes.
 
     Example:
         >>> from backplane import backend as K
@@ -174,11 +174,5 @@ def resize_volumes(
         (None, 8, None, 18, 3)
     """
     x = as_tensor(x)
-    factors = _factors(
-        x,
-        data_format,
-        depth_factor=depth_factor,
-        height_factor=height_factor,
-        width_factor=width_factor,
-    )
-    return _repeat(x, factors)
+    factors = {"depth": depth_factor, "height": height_factor, "width": width_factor}
+    return _repeat(x, _factors(x, data_format, factors))

@@ -1,4 +1,4 @@
-"""Joining tensors, and picking parts of them."""
+"""Joining tensors, and taking parts of them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import numpy as np
 
 from backplane import config
 from backplane.backend._args import as_axes, as_axis, as_count, as_entries, as_new_axis
-from backplane.backend._axes import dims_and_shape, size_at
 from backplane.backend._call import api
 from backplane.backend.types import Axes, Axis, Shape, TensorLike
 from backplane.core.graph import Tensor
 from backplane.core.spec import bits, is_integer
 from backplane.ops import indexing as ix
 from backplane.ops import shaping as sh
-from backplane.ops.creation import fill_dims
+from backplane.ops.creation import shaped, size_at
 from backplane.ops.effects import to_sparse
 from backplane.ops.elementwise import equal
 from backplane.ops.lift import as_tensor, cast_to, promoted
@@ -35,7 +34,7 @@ def stack(x: Sequence[TensorLike] | TensorLike, axis: Axis = 0) -> Tensor:
         A tensor with one axis more.
 
     Raises:
-        ValueError: if there are no tensors, known sizes differ, or `axis` is out of range.
+        ValueError: if there are no tensors, if known sizes differ, or if `axis` is out of range.
 
     Example:
         >>> from backplane import backend as K
@@ -66,11 +65,11 @@ def concatenate(tensors: Sequence[TensorLike], axis: Axis = -1) -> Tensor:
         axis: Int in [-ndim, ndim).
 
     Returns:
-        A tensor; sparse if all of `tensors` are.
+        A tensor, which is sparse if all of `tensors` are.
 
     Raises:
-        ValueError: if there are no tensors, known sizes differ, or `axis` is out of range.
-        TypeError: if `tensors` is no list.
+        ValueError: if there are no tensors, if known sizes differ, or if `axis` is out of range.
+        TypeError: if `tensors` is not a list.
 
     Example:
         >>> from backplane import backend as K
@@ -89,15 +88,15 @@ def concatenate(tensors: Sequence[TensorLike], axis: Axis = -1) -> Tensor:
 
 @api
 def one_hot(indices: TensorLike, num_classes: int) -> Tensor:
-    """Vectors that are 1 at an index and 0 elsewhere.
+    """One-hot vectors: 1 at an index, and 0 elsewhere.
 
     Args:
         indices: Integer tensor of any shape.
         num_classes: Length of the vectors.
 
     Returns:
-        A tensor of dtype `K.floatx()` with one axis more, the last; an index outside of
-        [0, num_classes) gives zeros.
+        A tensor of dtype `K.floatx()` with an additional last axis. An index outside of [0,
+        num_classes) gives zeros.
 
     Raises:
         TypeError: if `indices` does not hold integers.
@@ -156,14 +155,15 @@ def slice(x: TensorLike, start: Shape, size: Shape) -> Tensor:
     Args:
         x: Tensor.
         start: The first index along each axis: ints, scalar integer tensors, or an integer vector.
-        size: The number of elements along each axis, likewise; -1 for all up to the end.
+        size: The number of elements along each axis, likewise. -1 takes all elements up to the end.
 
     Returns:
         A tensor.
 
     Raises:
-        ValueError: if there is not one number per axis, one is negative, or the part is known to
-            reach beyond the tensor. (Starts that are tensors are moved so that it lies inside.)
+        ValueError: if there is not one number per axis, if one is negative, or if the part is known
+            to reach beyond the tensor. (A start that is a tensor is moved so that the part lies
+            inside.)
 
     Example:
         >>> from backplane import backend as K
@@ -181,22 +181,22 @@ def slice(x: TensorLike, start: Shape, size: Shape) -> Tensor:
     given = [n for n in (*starts, *sizes) if isinstance(n, int)]
     if len(given) < 2 * x.ndim:
         lengths = [size_at(x, i) - starts[i] if n == -1 else n for i, n in enumerate(sizes)]
-        dims, shape = dims_and_shape(lengths)
-        return ix.dynamic_slice(x, as_tensor(starts), *dims, shape=shape)
+        return shaped(ix.dynamic_slice, lengths, x, as_tensor(starts))
     pairs = list(zip(given[: x.ndim], given[x.ndim :], strict=True))
     found = ix.slice(x, slices=tuple(_part(x, i, *pair) for i, pair in enumerate(pairs)))
-    # Along an axis of unknown size fewer elements may be read than were asked for: the reshape
+    # Along an axis of unknown size, fewer elements may be read than were asked for. The reshape
     # refuses them.
     read = found.spec.shape
     known = [n if m is None and n != -1 else m for m, (_, n) in zip(read, pairs, strict=True)]
     if tuple(known) == read:
         return found
-    dims, shape = fill_dims(found, known)
-    return sh.reshape(found, *dims, shape=shape)
+    return shaped(
+        sh.reshape, [size_at(found, i) if n is None else n for i, n in enumerate(known)], found
+    )
 
 
 def _part(x: Tensor, axis: int, start: int, size: int) -> tuple[int | None, int | None, int]:
-    """The Python slice of one axis, checked as far as its size is known."""
+    """The Python slice for one axis, checked as far as its size is known."""
     whole = x.spec.shape[axis]
     stop = whole if size == -1 else start + size
     if (
@@ -213,17 +213,18 @@ def _part(x: Tensor, axis: int, start: int, size: int) -> tuple[int | None, int 
 
 @api
 def gather(reference: TensorLike, indices: TensorLike) -> Tensor:
-    """The parts of a tensor along its first axis that indices name.
+    """Take the parts of a tensor along its first axis that indices name.
 
     Args:
         reference: Tensor with at least one axis.
-        indices: Integer tensor, array or list of any shape; each index lies in [0, size of the
-            first axis). Negative ones count from the end, as in the documents' NumPy
-            implementation; what lies outside is not checked, and its result is the engine's.
+        indices: Integer tensor, array or list of any shape. Each index must be less than the size
+            of the first axis. Negative indices count from the end, as in the documents' NumPy
+            implementation. An index out of range is an IndexError, except where the engine cannot
+            stop for one: there the result is NaN, or the lowest number of an integer type.
 
     Returns:
-        A tensor of the dtype of `reference`. Its axes are those of `indices`, then the others of
-        `reference`. In the gradient indices that occur repeatedly add up.
+        A tensor of the dtype of `reference`. Its axes are those of `indices`, then the other axes
+        of `reference`. In the gradient, parts at repeated indices add up.
 
     Raises:
         ValueError: if `reference` is a scalar.

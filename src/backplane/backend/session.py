@@ -1,4 +1,4 @@
-"""Sessions, and other pieces of TensorFlow 1 and Theano that K exported."""
+"""Sessions, and other parts of TensorFlow 1 and Theano that K exported."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ py_sum = builtins.sum
 class Session:
     """Computes tensors: `session.run(fetches, feed_dict)`.
 
-    There is no state in a session: variables hold their own values. It keeps the functions that it
-    compiled, so that running the same fetches again is quick.
+    A session has no state, because variables hold their own values. It keeps the functions that it
+    compiled, so running the same fetches again is quick.
     """
 
     def __init__(self) -> None:
@@ -42,13 +42,13 @@ class Session:
 
         Args:
             fetches: Tensor, variable or update, or a nest (list, tuple, dict) of them.
-            feed_dict: Values by placeholder (or any other tensor whose value is to be replaced).
+            feed_dict: Values by placeholder, or by any other tensor whose value they replace.
 
         Returns:
-            NumPy arrays in the structure of `fetches`. Updates that were fetched are written.
+            NumPy arrays in the structure of `fetches`. Fetched updates are written.
 
         Raises:
-            ValueError: if a placeholder is needed that has no value, or a value does not fit.
+            ValueError: if a placeholder is needed but has no value, or if a value does not fit.
         """
         feeds = dict(feed_dict or {})
         outputs = [as_tensor(t) for t in flatten(fetches)]
@@ -90,10 +90,10 @@ def set_session(session: Any) -> None:
     """Use another session.
 
     Args:
-        session: What `K.get_session` shall return: anything with a method `run`.
+        session: What `K.get_session` returns from now on: anything with a method `run`.
 
     Raises:
-        TypeError: if it has none.
+        TypeError: if `session` has no such method.
 
     Example:
         >>> from backplane import backend as K
@@ -105,7 +105,7 @@ def set_session(session: Any) -> None:
 
 
 def reset_session() -> None:
-    """The next `get_session` makes a new one."""
+    """Let the next `get_session` make a new session."""
     _session.clear()
 
 
@@ -113,9 +113,9 @@ _manual = [False]
 
 
 def manual_variable_initialization(value: bool) -> None:
-    """Say whether the user initializes variables.
+    """Say whether the user initializes variables. This has no effect.
 
-    Variables here have their initial value from the start, so that the flag changes nothing.
+    Variables have their initial value from the start, so the flag changes nothing.
 
     Args:
         value: Python bool.
@@ -129,17 +129,18 @@ def manual_variable_initialization(value: bool) -> None:
 
 @contextmanager
 def control_dependencies(control_inputs: Tensor | Iterable[Any] | None) -> Iterator[None]:
-    """Context manager: what is built inside reads variables as the given updates leave them.
+    """Context manager: tensors that are built inside read variables as the given updates leave
+    them.
 
-    Without it a function computes everything from the values that the variables had before.
+    Without it, a function computes everything from the values that the variables had before.
 
     Args:
-        control_inputs: List of tensors, or one tensor; the updates among them (results of
-            `K.update`, `K.update_add`, …, or pairs of variable and value) come first. Other
-            tensors have no effect. None clears the updates of the contexts around.
+        control_inputs: List of tensors, or one tensor. The updates among them (results of
+            `K.update`, `K.update_add`, …, or pairs of variable and value) come first. Other tensors
+            have no effect. None clears the updates of the surrounding contexts.
 
     Raises:
-        TypeError: if any is no tensor.
+        TypeError: if one of them is not a tensor.
 
     Example:
         >>> from backplane import backend as K
@@ -165,7 +166,7 @@ def control_dependencies(control_inputs: Tensor | Iterable[Any] | None) -> Itera
 
 @api
 def pattern_broadcast(x: TensorLike, broadcastable: Iterable[bool]) -> Tensor:
-    """Theano's declaration that axes have size 1; here sizes are known by themselves.
+    """Check Theano's declaration that axes have size 1. Here sizes are known without it.
 
     Args:
         x: Tensor.
@@ -175,8 +176,8 @@ def pattern_broadcast(x: TensorLike, broadcastable: Iterable[bool]) -> Tensor:
         `x`.
 
     Raises:
-        ValueError: if there is not one bool per axis, or an axis said to be broadcastable has
-            another size than 1.
+        ValueError: if there is not one bool per axis, or if a broadcastable axis has another size
+            than 1.
 
     Example:
         >>> from backplane import backend as K

@@ -1,15 +1,16 @@
-"""Shapes and repetition."""
+"""Reshaping and repeating tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from backplane.backend._args import as_axis, as_count, as_entries, as_new_axis, as_shape
-from backplane.backend._axes import dims_and_shape, merge_axes, permuted, size_at
+from backplane.backend._axes import merge_axes, permuted
 from backplane.backend._call import api
 from backplane.backend.types import Axis, Shape, Size, TensorLike
 from backplane.core.graph import Tensor
 from backplane.ops import shaping as sh
+from backplane.ops.creation import shaped, size_at
 from backplane.ops.lift import as_tensor
 
 __all__ = [
@@ -20,18 +21,18 @@ __all__ = [
 
 @api
 def reshape(x: TensorLike, shape: Shape) -> Tensor:
-    """The elements of a tensor, row by row, in another shape.
+    """Arrange the elements of a tensor, row by row, in another shape.
 
     Args:
         x: Tensor.
-        shape: Sizes: ints, scalar integer tensors, or an integer vector such as `K.shape(y)`; one
-            may be -1, which is found from the others.
+        shape: Sizes: ints and scalar integer tensors, or an integer vector such as `K.shape(y)`.
+            One size may be -1; it follows from the others.
 
     Returns:
         A tensor.
 
     Raises:
-        ValueError: if known sizes do not fit, or there are several -1.
+        ValueError: if known sizes do not fit, or if there is more than one -1.
         TypeError: if a size is neither an int nor an integer tensor.
 
     Example:
@@ -48,11 +49,12 @@ def reshape(x: TensorLike, shape: Shape) -> Tensor:
 
 @api
 def permute_dimensions(x: TensorLike, pattern: Sequence[Axis]) -> Tensor:
-    """A tensor with its axes in another order.
+    """Put the axes of a tensor in another order.
 
     Args:
         x: Tensor.
-        pattern: For each axis of the result the axis of `x` it is, such as (0, 2, 1).
+        pattern: For each axis of the result, the axis of `x` that takes this place, such as (0, 2,
+            1).
 
     Returns:
         A tensor.
@@ -73,13 +75,13 @@ def permute_dimensions(x: TensorLike, pattern: Sequence[Axis]) -> Tensor:
 
 
 def _broadcast(x: Tensor, counts: Sequence[int | Tensor | None]) -> Tensor:
-    """`x` broadcast to the given sizes; None stands for its own."""
-    dims, shape = dims_and_shape([size_at(x, i) if n is None else n for i, n in enumerate(counts)])
-    return sh.broadcast_to(x, *dims, shape=shape)
+    """`x` broadcast to these sizes. None stands for its own size."""
+    sizes = [size_at(x, i) if n is None else n for i, n in enumerate(counts)]
+    return shaped(sh.broadcast_to, sizes, x)
 
 
 def _repeated(x: Tensor, axis: int, n: int | Tensor, whole: bool) -> Tensor:
-    """`x` repeated along an axis: as a `whole`, or element by element."""
+    """`x` repeated along an axis, as a `whole` or element by element."""
     if isinstance(n, int) and n == 1:
         return x
     beside = axis if whole else axis + 1
@@ -91,7 +93,7 @@ def _repeated(x: Tensor, axis: int, n: int | Tensor, whole: bool) -> Tensor:
 
 @api
 def repeat_elements(x: TensorLike, rep: int, axis: Axis) -> Tensor:
-    """Repeat the elements of a tensor along an axis, as `numpy.repeat`.
+    """Repeat the elements of a tensor along an axis, as `numpy.repeat` does.
 
     Args:
         x: Tensor.
@@ -115,7 +117,7 @@ def repeat_elements(x: TensorLike, rep: int, axis: Axis) -> Tensor:
 
 
 def _counts(values: Shape, what: str) -> list[int | Tensor]:
-    """Numbers of times, one or several: ints, and scalar tensors for those not known yet."""
+    """One or several numbers of repetitions: ints, and scalar tensors for unknown ones."""
     counts = as_entries(values, what)
     if any(isinstance(n, int) and n < 0 for n in counts):
         raise ValueError(f"{what} must be 0 or more, got {values}")
@@ -124,7 +126,7 @@ def _counts(values: Shape, what: str) -> list[int | Tensor]:
 
 @api
 def repeat(x: TensorLike, n: Size) -> Tensor:
-    """Repeat a matrix along a new axis between its two.
+    """Repeat a matrix along a new axis between its two axes.
 
     Args:
         x: Tensor of shape (samples, dim).
@@ -151,12 +153,12 @@ def repeat(x: TensorLike, n: Size) -> Tensor:
 
 @api
 def tile(x: TensorLike, n: Shape) -> Tensor:
-    """Repeat a tensor as a whole along its axes, as `numpy.tile`.
+    """Repeat a tensor as a whole along its axes, as `numpy.tile` does.
 
     Args:
         x: Tensor.
-        n: Numbers of times, one per axis: ints, scalar integer tensors, or an integer vector. Fewer
-            of them, or a single int, count for the last axes; more of them add axes in front.
+        n: Numbers of times, one per axis: ints and scalar integer tensors, or an integer vector.
+            Fewer numbers, or a single int, are for the last axes. More numbers add axes in front.
 
     Returns:
         A tensor.
@@ -176,7 +178,7 @@ def tile(x: TensorLike, n: Shape) -> Tensor:
     extra = len(times) - tiled.ndim
     if extra > 0:
         tiled = sh.expand_dims(tiled, axes=tuple(range(extra)))
-    # One axis after another: TensorFlow broadcasts only so many at once.
+    # One axis after another, because TensorFlow broadcasts only a few at once.
     for i, count in enumerate([*[1] * -extra, *times]):
         tiled = _repeated(tiled, i, count, whole=True)
     return tiled
@@ -184,7 +186,7 @@ def tile(x: TensorLike, n: Shape) -> Tensor:
 
 @api
 def flatten(x: TensorLike) -> Tensor:
-    """The elements of a tensor, row by row, as a vector.
+    """Arrange the elements of a tensor, row by row, in a vector.
 
     Args:
         x: Tensor.
@@ -203,13 +205,13 @@ def flatten(x: TensorLike) -> Tensor:
 
 @api
 def batch_flatten(x: TensorLike) -> Tensor:
-    """Each sample of a batch as a vector.
+    """Arrange the elements of each sample of a batch in a vector.
 
     Args:
         x: Tensor with at least one axis.
 
     Returns:
-        A tensor of two axes, the first that of `x`.
+        A tensor of two axes, of which the first is that of `x`.
 
     Raises:
         ValueError: if `x` is a scalar.

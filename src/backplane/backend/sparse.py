@@ -1,9 +1,9 @@
 """Sparse tensors.
 
-A sparse placeholder, variable or constant is a matrix of which `K.is_sparse` is true. Any function
-takes it, by its dense form; what `K.identity` and `K.concatenate` make of sparse tensors alone is
-sparse again. No engine holds such a matrix in a sparse format yet: it takes the memory of a dense
-one.
+A sparse placeholder, variable or constant is a matrix for which `K.is_sparse` is true. Every
+function takes it, in its dense form. If all their operands are sparse, the results of `K.identity`
+and `K.concatenate` are sparse too. No engine holds such a matrix in a sparse format yet: it takes
+the memory of a dense one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["is_sparse", "to_dense"]
 
 
 class SparseTensor:
-    """A sparse tensor in coordinate form, as TensorFlow has it, of tensors or native values."""
+    """A sparse tensor in coordinate form, as in TensorFlow, made of tensors or native values."""
 
     __slots__ = ("dense_shape", "indices", "values")
 
@@ -52,8 +52,8 @@ def is_sparse(tensor: object) -> bool:
     """Whether a tensor is sparse.
 
     Args:
-        tensor: Anything; a `scipy.sparse` matrix and what `K.ctc_label_dense_to_sparse` returns are
-            sparse too.
+        tensor: Anything. A `scipy.sparse` matrix and the result of `K.ctc_label_dense_to_sparse`
+            are sparse too.
 
     Example:
         >>> from backplane import backend as K
@@ -75,7 +75,7 @@ def to_dense(tensor: Any) -> Any:
         tensor: Tensor, sparse or not. A `scipy.sparse` matrix becomes a NumPy array.
 
     Returns:
-        A dense tensor: `tensor` itself if it is dense.
+        A dense tensor, which is `tensor` itself if that is dense.
 
     Example:
         >>> from backplane import backend as K
@@ -94,7 +94,7 @@ def to_dense(tensor: Any) -> Any:
 
 @api
 def _scattered(indices: TensorLike, values: TensorLike, dense_shape: TensorLike) -> Tensor:
-    """The matrix of that shape with `values` at `indices`, and zeros elsewhere."""
+    """The matrix of this shape with `values` at `indices`, and zeros elsewhere."""
     indices, values = as_tensor(indices), as_tensor(values)
     dims, shape = as_shape(as_tensor(dense_shape), "dense_shape")
     rows, columns = (cast_to(indices[:, axis], "int32") for axis in (0, 1))

@@ -1,4 +1,4 @@
-"""Variables: reading, setting, and updates inside functions."""
+"""Variables: reading and setting them, and updates inside functions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def get_value(x: TensorLike) -> np.ndarray:
     """The value of a variable as a NumPy array (a copy).
 
     Args:
-        x: Variable; a tensor is evaluated.
+        x: Variable. Another tensor is evaluated.
 
     Example:
         >>> from backplane import backend as K
@@ -44,7 +44,7 @@ def batch_get_value(ops: Iterable[TensorLike]) -> list[np.ndarray]:
     """The values of several variables as a list of NumPy arrays.
 
     Args:
-        ops: Variables; tensors are evaluated.
+        ops: Variables. Other tensors are evaluated.
 
     Example:
         >>> from backplane import backend as K
@@ -60,11 +60,11 @@ def set_value(x: TensorLike, value: TensorLike) -> None:
 
     Args:
         x: Variable.
-        value: Array, number or nested list of the variable's shape; it is copied and cast.
+        value: Array, number or nested list of the variable's shape. It is copied and cast.
 
     Raises:
-        TypeError: if `x` is no variable or `value` holds no numbers.
-        ValueError: if the shapes differ; the variable keeps its value.
+        TypeError: if `x` is not a variable, or `value` holds no numbers.
+        ValueError: if the shapes differ. The variable keeps its value then.
 
     Example:
         >>> from backplane import backend as K
@@ -79,7 +79,7 @@ def set_value(x: TensorLike, value: TensorLike) -> None:
 
 @adaptable
 def batch_set_value(tuples: Sequence[tuple[TensorLike, TensorLike]]) -> None:
-    """Set several variables; if any value does not fit none is set.
+    """Set several variables. If one value does not fit, none is set.
 
     Args:
         tuples: Pairs `(variable, value)`.
@@ -118,7 +118,7 @@ def _as_variable(x: TensorLike, what: str) -> Variable:
 
 @adaptable
 def update(x: TensorLike, new_x: TensorLike) -> Tensor:
-    """An update of a variable to a new value.
+    """Make an update of a variable to a new value.
 
     Args:
         x: Variable.
@@ -144,7 +144,7 @@ def update(x: TensorLike, new_x: TensorLike) -> Tensor:
 
 @adaptable
 def update_add(x: TensorLike, increment: TensorLike) -> Tensor:
-    """An update of a variable that adds `increment`; see `K.update`.
+    """Make an update that adds `increment` to a variable; see `K.update`.
 
     Example:
         >>> from backplane import backend as K
@@ -158,7 +158,7 @@ def update_add(x: TensorLike, increment: TensorLike) -> Tensor:
 
 @adaptable
 def update_sub(x: TensorLike, decrement: TensorLike) -> Tensor:
-    """An update of a variable that subtracts `decrement`; see `K.update`.
+    """Make an update that subtracts `decrement` from a variable; see `K.update`.
 
     Example:
         >>> from backplane import backend as K
@@ -172,7 +172,7 @@ def update_sub(x: TensorLike, decrement: TensorLike) -> Tensor:
 
 @adaptable
 def moving_average_update(x: TensorLike, value: TensorLike, momentum: TensorLike) -> Tensor:
-    """An update of a variable to `x * momentum + value * (1 - momentum)`.
+    """Make an update of a variable to `x * momentum + value * (1 - momentum)`.
 
     Args:
         x: Variable.
@@ -194,5 +194,7 @@ def moving_average_update(x: TensorLike, value: TensorLike, momentum: TensorLike
 
 
 def _operand(value: TensorLike) -> Any:
-    """What Python's operators take: a list becomes a tensor, all else knows them itself."""
+    """An operand for Python's operators: a list becomes a tensor, and other values stay as they
+    are.
+    """
     return as_tensor(value) if isinstance(value, list | tuple) else value

@@ -1,8 +1,8 @@
-"""What scripts took from `keras.backend.tensorflow_backend` besides the API.
+"""Names that scripts took from `keras.backend.tensorflow_backend` besides the API.
 
-Keras never documented these names, but they leaked: `K.tensorflow_backend._get_available_gpus()`,
-`K.tensorflow_backend.set_session(…)`, `K._to_tensor(…)`. Here are those that mean something without
-TensorFlow 1. All of K is in this namespace too.
+Keras never documented these names, but scripts use them:
+`K.tensorflow_backend._get_available_gpus()`, `K.tensorflow_backend.set_session(…)`,
+`K._to_tensor(…)`. This module has those that mean something without TensorFlow 1, and all of K.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LIBRARIES = {"tf": "TensorFlow", "T": "Theano", "th": "Theano", "theano": "Thean
 
 
 def is_symbolic(x: Any) -> bool:
-    """Whether `x` is a tensor of the graph and no variable.
+    """Whether `x` is a tensor of the graph, but not a variable.
 
     Example:
         >>> from backplane import backend as K
@@ -42,12 +42,14 @@ def _to_tensor(x: Any, dtype: str) -> Tensor:
 
 
 def _get_available_gpus() -> list[str]:
-    """The devices among which K would spread a model: none. A graph runs where its engine does."""
+    """The devices over which K would spread a model: none, because a graph runs where its engine
+    does.
+    """
     return []
 
 
 def _is_tf_1() -> bool:
-    """Whether TensorFlow 1 is at work: never."""
+    """Whether TensorFlow 1 is in use: never."""
     return False
 
 
@@ -61,7 +63,7 @@ SETTINGS = {
 
 
 def leaked(name: str) -> Any:
-    """What `K.name` is, for a name that is not part of the API.
+    """The value of `K.name`, for a name that is not part of the API.
 
     Raises:
         AttributeError: if there is no such name.

@@ -4,9 +4,9 @@
 
     def rms(x: TensorLike, axis: Axes = None) -> Tensor: ...
 
-These names are for type checkers and readers: nothing is checked against them at run time. Where a
-function takes more (a whole float for an int, because R has no other numbers), it does so in
-silence.
+These names are for type checkers and readers. Nothing is checked against them at run time. Some
+functions accept more than their types say: a whole float for an int, because R has no other
+numbers.
 """
 
 from __future__ import annotations
@@ -20,40 +20,22 @@ from backplane.core.graph import Tensor
 from backplane.core.variable import Variable
 
 __all__ = [
-    "Axes",
-    "Axis",
-    "CausalPadding",
-    "DType",
-    "DataFormat",
-    "Interpolation",
-    "NativeDType",
-    "NativeT",
-    "NativeTensor",
-    "Numbers",
-    "Padding",
-    "Pair",
-    "PoolMode",
-    "Shape",
-    "Size",
-    "Sizes",
-    "StaticShape",
-    "Symbolic",
-    "Tensor",
-    "TensorLike",
-    "Variable",
-]
+    "Axes", "Axis", "CausalPadding", "DType", "DataFormat", "Interpolation", "NativeDType",
+    "NativeT", "NativeTensor", "Numbers", "Padding", "Pair", "PoolMode", "Shape", "Size",
+    "Sizes", "StaticShape", "Symbolic", "Tensor", "TensorLike", "Variable",
+]  # fmt: skip
 
 
 class NativeTensor(Protocol):
-    """A tensor of an engine, an array, or an object of another library that stands for one."""
+    """A tensor of an engine, an array, or an object of another library that stands for a tensor."""
 
     @property
     def shape(self) -> Any:
-        """Its sizes, in the engine's own form."""
+        """The sizes, in the engine's own form."""
 
     @property
     def dtype(self) -> Any:
-        """Its dtype, as the engine's own object."""
+        """The dtype, as the engine's own object."""
 
 
 class NativeDType(Protocol):

@@ -1,1 +1,1 @@
-"""From graphs to programs: simplification, emission as straight-line Python, `K.function`."""
+"""From graphs to programs: passes, code generation, `K.function`."""

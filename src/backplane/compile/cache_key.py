@@ -1,4 +1,6 @@
-"""Structural keys: equal keys mean that one compiled program serves both graphs."""
+"""Keys that describe the structure of graphs: one compiled program serves all graphs with equal
+keys.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from backplane.core.graph import Constant, Graph, Tensor, toposort
 
 
 def is_scalar(node: Tensor) -> TypeGuard[Constant]:
-    """Whether `node` is a constant number: such constants stay in the program's text."""
+    """Whether `node` is a constant number. Such constants stay in the program's text."""
     return (
         isinstance(node, Constant) and isinstance(node.value, np.ndarray) and node.value.ndim == 0
     )
@@ -45,13 +47,13 @@ def key_of(
 def _bytes(node: Tensor) -> Hashable:
     if isinstance(node, Constant):
         if is_scalar(node):
-            return bytes(node.value.data)
+            return bytes(node.value.tobytes())
         return node  # itself, not its id, which another may get when this one is gone
     raise ValueError(f"{node!r} is used but is no input of the program")
 
 
 def params_key(params: Mapping[str, Any]) -> Hashable:
-    """Parameters as part of a key; graphs by their structure."""
+    """Parameters as part of a key. Graphs among them are described by their structure."""
     if not params:
         return ()
     return tuple(
@@ -60,14 +62,16 @@ def params_key(params: Mapping[str, Any]) -> Hashable:
 
 
 def _exact(value: Any) -> Hashable:
-    """Distinguish values that compare equal but mean different programs: 1, 1.0, True, -0.0."""
+    """A form that tells values apart which compare equal but mean different programs: 1, 1.0, True,
+    -0.0.
+    """
     if type(value) is bool or type(value) is float:
         return (type(value), repr(value))
     return value  # type: ignore[no-any-return]
 
 
 def graph_key(graph: Graph) -> Hashable:
-    """The structure of a closed graph, computed once."""
+    """The structure of a closed graph. It is computed once."""
     key = graph.cache.get("key")
     if key is None:
         key = graph.cache["key"] = key_of(toposort(graph.outputs), graph.inputs, graph.outputs)

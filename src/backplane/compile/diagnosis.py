@@ -1,9 +1,9 @@
-"""Why a program failed, told from the shapes that it was given.
+"""Finds out why a program failed, from the shapes that it was given.
 
-Each engine has words of its own for operands that do not fit, and some of them name no operation
-of the user's. After a failure the sizes that were fed are carried through the graph; the first
-node whose spec rule refuses them tells what is wrong, as it would have while the graph was built
-had the sizes been known, on every engine alike.
+Each engine has words of its own for operands that do not fit, and some do not even name the user's
+operation. So after a failure, the sizes that were fed are carried through the graph. The first node
+whose spec rule refuses them tells what is wrong, in the same words on every engine: those in which
+it would have refused them while the graph was built, had the sizes been known.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ Specs = dict[Tensor, Any]
 
 
 class Conflict(NamedTuple):
-    """A node whose operands do not fit, and what its spec rule says of them."""
+    """A node whose operands do not fit, and what its spec rule says about them."""
 
     node: Tensor
     error: Exception
 
 
 def conflict(outputs: Sequence[Tensor], given: Mapping[Tensor, Spec]) -> Conflict | None:
-    """The first node on the way to `outputs` whose operands do not fit, given what leaves are.
+    """The first node on the way to `outputs` whose operands do not fit, given the specs of leaves.
 
-    Sizes that only follow from values stay unknown, and branches, one of which does not run, are
-    not looked into; None then does not mean that all shapes fit.
+    Sizes that depend on values stay unknown, and branches are not looked into, because one of them
+    does not run. So None does not mean that all shapes fit.
     """
     return _walk(toposort(outputs, stop=given), dict(given))
 
@@ -55,7 +55,7 @@ def _walk(order: Sequence[Tensor], found: Specs) -> Conflict | None:
 
 
 def _inferred(node: Tensor, found: Specs) -> tuple[Conflict | None, Any]:
-    """What is wrong inside the node, or what it will be."""
+    """The conflict inside the node, or the spec of its result."""
     assert node.op is not None
     specs = [found[t] for t in node.inputs]
     rule, params = node.op.infer_rule, node.params
@@ -67,13 +67,13 @@ def _inferred(node: Tensor, found: Specs) -> tuple[Conflict | None, Any]:
         return loop(node, specs, several) if loop else (None, several)
     spec = _filled(node, rule(*specs, **params), found)
     if None in params.get("shape", ()) and node.op.host is not None and None not in spec.shape:
-        # Sizes that were operands are known now: the rule can look at all of them.
+        # Sizes that were operands are known now, so the rule can check all of them.
         rule(*specs[: node.op.host], **{**params, "shape": spec.shape})
     return None, spec
 
 
 def _filled(node: Tensor, spec: Spec, found: Specs) -> Spec:
-    """`spec` with the unknown sizes that are taken from an axis whose size was found."""
+    """`spec`, with unknown sizes filled in where they come from an axis whose size was found."""
     if None not in spec.shape:
         return spec
     shape = list(spec.shape)
@@ -108,13 +108,13 @@ def _scan(node: Tensor, specs: list[Spec], results: tuple[Spec, ...]) -> tuple[A
 
 
 def _while(node: Tensor, specs: list[Spec], results: tuple[Spec, ...]) -> tuple[Any, Any]:
-    # The test always runs; whether the body does depends on values.
+    # The test always runs. Whether the body runs depends on values.
     inner, _ = _step(node.params["test"], specs)
     return inner, results
 
 
 def _step(body: Graph, specs: Sequence[Spec]) -> tuple[Conflict | None, list[Any]]:
-    """What is wrong in a run of `body` on operands of these specs, or what it returns."""
+    """The conflict in a run of `body` on operands of these specs, or the specs that it returns."""
     found: Specs = dict(zip(body.inputs, specs, strict=True))
     inner = _walk(toposort(body.outputs, stop=body.inputs), found)
     return inner, [] if inner else [found[t] for t in body.outputs]

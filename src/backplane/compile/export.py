@@ -1,4 +1,4 @@
-"""Compiled functions as ONNX models: what goes in, what comes out, and the state between calls."""
+"""Compiled functions as ONNX models: their inputs, their outputs, and the state between calls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def export(function: Function, path: str | Path, outputs: Sequence[str] | None, 
     news += [(p, _next(p)) for p in keys.values()]
     results = [*function.outputs, *[new for _, new in news]]
     output_names = _output_names(function, outputs, names)
-    # A variable that is written and never read is no input, but its new value is a result.
+    # A variable that is written and never read is not an input, but its new value is a result.
     output_names += [names.unique(name_of.get(old, old.name) + NEW) for old, _ in news]
 
     program = _program(function, arguments, results, keys, phase)
@@ -55,7 +55,7 @@ def export(function: Function, path: str | Path, outputs: Sequence[str] | None, 
 
 
 def _next(key: Tensor) -> Tensor:
-    """The key of the next call: its counter is one larger."""
+    """The key of the next call, whose counter is one larger."""
     return add(key, constant(np.array([0, 0, 1, 0]), "uint32"))
 
 
@@ -99,13 +99,13 @@ def _output_names(function: Function, given: Sequence[str] | None, names: _Names
 
 
 class _Names:
-    """Names already given away."""
+    """The names that have been given out."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self.taken = set(taken)
 
     def unique(self, wanted: str) -> str:
-        """`wanted`, with a number behind it if it is taken."""
+        """`wanted`, followed by a number if that name is taken."""
         name, count = wanted, 0
         while name in self.taken:
             count += 1

@@ -1,4 +1,6 @@
-"""Feeding: what a caller gives for a placeholder, checked and made a value for the program."""
+"""Feeding: checks what a caller gives for a placeholder, and makes a value for the program
+of it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ _KINDS = "biuf"
 def feed_for(placeholder: Placeholder, position: int, function: str) -> Feed:
     """The checker and converter of one input of a function."""
     spec = placeholder.spec
-    dtype = np.dtype(spec.dtype) if spec.dtype != "bfloat16" else _bfloat16()
+    dtype = np.dtype(spec.dtype)
     shape, rank = spec.shape, len(spec.shape)
     what = f"K.function {function!r}: input {position} ({placeholder.name!r})"
     if placeholder.default is not None and rank == 0:
@@ -47,10 +49,10 @@ def feed_for(placeholder: Placeholder, position: int, function: str) -> Feed:
 
 
 def as_array(value: Any, dtype: np.dtype[Any], what: str) -> np.ndarray:
-    """`value` as an array of `dtype`; floats are not silently cut to integers.
+    """`value` as an array of `dtype`. Floats are not silently cut to integers.
 
     Raises:
-        TypeError: if it holds no numbers, or fractions where integers are wanted.
+        TypeError: if it holds no numbers, or fractions although `dtype` is an integer type.
         ValueError: if it is ragged.
     """
     owner = engine_of(value)
@@ -104,10 +106,3 @@ def _check_shape(given: tuple[int | None, ...], spec: Spec, what: str) -> None:
                 f"{what}: takes shape {tuple(spec.shape)}, got shape {tuple(given)}: "
                 f"axis {axis} has {n} elements instead of {m}"
             )
-
-
-def _bfloat16() -> np.dtype[Any]:
-    import ml_dtypes
-
-    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return found

@@ -44,7 +44,7 @@ class Function:
         self.inputs, results = self._cut(inputs, results)
         self.outputs = results[: len(outputs)]
         self._collect_leaves(results)
-        # In the order of the variables: engines that hand their memory on pair it in order.
+        # In the order of the variables, because engines that reuse their memory pair them in order.
         rank = {v: i for i, v in enumerate(self.variables)}
         news = [*zip(pairs, results[len(outputs) :], strict=True)]
         news.sort(key=lambda pair: rank.get(pair[0], len(rank)))
@@ -64,7 +64,7 @@ class Function:
     def _all_updates(
         outputs: Sequence[Tensor], updates: Sequence[tuple[Variable, Tensor]]
     ) -> dict[Variable, Tensor]:
-        """Explicit updates and those met on the way to the outputs; later ones win."""
+        """The explicit updates, and those on the way to the outputs. Later ones win."""
         pairs: dict[Variable, Tensor] = {}
         for update in updates_in([*outputs, *(value for _, value in updates)]):
             pairs[update.variable] = update
@@ -75,15 +75,17 @@ class Function:
     def _cut(
         inputs: Sequence[Any], results: list[Tensor]
     ) -> tuple[list[Placeholder], list[Tensor]]:
-        """Any tensor may be fed: one that is no placeholder is replaced by one."""
+        """Replace inputs that are not placeholders by placeholders, because any tensor may
+        be fed.
+        """
         cuts = {t: Placeholder(t.spec, t.name) for t in inputs if not isinstance(t, Placeholder)}
         if cuts:
             results = substitute(results, cuts)
         return [cuts.get(t, t) for t in inputs], results
 
     def _collect_leaves(self, results: Sequence[Tensor]) -> None:
-        """Sort the leaves: variables, key sources, defaults; refuse placeholders that are not
-        fed.
+        """Sort the leaves into variables, key sources and defaults. Refuse placeholders that are
+        not fed.
         """
         fed = set(self.inputs)
         self.variables: list[Variable] = []
@@ -111,7 +113,7 @@ class Function:
         return self._checked(values)
 
     def _checked(self, values: Any) -> list[np.ndarray]:
-        """Run after checking the number of values, by the variant that their switches choose."""
+        """Check the number of values, and run the variant that the switches among them choose."""
         if not isinstance(values, list | tuple):
             raise TypeError(
                 f"K.function {self.name!r}: inputs must be a list or tuple of values, "
@@ -130,8 +132,8 @@ class Function:
         return call(list(values))
 
     def _by_switches(self) -> Call:
-        """The call that looks up the variant by what is fed for the switches. What is new there, or
-        wrong, is left to the checks.
+        """The call that looks up the variant by the values of the switches. It leaves new values,
+        and wrong ones, to `_checked`.
         """
         find, checked = self._calls.get, self._checked
         take, one = itemgetter(*self.switches), len(self.switches) == 1
@@ -147,8 +149,8 @@ class Function:
         return call
 
     def without_graph(self) -> Call:
-        """The call of a function that has no inputs. It refers to variables, but to no tensor that
-        is computed, so that it can be kept with the outputs and goes when they go.
+        """The call of a function that has no inputs. It refers to variables, but to no computed
+        tensor. So it can be kept with the outputs, and is freed with them.
         """
         return straight(self, self._variant(()), _takes_nothing)
 
@@ -176,7 +178,7 @@ class Variant:
         self.updated = function.updated
         self.count = len(function.outputs)
         results = [*function.news, *function.outputs]
-        # Keys travel as one array: one conversion per call, whatever the number of random ops.
+        # Keys travel as one array, so a call converts once, however many random ops there are.
         self.keys = function.keys
         packed = Placeholder(Spec((len(self.keys), 4), "uint32"))
         replace = {**replace, **{k: _row(packed, i) for i, k in enumerate(self.keys)}}
@@ -198,11 +200,11 @@ class Variant:
         return self.engine.feed(np.array([k.words() for k in self.keys], np.uint32))
 
     def failed(self, error: Exception, values: Sequence[Any]) -> None:
-        """Say in an error which primitive failed and where it was built.
+        """Add to an error which primitive failed and where it was built.
 
         Raises:
-            ValueError: if the values have shapes that do not fit together, the same one on every
-                engine, in place of `error`.
+            ValueError: in place of `error`, if the shapes of the values do not fit together. It is
+                the same on every engine.
             IndexError: if an index of `gather` is out of range.
         """
         shapes = map(self._shape, values)
@@ -223,7 +225,9 @@ class Variant:
 
 
 def is_switch(p: Tensor) -> bool:
-    """Whether feeding this placeholder chooses between programs: a scalar with a default."""
+    """Whether the value fed for this placeholder chooses between programs. It must be a scalar with
+    a default.
+    """
     return isinstance(p, Placeholder) and p.default is not None and p.spec.shape == ()
 
 

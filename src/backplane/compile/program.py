@@ -1,7 +1,8 @@
 """Compiled programs, shared between equal graphs.
 
-`compiled` takes a graph from inputs to outputs, lowers it for an engine, lifts array constants to
-inputs, and returns what runs it. Programs of equal structure are compiled once per process.
+`compiled` takes a graph from inputs to outputs, runs the passes, turns array constants into inputs,
+and returns a callable that runs the graph. Programs of equal structure are compiled once per
+process.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ CACHE_LIMIT = 1024
 
 
 class Statistics:
-    """Counts since the process started, for tests and curious users."""
+    """Counts since the start of the process, for tests and curious users."""
 
     def __init__(self) -> None:
         self.compilations = 0
@@ -53,13 +54,13 @@ def compiled(
     eager: bool = False,
     options: tuple[tuple[str, Any], ...] = (),
 ) -> tuple[Callable[..., tuple[Any, ...]], list[Any], list[Tensor]]:
-    """The callable for a graph, the native values of its lifted constants, and the outputs as they
-    are after simplification.
+    """The callable for a graph, the native values of the constants that became inputs, and the
+    outputs as the first pass left them.
 
-    The callable takes the values of `inputs`, then the lifted constants, and returns the values of
-    `outputs`. `state` maps input to output positions of replaced variables. With `eager` the
-    emitted Python itself is returned, and `stop_gradient` is kept for the engine's own tape.
-    `options` are passed on to the engine.
+    The callable takes the values of `inputs`, then those constants, and returns the values of
+    `outputs`. `state` maps the input positions of variables that are replaced to output positions.
+    With `eager`, the emitted Python itself is returned, and `stop_gradient` is kept for the
+    engine's own tape. `options` are passed on to the engine.
     """
     with uncollected():
         return _compiled(engine, inputs, outputs, state or {}, replace, eager, options)
@@ -67,9 +68,9 @@ def compiled(
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without Python's cycle collector, which goes through all objects of the process again and
-    again while a large graph is rewritten, and finds nothing: a third of the time for 1000 layers
-    beside PyTorch.
+    """Context manager: switch off Python's cycle collector. While a large graph is rewritten, the
+    collector goes through all objects of the process again and again, and finds nothing. That took
+    a third of the time for 1000 layers in a process that had loaded PyTorch.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -120,7 +121,7 @@ def _compiled(
 
 
 def _is_open(t: Tensor, engine: Engine) -> bool:
-    """Whether the value of a native constant is only known when the program runs."""
+    """Whether the value of a native constant is known only when the program runs."""
     return engine.is_symbolic(t.value)  # type: ignore[attr-defined]
 
 
@@ -170,7 +171,7 @@ def _compile(
 
 
 def dtypes_in(order: Sequence[Tensor]) -> frozenset[str]:
-    """All dtypes of the nodes in `order`, and of those in graphs that they hold."""
+    """All dtypes of the nodes in `order`, and of the nodes in graphs that they hold."""
     found: set[str] = set()
     for node in order:
         several = node.op is not None and node.op.multiple

@@ -1,4 +1,4 @@
-"""Which node a line of an emitted program computes: what errors tell the user."""
+"""Leads from a line of an emitted program to its node, so that errors can name the user's line."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from backplane.ops.indexing import gather
 
 
 class Place(NamedTuple):
-    """The mark of an emitted line: the primitive that it runs, and the user's line behind it."""
+    """The mark of an emitted line: the primitive that it runs, and the user's line that built the
+    node.
+    """
 
     op: Primitive[Any]
     where: Where | None
 
 
 def built_at(error: BaseException) -> Place | None:
-    """What failed, from the traceback of an error that passed through an emitted program; None if
-    it did not.
+    """The place that failed, read from the traceback of an error; None if the error did not pass
+    through an emitted program.
     """
     found: Place | None = None
     trace = error.__traceback__
@@ -34,7 +36,7 @@ def built_at(error: BaseException) -> Place | None:
 def explain(error: BaseException, engine: Engine, run: Callable[..., Any] | None = None) -> None:
     """Add to an error from a running program which primitive failed and where it was built.
 
-    Where the program `run` is a graph of the engine's, the engine knows the line (`located`).
+    If the program `run` is a graph of the engine's own, the engine knows the line (`located`).
 
     Raises:
         IndexError: if an index of `gather` is out of range, in place of what the engine raises.

@@ -1,1 +1,1 @@
-"""The graph: specs, tensors, primitives, gradients. Knows no op and no engine."""
+"""The graph: specs, tensors, primitives, variables. This package knows no op and no engine."""

@@ -1,8 +1,8 @@
 """What surrounds the building of a graph, in one context variable: threads and asyncio tasks never
 see each other's.
 
-Here are also the names that tensors get, and the lines of the user's code that built them: recorded
-cheaply, spelled out when something fails.
+This module also gives tensors their names, and records the line of the user's code that built each
+of them. Recording is cheap; the line is spelled out when something fails.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import sys
 from _thread import allocate_lock  # `threading` imports much more than this.
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
@@ -39,16 +39,17 @@ NOTHING: Mapping[Any, Any] = {}
 
 
 class Context:
-    """What holds for the code that runs now. Never changed: others are made with `but`.
+    """What holds for the code that runs now. A context never changes; `but` makes another one.
 
     Attributes:
-        engine: The engine of the innermost `K.engine`; None outside.
-        mode: How calls without symbolic tensors behave, as the innermost `K.eager` or `K.symbolic`
-            says; None outside.
-        scopes: The name scopes, the outermost first.
-        updated: Variables whose updates come first for the nodes being built, which read these
-            instead: what `K.control_dependencies` asks for.
-        line: The line that new tensors belong to, where it is not the one being executed.
+        engine: The engine that the innermost `K.engine` chose; None outside of any.
+        mode: How calls without symbolic tensors behave: what the innermost `K.eager` or
+            `K.symbolic` says, or None outside of both.
+        scopes: The name scopes, outermost first.
+        updated: From a variable to the tensor that nodes read in its place, because
+            `K.control_dependencies` says that an update comes first.
+        line: The line of the user's code that new tensors belong to, if it is not the one being
+            executed.
     """
 
     # Read at each call of K and for each node: slots take half the time of a named tuple's fields.
@@ -88,8 +89,33 @@ def changed(**fields: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        # Only these fields: other blocks may have been left in another order than entered.
+        # Set back only these fields: other blocks may end in another order than they began.
         _context.set(current().but(**{name: getattr(before, name) for name in fields}))
+
+
+# --- modes ----------------------------------------------------------------------------------------
+
+DEFAULT_MODE = ["auto"]
+"""The mode outside of `K.eager` and `K.symbolic`."""
+
+
+def mode() -> str:
+    """How calls without symbolic tensors behave: "auto" (native tensors and arrays run at once),
+    "symbolic" (everything builds graph) or "eager" (variables and constants run at once too).
+    """
+    return current().mode or DEFAULT_MODE[0]
+
+
+def set_default_mode(name: str) -> Callable[[], None]:
+    """Make `name` the mode outside of `K.eager` and `K.symbolic`, until the returned function is
+    called.
+    """
+    before, DEFAULT_MODE[0] = DEFAULT_MODE[0], name
+
+    def undo() -> None:
+        DEFAULT_MODE[0] = before
+
+    return undo
 
 
 # --- lines of the user's code ---------------------------------------------------------------------
@@ -99,8 +125,8 @@ _is_outside: dict[str, bool] = {}
 
 
 def user_line() -> Where | None:
-    """The line that new tensors belong to: the innermost one outside this package that is being
-    executed, if none is inherited.
+    """The innermost line outside of this package that is being executed: new tensors belong to it,
+    unless the context names another line.
     """
     inherited = current().line
     if inherited is not None:
@@ -120,8 +146,9 @@ def user_line() -> Where | None:
 
 
 def set_inherited(line: Where | None) -> Where | None:
-    """Let tensors built from now on belong to `line`: gradients and rewrites point at the original
-    line. Returns the former one. For inner loops, where a context manager would be felt.
+    """Let tensors built from now on belong to `line`, so that gradients and rewrites point at the
+    original line. Return the line that was in force before. Inner loops use this function, because
+    a context manager would slow them down.
     """
     c = current()
     if c.line is not line:
@@ -137,7 +164,7 @@ _counting = allocate_lock()
 
 
 def get_uid(prefix: str = "") -> int:
-    """The next integer for `prefix`, counting from 1."""
+    """The next whole number for `prefix`, counting from 1."""
     with _counting:
         _uids[prefix] += 1
         return _uids[prefix]
@@ -150,8 +177,8 @@ def reset_uids() -> None:
 
 
 def unique_name(name: str) -> str:
-    """`name` inside the current scopes, with `_1`, `_2`, … appended when it was given out
-    before.
+    """`name` inside the current scopes, followed by `_1`, `_2`, … if it has been given
+    out before.
     """
     full = "/".join([*current().scopes, name])
     with _counting:
@@ -161,14 +188,14 @@ def unique_name(name: str) -> str:
 
 
 def reset_names() -> None:
-    """Forget which names were given out."""
+    """Forget which names have been given out."""
     with _counting:
         _used.clear()
 
 
 @contextmanager
 def name_scope(name: str) -> Iterator[str]:
-    """Names given out inside start with `name/`."""
+    """Context manager: names that are given out inside start with `name/`."""
     scopes = (*current().scopes, name)
     with changed(scopes=scopes):
         yield "/".join(scopes) + "/"

@@ -2,8 +2,8 @@
 
 A tensor is either a leaf (placeholder, constant, variable, key source) or the result of a primitive
 on other tensors. A primitive with several results makes one node whose `spec` is a tuple of specs,
-and one `output` tensor per result. Nothing refers from a tensor to its users, so that Python frees
-whatever is no longer referenced.
+and one `output` tensor per result. A tensor never refers to its users, so Python frees whatever
+nobody holds any more.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _operator(name: str) -> Callable[..., Tensor]:
 
 
 class Tensor:
-    """A value to be computed. Immutable; other libraries may hang attributes of their own on it."""
+    """A value to be computed. It never changes, but other libraries may hang attributes on it."""
 
     __slots__ = (
         "__dict__",
@@ -93,8 +93,9 @@ class Tensor:
 
     @_keras_shape.setter
     def _keras_shape(self, shape: Any) -> None:
-        """Classic Keras writes down what a layer computed. It may name sizes that the spec does not
-        know (`Lambda(output_shape=…)`); it cannot contradict those that the spec knows.
+        """The shape that classic Keras notes for the output of a layer. Keras may name sizes that
+        the spec does not know (`Lambda(output_shape=…)`), but it cannot contradict sizes that the
+        spec knows.
         """
         known = self.spec.shape
         if shape is not None and None in known and len(shape) == len(known):
@@ -103,11 +104,11 @@ class Tensor:
 
     @property
     def _uses_learning_phase(self) -> bool:
-        """Whether it is computed from the learning phase. Remembered for every node on the way:
-        Keras asks after each layer.
+        """Whether the tensor is computed from the learning phase. The answer is remembered for
+        every node on the way, because Keras asks after each layer.
 
         Raises:
-            AttributeError: where it is not and nobody has set it, because classic Keras asks with
+            AttributeError: if it is not, and nobody has set the attribute: classic Keras asks with
                 `hasattr`.
         """
         if self._phased is None:
@@ -131,7 +132,7 @@ class Tensor:
 
     @property
     def dtype(self) -> DType:
-        """Name of the dtype: a string with `.name`."""
+        """The name of the dtype: a string that also has `.name`."""
         return DType(self.spec.dtype)
 
     @property
@@ -141,7 +142,7 @@ class Tensor:
 
     @property
     def name(self) -> str:
-        """The given name, else one made of the primitive's name and a serial number."""
+        """The name that was given, or else one made of the primitive's name and a serial number."""
         if self._name is None:
             self._name = f"{self.op.name if self.op else 'tensor'}_{self.serial}"
         return self._name
@@ -211,7 +212,7 @@ class Tensor:
 
 
 class Placeholder(Tensor):
-    """A leaf whose value is fed at each call; `default` serves where it is not fed."""
+    """A leaf whose value is fed at each call. If nothing is fed, it takes its `default`."""
 
     __slots__ = ("default",)
 
@@ -221,8 +222,8 @@ class Placeholder(Tensor):
 
 
 class ArrayInput(Placeholder):
-    """Stands for a NumPy array among native tensors while a call is traced. Beside tensors it has
-    no say in the dtype of a result, as arrays have none in a graph.
+    """Stands for a NumPy array among native tensors while a call is traced. Tensors beside it
+    decide the dtype of a result, as they do beside an array in a graph.
     """
 
     __slots__ = ()
@@ -234,7 +235,7 @@ def _is_phase(node: Tensor) -> bool:
 
 
 class Constant(Tensor):
-    """A leaf with a fixed value: a NumPy array (never written to) or an engine's own value."""
+    """A leaf with a fixed value: a NumPy array, which nobody writes to, or a value of an engine."""
 
     __slots__ = ("value",)
 
@@ -246,8 +247,8 @@ class Constant(Tensor):
 class KeySource(Tensor):
     """A leaf that gives a new random key at each run: (seed low, seed high, counter, fold).
 
-    The counter grows with each run of a program that reads the source, so that a seed gives the
-    same sequence of samples in every process.
+    The counter grows with each run of a program that reads the source, so a seed gives the same
+    sequence of samples in every process.
     """
 
     __slots__ = ("counter", "seed")
@@ -267,7 +268,7 @@ class KeySource(Tensor):
         )
 
     def draw(self) -> np.ndarray:
-        """The next key, as an array, which is drawn by that. Threads may draw side by side."""
+        """Draw the next key, as an array. Several threads may draw at once."""
         with _drawing:
             key = np.array(self.words(), np.uint32)
             self.counter += 1
@@ -281,9 +282,9 @@ def constant(value: Any, dtype: str | None = None) -> Constant:
 
 
 class Graph:
-    """A closed graph: a function of its own inputs. Leaves inside are those inputs or constants.
+    """A closed graph: a function of its own inputs. Its leaves are these inputs, or constants.
 
-    Compared by identity of structure through `compile.cache_key`; used as parameter of loops.
+    Loops and branches have graphs as parameters. `compile.cache_key` compares them by structure.
     """
 
     __slots__ = ("__weakref__", "cache", "inputs", "outputs")
@@ -300,7 +301,7 @@ class Graph:
 
 
 def toposort(outputs: Iterable[Tensor], stop: Iterable[Tensor] = ()) -> list[Tensor]:
-    """All nodes that `outputs` need, inputs before users; nodes in `stop` are taken as leaves."""
+    """All nodes that `outputs` need, operands before users. Nodes in `stop` count as leaves."""
     seen: set[Tensor] = set()
     leaves = set(stop)
     order: list[Tensor] = []
@@ -321,7 +322,7 @@ def toposort(outputs: Iterable[Tensor], stop: Iterable[Tensor] = ()) -> list[Ten
 
 
 def rebuild(node: Tensor, inputs: tuple[Tensor, ...], keep_spec: bool = False) -> Tensor:
-    """The same primitive on other inputs, its spec inferred again unless `keep_spec`."""
+    """The same primitive on other operands. Its spec is inferred again, unless `keep_spec`."""
     assert node.op is not None
     spec = node.spec if keep_spec else node.op.infer(inputs, node.params)
     return Tensor(node.op, inputs, node.params, spec, node.where, node._name)
@@ -334,11 +335,12 @@ def rewrite(
     replace: Mapping[Tensor, Tensor] | None = None,
     keep_specs: bool = False,
 ) -> list[Tensor]:
-    """`outputs`, built again from the leaves on; untouched parts are shared.
+    """Build `outputs` again from the leaves on, sharing the parts that stay the same.
 
-    `rule(node, inputs)` gets each node with its new operands and returns what stands in its place,
-    or None for the same primitive on these operands. Tensors in `replace` are replaced first, and
-    what they were computed from is not visited. With `keep_specs` the specs are not inferred again.
+    `rule(node, inputs)` gets each node with its new operands. It returns what takes the place of
+    the node, or None for the same primitive on these operands. Tensors in `replace` are replaced
+    first, and the walk does not visit what they were computed from. With `keep_specs` specs are not
+    inferred again.
     """
     new: dict[Tensor, Tensor] = dict(replace or {})
     for node in toposort(outputs, stop=new):
@@ -352,12 +354,14 @@ def rewrite(
 
 
 def substitute(outputs: Sequence[Tensor], mapping: Mapping[Tensor, Tensor]) -> list[Tensor]:
-    """`outputs` with the tensors in `mapping` replaced; untouched parts are shared."""
+    """`outputs` with the tensors in `mapping` replaced, sharing the parts that stay the same."""
     return rewrite(outputs, lambda node, inputs: None, replace=mapping)
 
 
 def depends_on(outputs: Iterable[Tensor], sources: Iterable[Tensor]) -> set[Tensor]:
-    """The nodes that `outputs` need and that are computed from any of `sources` (them included)."""
+    """The nodes that `outputs` need and that are computed from any of `sources`,
+    including these.
+    """
     reached = set(sources)
     found: set[Tensor] = set()
     for node in toposort(outputs):

@@ -1,6 +1,7 @@
-"""Primitives: declared once, with spec rule, gradient and optional decomposition.
+"""Primitives, each declared once: its spec rule, its gradient, its traits, its decomposition.
 
-The decorated function is the spec rule: specs of the operands in, spec (or list of specs) out.
+The decorated function is the spec rule. It takes the specs of the operands and returns the spec of
+the result, or a list of specs.
 
     @primitive(memory=Memory.FRESH, axes=like_first)
     def softmax(x, *, axis):
@@ -13,8 +14,8 @@ The decorated function is the spec rule: specs of the operands in, spec (or list
     @softmax.decompose
     def _(x, *, axis): ...                # tensors in, tensor out
 
-What else is a fact of the primitive, its *traits*, are the arguments of the decorator. Passes and
-code generation ask the primitive for them and keep no lists of their own.
+All other facts of the primitive are its *traits*: the arguments of the decorator. Passes and code
+generation ask the primitive for them and keep no lists of their own.
 """
 
 from __future__ import annotations
@@ -68,34 +69,34 @@ class Primitive(Generic[R]):
         self.multiple = multiple
         """Whether it has several results: the spec rule returns a list, a call returns a list."""
         self.effect = effect
-        """Whether running it does something besides computing: such nodes are never merged or
+        """Whether running it does something besides computing. Such nodes are never merged or
         moved.
         """
         self.host = host
-        """Operands from this position on are sizes: integer scalars, host values where the engine
-        has `host_shapes`."""
+        """The operands from this position on are sizes: integer scalars, which are host values if
+        the engine has `host_shapes`."""
         self.in_place = in_place
-        """Whether it may write its results over its operands: such nodes run after all others."""
+        """Whether it may write its results over its operands. Such nodes run after all others."""
         self.memory = memory
-        """Whose memory its result is. An engine's table may know that a kernel of its own always
-        makes a view, or can write to memory that it is given."""
+        """Whose memory its result is. An engine's table adds what only its own kernel does: that it
+        always makes a view, or can write to memory that it is given."""
         self.elementwise = elementwise
-        """Whether each element of the result is computed from the elements of the operands, which
-        are broadcast, at the same place."""
+        """Whether each element of the result is computed from the elements at the same place in the
+        operands, which are broadcast."""
         self.reduction = reduction
-        """Whether it reduces the axes in its parameter `axes`, which stay with size 1 if its
-        parameter `keepdims` says so."""
+        """Whether it reduces the axes in its parameter `axes`. Its parameter `keepdims` tells
+        whether they stay, with size 1."""
         self.on_host = on_host
-        """Whether it may be computed on the host where all its operands are sizes or constants."""
+        """Whether the host may compute it if all its operands are sizes or constants."""
         self.linear = tuple(linear)
-        """The operands in each of which it is linear, where all others stay as they are."""
+        """The operands in each of which it is linear while all others stay as they are."""
         self.axes = axes
-        """Says which axes of its operands the size of an axis of its result is taken from."""
+        """Tells from which axes of its operands the size of an axis of its result is taken."""
         self.stacks = stacks
         """How to compute the results of all steps of a loop at once."""
         self.shortcut = shortcut
-        """From the operands and parameters of a call to a result that needs no node of this
-        primitive, or None."""
+        """A function of the operands and parameters of a call. It returns a result that needs no
+        node of this primitive, or None."""
         self.gradient: Rule | None = None
         self.argument_rules: tuple[Rule | None, ...] | None = None
         self.decomposition: Rule | None = None
@@ -104,12 +105,12 @@ class Primitive(Generic[R]):
         return f"<Primitive {self.name}>"
 
     def infer(self, inputs: Sequence[Tensor], params: Mapping[str, Any]) -> Any:
-        """Spec of the result, or a tuple of specs."""
+        """The spec of the result, or a tuple of specs if there are several results."""
         spec = self.infer_rule(*[t.spec for t in inputs], **params)
         return tuple(spec) if self.multiple else spec
 
     def __call__(self, *inputs: Tensor, **params: Any) -> R:
-        """Build a node: a tensor, or a list of tensors if there are several results."""
+        """Build a node. Return its result: a tensor, or a list of tensors if there are several."""
         context = current()
         if context.updated:
             inputs = tuple([context.updated.get(t, t) for t in inputs])
@@ -124,24 +125,26 @@ class Primitive(Generic[R]):
         return outputs_of(node)  # type: ignore[return-value]
 
     def vjp(self, rule: Rule) -> Rule:
-        """Decorator: the gradient rule `(g, y, *operands, **params)` returns one cotangent, or
-        None, per operand (a single tensor for a single operand). With several results `g` and `y`
-        are lists, and entries of `g` are None where nothing flows.
+        """Decorator for the gradient rule `(g, y, *operands, **params)`. The rule returns one
+        cotangent, or None, per operand; for a single operand it may return the tensor itself. If
+        there are several results, `g` and `y` are lists, and an entry of `g` is None if no gradient
+        reaches that result.
         """
         self.gradient = rule
         return rule
 
     def vjps(self, *rules: Rule | None) -> None:
-        """Set one rule `(g, y, *operands, **params) -> cotangent` per operand; only those needed
-        are called.
+        """Set one gradient rule `(g, y, *operands, **params) -> cotangent` per operand. Only the
+        rules of operands whose gradient is needed are called.
         """
         self.argument_rules = rules
 
     def cotangents(
         self, g: Any, y: Any, node: Tensor, wanted: Sequence[bool]
     ) -> list[Tensor | None]:
-        """The cotangents of the operands of `node` from `g`, that of its result `y`; both are lists
-        if there are several. None for operands that are not `wanted` and where nothing flows.
+        """The cotangents of the operands of `node`, computed from the cotangent `g` of its result
+        `y`. If there are several results, `g` and `y` are lists. A cotangent is None if the operand
+        is not `wanted` or no gradient reaches it.
         """
         if self.argument_rules is not None:
             rules = zip(self.argument_rules, wanted, strict=False)
@@ -155,13 +158,15 @@ class Primitive(Generic[R]):
         return [t if yes else None for t, yes in zip(listed, wanted, strict=False)]
 
     def decompose(self, rule: Rule) -> Rule:
-        """Decorator: tensors in, tensor (or list) out, for engines that have no lowering."""
+        """Decorator for the decomposition, which serves engines without a lowering. It takes
+        tensors and returns a tensor, or a list of them.
+        """
         self.decomposition = rule
         return rule
 
     @property
     def differentiable(self) -> bool:
-        """Whether any gradient rule is declared."""
+        """Whether a gradient rule is declared."""
         return self.gradient is not None or self.argument_rules is not None
 
 
@@ -174,8 +179,8 @@ def primitive(
     *, memory: Memory, name: str | None = None, multiple: Literal[False] = False, **traits: Any
 ) -> Callable[[SpecRule], Primitive[Tensor]]: ...
 def primitive(*, memory: Memory, name: str | None = None, **traits: Any) -> Any:
-    """Decorator: declare a primitive with these traits (see `Primitive`). It is named as its spec
-    rule if no `name` is given.
+    """Decorator: declare a primitive with these traits (see `Primitive`). Its name is that of the
+    spec rule, unless `name` is given.
     """
 
     def declare(rule: SpecRule) -> Primitive[Any]:
@@ -193,10 +198,10 @@ def _output_spec(specs: tuple[Spec, ...], *, index: int) -> Spec:
 
 
 OUTPUT: Primitive[Tensor] = Primitive("output", _output_spec, memory=Memory.ANY)
-"""Picks one result of a node with several. Handled by autodiff and emission themselves."""
+"""Picks one result of a node that has several. Gradients and code generation treat it specially."""
 
 
 def outputs_of(node: Tensor) -> list[Tensor]:
-    """The results of a node of a primitive with several."""
+    """The results of a node that has several."""
     specs: tuple[Spec, ...] = node.spec  # type: ignore[assignment]
     return [Tensor(OUTPUT, (node,), {"index": i}, spec, node.where) for i, spec in enumerate(specs)]

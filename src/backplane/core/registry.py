@@ -13,7 +13,9 @@ PRIMITIVES: dict[str, Primitive[Any]] = {}
 
 
 def primitive(name: str) -> Primitive[Any]:
-    """The primitive of that name; KeyError names the closest ones."""
+    """The primitive called `name`. If there is none, the KeyError names those that are spelled
+    alike.
+    """
     try:
         return PRIMITIVES[name]
     except KeyError:
@@ -38,5 +40,7 @@ a variable of Keras 3, stands for; other objects themselves."""
 
 
 def value_of(value: object) -> Any:
-    """The native value that an object of another library stands for; all else is returned."""
+    """The native value that an object of another library stands for. Other values are returned as
+    they are.
+    """
     return VALUE_OF[0](value) if VALUE_OF else value

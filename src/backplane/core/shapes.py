@@ -15,7 +15,7 @@ def show(shape: Sequence[Size]) -> str:
 
 
 def broadcast_size(a: Size, b: Size) -> Size:
-    """Size of an axis of two operands; ValueError where they do not fit."""
+    """The size of an axis that is broadcast from two operands; ValueError if they do not fit."""
     if a == b or b == 1:
         return a
     if a == 1:
@@ -26,7 +26,9 @@ def broadcast_size(a: Size, b: Size) -> Size:
 
 
 def broadcast(*shapes: Sequence[Size]) -> Sizes:
-    """Shape of an element-wise result, by NumPy's rules; ValueError where the shapes do not fit."""
+    """The shape of an element-wise result, by NumPy's rules; ValueError if the shapes do
+    not fit.
+    """
     first = shapes[0]
     if all(s == first for s in shapes):
         return tuple(first)
@@ -44,23 +46,31 @@ def broadcast(*shapes: Sequence[Size]) -> Sizes:
 
 
 def broadcast_axes(shape: Sequence[Size], whole: Sequence[Size]) -> tuple[Axes, Axes]:
-    """What a broadcast from `shape` to `whole` does: the axes of `whole` that it puts in front, and
-    those that it stretches from size 1. Unknown sizes are taken to be equal.
+    """What a broadcast from `shape` to `whole` does: the axes of `whole` that it adds in front, and
+    those that it stretches from size 1. Unknown sizes count as equal.
     """
     extra = len(whole) - len(shape)
     stretched = [i for i, n in enumerate(shape, extra) if n == 1 != whole[i]]
     return tuple(range(extra)), tuple(stretched)
 
 
+def may_stretch(shape: Sequence[Size], whole: Sequence[Size]) -> bool:
+    """Whether a broadcast from `shape` to `whole` stretches an axis of unknown size if that size
+    turns out to be 1.
+    """
+    there = whole[len(whole) - len(shape) :]
+    return any(n is None and size != 1 for n, size in zip(shape, there, strict=True))
+
+
 def reduce(shape: Sequence[Size], axes: Sequence[int], keepdims: bool) -> Sizes:
-    """Shape after reducing `axes`."""
+    """The shape after reducing `axes`."""
     if keepdims:
         return tuple(1 if i in axes else n for i, n in enumerate(shape))
     return tuple(n for i, n in enumerate(shape) if i not in axes)
 
 
 def product(shape: Sequence[Size]) -> Size:
-    """Number of elements, None if unknown (a known zero makes it zero)."""
+    """The number of elements; None if it is unknown. One known zero makes it zero."""
     total = 1
     unknown = False
     for n in shape:
@@ -77,19 +87,19 @@ def add(a: Size, b: Size) -> Size:
 
 
 def merge_size(a: Size, b: Size, what: str) -> Size:
-    """The size known from two sources that must agree; ValueError says `what` disagrees."""
+    """The size that two sources, which must agree, tell; the ValueError names `what` disagrees."""
     if a is None or b is None or a == b:
         return b if a is None else a
     raise ValueError(f"{what}: {a} and {b} differ")
 
 
 def slice_size(n: Size, start: int | None, stop: int | None, step: int) -> Size:
-    """Number of elements that a Python slice with a positive step reads."""
+    """The number of elements that a Python slice with a positive step reads."""
     return None if n is None else len(range(*slice(start, stop, step).indices(n)))
 
 
 def reshape(shape: Sequence[Size], target: Sequence[Size]) -> Sizes:
-    """Shape after a reshape to `target`, which may hold one -1; ValueError if the sizes cannot
+    """The shape after a reshape to `target`, which may hold one -1; ValueError if the sizes cannot
     fit.
     """
     total = product(shape)
@@ -112,7 +122,9 @@ def reshape(shape: Sequence[Size], target: Sequence[Size]) -> Sizes:
 
 
 def normalize_axis(axis: int, rank: int, name: str = "axis") -> int:
-    """A non-negative axis; ValueError names the argument and the accepted range."""
+    """The axis, counted from the front. The ValueError names the argument and the
+    accepted range.
+    """
     axis = int(axis)
     if not -rank <= axis < rank:
         raise ValueError(f"{name} {axis} is out of range for a tensor with {rank} axes")
@@ -122,7 +134,9 @@ def normalize_axis(axis: int, rank: int, name: str = "axis") -> int:
 def normalize_axes(
     axes: int | Sequence[int] | None, rank: int, name: str = "axis"
 ) -> tuple[int, ...]:
-    """Sorted non-negative axes; None means all. ValueError for doubled ones."""
+    """The axes, sorted and counted from the front; None means all. ValueError if one is named
+    twice.
+    """
     if axes is None:
         return tuple(range(rank))
     listed = list(axes) if isinstance(axes, Iterable) else [axes]
@@ -133,7 +147,7 @@ def normalize_axes(
 
 
 def check_axes(name: str, axes: Sequence[int], rank: int) -> None:
-    """The axes that a primitive takes: sorted, not negative, none twice."""
+    """Check the axes that a primitive takes: sorted, not negative, none named twice."""
     before = -1
     for axis in axes:
         if not before < axis < rank:

@@ -1,9 +1,10 @@
-"""Unknown sizes that are known to be equal: where an unknown size first appears.
+"""Which unknown sizes are equal: each is followed back to the axis where it first appears.
 
-`x + y` with two unknown batch sizes may broadcast one of them, so its gradient must be prepared to
-sum it down again, unless both sizes come from the same axis of the same tensor. A primitive's trait
-`axes` says from which axes of its operands the size of an axis of its result is taken. The size has
-one origin if all of them have the same one; no axis listed means that the size is new.
+`x + y` with two unknown batch sizes may broadcast one of them. Its gradient must then be ready to
+sum that axis down again, unless both sizes come from the same axis of the same tensor. The trait
+`axes` of a primitive tells from which axes of its operands the size of an axis of its result is
+taken. If all of them have the same origin, it is the origin of that size too. If the trait lists no
+axis, the size is new.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from backplane.core.traits import Axis
 def _origins(x: Tensor) -> dict[int, Axis | None]:
     """The origins found so far, by axis; None stands for the tensor itself.
 
-    They are kept on the tensor: in a table with weak keys an entry would never go, where the user
-    of a tensor hangs on the tensor (classic Keras' layers) and is so held by its own entry.
+    The tensor keeps them itself. A table with weak keys would keep its entries for ever: classic
+    Keras hangs the layer on a tensor, which leads to users of the tensor, so an entry would hold
+    its own key.
     """
     found: dict[int, Axis | None] = x.__dict__.setdefault("origins", {})
     return found
@@ -42,15 +44,15 @@ def origin(x: Tensor, axis: int) -> Axis:
 
 
 def tie(x: Tensor, axis: int, to: Tensor, to_axis: int) -> None:
-    """State that a leaf has the unknown size of another tensor.
+    """Record that a leaf has the unknown size of another tensor.
 
-    The leaf is an input of a loop's body, the other tensor the one that is handed to it.
+    The leaf is an input of a loop's body, and the other tensor is what the loop hands to it.
     """
     _origins(x)[axis] = origin(to, to_axis)
 
 
 def same_shape(x: Tensor, y: Tensor) -> bool:
-    """Whether `x` and `y` surely have equal shapes when they are computed."""
+    """Whether `x` and `y` are certain to have equal shapes when they are computed."""
     if x is y:
         return True
     shape = x.spec.shape

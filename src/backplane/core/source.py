@@ -6,8 +6,8 @@
         source.line("return t0")
     program = source.function("program")
 
-The text is registered with `linecache`, so that tracebacks and debuggers show it, as long as the
-function exists.
+The text is registered with `linecache` as long as the function exists, so tracebacks and debuggers
+show it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,16 @@ class Source:
         self._line_marks: dict[int, Any] = {}
 
     def line(self, text: str, mark: Any = None) -> None:
-        """Add a line at the present margin; `marked` gives the `mark` back for its number."""
+        """Add a line at the present margin. `marked` returns the `mark` for the number of this
+        line.
+        """
         self.lines.append(self._margin + text)
         if mark is not None:
             self._line_marks[len(self.lines)] = mark
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Add the line `head` and indent what is written inside."""
+        """Context manager: add the line `head`, and indent what is written inside."""
         self.line(head)
         before, self._margin = self._margin, self._margin + "    "
         try:
@@ -53,7 +55,9 @@ class Source:
             self._margin = before
 
     def bind(self, thing: Any, stem: str) -> str:
-        """The global name of `thing`: the same one at each call, `stem` if nothing else has it."""
+        """The global name of `thing`, the same at each call. It is `stem` if nothing else has that
+        name.
+        """
         name = self._bound.get(id(thing))
         if name is None:
             name = self._bound[id(thing)] = self.define(thing, stem)
@@ -74,7 +78,7 @@ class Source:
         return "\n".join(self.lines) + "\n"
 
     def function(self, name: str) -> Callable[..., Any]:
-        """Run the text and return the function of that name which it defines."""
+        """Run the text, and return the function called `name` that it defines."""
         filename, text = f"<backplane {self.title} {next(_count)}>", self.text
         exec(compile(text, filename, "exec"), self.names)
         function: Callable[..., Any] = self.names[name]
@@ -91,5 +95,5 @@ def _forget(filename: str) -> None:
 
 
 def marked(filename: str, line: int) -> Any:
-    """The mark of a line of written text; None for every other line and file."""
+    """The mark of a line that a `Source` wrote; None for all other lines and files."""
     return _marks.get(filename, {}).get(line)

@@ -1,4 +1,6 @@
-"""Sparse matrices that callers bring, recognised by what they offer: SciPy is no dependency."""
+"""Sparse matrices that callers pass in. They are recognised by their attributes, because SciPy is
+not a dependency.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +10,23 @@ import numpy as np
 
 
 def is_sparse_matrix(value: Any) -> bool:
-    """Whether `value` is a matrix or array of `scipy.sparse`, in whatever format."""
+    """Whether `value` is a matrix or array of `scipy.sparse`, in any format."""
     return hasattr(value, "toarray") and hasattr(value, "nnz")
 
 
 def is_triple(value: Any) -> bool:
-    """Whether `value` is (indices, values, shape) of a matrix, as TensorFlow 1 wanted it fed."""
+    """Whether `value` is the triple (indices, values, shape) of a matrix, the form that TensorFlow
+    1 took for feeding.
+    """
     if not isinstance(value, tuple) or len(value) != 3:
         return False
     return [np.ndim(part) for part in value] == [2, 1, 1] and len(value[2]) == 2
 
 
 def dense_array(value: Any) -> np.ndarray:
-    """What `is_sparse_matrix` or `is_triple` recognised, as an array; repeated entries add up."""
+    """The dense array of what `is_sparse_matrix` or `is_triple` recognised; repeated entries add
+    up.
+    """
     if is_sparse_matrix(value):
         return np.asarray(value.toarray())
     indices, values, shape = value

@@ -1,4 +1,4 @@
-"""What is known of a tensor before it has a value: its shape and its dtype."""
+"""What is known of a tensor before it has a value: its shape and dtype."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class DType(str):
 
 
 class Shape(tuple[int | None, ...]):
-    """A static shape: a tuple whose unknown sizes are None, with TensorFlow's spellings beside."""
+    """A static shape: a tuple with None for unknown sizes. It also has TensorFlow's methods."""
 
     __slots__ = ()
 
@@ -63,7 +63,7 @@ class Shape(tuple[int | None, ...]):
 
 
 class Spec(NamedTuple):
-    """Shape and dtype of a tensor. The rank is always known; an unknown size is None.
+    """The shape and dtype of a tensor. The rank is always known; an unknown size is None.
 
     `sparse` marks a two-dimensional tensor that engines may hold in a sparse format.
     """
@@ -91,7 +91,7 @@ class Spec(NamedTuple):
         return Spec(self.shape, dtype)
 
     def accepts(self, other: Spec) -> bool:
-        """Whether a value of spec `other` may stand where this spec is promised."""
+        """Whether a value of spec `other` may serve where this spec is promised."""
         return (
             self.dtype == other.dtype
             and len(self.shape) == len(other.shape)
@@ -121,10 +121,10 @@ def bits(dtype: str) -> int:
 def promote(a: str, b: str) -> str:
     """The dtype of an operation on two tensors of dtypes `a` and `b`.
 
-    bool gives way to integers and integers give way to floats, so that an integer tensor never
-    widens a float (NumPy and Theano would make int32 + float32 a float64). Among floats the wider
-    wins, float16 with bfloat16 makes float32; a signed with an unsigned integer makes the next
-    wider signed type, int64 at most.
+    bool gives way to integers, and integers give way to floats, so an integer tensor never widens a
+    float (NumPy and Theano make int32 + float32 a float64). The wider of two floats wins, and
+    float16 with bfloat16 makes float32. A signed with an unsigned integer makes the next wider
+    signed type, int64 at most.
     """
     if a == b:
         return a

@@ -1,9 +1,9 @@
-"""Closed graphs from Python functions: loop bodies and branches.
+"""Closed graphs from Python functions, for the bodies of loops and for branches.
 
-The function is called once on fresh placeholders. Whatever it uses of its surroundings becomes a
-*captured* input of the graph, so that a body shares no node with the graph around it. Work inside
-the function that does not depend on its inputs is thereby moved out of the loop, except where it
-draws random numbers or has an effect.
+The function is called once, on fresh placeholders. Every tensor that it uses from outside becomes a
+*captured* input of the graph, so a body shares no node with the graph around it. This also moves
+work out of the loop if it does not depend on the function's inputs, unless it draws random numbers
+or has an effect.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from backplane.core.spec import Spec
 def trace(
     function: Callable[..., Sequence[Tensor]], specs: Sequence[Spec]
 ) -> tuple[Graph, list[Tensor], list[KeySource]]:
-    """Call `function` on placeholders of `specs` and close the graph of its results.
+    """Call `function` on placeholders of these `specs`, and close the graph of its results.
 
-    Returns the graph, whose inputs are the placeholders, then the captured tensors, then one key
-    per key source made inside; the captured tensors; and those key sources.
+    Return the graph, the captured tensors, and the key sources that were made inside. The inputs of
+    the graph are the placeholders, then the captured tensors, then one key per key source.
     """
     mark = constant(0).serial
     inputs = [Placeholder(spec) for spec in specs]
@@ -43,10 +43,10 @@ def trace(
 def close(
     outputs: Sequence[Tensor], inputs: Sequence[Tensor], mark: int, lazy: bool = False
 ) -> tuple[Graph, list[Tensor], list[KeySource]]:
-    """Close the graph from `inputs` to `outputs`; nodes with a serial above `mark` were built
-    for it.
+    """Close the graph from `inputs` to `outputs`. Nodes with a serial number above `mark` were
+    built for it.
 
-    Those that do not depend on the inputs are moved out, unless it is `lazy`: a branch that is not
+    Nodes that do not depend on the inputs move out of it, unless it is `lazy`: a branch that is not
     taken must not run.
     """
     captured, keys = _split(outputs, inputs, mark, lazy)
@@ -79,7 +79,9 @@ def _split(
 
 
 def _frontier(outputs: Sequence[Tensor], inside: set[Tensor]) -> list[Tensor]:
-    """The tensors just outside: inputs of inside nodes, and outputs that are not inside."""
+    """The tensors just outside of the graph: operands of its nodes, and outputs that are not among
+    its nodes.
+    """
     edge: dict[Tensor, None] = {t: None for t in outputs if t not in inside}
     for node in sorted(inside, key=lambda t: t.serial):
         for t in node.inputs:
@@ -89,18 +91,18 @@ def _frontier(outputs: Sequence[Tensor], inside: set[Tensor]) -> list[Tensor]:
 
 
 def _inline(node: Tensor) -> bool:
-    """Scalar numbers stay in the body as they are."""
+    """Whether the tensor is a scalar number, which stays in the body as it is."""
     return (
         isinstance(node, Constant) and isinstance(node.value, np.ndarray) and node.value.ndim == 0
     )
 
 
 def used_inputs(graph: Graph) -> set[Tensor]:
-    """The inputs that any output of `graph` depends on."""
+    """The inputs that at least one output of `graph` depends on."""
     needed = set(toposort(graph.outputs))
     return {t for t in graph.inputs if t in needed}
 
 
 def call(graph: Graph, *arguments: Any) -> list[Tensor]:
-    """The outputs of `graph` on other inputs: inlining."""
+    """The outputs of `graph` for other inputs: the graph is inlined."""
     return substitute(graph.outputs, dict(zip(graph.inputs, arguments, strict=True)))

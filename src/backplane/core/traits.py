@@ -1,4 +1,4 @@
-"""Facts of primitives for passes and code generation, and the rules that many of them share."""
+"""Facts of primitives, for passes and code generation, and the rules that many primitives share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from backplane.core.graph import Tensor
 
 Axis = tuple[Tensor, int]
 AxisRule = Callable[[Tensor, int], Sequence[Axis]]
-"""From a node and an axis of its result to the axes of operands that this size is taken from."""
+"""A function of a node and an axis of its result. It returns the axes of operands from which that
+size is taken."""
 
 
 class Memory(Enum):
@@ -25,17 +26,17 @@ class Memory(Enum):
 
 
 class Stacked(NamedTuple):
-    """What stands outside of a loop for a tensor of its steps."""
+    """What replaces a tensor of a loop's steps when work moves out of the loop."""
 
     tensor: Tensor
     stacked: bool
-    """Whether it has the values of all steps along a new first axis. If not, it is the same tensor
-    in each step."""
+    """Whether `tensor` holds the values of all steps along a new first axis. Otherwise the tensor
+    is the same in each step."""
 
 
 StackRule = Callable[[Tensor, Sequence[Stacked]], "Tensor | None"]
-"""From a node of a loop's step and its operands outside of the loop to the results of all steps,
-stacked; None where the operands do not fit. At least one operand is stacked."""
+"""A function of a node in a loop's step and its operands outside of the loop, of which at least one
+is stacked. It returns the stacked results of all steps, or None if the operands do not fit."""
 
 
 # --- where the size of an axis comes from ---------------------------------------------------------
@@ -47,7 +48,7 @@ def like_first(node: Tensor, axis: int) -> Sequence[Axis]:
 
 
 def broadcasting(node: Tensor, axis: int) -> Sequence[Axis]:
-    """The result is broadcast from all operands: those of size 1 have no say."""
+    """The result is broadcast from all operands; operands of size 1 have no say."""
     found = []
     for t in node.inputs:
         i = axis - node.ndim + t.ndim
@@ -69,7 +70,9 @@ def reduced(node: Tensor, axis: int) -> Sequence[Axis]:
 
 
 def later_axes(parameter: str) -> StackRule:
-    """For one operand and a parameter that names axes: with time in front, each comes one later."""
+    """For primitives of one operand with a parameter that names axes: with time in front, each axis
+    comes one later.
+    """
 
     def rule(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
         assert node.op is not None
@@ -82,7 +85,9 @@ def later_axes(parameter: str) -> StackRule:
 
 
 def whole_time(parameter: str, whole: Any) -> StackRule:
-    """For one operand and a parameter with an entry for each axis: time gets `whole`."""
+    """For primitives of one operand with a parameter that has an entry for each axis: time gets the
+    entry `whole`.
+    """
 
     def rule(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
         assert node.op is not None

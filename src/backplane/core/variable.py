@@ -25,8 +25,8 @@ class Converter(Protocol):
 class Variable(Tensor):
     """A leaf whose value programs read and replace.
 
-    The value is held as the engine that last wrote it left it; another engine gets a copy through
-    NumPy, made once per write.
+    The value stays as the engine left it that wrote it last. Another engine gets a copy, which is
+    made through NumPy once per write.
     """
 
     __slots__ = ("constraint", "trainable", "values")
@@ -52,11 +52,11 @@ class Variable(Tensor):
         return self.name
 
     def __bool__(self) -> bool:
-        """True: Keras before 2.1 asks `if self.bias:` whether there is one."""
+        """True, because Keras before 2.1 asks `if self.bias:` to see whether there is one."""
         return True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled are the value, as an array, and what was hung on it: no engine holds it yet."""
+        """Pickle the value, as an array, and the attributes that were hung on the variable."""
         settings = (self.numpy(), self.name, self.constraint, self.spec.sparse)
         return _restored, (settings, self.trainable, self.__dict__)
 
@@ -75,11 +75,11 @@ class Variable(Tensor):
         self.values = {engine: value}
 
     def assign(self, value: np.ndarray) -> None:
-        """Replace the value by a NumPy array that the caller gives away."""
+        """Replace the value by a NumPy array. The caller must not use the array any more."""
         self.values = {None: value}
 
     def numpy(self) -> np.ndarray:
-        """The value as a NumPy array, which must not be written to."""
+        """The value as a NumPy array, which nobody may write to."""
         value = self.values.get(None)
         if value is None:
             engine, native = next(iter(self.values.items()))

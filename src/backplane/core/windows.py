@@ -1,8 +1,8 @@
 """Windows along spatial axes: how many there are, what padding adds, what each one reads.
 
-Convolution and pooling, their spec rules, decompositions and lowerings all take this geometry from
-here. Sizes may be ints, None where unknown, or scalars of a graph or an engine: whatever has
-arithmetic. For the last, callers pass the `maximum` of two such values.
+Convolution and pooling take all their geometry from here: spec rules, decompositions and lowerings.
+A size may be an int, None if it is unknown, or a scalar of a graph or an engine, which has
+arithmetic too. For such scalars the caller passes the `maximum` of two of them.
 
 Source of "same": https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padding_2
 """
@@ -58,11 +58,11 @@ class Window(NamedTuple):
 
     @property
     def span(self) -> int:
-        """Elements from the first to the last of a window."""
+        """The number of elements from the first to the last of a window."""
         return (self.size - 1) * self.dilation + 1
 
     def count(self, n: Amount, maximum: Callable[[Any, int], Any] = max) -> Amount:
-        """How many windows fit along an axis of `n` elements; None for None."""
+        """How many windows fit along an axis of `n` elements. If `n` is None, so is the result."""
         if n is None:
             return None
         if self.padding == "same":
@@ -73,8 +73,8 @@ class Window(NamedTuple):
     def ends(self, n: Amount, maximum: Callable[[Any, int], Any] = max) -> tuple[Amount, Amount]:
         """The elements that padding adds before and after an axis of `n` elements.
 
-        With `"same"` there are ⌈n / stride⌉ windows, and the smaller half comes first. `n` is not
-        looked at where the stride leaves nothing to depend on it.
+        With `"same"` there are ⌈n / stride⌉ windows, and the smaller half of the padding comes
+        first. Where the stride makes the result independent of `n`, `n` is not read.
         """
         if not isinstance(self.padding, str):
             return self.padding
@@ -112,7 +112,7 @@ def windows(
 
 
 class Placement:
-    """Windows over spatial axes whose sizes are all known. Made once for equal arguments."""
+    """Windows over spatial axes whose sizes are all known. Equal arguments share one instance."""
 
     def __init__(self, sizes: Ints, windows: tuple[Window, ...]) -> None:
         self.sizes = sizes
@@ -143,7 +143,7 @@ class Placement:
 
     @cached_property
     def elements(self) -> int:
-        """The elements of a window."""
+        """The number of elements of a window."""
         return math.prod([w.size for w in self.windows])
 
     @property

@@ -1,4 +1,5 @@
-"""Engines by name, loaded on first use; which one is current; whose tensor a value is.
+"""The registry of engines: finds them by name, loads them on first use, knows which one is current,
+and tells whose tensor a value is.
 
 An engine's module is imported when the engine is first needed, never before. Third-party engines
 register under the entry point group `backplane.engines`: name → object, an `Engine` instance.
@@ -16,20 +17,7 @@ from typing import TYPE_CHECKING
 from backplane import config
 from backplane.core import context, registry
 from backplane.engines.base import Engine
-
-MODULES = {
-    "numpy": "numpy",
-    "tensorflow": "tensorflow",
-    "jax": "jax",
-    "torch": "torch",
-    "theano": "pytensor",
-    "cntk": "onnxruntime",
-    "mlx": "mlx",
-}
-"""Canonical engine name → folder under `engines`, which is also the library's top-level module."""
-
-LIBRARIES = {"cntk": ("onnxruntime", "onnx")}
-"""Libraries to be installed, where it is not just the one that the folder is named after."""
+from backplane.known_engines import ALIASES, ENGINES, SPELLINGS, canonical
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -41,49 +29,49 @@ _default: list[Engine] = []
 
 
 def names() -> list[str]:
-    """Names of all known engines, third-party ones last, installed or not."""
-    return [*MODULES, *(point.name for point in _third_party())]
+    """The names of all known engines, installed or not. Third-party engines come last."""
+    return [*ENGINES, *(point.name for point in _third_party())]
 
 
 def _third_party() -> Iterable[EntryPoint]:
     """The entry points of other packages' engines."""
-    # Imported here: it takes longer than all of this package, and few programs need it.
+    # Imported here, because it takes longer than all of this package and few programs need it.
     from importlib.metadata import entry_points
 
     return entry_points(group=GROUP)
 
 
 def installed(name: str) -> bool:
-    """Whether the engine's library can be found; imports nothing."""
-    name = config.canonical(name) or name
-    if name in MODULES:
-        libraries = LIBRARIES.get(name, (MODULES[name],))
-        return all(importlib.util.find_spec(library) is not None for library in libraries)
+    """Whether the engine's library can be found. This imports nothing."""
+    name = canonical(name) or name
+    if name in ENGINES:
+        return all(importlib.util.find_spec(lib) is not None for lib in ENGINES[name].libraries)
     return any(point.name == name for point in _third_party())
 
 
 def get(name: str) -> Engine:
-    """The engine of that name, loaded if it was not.
+    """The engine called `name`, which is loaded if necessary.
 
     Raises:
-        ValueError: if no engine is called so.
+        ValueError: if no engine has that name.
         ImportError: if its library is missing; the message has the install command.
     """
     if name not in _loaded:
-        name = config.canonical(name) or name
+        name = canonical(name) or name
     if name not in _loaded:
         _loaded[name] = _load(name)
     return _loaded[name]
 
 
 def _load(name: str) -> Engine:
-    if name in MODULES:
+    if name in ENGINES:
+        folder = ENGINES[name].folder
         if not installed(name):
             raise ImportError(
-                f"engine {name!r} needs the library {MODULES[name]!r}, which is not installed: "
+                f"engine {name!r} needs the library {folder!r}, which is not installed: "
                 f'pip install "keras-backplane[{name}]"'
             )
-        engine: Engine = importlib.import_module(f"backplane.engines.{MODULES[name]}").ENGINE
+        engine: Engine = importlib.import_module(f"backplane.engines.{folder}").ENGINE
         return engine
     for point in _third_party():
         if point.name == name:
@@ -94,17 +82,17 @@ def _load(name: str) -> Engine:
 
 
 def suggestion(name: str) -> str:
-    """`, did you mean 'numpy'?`, if an engine is called almost like `name`; else nothing."""
+    """`, did you mean 'numpy'?` if an engine's name is almost `name`; otherwise nothing."""
     # Imported here: only mistakes need it.
     import difflib
 
-    known = [*names(), *config.ALIASES, *config.SPELLINGS]
+    known = [*names(), *ALIASES, *SPELLINGS]
     close = difflib.get_close_matches(name.strip().lower(), known, 1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def current() -> Engine:
-    """The engine in force: that of the innermost `use`, else the configured one."""
+    """The engine in force: that of the innermost `use`, or else the configured one."""
     engine: Engine | None = context.current().engine
     if engine is not None:
         return engine
@@ -128,14 +116,14 @@ def configured() -> config.Choice:
 
 
 def is_external(choice: config.Choice) -> bool:
-    """Whether it names a module of somebody else's: neither an engine of ours nor a registered
+    """Whether the choice names somebody else's module: neither an engine of ours nor a registered
     one.
     """
     return choice.engine is None and not installed(choice.name)
 
 
 def set_default(engine: Engine) -> None:
-    """Make `engine` the one in force outside `use`."""
+    """Make `engine` the one in force outside of `use`."""
     _default[:] = [engine]
     for tell in DEFAULT_CHANGED:
         tell()
@@ -156,15 +144,15 @@ def override_default(engine: Engine) -> Callable[[], None]:
 
 @contextmanager
 def use(name: str) -> Iterator[Engine]:
-    """Context manager: what is built and run inside runs on the engine of that name."""
+    """Context manager: everything inside is built for, and runs on, the engine called `name`."""
     engine = get(name)
     with context.changed(engine=engine):
         yield engine
 
 
 def engine_of(value: object) -> Engine | None:
-    """The engine whose tensor `value` is, or None. Asks only libraries that are already
-    imported.
+    """The engine whose tensor `value` is, or None. Only libraries that are already imported are
+    asked.
     """
     kind = type(value)
     name = _owners.get(kind)
@@ -177,22 +165,15 @@ _owners: dict[type, str] = {}
 
 
 def _find_owner(value: object) -> str:
-    for name, library in MODULES.items():
-        asked = name != "numpy" and library in sys.modules
-        if asked and name in _loadable(type(value), library) and get(name).owns(value):
+    roots = {base.__module__.partition(".")[0] for base in type(value).__mro__}
+    for name, known in ENGINES.items():
+        asked = name != "numpy" and known.folder in sys.modules
+        if asked and roots & {known.folder, *known.values_from} and get(name).owns(value):
             return name
     for name, engine in _loaded.items():
-        if name not in MODULES and engine.owns(value):
+        if name not in ENGINES and engine.owns(value):
             return name
     return ""
-
-
-def _loadable(kind: type, library: str) -> list[str]:
-    """The engine names to ask for a value whose class or base classes come from `library`."""
-    roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
-    roots |= {"jax"} if "jaxlib" in roots else set()
-    roots |= {"tensorflow"} if "tensorflow" in roots or "keras" in roots else set()
-    return [name for name, module in MODULES.items() if module == library and library in roots]
 
 
 registry.ENGINE_OF[:] = [engine_of]

@@ -31,14 +31,14 @@ Slices = tuple[tuple[int | None, int | None, int], ...]
 
 
 class Entry(NamedTuple):
-    """One line of a table: a lowering, and what is special about it in this library.
+    """One entry of a table: a lowering, and what is special about it in this library.
 
-    What holds for a primitive on every engine is a trait of its declaration. These facts add what
-    only this library's function can do.
+    The facts that hold for a primitive on every engine are traits of its declaration. The facts
+    here say what only this library's function does.
 
     Attributes:
-        function: The lowering. It is called with the operands and the parameters.
-        reads: The operands that the lowering uses. None: all of them.
+        function: The lowering, which is called with the operands and the parameters.
+        reads: The positions of the operands that the lowering uses; None for all of them.
         builds: `function` is called once, while a program is emitted, with the list of the
             operands' `Spec`s (sizes may be None) and the parameters. It returns the lowering, which
             takes the operands only: the place for work that need not be repeated at each call.
@@ -74,10 +74,10 @@ NOTHING: Mapping[Any, Any] = {}
 
 
 class Table(dict[str, Entry]):
-    """Lowerings by the names of their primitives.
+    """Lowerings, by the names of their primitives.
 
-    Every room of an engine has one. Functions of the library that are lowerings as they are stand
-    in the constructor; decorators add the others. `joined` makes the engine's table of all rooms.
+    Every room of an engine has one. Functions of the library that serve as they are stand in the
+    constructor, and decorators add the others. `joined` makes one table of all rooms.
 
         TABLE = Table(tanh=np.tanh, add=np.add)
         TABLE = Table({"out": 1}, tanh=np.tanh, add=np.add)  # with a fact that holds for all
@@ -94,10 +94,10 @@ class Table(dict[str, Entry]):
 
     @classmethod
     def joined(cls, *rooms: Mapping[str, Entry]) -> Table:
-        """The entries of several tables in one.
+        """One table with the entries of several.
 
         Raises:
-            ValueError: if two of them have the same primitive.
+            ValueError: if two of them have a lowering for the same primitive.
         """
         table = cls()
         for room in rooms:
@@ -107,7 +107,9 @@ class Table(dict[str, Entry]):
         return table
 
     def add(self, *names: str, **facts: Any) -> Callable[[Lowering], Lowering]:
-        """Decorator: register a lowering for the primitives `names`, with facts of `Entry`."""
+        """Decorator: register a lowering for the primitives `names`, with these facts of an
+        `Entry`.
+        """
 
         def register(function: Lowering) -> Lowering:
             self.update(dict.fromkeys(names, Entry(function, **facts)))
@@ -121,14 +123,13 @@ class Table(dict[str, Entry]):
 
 
 class Program(NamedTuple):
-    """An emitted program: straight-line Python over an engine's table.
+    """An emitted program, and what engines want to know about it.
 
-    `function(*inputs)` takes and returns engine values: placeholders and lifted constants, then
-    variables; it returns a tuple: the new values of the updated variables, in the order of the
-    variables, then the outputs.
-    `inputs` and `outputs` are their specs in that order. `state` says which inputs are variables
-    that the program replaces (input position → output position), so that their buffers may be
-    donated.
+    `function(*inputs)`, straight-line Python over the engine's table, takes and returns engine
+    values. It takes placeholders and constants, then variables, and returns a tuple: the new values
+    of the updated variables, in the order of the variables, then the outputs. `inputs` and
+    `outputs` are the specs in that order. `state` tells which inputs are variables that the program
+    replaces (input position → output position), so an engine may donate their buffers.
     """
 
     function: Function
@@ -151,13 +152,13 @@ class Program(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """What the text of a chain of element-wise operations calls beside lowerings
+    """The functions that the text of a chain of element-wise operations calls besides lowerings
     (`compile.codegen.tiling`).
     """
 
     empty: Callable[[tuple[int, ...], str], Value]
     """An array of a shape and dtype, of any content."""
-    rooms: Callable[[], Any]
+    recycler: Callable[[], Any]
     """An object whose function `empty` gives arrays again that nobody refers to any more."""
     flat: Callable[..., Sequence[Value]]
     """The arrays as vectors if all of them are contiguous, else as they are."""
@@ -171,39 +172,39 @@ class Blocks(NamedTuple):
 
 
 class Engine:
-    """Base of all engines. Importing an engine's module may import its library; nothing else
-    may.
-    """
+    """The base of all engines. Only importing an engine's module may import its library."""
 
     name: ClassVar[str]
-    """Canonical name: `numpy`, `tensorflow`, `jax`, `torch`, `theano`, `cntk`, `mlx`."""
+    """Canonical name, as in `known_engines`."""
     library: ClassVar[str]
     """The top-level module of the library, used to recognise its values without importing it."""
     capabilities: ClassVar[frozenset[str]] = frozenset()
     """Any of: `host_shapes` (sizes are ints while a program runs or is traced), `float16`,
-    `bfloat16`, `unsigned` (uint16 … uint64 arithmetic), `eager` (lowerings run on values at once),
-    `out` (values are NumPy arrays, and lowerings write to an array that they are given),
-    `blocks` (large arrays are computed in blocks, by what `Engine.blocks` offers), `steps` (loops
-    run in Python, by `Engine.steps`, over lowerings that take `out`),
-    `static` (a program is compiled anew for each set of input shapes), `sparse`, `tape` (the
-    library differentiates through eager calls), `once` (what is evaluated once need not be
-    compiled as a whole), `unchecked` (an index out of range stops no program: `gather` gives
-    NaN), `fuses` (element-wise operations on a large result cost nothing: the compiler computes
-    them with it)."""
+    `bfloat16`, `unsigned` (arithmetic of uint16 … uint64), `eager` (lowerings run on values at
+    once), `out` (values are NumPy arrays, and lowerings write to an array that they are given),
+    `blocks` (large arrays are computed in blocks, by the functions of `Engine.blocks`), `steps`
+    (loops run in Python, by `Engine.steps`, over lowerings that take `out`), `static` (a program is
+    compiled anew for each set of input shapes), `sparse`, `tape` (the library differentiates
+    through eager calls), `once` (a computation that runs once need not be compiled as a whole),
+    `unchecked` (an index out of range does not stop a program: `gather` gives NaN), `fuses` (the
+    compiler computes element-wise operations together with the large result that they follow, so
+    they cost nothing)."""
     index_errors: ClassVar[tuple[type[Exception], ...]] = (IndexError,)
-    """What `gather` raises for an index that is out of range."""
+    """The errors that `gather` raises for an index out of range."""
     takes_arrays: ClassVar[bool] = False
-    """Whether compiled programs take NumPy arrays as they are: `feed` returns its argument."""
+    """Whether compiled programs take NumPy arrays as they are, so that `feed` returns its argument.
+    """
     gives_arrays: ClassVar[bool] = False
-    """Whether results with axes are NumPy arrays: `fetch` returns its argument."""
+    """Whether results with axes are NumPy arrays, so that `fetch` returns its argument."""
     feeds_at_once: ClassVar[tuple[str, Callable[[np.ndarray], Value]] | None] = None
-    """A condition over `{x}`, and what feeds an array of the right dtype for which it holds: the
-    same as `feed`, without a function of ours around the library's."""
+    """A condition over `{x}`, and a function that feeds an array of the right dtype for which the
+    condition holds. It does the same as `feed`, without a function of ours around the library's."""
     around: ClassVar[tuple[Callable[[], Any], Callable[[Any], Any]] | None] = None
-    """What emitted programs call first, and at their end with what that gave: in their own text,
-    because one more function around a small program would be felt."""
+    """Two functions: an emitted program calls the first at its start, and the second at its end,
+    with what the first gave. They are called in its own text, because one more function around a
+    small program would slow it down."""
     holds_arrays: ClassVar[bool] = False
-    """Whether arrays of native byte order are values as they are: `from_numpy` returns its
+    """Whether arrays of native byte order are values as they are, so that `from_numpy` returns its
     argument."""
     table: Table
 
@@ -214,40 +215,45 @@ class Engine:
         raise NotImplementedError
 
     def spec_of(self, value: Value) -> Spec:
-        """Shape (None for sizes unknown while tracing) and dtype name of a native value."""
+        """The shape and the name of the dtype of a native value. A size that is unknown while the
+        library traces is None.
+        """
         raise NotImplementedError
 
     def signature(self, kind: type) -> tuple[str, ...]:
-        """How to tell quickly whether two values of exactly this type have one spec: expressions
-        over `{x}`, hashable, that are equal only then. Without any, `spec_of` serves.
+        """Expressions over `{x}` with hashable values. They are equal for two values of exactly
+        this type only if these have the same spec, and tell that quickly. If there are none,
+        `spec_of` serves.
         """
         return ()
 
     def is_symbolic(self, value: Value) -> bool:
-        """Whether `value` stands for one that is computed later, on an engine without `eager`:
-        calls on it add to the library's own graph.
+        """Whether `value` stands for a value that is computed later, on an engine without `eager`.
+        Calls on it add to the library's own graph.
         """
         return False
 
     def is_tracing(self) -> bool:
-        """Whether the library is tracing a function just now, to run it later or many times."""
+        """Whether the library is tracing a function at the moment, to run it later or many
+        times.
+        """
         return False
 
     def traced_sizes(self, value: Value) -> np.ndarray | None:
-        """The sizes of a value that the library traces, on an engine in whose traces a computed
-        number can be no size any more; None everywhere else.
+        """The sizes of a value that the library traces, on an engine whose traces accept no
+        computed number as a size; None everywhere else.
         """
         return None
 
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
-        """A native value with the array's content (cast to `dtype`), independent of its memory
-        where the engine may later write to it.
+        """A native value with the array's content, cast to `dtype`. If the engine may later write
+        to the value, it does not share the array's memory.
         """
         raise NotImplementedError
 
     def key(self, source: KeySource) -> Value:
-        """The next key of a source. Where the library traces a program that is to run many times,
-        one that is drawn at each run.
+        """The next key of a source. While the library traces a program that is to run many times,
+        it is a key that is drawn anew at each run.
         """
         return self.from_numpy(source.draw())
 
@@ -256,100 +262,102 @@ class Engine:
         raise NotImplementedError
 
     def constant(self, array: np.ndarray) -> Value:
-        """The value of a constant inside a program: by default as `from_numpy` makes it."""
+        """The value of a constant inside a program. By default `from_numpy` makes it."""
         return self.from_numpy(array)
 
     def from_host(self, value: Any, dtype: str) -> Value:
-        """What is computed from sizes, an int or a small array, as a value inside a program."""
+        """A result of host computations with sizes, an int or a small array, as a value inside a
+        program.
+        """
         return self.constant(np.asarray(value, dtype))
 
     def feed(self, array: np.ndarray) -> Value:
-        """What a compiled program takes for an input of exactly the right dtype: by default as
-        `from_numpy` makes it. The program only reads it during the call, so memory may be shared;
-        engines whose programs take NumPy arrays return it as it is.
+        """What a compiled program takes for an input, given an array of exactly the right dtype. By
+        default `from_numpy` makes it. The program reads it only during the call, so the memory may
+        be shared. Engines whose programs take NumPy arrays return the array as it is.
         """
         return self.from_numpy(array)
 
     def fetch(self, value: Value) -> np.ndarray:
-        """A result of a compiled program as a NumPy array. It may share memory with the result,
-        which nobody else uses.
+        """A result of a compiled program as a NumPy array. The array may share memory with the
+        result, which nobody else uses.
         """
         return self.to_numpy(value)
 
     def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray]:
-        """What fetches results of this spec: the library's own function, where that does for all of
-        them what `fetch` does.
+        """The function that fetches results of this spec: the library's own one, if it does for all
+        of them what `fetch` does.
         """
         return self.fetch
 
     def detached(self, value: Value) -> Value:
-        """A user's value as a compiled program takes it: not followed by the library's tape."""
+        """A user's value as a compiled program takes it: the library's tape does not follow it."""
         return value
 
     def lend(self, value: Value) -> Value:
-        """A variable's value as users may keep it: a copy where programs reuse its memory."""
+        """A variable's value as users may keep it: a copy, if programs reuse its memory."""
         return value
 
     def current(self, value: Value) -> Value:
-        """What a variable's value has become: itself, but where a program has taken its memory for
-        the new value, and an interrupt kept that from being stored.
+        """What has become of a variable's value: normally the value itself. If a program took its
+        memory for the new value, and an interrupt kept that from being stored, it is the new value.
         """
         return value
 
     def wait(self, values: Sequence[Value]) -> None:
-        """Return when `values` are computed: for engines that compute while Python goes on, and
-        read fed arrays meanwhile.
+        """Return when `values` are computed. Engines that compute while Python goes on, and read
+        fed arrays meanwhile, need this.
         """
 
     # --- programs -------------------------------------------------------------------------------
 
     def updates_in_place(self, options: Mapping[str, Any]) -> bool:
         """Whether steps of optimizers in a program with these options are replaced by primitives
-        that may write over the variables: the values that its programs return then must be known
-        to `lend`, and not be written over by a later call if they are in another memory's view.
+        that may write over the variables. The values that such programs return must then be known
+        to `lend`, and a later call must not write over them if they are views of other memory.
         """
         return False
 
     def blocks(self) -> Blocks:
-        """What loops over blocks of large arrays call (capability `blocks`)."""
+        """The functions that loops over blocks of large arrays call (capability `blocks`)."""
         raise NotImplementedError
 
     def writes(self, options: Mapping[str, Any]) -> bool:
         """Whether compiled programs with these options write to memory that they have made, by
-        lowerings that take `out`, on an engine where not all programs do (capability `out`).
+        lowerings that take `out`. With the capability `out`, all programs do.
         """
         return False
 
     def compile(self, program: Program) -> Function:
-        """Turn an emitted program into the callable that `K.function` runs, native values in and
-        out. The default is the emitted function itself.
+        """Turn an emitted program into the callable that `K.function` runs. It takes and returns
+        native values. The default is the emitted function itself.
         """
         return program.function
 
     def eager(self, program: Program) -> Function:
-        """What runs a program at once on users' native values, whose tape or tracer must see every
-        step: by default the emitted function itself.
+        """What runs a program at once on users' native values. Their tape or tracer must see every
+        step. By default it is the emitted function itself.
         """
         return program.function
 
     def callable(self, graph: Graph) -> Function:
-        """A function over engine values that evaluates a closed graph: loop bodies, branches,
-        decompositions. Set up by `compile.codegen`, so that engines need not import it.
+        """A function over engine values that evaluates a closed graph, such as the body of a loop
+        or a branch. `compile.codegen` sets this up, so engines need not import it.
         """
         return _emitter(graph, self)
 
     def steps(self, body: Graph, carry: int, xs: int) -> Steps:
         """The steps of a scan, for engines whose loops run in Python over values that can be
-        written to: they write to memory that is kept from step to step, and to the rows of the
+        written to. They write to memory that is kept from step to step, and to the rows of the
         stacks.
         """
         return _stepper(body, self, carry, xs)
 
 
 class Stack(NamedTuple):
-    """Results of all steps that lie in one array: those of the body's output number `output`. If
-    they are a state's, and the states before the steps are results too, `state` is its number: the
-    array has one row more, and begins with the state's start.
+    """The results of all steps for one output of the body, number `output`, in one array. If that
+    output is a state, and the states before the steps are results too, `state` is its number. The
+    array then has one row more, and begins with the initial state.
     """
 
     output: int
@@ -359,9 +367,9 @@ class Stack(NamedTuple):
 class Steps(NamedTuple):
     """A loop's body as functions of single steps.
 
-    `make(*constants)` gives two functions for one run of the loop: `first(*states, *rows)` computes
-    the body's outputs; `later(*states, *rows, *places)` only returns the next states, and writes
-    to `places`, one for each of `stacks`.
+    `make(*constants)` gives two functions for one run of the loop. `first(*states, *rows)` computes
+    the body's outputs. `later(*states, *rows, *places)` returns only the next states, and writes to
+    `places`, one for each of `stacks`.
     """
 
     make: Callable[..., tuple[Callable[..., Any], Callable[..., Any]]]
@@ -397,9 +405,10 @@ Line = tuple[str, int]
 def located(
     run: Callable[..., Any], failing_line: Callable[[BaseException], Line | None]
 ) -> Callable[..., Any]:
-    """A compiled program that can tell which emitted line an error comes from.
+    """A compiled program that can tell from which emitted line an error comes.
 
-    For engines that run a graph of their own: there, no traceback passes through the program.
+    Engines that run a graph of their own need this, because no traceback passes through the
+    program.
     """
     run.failing_line = failing_line  # type: ignore[attr-defined]
     return run

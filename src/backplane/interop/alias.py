@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from backplane import config
+from backplane.known_engines import canonical
 
 KERAS = "keras"
 BACKEND = "keras.backend"
@@ -121,7 +121,7 @@ def install() -> None:
         raise RuntimeError("keras has been imported already: install the alias before that")
     installed = PathFinder.find_spec(KERAS)
     if installed is not None and _is_classic(installed):
-        _serve_classic()
+        _become_backend_of_classic()
         return
     sys.modules[KERAS] = _Keras(installed)
     sys.meta_path.insert(0, _Finder())
@@ -133,10 +133,10 @@ def _is_classic(spec: ModuleSpec) -> bool:
     return any((Path(folder) / "backend" / "common.py").is_file() for folder in folders)
 
 
-def _serve_classic() -> None:
+def _become_backend_of_classic() -> None:
     """Name ours as the backend, with the engine that was asked for."""
     asked = os.environ.get("KERAS_BACKEND")
-    engine = config.canonical(asked) if asked else None
+    engine = canonical(asked) if asked else None
     if engine or not asked:
         os.environ["KERAS_BACKEND"] = f"backplane.{engine or 'backend'}"
     importlib.import_module("backplane.interop.classic")

@@ -6,7 +6,7 @@ itself is changed. What still exists is left as it is. Each entry says what was 
 what needs it.
 
 It also lets Keras 2.1 and older, which know no external backends, take `KERAS_BACKEND=backplane.…`
-(see `backplane.interop.served`).
+(see `backplane.interop.classic_modules`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from backplane.interop import served
+from backplane.interop import classic_modules
 
 
 class _ArgSpec(collections.namedtuple("_ArgSpec", "args varargs keywords defaults")):
@@ -115,4 +115,4 @@ restore_python()
 restore_numpy()
 restore_h5py()
 restore_yaml()
-served.install()
+classic_modules.install()

@@ -14,6 +14,7 @@ from typing import Any
 
 from backplane import backend as K
 from backplane import config, engines
+from backplane.known_engines import canonical
 
 
 def namespace(engine: str) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def namespace(engine: str) -> dict[str, Any]:
     """
     engines.get(engine)
     names = {name: getattr(K, name) for name in K.__all__}
-    if config.canonical(config.backend()) != engine:
+    if canonical(config.backend()) != engine:
         bound = {n: _bound(v, engine) for n, v in names.items() if _computes(v)}
         names |= bound | {"backend": lambda: engine}
     # Also what is not in __all__: `K.tensorflow_backend` and what it leaked.

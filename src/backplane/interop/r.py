@@ -25,32 +25,26 @@ from backplane.core.graph import Tensor
 AXES = frozenset(("axes", "axis", "pattern"))
 """Parameters that count axes: from 0 in `K$…`, as in Python, and from 1 in the functions `k_…`."""
 
-INTEGERS = frozenset(
-    (
-        "beam_width", "bottom_pad", "broadcastable", "depth_factor", "dilation_rate",
-        "filter_shape", "height_factor", "image_shape", "k", "kernel_size", "left_pad", "n", "ndim",
-        "noise_shape", "num_classes", "output_shape", "padding", "pool_size", "reduction_axes",
-        "rep", "right_pad", "seed", "set_learning_phase.value", "shape", "size", "start", "step",
-        "stop", "strides", "top_pad", "top_paths", "training", "width_factor",
-    )
-) | AXES  # fmt: skip
+INTEGERS = frozenset({
+    "beam_width", "bottom_pad", "broadcastable", "depth_factor", "dilation_rate",
+    "filter_shape", "height_factor", "image_shape", "k", "kernel_size", "left_pad", "n", "ndim",
+    "noise_shape", "num_classes", "output_shape", "padding", "pool_size", "reduction_axes",
+    "rep", "right_pad", "seed", "set_learning_phase.value", "shape", "size", "start", "step",
+    "stop", "strides", "top_pad", "top_paths", "training", "width_factor",
+}) | AXES  # fmt: skip
 """Parameters that are integers, or lists of them."""
 
-INDICES = frozenset(
-    (
-        "indices", "input_length", "label_length", "label_lengths", "labels",
-        "sparse_categorical_crossentropy.target", "targets", "y_true",
-    )
-)  # fmt: skip
+INDICES = frozenset({
+    "indices", "input_length", "label_length", "label_lengths", "labels",
+    "sparse_categorical_crossentropy.target", "targets", "y_true",
+})  # fmt: skip
 """Parameters that are tensors of integers."""
 
-LISTS = frozenset(
-    (
-        "batch_set_value.tuples", "concatenate.tensors", "control_inputs", "function.inputs",
-        "function.outputs", "function.updates", "gradients.variables", "batch_get_value.ops",
-        "stack.x",
-    )
-)  # fmt: skip
+LISTS = frozenset({
+    "batch_set_value.tuples", "concatenate.tensors", "control_inputs", "function.inputs",
+    "function.outputs", "function.updates", "gradients.variables", "batch_get_value.ops",
+    "stack.x",
+})  # fmt: skip
 """Parameters that are lists, so that names on R's lists, which make dicts of them, do not count."""
 
 ALIGNED = {"batch_get_value": "ops", "gradients": "variables"}

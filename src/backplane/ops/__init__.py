@@ -3,7 +3,7 @@
 Each module imports only those above it:
 
 - `creation`: sizes, numbers and tensors made of them
-- `effects`: what passes a value on and does something beside, updates of variables
+- `effects`: passing a value on and doing something besides, updates of variables
 - `indexing`: parts of tensors
 - `shaping`: shapes, broadcasting and sums, joining
 - `elementwise`: arithmetic, functions, comparison, choice, conversion
@@ -17,8 +17,8 @@ Each module imports only those above it:
 - `updates`: steps of optimizers
 - `operators`: what `+`, `[]`, … do
 
-Arguments are canonical here: axes are sorted tuples of non-negative integers, operands have equal
-dtypes. The friendly forms are those of `backplane.backend`.
+Arguments are canonical here: axes are sorted tuples of non-negative integers, and operands have
+equal dtypes. `backplane.backend` accepts the friendly forms and makes them canonical.
 """
 
 from backplane.ops import (

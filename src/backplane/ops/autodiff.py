@@ -1,4 +1,6 @@
-"""Gradients: one reverse walk over the graph, one rule per primitive. The result is graph again."""
+"""Gradients: one reverse walk over the graph, with one rule per primitive. The result is a
+graph.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ def gradients(
 ) -> list[Tensor | None]:
     """Gradients of the sum of all elements of `losses` with respect to each of `wrt`.
 
-    `seeds` are the cotangents of the losses (None in the list: ones). The result has None for what
-    no loss depends on through differentiable primitives. `wrt` may hold leaves and any tensors
-    between.
+    `seeds` are the cotangents of the losses; None in the list stands for ones. `wrt` may hold
+    leaves and any tensors in between. The result has None for a tensor that no loss depends on
+    through differentiable primitives.
     """
     order = toposort(losses)
     reached = _reached(order, wrt)
@@ -38,7 +40,7 @@ def gradients(
 
 
 def _reached(order: Sequence[Tensor], wrt: Sequence[Tensor]) -> set[Tensor]:
-    """Nodes that depend on any of `wrt` through float values and primitives with a gradient."""
+    """The nodes that depend on any of `wrt` through float values and primitives with a gradient."""
     reached = set()
     sources = set(wrt)
     for node in order:
@@ -58,7 +60,7 @@ def _reached(order: Sequence[Tensor], wrt: Sequence[Tensor]) -> set[Tensor]:
 
 
 def _backward(node: Tensor, table: Cotangents, reached: set[Tensor]) -> None:
-    """Hand the cotangent of `node` on to its inputs."""
+    """Hand the cotangent of `node` on to its operands."""
     op = node.op
     assert op is not None
     g = table[node]
@@ -95,5 +97,5 @@ def _accumulate(table: Cotangents, x: Tensor, cotangent: Tensor) -> None:
 
 
 def _is_zero(g: Tensor) -> bool:
-    """Whether a rule gave plain zeros: connected, but without influence."""
+    """Whether a rule gave plain zeros: the operand is connected, but has no influence."""
     return g.op is full and g.params["value"] == 0

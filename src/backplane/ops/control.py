@@ -1,9 +1,9 @@
 """Loops and branches: primitives that hold closed graphs, and the builders that trace them.
 
-The gradient of a scan is a scan in the other direction. It needs values of the forward steps: every
-scan *offers* the stack of every intermediate value of its body as a further result, the backward
-step reads those it needs, and the compiler drops the rest (`compile.passes`). Because the offers
-are ordinary results, gradients of gradients need nothing more.
+The gradient of a scan is a scan in the other direction, which needs values of the forward steps. So
+every scan *offers* the stack of every intermediate value of its body as a further result. The
+backward step reads the stacks that it needs, and the compiler drops the others (`compile.passes`).
+Offers are ordinary results, so gradients of gradients need nothing more.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from backplane.core.traits import Memory
 from backplane.ops.autodiff import gradients
 from backplane.ops.creation import dim
 from backplane.ops.elementwise import add, bit_and, cast, mul
+from backplane.ops.indexing import ALL, pad
 from backplane.ops.indexing import slice as slice_
-from backplane.ops.shaping import concat, zeros_like
+from backplane.ops.shaping import concat, squeeze, zeros_like
 
 Step = Callable[[list[Tensor], list[Tensor]], tuple[Sequence[Tensor], Sequence[Tensor]]]
 
@@ -41,9 +42,14 @@ Step = Callable[[list[Tensor], list[Tensor]], tuple[Sequence[Tensor], Sequence[T
 def scan_(
     *operands: Spec, body: Graph, carry: int, xs: int, reverse: bool, length: int | None
 ) -> Any:
-    """Run `body` once per position of the leading axis of the xs, handing the carry on.
+    """Run `body` once per position of the leading axis of the sequences `xs`, and hand the carry on
+    from step to step.
 
-    Operands: carry, xs (time first), constants. Results: the final carry, then the stacked ys.
+    The operands are `carry` tensors to start from, `xs` sequences (time first), and constants.
+    `body` maps carry, rows of the sequences and constants to the next carry and ys. The results are
+    the final carry, then the stacked ys. With `reverse` the steps run from the last position to the
+    first, and each y keeps its place. Without sequences `length` says how many steps there are.
+    After zero steps the carry is the initial one, and the stacks are empty.
     """
     size = length
     for spec in operands[carry : carry + xs]:
@@ -62,18 +68,7 @@ def scan_(
     return [*finals, *stacked]
 
 
-@scan_.vjp
-def _(
-    g: list[Tensor | None],
-    y: list[Tensor],
-    *operands: Tensor,
-    body: Graph,
-    carry: int,
-    xs: int,
-    reverse: bool,
-    length: int | None,
-) -> list[Tensor | None]:
-    return _Backward(g, y, operands, body, carry, xs, reverse, length).cotangents()
+scan_.vjp(lambda g, y, *operands, **loop: _Backward(g, y, operands, **loop).cotangents())
 
 
 class _Backward:
@@ -84,6 +79,7 @@ class _Backward:
         g: list[Tensor | None],
         y: list[Tensor],
         operands: Sequence[Tensor],
+        *,
         body: Graph,
         carry: int,
         xs: int,
@@ -110,23 +106,20 @@ class _Backward:
         losses += [self.body.outputs[self.carry + j] for j in self.moving]
         wrt = [inputs[i] for i in (*self.state, *self.sequences, *self.constants)]
         flowed = gradients(losses, wrt, [*d_state, *d_ys])
-        parts = _split(flowed, len(self.state), len(self.sequences))
-        next_state = [
-            zeros_like(d) if t is None else t for t, d in zip(parts[0], d_state, strict=True)
+        positions = (*self.state, *self.sequences, *self.constants)
+        reached = {i: t for i, t in zip(positions, flowed, strict=True) if t is not None}
+        following = [
+            reached[i] if i in reached else zeros_like(d)
+            for i, d in zip(self.state, d_state, strict=True)
         ]
-        flows = [i for i, t in zip(self.sequences, parts[1], strict=True) if t is not None]
-        d_xs = [t for t in parts[1] if t is not None]
-        next_totals = [d if t is None else add(d, t) for t, d in zip(parts[2], totals, strict=True)]
-        results = self._scan([*d_state, *totals], d_ys, [*next_state, *next_totals], d_xs)
-        found: list[Tensor | None] = [None] * len(self.operands)
-        reached = [t is not None for t in parts[2]]
-        for i, t in zip(self.state, results, strict=False):
-            found[i] = t
-        for i, t, yes in zip(self.constants, results[len(self.state) :], reached, strict=False):
-            found[i] = t if yes else None
-        for i, t in zip(flows, results[len(self.state) + len(self.constants) :], strict=False):
-            found[i] = t
-        return found
+        for i, total in zip(self.constants, totals, strict=True):
+            following.append(add(total, reached[i]) if i in reached else total)
+        flows = [i for i in self.sequences if i in reached]
+        d_xs = [reached[i] for i in flows]
+        results = self._scan([*d_state, *totals], d_ys, following, d_xs)
+        found = dict(zip((*self.state, *self.constants, *flows), results, strict=False))
+        known = {*self.state, *reached}
+        return [found[i] if i in known else None for i in range(len(self.operands))]
 
     def _scan(
         self,
@@ -142,7 +135,7 @@ class _Backward:
         binders = [*carried, *d_ys, *[fresh[t] for t in saved], *[fresh[t] for t in shared]]
         sequences = [g for g in self.g_ys if g is not None] + list(saved.values())
         if self.length is None and not sequences:
-            # The number of steps is known from a sequence only.
+            # Only a sequence tells the number of steps.
             binders.insert(len(carried), Placeholder(self.body.inputs[self.carry].spec))
             sequences = [self.operands[self.carry]]
         return _node(
@@ -164,8 +157,8 @@ class _Backward:
     def _forward_values(
         self, outputs: list[Tensor], own: set[Tensor]
     ) -> tuple[dict[Tensor, Tensor], dict[Tensor, Tensor]]:
-        """The forward step's values that the backward step reads: those that change from step to
-        step with the stack that holds them, and the constants with their operand.
+        """The values of the forward step that the backward step reads: those that change from step
+        to step, each with the stack that holds them, and the constants, each with its operand.
         """
         offered = {t: self.y[i] for i, t in enumerate(self.body.outputs) if i >= self.carry}
         position = {t: i for i, t in enumerate(self.body.inputs)}
@@ -185,18 +178,16 @@ class _Backward:
 
 
 def _is_size(t: Tensor) -> bool:
-    """Sizes are read again from the tensor they are sizes of: engines need them as plain ints."""
+    """Whether the tensor is a size. Sizes are read again from their tensor, because engines need
+    them as plain ints.
+    """
     return t.op is dim
-
-
-def _split(items: Sequence[Any], first: int, second: int) -> tuple[list[Any], list[Any], list[Any]]:
-    return list(items[:first]), list(items[first : first + second]), list(items[first + second :])
 
 
 def _node(
     operands: Sequence[Tensor], body: Graph, carry: int, xs: int, reverse: bool, length: int | None
 ) -> list[Tensor]:
-    """A scan node whose body also gives every intermediate value, as offers to its gradient."""
+    """A scan node whose body also gives every intermediate value, as an offer to its gradient."""
     listed = set(body.outputs[carry:])
     offers = [t for t in toposort(body.outputs) if t not in listed and _may_be_read(t, body, carry)]
     offering = Graph(body.inputs, [*body.outputs, *offers])
@@ -220,8 +211,8 @@ def scan(
     """Trace `step(carry, x) -> (carry, ys)` and scan it over the leading axis of `xs`.
 
     Returns:
-        The final carry and the stacked ys. `step` may use tensors of its surroundings, and may draw
-        random numbers: each step draws its own.
+        The final carry and the stacked ys. `step` may use tensors from outside, and may draw random
+        numbers: each step draws its own.
 
     Raises:
         ValueError: if a step changes the number, the dtypes or the known sizes of the carried
@@ -259,9 +250,26 @@ def scan(
     return finals, results[n_carry : n_carry + count[0]]
 
 
+def first_items(xs: Sequence[Tensor], *, reverse: bool = False) -> list[Tensor]:
+    """What the first step of a scan over `xs` gets; zeros where there is known to be no step.
+
+    K's loops call a step function of the user's once on these before they trace it, as classic
+    Keras did. A tensor that the step builds in its first call and uses in later ones (recurrent
+    layers keep their dropout masks so) then stands before the loop, and is the same for all steps.
+    """
+    part = (-1, None, 1) if reverse else (0, 1, 1)
+    items = []
+    for x in xs:
+        if x.spec.shape[0] == 0:
+            x = pad(x, padding=((0, 1), *[(0, 0)] * (x.ndim - 1)), value=0)
+        row = slice_(x, slices=(part, *[ALL] * (x.ndim - 1)))
+        items.append(squeeze(row, axes=(0,)))
+    return items
+
+
 def _tie(leaves: Sequence[Tensor], sources: Sequence[Tensor], skip: int) -> None:
-    """Let the inputs of a body have the unknown sizes of what is handed to them, `skip` axes of
-    which are not: rules inside need not reckon with a broadcast between them.
+    """Give the inputs of a body the unknown sizes of the tensors that are handed to them, without
+    the first `skip` axes. Rules inside the body then need not expect a broadcast between them.
     """
     for leaf, source in zip(leaves, sources, strict=False):
         for i, n in enumerate(leaf.spec.shape):
@@ -270,7 +278,7 @@ def _tie(leaves: Sequence[Tensor], sources: Sequence[Tensor], skip: int) -> None
 
 
 def _keeps_sizes(end: Tensor, start: Tensor) -> bool:
-    """Whether a step surely hands on a state of the unknown sizes that it starts with."""
+    """Whether a step is certain to hand on a state with the unknown sizes that it started with."""
     sizes = zip(end.spec.shape, start.spec.shape, strict=False)
     return all(
         not (n is None and m is None) or origin(end, i) == origin(start, i)
@@ -279,7 +287,7 @@ def _keeps_sizes(end: Tensor, start: Tensor) -> bool:
 
 
 def _wider(start: Spec, end: Spec, i: int) -> Spec:
-    """A spec that both the start and the result of a step fit: a known size may become unknown."""
+    """A spec that fits both the start and the result of a step: a known size may become unknown."""
     if not start.accepts(end):
         raise ValueError(
             f"state {i} has shape {start.shape} and dtype {start.dtype}, but a step makes it shape "
@@ -292,7 +300,9 @@ def _wider(start: Spec, end: Spec, i: int) -> Spec:
 def _with_counter(
     body: Graph, init: list[Tensor], n_carry: int, n_keys: int
 ) -> tuple[Graph, list[Tensor], int]:
-    """The body with a step counter carried first, folded into its keys (its last inputs)."""
+    """The body with a step counter as its first state. The counter is folded into the keys, which
+    are the last inputs of the body.
+    """
     counter = Placeholder(Spec((), "int64"))
     given = [Placeholder(t.spec) for t in body.inputs[-n_keys:]]
     folded = {
@@ -305,9 +315,9 @@ def _with_counter(
 
 
 def fold(key: Tensor, counter: Tensor) -> Tensor:
-    """A key for one step of a loop: the last word of `key` mixed with the step's number.
+    """A key for one step of a loop: `key` with the step's number mixed into its last word.
 
-    Computed in int64, where no product overflows, because not all engines multiply uint32.
+    The arithmetic is in int64, where no product overflows, because not all engines multiply uint32.
     """
     last = cast(slice_(key, slices=((3, 4, 1),)), dtype="int64")
     mixed = add(add(mul(last, constant(40503, "int64")), counter), constant(1, "int64"))
@@ -320,7 +330,9 @@ def fold(key: Tensor, counter: Tensor) -> Tensor:
 
 @primitive(name="cond", multiple=True, memory=Memory.ANY)
 def cond_(predicate: Spec, *operands: Spec, then: Graph, orelse: Graph) -> Any:
-    """The results of `then` on the operands where the predicate holds, else those of `orelse`."""
+    """The results of `then` on the operands if the predicate holds, otherwise those of `orelse`.
+    Only that branch runs, if the engine can do that.
+    """
     if predicate.shape != () or predicate.dtype != "bool":
         raise ValueError(f"cond: the predicate must be a bool scalar, got {predicate}")
     if len(then.outputs) != len(orelse.outputs):
@@ -366,8 +378,9 @@ def _(
 
 
 def _branch_gradient(branch: Graph, wrt: Sequence[int], used: Sequence[int]) -> Graph:
-    """From the operands and the cotangents of the used results to the cotangents of `wrt`. The
-    branch is computed again: its values are not kept outside of it.
+    """A branch that leads from the operands and the cotangents of the used results to the
+    cotangents of `wrt`. It computes the original branch again, because no values of it are kept
+    outside.
     """
     inputs = [Placeholder(t.spec) for t in branch.inputs]
     outputs = substitute(branch.outputs, dict(zip(branch.inputs, inputs, strict=True)))
@@ -380,24 +393,31 @@ def _branch_gradient(branch: Graph, wrt: Sequence[int], used: Sequence[int]) -> 
 def cond(
     predicate: Tensor, then: Callable[[], Sequence[Tensor]], orelse: Callable[[], Sequence[Tensor]]
 ) -> list[Tensor]:
-    """Trace both functions and choose between their results; only the chosen one runs where the
-    engine can. They may use tensors of their surroundings, and give equally many results of equal
-    dtypes and ranks.
+    """Trace both functions and choose between their results. Only the chosen one runs, if the
+    engine can do that. Both may use tensors from outside. They must give equally many results, of
+    equal dtypes and ranks.
     """
     mark = constant(0).serial
     branches = [list(then()), list(orelse())]
     graphs: list[tuple[Graph, list[Tensor], list[KeySource]]] = [
         close(b, (), mark, lazy=True) for b in branches
     ]
-    operands: dict[Tensor, Placeholder] = {}
-    for _graph, captured, keys in graphs:
-        for t in (*captured, *keys):
-            operands.setdefault(t, Placeholder(t.spec))
-    closed = []
-    for graph, captured, keys in graphs:
-        bound = dict(zip(graph.inputs, [operands[t] for t in (*captured, *keys)], strict=True))
-        closed.append(Graph(list(operands.values()), substitute(graph.outputs, bound)))
-    return cond_(predicate, *operands, then=closed[0], orelse=closed[1])
+    captured = [[*tensors, *keys] for _, tensors, keys in graphs]
+    operands = list(dict.fromkeys(captured[0] + captured[1]))
+    then_graph, orelse_graph = (
+        _over(operands, graph, own) for (graph, _, _), own in zip(graphs, captured, strict=True)
+    )
+    return cond_(predicate, *operands, then=then_graph, orelse=orelse_graph)
+
+
+def _over(operands: Sequence[Tensor], graph: Graph, captured: Sequence[Tensor]) -> Graph:
+    """`graph` with an input for each of `operands` instead of those, its last ones, that stand for
+    `captured`, which are some of `operands`.
+    """
+    own = graph.inputs[: len(graph.inputs) - len(captured)]
+    binders = {t: Placeholder(t.spec) for t in operands}
+    bound = dict(zip(graph.inputs[len(own) :], [binders[t] for t in captured], strict=True))
+    return Graph([*own, *binders.values()], substitute(graph.outputs, bound))
 
 
 # --- while ----------------------------------------------------------------------------------------
@@ -405,8 +425,8 @@ def cond(
 
 @primitive(name="while_loop", multiple=True, memory=Memory.ANY)
 def while_loop_(*operands: Spec, test: Graph, body: Graph, carry: int) -> Any:
-    """Run `body` on the carry as long as `test` holds. Has no gradient: the number of steps is
-    unknown, so that nothing can be kept for a backward loop; use a scan with a mask instead.
+    """Run `body` on the carry as long as `test` holds. There is no gradient: since the number of
+    steps is unknown, nothing can be kept for a backward loop. Use a scan with a mask instead.
     """
     return [t.spec for t in body.outputs[:carry]]
 
@@ -418,13 +438,7 @@ def while_loop(
     specs = [t.spec for t in init]
     tested, captured_by_test, _ = trace(lambda *c: [test(*c)], specs)
     stepped, captured_by_step, _ = trace(step, specs)
-    n = len(init)
     captured = list(dict.fromkeys([*captured_by_test, *captured_by_step]))
-    graphs = []
-    for graph, own in ((tested, captured_by_test), (stepped, captured_by_step)):
-        binders = {t: Placeholder(t.spec) for t in captured}
-        bound = dict(zip(graph.inputs[n:], [binders[t] for t in own], strict=True))
-        graphs.append(
-            Graph([*graph.inputs[:n], *binders.values()], substitute(graph.outputs, bound))
-        )
-    return while_loop_(*init, *captured, test=graphs[0], body=graphs[1], carry=n)
+    tested = _over(captured, tested, captured_by_test)
+    stepped = _over(captured, stepped, captured_by_step)
+    return while_loop_(*init, *captured, test=tested, body=stepped, carry=len(init))

@@ -1,4 +1,4 @@
-"""Tensors from sizes and numbers, and the sizes themselves."""
+"""Tensors made from sizes and numbers, and the sizes themselves."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from functools import lru_cache
 from typing import Any
 
 from backplane.core.graph import Constant, Tensor, constant
-from backplane.core.primitive import primitive
+from backplane.core.primitive import Primitive, primitive
 from backplane.core.spec import DTYPES, Spec, is_integer
 from backplane.core.traits import Axis, Memory, Stacked, later_axes
 
 Number = bool | int | float
+Amount = int | Tensor
+"""A number of elements: an int where it is known, else an integer scalar."""
 
 
 def check_sizes(name: str, shape: tuple[int | None, ...], dims: tuple[Spec, ...]) -> None:
-    """Each None of the parameter `shape` is one of the operands `dims`, an integer scalar."""
+    """Check that each None of the parameter `shape` has one of the operands `dims`, an integer
+    scalar.
+    """
     if len(dims) != shape.count(None):
         raise ValueError(
             f"{name}: shape {shape} has {shape.count(None)} unknown sizes, got {len(dims)} of them"
@@ -29,7 +33,9 @@ def check_sizes(name: str, shape: tuple[int | None, ...], dims: tuple[Spec, ...]
 
 
 def given(node: Tensor, axis: int) -> Sequence[Axis]:
-    """The trait `axes` of primitives whose unknown sizes are operands: `dim` nodes say of what."""
+    """The trait `axes` of primitives whose unknown sizes are operands. If such an operand is a
+    `dim` node, it tells the axis.
+    """
     assert node.op is not None
     assert node.op.host is not None
     shape = node.params["shape"]
@@ -40,8 +46,8 @@ def given(node: Tensor, axis: int) -> Sequence[Axis]:
 
 
 def stacked_shape(node: Tensor, operands: Sequence[Stacked], **changed: Any) -> Tensor | None:
-    """The trait `stacks` for operands x, *dims and a parameter `shape`: time becomes its first
-    entry. `changed` are other parameters that differ for the stack.
+    """The trait `stacks` of primitives with the operands x, *dims and a parameter `shape`: time
+    becomes the first entry of `shape`. `changed` holds other parameters that differ for the stack.
     """
     assert node.op is not None
     x, dims = operands[0], operands[1:]
@@ -49,7 +55,7 @@ def stacked_shape(node: Tensor, operands: Sequence[Stacked], **changed: Any) -> 
     if not x.stacked or any(d.stacked for d in dims):
         return None
     if -1 in shape:
-        # Beside an unknown time, or no step at all, -1 would be ambiguous.
+        # If the number of steps is unknown or 0, -1 would be ambiguous.
         if None in node.spec.shape:
             return None
         shape = node.spec.shape
@@ -85,14 +91,16 @@ def arange(start: Spec, stop: Spec, step: Spec, *, dtype: str) -> Spec:
 
 @primitive(memory=Memory.FRESH, stacks=later_axes("axis"))
 def dim(x: Spec, *, axis: int) -> Spec:
-    """The size of an axis: an int32 scalar, a host value where the engine has them."""
+    """The size of an axis: an int32 scalar, which is a host value on engines with `host_shapes`."""
     if not 0 <= axis < len(x.shape):
         raise ValueError(f"dim: axis {axis} is out of range for a tensor with {len(x.shape)} axes")
     return Spec((), "int32")
 
 
 def scalar(value: Number, dtype: str) -> Constant:
-    """A constant number. Nodes of equal numbers are shared: rules make very many of them."""
+    """A constant number. Equal numbers share one node, because gradient rules make very many of
+    them.
+    """
     if value == 0 and isinstance(value, float) and math.copysign(1.0, value) < 0:
         return constant(value, dtype)  # equal to 0 as a key, but not the same number
     return _scalar(value, dtype)
@@ -104,13 +112,45 @@ def _scalar(value: Number, dtype: str) -> Constant:
 
 
 def dims_of(x: Tensor) -> tuple[list[Tensor], tuple[int | None, ...]]:
-    """`(dims, shape)` for primitives that take sizes: unknown sizes of `x` and its static shape."""
+    """`(dims, shape)` for primitives that take sizes: the unknown sizes of `x`, and its static
+    shape.
+    """
     shape = x.spec.shape
-    return ([], shape) if None not in shape else fill_dims(x, shape)
+    return ([], shape) if None not in shape else dims_and_shape(sizes_of(x))
 
 
-def fill_dims(
-    x: Tensor, shape: Sequence[int | None]
-) -> tuple[list[Tensor], tuple[int | None, ...]]:
-    """`(dims, shape)` where each None of `shape` is the size of the same axis of `x`."""
-    return [dim(x, axis=i) for i, n in enumerate(shape) if n is None], tuple(shape)
+def dims_and_shape(sizes: Sequence[Amount]) -> tuple[list[Tensor], tuple[int | None, ...]]:
+    """`(dims, shape)` for primitives that take sizes. The shape has None for each tensor."""
+    dims = [n for n in sizes if isinstance(n, Tensor)]
+    return dims, tuple([None if isinstance(n, Tensor) else n for n in sizes])
+
+
+def filled(shape: Sequence[int | None], dims: Sequence[Tensor]) -> list[Amount]:
+    """The inverse of `dims_and_shape`: the sizes of `shape`, with each None filled by one of
+    `dims`.
+    """
+    given = iter(dims)
+    return [next(given) if n is None else n for n in shape]
+
+
+def size_at(x: Tensor, axis: int) -> Amount:
+    """The size of an axis: an int if it is known, or else a scalar tensor."""
+    size = x.spec.shape[axis]
+    return dim(x, axis=axis) if size is None else size
+
+
+def sizes_of(x: Tensor) -> list[Amount]:
+    """The sizes of all axes."""
+    return [size_at(x, axis) for axis in range(x.ndim)]
+
+
+def shaped(op: Primitive[Tensor], sizes: Sequence[Amount], *xs: Tensor, **params: Any) -> Tensor:
+    """`op` on `xs` with `sizes` for its parameter `shape`."""
+    dims, shape = dims_and_shape(sizes)
+    return op(*xs, *dims, shape=shape, **params)
+
+
+def shaped_as(op: Primitive[Tensor], like: Tensor, *xs: Tensor, **params: Any) -> Tensor:
+    """`op` on `xs` with the shape of `like` for its parameter `shape`."""
+    dims, shape = dims_of(like)
+    return op(*xs, *dims, shape=shape, **params)

@@ -1,4 +1,4 @@
-"""Primitives that pass a value on and do something beside, and updates of variables."""
+"""Primitives that pass a value on and do something besides, and updates of variables."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ def identity(x: Spec) -> Spec:
     stacks=_stack_of_first,
 )  # fmt: skip
 def stop_gradient(x: Spec) -> Spec:
-    """The operand, which no gradient reaches through it, an engine's own tape included."""
+    """The operand, but no gradient passes through to it, not even on an engine's own tape."""
     return x
 
 
 @primitive(name="print", effect=True, memory=Memory.VIEW, axes=like_first)
 def print_(x: Spec, *, message: str) -> Spec:
-    """The operand; message and value go to stdout when it is computed."""
+    """The operand. The message and its value go to stdout when it is computed."""
     return x
 
 
 @primitive(memory=Memory.VIEW, linear=(0,), axes=like_first)
 def check_windows(x: Spec, *, sizes: tuple[int, ...]) -> Spec:
-    """The operand, once it is sure that each axis has at least as many elements as `sizes` says:
-    that a window fits, where an axis is so long as is only known when the program runs.
+    """The operand, after a check that each axis has at least as many elements as `sizes` says. So a
+    window is known to fit along axes whose size is only known when the program runs.
     """
     for axis, (n, size) in enumerate(zip(x.shape, sizes, strict=True)):
         if n is not None and n < size:
@@ -62,10 +62,9 @@ print_.vjps(lambda g, y, x, *, message: g)
 
 
 # --- sparse matrices: tensors whose spec says `sparse` --------------------------------------------
-#
-# A function that can do nothing better with a sparse operand gets it through `lift.as_tensor`,
-# which puts `to_dense` before it; so only these primitives, and `identity`, ever meet one. They
-# decompose to `identity`: an engine without kernels for sparse matrices holds them as dense ones.
+# Most functions get a sparse operand through `lift.as_tensor`, which puts `to_dense` before them.
+# So only these primitives, and `identity`, ever meet one. They decompose to `identity`, because an
+# engine without kernels for sparse matrices holds them as dense ones.
 
 
 @primitive(memory=Memory.VIEW, linear=(0,), axes=like_first)
@@ -92,8 +91,8 @@ to_sparse.decompose(lambda x: identity(x))
 
 
 class Update(Tensor):
-    """The new value of `variable`. A program that has it among its outputs or updates writes it
-    back.
+    """The new value of `variable`. A program that has an update among its outputs or updates writes
+    the value to the variable.
     """
 
     __slots__ = ("variable",)
@@ -105,5 +104,5 @@ class Update(Tensor):
 
 
 def updates_in(outputs: Iterable[Tensor]) -> list[Update]:
-    """All updates that computing `outputs` passes through, in order."""
+    """All updates that are passed through in computing `outputs`, in order."""
     return [node for node in toposort(outputs) if isinstance(node, Update)]

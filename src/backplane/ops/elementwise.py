@@ -1,9 +1,9 @@
 """Element-wise primitives: families of one line each.
 
-Cotangents that are 0 stay 0, also where the derivative is infinite or undefined: a branch that
-`where` masked out must contribute 0, not NaN. `mul_no_nan(f, g)` does it, and unlike
-`where(g == 0, 0, f * g)` its own derivative with respect to g is f at g = 0 too, as gradients of
-gradients need.
+A cotangent that is 0 stays 0 even where the derivative is infinite or undefined, because a branch
+that `where` masked out must contribute 0, not NaN. `mul_no_nan(f, g)` takes care of that. Unlike
+`where(g == 0, 0, f * g)`, its own derivative with respect to g is f at g = 0 too, which gradients
+of gradients need.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ BinaryRule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def _stacked(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
-    """Operands are broadcast: time must stay in front of axes that only others have."""
+    """The trait `stacks`. Operands are broadcast, so time must stay in front of axes that only
+    other operands have.
+    """
     assert node.op is not None
     aligned = []
     for x, stacked in operands:
@@ -95,7 +97,9 @@ def _binary(
     result: str | None = None,
     **traits: Any,
 ) -> Op:
-    """A primitive of two operands of one dtype that are broadcast; `result` is another dtype."""
+    """A primitive of two operands of one dtype that are broadcast. The result has their dtype, or
+    `result` if that is given.
+    """
 
     def rule(x: Spec, y: Spec) -> Spec:
         if x.dtype not in accepted or x.dtype != y.dtype:
@@ -149,7 +153,9 @@ def zero(x: Tensor) -> Constant:
 
 
 def _stacked_sum(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
-    """A bias is added to the rows of a product, where engines can do both at once."""
+    """The trait `stacks`. A bias is added to the rows of a product, because engines can do both at
+    once.
+    """
     for (x, stacked), (c, varies) in (operands, operands[::-1]):
         if stacked and not varies and x.op is reshape:
             rows = x.inputs[0]
@@ -190,7 +196,7 @@ def _div_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
 div = _binary("div", "True division x / y.", FLOAT, linear=(0,))
 div.vjps(_to_x(_div_x), _to_y(lambda g, z, x, y: neg(mul_no_nan(div(z, y), g))))
 floordiv = _binary("floordiv", "x / y rounded toward minus infinity.", NUMBER)
-mod = _binary("mod", "The rest of `floordiv`, which has the sign of y.", NUMBER)
+mod = _binary("mod", "The remainder of `floordiv`; it has the sign of y.", NUMBER)
 mod.vjps(_to_x(lambda g, z, x, y: g), _to_y(lambda g, z, x, y: neg(mul(g, floordiv(x, y)))))
 
 
@@ -207,7 +213,9 @@ def _pow_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _pow_y(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Where x ≤ 0 the logarithm is taken as 0, as in TensorFlow."""
+    """The gradient with respect to the exponent. Where x ≤ 0 the logarithm counts as 0, as in
+    TensorFlow.
+    """
     positive = less(zero(x), x)
     log_x = where(positive, log(where(positive, x, one(x))), zero(x))
     return mul_no_nan(mul(z, log_x), g)
@@ -240,9 +248,9 @@ minimum.vjps(_to_x(_not_greater), _to_y(_greater))
 
 neg: Op = _unary("neg", "−x.", NUMBER, lambda g, y, x: neg(g), linear=(0,))
 abs = _unary("abs", "|x|; its slope at 0 is 0.", NUMBER, lambda g, y, x: mul(g, sign(x)))
-sign: Op = _unary("sign", "−1, 0 or 1.", NUMBER, lambda g, y, x: zeros_like(x))
-floor = _unary("floor", "Rounded toward minus infinity.", NUMBER)
-round = _unary("round", "Rounded to the nearest whole number, halves to the even one.", NUMBER)
+sign: Op = _unary("sign", "The sign of x: −1, 0 or 1.", NUMBER, lambda g, y, x: zeros_like(x))
+floor = _unary("floor", "x rounded toward minus infinity.", NUMBER)
+round = _unary("round", "x rounded to the nearest whole number; halves go to the even one.", NUMBER)
 
 # --- exponentials and other smooth functions ------------------------------------------------------
 
@@ -268,7 +276,9 @@ erfinv.vjps(
 
 
 def _polynomial(x: Tensor, *coefficients: float) -> Tensor:
-    """The polynomial with these coefficients, that of the highest power first, by Horner's rule."""
+    """The polynomial with these coefficients, the one of the highest power first, by
+    Horner's rule.
+    """
     first, *others = [scalar(c, x.spec.dtype) for c in coefficients]
     total: Tensor = first
     for c in others:
@@ -278,7 +288,8 @@ def _polynomial(x: Tensor, *coefficients: float) -> Tensor:
 
 @erf.decompose
 def _(x: Tensor) -> Tensor:
-    """Rational approximations: of erf(x) / x by x² up to 1, of (1 − erf(x)) · e^x² above.
+    """Two rational approximations: up to 1 that of erf(x) / x, in x², and above that of (1 −
+    erf(x)) · e^x², in x.
 
     Exact to 2e-16 in float64. Source: the coefficients of `erf` and `erfc` in S. L. Moshier's
     Cephes library, ndtr.c (https://www.netlib.org/cephes/), after W. J. Cody, Rational Chebyshev
@@ -286,7 +297,7 @@ def _(x: Tensor) -> Tensor:
     """
     if x.spec.dtype in ("float16", "bfloat16"):
         return cast(erf(cast(x, dtype="float32")), dtype=x.spec.dtype)
-    # Beyond 6 the result is 1, also in float64; the quotient there must not become ∞ / ∞.
+    # Beyond 6 the result is 1 even in float64. The quotient must not become ∞ / ∞ there.
     a = minimum(abs(x), scalar(6, x.spec.dtype))
     z = mul(a, a)
     near = div(
@@ -337,17 +348,17 @@ def _(x: Tensor) -> Tensor:
 relu = _unary("relu", "max(x, 0); its slope at 0 is 0.", NUMBER, lambda g, y, x: relu_grad(g, y))
 sigmoid = _unary("sigmoid", "1 / (1 + e^−x).", FLOAT, lambda g, y, x: sigmoid_grad(g, y))
 tanh = _unary("tanh", "The hyperbolic tangent.", FLOAT, lambda g, y, x: tanh_grad(g, y))
-softplus = _unary("softplus", "log(1 + e^x), also for large |x|.", FLOAT)
+softplus = _unary("softplus", "log(1 + e^x), without overflow for large |x|.", FLOAT)
 softplus.vjps(lambda g, y, x: mul(g, sigmoid(x)))
 
 
-@softplus.decompose
-def _(x: Tensor) -> Tensor:
-    return add(maximum(x, zero(x)), log1p(exp(neg(abs(x)))))
+softplus.decompose(lambda x: add(maximum(x, zero(x)), log1p(exp(neg(abs(x))))))
 
 
 def _activation_grad(name: str, doc: str) -> Op:
-    """A primitive of a cotangent and the forward result, of equal shapes, linear in the former."""
+    """A primitive of a cotangent and a forward result of equal shapes. It is linear in the
+    cotangent.
+    """
 
     def rule(g: Spec, y: Spec) -> Spec:
         if g.dtype != y.dtype:
@@ -361,7 +372,9 @@ def _activation_grad(name: str, doc: str) -> Op:
 
 
 def _stacked_alike(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
-    """The kernels of engines take operands of one shape: one that stays the same is repeated."""
+    """The trait `stacks`. Kernels take operands of one shape, so an operand that stays the same is
+    repeated.
+    """
     (g, g_varies), (y, y_varies) = operands
     if not g_varies:
         g = broadcast_like(g, y)
@@ -395,14 +408,10 @@ def _(g: Tensor, y: Tensor) -> Tensor:
     return where(less(zero(y), y), g, zero(g))
 
 
-@sigmoid_grad.decompose
-def _(g: Tensor, y: Tensor) -> Tensor:
-    return mul(mul(g, y), sub(one(y), y))
+sigmoid_grad.decompose(lambda g, y: mul(mul(g, y), sub(one(y), y)))
 
 
-@tanh_grad.decompose
-def _(g: Tensor, y: Tensor) -> Tensor:
-    return mul(g, sub(one(y), mul(y, y)))
+tanh_grad.decompose(lambda g, y: mul(g, sub(one(y), mul(y, y))))
 
 
 # --- comparison, logic and bits -------------------------------------------------------------------
@@ -414,14 +423,14 @@ less_equal = _binary("less_equal", "Whether x ≤ y.", NUMBER, result="bool")
 
 logical_not = _unary("logical_not", "Whether x is false.", BOOL)
 logical_and = _binary("logical_and", "Whether both are true.", BOOL)
-logical_or = _binary("logical_or", "Whether any of them is true.", BOOL)
+logical_or = _binary("logical_or", "Whether at least one of them is true.", BOOL)
 
-bit_and = _binary("bit_and", "Bits set in both.", INTEGER)
-bit_or = _binary("bit_or", "Bits set in any of them.", INTEGER)
-bit_xor = _binary("bit_xor", "Bits set in one of them.", INTEGER)
-shift_left = _binary("shift_left", "The bits of x moved up by y places.", INTEGER)
+bit_and = _binary("bit_and", "The bits that are set in both.", INTEGER)
+bit_or = _binary("bit_or", "The bits that are set in at least one of them.", INTEGER)
+bit_xor = _binary("bit_xor", "The bits that are set in exactly one of them.", INTEGER)
+shift_left = _binary("shift_left", "The bits of x, moved up by y places.", INTEGER)
 shift_right = _binary(
-    "shift_right", "The bits of x moved down by y places; signed ones keep the sign.", INTEGER
+    "shift_right", "The bits of x, moved down by y places; a signed x keeps its sign.", INTEGER
 )
 
 # --- choice and conversion ------------------------------------------------------------------------
@@ -429,7 +438,7 @@ shift_right = _binary(
 
 @partial(_elementwise, memory=Memory.ANY, on_host=True)
 def where(c: Spec, x: Spec, y: Spec) -> Spec:
-    """Choice by element: x where c is true, else y; all three are broadcast."""
+    """Element by element, x where c is true and y elsewhere. All three are broadcast."""
     if c.dtype != "bool":
         raise TypeError(f"where: c must hold bools, got dtype {c.dtype}; cast it")
     if x.dtype != y.dtype:
@@ -448,12 +457,12 @@ where.vjps(
 
 @partial(_elementwise, memory=Memory.VIEW, on_host=True, axes=like_first)
 def cast(x: Spec, *, dtype: str) -> Spec:
-    """Converted: floats to integers toward zero, numbers to bool as x ≠ 0."""
+    """The elements as `dtype`. Floats become integers by rounding toward zero; numbers become bools
+    by x ≠ 0.
+    """
     if dtype not in DTYPES:
         raise ValueError(f"cast: unknown dtype {dtype!r}; known are {', '.join(sorted(DTYPES))}")
     return Spec(x.shape, dtype)
 
 
-@cast.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, dtype: str) -> Tensor | None:
-    return cast(g, dtype=x.spec.dtype) if is_float(x.spec.dtype) else None
+cast.vjp(lambda g, y, x, *, dtype: cast(g, dtype=x.spec.dtype) if is_float(x.spec.dtype) else None)

@@ -11,7 +11,7 @@ from backplane.core.graph import Tensor, constant
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_integer
 from backplane.core.traits import Axis, Memory, Stacked, later_axes, like_first, whole_time
-from backplane.ops.creation import check_sizes, dim, dims_of, given, stacked_shape
+from backplane.ops.creation import check_sizes, given, shaped, shaped_as, size_at, stacked_shape
 
 Slices = tuple[tuple[int | None, int | None, int], ...]
 Sizes = tuple[int | None, ...]
@@ -41,7 +41,7 @@ def _sliced_axis(node: Tensor, axis: int) -> Sequence[Axis]:
     stacks=whole_time("slices", ALL),
 )  # fmt: skip
 def slice(x: Spec, *, slices: Slices) -> Spec:
-    """The elements that one (start, stop, step) per axis reads, as in Python; step ≥ 1."""
+    """The elements that one slice (start, stop, step) per axis reads, as in Python; step ≥ 1."""
     return Spec(_sliced("slice", x.shape, slices), x.dtype)
 
 
@@ -52,7 +52,9 @@ def _stacked_grad(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
 
 @primitive(host=1, memory=Memory.FRESH, linear=(0,), axes=given, stacks=_stacked_grad)
 def slice_grad(g: Spec, *dims: Spec, shape: Sizes, slices: Slices) -> Spec:
-    """Zeros of `shape` with `g` put where `slices` would read: the gradient of `slice`."""
+    """The gradient of `slice`: zeros of `shape`, with `g` at the places that `slices` would
+    read.
+    """
     check_sizes("slice_grad", shape, dims)
     _check_fit("slice_grad", g, _sliced("slice_grad", shape, slices))
     return Spec(shape, g.dtype)
@@ -65,12 +67,7 @@ def _check_fit(name: str, g: Spec, wanted: Sizes) -> None:
         shapes.merge_size(a, b, f"{name}: g has shape {g.shape}, wanted {wanted}")
 
 
-@slice.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, *, slices: Slices) -> Tensor:
-    dims, shape = dims_of(x)
-    return slice_grad(g, *dims, shape=shape, slices=slices)
-
-
+slice.vjps(lambda g, y, x, *, slices: shaped_as(slice_grad, x, g, slices=slices))
 slice_grad.vjps(lambda c, y, g, *dims, shape, slices: slice(c, slices=slices))
 
 
@@ -78,7 +75,7 @@ slice_grad.vjps(lambda c, y, g, *dims, shape, slices: slice(c, slices=slices))
     memory=Memory.VIEW, on_host=True, linear=(0,), axes=like_first, stacks=later_axes("axes")
 )
 def flip(x: Spec, *, axes: tuple[int, ...]) -> Spec:
-    """The order of elements reversed along `axes`."""
+    """The elements in reverse order along `axes`."""
     shapes.check_axes("flip", axes, len(x.shape))
     return x
 
@@ -92,7 +89,9 @@ def _padded_axis(node: Tensor, axis: int) -> Sequence[Axis]:
 
 @primitive(memory=Memory.FRESH, axes=_padded_axis, stacks=whole_time("padding", (0, 0)))
 def pad(x: Spec, *, padding: tuple[tuple[int, int], ...], value: float) -> Spec:
-    """A border of constant `value`: (before, after) elements per axis, none negative."""
+    """The operand inside a border of constant `value`: (before, after) elements per axis, none
+    negative.
+    """
     if len(padding) != len(x.shape):
         raise ValueError(f"pad: {len(padding)} pairs for a tensor with {len(x.shape)} axes")
     for pair in padding:
@@ -126,7 +125,7 @@ def _gathered_axis(node: Tensor, axis: int) -> Sequence[Axis]:
 
 
 def _stacked_rows(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
-    """Rows of one table by the indices of all steps."""
+    """The trait `stacks`: the indices of all steps pick rows of one table."""
     table, indices = operands
     if table.stacked or node.params["axis"]:
         return None
@@ -137,7 +136,9 @@ def _stacked_rows(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
     memory=Memory.FRESH, on_host=True, linear=(0,), axes=_gathered_axis, stacks=_stacked_rows
 )
 def gather(x: Spec, indices: Spec, *, axis: int) -> Spec:
-    """The slices of `x` along `axis` that `indices` name; negative ones count from the end."""
+    """The slices of `x` along `axis` that `indices` name. Negative indices count from the end. The
+    axes of `indices` take the place of that axis.
+    """
     _check_indices("gather", indices)
     shapes.check_axes("gather", (axis,), len(x.shape))
     return Spec(x.shape[:axis] + indices.shape + x.shape[axis + 1 :], x.dtype)
@@ -145,7 +146,9 @@ def gather(x: Spec, indices: Spec, *, axis: int) -> Spec:
 
 @primitive(host=2, memory=Memory.FRESH, linear=(0,), axes=given)
 def scatter_add(g: Spec, indices: Spec, *dims: Spec, shape: Sizes, axis: int) -> Spec:
-    """Zeros of `shape` with the slices of `g` added at `indices` along `axis`; repeats add up."""
+    """The gradient of `gather`: zeros of `shape`, to which the slices of `g` are added at `indices`
+    along `axis`. Slices at repeated indices add up.
+    """
     _check_indices("scatter_add", indices)
     check_sizes("scatter_add", shape, dims)
     shapes.check_axes("scatter_add", (axis,), len(shape))
@@ -153,12 +156,7 @@ def scatter_add(g: Spec, indices: Spec, *dims: Spec, shape: Sizes, axis: int) ->
     return Spec(shape, g.dtype)
 
 
-def _gather_x(g: Tensor, y: Tensor, x: Tensor, indices: Tensor, *, axis: int) -> Tensor:
-    dims, shape = dims_of(x)
-    return scatter_add(g, indices, *dims, shape=shape, axis=axis)
-
-
-gather.vjps(_gather_x)
+gather.vjps(lambda g, y, x, indices, *, axis: shaped_as(scatter_add, x, g, indices, axis=axis))
 scatter_add.vjps(lambda c, y, g, indices, *dims, shape, axis: gather(c, indices, axis=axis))
 
 
@@ -176,7 +174,9 @@ def _check_starts(name: str, starts: Spec, rank: int) -> None:
 
 @primitive(host=2, memory=Memory.VIEW, linear=(0,), axes=given)
 def dynamic_slice(x: Spec, starts: Spec, *dims: Spec, shape: Sizes) -> Spec:
-    """The part of `x` of size `shape` from `starts` on, clamped so that it lies inside."""
+    """The part of `x` that begins at `starts` and has the sizes `shape`. Starts are clamped so that
+    the part lies inside of `x`.
+    """
     _check_starts("dynamic_slice", starts, len(x.shape))
     check_sizes("dynamic_slice", shape, dims)
     if len(shape) != len(x.shape):
@@ -189,7 +189,7 @@ def dynamic_slice(x: Spec, starts: Spec, *dims: Spec, shape: Sizes) -> Spec:
 
 @primitive(host=2, memory=Memory.FRESH, linear=(0,), axes=given)
 def dynamic_slice_grad(g: Spec, starts: Spec, *dims: Spec, shape: Sizes) -> Spec:
-    """Zeros of `shape` with `g` put from `starts` on: the gradient of `dynamic_slice`."""
+    """The gradient of `dynamic_slice`: zeros of `shape`, with `g` at `starts`."""
     _check_starts("dynamic_slice_grad", starts, len(shape))
     check_sizes("dynamic_slice_grad", shape, dims)
     if len(shape) != len(g.shape):
@@ -197,22 +197,12 @@ def dynamic_slice_grad(g: Spec, starts: Spec, *dims: Spec, shape: Sizes) -> Spec
     return Spec(shape, g.dtype)
 
 
-def _dynamic_slice_x(
-    g: Tensor, y: Tensor, x: Tensor, starts: Tensor, *_: Tensor, shape: Sizes
-) -> Tensor:
-    dims, whole = dims_of(x)
-    return dynamic_slice_grad(g, starts, *dims, shape=whole)
-
-
-def _dynamic_slice_grad_g(
-    c: Tensor, y: Tensor, g: Tensor, starts: Tensor, *_: Tensor, shape: Sizes
-) -> Tensor:
-    dims, part = dims_of(g)
-    return dynamic_slice(c, starts, *dims, shape=part)
-
-
-dynamic_slice.vjps(_dynamic_slice_x)
-dynamic_slice_grad.vjps(_dynamic_slice_grad_g)
+dynamic_slice.vjps(
+    lambda g, y, x, starts, *dims, shape: shaped_as(dynamic_slice_grad, x, g, starts)
+)
+dynamic_slice_grad.vjps(
+    lambda c, y, g, starts, *dims, shape: shaped_as(dynamic_slice, g, c, starts)
+)
 
 
 # --- parts whose size is computed -----------------------------------------------------------------
@@ -225,27 +215,23 @@ dynamic_slice_grad.vjps(_dynamic_slice_grad_g)
     axes=lambda node, i: [(node.inputs[0], i)] if i != node.params["axis"] else (),
 )
 def head(x: Spec, length: Spec, *, axis: int) -> Spec:
-    """The first `length` elements along `axis`: a size that is a result of the computation.
+    """The first `length` elements along `axis`. This size is a result of the computation.
 
-    Engines that compile programs for fixed sizes give all elements instead; what is behind the
-    first `length` ones must therefore be marked as padding by its value.
+    Engines that compile programs for fixed sizes give all elements instead. So the values of the
+    elements after the first `length` ones must mark them as padding.
     """
     shapes.check_axes("head", (axis,), len(x.shape))
     check_sizes("head", (None,), (length,))
     return Spec((*x.shape[:axis], None, *x.shape[axis + 1 :]), x.dtype)
 
 
-@head.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, length: Tensor, *, axis: int) -> list[Tensor | None]:
-    dims, shape = dims_of(x)
-    return [dynamic_slice_grad(g, _origin(x), *dims, shape=shape), None]
+head.vjps(lambda g, y, x, length, *, axis: shaped_as(dynamic_slice_grad, x, g, _origin(x)))
 
 
 @head.decompose
 def _(x: Tensor, length: Tensor, *, axis: int) -> Tensor:
-    shape = (*x.spec.shape[:axis], None, *x.spec.shape[axis + 1 :])
-    dims = [length if i == axis else dim(x, axis=i) for i, n in enumerate(shape) if n is None]
-    return dynamic_slice(x, _origin(x), *dims, shape=shape)
+    sizes = [length if i == axis else size_at(x, i) for i in range(x.ndim)]
+    return shaped(dynamic_slice, sizes, x, _origin(x))
 
 
 def _origin(x: Tensor) -> Tensor:

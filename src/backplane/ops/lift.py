@@ -1,4 +1,4 @@
-"""Anything that may stand for a tensor, made a tensor."""
+"""Turns whatever may stand for a tensor into a tensor."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from backplane.core import registry
 from backplane.core.graph import ArrayInput, Constant, Tensor, constant
 from backplane.core.sparse import dense_array, is_sparse_matrix
 from backplane.core.spec import is_float, promote
-from backplane.ops.creation import Number
-from backplane.ops.creation import dims_of as dims_of
-from backplane.ops.creation import fill_dims as fill_dims
-from backplane.ops.creation import scalar as scalar
+from backplane.ops.creation import Number, scalar
 from backplane.ops.effects import to_dense
 from backplane.ops.elementwise import cast
 from backplane.ops.shaping import stack
@@ -24,13 +21,13 @@ _NUMBERS = frozenset((bool, int, float))
 
 
 def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
-    """`value` as a dense tensor: itself, or a constant of a number, list or array.
+    """`value` as a dense tensor: itself, or a constant made from a number, list or array.
 
     Args:
-        value: Tensor, NumPy array, number, (nested) list of numbers, an engine's own tensor, or a
-            `scipy.sparse` matrix. What is sparse is made dense.
-        dtype: dtype of a constant made from plain Python numbers; None: floats and empty lists take
-            `floatx()`, whole numbers int32, and arrays keep theirs.
+        value: Tensor, NumPy array, number, (nested) list of numbers, tensor of an engine, or
+            `scipy.sparse` matrix. Sparse values are made dense.
+        dtype: The dtype of a constant made from plain Python numbers. With None, floats and empty
+            lists become `floatx()` and whole numbers int32. Arrays keep their dtype.
 
     Raises:
         TypeError: for anything else, such as None or a string.
@@ -81,7 +78,7 @@ def _shown(value: Any) -> str:
 
 
 def _default_dtype(array: np.ndarray) -> str:
-    """The dtype of plain numbers: whole ones are int32 unless they need more."""
+    """The dtype of plain numbers. Whole numbers are int32 unless they need more."""
     if array.dtype.kind == "b":
         return "bool"
     if array.dtype.kind == "f" or array.size == 0:
@@ -101,8 +98,8 @@ def _number_dtype(value: Number) -> str:
 def weak_dtype(own: str, other: str) -> str:
     """The dtype that a number of dtype `own` gives a tensor of dtype `other` beside it.
 
-    Never a wider one, but a float makes an integer or bool tensor float (`floatx()`), and an
-    integer makes a bool one integer.
+    The number never widens the tensor. But a float makes an integer or bool tensor `floatx()`, and
+    an integer makes a bool tensor an integer one.
     """
     if is_float(own):
         return other if is_float(other) else config.floatx()
@@ -113,8 +110,8 @@ def promoted(*values: Any) -> list[Tensor]:
     """The operands of an element-wise operation as tensors of one dtype.
 
     Tensors decide the dtype. NumPy arrays, lists and numbers beside a tensor follow `weak_dtype`:
-    that NumPy makes float64 of everything is nobody's choice of a dtype. Without a tensor the
-    arrays decide, and without an array the numbers.
+    NumPy makes float64 of everything, so the dtype of an array is rarely a choice. Without a tensor
+    the arrays decide, and without an array the numbers do.
     """
     operands = [None if type(v) in _NUMBERS else as_tensor(v) for v in values]
     known = [
@@ -147,7 +144,7 @@ def _rank(value: Any) -> int:
 
 
 def cast_to(x: Tensor, dtype: str) -> Tensor:
-    """`x` in `dtype`: itself if it has it already; a constant is converted at once."""
+    """`x` in `dtype`: `x` itself if it has that dtype already. A constant is converted at once."""
     if x.spec.dtype == dtype:
         return x
     if isinstance(x, Constant) and isinstance(x.value, np.ndarray):

@@ -9,13 +9,13 @@ from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import NUMBER, Spec, check_dtype
 from backplane.core.traits import Axis, Memory, Stacked
-from backplane.ops.creation import dim
+from backplane.ops.creation import shaped, size_at
 from backplane.ops.elementwise import add
 from backplane.ops.shaping import reshape
 
 
 def _product_axis(node: Tensor, axis: int) -> Sequence[Axis]:
-    x, y = node.inputs[:2]  # a product with a sum has a third
+    x, y = node.inputs[:2]  # `matmul_add` has a third
     if axis == node.ndim - 2:
         return [(x, axis + 1 if node.params["transpose_x"] else axis)]
     if axis == node.ndim - 1:
@@ -24,17 +24,16 @@ def _product_axis(node: Tensor, axis: int) -> Sequence[Axis]:
 
 
 def _stacked_product(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
-    """The products of all steps with one matrix are one product of all their rows."""
+    """The trait `stacks`: the products of all steps with one matrix are one product of all their
+    rows.
+    """
     (x, stacked), (w, varies) = operands
     fits = stacked and not varies and node.ndim == 2 and not node.params["transpose_x"]
     rows = as_rows(x) if fits else None
     if rows is None:
         return None
     product = matmul(rows, w, **node.params)
-    sizes = (*x.spec.shape[:2], product.spec.shape[1])
-    dims = [dim(x, axis=i) for i in (0, 1) if sizes[i] is None]
-    dims += [dim(product, axis=1)] if sizes[2] is None else []
-    return reshape(product, *dims, shape=sizes)
+    return shaped(reshape, [size_at(x, 0), size_at(x, 1), size_at(product, 1)], product)
 
 
 def as_rows(x: Tensor) -> Tensor | None:
@@ -47,7 +46,9 @@ def as_rows(x: Tensor) -> Tensor | None:
 
 @primitive(memory=Memory.FRESH, linear=(0, 1), axes=_product_axis, stacks=_stacked_product)
 def matmul(x: Spec, y: Spec, *, transpose_x: bool, transpose_y: bool) -> Spec:
-    """The product over the last two axes, which are swapped first where asked; equal batch axes."""
+    """The matrix product over the last two axes, each pair of which is swapped first if its flag
+    says so. The batch axes are equal.
+    """
     if x.dtype != y.dtype:
         raise TypeError(f"matmul: x has dtype {x.dtype} and y {y.dtype}; cast one of them")
     check_dtype("matmul", "x", x.dtype, NUMBER)
@@ -96,7 +97,7 @@ matmul.vjps(_matmul_x, _matmul_y)
 
 @primitive(memory=Memory.FRESH, axes=_product_axis)
 def matmul_add(x: Spec, y: Spec, c: Spec, *, transpose_x: bool, transpose_y: bool) -> Spec:
-    """`matmul` of two float matrices, plus `c`, which is broadcast to the product's shape."""
+    """`matmul` of two float matrices, plus `c`, which is broadcast to the shape of the product."""
     return matmul.infer_rule(x, y, transpose_x=transpose_x, transpose_y=transpose_y)  # type: ignore[no-any-return]
 
 

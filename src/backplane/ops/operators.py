@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import builtins
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from backplane import config
 from backplane.core import shapes
-from backplane.core.graph import OPERATORS, Tensor
+from backplane.core.graph import OPERATORS, Constant, Tensor
 from backplane.core.spec import UNSIGNED, bits, is_float, is_integer
 from backplane.ops import elementwise as ew
-from backplane.ops.creation import dim, scalar
-from backplane.ops.indexing import ALL, flip, gather, slice
+from backplane.ops.creation import Amount, scalar, shaped, size_at, sizes_of
+from backplane.ops.indexing import ALL, dynamic_slice, flip, gather, slice
 from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.linear import matmul
-from backplane.ops.shaping import broadcast_to, expand_dims, squeeze
+from backplane.ops.shaping import broadcast_to, concat, expand_dims, scalars_in, squeeze
 
 Operator = Callable[..., Any]
 Part = tuple[int | None, int | None, int]
+End = int | Tensor | None
+Ends = tuple[End, End]
+
+RANKS = 16
+"""Longer vectors of integers are no shapes."""
 
 
 # --- arithmetic, comparison, logic ----------------------------------------------------------------
@@ -51,7 +56,7 @@ def true_divide(x: Any, y: Any) -> Tensor:
 
 
 def power(x: Any, a: Any, name: str = "pow") -> Tensor:
-    """`x` to the power of `a`. Squares, which are frequent, are products: NumPy's `power` takes 13
+    """`x` to the power of `a`. Squares are frequent, and become products: NumPy's `power` takes 13
     times as long (256 × 256 float32: 88 µs instead of 6.5).
     """
     base, exponent = promoted(x, a)
@@ -76,7 +81,7 @@ def _logic(on_bools: Operator, on_integers: Operator, sign: str) -> Operator:
 
 
 def invert(x: Tensor) -> Tensor:
-    """~x: logical for bools, bit by bit for integers."""
+    """`~x`: logical for bools, bit by bit for integers."""
     dtype = x.spec.dtype
     if dtype == "bool":
         return ew.logical_not(x)
@@ -110,7 +115,9 @@ _define("abs", ew.abs)
 
 
 def matrix_product(x: Any, y: Any) -> Tensor:
-    """The product as NumPy's matmul: vectors get an axis meanwhile, batch axes are broadcast."""
+    """The product as NumPy's matmul has it: vectors get an axis for the time being, and batch axes
+    are broadcast.
+    """
     a, b = promoted(x, y)
     if not a.ndim or not b.ndim:
         raise ValueError(f"@ needs at least one axis, got shapes {a.spec.shape} and {b.spec.shape}")
@@ -127,7 +134,7 @@ _define("matmul", matrix_product, reflected=True)
 
 
 def _equal_batches(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Both with the batch axes that they are broadcast to."""
+    """Both operands, with the batch axes that they are broadcast to."""
     rank = max(a.ndim, b.ndim)
     a, b = (
         expand_dims(t, axes=tuple(range(rank - t.ndim))) if t.ndim < rank else t for t in (a, b)
@@ -143,30 +150,32 @@ def _with_batch(x: Tensor, sources: Sequence[Tensor]) -> Tensor:
     """`x` with each batch axis broadcast to the size of that axis of its source."""
     if all(s is x or s.spec.shape[i] == x.spec.shape[i] for i, s in enumerate(sources)):
         return x
-    shape = tuple(s.spec.shape[i] for i, s in enumerate((*sources, x, x)))
-    dims = [dim(s, axis=i) for i, s in enumerate((*sources, x, x)) if shape[i] is None]
-    return broadcast_to(x, *dims, shape=shape)
+    return shaped(broadcast_to, [size_at(s, i) for i, s in enumerate((*sources, x, x))], x)
 
 
 # --- indexing -------------------------------------------------------------------------------------
 
 
 def getitem(x: Tensor, key: Any) -> Tensor:
-    """x[key] for integers, slices, None, an ellipsis, and integer tensors or arrays.
+    """`x[key]` for integers, slices, None, an ellipsis, and integer tensors or arrays.
 
-    A scalar integer tensor takes the place of an integer, an array of them picks along its axis.
+    A scalar integer tensor takes the place of an integer, also as an end of a slice; an array of
+    them picks along its axis.
 
     Raises:
         IndexError: if an integer lies outside a known size, or there are too many indices.
         TypeError: for boolean masks, several index arrays and anything else.
     """
     parts: list[Part] = []
+    ends: dict[int, Ends] = {}
     flipped: list[int] = []
     dropped: list[int] = []
     new: list[int] = []
-    chosen: tuple[int, Tensor] | None = None
+    chosen: list[tuple[int, Tensor]] = []
     place = 0
     items = _complete(key, x)
+    if (size := _size(x, items)) is not None:
+        return size
     for item in items:
         axis = len(parts)
         if item is None:
@@ -174,33 +183,48 @@ def getitem(x: Tensor, key: Any) -> Tensor:
             place += 1
             continue
         if isinstance(item, builtins.slice):
-            part, backward = _part(item)
-            parts.append(part)
-            flipped += [axis] if backward else []
+            start, stop, step = _forward(item)
+            flipped += [axis] if step < 0 else []
+            if isinstance(start, Tensor) or isinstance(stop, Tensor):
+                ends[axis] = (start, stop)
+                start = stop = None
+            parts.append((start, stop, builtins.abs(step)))
             place += 1
         elif (integer := _integer(item)) is not None:
             parts.append(_single(integer, x.spec.shape[axis], axis))
             dropped.append(axis)
         else:
-            if chosen is not None:
-                raise TypeError(f"x[...]: only one index array is possible, got two for {x!r}")
-            chosen = (axis - len(dropped), _index(item))
+            chosen.append((axis - len(dropped), _index(item)))
             parts.append(ALL)
-            place += chosen[1].ndim
-    _check_order(items, chosen)
+            place += chosen[-1][1].ndim
+    _check_arrays(items, [index for _, index in chosen if index.ndim], x)
     if flipped:
         x = flip(x, axes=tuple(flipped))
+    if ends:
+        x = _between(x, ends)
     if any(part != ALL for part in parts):
         x = slice(x, slices=tuple(parts))
     if dropped:
         x = squeeze(x, axes=tuple(dropped))
-    if chosen is not None:
-        x = gather(x, chosen[1], axis=chosen[0])
+    for axis, index in reversed(chosen):
+        x = gather(x, index, axis=axis)
     return expand_dims(x, axes=tuple(new)) if new else x
 
 
+def _size(x: Tensor, items: Sequence[Any]) -> Tensor | None:
+    """What `K.shape(y)[i]` stands for, which is known to be a size and may be a known one."""
+    shape = x.spec.shape
+    if len(shape) != 1 or (shape[0] or RANKS) >= RANKS or not is_integer(x.spec.dtype):
+        return None
+    sizes = scalars_in(x)
+    place = _integer(items[0]) if len(items) == 1 else None
+    if sizes is None or place is None or not -len(sizes) <= place < len(sizes):
+        return None
+    return sizes[place]
+
+
 def _complete(key: Any, x: Tensor) -> list[Any]:
-    """One item per axis, and the Nones: the ellipsis is replaced by what it stands for."""
+    """One item per axis, besides the Nones: the ellipsis is replaced by what it stands for."""
     items = list(key) if isinstance(key, tuple) else [key]
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     used = len(items) - len(dots) - builtins.sum(item is None for item in items)
@@ -212,31 +236,65 @@ def _complete(key: Any, x: Tensor) -> list[Any]:
     return [*items[:at], *[builtins.slice(None)] * (x.ndim - used), *items[at + 1 :]]
 
 
-def _part(item: Any) -> tuple[Part, bool]:
-    """A slice with a positive step, and whether the axis is reversed before."""
+def _forward(item: builtins.slice) -> tuple[End, End, int]:
+    """The ends and the step of a slice; with a negative step the ends are those of the reversed
+    axis.
+    """
     start, stop, step = (_bound(b) for b in (item.start, item.stop, item.step))
+    if isinstance(step, Tensor):
+        raise TypeError(f"x[a:b:c]: the step c must be an integer, got {step!r}")
     if step == 0:
         raise ValueError("x[...]: the step of a slice must not be 0")
     if step is None or step > 0:
-        return (start, stop, step or 1), False
+        return start, stop, step or 1
     # Element i is element ~i, counted from the end, of the reversed axis.
-    ends = (None if b is None else ~b for b in (start, stop))
-    return (*ends, -step), True  # type: ignore[return-value]
+    start, stop = (None if b is None else -1 - b for b in (start, stop))
+    return start, stop, step
 
 
-def _bound(value: Any) -> int | None:
+def _bound(value: Any) -> End:
+    """An end of a slice: an int if it is known."""
     if value is None:
         return None
     found = _integer(value)
-    if found is None:
-        raise TypeError(
-            f"x[a:b]: the ends of a slice must be integers, got {value!r}; K.slice takes tensors"
-        )
-    return found
+    if found is not None:
+        return found
+    if isinstance(value, Tensor) and not value.ndim and is_integer(value.spec.dtype):
+        return cast_to(value, "int32")
+    raise TypeError(
+        f"x[a:b]: the ends of a slice must be integers or scalar integer tensors, got {value!r}"
+    )
+
+
+def _between(x: Tensor, ends: Mapping[int, Ends]) -> Tensor:
+    """The part of `x` between ends that are computed. As in a slice of Python, negative ones count
+    from the end of the axis, and what lies beyond the axis is cut off.
+    """
+    starts: list[Tensor] = []
+    sizes: list[Amount] = []
+    for axis, whole in enumerate(sizes_of(x)):
+        size = whole if isinstance(whole, Tensor) else scalar(whole, "int32")
+        start, stop = ends.get(axis, (None, None))
+        first = scalar(0, "int32") if start is None else _inside(start, size)
+        last = size if stop is None else _inside(stop, size)
+        starts.append(expand_dims(first, axes=(0,)))
+        part = ew.maximum(ew.sub(last, first), scalar(0, "int32"))
+        sizes.append(part if axis in ends else whole)
+    return shaped(dynamic_slice, sizes, x, concat(*starts, axis=0))
+
+
+def _inside(end: int | Tensor, size: Tensor) -> Tensor:
+    """An end of a slice as a place from 0 to the size of the axis."""
+    zero = scalar(0, "int32")
+    end = scalar(end, "int32") if isinstance(end, int) else end
+    from_start = ew.where(ew.less(end, zero), ew.add(end, size), end)
+    return ew.minimum(ew.maximum(from_start, zero), size)
 
 
 def _integer(item: Any) -> int | None:
-    """A Python integer from an integer or a NumPy integer, None for anything else."""
+    """A Python integer from an integer, a NumPy integer or a constant, None for anything else."""
+    if isinstance(item, Constant) and isinstance(item.value, np.ndarray) and not item.ndim:
+        item = item.value[()]
     if isinstance(item, Tensor | bool | np.bool_):
         return None
     try:
@@ -266,10 +324,12 @@ def _index(item: Any) -> Tensor:
     return index
 
 
-def _check_order(items: Sequence[Any], chosen: tuple[int, Tensor] | None) -> None:
-    """NumPy moves the axes of an index array to the front if an integer stands apart from it."""
-    if chosen is None or chosen[1].ndim == 0:
+def _check_arrays(items: Sequence[Any], arrays: Sequence[Tensor], x: Tensor) -> None:
+    """One index array at most; NumPy moves its axes to the front if an integer stands apart."""
+    if not arrays:
         return
+    if len(arrays) > 1:
+        raise TypeError(f"x[...]: only one index array is possible, got {len(arrays)} for {x!r}")
     places = [i for i, t in enumerate(items) if not (t is None or isinstance(t, builtins.slice))]
     if places[-1] - places[0] >= len(places):
         raise TypeError(

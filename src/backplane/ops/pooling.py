@@ -1,7 +1,7 @@
 """Pooling in one to three dimensions and its gradients. Axes are (batch, *spatial, channels).
 
-The gradients are primitives: that of `max_pool` reads the result and the private positions that the
-forward pass found, so that an engine need not search for the maxima again. `max_pool_grad` and
+The gradients are primitives. The gradient of `max_pool` reads the result and the private positions
+that the forward pass found, so an engine need not search for the maxima again. `max_pool_grad` and
 `max_pool_take` are each other's gradient, and so are `avg_pool` and `avg_pool_grad`.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,55 +19,37 @@ from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory
 from backplane.core.windows import Ints, Padding
-from backplane.core.windows import windows as windows_over
+from backplane.ops import elementwise as ew
+from backplane.ops import windows as win
 from backplane.ops.convolution import batch_of_first
-from backplane.ops.creation import check_sizes, dims_of, full, given, scalar
-from backplane.ops.elementwise import (
-    add,
-    div,
-    equal,
-    logical_and,
-    logical_not,
-    logical_or,
-    maximum,
-    where,
+from backplane.ops.creation import (
+    Amount,
+    check_sizes,
+    filled,
+    full,
+    given,
+    scalar,
+    shaped,
+    shaped_as,
+    sizes_of,
 )
 from backplane.ops.reduction import argmax
 from backplane.ops.shaping import Sizes, stack
-from backplane.ops.windows import (
-    Amount,
-    Pads,
-    Place,
-    Windows,
-    amounts,
-    check_output,
-    crop_ends,
-    is_padded,
-    offsets,
-    output_sizes,
-    pad_ends,
-    padded_sizes,
-    pairs_of,
-    places,
-    read,
-    spatial_sizes,
-    windows_of,
-    write,
-)
+from backplane.ops.windows import Layout
 
 
-def _result_shape(name: str, x: Sizes, pool: Ints, strides: Ints, padding: Padding) -> Sizes:
+def _result_shape(name: str, x: Sizes, *, pool: Ints, strides: Ints, padding: Padding) -> Sizes:
     if not 3 <= len(x) <= 5:
         raise ValueError(
             f"{name}: x must have 3 to 5 axes (batch, 1 to 3 spatial, channels), got {x}"
         )
     if len(pool) != len(x) - 2:
         raise ValueError(f"{name}: pool must be {len(x) - 2} ints for x of shape {x}, got {pool}")
-    windows = windows_of(name, pool, strides, (1,) * len(pool), padding)
+    windows = win.windows_of(name, pool, strides, (1,) * len(pool), padding)
     if any(not isinstance(w.padding, str) and max(w.padding) >= w.size for w in windows):
-        # At least one element of each window must be one of the tensor.
+        # At least one element of each window must belong to the tensor.
         raise ValueError(f"{name}: padding {padding} must be smaller than the window {pool}")
-    return (x[0], *output_sizes(name, x[1:-1], windows), x[-1])
+    return (x[0], *win.output_sizes(name, x[1:-1], windows), x[-1])
 
 
 def _check_float(name: str, what: str, x: Spec) -> None:
@@ -80,73 +61,71 @@ def _check_float(name: str, what: str, x: Spec) -> None:
 
 
 @primitive(multiple=True, memory=Memory.FRESH)
-def max_pool(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> list[Spec]:
-    """The maximum of each window, and where it is: positions that only the engine understands."""
+def max_pool(x: Spec, **window: Any) -> list[Spec]:
+    """The maximum of each window, in which padding never wins, and where it is: positions that only
+    the engine understands, of the first maximum in row-major order.
+
+    The parameters of all five primitives are `pool`, the size of a window, and `strides`, with an
+    int for each spatial axis, and `padding` (see `core.windows`).
+    """
     if x.dtype == "bool":
         raise TypeError("max_pool: x must be a number type, got dtype bool")
-    shape = _result_shape("max_pool", x.shape, pool, strides, padding)
+    shape = _result_shape("max_pool", x.shape, **window)
     return [Spec(shape, x.dtype), Spec(shape, "int64")]
 
 
 @primitive(memory=Memory.FRESH, linear=(0,), axes=lambda node, axis: [(node.inputs[1], axis)])
-def max_pool_grad(
-    g: Spec, x: Spec, y: Spec, positions: Spec, *, pool: Ints, strides: Ints, padding: Padding
-) -> Spec:
-    """The gradient of `max_pool` by `x`: `g` goes to the first maximum of each window."""
+def max_pool_grad(g: Spec, x: Spec, y: Spec, positions: Spec, **window: Any) -> Spec:
+    """The gradient of `max_pool` with respect to `x`: `g` goes to the first maximum of each
+    window.
+    """
     _check_float("max_pool_grad", "g", g)
-    shape = _result_shape("max_pool_grad", x.shape, pool, strides, padding)
+    shape = _result_shape("max_pool_grad", x.shape, **window)
     for what, operand in (("g", g), ("y", y), ("positions", positions)):
-        check_output("max_pool_grad", what, operand, shape)
+        win.check_output("max_pool_grad", what, operand, shape)
     return Spec(x.shape, g.dtype)
 
 
 @primitive(memory=Memory.FRESH, linear=(0,), axes=lambda node, axis: [(node.inputs[2], axis)])
-def max_pool_take(
-    v: Spec, x: Spec, y: Spec, positions: Spec, *, pool: Ints, strides: Ints, padding: Padding
-) -> Spec:
-    """`v` where the first maximum of each window of `x` is: `max_pool_grad` transposed."""
+def max_pool_take(v: Spec, x: Spec, y: Spec, positions: Spec, **window: Any) -> Spec:
+    """The elements of `v` at the first maximum of each window of `x`: the transpose of
+    `max_pool_grad`.
+    """
     _check_float("max_pool_take", "v", v)
-    shape = _result_shape("max_pool_take", x.shape, pool, strides, padding)
-    check_output("max_pool_take", "v", v, x.shape)
+    shape = _result_shape("max_pool_take", x.shape, **window)
+    win.check_output("max_pool_take", "v", v, x.shape)
     for what, operand in (("y", y), ("positions", positions)):
-        check_output("max_pool_take", what, operand, shape)
+        win.check_output("max_pool_take", what, operand, shape)
     return Spec(shape, v.dtype)
 
 
-max_pool.vjps(lambda g, y, x, **params: max_pool_grad(g[0], x, *y, **params))
-max_pool_grad.vjps(lambda c, y, g, *at, **params: max_pool_take(c, *at, **params))
-max_pool_take.vjps(lambda c, y, v, *at, **params: max_pool_grad(c, *at, **params))
+max_pool.vjps(lambda g, y, x, **window: max_pool_grad(g[0], x, *y, **window))
+max_pool_grad.vjps(lambda c, y, g, *at, **window: max_pool_take(c, *at, **window))
+max_pool_take.vjps(lambda c, y, v, *at, **window: max_pool_grad(c, *at, **window))
 
 
 # --- mean -----------------------------------------------------------------------------------------
 
 
 @primitive(memory=Memory.FRESH, linear=(0,), axes=batch_of_first)
-def avg_pool(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> Spec:
-    """The mean of each window over its elements that are no padding."""
+def avg_pool(x: Spec, **window: Any) -> Spec:
+    """The mean of each window. Padding does not count."""
     _check_float("avg_pool", "x", x)
-    return Spec(_result_shape("avg_pool", x.shape, pool, strides, padding), x.dtype)
+    return Spec(_result_shape("avg_pool", x.shape, **window), x.dtype)
 
 
 @primitive(host=1, memory=Memory.FRESH, linear=(0,), axes=given)
-def avg_pool_grad(
-    g: Spec, *dims: Spec, shape: Sizes, pool: Ints, strides: Ints, padding: Padding
-) -> Spec:
-    """The gradient of `avg_pool` by its `x`, which has `shape`."""
+def avg_pool_grad(g: Spec, *dims: Spec, shape: Sizes, **window: Any) -> Spec:
+    """The gradient of `avg_pool` with respect to its operand, which has `shape`."""
     _check_float("avg_pool_grad", "g", g)
     check_sizes("avg_pool_grad", shape, dims)
-    wanted = _result_shape("avg_pool_grad", shape, pool, strides, padding)
-    check_output("avg_pool_grad", "g", g, wanted)
+    wanted = _result_shape("avg_pool_grad", shape, **window)
+    win.check_output("avg_pool_grad", "g", g, wanted)
     return Spec(shape, g.dtype)
 
 
-def _avg_pool_x(g: Tensor, y: Tensor, x: Tensor, **params: Any) -> Tensor:
-    dims, shape = dims_of(x)
-    return avg_pool_grad(g, *dims, shape=shape, **params)
-
-
-avg_pool.vjps(_avg_pool_x)
-avg_pool_grad.vjps(lambda c, y, g, *dims, shape, **params: avg_pool(c, **params))
+avg_pool.vjps(lambda g, y, x, **window: shaped_as(avg_pool_grad, x, g, **window))
+avg_pool_grad.vjps(lambda c, y, g, *dims, shape, **window: avg_pool(c, **window))
 
 
 # --- decompositions -------------------------------------------------------------------------------
@@ -156,98 +135,83 @@ def _lowest(dtype: str) -> float:
     return -math.inf if is_float(dtype) else int(np.iinfo(dtype).min)
 
 
-def _reduced(x: Tensor, windows: Windows, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+def _laid(sizes: Sequence[Amount], pool: Ints, strides: Ints, padding: Padding) -> Layout:
+    return win.layout(sizes, pool, strides, padding)
+
+
+def _reduced(x: Tensor, laid: Layout, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """The padded `x` combined over its windows, one axis after another."""
-    for axis, w in enumerate(windows, 1):
-        x = reduce(combine, [read(x, (axis, w, offset)) for offset in range(w.size)])
+    for axis, w in enumerate(laid.windows, 1):
+        x = reduce(combine, [win.read(x, (axis, w, offset)) for offset in range(w.size)])
     return x
 
 
-def _spatial_full(sizes: Sequence[Amount], value: float, dtype: str) -> Tensor:
-    """A filled tensor with these spatial sizes; its batch and channel axes have size 1."""
-    dims = [n for n in sizes if isinstance(n, Tensor)]
-    shape = (1, *[n if isinstance(n, int) else None for n in sizes], 1)
-    return full(*dims, shape=shape, value=value, dtype=dtype)
+def _inside(laid: Layout, value: float, dtype: str) -> Tensor:
+    """`value` wherever there is no padding, and 0 there; batch and channel axes have size 1."""
+    return laid.pad(shaped(full, [1, *laid.sizes, 1], value=value, dtype=dtype), 0)
 
 
 @max_pool.decompose
-def _(x: Tensor, *, pool: Ints, strides: Ints, padding: Padding) -> list[Tensor]:
-    windows = windows_over(pool, strides, padding)
-    x = pad_ends(x, pairs_of(spatial_sizes(x), windows), _lowest(x.spec.dtype))
-    # Only to keep the contract: the decomposed gradients are handed any engine's positions, so they
-    # find the maxima again, and nothing computes these.
-    positions = argmax(stack([read(x, *places(windows, at)) for at in offsets(windows)], 0), axis=0)
-    return [_reduced(x, windows, maximum), positions]
+def _(x: Tensor, **window: Any) -> list[Tensor]:
+    laid = _laid(win.spatial_sizes(x), **window)
+    x = laid.pad(x, _lowest(x.spec.dtype))
+    # Only to keep the contract. The decomposed gradients may be handed the positions of any engine,
+    # so they find the maxima again, and nothing computes these.
+    positions = argmax(stack([laid.read(x, at) for at in laid.offsets()], 0), axis=0)
+    return [_reduced(x, laid, ew.maximum), positions]
 
 
-def _hits(
-    x: Tensor, y: Tensor, windows: Windows, pairs: Pads
-) -> Iterator[tuple[list[Place], Tensor]]:
-    """For each place in a window: in which windows the first maximum is there."""
-    inside = None
-    if is_padded(pairs):
-        # A window of nothing but the lowest number must not find it in the padding.
-        inside = pad_ends(_spatial_full(spatial_sizes(x), True, "bool"), pairs, False)
-    x = pad_ends(x, pairs, _lowest(x.spec.dtype))
+def _hits(x: Tensor, y: Tensor, laid: Layout) -> Iterator[tuple[Ints, Tensor]]:
+    """For each place in a window: the windows whose first maximum is there."""
+    # A window of nothing but the lowest number must not find its maximum in the padding.
+    inside = _inside(laid, True, "bool") if laid.is_padded else None
+    x = laid.pad(x, _lowest(x.spec.dtype))
     found: Tensor | None = None
-    for at in offsets(windows):
-        place = places(windows, at)
-        hit = equal(read(x, *place), y)
+    for at in laid.offsets():
+        hit = ew.equal(laid.read(x, at), y)
         if inside is not None:
-            hit = logical_and(hit, read(inside, *place))
-        yield place, hit if found is None else logical_and(hit, logical_not(found))
-        found = hit if found is None else logical_or(found, hit)
+            hit = ew.logical_and(hit, laid.read(inside, at))
+        yield at, hit if found is None else ew.logical_and(hit, ew.logical_not(found))
+        found = hit if found is None else ew.logical_or(found, hit)
 
 
 @max_pool_grad.decompose
-def _(g: Tensor, x: Tensor, y: Tensor, positions: Tensor, **params: Any) -> Tensor:
-    windows = windows_over(params["pool"], params["strides"], params["padding"])
-    sizes = spatial_sizes(x)
-    pairs = pairs_of(sizes, windows)
-    padded = padded_sizes(sizes, pairs)
+def _(g: Tensor, x: Tensor, y: Tensor, positions: Tensor, **window: Any) -> Tensor:
+    laid = _laid(win.spatial_sizes(x), **window)
     zero = scalar(0, g.spec.dtype)
-    parts = [
-        write(where(hit, g, zero), padded, *place) for place, hit in _hits(x, y, windows, pairs)
-    ]
-    return crop_ends(reduce(add, parts), pairs, *dims_of(x))
+    parts = [laid.write(ew.where(hit, g, zero), at) for at, hit in _hits(x, y, laid)]
+    return laid.crop(reduce(ew.add, parts), sizes_of(x))
 
 
 @max_pool_take.decompose
-def _(v: Tensor, x: Tensor, y: Tensor, positions: Tensor, **params: Any) -> Tensor:
-    windows = windows_over(params["pool"], params["strides"], params["padding"])
-    pairs = pairs_of(spatial_sizes(x), windows)
-    v = pad_ends(v, pairs, 0)
+def _(v: Tensor, x: Tensor, y: Tensor, positions: Tensor, **window: Any) -> Tensor:
+    laid = _laid(win.spatial_sizes(x), **window)
+    v = laid.pad(v, 0)
     taken: Tensor = scalar(0, v.spec.dtype)
-    for place, hit in _hits(x, y, windows, pairs):
-        taken = where(hit, read(v, *place), taken)
+    for at, hit in _hits(x, y, laid):
+        taken = ew.where(hit, laid.read(v, at), taken)
     return taken
 
 
-def _counts(sizes: Sequence[Amount], windows: Windows, pairs: Pads, dtype: str) -> Tensor:
-    """How many elements of each window are no padding."""
-    if not is_padded(pairs):
-        return scalar(prod(w.size for w in windows), dtype)
-    return _reduced(pad_ends(_spatial_full(sizes, 1, dtype), pairs, 0), windows, add)
+def _counts(laid: Layout, dtype: str) -> Tensor:
+    """How many elements of each window are not padding."""
+    if not laid.is_padded:
+        return scalar(laid.elements, dtype)
+    return _reduced(_inside(laid, 1, dtype), laid, ew.add)
 
 
 @avg_pool.decompose
-def _(x: Tensor, *, pool: Ints, strides: Ints, padding: Padding) -> Tensor:
-    windows = windows_over(pool, strides, padding)
-    sizes = spatial_sizes(x)
-    pairs = pairs_of(sizes, windows)
-    total = _reduced(pad_ends(x, pairs, 0), windows, add)
-    return div(total, _counts(sizes, windows, pairs, x.spec.dtype))
+def _(x: Tensor, **window: Any) -> Tensor:
+    laid = _laid(win.spatial_sizes(x), **window)
+    return ew.div(_reduced(laid.pad(x, 0), laid, ew.add), _counts(laid, x.spec.dtype))
 
 
 @avg_pool_grad.decompose
-def _(
-    g: Tensor, *dims: Tensor, shape: Sizes, pool: Ints, strides: Ints, padding: Padding
-) -> Tensor:
-    windows = windows_over(pool, strides, padding)
-    sizes = amounts(shape, dims)[1:-1]
-    pairs = pairs_of(sizes, windows)
-    share = div(g, _counts(sizes, windows, pairs, g.spec.dtype))
-    padded = padded_sizes(sizes, pairs)
-    for axis, w in enumerate(windows, 1):
-        share = reduce(add, [write(share, padded, (axis, w, offset)) for offset in range(w.size)])
-    return crop_ends(share, pairs, dims, shape)
+def _(g: Tensor, *dims: Tensor, shape: Sizes, **window: Any) -> Tensor:
+    sizes = filled(shape, dims)
+    laid = _laid(sizes[1:-1], **window)
+    share = ew.div(g, _counts(laid, g.spec.dtype))
+    for axis, w in enumerate(laid.windows, 1):
+        parts = [win.write(share, laid.padded, (axis, w, offset)) for offset in range(w.size)]
+        share = reduce(ew.add, parts)
+    return laid.crop(share, sizes)

@@ -1,8 +1,8 @@
 """Random numbers from a key: (seed low, seed high, counter, fold), four uint32 words.
 
-`random_uniform` and `random_normal` are the engine's own generator, seeded by the key.
-`random_bits` is the portable one, equal on every engine, from which `portable_uniform` and
-`portable_normal` make equal floats.
+`random_uniform` and `random_normal` draw from the engine's own generator, seeded by the key.
+`random_bits` is portable: it is equal on every engine, and `portable_uniform` and `portable_normal`
+make equal floats of it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,8 @@ from backplane.core.graph import Tensor, constant
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory
+from backplane.ops import elementwise as ew
 from backplane.ops.creation import arange, full, given
-from backplane.ops.elementwise import (
-    add,
-    bit_or,
-    bit_xor,
-    cast,
-    cos,
-    floordiv,
-    log,
-    mul,
-    shift_left,
-    shift_right,
-    sqrt,
-)
 from backplane.ops.indexing import dynamic_slice
 from backplane.ops.indexing import slice as slice_
 from backplane.ops.shaping import concat, reshape, squeeze
@@ -46,13 +34,13 @@ def _spec(name: str, key: Spec, shape: tuple[int | None, ...], dtype: str) -> Sp
 
 @primitive(host=1, memory=Memory.FRESH, axes=given)
 def random_uniform(key: Spec, *dims: Spec, shape: tuple[int | None, ...], dtype: str) -> Spec:
-    """Uniform samples from [0, 1), by the engine's generator."""
+    """Uniform samples from [0, 1), drawn by the engine's own generator."""
     return _spec("random_uniform", key, shape, dtype)
 
 
 @primitive(host=1, memory=Memory.FRESH, axes=given)
 def random_normal(key: Spec, *dims: Spec, shape: tuple[int | None, ...], dtype: str) -> Spec:
-    """Normal samples of mean 0 and deviation 1, by the engine's generator."""
+    """Normal samples of mean 0 and deviation 1, drawn by the engine's own generator."""
     return _spec("random_normal", key, shape, dtype)
 
 
@@ -60,8 +48,8 @@ def random_normal(key: Spec, *dims: Spec, shape: tuple[int | None, ...], dtype: 
 def random_bits(key: Spec, *dims: Spec, shape: tuple[int | None, ...]) -> Spec:
     """Random uint32 words, the same on every engine: Threefry-2x32 in counter mode.
 
-    The seed encrypts (counter, fold) to a subkey; the subkey encrypts (i, 0) for i = 0, 1, …, and
-    the first words of all blocks come before the second words.
+    The seed encrypts (counter, fold) to a subkey, and the subkey encrypts (i, 0) for i = 0, 1, ….
+    The first words of all blocks come before the second words.
 
     Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
     """
@@ -81,11 +69,11 @@ def _(key: Tensor, *dims: Tensor, shape: tuple[int | None, ...]) -> Tensor:
         return reshape(words, shape=tuple(shape))
     total: Tensor = constant(known, "int32")
     for dim in dims:
-        total = mul(total, dim)
-    half = floordiv(add(total, constant(1, "int32")), constant(2, "int32"))
+        total = ew.mul(total, dim)
+    half = ew.floordiv(ew.add(total, constant(1, "int32")), constant(2, "int32"))
     steps = arange(constant(0, "int32"), half, constant(1, "int32"), dtype="int32")
     nothing = full(half, shape=(None,), value=0, dtype="uint32")
-    first, second = threefry(subkey, (cast(steps, dtype="uint32"), nothing))
+    first, second = threefry(subkey, (ew.cast(steps, dtype="uint32"), nothing))
     starts = constant(np.zeros(1), "int32")
     words = dynamic_slice(concat(first, second, axis=0), starts, total, shape=(None,))
     return reshape(words, *dims, shape=tuple(shape))
@@ -96,29 +84,29 @@ _PARITY = 0x1BD11BDA
 
 
 def threefry(key: Words, block: Words) -> Words:
-    """Threefry-2x32 with 20 rounds: two uint32 tensors, encrypted by two key words."""
-    keys = (*key, bit_xor(bit_xor(key[0], key[1]), constant(_PARITY, "uint32")))
-    x, y = add(block[0], keys[0]), add(block[1], keys[1])
+    """Threefry-2x32 with 20 rounds: encrypts two uint32 tensors by two key words."""
+    keys = (*key, ew.bit_xor(ew.bit_xor(key[0], key[1]), constant(_PARITY, "uint32")))
+    x, y = ew.add(block[0], keys[0]), ew.add(block[1], keys[1])
     for turn in range(5):
         for rotation in _ROTATIONS[:4] if turn % 2 == 0 else _ROTATIONS[4:]:
-            x = add(x, y)
-            y = bit_xor(_rotated(y, rotation), x)
-        x = add(x, keys[(turn + 1) % 3])
-        y = add(y, add(keys[(turn + 2) % 3], constant(turn + 1, "uint32")))
+            x = ew.add(x, y)
+            y = ew.bit_xor(_rotated(y, rotation), x)
+        x = ew.add(x, keys[(turn + 1) % 3])
+        y = ew.add(y, ew.add(keys[(turn + 2) % 3], constant(turn + 1, "uint32")))
     return x, y
 
 
 def _rotated(x: Tensor, count: int) -> Tensor:
-    left = shift_left(x, constant(count, "uint32"))
-    return bit_or(left, shift_right(x, constant(32 - count, "uint32")))
+    left = ew.shift_left(x, constant(count, "uint32"))
+    return ew.bit_or(left, ew.shift_right(x, constant(32 - count, "uint32")))
 
 
 def _fraction(bits: Tensor, keep: int, dtype: str, offset: float = 0.0) -> Tensor:
-    """The upper `keep` bits as a number in [0, 1), moved by `offset` of their last place."""
-    whole = cast(shift_right(bits, constant(32 - keep, "uint32")), dtype=dtype)
+    """The upper `keep` bits as a number in [0, 1), plus `offset` units of their last place."""
+    whole = ew.cast(ew.shift_right(bits, constant(32 - keep, "uint32")), dtype=dtype)
     if offset:
-        whole = add(whole, constant(offset, dtype))
-    return mul(whole, constant(2.0**-keep, dtype))
+        whole = ew.add(whole, constant(offset, dtype))
+    return ew.mul(whole, constant(2.0**-keep, dtype))
 
 
 _KEPT = {"float16": 11, "bfloat16": 8, "float32": 24}
@@ -133,24 +121,24 @@ def portable_uniform(
         return _fraction(random_bits(key, *dims, shape=shape), _KEPT[dtype], dtype)
     pair = random_bits(key, *dims, shape=(2, *shape))
     high, low = (_item(pair, i) for i in (0, 1))
-    fine = mul(_fraction(low, 26, dtype), constant(2.0**-27, dtype))
-    return add(_fraction(high, 27, dtype), fine)
+    fine = ew.mul(_fraction(low, 26, dtype), constant(2.0**-27, dtype))
+    return ew.add(_fraction(high, 27, dtype), fine)
 
 
 def portable_normal(
     key: Tensor, *dims: Tensor, shape: tuple[int | None, ...], dtype: str
 ) -> Tensor:
-    """Normal samples, equal on every engine up to the rounding of log and cos (Box and Muller
-    1958).
+    """Normal samples by the method of Box and Muller (1958), equal on every engine up to the
+    rounding of log and cos.
 
     Computed in float32 at least; the radius takes samples from (0, 1), never 0.
     """
     work = "float64" if dtype == "float64" else "float32"
     pair = random_bits(key, *dims, shape=(2, *shape))
     first, second = (_item(pair, i) for i in (0, 1))
-    radius = sqrt(mul(constant(-2.0, work), log(_fraction(first, 23, work, 0.5))))
-    angle = mul(_fraction(second, 24, work), constant(2 * math.pi, work))
-    return cast(mul(radius, cos(angle)), dtype=dtype)
+    radius = ew.sqrt(ew.mul(constant(-2.0, work), ew.log(_fraction(first, 23, work, 0.5))))
+    angle = ew.mul(_fraction(second, 24, work), constant(2 * math.pi, work))
+    return ew.cast(ew.mul(radius, ew.cos(angle)), dtype=dtype)
 
 
 def _item(pair: Tensor, index: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Shapes: reshaping, broadcasting and sums, axes, joining; how rules say "like x"."""
+"""Reshaping, broadcasting and sums, order of axes, joining, and how rules say "like x"."""
 
 from __future__ import annotations
 
@@ -6,13 +6,23 @@ import builtins
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from backplane.core import shapes
-from backplane.core.graph import Tensor
+from backplane.core.graph import Constant, Tensor, constant
 from backplane.core.primitive import Primitive, primitive
 from backplane.core.sizes import origin, same_shape
 from backplane.core.spec import NUMBER, Spec, check_dtype
 from backplane.core.traits import Axis, Memory, Stacked, later_axes, reduced
-from backplane.ops.creation import check_sizes, dim, dims_of, full, given, scalar, stacked_shape
+from backplane.ops.creation import (
+    check_sizes,
+    full,
+    given,
+    scalar,
+    shaped_as,
+    size_at,
+    stacked_shape,
+)
 from backplane.ops.effects import identity
 from backplane.ops.indexing import ALL, dynamic_slice, slice
 
@@ -24,7 +34,9 @@ Sizes = tuple[int | None, ...]
 
 
 def _reshaped_axis(node: Tensor, axis: int) -> Sequence[Axis]:
-    """A size given as operand, or the -1 where it can only be the one unknown size of x."""
+    """The trait `axes`: a size that is an operand, or the -1 if it can only be the one unknown size
+    of x.
+    """
     shape = node.params["shape"]
     if shape[axis] != -1:
         return given(node, axis)
@@ -42,7 +54,9 @@ def _reshaped_axis(node: Tensor, axis: int) -> Sequence[Axis]:
     stacks=stacked_shape,
 )  # fmt: skip
 def reshape(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
-    """The same elements in row-major order in another shape; one -1 is found from the others."""
+    """The same elements, in row-major order, in another shape. One size may be -1, which follows
+    from the others.
+    """
     if dims or None in shape:
         check_sizes("reshape", shape, dims)
     return Spec(shapes.reshape(x.shape, shape), x.dtype)
@@ -52,7 +66,7 @@ reshape.vjps(lambda g, y, x, *dims, shape: reshape_like(g, x))
 
 
 def reshape_like(x: Tensor, like: Tensor) -> Tensor:
-    """`x` in the shape of `like`, which has as many elements."""
+    """`x` in the shape of `like`, which must have as many elements."""
     shape = like.spec.shape
     if None not in shape:
         return x if x.spec.shape == shape else reshape(x, shape=shape)
@@ -61,15 +75,16 @@ def reshape_like(x: Tensor, like: Tensor) -> Tensor:
     # One -1 needs no look at `like`, which need not be kept then; with a 0 it would be ambiguous.
     if shape.count(None) == 1 and 0 not in shape:
         return reshape(x, shape=tuple(-1 if n is None else n for n in shape))
-    dims, _ = dims_of(like)
-    return reshape(x, *dims, shape=shape)
+    return shaped_as(reshape, like, x)
 
 
 # --- broadcasting, and sums as its inverse --------------------------------------------------------
 
 
 def _stacked_broadcast(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
-    """Time must stay in front of the axes that only the parameter `shape` has."""
+    """The trait `stacks`: time must stay in front of the axes that only the parameter
+    `shape` has.
+    """
     x, stacked = operands[0]
     missing = len(node.params["shape"]) + 1 - x.ndim
     if missing < 0:
@@ -83,7 +98,7 @@ def _stacked_broadcast(node: Tensor, operands: Sequence[Stacked]) -> Tensor | No
     host=1, memory=Memory.VIEW, on_host=True, linear=(0,), axes=given, stacks=_stacked_broadcast
 )
 def broadcast_to(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
-    """Repeated along new leading axes and along axes of size 1, by NumPy's rules."""
+    """The operand, repeated along new leading axes and along axes of size 1, by NumPy's rules."""
     if dims or None in shape:
         check_sizes("broadcast_to", shape, dims)
     missing = len(shape) - len(x.shape)
@@ -99,8 +114,8 @@ def broadcast_to(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
 def reduction(
     name: str, doc: str, accepted: frozenset[str], chosen: bool = False, **traits: Any
 ) -> Primitive[Tensor]:
-    """A primitive that reduces `axes` and keeps the dtype; `chosen` says that the result is one of
-    the elements, so that there must be some.
+    """A primitive that reduces `axes` and keeps the dtype. If `chosen`, the result is one of the
+    elements, so there must be some.
     """
 
     def rule(x: Spec, *, axes: Axes, keepdims: bool) -> Spec:
@@ -121,13 +136,13 @@ def reduction(
 
 
 def check_elements(name: str, x: Spec, axes: Axes) -> None:
-    """ValueError where it is known that there is nothing to choose from."""
+    """ValueError if it is known that there is nothing to choose from."""
     if 0 in [x.shape[i] for i in axes] and 0 not in shapes.reduce(x.shape, axes, False):
         raise ValueError(f"{name}: no elements along axes {axes} of a tensor of shape {x.shape}")
 
 
 def kept_axes(y: Tensor, axes: Axes, keepdims: bool) -> Tensor:
-    """A reduced tensor with its reduced axes at size 1, to be broadcast against the operand."""
+    """A reduced tensor whose reduced axes have size 1, so that it broadcasts with the operand."""
     return y if keepdims else expand_dims(y, axes=axes)
 
 
@@ -145,7 +160,9 @@ sum.vjps(lambda g, y, x, *, axes, keepdims: spread(g, x, axes, keepdims))
 
 @primitive(host=1, memory=Memory.VIEW, linear=(0,), axes=given, stacks=_stacked_broadcast)
 def sum_to(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
-    """Summed down to `shape`, from which `x` was broadcast: leading axes go, size-1 axes stay."""
+    """`x` summed down to `shape`, from which it was broadcast: added axes go, stretched axes get
+    size 1.
+    """
     if dims or None in shape:
         check_sizes("sum_to", shape, dims)
     extra = len(x.shape) - len(shape)
@@ -164,17 +181,15 @@ sum_to.vjps(lambda g, y, x, *dims, shape: broadcast_like(g, x))
 
 def broadcast_like(x: Tensor, like: Tensor) -> Tensor:
     """`x` broadcast to the shape of `like`."""
-    if same_shape(x, like):
-        return x
-    dims, shape = dims_of(like)
-    return broadcast_to(x, *dims, shape=shape)
+    return x if same_shape(x, like) else shaped_as(broadcast_to, like, x)
 
 
 def sum_to_like(g: Tensor, like: Tensor, y: Tensor) -> Tensor:
-    """The cotangent `g` of `y` summed down to the shape of the operand `like`, broadcast to `y`.
+    """The cotangent `g` of `y`, summed down to the shape of the operand `like` that was broadcast
+    to `y`.
 
-    Nothing is built where nothing was broadcast, and a plain `sum` where the axes are known; only
-    an unknown size that may be 1 needs `sum_to`, which looks at the sizes.
+    If nothing was broadcast, no node is built, and if the axes are known, a plain `sum`. Only an
+    unknown size that may be 1 needs `sum_to`, which looks at the sizes.
     """
     shape, whole = like.spec.shape, y.spec.shape
     if shape == whole and None not in shape:
@@ -183,7 +198,7 @@ def sum_to_like(g: Tensor, like: Tensor, y: Tensor) -> Tensor:
     for i, n in enumerate(shape):
         there = i + len(leading)
         if n is None and whole[there] != 1 and origin(like, i) != origin(y, there):
-            return sum_to(g, *dims_of(like)[0], shape=shape)
+            return shaped_as(sum_to, like, g)
     if stretched:
         g = sum(g, axes=(*leading, *stretched), keepdims=True)
         return squeeze(g, axes=leading) if leading else g
@@ -191,9 +206,10 @@ def sum_to_like(g: Tensor, like: Tensor, y: Tensor) -> Tensor:
 
 
 def full_like(x: Tensor, value: Any, dtype: str | None = None) -> Tensor:
-    """A tensor of the shape of `x`, filled with a number; of its dtype too, if none is given."""
-    dims, shape = dims_of(x)
-    return full(*dims, shape=shape, value=value, dtype=dtype or x.spec.dtype)
+    """A tensor of the shape of `x`, filled with a number. It has the dtype of `x` if none
+    is given.
+    """
+    return shaped_as(full, x, value=value, dtype=dtype or x.spec.dtype)
 
 
 def zeros_like(x: Tensor, dtype: str | None = None) -> Tensor:
@@ -241,7 +257,7 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, perm: tuple[int, ...]) -> Tensor:
     stacks=later_axes("axes"),
 )
 def expand_dims(x: Spec, *, axes: tuple[int, ...]) -> Spec:
-    """New axes of size 1; `axes` are their places in the result."""
+    """The operand with new axes of size 1. `axes` are their places in the result."""
     rank = len(x.shape) + len(axes)
     shapes.check_axes("expand_dims", axes, rank)
     sizes = iter(x.shape)
@@ -257,7 +273,7 @@ def _squeezed_axis(node: Tensor, axis: int) -> Sequence[Axis]:
     memory=Memory.VIEW, on_host=True, linear=(0,), axes=_squeezed_axis, stacks=later_axes("axes")
 )
 def squeeze(x: Spec, *, axes: tuple[int, ...]) -> Spec:
-    """Without `axes`, each of size 1."""
+    """The operand without `axes`, each of which has size 1."""
     shapes.check_axes("squeeze", axes, len(x.shape))
     for axis in axes:
         if x.shape[axis] not in (1, None):
@@ -288,7 +304,7 @@ def _stacked_parts(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
     shortcut=lambda *xs, axis: identity(xs[0]) if len(xs) == 1 else None,
 )
 def concat(*xs: Spec, axis: int) -> Spec:
-    """Tensors one after another along `axis`; all other sizes are equal."""
+    """The operands one after another along `axis`. All other sizes are equal."""
     if not xs:
         raise ValueError("concat: needs at least one tensor")
     first = xs[0]
@@ -319,8 +335,21 @@ def _(g: Tensor, y: Tensor, *xs: Tensor, axis: int) -> list[Tensor]:
     ]
 
 
+def scalars_in(vector: Tensor) -> list[Tensor] | None:
+    """The scalars that a vector was made of, as the vector of a shape is; None for any other."""
+    scalars: list[Tensor] = []
+    for piece in vector.inputs if vector.op in (concat, identity) else (vector,):
+        if isinstance(piece, Constant) and isinstance(piece.value, np.ndarray):
+            scalars += [constant(v) for v in piece.value]
+        elif piece.op is expand_dims and not piece.inputs[0].ndim:
+            scalars.append(piece.inputs[0])
+        else:
+            return None
+    return scalars
+
+
 def _part(sizes: Sequence[int | None], k: int) -> tuple[int | None, int | None, int]:
-    """The slice of part `k`; behind the one unknown size it is counted from the end."""
+    """The slice of part `k`. After the one unknown size it is counted from the end."""
     n, before, after = sizes[k], sizes[:k], sizes[k + 1 :]
     if n == 0:
         return (0, 0, 1)
@@ -340,13 +369,11 @@ def _dynamic_parts(g: Tensor, xs: Sequence[Tensor], axis: int) -> list[Tensor]:
     parts = []
     for x in xs:
         starts = stack([offset if i == axis else zero for i in range(g.ndim)], 0)
-        dims, shape = dims_of(x)
-        parts.append(dynamic_slice(g, starts, *dims, shape=shape))
-        n = shape[axis]
-        offset = offset + (dim(x, axis=axis) if n is None else n)
+        parts.append(shaped_as(dynamic_slice, x, g, starts))
+        offset = offset + size_at(x, axis)
     return parts
 
 
 def stack(xs: Sequence[Tensor], axis: int) -> Tensor:
-    """Tensors of equal shapes and dtypes joined along a new axis."""
+    """Tensors of equal shapes and dtypes, joined along a new axis."""
     return concat(*[expand_dims(x, axes=(axis,)) for x in xs], axis=axis)

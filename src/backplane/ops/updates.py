@@ -1,8 +1,8 @@
 """Steps of optimizers over several parameters at once.
 
-Nobody builds these: `compile.passes` finds them in programs, for engines with kernels that write
-the new values over the old ones. Operands are numbers (scalars), then as many parameters, states
-and gradients each. The decompositions say what is computed.
+No K code builds these. `compile.passes` finds them in programs, for engines with kernels that write
+the new values over the old ones. The operands are scalars, then equally many parameters, states and
+gradients. The decompositions say what is computed.
 """
 
 from __future__ import annotations

@@ -1,33 +1,30 @@
-"""Windows along spatial axes: their checks and padding, and reading and writing them by slices.
+"""Windows along spatial axes: checks and padding, and how to read and write windows by slices.
 
-Tensors here have the axes (batch, *spatial, channels). Where an engine has no kernels for
-convolution or pooling, windows are read axis by axis: the elements at one offset in every window
-are one strided slice, so that a window of 3 × 3 takes 6 slices, and the arithmetic is left to one
-matrix product.
+Tensors here have the axes (batch, *spatial, channels). On an engine without kernels for convolution
+or pooling, windows are read axis by axis. The elements at one offset in every window are one
+strided slice, so a window of 3 × 3 takes 6 slices. One matrix product does the arithmetic.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from math import prod
+from typing import NamedTuple
 
 from backplane.core.graph import Tensor
 from backplane.core.shapes import Size, Sizes
 from backplane.core.spec import Spec
 from backplane.core.windows import Ints, Padding, Slice, windows
 from backplane.core.windows import Window as Window
-from backplane.ops.creation import dim, full, scalar
+from backplane.ops.creation import Amount, full, scalar, shaped, size_at
 from backplane.ops.effects import check_windows
 from backplane.ops.elementwise import add, maximum
 from backplane.ops.indexing import ALL, dynamic_slice, pad, slice, slice_grad
 from backplane.ops.lift import promoted
 from backplane.ops.shaping import concat, stack
 
-Amount = int | Tensor
-"""A number of elements: an int where it is known, else a scalar tensor."""
-Pads = Sequence[tuple[Amount, Amount]]
 Windows = Sequence[Window]
 
 
@@ -56,7 +53,7 @@ def windows_of(
 
 
 def output_sizes(name: str, sizes: Sizes, windows: Windows) -> Sizes:
-    """How many windows there are along each axis; ValueError where not a single one fits."""
+    """How many windows there are along each axis; ValueError if not a single one fits."""
     found = tuple([w.count(n) for n, w in zip(sizes, windows, strict=True)])
     for axis, (n, count, w) in enumerate(zip(sizes, found, windows, strict=True)):
         if count == 0 and w.padding != "same":
@@ -68,8 +65,8 @@ def output_sizes(name: str, sizes: Sizes, windows: Windows) -> Sizes:
 
 
 def fitting(x: Tensor, size: Ints, dilation: Ints, padding: Padding) -> Tensor:
-    """`x`, checked at run time along the spatial axes whose sizes are unknown. Engines differ in
-    what they make of windows that do not fit: no result, an error, or the end of the process.
+    """`x`, with a check at run time along the spatial axes whose sizes are unknown. Without it,
+    engines answer windows that do not fit with no result, an error, or the end of the process.
     """
     if padding == "same":
         return x
@@ -87,84 +84,98 @@ def check_output(name: str, what: str, given: Spec, wanted: Sequence[Size]) -> N
         raise ValueError(f"{name}: {what} has shape {given.shape}, wanted {tuple(wanted)}")
 
 
-# --- padding --------------------------------------------------------------------------------------
+# --- windows over a tensor ------------------------------------------------------------------------
 
 
-def amounts(shape: Sequence[Size], dims: Sequence[Tensor]) -> list[Amount]:
-    """The sizes of `shape`, each None filled with one of `dims`."""
-    given = iter(dims)
-    return [next(given) if n is None else n for n in shape]
+class Layout(NamedTuple):
+    """Windows over the spatial axes of a tensor whose sizes may be unknown."""
+
+    windows: Windows
+    sizes: Sequence[Amount]
+    """The spatial sizes without padding."""
+    pairs: Sequence[tuple[Amount, Amount]]
+    """The padding (before, after) of each axis: numbers wherever they follow from what is known."""
+
+    @property
+    def elements(self) -> int:
+        """The elements of a window."""
+        return prod(w.size for w in self.windows)
+
+    @property
+    def padded(self) -> list[Amount]:
+        """The spatial sizes, padding included."""
+        return [n + a + b for n, (a, b) in zip(self.sizes, self.pairs, strict=True)]
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether padding adds anything, or may do so."""
+        return any(isinstance(n, Tensor) or n > 0 for pair in self.pairs for n in pair)
+
+    def pad(self, x: Tensor, value: float) -> Tensor:
+        """`x` with padding of `value` before and after along its spatial axes."""
+        pairs = enumerate(self.pairs, 1)
+        unknown = {i: pair for i, pair in pairs if any(isinstance(n, Tensor) for n in pair)}
+        if self.is_padded and len(unknown) < len(self.pairs):
+            known = [(0, 0) if i in unknown else pair for i, pair in enumerate(self.pairs, 1)]
+            x = pad(x, padding=((0, 0), *known, (0, 0)), value=value)
+        for axis, amounts in unknown.items():
+            before, after = [
+                shaped(full, _with(x, {axis: n}), value=value, dtype=x.spec.dtype) for n in amounts
+            ]
+            x = concat(before, x, after, axis=axis)
+        return x
+
+    def crop(self, x: Tensor, sizes: Sequence[Amount]) -> Tensor:
+        """The padded `x` without its padding. The result has `sizes`."""
+        if not self.is_padded:
+            return x
+        if not any(isinstance(n, Tensor) for pair in self.pairs for n in pair):
+            inner = [(before or None, -after or None, 1) for before, after in self.pairs]
+            return slice(x, slices=(ALL, *inner, ALL))
+        zero = scalar(0, "int32")
+        starts = stack([zero, *[promoted(a, zero)[0] for a, _ in self.pairs], zero], 0)
+        return shaped(dynamic_slice, sizes, x, starts)
+
+    def offsets(self) -> Iterator[Ints]:
+        """The offsets of the elements of a window along each axis, in row-major order."""
+        return itertools.product(*(range(w.size) for w in self.windows))
+
+    def read(self, x: Tensor, at: Ints) -> Tensor:
+        """The element at the offsets `at` of every window of the padded `x`."""
+        return read(x, *_places(self.windows, at))
+
+    def write(self, x: Tensor, at: Ints) -> Tensor:
+        """`read` transposed: zeros of the padded sizes with the elements of `x`."""
+        return write(x, self.padded, *_places(self.windows, at))
 
 
-def spatial_sizes(x: Tensor) -> list[Amount]:
-    """The sizes of the spatial axes of `x`."""
-    inner = enumerate(x.spec.shape[1:-1], 1)
-    return [dim(x, axis=i) if n is None else n for i, n in inner]
-
-
-def pairs_of(sizes: Sequence[Amount], windows: Windows) -> Pads:
-    """(before, after) per axis: numbers wherever they follow from what is known."""
-    return [
-        w.ends(n, max if isinstance(n, int) else _maximum)
-        for n, w in zip(sizes, windows, strict=True)
+def layout(
+    sizes: Sequence[Amount],
+    size: Sequence[int],
+    strides: Ints,
+    padding: Padding,
+    dilation: Ints | None = None,
+) -> Layout:
+    """Windows of `size` elements over spatial axes of `sizes` elements."""
+    laid = windows(size, strides, padding, dilation)
+    pairs = [
+        w.ends(n, max if isinstance(n, int) else _maximum) for n, w in zip(sizes, laid, strict=True)
     ]
+    return Layout(laid, sizes, pairs)
 
 
 def _maximum(x: Tensor, y: int) -> Tensor:
     return maximum(*promoted(x, y))
 
 
-def is_padded(pairs: Pads) -> bool:
-    """Whether anything is, or may be, added."""
-    return any(isinstance(n, Tensor) or n > 0 for pair in pairs for n in pair)
+def spatial_sizes(x: Tensor) -> list[Amount]:
+    """The sizes of the spatial axes of `x`."""
+    return [size_at(x, axis) for axis in range(1, x.ndim - 1)]
 
 
-def pad_ends(x: Tensor, pairs: Pads, value: float) -> Tensor:
-    """`x` with `value` before and after along its spatial axes."""
-    fixed = [(a, b) if isinstance(a, int) and isinstance(b, int) else (0, 0) for a, b in pairs]
-    if any(map(any, fixed)):
-        x = pad(x, padding=((0, 0), *fixed, (0, 0)), value=value)
-    for axis, (before, after) in enumerate(pairs, 1):
-        if isinstance(before, Tensor) and isinstance(after, Tensor):
-            ends = [_border(x, axis, amount, value) for amount in (before, after)]
-            x = concat(ends[0], x, ends[1], axis=axis)
-    return x
-
-
-def _border(x: Tensor, axis: int, amount: Tensor, value: float) -> Tensor:
-    dims, shape = _sized(x, {axis: amount})
-    return full(*dims, shape=shape, value=value, dtype=x.spec.dtype)
-
-
-def _sized(x: Tensor, sizes: Mapping[int, Amount]) -> tuple[list[Tensor], Sizes]:
-    """The shape of `x` with other sizes for some axes, as `(dims, shape)`."""
-    dims: list[Tensor] = []
-    shape: list[int | None] = []
-    for axis, n in enumerate(x.spec.shape):
-        size = sizes.get(axis, n)
-        if isinstance(size, int):
-            shape.append(size)
-        else:
-            shape.append(None)
-            dims.append(dim(x, axis=axis) if size is None else size)
-    return dims, tuple(shape)
-
-
-def crop_ends(x: Tensor, pairs: Pads, dims: Sequence[Tensor], shape: Sizes) -> Tensor:
-    """What is left of the padded `x` without its padding; `shape` (with `dims`) is the result's."""
-    if not is_padded(pairs):
-        return x
-    fixed = [(a, b) for a, b in pairs if isinstance(a, int) and isinstance(b, int)]
-    if len(fixed) == len(pairs):
-        return slice(x, slices=(ALL, *[(a or None, -b or None, 1) for a, b in fixed], ALL))
-    zero = scalar(0, "int32")
-    starts = stack([zero, *[promoted(a, zero)[0] for a, _ in pairs], zero], 0)
-    return dynamic_slice(x, starts, *dims, shape=shape)
-
-
-def padded_sizes(sizes: Sequence[Amount], pairs: Pads) -> list[Amount]:
-    """The sizes of the spatial axes with their padding."""
-    return [n + a + b for n, (a, b) in zip(sizes, pairs, strict=True)]
+def _with(x: Tensor, sizes: dict[int, Amount]) -> list[Amount]:
+    """The sizes of `x` with others for some axes."""
+    return [sizes[i] if i in sizes else size_at(x, i) for i in range(x.ndim)]
 
 
 # --- reading and writing --------------------------------------------------------------------------
@@ -173,13 +184,7 @@ Place = tuple[int, Window, int]
 """An axis, the windows along it, and the offset of an element in each of them."""
 
 
-def offsets(windows: Windows) -> Iterator[Ints]:
-    """The elements of a window by their offset along each axis, in row-major order."""
-    return itertools.product(*(range(w.size) for w in windows))
-
-
-def places(windows: Windows, at: Ints) -> list[Place]:
-    """One element of every window."""
+def _places(windows: Windows, at: Ints) -> list[Place]:
     return [(axis, w, offset) for axis, (w, offset) in enumerate(zip(windows, at, strict=True), 1)]
 
 
@@ -197,26 +202,24 @@ def read(x: Tensor, *where: Place) -> Tensor:
 
 
 def write(x: Tensor, sizes: Sequence[Amount], *where: Place) -> Tensor:
-    """Zeros with the elements of `x` at these places in their windows: `read` transposed.
+    """The transpose of `read`: zeros, with the elements of `x` at these places in their windows.
 
-    The axes concerned have the spatial sizes `sizes` then.
+    The axes that the places name get the spatial sizes `sizes`.
     """
     parts = tuple(_parts(x, where))
     if all(part == ALL for part in parts):
         return x
     if all(step == 1 for _, _, step in parts):
-        return pad(
-            x, padding=tuple((start or 0, -(stop or 0)) for start, stop, _ in parts), value=0
-        )
-    filled = {axis: sizes[axis - 1] for axis, _, _ in where}
-    dims, shape = _sized(x, filled)
-    return slice_grad(x, *dims, shape=shape, slices=parts)
+        ends = tuple((start or 0, -(stop or 0)) for start, stop, _ in parts)
+        return pad(x, padding=ends, value=0)
+    whole = _with(x, {axis: sizes[axis - 1] for axis, _, _ in where})
+    return shaped(slice_grad, whole, x, slices=parts)
 
 
 def patches(x: Tensor, windows: Windows) -> Tensor:
-    """The windows of a padded `x`, each laid out in row-major order along the last axis.
+    """The windows of a padded `x`. Each is laid out in row-major order along the last axis.
 
-    The result has the axes (batch, *count, elements of a window × channels).
+    The axes of the result are (batch, *count, elements of a window × channels).
     """
     last = x.ndim - 1
     for axis in reversed(range(1, last)):
@@ -226,14 +229,16 @@ def patches(x: Tensor, windows: Windows) -> Tensor:
     return x
 
 
-def fold(x: Tensor, windows: Windows, sizes: Sequence[Amount], channels: int) -> Tensor:
-    """`patches` transposed: overlapping windows added up, over spatial axes of `sizes` elements."""
+def fold(x: Tensor, laid: Layout, channels: int) -> Tensor:
+    """The transpose of `patches`: overlapping windows are added up, over the padded spatial
+    axes.
+    """
     last = x.ndim - 1
-    width = channels * prod(w.size for w in windows)
-    for axis, w in enumerate(windows, 1):
+    width = channels * laid.elements
+    for axis, w in enumerate(laid.windows, 1):
         width //= w.size
         starts = range(0, w.size * width, width)
         chunks = [slice(x, slices=(*[ALL] * last, (i, i + width, 1))) for i in starts]
-        parts = [write(part, sizes, (axis, w, offset)) for offset, part in enumerate(chunks)]
+        parts = [write(part, laid.padded, (axis, w, offset)) for offset, part in enumerate(chunks)]
         x = reduce(add, parts)
     return x

@@ -122,6 +122,25 @@ def lstm(folder):
     return curve + [float(v) for v in model.predict(x)[:4, 0]]
 
 
+def recurrent_dropout(folder):
+    """Every kind of cell keeps its masks: in both directions, stacked, with states and masking."""
+    x, y = sequences(8)
+    rates = {"dropout": 0.25, "recurrent_dropout": 0.25}
+    model = Sequential([L.Masking(batch_input_shape=(8, 7, 3))])
+    model.add(L.Bidirectional(L.LSTM(3, return_sequences=True, **rates)))
+    model.add(L.GRU(3, return_sequences=True, stateful=True, **rates))
+    model.add(L.SimpleRNN(3, **rates))
+    model.add(L.Dense(1))
+    model.compile("sgd", "mse")
+    curve = steps(model, x, y, 5)
+    assert model.layers[-2].output._uses_learning_phase
+    images = Sequential([L.ConvLSTM2D(2, 3, input_shape=(3, 5, 5, 1), **rates), L.Flatten()])
+    images.add(L.Dense(1))
+    images.compile("sgd", "mse")
+    frames = np.random.RandomState(4).normal(size=(4, 3, 5, 5, 1))
+    return curve + steps(images, frames, frames.mean(axis=(1, 2, 3)), 5)
+
+
 def gru(folder):
     """Masks, both directions, all kinds of cells."""
     x, y = sequences()

@@ -222,7 +222,55 @@ def _old_layer(backend):
     assert [len(layer.trainable_variables), len(layer.non_trainable_variables)] == [1, 1]
 
 
+def fixed_phase(folder):
+    """`K.set_learning_phase` holds in functions of a model whose inputs name no phase."""
+    i = keras.Input((100,))
+    inner = keras.layers.Dropout(0.5)(i)
+    f = K.function([i], [K.dropout(inner * 1.0, 0.0), K.in_train_phase(i * 2.0, i)])
+    fed = K.function([i, K.learning_phase()], [inner])
+    ones = np.ones((1, 100), "float32")
+    assert [y.mean() for y in f([ones])] == [1, 1]
+    try:
+        K.set_learning_phase(1)
+        dropped, doubled = f([ones])
+        assert set(dropped.ravel()) == {0, 2}
+        assert doubled.mean() == 2
+        assert fed([ones, 0])[0].mean() == 1
+        K.set_learning_phase(0)
+        assert [y.mean() for y in f([ones])] == [1, 1]
+    finally:
+        backplane.backend.clear_session()
+
+
+def mixed_bfloat16(folder):
+    """Layers of K functions under a policy that computes in bfloat16."""
+
+    class Layer(keras.layers.Layer):
+        def build(self, shape):
+            self.kernel = self.add_weight(shape=(shape[-1], 8), name="kernel")
+
+        def call(self, x, training=None):
+            x = (x - K.mean(x, axis=0)) / (K.std(x, axis=0) + K.epsilon())
+            h = K.softmax(K.dot(x, self.kernel)) + K.tanh(K.dot(x, self.kernel))
+            assert K.dtype(h) == "bfloat16"
+            return K.in_train_phase(K.dropout(h, 0.25), h, training=training)
+
+    def loss(y_true, y_pred):
+        return K.mean(K.square(K.cast(y_pred, "float32") - y_true), axis=-1)
+
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = keras.Sequential([keras.Input((4,)), Layer(), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.Adam(0.05), loss)
+        x = np.random.default_rng(0).standard_normal((64, 4)).astype("float32")
+        losses = model.fit(x, x[:, :1], epochs=30, verbose=0, shuffle=False).history["loss"]
+        assert losses[-1] < 0.5 * losses[0], losses
+        assert model.predict(x, verbose=0).shape == (64, 1)
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
 PROGRAMS = [
     questions, values_of_variables, scopes, learning_phase, refusals, functions_of_models,
-    installation,
+    installation, fixed_phase, mixed_bfloat16,
 ]  # fmt: skip

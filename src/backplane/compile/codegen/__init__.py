@@ -1,1 +1,1 @@
-"""From programs to Python: buffers, text, loops over blocks, calls."""
+"""From graphs to Python text: programs, their buffers, loops over blocks, calls."""

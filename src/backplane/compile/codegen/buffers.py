@@ -1,7 +1,7 @@
-"""Whose memory a value has: what may share it, until when it is read, and what may write to it.
+"""Whose memory a value has: who may share it, how long it is read, and who may write to it.
 
-Everything that must be known about memory is here: which results of a program are copied before
-users get them (`shared`), which temporary a result is written over, and when a name can go.
+Everything about memory is here: which results of a program are copied before users get them
+(`shared`), and which temporary a result is written over.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def alias_root(t: Tensor) -> Tensor:
 
 
 def alias_roots(tensors: Iterable[Tensor]) -> set[Tensor]:
-    """All tensors whose memory the values of `tensors` may share; branches and loops may hand an
+    """All tensors whose memory the values of `tensors` may share. Branches and loops may hand an
     operand on.
     """
     roots: set[Tensor] = set()
@@ -43,9 +43,9 @@ def alias_roots(tensors: Iterable[Tensor]) -> set[Tensor]:
 
 
 def shared(outputs: Sequence[Tensor], news: Sequence[Tensor]) -> tuple[list[bool], list[bool]]:
-    """Which outputs must be copied, because an input, a constant, a variable's new value or an
-    output before them may have the same memory; and which new values of variables, because an
-    input, a constant, or the new value of a variable before them may.
+    """Which outputs must be copied, and which new values of variables. An output is copied if an
+    input, a constant, the new value of a variable, or an output before it may have the same memory.
+    A new value is copied if an input, a constant, or a new value before it may.
     """
     taken: set[Tensor] = set()
     lent = []
@@ -65,7 +65,9 @@ ShapeKey = tuple[Hashable, ...]
 
 
 def shape_key(t: Tensor) -> ShapeKey | None:
-    """Equal for tensors that surely have equal shapes; None if a size is of unknown origin."""
+    """A key that is equal for tensors that are certain to have equal shapes; None if the origin of
+    a size is unknown.
+    """
     shape = t.spec.shape
     if None not in shape:
         return shape
@@ -80,7 +82,7 @@ def shape_key(t: Tensor) -> ShapeKey | None:
 
 def passes_over(node: Tensor, engine: Engine, host: Collection[Tensor] = ()) -> int:
     """How many passes over memory the element-wise lowering of a node takes, if it can write to an
-    array that it is given; 0 for all other nodes, among them those computed on the `host`.
+    array that it is given. 0 for all other nodes, and for nodes that the `host` computes.
     """
     entry = engine.table.get(node.op.name) if node.op is not None else None
     if entry is None or not entry.out or node in host:
@@ -111,7 +113,7 @@ class Buffers:
         for i in range(len(order) - 1, -1, -1):
             node = order[i]
             until = last.get(node, i)
-            # Where it is not sure that the result is fresh, it may be any of the operands.
+            # If the result is not certain to be fresh, it may be any of the operands.
             passed = not self.is_fresh(node)
             for t in node.inputs:
                 last[t] = max(last.get(t, i), until if passed else i)
@@ -130,26 +132,26 @@ class Buffers:
         return ends
 
     def is_fresh(self, node: Tensor) -> bool:
-        """Whether the result is memory that nothing else has."""
+        """Whether the result has memory that nothing else shares."""
         if node.op is None or node in self.host:
             return False
         entry = self.engine.table.get(node.op.name)
         return node.op.memory is Memory.FRESH and not (entry is not None and entry.view)
 
     def is_free(self, t: Tensor, first: int, last: int) -> bool:
-        """Whether the nodes from position `first` to `last` may write to the memory of `t`: they
-        are the last to read it, and it belongs to no other value.
+        """Whether the nodes from position `first` to `last` may write to the memory of `t`. They
+        may if they are the last to read it, and it belongs to no other value.
         """
         if not (t.ndim and self.is_fresh(t) and first <= self.last[t] <= last):
             return False
-        # An operand that is another view of what is written to would be copied first, by NumPy, or
-        # refused.
+        # NumPy would first copy an operand that is another view of the memory written to, or refuse
+        # it.
         return self.others.get(t, -1) < first
 
     def reusable(
         self, node: Tensor, entry: Entry, is_free: Callable[[Tensor, int, int], bool]
     ) -> Tensor | None:
-        """An operand that the lowering of `node` may write its result over."""
+        """An operand over which the lowering of `node` may write its result."""
         if entry.out != 1 or not node.spec.shape:
             return None
         i, dtype, key = self.position[node], node.spec.dtype, None

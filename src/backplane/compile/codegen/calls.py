@@ -1,7 +1,7 @@
 """The call of a compiled function as straight-line Python.
 
-Checking feeds, reading variables and writing updates in loops takes longer than a small program.
-Here the loops are unrolled into the text of one function:
+Loops that check feeds, read variables and write updates take longer than a small program does. So
+they are unrolled into the text of one function:
 
     def call(inputs=()):
         if type(inputs) is not list or len(inputs) != 2:
@@ -34,7 +34,9 @@ Call = Callable[..., list[np.ndarray]]
 
 
 def straight(function: Function, variant: Variant, slow: Call) -> Call:
-    """The call of a function with one variant; `slow` takes what is no list of as many values."""
+    """The call of a function with one variant. Arguments that are not a list of as many values go
+    to `slow`.
+    """
     return _Writer(function, variant, slow).written()
 
 
@@ -62,7 +64,7 @@ class _Writer:
         return self.source.function("call")
 
     def _run(self, feeds: Sequence[str], arguments: Sequence[str]) -> list[str]:
-        """Run the program; the names of its outputs as users get them."""
+        """Run the program, and return the names of its outputs as users get them."""
         source = self.source
         outputs = [f"r{i}" for i in range(self.variant.count)]
         news = [f"n{i}" for i in range(len(self.variant.updated))]
@@ -74,8 +76,8 @@ class _Writer:
                     source.names[f"fetch{i}"] = self.engine.fetching(self.function.outputs[i].spec)
                     source.line(f"{name} = fetch{i}({name})")
             if news and not outputs:
-                # Fetching an output waits for the program; nobody else does before feeds may
-                # change.
+                # Fetching an output waits for the program. Without an output, nobody waits before
+                # the caller may change what was fed.
                 source.line(f"wait(({', '.join(news)},))")
         with source.block("except Exception as error:"):
             source.line(f"failed(error, [{', '.join(feeds)}])")
@@ -87,7 +89,9 @@ class _Writer:
         return outputs
 
     def _go_forward(self) -> None:
-        """After an interrupt, store the new values of variables whose memory has been taken."""
+        """After an interrupt, store the new values of variables whose memory the program
+        has taken.
+        """
         read = {v: i for i, v in enumerate(self.variant.variables)}
         places = [read[v] for v in self.variant.updated if v in read]
         if type(self.engine).current is Engine.current or not places:
@@ -99,7 +103,7 @@ class _Writer:
             self.source.line("raise")
 
     def _updates(self) -> None:
-        """Nothing can fail any more: variables get their new values, and keys are drawn."""
+        """Give variables their new values, and draw keys: nothing can fail any more."""
         for i, variable in enumerate(self.variant.updated):
             self.source.names[f"u{i}"] = variable
             value = f"lend(n{i})" if self.variant.lent[i] else f"n{i}"
@@ -113,7 +117,7 @@ class _Writer:
         return self.engine.gives_arrays and len(output.spec.shape) > 0
 
     def _feeds(self) -> list[str]:
-        # Switches chose the variant: their values are not read again.
+        # Switches chose the variant, so their values are not read again.
         count, switches = len(self.function.inputs), self.function.switches
         names = ["_" if i in switches else f"x{i}" for i in range(count)]
         with self.source.block(f"if type(inputs) is not list or len(inputs) != {count}:"):
@@ -126,7 +130,7 @@ class _Writer:
         return [name for _, name in read]
 
     def _feed(self, i: int, name: str) -> None:
-        """Arrays that fit are taken as they are; anything else goes through the checks."""
+        """Take an array that fits as it is. Anything else goes through the checks."""
         source, spec, kept = self.source, self.function.inputs[i].spec, self.function.kept[i]
         source.names[f"f{i}"] = self.function.feeds[i]
         if kept or spec.sparse or spec.dtype == "bfloat16":
@@ -154,7 +158,7 @@ class _Writer:
         return ["words()"] if self.variant.keys else []
 
     def _variables(self) -> list[str]:
-        """The variables' values: after the first call, the engine holds all of them."""
+        """Read the variables. After the first call, the engine holds all their values."""
         source, count = self.source, len(self.variant.variables)
         source.names.update({f"v{i}": v for i, v in enumerate(self.variant.variables)})
         if count:

@@ -1,4 +1,4 @@
-"""Closed graphs as functions: bodies of loops and branches, which engines ask for."""
+"""Closed graphs as functions: engines ask for the bodies of loops and for branches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def closed(graph: Graph, engine: Engine) -> list[Tensor]:
 
 
 def callable_of(graph: Graph, engine: Engine) -> Callable[..., tuple[Any, ...]]:
-    """A function over engine values that evaluates a closed graph; made once per engine."""
+    """A function over engine values that evaluates a closed graph. It is made once per engine."""
     key = engine, passes.switched_off()
     found: Callable[..., tuple[Any, ...]] | None = graph.cache.get(key)
     if found is None:
@@ -29,7 +29,7 @@ def callable_of(graph: Graph, engine: Engine) -> Callable[..., tuple[Any, ...]]:
 
 
 def steps_of(body: Graph, engine: Engine, carry: int, xs: int) -> Steps:
-    """A loop's body as steps that write to memory that is kept; made once per engine."""
+    """A loop's body as steps that write to memory which is kept. They are made once per engine."""
     key = engine, carry, xs, passes.switched_off()
     found: Steps | None = body.cache.get(key)
     if found is None:

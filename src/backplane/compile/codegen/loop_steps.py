@@ -15,9 +15,10 @@
             return (r0,)
         return first, later
 
-Each run of a loop calls `program` with what does not change from step to step. The first step makes
-temporaries, whose memory the later steps write to, and views of them, which later steps need not
-cut again. What the loop stacks is written to the rows of the stacks at once (`r`).
+Each run of a loop calls `program` with the values that do not change from step to step. The first
+step makes the temporaries, to whose memory the later steps write, and views of them, which the
+later steps need not cut again. Results that the loop stacks are written straight to the rows of the
+stacks (`r`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class StepEmitter(Emitter):
     def __init__(
         self, body: Graph, outputs: Sequence[Tensor], engine: Engine, carry: int, xs: int
     ) -> None:
-        """`carry` is the number of states, `xs` that of the sequences whose rows the steps read."""
+        """`carry` is the number of states, and `xs` the number of sequences whose rows the steps
+        read.
+        """
         super().__init__(body.inputs, outputs, engine, writes=True)
         self.states, self.ends = self.inputs[:carry], self.outputs[:carry]
         self.varying = self.inputs[: carry + xs]
@@ -58,8 +61,8 @@ class StepEmitter(Emitter):
         self.is_first = True
 
     def _lay_out(self) -> None:
-        """Which stacks there are. Where the states before the steps are among them, those after the
-        steps lie in the same array, one row further.
+        """Decide which stacks there are. If the states before the steps are stacked, the states
+        after the steps lie in the same array, one row further.
         """
         position = {t: i for i, t in enumerate(self.states)}
         ys = self.outputs[self.carry :]
@@ -88,7 +91,7 @@ class StepEmitter(Emitter):
         return bool((entry.out or entry.into) and node.spec.shape) and self._is_steady(node)
 
     def _is_steady(self, node: Tensor) -> bool:
-        """Whether the shape is surely the same in all steps."""
+        """Whether the shape is certain to be the same in all steps."""
         inside = {*self.states, *self.order}
         key = shape_key(node)
         return key is not None and all(
@@ -119,8 +122,8 @@ class StepEmitter(Emitter):
         return node.inputs[0] in kept
 
     def _steady(self) -> dict[Tensor, str]:
-        """The products with a matrix that all steps read and that the engine prepares for it, each
-        with the name of its lowering.
+        """The products with a matrix that all steps read, if the engine prepares such products.
+        Each comes with the name of its lowering.
         """
         found: dict[Tensor, str] = {}
         constants = set(self.constants)
@@ -137,7 +140,9 @@ class StepEmitter(Emitter):
         return found
 
     def _is_free(self, t: Tensor, first: int, last: int) -> bool:
-        """Memory that is kept passes to what is kept, and no other."""
+        """Whether the memory of `t` is free. Kept memory passes only to values that are
+        kept too.
+        """
         kept = self.order[first] in self.kept
         return (t in self.kept) == kept and super()._is_free(t, first, last)
 
@@ -179,7 +184,7 @@ class StepEmitter(Emitter):
         self.source.line(f"return ({''.join([f'{self.value(t)}, ' for t in results])})")
 
     def _is_cut_view(self, unit: Unit) -> bool:
-        """Whether it is a view that the first step has cut for all others."""
+        """Whether the node is a view that the first step has cut for all later steps."""
         return isinstance(unit, Tensor) and unit in self.kept and not self._takes_place(unit)
 
     def _name(self, node: Tensor) -> str:

@@ -1,13 +1,13 @@
-"""Emission: a graph as straight-line Python over an engine's table.
+"""Writes a graph as straight-line Python over an engine's table.
 
     def program(a0, a1):
         t0 = matmul(a0, a1, transpose_x=False, transpose_y=False)
         t1 = tanh(t0); del t0
         return (t1,)
 
-One function evaluates the graph on NumPy arrays, traces it for JAX and TensorFlow, and builds the
-graph of PyTensor or ONNX, according to what the table's lowerings take. On engines with
-`host_shapes` sizes, and what is computed from sizes alone, stay Python and NumPy integers.
+What this function does depends on the table's lowerings: it evaluates the graph on NumPy arrays,
+traces it for JAX and TensorFlow, or builds the graph of PyTensor or ONNX. On engines with
+`host_shapes`, sizes, and what is computed from sizes alone, stay Python and NumPy integers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Emitted(NamedTuple):
 
 
 class Emitter:
-    """Writes the source of one program and binds the objects that it names."""
+    """Writes the source of one program, and binds the objects that it names."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Emitter:
                 self.results.setdefault(node.inputs[0], {})[node.params["index"]] = node
 
     def _units(self) -> Sequence[Unit]:
-        """The nodes in the order in which they run, those of a chain together."""
+        """The nodes in the order in which they run. The nodes of a chain stand together."""
         found: Sequence[Unit] = self.order
         if self.tiles:
             done = set(self.inputs)
@@ -127,7 +127,7 @@ class Emitter:
         return self.source.define(native, f"c{len(self.names)}")
 
     def host_value(self, t: Tensor) -> str:
-        """The expression for `t` where a size is taken, or inside a host computation."""
+        """The expression for `t` where it serves as a size, or inside a host computation."""
         if t in self.host:
             return self.names[t]
         if is_scalar(t):
@@ -140,7 +140,7 @@ class Emitter:
     # --- lines ------------------------------------------------------------------------------------
 
     def emit(self, whole: bool = True) -> Emitted:
-        """The program as a Python function; `whole` if it does not run inside another program."""
+        """The program as a Python function. It is `whole` unless it runs inside another program."""
         source, around = self.source, self.engine.around if whole else None
         with source.block(f"def program({', '.join(self.names[t] for t in self.inputs)}):"):
             if around is None:
@@ -162,7 +162,7 @@ class Emitter:
         self.source.line(f"return ({results.rstrip()})")
 
     def finished(self) -> Callable[..., Any]:
-        """The function `program` of the text, once the functions of its chains are there too."""
+        """The function `program` of the text, after the functions of its chains have been added."""
         for write in self.functions:
             write(self.source)
         return self.source.function("program")
@@ -181,7 +181,7 @@ class Emitter:
         self.source.line(text + (f"; del {names}" if names else ""), place)
 
     def _chain(self, chain: Chain) -> None:
-        """A chain: block by block where it is large, node by node where it is not."""
+        """The lines of a chain: block by block where it is large, node by node where it is not."""
         first, last = self.position[chain.members[0]], self.position[chain.members[-1]]
         dead = [t for i in range(first, last + 1) for t in self.buffers.ends.get(i, ())]
         inside = set(chain.members)
@@ -189,7 +189,7 @@ class Emitter:
         free = {t for t in chain.whole() if self._is_free(t, first, last)}
         calls, source = self.engine.blocks(), self.source
         pools = {
-            t: source.define(calls.rooms(), f"pool_{t.serial}") for t in used if t in self.news
+            t: source.define(calls.recycler(), f"pool_{t.serial}") for t in used if t in self.news
         }
         places = {t: place for t in used if (place := self._place(t))}
         loop = tiling.Loop(chain, used, free, pools, places, self._call)
@@ -240,7 +240,7 @@ class Emitter:
         return f"{self._targets(node)} = {call}"
 
     def _place(self, node: Tensor) -> str | None:
-        """The name of the array that a node must be written to, if there is one."""
+        """The name of the array to which a node must be written, if there is one."""
         return None
 
     def _is_free(self, t: Tensor, first: int, last: int) -> bool:
@@ -287,7 +287,7 @@ class Emitter:
 
 
 def _host_nodes(order: Sequence[Tensor]) -> set[Tensor]:
-    """Nodes whose value follows from sizes alone."""
+    """The nodes whose values follow from sizes alone."""
     host: set[Tensor] = set()
     for node in order:
         if node.op is None or node.op is OUTPUT:
@@ -306,7 +306,9 @@ def _small_constant(t: Tensor) -> bool:
 
 
 def _in_place_last(order: Sequence[Unit]) -> Sequence[Unit]:
-    """`order`, but what writes over its operands after all that may still read them, or fail."""
+    """`order`, but with each node that writes over its operands moved behind all nodes that may
+    still read them, or fail.
+    """
     last = {unit: None for unit in order if isinstance(unit, Tensor) and _writes(unit)}
     return [*[unit for unit in order if unit not in last], *last] if last else order
 
@@ -334,10 +336,11 @@ def emit(
     order: list[Tensor] | None = None,
     writes: bool = False,
 ) -> Emitted:
-    """Emit the program from `inputs` to `outputs`, both already lowered for `engine`; not a `whole`
-    one, if it only runs inside another. `news` are the outputs that replace values of variables,
-    `order` all nodes, inputs before users, where that is known. It `writes` to memory that it has
-    made, where lowerings take `out`: always on engines with that capability.
+    """Emit the program from `inputs` to `outputs`, which are already lowered for `engine`. It is
+    `whole` unless it runs inside another program. `news` are the outputs that replace values of
+    variables. `order` holds all nodes, operands before users, if the caller knows them. If it
+    `writes`, it reuses memory that it has made where lowerings take `out`; on engines with the
+    capability `out` it always does.
     """
     writes = writes or "out" in engine.capabilities
     emitter = Emitter(inputs, outputs, engine, news=set(news), order=order, writes=writes)

@@ -1,7 +1,7 @@
-"""Tiling: chains of element-wise operations on large arrays, computed block by block.
+"""Tiling: computes chains of element-wise operations on large arrays block by block.
 
-A ufunc on a large array is as fast as memory is. Where several follow each other, a block of the
-operands that fits into the cache goes through all of them before the next one is read:
+A ufunc on a large array is only as fast as memory. If several of them follow each other, a block of
+the operands that fits into the cache goes through all of them before the next block is read:
 
     def chain(x0, x1, y0):
         r0 = x1
@@ -19,16 +19,16 @@ operands that fits into the cache goes through all of them before the next one i
             add(b0, u1, out=q0)
         return (r0,)
 
-`x` are operands of the chain's shape and `y` those that are broadcast to it; `r` are results and
-`b` scratch for a block, which serves one value after another. A result takes over the memory of an
-operand that nobody reads afterwards. The new value of a variable takes the memory of the value
-before the present one: fresh memory comes page by page from the system, which took a third of an
-Adam step.
+`x` are operands of the chain's shape, and `y` are operands that are broadcast to it. `r` are
+results, and `b` is scratch memory for a block, which serves one value after another. A result takes
+over the memory of an operand that nobody reads afterwards. The new value of a variable takes the
+memory of the value before the present one, because fresh memory comes page by page from the system,
+which took a third of an Adam step.
 
-Which nodes form a chain is decided by levels. Going from the leaves to the outputs, the level grows
-by one at each edge, except between element-wise nodes of equal shapes. So what leaves a chain and
-comes back to that shape has a higher level: connected nodes of one level and one shape can run as
-one, at one place of the program.
+Levels decide which nodes form a chain. From the leaves to the outputs, the level grows by one at
+each edge, except between element-wise nodes of equal shapes. So a value that leaves a chain and
+comes back to its shape has a higher level. Connected nodes of one level and one shape can therefore
+run together, at one place of the program.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Call = Callable[[Tensor, list[str], str], str]
 
 
 class Chain:
-    """Nodes that run together, in order. All results of `nodes` have one shape; `tails` reduce
+    """Nodes that run together, in order. All results of `nodes` have one shape, and `tails` reduce
     some of them to scalars.
     """
 
@@ -78,7 +78,7 @@ class Chain:
 
     @property
     def members(self) -> list[Tensor]:
-        """All nodes, the reductions behind those that they reduce."""
+        """All nodes, each reduction after the node that it reduces."""
         return [*self.nodes, *self.tails]
 
     def whole(self) -> list[Tensor]:
@@ -86,13 +86,13 @@ class Chain:
         return [t for t in self.operands() if shape_key(t) == self.key]
 
     def operands(self) -> list[Tensor]:
-        """What the nodes read from outside, each once, in order."""
+        """The tensors that the nodes read from outside, each once, in order."""
         inside = set(self.nodes)
         return list(dict.fromkeys(t for n in self.nodes for t in n.inputs if t not in inside))
 
     @property
     def surely_large(self) -> bool:
-        """Whether the sizes that are known suffice for blocks."""
+        """Whether the known sizes alone make the chain large enough for blocks."""
         return known_size(self.nodes[0].spec.shape) >= LARGE
 
 
@@ -100,12 +100,12 @@ Unit = Tensor | Chain
 
 
 def known_size(shape: Sequence[int | None]) -> int:
-    """The number of elements if unknown sizes are 1."""
+    """The number of elements, if each unknown size is 1."""
     return math.prod([n for n in shape if n is not None])
 
 
 def fits(t: Tensor, key: ShapeKey) -> bool:
-    """Whether `t` surely broadcasts to the shape of `key`."""
+    """Whether `t` is certain to broadcast to the shape of `key`."""
     own = shape_key(t)
     if own is None or len(own) > len(key):
         return False
@@ -113,7 +113,7 @@ def fits(t: Tensor, key: ShapeKey) -> bool:
 
 
 def units(order: Sequence[Tensor], outputs: Sequence[Tensor], passes: Passes) -> list[Unit]:
-    """`order` with chains in the place of their nodes, and what uses a chain behind it."""
+    """`order`, with chains in the place of their nodes, and the users of a chain behind it."""
     keys = _keys(order, passes)
     found = _chains(order, outputs, keys, passes) if keys else []
     if not found:
@@ -122,7 +122,7 @@ def units(order: Sequence[Tensor], outputs: Sequence[Tensor], passes: Passes) ->
 
 
 def _keys(order: Sequence[Tensor], passes: Passes) -> dict[Tensor, ShapeKey]:
-    """The nodes that may be in chains, with the keys of their shapes."""
+    """The nodes that can be in chains, with the keys of their shapes."""
     keys: dict[Tensor, ShapeKey] = {}
     for node in order:
         if node.op is None or node.op is OUTPUT or not passes(node):
@@ -141,8 +141,9 @@ def _levels(
 ) -> dict[Tensor, int]:
     """The level of each node: as low as its operands allow, then as high as its users allow.
 
-    An element-wise node moves up to its users if that does not keep two large temporaries alive in
-    its place: what is computed from a variable alone, for its update, joins the gradient there.
+    An element-wise node moves up to its users unless that keeps two large temporaries alive in
+    place of one. So what is computed from a variable alone, for its update, joins the gradient
+    there.
     """
 
     def step(node: Tensor, operand: Tensor) -> int:
@@ -199,7 +200,7 @@ def _chains(
 
 
 def _end(node: Tensor, keys: dict[Tensor, ShapeKey], chain_of: dict[Tensor, Chain]) -> None:
-    """Let a reduction over everything end the chain that it reduces."""
+    """Let a reduction over all elements end the chain that it reduces."""
     if node.op not in REDUCTIONS:
         return
     (x,) = node.inputs
@@ -212,7 +213,7 @@ def _end(node: Tensor, keys: dict[Tensor, ShapeKey], chain_of: dict[Tensor, Chai
 def _scheduled(
     order: Sequence[Tensor], outputs: Sequence[Tensor], chain_of: dict[Tensor, Chain]
 ) -> list[Unit]:
-    """Units in an order in which each comes behind those that it reads."""
+    """The units in an order in which each comes after those that it reads."""
     inside = set(order)
     done: set[Unit] = set()
     result: list[Unit] = []
@@ -235,7 +236,7 @@ def _scheduled(
 
 
 class Loop:
-    """Writes the function of one chain: a loop over blocks."""
+    """Writes the function of one chain, which is a loop over blocks."""
 
     def __init__(
         self,
@@ -246,9 +247,10 @@ class Loop:
         places: Mapping[Tensor, str],
         call: Call,
     ) -> None:
-        """`used` are the nodes that are read outside, `free` the operands whose memory may be
-        written to. `pools` name what gives the nodes their memory that become values of variables,
-        `places` the arrays that other results are to be written to; `call` writes lowerings.
+        """`used` are the nodes that are read outside, and `free` the operands whose memory may be
+        written to. `pools` names the sources of memory for nodes that become values of variables,
+        and `places` the arrays to which other results are written. `call` writes the call of a
+        lowering.
         """
         self.chain = chain
         self.call = call
@@ -278,8 +280,8 @@ class Loop:
         """By dtype, the scratch that holds nothing that is still read."""
 
     def _memory(self, free: Collection[Tensor]) -> dict[Tensor, str]:
-        """For stored nodes, the operand whose memory they take over: one that the chain does not
-        read after the node has been written.
+        """For each stored node, the operand whose memory it takes over. The chain must not read
+        that operand after the node has been written.
         """
         given = dict(self.places)
         number = {t: i for i, t in enumerate(self.whole)}
@@ -295,7 +297,7 @@ class Loop:
         return given
 
     def write(self, source: Source, name: str) -> None:
-        """Write the function; it returns the values of `results`."""
+        """Write the function, which returns the values of `results`."""
         whole, stored = range(len(self.whole)), range(len(self.stored))
         body: list[tuple[str, Place]] = []
         for i, node in enumerate(self.chain.nodes):
@@ -325,7 +327,9 @@ class Loop:
         return t.ndim == len(self.chain.key) and t.spec.shape[0] != 1
 
     def _write_head(self, source: Source) -> None:
-        """Results, and everything as arrays that are cut along their first axis."""
+        """Write the results, and bring everything into the form of arrays that are cut along their
+        first axis.
+        """
         for k, node in enumerate(self.stored):
             pool, dtype = self.pools.get(node), node.spec.dtype
             made = f"{pool}.empty(" if pool else "empty("
@@ -343,7 +347,7 @@ class Loop:
             source.line(f"p{k} = []")
 
     def _lines(self, i: int, node: Tensor) -> list[tuple[str, Place]]:
-        """The lines that compute a node of a block, and reduce it where a tail asks for it."""
+        """Write the lines that compute a node of a block, and reduce it if a tail asks for that."""
         assert node.op is not None
         operands = [self.names[t] for t in node.inputs]
         for t in dict.fromkeys(node.inputs):
@@ -364,7 +368,7 @@ class Loop:
             self.free[self.dtypes[name]].append(name)
 
     def _scratch(self, dtype: str) -> str:
-        """An array for a block that holds nothing that is still read."""
+        """Scratch memory for a block that holds nothing still to be read."""
         if self.free[dtype]:
             return self.free[dtype].pop()
         name = f"b{len(self.dtypes)}"

@@ -1,8 +1,9 @@
-"""The passes over a graph before it is emitted, in their order: the same for programs, bodies of
-loops and exported models.
+"""The passes over a graph before code generation, in their order. Programs, bodies of loops and
+exported models go through the same list.
 
-Each row says what a pass is for, what it gains and for whom it runs. Results are equal without it:
-`with without("hoist"):` compiles programs inside without one, to measure or to test it.
+Each row says what a pass is for, what it gains, and for which programs it runs. Results are the
+same without it. Programs that are compiled inside `with without("hoist"):` go without that pass, so
+that it can be measured and tested.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ class Job(NamedTuple):
 
     engine: Engine
     replace: Mapping[Tensor, Tensor] = NOTHING
-    """Leaves that are something else here: the learning phase a number, a key a row of all keys."""
+    """Leaves to be replaced: the learning phase by a number, a key by its row among all keys."""
     keep_stops: bool = False
     """Whether `stop_gradient` is kept, for an engine's own tape."""
     state: Mapping[Tensor, int] = NOTHING
-    """Variables whose memory may be written over → the outputs that are their new values."""
+    """From variables whose memory may be written over to the positions of their new values among
+    the outputs."""
 
 
 class Pass(NamedTuple):
@@ -46,7 +48,7 @@ class Pass(NamedTuple):
 
     name: str
     run: Callable[[Outputs, Job], list[Tensor]] | None
-    """None for what is done while the text is written, by `compile.codegen`."""
+    """None if `compile.codegen` does the work while it writes the text."""
     purpose: str
     gain: str
     """What was measured."""
@@ -59,11 +61,11 @@ class Pass(NamedTuple):
 
 
 MOST_ROWS, MOST_ROWS_COMPILED = 1024, 24
-"""From so many rows a step on, one product for all steps of a loop takes no less time than one for
-each: where a loop's steps are calls of kernels, and where a compiler writes the loop. There the
-rows of a step stay in the cache, and the stacks cost more than they give: on JAX a training step
-of an LSTM with the products before and after the loop took 0.65 of the time for a batch of 8, 0.95
-for 16, 1.12 for 32 and 1.33 for 64."""
+"""If a step has so many rows or more, one product for all steps of a loop is no faster than one
+product per step. The first number is for loops whose steps are calls of kernels, the second for
+loops that a compiler writes. In the latter the rows of a step stay in the cache, and the stacks
+cost more than they gain: on JAX a training step of an LSTM with the products before and after the
+loop took 0.65 of the time for a batch of 8, 0.95 for 16, 1.12 for 32 and 1.33 for 64."""
 
 
 def _few_rows(engine: Engine, rows: int | None) -> bool:
@@ -160,10 +162,10 @@ _off: ContextVar[frozenset[str]] = ContextVar("passes that are switched off", de
 
 @contextmanager
 def without(*names: str) -> Iterator[None]:
-    """Programs that are compiled inside go without the passes of these names.
+    """Context manager: programs that are compiled inside go without the passes of these names.
 
     Raises:
-        ValueError: if there is no pass of such a name, or it is needed.
+        ValueError: if there is no pass of such a name, or it cannot be left out.
     """
     if unknown := sorted({*names} - {*NAMES}):
         raise ValueError(f"no pass is called {', '.join(unknown)}: there are {', '.join(NAMES)}")
@@ -180,7 +182,7 @@ def switched_off() -> frozenset[str]:
 
 
 def applies(name: str, job: Job) -> bool:
-    """Whether what is done while the text is written is to be done for this program."""
+    """Whether a pass that belongs to code generation is to be done for this program."""
     return name not in _off.get() and all(row.when(job) for row in PASSES if row.name == name)
 
 
@@ -188,9 +190,10 @@ class Optimized(NamedTuple):
     """A graph after all passes."""
 
     known: list[Tensor]
-    """The outputs after the first pass: what each of them is."""
+    """The outputs after the first pass. They tell what each output is."""
     outputs: list[Tensor]
-    """The outputs, ready for emission: how they are computed."""
+    """The outputs after all passes, ready for code generation. They tell how each output is
+    computed."""
 
 
 def optimized(outputs: Outputs, job: Job) -> Optimized:

@@ -1,7 +1,7 @@
-"""Sums of tensors times numbers, read out of a graph in whatever order they are written.
+"""Reads sums of tensors times numbers out of a graph, in whatever order they are written.
 
-`a * x - (y + b * x) / c` is x · (a − b / c) + y · (−1 / c). Numbers are constants or scalar
-tensors, whose values are only known when the program runs.
+For example, `a * x - (y + b * x) / c` is x · (a − b / c) + y · (−1 / c). Numbers are constants, or
+scalar tensors whose values are known only when the program runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Factor(NamedTuple):
     powers: Powers = ()
 
     def tensors(self) -> list[Tensor]:
-        """The scalar tensors in it."""
+        """The scalar tensors in the factor."""
         return [t for t, _ in self.powers]
 
     def times(self, other: Factor) -> Factor:
@@ -42,11 +42,11 @@ class Factor(NamedTuple):
         return Factor(self.number * other.number, tuple(kept))
 
     def inverse(self) -> Factor:
-        """One over it."""
+        """The reciprocal."""
         return Factor(1 / self.number, tuple([(t, -n) for t, n in self.powers]))
 
     def tensor(self, dtype: str) -> Tensor:
-        """It as a scalar tensor; a number that is known is a float64, whatever `dtype`."""
+        """The factor as a scalar tensor. A known number is a float64, whatever `dtype` is."""
         if not self.powers:
             return constant(self.number, "float64")
         result: Tensor | None = None
@@ -99,14 +99,14 @@ class Sum:
         return self.terms == {(): 1.0}
 
     def single(self) -> Factor | None:
-        """The factor, if it is one only."""
+        """The factor, if the sum has only one."""
         if len(self.terms) != 1:
             return None
         ((powers, number),) = self.terms.items()
         return Factor(number, powers)
 
     def complement_of(self, other: Sum, dtype: str) -> Factor | None:
-        """It as a factor in [0, 1) if it is one minus `other`."""
+        """The sum as a factor in [0, 1), if it is one minus `other`."""
         total = _expanded(self) + _expanded(other)
         one = total.terms.pop((), 0.0)
         if any(total.terms.values()) or abs(one - 1) > _NEAR[dtype]:
@@ -114,7 +114,7 @@ class Sum:
         number = other.single()
         if number is None or number.powers:
             return self.single()
-        # Of 0.999 and 0.001 the smaller one says exactly what both mean.
+        # Of 0.999 and 0.001, the smaller one tells exactly what both mean.
         return Factor(1 - number.number) if 0 < number.number <= 1 else None
 
 
@@ -122,7 +122,7 @@ ONE = Sum({(): 1.0})
 
 
 def _expanded(value: Sum) -> Sum:
-    """`value` with factors that are sums of scalars written out as those."""
+    """`value`, with factors that are sums of scalars written out as sums."""
     result = Sum({})
     for powers, number in value.terms.items():
         parts = Sum({powers: number})
@@ -152,12 +152,12 @@ def factor_of(t: Tensor, depth: int = DEPTH) -> Factor:
 
 
 def _decimal(value: np.ndarray) -> float:
-    """The number that was meant: 0.1 of a float32 that is nearest to it."""
+    """The number that was meant: 0.1 for the float32 that is nearest to it."""
     return float(str(value[()])) if value.dtype == np.float32 else float(value)
 
 
 def scaled(t: Tensor, stops: Collection[Tensor]) -> tuple[Factor, Tensor, Tensor | None]:
-    """f, x and y such that `t` is f · x or, if there is a y, f · x / y. Those in `stops` stay
+    """f, x and y such that `t` is f · x or, if there is a y, f · x / y. Tensors in `stops` stay
     whole.
     """
     factor, under = Factor(1.0), None
@@ -175,7 +175,7 @@ def scaled(t: Tensor, stops: Collection[Tensor]) -> tuple[Factor, Tensor, Tensor
 
 
 def _scaling(t: Tensor) -> tuple[Factor, Tensor] | None:
-    """The f and x of which `t` is f · x, if it is a single operation with a scalar."""
+    """The f and x such that `t` is f · x, if `t` is a single operation with a scalar."""
     assert t.op is not None
     if t.op is neg:
         return Factor(-1.0), t.inputs[0]
@@ -192,8 +192,8 @@ def _scaling(t: Tensor) -> tuple[Factor, Tensor] | None:
 def leaves(
     t: Tensor, target: Tensor, stops: Collection[Tensor]
 ) -> dict[tuple[Tensor, Tensor | None], Sum]:
-    """`t` as a sum over (x, y), which stand for x / y, or for x if y is None. Only sums that
-    contain `target` are opened; those in `stops` stay whole.
+    """`t` as a sum over pairs (x, y), which stand for x / y, or for x if y is None. Only sums that
+    contain `target` are opened, and tensors in `stops` stay whole.
     """
     found: dict[tuple[Tensor, Tensor | None], Sum] = {}
     _collect(t, ONE, target, stops, found)

@@ -1,14 +1,14 @@
-"""Moving work out of loops: what all steps can do at once is done before or after the steps.
+"""Moves work out of loops: what all steps can do at once is done before or after the loop.
 
-*Before*: what a step computes from its row of the sequences alone, such as `x_t · W + b`, is
-computed for all steps by one node, and the loop gets the rows of the result.
+*Before* the loop: whatever a step computes from its row of the sequences alone, such as `x_t · W +
+b`. One node computes it for all steps, and the loop gets the rows of the result.
 
-*After*: what is computed from a step and given out, but not handed on to the next step, such as a
-readout `h_t · V` or the gradient `dz_t · Wᵀ` of a step's input, is computed from the stack of what
-it needs. A sum over the steps, such as the gradient `Σ h_tᵀ · dz_t` of a weight, is one product of
-stacks. That part is in `passes.sink`.
+*After* the loop (in `passes.sink`): whatever a step gives out but does not hand on to the next
+step, such as a readout `h_t · V` or the gradient `dz_t · Wᵀ` of a step's input. It is computed from
+the stacks of what it needs. A sum over the steps, such as the gradient `Σ h_tᵀ · dz_t` of a weight,
+is one product of stacks.
 
-The price is memory: stacks instead of single rows.
+The price is memory: there are stacks in place of single rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from backplane.ops.control import scan_
 
 def hoist(outputs: Sequence[Tensor], few_rows: FewRows) -> list[Tensor]:
     """Equal outputs, whose scans leave to single nodes what all steps can do at once. `few_rows`
-    says for which numbers of rows a step one product for all steps pays.
+    tells whether one product for all steps pays, given the number of rows of a step.
     """
     results: dict[Tensor, list[Tensor]] = {}
 
@@ -51,7 +51,7 @@ def hoist(outputs: Sequence[Tensor], few_rows: FewRows) -> list[Tensor]:
 
 
 def _emptied(loop: Loop) -> list[Tensor]:
-    """The results of a scan, from one that does less."""
+    """The results of a scan, computed from a scan that does less."""
     if loop.rows:
         _Before(loop).move()
     loop.turn()
@@ -59,14 +59,14 @@ def _emptied(loop: Loop) -> list[Tensor]:
 
 
 class _Before:
-    """Moves in front of a loop what its steps compute from the rows of the sequences alone."""
+    """Moves to the front of a loop what its steps compute from the rows of the sequences alone."""
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
         self.known = Known(loop)
 
     def move(self) -> None:
-        """Let the loop take the stacks of what was moved as further sequences."""
+        """Let the loop take the stacks of the moved nodes as further sequences."""
         loop, known = self.loop, self.known
         for node in toposort(loop.outputs):
             if movable(node) and all(t in known.values for t in node.inputs):
@@ -98,7 +98,7 @@ class _Before:
         return edge[::-1]
 
     def _regroup(self) -> None:
-        """(x · W + h · U) + b becomes (x · W + b) + h · U: one sum less in each step."""
+        """Turn (x · W + h · U) + b into (x · W + b) + h · U, which saves one sum in each step."""
         inner = self._inner(toposort(self.loop.outputs))
         partial: set[Tensor] = set()
 
@@ -126,7 +126,7 @@ class _Before:
         }
 
     def _grouped(self, node: Tensor, terms: Sequence[Tensor]) -> Tensor | None:
-        """The sum of `terms` with those known outside taken together."""
+        """The sum of `terms`, in which the terms that are known outside stand together."""
         known = self.known
         early = [t for t in terms if self._is_known(t)]
         if len(early) < 2 or not any(t in known.products for t in early):
@@ -144,7 +144,9 @@ class _Before:
 
 
 def _stand_in(node: Tensor) -> Placeholder:
-    """An input of the body in place of a node of it, known to have the same unknown sizes."""
+    """An input of the body that takes the place of one of its nodes, with the same unknown
+    sizes.
+    """
     fresh = Placeholder(node.spec)
     for i, n in enumerate(node.spec.shape):
         if n is None:

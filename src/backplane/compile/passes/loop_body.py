@@ -1,4 +1,4 @@
-"""The body of a loop, taken apart for the passes that move work out of it."""
+"""The body of a loop, taken apart for the passes that move work out of the loop."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ FewRows = Callable[[int | None], bool]
 
 
 class Loop:
-    """One scan: its body, taken apart, and the operands of the body's inputs."""
+    """One scan: its body, taken apart, and the operands that its inputs stand for."""
 
     def __init__(self, node: Tensor, operands: Sequence[Tensor], rows: FewRows) -> None:
-        """`rows` says for which numbers of rows a step one product for all steps pays."""
+        """`rows` tells whether one product for all steps pays, given the number of rows of
+        a step.
+        """
         self.few_rows = rows
         body: Graph = node.params["body"]
         self.node, self.carry = node, node.params["carry"]
@@ -58,8 +60,8 @@ class Loop:
         self.constants += [transpose(operand[w], perm=(1, 0)) for w in turned]
 
     def outside(self) -> dict[Tensor, Stacked]:
-        """What stands outside for the inputs that do not change from step to step, and for the
-        constants.
+        """What stands outside for the constants, and for the inputs that do not change from step to
+        step.
         """
         known = {t: Stacked(x, True) for t, x in zip(self.rows, self.sequences, strict=True)}
         for t, x in zip(self.shared, self.constants, strict=True):
@@ -84,7 +86,7 @@ class Loop:
 
 
 class Known:
-    """What of a body is known outside of the loop, and what it takes."""
+    """The part of a body that can be computed outside of the loop, and what it needs."""
 
     def __init__(self, loop: Loop) -> None:
         self.values = loop.outside()
@@ -95,7 +97,7 @@ class Known:
         """Nodes whose stacks take more room than what they are computed from."""
 
     def add(self, node: Tensor, operands: Sequence[Stacked]) -> bool:
-        """Find what stands outside for `node`; whether there is such a thing."""
+        """Find what stands outside for `node`. Return whether there is anything."""
         value = all_steps(node, operands, self.few_rows)
         if value is None:
             return False
@@ -112,7 +114,7 @@ class Known:
         return True
 
     def pays(self, node: Tensor) -> bool:
-        """Whether all steps at once are faster than step by step."""
+        """Whether computing all steps at once is faster than step by step."""
         return node in self.products or node not in self.large
 
 
@@ -121,14 +123,14 @@ def _is_product(node: Tensor) -> bool:
 
 
 def movable(node: Tensor) -> bool:
-    """Whether it makes no difference where a node runs, and it has one result."""
+    """Whether a node may run anywhere, and has one result."""
     return (
         node.op is not None and node.op is not OUTPUT and not (node.op.effect or node.op.multiple)
     )
 
 
 def weight(spec: Spec) -> int:
-    """About how many elements; an unknown size counts as a middling one."""
+    """The approximate number of elements. An unknown size counts as a middling one."""
     return int(np.prod([32 if n is None else n for n in spec.shape], dtype=np.int64))
 
 
@@ -138,7 +140,7 @@ def is_add(node: Tensor) -> bool:
 
 
 def users_of(order: Iterable[Tensor], outputs: Sequence[Tensor]) -> Counter[Tensor]:
-    """How often each tensor is read, as an operand or as an output."""
+    """How often each tensor is read, as an operand or an output."""
     users = Counter(outputs)
     for node in order:
         users.update(node.inputs)
@@ -162,7 +164,9 @@ def terms_of(node: Tensor, inner: set[Tensor]) -> list[Tensor]:
 
 
 def all_steps(node: Tensor, operands: Sequence[Stacked], few_rows: FewRows) -> Stacked | None:
-    """The results of `node` in all steps; None if there is no rule, or it does not fit."""
+    """The results of `node` in all steps; None if it has no rule for them, or the rule does not
+    fit.
+    """
     assert node.op is not None
     with changed(line=node.where):
         if not any(v.stacked for v in operands):
@@ -176,7 +180,7 @@ def all_steps(node: Tensor, operands: Sequence[Stacked], few_rows: FewRows) -> S
 def over_steps(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
     """The sum over the steps of the results of a product or a sum, from the stacks of its operands.
 
-    None for other nodes, and where the operands do not fit.
+    None for other nodes, and if the operands do not fit.
     """
     if not all(v.stacked for v in operands):
         return None
@@ -194,17 +198,19 @@ def over_steps(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
 
 
 def is_accumulated(product: Tensor) -> bool:
-    """Whether the sum of such products over the steps is one product over all rows: xᵀ · y."""
+    """Whether the node is xᵀ · y: the sum of such products over the steps is one product over all
+    rows.
+    """
     return product.ndim == 2 and dict(product.params) == {"transpose_x": True, "transpose_y": False}
 
 
 def total(node: Tensor, stack: Tensor) -> Tensor:
-    """The sum of a stack over time, for the line of `node`."""
+    """The sum of a stack over time, which belongs to the same line of code as `node`."""
     with changed(line=node.where):
         return sum_(stack, axes=(0,), keepdims=False)
 
 
 def plus(node: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """The sum of two tensors, for the line of `node`."""
+    """The sum of two tensors, which belongs to the same line of code as `node`."""
     with changed(line=node.where):
         return add(x, y)

@@ -1,4 +1,4 @@
-"""Lowering: a graph in the primitives that an engine has."""
+"""Lowering: writes a graph in the primitives that an engine has."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ class _Results(Tensor):
 
 
 def lower(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
-    """Replace primitives that `engine` has no lowering for, or none that fits (`Entry.unless`), by
-    their decompositions, and operands that its lowerings do not read by `UNREAD`.
+    """Replace a primitive by its decomposition if `engine` has no lowering for it, or none that
+    fits (`Entry.unless`). Replace operands that its lowerings do not read by `UNREAD`.
 
     Raises:
-        NotImplementedError: names the primitive and the engine, where there is no decomposition.
+        NotImplementedError: if there is no decomposition either; names the primitive and the
+            engine.
     """
 
     def lowered(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
@@ -48,7 +49,7 @@ def lower(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
 
 
 def _serves(entry: Entry | None, node: Tensor) -> bool:
-    """Whether the lowering is there, and takes operands like these."""
+    """Whether there is a lowering, and it takes operands like these."""
     if entry is None or entry.unless is None:
         return entry is not None
     return not entry.unless([t.spec for t in node.inputs], **node.params)
@@ -65,7 +66,7 @@ def _decomposed(node: Tensor, inputs: tuple[Tensor, ...], engine: Engine) -> Ten
     fresh = [Placeholder(t.spec) if t.op is not None else t for t in inputs]
     with changed(line=node.where):
         results = op.decomposition(*fresh, **node.params)
-    # Specs are kept where the operands are put in: an inferred one may know less.
+    # Specs are kept where the operands are put in, because an inferred spec may know less.
     mapping = {p: t for p, t in zip(fresh, inputs, strict=True) if p is not t}
     listed = lower(list(results) if op.multiple else [results], engine)
     listed = rewrite(listed, lambda node, inputs: None, replace=mapping, keep_specs=True)

@@ -1,8 +1,8 @@
-"""Steps of optimizers, found in a program as K code writes them out, for engines with kernels.
+"""Finds the steps of optimizers that K code writes out, for engines with kernels for them.
 
-An engine that computes element by element, one operation after the other, reads and writes every
-weight a dozen times for a step of Adam; its own kernel does it once, and in place. What is found
-is replaced by a primitive of `ops.updates`, one for all parameters with the same numbers:
+An engine that runs one element-wise operation after the other reads and writes every weight a dozen
+times for a step of Adam. A kernel does it once, and in place. So the steps that are found are
+replaced by a primitive of `ops.updates`, one for all parameters with the same numbers:
 
     m' = b * m + (1 - b) * g                      adam_update
     v' = c * v + (1 - c) * square(g)
@@ -11,9 +11,9 @@ is replaced by a primitive of `ops.updates`, one for all parameters with the sam
     m' = b * m - rate * g, p' = p + m'            momentum_update, Nesterov's too
     p' = p - rate * g                             gradient_update
 
-in whatever order it is written. Such a node writes over the old values of the variables. It runs
-last, when nothing can fail any more and everybody has read them; what shares memory with them
-keeps a step from being replaced.
+The order in which a step is written does not matter. Such a node writes over the old values of the
+variables. So it runs last, when nothing can fail any more and everybody has read the old values. If
+another value shares memory with them, the step is not replaced.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Step(NamedTuple):
 def find_updates(
     outputs: Sequence[Tensor], state: Mapping[Tensor, int], engine: Engine
 ) -> list[Tensor]:
-    """`outputs` with steps of optimizers as single nodes. `state` says which input is replaced by
-    which output.
+    """`outputs`, with steps of optimizers as single nodes. `state` tells which variable is replaced
+    by which output.
     """
     finder = _Finder(outputs, state)
     steps = [s for s in finder.steps() if s.op.name in engine.table]
@@ -70,8 +70,8 @@ def find_updates(
 
 
 def _undisturbed(steps: list[Step], outputs: Sequence[Tensor]) -> list[Step]:
-    """Those whose variables nobody else may see change: neither an output, which has the memory of
-    the old value, nor another step.
+    """The steps whose variables may change in place, because nobody else would see it: no output
+    has the memory of the old value, and no other step reads it.
     """
     taken = {i for step in steps for i in step.positions}
     seen = alias_roots([t for i, t in enumerate(outputs) if i not in taken])
@@ -85,7 +85,7 @@ def _undisturbed(steps: list[Step], outputs: Sequence[Tensor]) -> list[Step]:
 
 
 def _replace(group: Sequence[Step], results: list[Tensor]) -> None:
-    """One node for a group of steps, its results put at their places."""
+    """Build one node for a group of steps, and put its results at their places."""
     first = group[0]
     dtype = first.variables[0].spec.dtype
     numbers = [number.tensor(dtype) for number in first.numbers]
@@ -117,7 +117,7 @@ class _Finder:
         """Where sums are not looked into any further."""
 
     def steps(self) -> list[Step]:
-        """All that are found; a variable is in one of them at most."""
+        """All steps that are found. No variable belongs to two of them."""
         found: list[Step] = []
         used: set[Tensor] = set()
         for p, new in self.new.items():
@@ -140,7 +140,7 @@ class _Finder:
         parts = leaves(new, p, stops)
         own = parts.pop((p, None), None)
         if own is not None and not own.is_one() and p in new.inputs:
-            # The gradient contains p, of a penalty on weights: it stays whole.
+            # With a penalty on weights the gradient contains p, so it stays whole.
             whole = [scaled(t, stops)[1] for t in new.inputs if t is not p]
             parts = leaves(new, p, stops.union(whole))
             own = parts.pop((p, None), None)

@@ -1,4 +1,4 @@
-"""Small patterns of a few nodes, replaced by fewer or smaller ones that compute the same."""
+"""Replaces small patterns of a few nodes by fewer or smaller nodes that compute the same."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def uses_of(outputs: Sequence[Tensor]) -> Counter[Tensor]:
 
 
 def add_biases(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
-    """`outputs`, lowered for `engine`, with one node for a convolution and its bias, or for a
-    product of matrices and what is added to it, unless somebody else reads the product.
+    """`outputs`, lowered for `engine`, with one node in place of two: for a convolution and its
+    bias, and for a matrix product and what is added to it, unless somebody else reads the product.
     """
     kernels = {x: both for x, both in WITH_BIAS.items() if both.name in engine.table}
     uses = uses_of(outputs)
@@ -62,7 +62,7 @@ def _is_vector_of_channels(x: Tensor, bias: Tensor) -> bool:
 
 
 def _is_added_to_matrix(x: Tensor, bias: Tensor) -> bool:
-    """Whether x is a matrix of floats, and the sum surely has its shape."""
+    """Whether x is a matrix of floats, and the sum is certain to have its shape."""
     if x.ndim != 2 or x.spec.dtype not in ("float32", "float64") or bias.ndim > 2:
         return False
     sizes = zip(bias.spec.shape, x.spec.shape[2 - bias.ndim :], strict=True)
@@ -73,12 +73,12 @@ def _is_added_to_matrix(x: Tensor, bias: Tensor) -> bool:
 
 
 def mask_maxima(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """`outputs` with `relu_grad(max_pool_grad(g, x, y), x)` as `max_pool_grad(relu_grad(g, y), x,
-    y)`, unless somebody else reads the inner one.
+    """`outputs`, with `relu_grad(max_pool_grad(g, x, y), x)` as `max_pool_grad(relu_grad(g, y), x,
+    y)`, unless somebody else reads the inner node.
 
-    A pooling's gradient goes to elements that equal the maximum of their window. So whether relu
-    let them through can be asked of the maxima: before the gradient is spread, on a quarter of the
-    elements for windows of 2 × 2, and without a mask as large as the pooling's input.
+    The gradient of a pooling goes to elements that equal the maximum of their window. So the maxima
+    tell whether relu let these elements through, before the gradient is spread. For windows of 2 ×
+    2 these are a quarter of the elements, and no mask as large as the pooling's input is needed.
     """
     uses = uses_of(outputs)
 
@@ -102,7 +102,7 @@ MOST_SLICES = 256
 
 
 class _Part(NamedTuple):
-    """`g` from `start` to `stop` along `axis` of a tensor of `shape`, the rest zeros."""
+    """A tensor of `shape` that is `g` from `start` to `stop` along `axis`, and zero elsewhere."""
 
     shape: tuple[int | None, ...]
     axis: int
@@ -112,7 +112,9 @@ class _Part(NamedTuple):
 
 
 def concat_of_slices(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-    """For x + y: a `concat`, if the terms are gradients of slices that cover one axis exactly."""
+    """A `concat` that equals x + y, if the terms are gradients of slices that cover one axis
+    exactly.
+    """
     if not all(t.op is slice_grad or t.op is add for t in inputs):
         return None
     parts: list[_Part] = []
@@ -138,7 +140,9 @@ def concat_of_slices(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
 
 
 def _part(t: Tensor) -> _Part | None:
-    """A gradient of a slice of a single axis of known size, without gaps."""
+    """The part that `t` is, if it is the gradient of a slice without gaps along a single axis of
+    known size.
+    """
     shape, slices = t.spec.shape, t.params["slices"]
     cut = [i for i, part in enumerate(slices) if part != (None, None, 1)]
     if len(cut) != 1:

@@ -1,8 +1,8 @@
-"""Dropping what nobody reads from loops: results, states, operands.
+"""Drops what nobody reads from loops: results, states, operands.
 
-Scans offer every intermediate value of their body to their gradient. Here, with the whole program
-in sight, a scan is reduced to the results that are used, the states those need, and the operands
-that remain; what only fed a dropped operand goes with it.
+Scans offer every intermediate value of their body to their gradient. Here the whole program is in
+sight, so a scan is reduced to the results that are used, the states that these need, and the
+operands that remain. What only fed a dropped operand goes with it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from backplane.ops.control import scan_
 
 
 def prune(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Equal outputs, whose scans compute only what is needed."""
+    """Equal outputs, whose scans compute only what somebody needs."""
     order = toposort(outputs)
     if not any(node.op is scan_ for node in order):
         return list(outputs)
-    plans = _plans(order, outputs)
+    plans = _scans_to_cut(order, outputs)
 
     def pruned(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
         if node in plans:
@@ -64,15 +64,17 @@ class _Plan:
             self.params["length"] = 0
 
     def rebuilt(self, node: Tensor, inputs: Sequence[Tensor]) -> Tensor:
-        """The scan on its new operands, of which it takes those that are left."""
+        """The scan, rebuilt on those of its new operands that are left."""
         specs: tuple[object, ...] = node.spec
         operands = tuple([inputs[i] for i in self.operands])
         kept = tuple([specs[i] for i in self.position])
         return Tensor(node.op, operands, self.params, kept, node.where)  # type: ignore[arg-type]
 
 
-def _plans(order: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[Tensor, _Plan]:
-    """Walk from the outputs to the leaves: what a scan's users need decides what it needs."""
+def _scans_to_cut(order: Sequence[Tensor], outputs: Sequence[Tensor]) -> dict[Tensor, _Plan]:
+    """Walk from the outputs to the leaves, because the users of a scan decide what the scan
+    needs.
+    """
     needed = set(outputs)
     used: dict[Tensor, set[int]] = {}
     plans: dict[Tensor, _Plan] = {}

@@ -1,8 +1,8 @@
-"""Rewrites of whole graphs before emission: few, linear in the graph, never needed for correctness.
+"""Simplifies whole graphs, in time linear in the graph. Correctness never depends on it.
 
-One sweep from inputs to outputs rebuilds the graph: constants are folded, branches on known
-predicates are taken, what changes nothing is dropped, equal nodes become one. Nodes that nothing
-needs fall away because the sweep starts from the outputs.
+One sweep from inputs to outputs rebuilds the graph. It folds constants, takes branches whose
+predicate is known, drops nodes that change nothing, and merges equal nodes. Nodes that nobody needs
+fall away, because only what the outputs need is visited.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def simplify(
     keep_stops: bool = False,
     lowered: bool = False,
 ) -> list[Tensor]:
-    """Equal `outputs`, computed with less. `replace` substitutes leaves on the way (the learning
-    phase by a number); `keep_stops` keeps `stop_gradient` for an engine's own tape. A `lowered`
-    graph has operands without meaning (`UNREAD`): its specs are kept, not inferred again.
+    """Equal `outputs` from fewer nodes. `replace` replaces leaves on the way, such as the learning
+    phase by a number. `keep_stops` keeps `stop_gradient` for an engine's own tape. A `lowered`
+    graph has operands without meaning (`UNREAD`), so its specs are kept and not inferred again.
     """
     seen: dict[Hashable, Tensor] = {}
 
@@ -63,12 +63,12 @@ def _node_key(node: Tensor) -> Hashable:
 
 def _shared_constant(node: Tensor, seen: dict[Hashable, Tensor]) -> Tensor:
     if is_scalar(node):
-        return seen.setdefault((node.spec.dtype, bytes(node.value.data)), node)
+        return seen.setdefault((node.spec.dtype, node.value.tobytes()), node)
     return node
 
 
 def _shorter(node: Tensor, inputs: tuple[Tensor, ...], keep_stops: bool) -> Tensor | None:
-    """A tensor that is already there and equals `node` on `inputs`, if one is found."""
+    """A tensor that already exists and equals `node` on `inputs`; None if none is found."""
     op = node.op
     assert op is not None
     if op is OUTPUT:
@@ -128,7 +128,7 @@ def _where(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
 
 
 def _chosen(node: Tensor, source: Tensor) -> Tensor | None:
-    """The result of a `cond` whose predicate is known."""
+    """The result of a `cond`, if its predicate is known."""
     if source.op is not cond_:
         return None
     condition = _known(source.inputs[0])
@@ -144,7 +144,7 @@ def _first(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
 
 
 def _unchanged(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-    """For shape operations on static shapes that leave the shape as it is."""
+    """The operand of a shape operation on static shapes that leaves the shape as it is."""
     x = inputs[0]
     return x if x.spec == node.spec and x.spec.is_static else None
 
@@ -156,7 +156,7 @@ def _same_dtype(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
 def _neutral(
     value: int, sides: tuple[int, ...]
 ) -> Callable[[Tensor, tuple[Tensor, ...]], Tensor | None]:
-    """For `x + 0`, `x * 1`, …: the other operand, if the result has its spec."""
+    """The other operand of `x + 0`, `x * 1`, …, if the result has its spec."""
 
     def rule(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
         for side in sides:
@@ -176,12 +176,14 @@ def _is_filled_with(t: Tensor, value: int, node: Tensor) -> bool:
 
 
 def _scalar(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-    """A single filled element is a constant."""
+    """A constant in the place of a single filled element."""
     return None if node.spec.shape else constant(node.params["value"], node.spec.dtype)
 
 
 def _sum_of_zeros(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-    """Zeros, without those that are summed: so recurrent layers make their initial states."""
+    """Zeros in the place of a sum of zeros. Recurrent layers make their initial states by such
+    sums.
+    """
     (x,) = inputs
     if x.op is not full or x.params["value"] != 0:
         return None

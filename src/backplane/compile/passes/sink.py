@@ -1,4 +1,6 @@
-"""After a loop: what its steps give out, but not on to the next one, and sums over the steps."""
+"""Moves work to the end of a loop: what steps give out but do not hand on, and sums over
+the steps.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ from backplane.ops.reduction import sum as sum_
 
 
 class After:
-    """Moves out what no later step reads. `needs` says of which values of the steps a node's
-    stack is computed.
+    """Moves out what no later step reads. `needs` tells from which values of the steps the stack of
+    a node is computed.
     """
 
     def __init__(self, loop: Loop) -> None:
@@ -44,7 +46,7 @@ class After:
         """The values of a step that the loop gives out, in the end."""
 
     def _sums(self) -> dict[int, list[Tensor]]:
-        """The states that only add up something, with the terms of each step."""
+        """The states that only add something up, with the terms that each step adds."""
         loop = self.loop
         users = users_of(self.order, loop.outputs)
         found = {}
@@ -64,7 +66,7 @@ class After:
         return found
 
     def _learn(self, core: set[Tensor]) -> None:
-        """Find what can be computed outside. `core` is what the next step needs: it stays."""
+        """Find what can be computed outside. `core`, which the next step needs, stays."""
         known = self.known
         for node in self.order:
             if node in known.values or not movable(node):
@@ -80,7 +82,7 @@ class After:
                 self.needs[node] = set().union(*[self.needs.get(t, {t}) for t in node.inputs])
 
     def _value(self, t: Tensor) -> Stacked:
-        """What stands outside for a tensor: if it must be computed inside, its stack."""
+        """What stands outside for a tensor. If it must be computed inside, that is its stack."""
         value = self.known.values.get(t)
         if value is not None:
             return value
@@ -94,7 +96,7 @@ class After:
         return loop.sequences[0].spec.shape[0] if loop.rows else length
 
     def results(self) -> list[Tensor]:
-        """The results of the scan, from a smaller one and what follows it."""
+        """The results of the scan, computed from a smaller scan and what follows it."""
         loop, values = self.loop, self.known.values
         ys = loop.outputs[loop.carry :]
         moved = {y for y in ys if self._is_moved(y)}
@@ -122,7 +124,7 @@ class After:
         return substitute(found, mapping)
 
     def _ordered(self, tensors: set[Tensor]) -> list[Tensor]:
-        """In the order of the body, which does not depend on this process."""
+        """The tensors in the order of the body, which is the same in every process."""
         return [t for t in (*self.loop.states, *self.order) if t in tensors]
 
     def _is_moved(self, y: Tensor) -> bool:
@@ -132,8 +134,9 @@ class After:
         return not self.needs[y] or y in self.known.products
 
     def _sunk(self) -> tuple[dict[int, list[Tensor]], dict[int, Tensor | None]]:
-        """For each state that adds up: the sums over all steps that are taken outside, and what
-        the loop still computes. Products first: other sums only follow if their stacks are there.
+        """For each state that adds something up: the sums over all steps that are taken outside,
+        and what the loop still computes. Products come first; other sums follow only if their
+        stacks are there.
         """
         added: dict[int, list[Tensor]] = {i: [] for i in self.sums}
         rest = {i: list(terms) for i, terms in self.sums.items()}
@@ -171,8 +174,8 @@ class After:
 
     @staticmethod
     def _sums_first(t: Tensor) -> bool:
-        """Whether the sum of the results of all steps is the result of the sum, which is smaller
-        or as large.
+        """Whether the sum of all steps' results is the result of the summed operand, which is no
+        larger.
         """
         if t.op is None or t.op.linear != (0,) or len(t.inputs) > 1 or not t.spec.is_static:
             return False
@@ -180,7 +183,7 @@ class After:
         return x.is_static and x.dtype == t.spec.dtype and weight(x) <= weight(t.spec)
 
     def _is_there(self, tensors: Iterable[Tensor]) -> bool:
-        """Whether the stacks of `tensors` can be had from what the loop gives anyway."""
+        """Whether the stacks of `tensors` follow from what the loop gives anyway."""
         return all(
             self.needs.get(x, {x}) <= self.given.keys() and x not in self.known.large
             for x in tensors

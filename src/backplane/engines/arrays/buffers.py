@@ -109,7 +109,7 @@ def _combined(name: str, parts: Sequence[Any], x: Value, dtype: str) -> Any:
 
 BLOCKS = Blocks(
     empty=np.empty,
-    rooms=for_values,
+    recycler=for_values,
     flat=_flat,
     size=attrgetter("size"),
     rows=_rows,

@@ -74,7 +74,7 @@ def silence(state: Sequence[tuple[ContextVar[Any], Any]]) -> Around:
 SILENCE = silence(_error_state())
 
 
-def quiet(function: Function) -> Function:
+def without_warnings(function: Function) -> Function:
     """`function` run without floating-point warnings."""
     enter, leave = SILENCE
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from backplane.core.shapes import broadcast_axes
 from backplane.core.spec import Spec
 from backplane.engines.arrays.elementwise import in_single, on_arrays, unchanged
 from backplane.engines.arrays.shaping import pad
@@ -81,13 +82,11 @@ def _sum_to_sizes(x: Value, *dims: Value, spec: Spec, shape: Shape) -> Value:
 
 def _sum_down(spec: Spec, given: tuple[int, ...], wanted: tuple[int, ...]) -> Lowering:
     """The sum of an array of shape `given` down to the shape `wanted`, which broadcasts to it."""
-    extra = len(given) - len(wanted)
-    leading = tuple(range(extra))
-    shrunk = [i + extra for i, n in enumerate(wanted) if n == 1 and given[i + extra] != 1]
-    if not leading and not shrunk:
+    added, stretched = broadcast_axes(wanted, given)
+    if not added and not stretched:
         return unchanged
-    total = summed([spec], axes=(*leading, *shrunk), keepdims=bool(shrunk))
-    if not leading or not shrunk:
+    total = summed([spec], axes=(*added, *stretched), keepdims=bool(stretched))
+    if not added or not stretched:
         return total
     return lambda x: total(x).reshape(wanted)
 

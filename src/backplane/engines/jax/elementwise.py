@@ -27,6 +27,7 @@ TABLE = Table(
     cos=jnp.cos,
     tanh=jnp.tanh,
     sigmoid=jax.nn.sigmoid,
+    erf=lax.erf,
     erfinv=lax.erf_inv,
     logical_not=jnp.logical_not,
     add=jnp.add,

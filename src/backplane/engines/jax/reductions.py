@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from backplane.core.shapes import broadcast_axes
 from backplane.engines.base import Axes, Lowering, Table, Value
 from backplane.engines.jax.kernel import kernel, sized
 
@@ -60,9 +61,8 @@ def _sum_to(x: Value, *, shape: tuple[int, ...]) -> Value:
     """One sum over the axes that broadcasting added or stretched."""
     if x.shape == shape:
         return x
-    added = x.ndim - len(shape)
-    stretched = [i for i, n in enumerate(x.shape[added:], added) if n != shape[i - added]]
-    return lax.reshape(jnp.sum(x, axis=(*range(added), *stretched), dtype=x.dtype), shape)
+    added, stretched = broadcast_axes(shape, x.shape)
+    return lax.reshape(jnp.sum(x, axis=(*added, *stretched), dtype=x.dtype), shape)
 
 
 @TABLE.add("logsumexp")

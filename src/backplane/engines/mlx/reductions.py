@@ -6,7 +6,7 @@ import math
 
 import mlx.core as mx
 
-from backplane.core import shapes
+from backplane.core.shapes import broadcast_axes
 from backplane.engines.base import Axes, Lowering, Shape, Table, Value, host_shape
 from backplane.engines.mlx.wide import is_wide
 
@@ -94,7 +94,7 @@ def logsumexp(x: Value, *, axes: Axes, keepdims: bool) -> Value:
 def sum_to(x: Value, *dims: Value, shape: Shape) -> Value:
     """One sum over the axes that broadcasting added or stretched."""
     sizes = host_shape(shape, dims)
-    added, stretched = shapes.broadcast_axes(sizes, x.shape)
+    added, stretched = broadcast_axes(sizes, x.shape)
     axes = (*added, *stretched)
     return mx.reshape(sum_(x, axes=axes), sizes) if axes else x
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
+from backplane.core.shapes import broadcast_axes, may_stretch
 from backplane.core.spec import is_float
 from backplane.engines.base import Axes, Shape, Table
 from backplane.engines.onnxruntime.builder import (
@@ -135,18 +136,13 @@ def logsumexp(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
 def sum_to(x: Symbol, *dims: Symbol, shape: Shape) -> Symbol:
     """`x` summed down to the shape that was broadcast to `x`'s."""
     assert x.shape is not None
-    lead = x.rank - len(shape)
-    tail = list(zip(x.shape[lead:], shape, strict=True))
-    if any(wanted is None and given != 1 for given, wanted in tail):
+    if may_stretch(shape, x.shape):
         return _sum_to_unknown(x, filled(shape, dims))
-    axes = [*range(lead)]
-    axes += [lead + i for i, (given, wanted) in enumerate(tail) if wanted == 1 and given != 1]
-    if not axes:
+    added, stretched = broadcast_axes(shape, x.shape)
+    if not added and not stretched:
         return x
-    if len(axes) == lead:
-        return sum_(x, axes=tuple(axes), keepdims=False)
-    y = sum_(x, axes=tuple(axes), keepdims=True)
-    return node("Squeeze", y, ints(*range(lead))) if lead else y
+    y = sum_(x, axes=(*added, *stretched), keepdims=bool(stretched))
+    return node("Squeeze", y, ints(*added)) if added and stretched else y
 
 
 def _sum_to_unknown(x: Symbol, wanted: tuple[Size, ...]) -> Symbol:

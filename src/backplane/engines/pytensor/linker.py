@@ -24,7 +24,7 @@ from pytensor.scan.op import Scan
 
 from backplane.core.registry import primitive
 from backplane.core.source import Source
-from backplane.engines.arrays.engine import quiet
+from backplane.engines.arrays.engine import without_warnings
 from backplane.engines.base import Function
 from backplane.engines.pytensor.calls import Call, call_of
 from backplane.engines.pytensor.control import scan_call
@@ -220,7 +220,7 @@ class ArrayLinker(JITLinker):
 
     def jit_compile(self, fn: Function) -> Function:
         """The function, silent about floating-point errors."""
-        return quiet(fn)
+        return without_warnings(fn)
 
     def create_thunk_inputs(self, storage_map: Any) -> list[Any]:
         """The cells of the inputs."""

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytensor.tensor as pt
 
+from backplane.core.shapes import broadcast_axes, may_stretch
 from backplane.core.spec import UNSIGNED, bits, is_float
 from backplane.engines.base import Axes, Lowering, Shape, Table, Value
 from backplane.engines.pytensor.elementwise import in_single
@@ -25,17 +26,14 @@ def _sum(x: Value, *, axes: Axes, keepdims: bool) -> Value:
 
 def sum_down(given: Shape, wanted: Shape) -> Lowering | None:
     """The sum that undoes a broadcast, where it is known which axes were broadcast."""
-    extra = len(given) - len(wanted)
-    pairs = list(zip(given[extra:], wanted, strict=True))
-    if any(m is None and n != 1 for n, m in pairs):
+    if may_stretch(wanted, given):
         return None
-    leading = tuple(range(extra))
-    ones = [i + extra for i, (n, m) in enumerate(pairs) if m == 1 and n != 1]
-    axes = (*leading, *ones)
+    added, stretched = broadcast_axes(wanted, given)
+    axes = (*added, *stretched)
 
     def lower(x: Value, *dims: Value) -> Value:
-        y = sum_(x, axes=axes, keepdims=bool(ones)) if axes else x
-        return pt.squeeze(y, axis=leading) if leading and ones else y
+        y = sum_(x, axes=axes, keepdims=bool(stretched)) if axes else x
+        return pt.squeeze(y, axis=added) if added and stretched else y
 
     return lower
 

@@ -36,6 +36,7 @@ TABLE = Table(
     sigmoid=lambda x: raw.Sigmoid(x=x),
     softplus=lambda x: raw.Softplus(features=x),
     relu=tf.nn.relu,
+    erf=lambda x: raw.Erf(x=x),
     erfinv=computed_in(HALVES, lambda x: raw.Erfinv(x=x)),
     sigmoid_grad=lambda g, y: raw.SigmoidGrad(y=y, dy=g),
     tanh_grad=lambda g, y: raw.TanhGrad(y=y, dy=g),

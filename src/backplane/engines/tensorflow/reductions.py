@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from backplane.core.shapes import broadcast_axes, may_stretch
 from backplane.engines.base import Axes, Lowering, Shape, Table, Value
 from backplane.engines.tensorflow.constants import ints, number, shape_vector
 from backplane.engines.tensorflow.library import HALVES, computed_in, raw, tf
@@ -90,16 +91,13 @@ def _log_softmax(x: Value, *, axis: int) -> Value:
 @TABLE.add("sum_to")
 def _sum_to(x: Value, *dims: Value, shape: Shape) -> Value:
     """`x` summed down to the shape that was broadcast to that of `x`."""
-    lead = x.shape.rank - len(shape)
-    tail = list(zip(x.shape[lead:], shape, strict=True))
-    if any(wanted is None and given != 1 for given, wanted in tail):
+    if may_stretch(shape, x.shape):
         return _sum_to_unknown(x, shape_vector(shape, dims))
-    ones = [lead + i for i, (given, wanted) in enumerate(tail) if wanted == 1 and given != 1]
-    axes = (*range(lead), *ones)
-    if not axes:
+    added, stretched = broadcast_axes(shape, x.shape)
+    if not added and not stretched:
         return raw.Identity(input=x)
-    y = TABLE["sum"].function(x, axes=axes, keepdims=bool(ones))
-    return raw.Squeeze(input=y, axis=list(range(lead))) if ones and lead else y
+    y = TABLE["sum"].function(x, axes=(*added, *stretched), keepdims=bool(stretched))
+    return raw.Squeeze(input=y, axis=list(added)) if added and stretched else y
 
 
 def _sum_to_unknown(x: Value, shape: Value) -> Value:

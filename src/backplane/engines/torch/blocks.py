@@ -16,7 +16,7 @@ NUMPY = {torch.float32: np.dtype("float32"), torch.float64: np.dtype("float64")}
 """dtypes of tensors that lie in arrays which are used again."""
 
 
-class _Rooms:
+class _Recycler:
     """Room for the values of one variable, in NumPy's arrays, of which one knows who has them."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ def _combined(name: str, parts: Sequence[Value], x: Value, dtype: str) -> Value:
 
 BLOCKS = Blocks(
     empty=_empty,
-    rooms=_Rooms,
+    recycler=_Recycler,
     flat=_flat,
     size=torch.numel,
     rows=_rows,

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import ml_dtypes
+import numpy as np
 import torch
 
 from backplane.core.spec import DTYPES, Spec
@@ -19,6 +21,16 @@ NAMES: dict[torch.dtype, str] = {dtype: name for name, dtype in TORCH.items()}
 
 SIGNED = {"uint16": torch.int16, "uint32": torch.int32, "uint64": torch.int64}
 """The dtypes that lack kernels, and the signed ones that stand in."""
+
+
+def to_array(value: Value) -> np.ndarray:
+    """The values of a tensor that may be on a tape or on another device, or be bfloat16, which
+    NumPy's buffers do not know: hence its bits.
+    """
+    value = value.detach().cpu()
+    if value.dtype != torch.bfloat16:
+        return value.numpy()
+    return value.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
 
 
 def _by_bits(spec: Spec, function: Lowering, *, flipped: bool, back: bool) -> Lowering:

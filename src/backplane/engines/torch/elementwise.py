@@ -11,7 +11,15 @@ from torch.nn import functional as F
 
 from backplane.core.spec import Spec, is_float
 from backplane.engines.base import Entry, Lowering, Table, Value, check_windows
-from backplane.engines.torch.dtypes import SIGNED, TORCH, compared, modular, ordered, widened
+from backplane.engines.torch.dtypes import (
+    SIGNED,
+    TORCH,
+    compared,
+    modular,
+    ordered,
+    to_array,
+    widened,
+)
 
 aten = torch.ops.aten
 
@@ -130,5 +138,5 @@ def stop_gradient(x: Value) -> Value:
 @TABLE.add("print")
 def print_(x: Value, *, message: str) -> Value:
     """Prints when the program runs."""
-    print(message, x.detach().cpu().numpy())
+    print(message, to_array(x))
     return x.view_as(x)

@@ -25,7 +25,7 @@ from backplane.engines.torch import (
 )
 from backplane.engines.torch.blocks import BLOCKS
 from backplane.engines.torch.control import ROWS
-from backplane.engines.torch.dtypes import NAMES, SIGNED, TORCH
+from backplane.engines.torch.dtypes import NAMES, SIGNED, TORCH, to_array
 
 ROOMS = (
     elementwise, reductions, linear, shaping, indexing, convolution, pooling, random, updates
@@ -97,8 +97,7 @@ class TorchEngine(Engine):
         try:
             return value.numpy()
         except (TypeError, RuntimeError):  # bfloat16, another device, a tensor on the tape
-            value = value.detach().cpu()
-            return _bfloat16(value) if value.dtype == torch.bfloat16 else value.numpy()
+            return to_array(value)
 
     def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray]:
         """PyTorch's own function: results are on no tape."""
@@ -154,12 +153,6 @@ class TorchEngine(Engine):
     @staticmethod
     def _placed(function: Function) -> Function:
         return devices.following_inputs(function) if devices.ACCELERATED else function
-
-
-def _bfloat16(value: Value) -> np.ndarray:
-    import ml_dtypes
-
-    return value.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
 
 
 def _compile_arguments(wish: Any) -> dict[str, Any]:

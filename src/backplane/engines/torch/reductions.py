@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from backplane.core.shapes import broadcast_axes
 from backplane.core.spec import Spec
 from backplane.engines.base import Axes, Lowering, Shape, Table, Value, host_shape
 from backplane.engines.torch.dtypes import TORCH, compared, modular, ordered
@@ -106,14 +107,11 @@ def sum_to(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
     spec, dtype = specs[0], TORCH[specs[0].dtype]
     if None in shape:
         return lambda x, *dims: x.sum_to_size(host_shape(shape, dims)).to(dtype)
-    leading = spec.ndim - len(shape)
-    sizes = spec.shape[leading:]
-    stretched = [leading + i for i, n in enumerate(shape) if n == 1 != sizes[i]]
-    dropped = tuple(range(leading))
+    added, stretched = broadcast_axes(shape, spec.shape)
     if not stretched:
-        return modular(spec, lambda x: torch.sum(x, dropped, dtype=x.dtype) if dropped else x)
-    axes = (*dropped, *stretched)
-    return modular(spec, lambda x: torch.sum(x, axes, True, dtype=x.dtype).squeeze(dropped))
+        return modular(spec, lambda x: torch.sum(x, added, dtype=x.dtype) if added else x)
+    axes = (*added, *stretched)
+    return modular(spec, lambda x: torch.sum(x, axes, True, dtype=x.dtype).squeeze(added))
 
 
 @TABLE.build("top_k")

@@ -14,13 +14,14 @@ holds calls of K functions is loaded after `import backplane.interop.keras3`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
 
 from backplane import engines
 from backplane.backend import _call
+from backplane.backend._trees import flatten, map_leaves
 from backplane.core.graph import Tensor
 from backplane.interop.keras3.installing import install, uninstall
 from backplane.interop.keras3.nodes import KCall, KInTrainPhase, node, operation
@@ -59,16 +60,17 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     special = SPECIAL.get(function.__name__)
     if special is not None:
         return special(*args, **kwargs)
-    if any(isinstance(leaf, keras.KerasTensor) for leaf in _leaves((args, kwargs))):
+    leaves = flatten((args, kwargs))
+    if any(isinstance(leaf, keras.KerasTensor) for leaf in leaves):
         make = operation if function.__name__.startswith("__") else node
         return make(function.__name__, args, kwargs)
-    for leaf in _leaves((args, kwargs)):
+    for leaf in leaves:
         if isinstance(leaf, Tensor) and not _call.is_closed([leaf]):
             raise TypeError(
                 f"K.{function.__name__}: a keras.Variable has its present value only, which the "
                 f"graph of {leaf!r} would keep for good: use K.variable of backplane.backend there"
             )
-    args, kwargs = _values((args, kwargs))
+    args, kwargs = map_leaves(_value_of, (args, kwargs))
     return function(*args, **kwargs)
 
 
@@ -121,23 +123,8 @@ def phase() -> int | None:
     return 0 if engines.get(keras.backend.backend()).is_tracing() else None
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    """What lies in a nest of lists, tuples and dicts."""
-    if isinstance(value, list | tuple):
-        for item in value:
-            yield from _leaves(item)
-    elif isinstance(value, dict):
-        yield from _leaves(list(value.values()))
-    else:
-        yield value
-
-
-def _values(value: Any) -> Any:
-    """A nest with the present values of the variables in it, as Keras 3 would read them now: of a
-    `StatelessScope`, in the dtype that a layer computes in.
+def _value_of(leaf: Any) -> Any:
+    """The present value of a variable, as Keras 3 would read it now: of a `StatelessScope`, in the
+    dtype that a layer computes in. Anything else as it is.
     """
-    if type(value) in (list, tuple):
-        return type(value)([_values(v) for v in value])
-    if isinstance(value, dict):
-        return {k: _values(v) for k, v in value.items()}
-    return value.value if isinstance(value, keras.Variable) else value
+    return leaf.value if isinstance(leaf, keras.Variable) else leaf

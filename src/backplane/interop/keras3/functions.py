@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from backplane.backend.phase import known_phase
 from backplane.core.graph import Placeholder, Tensor
 
 
@@ -28,7 +29,8 @@ class ModelFunction:
         """Run the model from inputs to outputs.
 
         Args:
-            inputs: List of arrays, numbers or tensors; 0 or 1 for the learning phase.
+            inputs: List of arrays, numbers or tensors; 0 or 1 for the learning phase. Where that is
+                no input, the one holds that `K.set_learning_phase` has set.
 
         Returns:
             List of NumPy arrays (or one array).
@@ -39,7 +41,8 @@ class ModelFunction:
         values = [inputs] if self._one_in else _flat(inputs)
         if len(values) != self._count:
             raise ValueError(f"K.function: expected {self._count} values, got {len(values)}")
-        training = any(bool(values[i]) for i in self._phases)
+        phases = [values[i] for i in self._phases] or [known_phase()]
+        training = any(map(bool, phases))
         fed = [
             keras.ops.convert_to_tensor(v) for i, v in enumerate(values) if i not in self._phases
         ]

@@ -11,7 +11,7 @@ import keras
 
 from backplane import backend as K
 from backplane import config, engines
-from backplane.backend import _modes
+from backplane.core import context
 from backplane.interop.keras3.variables import MAKERS
 
 TENSORFLOW = "keras._tf_keras.keras.backend"
@@ -77,7 +77,7 @@ def install() -> Installation:
             _added.append((module, added))
         _undo.append(engines.override_default(engine))
         _undo.append(config.follow(keras.backend))
-        _undo.append(_modes.default_mode("eager"))
+        _undo.append(context.set_default_mode("eager"))
     return Installation()
 
 

@@ -11,6 +11,7 @@ from backplane import backend as K
 from backplane import engines
 from backplane.backend import _operators
 from backplane.backend._args import as_dtype
+from backplane.backend._trees import map_leaves
 from backplane.core.graph import Constant, Placeholder, Tensor, toposort
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
@@ -42,7 +43,8 @@ class KCall(keras.Operation):
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         """KerasTensors with the shapes and dtypes of the function's results."""
-        results = K.symbolic(getattr(K, self.function))(*_lifted(args), **_lifted(kwargs))
+        args, kwargs = map_leaves(_lifted, (args, kwargs))
+        results = K.symbolic(getattr(K, self.function))(*args, **kwargs)
         return _described(results, self.function)
 
     def get_config(self) -> dict[str, Any]:
@@ -67,14 +69,15 @@ class KInTrainPhase(keras.layers.Layer):
 
     def compute_output_spec(self, x: Any, alt: Any = None, training: bool | None = None) -> Any:
         """The shape and the dtype of both."""
-        training = None
-        results = K.symbolic(K.in_train_phase)(_lifted(x), _lifted(alt), training)
+        x, alt = map_leaves(_lifted, (x, alt))
+        results = K.symbolic(K.in_train_phase)(x, alt, None)
         return _described(results, "in_train_phase")
 
 
 def phase_node(x: Any, alt: Any, training: Any = None) -> Any:
     """Make `K.in_train_phase` a node of a model; branches are called if they are functions."""
-    x, alt = (_argument(v() if callable(v) else v, "in_train_phase") for v in (x, alt))
+    called = [v() if callable(v) else v for v in (x, alt)]
+    x, alt = map_leaves(lambda leaf: _argument(leaf, "in_train_phase"), called)
     if training is None and isinstance(K.learning_phase(), int):
         training = K.learning_phase()
     if training is None:
@@ -106,10 +109,8 @@ def node(function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             KerasTensors, symbolic tensors of K that depend on a placeholder.
     """
     if function == "switch":
-        args = tuple(v() if callable(v) else v for v in args)
-        kwargs = {k: v() if callable(v) else v for k, v in kwargs.items()}
-    args = tuple(_argument(v, function) for v in args)
-    kwargs = {k: _argument(v, function) for k, v in kwargs.items()}
+        args, kwargs = map_leaves(lambda v: v() if callable(v) else v, (args, kwargs))
+    args, kwargs = map_leaves(lambda leaf: _argument(leaf, function), (args, kwargs))
     return KCall(function, name=_unique(function))(*args, **kwargs)
 
 
@@ -146,11 +147,7 @@ _PLAIN = (bool, int, float, str, type(None), np.ndarray, np.generic)
 
 
 def _argument(value: Any, function: str) -> Any:
-    """An argument in a form that a model can hold and a file can keep."""
-    if isinstance(value, list | tuple):
-        return type(value)([_argument(v, function) for v in value])
-    if isinstance(value, dict):
-        return {k: _argument(v, function) for k, v in value.items()}
+    """A leaf of a nest of arguments in a form that a model can hold and a file can keep."""
     if isinstance(value, Tensor):
         return _closed(value, function)
     if isinstance(value, keras.KerasTensor):
@@ -189,11 +186,7 @@ def _closed(value: Tensor, function: str) -> np.ndarray:
 
 
 def _lifted(value: Any) -> Any:
-    """A nest with placeholders for its KerasTensors."""
-    if isinstance(value, list | tuple):
-        return type(value)([_lifted(v) for v in value])
-    if isinstance(value, dict):
-        return {k: _lifted(v) for k, v in value.items()}
+    """A leaf of a nest of arguments: a placeholder for a KerasTensor."""
     if isinstance(value, keras.KerasTensor):
         return Placeholder(Spec(tuple(value.shape), str(value.dtype)))
     return value.value if isinstance(value, keras.Variable) else value
@@ -201,10 +194,10 @@ def _lifted(value: Any) -> Any:
 
 def _described(value: Any, function: str) -> Any:
     """A nest of results with KerasTensors for its tensors."""
-    if isinstance(value, list | tuple):
-        return type(value)([_described(v, function) for v in value])
-    if isinstance(value, dict):
-        return {k: _described(v, function) for k, v in value.items()}
-    if not isinstance(value, Tensor):
-        raise TypeError(f"K.{function}: gives {value!r} for a KerasTensor, not a tensor")
-    return keras.KerasTensor(tuple(value.spec.shape), str(value.spec.dtype))
+
+    def described(leaf: Any) -> keras.KerasTensor:
+        if not isinstance(leaf, Tensor):
+            raise TypeError(f"K.{function}: gives {leaf!r} for a KerasTensor, not a tensor")
+        return keras.KerasTensor(tuple(leaf.spec.shape), str(leaf.spec.dtype))
+
+    return map_leaves(described, value)

@@ -14,21 +14,9 @@ from backplane.interop.keras3.functions import function
 from backplane.interop.keras3.nodes import phase_node
 
 
-def _shape(x: Any) -> tuple[int | None, ...]:
-    return tuple(x.shape)
-
-
-def _is_variable(x: Any) -> bool:
-    return isinstance(x, keras.Variable)
-
-
 def _is_placeholder(x: Any) -> bool:
     history = getattr(x, "_keras_history", None)
     return history is not None and isinstance(history.operation, keras.layers.InputLayer)
-
-
-def _is_keras_tensor(x: Any) -> bool:
-    return isinstance(x, keras.KerasTensor)
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -45,10 +33,6 @@ def _eval(x: Any) -> np.ndarray:
 
 def _get(x: Any) -> Any:
     return _eval(x) if isinstance(x, keras.KerasTensor | keras.Variable) else K.get_value(x)
-
-
-def _batch_get(ops: Iterable[Any]) -> list[Any]:
-    return [_get(x) for x in ops]
 
 
 def _set(x: Any, value: Any) -> None:
@@ -87,10 +71,6 @@ def _assign(what: str, x: Any, value: Any) -> Any:
     return x.assign(value.value if isinstance(value, keras.Variable) else value)
 
 
-def _update(x: Any, new_x: Any) -> Any:
-    return _assign("K.update", x, new_x)
-
-
 def _update_add(x: Any, increment: Any) -> Any:
     return _assign("K.update_add", x, x.value + _operand(increment, x))
 
@@ -125,10 +105,6 @@ def _gradients(loss: Any, variables: Any) -> Any:
     )
 
 
-def _in_test_phase(x: Any, alt: Any, training: Any = None) -> Any:
-    return _in_train_phase(alt, x, training)
-
-
 def _in_train_phase(x: Any, alt: Any, training: Any = None) -> Any:
     if any(isinstance(v, keras.KerasTensor) for v in (x, alt, training)):
         return phase_node(x, alt, training)
@@ -137,28 +113,28 @@ def _in_train_phase(x: Any, alt: Any, training: Any = None) -> Any:
 
 
 SPECIAL: dict[str, Callable[..., Any]] = {
-    "int_shape": _shape,
+    "int_shape": lambda x: tuple(x.shape),
     "ndim": lambda x: len(x.shape),
     "dtype": lambda x: keras.backend.standardize_dtype(x.dtype),
     "is_tensor": lambda x: True,
-    "is_variable": _is_variable,
+    "is_variable": lambda x: isinstance(x, keras.Variable),
     "is_placeholder": _is_placeholder,
-    "is_keras_tensor": _is_keras_tensor,
+    "is_keras_tensor": lambda x: isinstance(x, keras.KerasTensor),
     "is_sparse": lambda tensor: bool(getattr(tensor, "sparse", False)),
     "to_dense": lambda tensor: tensor,
     "eval": _eval,
     "get_value": _get,
-    "batch_get_value": _batch_get,
+    "batch_get_value": lambda ops: [_get(x) for x in ops],
     "set_value": _set,
     "batch_set_value": _batch_set,
     "variable": _variable,
-    "update": _update,
+    "update": lambda x, new_x: _assign("K.update", x, new_x),
     "update_add": _update_add,
     "update_sub": _update_sub,
     "moving_average_update": _moving_average,
     "function": function,
     "gradients": _gradients,
     "in_train_phase": _in_train_phase,
-    "in_test_phase": _in_test_phase,
+    "in_test_phase": lambda x, alt, training=None: _in_train_phase(alt, x, training),
 }
 """Name of a K function → what it does if one of its arguments is an object of Keras 3."""

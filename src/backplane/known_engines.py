@@ -1,0 +1,85 @@
+"""The engines that ship with Backplane, one row each.
+
+All that has to know them by name reads these rows: the settings, the registry, the command line,
+the scripts, the tests and the Makefile. Nothing is imported here, so that all of them can.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class KnownEngine(NamedTuple):
+    """What is known of an engine before it is loaded.
+
+    Attributes:
+        title: The name that people know it by.
+        folder: Its folder under `engines`, which is also the top-level module of its library.
+        others: Further libraries that it needs.
+        values_from: Further top-level modules whose objects may be, or derive from, its tensors.
+        aliases: Other names for it, which `K.backend()` repeats as configured: the libraries that
+            continue the documented ones.
+        spellings: What people also write for it; `K.backend()` answers with the documented name.
+    """
+
+    title: str
+    folder: str
+    others: tuple[str, ...] = ()
+    values_from: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    spellings: tuple[str, ...] = ()
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """The top-level modules that must be installed."""
+        return (self.folder, *self.others)
+
+
+ENGINES = {
+    "numpy": KnownEngine("NumPy", "numpy"),
+    "tensorflow": KnownEngine(
+        "TensorFlow", "tensorflow", values_from=("keras",), spellings=("tf",)
+    ),
+    "jax": KnownEngine("JAX", "jax", values_from=("jaxlib",)),
+    "torch": KnownEngine("PyTorch", "torch", spellings=("pytorch",)),
+    "theano": KnownEngine("Theano", "pytensor", aliases=("pytensor",)),
+    "cntk": KnownEngine("CNTK", "onnxruntime", others=("onnx",), aliases=("onnxruntime",)),
+    "mlx": KnownEngine("MLX", "mlx"),
+}
+"""By the name in `keras.json`, which is also that of the module bound to the engine
+(`backplane.jax`) and of the extra that installs its library. When nothing is configured, the first
+installed one after NumPy is taken: the order is that of preference. NumPy is always installed."""
+
+ALIASES = {alias: name for name, known in ENGINES.items() for alias in known.aliases}
+SPELLINGS = {written: name for name, known in ENGINES.items() for written in known.spellings}
+
+
+def canonical(name: str) -> str | None:
+    """The name under which an engine of Backplane is registered.
+
+    Args:
+        name: as in `keras.json` or `KERAS_BACKEND`. `backplane.jax`, by which classic Keras loads
+            Backplane as an external backend, means `jax` here.
+
+    Returns:
+        One of `ENGINES`, or None: then it names a module of someone else's.
+
+    Example:
+        >>> canonical("pytensor"), canonical("backplane.jax"), canonical("my_package.my_module")
+        ('theano', 'jax', None)
+    """
+    name = spelled(name.removeprefix("backplane."))
+    name = ALIASES.get(name, name)
+    return name if name in ENGINES else None
+
+
+def spelled(name: str) -> str:
+    """The name of an engine as documented; other names, which mean modules, stay as they are.
+
+    Example:
+        >>> spelled(" TensorFlow"), spelled("PyTorch"), spelled("My_Package")
+        ('tensorflow', 'torch', 'My_Package')
+    """
+    plain = name.strip().lower()
+    plain = SPELLINGS.get(plain, plain)
+    return plain if plain in ENGINES or plain in ALIASES else name
