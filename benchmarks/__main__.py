@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from benchmarks import growth, interleaved, machine, memory, show, start, timing, workloads
+from benchmarks import against, growth, interleaved, machine, memory, show, start, timing, workloads
 from benchmarks.problem import ENGINES
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
@@ -19,7 +19,7 @@ FILE = Path(__file__).parent / "results" / "latest.json"
 
 
 @click.command()
-@click.option("--workload", "names", multiple=True, type=click.Choice(workloads.NAMES))
+@click.option("--workload", "names", multiple=True, type=click.Choice(against.NAMES))
 @click.option("--engine", "engines", multiple=True, type=click.Choice(ENGINES))
 @click.option("--quick", is_flag=True, help="Few rounds: a look, no result to quote.")
 @click.option("--rounds", type=click.IntRange(1), help="How often contenders take turns.")
@@ -33,6 +33,12 @@ FILE = Path(__file__).parent / "results" / "latest.json"
     default="wall",
     help="Read the processor's time instead, where others use the machine too.",
 )
+@click.option(
+    "--against",
+    "other",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Compare Backplane in this tree with that in another one, a checkout, and stop.",
+)
 @click.option("--output", type=click.Path(path_type=Path), help="Write or update this JSON file.")
 def main(
     names: tuple[str, ...],
@@ -41,6 +47,7 @@ def main(
     rounds: int | None,
     core: int,
     clock: str,
+    other: Path | None,
     output: Path | None,
     page: bool,
 ) -> None:
@@ -55,6 +62,10 @@ def main(
         return
     os.environ[timing.CLOCK] = clock
     console = Console(stderr=True)
+    if other is not None:
+        with console.status("") as status:
+            rows = against.run(names, engines, rounds or 9, core, other, status.update)
+        sys.exit(0 if against.show(Console(), rows) else 1)
     partial = bool(engines) or quick
     file = output or (None if partial else FILE)
     rounds = rounds or (3 if quick else 9)

@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -78,14 +78,14 @@ class WorkerError(RuntimeError):
 class Worker:
     """The parent's end."""
 
-    def __init__(self, stack: str, core: int) -> None:
+    def __init__(self, stack: str, core: int, extra: Mapping[str, str] | None = None) -> None:
         self.stack = stack
         self.process = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-m", "benchmarks.workers", stack, str(core)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environment(stack),
+            env={**environment(stack), **(extra or {})},
             cwd=ROOT,
             text=True,
         )

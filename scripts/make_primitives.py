@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from backplane import ops
 from backplane.core.primitive import Primitive
@@ -73,6 +73,9 @@ def signature(p: Primitive[Any]) -> str:
     for q in inspect.signature(p.infer_rule).parameters.values():
         if "Spec" in str(q.annotation):
             operands.append(f"*{q.name}" if q.kind is q.VAR_POSITIONAL else q.name)
+        elif q.kind is q.VAR_KEYWORD:  # `**window: Unpack[Geometry]`
+            (given,) = get_args(get_type_hints(p.infer_rule)[q.name])
+            parameters += [f"`{name}`" for name in get_type_hints(given)]
         else:
             parameters.append(f"`{q.name}`")
     dtypes = f" {kind}" if (kind := accepted(p, len(operands))) else ""

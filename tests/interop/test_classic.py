@@ -79,12 +79,13 @@ def test_the_same_numbers_on_every_engine(results, engine_name, program):
 
 
 def older():
-    """Every release on the engines that compile fast; the rest on the oldest kind of Keras that is
-    still met, which knows no external backends.
+    """Every release on an engine that computes at once and on one that compiles graphs. What the
+    releases ask of K differs; what K asks of an engine does not, and the latest release runs on all
+    of them.
     """
     for release in OLDER:
         for engine in engines():
-            if engine.values[0] not in SLOW or release == "2.1.6":
+            if engine.values[0] in ("numpy", "cntk"):
                 yield pytest.param(
                     release, engine.values[0], marks=[*engine.marks, pytest.mark.slow]
                 )

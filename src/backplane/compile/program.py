@@ -21,6 +21,7 @@ from backplane.compile.codegen.closed_graphs import callable_of, steps_of
 from backplane.compile.codegen.programs import emit, writes_over
 from backplane.core.graph import Constant, Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT
+from backplane.core.variable import Variable
 from backplane.engines.base import Engine, Program, set_emitter
 
 CACHE_LIMIT = 1024
@@ -114,6 +115,7 @@ def _compiled(
     key = (
         engine.name,
         eager,
+        any(isinstance(t, Variable) for t in inputs),
         tuple(sorted(state.items())),
         options,
         passes.switched_off(),
@@ -194,6 +196,7 @@ def _compile(
         lowerings=emitted.lowerings,
         source=emitted.source,
         sizes_from_values=emitted.sizes_from_values,
+        reads_variables=any(isinstance(t, Variable) for t in inputs),
         options=options,
     )
     return engine.eager(program) if eager else engine.compile(program)

@@ -123,6 +123,11 @@ class Table(dict[str, Entry]):
         return self.add(*names, builds=True, **facts)
 
 
+ADDED_SINGLY = 4096
+"""So many float32 at most are added up one after the other without thought: one by one, a million
+times 0.1 is 100,958."""
+
+
 class Program(NamedTuple):
     """An emitted program, and what engines want to know about it.
 
@@ -149,6 +154,8 @@ class Program(NamedTuple):
     sizes_from_values: bool = False
     """Whether the size of a tensor is taken from the value of another: while such a program is
     traced for given shapes, that size is not known."""
+    reads_variables: bool = False
+    """Whether inputs are variables, which other programs may replace while this one is called."""
     options: Mapping[str, Any] = NOTHING
     """Wishes of the caller that only some engines know (`compile=True` for torch). `once` is for
     engines with that capability: the program is likely to run a few times only."""

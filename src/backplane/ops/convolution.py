@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import reduce
 from math import prod
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
@@ -23,6 +23,15 @@ from backplane.ops.indexing import ALL, slice
 from backplane.ops.linear import matmul
 from backplane.ops.shaping import Sizes, broadcast_to, expand_dims, reshape, stack, sum, transpose
 from backplane.ops.windows import Layout
+
+
+class Geometry(TypedDict):
+    """The parameters of a convolution. `strides` and `dilation` have an int per spatial axis."""
+
+    strides: Ints
+    padding: Padding
+    dilation: Ints
+    groups: int
 
 
 def _result_shape(
@@ -72,21 +81,18 @@ def batch_of_first(node: Tensor, axis: int) -> list[Axis]:
 
 
 @primitive(memory=Memory.FRESH, linear=(0, 1), axes=batch_of_first)
-def conv(x: Spec, kernel: Spec, **window: Any) -> Spec:
+def conv(x: Spec, kernel: Spec, **window: Unpack[Geometry]) -> Spec:
     """Cross-correlation of `x` with `kernel`.
 
     Each element of the result is the sum of the products of a window of `x` with the kernel, which
     is not flipped.
-
-    The parameters of all four primitives are `strides` and `dilation`, with an int for each spatial
-    axis, `padding` (see `core.windows`) and `groups`, an int.
     """
     _check_dtypes("conv", x=x, kernel=kernel)
     return Spec(_result_shape("conv", x.shape, kernel.shape, **window), x.dtype)
 
 
 @primitive(memory=Memory.FRESH, axes=batch_of_first)
-def conv_bias(x: Spec, kernel: Spec, bias: Spec, **window: Any) -> Spec:
+def conv_bias(x: Spec, kernel: Spec, bias: Spec, **window: Unpack[Geometry]) -> Spec:
     """`conv` plus a vector with one element per channel. `compile.passes` puts it in the place of
     both.
     """
@@ -98,7 +104,9 @@ conv_bias.decompose(lambda x, kernel, bias, **window: add(conv(x, kernel, **wind
 
 
 @primitive(host=2, memory=Memory.FRESH, linear=(0, 1), axes=given)
-def conv_input_grad(g: Spec, kernel: Spec, *dims: Spec, shape: Sizes, **window: Any) -> Spec:
+def conv_input_grad(
+    g: Spec, kernel: Spec, *dims: Spec, shape: Sizes, **window: Unpack[Geometry]
+) -> Spec:
     """The gradient of `conv` with respect to `x`, which has `shape`: the transposed convolution of
     `g`.
     """
@@ -110,7 +118,7 @@ def conv_input_grad(g: Spec, kernel: Spec, *dims: Spec, shape: Sizes, **window: 
 
 
 @primitive(memory=Memory.FRESH, linear=(0, 1))
-def conv_kernel_grad(x: Spec, g: Spec, *, kernel_shape: Ints, **window: Any) -> Spec:
+def conv_kernel_grad(x: Spec, g: Spec, *, kernel_shape: Ints, **window: Unpack[Geometry]) -> Spec:
     """The gradient of `conv` with respect to its kernel, which has `kernel_shape`."""
     name = "conv_kernel_grad"
     _check_dtypes(name, x=x, g=g)

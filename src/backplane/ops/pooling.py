@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -38,6 +38,16 @@ from backplane.ops.shaping import Sizes, stack
 from backplane.ops.windows import Layout
 
 
+class Geometry(TypedDict):
+    """The parameters of pooling: `pool`, the size of a window, and `strides` have an int for each
+    spatial axis.
+    """
+
+    pool: Ints
+    strides: Ints
+    padding: Padding
+
+
 def _result_shape(name: str, x: Sizes, *, pool: Ints, strides: Ints, padding: Padding) -> Sizes:
     if not 3 <= len(x) <= 5:
         raise ValueError(
@@ -61,12 +71,9 @@ def _check_float(name: str, what: str, x: Spec) -> None:
 
 
 @primitive(multiple=True, memory=Memory.FRESH)
-def max_pool(x: Spec, **window: Any) -> list[Spec]:
+def max_pool(x: Spec, **window: Unpack[Geometry]) -> list[Spec]:
     """The maximum of each window, in which padding never wins, and where it is: positions that only
     the engine understands, of the first maximum in row-major order.
-
-    The parameters of all five primitives are `pool`, the size of a window, and `strides`, with an
-    int for each spatial axis, and `padding` (see `core.windows`).
     """
     if x.dtype == "bool":
         raise TypeError("max_pool: x must be a number type, got dtype bool")
@@ -75,7 +82,7 @@ def max_pool(x: Spec, **window: Any) -> list[Spec]:
 
 
 @primitive(memory=Memory.FRESH, linear=(0,), axes=lambda node, axis: [(node.inputs[1], axis)])
-def max_pool_grad(g: Spec, x: Spec, y: Spec, positions: Spec, **window: Any) -> Spec:
+def max_pool_grad(g: Spec, x: Spec, y: Spec, positions: Spec, **window: Unpack[Geometry]) -> Spec:
     """The gradient of `max_pool` with respect to `x`: `g` goes to the first maximum of each
     window.
     """
@@ -87,7 +94,7 @@ def max_pool_grad(g: Spec, x: Spec, y: Spec, positions: Spec, **window: Any) -> 
 
 
 @primitive(memory=Memory.FRESH, linear=(0,), axes=lambda node, axis: [(node.inputs[2], axis)])
-def max_pool_take(v: Spec, x: Spec, y: Spec, positions: Spec, **window: Any) -> Spec:
+def max_pool_take(v: Spec, x: Spec, y: Spec, positions: Spec, **window: Unpack[Geometry]) -> Spec:
     """The elements of `v` at the first maximum of each window of `x`: the transpose of
     `max_pool_grad`.
     """
@@ -108,14 +115,14 @@ max_pool_take.vjps(lambda c, y, v, *at, **window: max_pool_grad(c, *at, **window
 
 
 @primitive(memory=Memory.FRESH, linear=(0,), axes=batch_of_first)
-def avg_pool(x: Spec, **window: Any) -> Spec:
+def avg_pool(x: Spec, **window: Unpack[Geometry]) -> Spec:
     """The mean of each window. Padding does not count."""
     _check_float("avg_pool", "x", x)
     return Spec(_result_shape("avg_pool", x.shape, **window), x.dtype)
 
 
 @primitive(host=1, memory=Memory.FRESH, linear=(0,), axes=given)
-def avg_pool_grad(g: Spec, *dims: Spec, shape: Sizes, **window: Any) -> Spec:
+def avg_pool_grad(g: Spec, *dims: Spec, shape: Sizes, **window: Unpack[Geometry]) -> Spec:
     """The gradient of `avg_pool` with respect to its operand, which has `shape`."""
     _check_float("avg_pool_grad", "g", g)
     check_sizes("avg_pool_grad", shape, dims)

@@ -35,6 +35,8 @@ def add_biases(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
     bias, and for a matrix product and what is added to it, unless somebody else reads the product.
     """
     kernels = {x: both for x, both in WITH_BIAS.items() if both.name in engine.table}
+    if not any(node.op in kernels for node in toposort(outputs)):
+        return list(outputs)
     uses = uses_of(outputs)
 
     def joined(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:

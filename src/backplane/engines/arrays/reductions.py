@@ -16,7 +16,7 @@ from backplane.core.shapes import broadcast_axes
 from backplane.core.spec import Spec
 from backplane.engines.arrays.elementwise import in_single, on_arrays, unchanged
 from backplane.engines.arrays.shaping import pad
-from backplane.engines.base import Axes, Lowering, Shape, Table, Value, host_shape
+from backplane.engines.base import ADDED_SINGLY, Axes, Lowering, Shape, Table, Value, host_shape
 
 TABLE = Table()
 
@@ -141,9 +141,9 @@ def _cumulative(
     return in_single(build, specs)
 
 
-_FEW, _ADDED = 4096, 256
-"""Sums of up to so many float32 are added one by one; those of more are added in blocks of this
-many. One by one, a million times 0.1 is 100,958. In blocks it takes 1.2 times as long."""
+_IN_DOUBLE, _ADDED = 1 << 15, 256
+"""Running sums of more than `ADDED_SINGLY` float32 are computed in float64 for arrays of up to so
+many elements, else in blocks of this many: either takes 1.2 times as long."""
 
 
 def cumulative_product(x: Value, axis: int) -> Value:
@@ -154,16 +154,19 @@ def cumulative_product(x: Value, axis: int) -> Value:
 def cumulative_sum(x: Value, axis: int) -> Value:
     """The sums of the elements up to each one, in the dtype of `x`."""
     count = x.shape[axis]
-    if count <= _FEW or x.dtype != np.float32:
+    if count <= ADDED_SINGLY or x.dtype != np.float32:
         return np.add.accumulate(x, axis, x.dtype)
+    if x.size <= _IN_DOUBLE:
+        return np.add.accumulate(x, axis, np.float64).astype(x.dtype)
     before: tuple[Any, ...] = (slice(None),) * axis
     after = x.shape[axis + 1 :]
-    widths = [(0, -count % _ADDED if i == axis else 0) for i in range(x.ndim)]
-    blocks = pad(x, padding=widths, value=0).reshape(*x.shape[:axis], -1, _ADDED, *after)
+    if lacking := -count % _ADDED:
+        x = pad(x, padding=[(0, lacking if i == axis else 0) for i in range(x.ndim)], value=0)
+    blocks = x.reshape(*x.shape[:axis], -1, _ADDED, *after)
     sums = np.add.accumulate(blocks, axis + 1)
     starts = np.add.accumulate(sums[(*before, slice(-1), -1)], axis, np.float64)
     sums[(*before, slice(1, None))] += np.expand_dims(starts, axis + 1).astype(x.dtype)
-    return sums.reshape(*x.shape[:axis], -1, *after)[(*before, slice(count))]
+    return sums.reshape(x.shape)[(*before, slice(count))]
 
 
 TABLE.build("cumsum")(partial(_cumulative, cumulative_sum))

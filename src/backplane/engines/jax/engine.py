@@ -138,7 +138,11 @@ class JaxEngine(Engine):
 
     def wait(self, values: Sequence[Value]) -> None:
         """JAX computes asynchronously."""
-        _waited(*values)
+        try:
+            for value in values:  # `jax.block_until_ready` takes longer
+                value.block_until_ready()
+        except (RuntimeError, ValueError):
+            _waited(*values)
 
     # --- programs -------------------------------------------------------------------------------
 
@@ -149,15 +153,14 @@ class JaxEngine(Engine):
         op.
         """
         if program.sizes_from_values:
-            return self.eager(program)
+            return memory.following(self.eager(program))
         function, options, places = _strong(program.function), _options(program), _donated(program)
-        run: Function = (
-            memory.donating(function, places, program.inputs, options)
-            if places
-            else jax.jit(function, compiler_options=options)
-        )
-        run = memory.following(_in_64_bits(run) if _is_wide(program) else run)
-        return writing(run, places.values())
+        if places:
+            run = memory.donating(function, places, program.inputs, options)
+            return writing(_in_64_bits(run) if _is_wide(program) else run, places.values())
+        run = jax.jit(function, compiler_options=options)
+        run = _in_64_bits(run) if _is_wide(program) else run
+        return memory.following(run) if program.reads_variables else run
 
     def eager(self, program: Program) -> Function:
         """`jax.jit` too, for arrays with values: one dispatch instead of one for each operation.
@@ -167,7 +170,7 @@ class JaxEngine(Engine):
         run = _for_symbolic_sizes(function)
         if not program.sizes_from_values:
             run = _at_once(jax.jit(function), run)
-        return memory.following(_in_64_bits(run) if _is_wide(program) else run)
+        return _in_64_bits(run) if _is_wide(program) else run
 
 
 def _fetched(value: Value) -> np.ndarray:

@@ -64,7 +64,7 @@ def following(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, which is called once more where arguments have a successor."""
 
     def run(*inputs: Value) -> Any:
-        if _starter[0] != get_ident() and _starter[0]:
+        if _starter[0] and _starter[0] != get_ident():
             # JAX would write a line to stderr for each array whose memory is taken.
             inputs = tuple([current(x) for x in inputs])
         try:
@@ -88,7 +88,7 @@ def donating(
     function: Function, places: Mapping[int, int], specs: Sequence[Spec], options: Any
 ) -> Function:
     """`function`, compiled. The inputs at the keys of `places` give their memory to the outputs
-    that are its values. `specs` are those of the inputs.
+    that are its values. `specs` are those of the inputs. It follows arguments as `following` does.
     """
     plain = jax.jit(function, compiler_options=options)
     taking = jax.jit(function, donate_argnums=tuple(places), compiler_options=options)
@@ -98,7 +98,11 @@ def donating(
     """By the shapes of the inputs: bytes of memory; 0 where they are too few to be tried."""
 
     def start(*inputs: Value) -> tuple[Value, ...]:
-        size = needed.get(tuple([inputs[i].shape for i in unknown]), -1)
+        ident = get_ident()
+        if _starter[0] and _starter[0] != ident:  # as in `following`
+            inputs = tuple([current(x) for x in inputs])
+        shapes = tuple([inputs[i].shape for i in unknown]) if unknown else ()
+        size = needed.get(shapes, -1)
         if size is None:
             return plain(*inputs)
         if size > 0:
@@ -106,18 +110,23 @@ def donating(
         elif size < 0:
             return first(inputs)
         results: list[tuple[Value, ...]] = []
-        with _starting:
-            _starter[0] = get_ident()
-            for i, position in pairs:
-                x = inputs[i]
-                if x.is_deleted():
-                    raise RuntimeError("Array has been deleted")
-                x.successor = results, position
-            # One call into C: an interrupt comes before it or finds the results in their place.
-            results.extend(starmap(taking, (inputs,)))
-        found = results[0]
-        results[0] = found[:count]  # An old value that somebody keeps need not keep the others.
-        return found
+        try:
+            with _starting:
+                _starter[0] = ident
+                for i, position in pairs:
+                    x = inputs[i]
+                    if x.is_deleted():
+                        raise RuntimeError("Array has been deleted")
+                    x.successor = results, position
+                # One call into C: an interrupt comes before it or finds the results in their place.
+                results.extend(starmap(taking, (inputs,)))
+        except (RuntimeError, ValueError):
+            again = _followed(inputs)
+        else:
+            found = results[0]
+            results[0] = found[:count]  # An old value that is kept need not keep the others.
+            return found
+        return start(*again)
 
     def first(inputs: tuple[Value, ...]) -> tuple[Value, ...]:
         if any(isinstance(x, jax.core.Tracer) for x in inputs):

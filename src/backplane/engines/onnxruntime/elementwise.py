@@ -112,8 +112,7 @@ def sigmoid(x: Symbol) -> Symbol:
     """
     if x.dtype == "float32" and current().parent is not None:
         return node("Sigmoid", x)
-    one = number(1, x.dtype)
-    return node("Div", one, node("Add", one, node("Exp", node("Neg", x))))
+    return node("Reciprocal", node("Add", number(1, x.dtype), node("Exp", node("Neg", x))))
 
 
 @TABLE.add("softplus")

@@ -7,7 +7,7 @@ from functools import partial
 
 from backplane.core.shapes import broadcast_axes, may_stretch
 from backplane.core.spec import is_float
-from backplane.engines.base import Axes, Shape, Table
+from backplane.engines.base import ADDED_SINGLY, Axes, Shape, Table
 from backplane.engines.onnxruntime.builder import (
     Body,
     Size,
@@ -211,9 +211,12 @@ TABLE.update(
 
 
 @TABLE.add("cumsum")
-@through({"float16": "float32", "float32": "float64", **TO_INT64})
+@through({"float16": "float32", **TO_INT64})
 def cumsum(x: Symbol, *, axis: int, reverse: bool) -> Symbol:
-    """Sums of the elements up to each one. Of a million float32, the last would be off by 1 %."""
+    """Sums of the elements up to each one."""
+    count = size(x, axis)
+    if x.dtype == "float32" and not (isinstance(count, int) and count <= ADDED_SINGLY):
+        return cast(cumsum(cast(x, "float64"), axis=axis, reverse=reverse), "float32")
     return node("CumSum", x, number(axis, "int64"), reverse=int(reverse))
 
 

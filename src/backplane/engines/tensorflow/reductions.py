@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from backplane.core.shapes import broadcast_axes, may_stretch
-from backplane.engines.base import Axes, Lowering, Shape, Table, Value
+from backplane.engines.base import ADDED_SINGLY, Axes, Lowering, Shape, Table, Value
 from backplane.engines.tensorflow.constants import ints, number, shape_vector
 from backplane.engines.tensorflow.library import HALVES, computed_in, raw, tf
 
@@ -48,6 +48,20 @@ def _logsumexp(x: Value, *, axes: Axes, keepdims: bool) -> Value:
     return tf.reduce_logsumexp(x, ints(axes), keepdims)
 
 
+def _running(function: Lowering) -> Lowering:
+    """`function`, whose kernel takes the elements one by one: half floats in float32, many float32
+    in float64.
+    """
+    few, many = computed_in(HALVES, function), computed_in(_RUNNING, function)
+
+    def lowering(x: Value, *, axis: int, reverse: bool) -> Value:
+        count = x.shape[axis]
+        run = few if count is not None and count <= ADDED_SINGLY else many
+        return run(x, axis=axis, reverse=reverse)
+
+    return lowering
+
+
 def _cumsum(x: Value, *, axis: int, reverse: bool) -> Value:
     return raw.Cumsum(x=x, axis=ints(axis), reverse=reverse)
 
@@ -67,8 +81,8 @@ TABLE = Table(
     min=_extreme(raw.Min),
     argmax=lambda x, *, axis: raw.ArgMax(input=x, dimension=ints(axis), output_type=tf.int64),
     argmin=lambda x, *, axis: raw.ArgMin(input=x, dimension=ints(axis), output_type=tf.int64),
-    cumsum=computed_in(_RUNNING, _cumsum),
-    cumprod=computed_in(_RUNNING, _cumprod),
+    cumsum=_running(_cumsum),
+    cumprod=_running(_cumprod),
     top_k=lambda x, *, k: list(raw.TopKV2(input=x, k=ints(k))),
 )
 

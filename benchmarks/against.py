@@ -1,0 +1,161 @@
+"""This tree of the sources against another one: Backplane's own times, in one interleaved run."""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import processes, start, workloads
+from benchmarks.problem import BACKPLANE, ENGINES
+from benchmarks.show import SCALE
+from benchmarks.workers import ROOT, Worker, environment, pinned
+
+NAMES = (*workloads.INTERLEAVED, "single", *workloads.SEPARATE)
+IMPORTS = {"import backplane": "import numpy, backplane", "K": "from backplane import backend"}
+DEPTHS = (50, 200, 400)
+LIMIT = 1.05
+"""The ratio above which a row is pointed at."""
+
+Say = Callable[[str], None]
+Take = Callable[[Path], list[float]]
+"""Measure once in a tree."""
+
+
+@dataclass
+class Row:
+    """One thing that is measured, in both trees."""
+
+    workload: str
+    stack: str
+    name: str
+    unit: str
+    ours: list[float] = field(default_factory=list)
+    theirs: list[float] = field(default_factory=list)
+
+    @property
+    def least(self) -> tuple[float, float]:
+        """The smallest values: what others do on the machine only adds to them."""
+        return min(self.ours), min(self.theirs)
+
+    @property
+    def ratio(self) -> float:
+        """Of the smallest values; below 1 this tree is faster."""
+        ours, theirs = self.least
+        return ours / theirs
+
+    @property
+    def paired(self) -> float:
+        """The median of the ratios within the rounds."""
+        return float(np.median(np.divide(self.ours, self.theirs)))
+
+
+def run(
+    names: Sequence[str], engines: Sequence[str], rounds: int, core: int, other: Path, say: Say
+) -> list[Row]:
+    """Measure all. An engine that the other tree lacks is left out."""
+    trees = ROOT, other.resolve()
+    found: list[Row] = []
+    for stack in engines or ENGINES:
+        for name in names or NAMES:
+            measured = interleaved if name not in workloads.SEPARATE else separate
+            for rows, take in measured(name, stack, core, trees):
+                for turn in range(_rounds(name, rounds)):
+                    say(f"{stack}: {name}, {rows[0].name}, round {turn + 1}")
+                    order = trees if random.random() < 0.5 else trees[::-1]
+                    values = {tree: take(tree) for tree in order}
+                    for row, ours, theirs in zip(rows, *(values[t] for t in trees), strict=True):
+                        row.ours.append(ours)
+                        row.theirs.append(theirs)
+                found += rows
+    return found
+
+
+def _rounds(name: str, rounds: int) -> int:
+    if name == "start-import":
+        return 2 * rounds
+    return min(rounds, 3) if name in workloads.SEPARATE else rounds
+
+
+def interleaved(
+    name: str, stack: str, core: int, trees: Sequence[Path]
+) -> Iterator[tuple[list[Row], Take]]:
+    """The contenders of a workload, each in a process of either tree, block by block."""
+    module = workloads.module(name)
+    offered = [c for c in module.contenders(name, stack) if name == "single" or c == BACKPLANE]
+    if not offered:
+        return
+    workers = {tree: Worker(stack, core, _of(tree)) for tree in trees}
+    try:
+        for tree, worker in workers.items():
+            report = worker.ask(do="prepare", workload=name, tiny=False, only=offered)
+            if failed := {c: error for c, error in report.items() if error}:
+                raise RuntimeError(f"{tree}: {name} on {stack}: {failed}")
+        for contender in offered:
+            row = Row(name, stack, contender, module.PLAN.unit)
+            yield [row], lambda tree, c=contender: [workers[tree].ask(do="block", name=c)]
+    finally:
+        for worker in workers.values():
+            worker.close()
+
+
+def separate(
+    name: str, stack: str, core: int, trees: Sequence[Path]
+) -> Iterator[tuple[list[Row], Take]]:
+    """What needs a new process for each measurement."""
+
+    def child(module: str, *arguments: str) -> Callable[[Path], tuple[float, Any]]:
+        return lambda tree: processes.child(module, stack, core, *arguments, **_of(tree))
+
+    if name == "start-import":
+        for label, statement in IMPORTS.items() if stack == "numpy" else ():
+            yield [Row(name, stack, label, "ms")], _imported(statement, core)
+    elif name == "growth":
+        whole = child("benchmarks.growth", stack, BACKPLANE, *map(str, DEPTHS))
+        rows = [Row(name, stack, f"depth {depth}", "s") for depth in DEPTHS]
+        yield rows, lambda tree: whole(tree)[1]
+    elif name == "memory":
+        held = child("benchmarks.memory", stack, BACKPLANE)
+        yield [Row(name, stack, BACKPLANE, "MB")], lambda tree: [float(held(tree)[1])]
+    else:
+        begun = child("benchmarks.start", start.PROGRAMS[name], stack, BACKPLANE)
+        yield [Row(name, stack, BACKPLANE, "s")], lambda tree: [begun(tree)[0]]
+
+
+def _of(tree: Path) -> dict[str, str]:
+    """What makes a process import Backplane from a tree."""
+    return {"PYTHONPATH": str(tree / "src")}
+
+
+def _imported(statement: str, core: int) -> Take:
+    def take(tree: Path) -> list[float]:
+        line = [sys.executable, "-c", f"{statement}\nprint('1', flush=True)"]
+        with pinned(core):
+            return [processes.timed(line, {**environment("numpy"), **_of(tree)})[0]]
+
+    return take
+
+
+def show(console: Console, rows: Sequence[Row]) -> bool:
+    """A table; whether no row is slower than `LIMIT` and the mean is not above 1."""
+    table = Table()
+    for heading in ("workload", "engine", "", "this", "other", "ratio", "paired"):
+        table.add_column(heading)
+    for row in rows:
+        amounts = [f"{value * SCALE[row.unit]:.4g} {row.unit}" for value in row.least]
+        style = "red" if row.ratio > LIMIT else ""
+        ratios = f"{row.ratio:.3f}", f"{row.paired:.3f}"
+        table.add_row(row.workload, row.stack, row.name, *amounts, *ratios, style=style)
+    console.print(table)
+    mean = math.exp(float(np.mean([math.log(row.ratio) for row in rows])))
+    worst = max(row.ratio for row in rows)
+    console.print(f"geometric mean {mean:.3f}, worst {worst:.3f} of {len(rows)} rows")
+    return mean <= 1 and worst <= LIMIT
