@@ -116,6 +116,9 @@ def promoted(*values: Any) -> list[Tensor]:
     that NumPy makes float64 of everything is nobody's choice of a dtype. Without a tensor the
     arrays decide, and without an array the numbers.
     """
+    kinds = {v.spec.dtype if isinstance(v, Tensor) else None for v in values}
+    if len(kinds) == 1 and None not in kinds:
+        return list(values)
     operands = [None if type(v) in _NUMBERS else as_tensor(v) for v in values]
     known = [
         _number_dtype(v) if t is None else t.spec.dtype
