@@ -26,8 +26,8 @@ LIMIT = 1.05
 """The ratio above which a row is pointed at."""
 
 Say = Callable[[str], None]
-Take = Callable[[Path], list[float]]
-"""Measure once in a tree."""
+Take = Callable[[int], list[float]]
+"""Measure once, in this tree (0) or the other one (1)."""
 
 
 @dataclass
@@ -70,9 +70,8 @@ def run(
             for rows, take in measured(name, stack, core, trees):
                 for turn in range(_rounds(name, rounds)):
                     say(f"{stack}: {name}, {rows[0].name}, round {turn + 1}")
-                    order = trees if random.random() < 0.5 else trees[::-1]
-                    values = {tree: take(tree) for tree in order}
-                    for row, ours, theirs in zip(rows, *(values[t] for t in trees), strict=True):
+                    values = {side: take(side) for side in random.sample((0, 1), 2)}
+                    for row, ours, theirs in zip(rows, values[0], values[1], strict=True):
                         row.ours.append(ours)
                         row.theirs.append(theirs)
                 found += rows
@@ -93,17 +92,17 @@ def interleaved(
     offered = [c for c in module.contenders(name, stack) if name == "single" or c == BACKPLANE]
     if not offered:
         return
-    workers = {tree: Worker(stack, core, _of(tree)) for tree in trees}
+    workers = [Worker(stack, core, _of(tree)) for tree in trees]
     try:
-        for tree, worker in workers.items():
+        for tree, worker in zip(trees, workers, strict=True):
             report = worker.ask(do="prepare", workload=name, tiny=False, only=offered)
             if failed := {c: error for c, error in report.items() if error}:
                 raise RuntimeError(f"{tree}: {name} on {stack}: {failed}")
         for contender in offered:
             row = Row(name, stack, contender, module.PLAN.unit)
-            yield [row], lambda tree, c=contender: [workers[tree].ask(do="block", name=c)]
+            yield [row], lambda side, c=contender: [workers[side].ask(do="block", name=c)]
     finally:
-        for worker in workers.values():
+        for worker in workers:
             worker.close()
 
 
@@ -112,22 +111,22 @@ def separate(
 ) -> Iterator[tuple[list[Row], Take]]:
     """What needs a new process for each measurement."""
 
-    def child(module: str, *arguments: str) -> Callable[[Path], tuple[float, Any]]:
-        return lambda tree: processes.child(module, stack, core, *arguments, **_of(tree))
+    def child(module: str, *arguments: str) -> Callable[[int], tuple[float, Any]]:
+        return lambda side: processes.child(module, stack, core, *arguments, **_of(trees[side]))
 
     if name == "start-import":
         for label, statement in IMPORTS.items() if stack == "numpy" else ():
-            yield [Row(name, stack, label, "ms")], _imported(statement, core)
+            yield [Row(name, stack, label, "ms")], _imported(statement, core, trees)
     elif name == "growth":
         whole = child("benchmarks.growth", stack, BACKPLANE, *map(str, DEPTHS))
         rows = [Row(name, stack, f"depth {depth}", "s") for depth in DEPTHS]
-        yield rows, lambda tree: whole(tree)[1]
+        yield rows, lambda side: whole(side)[1]
     elif name == "memory":
         held = child("benchmarks.memory", stack, BACKPLANE)
-        yield [Row(name, stack, BACKPLANE, "MB")], lambda tree: [float(held(tree)[1])]
+        yield [Row(name, stack, BACKPLANE, "MB")], lambda side: [float(held(side)[1])]
     else:
         begun = child("benchmarks.start", start.PROGRAMS[name], stack, BACKPLANE)
-        yield [Row(name, stack, BACKPLANE, "s")], lambda tree: [begun(tree)[0]]
+        yield [Row(name, stack, BACKPLANE, "s")], lambda side: [begun(side)[0]]
 
 
 def _of(tree: Path) -> dict[str, str]:
@@ -135,11 +134,11 @@ def _of(tree: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(tree / "src")}
 
 
-def _imported(statement: str, core: int) -> Take:
-    def take(tree: Path) -> list[float]:
+def _imported(statement: str, core: int, trees: Sequence[Path]) -> Take:
+    def take(side: int) -> list[float]:
         line = [sys.executable, "-c", f"{statement}\nprint('1', flush=True)"]
         with pinned(core):
-            return [processes.timed(line, {**environment("numpy"), **_of(tree)})[0]]
+            return [processes.timed(line, {**environment("numpy"), **_of(trees[side])})[0]]
 
     return take
 

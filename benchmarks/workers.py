@@ -106,7 +106,8 @@ class Worker:
 
     def close(self) -> None:
         """End the process."""
-        self.process.communicate(timeout=60)
+        with self.process:
+            self.process.communicate(timeout=60)
 
 
 class Server:

@@ -72,7 +72,7 @@ _CASES: dict[str, tuple[Callable[..., Any], Callable[[Array], Array], tuple[int,
 }
 """Name → the function, its oracle and the shape of its operand, whose batch size is unknown."""
 
-_EAGER = {
+_EAGER: dict[str, tuple[Callable[..., Any], Callable[[Array], Array]]] = {
     "tanh": (lambda K, x: K.tanh(x), np.tanh),
     "concatenate": (
         lambda K, x: K.concatenate([x, x], axis=0),
@@ -130,8 +130,9 @@ def _step(count: int) -> Builder:
 
 def _build() -> Array:
     """A small training program, from nothing to its first result."""
-    from backplane import backend as K
+    from backplane import backend
 
+    K: Any = backend
     x, w, b = K.placeholder(shape=(None, 4)), K.variable(np.zeros((4, 3))), K.variable(np.zeros(3))
     loss = K.mean(K.square(K.tanh(K.dot(x, w) + b))) + 1.0
     updates = [(v, v - 0.1 * g) for v, g in zip([w, b], K.gradients(loss, [w, b]), strict=True)]

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks import interleaved, page, targets, timing, workloads
+from benchmarks import against, interleaved, page, targets, timing, workloads
 from benchmarks.problem import BACKPLANE, ENGINES, STACKS, Plan, Run
 from benchmarks.workers import Worker
 
@@ -75,6 +76,27 @@ def test_ratios_are_formed_within_rounds() -> None:
 def test_exponent() -> None:
     assert timing.exponent([10, 100, 1000], [1.0, 10.0, 100.0]) == pytest.approx(1)
     assert timing.exponent([10, 100, 1000], [1.0, 100.0, 10000.0]) == pytest.approx(2)
+
+
+def test_rows_of_two_trees_are_compared_by_their_least_values() -> None:
+    """What others do on the machine only adds to a time."""
+    row = against.Row("call", "numpy", "Backplane", "s", ours=[1.0, 9.0], theirs=[2.0, 2.0])
+    assert (row.ratio, row.paired) == (0.5, 2.5)
+    assert against.show(Console(quiet=True), [row])
+    slower = against.Row("call", "jax", "Backplane", "s", ours=[1.06], theirs=[1.0])
+    assert not against.show(Console(quiet=True), [row, slower])
+
+
+def test_this_tree_against_itself() -> None:
+    rows = against.run(
+        ["call"], ["numpy"], 1, interleaved.last_core(), against.ROOT, lambda _: None
+    )
+    assert [(row.workload, row.stack, len(row.ours)) for row in rows] == [("call", "numpy", 1)]
+
+
+@pytest.mark.parametrize("stack", ENGINES)
+def test_single_functions_are_offered_for_every_engine(stack: str) -> None:
+    assert "concatenate" in workloads.module("single").contenders("single", stack)
 
 
 def results() -> dict:

@@ -35,6 +35,13 @@ def test_updates_use_the_old_values(engine: Any) -> None:
     assert K.get_value(b).tolist() == [3.0]
 
 
+def test_a_function_without_outputs(engine: Any) -> None:
+    f = K.function([K.placeholder((2,))], [])
+    assert f([[1.0, 2.0]]) == f([[1.0, 2.0]]) == []
+    with pytest.raises(ValueError, match="shape"):
+        f([[1.0, 2.0, 3.0]])
+
+
 def test_a_variable_is_held_once(engine: Any) -> None:
     """Its array is not kept beside what the engine made of it."""
     v = K.variable(np.arange(6.0))

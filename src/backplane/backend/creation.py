@@ -97,7 +97,7 @@ def variable(
 
     Raises:
         TypeError: if `value` holds no numbers.
-        ValueError: if an integer `dtype` does not reach as far as they.
+        ValueError: if `dtype` is an integer type that cannot hold them.
 
     Example:
         >>> from backplane import backend as K
@@ -129,7 +129,7 @@ def _values(value: Any, dtype: str, what: str) -> np.ndarray:
     except RecursionError:
         raise holds_itself(what) from None
     if array.dtype == object and all(type(n) is int for n in array.flat):
-        return converted(array, dtype, what)  # some need more than 64 bits
+        return converted(array, dtype, what)  # Some need more than 64 bits.
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         raise TypeError(
             f"{what} must hold numbers, got {type(value).__name__} of dtype {array.dtype}"
@@ -158,8 +158,8 @@ def constant(
         A symbolic tensor.
 
     Raises:
-        ValueError: if `value` has more elements than `shape`, or an integer `dtype` does not
-            reach as far as they.
+        ValueError: if `value` has more elements than `shape`, or `dtype` is an integer type
+            that cannot hold them.
 
     Example:
         >>> from backplane import backend as K
@@ -308,7 +308,7 @@ def arange(
         A tensor of one axis.
 
     Raises:
-        ValueError: if `step` is 0, or `dtype` does not reach as far as the numbers.
+        ValueError: if `step` is 0, or `dtype` cannot hold the numbers.
 
     Example:
         >>> from backplane import backend as K

@@ -243,7 +243,9 @@ def gather(reference: TensorLike, indices: TensorLike) -> Tensor:
 
 
 def _in_reach(indices: Tensor, size: int | None) -> Tensor:
-    """Indices, of which no known one is beyond what every engine tells from a smaller one."""
+    """The indices. Known ones must fit into 32 bits, or into the axis if it is longer: some engines
+    cannot tell larger ones from smaller ones.
+    """
     if isinstance(indices, Constant) and isinstance(indices.value, np.ndarray):
         most = max(2**31, size or 0)
         for n in (indices.value.min(), indices.value.max()) if indices.value.size else ():

@@ -165,8 +165,8 @@ class Function:
 
 
 def _slow(function: Function) -> Call:
-    """The checked call. It does not hold the function, which holds what calls this: a circle would
-    keep the variables until Python looks for circles.
+    """The checked call. It refers to the function weakly, because the function holds the caller of
+    this: a reference cycle would keep the variables until Python's collector runs.
     """
     found = weakref.ref(function)
 

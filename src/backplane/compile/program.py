@@ -141,7 +141,7 @@ def _compiled(
 def _committing(
     function: Callable[..., tuple[Any, ...]], engine: Engine
 ) -> Callable[..., tuple[Any, ...]]:
-    """A program that leaves nothing to be done: its callers do not know of it."""
+    """`function`, which runs the calls that it has returned last, for callers that expect none."""
 
     def run(*inputs: Any) -> tuple[Any, ...]:
         *results, later = function(*inputs)

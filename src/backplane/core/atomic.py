@@ -1,4 +1,4 @@
-"""What happens as a whole or not at all, whatever interrupts it and whoever runs beside it.
+"""Writes that happen as a whole or not at all, whatever interrupts them and whoever runs beside.
 
 Three things can come between two writes to variables: an exception, a signal whose handler raises,
 and another thread. `at_once` writes in one call into C, where Python neither runs handlers nor, but
@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 
 def at_once(calls: Calls) -> None:
-    """Call them all, without Python in between: an interruption comes before the first of them or
-    after the last. The functions must be written in C, and must not fail.
+    """Call all functions without Python in between, so an interrupt comes before the first of them
+    or after the last. The functions must be written in C, and must not fail.
     """
     deque(starmap(call, calls), maxlen=0)
 

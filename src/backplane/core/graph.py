@@ -260,7 +260,7 @@ class KeySource(Tensor):
         super().__init__(None, (), {}, Spec((4,), "uint32"), user_line(), None)
         self.seed = seed
         self.given = given
-        """Whether somebody chose the seed; else a forked child draws other numbers."""
+        """Whether somebody chose the seed. If not, a forked child draws other numbers."""
         self.counter = 0
 
     def words(self) -> tuple[int, int, int, int]:
@@ -284,7 +284,7 @@ _process = [0]
 
 
 def draw(sources: Sequence[KeySource]) -> np.ndarray:
-    """The next key of each source, which is drawn by that. Threads may draw side by side."""
+    """Draw the next key of each source. Several threads may draw at once."""
     with _drawing:
         keys = [source.words() for source in sources]
         for source in sources:
@@ -293,7 +293,7 @@ def draw(sources: Sequence[KeySource]) -> np.ndarray:
 
 
 def undraw(sources: Sequence[KeySource], keys: np.ndarray) -> None:
-    """Give keys back that were drawn for nothing, where nobody has drawn since."""
+    """Give back keys that were drawn for nothing, unless somebody has drawn since."""
     with _drawing:
         for source, key in zip(sources, keys, strict=True):
             if (source.counter - 1) & 0xFFFFFFFF == key[2]:
@@ -316,11 +316,10 @@ def constant(value: Any, dtype: str | None = None) -> Constant:
 
 
 def converted(array: np.ndarray, dtype: Any, what: str) -> np.ndarray:
-    """A copy of `array` in another dtype. What lies between two integers is cut off.
+    """A copy of `array` in another dtype. Fractions are cut off for integer types.
 
     Raises:
-        ValueError: if an integer type does not reach as far as the numbers, NaN included. Names
-            `what`.
+        ValueError: names `what`, if an integer type cannot hold the numbers (NaN is one of them).
     """
     target = np.dtype(dtype)
     if target.kind not in "iu" or array.dtype.kind not in "iufO" or not array.size:

@@ -53,7 +53,7 @@ class Variable(Tensor):
         self.constraint = constraint
         self.trainable = True
         self.domain: Domain | None = None
-        """Whose lock calls hold that write to it; None until there is such a function."""
+        """Calls that write to the variable hold its lock. None until there is such a function."""
         self.values: dict[Converter | None, Any] = {None: value}
         """The current value by engine that holds it; None stands for a NumPy array of our own. A
         write replaces the dict."""
@@ -125,8 +125,8 @@ def arrays(variables: Sequence[Variable]) -> list[np.ndarray]:
 
 
 def read(variables: Sequence[Variable], engine: Converter) -> list[Any]:
-    """The values of variables at one moment, as native values of `engine`, of which some are not
-    there yet.
+    """The values of variables at one moment, as native values of `engine`. They are converted if
+    another engine holds them.
     """
     return under(_locks(variables), lambda: [v.read(engine) for v in variables])
 
@@ -137,7 +137,9 @@ def lent(variables: Sequence[Variable], engine: Lender) -> list[Any]:
 
 
 def assign(variables: Sequence[Variable], values: Sequence[np.ndarray]) -> None:
-    """Replace the values of variables by NumPy arrays that the caller gives away, all at once."""
+    """Replace the values of variables by NumPy arrays, all at once. The caller must not
+    use the arrays any more.
+    """
     pairs = zip(variables, values, strict=True)
     writes = [(setattr, v, "values", {None: value}) for v, value in pairs]
     under(_locks(variables), at_once, writes)

@@ -217,8 +217,8 @@ class Engine:
     """Whether arrays of native byte order are values as they are, so that `from_numpy` returns its
     argument."""
     writes_over: ClassVar[bool] = False
-    """Whether programs may write new values of variables over the old ones, or take their memory:
-    then who reads variables must not run beside."""
+    """Whether programs may write new values of variables over the old ones, or take their memory.
+    Then nobody may read the variables meanwhile."""
     table: Table
 
     # --- values ---------------------------------------------------------------------------------
@@ -325,7 +325,7 @@ class Engine:
     # --- programs -------------------------------------------------------------------------------
 
     def commit(self, calls: Calls) -> None:
-        """Do what a program has left to be done at the end of its call: write over variables."""
+        """Run the calls that a program has returned, which write over variables."""
         at_once(calls)
 
     def updates_in_place(self, options: Mapping[str, Any]) -> bool:
@@ -420,8 +420,8 @@ Line = tuple[str, int]
 
 
 def writing(run: Callable[..., Any], outputs: Collection[int]) -> Callable[..., Any]:
-    """A compiled program that has replaced the variables behind these outputs when it returns:
-    their old values are gone.
+    """A compiled program, marked to have replaced the variables behind these outputs when it
+    returns: their old values are gone.
     """
     if outputs:
         run.written = frozenset(outputs)  # type: ignore[attr-defined]

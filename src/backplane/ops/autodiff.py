@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from backplane.core.context import set_inherited
+from backplane.core.context import changed
 from backplane.core.graph import Tensor, toposort
 from backplane.core.primitive import OUTPUT, outputs_of
 from backplane.core.spec import is_float
@@ -33,9 +33,12 @@ def gradients(
     for loss, seed in zip(losses, seeds or [None] * len(losses), strict=True):
         if loss in connected:
             _accumulate(table, loss, ones_like(loss) if seed is None else seed)
-    for node in reversed(order):
-        if node in connected and node.op is not None and node in table:
-            _backward(node, table, connected)
+    with changed(line=None) as here:
+        for node in reversed(order):
+            if node in connected and node.op is not None and node in table:
+                # Tensors of the gradient belong to the line of the original.
+                here.line = node.where
+                _backward(node, table, connected)
     return [table.get(t) for t in wrt]
 
 
@@ -70,22 +73,16 @@ def _backward(node: Tensor, table: Cotangents, connected: set[Tensor]) -> None:
         index = node.params["index"]
         slots[index] = g if slots[index] is None else add(slots[index], g)
         return
-    before = set_inherited(node.where)
-    try:
-        wanted = [t in connected for t in node.inputs]
-        if op.argument_rules is not None and not op.multiple and _is_zero(g):
-            # Rules are linear in g: zeros stay zeros and need not be computed.
-            triples = zip(op.argument_rules, node.inputs, wanted, strict=False)
-            found = [
-                zeros_like(x) if rule is not None and yes else None for rule, x, yes in triples
-            ]
-        else:
-            found = op.cotangents(g, outputs_of(node) if op.multiple else node, node, wanted)
-        for x, cotangent in zip(node.inputs, found, strict=False):
-            if cotangent is not None:
-                _accumulate(table, x, cotangent)
-    finally:
-        set_inherited(before)
+    wanted = [t in connected for t in node.inputs]
+    if op.argument_rules is not None and not op.multiple and _is_zero(g):
+        # Rules are linear in g: zeros stay zeros and need not be computed.
+        triples = zip(op.argument_rules, node.inputs, wanted, strict=False)
+        found = [zeros_like(x) if rule is not None and yes else None for rule, x, yes in triples]
+    else:
+        found = op.cotangents(g, outputs_of(node) if op.multiple else node, node, wanted)
+    for x, cotangent in zip(node.inputs, found, strict=False):
+        if cotangent is not None:
+            _accumulate(table, x, cotangent)
 
 
 def _accumulate(table: Cotangents, x: Tensor, cotangent: Tensor) -> None:

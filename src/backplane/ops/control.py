@@ -97,8 +97,8 @@ class _Backward:
         self.constants = [i for i in floats if i >= carry + xs]
 
     def _live(self, states: Sequence[int]) -> list[int]:
-        """The states through which a cotangent flows: of those that end as one, or from which a
-        step computes what has one, now or later.
+        """The states through which a cotangent flows: their end has one, or a step, now or later,
+        computes something from them that has one.
         """
         order = toposort(self.body.outputs)
         reached_from = {i: reached(order, [self.body.inputs[i]]) for i in states}

@@ -50,7 +50,7 @@ def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
 
 
 def _constant(array: Any, dtype: str | None) -> Constant:
-    """A constant of a dtype that reaches as far as the numbers."""
+    """A constant. Integers that the dtype cannot hold are an error."""
     if dtype is None or array.dtype == dtype or not is_integer(dtype):
         return constant(array, dtype)
     return constant(converted(np.asarray(array), dtype, "the operand"))
@@ -126,6 +126,9 @@ def promoted(*values: Any) -> list[Tensor]:
     NumPy makes float64 of everything, so the dtype of an array is rarely a choice. Without a tensor
     the arrays decide, and without an array the numbers do.
     """
+    kinds = {v.spec.dtype if isinstance(v, Tensor) else None for v in values}
+    if len(kinds) == 1 and None not in kinds:
+        return list(values)
     operands = [None if type(v) in _NUMBERS else as_tensor(v) for v in values]
     known = [
         _number_dtype(v) if t is None else t.spec.dtype

@@ -72,7 +72,7 @@ class _Writer:
         """The updates that `run` has written when it returns."""
         self.domains: list[Domain] = []
         self.changed = ""
-        """The condition that somebody has written over what was read."""
+        """The condition, as text, that somebody has written over the values that were read."""
         self.source = Source(
             "call", engine=engine, slow=slow, run=variant.run, failed=variant.failed,
             feed=engine.feed, lend=engine.lend, wait=engine.wait, ndarray=np.ndarray,
@@ -148,14 +148,14 @@ class _Writer:
         return outputs
 
     def _set_versions(self, value: str) -> None:
-        """None before variables are written over, and the next number when that is done."""
+        """Set the versions: None before variables are written over, the next number afterwards."""
         for i in range(len(self.domains)):
             self.source.line(f"domain{i}.version = {value.format(i=i)}")
 
     @contextmanager
     def _deferred(self) -> Iterator[None]:
-        """Around programs after which some variables are new, and some not yet. Where old values
-        know their successors, those are found after an interruption too.
+        """Defer signals around a program after which some variables are new and others are not
+        yet. Where old values know their successors, an interrupted call finds those instead.
         """
         follows = type(self.engine).current is not Engine.current
         whole = not self.replaced or (follows and len(self.replaced) == len(self.variant.updated))

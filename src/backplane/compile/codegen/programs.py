@@ -80,7 +80,7 @@ class Emitter:
         self.buffers = Buffers(self.order, self.outputs, engine, self.host)
         self.position = self.buffers.position
         self.later: list[str] = []
-        """The names of the calls that write over operands, which the program leaves to be done."""
+        """The names of the lists of calls that write over operands, which the program returns."""
         self.functions: list[Callable[[Source], None]] = []
         """What writes the functions of chains, behind the program."""
         self.results: dict[Tensor, dict[int, Tensor]] = {}
@@ -322,7 +322,7 @@ def _in_place_last(order: Sequence[Unit]) -> Sequence[Unit]:
 
 
 def writes_over(node: Tensor) -> bool:
-    """Whether `node` is computed over its operands, or a result of what is."""
+    """Whether `node` writes over its operands, or is a result of a node that does."""
     op = node.inputs[0].op if node.op is OUTPUT else node.op
     return op is not None and op.in_place
 
