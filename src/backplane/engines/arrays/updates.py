@@ -95,12 +95,14 @@ def _whole(loop: Loop, name: str, numbers: Arrays, *kinds: Arrays) -> Calls | No
 
 def _blocks(*kinds: Arrays) -> Iterator[tuple[Value, ...]]:
     """For each parameter and each block of it, its parts and one of scratch."""
-    scratch = None
+    largest = max([x.size for x in kinds[0]])
+    scratch = np.empty(min(BLOCK, largest), kinds[0][0].dtype)
     for arrays in zip(*kinds, strict=True):
         rows = [x.reshape(-1) for x in arrays]
         size = rows[0].size
-        if scratch is None:
-            scratch = np.empty(BLOCK, rows[0].dtype)
+        if size <= BLOCK:
+            yield (*rows, scratch[:size])
+            continue
         for i in range(0, size, BLOCK):
             yield (*[x[i : i + BLOCK] for x in rows], scratch[: min(BLOCK, size - i)])
 
