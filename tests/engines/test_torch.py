@@ -354,7 +354,8 @@ def test_biases_join_their_convolutions(rank: int) -> None:
     results = [biased, *K.gradients(K.sum(K.sin(biased)), [x, kernel, bias])]
     feed = [rng.random((2,) + (5,) * rank + (3,)).astype("float32")]
     joined = K.function([x], results)(feed)
-    assert any("conv_bias" in "".join(lines[2]) for lines in linecache.cache.values())
+    programs = [name for name in linecache.cache if name.startswith("<backplane program")]
+    assert any("conv_bias" in "".join(linecache.cache[name][2]) for name in programs)
     apart = K.function([x], [*results, y])(feed)  # the convolution itself is wanted too
     for a, b in zip(joined, apart, strict=False):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)

@@ -158,6 +158,10 @@ NAMES = tuple(dict.fromkeys([row.name for row in PASSES if row.optional]))
 """The passes that can be switched off."""
 
 _off: ContextVar[frozenset[str]] = ContextVar("passes that are switched off", default=frozenset())
+_blocks: list[None] = []
+"""One entry for each `without` that is open anywhere. PyTorch's compiler follows calls of loops and
+branches through `switched_off`, and cannot look into a context variable."""
+NONE: frozenset[str] = frozenset()
 
 
 @contextmanager
@@ -170,20 +174,22 @@ def without(*names: str) -> Iterator[None]:
     if unknown := sorted({*names} - {*NAMES}):
         raise ValueError(f"no pass is called {', '.join(unknown)}: there are {', '.join(NAMES)}")
     token = _off.set(_off.get() | {*names})
+    _blocks.append(None)
     try:
         yield
     finally:
+        _blocks.pop()
         _off.reset(token)
 
 
 def switched_off() -> frozenset[str]:
     """The names of the passes that are switched off now."""
-    return _off.get()
+    return _off.get() if _blocks else NONE
 
 
 def applies(name: str, job: Job) -> bool:
     """Whether a pass that belongs to code generation is to be done for this program."""
-    return name not in _off.get() and all(row.when(job) for row in PASSES if row.name == name)
+    return name not in switched_off() and all(row.when(job) for row in PASSES if row.name == name)
 
 
 class Optimized(NamedTuple):

@@ -6,11 +6,13 @@ The steps of a scan write to the rows of its stacks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
 
 from backplane.core.graph import Graph
-from backplane.engines.base import Engine, Stack, Steps, Table, Value
+from backplane.core.spec import Spec
+from backplane.engines.base import Engine, Lowering, Stack, Steps, Table, Value
 
 Step = Callable[..., Sequence[Value]]
 
@@ -18,8 +20,8 @@ Step = Callable[..., Sequence[Value]]
 class Room(NamedTuple):
     """How steps write to memory that is there."""
 
-    serves: Callable[[Sequence[Value]], bool]
-    """Whether they may, for these operands."""
+    serves: Callable[[Sequence[Value]], bool] | None
+    """Whether they may, for these operands; None if they always may."""
     empty: Callable[[int, Value], Value]
     """A stack for so many values like the one given."""
     places: Callable[[Value], Sequence[Value]]
@@ -96,40 +98,65 @@ def _result(room: Value, count: int, before: bool, reverse: bool) -> Value:
 
 
 def loops(engine: Engine, rows: Rows) -> Table:
-    """The lowerings of `cond`, `scan` and `while_loop`; `engine` makes graphs callable."""
+    """The lowerings of `cond`, `scan` and `while_loop`. `engine` makes the graphs callable when the
+    program is written: a compiler that follows a run of it, such as PyTorch's, could not follow
+    that.
+    """
     table = Table()
 
-    @table.add("cond")
-    def cond(predicate: Value, *operands: Value, then: Graph, orelse: Graph) -> list[Value]:
-        return list(engine.callable(then if predicate else orelse)(*operands))
+    @table.build("cond")
+    def cond(specs: Sequence[Spec], *, then: Graph, orelse: Graph) -> Lowering:
+        if_true, if_false = engine.callable(then), engine.callable(orelse)
+        return lambda predicate, *operands: list((if_true if predicate else if_false)(*operands))
 
-    @table.add("while_loop")
-    def while_loop(*operands: Value, test: Graph, body: Graph, carry: int) -> list[Value]:
+    @table.build("while_loop")
+    def while_loop(specs: Sequence[Spec], *, test: Graph, body: Graph, carry: int) -> Lowering:
         goes_on, step = engine.callable(test), engine.callable(body)
-        state, constants = operands[:carry], operands[carry:]
-        while goes_on(*state, *constants)[0]:
-            state = step(*state, *constants)
-        return list(state)
 
-    @table.add("scan")
-    def scan(
-        *operands: Value, body: Graph, carry: int, xs: int, reverse: bool, length: int | None
-    ) -> list[Value]:
+        def lowering(*operands: Value) -> list[Value]:
+            state, constants = operands[:carry], operands[carry:]
+            while goes_on(*state, *constants)[0]:
+                state = step(*state, *constants)
+            return list(state)
+
+        return lowering
+
+    table.build("scan")(partial(_scan, engine, rows))
+    return table
+
+
+def _scan(
+    engine: Engine,
+    rows: Rows,
+    specs: Sequence[Spec],
+    *,
+    body: Graph,
+    carry: int,
+    xs: int,
+    reverse: bool,
+    length: int | None,
+) -> Lowering:
+    room = rows.room
+    kept = engine.steps(body, carry, xs) if room is not None and room.serves is None else None
+    step = engine.callable(body) if kept is None else None
+
+    def lowering(*operands: Value) -> list[Value]:
         state, sequences = operands[:carry], operands[carry : carry + xs]
         constants = rows.for_steps(operands[carry + xs :])
         count = sequences[0].shape[0] if xs else length or 0
         if not count:
-            stacks = _empty_stacks(engine.callable(body), body, state, sequences, constants, rows)
-            return [*state, *stacks]
+            single = step or engine.callable(body)
+            return [*state, *_empty_stacks(single, body, state, sequences, constants, rows)]
         columns = [rows.of(x) for x in sequences]
-        steps = [reversed(c) if reverse else c for c in columns]
-        elements = zip(*steps, strict=True) if xs else repeat((), count)
-        if rows.room is not None and rows.room.serves(operands):
-            kept = engine.steps(body, carry, xs)
-            return run(kept, state, elements, constants, count, reverse, rows.room)
-        return _stacked(engine.callable(body), state, elements, constants, reverse, rows)
+        ordered = [reversed(c) if reverse else c for c in columns]
+        elements = zip(*ordered, strict=True) if xs else repeat((), count)
+        if room is not None and (room.serves is None or room.serves(operands)):
+            steps = kept or engine.steps(body, carry, xs)
+            return run(steps, state, elements, constants, count, reverse, room)
+        assert step is not None
+        return _stacked(step, state, elements, constants, reverse, rows)
 
-    return table
+    return lowering
 
 
 def _stacked(
