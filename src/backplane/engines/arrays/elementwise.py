@@ -188,7 +188,8 @@ def _tanh_grad(g: Value, y: Value, out: Value | None = None) -> Value:
     return _scaled(slope, g, out)
 
 
-# They are as fast decomposed, but programs with many layers are written in two thirds of the time.
+# They are as fast decomposed, but to write a program takes longer then: a step of 200 layers 46 ms
+# instead of 37.
 TABLE.build("sigmoid_grad", out=3)(lambda specs: on_arrays(_sigmoid_grad, specs))
 TABLE.build("tanh_grad", out=3)(lambda specs: on_arrays(_tanh_grad, specs))
 
