@@ -156,6 +156,7 @@ def _maker(node: Any) -> Callable[[bool], list[Tensor]]:
         return calls.Slot(len(tensors) - 1)
 
     arguments = node.arguments.convert(slot)
+    arguments[1].pop("training", None)  # Of this, `make` is told.
     extra = {id(mask): mask for mask in masks if mask is not None}
     places = [None if m is None else len(tensors) + list(extra).index(id(m)) for m in masks]
     tensors += map(lifted, extra.values())
