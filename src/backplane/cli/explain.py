@@ -27,7 +27,7 @@ DOCUMENTS = {
 """The documents that describe the API, by the numbers that docs/reference.md uses."""
 
 
-class FunctionName(click.ParamType):
+class FunctionName(click.ParamType):  # type: ignore[type-arg]  # as in output.py
     """The name of a function of K."""
 
     name = "function"

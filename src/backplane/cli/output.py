@@ -55,7 +55,7 @@ def console(stderr: bool = False) -> Console:
     return found
 
 
-class EngineName(click.ParamType):
+class EngineName(click.ParamType):  # type: ignore[type-arg]  # older releases of click refuse it
     """The name of an engine in any accepted spelling. Its value is the canonical name."""
 
     name = "engine"
