@@ -3,8 +3,8 @@
     python scripts/check_pythons.py [ARGUMENTS for pytest]
 
 Pythons are looked for on the PATH as `python3.12` and so on, and among those of pyenv. Each gets an
-environment under build/. One that this machine does not have is named, and nothing else happens. The
-Python that runs this script is left out: `make test` tests it with all engines.
+environment under build/. One that this machine does not have is named, and nothing else happens.
+The Python that runs this script is left out: `make test` tests it with all engines.
 """
 
 from __future__ import annotations
