@@ -1,4 +1,4 @@
-"""Run programs of `programs.py` and write what they return: run.py RESULT.json [PROGRAM ...]."""
+"""Run programs of `programs.py`, or `programs_1.py`, and write what they return: run.py RESULT.json [PROGRAM ...]."""
 
 import json
 import os
@@ -36,7 +36,12 @@ def run(program):
 
 def main(result, *chosen):
     prepare()
-    from programs import PROGRAMS
+    import keras
+
+    if keras.__version__ < "2":
+        from programs_1 import PROGRAMS
+    else:
+        from programs import PROGRAMS
 
     results = {name: run(PROGRAMS[name]) for name in chosen or PROGRAMS}
     with open(result, "w") as file:
