@@ -190,7 +190,9 @@ class _Finder(MetaPathFinder):
             return None
         if name in BACKENDS:
             return ModuleSpec(
-                name, _Loader(None, functools.partial(_tensorflow_backend, self.ours)), is_package=False
+                name,
+                _Loader(None, functools.partial(_tensorflow_backend, self.ours)),
+                is_package=False,
             )
         spec = PathFinder.find_spec(name, path)
         if spec is None or spec.origin is None or spec.loader is None:

@@ -519,7 +519,9 @@ def custom(folder):
             return self.updates
 
     i = L.Input(SERIES)
-    model = Model(i, L.Dense(3, activation="softmax")(Attention()(L.LSTM(4, return_sequences=True)(i))))
+    model = Model(
+        i, L.Dense(3, activation="softmax")(Attention()(L.LSTM(4, return_sequences=True)(i)))
+    )
     settled(model).compile(Signed(), focal)
     x = numbers(6, *SERIES)
     return steps(model, x, np.eye(3)[np.arange(6) % 3])
