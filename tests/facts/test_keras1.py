@@ -1,5 +1,5 @@
-"""The spellings of Keras 1 (document 000): `backplane.keras1` has them as its own, and K accepts each
-with one warning that names today's.
+"""The spellings of Keras 1, which document 000 gives. `backplane.keras1` has them as its own. K
+accepts each with one warning that names today's.
 """
 
 from __future__ import annotations

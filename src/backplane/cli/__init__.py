@@ -35,8 +35,8 @@ def run(keras: str | None, script: Path, arguments: tuple[str, ...]) -> None:
     """Run SCRIPT so that its `keras.backend` is Backplane's.
 
     `from keras import backend as K` and `import keras.backend` mean `backplane.backend` while it
-    runs, or `backplane.keras1` if it was written for Keras 1. The installed keras, if any, stays as it is. What Python and NumPy have removed since
-    then, such as `np.float`, is there.
+    runs, or `backplane.keras1` if it was written for Keras 1. The installed keras, if any, stays as
+    it is. What Python and NumPy have removed since then, such as `np.float`, is there.
     """
     from backplane.interop import alias
 

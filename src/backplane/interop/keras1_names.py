@@ -12,23 +12,26 @@ from collections.abc import Callable
 from typing import Any
 
 from backplane import backend as K
-from backplane import config
 from backplane.backend import _keras1
 from backplane.backend import keras1 as only_then
 from backplane.backend.tensorflow_backend import is_symbolic
 
-AS_TODAY = """
-abs all any arange argmax argmin backend batch_flatten batch_set_value cast cast_to_floatx
-clear_session clip concatenate cos count_params ctc_batch_cost ctc_label_dense_to_sparse dot dropout
-dtype elu epsilon equal eval exp eye flatten floatx foldl foldr gather get_session get_uid get_value
-get_variable_shape gradients greater greater_equal hard_sigmoid in_top_k int_shape is_sparse
-learning_phase log manual_variable_initialization max maximum mean min minimum ndim
-normalize_batch_in_training not_equal ones ones_like permute_dimensions placeholder pow print_tensor
-prod py_all random_binomial random_normal_variable random_uniform_variable repeat repeat_elements
-reset_uids reshape reverse round set_epsilon set_floatx set_learning_phase set_session set_value
-shape sigmoid sign sin softplus softsign sqrt square squeeze std stop_gradient sum switch tanh tile
-to_dense transpose update update_add update_sub var zeros zeros_like
-""".split()
+AS_TODAY = [
+    "abs", "all", "any", "arange", "argmax", "argmin", "backend", "batch_flatten",
+    "batch_set_value", "cast", "cast_to_floatx", "clear_session", "clip", "concatenate", "cos",
+    "count_params", "ctc_batch_cost", "ctc_label_dense_to_sparse", "dot", "dropout", "dtype", "elu",
+    "epsilon", "equal", "eval", "exp", "eye", "flatten", "floatx", "foldl", "foldr", "gather",
+    "get_session", "get_uid", "get_value", "get_variable_shape", "gradients", "greater",
+    "greater_equal", "hard_sigmoid", "in_top_k", "int_shape", "is_sparse", "learning_phase", "log",
+    "manual_variable_initialization", "max", "maximum", "mean", "min", "minimum", "ndim",
+    "normalize_batch_in_training", "not_equal", "ones", "ones_like", "permute_dimensions",
+    "placeholder", "pow", "print_tensor", "prod", "py_all", "random_binomial",
+    "random_normal_variable", "random_uniform_variable", "repeat", "repeat_elements", "reset_uids",
+    "reshape", "reverse", "round", "set_epsilon", "set_floatx", "set_learning_phase", "set_session",
+    "set_value", "shape", "sigmoid", "sign", "sin", "softplus", "softsign", "sqrt", "square",
+    "squeeze", "std", "stop_gradient", "sum", "switch", "tanh", "tile", "to_dense", "transpose",
+    "update", "update_add", "update_sub", "var", "zeros", "zeros_like",
+]  # fmt: skip
 """Functions that have not changed."""
 
 

@@ -71,7 +71,10 @@ def core(folder):
             L.RepeatVector(3),
             L.Reshape((3, 2)),
             L.Lambda(lambda x: K.square(x)[:, 1:], output_shape=(5,)),
-            *map(L.Activation, "relu sigmoid tanh softmax softplus softsign linear".split()),
+            *map(
+                L.Activation,
+                ["relu", "sigmoid", "tanh", "softmax", "softplus", "softsign", "linear"],
+            ),
             L.Activation("hard_sigmoid"),
         ],
         VECTORS,
@@ -336,7 +339,17 @@ def trained(optimizer, loss, classes=4, x=None, y=None):
 
 
 def objectives(folder):
-    names = "mse mae mape msle squared_hinge hinge kld poisson cosine_proximity".split()
+    names = [
+        "mse",
+        "mae",
+        "mape",
+        "msle",
+        "squared_hinge",
+        "hinge",
+        "kld",
+        "poisson",
+        "cosine_proximity",
+    ]
     names += ["binary_crossentropy", "categorical_crossentropy"]
     found = [number for name in names for number in trained("sgd", name)]
     return found + trained("sgd", "sparse_categorical_crossentropy", y=np.arange(8)[:, None] % 4)
@@ -358,11 +371,19 @@ def optimizers(folder):
 
 
 def metrics(folder):
-    names = "binary_accuracy categorical_accuracy mse mae msle cosine_proximity poisson".split()
+    names = [
+        "binary_accuracy",
+        "categorical_accuracy",
+        "mse",
+        "mae",
+        "msle",
+        "cosine_proximity",
+        "poisson",
+    ]
     if VERSION >= (1, 1):
         names += ["top_k_categorical_accuracy", "kullback_leibler_divergence"]
     if VERSION >= (1, 2):
-        names += "matthews_correlation precision recall fbeta_score fmeasure".split()
+        names += ["matthews_correlation", "precision", "recall", "fbeta_score", "fmeasure"]
     model = settled(Sequential([L.Dense(7, input_dim=6, activation="softmax")]))
     model.compile("sgd", "mse", metrics=names)
     return steps(model, numbers(14, 6), np.eye(7)[np.arange(14) % 7])
@@ -401,17 +422,22 @@ def initial(folder):
     """Weights of every way to start them have their scale."""
     from keras import initializations
 
-    found = []
-    for name in "uniform lecun_uniform normal glorot_normal glorot_uniform he_normal".split():
+    for name in [
+        "uniform",
+        "lecun_uniform",
+        "normal",
+        "glorot_normal",
+        "glorot_uniform",
+        "he_normal",
+    ]:
         value = K.get_value(initializations.get(name)((60, 40)))
         assert value.shape == (60, 40)
         assert abs(value.mean()) < 0.02
         assert 0.01 < value.std() < 0.3
-    for name in ("zero", "one", "identity"):
-        found.append(float(K.get_value(initializations.get(name)((9, 9))).sum()))
+    simple = [K.get_value(initializations.get(n)((9, 9))) for n in ("zero", "one", "identity")]
     square = K.get_value(initializations.get("orthogonal")((9, 9)))
     np.testing.assert_allclose(square @ square.T, 1.21 * np.eye(9), atol=1e-4)
-    return found
+    return [float(value.sum()) for value in simple]
 
 
 def files(folder):

@@ -1,4 +1,7 @@
-"""Run programs of `programs.py`, or `programs_1.py`, and write what they return: run.py RESULT.json [PROGRAM ...]."""
+"""Run programs and write what they return: run.py RESULT.json [PROGRAM ...].
+
+They are those of `programs.py`, or of `programs_1.py` for Keras 1.
+"""
 
 import json
 import os
