@@ -1,6 +1,6 @@
 """Run programs and write what they return: run.py RESULT.json [PROGRAM ...].
 
-They are those of `programs.py`, or of `programs_1.py` for Keras 1.
+They are those of `programs.py`, or of `programs_1_….py` for Keras 1.
 """
 
 import json
@@ -42,7 +42,10 @@ def main(result, *chosen):
     import keras
 
     if keras.__version__ < "2":
-        from programs_1 import PROGRAMS
+        import programs_1_layers
+        import programs_1_models
+
+        PROGRAMS = programs_1_layers.PROGRAMS | programs_1_models.PROGRAMS
     else:
         from programs import PROGRAMS
 
