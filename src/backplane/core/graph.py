@@ -12,7 +12,7 @@ import itertools
 import os
 from _thread import allocate_lock  # `threading` imports much more than this.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -55,6 +55,9 @@ class Tensor:
     )
 
     __array_priority__ = 1000
+
+    tells_phase: ClassVar[bool] = False
+    """Whether each tensor has `_uses_learning_phase`: Keras 1 reads it without asking."""
 
     def __init__(
         self,
@@ -107,7 +110,7 @@ class Tensor:
         every node on the way, because Keras asks after each layer.
 
         Raises:
-            AttributeError: if it is not, and nobody has set the attribute: classic Keras asks with
+            AttributeError: if it is not, and nobody has set the attribute: Keras 2 asks with
                 `hasattr`.
         """
         if self._phased is None:
@@ -120,7 +123,7 @@ class Tensor:
                     continue
                 node._phased = _is_phase(node) or any(t._phased for t in node.inputs)
                 waiting.pop()
-        if not self._phased and "_phase_is_set" not in self.__dict__:
+        if not (self._phased or self.tells_phase or "_phase_is_set" in self.__dict__):
             raise AttributeError("_uses_learning_phase")
         return bool(self._phased)
 
