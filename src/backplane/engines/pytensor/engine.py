@@ -18,7 +18,7 @@ from pytensor.graph.traversal import graph_inputs
 from backplane.core.spec import Spec
 from backplane.engines.arrays.engine import ArrayEngine
 from backplane.engines.base import Function, Program, Table, Value
-from backplane.engines.pytensor import control, elementwise, reductions, shaping
+from backplane.engines.pytensor import control
 from backplane.engines.pytensor.kernel import kernels
 from backplane.engines.pytensor.library import spec_of, type_of
 from backplane.engines.pytensor.linker import ARRAYS
@@ -32,8 +32,7 @@ class PyTensorEngine(ArrayEngine):
     capabilities = frozenset({"float16", "unsigned", "steps"})
 
     def __init__(self) -> None:
-        rooms = elementwise.TABLE, reductions.TABLE, shaping.TABLE
-        self.table = Table.joined(*rooms, kernels(self), control.lowerings(self))
+        self.table = Table.of_rooms(__package__, kernels(self), control.lowerings(self))
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor variable of PyTensor: shared, constant or computed."""
