@@ -26,7 +26,7 @@ LAYERS: dict[str, set[str]] = {
     "ops": {"core", "config"},
     "compile": {"core", "ops", "registry", "protocol"},
     "registry": {"core", "protocol"},
-    "engine": {"core", "protocol"},
+    "engine": {"core", "protocol", "registry"},
     "protocol": {"core"},
     "backend": {"core", "ops", "compile", "registry", "protocol", "config"},
     "interop": {"core", "ops", "compile", "registry", "protocol", "config", "backend"},
