@@ -23,7 +23,8 @@ TOLERANCE = 1e-4
 
 def programs(release):
     """The names of the programs; importing them would import Keras."""
-    files = SCRIPTS.glob("programs_1_*.py" if release < "2" else "programs.py")
+    patterns = ["programs_1_*.py"] if release < "2" else ["programs.py", "programs_larger.py"]
+    files = [file for pattern in patterns for file in SCRIPTS.glob(pattern)]
     lines = [line for f in sorted(files) for line in f.read_text(encoding="utf-8").splitlines()]
     return [line[4:-9] for line in lines if line.startswith("def ") and line.endswith("(folder):")]
 
