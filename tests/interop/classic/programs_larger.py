@@ -17,7 +17,7 @@ def convnet():
     h = L.Conv2D(5, 3, activation="tanh", name="conv2")(h)
     h = L.Dropout(0.25)(L.GlobalAveragePooling2D()(h))
     model = Model(i, L.Dense(3, activation="softmax")(h))
-    model.compile(keras.optimizers.Adam(lr=0.01), "categorical_crossentropy")
+    model.compile(keras.optimizers.SGD(lr=0.1), "categorical_crossentropy")
     steps(model, x, y, 10)
     return model, x
 
@@ -66,9 +66,7 @@ class Positions(L.Layer):
         self.supports_masking = True
 
     def build(self, shape):
-        self.table = self.add_weight(
-            shape=(16, shape[-1]), initializer="uniform", name="positions"
-        )
+        self.table = self.add_weight(shape=(16, shape[-1]), initializer="uniform", name="positions")
         super().build(shape)
 
     def call(self, x):
@@ -199,15 +197,12 @@ def ocr(folder):
 
     cost = L.Lambda(loss, output_shape=(1,), name="ctc")([read, truth, steps_there, labels_there])
     model = Model([image, truth, steps_there, labels_there], cost)
-    model.compile(
-        keras.optimizers.Adam(lr=0.05), {"ctc": lambda y_true, y_pred: y_pred}
-    )
+    model.compile(keras.optimizers.Adam(lr=0.05), {"ctc": lambda y_true, y_pred: y_pred})
     fed = [lines, labels, np.full((4, 1), 10), lengths]
     curve = steps(model, fed, np.zeros(4), 100)
     assert curve[99] < 0.2 * curve[0]
     scores = Model(image, read).predict(lines)[:, 2:]
     decoded, likely = K.ctc_decode(scores, np.full(4, 10), greedy=True)
-    print(K.get_value(decoded[0]), curve[::10])
     for row, label, length in zip(K.get_value(decoded[0]), labels, lengths[:, 0]):
         assert [n for n in row if n >= 0] == list(label[:length])
     return curve[:20] + list(np.ravel(K.get_value(likely)))
