@@ -23,6 +23,7 @@ from backplane.core.graph import (
     constant,
     toposort,
 )
+from backplane.core.registry import native_spec
 from backplane.core.spec import Spec, is_float
 from backplane.core.variable import Variable, lent
 from backplane.engines.base import Engine
@@ -199,7 +200,7 @@ def _abstract(
     elif isinstance(value, np.integer | np.bool_) or not engine.owns(value):
         return value
     leaves.append(value)
-    specs.append(engine.spec_of(value))
+    specs.append(native_spec(engine, value))
     return Slot(len(leaves) - 1)
 
 

@@ -13,6 +13,7 @@ from backplane import engines
 from backplane.backend._adapters import adaptable, adapter_among
 from backplane.backend._call import api
 from backplane.backend.types import TensorLike
+from backplane.compile.feeds import check_has_value
 from backplane.compile.function import Function
 from backplane.core.graph import OPERATORS, Constant, Tensor
 from backplane.core.registry import engine_of
@@ -328,7 +329,10 @@ def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
     """Compute a tensor as `K.eval` does, with values for placeholders."""
     if not isinstance(x, Tensor):
         owner = engine_of(x)
-        return np.asarray(x if owner is None else owner.to_numpy(x))
+        if owner is None:
+            return np.asarray(x)
+        check_has_value(x, owner, "K.eval")
+        return np.asarray(owner.to_numpy(x))
     engine = engines.current()
     if feed:
         return _once(list(feed), x, engine)(list(feed.values()))[0]

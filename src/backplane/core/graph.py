@@ -201,6 +201,12 @@ class Tensor:
         """`array + tensor`, and functions of NumPy that K has: `np.exp(tensor)`."""
         return OPERATORS["ufunc"](ufunc, method, inputs, options)
 
+    def __jax_array__(self) -> Any:
+        """The value as a JAX array; the tensor itself if it has none yet, or none that JAX keeps as
+        it is: then `jax_array + tensor` is left to K.
+        """
+        return OPERATORS["jax_array"](self)
+
     def __float__(self) -> float:
         raise TypeError(f"{self!r} is symbolic and has no value yet: use K.eval or K.function")
 

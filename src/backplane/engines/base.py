@@ -311,6 +311,24 @@ class Engine:
         """A variable's value as users may keep it: a copy, if programs reuse its memory."""
         return value
 
+    def holds(self, dtype: str) -> bool:
+        """Whether the library itself keeps values of that dtype as they are, at the moment."""
+        return True
+
+    def has_value(self, value: Value) -> bool:
+        """Whether `value` has numbers now. What a library traces functions with has none."""
+        return not self.is_symbolic(value)
+
+    def is_variable(self, value: Value) -> bool:
+        """Whether `value` is a variable of the library, which `assign` can change."""
+        return False
+
+    def assign(self, variable: Value, value: Value) -> Value:
+        """Give a variable of the library a new value, as the library does it: at once, or as a part
+        of what it traces. Returns what the library returns for the update.
+        """
+        raise NotImplementedError
+
     def current(self, value: Value) -> Value:
         """What has become of a variable's value: normally the value itself. If a program took its
         memory for the new value, and an interrupt kept that from being stored, it is the new value.

@@ -59,7 +59,7 @@ class TorchEngine(Engine):
     def spec_of(self, value: Value) -> Spec:
         """Sizes are unknown where PyTorch's compiler traces with symbolic ones."""
         sizes = tuple([n if type(n) is int else None for n in value.shape])
-        return Spec(sizes, NAMES[value.dtype])
+        return Spec(sizes, NAMES.get(value.dtype) or str(value.dtype).removeprefix("torch."))
 
     def signature(self, kind: type) -> tuple[str, ...]:
         """Shape and dtype. Where PyTorch's compiler traces, a shape may not be hashable."""
