@@ -317,7 +317,7 @@ class _Writer:
             trace = traces.get(key)
             if trace is not None and trace.holds():
                 return trace(engine, leaves)
-            if any(map(_needs_conversion, (*args, *kwargs.values()))):
+            if engine.is_tracing() or any(map(_needs_conversion, (*args, *kwargs.values()))):
                 return general(*args, **kwargs)
             trace, leaves = traced_for(function, args, kwargs, engine)
             if trace.simple:

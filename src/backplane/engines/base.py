@@ -233,6 +233,12 @@ class Engine:
         """
         raise NotImplementedError
 
+    def present_spec(self, value: Value) -> Spec:
+        """The spec with the sizes of the moment, where `spec_of` leaves sizes open that the library
+        could keep open while it traces.
+        """
+        return self.spec_of(value)
+
     def signature(self, kind: type) -> tuple[str, ...]:
         """Expressions over `{x}` with hashable values. They are equal for two values of exactly
         this type only if these have the same spec, and tell that quickly. If there are none,

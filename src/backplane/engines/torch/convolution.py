@@ -15,8 +15,9 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Placement, Sliding, Window, windows
-from backplane.engines.base import Ints, Lowering, Shape, Table, Value, host_shape
+from backplane.engines.base import Ints, Lowering, Shape, Table, Value
 from backplane.engines.torch.shaping import pad_amounts
+from backplane.engines.torch.tracing import host_shape, present_sizes
 
 TABLE = Table()
 
@@ -152,19 +153,21 @@ def _output_first(kernel: Value) -> Value:
 @TABLE.build("conv", "conv_bias")
 @on_two_axes
 def conv(specs: Sequence[Spec], *, groups: int, **at: Unpack[Sliding]) -> Lowering:
-    """`torch.convolution`; a third operand is the bias of `conv_bias`."""
+    """`torch.conv2d` or `conv3d`, which `torch.autocast` knows. A third operand is the bias of
+    `conv_bias`.
+    """
     strides, dilation = at["strides"], at["dilation"]
     slid = windows(_window(specs[1].shape), **at)
     plan_for = planned(Plan.of, specs[0].shape, slid)
-    none = [0] * len(strides)
+    convolve = torch.conv2d if len(strides) == 2 else torch.conv3d
 
     def lowering(x: Value, kernel: Value, bias: Value | None = None) -> Value:
-        plan = plan_for(x.shape[1:-1])
+        plan = plan_for(present_sizes(x)[1:-1])
         if 0 in plan.counts:
             return plan.empty(x, x.shape[0], kernel.shape[-1])
-        y = torch.convolution(
+        y = convolve(
             channels_first(plan.pad(x)), _output_first(kernel), bias,
-            strides, plan.amounts, dilation, False, none, groups,
+            strides, plan.amounts, dilation, groups,
         )  # fmt: skip
         return channels_last(y)
 
@@ -176,19 +179,20 @@ def conv(specs: Sequence[Spec], *, groups: int, **at: Unpack[Sliding]) -> Loweri
 def conv_input_grad(
     specs: Sequence[Spec], *, shape: Shape, groups: int, **at: Unpack[Sliding]
 ) -> Lowering:
-    """The transposed `torch.convolution`."""
+    """The transposed convolution, which `torch.autocast` knows."""
     strides, dilation = at["strides"], at["dilation"]
     slid = windows(_window(specs[1].shape), **at)
     plan_for = planned(Plan.of, shape, slid)
+    transposed = torch.conv_transpose2d if len(strides) == 2 else torch.conv_transpose3d
 
     def lowering(g: Value, kernel: Value, *dims: Value) -> Value:
         target = host_shape(shape, dims)
         if g.numel() == 0:
             return g.new_zeros(target)
         plan = plan_for(target[1:-1])
-        x = torch.convolution(
+        x = transposed(
             channels_first(g), _output_first(kernel), None,
-            strides, plan.amounts, dilation, True, plan.rest, groups,
+            strides, plan.amounts, plan.rest, groups, dilation,
         )  # fmt: skip
         return plan.crop(channels_last(x))
 
@@ -213,7 +217,7 @@ def conv_kernel_grad(
     def lowering(x: Value, g: Value) -> Value:
         if g.numel() == 0:
             return g.new_zeros(kernel_shape)
-        plan = plan_for(x.shape[1:-1])
+        plan = plan_for(present_sizes(x)[1:-1])
         # The kernel is read for its shape only.
         kernel = x.new_empty(whole) if outputs == 1 else _output_first(x.new_empty(kernel_shape))
         _, found, _ = torch.ops.aten.convolution_backward.default(

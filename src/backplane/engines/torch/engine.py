@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
+from backplane.core.graph import KeySource
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import loops
 from backplane.engines.base import Blocks, Engine, Function, Program, Table, Value
@@ -21,6 +23,7 @@ from backplane.engines.torch import (
     random,
     reductions,
     shaping,
+    tracing,
     updates,
 )
 from backplane.engines.torch.blocks import BLOCKS
@@ -57,9 +60,31 @@ class TorchEngine(Engine):
         return isinstance(value, torch.Tensor)
 
     def spec_of(self, value: Value) -> Spec:
-        """Sizes are unknown where PyTorch's compiler traces with symbolic ones."""
-        sizes = tuple([n if type(n) is int else None for n in value.shape])
+        """Sizes are unknown where PyTorch's compiler traces with symbolic ones, and where
+        `torch.jit.trace` does, but for those of parameters.
+        """
+        sizes: Any
+        if isinstance(value, torch.nn.Parameter) and tracing.in_jit_trace():
+            sizes = tracing.present_sizes(value)
+        else:
+            sizes = tuple([n if type(n) is int else None for n in value.shape])
         return Spec(sizes, NAMES.get(value.dtype) or str(value.dtype).removeprefix("torch."))
+
+    def present_spec(self, value: Value) -> Spec:
+        """All sizes are known where `torch.jit.trace` records."""
+        spec = self.spec_of(value)
+        known = tracing.in_jit_trace() and None in spec.shape
+        return Spec(tracing.present_sizes(value), spec.dtype) if known else spec
+
+    def is_tracing(self) -> bool:
+        """Whether `torch.jit.trace` records."""
+        return tracing.in_jit_trace()
+
+    def has_value(self, value: Value) -> bool:
+        """Not where a program is exported or transformed by `torch.func`."""
+        return not (
+            torch._C._functorch.is_functorch_wrapped_tensor(value) or isinstance(value, FakeTensor)
+        )
 
     def signature(self, kind: type) -> tuple[str, ...]:
         """Shape and dtype. Where PyTorch's compiler traces, a shape may not be hashable."""
@@ -67,6 +92,8 @@ class TorchEngine(Engine):
 
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
         """A copy, on the default device."""
+        if tracing.in_jit_trace():
+            return tracing.beside(self.from_numpy, array, dtype)
         name = dtype or array.dtype.name
         if name == "bfloat16":
             value = torch.from_numpy(np.array(array, np.float32, order="C")).to(torch.bfloat16)
@@ -74,8 +101,27 @@ class TorchEngine(Engine):
             value = torch.from_numpy(np.array(array, name, order="C"))
         return value.to(devices.default_device()) if devices.ACCELERATED else value
 
+    def key(self, source: KeySource) -> Value:
+        """Where the call is recorded, samples come from PyTorch's own generator at each run, and
+        nobody reads the key.
+
+        Raises:
+            TypeError: if the source has a seed: a record keeps no count of its runs.
+        """
+        if not tracing.is_recorded():
+            return super().key(source)
+        if source.given:
+            raise TypeError(
+                "samples with a seed (of the call, or of K.set_random_seed) cannot be part of a "
+                "program that PyTorch records. Leave the seed out: then PyTorch's own generator "
+                "draws, which torch.manual_seed sets"
+            )
+        return torch.zeros(4, dtype=torch.uint32)
+
     def from_host(self, value: Any, dtype: str) -> Value:
-        """A number without the way through NumPy."""
+        """A number without the way through NumPy; a size that `torch.jit.trace` follows is one."""
+        if isinstance(value, torch.Tensor):
+            return value.to(TORCH[dtype])
         if type(value) is int and dtype not in SIGNED:
             return torch.scalar_tensor(value, dtype=TORCH[dtype])
         return super().from_host(value, dtype)
