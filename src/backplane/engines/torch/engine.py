@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -180,14 +181,19 @@ class TorchEngine(Engine):
         pairs of arguments of it.
 
         Nothing that a program reads is on PyTorch's tape (`detached`, `lend`), so that the tape
-        must be off only for those who look for it: that takes 0.4 µs.
+        must be off only for those who look for it: that takes 0.4 µs. `torch.autocast` is off for
+        those whose products it would change.
         """
         function = program.function
         wish = program.options.get("compile")
         if wish:
             function = torch.compile(function, **_compile_arguments(wish))
         function = self._placed(function)
-        return _without_tape(function) if wish or self._asks_for_tape(program) else function
+        if wish or self._asks_for_tape(program):
+            function = _without_tape(function)
+        runs_more = wish or not self._running_graphs.isdisjoint(program.operations)
+        multiplies = runs_more or not PRODUCTS.isdisjoint(program.operations)
+        return _without_autocast(function) if multiplies else function
 
     def _asks_for_tape(self, program: Program) -> bool:
         asks = any(map(linear.asks_for_tape, program.lowerings))
@@ -200,6 +206,26 @@ class TorchEngine(Engine):
     @staticmethod
     def _placed(function: Function) -> Function:
         return devices.following_inputs(function) if devices.ACCELERATED else function
+
+
+PRODUCTS = frozenset((*linear.TABLE, *convolution.TABLE))
+"""The primitives that `torch.autocast` computes in half precision."""
+
+
+def _without_autocast(function: Function) -> Function:
+    """`function` in the dtypes of its program, whatever surrounds the call."""
+    is_on = torch._C._is_any_autocast_enabled
+    devices_of = dict.fromkeys(("cpu", devices.default_device().type))
+
+    def run(*inputs: Value) -> tuple[Value, ...]:
+        if not is_on():
+            return function(*inputs)
+        with ExitStack() as off:
+            for device in devices_of:
+                off.enter_context(torch.autocast(device, enabled=False))
+            return function(*inputs)
+
+    return run
 
 
 def _compile_arguments(wish: Any) -> dict[str, Any]:
