@@ -125,6 +125,18 @@ def test_tensorflow_variables_loops_and_datasets() -> None:
     np.testing.assert_allclose(np.concatenate(sums), X.sum(-1), rtol=1e-5)
 
 
+def test_autograph_leaves_k_functions_alone(caplog: pytest.LogCaptureFixture) -> None:
+    def function(x: Any) -> Any:
+        with K.name_scope("scope"):
+            scaled = K.dot(x, K.constant(np.eye(3), "float32")) * K.epsilon()
+        return K.in_train_phase(K.dropout(scaled, 0.5), scaled) + K.ones((3,))
+
+    with caplog.at_level("WARNING", "tensorflow"):
+        tf.function(function)(tf.constant(X))
+        list(tf.data.Dataset.from_tensors(X).map(function))
+    assert not caplog.records
+
+
 # --- PyTorch -------------------------------------------------------------------------------------
 
 

@@ -33,7 +33,7 @@ def spec_of(x: TensorLike, what: str) -> Spec:
         return x.spec
     owner = engine_of(x)
     if owner is not None:
-        found: Spec = owner.spec_of(x)
+        found: Spec = owner.present_spec(x)
         return found
     array = np.asarray(x)
     if array.dtype.kind not in "biuf":
