@@ -57,6 +57,25 @@ def test_keys_of_jax_under_its_transformations(make: Callable[[int], Any]) -> No
     assert len({row.tobytes() for row in np.array(rows)}) == 4
 
 
+def test_dropout_in_vmap() -> None:
+    x = torch.ones(4, 50)
+
+    def dropped(randomness: str) -> int:
+        rows = torch.func.vmap(lambda row: K.dropout(row, 0.5), randomness=randomness)(x)
+        return len({tuple(row.tolist()) for row in rows})
+
+    assert (dropped("same"), dropped("different")) == (1, 4)
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        dropped("error")
+    keys = torch.arange(8, dtype=torch.int32).view(torch.uint32).reshape(4, 2)
+    with pytest.raises(
+        TypeError, match=r"K\.dropout: torch\.func\.vmap cannot map over random keys"
+    ):
+        torch.func.vmap(lambda row, key: K.dropout(row, 0.5, seed=key))(x, keys)
+    rows = jax.vmap(lambda row: K.dropout(row, 0.5))(jnp.ones((4, 50)))
+    assert len({row.tobytes() for row in np.array(rows)}) == 1
+
+
 def test_the_words_are_those_of_the_key() -> None:
     wanted = K.random_uniform((3,), seed=jax.random.key(7))
     np.testing.assert_array_equal(K.random_uniform((3,), seed=jnp.array([0, 7], "uint32")), wanted)

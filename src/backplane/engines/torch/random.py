@@ -63,6 +63,11 @@ def key_words(key: Value) -> Value:
     """The words of a user's key."""
     if is_recorded():
         raise TypeError("a random key cannot be part of a program that PyTorch records")
+    if torch._C._functorch.is_functorch_wrapped_tensor(key):
+        raise TypeError(
+            "torch.func.vmap cannot map over random keys: its argument randomness='different' "
+            "draws for each row"
+        )
     return key if key.shape == (4,) else torch.cat([key, key.new_zeros(2)])
 
 
