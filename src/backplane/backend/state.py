@@ -114,7 +114,7 @@ def _set(tuples: Sequence[tuple[TensorLike, TensorLike]], what: str) -> None:
             engine_of(x).assign(x, array)
 
 
-def _fitting_array(x: TensorLike, value: TensorLike, what: str) -> np.ndarray:
+def _fitting_array(x: Any, value: TensorLike, what: str) -> np.ndarray:
     owner = _owner(x, what)
     spec = x.spec if owner is None else owner.spec_of(x)
     array = _values(value, spec.dtype, f"{what}: value")
@@ -127,7 +127,7 @@ def _fitting_array(x: TensorLike, value: TensorLike, what: str) -> np.ndarray:
     return array
 
 
-def _owner(x: TensorLike, what: str) -> Engine | None:
+def _owner(x: Any, what: str) -> Engine | None:
     """The engine that a variable belongs to; None for a variable of ours.
 
     Raises:
@@ -144,12 +144,13 @@ def _owner(x: TensorLike, what: str) -> Engine | None:
     return owner
 
 
-def _updated(what: str, x: TensorLike, *operands: TensorLike) -> Any:
+def _updated(what: str, x: Any, *operands: TensorLike) -> Tensor:
     """The update of a variable, at once if it belongs to an engine."""
     owner = _owner(x, what)
     if owner is None:
         return Update(x, _NEW_VALUE[what](x, *operands))
-    return owner.assign(x, run_now(_NEW_VALUE[what], (x, *operands), {}, owner))
+    update: Tensor = owner.assign(x, run_now(_NEW_VALUE[what], (x, *operands), {}, owner))
+    return update
 
 
 @adaptable
