@@ -9,13 +9,14 @@ and three spatial axes, so one spatial axis becomes the second of two.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 import torch
 
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Placement, Sliding, Window, windows
 from backplane.engines.base import Ints, Lowering, Shape, Table, Value, host_shape
+from backplane.engines.torch.products import Products
 from backplane.engines.torch.shaping import pad_amounts
 
 TABLE = Table()
@@ -34,6 +35,9 @@ def channels_first(x: Value) -> Value:
 def channels_last(x: Value) -> Value:
     """(batch, channels, *spatial) seen as (batch, *spatial, channels)."""
     return x.permute(0, *range(2, x.ndim), 1)
+
+
+Planned = TypeVar("Planned")
 
 
 class Plan(NamedTuple):
@@ -82,8 +86,10 @@ class Plan(NamedTuple):
 
 
 def planned(
-    plan: Callable[[Sequence[int], Sequence[Window]], Plan], shape: Shape, slid: Sequence[Window]
-) -> Callable[[Sequence[int]], Plan]:
+    plan: Callable[[Sequence[int], Sequence[Window]], Planned],
+    shape: Shape,
+    slid: Sequence[Window],
+) -> Callable[[Sequence[int]], Planned]:
     """From the spatial sizes to their plan; made now if `shape`, channels last, has them all."""
     sizes = shape[1:-1]
     if None in sizes:
@@ -156,12 +162,17 @@ def conv(specs: Sequence[Spec], *, groups: int, **at: Unpack[Sliding]) -> Loweri
     strides, dilation = at["strides"], at["dilation"]
     slid = windows(_window(specs[1].shape), **at)
     plan_for = planned(Plan.of, specs[0].shape, slid)
+    products_for = planned(Products.over, specs[0].shape, slid)
     none = [0] * len(strides)
 
     def lowering(x: Value, kernel: Value, bias: Value | None = None) -> Value:
         plan = plan_for(x.shape[1:-1])
         if 0 in plan.counts:
             return plan.empty(x, x.shape[0], kernel.shape[-1])
+        products = products_for(x.shape[1:-1])
+        if products.serves(x, kernel.shape[-1], groups):
+            y = products.conv(x, kernel)
+            return y if bias is None else y.add_(bias)
         y = torch.convolution(
             channels_first(plan.pad(x)), _output_first(kernel), bias,
             strides, plan.amounts, dilation, False, none, groups,
@@ -180,11 +191,15 @@ def conv_input_grad(
     strides, dilation = at["strides"], at["dilation"]
     slid = windows(_window(specs[1].shape), **at)
     plan_for = planned(Plan.of, shape, slid)
+    products_for = planned(Products.over, shape, slid)
 
     def lowering(g: Value, kernel: Value, *dims: Value) -> Value:
         target = host_shape(shape, dims)
         if g.numel() == 0:
             return g.new_zeros(target)
+        products = products_for(target[1:-1])
+        if products.serves(g, kernel.shape[-1], groups):
+            return products.input_grad(g, kernel)
         plan = plan_for(target[1:-1])
         x = torch.convolution(
             channels_first(g), _output_first(kernel), None,
@@ -204,6 +219,7 @@ def conv_kernel_grad(
     strides, dilation = at["strides"], at["dilation"]
     slid = windows(_window(kernel_shape), **at)
     plan_for = planned(Plan.of, specs[0].shape, slid)
+    products_for = planned(Products.over, specs[0].shape, slid)
     none = [0] * len(strides)
     *spatial, inputs, outputs = kernel_shape
     # A kernel with one output, seen with the output first, is not contiguous for PyTorch's slow
@@ -213,6 +229,9 @@ def conv_kernel_grad(
     def lowering(x: Value, g: Value) -> Value:
         if g.numel() == 0:
             return g.new_zeros(kernel_shape)
+        products = products_for(x.shape[1:-1])
+        if products.serves(x, outputs, groups):
+            return products.kernel_grad(x, g, kernel_shape)
         plan = plan_for(x.shape[1:-1])
         # The kernel is read for its shape only.
         kernel = x.new_empty(whole) if outputs == 1 else _output_first(x.new_empty(kernel_shape))
