@@ -174,8 +174,7 @@ def conv(specs: Sequence[Spec], *, groups: int, **at: Unpack[Sliding]) -> Loweri
             return plan.empty(x, x.shape[0], kernel.shape[-1])
         products = products_for(present_sizes(x)[1:-1])
         if products.serves(x, kernel.shape[-1], groups):
-            y = products.conv(x, kernel)
-            return y if bias is None else y.add_(bias)
+            return products.conv(x, kernel, bias)
         y = convolve(
             channels_first(plan.pad(x)), _output_first(kernel), bias,
             strides, plan.amounts, dilation, groups,

@@ -54,10 +54,11 @@ class Products(Placement):
         """Whether the windows are the elements of x themselves, in their order."""
         return self.elements == 1 and self.counts == self.sizes == self.padded
 
-    def conv(self, x: Value, kernel: Value) -> Value:
-        """Cross-correlation."""
+    def conv(self, x: Value, kernel: Value, bias: Value | None) -> Value:
+        """Cross-correlation, plus a bias if there is one."""
         rows = self._rows(x)
-        y = rows @ kernel.reshape(rows.shape[-1], kernel.shape[-1])
+        matrix = kernel.reshape(rows.shape[-1], kernel.shape[-1])
+        y = rows @ matrix if bias is None else torch.addmm(bias, rows, matrix)
         return y.reshape(x.shape[0], *self.counts, kernel.shape[-1])
 
     def kernel_grad(self, x: Value, g: Value, shape: Ints) -> Value:
@@ -71,7 +72,8 @@ class Products(Placement):
         if self.plain:
             return rows.reshape(batch, *self.sizes, inputs)
         parts = rows.reshape(batch, *self.counts, self.elements, inputs)
-        x = g.new_zeros((batch, *self.padded, inputs))
+        # Zeros like the product: under `vmap`, what is added must not have more axes.
+        x = parts.new_zeros((batch, *self.padded, inputs))
         for i, place in enumerate(self._places()):
             x[place].add_(parts[..., i, :])
         if not self.is_padded:
