@@ -6,7 +6,8 @@ nothing of Keras itself is changed. What still exists is left as it is. Each ent
 removed, when, and what needs it.
 
 It also lets Keras 2.1 and older, which know no external backends, take `KERAS_BACKEND=backplane.…`
-(see `backplane.interop.classic_modules`). All of them take the names of engines: `KERAS_BACKEND=jax`.
+(see `backplane.interop.classic_modules`). In all releases, `KERAS_BACKEND=jax` means
+`backplane.jax`.
 """
 
 from __future__ import annotations

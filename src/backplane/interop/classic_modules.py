@@ -73,7 +73,8 @@ def _named(backend: str) -> Iterator[None]:
     def without_backend(file: Any) -> Any:
         return {name: value for name, value in load(file).items() if name != "backend"}
 
-    os.environ["KERAS_BACKEND"], json.load = backend, without_backend
+    os.environ["KERAS_BACKEND"] = backend
+    json.load = without_backend  # type: ignore[assignment]
     try:
         yield
     finally:

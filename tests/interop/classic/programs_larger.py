@@ -5,6 +5,7 @@ import numpy as np
 from keras import backend as K
 from keras import layers as L
 from keras.models import Model, Sequential
+
 from programs import images, steps
 
 
@@ -136,7 +137,7 @@ def bert(folder):
     """A small BERT: it guesses hidden words of padded sentences, and which sentence follows."""
     rng = np.random.RandomState(6)
     words = rng.randint(2, 12, size=(8, 9))
-    for row, length in zip(words, rng.randint(5, 10, size=8)):
+    for row, length in zip(words, rng.randint(5, 10, size=8), strict=True):
         row[length:] = 0
     hidden = (rng.uniform(size=words.shape) < 0.3) & (words > 0)
     hidden[:, 1] = True
@@ -179,7 +180,7 @@ def ocr(folder):
     labels = np.array([[0, 1, 2], [2, 0, 4], [3, 3, 1], [1, 4, 4]])
     lengths = np.array([[3], [2], [3], [1]])
     lines = np.zeros((4, 24, 6, 1))
-    for line, row, length in zip(lines, labels, lengths[:, 0]):
+    for line, row, length in zip(lines, labels, lengths[:, 0], strict=True):
         for place, label in enumerate(row[:length]):
             line[2 + place * 7 : 6 + place * 7, :, 0] = glyphs[label]
     image = L.Input((24, 6, 1), name="image")
@@ -203,7 +204,7 @@ def ocr(folder):
     assert curve[99] < 0.2 * curve[0]
     scores = Model(image, read).predict(lines)[:, 2:]
     decoded, likely = K.ctc_decode(scores, np.full(4, 10), greedy=True)
-    for row, label, length in zip(K.get_value(decoded[0]), labels, lengths[:, 0]):
+    for row, label, length in zip(K.get_value(decoded[0]), labels, lengths[:, 0], strict=True):
         assert [n for n in row if n >= 0] == list(label[:length])
     return curve[:20] + list(np.ravel(K.get_value(likely)))
 
@@ -213,7 +214,7 @@ def notebook(folder):
     K.placeholder(shape=(2, 4, 5))
     K.placeholder(shape=(None, 4, 5))
     assert K.ndim(K.placeholder(ndim=3)) == 3
-    val = np.random.random((3, 4, 5))
+    val = np.random.random((3, 4, 5))  # noqa: NPY002 - as the notebook has it
     np.testing.assert_allclose(K.eval(K.variable(value=val)), val, rtol=1e-6)
     assert K.eval(K.zeros(shape=(3, 4, 5))).sum() == 0
     assert K.eval(K.ones(shape=(3, 4, 5))).sum() == 60
@@ -232,7 +233,7 @@ def notebook(folder):
     model = Sequential()
     model.add(L.Dense(10, input_shape=(3,), name="dense_1"))
     for i in range(2, 6):
-        model.add(L.Dense(10, name="dense_%d" % i))
+        model.add(L.Dense(10, name=f"dense_{i}"))
     inner = Model(inputs=model.input, outputs=model.get_layer("dense_1").output)
     expected = inner.predict(np.array([[1, 2, 3]]))
     of_layer = K.function([model.layers[0].input], [model.get_layer("dense_1").output])

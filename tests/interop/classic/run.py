@@ -47,10 +47,11 @@ def main(result, *chosen):
 
         PROGRAMS = programs_1_layers.PROGRAMS | programs_1_models.PROGRAMS
     else:
-        import programs
+        from programs import PROGRAMS
+    if keras.__version__ >= "2.3":
         import programs_larger
 
-        PROGRAMS = programs.PROGRAMS | programs_larger.PROGRAMS
+        PROGRAMS = PROGRAMS | programs_larger.PROGRAMS
 
     results = {name: run(PROGRAMS[name]) for name in chosen or PROGRAMS}
     with open(result, "w") as file:
