@@ -76,7 +76,7 @@ def test_native_tensors(tmp_path):
     text = (DOCS / "native-tensors.md").read_text(encoding="utf-8")
     promised = re.findall(r"^```\n\nprints `(.*?)`", text, re.MULTILINE)
     programs = blocks("native-tensors.md", "python")
-    assert len(programs) == len(promised) == 5
+    assert len(programs) == len(promised) == 6
     # In one process, one after the other: each library is imported once at most.
     (tmp_path / "page.py").write_text("\n".join(programs))
     printed = shell("python page.py", tmp_path).splitlines()
