@@ -33,11 +33,11 @@ ALIASES = {
     "keras.backend.theano_backend": "backplane.backend.tensorflow_backend",
     "keras.backend.cntk_backend": "backplane.backend.tensorflow_backend",
 }
-"""Name in scripts → the module of ours that it means."""
+"""From the name in scripts to the module of ours that it means."""
 
 
 class _Same(Loader):
-    """Gives a module of ours under another name."""
+    """A loader that gives a module of ours under another name."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """The module itself."""
@@ -47,7 +47,7 @@ class _Same(Loader):
         return self.own
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing: it has been executed."""
+        """Do nothing, because the module has been executed."""
         vars(module).update(self.kept)
 
 
@@ -92,7 +92,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of an alias. Before any other part of Keras, Keras itself is loaded."""
+        """The spec of an alias. Keras itself is loaded before any other part of Keras."""
         if name in ALIASES:
             return ModuleSpec(name, _Same(), is_package=name == BACKEND)
         if name.startswith("keras."):
@@ -136,7 +136,7 @@ def _is_classic(spec: ModuleSpec) -> bool:
 
 
 def _become_backend_of_classic() -> None:
-    """Name ours as the backend, with the engine that was asked for."""
+    """Set `KERAS_BACKEND` to our module for the engine that was asked for."""
     asked = os.environ.get("KERAS_BACKEND")
     engine = canonical(asked) if asked else None
     if engine or not asked:

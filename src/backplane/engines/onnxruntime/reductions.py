@@ -232,9 +232,8 @@ def cumprod(x: Symbol, *, axis: int, reverse: bool) -> Symbol:
 
 
 def _products(x: Symbol, reverse: bool) -> Symbol:
-    """Products along the first axis, and a row of ones where they begin: so there is always a step.
-
-    A loop, as ONNX before opset 26 has no operation for it.
+    """Products along the first axis, by a loop: ONNX before opset 26 has no operation for it. A row
+    of ones is put in front, so that there is always a step.
     """
     row = sizes(x)[1:]
     one = constant_of((1, *row), 1, x.dtype)

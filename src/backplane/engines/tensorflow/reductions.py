@@ -22,7 +22,9 @@ def _reduction(kernel: Callable[..., Value]) -> Lowering:
 
 
 def _extreme(kernel: Callable[..., Value]) -> Lowering:
-    """A maximum or minimum, after the check that there are elements: else it would be ±inf."""
+    """A maximum or minimum. It is checked that there are elements, of which TensorFlow would give
+    ±inf.
+    """
 
     def lowering(x: Value, *, axes: Axes, keepdims: bool) -> Value:
         y = kernel(input=x, axis=ints(axes), keep_dims=keepdims)
@@ -89,7 +91,9 @@ TABLE = Table(
 
 @TABLE.add("softmax")
 def _softmax(x: Value, *, axis: int) -> Value:
-    """The kernel of oneDNN gives 0 beside a NaN, which the sum takes to all of the row."""
+    """TensorFlow's softmax plus a term that makes a whole row NaN if one element is: oneDNN's
+    kernel gives 0 beside a NaN.
+    """
     y = raw.Softmax(logits=x) if axis == x.shape.rank - 1 else tf.nn.softmax(x, axis)
     if x.dtype == tf.float64:
         return y
