@@ -40,6 +40,7 @@ name, where everyone else meets them, so that nobody can know a particular one."
 PARTS = {
     "__main__": "cli",
     **dict.fromkeys(ENGINES, "interop"),
+    "keras1": "interop",
     "_keras_json": "config",
     "known_engines": "config",
     "engines": "registry",

@@ -54,10 +54,12 @@ class Context:
             `K.control_dependencies` says that an update comes first.
         line: The line of the user's code that new tensors belong to, if it is not the one being
             executed.
+        step: Whether a step function of a loop runs. Meanwhile only tensors that somebody gave a
+            `_keras_shape` have one (`Tensor._keras_shape`).
     """
 
     # Read at each call of K and for each node: slots take half the time of a named tuple's fields.
-    __slots__ = ("engine", "line", "mode", "scopes", "updated")
+    __slots__ = ("engine", "line", "mode", "scopes", "step", "updated")
 
     def __init__(
         self,
@@ -66,12 +68,14 @@ class Context:
         scopes: tuple[str, ...] = (),
         updated: Mapping[Tensor, Tensor] = NOTHING,
         line: Where | None = None,
+        step: bool = False,
     ) -> None:
         self.engine = engine
         self.mode = mode
         self.scopes = scopes
         self.updated = updated
         self.line = line
+        self.step = step
 
     def but(self, **fields: Any) -> Context:
         """The same context with other values of some fields."""

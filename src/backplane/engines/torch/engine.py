@@ -118,6 +118,10 @@ class TorchEngine(Engine):
         """
         return not (options.get("compile") or devices.ACCELERATED)
 
+    def devices(self) -> list[str]:
+        """All devices: accelerators first."""
+        return devices.names()
+
     def compile(self, program: Program) -> Function:
         """The program as it is, or through `torch.compile` if the option `compile` is given: True,
         the name of a mode, or pairs of its arguments.
