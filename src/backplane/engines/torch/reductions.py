@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from backplane.core.shapes import broadcast_axes
 from backplane.core.spec import Spec
 from backplane.engines.base import Axes, Lowering, Shape, Table, Value, host_shape
-from backplane.engines.torch.dtypes import TORCH, compared, modular, ordered
+from backplane.engines.torch.dtypes import compared, modular, ordered
 
 TABLE = Table()
 
@@ -103,15 +102,13 @@ TABLE.update(
 
 @TABLE.build("sum_to")
 def sum_to(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
-    """One sum if the axes are known beforehand, else `Tensor.sum_to_size`."""
-    spec, dtype = specs[0], TORCH[specs[0].dtype]
-    if None in shape:
-        return lambda x, *dims: x.sum_to_size(host_shape(shape, dims)).to(dtype)
-    added, stretched = broadcast_axes(shape, spec.shape)
-    if not stretched:
-        return modular(spec, lambda x: torch.sum(x, added, dtype=x.dtype) if added else x)
-    axes = (*added, *stretched)
-    return modular(spec, lambda x: torch.sum(x, axes, True, dtype=x.dtype).squeeze(added))
+    """`Tensor.sum_to_size`."""
+
+    def lowering(x: Value, *dims: Value) -> Value:
+        size = host_shape(shape, dims)
+        return modular(specs[0], lambda x: x.sum_to_size(size).to(x.dtype))(x)
+
+    return lowering
 
 
 @TABLE.build("top_k")
