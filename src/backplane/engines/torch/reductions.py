@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import torch
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Axes, Lowering, Shape, Table, Value, host_shape
+from backplane.engines.base import Axes, Lowering, Shape, Table, Value
 from backplane.engines.torch.dtypes import compared, modular, ordered
+from backplane.engines.torch.tracing import host_shape
 
 TABLE = Table()
 
