@@ -104,8 +104,8 @@ class TorchEngine(Engine):
         return torch.zeros(4, dtype=torch.uint32)
 
     def from_host(self, value: Any, dtype: str) -> Value:
-        """A tensor made of the number directly, without NumPy. A size that `torch.jit.trace` follows
-        is a tensor already.
+        """A tensor made of the number directly, without NumPy. A size that `torch.jit.trace`
+        follows is a tensor already.
         """
         if isinstance(value, torch.Tensor):
             return value.to(TORCH[dtype])
