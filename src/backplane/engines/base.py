@@ -322,6 +322,12 @@ class Engine:
         fed arrays meanwhile, need this.
         """
 
+    def devices(self) -> list[str]:
+        """The devices that the library can compute on, such as `cpu:0` or `gpu:1`; the one that it
+        uses by itself comes first.
+        """
+        return ["cpu:0"]
+
     # --- programs -------------------------------------------------------------------------------
 
     def commit(self, calls: Calls) -> None:

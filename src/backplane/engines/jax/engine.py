@@ -146,6 +146,10 @@ class JaxEngine(Engine):
 
     # --- programs -------------------------------------------------------------------------------
 
+    def devices(self) -> list[str]:
+        """All devices of this process."""
+        return [f"{d.platform}:{d.id}" for d in jax.local_devices()]
+
     def compile(self, program: Program) -> Function:
         """`jax.jit`. Variables that keep their shape hand their memory to their new values.
 

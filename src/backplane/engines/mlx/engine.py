@@ -80,6 +80,11 @@ class MLXEngine(Engine):
 
     # --- programs -------------------------------------------------------------------------------
 
+    def devices(self) -> list[str]:
+        """The GPU, where there is one, and the CPU."""
+        kinds = (("gpu", mx.gpu), ("cpu", mx.cpu))
+        return [f"{name}:0" for name, kind in kinds if mx.is_available(kind)]
+
     def compile(self, program: Program) -> Function:
         """The program, and the evaluation of all that it returns.
 

@@ -80,6 +80,12 @@ class TensorFlow(Engine):
         """The content of a variable that is replaced in place."""
         return updates.content(value)
 
+    def devices(self) -> list[str]:
+        """All devices: accelerators first."""
+        found = tf.config.list_logical_devices()
+        names = [d.name.removeprefix("/device:").lower() for d in found]
+        return sorted(names, key=lambda name: name.startswith("cpu"))
+
     def compile(self, program: Program) -> Function:
         """Trace the program once, unknown sizes left open. `compile=True` hands it to XLA whole;
         otherwise only the arithmetic of updates of large variables is, and nothing for `False`.

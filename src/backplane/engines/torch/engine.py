@@ -129,6 +129,10 @@ class TorchEngine(Engine):
         """Where nothing watches: a tape never does, PyTorch's compiler reuses memory by itself."""
         return not (options.get("compile") or devices.ACCELERATED)
 
+    def devices(self) -> list[str]:
+        """All devices: accelerators first."""
+        return devices.names()
+
     def compile(self, program: Program) -> Function:
         """The program; with the option `compile`, by `torch.compile`: True, the name of a mode, or
         pairs of arguments of it.
