@@ -40,7 +40,8 @@ def main() -> int:
         end = time.monotonic() + 60 * given.minutes / len(names)
         report = search(name, seed, given.programs, end)
         print(
-            f"{name}: {report.programs} programs from seed {seed}, {len(report.failures)} failures",
+            f"{name}: {report.programs} programs from seed {seed}, {report.skipped} more refused by"
+            f" name or of uncertain size, {len(report.failures)} failures",
             flush=True,
         )
         failures += len(report.failures)

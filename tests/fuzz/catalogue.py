@@ -29,27 +29,9 @@ def entry(weight: int = 2) -> Callable[[Entry], Entry]:
 # --- element by element ---------------------------------------------------------------------------
 
 UNARY = {
-    "float": [
-        "exp",
-        "log",
-        "sqrt",
-        "square",
-        "sin",
-        "cos",
-        "sigmoid",
-        "tanh",
-        "softplus",
-        "softsign",
-        "hard_sigmoid",
-        "elu",
-        "relu",
-        "erf",
-        "erfinv",
-        "round",
-        "sign",
-        "abs",
-    ],
-    "number": ["abs", "square", "sign", "round", "exp", "sqrt", "relu", "sigmoid"],
+    "float": "exp log sqrt square sin cos sigmoid tanh softplus softsign hard_sigmoid elu relu erf"
+    " erfinv round sign abs".split(),  # noqa: SIM905
+    "number": "abs square sign round exp sqrt relu sigmoid".split(),  # noqa: SIM905
 }
 
 

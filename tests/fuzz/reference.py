@@ -31,78 +31,25 @@ SLACK = 16
 """An engine may be so many times as far away as the noise has moved an element."""
 
 EXACT = frozenset(
-    [
-        "max",
-        "min",
-        "maximum",
-        "minimum",
-        "neg",
-        "abs",
-        "sign",
-        "floor",
-        "round",
-        "relu",
-        "relu_grad",
-        "where",
-        "clip",
-        "reshape",
-        "broadcast_to",
-        "transpose",
-        "expand_dims",
-        "squeeze",
-        "concat",
-        "slice",
-        "slice_grad",
-        "flip",
-        "pad",
-        "gather",
-        "dynamic_slice",
-        "dynamic_slice_grad",
-        "head",
-        "identity",
-        "stop_gradient",
-        "print",
-        "check_windows",
-        "max_pool",
-        "max_pool_take",
-        "full",
-        "eye",
-        "top_k",
-        "stack",
-        "to_dense",
-        "to_sparse",
-        "repeat",
-        "tile",
-    ]
+    "max min maximum minimum neg abs sign floor round relu relu_grad where clip reshape"
+    " broadcast_to transpose expand_dims squeeze concat slice slice_grad flip pad gather head"
+    " dynamic_slice dynamic_slice_grad identity stop_gradient print check_windows max_pool"
+    " max_pool_take full eye top_k stack to_dense to_sparse repeat tile".split()  # noqa: SIM905
 )
 """Primitives whose results are elements of their operands, or small whole numbers."""
 ADDING = frozenset(
-    [
-        "sum",
-        "sum_to",
-        "mean",
-        "matmul",
-        "matmul_add",
-        "conv",
-        "conv_bias",
-        "conv_input_grad",
-        "conv_kernel_grad",
-        "cumsum",
-        "avg_pool",
-        "avg_pool_grad",
-        "scatter_add",
-        "softmax",
-        "log_softmax",
-        "logsumexp",
-        "prod",
-        "cumprod",
-        "pow",
-        "mod",
-        "floordiv",
-        "max_pool_grad",
-    ]
+    "sum sum_to mean matmul matmul_add conv conv_bias conv_input_grad conv_kernel_grad cumsum"
+    " avg_pool avg_pool_grad scatter_add".split()  # noqa: SIM905
 )
 """Primitives with intermediate results: their operands are moved too."""
+BASIC = frozenset("add sub mul mul_no_nan div sqrt cast mod floordiv".split())  # noqa: SIM905
+"""Operations that are exact whenever their result can be held."""
+COMPOSED = frozenset(
+    "softmax log_softmax logsumexp prod cumprod pow mod floordiv max_pool_grad tanh_grad"
+    " sigmoid_grad adam_update momentum_update gradient_update".split()  # noqa: SIM905
+)
+"""The same, and even whole numbers lead to intermediate results that are rounded."""
+NEVER = None
 
 
 class Expected(NamedTuple):
@@ -131,7 +78,7 @@ def expected(
 def _bounded(dtype: str, value: Any, samples: Sequence[Any]) -> Expected:
     value = np.asarray(value)
     if any(np.shape(s) != value.shape for s in samples):
-        raise UnstableShape
+        raise UnstableShapeError
     if not is_float(dtype):
         same = np.all([s == value for s in samples], axis=0)
         return Expected(value, np.where(same, 0.0, np.inf))
@@ -145,7 +92,7 @@ def _bounded(dtype: str, value: Any, samples: Sequence[Any]) -> Expected:
     return Expected(value, SLACK * spread + 2 * own + 2 * TINY[dtype])
 
 
-class UnstableShape(Exception):
+class UnstableShapeError(Exception):
     """A size depends on rounding."""
 
 
@@ -157,7 +104,9 @@ class Evaluation:
         self.table = engines.get("numpy").table
 
     def __call__(self, outputs: Sequence[Tensor], leaves: Mapping[Tensor, Any]) -> list[Any]:
-        known: dict[Tensor, Any] = {t: _wide(v) for t, v in leaves.items()}
+        known: dict[Tensor, Any] = {
+            t: self.flushed(_wide(v), t.spec.dtype) for t, v in leaves.items()
+        }
         for node in toposort(outputs):
             if node not in known:
                 known[node] = self.value(node, [known[t] for t in node.inputs])
@@ -166,7 +115,7 @@ class Evaluation:
     def value(self, node: Tensor, operands: list[Any]) -> Any:
         """The value of a node; a list if it has several results."""
         if isinstance(node, Constant):
-            return _wide(node.value)
+            return self.flushed(_wide(node.value), node.spec.dtype)
         if isinstance(node, Placeholder):
             return _wide(np.asarray(node.default, node.spec.dtype))
         assert node.op is not None
@@ -176,16 +125,38 @@ class Evaluation:
         if special is not None:
             return special(self, operands, **node.params)
         name = node.op.name
-        if self.rng is not None and name in ADDING:
+        if self.rng is not None and name in ADDING | COMPOSED:
+            digits = 0 if name in ADDING else NEVER
             operands = [
-                self.moved(v, t.spec.dtype, 0) for v, t in zip(operands, node.inputs, strict=True)
+                self.moved(v, t.spec.dtype, digits)
+                for v, t in zip(operands, node.inputs, strict=True)
             ]
         found = self.computed(node, operands)
         if node.op.multiple:
             return [self.settled(name, v, s.dtype) for v, s in zip(found, node.spec, strict=True)]
         if self.rng is not None:
             found = self.open(name, node, operands, found)
+            if name in ADDING | COMPOSED and is_float(node.spec.dtype):
+                found = self.overflowing(node, operands, found)
         return self.settled(name, found, node.spec.dtype)
+
+    def overflowing(self, node: Tensor, operands: list[Any], found: Any) -> Any:
+        """`found`, with random elements where an intermediate result may be too large."""
+        most = LARGEST[node.spec.dtype]
+        wide = [v for v in operands if np.asarray(v).dtype.kind == "f"]
+        if all(np.max(np.abs(v), initial=0.0, where=np.isfinite(v)) < most**0.25 for v in wide):
+            return found
+        sizes = [np.abs(v) if np.asarray(v).dtype.kind == "f" else v for v in operands]
+        large = ~(np.abs(self.computed(node, sizes)) < most / 4)
+        assert self.rng is not None
+        return np.where(large, self.rng.choice([np.nan, np.inf, 0.0], np.shape(found)), found)
+
+    def flushed(self, value: Any, dtype: str) -> Any:
+        """`value`, where numbers below the normal ones may be 0."""
+        if self.rng is None or not is_float(dtype):
+            return value
+        small = (np.abs(value) < TINY[dtype]) & (self.rng.uniform(size=np.shape(value)) < 0.5)
+        return np.where(small, 0.0 * value, value)
 
     def computed(self, node: Tensor, operands: list[Any]) -> Any:
         """The primitive in float64."""
@@ -214,9 +185,12 @@ class Evaluation:
             value = np.where(np.abs(value) > LARGEST[dtype], np.sign(value) * np.inf, value)
         if self.rng is None or name in EXACT:
             return value
-        return self.moved(value, dtype, 0 if name in ADDING else DIGITS[dtype])
+        if name in ("log_softmax", "logsumexp"):  # the logarithm of a sum of about 1
+            value = value + self.rng.uniform(-1, 1, value.shape) * UNIT[dtype]
+        digits = 0 if name in ADDING else DIGITS[dtype] if name in BASIC else NEVER
+        return self.moved(value, dtype, digits)
 
-    def moved(self, value: Any, dtype: str, digits: int) -> Any:
+    def moved(self, value: Any, dtype: str, digits: int | None) -> Any:
         """`value` with noise, but for numbers that need no more than `digits` binary digits after
         the point, and few before it.
         """
@@ -224,11 +198,12 @@ class Evaluation:
             return value
         value = np.asarray(value, "float64")
         noise = self.rng.uniform(-1, 1, value.shape) * UNIT[dtype]
-        scaled = value * 2.0**digits
-        exact = (scaled == np.round(scaled)) & (np.abs(scaled) < 2.0 ** DIGITS[dtype] * 4)
+        exact = np.False_
+        if digits is not NEVER:
+            scaled = value * 2.0**digits
+            exact = (scaled == np.round(scaled)) & (np.abs(scaled) < 2.0 ** DIGITS[dtype] * 4)
         moved = np.where(exact, value, value * (1 + noise))
-        small = (np.abs(value) < TINY[dtype]) & (value != 0)
-        moved = np.where(small & (noise > 0), 0.0, moved)
+        moved = self.flushed(moved, dtype)
         edge = np.abs(np.abs(value) / LARGEST[dtype] - 1) < 0.01
         return np.where(edge & (noise > 0), np.sign(value) * np.inf, moved)
 
@@ -245,6 +220,12 @@ class Evaluation:
             exact = np.power(np.asarray(operands[0], "float64"), operands[1])
             info = np.iinfo(node.spec.dtype)
             free = (np.asarray(operands[1]) < 0) | (exact > info.max) | (exact < info.min)
+        elif name in ("equal", "not_equal", "less", "less_equal") and first.dtype.kind == "f":
+            # Numbers that differ by rounding may be equal on an engine.
+            second = np.asarray(operands[1])
+            size = np.maximum(np.abs(first), np.abs(second)) * 4 * UNIT[node.inputs[0].spec.dtype]
+            free = (first != second) & (np.abs(first - second) <= size)
+            return found ^ (free & (self.rng.uniform(size=np.shape(free)) < 0.5))
         elif name in ("argmax", "argmin") and first.dtype.kind == "f":
             free = np.isnan(first).any(axis=node.params["axis"])
         if free is None or not np.any(free):

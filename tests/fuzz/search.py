@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -25,25 +26,27 @@ class Report(NamedTuple):
     """How many programs ran, and what went wrong: the smallest program that was found for each."""
 
     programs: int
+    skipped: int
+    """Programs that the engine refuses by name, or with a size that depends on rounding."""
     failures: list[BaseException]
 
 
 def search(name: str, seed: int, count: int, end: float) -> Report:
     """Run programs on an engine until there are `count`, or until the clock says `end`."""
-    ran, failures, chunk = 0, [], 0
-    while ran < count and time.monotonic() < end:
+    ran, skipped, failures, chunk = 0, 0, [], 0
+    while ran + skipped < count and time.monotonic() < end:
         found = _Chunk(name, end)
-        found.run(seed * 100_003 + chunk, min(CHUNK, count - ran))
-        ran, chunk = ran + found.ran, chunk + 1
+        found.run(seed * 100_003 + chunk, min(CHUNK, count - ran - skipped))
+        ran, skipped, chunk = ran + found.ran, skipped + found.skipped, chunk + 1
         if found.failure is not None:
             failures.append(found.failure)
-    return Report(ran, failures)
+    return Report(ran, skipped, failures)
 
 
 class _Chunk:
     def __init__(self, name: str, end: float) -> None:
         self.name, self.end = name, end
-        self.ran = 0
+        self.ran = self.skipped = 0
         self.failure: BaseException | None = None
         with engines.use(name) as engine:
             self.strategy = programs(dtypes_of(engine))
@@ -68,6 +71,7 @@ class _Chunk:
             self.failure = shrunk(program, self.name, error)
             raise self.failure
         self.ran += error
+        self.skipped += not error
 
 
 def failure(program: Program, engine: str) -> BaseException | bool:
@@ -89,12 +93,18 @@ def shrunk(program: Program, engine: str, error: BaseException) -> BaseException
         smaller = False
         for attempt in _attempts(program):
             found = failure(attempt, engine)
-            if type(found) is type(error):
+            if isinstance(found, BaseException) and _place(found) == _place(error):
                 program, error, smaller = attempt, found, True
                 break
             if time.monotonic() > end:
                 break
     return error
+
+
+def _place(error: BaseException) -> tuple[type, str, int | None]:
+    """What and where an error is."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return type(error), last.filename, last.lineno
 
 
 def _attempts(program: Program) -> Iterator[Program]:
@@ -104,6 +114,8 @@ def _attempts(program: Program) -> Iterator[Program]:
             yield replace(program, outputs=[name], updates=[])
         for pair in program.updates:
             yield replace(program, outputs=[], updates=[pair])
+    for i in range(len(program.outputs)):
+        yield replace(program, outputs=program.outputs[:i] + program.outputs[i + 1 :])
     for i in range(len(program.updates)):
         yield replace(program, updates=program.updates[:i] + program.updates[i + 1 :])
     needed = {line.partition(" = ")[0] for line in program.needed()}

@@ -30,7 +30,7 @@ WORDS = re.compile(r"\b[a-z]\d+\b")
 """The names of tensors in a line."""
 
 
-class Broken(Exception):
+class BrokenError(Exception):
     """A line cannot be built: the last one of the program."""
 
 
@@ -102,7 +102,7 @@ class Writer:
             ("float32", "float32", "float32", "float64", *[d for d in FLOATS if d in dtypes])
         )
         self.wild = self.chance(12)
-        self.broken = Broken
+        self.broken = BrokenError
 
     # --- choices ----------------------------------------------------------------------------------
 
@@ -273,7 +273,7 @@ class Writer:
             var = self.take(name, text, value)
         except BaseException as error:
             self.program.lines.append(f"{name} = {text}")
-            raise Broken from error
+            raise BrokenError from error
         if var is not None:
             self.program.lines.append(f"{name} = {text}")
             if kind == "t":
@@ -287,7 +287,7 @@ class Writer:
         try:
             self.places[name] = eval(text, self.places)
         except BaseException as error:
-            raise Broken from error
+            raise BrokenError from error
         return name
 
     # --- arguments --------------------------------------------------------------------------------

@@ -200,4 +200,5 @@ def _operand(value: TensorLike) -> Any:
     """An operand for Python's operators: a list becomes a tensor, and other values stay as they
     are.
     """
-    return as_tensor(value) if isinstance(value, list | tuple) else value
+    tensor = as_tensor(value)  # says what is wrong
+    return tensor if isinstance(value, list | tuple) else value
