@@ -30,8 +30,8 @@ def entry(weight: int = 2) -> Callable[[Entry], Entry]:
 
 UNARY = {
     "float": "exp log sqrt square sin cos sigmoid tanh softplus softsign hard_sigmoid elu relu erf"
-    " erfinv round sign abs".split(),  # noqa: SIM905
-    "number": "abs square sign round exp sqrt relu sigmoid".split(),  # noqa: SIM905
+    " erfinv round sign abs".split(),
+    "number": "abs square sign round exp sqrt relu sigmoid".split(),
 }
 
 
@@ -45,7 +45,10 @@ def unary(w: Writer) -> str:
 def arithmetic(w: Writer) -> str:
     x = w.tensor("number")
     op = w.pick(("+", "*", "-", "/", "+", "*", "-", "//", "%"))
-    return f"{x} {op} {w.beside(x, 'number' if w.chance(20) else None)}"
+    y = w.beside(x, "number" if w.chance(20) else None)
+    if op in ("//", "%") and not (is_float(x.dtype) or is_float(y.dtype)):
+        return f"{x} {op} K.maximum({y}, 1)"  # an integer over 0 may be an error
+    return f"{x} {op} {y}"
 
 
 @entry(6)

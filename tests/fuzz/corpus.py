@@ -49,6 +49,16 @@ def classes_among_which_all_are_best(K):
     return {x: np.eye(2, 3), i: [1, 2]}, [K.in_top_k(x, i, 2**31)], []
 
 
+def slope_of_maxima_beside_the_number_zero(K):
+    """An operand that kernels do not read was taken for that number."""
+    x = K.placeholder((2, 7, 2, None), dtype="float64")
+    i = K.placeholder((), dtype="int64")
+    y = K.pool2d(x, (3, 1), (1, 2), "same", "channels_last", "max")
+    (g,) = K.gradients(y, [x])
+    value = np.random.default_rng(3).normal(0, 1, (2, 7, 2, 3))
+    return {x: value, i: 1}, [K.gather(g, K.maximum(i, 0))], []
+
+
 def slope_of_maxima_in_halves(K, dtype="bfloat16"):
     """TensorFlow's kernel for bfloat16 ended the process."""
     x = K.placeholder((1, 4, 4, 2), dtype=dtype)

@@ -34,19 +34,19 @@ EXACT = frozenset(
     "max min maximum minimum neg abs sign floor round relu relu_grad where clip reshape"
     " broadcast_to transpose expand_dims squeeze concat slice slice_grad flip pad gather head"
     " dynamic_slice dynamic_slice_grad identity stop_gradient print check_windows max_pool"
-    " max_pool_take full eye top_k stack to_dense to_sparse repeat tile".split()  # noqa: SIM905
+    " max_pool_take full eye top_k stack to_dense to_sparse repeat tile".split()
 )
 """Primitives whose results are elements of their operands, or small whole numbers."""
 ADDING = frozenset(
     "sum sum_to mean matmul matmul_add conv conv_bias conv_input_grad conv_kernel_grad cumsum"
-    " avg_pool avg_pool_grad scatter_add".split()  # noqa: SIM905
+    " avg_pool avg_pool_grad scatter_add".split()
 )
 """Primitives with intermediate results: their operands are moved too."""
-BASIC = frozenset("add sub mul mul_no_nan div sqrt cast mod floordiv".split())  # noqa: SIM905
+BASIC = frozenset("add sub mul mul_no_nan div sqrt cast mod floordiv".split())
 """Operations that are exact whenever their result can be held."""
 COMPOSED = frozenset(
     "softmax log_softmax logsumexp prod cumprod pow mod floordiv max_pool_grad tanh_grad"
-    " sigmoid_grad adam_update momentum_update gradient_update".split()  # noqa: SIM905
+    " sigmoid_grad adam_update momentum_update gradient_update".split()
 )
 """The same, and even whole numbers lead to intermediate results that are rounded."""
 NEVER = None
