@@ -156,7 +156,15 @@ def read(file: str) -> tuple[Settings, bool]:
 
 
 def given(file: str) -> dict[str, object]:
-    """Everything that `file` holds, unchecked, by key. The errors are those of `read`."""
+    """Everything that `file` holds, unchecked, by key. The errors are those of `read`.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> file = os.path.join(mkdtemp(), "keras.json")
+        >>> write(file)
+        >>> given(file)["backend"]
+        'tensorflow'
+    """
     return _parse(file, _content(file))[1]
 
 

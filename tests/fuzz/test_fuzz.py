@@ -31,7 +31,7 @@ def test_random_programs(engine: Any) -> None:
 
 @pytest.mark.parametrize("program", CORPUS, ids=lambda f: f.__name__)
 def test_past_failures(engine: Any, program: Any) -> None:
-    halves = "float16 bfloat16".split()  # noqa: SIM905
+    halves = "float16 bfloat16".split()
     if program is slope_of_maxima_in_halves:
         for dtype in (*engine.capabilities.intersection(halves), "float32"):
             assert agrees(partial(program, dtype=dtype), engine.name)

@@ -24,7 +24,10 @@ from backplane.core import registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-ADAPTERS = {"keras.src.backend.common": "backplane.interop.keras3"}
+ADAPTERS = {
+    "keras.src.backend.common": "backplane.interop.keras3",
+    "torch.fx.proxy": "backplane.interop.fx",
+}
 """Package of a class, or of one of its base classes → its adapter."""
 
 _found: dict[type, Any] = {}
@@ -55,6 +58,15 @@ def _value_of(value: object) -> Any:
 
 
 registry.VALUE_OF[:] = [_value_of]
+
+
+def meet() -> None:
+    """Import the adapters of the libraries that are loaded. Their own functions can then take
+    tensors of ours.
+    """
+    for package, name in ADAPTERS.items():
+        if package in sys.modules:
+            import_module(name)
 
 
 def phase() -> int | None:

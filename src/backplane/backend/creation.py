@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from backplane import config
-from backplane.backend._adapters import adaptable
+from backplane.backend._adapters import adaptable, meet
 from backplane.backend._args import (
     as_count,
     as_dtype,
@@ -21,7 +21,7 @@ from backplane.backend._call import api, creates
 from backplane.backend._errors import explained, holds_itself
 from backplane.backend.types import DType, Shape, Sizes, TensorLike
 from backplane.core import context
-from backplane.core.graph import Constant, Placeholder, Tensor, converted
+from backplane.core.graph import Constant, Placeholder, Tensor, converted, with_given_name
 from backplane.core.registry import engine_of
 from backplane.core.sparse import dense_array, is_sparse_matrix
 from backplane.core.spec import Spec
@@ -87,8 +87,9 @@ def placeholder(
     check_not_negative(sizes, "K.placeholder: shape")
     if sparse and len(sizes) != 2:
         raise ValueError(f"K.placeholder: a sparse placeholder has 2 axes, got shape {sizes}")
-    name = context.unique_name(name or "Placeholder")
-    return Placeholder(Spec(sizes, as_dtype(dtype), bool(sparse)), name)
+    unique = context.unique_name(name or "Placeholder")
+    meet()
+    return with_given_name(Placeholder(Spec(sizes, as_dtype(dtype), bool(sparse)), unique), name)
 
 
 @adaptable
@@ -127,9 +128,9 @@ def variable(
                [3., 4.]])
     """
     array = _values(value, as_dtype(dtype), "K.variable: value")
-    return Variable(
-        array, context.unique_name(name or "Variable"), constraint, is_sparse_matrix(value)
-    )
+    meet()
+    unique = context.unique_name(name or "Variable")
+    return with_given_name(Variable(array, unique, constraint, is_sparse_matrix(value)), name)
 
 
 def _values(value: Any, dtype: str, what: str) -> np.ndarray:
@@ -246,7 +247,8 @@ def _full(shape: Shape, value: int, dtype: DType | None, name: str | None, what:
     kind, known = as_dtype(dtype), [n or 0 for n in sizes]
     # The system clears memory for zeros when it is first used.
     array = np.full(known, value, kind) if value else np.zeros(known, kind)
-    return Variable(array, context.unique_name(name or "Variable"))
+    meet()
+    return with_given_name(Variable(array, context.unique_name(name or "Variable")), name)
 
 
 @explained

@@ -64,6 +64,9 @@ Size: TypeAlias = "int | Tensor | NativeTensor"
 Shape: TypeAlias = "int | Sequence[Size | None] | Tensor | NativeTensor"
 """A shape as functions take it: sizes, or an integer vector tensor such as `K.shape(x)`."""
 
+Seed: TypeAlias = "int | Tensor | NativeTensor | None"
+"""A seed, or a random key."""
+
 StaticShape: TypeAlias = tuple[int | None, ...]
 """A shape as functions give it: None for each size that is not known before a value is fed."""
 
@@ -79,7 +82,7 @@ Axes: TypeAlias = int | Sequence[int] | None
 Sizes: TypeAlias = int | Sequence[int]
 """One number for all spatial axes, or one for each: strides, dilation rates, windows."""
 
-Pair: TypeAlias = Sequence[int]
+Pair: TypeAlias = Sequence[Size]
 """The number of elements to add before an axis, and the number to add after it."""
 
 Padding: TypeAlias = Literal["valid", "same"]

@@ -12,6 +12,7 @@ from backplane.cli.bench import bench
 from backplane.cli.check import check
 from backplane.cli.engines import list_engines, show_versions
 from backplane.cli.explain import explain
+from backplane.cli.generation import generation_of
 from backplane.cli.output import PROJECT
 from backplane.cli.settings import show_config, use
 
@@ -23,18 +24,23 @@ def main() -> None:
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "--keras",
+    type=click.Choice(["1", "2", "3"]),
+    help="The Keras for which SCRIPT was written; else its imports and spellings tell.",
+)
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def run(script: Path, arguments: tuple[str, ...]) -> None:
+def run(keras: str | None, script: Path, arguments: tuple[str, ...]) -> None:
     """Run SCRIPT so that its `keras.backend` is Backplane's.
 
     `from keras import backend as K` and `import keras.backend` mean `backplane.backend` while it
-    runs. The installed keras, if any, stays as it is. What Python and NumPy have removed since
-    then, such as `np.float`, is there.
+    runs, or `backplane.keras1` if it was written for Keras 1. The installed keras, if any, stays as
+    it is. What Python and NumPy have removed since then, such as `np.float`, is there.
     """
     from backplane.interop import alias
 
-    alias.install()
+    alias.install(generation_of(script, keras))
     sys.argv = [str(script), *arguments]
     # As Python does: modules beside the script can be imported.
     sys.path[0] = str(script.resolve().parent)

@@ -51,10 +51,12 @@ class Context:
             `K.control_dependencies` says that an update comes first.
         line: The line of the user's code that new tensors belong to, if it is not the one being
             executed.
+        step: Whether a step function of a loop runs. Meanwhile only tensors that somebody gave a
+            `_keras_shape` have one (`Tensor._keras_shape`).
     """
 
     # Read at each call of K and for each node: slots take half the time of a named tuple's fields.
-    __slots__ = ("engine", "line", "mode", "scopes", "updated")
+    __slots__ = ("engine", "line", "mode", "scopes", "step", "updated")
 
     def __init__(
         self,
@@ -63,12 +65,14 @@ class Context:
         scopes: tuple[str, ...] = (),
         updated: Mapping[Tensor, Tensor] = NOTHING,
         line: Where | None = None,
+        step: bool = False,
     ) -> None:
         self.engine = engine
         self.mode = mode
         self.scopes = scopes
         self.updated = updated
         self.line = line
+        self.step = step
 
     def but(self, **fields: Any) -> Context:
         """The same context with other values of some fields."""
@@ -184,11 +188,16 @@ def reset_uids() -> None:
         _uids.clear()
 
 
+def scoped_name(name: str) -> str:
+    """`name` inside the current scopes."""
+    return "/".join([*current().scopes, name])
+
+
 def unique_name(name: str) -> str:
     """`name` inside the current scopes, followed by `_1`, `_2`, … if it has been given
     out before.
     """
-    full = "/".join([*current().scopes, name])
+    full = scoped_name(name)
     with _counting:
         count = _used[full]
         _used[full] += 1

@@ -42,7 +42,7 @@ class Primitive(Generic[R]):
     __slots__ = (
         "argument_rules", "axes", "decomposition", "doc", "effect", "elementwise", "gradient",
         "host", "in_place", "infer_rule", "linear", "memory", "multiple", "name", "on_host",
-        "reduction", "shortcut", "stacks",
+        "reduction", "shortcut", "stacks", "varies",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +54,7 @@ class Primitive(Generic[R]):
         multiple: bool = False,
         effect: bool = False,
         host: int | None = None,
+        varies: bool = False,
         in_place: bool = False,
         elementwise: bool = False,
         reduction: bool = False,
@@ -72,6 +73,8 @@ class Primitive(Generic[R]):
         """Whether running it does something besides computing. Such nodes are never merged or
         moved.
         """
+        self.varies = varies
+        """Whether each engine has a result of its own, so that no other one may compute it."""
         self.host = host
         """The operands from this position on are sizes: integer scalars, which are host values if
         the engine has `host_shapes`."""
@@ -119,9 +122,10 @@ class Primitive(Generic[R]):
             found = self.shortcut(*inputs, **params)
             if found is not None:
                 return found  # type: ignore[return-value]
+        where, scopes = context.line or user_line(), context.scopes
         if not self.multiple:
-            return Tensor(self, inputs, params, spec, context.line or user_line())  # type: ignore[return-value]
-        node = Tensor(self, inputs, params, tuple(spec), context.line or user_line())  # type: ignore[arg-type]
+            return Tensor(self, inputs, params, spec, where, scopes)  # type: ignore[return-value]
+        node = Tensor(self, inputs, params, tuple(spec), where, scopes)  # type: ignore[arg-type]
         return outputs_of(node)  # type: ignore[return-value]
 
     def vjp(self, rule: Rule) -> Rule:
@@ -204,4 +208,8 @@ OUTPUT: Primitive[Tensor] = Primitive("output", _output_spec, memory=Memory.ANY)
 def outputs_of(node: Tensor) -> list[Tensor]:
     """The results of a node that has several."""
     specs: tuple[Spec, ...] = node.spec  # type: ignore[assignment]
-    return [Tensor(OUTPUT, (node,), {"index": i}, spec, node.where) for i, spec in enumerate(specs)]
+    scopes = None if isinstance(node._name, str) else node._name
+    return [
+        Tensor(OUTPUT, (node,), {"index": i}, spec, node.where, scopes)
+        for i, spec in enumerate(specs)
+    ]

@@ -7,6 +7,8 @@ the primitives, their operands and parameters are listed in `docs/primitives.md`
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -73,6 +75,13 @@ class Entry(NamedTuple):
 
 NOTHING: Mapping[Any, Any] = {}
 
+ROOMS = (
+    "elementwise", "reductions", "linear", "shaping", "indexing", "convolution", "pooling",
+    "random",
+)  # fmt: skip
+"""The modules of an engine's folder that hold lowerings, one per theme, each in its `TABLE`. If a
+library has none of its own for a theme, the module is missing."""
+
 
 class Table(dict[str, Entry]):
     """Lowerings, by the names of their primitives.
@@ -92,6 +101,13 @@ class Table(dict[str, Entry]):
 
     def __init__(self, facts: Mapping[str, Any] = NOTHING, /, **functions: Lowering) -> None:
         super().__init__({name: Entry(f, **facts) for name, f in functions.items()})
+
+    @classmethod
+    def of_rooms(cls, folder: str, *more: Mapping[str, Entry]) -> Table:
+        """The lowerings of all `ROOMS` in an engine's folder, and `more`."""
+        names = [f"{folder}.{room}" for room in ROOMS]
+        rooms = [import_module(name).TABLE for name in names if find_spec(name)]
+        return cls.joined(*rooms, *more)
 
     @classmethod
     def joined(cls, *rooms: Mapping[str, Entry]) -> Table:
@@ -233,6 +249,12 @@ class Engine:
         """
         raise NotImplementedError
 
+    def present_spec(self, value: Value) -> Spec:
+        """The spec with the sizes of the moment, where `spec_of` leaves sizes open that the library
+        could keep open while it traces.
+        """
+        return self.spec_of(value)
+
     def signature(self, kind: type) -> tuple[str, ...]:
         """Expressions over `{x}` with hashable values. They are equal for two values of exactly
         this type only if these have the same spec, and tell that quickly. If there are none,
@@ -310,6 +332,24 @@ class Engine:
     def lend(self, value: Value) -> Value:
         """A variable's value as users may keep it: a copy, if programs reuse its memory."""
         return value
+
+    def holds(self, dtype: str) -> bool:
+        """Whether the library itself keeps values of that dtype as they are, at the moment."""
+        return True
+
+    def has_value(self, value: Value) -> bool:
+        """Whether `value` has numbers now. What a library traces functions with has none."""
+        return not self.is_symbolic(value)
+
+    def is_variable(self, value: Value) -> bool:
+        """Whether `value` is a variable of the library, which `assign` can change."""
+        return False
+
+    def assign(self, variable: Value, value: Value) -> Value:
+        """Give a variable of the library a new value, as the library does it: at once, or as a part
+        of what it traces. Returns what the library returns for the update.
+        """
+        raise NotImplementedError
 
     def current(self, value: Value) -> Value:
         """What has become of a variable's value: normally the value itself. If a program took its

@@ -11,15 +11,14 @@ import pytensor.tensor as pt
 from pytensor.compile.io import In, Out
 from pytensor.compile.mode import get_default_mode
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import graph_inputs
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.engine import ArrayEngine
 from backplane.engines.base import Function, Program, Table, Value
-from backplane.engines.pytensor import elementwise, reductions, shaping
-from backplane.engines.pytensor.control import loops
+from backplane.engines.pytensor import control
 from backplane.engines.pytensor.kernel import kernels
 from backplane.engines.pytensor.library import spec_of, type_of
 from backplane.engines.pytensor.linker import ARRAYS
@@ -30,11 +29,10 @@ class PyTensorEngine(ArrayEngine):
 
     name = "theano"
     library = "pytensor"
-    capabilities = frozenset({"float16", "unsigned"})
+    capabilities = frozenset({"float16", "unsigned", "steps"})
 
     def __init__(self) -> None:
-        rooms = elementwise.TABLE, reductions.TABLE, shaping.TABLE
-        self.table = Table.joined(*rooms, kernels(self), loops(self))
+        self.table = Table.of_rooms(__package__, kernels(self), control.lowerings(self))
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor variable of PyTensor: shared, constant or computed."""
@@ -49,6 +47,23 @@ class PyTensorEngine(ArrayEngine):
     def is_symbolic(self, value: Value) -> bool:
         """Whether `value` is a variable of PyTensor."""
         return isinstance(value, Variable)
+
+    def has_value(self, value: Value) -> bool:
+        """Whether it is an array, or depends on no inputs but shared variables."""
+        leaves = graph_inputs([value]) if isinstance(value, Variable) else []
+        return all(isinstance(x, SharedVariable | Constant) for x in leaves)
+
+    def is_variable(self, value: Value) -> bool:
+        """Whether it is a shared variable."""
+        return isinstance(value, SharedVariable)
+
+    def assign(self, variable: Value, value: Value) -> Value:
+        """An array becomes the value; of a computed value the pair that `pytensor.function` takes
+        among its `updates`.
+        """
+        if isinstance(value, Variable):
+            return variable, value
+        return variable.set_value(value)
 
     def to_numpy(self, value: Value) -> np.ndarray:
         """A copy of an array; the value of a variable that depends on no inputs."""
@@ -67,7 +82,7 @@ class PyTensorEngine(ArrayEngine):
     def compile(self, program: Program) -> Function:
         """The program as a PyTensor function, by the mode that `_mode` chooses."""
         mode = _mode(program.options)
-        with pytensor.config.change_flags(traceback__limit=0):
+        with pytensor.config.change_flags(traceback__limit=0), control.in_mode(mode is ARRAYS):
             inputs = [type_of(spec)() for spec in program.inputs]
             results = program.function(*inputs)[: len(program.outputs)]
             outputs = [pt.as_tensor_variable(x) for x in results]

@@ -10,19 +10,7 @@ import numpy as np
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.base import Engine, Function, Program, Table, Value, located
-from backplane.engines.tensorflow import (
-    control,
-    convolution,
-    direct,
-    elementwise,
-    indexing,
-    linear,
-    pooling,
-    random,
-    reductions,
-    shaping,
-    updates,
-)
+from backplane.engines.tensorflow import control, direct, random, updates
 from backplane.engines.tensorflow.library import tf
 
 _TENSORS = (tf.Tensor, tf.Variable)
@@ -39,8 +27,7 @@ class TensorFlow(Engine):
     index_errors = (tf.errors.InvalidArgumentError,)
 
     def __init__(self) -> None:
-        rooms = elementwise, reductions, linear, shaping, indexing, convolution, pooling, random
-        self.table = Table.joined(*[room.TABLE for room in rooms], control.lowerings(self))
+        self.table = Table.of_rooms(__package__, control.lowerings(self))
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor, eager or of a graph, or a variable."""
@@ -75,6 +62,18 @@ class TensorFlow(Engine):
         """A copy of the tensor's content."""
         array = value.numpy()
         return array if type(array) is np.ndarray else np.asarray(array)
+
+    def has_value(self, value: Value) -> bool:
+        """Not a tensor of a graph, nor a variable where one is traced."""
+        return hasattr(value, "numpy") and not (self.is_variable(value) and self.is_tracing())
+
+    def is_variable(self, value: Value) -> bool:
+        """Whether it is a `tf.Variable`."""
+        return isinstance(value, tf.Variable)
+
+    def assign(self, variable: Value, value: Value) -> Value:
+        """`Variable.assign`; in a `tf.function`, at each run."""
+        return variable.assign(value)
 
     def lend(self, value: Value) -> Value:
         """The content of a variable that is replaced in place."""
