@@ -125,7 +125,7 @@ def bad_values() -> dict[str, Any]:
     np.array([np.nan]) np.float32('nan') np.array(2) np.zeros((0,)) np.zeros((2,3),complex) np.zeros((1,)*6)
     np.datetime64('2020') np.array([2**63],'uint64') bytearray(2) K K.placeholder(()) K.placeholder((7,))
     K.placeholder((2,3),dtype='bool') K.placeholder((2,3),dtype='int32') K.placeholder((None,)*6) K.placeholder((),dtype='int32')
-    K.placeholder((2,3),sparse=True) K.variable(1.) 'float99' '1' [[]] np.ma.masked {**{}}"""
+    K.placeholder((2,3),sparse=True) K.variable(1.) 'float99' '1' [[]] {**{}}"""
     values = {t: eval(t, {"K": K, "np": np}) for t in texts.split()}
     return values | {"circle": circle, "deep": _deep(), "long": "a" * 10**5}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,13 @@ PROGRAMS = 40
 SECONDS = 15.0
 EVERY = 11
 """One bad call of so many is made."""
+
+
+@pytest.fixture
+def clean_seed() -> Iterator[None]:
+    """Bad calls set seeds."""
+    yield
+    K.set_random_seed(None)
 
 
 def test_random_programs(engine: Any) -> None:
@@ -40,7 +48,8 @@ def test_past_failures(engine: Any, program: Any) -> None:
 
 
 @pytest.mark.parametrize("symbolic", [True, False], ids=["graph", "now"])
-def test_bad_calls(engine: Any, symbolic: bool, capsys: Any) -> None:
+@pytest.mark.usefixtures("capsys", "clean_seed")
+def test_bad_calls(engine: Any, symbolic: bool) -> None:
     made = 0
     for i, call in enumerate(calls(symbolic)):
         if i % EVERY == 0:
@@ -48,4 +57,3 @@ def test_bad_calls(engine: Any, symbolic: bool, capsys: Any) -> None:
             assert finding is None, str(finding)
             made += 1
     assert made > 2000
-    K.set_floatx("float32")

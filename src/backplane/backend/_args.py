@@ -89,7 +89,7 @@ def as_dtype(dtype: Any, default: str | None = None) -> str:
 
 def _numpy_name(dtype: Any) -> str:
     try:
-        return np.dtype(dtype).name
+        return str(np.dtype(dtype).name)
     except (TypeError, ValueError, SyntaxError):
         return ""
 
@@ -158,8 +158,9 @@ def as_shape(shape: Any, what: str = "shape") -> tuple[list[Tensor], tuple[int |
             if known is None:
                 dims.append(_scalar(size, what))
         else:
-            sizes.append(as_int(size, f"{what}: each size"))
-            check_size(sizes[-1], what)
+            number = as_int(size, f"{what}: each size")
+            check_size(number, what)
+            sizes.append(number)
     return dims, tuple(sizes)
 
 

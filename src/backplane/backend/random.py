@@ -70,7 +70,7 @@ def set_random_seed(seed: int | None, portable: bool = False) -> None:
         _seeds.generator, _seeds.portable = None, False
         return
     _seeds.generator = np.random.default_rng(as_int(seed, "K.set_random_seed: seed"))
-    _seeds.portable = portable
+    _seeds.portable = bool(portable)
 
 
 def key_of(seed: Seed, what: str) -> Tensor:
