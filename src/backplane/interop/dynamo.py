@@ -19,8 +19,8 @@ from torch._dynamo.types import FrameAction, FrameExecStrategy
 from torch.fx.experimental.symbolic_shapes import has_static_value
 
 from backplane import engines
-from backplane.backend._call import _name_function
 from backplane.backend._dynamo import CALL_RULE, FUNCTIONS, constant
+from backplane.backend._errors import explain
 from backplane.backend._trace import Slot, Trace, fill, hashable, trace
 from backplane.core.spec import Spec
 
@@ -95,7 +95,7 @@ def _program(name: str, args: Any, kwargs: Any) -> str:
         slots = (_restored(args, specs), _restored(kwargs, specs))
         found = trace(function, slots, specs, engines.get("torch"), True)
     except (TypeError, ValueError) as error:
-        _name_function(error, function.__name__)
+        explain(error, function, args, kwargs)
         return str(error)
     if not (found.reusable or _draws_freely(found)):
         return f"K.{function.__name__} {_why_not(found)}"

@@ -40,7 +40,8 @@ def summed(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
         return partial(_sum_leading, count=len(axes), keepdims=keepdims)
     if axes == tuple(range(spec.ndim - len(axes), spec.ndim)):
         return partial(_sum_trailing, count=len(axes), keepdims=keepdims, reduce=reduce)
-    return reduce
+    wide = partial(np.add.reduce, axis=axes, dtype=np.float64, keepdims=keepdims)
+    return partial(_sum_between, axes=axes, reduce=reduce, wide=wide)
 
 
 # Sums over all but a few channels (bias gradients, batch normalization) are matrix-vector products:
@@ -50,8 +51,27 @@ def summed(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
 def _sum_leading(x: Value, *, count: int, keepdims: bool) -> Value:
     shape = x.shape
     rows = math.prod(shape[:count])
-    total = np.dot(np.ones(rows, x.dtype), x.reshape(rows, math.prod(shape[count:])))
+    total = _sum_rows(x.reshape(rows, math.prod(shape[count:])))
     return total.reshape((1,) * count + shape[count:] if keepdims else shape[count:])
+
+
+_BLOCK = 256
+
+
+def _sum_rows(x: Value) -> Value:
+    """The sum of the rows, which BLAS adds one by one: many of them block by block."""
+    rows, columns = x.shape
+    if rows <= ADDED_SINGLY:
+        return np.dot(np.ones(rows, x.dtype), x)
+    ones, cut = np.ones(_BLOCK, x.dtype), rows - rows % _BLOCK
+    blocks = np.matmul(ones, x[:cut].reshape(cut // _BLOCK, _BLOCK, columns))
+    return _sum_rows(blocks) + np.dot(ones[: rows - cut], x[cut:])
+
+
+def _sum_between(x: Value, *, axes: Axes, reduce: Lowering, wide: Lowering) -> Value:
+    # `np.add.reduce` adds in pairs along the last axis only.
+    singly = math.prod([x.shape[axis] for axis in axes if axis != x.ndim - 1])
+    return reduce(x) if singly <= ADDED_SINGLY else wide(x).astype(x.dtype)
 
 
 _LONG = 1024
