@@ -82,9 +82,12 @@ def _named(backend: str) -> Iterator[None]:
 
 
 def _backend(execute: Execute, ours: str, module: ModuleType) -> None:
-    """`keras.backend` of a release with external backends gets our module as an attribute."""
+    """`keras.backend` of a release with external backends gets our module as an attribute, and the
+    names that Keras takes from its own backends alone, such as `clear_session`.
+    """
     execute(module)
-    importlib.import_module(TENSORFLOW_BACKEND)
+    own = vars(importlib.import_module(TENSORFLOW_BACKEND))
+    vars(module).update({name: own[name] for name in own["__all__"] if name not in vars(module)})
 
 
 def _old_backend(execute: Execute, ours: str, module: ModuleType) -> None:

@@ -121,8 +121,8 @@ def function(
     if isinstance(inputs, list | tuple):
         inputs = _flat(inputs)
     with engines.use(keras.backend.backend()):
-        graph = map_leaves(lifted, (inputs, outputs, list(updates or [])))
-        return K.function(*graph, name, **kwargs)
+        graph: Any = map_leaves(lifted, (inputs, outputs, list(updates or [])))
+        return K.function(graph[0], graph[1], graph[2], name=name, **kwargs)
 
 
 def _is_of_keras(tensors: list[Any]) -> bool:
