@@ -35,7 +35,9 @@ BELOW = {
     "keras.backend.theano_backend": "backplane.backend.tensorflow_backend",
     "keras.backend.cntk_backend": "backplane.backend.tensorflow_backend",
 }
-"""Name in scripts → the module of ours that it means; all mean the one module for Keras 1."""
+"""From the name in scripts to the module of ours that it means. All mean the one module for Keras
+1."""
+
 
 ADVICE = (
     "no Keras is installed, and Backplane has keras.backend only. Install Keras 3 "
@@ -92,7 +94,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of an alias. Before any other part of Keras, Keras itself is loaded."""
+        """The spec of an alias. Keras itself is loaded before any other part of Keras."""
         ours = self._ours(name)
         if ours is not None:
             return ModuleSpec(name, Same(lambda _: ours), is_package=name == BACKEND)

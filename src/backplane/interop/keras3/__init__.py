@@ -93,7 +93,7 @@ def value(x: Any) -> Any:
 
 
 class _Probe(keras.layers.Layer):
-    """Sees what Keras passes on to a layer that is called inside another's call."""
+    """A layer that sees the arguments which Keras passes on to layers inside another's call."""
 
     def __init__(self) -> None:
         super().__init__(name="backplane_phase")
