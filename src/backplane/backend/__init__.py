@@ -11,6 +11,7 @@ from backplane import engines as _engines
 from backplane.backend import (
     _external,
     _operators,  # noqa: F401 - the operators of tensors
+    _protocols,  # noqa: F401 - functions of other libraries on them
     activation,
     arithmetic,
     common,
@@ -24,6 +25,7 @@ from backplane.backend import (
     keras1,
     linear,
     loss,
+    native,
     normalization,
     padding,
     phase,
@@ -42,7 +44,7 @@ from backplane.backend.tensorflow_backend import leaked as __getattr__  # noqa: 
 
 _CHAPTERS = (
     activation, arithmetic, common, comparison, control, convolution, creation, ctc, graph,
-    inspection, keras1, linear, loss, normalization, padding, phase, pooling, random, recurrence,
+    inspection, keras1, linear, loss, native, normalization, padding, phase, pooling, random, recurrence,
     reduction, resizing, selection, session, shaping, sparse, state,
 )  # fmt: skip
 

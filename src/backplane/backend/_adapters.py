@@ -48,9 +48,14 @@ def _search(kind: type) -> Any:
     return None
 
 
+LIFT: list[Callable[[Any], Any]] = []
+"""One function, put here by `native`: gives a value of a library's own graph that was computed from
+tensors of ours as one of them, and other values as they are."""
+
+
 def _value_of(value: object) -> Any:
     adapter = adapter_of(value)
-    return value if adapter is None else adapter.value(value)
+    return LIFT[0](value) if adapter is None else adapter.value(value)
 
 
 registry.VALUE_OF[:] = [_value_of]

@@ -51,10 +51,11 @@ class Context:
             `K.control_dependencies` says that an update comes first.
         line: The line of the user's code that new tensors belong to, if it is not the one being
             executed.
+        bound: The values of tensors while a function of an engine's library runs (`core.native`).
     """
 
     # Read at each call of K and for each node: slots take half the time of a named tuple's fields.
-    __slots__ = ("engine", "line", "mode", "scopes", "updated")
+    __slots__ = ("bound", "engine", "line", "mode", "scopes", "updated")
 
     def __init__(
         self,
@@ -63,7 +64,9 @@ class Context:
         scopes: tuple[str, ...] = (),
         updated: Mapping[Tensor, Tensor] = NOTHING,
         line: Where | None = None,
+        bound: Any = None,
     ) -> None:
+        self.bound = bound
         self.engine = engine
         self.mode = mode
         self.scopes = scopes

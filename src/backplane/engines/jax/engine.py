@@ -10,9 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
 
-from backplane.core.graph import KeySource
+from backplane.core.context import current
+from backplane.core.graph import Constant, KeySource, Placeholder, Tensor
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.base import Engine, Function, Program, Table, Value, writing
+from backplane.core.variable import Variable
+from backplane.engines.base import Engine, Function, Lowering, Program, Table, Value, natives, writing
 from backplane.engines.jax import (
     control,
     convolution,
@@ -61,7 +63,8 @@ class JaxEngine(Engine):
 
     def __init__(self) -> None:
         rooms = elementwise, reductions, linear, shaping, indexing, convolution, pooling, random
-        self.table = Table.joined(*[room.TABLE for room in rooms], control.lowerings(self))
+        own = control.lowerings(self), natives(self)
+        self.table = Table.joined(*[room.TABLE for room in rooms], *own)
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -144,6 +147,40 @@ class JaxEngine(Engine):
         except (RuntimeError, ValueError):
             _waited(*values)
 
+    # --- functions of JAX -----------------------------------------------------------------------
+
+    def stand_in(self, spec: Spec) -> Value:
+        """Zeros, which are traced like all else."""
+        return jnp.zeros(spec.shape, spec.dtype)
+
+    def abstract(
+        self, function: Function, specs: Sequence[Spec]
+    ) -> tuple[list[Spec], bool]:
+        """By tracing."""
+        shapes = [jax.ShapeDtypeStruct(s.shape, s.dtype) for s in specs]
+        with jax.enable_x64(_needs_64_bits(specs)):
+            closed, found = jax.make_jaxpr(function, return_shape=True)(*shapes)
+        return [Spec(y.shape, y.dtype.name) for y in found], bool(closed.effects)
+
+    def native(
+        self, function: Function, specs: Sequence[Spec], results: Sequence[Spec] | None
+    ) -> Lowering:
+        """The function where JAX has the dtypes that it had when it was traced for its specs."""
+
+        def run(*operands: Value) -> list[Value]:
+            with jax.enable_x64(_needs_64_bits(specs)):
+                found = function(*operands)
+                return [jnp.asarray(y, s.dtype) for y, s in zip(found, results, strict=True)]
+
+        return run
+
+    def pullback(
+        self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
+    ) -> Sequence[Value]:
+        """By `jax.vjp`."""
+        found: Sequence[Value] = jax.vjp(function, *operands)[1](list(cotangents))
+        return found
+
     # --- programs -------------------------------------------------------------------------------
 
     def compile(self, program: Program) -> Function:
@@ -171,6 +208,22 @@ class JaxEngine(Engine):
         if not program.sizes_from_values:
             run = _at_once(jax.jit(function), run)
         return _in_64_bits(run) if _is_wide(program) else run
+
+
+def _parts(x: Tensor) -> tuple[tuple[Value, ...], Tensor | None]:
+    """A tensor of ours as JAX takes arguments apart: inside of a user's function it is its value."""
+    bound = current().bound
+    return ((), x) if bound is None else ((bound[x],), None)
+
+
+for _kind in (Tensor, Placeholder, Variable, Constant):
+    jax.tree_util.register_pytree_node(
+        _kind, _parts, lambda x, parts: x if x is not None else parts[0]
+    )
+
+
+def _needs_64_bits(specs: Sequence[Spec]) -> bool:
+    return bool(jax.config.jax_enable_x64) or any(spec.dtype in WIDE for spec in specs)
 
 
 def _fetched(value: Value) -> np.ndarray:

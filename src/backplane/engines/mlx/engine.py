@@ -9,7 +9,7 @@ import numpy as np
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import Rows, loops
-from backplane.engines.base import Engine, Function, Program, Table, Value
+from backplane.engines.base import Engine, Function, Program, Table, Value, natives
 from backplane.engines.mlx import (
     convolution,
     elementwise,
@@ -42,7 +42,7 @@ class MLXEngine(Engine):
     )
 
     def __init__(self) -> None:
-        self.table = Table.joined(*[room.TABLE for room in ROOMS], loops(self, ROWS))
+        self.table = Table.joined(*[room.TABLE for room in ROOMS], loops(self, ROWS), natives(self))
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -77,6 +77,19 @@ class MLXEngine(Engine):
     def wait(self, values: Sequence[Value]) -> None:
         """Compute what is lazy."""
         mx.eval(*values)
+
+    # --- functions of MLX -----------------------------------------------------------------------
+
+    def stand_in(self, spec: Spec) -> Value:
+        """Zeros, which are never computed."""
+        return mx.zeros(spec.shape, MLX[spec.dtype])
+
+    def pullback(
+        self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
+    ) -> Sequence[Value]:
+        """By `mx.vjp`."""
+        found: Sequence[Value] = mx.vjp(function, list(operands), list(cotangents))[1]
+        return found
 
     # --- programs -------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,14 @@ from pytensor.compile.mode import get_default_mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
+from backplane.core.graph import Tensor
 from backplane.core.spec import Spec
 from backplane.engines.arrays.engine import ArrayEngine
-from backplane.engines.base import Function, Program, Table, Value
-from backplane.engines.pytensor import elementwise, reductions, shaping
+from backplane.engines.base import Function, Lowering, Program, Table, Value, natives
+from backplane.engines.pytensor import elementwise, native, reductions, shaping
 from backplane.engines.pytensor.control import loops
 from backplane.engines.pytensor.kernel import kernels
 from backplane.engines.pytensor.library import spec_of, type_of
@@ -34,7 +36,7 @@ class PyTensorEngine(ArrayEngine):
 
     def __init__(self) -> None:
         rooms = elementwise.TABLE, reductions.TABLE, shaping.TABLE
-        self.table = Table.joined(*rooms, kernels(self), loops(self))
+        self.table = Table.joined(*rooms, kernels(self), loops(self), natives(self))
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor variable of PyTensor: shared, constant or computed."""
@@ -57,6 +59,46 @@ class PyTensorEngine(ArrayEngine):
     def constant(self, array: np.ndarray) -> Value:
         """A constant of PyTensor, of the array's dtype."""
         return pt.constant(array)
+
+    # --- functions of PyTensor -------------------------------------------------------------------
+
+    stand_in_sizes = ()
+
+    def stand_in(self, spec: Spec) -> Value:
+        """A variable."""
+        return type_of(spec)()
+
+    def abstract(
+        self, function: Function, specs: Sequence[Spec]
+    ) -> tuple[list[Spec], bool]:
+        """By the types of the graph that the function makes."""
+        results = function(*map(self.stand_in, specs))
+        native.refuse_random(results)
+        return [spec_of(y) for y in results], False
+
+    def as_value(self, result: Any) -> Value:
+        """A variable."""
+        return pt.as_tensor_variable(result)
+
+    def native(
+        self, function: Function, specs: Sequence[Spec], results: Sequence[Spec] | None
+    ) -> Lowering:
+        """The function on variables that know as much of their shapes as the graph does."""
+        return native.knowing_shapes(function, specs, results)
+
+    def pullback(
+        self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
+    ) -> Sequence[Value]:
+        """By `pytensor.grad`."""
+        return native.pullback(function, operands, cotangents)
+
+    def sources(self, value: Value) -> Mapping[Value, Tensor]:
+        """Those that PyTensor's conversion has made variables of."""
+        return native.sources(value)
+
+    def rebuilt(self, value: Value, replace: Mapping[Value, Value]) -> Value:
+        """A copy of the graph."""
+        return clone_replace(value, dict(replace))
 
     # --- programs ---------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.base import Engine, Function, Program, Table, Value, located
+from backplane.engines.base import Engine, Function, Lowering, Program, Table, Value, located, natives
 from backplane.engines.tensorflow import (
     control,
     convolution,
@@ -17,6 +18,7 @@ from backplane.engines.tensorflow import (
     elementwise,
     indexing,
     linear,
+    native,
     pooling,
     random,
     reductions,
@@ -40,7 +42,8 @@ class TensorFlow(Engine):
 
     def __init__(self) -> None:
         rooms = elementwise, reductions, linear, shaping, indexing, convolution, pooling, random
-        self.table = Table.joined(*[room.TABLE for room in rooms], control.lowerings(self))
+        own = control.lowerings(self), natives(self)
+        self.table = Table.joined(*[room.TABLE for room in rooms], *own)
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor, eager or of a graph, or a variable."""
@@ -79,6 +82,37 @@ class TensorFlow(Engine):
     def lend(self, value: Value) -> Value:
         """The content of a variable that is replaced in place."""
         return updates.content(value)
+
+    stand_in_sizes = ()
+
+    def stand_in(self, spec: Spec) -> Value:
+        """A placeholder of the graph that `abstract` makes."""
+        return tf.compat.v1.placeholder(spec.dtype, spec.shape)
+
+    def abstract(
+        self, function: Function, specs: Sequence[Spec]
+    ) -> tuple[list[Spec], bool]:
+        """By tracing."""
+        graph = tf.__internal__.FuncGraph("native")
+        with graph.as_default():
+            found, _ = super().abstract(function, specs)
+        return found, native.is_stateful(graph)
+
+    def as_value(self, result: Any) -> Value:
+        """A tensor; rows that were picked by their numbers are made dense."""
+        return tf.convert_to_tensor(result)
+
+    def native(
+        self, function: Function, specs: Sequence[Spec], results: Sequence[Spec] | None
+    ) -> Lowering:
+        """The function on tensors that know as much of their shapes as the graph does."""
+        return native.knowing_shapes(function, specs, results)
+
+    def pullback(
+        self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
+    ) -> Sequence[Value]:
+        """By a tape."""
+        return native.pullback(function, operands, cotangents)
 
     def compile(self, program: Program) -> Function:
         """Trace the program once, unknown sizes left open. `compile=True` hands it to XLA whole;

@@ -10,13 +10,14 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import loops
-from backplane.engines.base import Blocks, Engine, Function, Program, Table, Value
+from backplane.engines.base import Blocks, Engine, Function, Program, Table, Value, natives
 from backplane.engines.torch import (
     convolution,
     devices,
     elementwise,
     indexing,
     linear,
+    native,
     pooling,
     random,
     reductions,
@@ -46,7 +47,7 @@ class TorchEngine(Engine):
     feeds_at_once = None if devices.ACCELERATED else ("{x}.flags.carray", torch.from_numpy)
 
     def __init__(self) -> None:
-        running_graphs = loops(self, ROWS)
+        running_graphs = Table.joined(loops(self, ROWS), natives(self))
         self.table = Table.joined(*[room.TABLE for room in ROOMS], running_graphs)
         self._running_graphs = frozenset(running_graphs)
 
@@ -114,6 +115,24 @@ class TorchEngine(Engine):
         own in the same memory: whether the tape follows that one is the user's business.
         """
         return value.clone() if updates.may_be_written(value) else value.detach()
+
+    # --- functions of PyTorch -------------------------------------------------------------------
+
+    def stand_in(self, spec: Spec) -> Value:
+        """A tensor without memory, where `abstract` runs."""
+        return torch.empty(spec.shape, dtype=TORCH[spec.dtype])
+
+    def abstract(
+        self, function: Function, specs: Sequence[Spec]
+    ) -> tuple[list[Spec], bool]:
+        """By PyTorch's fake tensors."""
+        return native.abstract(lambda: super(TorchEngine, self).abstract(function, specs)[0])
+
+    def pullback(
+        self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
+    ) -> Sequence[Value]:
+        """By PyTorch's tape."""
+        return native.pullback(function, operands, cotangents)
 
     # --- programs -------------------------------------------------------------------------------
 

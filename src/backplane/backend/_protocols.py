@@ -1,0 +1,154 @@
+"""Functions of NumPy and of the engines' libraries that are called on our tensors.
+
+Each library asks operands that it does not know by a protocol of its own. A function of K serves
+where there is one of the same name and meaning. Otherwise the call becomes a part of the graph, as
+`K.native` makes it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from backplane import engines
+from backplane.backend.native import call_of
+from backplane.core import context
+from backplane.core.graph import OPERATORS, Tensor
+from backplane.engines.base import Engine
+
+# --- NumPy ----------------------------------------------------------------------------------------
+
+UFUNCS = {
+    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv",
+    "floor_divide": "floordiv", "remainder": "mod", "power": "pow", "matmul": "matmul",
+    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "invert": "invert",
+    "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
+    "absolute": "abs", "negative": "neg",
+}  # fmt: skip
+"""NumPy's functions behind operators."""
+
+OF_K = {
+    "cos", "exp", "log", "maximum", "minimum", "sign", "sin", "sqrt", "square", "tanh",
+    "all", "any", "expand_dims", "max", "mean", "min", "prod", "reshape", "std", "sum", "var",
+}  # fmt: skip
+"""NumPy's functions that K has under the same name, with the same first arguments and defaults."""
+
+
+def _ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """A function of NumPy with a tensor of ours among its operands.
+
+    Raises:
+        TypeError: where there is no such function of tensors.
+    """
+    name, called = ufunc.__name__, method == "__call__"
+    # Of `array += tensor`, which binds the name to the result, as of any other immutable object.
+    in_place = options.keys() == {"out"} and options["out"][0] is inputs[0]
+    if called and (in_place or not options):
+        if name in UFUNCS:
+            return OPERATORS[UFUNCS[name]](*inputs)
+        if name in ("equal", "not_equal"):
+            return name == "not_equal"  # As for any operands of `==` that are not the same object.
+    function = ufunc if called else getattr(ufunc, method)
+    given = f" with {', '.join(options)}" if called and options else ""
+    return _of_numpy(function, f"np.{name}{'' if called else f'.{method}'}{given}", inputs, options)
+
+
+def _array_function(function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
+    return _of_numpy(function, f"np.{function.__name__}", args, kwargs)
+
+
+def _of_numpy(function: Any, name: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """A function of NumPy: K's if it has it, else a part of the graph of an engine on which
+    functions are NumPy's.
+    """
+    bound = context.current().bound
+    engine: Engine = engines.current() if bound is None else bound.engine
+    known = bound is None and getattr(function, "__name__", "") in OF_K
+    if known and len(args) <= 2 and not options.keys() - {"axis", "keepdims"}:
+        from backplane import backend  # Here: the namespace imports this module.
+
+        return getattr(backend, function.__name__)(*args, **options)
+    if engine.calls_numpy and "out" not in options:
+        return call_of(engine.name, function, args, options)
+    raise TypeError(
+        f"{name} takes no symbolic tensors: use the functions of K, or K.eval for a value"
+    )
+
+
+def _array(x: Tensor, dtype: Any) -> np.ndarray:
+    """The values of a tensor inside of a function of arrays."""
+    bound = context.current().bound
+    if bound is not None and bound.engine.calls_numpy:
+        return np.asarray(bound[x], dtype)
+    _meet("tensorflow")
+    raise TypeError(f"{x!r} is symbolic and has no values yet: use K.eval or K.function")
+
+
+# --- the engines' libraries -----------------------------------------------------------------------
+
+
+def _meet(name: str) -> None:
+    """Load an engine whose library is in use: the library then knows our tensors."""
+    if name in sys.modules:
+        engines.get(name)
+
+
+def _value(x: Tensor, name: str) -> Any:
+    """The value of a tensor inside of a function of that engine.
+
+    Raises:
+        TypeError: outside of one.
+    """
+    bound = context.current().bound
+    if bound is not None and bound.engine.name == name:
+        return bound[x]
+    raise TypeError(
+        f"{x!r} is symbolic and cannot become a value of {name}: use the functions of K, or "
+        f"K.native(function, tensor) with K.engine({name!r})"
+    )
+
+
+def _tf_tensor(x: Tensor) -> Any:
+    _meet("tensorflow")  # Its dispatcher takes the call when this error is raised.
+    return _value(x, "tensorflow")
+
+
+def _jax_array(x: Tensor) -> Callable[[], Any]:
+    # JAX's operators ask for the attribute before they leave `array + tensor` to the tensor.
+    if sys._getframe(2).f_code.co_filename.endswith("array_methods.py"):
+        if context.current().bound is None:
+            raise AttributeError("__jax_array__")
+    value = _value(x, "jax")
+    return lambda: value
+
+
+TORCH_OPERATORS = {
+    "add": ("add", "radd"), "sub": ("sub", "rsub"), "mul": ("mul", "rmul"),
+    "div": ("truediv", "rtruediv"), "true_divide": ("truediv", "rtruediv"),
+    "pow": ("pow", "rpow"), "matmul": ("matmul", "rmatmul"),
+    "lt": ("lt", "gt"), "le": ("le", "ge"), "gt": ("gt", "lt"), "ge": ("ge", "le"),
+}  # fmt: skip
+"""What PyTorch's operators are called, and ours with the tensor of ours first or second."""
+
+
+def _torch_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
+    """Operators follow K's rule for `native + tensor`."""
+    names = TORCH_OPERATORS.get(function.__name__.strip("_"))
+    if names is None or len(args) != 2 or kwargs:
+        return call_of("torch", function, args, kwargs)
+    x, y = args
+    return OPERATORS[names[0]](x, y) if isinstance(x, Tensor) else OPERATORS[names[1]](y, x)
+
+
+OPERATORS.update(
+    ufunc=_ufunc,
+    array_function=_array_function,
+    array=_array,
+    torch_function=_torch_function,
+    tf_tensor=_tf_tensor,
+    jax_array=_jax_array,
+    mlx_array=lambda x: _value(x, "mlx"),
+)
