@@ -20,12 +20,12 @@ from backplane.backend import (
     convolution,
     creation,
     ctc,
+    functions,
     graph,
     inspection,
     keras1,
     linear,
     loss,
-    native,
     normalization,
     padding,
     phase,
@@ -43,8 +43,8 @@ from backplane.backend import (
 from backplane.backend.tensorflow_backend import leaked as __getattr__  # noqa: F401
 
 _CHAPTERS = (
-    activation, arithmetic, common, comparison, control, convolution, creation, ctc, graph,
-    inspection, keras1, linear, loss, native, normalization, padding, phase, pooling, random, recurrence,
+    activation, arithmetic, common, comparison, control, convolution, creation, ctc, functions, graph,
+    inspection, keras1, linear, loss, normalization, padding, phase, pooling, random, recurrence,
     reduction, resizing, selection, session, shaping, sparse, state,
 )  # fmt: skip
 

@@ -49,7 +49,7 @@ def _search(kind: type) -> Any:
 
 
 LIFT: list[Callable[[Any], Any]] = []
-"""One function, put here by `native`: gives a value of a library's own graph that was computed from
+"""One function, put here by `functions`: gives a value of a library's own graph that was computed from
 tensors of ours as one of them, and other values as they are."""
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import MethodDescriptorType
 from typing import Any
 
 import numpy as np
 
 from backplane import engines
-from backplane.backend.native import call_of
+from backplane.backend.functions import call_of
 from backplane.core import context
 from backplane.core.graph import OPERATORS, Tensor
 from backplane.engines.base import Engine
@@ -125,22 +126,45 @@ def _jax_array(x: Tensor) -> Callable[[], Any]:
     return lambda: value
 
 
-TORCH_OPERATORS = {
-    "add": ("add", "radd"), "sub": ("sub", "rsub"), "mul": ("mul", "rmul"),
-    "div": ("truediv", "rtruediv"), "true_divide": ("truediv", "rtruediv"),
-    "pow": ("pow", "rpow"), "matmul": ("matmul", "rmatmul"),
-    "lt": ("lt", "gt"), "le": ("le", "ge"), "gt": ("gt", "lt"), "ge": ("ge", "le"),
+REFLECTED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+NAMES = {
+    "add": "add add_v2 _add_dispatch", "sub": "sub subtract", "mul": "mul multiply",
+    "truediv": "div true_divide truediv", "floordiv": "floor_divide floor_div",
+    "mod": "remainder floor_mod", "pow": "pow", "matmul": "matmul",
+    "lt": "lt less", "le": "le less_equal", "gt": "gt greater", "ge": "ge greater_equal",
+    "and": "bitwise_and logical_and and", "or": "bitwise_or logical_or or",
+    "xor": "bitwise_xor logical_xor xor",
 }  # fmt: skip
-"""What PyTorch's operators are called, and ours with the tensor of ours first or second."""
+"""Our operators, and what the functions behind those of PyTorch and TensorFlow are called."""
+
+OPERATOR_OF = {name: operator for operator, names in NAMES.items() for name in names.split()}
+
+
+def _operated(function: Callable[..., Any], operands: Sequence[Any]) -> Any:
+    """The result of an operator of another library between its tensor and one of ours, by K's rule
+    for `native + tensor`. NotImplemented if the function is no operator.
+    """
+    operator = OPERATOR_OF.get(function.__name__.strip("_"), OPERATOR_OF.get(function.__name__))
+    if operator is None or len(operands) != 2:
+        return NotImplemented
+    x, y = operands
+    if isinstance(x, Tensor):
+        return OPERATORS[operator](x, y)
+    return OPERATORS[REFLECTED.get(operator, f"r{operator}")](y, x)
 
 
 def _torch_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
-    """Operators follow K's rule for `native + tensor`."""
-    names = TORCH_OPERATORS.get(function.__name__.strip("_"))
-    if names is None or len(args) != 2 or kwargs:
-        return call_of("torch", function, args, kwargs)
-    x, y = args
-    return OPERATORS[names[0]](x, y) if isinstance(x, Tensor) else OPERATORS[names[1]](y, x)
+    # What is called on a tensor, and not `torch.mul`, may come from an operator.
+    method = isinstance(function, MethodDescriptorType) and not kwargs
+    found = _operated(function, args) if method else NotImplemented
+    return call_of("torch", function, args, kwargs) if found is NotImplemented else found
+
+
+def _tf_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
+    # TensorFlow's operators give a name, be it None, which hardly anybody else does.
+    operands = [*args, *[value for key, value in kwargs.items() if key != "name"]]
+    found = _operated(function, operands) if "name" in kwargs else NotImplemented
+    return call_of("tensorflow", function, args, kwargs) if found is NotImplemented else found
 
 
 OPERATORS.update(
@@ -149,6 +173,7 @@ OPERATORS.update(
     array=_array,
     torch_function=_torch_function,
     tf_tensor=_tf_tensor,
+    tf_function=_tf_function,
     jax_array=_jax_array,
     mlx_array=lambda x: _value(x, "mlx"),
 )

@@ -243,7 +243,11 @@ def trace(
     """
     inputs = [ArrayInput(s.spec) if isinstance(s, ArraySpec) else Placeholder(s) for s in specs]
     args, kwargs = fill(shape_of_call, inputs)
-    with context.changed(mode="symbolic", bound=None), engines.use(engine.name), config.watched() as settings:
+    with (
+        context.changed(mode="symbolic", bound=None),
+        engines.use(engine.name),
+        config.watched() as settings,
+    ):
         result = function(*args, **kwargs)
     outputs: list[Tensor] = []
 

@@ -42,7 +42,9 @@ class Bound:
         if t.serial < self.mark:
             value = self.values[t] = self.engine.stand_in(_filled(t.spec, self.size))
             return value
-        leaves = [x for x in toposort([t], stop=self.values) if x in self.values or self._is_leaf(x)]
+        leaves = [
+            x for x in toposort([t], stop=self.values) if x in self.values or self._is_leaf(x)
+        ]
         run = self.engine.callable(Graph(leaves, [t]))
         return run(*[self[x] for x in leaves])[0]
 
@@ -179,4 +181,6 @@ def _joined(a: Spec, b: Spec) -> Spec:
     """
     if a.ndim != b.ndim or a.dtype != b.dtype:
         raise ValueError(f"the number of axes or the dtype depends on unknown sizes: {a} and {b}")
-    return a.with_shape(tuple([n if n == m else None for n, m in zip(a.shape, b.shape, strict=True)]))
+    return a.with_shape(
+        tuple([n if n == m else None for n, m in zip(a.shape, b.shape, strict=True)])
+    )

@@ -337,9 +337,7 @@ class Engine:
         """A value of that spec, without a content of its own, while `abstract` runs."""
         raise NotImplementedError(f"the engine {self.name!r} takes no functions of its library")
 
-    def abstract(
-        self, function: Function, specs: Sequence[Spec]
-    ) -> tuple[list[Spec], bool]:
+    def abstract(self, function: Function, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
         """The specs of the results of a function, and whether it is seen to draw random numbers or
         to have an effect. By default the function runs on stand-ins.
         """

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from backplane.core.graph import Tensor
 from backplane.core.native import Native
@@ -27,31 +26,32 @@ def stateful_native(*operands: Spec, function: Native) -> list[Spec]:
     return function.results(operands)
 
 
-@dataclass(frozen=True)
-class Pullback:
+class Pullback(NamedTuple):
     """From operands and cotangents of results to cotangents of operands: the engine differentiates.
 
     Attributes:
         native: The function.
-        count: The number of its operands.
+        operands: The number of its operands.
         wanted: The operands whose cotangents are results.
         used: The results that have cotangents.
     """
 
     native: Native
-    count: int
+    operands: int
     wanted: tuple[int, ...]
     used: tuple[int, ...]
 
     def __call__(self, *values: Any) -> list[Any]:
-        operands, given = values[: self.count], values[self.count :]
+        operands, given = values[: self.operands], values[self.operands :]
 
         def run(*moving: Any) -> list[Any]:
             own = dict(zip(self.wanted, moving, strict=True))
             results = self.native(*[own.get(i, x) for i, x in enumerate(operands)])
             return [results[j] for j in self.used]
 
-        found: list[Any] = self.native.engine.pullback(run, [operands[i] for i in self.wanted], given)
+        found: list[Any] = self.native.engine.pullback(
+            run, [operands[i] for i in self.wanted], given
+        )
         return found
 
 
@@ -107,6 +107,6 @@ def _(
         raise ValueError(
             f"K.gradients: {function.name} draws random numbers or has an effect, so it cannot be "
             "run again for its gradient: give K.native its `gradient`, or `stateful=False` if "
-            "it computes the same at each call; for random numbers use K.dropout, K.random_normal, …"
+            "it computes the same at each call; K.dropout and K.random_normal have gradients"
         )
     return _by_rule(g, y, operands, function)

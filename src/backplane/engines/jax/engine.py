@@ -14,7 +14,16 @@ from backplane.core.context import current
 from backplane.core.graph import Constant, KeySource, Placeholder, Tensor
 from backplane.core.spec import DTYPES, Spec
 from backplane.core.variable import Variable
-from backplane.engines.base import Engine, Function, Lowering, Program, Table, Value, natives, writing
+from backplane.engines.base import (
+    Engine,
+    Function,
+    Lowering,
+    Program,
+    Table,
+    Value,
+    natives,
+    writing,
+)
 from backplane.engines.jax import (
     control,
     convolution,
@@ -150,12 +159,10 @@ class JaxEngine(Engine):
     # --- functions of JAX -----------------------------------------------------------------------
 
     def stand_in(self, spec: Spec) -> Value:
-        """Zeros, which are traced like all else."""
-        return jnp.zeros(spec.shape, spec.dtype)
+        """Zeros that belong to no trace: the body of a loop may be the first to need them."""
+        return np.zeros(spec.shape, spec.dtype)
 
-    def abstract(
-        self, function: Function, specs: Sequence[Spec]
-    ) -> tuple[list[Spec], bool]:
+    def abstract(self, function: Function, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
         """By tracing."""
         shapes = [jax.ShapeDtypeStruct(s.shape, s.dtype) for s in specs]
         with jax.enable_x64(_needs_64_bits(specs)):

@@ -68,9 +68,7 @@ class PyTensorEngine(ArrayEngine):
         """A variable."""
         return type_of(spec)()
 
-    def abstract(
-        self, function: Function, specs: Sequence[Spec]
-    ) -> tuple[list[Spec], bool]:
+    def abstract(self, function: Function, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
         """By the types of the graph that the function makes."""
         results = function(*map(self.stand_in, specs))
         native.refuse_random(results)

@@ -20,7 +20,9 @@ from backplane.engines.pytensor.library import type_of, with_shape
 
 def refuse_random(results: Sequence[Value]) -> None:
     """A TypeError if random numbers are drawn: their generator would stay where it is."""
-    if any(x.owner is not None and isinstance(x.owner.op, RandomVariable) for x in ancestors(results)):
+    if any(
+        x.owner is not None and isinstance(x.owner.op, RandomVariable) for x in ancestors(results)
+    ):
         raise TypeError("it draws random numbers of PyTensor: use those of K")
 
 
@@ -47,7 +49,9 @@ def pullback(
     """
     own = [x.type() for x in operands]
     known = dict(zip(function(*own), cotangents, strict=True))
-    found = pytensor.grad(None, own, known_grads=known, disconnected_inputs="ignore", return_disconnected="zero")
+    found = pytensor.grad(
+        None, own, known_grads=known, disconnected_inputs="ignore", return_disconnected="zero"
+    )
     replaced: Sequence[Value] = clone_replace(found, dict(zip(own, operands, strict=True)))
     return replaced
 

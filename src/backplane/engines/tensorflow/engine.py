@@ -10,7 +10,16 @@ import numpy as np
 
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.base import Engine, Function, Lowering, Program, Table, Value, located, natives
+from backplane.engines.base import (
+    Engine,
+    Function,
+    Lowering,
+    Program,
+    Table,
+    Value,
+    located,
+    natives,
+)
 from backplane.engines.tensorflow import (
     control,
     convolution,
@@ -26,6 +35,9 @@ from backplane.engines.tensorflow import (
     updates,
 )
 from backplane.engines.tensorflow.library import tf
+
+STAND_INS = "stand_ins"
+"""The name of the graph in which a user's function is traced for its shapes."""
 
 _TENSORS = (tf.Tensor, tf.Variable)
 _ARRAY_DTYPES = {name: np.dtype(tf.dtypes.as_dtype(name).as_numpy_dtype) for name in DTYPES}
@@ -86,14 +98,16 @@ class TensorFlow(Engine):
     stand_in_sizes = ()
 
     def stand_in(self, spec: Spec) -> Value:
-        """A placeholder of the graph that `abstract` makes."""
-        return tf.compat.v1.placeholder(spec.dtype, spec.shape)
+        """A placeholder of the graph that `abstract` makes, also where a loop is traced in it."""
+        graph = tf.compat.v1.get_default_graph()
+        while graph.name != STAND_INS:
+            graph = graph.outer_graph
+        with graph.as_default():
+            return tf.compat.v1.placeholder(spec.dtype, spec.shape)
 
-    def abstract(
-        self, function: Function, specs: Sequence[Spec]
-    ) -> tuple[list[Spec], bool]:
+    def abstract(self, function: Function, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
         """By tracing."""
-        graph = tf.__internal__.FuncGraph("native")
+        graph = tf.__internal__.FuncGraph(STAND_INS)
         with graph.as_default():
             found, _ = super().abstract(function, specs)
         return found, native.is_stateful(graph)

@@ -79,7 +79,7 @@ class _Dispatcher(tf.__internal__.dispatch.GlobalOpDispatcher):  # type: ignore[
         """A part of our graph if a tensor of ours is among the arguments."""
         if not any(isinstance(x, Tensor) for x in tf.nest.flatten((args, kwargs))):
             return self.NOT_SUPPORTED
-        return OPERATORS["native"]("tensorflow", op, args, kwargs)
+        return OPERATORS["tf_function"](op, args, kwargs)
 
 
 _Dispatcher().register()

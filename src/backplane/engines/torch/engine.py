@@ -122,9 +122,7 @@ class TorchEngine(Engine):
         """A tensor without memory, where `abstract` runs."""
         return torch.empty(spec.shape, dtype=TORCH[spec.dtype])
 
-    def abstract(
-        self, function: Function, specs: Sequence[Spec]
-    ) -> tuple[list[Spec], bool]:
+    def abstract(self, function: Function, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
         """By PyTorch's fake tensors."""
         return native.abstract(lambda: super(TorchEngine, self).abstract(function, specs)[0])
 

@@ -37,7 +37,9 @@ def pullback(
     """By the tape, which old kinds of `torch.autograd.Function` need too. PyTorch's compiler and
     transformations know only `torch.func`.
     """
-    if torch.compiler.is_compiling() or any(map(torch._C._functorch.is_functorch_wrapped_tensor, operands)):
+    if torch.compiler.is_compiling() or any(
+        map(torch._C._functorch.is_functorch_wrapped_tensor, operands)
+    ):
         found: Sequence[Value] = torch.func.vjp(lambda *xs: tuple(function(*xs)), *operands)[1](
             tuple(cotangents)
         )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from backplane import engines
 from backplane.backend._adapters import LIFT, adaptable
@@ -14,7 +13,7 @@ from backplane.backend._trace import Slot, abstracted, fill, hashable, run_now, 
 from backplane.backend._trees import flatten, map_leaves, unflatten
 from backplane.backend.types import DType, StaticShape, TensorLike
 from backplane.core import context
-from backplane.core.graph import OPERATORS, Tensor
+from backplane.core.graph import Tensor
 from backplane.core.native import Native
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine
@@ -174,7 +173,9 @@ def call_of(name: str, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, A
     """
     bound = context.current().bound
     if bound is not None and bound.engine.name == name:
-        args, kwargs = map_leaves(lambda v: bound[v] if isinstance(v, Tensor) else v, (args, kwargs))
+        args, kwargs = map_leaves(
+            lambda v: bound[v] if isinstance(v, Tensor) else v, (args, kwargs)
+        )
         return fn(*args, **kwargs)
     operands: list[Tensor] = []
 
@@ -188,11 +189,7 @@ def call_of(name: str, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, A
     return _node(engines.get(name), _Called(fn, args, kwargs), operands)
 
 
-OPERATORS["native"] = call_of
-
-
-@dataclass(frozen=True)
-class _Rebuilt:
+class _Rebuilt(NamedTuple):
     """A value of a library's own graph as a function of what it was computed from."""
 
     engine: Engine
