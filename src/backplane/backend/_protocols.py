@@ -45,6 +45,10 @@ def _ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping
         TypeError: where there is no such function of tensors.
     """
     name, called = ufunc.__name__, method == "__call__"
+    function = ufunc if called else getattr(ufunc, method)
+    bound = context.current().bound
+    if bound is not None and bound.engine.calls_numpy:
+        return call_of(bound.engine.name, function, inputs, options)
     # Of `array += tensor`, which binds the name to the result, as of any other immutable object.
     in_place = options.keys() == {"out"} and options["out"][0] is inputs[0]
     if called and (in_place or not options):
@@ -52,7 +56,6 @@ def _ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping
             return OPERATORS[UFUNCS[name]](*inputs)
         if name in ("equal", "not_equal"):
             return name == "not_equal"  # As for any operands of `==` that are not the same object.
-    function = ufunc if called else getattr(ufunc, method)
     given = f" with {', '.join(options)}" if called and options else ""
     return _of_numpy(function, f"np.{name}{'' if called else f'.{method}'}{given}", inputs, options)
 
@@ -84,17 +87,11 @@ def _array(x: Tensor, dtype: Any) -> np.ndarray:
     bound = context.current().bound
     if bound is not None and bound.engine.calls_numpy:
         return np.asarray(bound[x], dtype)
-    _meet("tensorflow")
+    engines.meet("tensorflow")
     raise TypeError(f"{x!r} is symbolic and has no values yet: use K.eval or K.function")
 
 
 # --- the engines' libraries -----------------------------------------------------------------------
-
-
-def _meet(name: str) -> None:
-    """Load an engine whose library is in use: the library then knows our tensors."""
-    if name in sys.modules:
-        engines.get(name)
 
 
 def _value(x: Tensor, name: str) -> Any:
@@ -113,7 +110,7 @@ def _value(x: Tensor, name: str) -> Any:
 
 
 def _tf_tensor(x: Tensor) -> Any:
-    _meet("tensorflow")  # Its dispatcher takes the call when this error is raised.
+    engines.meet("tensorflow")  # Its dispatcher takes the call when this error is raised.
     return _value(x, "tensorflow")
 
 

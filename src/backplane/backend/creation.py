@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from backplane import config
+from backplane import config, engines
 from backplane.backend._adapters import adaptable, holds_itself
 from backplane.backend._args import as_dtype, as_int, as_new_shape, as_sizes, check_not_negative
 from backplane.backend._call import api, creates
@@ -71,6 +71,7 @@ def placeholder(
     check_not_negative(sizes, "K.placeholder: shape")
     if sparse and len(sizes) != 2:
         raise ValueError(f"K.placeholder: a sparse placeholder has 2 axes, got shape {sizes}")
+    engines.meet()
     name = context.unique_name(name or "Placeholder")
     return Placeholder(Spec(sizes, as_dtype(dtype), bool(sparse)), name)
 
@@ -111,6 +112,7 @@ def variable(
                [3., 4.]])
     """
     array = _values(value, as_dtype(dtype), "K.variable: value")
+    engines.meet()
     return Variable(
         array, context.unique_name(name or "Variable"), constraint, is_sparse_matrix(value)
     )

@@ -84,10 +84,10 @@ def native(
     if not runs:
         operands = [as_tensor(t) for t in tensors]
         return _node(engine, called, operands, gradient, stateful, given, isinstance(spec, list))
-    slots, values, specs = abstracted(tensors, engine)
+    slots, values, _ = abstracted(tensors, engine)
     at_once = runs_at_once(engine) or any(map(engine.is_symbolic, values))
     if at_once and all(type(t) is Slot for t in slots):
-        run = engine.native(lambda *xs: called(*xs), specs, None)
+        run = engine.native(called, list(map(engine.spec_of, values)), None)
         return unflatten(called.structure, list(run(*values)))
     return run_now(native, (fn, *tensors), {"stateful": stateful, "spec": spec}, engine)
 

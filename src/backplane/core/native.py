@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from backplane.core.context import changed
 from backplane.core.graph import Constant, Graph, Tensor, constant, toposort
 from backplane.core.spec import Spec
@@ -38,7 +36,7 @@ class Bound:
         if t in self.values:
             return self.values[t]
         if isinstance(t, Constant):
-            return self.engine.constant(t.value) if isinstance(t.value, np.ndarray) else t.value
+            return self.engine.as_value(t.value)
         if t.serial < self.mark:
             value = self.values[t] = self.engine.stand_in(_filled(t.spec, self.size))
             return value
@@ -106,6 +104,12 @@ class Native:
     def __repr__(self) -> str:
         return f"<{self.name} of {self.engine.name}>"
 
+    @property
+    def reads_context(self) -> bool:
+        """Whether it, or what it is the gradient of, uses tensors from around it."""
+        inner = getattr(self.function, "native", None)
+        return bool(self.captured or (inner is not None and inner.reads_context))
+
     def capturing(self, captured: Sequence[Tensor]) -> Native:
         """The same function with the values of these tensors as its last operands."""
         return Native(
@@ -115,6 +119,8 @@ class Native:
 
     def __call__(self, *values: Any) -> list[Any]:
         """The results on values of the engine."""
+        if not self.captured:
+            return [self.engine.as_value(y) for y in self.function(*values)]
         own = len(values) - len(self.captured)
         bound = Bound(self, dict(zip(self.captured, values[own:], strict=True)))
         return self._called(bound, values[:own])

@@ -177,6 +177,8 @@ class JaxEngine(Engine):
         def run(*operands: Value) -> list[Value]:
             with jax.enable_x64(_needs_64_bits(specs)):
                 found = function(*operands)
+                if results is None:
+                    return found
                 return [jnp.asarray(y, s.dtype) for y, s in zip(found, results, strict=True)]
 
         return run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,16 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import loops
-from backplane.engines.base import Blocks, Engine, Function, Program, Table, Value, natives
+from backplane.engines.base import (
+    Blocks,
+    Engine,
+    Function,
+    Lowering,
+    Program,
+    Table,
+    Value,
+    natives,
+)
 from backplane.engines.torch import (
     convolution,
     devices,
@@ -125,6 +134,14 @@ class TorchEngine(Engine):
     def abstract(self, function: Function, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
         """By PyTorch's fake tensors."""
         return native.abstract(lambda: super(TorchEngine, self).abstract(function, specs)[0])
+
+    def native(
+        self, function: Function, specs: Sequence[Spec], results: Sequence[Spec] | None
+    ) -> Lowering:
+        """The function. PyTorch's compiler knows no context variables."""
+        reads = getattr(function, "reads_context", False)
+        run: Lowering = torch.compiler.disable(function.__call__) if reads else function
+        return run
 
     def pullback(
         self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]

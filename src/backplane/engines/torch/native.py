@@ -34,12 +34,10 @@ def abstract(run: Callable[[], list[Spec]]) -> tuple[list[Spec], bool]:
 def pullback(
     function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
 ) -> Sequence[Value]:
-    """By the tape, which old kinds of `torch.autograd.Function` need too. PyTorch's compiler and
-    transformations know only `torch.func`.
+    """By the tape, which old kinds of `torch.autograd.Function` need. PyTorch's compiler knows only
+    `torch.func`.
     """
-    if torch.compiler.is_compiling() or any(
-        map(torch._C._functorch.is_functorch_wrapped_tensor, operands)
-    ):
+    if torch.compiler.is_compiling():
         found: Sequence[Value] = torch.func.vjp(lambda *xs: tuple(function(*xs)), *operands)[1](
             tuple(cotangents)
         )
