@@ -188,7 +188,12 @@ def test_pytensor(x, w):
 
 
 def test_jax_takes_tensors_inside_of_its_functions_only(x, w):
-    for call in (jnp.sin, lambda t: jnp.stack([t, t]), jax.nn.softmax, lambda t: jnp.where(t, t, 0)):
+    for call in (
+        jnp.sin,
+        lambda t: jnp.stack([t, t]),
+        jax.nn.softmax,
+        lambda t: jnp.where(t, t, 0),
+    ):
         with pytest.raises(TypeError, match=r"K\.native\(function, tensor\)"):
             call(x)
     with K.engine("jax"):

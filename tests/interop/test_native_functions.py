@@ -54,7 +54,9 @@ def test_values_and_gradients_of_several_orders(engine, lib, shape):
         np.testing.assert_allclose(found[1], (slope(u) * rows).sum(0), rtol=1e-4)
         np.testing.assert_allclose(found[2], (bend * rows**2).sum(0), rtol=1e-4)
         turn = -3 * np.sin(u) - np.cos(u) * u
-        np.testing.assert_allclose(found[3], turn * 2 * rows**2 + bend * 2 * rows, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(
+            found[3], turn * 2 * rows**2 + bend * 2 * rows, rtol=1e-3, atol=1e-5
+        )
 
 
 def test_structures_of_results(engine, lib):
@@ -167,7 +169,9 @@ def test_refusals(engine, lib):
     x = K.placeholder((2, 3))
     with pytest.raises(TypeError, match=r"K\.native: fn must be a function, got 3"):
         K.native(3, x)
-    with pytest.raises(ValueError, match=r"K\.native: the function .* fails on stand-ins for float32"):
+    with pytest.raises(
+        ValueError, match=r"K\.native: the function .* fails on stand-ins for float32"
+    ):
         K.native(lambda a: lib.no_such_function(a), x)
     y = K.native(lambda a: lib.sin(a), x)
     if lib is np:
@@ -181,7 +185,7 @@ def test_refusals(engine, lib):
 def test_no_onnx_model(engine, lib, tmp_path):
     x = K.placeholder((2, 3))
     f = K.function([x], [K.native(lambda a: lib.sin(a), x)])
-    with pytest.raises((TypeError, ValueError), match="cannot run on 'cntk'|of an ONNX model"):
+    with pytest.raises((TypeError, ValueError), match=r"cannot run on 'cntk'|of an ONNX model"):
         f.to_onnx(tmp_path / "f.onnx")
 
 
@@ -218,7 +222,10 @@ def test_random_functions_are_marked(name):
 def test_random_functions_of_pytensor_are_refused():
     pt = pytest.importorskip("pytensor.tensor")
     with K.engine("theano"), pytest.raises(ValueError, match="draws random numbers of PyTensor"):
-        K.native(lambda a: a + pt.random.normal(rng=pt.random.shared_rng(seed=1), size=(3,)), K.placeholder((3,)))
+        K.native(
+            lambda a: a + pt.random.normal(rng=pt.random.shared_rng(seed=1), size=(3,)),
+            K.placeholder((3,)),
+        )
 
 
 @pytest.mark.parametrize("name", ["numpy", "cntk"])
@@ -251,9 +258,8 @@ def test_a_constant_array_is_not_written_over():
 
 def test_tensors_made_inside_are_refused():
     with K.engine("numpy"):
-        x = K.placeholder((3,))
+        x, w = K.placeholder((3,)), K.variable(np.ones(3))
         with pytest.raises(ValueError, match="made inside the function"):
             K.native(lambda a: np.add(a, K.placeholder((3,))), x)
-        with pytest.raises(ValueError, match="for which `gradient` has no result"):
-            w = K.variable(np.ones(3))
+        with pytest.raises(ValueError, match="`gradient` has no result"):
             K.native(lambda a: np.multiply(a, w), x, gradient=lambda g, a: g)

@@ -49,8 +49,8 @@ def _search(kind: type) -> Any:
 
 
 LIFT: list[Callable[[Any], Any]] = []
-"""One function, put here by `functions`: gives a value of a library's own graph that was computed from
-tensors of ours as one of them, and other values as they are."""
+"""One function, put here by `functions`: gives a value of a library's own graph that was computed
+from tensors of ours as one of them, and other values as they are."""
 
 
 def _value_of(value: object) -> Any:

@@ -116,9 +116,9 @@ def _tf_tensor(x: Tensor) -> Any:
 
 def _jax_array(x: Tensor) -> Callable[[], Any]:
     # JAX's operators ask for the attribute before they leave `array + tensor` to the tensor.
-    if sys._getframe(2).f_code.co_filename.endswith("array_methods.py"):
-        if context.current().bound is None:
-            raise AttributeError("__jax_array__")
+    by_operator = sys._getframe(2).f_code.co_filename.endswith("array_methods.py")
+    if by_operator and context.current().bound is None:
+        raise AttributeError("__jax_array__")
     value = _value(x, "jax")
     return lambda: value
 

@@ -43,10 +43,10 @@ def native(
     `fn` uses from around it are operands too.
 
     Args:
-        fn: Function of values of the engine in force: of `tf.Tensor`s, `torch.Tensor`s, `jax.Array`s,
-            `mx.array`s or variables of PyTensor; of NumPy arrays on numpy and cntk. It returns one
-            value, or a list, tuple or dict of them. It is called again whenever a program is
-            compiled, or run, so it must compute the same from the same operands.
+        fn: Function of values of the engine in force: of `tf.Tensor`s, `torch.Tensor`s,
+            `jax.Array`s, `mx.array`s or variables of PyTensor; of NumPy arrays on numpy and cntk.
+            It returns one value, or a list, tuple or dict of them. It is called again whenever a
+            program is compiled or run, so it must compute the same from the same operands.
         *tensors: Operands.
         gradient: Function `(g, *tensors)` of tensors of the graph, with K functions or native ones
             in it. `g` is the gradient with respect to the result, a list if there are several. It
@@ -154,8 +154,8 @@ def _node(
     if captured:
         if gradient is not None:
             raise ValueError(
-                f"K.native: {called.name} uses {captured[0]!r} from around it, for which `gradient` "
-                "has no result: give it to K.native as an operand"
+                f"K.native: {called.name} uses {captured[0]!r} from around it, for which "
+                "`gradient` has no result: give it to K.native as an operand"
             )
         function = function.capturing(captured)
         specs += [t.spec for t in captured]

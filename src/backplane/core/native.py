@@ -19,7 +19,8 @@ from backplane.core.spec import Spec
 class Bound:
     """The values that tensors have while a function of an engine runs.
 
-    With a `mark` it records: tensors that were made before the mark get stand-ins, and are captured.
+    With a `mark` it records: tensors that were made before the mark get stand-ins, and are
+    captured.
     """
 
     def __init__(
@@ -170,8 +171,8 @@ class Native:
         except Exception as error:
             listed = ", ".join(f"{s.dtype}{list(s.shape)}" for s in specs)
             raise ValueError(
-                f"K.native: {self.name} fails on stand-ins for {listed}, by which the shapes of its "
-                f"results are found: {type(error).__name__}: {error}"
+                f"K.native: {self.name} fails on stand-ins for {listed}, by which the shapes of "
+                f"its results are found: {type(error).__name__}: {error}"
             ) from error
         self.stateful = self.stateful or stateful
         return found  # type: ignore[no-any-return]

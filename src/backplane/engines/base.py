@@ -353,7 +353,8 @@ class Engine:
         self, function: Function, specs: Sequence[Spec], results: Sequence[Spec] | None
     ) -> Lowering:
         """The lowering of a function of the library, from the specs of its operands and, if they
-        are known, of its results."""
+        are known, of its results.
+        """
         return function
 
     def pullback(

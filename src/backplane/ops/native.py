@@ -42,6 +42,7 @@ class Pullback(NamedTuple):
     used: tuple[int, ...]
 
     def __call__(self, *values: Any) -> list[Any]:
+        """The cotangents on values of the engine."""
         operands, given = values[: self.operands], values[self.operands :]
 
         def run(*moving: Any) -> list[Any]:

@@ -1,22 +1,24 @@
 """Models with functions of TensorFlow in them, as public code has them: trained, saved, loaded."""
 
+import importlib
 import os
 import sys
 import tempfile
 import warnings
 
-warnings.simplefilter("ignore")
-import backplane.interop.classic  # noqa: F401, I001
 import numpy as np
 import tensorflow as tf
+
+import backplane.interop.classic  # noqa: F401 - before Keras
 from backplane.backend import set_random_seed
-from keras import backend as K
-from keras import layers as L
-from keras.engine.topology import Layer
-from keras.models import Model, Sequential, load_model
+
+warnings.simplefilter("ignore")  # Keras' own syntax and calls are of another time.
+K = importlib.import_module("keras.backend")
+L = importlib.import_module("keras.layers")
+models = importlib.import_module("keras.models")
 
 
-class Attention(Layer):
+class Attention(L.Layer):
     """Weights in functions of TensorFlow, beside functions of K."""
 
     def build(self, input_shape):
@@ -47,8 +49,10 @@ def steps_model():
     reversed_ = L.Lambda(lambda t: tf.reverse(t, axis=[1]))(x)
     joined = L.Lambda(lambda pair: tf.concat(pair, axis=-1))([x, reversed_])
     pooled = Attention()(joined)
-    normal = L.Lambda(lambda t: tf.nn.l2_normalize(t, axis=-1))(L.Dense(8, activation="tanh")(pooled))
-    return Model(x, L.Dense(1)(normal))
+    normal = L.Lambda(lambda t: tf.nn.l2_normalize(t, axis=-1))(
+        L.Dense(8, activation="tanh")(pooled)
+    )
+    return models.Model(x, L.Dense(1)(normal))
 
 
 def main():
@@ -67,11 +71,11 @@ def main():
         file = os.path.join(folder, "model.h5")
         model.save(file)
         known = {"Attention": Attention, "huber": huber, "tf": tf}
-        loaded = load_model(file, custom_objects=known)
+        loaded = models.load_model(file, custom_objects=known)
     np.testing.assert_allclose(loaded.predict(x), model.predict(x), rtol=1e-5)
     loaded.train_on_batch(x, y)
 
-    image = Sequential(
+    image = models.Sequential(
         [
             L.Lambda(lambda t: tf.image.resize(t, (8, 8)), input_shape=(4, 4, 1)),
             L.Conv2D(2, 3),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Lowering, Value
+from backplane.engines.base import Function, Lowering, Value
 
 SIZES = (12, 24)
 """In the place of unknown sizes. The functions really run on arrays of these sizes."""

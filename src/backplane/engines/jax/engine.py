@@ -220,7 +220,7 @@ class JaxEngine(Engine):
 
 
 def _parts(x: Tensor) -> tuple[tuple[Value, ...], Tensor | None]:
-    """A tensor of ours as JAX takes arguments apart: inside of a user's function it is its value."""
+    """A tensor of ours as JAX takes arguments apart: inside of a user's function, its value."""
     bound = current().bound
     return ((), x) if bound is None else ((bound[x],), None)
 

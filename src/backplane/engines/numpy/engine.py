@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from backplane.engines.arrays.control import Room, Rows, loops
 from backplane.engines.arrays.engine import SILENCE, ArrayEngine
 from backplane.engines.arrays.linear import for_steps
 from backplane.engines.arrays.native import SIZES, on_arrays, stand_in
-from backplane.engines.base import Blocks, Lowering, Table, Value, natives
+from backplane.engines.base import Blocks, Function, Lowering, Table, Value, natives
 
 # `dtype.name` takes longer than a small ufunc; types of equal width share a name (long, long long).
 _NAMES = {np.dtype(code).num: np.dtype(code).name for code in np.typecodes["AllInteger"] + "?efd"}

@@ -62,7 +62,9 @@ def _nodes(scope: Scope, outputs: Iterable[str]) -> tuple[list[NodeProto], set[s
         if read.isdisjoint(each.outputs):
             continue
         if each.op == CALL:
-            raise ValueError("a function that was given to K.native cannot be part of an ONNX model")
+            raise ValueError(
+                "a function that was given to K.native cannot be part of an ONNX model"
+            )
         kept.append(_node(each, read))
         read.update(each.inputs)
     kept.reverse()

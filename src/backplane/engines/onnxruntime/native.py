@@ -1,7 +1,7 @@
 """Users' functions of NumPy arrays: programs in parts, with calls of the functions between them.
 
 A session runs no function of Python. So the model is cut at each call: a session computes the
-operands and whatever else is needed later, then the function is called, then comes the next session.
+operands and what else is needed later, the function is called, and the next session goes on.
 """
 
 from __future__ import annotations
