@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, TypeVar
 
+from backplane import engines
 from backplane.core import registry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,6 +60,16 @@ def _value_of(value: object) -> Any:
 
 
 registry.VALUE_OF[:] = [_value_of]
+
+
+def meet() -> None:
+    """Import the adapters, and load the engines, of libraries that are loaded. Their own functions
+    can then take tensors of ours.
+    """
+    engines.meet()
+    for package, name in ADAPTERS.items():
+        if package in sys.modules:
+            import_module(name)
 
 
 def phase() -> int | None:

@@ -52,10 +52,12 @@ class Context:
         line: The line of the user's code that new tensors belong to, if it is not the one being
             executed.
         bound: The values of tensors while a function of an engine's library runs (`core.native`).
+        step: Whether a step function of a loop runs. Meanwhile only tensors that somebody gave a
+            `_keras_shape` have one (`Tensor._keras_shape`).
     """
 
     # Read at each call of K and for each node: slots take half the time of a named tuple's fields.
-    __slots__ = ("bound", "engine", "line", "mode", "scopes", "updated")
+    __slots__ = ("bound", "engine", "line", "mode", "scopes", "step", "updated")
 
     def __init__(
         self,
@@ -64,6 +66,7 @@ class Context:
         scopes: tuple[str, ...] = (),
         updated: Mapping[Tensor, Tensor] = NOTHING,
         line: Where | None = None,
+        step: bool = False,
         bound: Any = None,
     ) -> None:
         self.bound = bound
@@ -72,6 +75,7 @@ class Context:
         self.scopes = scopes
         self.updated = updated
         self.line = line
+        self.step = step
 
     def but(self, **fields: Any) -> Context:
         """The same context with other values of some fields."""

@@ -24,20 +24,7 @@ from backplane.engines.base import (
     natives,
     writing,
 )
-from backplane.engines.jax import (
-    control,
-    convolution,
-    cpu,
-    elementwise,
-    indexing,
-    linear,
-    memory,
-    pooling,
-    random,
-    reductions,
-    shaping,
-    unknown,
-)
+from backplane.engines.jax import control, cpu, memory, unknown
 
 WIDE = frozenset(("int64", "uint64", "float64"))
 """Dtypes that JAX has only inside `jax.enable_x64`."""
@@ -71,9 +58,7 @@ class JaxEngine(Engine):
     )
 
     def __init__(self) -> None:
-        rooms = elementwise, reductions, linear, shaping, indexing, convolution, pooling, random
-        own = control.lowerings(self), natives(self)
-        self.table = Table.joined(*[room.TABLE for room in rooms], *own)
+        self.table = Table.of_rooms(__package__, control.lowerings(self), natives(self))
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -191,6 +176,10 @@ class JaxEngine(Engine):
         return found
 
     # --- programs -------------------------------------------------------------------------------
+
+    def devices(self) -> list[str]:
+        """All devices of this process."""
+        return [f"{d.platform}:{d.id}" for d in jax.local_devices()]
 
     def compile(self, program: Program) -> Function:
         """`jax.jit`. Variables that keep their shape hand their memory to their new values.

@@ -32,17 +32,7 @@ from backplane.engines.base import (
     located,
     natives,
 )
-from backplane.engines.onnxruntime import (
-    control,
-    convolution,
-    elementwise,
-    indexing,
-    linear,
-    pooling,
-    random,
-    reductions,
-    shaping,
-)
+from backplane.engines.onnxruntime import control
 from backplane.engines.onnxruntime import native as calls
 from backplane.engines.onnxruntime.builder import Place, Scope, Symbol, building, literal, made_by
 from backplane.engines.onnxruntime.export import export
@@ -56,8 +46,6 @@ from backplane.engines.onnxruntime.library import (
     session,
 )
 from backplane.engines.onnxruntime.model import model, named
-
-ROOMS = (elementwise, reductions, linear, shaping, indexing, convolution, pooling, random)
 
 Call = Callable[..., tuple[Value, ...]]
 
@@ -82,7 +70,7 @@ class OnnxRuntime(Engine):
     gives_arrays = True
 
     def __init__(self) -> None:
-        joined = Table.joined(*[room.TABLE for room in ROOMS], control.table(self), natives(self))
+        joined = Table.of_rooms(__package__, control.lowerings(self), natives(self))
         self.table = Table()
         self.table.update({name: _specified(entry) for name, entry in joined.items()})
 

@@ -20,20 +20,7 @@ from backplane.engines.base import (
     located,
     natives,
 )
-from backplane.engines.tensorflow import (
-    control,
-    convolution,
-    direct,
-    elementwise,
-    indexing,
-    linear,
-    native,
-    pooling,
-    random,
-    reductions,
-    shaping,
-    updates,
-)
+from backplane.engines.tensorflow import control, direct, native, random, updates
 from backplane.engines.tensorflow.library import tf
 
 STAND_INS = "stand_ins"
@@ -53,9 +40,7 @@ class TensorFlow(Engine):
     index_errors = (tf.errors.InvalidArgumentError,)
 
     def __init__(self) -> None:
-        rooms = elementwise, reductions, linear, shaping, indexing, convolution, pooling, random
-        own = control.lowerings(self), natives(self)
-        self.table = Table.joined(*[room.TABLE for room in rooms], *own)
+        self.table = Table.of_rooms(__package__, control.lowerings(self), natives(self))
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor, eager or of a graph, or a variable."""
@@ -127,6 +112,12 @@ class TensorFlow(Engine):
     ) -> Sequence[Value]:
         """By a tape."""
         return native.pullback(function, operands, cotangents)
+
+    def devices(self) -> list[str]:
+        """All devices: accelerators first."""
+        found = tf.config.list_logical_devices()
+        names = [d.name.removeprefix("/device:").lower() for d in found]
+        return sorted(names, key=lambda name: name.startswith("cpu"))
 
     def compile(self, program: Program) -> Function:
         """Trace the program once, unknown sizes left open. `compile=True` hands it to XLA whole;

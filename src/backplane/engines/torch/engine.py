@@ -20,26 +20,10 @@ from backplane.engines.base import (
     Value,
     natives,
 )
-from backplane.engines.torch import (
-    convolution,
-    devices,
-    elementwise,
-    indexing,
-    linear,
-    native,
-    pooling,
-    random,
-    reductions,
-    shaping,
-    updates,
-)
+from backplane.engines.torch import devices, linear, native, updates
 from backplane.engines.torch.blocks import BLOCKS
 from backplane.engines.torch.control import ROWS
 from backplane.engines.torch.dtypes import NAMES, SIGNED, TORCH, to_array
-
-ROOMS = (
-    elementwise, reductions, linear, shaping, indexing, convolution, pooling, random, updates
-)  # fmt: skip
 
 
 class TorchEngine(Engine):
@@ -57,7 +41,7 @@ class TorchEngine(Engine):
 
     def __init__(self) -> None:
         running_graphs = Table.joined(loops(self, ROWS), natives(self))
-        self.table = Table.joined(*[room.TABLE for room in ROOMS], running_graphs)
+        self.table = Table.of_rooms(__package__, updates.TABLE, running_graphs)
         self._running_graphs = frozenset(running_graphs)
 
     # --- values ---------------------------------------------------------------------------------
@@ -162,6 +146,10 @@ class TorchEngine(Engine):
     def writes(self, options: Mapping[str, Any]) -> bool:
         """Where nothing watches: a tape never does, PyTorch's compiler reuses memory by itself."""
         return not (options.get("compile") or devices.ACCELERATED)
+
+    def devices(self) -> list[str]:
+        """All devices: accelerators first."""
+        return devices.names()
 
     def compile(self, program: Program) -> Function:
         """The program; with the option `compile`, by `torch.compile`: True, the name of a mode, or
