@@ -42,7 +42,7 @@ def w() -> Any:
 
 class TestTensorFlow:
     @pytest.fixture(autouse=True)
-    def engine(self) -> Iterator[None]:
+    def in_force(self) -> Iterator[None]:
         with K.engine("tensorflow"):
             yield
 
@@ -109,7 +109,7 @@ class TestTensorFlow:
 
 class TestPyTorch:
     @pytest.fixture(autouse=True)
-    def engine(self) -> Iterator[None]:
+    def in_force(self) -> Iterator[None]:
         with K.engine("torch"):
             yield
 
