@@ -75,7 +75,7 @@ def native(
         ...     K.eval(K.gradients(K.sum(y), [x])[0]).round(3)
         array([0.42 , 0.167], dtype=float32)
     """
-    if not callable(fn) or isinstance(fn, Tensor):
+    if not callable(fn):
         raise TypeError(f"K.native: fn must be a function, got {fn!r}")
     tensors = bound_values(tensors)
     given = None if spec is None else _specs(spec)
@@ -88,7 +88,8 @@ def native(
     at_once = runs_at_once(engine) or any(map(engine.is_symbolic, values))
     if at_once and all(type(t) is Slot for t in slots):
         run = engine.native(called, list(map(engine.spec_of, values)), None)
-        return unflatten(called.structure, list(run(*values)))
+        results = list(run(*values))
+        return unflatten(called.structure, results)
     return run_now(native, (fn, *tensors), {"stateful": stateful, "spec": spec}, engine)
 
 
@@ -186,7 +187,7 @@ def call_of(name: str, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, A
         return Slot(len(operands) - 1)
 
     args, kwargs = map_leaves(slot, (tuple(args), dict(kwargs)))
-    return _node(engines.get(name), _Called(fn, args, kwargs), operands)
+    return _node(engines.get(name), _Called(fn, args, dict(kwargs)), operands)
 
 
 class _Rebuilt(NamedTuple):
@@ -211,7 +212,8 @@ def lifted(value: Any) -> Any:
     sources = engine.sources(value)
     if not sources or context.current().bound is not None:
         return value
-    function = Native(engine, _Rebuilt(engine, value, tuple(sources)), f"the variable {value}")
+    rebuilt: Any = _Rebuilt(engine, value, tuple(sources))
+    function = Native(engine, rebuilt, f"the variable {value}")
     return native_(*sources.values(), function=function)[0]
 
 

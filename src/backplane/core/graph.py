@@ -101,10 +101,11 @@ class Tensor:
             raise ValueError(f"set_shape({sizes}) contradicts the shape of {self!r}")
         self._keras_shape = sizes
 
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(
-            f"{type(self).__name__} {self.spec} has no attribute {name!r}{WITHOUT.get(name, '')}"
-        )
+    if not TYPE_CHECKING:  # Otherwise checkers would take any name for an attribute.
+
+        def __getattr__(self, name: str) -> Any:
+            more = WITHOUT.get(name, "")
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{more}")
 
     @property
     def static_shape(self) -> tuple[int | None, ...]:

@@ -359,7 +359,7 @@ class Engine:
         """A value of that spec, without a content of its own, while `abstract` runs."""
         raise NotImplementedError(f"the engine {self.name!r} takes no functions of its library")
 
-    def abstract(self, function: Function, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
+    def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
         """The specs of the results of a function, and whether it is seen to draw random numbers or
         to have an effect. By default the function runs on stand-ins.
         """
@@ -372,7 +372,7 @@ class Engine:
         return result if self.owns(result) else self.constant(np.asarray(result))
 
     def native(
-        self, function: Function, specs: Sequence[Spec], results: Sequence[Spec] | None
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
     ) -> Lowering:
         """The lowering of a function of the library, from the specs of its operands and, if they
         are known, of its results.

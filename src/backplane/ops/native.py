@@ -68,7 +68,7 @@ def _backward(
         )
     wanted = tuple([i for i, t in enumerate(operands) if is_float(t.spec.dtype)])
     used = tuple([j for j, t in enumerate(g) if t is not None])
-    pull = Pullback(function, len(operands), wanted, used)
+    pull: Any = Pullback(function, len(operands), wanted, used)
     name = f"the gradient of {function.name}"
     results = native_(
         *operands,

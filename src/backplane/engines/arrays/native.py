@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Function, Lowering, Value
+from backplane.engines.base import Lowering, Value
 
 SIZES = (12, 24)
 """In the place of unknown sizes. The functions really run on arrays of these sizes."""
@@ -18,7 +18,7 @@ def stand_in(spec: Spec) -> Value:
     return np.ones(spec.shape, spec.dtype)
 
 
-def on_arrays(function: Function, results: Sequence[Spec] | None) -> Lowering:
+def on_arrays(function: Lowering, results: Sequence[Spec] | None) -> Lowering:
     """The function on arrays that it cannot write to, with results as they were found to be.
 
     Raises:

@@ -147,7 +147,7 @@ class JaxEngine(Engine):
         """Zeros that belong to no trace: the body of a loop may be the first to need them."""
         return np.zeros(spec.shape, spec.dtype)
 
-    def abstract(self, function: Function, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
+    def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
         """By tracing."""
         shapes = [jax.ShapeDtypeStruct(s.shape, s.dtype) for s in specs]
         with jax.enable_x64(_needs_64_bits(specs)):
@@ -155,7 +155,7 @@ class JaxEngine(Engine):
         return [Spec(y.shape, y.dtype.name) for y in found], bool(closed.effects)
 
     def native(
-        self, function: Function, specs: Sequence[Spec], results: Sequence[Spec] | None
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
     ) -> Lowering:
         """The function where JAX has the dtypes that it had when it was traced for its specs."""
 

@@ -14,7 +14,7 @@ from backplane.engines.arrays.control import Room, Rows, loops
 from backplane.engines.arrays.engine import SILENCE, ArrayEngine
 from backplane.engines.arrays.linear import for_steps
 from backplane.engines.arrays.native import SIZES, on_arrays, stand_in
-from backplane.engines.base import Blocks, Function, Lowering, Table, Value, natives
+from backplane.engines.base import Blocks, Lowering, Table, Value, natives
 
 # `dtype.name` takes longer than a small ufunc; types of equal width share a name (long, long long).
 _NAMES = {np.dtype(code).num: np.dtype(code).name for code in np.typecodes["AllInteger"] + "?efd"}
@@ -70,7 +70,7 @@ class NumPyEngine(ArrayEngine):
         return stand_in(spec)
 
     def native(
-        self, function: Function, specs: Sequence[Spec], results: Sequence[Spec] | None
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
     ) -> Lowering:
         """The function, which may write to none of its operands."""
         return on_arrays(function, results)

@@ -23,7 +23,6 @@ from backplane.engines.arrays.native import SIZES, stand_in
 from backplane.engines.base import (
     Engine,
     Entry,
-    Function,
     Line,
     Lowering,
     Program,
@@ -121,7 +120,7 @@ class OnnxRuntime(Engine):
         return np.asarray(result)
 
     def native(
-        self, function: Function, specs: Sequence[Spec], results: Sequence[Spec] | None
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
     ) -> Lowering:
         """A cut in the program."""
         return calls.lowering(function, results)

@@ -14,7 +14,7 @@ from onnx import ModelProto
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.native import on_arrays
-from backplane.engines.base import Function, Lowering, Value
+from backplane.engines.base import Lowering, Value
 from backplane.engines.onnxruntime.builder import Node, Scope, Symbol, current
 from backplane.engines.onnxruntime.model import CALL, model, names_read
 
@@ -22,7 +22,7 @@ Start = Callable[[ModelProto], Any]
 """Makes a session of a model."""
 
 
-def lowering(function: Function, results: Sequence[Spec] | None) -> Lowering:
+def lowering(function: Lowering, results: Sequence[Spec] | None) -> Lowering:
     """A node that stands for the call."""
     call = on_arrays(function, results)
 

@@ -67,7 +67,7 @@ class PyTensorEngine(ArrayEngine):
         """A variable."""
         return type_of(spec)()
 
-    def abstract(self, function: Function, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
+    def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
         """By the types of the graph that the function makes."""
         results = function(*map(self.stand_in, specs))
         native.refuse_random(results)
@@ -78,7 +78,7 @@ class PyTensorEngine(ArrayEngine):
         return pt.as_tensor_variable(result)
 
     def native(
-        self, function: Function, specs: Sequence[Spec], results: Sequence[Spec] | None
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
     ) -> Lowering:
         """The function on variables that know as much of their shapes as the graph does."""
         return native.knowing_shapes(function, specs, results)

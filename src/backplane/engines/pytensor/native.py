@@ -27,7 +27,7 @@ def refuse_random(results: Sequence[Value]) -> None:
 
 
 def knowing_shapes(
-    function: Function, specs: Sequence[Spec], results: Sequence[Spec] | None
+    function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
 ) -> Lowering:
     """The function between variables that have the static shapes of `specs`, and of `results`."""
 

@@ -90,7 +90,7 @@ class TensorFlow(Engine):
         with graph.as_default():
             return tf.compat.v1.placeholder(spec.dtype, spec.shape)
 
-    def abstract(self, function: Function, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
+    def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
         """By tracing."""
         graph = tf.__internal__.FuncGraph(STAND_INS)
         with graph.as_default():
@@ -102,7 +102,7 @@ class TensorFlow(Engine):
         return tf.convert_to_tensor(result)
 
     def native(
-        self, function: Function, specs: Sequence[Spec], results: Sequence[Spec] | None
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
     ) -> Lowering:
         """The function on tensors that know as much of their shapes as the graph does."""
         return native.knowing_shapes(function, specs, results)

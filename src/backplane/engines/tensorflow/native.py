@@ -40,7 +40,7 @@ def _operations(definition: Any) -> Iterator[str]:
 
 
 def knowing_shapes(
-    function: Function, specs: Sequence[Spec], results: Sequence[Spec] | None
+    function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
 ) -> Lowering:
     """The function between tensors that have the static shapes of `specs`, and of `results`."""
 

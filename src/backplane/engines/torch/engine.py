@@ -115,12 +115,12 @@ class TorchEngine(Engine):
         """A tensor without memory, where `abstract` runs."""
         return torch.empty(spec.shape, dtype=TORCH[spec.dtype])
 
-    def abstract(self, function: Function, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
+    def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
         """By PyTorch's fake tensors."""
         return native.abstract(lambda: super(TorchEngine, self).abstract(function, specs)[0])
 
     def native(
-        self, function: Function, specs: Sequence[Spec], results: Sequence[Spec] | None
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
     ) -> Lowering:
         """The function. PyTorch's compiler knows no context variables."""
         reads = getattr(function, "reads_context", False)
