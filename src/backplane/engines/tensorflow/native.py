@@ -73,7 +73,7 @@ def pullback(
     return found
 
 
-class _Dispatcher(tf.__internal__.dispatch.GlobalOpDispatcher):  # type: ignore[misc]
+class _Dispatcher(tf.__internal__.dispatch.GlobalOpDispatcher):
     """TensorFlow calls it for arguments that it cannot convert."""
 
     def handle(self, op: Callable[..., Any], args: Any, kwargs: Any) -> Any:

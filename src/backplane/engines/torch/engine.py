@@ -123,8 +123,9 @@ class TorchEngine(Engine):
         self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
     ) -> Lowering:
         """The function. PyTorch's compiler knows no context variables."""
-        reads = getattr(function, "reads_context", False)
-        run: Lowering = torch.compiler.disable(function.__call__) if reads else function
+        user: Any = function
+        reads = getattr(user, "reads_context", False)
+        run: Lowering = torch.compiler.disable(user.__call__) if reads else user
         return run
 
     def pullback(
