@@ -29,6 +29,17 @@ def test_classic_keras(tmp_path):
     assert float(accuracy) > 0.9
 
 
+def test_keras_1(tmp_path):
+    program = tmp_path / "program.py"
+    namespace, train = blocks("keras-1.md", "python")
+    program.write_text(namespace)
+    printed = run(Path(sys.executable), program, backend="numpy", folder=tmp_path)
+    assert printed.strip() in (DOCS / "keras-1.md").read_text(encoding="utf-8")
+    program.write_text(train)
+    printed = run(python_with("1.2.2"), program, backend="numpy", folder=tmp_path)
+    assert float(re.fullmatch(r"accuracy (\S+)\n", printed)[1]) > 0.9
+
+
 def shell(command, folder):
     """What a command prints, with this Python as `python`."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -61,7 +72,7 @@ def test_old_scripts(tmp_path):
     assert printed == "numpy loss 0.0000 [1. 1. 1.]\n"
 
 
-@pytest.mark.parametrize(("page", "count"), [("native-tensors.md", 5), ("native-functions.md", 2)])
+@pytest.mark.parametrize(("page", "count"), [("native-tensors.md", 6), ("native-functions.md", 2)])
 def test_native_tensors(tmp_path, page, count):
     text = (DOCS / page).read_text(encoding="utf-8")
     promised = re.findall(r"^```\n\nprints `(.*?)`", text, re.MULTILINE)

@@ -194,7 +194,7 @@ def test_jax_takes_tensors_inside_of_its_functions_only(x, w):
         jax.nn.softmax,
         lambda t: jnp.where(t, t, 0),
     ):
-        with pytest.raises(TypeError, match=r"K\.native\(function, tensor\)"):
+        with pytest.raises(TypeError, match=r"K\.native"):
             call(x)
     with K.engine("jax"):
         assert computed(x, jnp.ones(3) * x)[0].shape == (2, 3)
