@@ -74,8 +74,10 @@ def as_dtype(dtype: Any, default: str | None = None) -> str:
     """
     if dtype is None:
         return default or config.floatx()
-    name: Any = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
-    if not isinstance(name, str):
+    given = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
+    if isinstance(given, str):
+        name = given
+    else:
         # torch spells its dtypes `torch.float32`; Python and NumPy types have a NumPy dtype.
         text = str(dtype)
         name = text.rpartition(".")[2] if text.startswith("torch.") else _numpy_name(dtype)

@@ -14,7 +14,7 @@ import numpy as np
 
 from backplane.core.shapes import broadcast_axes
 from backplane.core.spec import Spec
-from backplane.engines.arrays.elementwise import in_single, on_arrays, unchanged
+from backplane.engines.arrays.elementwise import in_single, on_arrays
 from backplane.engines.arrays.shaping import pad
 from backplane.engines.base import ADDED_SINGLY, Axes, Lowering, Shape, Table, Value, host_shape
 
@@ -90,25 +90,16 @@ def _sum_trailing(x: Value, *, count: int, keepdims: bool, reduce: Lowering) -> 
 @TABLE.build("sum_to")
 def sum_to(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
     """The sum that undoes a broadcast from `shape`."""
-    spec = specs[0]
-    if None in shape or not spec.is_static:
-        return partial(_sum_to_sizes, spec=spec, shape=shape)
-    return _sum_down(spec, spec.shape, shape)  # type: ignore[arg-type]
 
+    def lowering(x: Value, *dims: Value) -> Value:
+        wanted = host_shape(shape, dims)
+        added, stretched = broadcast_axes(wanted, x.shape)
+        if not added and not stretched:
+            return x
+        axes = (*added, *stretched)
+        return summed(specs[:1], axes=axes, keepdims=bool(stretched))(x).reshape(wanted)
 
-def _sum_to_sizes(x: Value, *dims: Value, spec: Spec, shape: Shape) -> Value:
-    return _sum_down(spec, x.shape, host_shape(shape, dims))(x)
-
-
-def _sum_down(spec: Spec, given: tuple[int, ...], wanted: tuple[int, ...]) -> Lowering:
-    """The sum of an array of shape `given` down to the shape `wanted`, which broadcasts to it."""
-    added, stretched = broadcast_axes(wanted, given)
-    if not added and not stretched:
-        return unchanged
-    total = summed([spec], axes=(*added, *stretched), keepdims=bool(stretched))
-    if not added or not stretched:
-        return total
-    return lambda x: total(x).reshape(wanted)
+    return lowering
 
 
 @TABLE.build("mean")

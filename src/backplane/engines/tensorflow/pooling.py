@@ -32,12 +32,12 @@ class Windows(NamedTuple):
 
     @property
     def of_planes(self) -> Windows:
-        """Those over the last two of three axes."""
+        """The windows over the last two of three axes."""
         return self._replace(pool=self.pool[1:], strides=self.strides[1:])
 
     @property
     def of_columns(self) -> Windows:
-        """Those over the first axis, as the first of two."""
+        """The windows over the first axis, as the first of two axes."""
         return self._replace(pool=(self.pool[0], 1), strides=(self.strides[0], 1))
 
     @property
@@ -67,7 +67,7 @@ def _is_explicit(specs: Sequence[Spec], *, padding: Padding, **given: Any) -> bo
 
 @TABLE.add("max_pool", wanted=True, unless=_is_explicit)
 def _max_pool(x: Value, *, wanted: tuple[bool, ...], **given: Any) -> list[Value]:
-    """The kernels of the gradient find the positions again."""
+    """The maxima. The kernels of the gradient find the positions again."""
     if signed := _SIGNED.get(x.dtype):
         bits = _sign_flipped(raw.Bitcast(input=x, type=signed))
         y, positions = _max_pool(bits, wanted=wanted, **given)
