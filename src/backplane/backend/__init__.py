@@ -19,6 +19,7 @@ from backplane.backend import (
     convolution,
     creation,
     ctc,
+    debugging,
     graph,
     inspection,
     keras1,
@@ -41,7 +42,7 @@ from backplane.backend import (
 from backplane.backend.tensorflow_backend import leaked as __getattr__  # noqa: F401
 
 _CHAPTERS = (
-    activation, arithmetic, common, comparison, control, convolution, creation, ctc, graph,
+    activation, arithmetic, common, comparison, control, convolution, creation, ctc, debugging, graph,
     inspection, keras1, linear, loss, normalization, padding, phase, pooling, random, recurrence,
     reduction, resizing, selection, session, shaping, sparse, state,
 )  # fmt: skip

@@ -14,7 +14,7 @@ from backplane.compile.codegen.calls import Call, straight
 from backplane.compile.diagnosis import conflict
 from backplane.compile.feeds import Feed, feed_for
 from backplane.compile.program import compiled
-from backplane.compile.source_map import Place, explain, tell
+from backplane.compile.source_map import explain, place_of, tell
 from backplane.core.graph import KeySource, Placeholder, Tensor, constant, substitute, toposort
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
@@ -228,7 +228,7 @@ class Variant:
         node, reason = found
         assert node.op is not None
         better = ValueError(str(reason))
-        tell(better, self.engine, Place(node.op, node.where))
+        tell(better, self.engine, place_of(node))
         raise better from error
 
     def _shape(self, value: Any) -> tuple[int | None, ...]:

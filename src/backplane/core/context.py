@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -23,16 +23,43 @@ if TYPE_CHECKING:
 
 
 class Where(NamedTuple):
-    """A line of the user's code."""
+    """A line of the user's code, and what surrounded it when it built a tensor."""
 
     filename: str
     line: int
     function: str
+    scopes: tuple[str, ...] = ()
+    """The name scopes, outermost first."""
+    callers: tuple[tuple[CodeType, int], ...] = ()
+    """The user's calls that led to the line, innermost first: each function, and how far it was.
+    """
+    gradient: bool = False
+    """Whether the tensor was built for a gradient. The line is then that of the forward tensor."""
 
     def __str__(self) -> str:
-        text = linecache.getline(self.filename, self.line).strip()
+        text = self.text
         place = f"{self.filename}:{self.line} in {self.function}"
         return f"{place}: {text}" if text else place
+
+    def of_gradient(self) -> Where:
+        """The same line, for tensors of a gradient."""
+        return self if self.gradient else self._replace(gradient=True)
+
+    @property
+    def text(self) -> str:
+        """What stands in the line; nothing if the file cannot be read."""
+        return linecache.getline(self.filename, self.line).strip()
+
+    def chain(self) -> list[Where]:
+        """The line, then the lines of the calls that led to it, innermost first. Those in Python's
+        own modules and in installed packages are left out.
+        """
+        calls = [
+            Where(code.co_filename, _line_at(code, at), code.co_name)
+            for code, at in self.callers
+            if not _is_installed(code.co_filename)
+        ]
+        return [self, *calls]
 
 
 NOTHING: Mapping[Any, Any] = {}
@@ -143,25 +170,60 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _is_outside: dict[str, bool] = {}
 
 
+MOST_CALLERS = 16
+"""How many of the user's calls that led to a line are recorded."""
+
+
 def user_line() -> Where | None:
     """The innermost line outside of this package that is being executed: new tensors belong to it,
     unless the context names another line.
     """
-    inherited = current().line
-    if inherited is not None:
-        return inherited
+    context = current()
+    if context.line is not None:
+        return context.line
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         # By its file, not by the code itself: code that PyTorch's compiler wrote has no hash.
         code = frame.f_code
-        outside = _is_outside.get(code.co_filename)
-        if outside is None:
-            outside = not code.co_filename.startswith((_PACKAGE, "<backplane "))
-            _is_outside[code.co_filename] = outside
-        if outside:
-            return Where(code.co_filename, frame.f_lineno, code.co_name)
+        if _is_outside.get(code.co_filename) or _found_outside(code.co_filename):
+            callers = _callers(frame.f_back)
+            return Where(code.co_filename, frame.f_lineno, code.co_name, context.scopes, callers)
         frame = frame.f_back
     return None
+
+
+def _found_outside(filename: str) -> bool:
+    outside = _is_outside.get(filename)
+    if outside is None:
+        outside = not filename.startswith((_PACKAGE, "<backplane "))
+        _is_outside[filename] = outside
+    return outside
+
+
+def _callers(frame: FrameType | None) -> tuple[tuple[CodeType, int], ...]:
+    """The user's calls from `frame` outwards. Their line numbers are looked up when somebody asks.
+    """
+    found: list[tuple[CodeType, int]] = []
+    while frame is not None and len(found) < MOST_CALLERS:
+        code = frame.f_code
+        if _is_outside.get(code.co_filename) or _found_outside(code.co_filename):
+            found.append((code, frame.f_lasti))
+        frame = frame.f_back
+    return tuple(found)
+
+
+def _line_at(code: CodeType, at: int) -> int:
+    """The line of a function that the instruction `at` belongs to."""
+    lines = [line for start, end, line in code.co_lines() if start <= at < end and line is not None]
+    return lines[0] if lines else code.co_firstlineno
+
+
+def _is_installed(filename: str) -> bool:
+    """Whether a file belongs to Python or to an installed package."""
+    import sysconfig  # Here: only errors and pictures need it.
+
+    folders = [sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")]
+    return filename.startswith((*folders, "<frozen ")) or f"{os.sep}site-packages{os.sep}" in filename
 
 
 # --- names ----------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def gradients(
         for node in reversed(order):
             if node in connected and node.op is not None and node in table:
                 # Tensors of the gradient belong to the line of the original.
-                here.line = node.where
+                here.line = node.where and node.where.of_gradient()
                 _backward(node, table, connected)
     return [table.get(t) for t in wrt]
 

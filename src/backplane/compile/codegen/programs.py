@@ -25,7 +25,7 @@ from backplane.compile.codegen import tiling
 from backplane.compile.codegen.buffers import Buffers, passes_over
 from backplane.compile.codegen.tiling import Chain, Unit
 from backplane.compile.passes.lower import UNREAD
-from backplane.compile.source_map import Place
+from backplane.compile.source_map import Place, place_of
 from backplane.core.graph import Constant, Tensor, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.source import Source
@@ -179,7 +179,7 @@ class Emitter:
         elif unit not in self.names and unit.op is not None and unit.op is not OUTPUT:
             text = self._line(unit)
             dead = self.buffers.ends.get(self.position[unit], ())
-            self._write(text, [t for t in dead if t in self.names], Place(unit.op, unit.where))
+            self._write(text, [t for t in dead if t in self.names], place_of(unit))
 
     def _write(self, text: str, dead: Sequence[Tensor], place: Place | None = None) -> None:
         names = ", ".join([self.names[t] for t in dead])

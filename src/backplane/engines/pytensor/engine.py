@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,10 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import graph_inputs
 
+from backplane.core.source import marked
 from backplane.core.spec import Spec
 from backplane.engines.arrays.engine import ArrayEngine
-from backplane.engines.base import Function, Program, Table, Value
+from backplane.engines.base import Entry, Function, Lowering, Program, Table, Value, emitted_line
 from backplane.engines.pytensor import elementwise, reductions, shaping
 from backplane.engines.pytensor.control import loops
 from backplane.engines.pytensor.kernel import kernels
@@ -34,7 +36,9 @@ class PyTensorEngine(ArrayEngine):
 
     def __init__(self) -> None:
         rooms = elementwise.TABLE, reductions.TABLE, shaping.TABLE
-        self.table = Table.joined(*rooms, kernels(self), loops(self))
+        joined = Table.joined(*rooms, kernels(self), loops(self))
+        self.table = Table()
+        self.table.update({name: _noted(entry) for name, entry in joined.items()})
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor variable of PyTensor: shared, constant or computed."""
@@ -84,6 +88,32 @@ class PyTensorEngine(ArrayEngine):
             return program.function(*[pt.as_tensor_variable(x) for x in inputs])
 
         return run
+
+
+def _noted(entry: Entry) -> Entry:
+    """An entry whose lowering notes in PyTensor's nodes to which line of the program they belong.
+    """
+
+    def build(specs: Sequence[Spec], **params: Any) -> Lowering:
+        given = entry.function(specs, **params) if entry.builds else partial(entry.function, **params)
+
+        def lower(*operands: Value) -> Any:
+            results = given(*operands)
+            line = emitted_line()
+            place = line and marked(*line)
+            waiting = list(results) if isinstance(results, list | tuple) else [results]
+            while place is not None and waiting:
+                x = waiting.pop()
+                if isinstance(x, list | tuple):
+                    waiting += x
+                elif (node := getattr(x, "owner", None)) and not hasattr(node.tag, "place"):
+                    node.tag.place = place
+                    waiting += node.inputs
+            return results
+
+        return lower
+
+    return entry._replace(function=build, builds=True)
 
 
 def _mode(options: Mapping[str, Any]) -> Any:

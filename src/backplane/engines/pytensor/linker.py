@@ -34,6 +34,9 @@ from backplane.engines.pytensor.shape_calls import is_last
 DEEPEST = 20
 """How far branches inside branches are kept lazy: Python does not indent without limit."""
 
+Line = tuple[str, Any]
+"""A line of text, and the mark of the line of the emitted program that it comes from."""
+
 Region = tuple[tuple[Apply, int], ...]
 """Where a node is computed: the (ifelse, branch) pairs around it, outermost first."""
 
@@ -51,7 +54,7 @@ class Emission:
         self.users: dict[Variable, list[Apply]] = defaultdict(list)
         self.source = Source("program")
         self.names: dict[Variable, str] = {x: f"a{i}" for i, x in enumerate(self.inputs)}
-        self.lines: dict[Region, list[str]] = defaultdict(list)
+        self.lines: dict[Region, list[Line]] = defaultdict(list)
         self.later: list[str] = []
         """The names of the calls that write over operands, which the program leaves to be done."""
         self._plan(_writers_last(graph.toposort()))
@@ -115,13 +118,13 @@ class Emission:
             if isinstance(node.op, IfElse):
                 lines += self._branches(node, here)
             else:
-                lines.append(self._line(node, last))
+                lines.append((self._line(node, last), getattr(node.tag, "place", None)))
             dead = [x for x in dict.fromkeys(self.calls[node].inputs) if self._dies(x, node, last)]
             if dead:
-                lines.append(f"del {', '.join(self.names[x] for x in dead)}")
+                lines.append((f"del {', '.join(self.names[x] for x in dead)}", None))
         with self.source.block(f"def program({', '.join(self.names[x] for x in self.inputs)}):"):
-            for line in self.lines[()]:
-                self.source.line(line)
+            for line, place in self.lines[()]:
+                self.source.line(line, place)
             results = [self.name(x) for x in self.outputs]
             if self.later:
                 results.append(f"[{', '.join([f'*{name}' for name in self.later])}]")
@@ -167,18 +170,18 @@ class Emission:
         """Whether the results of `node` share no memory with its operands."""
         return not (self.calls[node].view or node.op.view_map or node.op.destroy_map)
 
-    def _branches(self, node: Apply, here: Region) -> list[str]:
+    def _branches(self, node: Apply, here: Region) -> list[Line]:
         """An `ifelse` as Python's own."""
         condition, *rest = self.calls[node].inputs
         half = len(rest) // 2
         used = [x for x in node.outputs if x in self.users or x in self.results]
         targets = [self._fresh(x) for x in used]
-        lines = []
+        lines: list[Line] = []
         for branch, head in enumerate((f"if {self.name(condition)}:", "else:")):
             values = rest[branch * half : (branch + 1) * half]
-            moves = [f"{t} = {self.name(x)}" for t, x in zip(targets, values, strict=True)]
+            moves = [(f"{t} = {self.name(x)}", None) for t, x in zip(targets, values, strict=True)]
             inner = self.lines.pop((*here, (node, branch)), [])
-            lines += [head, *[f" {line}" for line in (*inner, *moves)]]
+            lines += [(head, None), *[(f" {line}", mark) for line, mark in (*inner, *moves)]]
         return lines
 
     # --- names ------------------------------------------------------------------------------------
