@@ -2,14 +2,98 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from backplane import engines
 from backplane.backend._call import api
+from backplane.backend.graph import KFunction
 from backplane.backend.types import TensorLike
+from backplane.core.context import WATCHING, changed, watcher
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
 from backplane.ops import effects
 from backplane.ops.lift import as_tensor
 
-__all__ = ["check_numerics"]
+if TYPE_CHECKING:
+    from backplane.views.debugger import Debugger
+
+__all__ = ["check_numerics", "debug"]
+
+
+@contextmanager
+def debug(stop: bool = True, inf: bool = True) -> Iterator[Debugger]:
+    """Context manager: find out where the first NaN or Inf comes from.
+
+    Inside, functions of `K.function`, `K.eval` and eager calls run op by op on their engine, loops
+    included, and each result is looked at. That is slow, and compiles nothing as a whole. Functions
+    that were made before are watched too, and those made inside run at full speed afterwards. An
+    addition of Backplane: the documents of the Keras backend API do not have it.
+
+    Args:
+        stop: Whether to raise at the first finding. Otherwise each finding is printed to stderr.
+        inf: Whether infinite numbers count. Programs that compute with minus infinity on purpose
+            need False.
+
+    Returns:
+        An object whose list `findings` has what was found.
+
+    Raises:
+        FloatingPointError: at the first tensor with NaN or Inf whose operands have none. It names
+            the primitive, the lines of the user's code that led to it, the loop and its step, and
+            shape, dtype, smallest, largest and mean element, and the number of NaN and Inf of the
+            result and of each operand.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x = K.placeholder(shape=(3,))
+        >>> f = K.function([x], [K.sum(K.log(x))])
+        >>> with K.debug(stop=False) as found:
+        ...     total = f([[1.0, 2.0, -1.0]])
+        >>> print(found.findings[0].result)
+        float32 (3,), min 0, max 0.693147, mean 0.346574, 1 NaN
+    """
+    from backplane.views.debugger import Debugger  # Here: few programs look for NaN.
+
+    debugger = Debugger(stop, inf)
+    with changed(watcher=debugger), _watching():
+        yield debugger
+
+
+@contextmanager
+def _watching() -> Iterator[None]:
+    """Lead all calls past the shortcuts that do not ask who is watching, while a block is open."""
+    WATCHING.append(None)
+    KFunction.__call__ = _WatchedCalls()  # type: ignore[method-assign]
+    _forget_settled()
+    try:
+        yield
+    finally:
+        WATCHING.pop()
+        if not WATCHING:
+            KFunction.__call__ = _SLOT  # type: ignore[method-assign]
+        _forget_settled()
+
+
+_SLOT: Any = KFunction.__call__
+
+
+class _WatchedCalls:
+    """Stands for the slot of `KFunction` that holds the compiled call. In a block with a watcher,
+    calls go past it.
+    """
+
+    def __get__(self, function: KFunction, owner: type) -> Any:
+        return _SLOT.__get__(function) if watcher() is None else function._run
+
+    def __set__(self, function: KFunction, call: Any) -> None:
+        _SLOT.__set__(function, call)
+
+
+def _forget_settled() -> None:
+    for forget in engines.DEFAULT_CHANGED:
+        forget()
 
 
 @api

@@ -15,6 +15,7 @@ from backplane.compile.diagnosis import conflict
 from backplane.compile.feeds import Feed, feed_for
 from backplane.compile.program import compiled
 from backplane.compile.source_map import explain, place_of, tell
+from backplane.core.context import watcher
 from backplane.core.graph import KeySource, Placeholder, Tensor, constant, substitute, toposort
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
@@ -109,12 +110,15 @@ class Function:
 
     def __call__(self, values: Sequence[Any] = ()) -> list[np.ndarray]:
         """Run on a list of values, one per input, and return the outputs as NumPy arrays."""
+        if (watching := watcher()) is not None:
+            found: list[np.ndarray] = watching.call(self, self.checked_count(values))
+            return found
         if self.call is not None:
             return self.call(values)
         return self._checked(values)
 
-    def _checked(self, values: Any) -> list[np.ndarray]:
-        """Check the number of values, and run the variant that the switches among them choose."""
+    def checked_count(self, values: Any) -> Sequence[Any]:
+        """`values`, after a check that there is one for each input."""
         if not isinstance(values, list | tuple):
             raise TypeError(
                 f"K.function {self.name!r}: inputs must be a list or tuple of values, "
@@ -125,6 +129,11 @@ class Function:
                 f"K.function {self.name!r} takes {len(self.feeds)} values "
                 f"({', '.join(p.name for p in self.inputs)}), got {len(values)}"
             )
+        return values
+
+    def _checked(self, values: Any) -> list[np.ndarray]:
+        """Check the number of values, and run the variant that the switches among them choose."""
+        self.checked_count(values)
         key = tuple([self.feeds[i](values[i], self.engine, False) for i in self.switches])
         call = self._calls.get(key)
         if call is None:

@@ -65,8 +65,16 @@ def explain(error: BaseException, engine: Engine, run: Callable[..., Any] | None
         place = marked(*line)
     if place is None and (named := _LINE.search(str(error))):
         place = marked(named[1], int(named[2]))
-    if place is None:
-        return
+    if place is not None:
+        failed_at(place, error, engine)
+
+
+def failed_at(place: Place, error: BaseException, engine: Engine) -> None:
+    """Add to an error the place that failed.
+
+    Raises:
+        IndexError, FloatingPointError: in place of the error, as `explain` does.
+    """
     if place.op is check_numerics and not isinstance(error, TypeError | NotImplementedError):
         if type(error) is FloatingPointError:
             tell(error, engine, place)

@@ -78,10 +78,11 @@ class Context:
             `K.control_dependencies` says that an update comes first.
         line: The line of the user's code that new tensors belong to, if it is not the one being
             executed.
+        watcher: Who runs functions in place of their programs: what `K.debug` has put here.
     """
 
     # Read at each call of K and for each node: slots take half the time of a named tuple's fields.
-    __slots__ = ("engine", "line", "mode", "scopes", "updated")
+    __slots__ = ("engine", "line", "mode", "scopes", "updated", "watcher")
 
     def __init__(
         self,
@@ -90,12 +91,14 @@ class Context:
         scopes: tuple[str, ...] = (),
         updated: Mapping[Tensor, Tensor] = NOTHING,
         line: Where | None = None,
+        watcher: Any = None,
     ) -> None:
         self.engine = engine
         self.mode = mode
         self.scopes = scopes
         self.updated = updated
         self.line = line
+        self.watcher = watcher
 
     def but(self, **fields: Any) -> Context:
         """The same context with other values of some fields."""
@@ -137,6 +140,16 @@ def _was_reset(token: Token[Context]) -> bool:
     except ValueError:  # The block was entered in another task.
         return False
     return True
+
+
+WATCHING: list[None] = []
+"""One entry for each block with a watcher that is open in any thread. Only while there is one does
+anybody ask for `Context.watcher`."""
+
+
+def watcher() -> Any:
+    """Who watches what runs here; None if nobody does."""
+    return current().watcher if WATCHING else None
 
 
 # --- modes ----------------------------------------------------------------------------------------
