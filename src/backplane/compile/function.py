@@ -166,11 +166,17 @@ class Function:
 
     def _variant(self, switches: tuple[Any, ...]) -> Variant:
         """The program for given values of the learning phase."""
+        inputs, replace = self.fixed(switches)
+        return Variant(self, inputs, replace)
+
+    def fixed(self, switches: tuple[Any, ...]) -> tuple[list[Placeholder], dict[Tensor, Tensor]]:
+        """The inputs that are left, and what replaces leaves, for given values of the learning
+        phase.
+        """
         replace = dict(self.defaults)
         for i, value in zip(self.switches, switches, strict=True):
             replace[self.inputs[i]] = constant(value, self.inputs[i].spec.dtype)
-        inputs = [p for i, p in enumerate(self.inputs) if i not in self.switches]
-        return Variant(self, inputs, replace)
+        return [p for i, p in enumerate(self.inputs) if i not in self.switches], replace
 
 
 def _slow(function: Function) -> Call:
@@ -203,14 +209,8 @@ class Variant:
         self.updated = function.updated
         self.count = len(function.outputs)
         results = [*function.news, *function.outputs]
-        # Keys travel as one array, so a call converts once, however many random ops there are.
         self.keys = function.keys
-        packed = Placeholder(Spec((len(self.keys), 4), "uint32"))
-        replace = {**replace, **{k: _row(packed, i) for i, k in enumerate(self.keys)}}
-        fed = [*inputs, *([packed] if self.keys else []), *self.variables]
-        first = len(fed) - len(self.variables)
-        position = {v: first + i for i, v in enumerate(self.variables)}
-        state = {position[v]: i for i, v in enumerate(self.updated) if v in position}
+        fed, state, replace = signature(function, inputs, replace)
         self.run, self.constants, results, self.written = compiled(
             engine, fed, results, state=state, replace=replace, options=function.options
         )
@@ -243,6 +243,22 @@ class Variant:
     def _shape(self, value: Any) -> tuple[int | None, ...]:
         known = self.engine.spec_of(value) if self.engine.owns(value) else value
         return tuple(known.shape)
+
+
+def signature(
+    function: Function, inputs: Sequence[Tensor], replace: dict[Tensor, Tensor]
+) -> tuple[list[Tensor], dict[int, int], dict[Tensor, Tensor]]:
+    """What the program of a function takes, which of that is replaced by which output, and what
+    replaces leaves.
+    """
+    # Keys travel as one array, so a call converts once, however many random ops there are.
+    packed = Placeholder(Spec((len(function.keys), 4), "uint32"))
+    replace = {**replace, **{k: _row(packed, i) for i, k in enumerate(function.keys)}}
+    fed = [*inputs, *([packed] if function.keys else []), *function.variables]
+    first = len(fed) - len(function.variables)
+    position = {v: first + i for i, v in enumerate(function.variables)}
+    state = {position[v]: i for i, v in enumerate(function.updated) if v in position}
+    return fed, state, replace
 
 
 def is_switch(p: Tensor) -> bool:

@@ -43,6 +43,8 @@ class Step(NamedTuple):
     node: Tensor
     operands: Sequence[Value]
     results: Sequence[Value]
+    start: float
+    """When it began, by `time.perf_counter`."""
     seconds: float
     loops: tuple[tuple[Tensor, int], ...]
     """The loops and branches around it, outermost first, and the numbers of their steps."""
@@ -57,11 +59,9 @@ ARRANGEMENT_LIMIT = 4096
 class Stepper:
     """Runs graphs op by op on an engine, and shows each step to `watch`."""
 
-    def __init__(self, engine: Engine, watch: Watch, warm: bool = False) -> None:
+    def __init__(self, engine: Engine, watch: Watch) -> None:
         self.engine = engine
         self.watch = watch
-        self.warm = warm
-        """Whether each program runs once before its time is taken."""
         self.options = (("once", True),) if "once" in engine.capabilities else ()
         self.loops: tuple[tuple[Tensor, int], ...] = ()
         self._programs: dict[Any, Callable[..., tuple[Value, ...]]] = {}
@@ -71,7 +71,7 @@ class Stepper:
         found: dict[Tensor, Any] = dict(values)
         if not self.loops:
             for leaf, value in values.items():
-                self.watch(Step(leaf, (), (value,), 0.0, ()))
+                self.watch(Step(leaf, (), (value,), 0.0, 0.0, ()))
         for node in toposort(outputs, stop=found):
             if node in found:
                 continue
@@ -94,8 +94,6 @@ class Stepper:
             return ends
         try:
             program, taken = self._program(node, operands)
-            if self.warm:
-                self.engine.wait(program(*taken))
             start = time.perf_counter()
             results = program(*taken)
             self.engine.wait(results)
@@ -103,7 +101,7 @@ class Stepper:
         except Exception as error:
             failed_at(place_of(node), error, self.engine)
             raise
-        self.watch(Step(node, operands, results, seconds, self.loops))
+        self.watch(Step(node, operands, results, start, seconds, self.loops))
         return results
 
     # --- one node as a program --------------------------------------------------------------------

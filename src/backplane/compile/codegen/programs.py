@@ -48,7 +48,13 @@ class Emitted(NamedTuple):
 
 
 class Emitter:
-    """Writes the source of one program, and binds the objects that it names."""
+    """Writes the source of one program, and binds the objects that it names.
+
+    `inputs` and `outputs` are those of a graph that is lowered for `engine`. `news` are the outputs
+    that replace values of variables. `order` holds all nodes, operands before users, if the caller
+    knows them. If it `writes`, the program reuses memory that it has made where lowerings take
+    `out`.
+    """
 
     def __init__(
         self,
@@ -341,16 +347,8 @@ def emit(
     engine: Engine,
     *,
     whole: bool = True,
-    news: Collection[Tensor] = (),
-    order: list[Tensor] | None = None,
-    writes: bool = False,
 ) -> Emitted:
     """Emit the program from `inputs` to `outputs`, which are already lowered for `engine`. It is
-    `whole` unless it runs inside another program. `news` are the outputs that replace values of
-    variables. `order` holds all nodes, operands before users, if the caller knows them. If it
-    `writes`, it reuses memory that it has made where lowerings take `out`; on engines with the
-    capability `out` it always does.
+    `whole` unless it runs inside another program.
     """
-    writes = writes or "out" in engine.capabilities
-    emitter = Emitter(inputs, outputs, engine, news=set(news), order=order, writes=writes)
-    return emitter.emit(whole)
+    return Emitter(inputs, outputs, engine, writes="out" in engine.capabilities).emit(whole)
