@@ -17,9 +17,64 @@ from backplane.ops import effects
 from backplane.ops.lift import as_tensor
 
 if TYPE_CHECKING:
+    from backplane.views.drawing import Picture
     from backplane.views.debugger import Debugger
 
-__all__ = ["check_numerics", "debug"]
+__all__ = ["check_numerics", "debug", "plot_graph"]
+
+
+def plot_graph(
+    x: Any, to_file: Any = None, max_nodes: int = 60, name: str | None = None
+) -> Picture:
+    """Draw the graph of tensors, of a function, or of a model.
+
+    Operations are boxes, colored by whether they belong to the forward computation, to a gradient,
+    or to an update. Shapes and dtypes stand at the edges, and the user's lines appear where the
+    pointer rests. Name scopes are boxes around their operations, and so are loops and branches
+    around their bodies. In an HTML file a click folds or opens a box. An addition of Backplane: the
+    documents of the Keras backend API do not have it.
+
+    The picture needs libraries of the extra `debug`: `pip install "keras-backplane[debug]"`.
+
+    Args:
+        x: Tensor, list of tensors, function of `K.function`, or model of Keras.
+        to_file: Path that ends in `.svg`, `.png` or `.html`. None writes no file.
+        max_nodes: How many boxes to show at most before scopes are folded.
+        name: Title of the picture.
+
+    Returns:
+        The picture as an SVG, which notebooks show.
+
+    Raises:
+        ImportError: if a library is not installed.
+        TypeError: if `x` is none of these.
+        ValueError: for a file with another ending.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x = K.placeholder(shape=(None, 3), name="x")
+        >>> picture = K.plot_graph(K.softmax(x * 2.0))
+        >>> picture.startswith("<svg"), "float32 (?, 3)" in picture
+        (True, True)
+    """
+    from backplane.views import drawing  # Here: few programs draw, and it needs further libraries.
+
+    if isinstance(x, KFunction):
+        roots, title = drawing.roots_of_function(x._function), x.name
+    else:
+        found = list(getattr(x, "outputs", None) or (x if isinstance(x, list | tuple) else [x]))
+        title = getattr(x, "name", None) or "graph"
+        if found and all(hasattr(t, "_keras_history") for t in found) and not isinstance(
+            found[0], Tensor
+        ):
+            return drawing.draw_model(found, name or title, to_file, max_nodes)
+        if not found or not all(isinstance(t, Tensor) for t in found):
+            raise TypeError(
+                "K.plot_graph: x must be a tensor, a list of tensors, a function of K.function, or "
+                f"a model of Keras, got {type(x).__name__}"
+            )
+        roots = drawing.roots_of_tensors(found)
+    return drawing.draw(roots, name or title, to_file, max_nodes)
 
 
 @contextmanager

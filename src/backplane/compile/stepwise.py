@@ -43,8 +43,6 @@ class Step(NamedTuple):
     node: Tensor
     operands: Sequence[Value]
     results: Sequence[Value]
-    start: float
-    """When it began, by `time.perf_counter`."""
     seconds: float
     loops: tuple[tuple[Tensor, int], ...]
     """The loops and branches around it, outermost first, and the numbers of their steps."""
@@ -71,7 +69,7 @@ class Stepper:
         found: dict[Tensor, Any] = dict(values)
         if not self.loops:
             for leaf, value in values.items():
-                self.watch(Step(leaf, (), (value,), 0.0, 0.0, ()))
+                self.watch(Step(leaf, (), (value,), 0.0, ()))
         for node in toposort(outputs, stop=found):
             if node in found:
                 continue
@@ -101,7 +99,7 @@ class Stepper:
         except Exception as error:
             failed_at(place_of(node), error, self.engine)
             raise
-        self.watch(Step(node, operands, results, start, seconds, self.loops))
+        self.watch(Step(node, operands, results, seconds, self.loops))
         return results
 
     # --- one node as a program --------------------------------------------------------------------

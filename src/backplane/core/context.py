@@ -233,10 +233,15 @@ def _line_at(code: CodeType, at: int) -> int:
 
 def _is_installed(filename: str) -> bool:
     """Whether a file belongs to Python or to an installed package."""
-    import sysconfig  # Here: only errors and pictures need it.
+    if not _libraries:
+        import sysconfig  # Here: only errors and pictures need it.
 
-    folders = [sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")]
-    return filename.startswith((*folders, "<frozen ")) or f"{os.sep}site-packages{os.sep}" in filename
+        folders = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
+        _libraries.extend([*[folder + os.sep for folder in folders], "<frozen "])
+    return filename.startswith(tuple(_libraries)) or f"{os.sep}site-packages{os.sep}" in filename
+
+
+_libraries: list[str] = []
 
 
 # --- names ----------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +32,6 @@ class Record(NamedTuple):
     op: str
     line: str
     scope: tuple[str, ...]
-    start: float
     seconds: float
     bytes: int
     """What its results take."""
@@ -44,20 +44,20 @@ class Profile:
     """What `f.profile` returns. Printed, it shows three tables.
 
     Attributes:
-        records: One for each run of an op: its name, the user's line, name scope, start and length
-            in seconds, and the bytes of its results.
+        records: One for each run of an op in a call: its name, the user's line, name scope, the
+            shortest time that it took, in seconds, and the bytes of its results.
         call: The seconds of a whole call, compiled as usual.
     """
 
-    def __init__(self, name: str, engine: str, fuses: bool, repeat: int) -> None:
-        self.name, self.engine, self.fuses, self.repeat = name, engine, fuses, repeat
+    def __init__(self, name: str, engine: str, fuses: bool) -> None:
+        self.name, self.engine, self.fuses = name, engine, fuses
         self.records: list[Record] = []
         self.call = 0.0
 
     @property
     def seconds(self) -> float:
         """The seconds of all ops of one call, one by one."""
-        return sum([r.seconds for r in self.records]) / self.repeat
+        return sum([r.seconds for r in self.records])
 
     def by(self, key: str) -> list[tuple[str, int, float, int]]:
         """The records grouped by `"op"`, `"line"` or `"scope"`, slowest first: (group, runs in a
@@ -73,10 +73,9 @@ class Profile:
             name = "/".join(r.scope) or "(no scope)" if key == "scope" else getattr(r, key)
             groups.setdefault(name, []).append(r)
         rows = [
-            (name, len(found) // self.repeat, sum(r.seconds for r in found) / self.repeat,
-             sum(r.bytes for r in found) // self.repeat)
+            (name, len(found), sum(r.seconds for r in found), sum(r.bytes for r in found))
             for name, found in groups.items()
-        ]  # fmt: skip
+        ]
         return sorted(rows, key=lambda row: -row[2])
 
     def __str__(self) -> str:
@@ -114,7 +113,7 @@ class Profile:
             inside = tree
             for part in (*r.scope, r.line):
                 inside = inside.setdefault(part, {})
-            inside[r.op] = inside.get(r.op, 0.0) + r.seconds / self.repeat
+            inside[r.op] = inside.get(r.op, 0.0) + r.seconds
         return tree
 
     def flame(self, to_file: Any) -> None:
@@ -133,20 +132,20 @@ class Profile:
         path.write_text(writers[path.suffix](self._tree(), self._title()), encoding="utf-8")
 
     def trace(self, to_file: Any) -> None:
-        """Write the ops of all runs in the order of time, as JSON in Chrome's trace format. Perfetto
+        """Write the ops in their order, as JSON in Chrome's trace format. Perfetto
         (ui.perfetto.dev), Chrome (chrome://tracing) and Speedscope open it.
 
         Args:
             to_file: Path, which by custom ends in `.json`.
         """
-        first = min((r.start for r in self.records), default=0.0)
+        starts = accumulate((r.seconds for r in self.records), initial=0.0)
         events = [
             {
                 "name": r.op, "cat": "/".join(r.scope) or "op", "ph": "X", "pid": 1, "tid": 1,
-                "ts": round((r.start - first) * 1e6, 3), "dur": round(r.seconds * 1e6, 3),
+                "ts": round(start * 1e6, 3), "dur": round(r.seconds * 1e6, 3),
                 "args": {"line": r.where, "result": r.result, "bytes": r.bytes},
             }
-            for r in self.records
+            for r, start in zip(self.records, starts, strict=False)
         ]  # fmt: skip
         name = {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": self._title()}}
         text = json.dumps({"traceEvents": [name, *events], "displayTimeUnit": "ms"}, indent=0)
@@ -156,11 +155,12 @@ class Profile:
 def profile(function: Function, values: Sequence[Any], repeat: int) -> Profile:
     """Profile a call. Variables and random numbers are afterwards as they were before."""
     engine = function.engine
-    made = Profile(function.name, engine.name, "fuses" in engine.capabilities, repeat)
+    made = Profile(function.name, engine.name, "fuses" in engine.capabilities)
+    runs: list[list[Record]] = []
 
     def watch(step: Step) -> None:
         if step.node.op is not None:
-            made.records.append(_record(step, engine))
+            runs[-1].append(_record(step, engine))
 
     def optimized(outputs: Sequence[Tensor], replace: Mapping[Tensor, Tensor]) -> list[Tensor]:
         return passes.optimized(outputs, passes.Job(engine, replace)).outputs
@@ -170,14 +170,17 @@ def profile(function: Function, values: Sequence[Any], repeat: int) -> Profile:
     try:
         made.call = _whole(function, values, repeat)
         stepper = Stepper(engine, watch)
-        for i in range(repeat + 1):
+        for _ in range(repeat + 1):
+            runs.append([])
             call_stepwise(function, values, stepper, optimized)
-            if i == 0:
-                made.records.clear()  # The first run compiles.
     finally:
         assign(touched, before)
         for key, counter in zip(function.keys, counters, strict=True):
             key.counter = counter
+    # The first run compiles. Random numbers may make a loop or branch of another run longer.
+    length = len(runs[1])
+    same = [run for run in runs[1:] if len(run) == length]
+    made.records = [min(each, key=lambda r: r.seconds) for each in zip(*same, strict=True)]
     return made
 
 
@@ -201,7 +204,7 @@ def _record(step: Step, engine: Engine) -> Record:
         scope = ("gradients", *scope)
     name = f"{Path(where.filename).name}:{where.line} {where.text}" if where else "(no line)"
     return Record(
-        node.op.name, name, scope, step.start, step.seconds,
+        node.op.name, name, scope, step.seconds,
         sum([size(spec, 1) for spec in specs]), spec_text(specs), str(where),
     )  # fmt: skip
 
