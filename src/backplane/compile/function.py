@@ -14,6 +14,7 @@ from backplane.compile.codegen.calls import Call, straight
 from backplane.compile.diagnosis import conflict
 from backplane.compile.feeds import Feed, feed_for
 from backplane.compile.program import compiled
+from backplane.compile.progress import shown
 from backplane.compile.source_map import explain, place_of, tell
 from backplane.core.context import watcher
 from backplane.core.graph import KeySource, Placeholder, Tensor, constant, substitute, toposort
@@ -136,10 +137,12 @@ class Function:
         self.checked_count(values)
         key = tuple([self.feeds[i](values[i], self.engine, False) for i in self.switches])
         call = self._calls.get(key)
-        if call is None:
+        if call is not None:
+            return call(list(values))
+        with shown(f"Compiling {self.name!r} for {self.engine.name}"):
             call = self._calls[key] = straight(self, self._variant(key), _slow(self))
             self.call = self.call or (self._by_switches() if self.switches else call)
-        return call(list(values))
+            return call(list(values))  # Some engines compile in the first run.
 
     def _by_switches(self) -> Call:
         """The call that looks up the variant by the values of the switches. It leaves new values,
@@ -162,7 +165,8 @@ class Function:
         """The call of a function that has no inputs. It refers to variables, but to no computed
         tensor. So it can be kept with the outputs, and is freed with them.
         """
-        return straight(self, self._variant(()), _takes_nothing)
+        with shown(f"Compiling {self.name!r} for {self.engine.name}"):
+            return straight(self, self._variant(()), _takes_nothing)
 
     def _variant(self, switches: tuple[Any, ...]) -> Variant:
         """The program for given values of the learning phase."""
