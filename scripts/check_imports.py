@@ -26,7 +26,7 @@ LAYERS: dict[str, set[str]] = {
     "ops": {"core", "config"},
     "compile": {"core", "ops", "registry", "protocol"},
     "registry": {"core", "protocol"},
-    "engine": {"core", "protocol"},
+    "engine": {"core", "protocol", "registry"},
     "protocol": {"core"},
     "views": {"core", "ops", "compile", "registry", "protocol"},
     "backend": {"core", "ops", "compile", "views", "registry", "protocol", "config"},
@@ -43,6 +43,7 @@ name, where everyone else meets them, so that nobody can know a particular one."
 PARTS = {
     "__main__": "cli",
     **dict.fromkeys(ENGINES, "interop"),
+    "keras1": "interop",
     "_keras_json": "config",
     "known_engines": "config",
     "engines": "registry",

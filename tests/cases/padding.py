@@ -26,7 +26,7 @@ case(
         ((floats(2, 3), (1, 1)), {}, ValueError, r"K\.temporal_padding: x must have 3 axes"),
         ((X, (1, 1, 1)), {}, ValueError, r"K\.temporal_padding: padding must hold pairs"),
         ((X, (-1, 1)), {}, ValueError, r"K\.temporal_padding: padding must not be negative"),
-        ((X, (1, 0.5)), {}, TypeError, r"K\.temporal_padding: padding must be an int"),
+        ((X, (1, 0.5)), {}, TypeError, r"K\.temporal_padding: padding: each size must be an int"),
     ],
 )
 case("temporal_padding", X, (2, 0), oracle=lambda x, p: loops.pad(x, [p]), id="uneven")
@@ -68,3 +68,19 @@ case(
 )
 case("spatial_3d_padding", X, ((1, 0), (0, 2), (3, 1)), oracle=around, id="uneven")
 case("spatial_3d_padding", X, ((1, 0), (0, 2), (3, 1)), oracle=around, id="first", **FIRST)
+
+case(
+    "temporal_padding",
+    floats(2, 4, 3),
+    fn=lambda K, x: K.temporal_padding(x, (K.shape(x)[2] - 2, K.shape(x)[1] // 2)),
+    oracle=lambda x: loops.pad(x, [(1, 2)]),
+    id="tensors",
+    smooth=True,
+)
+case(
+    "spatial_2d_padding",
+    floats(2, 3, 4, 2),
+    fn=lambda K, x: K.spatial_2d_padding(x, ((K.shape(x)[1], 1), (0, K.shape(x)[2] % 3))),
+    oracle=lambda x: loops.pad(x, [(3, 1), (0, 1)]),
+    id="tensors",
+)

@@ -12,6 +12,7 @@ from backplane.backend._args import as_dtype
 from backplane.backend._call import api
 from backplane.backend.phase import known_phase, learning_phase
 from backplane.backend.types import TensorLike
+from backplane.core.context import changed
 from backplane.core.graph import Tensor
 from backplane.core.registry import engine_of
 from backplane.ops import control
@@ -180,7 +181,8 @@ def map_fn(
     listed = [False]
 
     def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        found = fn(items if packed else items[0])
+        with changed(step=True):
+            found = fn(items if packed else items[0])
         listed[0] = isinstance(found, list | tuple)
         ys = [as_tensor(y) for y in (found if listed[0] else [found])]
         kinds = dtype if isinstance(dtype, list | tuple) else [dtype] * len(ys)
@@ -270,7 +272,8 @@ def _fold(
     several = len(init) > 1 or (packed and initializer is None)
 
     def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        found = fn(carry if several else carry[0], items if packed else items[0])
+        with changed(step=True):
+            found = fn(carry if several else carry[0], items if packed else items[0])
         listed = found if isinstance(found, list | tuple) else [found]
         return [cast_to(as_tensor(f), c.spec.dtype) for f, c in zip(listed, carry, strict=True)], []
 

@@ -87,7 +87,7 @@ def int_shape(x: TensorLike) -> StaticShape:
         (2, None, 5)
     """
     if isinstance(x, Tensor):
-        return x._keras_shape
+        return x.static_shape
     return tuple(spec_of(x, "K.int_shape").shape)
 
 

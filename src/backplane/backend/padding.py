@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from backplane.backend._args import as_int
+from backplane.backend._args import as_entries
 from backplane.backend._call import api
 from backplane.backend._spatial_arguments import check_rank, is_first
 from backplane.backend.types import DataFormat, Pair, TensorLike
 from backplane.core.graph import Tensor
+from backplane.ops.creation import Amount, full, shaped, sizes_of
 from backplane.ops.indexing import pad
 from backplane.ops.lift import as_tensor
+from backplane.ops.shaping import concat
 
 __all__ = ["spatial_2d_padding", "spatial_3d_padding", "temporal_padding"]
 
@@ -27,7 +29,21 @@ def _padded(x: TensorLike, padding: Sequence[Pair], count: int, first: bool = Fa
         raise ValueError(f"padding must be {count} pairs (before, after) of ints, got {padding!r}")
     around = [(0, 0), *map(_pair, listed)]
     around.insert(1 if first else len(around), (0, 0))
-    return pad(x, padding=tuple(around), value=0)
+    known = [tuple(0 if isinstance(n, Tensor) else n for n in pair) for pair in around]
+    x = pad(x, padding=tuple(known), value=0)
+    for axis, (before, after) in enumerate(around):
+        blocks = [_zeros(x, axis, before), x, _zeros(x, axis, after)]
+        given = [block for block in blocks if block is not None]
+        x = concat(*given, axis=axis) if len(given) > 1 else x
+    return x
+
+
+def _zeros(x: Tensor, axis: int, size: Amount) -> Tensor | None:
+    """Zeros like `x` of a size along `axis` that only the run knows; None if it is known."""
+    if not isinstance(size, Tensor):
+        return None
+    sizes = [size if i == axis else n for i, n in enumerate(sizes_of(x))]
+    return shaped(full, sizes, value=0, dtype=x.spec.dtype)
 
 
 def _listed(value: object) -> list[Any] | None:
@@ -36,12 +52,12 @@ def _listed(value: object) -> list[Any] | None:
     return list(value) if isinstance(value, list | tuple) else None
 
 
-def _pair(value: object) -> tuple[int, int]:
+def _pair(value: object) -> tuple[Amount, Amount]:
     listed = _listed(value)
     if listed is None or len(listed) != 2:
         raise ValueError(f"padding must hold pairs (before, after) of ints, got {value!r}")
-    before, after = (as_int(n, "padding") for n in listed)
-    if before < 0 or after < 0:
+    before, after = as_entries(listed, "padding")
+    if any(not isinstance(n, Tensor) and n < 0 for n in (before, after)):
         raise ValueError(f"padding must not be negative, got {value!r}")
     return before, after
 
@@ -52,7 +68,8 @@ def temporal_padding(x: TensorLike, padding: Pair = (1, 1)) -> Tensor:
 
     Args:
         x: Tensor (batch, steps, features) of any dtype.
-        padding: Pair of ints: how many steps to add at the start and at the end of axis 1.
+        padding: Pair of ints or scalar integer tensors: how many steps to add at the start and at
+            the end of axis 1.
 
     Returns:
         A tensor (batch, steps + padding[0] + padding[1], features).
@@ -77,7 +94,8 @@ def spatial_2d_padding(
     Args:
         x: Tensor (batch, rows, columns, channels), or (batch, channels, rows, columns) with
             channels first, of any dtype.
-        padding: Two pairs of ints: rows to add above and below, columns to add left and right.
+        padding: Two pairs of ints or scalar integer tensors: rows to add above and below, columns to
+            add left and right.
         data_format: `"channels_last"`, `"channels_first"`, or None for `K.image_data_format()`.
 
     Returns:
@@ -108,8 +126,8 @@ def spatial_3d_padding(
     Args:
         x: Tensor (batch, depth, rows, columns, channels), or (batch, channels, depth, rows,
             columns) with channels first, of any dtype.
-        padding: Three pairs of ints: how many zeros to add at the start and at the end of the
-            depth, the rows and the columns.
+        padding: Three pairs of ints or scalar integer tensors: how many zeros to add at the start
+            and at the end of the depth, the rows and the columns.
         data_format: `"channels_last"`, `"channels_first"`, or None for `K.image_data_format()`.
 
     Returns:

@@ -9,6 +9,7 @@ from backplane.backend._args import as_int
 from backplane.backend._call import api
 from backplane.backend._trees import flatten, unflatten
 from backplane.backend.types import TensorLike
+from backplane.core.context import changed
 from backplane.core.graph import Tensor, constant
 from backplane.core.sizes import origin
 from backplane.ops import control
@@ -172,9 +173,11 @@ class _Run:
 
     def step(self, xs: list[Tensor], states: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """One step on flat lists."""
-        output, new = self.step_function(
-            unflatten(self.input_nest, xs), [*unflatten(self.state_nest, states), *self.constants]
-        )
+        with changed(step=True):
+            output, new = self.step_function(
+                unflatten(self.input_nest, xs),
+                [*unflatten(self.state_nest, states), *self.constants],
+            )
         self.output_nest = output
         listed = [as_tensor(s) for s in flatten(new)]
         if len(listed) != len(self.states):

@@ -79,7 +79,7 @@ Axes: TypeAlias = int | Sequence[int] | None
 Sizes: TypeAlias = int | Sequence[int]
 """One number for all spatial axes, or one for each: strides, dilation rates, windows."""
 
-Pair: TypeAlias = Sequence[int]
+Pair: TypeAlias = Sequence[Size]
 """The number of elements to add before an axis, and the number to add after it."""
 
 Padding: TypeAlias = Literal["valid", "same"]

@@ -78,11 +78,13 @@ class Context:
             `K.control_dependencies` says that an update comes first.
         line: The line of the user's code that new tensors belong to, if it is not the one being
             executed.
+        step: Whether a step function of a loop runs. Meanwhile only tensors that somebody gave a
+            `_keras_shape` have one (`Tensor._keras_shape`).
         watcher: Who runs functions in place of their programs: what `K.debug` has put here.
     """
 
     # Read at each call of K and for each node: slots take half the time of a named tuple's fields.
-    __slots__ = ("engine", "line", "mode", "scopes", "updated", "watcher")
+    __slots__ = ("engine", "line", "mode", "scopes", "step", "updated", "watcher")
 
     def __init__(
         self,
@@ -91,6 +93,7 @@ class Context:
         scopes: tuple[str, ...] = (),
         updated: Mapping[Tensor, Tensor] = NOTHING,
         line: Where | None = None,
+        step: bool = False,
         watcher: Any = None,
     ) -> None:
         self.engine = engine
@@ -98,6 +101,7 @@ class Context:
         self.scopes = scopes
         self.updated = updated
         self.line = line
+        self.step = step
         self.watcher = watcher
 
     def but(self, **fields: Any) -> Context:

@@ -12,11 +12,11 @@ import itertools
 import os
 from _thread import allocate_lock  # `threading` imports much more than this.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from backplane.core.context import Where, user_line
+from backplane.core.context import Where, current, user_line
 from backplane.core.spec import DType, Shape, Spec
 
 if TYPE_CHECKING:
@@ -56,6 +56,9 @@ class Tensor:
 
     __array_priority__ = 1000
 
+    tells_phase: ClassVar[bool] = False
+    """Whether each tensor has `_uses_learning_phase`: Keras 1 reads it without asking."""
+
     def __init__(
         self,
         op: Primitive[Any] | None,
@@ -63,8 +66,9 @@ class Tensor:
         params: Mapping[str, Any],
         spec: Spec,
         where: Where | None,
-        name: str | None = None,
+        name: str | tuple[str, ...] | None = None,
     ) -> None:
+        """`name`: a name, or the scopes of one that is made when somebody asks for it."""
         self.op = op
         self.inputs = inputs
         self.params = params
@@ -86,9 +90,23 @@ class Tensor:
         return Shape(self.spec.shape)
 
     @property
-    def _keras_shape(self) -> tuple[int | None, ...]:
+    def static_shape(self) -> tuple[int | None, ...]:
+        """The static shape, with the sizes that classic Keras has added (`_keras_shape`)."""
         found: tuple[int | None, ...] = self.__dict__.get("keras_shape", self.spec.shape)
         return found
+
+    @property
+    def _keras_shape(self) -> tuple[int | None, ...]:
+        """The static shape.
+
+        Raises:
+            AttributeError: in a step function of a loop, if nobody has set it. A model of classic
+                Keras that is called on a row takes the attribute for a sign that the row has
+                `_uses_learning_phase` too.
+        """
+        if current().step and "keras_shape" not in self.__dict__:
+            raise AttributeError("_keras_shape")
+        return self.static_shape
 
     @_keras_shape.setter
     def _keras_shape(self, shape: Any) -> None:
@@ -107,7 +125,7 @@ class Tensor:
         every node on the way, because Keras asks after each layer.
 
         Raises:
-            AttributeError: if it is not, and nobody has set the attribute: classic Keras asks with
+            AttributeError: if it is not, and nobody has set the attribute: Keras 2 asks with
                 `hasattr`.
         """
         if self._phased is None:
@@ -120,7 +138,7 @@ class Tensor:
                     continue
                 node._phased = _is_phase(node) or any(t._phased for t in node.inputs)
                 waiting.pop()
-        if not self._phased and "_phase_is_set" not in self.__dict__:
+        if not (self._phased or self.tells_phase or "_phase_is_set" in self.__dict__):
             raise AttributeError("_uses_learning_phase")
         return bool(self._phased)
 
@@ -141,9 +159,12 @@ class Tensor:
 
     @property
     def name(self) -> str:
-        """The name that was given, or else one made of the primitive's name and a serial number."""
-        if self._name is None:
-            self._name = f"{self.op.name if self.op else 'tensor'}_{self.serial}"
+        """The name that was given, or else one made of the name scopes, the primitive's name and a
+        serial number.
+        """
+        if not isinstance(self._name, str):
+            own = f"{self.op.name if self.op else 'tensor'}_{self.serial}"
+            self._name = "/".join([*(self._name or ()), own])
         return self._name
 
     def __repr__(self) -> str:

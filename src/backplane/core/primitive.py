@@ -119,9 +119,10 @@ class Primitive(Generic[R]):
             found = self.shortcut(*inputs, **params)
             if found is not None:
                 return found  # type: ignore[return-value]
+        where, scopes = context.line or user_line(), context.scopes
         if not self.multiple:
-            return Tensor(self, inputs, params, spec, context.line or user_line())  # type: ignore[return-value]
-        node = Tensor(self, inputs, params, tuple(spec), context.line or user_line())  # type: ignore[arg-type]
+            return Tensor(self, inputs, params, spec, where, scopes)  # type: ignore[return-value]
+        node = Tensor(self, inputs, params, tuple(spec), where, scopes)  # type: ignore[arg-type]
         return outputs_of(node)  # type: ignore[return-value]
 
     def vjp(self, rule: Rule) -> Rule:
@@ -204,4 +205,8 @@ OUTPUT: Primitive[Tensor] = Primitive("output", _output_spec, memory=Memory.ANY)
 def outputs_of(node: Tensor) -> list[Tensor]:
     """The results of a node that has several."""
     specs: tuple[Spec, ...] = node.spec  # type: ignore[assignment]
-    return [Tensor(OUTPUT, (node,), {"index": i}, spec, node.where) for i, spec in enumerate(specs)]
+    scopes = None if isinstance(node._name, str) else node._name
+    return [
+        Tensor(OUTPUT, (node,), {"index": i}, spec, node.where, scopes)
+        for i, spec in enumerate(specs)
+    ]

@@ -375,7 +375,7 @@ def _title(t: Tensor) -> str:
     if isinstance(t, Update):
         return f"update {t.variable.name}"
     if t.op is None:
-        return "constant" if isinstance(t, Constant) else t.name if t._name else described(t)
+        return "constant" if isinstance(t, Constant) else t.name if isinstance(t._name, str) else described(t)
     numbers = [f"{x.value.item():.4g}" if _inline(x) else "·" for x in t.inputs]  # type: ignore[attr-defined]
     return f"{t.op.name}({', '.join(numbers)})" if set(numbers) - {"·"} else t.op.name
 

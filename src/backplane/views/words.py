@@ -23,7 +23,7 @@ def described(t: Tensor) -> str:
         return f"result {t.params['index']} of {op.name}" if t.op is OUTPUT else op.name
     kinds = ((Variable, "variable"), (KeySource, "random key"), (Placeholder, "placeholder"))
     kind = next((word for known, word in kinds if isinstance(t, known)), "tensor")
-    return f"{kind} {t.name!r}" if t._name else kind
+    return f"{kind} {t.name!r}" if isinstance(t._name, str) else kind
 
 
 def shape_text(spec: Spec) -> str:

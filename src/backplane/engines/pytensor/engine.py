@@ -20,8 +20,7 @@ from backplane.core.source import marked
 from backplane.core.spec import Spec
 from backplane.engines.arrays.engine import ArrayEngine
 from backplane.engines.base import Entry, Function, Lowering, Program, Table, Value, emitted_line
-from backplane.engines.pytensor import elementwise, reductions, shaping
-from backplane.engines.pytensor.control import loops
+from backplane.engines.pytensor import control
 from backplane.engines.pytensor.kernel import kernels
 from backplane.engines.pytensor.library import spec_of, type_of
 from backplane.engines.pytensor.linker import ARRAYS
@@ -32,11 +31,10 @@ class PyTensorEngine(ArrayEngine):
 
     name = "theano"
     library = "pytensor"
-    capabilities = frozenset({"float16", "unsigned"})
+    capabilities = frozenset({"float16", "unsigned", "steps"})
 
     def __init__(self) -> None:
-        rooms = elementwise.TABLE, reductions.TABLE, shaping.TABLE
-        joined = Table.joined(*rooms, kernels(self), loops(self))
+        joined = Table.of_rooms(__package__, kernels(self), control.lowerings(self))
         self.table = Table()
         self.table.update({name: _noted(entry) for name, entry in joined.items()})
 
@@ -71,7 +69,7 @@ class PyTensorEngine(ArrayEngine):
     def compile(self, program: Program) -> Function:
         """The program as a PyTensor function, by the mode that `_mode` chooses."""
         mode = _mode(program.options)
-        with pytensor.config.change_flags(traceback__limit=0):
+        with pytensor.config.change_flags(traceback__limit=0), control.in_mode(mode is ARRAYS):
             inputs = [type_of(spec)() for spec in program.inputs]
             results = program.function(*inputs)[: len(program.outputs)]
             outputs = [pt.as_tensor_variable(x) for x in results]
