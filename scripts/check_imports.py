@@ -32,7 +32,15 @@ LAYERS: dict[str, set[str]] = {
     "backend": {"core", "ops", "compile", "views", "registry", "protocol", "config"},
     "interop": {"core", "ops", "compile", "views", "registry", "protocol", "config", "backend"},
     "cli": {
-        "core", "ops", "compile", "views", "registry", "protocol", "config", "backend", "interop"
+        "core",
+        "ops",
+        "compile",
+        "views",
+        "registry",
+        "protocol",
+        "config",
+        "backend",
+        "interop",
     },
 }
 """Layer → the others that it may import. A layer is a folder or a module of the package, but for

@@ -302,7 +302,7 @@ def test_nodes_of_a_gradient_belong_to_the_line_of_the_forward_node():
     x = leaf(2)
     y = ew.exp(x)
     (g,) = gradients([y], [x])
-    assert g.where == y.where
+    assert g.where == y.where.of_gradient()
     assert g.where.filename == __file__
 
 

@@ -17,8 +17,8 @@ from backplane.ops import effects
 from backplane.ops.lift import as_tensor
 
 if TYPE_CHECKING:
-    from backplane.views.drawing import Picture
     from backplane.views.debugger import Debugger
+    from backplane.views.drawing import Picture
 
 __all__ = ["check_numerics", "debug", "plot_graph"]
 
@@ -64,8 +64,10 @@ def plot_graph(
     else:
         found = list(getattr(x, "outputs", None) or (x if isinstance(x, list | tuple) else [x]))
         title = getattr(x, "name", None) or "graph"
-        if found and all(hasattr(t, "_keras_history") for t in found) and not isinstance(
-            found[0], Tensor
+        if (
+            found
+            and all(hasattr(t, "_keras_history") for t in found)
+            and not isinstance(found[0], Tensor)
         ):
             return drawing.draw_model(found, name or title, to_file, max_nodes)
         if not found or not all(isinstance(t, Tensor) for t in found):

@@ -84,7 +84,11 @@ class Stepper:
 
     def _native(self, node: Constant) -> Value:
         value = node.value
-        return self.engine.feed(value) if isinstance(value, np.ndarray) else self.engine.detached(value)
+        return (
+            self.engine.feed(value)
+            if isinstance(value, np.ndarray)
+            else self.engine.detached(value)
+        )
 
     def _results(self, node: Tensor, operands: list[Value]) -> Sequence[Value]:
         loop = _LOOPS.get(node.op)  # type: ignore[arg-type]
@@ -138,7 +142,9 @@ class Stepper:
 
     # --- loops and branches -----------------------------------------------------------------------
 
-    def _inside(self, node: Tensor, number: int, graph: Graph, values: Sequence[Value]) -> list[Value]:
+    def _inside(
+        self, node: Tensor, number: int, graph: Graph, values: Sequence[Value]
+    ) -> list[Value]:
         """The outputs of a graph inside of `node`."""
         before, self.loops = self.loops, (*self.loops, (node, number))
         try:

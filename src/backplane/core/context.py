@@ -218,8 +218,7 @@ def _found_outside(filename: str) -> bool:
 
 
 def _callers(frame: FrameType | None) -> tuple[tuple[CodeType, int], ...]:
-    """The user's calls from `frame` outwards. Their line numbers are looked up when somebody asks.
-    """
+    """The user's calls from `frame` outwards. Their lines are looked up when somebody asks."""
     found: list[tuple[CodeType, int]] = []
     while frame is not None and len(found) < MOST_CALLERS:
         code = frame.f_code

@@ -51,7 +51,9 @@ def numbers(array: np.ndarray) -> Numbers:
         wide = wide[np.isfinite(wide)] if nans or infs else wide
     if not wide.size:
         return Numbers(shape, dtype, None, None, None, nans, infs)
-    return Numbers(shape, dtype, wide.min().item(), wide.max().item(), wide.mean().item(), nans, infs)
+    return Numbers(
+        shape, dtype, wide.min().item(), wide.max().item(), wide.mean().item(), nans, infs
+    )
 
 
 def is_bad(array: np.ndarray) -> bool:

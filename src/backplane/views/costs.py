@@ -78,8 +78,12 @@ _RULES: Mapping[Primitive[Any], Callable[[Tensor, int], int]] = {
     matmul_add: _product,
     conv: _conv,
     conv_bias: _conv,
-    conv_input_grad: _window(lambda node: node.inputs[0].spec, lambda node: node.inputs[1].spec.shape),
-    conv_kernel_grad: _window(lambda node: node.inputs[1].spec, lambda node: node.params["kernel_shape"]),
+    conv_input_grad: _window(
+        lambda node: node.inputs[0].spec, lambda node: node.inputs[1].spec.shape
+    ),
+    conv_kernel_grad: _window(
+        lambda node: node.inputs[1].spec, lambda node: node.params["kernel_shape"]
+    ),
 }
 
 

@@ -31,7 +31,9 @@ def roots_of_function(function: Function) -> list[Root]:
 def roots_of_tensors(tensors: Sequence[Tensor]) -> list[Root]:
     """Tensors, with marks where there are several."""
     several = len(tensors) > 1
-    return _pruned(tensors, [Item("output", f"output {i}") if several else None for i in range(len(tensors))])
+    return _pruned(
+        tensors, [Item("output", f"output {i}") if several else None for i in range(len(tensors))]
+    )
 
 
 def _pruned(tensors: Sequence[Tensor], marks: Sequence[Item | None]) -> list[Root]:

@@ -63,7 +63,8 @@ def _box(part: Part, scale: float, whole: float) -> str:
     color = COLORS[min(part.depth, len(COLORS) - 1)]
     return (
         f'<g class="part"><title>{html.escape(told)}</title><rect x="{x:.2f}" y="{y}" '
-        f'width="{max(width - 0.6, 0.3):.2f}" height="{ROW - 1.5}" rx="2" fill="{color}"/>{label}</g>'
+        f'width="{max(width - 0.6, 0.3):.2f}" height="{ROW - 1.5}" rx="2" fill="{color}"/>'
+        f"{label}</g>"
     )
 
 

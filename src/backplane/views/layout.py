@@ -170,14 +170,14 @@ class Stretch:
             at += (b - a) * self.factors[-1]
 
     def __call__(self, x: float) -> float:
+        """Where a place on the axis moves to."""
         i = bisect_right(self.cuts, x) - 1
         return x if i < 0 else self.values[i] + (x - self.cuts[i]) * self.factors[i]
 
 
 @dataclass(slots=True)
 class Placed:
-    """A box with its open boxes: sizes and middles in pixels, measured from its upper left corner.
-    """
+    """A box with its open boxes: sizes and middles in pixels from its upper left corner."""
 
     plan: Plan
     width: float
@@ -197,14 +197,33 @@ class Placed:
 def placed(plan: Plan, opened: set[int], root: bool = True) -> Placed:
     """Stretch a plan around the boxes that are open, which `opened` names by `id`."""
     box = plan.box
-    inner = {i: placed(p, opened, False) for i, p in plan.inner.items() if id(box.items[i]) in opened}
+    inner = {
+        i: placed(p, opened, False) for i, p in plan.inner.items() if id(box.items[i]) in opened
+    }
     sizes = [(item_width(item), HEIGHT) for item in box.items]
-    sizes = [(8.0, 8.0) if item.kind in ("in", "out") else s for item, s in zip(box.items, sizes, strict=True)]
+    sizes = [
+        (8.0, 8.0) if item.kind in ("in", "out") else s
+        for item, s in zip(box.items, sizes, strict=True)
+    ]
     for i, p in inner.items():
         sizes[i] = p.width, p.height
     folded = [(x, item_width(box.items[i])) for i, (x, _) in enumerate(plan.places)]
-    across = Stretch([(folded[i][0] - folded[i][1] / 2 - 1, folded[i][0] + folded[i][1] / 2 + 1, p.width + GAP) for i, p in inner.items()])
-    down = Stretch([(plan.places[i][1] - HEIGHT / 2, plan.places[i][1] + HEIGHT / 2, p.height) for i, p in inner.items()])
+    across = Stretch(
+        [
+            (
+                folded[i][0] - folded[i][1] / 2 - 1,
+                folded[i][0] + folded[i][1] / 2 + 1,
+                p.width + GAP,
+            )
+            for i, p in inner.items()
+        ]
+    )
+    down = Stretch(
+        [
+            (plan.places[i][1] - HEIGHT / 2, plan.places[i][1] + HEIGHT / 2, p.height)
+            for i, p in inner.items()
+        ]
+    )
     dx, dy = (PAD, PAD) if root else (PAD, TITLE + PAD + 8)
 
     def moved(p: Point) -> Point:
@@ -223,8 +242,7 @@ def placed(plan: Plan, opened: set[int], root: bool = True) -> Placed:
 
 
 def opened(plan: Plan, most: int) -> set[int]:
-    """The boxes to open, so that about `most` items are seen: outer ones first, small ones first.
-    """
+    """The boxes to open so that about `most` items are seen: outer and small ones first."""
     found: set[int] = set()
     seen, level = len(plan.box.items), [plan]
     while level:

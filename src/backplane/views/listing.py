@@ -49,7 +49,10 @@ def _bodies(outputs: Sequence[Tensor], engine: Engine) -> Iterator[tuple[str, So
             if isinstance(graph, Graph):
                 assert node.op is not None
                 results = closed(graph, engine)
-                yield f"{name} of {node.op.name}: {_line(node.where)}", _body(node, graph, results, engine)
+                yield (
+                    f"{name} of {node.op.name}: {_line(node.where)}",
+                    _body(node, graph, results, engine),
+                )
                 yield from _bodies(results, engine)
 
 

@@ -111,7 +111,8 @@ def _item(item: Item, x: float, y: float, width: float) -> str:
         f'<g><title>{html.escape(item.tip)}</title>{behind}<rect x="{left:.1f}" y="{top:.1f}" '
         f'width="{width:.1f}" height="{HEIGHT}" rx="7" fill="{fill}" stroke="{line}"/>'
         f'<text x="{x:.1f}" y="{y + shift:.1f}" text-anchor="middle" '
-        f'font-weight="{600 if folded else 500}" fill="#1f2a36">{html.escape(title)}</text>{lower}</g>'
+        f'font-weight="{600 if folded else 500}" fill="#1f2a36">{html.escape(title)}</text>'
+        f"{lower}</g>"
     )
 
 
@@ -140,7 +141,8 @@ def _curve(points: Sequence[Point], kind: str, arrow: bool) -> str:
         parts.append(f"C{x:.1f} {middle:.1f} {u:.1f} {middle:.1f} {u:.1f} {v:.1f}")
         x, y = u, v
     line = COLORS[kind][1]
-    head = f'<path d="M{x - 3.4:.1f} {y - 6.5:.1f}L{x:.1f} {y:.1f}L{x + 3.4:.1f} {y - 6.5:.1f}Z" fill="{line}"/>'
+    tip = f"M{x - 3.4:.1f} {y - 6.5:.1f}L{x:.1f} {y:.1f}L{x + 3.4:.1f} {y - 6.5:.1f}Z"
+    head = f'<path d="{tip}" fill="{line}"/>'
     return (
         f'<path d="{"".join(parts)}" fill="none" stroke="{line}" stroke-opacity="0.75" '
         f'stroke-width="1.3"/>{head if arrow else ""}'

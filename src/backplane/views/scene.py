@@ -177,9 +177,9 @@ class Scene:
         return len({u.path[: depth + 1] or id(u) for u in self.readers[leaf.node]}) > MOST_READERS
 
     def _groups(self, units: Sequence[Unit], depth: int) -> Iterator[tuple[str, list[Unit], int]]:
-        """Units that share a box, with its name and the depth of what it holds. Units of one box follow each other in the
-        order of the graph, so that no box needs itself. Variables and constants belong to what
-        reads them first.
+        """Units that share a box, with its name and the depth of what it holds. Units of one box
+        follow each other in the order of the graph, so that no box needs itself. Variables and
+        constants belong to what reads them first.
         """
         runs = _runs([u for u in units if not u.leaf], lambda u: _part(u, depth))
         if len(runs) > MANY:
@@ -268,7 +268,9 @@ class Scene:
 
     # --- loops and branches -----------------------------------------------------------------------
 
-    def _loop(self, node: Tensor, graphs: Sequence[tuple[str, Graph]], scopes: tuple[str, ...]) -> Box:
+    def _loop(
+        self, node: Tensor, graphs: Sequence[tuple[str, Graph]], scopes: tuple[str, ...]
+    ) -> Box:
         """The box of a node that holds graphs: its body, or one box for each of its branches."""
         skip = len(node.inputs) - len(graphs[0][1].inputs)
         if len(graphs) == 1:
@@ -331,8 +333,9 @@ def _part(unit: Unit, depth: int) -> str | None:
 def _runs(units: Sequence[Unit], key: Callable[[Unit], str | None]) -> list[tuple[Any, list[Unit]]]:
     """The units in runs of equal keys, those without a key one by one."""
     runs: list[tuple[Any, list[Unit]]] = []
-    for name, members in groupby(units, key):
-        runs += [(None, [u]) for u in members] if name is None else [(name, list(members))]
+    for name, group in groupby(units, key):
+        members = list(group)
+        runs += [(None, [u]) for u in members] if name is None else [(name, members)]
     return runs
 
 
@@ -375,7 +378,13 @@ def _title(t: Tensor) -> str:
     if isinstance(t, Update):
         return f"update {t.variable.name}"
     if t.op is None:
-        return "constant" if isinstance(t, Constant) else t.name if isinstance(t._name, str) else described(t)
+        return (
+            "constant"
+            if isinstance(t, Constant)
+            else t.name
+            if isinstance(t._name, str)
+            else described(t)
+        )
     numbers = [f"{x.value.item():.4g}" if _inline(x) else "·" for x in t.inputs]  # type: ignore[attr-defined]
     return f"{t.op.name}({', '.join(numbers)})" if set(numbers) - {"·"} else t.op.name
 
@@ -395,5 +404,8 @@ def _detail(t: Tensor) -> str:
 def _tip(t: Tensor) -> str:
     lines = [f"{_title(t)}: {spec_text(t.spec)}", *([_detail(t)] if t.op is not None else [])]
     if t.where is not None:
-        lines += [("gradient of " * t.where.gradient) + str(t.where), *map(str, t.where.chain()[1:])]
+        lines += [
+            ("gradient of " * t.where.gradient) + str(t.where),
+            *map(str, t.where.chain()[1:]),
+        ]
     return "\n".join([line for line in lines if line])

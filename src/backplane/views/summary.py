@@ -54,16 +54,19 @@ def summary(function: Function, unknown: int = 1) -> Text:
         for i, t in enumerate(tensors):
             name = t.name if named else described(t)
             what = "updated state" if t in updated else kind
-            table.add_row(what if len(tensors) == 1 else f"{what} {i}", name, shape_text(t.spec), t.dtype)
+            table.add_row(
+                what if len(tensors) == 1 else f"{what} {i}", name, shape_text(t.spec), t.dtype
+            )
     kinds = Counter(name for t in nodes for name in _names(t))
     weights = [v for v in function.variables if v.trainable]
     state = sum(size(v.spec, unknown) for v in function.variables)
     facts = Table(box=None, show_header=False, pad_edge=False)
+    most = ", ".join([f"{n} {k}" for k, n in kinds.most_common(8)])
+    held = f"{_count(function.variables, unknown):,} in {len(function.variables)} variables"
     rows = {
-        "nodes": f"{sum(kinds.values())}: {', '.join([f'{n} {k}' for k, n in kinds.most_common(8)])}",
+        "nodes": f"{sum(kinds.values())}: {most}",
         "gradients": f"{sum(bool(t.where and t.where.gradient) for t in nodes)} of these nodes",
-        "parameters": f"{_count(function.variables, unknown):,} in {len(function.variables)} variables, "
-        f"{_count(weights, unknown):,} trainable, {size_text(state)}",
+        "parameters": f"{held}, {_count(weights, unknown):,} trainable, {size_text(state)}",
         "results": f"{size_text(peak(order, outputs, unknown))} at most at one time",
         "work": f"{count_text(sum(flops(t, unknown) for t in nodes))} FLOPs a call",
     }
@@ -78,7 +81,9 @@ def _names(node: Tensor) -> Sequence[str]:
     """The primitives of a node and of what it holds."""
     assert node.op is not None
     graphs = [g for g in node.params.values() if isinstance(g, Graph)]
-    inner = [t for g in graphs for t in toposort(g.outputs) if t.op is not None and t.op is not OUTPUT]
+    inner = [
+        t for g in graphs for t in toposort(g.outputs) if t.op is not None and t.op is not OUTPUT
+    ]
     return [node.op.name, *[name for t in inner for name in _names(t)]]
 
 

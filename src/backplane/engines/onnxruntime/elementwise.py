@@ -173,7 +173,9 @@ def check_numerics(x: Symbol, *, message: str) -> Symbol:
     wide = cast(x, "float32") if x.dtype == "float16" else x
     index = number(0, "int64")
     for bit, kind in enumerate(("IsNaN", "IsInf"), 1):
-        count = node("ReduceSum", cast(node(kind, wide, dtype="bool"), "int64"), keepdims=0, shape=())
+        count = node(
+            "ReduceSum", cast(node(kind, wide, dtype="bool"), "int64"), keepdims=0, shape=()
+        )
         found = cast(cast(count, "bool"), "int64")
         index = node("Add", index, node("Mul", found, number(bit, "int64")))
     nothing = node("Gather", ints(0), index, axis=0, shape=())

@@ -89,11 +89,12 @@ class PyTensorEngine(ArrayEngine):
 
 
 def _noted(entry: Entry) -> Entry:
-    """An entry whose lowering notes in PyTensor's nodes to which line of the program they belong.
-    """
+    """An entry whose lowering notes in PyTensor's nodes to which line of a program they belong."""
 
     def build(specs: Sequence[Spec], **params: Any) -> Lowering:
-        given = entry.function(specs, **params) if entry.builds else partial(entry.function, **params)
+        given = (
+            entry.function(specs, **params) if entry.builds else partial(entry.function, **params)
+        )
 
         def lower(*operands: Value) -> Any:
             results = given(*operands)

@@ -129,7 +129,10 @@ _FAIL_WHEN_EMPTY = frozenset(
 def _refuse_unchecked(graph: Any) -> None:
     """Refuse a program for XLA with `check_numerics` in it, which XLA drops."""
     made = graph.as_graph_def()
-    nodes = [*made.node, *[node for function in made.library.function for node in function.node_def]]
+    nodes = [
+        *made.node,
+        *[node for function in made.library.function for node in function.node_def],
+    ]
     if any(node.op == "CheckNumerics" for node in nodes):
         raise NotImplementedError(
             "K.check_numerics: XLA, which the option compile=True asks for, drops the check. Leave "
