@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from backplane.core.graph import Graph, Tensor, toposort
 from backplane.core.source import Source
 from backplane.engines.base import Engine
 from backplane.ops.control import scan_
-from backplane.views.words import Text, described, spec_text
+from backplane.views.words import Text, described, line_text, spec_text
 
 MOST_COLUMNS = 60
 """Where the comments begin at the latest."""
@@ -50,7 +49,7 @@ def _bodies(outputs: Sequence[Tensor], engine: Engine) -> Iterator[tuple[str, So
                 assert node.op is not None
                 results = closed(graph, engine)
                 yield (
-                    f"{name} of {node.op.name}: {_line(node.where)}",
+                    f"{name} of {node.op.name}: {line_text(node.where, MOST_COLUMNS)}",
                     _body(node, graph, results, engine),
                 )
                 yield from _bodies(results, engine)
@@ -78,11 +77,5 @@ def _lines(source: Source) -> list[str]:
 
 def _comment(place: Place) -> str:
     gradient = "gradient, " if place.where is not None and place.where.gradient else ""
-    return f"{place.op.name} {spec_text(place.spec)}, {gradient}{_line(place.where)}"
-
-
-def _line(where: Any) -> str:
-    if where is None:
-        return "no line"
-    text = where.text if len(where.text) <= MOST_COLUMNS else f"{where.text[:MOST_COLUMNS]}…"
-    return f"{os.path.basename(where.filename)}:{where.line} {text}"
+    line = line_text(place.where, MOST_COLUMNS)
+    return f"{place.op.name} {spec_text(place.spec)}, {gradient}{line}"

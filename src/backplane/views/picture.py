@@ -53,17 +53,17 @@ def _legend(y: float) -> Iterator[str]:
 
 
 def _box(box: Placed, x: float, y: float) -> Iterator[str]:
-    """What is in a box whose upper left corner is at (x, y): open boxes first, then edges, then
+    """What is in a box whose upper left corner is at (x, y): edges first, then open boxes, then
     items.
     """
     items = box.plan.box.items
+    edges = zip(box.plan.box.edges, box.bends, strict=True)
+    yield from dict.fromkeys([_edge(box, edge, bends, x, y) for edge, bends in edges])
     for i, inner in box.inner.items():
         cx, cy, width, height = box.rects[i]
         left, top = x + cx - width / 2, y + cy - height / 2
         yield _frame(items[i], left, top, width, height)
         yield from _box(inner, left, top)
-    edges = zip(box.plan.box.edges, box.bends, strict=True)
-    yield from dict.fromkeys([_edge(box, edge, bends, x, y) for edge, bends in edges])
     for i, way in box.ways.items():
         yield _way(box, i, way, x, y)
     yield from _labels(box, x, y)

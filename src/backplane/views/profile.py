@@ -21,7 +21,7 @@ from backplane.engines.base import Engine
 from backplane.views.costs import size
 from backplane.views.flame import flame_html, flame_svg
 from backplane.views.summary import rendered
-from backplane.views.words import size_text, spec_text
+from backplane.views.words import line_text, size_text, spec_text
 
 MOST_ROWS = 15
 
@@ -202,9 +202,8 @@ def _record(step: Step, engine: Engine) -> Record:
     scope = where.scopes if where is not None else ()
     if where is not None and where.gradient:
         scope = ("gradients", *scope)
-    name = f"{Path(where.filename).name}:{where.line} {where.text}" if where else "(no line)"
     return Record(
-        node.op.name, name, scope, step.seconds,
+        node.op.name, line_text(where), scope, step.seconds,
         sum([size(spec, 1) for spec in specs]), spec_text(specs), str(where),
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ from backplane.core.primitive import OUTPUT
 from backplane.core.variable import Variable
 from backplane.ops.control import scan_
 from backplane.ops.effects import Update
-from backplane.views.words import described, spec_text
+from backplane.views.words import described, line_text, spec_text
 
 MANY, PARTS = 40, 12
 """Items from which on a box is divided further, and the number of parts that this makes."""
@@ -404,8 +404,6 @@ def _detail(t: Tensor) -> str:
 def _tip(t: Tensor) -> str:
     lines = [f"{_title(t)}: {spec_text(t.spec)}", *([_detail(t)] if t.op is not None else [])]
     if t.where is not None:
-        lines += [
-            ("gradient of " * t.where.gradient) + str(t.where),
-            *map(str, t.where.chain()[1:]),
-        ]
+        lines += ["in the gradient of"] * t.where.gradient
+        lines += [f"{where.function}, {line_text(where)}" for where in t.where.chain()]
     return "\n".join([line for line in lines if line])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 
+from backplane.core.context import Where
 from backplane.core.graph import Constant, KeySource, Placeholder, Tensor
 from backplane.core.primitive import OUTPUT
 from backplane.core.spec import Spec
@@ -36,6 +38,15 @@ def spec_text(spec: Any) -> str:
     """A dtype and a shape, or those of several results."""
     specs = [spec] if isinstance(spec, Spec) else spec
     return ", ".join([f"{s.dtype} {shape_text(s)}" for s in specs])
+
+
+def line_text(where: Where | None, most: int = 0) -> str:
+    """A line of the user's code by the name of its file, with at most so many letters of it."""
+    if where is None:
+        return "(no line)"
+    text = where.text
+    text = f"{text[:most]}…" if most and len(text) > most else text
+    return f"{os.path.basename(where.filename)}:{where.line} {text}"
 
 
 def size_text(count: float) -> str:
