@@ -31,8 +31,8 @@ def plot_graph(
     Operations are boxes, colored by whether they belong to the forward computation, to a gradient,
     or to an update. Shapes and dtypes stand at the edges, and the user's lines appear where the
     pointer rests. Name scopes are boxes around their operations, and so are loops and branches
-    around their bodies. In an HTML file a click folds or opens a box. An addition of Backplane: the
-    documents of the Keras backend API do not have it.
+    around their bodies. In an HTML file a click folds or opens a box.
+    An addition of Backplane: the documents of the Keras backend API do not have it.
 
     The picture needs libraries of the extra `debug`: `pip install "keras-backplane[debug]"`.
 
@@ -85,8 +85,8 @@ def debug(stop: bool = True, inf: bool = True) -> Iterator[Debugger]:
 
     Inside, functions of `K.function`, `K.eval` and eager calls run op by op on their engine, loops
     included, and each result is looked at. That is slow, and compiles nothing as a whole. Functions
-    that were made before are watched too, and those made inside run at full speed afterwards. An
-    addition of Backplane: the documents of the Keras backend API do not have it.
+    that were made before are watched too, and those made inside run at full speed afterwards.
+    An addition of Backplane: the documents of the Keras backend API do not have it.
 
     Args:
         stop: Whether to raise at the first finding. Otherwise each finding is printed to stderr.
@@ -157,8 +157,8 @@ def _forget_settled() -> None:
 def check_numerics(x: TensorLike, message: str = "") -> Tensor:
     """Stop if a tensor has NaN or infinite elements when it is computed.
 
-    The check is part of the program, compiled or not, and gradients pass through it. An addition of
-    Backplane: the documents of the Keras backend API do not have it.
+    The check is part of the program, compiled or not, and gradients pass through it.
+    An addition of Backplane: the documents of the Keras backend API do not have it.
 
     Args:
         x: Tensor. Tensors of integers and bools pass.
@@ -175,10 +175,11 @@ def check_numerics(x: TensorLike, message: str = "") -> Tensor:
         >>> from backplane import backend as K
         >>> x = K.placeholder(shape=(2,))
         >>> f = K.function([x], [K.check_numerics(K.log(x), "the logarithm")])
-        >>> f([[1.0, 0.0]])
-        Traceback (most recent call last):
-            ...
-        FloatingPointError: the logarithm: the tensor has Inf
+        >>> try:
+        ...     f([[1.0, 0.0]])
+        ... except FloatingPointError as error:
+        ...     print(error)
+        the logarithm: the tensor has Inf
     """
     x = as_tensor(x)
     if not is_float(x.spec.dtype):

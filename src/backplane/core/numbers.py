@@ -86,7 +86,7 @@ class Style(NamedTuple):
 
 def show(array: np.ndarray, message: str, style: tuple[Any, ...]) -> None:
     """Print a message and an array, as `K.print_tensor` does."""
-    summarize, form, summary = style
+    summarize, form, summary = Style(*style)
     if summary:
         print(message, numbers(np.asarray(array)))
         return
