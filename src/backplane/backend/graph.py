@@ -14,7 +14,7 @@ from backplane.backend._adapters import adaptable, adapter_among
 from backplane.backend._call import api
 from backplane.backend.types import TensorLike
 from backplane.compile.function import Function
-from backplane.core.context import watcher
+from backplane.core.context import WATCHING, watcher
 from backplane.core.graph import OPERATORS, Constant, Tensor
 from backplane.core.registry import engine_of
 from backplane.core.variable import Variable
@@ -419,7 +419,7 @@ def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
         owner = engine_of(x)
         return np.asarray(x if owner is None else owner.to_numpy(x))
     engine = engines.current()
-    if feed or watcher() is not None:
+    if feed or (WATCHING and watcher() is not None):
         feed = feed or {}
         return _once(list(feed), x, engine)(list(feed.values()))[0]
     calls: dict[Engine, Callable[[list[Any]], list[np.ndarray]]] | None = x.__dict__.get(CALLS)

@@ -32,7 +32,7 @@ class Where(NamedTuple):
     """The name scopes, outermost first."""
     callers: tuple[tuple[CodeType, int], ...] = ()
     """The user's calls that led to the line, innermost first: each function, and how far it was.
-    """
+    Those in Python's own modules and in installed packages are left out."""
     gradient: bool = False
     """Whether the tensor was built for a gradient. The line is then that of the forward tensor."""
 
@@ -51,13 +51,9 @@ class Where(NamedTuple):
         return linecache.getline(self.filename, self.line).strip()
 
     def chain(self) -> list[Where]:
-        """The line, then the lines of the calls that led to it, innermost first. Those in Python's
-        own modules and in installed packages are left out.
-        """
+        """The line, then the lines of the calls that led to it, innermost first."""
         calls = [
-            Where(code.co_filename, _line_at(code, at), code.co_name)
-            for code, at in self.callers
-            if not _is_installed(code.co_filename)
+            Where(code.co_filename, _line_at(code, at), code.co_name) for code, at in self.callers
         ]
         return [self, *calls]
 
@@ -184,7 +180,10 @@ def set_default_mode(name: str) -> Callable[[], None]:
 # --- lines of the user's code ---------------------------------------------------------------------
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_is_outside: dict[str, bool] = {}
+_LIBRARY = (os.path.dirname(os.__file__) + os.sep, "<frozen ")
+OURS, INSTALLED, USERS = 1, 2, 3
+_origins: dict[str, int] = {}
+"""Whose code each file holds. Python's own modules and installed packages are `INSTALLED`."""
 
 
 MOST_CALLERS = 16
@@ -202,27 +201,30 @@ def user_line() -> Where | None:
     while frame is not None:
         # By its file, not by the code itself: code that PyTorch's compiler wrote has no hash.
         code = frame.f_code
-        if _is_outside.get(code.co_filename) or _found_outside(code.co_filename):
+        if (_origins.get(code.co_filename) or _origin(code.co_filename)) != OURS:
             callers = _callers(frame.f_back)
             return Where(code.co_filename, frame.f_lineno, code.co_name, context.scopes, callers)
         frame = frame.f_back
     return None
 
 
-def _found_outside(filename: str) -> bool:
-    outside = _is_outside.get(filename)
-    if outside is None:
-        outside = not filename.startswith((_PACKAGE, "<backplane "))
-        _is_outside[filename] = outside
-    return outside
+def _origin(filename: str) -> int:
+    """Whose code a file holds: `OURS`, `INSTALLED` or `USERS`."""
+    found = _origins.get(filename)
+    if found is None:
+        ours = filename.startswith((_PACKAGE, "<backplane "))
+        installed = filename.startswith(_LIBRARY) or f"{os.sep}site-packages{os.sep}" in filename
+        found = _origins[filename] = OURS if ours else INSTALLED if installed else USERS
+    return found
 
 
 def _callers(frame: FrameType | None) -> tuple[tuple[CodeType, int], ...]:
     """The user's calls from `frame` outwards. Their lines are looked up when somebody asks."""
     found: list[tuple[CodeType, int]] = []
+    known = _origins.get
     while frame is not None and len(found) < MOST_CALLERS:
         code = frame.f_code
-        if _is_outside.get(code.co_filename) or _found_outside(code.co_filename):
+        if (known(code.co_filename) or _origin(code.co_filename)) == USERS:
             found.append((code, frame.f_lasti))
         frame = frame.f_back
     return tuple(found)
@@ -232,19 +234,6 @@ def _line_at(code: CodeType, at: int) -> int:
     """The line of a function that the instruction `at` belongs to."""
     lines = [line for start, end, line in code.co_lines() if start <= at < end and line is not None]
     return lines[0] if lines else code.co_firstlineno
-
-
-def _is_installed(filename: str) -> bool:
-    """Whether a file belongs to Python or to an installed package."""
-    if not _libraries:
-        import sysconfig  # Here: only errors and pictures need it.
-
-        folders = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
-        _libraries.extend([*[folder + os.sep for folder in folders], "<frozen "])
-    return filename.startswith(tuple(_libraries)) or f"{os.sep}site-packages{os.sep}" in filename
-
-
-_libraries: list[str] = []
 
 
 # --- names ----------------------------------------------------------------------------------------
