@@ -71,7 +71,7 @@ LIBRARIES: dict[str, set[str]] = {
         if name != "numpy"
         for library in known.libraries
     },
-    "torch": {"engines.torch", "interop.dynamo"},
+    "torch": {"engines.torch", "interop.dynamo", "interop.fx"},
     "jaxlib": {"engines.jax"},
     "numba": {"engines.pytensor"},
     "keras": {"interop"},

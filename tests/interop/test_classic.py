@@ -16,13 +16,17 @@ LATEST_1 = "1.2.2"
 OLDER = ("2.2.5", "2.2.4", "2.1.6", "2.0.9", "1.1.2", "1.0.8")
 SLOW = {"theano", "jax", "tensorflow"}
 """Engines that spend long on compiling what the programs need."""
+SELECTED_1 = ("masks", "functional", "files", "custom")
+"""The programs in Keras 1 that these engines run."""
 
 TOLERANCE = 1e-4
 """Of losses near 1, after 50 steps of float32."""
 
 
-def programs(release):
+def programs(release, engine=None):
     """The names of the programs; importing them would import Keras."""
+    if release < "2" and engine in SLOW:
+        return SELECTED_1
     files = SCRIPTS.glob("programs_1_*.py" if release < "2" else "programs.py")
     lines = [line for f in sorted(files) for line in f.read_text(encoding="utf-8").splitlines()]
     return [line[4:-9] for line in lines if line.startswith("def ") and line.endswith("(folder):")]
@@ -41,7 +45,7 @@ def results(tmp_path_factory):
             if not file.exists():
                 folder = tmp_path_factory.mktemp("classic")
                 run(
-                    python_with(release), SCRIPTS / "run.py", file,
+                    python_with(release), SCRIPTS / "run.py", file, *programs(release, engine),
                     backend=f"backplane.{engine}", folder=folder,
                 )  # fmt: skip
         return json.loads(file.read_text())
@@ -78,7 +82,7 @@ def latest():
         for engine in engines():
             quick = release == LATEST or engine.values[0] == "numpy"
             marks = engine.marks if quick else [*engine.marks, pytest.mark.slow]
-            for program in programs(release):
+            for program in programs(release, engine.values[0]):
                 yield pytest.param(release, engine.values[0], program, marks=marks)
 
 
@@ -238,4 +242,50 @@ with h5py.File("file.h5", "w") as file:
     assert [name.decode() for name in file.attrs["list"]] == ["two", "three"]
     assert file.attrs["none"].tolist() == [] and file.attrs["number"] == 4
 """,
+    )
+
+
+@pytest.mark.parametrize(
+    "release", [LATEST, LATEST_1, pytest.param("2.1.6", marks=pytest.mark.slow)]
+)
+def test_engines_by_their_plain_names(tmp_path, release):
+    show = "from keras import backend as K; print(K.backend(), K.eval(K.ones((1,))))"
+    assert script(tmp_path, show, "NumPy", release) == "backplane.numpy [1.]\n"
+    # Keras 1 looks for the file in a folder of the home folder.
+    for folder in (tmp_path, tmp_path / ".keras"):
+        folder.mkdir(exist_ok=True)
+        (folder / "keras.json").write_text('{"backend": "numpy"}')
+    shown = show + "; from backplane import config; print(config.choose_engine(bool).name)"
+    assert script(tmp_path, shown, "", release) == "backplane.backend [1.]\nnumpy\n"
+
+
+def test_settings_are_those_of_keras_1(tmp_path):
+    script(
+        tmp_path,
+        """
+from keras import backend as K
+from backplane import backend as B
+import keras.backend.theano_backend as KTH
+assert K.floatx.__module__ == "keras.backend.common"
+K.set_floatx("float64"); K.set_epsilon(1e-3); K.set_image_dim_ordering("th")
+assert (B.floatx(), B.epsilon(), B.image_data_format()) == ("float64", 1e-3, "channels_first")
+B.set_image_data_format("channels_last")
+assert K.image_dim_ordering() == KTH.image_dim_ordering() == "tf"
+assert not hasattr(K, "less") and hasattr(K, "lesser")
+""",
+        release=LATEST_1,
+    )
+
+
+def test_kernels_of_theano_are_converted(tmp_path):
+    script(
+        tmp_path,
+        """
+import numpy as np
+from keras.utils.np_utils import convert_kernel
+kernel = np.arange(24.0).reshape(2, 2, 2, 3)
+assert (convert_kernel(kernel, "tf") == kernel[::-1, ::-1]).all()
+assert (convert_kernel(kernel, "th") == kernel[:, :, ::-1, ::-1]).all()
+""",
+        release=LATEST_1,
     )

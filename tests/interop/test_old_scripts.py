@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from backplane.interop import generation
 from interop.environments import python_with
 
 OLD = """
@@ -31,12 +32,13 @@ assert not any(name.startswith("keras.src") for name in sys.modules), "Keras 3 w
 
 @pytest.fixture
 def run(tmp_path):
-    def run(text, *arguments, python=sys.executable, **environment):
+    def run(text, *arguments, python=sys.executable, options=(), **environment):
         (tmp_path / "helper.py").write_text("TWO = 2.0")
         script = tmp_path / "script.py"
         script.write_text(text, encoding="utf-8")
-        env = {**os.environ, "KERAS_HOME": str(tmp_path), "KERAS_BACKEND": "numpy", **environment}
-        command = [str(python), "-m", "backplane", "run", str(script), *arguments]
+        env = {**os.environ, "KERAS_HOME": str(tmp_path), "HOME": str(tmp_path)}
+        env |= {"KERAS_BACKEND": "numpy", **environment}
+        command = [str(python), "-m", "backplane", "run", *options, str(script), *arguments]
         return subprocess.run(command, env=env, capture_output=True, text=True)
 
     return run
@@ -97,3 +99,75 @@ print(K.backend(), K.int_shape(model.output))
 def test_errors_keep_their_status(run):
     assert run("import sys; sys.exit(3)").returncode == 3
     assert "ZeroDivisionError" in run("1 / 0").stderr
+
+
+KERAS_1 = """
+from keras import backend as K
+import keras.backend.theano_backend as KTH
+from keras.backend.common import _EPSILON
+import numpy as np
+
+output, target = K.variable([[0.25, 0.75]]), K.variable([[0.0, 1.0]])
+loss = K.eval(K.categorical_crossentropy(output, target))
+np.testing.assert_allclose(loss, -np.log(0.75), rtol=1e-5)
+images = K.conv2d(K.ones((1, 2, 6, 6)), K.ones((3, 2, 3, 3)), (1, 1), "same", dim_ordering="th")
+assert KTH is K and _EPSILON == 1e-7
+print(K.int_shape(images), K.eval(K.lesser(target, 0.5)).tolist(), K.__name__)
+"""
+
+
+def test_a_script_for_keras_1(run):
+    done = run(KERAS_1)
+    assert done.stdout == "(1, 3, 6, 6) [[True, False]] backplane.keras1\n", done.stderr
+    line = "Written for Keras 1 (dim_ordering, lesser, th; --keras chooses another): "
+    assert line + "K is backplane.keras1." in done.stderr.splitlines()
+    # Today's order of the arguments: the loss of a wrong target.
+    done = run(KERAS_1, options=["--keras", "2"])
+    assert "Written for Keras 2 (--keras): K is backplane.backend." in done.stderr
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1, "from keras.layers import Dense, merge\nx = merge([a, b], mode='sum')"),
+        (1, "import keras.backend\nkeras.backend.image_dim_ordering()"),
+        (1, "import keras\nmodel.fit(x, y, nb_epoch=3)"),
+        (1, "from keras.backend import lesser"),
+        (
+            1,
+            "from keras.engine import Layer\nclass A(Layer):\n def get_output_shape_for(s): 1",
+        ),
+        (2, "from keras import backend as K"),
+        (2, "from keras.layers import Conv2D\nConv2D(3, (3, 3), padding='same')"),
+        (2, "import keras\nmodel.fit(x, y, epochs=3, nb_epoch=3)"),
+        (2, "from tensorflow.keras import backend as K\nK.image_data_format()"),
+        (2, "import numpy as np, keras\nnp.pack(1)"),
+        (3, "import keras\nfrom keras import ops\nops.sum(x)"),
+        (3, "import keras\nkeras.saving.load_model(p)"),
+        (3, "import keras_core"),
+        (None, "import numpy as np\nf(nb_epoch=1)"),
+        (None, "from . import keras"),
+        (None, "print 'Python 2'"),
+    ],
+)
+def test_the_generation_of_a_script(number, text):
+    found = generation.of_script(text)
+    assert (found and found.number) == number, found
+
+
+@pytest.mark.slow
+def test_an_installed_keras_1(run):
+    text = """
+import sys; sys.modules["tensorflow"] = None
+import numpy as np
+from keras import backend as K
+from keras.layers import Convolution2D, Flatten
+from keras.models import Sequential
+model = Sequential([Convolution2D(2, 3, 3, border_mode="same", input_shape=(4, 4, 1)), Flatten()])
+model.compile("sgd", "mse")
+model.fit(np.ones((4, 4, 4, 1)), np.ones((4, 32)), nb_epoch=1, verbose=0)
+print(K.backend(), K.int_shape(model.output), hasattr(K, "lesser"), hasattr(K, "less"))
+"""
+    done = run(text, python=python_with("1.2.2"))
+    assert done.stdout == "backplane.numpy (None, 32) True False\n", done.stderr

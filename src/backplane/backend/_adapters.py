@@ -23,7 +23,10 @@ from backplane.core import registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-ADAPTERS = {"keras.src.backend.common": "backplane.interop.keras3"}
+ADAPTERS = {
+    "keras.src.backend.common": "backplane.interop.keras3",
+    "torch.fx.proxy": "backplane.interop.fx",
+}
 """Package of a class, or of one of its base classes → its adapter."""
 
 _found: dict[type, Any] = {}

@@ -53,7 +53,7 @@ from backplane.core.source import Source
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
 
-__all__ = ["OLD_SPELLINGS", "api", "creates", "is_closed"]
+__all__ = ["OLD_SPELLINGS", "api", "creates", "is_closed", "unconverted"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Call = Callable[..., Any]
@@ -155,6 +155,16 @@ def api(function: F) -> F:
 
 SETTLED_LIMIT = 256
 """Combinations of types that are kept for one function."""
+
+
+def unconverted(function: F) -> F:
+    """`function`, marked so that TensorFlow's AutoGraph calls it as it is.
+
+    AutoGraph rewrites the source of every function that a `tf.function` calls. It cannot parse all
+    of ours, and warns. This is the mark of `tf.autograph.experimental.do_not_convert`.
+    """
+    function.autograph_info__ = {}  # type: ignore[attr-defined]
+    return function
 
 
 def _general(function: Call, wrapper: Call) -> Call:
@@ -319,7 +329,7 @@ class _Writer:
             trace = traces.get(key)
             if trace is not None and trace.holds():
                 return trace(engine, leaves)
-            if any(map(_needs_conversion, (*args, *kwargs.values()))):
+            if engine.is_tracing() or any(map(_needs_conversion, (*args, *kwargs.values()))):
                 return general(*args, **kwargs)
             trace, leaves = traced_for(function, args, kwargs, engine)
             if trace.simple:

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from backplane import config, engines
 from backplane.config import (
-    backend,
     cast_to_floatx,
     epsilon,
     floatx,
@@ -81,6 +80,22 @@ def name_scope(
     if chosen is None:
         raise ValueError("K.name_scope: one of name and default_name must be given")
     return context.name_scope(chosen)
+
+
+def backend() -> str:
+    """The name of the engine in use.
+
+    Returns:
+        String: the name as configured, or that of the engine that `K.engine` has put in its place.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> with K.engine("numpy"):
+        ...     K.backend()
+        'numpy'
+    """
+    chosen = context.current().engine
+    return config.backend() if chosen is None or engines.is_default(chosen) else chosen.name
 
 
 @contextmanager

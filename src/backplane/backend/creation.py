@@ -13,7 +13,7 @@ from backplane.backend._args import as_dtype, as_int, as_new_shape, as_sizes, ch
 from backplane.backend._call import api, creates
 from backplane.backend.types import DType, Shape, Sizes, TensorLike
 from backplane.core import context
-from backplane.core.graph import Constant, Placeholder, Tensor, converted
+from backplane.core.graph import Constant, Placeholder, Tensor, converted, with_given_name
 from backplane.core.registry import engine_of
 from backplane.core.sparse import dense_array, is_sparse_matrix
 from backplane.core.spec import Spec
@@ -71,9 +71,9 @@ def placeholder(
     check_not_negative(sizes, "K.placeholder: shape")
     if sparse and len(sizes) != 2:
         raise ValueError(f"K.placeholder: a sparse placeholder has 2 axes, got shape {sizes}")
-    name = context.unique_name(name or "Placeholder")
+    unique = context.unique_name(name or "Placeholder")
     meet()
-    return Placeholder(Spec(sizes, as_dtype(dtype), bool(sparse)), name)
+    return with_given_name(Placeholder(Spec(sizes, as_dtype(dtype), bool(sparse)), unique), name)
 
 
 @adaptable
@@ -113,9 +113,8 @@ def variable(
     """
     array = _values(value, as_dtype(dtype), "K.variable: value")
     meet()
-    return Variable(
-        array, context.unique_name(name or "Variable"), constraint, is_sparse_matrix(value)
-    )
+    unique = context.unique_name(name or "Variable")
+    return with_given_name(Variable(array, unique, constraint, is_sparse_matrix(value)), name)
 
 
 def _values(value: Any, dtype: str, what: str) -> np.ndarray:
@@ -233,7 +232,7 @@ def _full(shape: Shape, value: int, dtype: DType | None, name: str | None, what:
     # The system clears memory for zeros when it is first used.
     array = np.full(known, value, kind) if value else np.zeros(known, kind)
     meet()
-    return Variable(array, context.unique_name(name or "Variable"))
+    return with_given_name(Variable(array, context.unique_name(name or "Variable")), name)
 
 
 def eye(size: Sizes, dtype: DType | None = None, name: str | None = None) -> Variable:

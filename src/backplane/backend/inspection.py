@@ -34,7 +34,7 @@ def spec_of(x: TensorLike, what: str) -> Spec:
         return x.spec
     owner = engine_of(x)
     if owner is not None:
-        found: Spec = owner.spec_of(x)
+        found: Spec = owner.present_spec(x)
         return found
     array = np.asarray(x)
     if array.dtype.kind not in "biuf":
@@ -177,14 +177,15 @@ def is_tensor(x: object) -> bool:
 
 @adaptable
 def is_variable(x: object) -> bool:
-    """Whether `x` is a variable.
+    """Whether `x` is a variable: of K, a `tf.Variable`, or a shared variable of PyTensor.
 
     Example:
         >>> from backplane import backend as K
         >>> K.is_variable(K.zeros((2,))), K.is_variable(K.placeholder(ndim=1))
         (True, False)
     """
-    return isinstance(x, Variable)
+    owner = engine_of(x)
+    return isinstance(x, Variable) or (owner is not None and owner.is_variable(x))
 
 
 @adaptable

@@ -256,11 +256,16 @@ def reset_uids() -> None:
         _uids.clear()
 
 
+def scoped_name(name: str) -> str:
+    """`name` inside the current scopes."""
+    return "/".join([*current().scopes, name])
+
+
 def unique_name(name: str) -> str:
     """`name` inside the current scopes, followed by `_1`, `_2`, … if it has been given
     out before.
     """
-    full = "/".join([*current().scopes, name])
+    full = scoped_name(name)
     with _counting:
         count = _used[full]
         _used[full] += 1

@@ -102,6 +102,11 @@ def current() -> Engine:
     return _default[0]
 
 
+def is_default(engine: Engine) -> bool:
+    """Whether `engine` is the one that serves outside of `use`."""
+    return _default[:1] == [engine]
+
+
 DEFAULT_CHANGED: list[Callable[[], None]] = []
 """Called after `set_default`, for those who remember what `current` was outside `use`."""
 

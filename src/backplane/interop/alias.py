@@ -10,7 +10,6 @@ ours as its external backend instead, so that its layers compute with it.
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -20,7 +19,6 @@ from types import ModuleType
 from typing import Any
 
 from backplane.interop import removed
-from backplane.known_engines import canonical
 
 KERAS = "keras"
 BACKEND = "keras.backend"
@@ -142,7 +140,7 @@ def install(keras: int = 2) -> None:
     removed.restore()
     installed = PathFinder.find_spec(KERAS)
     if installed is not None and _is_classic(installed):
-        _become_backend_of_classic()
+        importlib.import_module("backplane.interop.classic")
         return
     sys.modules[KERAS] = _Keras(installed)
     sys.meta_path.insert(0, _Finder(OURS[keras]))
@@ -152,12 +150,3 @@ def _is_classic(spec: ModuleSpec) -> bool:
     """Whether it is a Keras of version 1.0 to 2.3, which has backends that can be replaced."""
     folders = spec.submodule_search_locations or ()
     return any((Path(folder) / "backend" / "common.py").is_file() for folder in folders)
-
-
-def _become_backend_of_classic() -> None:
-    """Name ours as the backend, with the engine that was asked for."""
-    asked = os.environ.get("KERAS_BACKEND")
-    engine = canonical(asked) if asked else None
-    if engine or not asked:
-        os.environ["KERAS_BACKEND"] = f"backplane.{engine or 'backend'}"
-    importlib.import_module("backplane.interop.classic")

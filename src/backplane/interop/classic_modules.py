@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -64,13 +65,20 @@ class _Loader(Loader):
 
 @contextmanager
 def _named(backend: str) -> Iterator[None]:
-    """Let the environment name that backend for a while."""
-    before = os.environ["KERAS_BACKEND"]
+    """Let the environment name that backend for a while, and `keras.json` none, as Keras reads it:
+    releases before 2.2 refuse names that they do not know.
+    """
+    before, load = os.environ["KERAS_BACKEND"], json.load
+
+    def without_backend(file: Any) -> Any:
+        return {name: value for name, value in load(file).items() if name != "backend"}
+
     os.environ["KERAS_BACKEND"] = backend
+    json.load = without_backend  # type: ignore[assignment]
     try:
         yield
     finally:
-        os.environ["KERAS_BACKEND"] = before
+        os.environ["KERAS_BACKEND"], json.load = before, load
 
 
 def _backend(execute: Execute, ours: str, module: ModuleType) -> None:

@@ -97,7 +97,7 @@ def _program(name: str, args: Any, kwargs: Any) -> str:
     except (TypeError, ValueError) as error:
         _name_function(error, function.__name__)
         return str(error)
-    if not found.reusable:
+    if not (found.reusable or _draws_freely(found)):
         return f"K.{function.__name__} {_why_not(found)}"
     made = f"p{len(vars(PROGRAMS))}"
     setattr(PROGRAMS, made, _runner(found))
@@ -106,9 +106,17 @@ def _program(name: str, args: Any, kwargs: Any) -> str:
     return made
 
 
+def _draws_freely(found: Trace) -> bool:
+    """Whether random numbers without a seed are all that keeps a trace from being run again: they
+    come from PyTorch's own generator.
+    """
+    freely = not any(key.given for key in found.keys)
+    return freely and not (found.variables or found.foreign)
+
+
 def _why_not(found: Trace) -> str:
     if found.keys:
-        return "draws random numbers: they would be the same at each call"
+        return "draws random numbers with a seed: they would be the same at each call"
     return "uses tensors that are not among its arguments"
 
 
@@ -137,9 +145,10 @@ def _runner(found: Trace) -> Callable[..., Any]:
     program, constants, result, single = (
         found.program, tuple(found.constants), found.result, found.single
     )  # fmt: skip
+    keys = tuple([torch.zeros(4, dtype=torch.uint32) for _ in found.keys])
 
     def run(*leaves: Any) -> Any:
-        values = program(*leaves, *constants)
+        values = program(*leaves, *keys, *constants)
         return values[0] if single else fill(result, values)
 
     return run

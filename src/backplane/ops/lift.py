@@ -39,7 +39,7 @@ def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
     value = registry.value_of(value)
     engine = registry.engine_of(value)
     if engine is not None:
-        return Constant(value, engine.spec_of(value))
+        return Constant(value, registry.native_spec(engine, value))
     if isinstance(value, list | tuple) and _holds_tensor(value):
         parts = promoted(*value) if dtype is None else [as_tensor(v, dtype) for v in value]
         return stack(parts, 0)

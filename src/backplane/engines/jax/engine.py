@@ -13,7 +13,7 @@ from jax.experimental import io_callback
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.base import Engine, Function, Program, Table, Value, writing
-from backplane.engines.jax import control, cpu, memory, unknown
+from backplane.engines.jax import as_pytrees, control, cpu, memory, unknown
 
 WIDE = frozenset(("int64", "uint64", "float64"))
 """Dtypes that JAX has only inside `jax.enable_x64`."""
@@ -121,6 +121,14 @@ class JaxEngine(Engine):
     def current(self, value: Value) -> Value:
         """Its successor, where a program has taken its memory."""
         return memory.current(value)
+
+    def holds(self, dtype: str) -> bool:
+        """JAX cuts wide types to 32 bits, unless it is told not to."""
+        return dtype not in WIDE or bool(jax.config.jax_enable_x64)
+
+    def has_value(self, value: Value) -> bool:
+        """Not a tracer, nor a symbolic size."""
+        return not (isinstance(value, jax.core.Tracer) or unknown.is_size(value))
 
     def wait(self, values: Sequence[Value]) -> None:
         """JAX computes asynchronously."""
@@ -253,3 +261,4 @@ def _strong(function: Function) -> Function:
 
 
 ENGINE = JaxEngine()
+as_pytrees.register()

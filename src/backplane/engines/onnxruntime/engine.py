@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -117,11 +117,13 @@ class OnnxRuntime(Engine):
         inputs: Sequence[str],
         outputs: Sequence[str],
         initial: Mapping[str, np.ndarray],
+        frozen: Collection[str],
         path: Path,
         name: str,
+        opset: int | None,
     ) -> None:
         """Write a program as an ONNX file (`export.py`)."""
-        export(program, inputs, outputs, initial, path, name)
+        export(program, inputs, outputs, initial, frozen, path, name, opset)
 
 
 def _specified(entry: Entry) -> Entry:

@@ -63,6 +63,18 @@ class TensorFlow(Engine):
         array = value.numpy()
         return array if type(array) is np.ndarray else np.asarray(array)
 
+    def has_value(self, value: Value) -> bool:
+        """Not a tensor of a graph, nor a variable where one is traced."""
+        return hasattr(value, "numpy") and not (self.is_variable(value) and self.is_tracing())
+
+    def is_variable(self, value: Value) -> bool:
+        """Whether it is a `tf.Variable`."""
+        return isinstance(value, tf.Variable)
+
+    def assign(self, variable: Value, value: Value) -> Value:
+        """`Variable.assign`; in a `tf.function`, at each run."""
+        return variable.assign(value)
+
     def lend(self, value: Value) -> Value:
         """The content of a variable that is replaced in place."""
         return updates.content(value)

@@ -9,14 +9,16 @@ and three spatial axes, so one spatial axis becomes the second of two.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 import torch
 
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Placement, Sliding, Window, windows
-from backplane.engines.base import Ints, Lowering, Shape, Table, Value, host_shape
+from backplane.engines.base import Ints, Lowering, Shape, Table, Value
+from backplane.engines.torch.products import Products
 from backplane.engines.torch.shaping import pad_amounts
+from backplane.engines.torch.tracing import host_shape, present_sizes
 
 TABLE = Table()
 
@@ -34,6 +36,9 @@ def channels_first(x: Value) -> Value:
 def channels_last(x: Value) -> Value:
     """(batch, channels, *spatial) seen as (batch, *spatial, channels)."""
     return x.permute(0, *range(2, x.ndim), 1)
+
+
+Planned = TypeVar("Planned")
 
 
 class Plan(NamedTuple):
@@ -82,8 +87,10 @@ class Plan(NamedTuple):
 
 
 def planned(
-    plan: Callable[[Sequence[int], Sequence[Window]], Plan], shape: Shape, slid: Sequence[Window]
-) -> Callable[[Sequence[int]], Plan]:
+    plan: Callable[[Sequence[int], Sequence[Window]], Planned],
+    shape: Shape,
+    slid: Sequence[Window],
+) -> Callable[[Sequence[int]], Planned]:
     """From the spatial sizes to their plan; made now if `shape`, channels last, has them all."""
     sizes = shape[1:-1]
     if None in sizes:
@@ -152,19 +159,25 @@ def _output_first(kernel: Value) -> Value:
 @TABLE.build("conv", "conv_bias")
 @on_two_axes
 def conv(specs: Sequence[Spec], *, groups: int, **at: Unpack[Sliding]) -> Lowering:
-    """`torch.convolution`; a third operand is the bias of `conv_bias`."""
+    """`torch.conv2d` or `conv3d`, which `torch.autocast` knows. A third operand is the bias of
+    `conv_bias`.
+    """
     strides, dilation = at["strides"], at["dilation"]
     slid = windows(_window(specs[1].shape), **at)
     plan_for = planned(Plan.of, specs[0].shape, slid)
-    none = [0] * len(strides)
+    convolve = torch.conv2d if len(strides) == 2 else torch.conv3d
+    products_for = planned(Products.over, specs[0].shape, slid)
 
     def lowering(x: Value, kernel: Value, bias: Value | None = None) -> Value:
-        plan = plan_for(x.shape[1:-1])
+        plan = plan_for(present_sizes(x)[1:-1])
         if 0 in plan.counts:
             return plan.empty(x, x.shape[0], kernel.shape[-1])
-        y = torch.convolution(
+        products = products_for(present_sizes(x)[1:-1])
+        if products.serves(x, kernel.shape[-1], groups):
+            return products.conv(x, kernel, bias)
+        y = convolve(
             channels_first(plan.pad(x)), _output_first(kernel), bias,
-            strides, plan.amounts, dilation, False, none, groups,
+            strides, plan.amounts, dilation, groups,
         )  # fmt: skip
         return channels_last(y)
 
@@ -176,19 +189,24 @@ def conv(specs: Sequence[Spec], *, groups: int, **at: Unpack[Sliding]) -> Loweri
 def conv_input_grad(
     specs: Sequence[Spec], *, shape: Shape, groups: int, **at: Unpack[Sliding]
 ) -> Lowering:
-    """The transposed `torch.convolution`."""
+    """The transposed convolution, which `torch.autocast` knows."""
     strides, dilation = at["strides"], at["dilation"]
     slid = windows(_window(specs[1].shape), **at)
     plan_for = planned(Plan.of, shape, slid)
+    transposed = torch.conv_transpose2d if len(strides) == 2 else torch.conv_transpose3d
+    products_for = planned(Products.over, shape, slid)
 
     def lowering(g: Value, kernel: Value, *dims: Value) -> Value:
         target = host_shape(shape, dims)
         if g.numel() == 0:
             return g.new_zeros(target)
+        products = products_for(target[1:-1])
+        if products.serves(g, kernel.shape[-1], groups):
+            return products.input_grad(g, kernel)
         plan = plan_for(target[1:-1])
-        x = torch.convolution(
+        x = transposed(
             channels_first(g), _output_first(kernel), None,
-            strides, plan.amounts, dilation, True, plan.rest, groups,
+            strides, plan.amounts, plan.rest, groups, dilation,
         )  # fmt: skip
         return plan.crop(channels_last(x))
 
@@ -204,6 +222,7 @@ def conv_kernel_grad(
     strides, dilation = at["strides"], at["dilation"]
     slid = windows(_window(kernel_shape), **at)
     plan_for = planned(Plan.of, specs[0].shape, slid)
+    products_for = planned(Products.over, specs[0].shape, slid)
     none = [0] * len(strides)
     *spatial, inputs, outputs = kernel_shape
     # A kernel with one output, seen with the output first, is not contiguous for PyTorch's slow
@@ -213,7 +232,11 @@ def conv_kernel_grad(
     def lowering(x: Value, g: Value) -> Value:
         if g.numel() == 0:
             return g.new_zeros(kernel_shape)
-        plan = plan_for(x.shape[1:-1])
+        sizes = present_sizes(x)[1:-1]
+        products = products_for(sizes)
+        if products.serves(x, outputs, groups):
+            return products.kernel_grad(x, g, kernel_shape)
+        plan = plan_for(sizes)
         # The kernel is read for its shape only.
         kernel = x.new_empty(whole) if outputs == 1 else _output_first(x.new_empty(kernel_shape))
         _, found, _ = torch.ops.aten.convolution_backward.default(

@@ -19,6 +19,7 @@ import torch
 from backplane.core.spec import Spec
 from backplane.engines.base import Lowering, Table, Value
 from backplane.engines.torch.dtypes import modular
+from backplane.engines.torch.tracing import in_jit_trace, is_recorded
 
 TABLE = Table()
 
@@ -76,10 +77,19 @@ def _product_by_size(x: Value, y: Value, out: Value | None = None) -> Value:
     rows, inner = x.shape
     columns = y.shape[1]
     large = rows * inner * columns >= LARGE and min(rows, inner, columns) >= 32
-    if large and x.is_cpu and not torch.is_grad_enabled():
+    if (
+        large
+        and x.is_cpu
+        and not (torch.is_grad_enabled() or in_jit_trace() or torch.is_autocast_enabled("cpu"))
+    ):
         product = onednn(x, y)
         return product if out is None else out.copy_(product)
     return torch.mm(x, y, out=out)
+
+
+def _prefers_onednn() -> bool:
+    """Not where operations are recorded: the measurement would be a part of the record."""
+    return not is_recorded() and onednn_is_faster()
 
 
 def _may_be_large(specs: Sequence[Spec], transpose_x: bool, transpose_y: bool) -> bool:
@@ -95,7 +105,7 @@ def _may_be_large(specs: Sequence[Spec], transpose_x: bool, transpose_y: bool) -
 def matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
     """`torch.matmul` on transposed views."""
     product: Lowering = torch.matmul
-    if _may_be_large(specs, transpose_x, transpose_y) and onednn_is_faster():
+    if _may_be_large(specs, transpose_x, transpose_y) and _prefers_onednn():
         product = _product_by_size
     product = modular(specs[0], product)
     return _transposing(product, transpose_x, transpose_y)
@@ -105,7 +115,7 @@ def matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lo
 def matmul_add(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
     """`torch.addmm`, where the product alone is not oneDNN's."""
     biased: Lowering = _addmm
-    if _may_be_large(specs, transpose_x, transpose_y) and onednn_is_faster():
+    if _may_be_large(specs, transpose_x, transpose_y) and _prefers_onednn():
         biased = _sum_by_size
     elif specs[2].ndim == 1 and _may_have_many(specs, transpose_x, transpose_y):
         biased = _vector_after

@@ -11,7 +11,7 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Pooling, Window, windows
-from backplane.engines.base import Ints, Lowering, Shape, Table, Value, host_shape
+from backplane.engines.base import Ints, Lowering, Shape, Table, Value
 from backplane.engines.torch.convolution import (
     Plan,
     channels_first,
@@ -20,6 +20,7 @@ from backplane.engines.torch.convolution import (
     planned,
 )
 from backplane.engines.torch.dtypes import SIGNED
+from backplane.engines.torch.tracing import host_shape, present_sizes
 
 TABLE = Table()
 
@@ -71,7 +72,7 @@ class _Kernels:
 
     def max(self, x: Value) -> list[Value]:
         """Maxima, and their positions, which count through the (padded) plane of one channel."""
-        plan = self.plan(x.shape[1:-1])
+        plan = self.plan(present_sizes(x)[1:-1])
         if 0 in plan.counts:
             empty = plan.empty(x, x.shape[0], x.shape[-1])
             return [empty, empty.to(torch.int64)]
@@ -83,7 +84,7 @@ class _Kernels:
 
     def max_grad(self, g: Value, x: Value, _: None, positions: Value) -> Value:
         """`g` put at the positions."""
-        plan = self.plan(x.shape[1:-1])
+        plan = self.plan(present_sizes(x)[1:-1])
         if g.numel() == 0:
             return g.new_zeros(x.shape)
         # The operand is read for its shape only.
@@ -95,13 +96,13 @@ class _Kernels:
 
     def max_take(self, v: Value, _x: None, _y: None, positions: Value) -> Value:
         """`v` read at the positions."""
-        v = self.plan(v.shape[1:-1]).pad(v)
+        v = self.plan(present_sizes(v)[1:-1]).pad(v)
         rows = positions.flatten(1, -2)
         return torch.gather(v.flatten(1, -2), 1, rows).reshape(positions.shape)
 
     def mean(self, x: Value) -> Value:
         """Means over what is no padding."""
-        plan = self.plan(x.shape[1:-1])
+        plan = self.plan(present_sizes(x)[1:-1])
         if 0 in plan.counts:
             return plan.empty(x, x.shape[0], x.shape[-1])
         if plan.around is not None:

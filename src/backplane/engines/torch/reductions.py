@@ -8,8 +8,9 @@ import torch
 
 from backplane.core.shapes import broadcast_axes
 from backplane.core.spec import Spec
-from backplane.engines.base import Axes, Lowering, Shape, Table, Value, host_shape
+from backplane.engines.base import Axes, Lowering, Shape, Table, Value
 from backplane.engines.torch.dtypes import TORCH, compared, modular, ordered
+from backplane.engines.torch.tracing import host_shape
 
 TABLE = Table()
 

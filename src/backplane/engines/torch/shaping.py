@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from backplane.core.spec import UNSIGNED, Spec
-from backplane.engines.base import Lowering, Shape, Table, Value, host_shape
+from backplane.engines.base import Lowering, Shape, Table, Value
 from backplane.engines.torch.dtypes import TORCH, modular
+from backplane.engines.torch.tracing import host_shape
 
 TABLE = Table(
     dim=lambda x, *, axis: x.shape[axis],
