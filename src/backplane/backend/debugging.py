@@ -122,7 +122,7 @@ def debug(stop: bool = True, inf: bool = True) -> Iterator[Debugger]:
 def _watching() -> Iterator[None]:
     """Lead all calls past the shortcuts that do not ask who is watching, while a block is open."""
     WATCHING.append(None)
-    KFunction.__call__ = _WatchedCalls()  # type: ignore[method-assign]
+    KFunction.__call__ = _WatchedCalls()  # type: ignore[method-assign, assignment]
     _forget_settled()
     try:
         yield

@@ -113,7 +113,8 @@ class Stepper:
     ) -> tuple[Callable[..., tuple[Value, ...]], list[Value]]:
         """The program of a node for operands of these shapes, and what it takes."""
         assert node.op is not None
-        inputs, taken = [], []
+        inputs: list[Tensor] = []
+        taken: list[Value] = []
         for i, (t, value) in enumerate(zip(node.inputs, operands, strict=True)):
             if isinstance(t, Constant) and is_scalar(t):
                 inputs.append(t)  # It may be a parameter of the kernel.
@@ -123,7 +124,7 @@ class Stepper:
             else:
                 inputs.append(Placeholder(self._spec(t, value)))
                 taken.append(value)
-        key = (node, *[t.value.item() if is_scalar(t) else t.spec for t in inputs])  # type: ignore[attr-defined]
+        key = (node, *[t.value.item() if is_scalar(t) else t.spec for t in inputs])
         program = self._programs.get(key)
         if program is None:
             if len(self._programs) >= ARRANGEMENT_LIMIT:

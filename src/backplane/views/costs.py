@@ -67,7 +67,7 @@ def _product(node: Tensor, unknown: int) -> int:
 
 def _window(result: Callable[[Tensor], Spec], kernel: Callable[[Tensor], Sequence[Any]]) -> Any:
     def rule(node: Tensor, unknown: int) -> int:
-        return 2 * elements(result(node), unknown) * math.prod(kernel(node)[:-1])
+        return 2 * elements(result(node), unknown) * int(math.prod(kernel(node)[:-1]))
 
     return rule
 

@@ -55,7 +55,7 @@ def _as_png(found: Plan, title: str, most: int) -> bytes:
         ) from None
     whole = placed(found, opened(found, most))
     # The width is limited, because a picture takes four bytes a pixel.
-    sharp = {"zoom": 2} if whole.width < MOST_PIXELS / 2 else {"width": MOST_PIXELS}
+    sharp: dict[str, Any] = {"zoom": 2} if whole.width < MOST_PIXELS / 2 else {"width": MOST_PIXELS}
     return bytes(svg_to_bytes(svg_string=svg(whole, title), **sharp))
 
 

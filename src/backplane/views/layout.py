@@ -104,7 +104,7 @@ def _library(
     bends: dict[tuple[int, int], list[Point]] = {}
     if not pairs:
         return found, bends
-    layouts = fast_sugiyama.from_edges(
+    layouts: Any = fast_sugiyama.from_edges(
         pairs, minimum_length=1, vertex_spacing=1.0, dummy_vertices=True, dummy_size=0.1,
         ranking_type="minimize", crossing_minimization="barycenter", transpose=True,
         check_layout=False,
@@ -200,30 +200,16 @@ def placed(plan: Plan, opened: set[int], root: bool = True) -> Placed:
     inner = {
         i: placed(p, opened, False) for i, p in plan.inner.items() if id(box.items[i]) in opened
     }
-    sizes = [(item_width(item), HEIGHT) for item in box.items]
-    sizes = [
-        (8.0, 8.0) if item.kind in ("in", "out") else s
-        for item, s in zip(box.items, sizes, strict=True)
-    ]
+    heights = [8.0 if item.kind in ("in", "out") else HEIGHT for item in box.items]
+    sizes = [(item_width(item), height) for item, height in zip(box.items, heights, strict=True)]
+    halves = [width / 2 + 1 for width, _ in sizes]
+    wide, high = [], []
     for i, p in inner.items():
+        x, y = plan.places[i]
         sizes[i] = p.width, p.height
-    folded = [(x, item_width(box.items[i])) for i, (x, _) in enumerate(plan.places)]
-    across = Stretch(
-        [
-            (
-                folded[i][0] - folded[i][1] / 2 - 1,
-                folded[i][0] + folded[i][1] / 2 + 1,
-                p.width + GAP,
-            )
-            for i, p in inner.items()
-        ]
-    )
-    down = Stretch(
-        [
-            (plan.places[i][1] - HEIGHT / 2, plan.places[i][1] + HEIGHT / 2, p.height)
-            for i, p in inner.items()
-        ]
-    )
+        wide.append((x - halves[i], x + halves[i], p.width + GAP))
+        high.append((y - HEIGHT / 2, y + HEIGHT / 2, p.height))
+    across, down = Stretch(wide), Stretch(high)
     dx, dy = (PAD, PAD) if root else (PAD, TITLE + PAD + 8)
 
     def moved(p: Point) -> Point:
@@ -231,7 +217,7 @@ def placed(plan: Plan, opened: set[int], root: bool = True) -> Placed:
 
     rects = []
     for i, (x, y) in enumerate(plan.places):
-        half = folded[i][1] / 2 + 1
+        half = halves[i]
         middle = (across(x - half) + across(x + half)) / 2 + dx if i in inner else across(x) + dx
         center = (down(y - HEIGHT / 2) + down(y + HEIGHT / 2)) / 2 + dy
         rects.append((middle, center, *sizes[i]))

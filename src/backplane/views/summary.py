@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -20,22 +21,11 @@ from backplane.views.words import Text, count_text, described, shape_text, size_
 
 def rendered(*parts: Any, width: int = 100) -> Text:
     """Parts of rich as plain text."""
-    console = Console(width=width, color_system=None, force_terminal=False, file=_Nowhere())
+    console = Console(width=width, color_system=None, force_terminal=False, file=io.StringIO())
     with console.capture() as capture:
         for part in parts:
             console.print(part, highlight=False, markup=False)
     return Text("\n".join([line.rstrip() for line in capture.get().splitlines()]))
-
-
-class _Nowhere:
-    """A file for a console whose output is captured."""
-
-    def write(self, text: str) -> int:
-        """Drop the text."""
-        return len(text)
-
-    def flush(self) -> None:
-        """Do nothing."""
 
 
 def summary(function: Function, unknown: int = 1) -> Text:
