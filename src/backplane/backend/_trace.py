@@ -27,6 +27,7 @@ from backplane.core.registry import native_spec
 from backplane.core.spec import Spec, is_float
 from backplane.core.variable import Variable, lent
 from backplane.engines.base import Engine
+from backplane.ops.lift import checked
 
 PLAIN = frozenset((int, float, bool, str))
 """Types of arguments that are no tensors and stand in keys as they are; None is another."""
@@ -216,8 +217,7 @@ def _abstract(
             return value
         if value.dtype == object:
             value = np.array(value.tolist())
-        if value.dtype.kind not in "biuf" and value.dtype.name != "bfloat16":
-            raise TypeError(f"expected numbers, got an array of dtype {value.dtype}")
+        checked(value, value)
         leaves.append(engine.from_numpy(value))
         spec = engine.spec_of(leaves[-1])
         specs.append(spec if engine.holds_arrays else ArraySpec(spec))

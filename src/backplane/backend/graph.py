@@ -12,6 +12,7 @@ import numpy as np
 from backplane import engines
 from backplane.backend._adapters import adaptable, adapter_among
 from backplane.backend._call import api
+from backplane.backend._errors import explained
 from backplane.backend.types import TensorLike
 from backplane.compile.feeds import check_has_value
 from backplane.compile.function import Function
@@ -407,6 +408,7 @@ def stop_gradient(variables: Any) -> Any:
     return effects.stop_gradient(as_tensor(variables))
 
 
+@explained
 def eval(x: TensorLike) -> np.ndarray:
     """The value of a tensor or variable as a NumPy array.
 

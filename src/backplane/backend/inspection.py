@@ -9,6 +9,7 @@ import numpy as np
 from backplane.backend._adapters import adaptable
 from backplane.backend._args import shape_vector
 from backplane.backend._call import api
+from backplane.backend._errors import explained
 from backplane.backend.types import StaticShape, TensorLike
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.numbers import Style
@@ -91,6 +92,7 @@ def int_shape(x: TensorLike) -> StaticShape:
     return tuple(spec_of(x, "K.int_shape").shape)
 
 
+@explained
 def get_variable_shape(x: TensorLike) -> StaticShape:
     """The static shape of a variable: an older name of `K.int_shape`.
 
@@ -146,6 +148,7 @@ def dtype(x: TensorLike) -> str:
     return str.__str__(spec_of(x, "K.dtype").dtype)
 
 
+@explained
 def count_params(x: TensorLike) -> int:
     """The number of elements of a tensor whose sizes are all known.
 

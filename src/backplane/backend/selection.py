@@ -110,6 +110,8 @@ def one_hot(indices: TensorLike, num_classes: int) -> Tensor:
     """
     indices = _integers(indices, "indices")
     count = as_count(num_classes, "num_classes")
+    if count >= 2**31:
+        raise ValueError(f"num_classes must be below 2**31, got {count}")
     if bits(indices.spec.dtype) < 32:
         indices = cast_to(indices, "int32")
     classes = as_tensor(np.arange(count, dtype=indices.spec.dtype))
@@ -119,6 +121,8 @@ def one_hot(indices: TensorLike, num_classes: int) -> Tensor:
 
 def _integers(x: TensorLike, what: str) -> Tensor:
     tensor = as_tensor(x)
+    if isinstance(x, list | tuple) and 0 in tensor.spec.shape:
+        return cast_to(tensor, "int32")
     if not is_integer(tensor.spec.dtype):
         raise TypeError(f"{what} must hold integers, got dtype {tensor.spec.dtype}; cast it")
     return tensor

@@ -71,7 +71,8 @@ def _load(name: str) -> Engine:
                 f"engine {name!r} needs the library {folder!r}, which is not installed: "
                 f'pip install "keras-backplane[{name}]"'
             )
-        engine: Engine = importlib.import_module(f"backplane.engines.{folder}").ENGINE
+        with context.uncollected():
+            engine: Engine = importlib.import_module(f"backplane.engines.{folder}").ENGINE
         return engine
     for point in _third_party():
         if point.name == name:

@@ -29,7 +29,7 @@ class _Text(str):
     __slots__ = ()
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """The text, which is decoded already."""
+        """The text itself, which is decoded already."""
         return str(self)
 
 

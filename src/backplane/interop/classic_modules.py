@@ -45,8 +45,8 @@ Execute = Callable[[ModuleType], None]
 
 
 class _Loader(Loader):
-    """Loads a module of Keras as `loader` does, or an empty one without it, and fills it by
-    `execute`.
+    """A loader that loads a module of Keras as `loader` does, or an empty one if there is none, and
+    fills it by `execute`.
     """
 
     def __init__(self, loader: Any, execute: Execute) -> None:
@@ -82,9 +82,12 @@ def _named(backend: str) -> Iterator[None]:
 
 
 def _backend(execute: Execute, ours: str, module: ModuleType) -> None:
-    """`keras.backend` of a release with external backends gets our module as an attribute."""
+    """`keras.backend` of a release with external backends gets our module as an attribute, and the
+    names that Keras takes from its own backends alone, such as `clear_session`.
+    """
     execute(module)
-    importlib.import_module(TENSORFLOW_BACKEND)
+    own = vars(importlib.import_module(TENSORFLOW_BACKEND))
+    vars(module).update({name: own[name] for name in own["__all__"] if name not in vars(module)})
 
 
 def _old_backend(execute: Execute, ours: str, module: ModuleType) -> None:
@@ -97,9 +100,10 @@ def _old_backend(execute: Execute, ours: str, module: ModuleType) -> None:
 
 
 def _topology(execute: Execute, ours: str, module: ModuleType) -> None:
-    """`keras.engine.topology` of a release without external backends. When it loads weights, it
-    looks up whether the backend that wrote them flips kernels; its table has three backends. Of all
-    backends, Theano's alone did: it is told that.
+    """`keras.engine.topology` of a release without external backends.
+
+    When it loads weights, it looks up in a table of three backends whether the one that wrote them
+    flips kernels. Only Theano's did, so all other names are answered with no.
     """
     execute(module)
     if "_need_convert_kernel" in vars(module):
@@ -183,7 +187,9 @@ def _tensorflow_backend(ours: str, module: ModuleType) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the module that is ours, and those of Keras that something is done around."""
+    """A finder of the module that is ours, and of those modules of Keras that need something done
+    before or after them.
+    """
 
     def __init__(self) -> None:
         self.ours = ""
@@ -213,7 +219,7 @@ class _Finder(MetaPathFinder):
 
 
 def _around(name: str, file: Path) -> Callable[[Execute, str, ModuleType], None] | None:
-    """What is to be done around executing a module of Keras, as its release needs it."""
+    """What this release of Keras needs done before and after a module of it is executed."""
     if name in AROUND:
         return AROUND[name]
     if not file.with_name("common.py").is_file():

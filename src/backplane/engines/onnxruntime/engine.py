@@ -170,8 +170,8 @@ def _session(program: Program, kind: str) -> tuple[Call, bool, FailingLine]:
 
 
 def _pays(made: ModelProto) -> bool:
-    """Whether ONNX Runtime is to optimize a model. That takes time that grows with the square of
-    its nodes, and gains much only around convolutions, whose layouts it chooses.
+    """Whether ONNX Runtime should optimize a model. That takes a time that grows with the square of
+    the number of nodes. It gains much only around convolutions, whose layouts ONNX Runtime chooses.
     """
     nodes = made.graph.node
     return len(nodes) <= MANY or any("Conv" in node.op_type for node in nodes)
@@ -188,8 +188,9 @@ def _failing_line(places: Mapping[str, Place], program: Call, error: BaseExcepti
 
 
 def _threads(program: Program) -> int:
-    """One for small programs. Each session has its own pool of threads, which takes milliseconds to
-    make; a pool for all sessions would be forced on those that the user makes.
+    """The number of threads: one for small programs. Each session has its own pool of threads,
+    which takes milliseconds to make. A pool for all sessions would also be forced on sessions that
+    the user makes.
     """
     count = 0
     for spec in (*program.inputs, *program.outputs):
@@ -200,8 +201,8 @@ def _threads(program: Program) -> int:
 
 
 def _call(run: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]) -> Call:
-    """A function of the inputs that runs a session. Its text names them: putting a dictionary
-    together in a loop takes three times as long.
+    """A function of the inputs that runs a session. It is written as text that names the inputs,
+    because making their dictionary in a loop takes three times as long.
     """
     arguments = ", ".join(inputs)
     feeds = ", ".join([f"{name!r}: {name}" for name in inputs])
@@ -211,7 +212,7 @@ def _call(run: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]
 
 
 def _printing(call: Call, messages: Sequence[tuple[str, tuple[Any, ...]]]) -> Call:
-    """Print the last results instead of giving them."""
+    """Print the last results instead of returning them."""
 
     def run(*values: Value) -> tuple[Value, ...]:
         results = call(*values)

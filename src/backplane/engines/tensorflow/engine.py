@@ -41,7 +41,9 @@ class TensorFlow(Engine):
         return Spec(tuple(shape.as_list()), value.dtype.name)
 
     def signature(self, kind: type) -> tuple[str, ...]:
-        """Of eager tensors what shape and dtype are made of: making a `TensorShape` takes 3 µs."""
+        """For eager tensors, the tuple and the number from which TensorFlow makes shape and dtype:
+        to make a `TensorShape` takes 3 µs.
+        """
         return direct.SIGNATURE if kind is direct.EagerTensor else ()
 
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
@@ -55,7 +57,7 @@ class TensorFlow(Engine):
         return not tf.executing_eagerly()
 
     def key(self, source: KeySource) -> Value:
-        """Counted by a variable where a function is traced."""
+        """While a function is traced, a key that a variable counts."""
         return random.counted(source) if self.is_tracing() else self.from_numpy(source.draw())
 
     def to_numpy(self, value: Value) -> np.ndarray:
@@ -86,9 +88,11 @@ class TensorFlow(Engine):
         return sorted(names, key=lambda name: name.startswith("cpu"))
 
     def compile(self, program: Program) -> Function:
-        """Trace the program once, unknown sizes left open. `compile=True` hands it to XLA whole;
-        otherwise only the arithmetic of updates of large variables is, and nothing for `False`.
-        What is short and runs `once` stays as it was emitted.
+        """Trace the program once. Unknown sizes stay open.
+
+        With `compile=True`, XLA compiles the whole program, with `compile=False` nothing. By
+        default it compiles only the arithmetic of updates of large variables. A short program that
+        runs `once` stays as it was emitted.
         """
         places = updates.in_place(program)
         if program.options.get("once") and _is_short(program):

@@ -104,7 +104,9 @@ class TorchEngine(Engine):
         return torch.zeros(4, dtype=torch.uint32)
 
     def from_host(self, value: Any, dtype: str) -> Value:
-        """A number without the way through NumPy; a size that `torch.jit.trace` follows is one."""
+        """A tensor made of the number directly, without NumPy. A size that `torch.jit.trace`
+        follows is a tensor already.
+        """
         if isinstance(value, torch.Tensor):
             return value.to(TORCH[dtype])
         if type(value) is int and dtype not in SIGNED:
@@ -141,15 +143,17 @@ class TorchEngine(Engine):
         return value.detach()
 
     def lend(self, value: Value) -> Value:
-        """A copy of what a later step of an optimizer writes to. Of other values a tensor of its
-        own in the same memory: whether the tape follows that one is the user's business.
+        """A copy, if a later step of an optimizer writes to the value. Otherwise another tensor in
+        the same memory, so that users can put it on the tape without touching the variable's.
         """
         return value.clone() if updates.may_be_written(value) else value.detach()
 
     # --- programs -------------------------------------------------------------------------------
 
     def updates_in_place(self, options: Mapping[str, Any]) -> bool:
-        """By PyTorch's kernels of optimizers; its compiler fuses the operations by itself."""
+        """By PyTorch's kernels for optimizers. With `torch.compile` they are not used, because it
+        fuses the operations by itself.
+        """
         return not options.get("compile")
 
     def blocks(self) -> Blocks:
@@ -157,7 +161,9 @@ class TorchEngine(Engine):
         return BLOCKS
 
     def writes(self, options: Mapping[str, Any]) -> bool:
-        """Where nothing watches: a tape never does, PyTorch's compiler reuses memory by itself."""
+        """Unless there is an accelerator or `torch.compile` is asked for, which reuses memory by
+        itself. No tape watches compiled programs.
+        """
         return not (options.get("compile") or devices.ACCELERATED)
 
     def devices(self) -> list[str]:
@@ -165,12 +171,12 @@ class TorchEngine(Engine):
         return devices.names()
 
     def compile(self, program: Program) -> Function:
-        """The program; with the option `compile`, by `torch.compile`: True, the name of a mode, or
-        pairs of arguments of it.
+        """The program as it is, or through `torch.compile` if the option `compile` is given: True,
+        the name of a mode, or pairs of its arguments.
 
-        Nothing that a program reads is on PyTorch's tape (`detached`, `lend`), so that the tape
-        must be off only for those who look for it: that takes 0.4 µs. `torch.autocast` is off for
-        those whose products it would change.
+        Nothing that a program reads is on PyTorch's tape (`detached`, `lend`). So the tape is
+        switched off, which takes 0.4 µs, only for programs with lowerings that look for it.
+        `torch.autocast` is off for programs whose products it would change.
         """
         function = program.function
         wish = program.options.get("compile")
@@ -188,7 +194,7 @@ class TorchEngine(Engine):
         return asks or not self._running_graphs.isdisjoint(program.operations)
 
     def eager(self, program: Program) -> Function:
-        """What runs a program on native values: on their device, whichever that is."""
+        """Run a program on native values, on the device on which they are."""
         return self._placed(program.function)
 
     @staticmethod
