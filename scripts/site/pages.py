@@ -29,6 +29,7 @@ TITLES = {
     "control": "Choices and loops",
     "creation": "Creating tensors",
     "ctc": "CTC",
+    "functions": "Functions of the engine",
     "graph": "Gradients and functions",
     "inspection": "Looking at tensors",
     "keras1": "Only in Keras 1",
