@@ -56,6 +56,8 @@ from backplane.backend.creation import variable as variable
 from backplane.backend.creation import zeros as zeros
 from backplane.backend.ctc import ctc_decode as ctc_decode
 from backplane.backend.ctc import ctc_label_dense_to_sparse as ctc_label_dense_to_sparse
+from backplane.backend.debugging import debug as debug
+from backplane.backend.debugging import plot_graph as plot_graph
 from backplane.backend.functions import native as native
 from backplane.backend.graph import eval as eval
 from backplane.backend.graph import function as function
@@ -124,6 +126,7 @@ __all__ = [
     "cast",
     "cast_to_floatx",
     "categorical_crossentropy",
+    "check_numerics",
     "clear_session",
     "clip",
     "concatenate",
@@ -141,6 +144,7 @@ __all__ = [
     "ctc_label_dense_to_sparse",
     "cumprod",
     "cumsum",
+    "debug",
     "deconv2d",
     "depthwise_conv2d",
     "dot",
@@ -211,6 +215,7 @@ __all__ = [
     "pattern_broadcast",
     "permute_dimensions",
     "placeholder",
+    "plot_graph",
     "pool2d",
     "pool3d",
     "pow",
@@ -632,13 +637,21 @@ def ctc_batch_cost(y_true: NativeT, y_pred: TensorLike, input_length: TensorLike
 @overload
 def ctc_batch_cost(y_true: TensorLike, y_pred: TensorLike, input_length: TensorLike, label_length: TensorLike) -> Any: ...
 @overload
-def print_tensor(x: Symbolic, message: str='') -> Tensor: ...
+def check_numerics(x: Symbolic, message: str='') -> Tensor: ...
 @overload
-def print_tensor(x: np.ndarray | np.generic, message: str='') -> Any: ...
+def check_numerics(x: np.ndarray | np.generic, message: str='') -> Any: ...
 @overload
-def print_tensor(x: NativeT, message: str='') -> NativeT: ...
+def check_numerics(x: NativeT, message: str='') -> NativeT: ...
 @overload
-def print_tensor(x: TensorLike, message: str='') -> Any: ...
+def check_numerics(x: TensorLike, message: str='') -> Any: ...
+@overload
+def print_tensor(x: Symbolic, message: str='', summarize: int | None=None, format: str | None=None, summary: bool=False) -> Tensor: ...
+@overload
+def print_tensor(x: np.ndarray | np.generic, message: str='', summarize: int | None=None, format: str | None=None, summary: bool=False) -> Any: ...
+@overload
+def print_tensor(x: NativeT, message: str='', summarize: int | None=None, format: str | None=None, summary: bool=False) -> NativeT: ...
+@overload
+def print_tensor(x: TensorLike, message: str='', summarize: int | None=None, format: str | None=None, summary: bool=False) -> Any: ...
 @overload
 def size(x: Symbolic, name: str | None=None) -> Tensor: ...
 @overload

@@ -138,6 +138,10 @@ def run_now(
         _abstract(args, engine, leaves, specs, arrays),
         _abstract(kwargs, engine, leaves, specs, arrays),
     )
+    watching = context.watcher()
+    if watching is not None and runs_at_once(engine) and not engine.is_tracing():
+        made = trace(function, shape_of_call, specs, engine, True, watching)
+        return made(engine, leaves)
     try:
         found = _trace_of(function, shape_of_call, specs, leaves, engine)
     except ValueError:  # Sizes that the library leaves open may have to be known.
@@ -259,9 +263,10 @@ def trace(
     specs: Sequence[Spec | ArraySpec],
     engine: Engine,
     at_once: bool,
+    watching: Any = None,
 ) -> Trace:
     """Trace a K function for inputs of `specs`. `shape_of_call`, its arguments and keyword
-    arguments, has slots for them.
+    arguments, has slots for them. Who is `watching` runs the program.
     """
     inputs = [ArrayInput(s.spec) if isinstance(s, ArraySpec) else Placeholder(s) for s in specs]
     args, kwargs = fill(shape_of_call, inputs)
@@ -293,8 +298,12 @@ def trace(
             if t.default is None:
                 raise ValueError(f"K.{function.__name__}: {t!r} has no value: it is a placeholder")
             replace[t] = constant(t.default, t.spec.dtype)
+    taken = [*inputs, *made.keys, *made.variables]
+    if watching is not None:
+        made.program, made.constants = watching.program(engine, taken, outputs, replace), []
+        return made
     made.program, made.constants, *_ = compiled(
-        engine, [*inputs, *made.keys, *made.variables], outputs, replace=replace,
+        engine, taken, outputs, replace=replace,
         eager=at_once, options=() if at_once else NATIVE,
     )  # fmt: skip
     return made

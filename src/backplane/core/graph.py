@@ -195,7 +195,27 @@ class Tensor:
         spec: Any = self.spec
         if not isinstance(spec, Spec):
             return f"<node {self.name!r} with {len(spec)} results>"
-        return f"<Tensor {self.name!r} shape={tuple(spec.shape)} dtype={spec.dtype}>"
+        kind = type(self).__name__ if self.op is None else "Tensor"
+        return f"<{kind} {self.name!r} shape={tuple(spec.shape)} dtype={spec.dtype}{self._made()}>"
+
+    def _made(self) -> str:
+        """How the tensor is computed, for `repr`."""
+        if self.op is None:
+            return ""
+        # One of several results is that of the node that has them all.
+        single = not self.inputs or isinstance(self.inputs[0].spec, Spec)
+        node = self if single else self.inputs[0]
+        assert node.op is not None
+        names = [t.name for t in node.inputs]
+        shown = names if len(names) <= 6 else [*names[:5], "…"]
+        return f" = {node.op.name}({', '.join(shown)})"
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the facts, and the line that built the tensor."""
+        import html  # Here: only notebooks need it.
+
+        rows = [repr(self), *([f"built at {self.where}"] if self.where is not None else [])]
+        return f"<code>{'<br>'.join([html.escape(row) for row in rows])}</code>"
 
     # --- operators; == is identity, so that tensors can be keys and members of lists
     # ----------------
@@ -329,6 +349,11 @@ class Constant(Tensor):
     def __init__(self, value: Any, spec: Spec, name: str | None = None) -> None:
         super().__init__(None, (), {}, spec, None, name)
         self.value = value
+
+    def _made(self) -> str:
+        """The value, if it is small."""
+        few = isinstance(self.value, np.ndarray) and self.value.size <= 8
+        return f" value={self.value.tolist()}" if few else ""
 
 
 class KeySource(Tensor):

@@ -185,7 +185,7 @@ INTRODUCED = [name for name, known in ENGINES.items() if known.introduced]
 def _find_owner(value: object) -> str:
     roots = {base.__module__.partition(".")[0] for base in type(value).__mro__}
     for name, known in ENGINES.items():
-        asked = name != "numpy" and known.folder in sys.modules
+        asked = name != "numpy" and sys.modules.get(known.folder) is not None
         if asked and roots & {known.folder, *known.values_from} and get(name).owns(value):
             return name
     for name, engine in _loaded.items():

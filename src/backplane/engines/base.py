@@ -6,9 +6,12 @@ the primitives, their operands and parameters are listed in `docs/primitives.md`
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from types import FrameType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -363,6 +366,13 @@ class Engine:
         fed arrays meanwhile, need this.
         """
 
+    def bad_numbers(self, error: BaseException) -> tuple[bool, bool]:
+        """Whether there was NaN, and whether there was an infinite number, according to the error
+        that a failing `check_numerics` raised.
+        """
+        found = (re.search(r"\bha[sd] (Inf and NaN|Inf|NaN)", str(error)) or ("", ""))[1]
+        return "NaN" in found, "Inf" in found
+
     def devices(self) -> list[str]:
         """The devices that the library can compute on, such as `cpu:0` or `gpu:1`; the one that it
         uses by itself comes first.
@@ -514,6 +524,14 @@ def set_emitter(
 
 Line = tuple[str, int]
 """A line of an emitted program: its file name and number."""
+
+
+def emitted_line() -> Line | None:
+    """The line of an emitted program that calls a lowering now."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not frame.f_code.co_filename.startswith("<backplane program"):
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 
 def writing(run: Callable[..., Any], outputs: Collection[int]) -> Callable[..., Any]:

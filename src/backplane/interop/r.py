@@ -28,10 +28,11 @@ AXES = frozenset(("axes", "axis", "pattern"))
 
 INTEGERS = frozenset({
     "beam_width", "bottom_pad", "broadcastable", "depth_factor", "dilation_rate",
-    "filter_shape", "height_factor", "image_shape", "k", "kernel_size", "left_pad", "n", "ndim",
-    "noise_shape", "num_classes", "output_shape", "padding", "pool_size", "reduction_axes",
-    "rep", "right_pad", "seed", "set_learning_phase.value", "shape", "size", "start", "step",
-    "stop", "strides", "top_pad", "top_paths", "training", "width_factor",
+    "filter_shape", "height_factor", "image_shape", "k", "kernel_size", "left_pad",
+    "max_nodes", "n", "ndim", "noise_shape", "num_classes", "output_shape", "padding",
+    "pool_size", "reduction_axes", "rep", "right_pad", "seed", "set_learning_phase.value",
+    "shape", "size", "start", "step", "stop", "strides", "summarize", "top_pad",
+    "top_paths", "training", "width_factor",
 }) | AXES  # fmt: skip
 """Parameters that are integers, or lists of them."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from backplane.core.numbers import check, show
 from backplane.core.spec import Spec, is_float
 from backplane.engines.arrays.special import erfinv
 from backplane.engines.base import Lowering, Table, Value, check_windows
@@ -129,8 +130,14 @@ def _where_scalar(mask: Value, x: Value, y: Value, out: Value | None = None) -> 
 
 
 @TABLE.add("print")
-def _print(x: Value, *, message: str) -> Value:
-    print(message, x)
+def _print(x: Value, *, message: str, style: tuple[Any, ...]) -> Value:
+    show(x, message, style)
+    return x
+
+
+@TABLE.add("check_numerics")
+def _check_numerics(x: Value, *, message: str) -> Value:
+    check(x, message)
     return x
 
 

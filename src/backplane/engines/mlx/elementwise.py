@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import mlx.core as mx
 
+from backplane.core.numbers import complaint, show
 from backplane.core.spec import Spec, is_float
 from backplane.engines.base import Lowering, Table, Value, check_windows
 from backplane.engines.mlx import wide
@@ -170,7 +172,16 @@ def identity(x: Value) -> Value:
 
 
 @TABLE.add("print")
-def print_(x: Value, *, message: str) -> Value:
+def print_(x: Value, *, message: str, style: tuple[Any, ...]) -> Value:
     """Print when the program runs. `mx.compile` does not allow that."""
-    print(message, to_numpy(x))
+    show(to_numpy(x), message, style)
+    return identity(x)
+
+
+@TABLE.add("check_numerics")
+def check_numerics(x: Value, *, message: str) -> Value:
+    """Look at `x` when the program runs. `mx.compile` does not allow that."""
+    has_nan, has_inf = mx.any(mx.isnan(x)).item(), mx.any(mx.isinf(x)).item()
+    if has_nan or has_inf:
+        raise complaint(message, has_nan, has_inf)
     return identity(x)

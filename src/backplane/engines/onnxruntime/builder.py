@@ -114,8 +114,6 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: dict[str, Any]
-    place: Place | None = None
-    """Where in the emitted program it was made."""
 
 
 @dataclass(slots=True)
@@ -138,7 +136,9 @@ class Scope:
     """Whether the model will only run on one thread."""
     nodes: list[Node] = field(default_factory=list)
     literals: dict[str, np.ndarray] = field(default_factory=dict)
-    printed: list[tuple[str, Symbol]] = field(default_factory=list)
+    printed: list[tuple[tuple[str, tuple[Any, ...]], Symbol]] = field(default_factory=list)
+    places: dict[str, Place] = field(default_factory=dict)
+    """Where in the emitted program the nodes of the whole model were made, by their names."""
     unsure: bool = False
     """Whether a loop was built that may turn out not to fit."""
     _known: dict[Hashable, Any] = field(default_factory=dict)
@@ -181,7 +181,10 @@ class Scope:
             if found is not None:
                 return found
         outputs = [self.name() for _ in range(count)]
-        self.nodes.append(Node(op, names, tuple(outputs), attributes, _place.get()))
+        place = _place.get()
+        self.nodes.append(Node(op, names, tuple(outputs), attributes))
+        if place is not None:
+            self.root.places[outputs[0]] = place
         if key is not None:
             self._known[key] = outputs
         return outputs

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, reduce
+from typing import Any
 
 import numpy as np
 
 from backplane.core.spec import UNSIGNED, is_float
 from backplane.engines.base import Table
-from backplane.engines.onnxruntime.builder import Symbol, cast, current, node, number
+from backplane.engines.onnxruntime.builder import Symbol, cast, current, ints, node, number
 
 Function = Callable[..., Symbol]
 
@@ -153,15 +154,33 @@ def erf(x: Symbol) -> Symbol:
 
 
 @TABLE.add("print")
-def print_(x: Symbol, *, message: str) -> Symbol:
+def print_(x: Symbol, *, message: str, style: tuple[Any, ...]) -> Symbol:
     """`x`, printed when the session has run: ONNX has no operation with an effect."""
     scope = current()
     if scope.parent is not None:
         raise NotImplementedError(
             "the engine 'cntk' prints when a program has run, and cannot inside a loop or branch"
         )
-    scope.printed.append((message, x))
+    scope.printed.append(((message, style), x))
     return x
+
+
+@TABLE.add("check_numerics")
+def check_numerics(x: Symbol, *, message: str) -> Symbol:
+    """ONNX has no operation that refuses numbers. But an index out of range stops a session, also
+    inside a loop: the index is 0 if all is well, else it says what is wrong (`bad_numbers`).
+    """
+    wide = cast(x, "float32") if x.dtype == "float16" else x
+    index = number(0, "int64")
+    for bit, kind in enumerate(("IsNaN", "IsInf"), 1):
+        count = node(
+            "ReduceSum", cast(node(kind, wide, dtype="bool"), "int64"), keepdims=0, shape=()
+        )
+        found = cast(cast(count, "bool"), "int64")
+        index = node("Add", index, node("Mul", found, number(bit, "int64")))
+    nothing = node("Gather", ints(0), index, axis=0, shape=())
+    shape = node("Shape", x, dtype="int64", shape=(x.rank,))
+    return node("Reshape", x, node("Add", shape, nothing), shape=x.shape, allowzero=1)
 
 
 # --- two operands --------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
+from backplane.core.numbers import show
 from backplane.core.spec import Spec
 from backplane.engines.arrays.native import SIZES, stand_in
 from backplane.engines.base import (
@@ -47,6 +48,7 @@ from backplane.engines.onnxruntime.library import (
 from backplane.engines.onnxruntime.model import model, named
 
 Call = Callable[..., tuple[Value, ...]]
+FailingLine = Callable[[BaseException], Line | None]
 
 _FAILURES = (native.Fail, native.InvalidArgument, native.RuntimeException)
 
@@ -125,13 +127,18 @@ class OnnxRuntime(Engine):
         """A cut in the program."""
         return calls.lowering(function, results)
 
+    def bad_numbers(self, error: BaseException) -> tuple[bool, bool]:
+        """The lowering of the check puts the answer into an index (`elementwise.py`)."""
+        index = int((_INDEX.search(str(error)) or ("", "0"))[1])
+        return bool(index & 1), bool(index & 2)
+
     # --- programs ---------------------------------------------------------------------------------
 
     def compile(self, program: Program) -> Call:
         """A session. With the option `native` tensors of ONNX Runtime give such tensors."""
         call, unsure, failing_line = _session(program, "Scan")
         if unsure:
-            call = _with_second_try(call, program)
+            call, failing_line = _with_second_try(call, program, failing_line)
         if program.options.get("native"):
             call = _giving_alike(call)
         return located(call, failing_line)
@@ -171,11 +178,9 @@ def _specified(entry: Entry) -> Entry:
     return entry._replace(function=build, builds=True)
 
 
-def _session(
-    program: Program, kind: str
-) -> tuple[Call, bool, Callable[[BaseException], Line | None]]:
-    """A session of a program with one kind of loops, whether these may turn out not to fit, and a
-    function that tells from which line an error comes.
+def _session(program: Program, kind: str) -> tuple[Call, bool, FailingLine]:
+    """A session of a program whose loops are of a kind, whether they may turn out not to do, and
+    what tells the line that an error comes from.
     """
     threads = _threads(program)
     scope = Scope(loops=kind, serial=threads == 1)
@@ -197,10 +202,10 @@ def _session(
         made = model(scope, named(inputs, program.inputs), named(outputs, specs), "program")
         call = _call(start(made).run, *names)
     if scope.printed:
-        call = _printing(call, [message for message, _ in scope.printed])
-    places = {each.outputs[0]: each.place for each in scope.nodes if each.place is not None}
-    # The emitted function is kept because what its lines mean is forgotten with it.
-    return call, scope.unsure, partial(_failing_line, places, program.function)
+        call = _printing(call, [how for how, _ in scope.printed])
+    # The emitted function, and with it those of its loops, is kept because what its lines mean is
+    # forgotten with it.
+    return call, scope.unsure, partial(_failing_line, scope.places, program.function)
 
 
 def _pays(made: ModelProto) -> bool:
@@ -211,12 +216,14 @@ def _pays(made: ModelProto) -> bool:
     return len(nodes) <= MANY or any("Conv" in node.op_type for node in nodes)
 
 
+_INDEX = re.compile(r"idx=(\d+)")
 _NODE = re.compile(r"Name:'(?:fused )?(v\d+)")
 
 
 def _failing_line(places: Mapping[str, Place], program: Call, error: BaseException) -> Line | None:
-    """The line of the emitted program that made the node which an error names."""
-    return next((places[x].line for x in _NODE.findall(str(error)) if x in places), None)
+    """The line of the emitted program that made the node which an error names: the innermost."""
+    found = reversed(_NODE.findall(str(error)))
+    return next((places[x].line for x in found if x in places), None)
 
 
 def _threads(program: Program) -> int:
@@ -243,34 +250,37 @@ def _call(run: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]
     return call
 
 
-def _printing(call: Call, messages: Sequence[str]) -> Call:
+def _printing(call: Call, messages: Sequence[tuple[str, tuple[Any, ...]]]) -> Call:
     """Print the last results instead of returning them."""
 
     def run(*values: Value) -> tuple[Value, ...]:
         results = call(*values)
         count = len(results) - len(messages)
-        for message, value in zip(messages, results[count:], strict=True):
-            print(message, value)
+        for (message, style), value in zip(messages, results[count:], strict=True):
+            show(value, message, style)
         return results[:count]
 
     return run
 
 
-def _with_second_try(call: Call, program: Program) -> Call:
-    """If a call fails, perhaps because a loop has no steps, try again with the slower loops that
-    always fit.
+def _with_second_try(
+    call: Call, program: Program, failing_line: FailingLine
+) -> tuple[Call, FailingLine]:
+    """If a call fails, maybe for a loop without steps, try with slower loops that always do. Errors
+    then come from these.
     """
-    second: list[Call] = []
+    second: list[tuple[Call, FailingLine]] = []
 
     def run(*values: Value) -> tuple[Value, ...]:
         try:
             return call(*values)
         except _FAILURES:
             if not second:
-                second.append(_session(program, "Loop")[0])
-            return second[0](*values)
+                made, _, line = _session(program, "Loop")
+                second.append((made, line))
+            return second[0][0](*values)
 
-    return run
+    return run, lambda error: (second[0][1] if second else failing_line)(error)
 
 
 def _giving_alike(call: Call) -> Call:

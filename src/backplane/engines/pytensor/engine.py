@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,19 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
 from backplane.core.graph import Tensor
+from backplane.core.source import marked
 from backplane.core.spec import Spec
 from backplane.engines.arrays.engine import ArrayEngine
-from backplane.engines.base import Function, Lowering, Program, Table, Value, natives
+from backplane.engines.base import (
+    Entry,
+    Function,
+    Lowering,
+    Program,
+    Table,
+    Value,
+    emitted_line,
+    natives,
+)
 from backplane.engines.pytensor import control, native
 from backplane.engines.pytensor.kernel import kernels
 from backplane.engines.pytensor.library import spec_of, type_of
@@ -35,7 +46,9 @@ class PyTensorEngine(ArrayEngine):
 
     def __init__(self) -> None:
         own = kernels(self), control.lowerings(self), natives(self)
-        self.table = Table.of_rooms(__package__, *own)
+        joined = Table.of_rooms(__package__, *own)
+        self.table = Table()
+        self.table.update({name: _noted(entry) for name, entry in joined.items()})
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor variable of PyTensor: shared, constant or computed."""
@@ -140,6 +153,33 @@ class PyTensorEngine(ArrayEngine):
             return program.function(*[pt.as_tensor_variable(x) for x in inputs])
 
         return run
+
+
+def _noted(entry: Entry) -> Entry:
+    """An entry whose lowering notes in PyTensor's nodes to which line of a program they belong."""
+
+    def build(specs: Sequence[Spec], **params: Any) -> Lowering:
+        given = (
+            entry.function(specs, **params) if entry.builds else partial(entry.function, **params)
+        )
+
+        def lower(*operands: Value) -> Any:
+            results = given(*operands)
+            line = emitted_line()
+            place = line and marked(*line)
+            waiting = list(results) if isinstance(results, list | tuple) else [results]
+            while place is not None and waiting:
+                x = waiting.pop()
+                if isinstance(x, list | tuple):
+                    waiting += x
+                elif (node := getattr(x, "owner", None)) and not hasattr(node.tag, "place"):
+                    node.tag.place = place
+                    waiting += node.inputs
+            return results
+
+        return lower
+
+    return entry._replace(function=build, builds=True)
 
 
 def _mode(options: Mapping[str, Any]) -> Any:

@@ -6,9 +6,10 @@ and traces in about half the time.
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
-from backplane.engines.base import Lowering, Table, Value
+from backplane.core.numbers import show
+from backplane.engines.base import Lowering, Table, Value, emitted_line
 from backplane.engines.tensorflow.constants import number
 from backplane.engines.tensorflow.library import HALVES, computed_in, raw, tf
 
@@ -70,10 +71,23 @@ def _cast(x: Value, *, dtype: str) -> Value:
 
 
 @TABLE.add("print")
-def _print(x: Value, *, message: str) -> Value:
-    """`x`, printed when it is computed."""
-    with tf.control_dependencies([tf.print(message, x, output_stream=sys.stdout)]):
+def _print(x: Value, *, message: str, style: tuple[Any, ...]) -> Value:
+    """`x`, printed by the host when it is computed, as on other engines: `tf.print` has a form of
+    its own.
+    """
+    done = tf.numpy_function(lambda value: show(value, message, style), [x], [])
+    with tf.control_dependencies(done if isinstance(done, list) else [done]):
         return raw.Identity(input=x)
+
+
+@TABLE.add("check_numerics")
+def _check_numerics(x: Value, *, message: str) -> Value:
+    """TensorFlow's own check, whose error becomes that of other engines. It names the emitted line,
+    because TensorFlow's names of operations inside loops lead nowhere.
+    """
+    line = emitted_line()
+    at = f" [{line[0]}:{line[1]}]" if line else ""
+    return raw.CheckNumerics(tensor=x, message=f"{message}{at}")
 
 
 # --- where a kernel lacks a dtype ----------------------------------------------------------------

@@ -156,6 +156,8 @@ class TensorFlow(Engine):
         )
         with control.own_program():
             concrete = function.get_concrete_function()
+        if whole:
+            _refuse_unchecked(concrete.graph)
         eager = updates.stepwise(program, places)
         run = direct.call(concrete, eager, control.EMPTY_STACK)
         if any(op.type in _FAIL_WHEN_EMPTY for op in concrete.graph.get_operations()):
@@ -184,6 +186,20 @@ _FAIL_WHEN_EMPTY = frozenset(
     ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropFilter")
 )
 """Kernels that give a result of the wrong shape, or of random numbers, for an empty batch."""
+
+
+def _refuse_unchecked(graph: Any) -> None:
+    """Refuse a program for XLA with `check_numerics` in it, which XLA drops."""
+    made = graph.as_graph_def()
+    nodes = [
+        *made.node,
+        *[node for function in made.library.function for node in function.node_def],
+    ]
+    if any(node.op == "CheckNumerics" for node in nodes):
+        raise NotImplementedError(
+            "K.check_numerics: XLA, which the option compile=True asks for, drops the check. Leave "
+            "out the option"
+        )
 
 
 def _eager_when_empty(run: Function, eager: Function, program: Program) -> Function:

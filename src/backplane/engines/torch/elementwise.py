@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from backplane.core.numbers import complaint, show
 from backplane.core.spec import Spec, is_float
 from backplane.engines.base import Entry, Lowering, Table, Value, check_windows
 from backplane.engines.torch.dtypes import (
@@ -138,7 +139,15 @@ def stop_gradient(x: Value) -> Value:
 
 
 @TABLE.add("print")
-def print_(x: Value, *, message: str) -> Value:
+def print_(x: Value, *, message: str, style: tuple[Any, ...]) -> Value:
     """Prints when the program runs."""
-    print(message, to_array(x))
+    show(to_array(x), message, style)
+    return x.view_as(x)
+
+
+@TABLE.add("check_numerics")
+def check_numerics(x: Value, *, message: str) -> Value:
+    """`x`, looked at when the program runs."""
+    if not torch.isfinite(x).all():
+        raise complaint(message, torch.isnan(x).any(), torch.isinf(x).any())
     return x.view_as(x)
