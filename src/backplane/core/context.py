@@ -51,8 +51,8 @@ class Context:
             `K.control_dependencies` says that an update comes first.
         line: The line of the user's code that new tensors belong to, if it is not the one being
             executed.
-        step: Whether a step function of a loop runs. Meanwhile only tensors that somebody gave a
-            `_keras_shape` have one (`Tensor._keras_shape`).
+        step: Whether a step function of a loop runs. Meanwhile tensors lack the attributes that
+            classic Keras takes for signs of a layer's output (`Tensor._keras_shape`).
     """
 
     # Read at each call of K and for each node: slots take half the time of a named tuple's fields.

@@ -112,7 +112,7 @@ class Tensor:
         spec knows.
         """
         known = self.spec.shape
-        if shape is not None and None in known and len(shape) == len(known):
+        if shape is not None and len(shape) == len(known):
             pairs = zip(known, shape, strict=True)
             self.__dict__["keras_shape"] = tuple(m if n is None else n for n, m in pairs)
 
@@ -122,8 +122,8 @@ class Tensor:
         every node on the way, because Keras asks after each layer.
 
         Raises:
-            AttributeError: if it is not, and nobody has set the attribute: classic Keras asks with
-                `hasattr`.
+            AttributeError: in a step function of a loop, if it is not, and nobody has set the
+                attribute: there classic Keras asks with `hasattr`.
         """
         if self._phased is None:
             waiting = [self]
@@ -135,7 +135,7 @@ class Tensor:
                     continue
                 node._phased = _is_phase(node) or any(t._phased for t in node.inputs)
                 waiting.pop()
-        if not self._phased and "_phase_is_set" not in self.__dict__:
+        if not self._phased and current().step and "_phase_is_set" not in self.__dict__:
             raise AttributeError("_uses_learning_phase")
         return bool(self._phased)
 
@@ -208,9 +208,6 @@ class Tensor:
                 f"{self!r} cannot be iterated over: the size of its first axis is unknown"
             )
         return (self[i] for i in range(shape[0]))
-
-    def __len__(self) -> int:
-        raise TypeError(f"len() of the symbolic {self!r}: use K.int_shape(x)[0] or K.shape(x)[0]")
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         raise TypeError(f"{self!r} is symbolic and has no values yet: use K.eval or K.function")

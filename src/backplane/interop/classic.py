@@ -38,6 +38,10 @@ def restore_h5py() -> None:
     # h5py 3: attributes that are text come as str, and lists of text as arrays of str; h5py 2 gave
     # bytes and arrays of bytes, so that Keras decodes keras_version, backend, model_config, and
     # the names of layers and weights.
+    # h5py 3: a file is opened for reading unless a mode is given. It was "a" before; Keras makes files
+    # in memory so.
+    open_ = import_module("h5py").File.__init__
+    open_.__defaults__ = ("a", *open_.__defaults__[1:])
     read = attributes.__getitem__
     if getattr(read, "decodable", False):
         return

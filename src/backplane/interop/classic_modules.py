@@ -5,6 +5,12 @@ and the `keras` that is found is a classic one:
 
 - `keras.backend.tensorflow_backend` is our namespace, without TensorFlow: scripts import it for
   `get_session` and the like.
+- `keras.backend` of Keras 2.3 lists the names that it takes from a backend, and leaves out those
+  that only TensorFlow had (`get_session`, `clear_session`) or that 2.3 removed
+  (`image_dim_ordering`). It gets all names of ours.
+- `batch_dot` before Keras 2.3 on TensorFlow took all axes but the last two of tensors with four
+  axes or more for those of the samples, against its own documentation. Programs of that time rely
+  on it.
 - Keras 2.1 and older know no external backends. While their `keras.backend` is imported,
   `KERAS_BACKEND` is `tensorflow`, so that it takes its names from that module of ours; afterwards
   `K.backend()` says the true name, as in Keras 2.2 and 2.3.
@@ -14,6 +20,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +30,10 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from backplane.ops.lift import promoted
+from backplane.ops.linear import matmul
+from backplane.ops.shaping import expand_dims, squeeze
 
 PREFIX = "backplane."
 BACKEND = "keras.backend"
@@ -64,9 +75,14 @@ def _named(backend: str) -> Iterator[None]:
 
 
 def _backend(execute: Execute, ours: str, module: ModuleType) -> None:
-    """`keras.backend` of a release with external backends gets our module as an attribute."""
+    """`keras.backend` of a release with external backends gets our module as an attribute, and the
+    names that it does not take from external ones.
+    """
     execute(module)
-    importlib.import_module(TENSORFLOW_BACKEND)
+    theirs = importlib.import_module(TENSORFLOW_BACKEND)
+    names = {name: getattr(theirs, name) for name in theirs.__all__}
+    vars(module).update(names | vars(module))
+    _of_its_time(module)
 
 
 def _old_backend(execute: Execute, ours: str, module: ModuleType) -> None:
@@ -76,6 +92,30 @@ def _old_backend(execute: Execute, ours: str, module: ModuleType) -> None:
     with _named("tensorflow"):
         execute(module)
     vars(module)["_BACKEND"] = ours
+    _of_its_time(module)
+
+
+def _of_its_time(module: ModuleType) -> None:
+    """Give `keras.backend` the functions that meant something else in its release."""
+    folder = Path(str(module.__file__)).parents[1]
+    text = (folder / "__init__.py").read_text(encoding="utf-8")
+    found = re.search(r"__version__ = .(\d+)\.(\d+)", text)
+    if found is not None and (int(found[1]), int(found[2])) < (2, 3):
+        documented = vars(module)["batch_dot"]
+        vars(module)["batch_dot"] = partial(_batch_dot, documented)
+
+
+def _batch_dot(documented: Callable[..., Any], x: Any, y: Any, axes: Any = None) -> Any:
+    """`K.batch_dot` as Keras before 2.3 computed it on TensorFlow."""
+    x, y = promoted(x, y)
+    rank = y.ndim
+    if rank < max(x.ndim, 4):  # TensorFlow failed where `x` has more axes.
+        return documented(x, y, axes=axes)
+    a, b = (axes, axes) if isinstance(axes, int) else axes or (rank - 1, rank - 2)
+    # Single axes at the end of `x` make up for those that it lacks, and leave the result again.
+    wide = expand_dims(x, axes=tuple(range(x.ndim, rank))) if x.ndim < rank else x
+    product = matmul(wide, y, transpose_x=a != rank - 1, transpose_y=b == rank - 1)
+    return squeeze(product, axes=tuple(range(x.ndim - 1, rank - 1)))
 
 
 def _topology(execute: Execute, ours: str, module: ModuleType) -> None:
