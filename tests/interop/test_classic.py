@@ -335,3 +335,39 @@ assert K.eval(rows).tolist() == [[3], [3]]
 """,
         release=release,
     )
+
+
+def test_a_program_is_told_another_name(tmp_path):
+    """Many programs refuse every backend but Keras' own."""
+    text = """
+from keras import backend as K
+from keras.layers import Dense
+from keras.models import Sequential
+assert K.backend() == "tensorflow", K.backend()
+model = Sequential([Dense(2, input_shape=(3,))])
+model.compile("adam", "mse")  # Keras itself would ask for tf here.
+"""
+    for release in (LATEST, "2.1.6"):
+        script(tmp_path, text, release=release, BACKPLANE_KERAS_NAME="tensorflow")
+
+
+def test_a_layer_that_computes_the_loss(tmp_path):
+    """It gives a scalar, and says that it gives one number per sample: so do detectors' losses."""
+    script(
+        tmp_path,
+        """
+import numpy as np
+from keras import backend as K
+from keras.layers import Dense, Input, Lambda
+from keras.models import Model
+x, t = Input((3,)), Input((2,))
+y = Dense(2)(x)
+loss = Lambda(lambda a: K.mean(K.square(a[0] - a[1])), output_shape=(1,), name="loss")([y, t])
+assert K.int_shape(loss) == (None, 1)
+model = Model([x, t], loss)
+model.compile("sgd", {"loss": lambda y_true, y_pred: y_pred})
+data = [np.ones((4, 3)), np.ones((4, 2))]
+losses = [model.train_on_batch(data, np.zeros(4)) for _ in range(5)]
+assert losses[-1] < losses[0]
+""",
+    )

@@ -112,7 +112,11 @@ class Tensor:
         spec knows.
         """
         known = self.spec.shape
-        if shape is not None and len(shape) == len(known):
+        if shape is not None and not known:
+            # A layer that computes a loss gives a scalar, but says (None, 1): Keras makes the
+            # placeholder of the targets from this.
+            self.__dict__["keras_shape"] = tuple(shape)
+        elif shape is not None and len(shape) == len(known):
             pairs = zip(known, shape, strict=True)
             self.__dict__["keras_shape"] = tuple(m if n is None else n for n, m in pairs)
 

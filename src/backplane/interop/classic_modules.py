@@ -11,6 +11,8 @@ and the `keras` that is found is a classic one:
 - `batch_dot` before Keras 2.3 on TensorFlow took all axes but the last two of tensors with four
   axes or more for those of the samples, against its own documentation. Programs of that time rely
   on it.
+- `K.backend()` tells a program the name in `BACKPLANE_KERAS_NAME`, if that is set; Keras itself
+  hears the true one. Many programs refuse every name but those of Keras' own backends.
 - Keras 2.1 and older know no external backends. While their `keras.backend` is imported,
   `KERAS_BACKEND` is `tensorflow`, so that it takes its names from that module of ours; afterwards
   `K.backend()` says the true name, as in Keras 2.2 and 2.3.
@@ -82,7 +84,7 @@ def _backend(execute: Execute, ours: str, module: ModuleType) -> None:
     theirs = importlib.import_module(TENSORFLOW_BACKEND)
     names = {name: getattr(theirs, name) for name in theirs.__all__}
     vars(module).update(names | vars(module))
-    _of_its_time(module)
+    _of_its_time(module, ours)
 
 
 def _old_backend(execute: Execute, ours: str, module: ModuleType) -> None:
@@ -92,11 +94,19 @@ def _old_backend(execute: Execute, ours: str, module: ModuleType) -> None:
     with _named("tensorflow"):
         execute(module)
     vars(module)["_BACKEND"] = ours
-    _of_its_time(module)
+    _of_its_time(module, ours)
 
 
-def _of_its_time(module: ModuleType) -> None:
-    """Give `keras.backend` the functions that meant something else in its release."""
+def _of_its_time(module: ModuleType, ours: str) -> None:
+    """Give `keras.backend` the functions that answer differently in its release, or to a program."""
+    told = os.environ.get("BACKPLANE_KERAS_NAME", ours)
+
+    def backend() -> str:
+        """The name of the backend."""
+        asks = sys._getframe(1).f_globals.get("__name__", "")
+        return ours if asks.partition(".")[0] == "keras" else told
+
+    vars(module)["backend"] = backend
     folder = Path(str(module.__file__)).parents[1]
     text = (folder / "__init__.py").read_text(encoding="utf-8")
     found = re.search(r"__version__ = .(\d+)\.(\d+)", text)
