@@ -26,7 +26,7 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 \
 	TF_NUM_INTEROP_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast reference generate benchmarks lint format r clean
+.PHONY: help demo test test-fast reference generate docs dist pythons benchmarks lint format r clean
 
 help:
 	@echo 'make demo                       digits with the NumPy engine'
@@ -36,6 +36,9 @@ help:
 	@echo 'make test-fast                  the tests that are not slow'
 	@echo 'make reference                  run conformance, then write docs/reference.md from it'
 	@echo 'make generate                   write what is derived: the stub of K, backplane.ENGINE, docs/primitives.md, R'
+	@echo 'make docs                       build the documentation site into build/site'
+	@echo 'make dist                       build the packages into dist/ and check them'
+	@echo 'make pythons                    conformance of NumPy on the other Pythons of this machine'
 	@echo 'make benchmarks                 time everything (a quarter of an hour), write docs/benchmarks.md'
 	@echo 'make lint                       ruff, mypy, directions of imports, sizes, derived files'
 	@echo 'make format                     what ruff can put right by itself'
@@ -62,8 +65,21 @@ reference: $(STAMPS)/dev
 generate: $(STAMPS)/dev
 	$(BIN)/python scripts/generate.py
 
+# The two variables keep plugins from advertising their successors.
+docs: $(STAMPS)/dev
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --quiet
+	@echo 'build/site/index.html'
+
 benchmarks: $(STAMPS)/dev
 	$(BIN)/python -m benchmarks
+
+dist: $(STAMPS)/dev
+	$(INSTALL) -e '.[dist]'
+	$(BIN)/python scripts/make_dist.py
+
+# Every Python that the metadata names and this machine has, but for the one of $(VENV).
+pythons: $(STAMPS)/dev
+	$(TEST_ENV) $(BIN)/python scripts/check_pythons.py -n $(WORKERS)
 
 lint: $(STAMPS)/dev
 	$(BIN)/ruff check .
@@ -93,7 +109,7 @@ $(STAMPS)/examples: pyproject.toml constraints.txt | $(STAMPS)
 	touch $@
 
 $(STAMPS)/dev: pyproject.toml constraints.txt | $(STAMPS)
-	$(INSTALL) -e '.[all,benchmarks,dev,examples]'
+	$(INSTALL) -e '.[all,benchmarks,dev,docs,examples]'
 	touch $@
 
 # NumPy comes with the package.

@@ -26,7 +26,7 @@ LAYERS: dict[str, set[str]] = {
     "ops": {"core", "config"},
     "compile": {"core", "ops", "registry", "protocol"},
     "registry": {"core", "protocol"},
-    "engine": {"core", "protocol"},
+    "engine": {"core", "protocol", "registry"},
     "protocol": {"core"},
     "backend": {"core", "ops", "compile", "registry", "protocol", "config"},
     "interop": {"core", "ops", "compile", "registry", "protocol", "config", "backend"},
@@ -40,6 +40,7 @@ name, where everyone else meets them, so that nobody can know a particular one."
 PARTS = {
     "__main__": "cli",
     **dict.fromkeys(ENGINES, "interop"),
+    "keras1": "interop",
     "_keras_json": "config",
     "known_engines": "config",
     "engines": "registry",

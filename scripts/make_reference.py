@@ -1,4 +1,5 @@
-"""Write docs/reference.md: the functions of K, and what the tests found on each engine.
+"""Write docs/reference.md: the functions of K, and what the tests found on each engine. The command
+`backplane explain` reads the same from a data file, which this script writes too.
 
     pytest --record=build/conformance.json
     python scripts/make_reference.py [RECORD ...]
@@ -25,6 +26,7 @@ from backplane.known_engines import ENGINES
 ROOT = Path(__file__).resolve().parents[1]
 FACTS = ROOT / "tests" / "facts" / "signatures.json"
 PAGE = ROOT / "docs" / "reference.md"
+DATA = ROOT / "src" / "backplane" / "cli" / "functions.json"
 
 ASPECTS = ("value", "spec", "gradient")
 TICK, NONE, GAP = "✓", "–", "✗"
@@ -118,6 +120,24 @@ def page(facts: dict[str, Any], record: Record) -> str:
     return "\n".join([HEADER, *documented, ADDITIONS, *table(additions())]) + "\n"
 
 
+def data(facts: dict[str, Any], record: Record) -> dict[str, Any]:
+    """What `backplane explain` reads: the documents and the confirmed aspects of each function."""
+    tested = {engine for engines in record.values() for engine in engines}
+    return {
+        entry["name"]: {
+            "documents": entry.get("documents", []),
+            "engines": {
+                e: _words(cell(entry["name"], e, record, facts)) for e in ENGINES if e in tested
+            },
+        }
+        for entry in (*facts["functions"], *additions())
+    }
+
+
+def _words(signs: str) -> str:
+    return ", ".join(a for a, sign in zip(ASPECTS, signs, strict=True) if sign == TICK)
+
+
 def main(arguments: list[str]) -> int:
     """Write the page; 1 if it has gaps."""
     paths = [Path(a) for a in arguments] or [ROOT / "build" / "conformance.json"]
@@ -126,8 +146,10 @@ def main(arguments: list[str]) -> int:
         print(f"no {', '.join(missing)}: run pytest --record=build/conformance.json first")
         return 2
     facts = json.loads(FACTS.read_text(encoding="utf-8"))
-    text = page(facts, merged(paths))
+    record = merged(paths)
+    text = page(facts, record)
     PAGE.write_text(text, encoding="utf-8")
+    DATA.write_text(json.dumps(data(facts, record), indent=1) + "\n", encoding="utf-8")
     gaps = [line.split("(")[0].lstrip("| `") for line in text.splitlines()[1:] if GAP in line]
     listed = {e["name"] for e in (*facts["functions"], *additions())}
     gaps = [name for name in gaps if name in listed]

@@ -138,6 +138,37 @@ def read(file: str) -> tuple[Settings, bool]:
         >>> settings.floatx, settings.backend, chosen
         ('float64', 'jax', True)
     """
+    content = _content(file)
+    if content == DEFAULT_TEXT.encode():
+        return Settings(), False
+    text, given = _parse(file, content)
+    values = {}
+    for key, (name, check) in _CHECKS.items():
+        if key in given:
+            try:
+                values[name] = check(given[key])
+            except ValueError as error:
+                line = _line_of(key, text)
+                raise ValueError(f"{file}, line {line}, key {key!r}: {error}") from None
+    found = Settings(**values)
+    written_by_us = len(values) == len(found) and found == Settings()
+    return found, "backend" in given and not written_by_us
+
+
+def given(file: str) -> dict[str, object]:
+    """Everything that `file` holds, unchecked, by key. The errors are those of `read`.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> file = os.path.join(mkdtemp(), "keras.json")
+        >>> write(file)
+        >>> given(file)["backend"]
+        'tensorflow'
+    """
+    return _parse(file, _content(file))[1]
+
+
+def _content(file: str) -> bytes:
     try:
         # A FIFO would keep us waiting for somebody to write into it.
         waits = stat.S_ISFIFO(os.stat(file).st_mode)
@@ -153,20 +184,7 @@ def read(file: str) -> tuple[Settings, bool]:
         ) from error
     if waits:
         raise OSError(f"the settings cannot be read (it is a FIFO): {file!r}")
-    if content == DEFAULT_TEXT.encode():
-        return Settings(), False
-    text, given = _parse(file, content)
-    values = {}
-    for key, (name, check) in _CHECKS.items():
-        if key in given:
-            try:
-                values[name] = check(given[key])
-            except ValueError as error:
-                line = _line_of(key, text)
-                raise ValueError(f"{file}, line {line}, key {key!r}: {error}") from None
-    found = Settings(**values)
-    written_by_us = len(values) == len(found) and found == Settings()
-    return found, "backend" in given and not written_by_us
+    return content
 
 
 def _parse(file: str, content: bytes) -> tuple[str, dict[str, object]]:
@@ -240,3 +258,6 @@ _CHECKS: Mapping[str, tuple[str, Callable[[object], Any]]] = {
     "floatx": ("floatx", check_floatx),
     "backend": ("backend", check_backend),
 }
+
+KEYS = tuple(_CHECKS)
+"""The keys that are read."""

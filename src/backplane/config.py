@@ -23,7 +23,7 @@ from backplane.known_engines import ENGINES, canonical, spelled
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-OURSELVES = ("backplane", "backplane.backend")
+OURSELVES = ("backplane", "backplane.backend", "backplane.keras1")
 """Names by which classic Keras finds this package, whatever engine is configured: to the package
 itself they say nothing."""
 
@@ -261,7 +261,11 @@ def _get(name: str) -> Any:
 
 def _read(name: str) -> Any:
     owner = _owner()
-    return getattr(_state.settings, name) if owner is None else getattr(owner, name)()
+    if owner is None:
+        return getattr(_state.settings, name)
+    if name == "image_data_format" and not hasattr(owner, name):  # Keras 1
+        return DIM_ORDERINGS[owner.image_dim_ordering()]
+    return getattr(owner, name)()
 
 
 _READERS = {name: partial(_read, name) for name in ("epsilon", "floatx", "image_data_format")}
@@ -309,7 +313,9 @@ def watched() -> Iterator[dict[Callable[[], Any], Any]]:
 
 def _set(name: str, value: object) -> None:
     owner = _owner()
-    if owner is not None:
+    if name == "image_data_format" and owner is not None and not hasattr(owner, name):  # Keras 1
+        owner.set_image_dim_ordering(_dim_ordering(value))
+    elif owner is not None:
         getattr(owner, f"set_{name}")(value)
     if _state.owner is not None:
         return
@@ -464,7 +470,11 @@ def image_dim_ordering() -> str:
         >>> config.image_dim_ordering()
         'tf'
     """
-    return next(old for old, new in DIM_ORDERINGS.items() if new == image_data_format())
+    return _dim_ordering(image_data_format())
+
+
+def _dim_ordering(data_format: object) -> str:
+    return next(old for old, new in DIM_ORDERINGS.items() if new == data_format)
 
 
 def set_image_dim_ordering(dim_ordering: str) -> None:

@@ -14,6 +14,7 @@ pytensor = pytest.importorskip("pytensor")
 
 import pytensor.tensor as pt  # noqa: E402
 from pytensor.compile.mode import FAST_COMPILE  # noqa: E402
+from pytensor.ifelse import ifelse  # noqa: E402
 from pytensor.scan.utils import until  # noqa: E402
 
 from backplane import backend as K  # noqa: E402
@@ -22,7 +23,7 @@ from backplane.core.registry import PRIMITIVES  # noqa: E402
 from backplane.core.spec import Spec  # noqa: E402
 from backplane.engines.arrays.engine import ArrayEngine  # noqa: E402
 from backplane.engines.pytensor import ENGINE  # noqa: E402
-from backplane.engines.pytensor.linker import ARRAYS, DEEPEST  # noqa: E402
+from backplane.engines.pytensor.linker import ARRAYS  # noqa: E402
 
 rng = np.random.default_rng(0)
 
@@ -240,12 +241,26 @@ def test_only_the_branch_taken_runs(capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().out.partition(" ")[0] == said
 
 
-def test_branches_nest_deeper_than_they_stay_lazy() -> None:
+def test_branches_nest_deeply() -> None:
     x = K.placeholder(())
-    y = x
-    for i in range(3 * DEEPEST):
-        y = K.switch(x > float(i), lambda y=y: y + 1.0, lambda y=y: y - 1.0)
-    assert K.function([x], [y])([np.float32(10)])[0] == 10 + 10 - (3 * DEEPEST - 10)
+
+    def nested(y: Any, depth: int) -> Any:
+        if not depth:
+            return y
+        return K.switch(x > depth - 1.0, lambda: nested(y + 1.0, depth - 1), lambda: y)
+
+    f = K.function([x], [nested(x, 30)])
+    assert f([np.float32(40)])[0] == 70
+    assert f([np.float32(3)])[0] == 3
+
+
+def test_branches_of_pytensor_s_own_in_a_program() -> None:
+    values = pytensor.shared(np.float32([3, 1, 2]), shape=(3,))
+    x = K.placeholder((3,))
+    f = K.function([x], [x + ifelse(pt.gt(values[0], 0), values * 2, values * 3)])
+    np.testing.assert_array_equal(f([np.zeros(3)])[0], [6, 2, 4])
+    values.set_value(np.float32([-1, 1, 1]))
+    np.testing.assert_array_equal(f([np.zeros(3)])[0], [-3, 3, 3])
 
 
 def test_deep_graphs_need_no_deep_recursion() -> None:

@@ -1,4 +1,6 @@
-"""The spellings of Keras 1 (document 000): each accepted, with one warning that names today's."""
+"""The spellings of Keras 1, which document 000 gives. `backplane.keras1` has them as its own. K
+accepts each with one warning that names today's.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,13 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
+from backplane import keras1 as K1
 from backplane.backend import _keras1
 
 FACTS = json.loads(Path(__file__).with_name("signatures.json").read_text(encoding="utf-8"))
 OLDER = {e["name"]: e["older"]["000"] for e in FACTS["functions"] if "000" in e.get("older", {})}
-BEYOND = {"pool2d", "pool3d", "random_normal", "random_uniform", "separable_conv2d"}
-"""Functions of Keras 1 that document 000 leaves out, which programs of its time use."""
+KERAS1 = json.loads(Path(__file__).with_name("keras1.json").read_text(encoding="utf-8"))
+SIGNATURES = KERAS1["documented"] | KERAS1["exports"]
 
 
 def names(signature: str) -> tuple[str, ...]:
@@ -27,18 +30,37 @@ def names(signature: str) -> tuple[str, ...]:
     return tuple(inspect.signature(scope["fact"]).parameters)
 
 
+def described(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
+    """Its parameters but for annotations."""
+    listed = inspect.signature(function).parameters.values()
+    return [(p.name, p.kind, p.default) for p in listed]
+
+
 def test_the_table_is_what_the_document_says() -> None:
-    documented = {name: names(signature) for name, signature in OLDER.items()}
-    # Only later parameters were added to these: nothing to translate.
-    for name in ("map_fn", "rnn", "variable"):
-        assert tuple(inspect.signature(getattr(K, name)).parameters)[: len(documented[name])] == (
-            documented.pop(name)
-        )
-    assert {n: p for n, p in _keras1.PARAMETERS.items() if n not in BEYOND} == documented
+    assert {name: names(OLDER[name]) for name in OLDER} == {
+        name: _keras1.PARAMETERS[name] for name in OLDER
+    }
     for name, parameters in _keras1.PARAMETERS.items():
-        today = set(inspect.signature(getattr(K, name)).parameters)
+        today = set(inspect.signature(getattr(K, _keras1.TODAY.get(name, name))).parameters)
         wanted = {_keras1.RENAMED.get(p, p) for p in parameters} - {None}
         assert wanted <= today, f"K.{name} has no {wanted - today}"
+
+
+def test_the_namespace_has_the_functions_of_keras_1_and_no_others() -> None:
+    assert K1.__all__ == sorted(SIGNATURES)
+    assert all(callable(getattr(K1, name)) for name in SIGNATURES)
+    with pytest.raises(AttributeError, match="'less' in Keras 1; `from backplane import backend"):
+        K1.less  # noqa: B018
+    with pytest.raises(AttributeError, match="no_such_name"):
+        K1.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("name", sorted(set(SIGNATURES) - {"py_all"}))
+def test_signatures(name: str) -> None:
+    scope: dict[str, Any] = {}
+    exec(f"def fact{SIGNATURES[name]}: pass", scope)
+    assert described(getattr(K1, name)) == described(scope["fact"])
+    assert getattr(K1, name).__doc__
 
 
 def arrays(*shapes: tuple[int, ...]) -> list[np.ndarray]:
@@ -218,3 +240,87 @@ def test_what_is_wrong_in_either_spelling_stays_an_error() -> None:
         K.set_image_dim_ordering("x")
     with pytest.raises(ValueError, match=r"K\.spatial_2d_padding: padding must not be negative"):
         K.spatial_2d_padding(X4, ((1, -2), (0, 0)))
+
+
+def test_the_order_of_arguments(engine: object) -> None:
+    p, t = K.constant([[0.2, 0.8], [0.5, 0.5]]), K.constant([[0.0, 1.0], [1.0, 0.0]])
+    labels = K.constant([1, 0], dtype="int32")
+    same(K.eval(K1.categorical_crossentropy(p, t)), K.categorical_crossentropy(t, p))
+    same(K.eval(K1.categorical_crossentropy(target=t, output=p)), K.categorical_crossentropy(t, p))
+    found = K.eval(K1.sparse_categorical_crossentropy(p, labels, from_logits=True))
+    same(found, K.sparse_categorical_crossentropy(labels, p, from_logits=True))
+    same(K.eval(K1.binary_crossentropy(p, t)), K.binary_crossentropy(t, p))
+    mean, var = X4.mean((0, 1, 2)), X4.var((0, 1, 2))
+    want = K.batch_normalization(X4, mean, var, mean, var, epsilon=0.5)
+    same(K.eval(K1.batch_normalization(X4, mean, var, mean, var, 0.5)), want)
+
+
+def test_calls_that_do_not_warn(engine: object) -> None:
+    """Each spelling of Keras 1 is today's under another name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        want = K.eval(K.conv2d(X4, K4, (2, 1), "same", "channels_last", (1, 1)))
+        same(want, K1.conv2d(X4, K4, (2, 1), "same", "tf", None, None, (1, 1)))
+        found = K.eval(K1.conv2d(TH4, THK4, (2, 1), "same", "th"))
+        np.testing.assert_allclose(found.transpose(0, 2, 3, 1), want, rtol=1e-5, atol=1e-6)
+        same(K.eval(K1.atrous_conv2d(X4, K4, 2)), K.conv2d(X4, K4, dilation_rate=(2, 2)))
+        found = K.eval(K1.conv3d(TH5, THK5, dim_ordering="th"))
+        want = K.eval(K.conv3d(X5, K5))
+        np.testing.assert_allclose(found.transpose(0, 2, 3, 4, 1), want, rtol=1e-5, atol=1e-6)
+        same(K.eval(K1.conv1d(X3, K3, stride=2)), K.conv1d(X3, K3, 2))
+        same(K.eval(K1.temporal_padding(X3, 2)), K.temporal_padding(X3, (2, 2)))
+        want = K.spatial_2d_padding(X4, ((1, 1), (2, 2)))
+        same(K.eval(K1.spatial_2d_padding(X4, (1, 2), "tf")), want)
+        same(K.eval(K1.asymmetric_spatial_2d_padding(X4, 1, 1, 2, 2)), want)
+        want = K.resize_images(X4, 2, 3, "channels_last")
+        same(
+            K.eval(K1.resize_images(X=X4, height_factor=2, width_factor=3, dim_ordering="tf")), want
+        )
+        same(K.eval(K1.expand_dims(X3, dim=0)), X3[None])
+        same(K.eval(K1.one_hot(np.array([0, 2], "int32"), nb_classes=3)), np.eye(3)[[0, 2]])
+        same(K.eval(K1.lesser(X3, 0.0)), X3 < 0)
+        same(K.eval(K1.lesser_equal(X3, X3)), np.full(X3.shape, True))
+        same(K.eval(K1.pack([X3, X3])), np.stack([X3, X3]))
+        same(
+            K.eval(K1.random_normal((3,), std=2.0, seed=1)), K.random_normal((3,), 0.0, 2.0, seed=1)
+        )
+        same(K.eval(K1.batch_dot(X3[0], X3[1], 0))[:, 0], (X3[0] * X3[1]).sum(0))
+        assert K1.image_dim_ordering() == "tf"
+        K1.set_image_dim_ordering("th")
+        assert K.image_data_format() == "channels_first"
+
+
+def test_moving_averages(engine: object) -> None:
+    average = K1.variable([1.0, 2.0])
+    step = K1.function([], [], [K1.moving_average_update(average, K1.ones((2,)), momentum=0.75)])
+    step([])
+    np.testing.assert_allclose(K1.get_value(average), [1.0, 1.75])
+
+
+def test_function_ignores_the_arguments_of_theano() -> None:
+    x = K1.placeholder((2,))
+    with pytest.warns(UserWarning, match=r"K\.function: mode is of Theano and ignored"):
+        f = K1.function([x], [x * 2.0], mode="FAST_RUN")
+    same(f([[1.0, 2.0]])[0], np.array([2.0, 4.0]))
+
+
+def test_what_is_no_keras_tensor() -> None:
+    found = [K1.is_keras_tensor(x) for x in (np.ones(2), K1.ones((2,)), K1.placeholder((2,)))]
+    assert found == [False, False, True]
+
+
+def test_legacy_weight_ordering() -> None:
+    K1.set_legacy_weight_ordering(True)
+    assert K1.legacy_weight_ordering() is True
+    K1.set_legacy_weight_ordering(False)
+    with pytest.raises(ValueError, match="must be a bool"):
+        K1.set_legacy_weight_ordering("yes")
+
+
+def test_errors_name_the_function() -> None:
+    with pytest.raises(TypeError, match=r"K\.conv2d: missing a required argument: 'kernel'"):
+        K1.conv2d(X4)
+    with pytest.raises(TypeError, match=r"K\.conv2d: .*'padding'"):
+        K1.conv2d(X4, K4, padding="same")
+    with pytest.raises(ValueError, match=r"dim_ordering must be 'tf', 'th' or 'default'"):
+        K1.conv2d(X4, K4, dim_ordering="x")

@@ -79,6 +79,7 @@ def run(python: Path, *arguments: object, backend: str, folder: Path, **environm
     """
     env = {
         **os.environ, "KERAS_BACKEND": backend, "KERAS_HOME": str(folder),
+        "HOME": str(folder),  # Keras 1 knows no KERAS_HOME.
         "PYTHONWARNINGS": "default", **environment,
     }  # fmt: skip
     done = subprocess.run(

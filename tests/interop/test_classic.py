@@ -12,7 +12,8 @@ from interop.environments import locked, python_with, run
 
 SCRIPTS = Path(__file__).parent / "classic"
 LATEST = "2.3.1"
-OLDER = ("2.2.5", "2.2.4", "2.1.6", "2.0.9")
+LATEST_1 = "1.2.2"
+OLDER = ("2.2.5", "2.2.4", "2.1.6", "2.0.9", "1.1.2", "1.0.8")
 SLOW = {"theano", "jax", "tensorflow"}
 """Engines that spend long on compiling what the programs need."""
 
@@ -20,9 +21,10 @@ TOLERANCE = 1e-4
 """Of losses near 1, after 50 steps of float32."""
 
 
-def programs():
+def programs(release):
     """The names of the programs; importing them would import Keras."""
-    lines = (SCRIPTS / "programs.py").read_text(encoding="utf-8").splitlines()
+    files = SCRIPTS.glob("programs_1_*.py" if release < "2" else "programs.py")
+    lines = [line for f in sorted(files) for line in f.read_text(encoding="utf-8").splitlines()]
     return [line[4:-9] for line in lines if line.startswith("def ") and line.endswith("(folder):")]
 
 
@@ -70,12 +72,14 @@ def engines():
         yield pytest.param(engine, marks=marks)
 
 
-@pytest.mark.parametrize("program", programs())
-@pytest.mark.parametrize("engine_name", list(engines()))
-def test_the_same_numbers_on_every_engine(results, engine_name, program):
-    found = check(results(LATEST, engine_name)[program])
-    reference = check(results(LATEST, "numpy")[program])
-    np.testing.assert_allclose(found, reference, rtol=TOLERANCE, atol=TOLERANCE)
+def latest():
+    """The last release of Keras 2 and that of Keras 1, each with every engine and program."""
+    for release in (LATEST, LATEST_1):
+        for engine in engines():
+            quick = release == LATEST or engine.values[0] == "numpy"
+            marks = engine.marks if quick else [*engine.marks, pytest.mark.slow]
+            for program in programs(release):
+                yield pytest.param(release, engine.values[0], program, marks=marks)
 
 
 def older():
@@ -86,14 +90,13 @@ def older():
     for release in OLDER:
         for engine in engines():
             if engine.values[0] in ("numpy", "cntk"):
-                yield pytest.param(
-                    release, engine.values[0], marks=[*engine.marks, pytest.mark.slow]
-                )
+                for program in programs(release):
+                    marks = [*engine.marks, pytest.mark.slow]
+                    yield pytest.param(release, engine.values[0], program, marks=marks)
 
 
-@pytest.mark.parametrize("program", programs())
-@pytest.mark.parametrize(("release", "engine_name"), list(older()))
-def test_older_releases(results, release, engine_name, program):
+@pytest.mark.parametrize(("release", "engine_name", "program"), [*latest(), *older()])
+def test_the_same_numbers_on_every_engine(results, release, engine_name, program):
     found = check(results(release, engine_name)[program])
     reference = check(results(release, "numpy")[program])
     np.testing.assert_allclose(found, reference, rtol=TOLERANCE, atol=TOLERANCE)

@@ -18,7 +18,7 @@ def programs():
     """The names in the lists PROGRAMS; importing the modules would import Keras."""
     lists = [
         re.search(r"^PROGRAMS = \[(.*?)\]", (SCRIPTS / f"{name}.py").read_text(), re.S | re.M)[1]
-        for name in ("models", "behaviour")
+        for name in ("models", "graphs", "behaviour")
     ]
     return re.findall(r"\w+", " ".join(lists))
 

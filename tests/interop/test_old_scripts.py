@@ -5,9 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from click.testing import CliRunner
 
-from backplane.cli import main
 from interop.environments import python_with
 
 OLD = """
@@ -99,42 +97,3 @@ print(K.backend(), K.int_shape(model.output))
 def test_errors_keep_their_status(run):
     assert run("import sys; sys.exit(3)").returncode == 3
     assert "ZeroDivisionError" in run("1 / 0").stderr
-
-
-def test_engines():
-    result = CliRunner().invoke(main, ["engines"])
-    assert result.exit_code == 0
-    assert "numpy" in result.output
-    assert "onnxruntime" in result.output
-
-
-def test_check_an_unknown_engine():
-    result = CliRunner().invoke(main, ["check", "--engine", "none"])
-    assert result.exit_code == 2
-    assert "no engine is called 'none'" in result.output
-
-
-@pytest.mark.slow
-def test_check_a_third_party_engine(tmp_path):
-    """An engine registered by an entry point, checked by the documented command."""
-    (tmp_path / "my_engine.py").write_text(
-        "from backplane.engines.numpy.engine import NumPyEngine\n"
-        "class Mine(NumPyEngine):\n    name = 'mine'\n"
-        "    def owns(self, value): return False\n"
-        "ENGINE = Mine()\n"
-    )
-    info = tmp_path / "my_engine-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-engine\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[backplane.engines]\nmine = my_engine:ENGINE\n")
-    env = {**os.environ, "PYTHONPATH": str(tmp_path), "KERAS_HOME": str(tmp_path)}
-    command = [sys.executable, "-m", "backplane", "check", "--engine", "mine", "--"]
-    command += ["-q", "-k", "test_value and tanh", "-p", "no:cacheprovider"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (
-        "mine"
-        in subprocess.run(
-            [sys.executable, "-m", "backplane", "engines"], env=env, capture_output=True, text=True
-        ).stdout
-    )

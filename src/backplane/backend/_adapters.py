@@ -56,6 +56,15 @@ def _value_of(value: object) -> Any:
 registry.VALUE_OF[:] = [_value_of]
 
 
+def meet() -> None:
+    """Import the adapters of the libraries that are loaded. Their own functions can then take
+    tensors of ours.
+    """
+    for package, name in ADAPTERS.items():
+        if package in sys.modules:
+            import_module(name)
+
+
 def phase() -> int | None:
     """The learning phase of a library in use at the moment; None if no library has one."""
     for package, name in ADAPTERS.items():

@@ -1,15 +1,18 @@
-"""The spellings of Keras 1, read only when a call in today's spelling has failed.
+"""What Keras 1 spelled differently, and its meaning today.
 
-K functions know nothing of Keras 1. If a call raises a TypeError or ValueError, `modern` looks at
-it once more. If it is spelled as in Keras 1, it is made again in today's spelling, and a
-DeprecationWarning says how to write it. So a call that succeeds costs nothing.
+K functions know nothing of Keras 1. If a call of `backplane.backend` raises a TypeError or
+ValueError, `modern` looks at it once more. If it is spelled as in Keras 1, it is made again in
+today's spelling, and a DeprecationWarning says how to write it. So a call that succeeds costs
+nothing. The functions of `backplane.keras1` have Keras 1's own parameters, and `translated` gives
+those of today for them.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from backplane import config
@@ -31,40 +34,79 @@ RENAMED: dict[str, str | None] = {
     "image_shape": None,
     "low": "minval",
     "nb_classes": "num_classes",
+    "rate": "dilation_rate",
     "std": "stddev",
     "stride": "strides",
+    "variable": "x",
     "volume_shape": None,
     "xs": "ops",
 }
 """Parameters of Keras 1 and what they are called today; None: only a hint, not needed any more."""
 
-PARAMETERS: dict[str, tuple[str, ...]] = {
-    name: tuple(parameters.split())
-    for name, parameters in {
-        "batch_get_value": "xs",
-        "batch_normalization": "x mean var beta gamma epsilon",
-        "conv1d": "x kernel stride border_mode image_shape filter_shape",
-        "conv2d": "x kernel strides border_mode dim_ordering image_shape filter_shape"
-        " filter_dilation",
-        "conv3d": "x kernel strides border_mode dim_ordering volume_shape filter_shape"
-        " filter_dilation",
-        "expand_dims": "x dim",
-        "one_hot": "indices nb_classes",
-        "pool2d": "x pool_size strides border_mode dim_ordering pool_mode",
-        "pool3d": "x pool_size strides border_mode dim_ordering pool_mode",
-        "random_normal": "shape mean std dtype seed",
-        "random_uniform": "shape low high dtype seed",
-        "resize_images": "X height_factor width_factor dim_ordering",
-        "resize_volumes": "X depth_factor height_factor width_factor dim_ordering",
-        "separable_conv2d": "x depthwise_kernel pointwise_kernel strides border_mode dim_ordering",
-        "spatial_2d_padding": "x padding dim_ordering",
-        "spatial_3d_padding": "x padding dim_ordering",
-        "temporal_padding": "x padding",
-    }.items()
+SIGNATURES = {
+    "atrous_conv2d": "x, kernel, rate=1, border_mode='valid', dim_ordering='default',"
+    " image_shape=None, filter_shape=None",
+    "batch_get_value": "xs",
+    "batch_normalization": "x, mean, var, beta, gamma, epsilon=0.001",
+    "binary_crossentropy": "output, target, from_logits=False",
+    "categorical_crossentropy": "output, target, from_logits=False",
+    "conv1d": "x, kernel, stride=1, border_mode='valid', image_shape=None, filter_shape=None",
+    "conv2d": "x, kernel, strides=(1, 1), border_mode='valid', dim_ordering='default',"
+    " image_shape=None, filter_shape=None, filter_dilation=(1, 1)",
+    "conv3d": "x, kernel, strides=(1, 1, 1), border_mode='valid', dim_ordering='default',"
+    " volume_shape=None, filter_shape=None, filter_dilation=(1, 1, 1)",
+    "ctc_decode": "y_pred, input_length, greedy=True, beam_width=100, top_paths=1",
+    "expand_dims": "x, dim=-1",
+    "in_test_phase": "x, alt",
+    "in_train_phase": "x, alt",
+    "l2_normalize": "x, axis",
+    "lesser": "x, y",
+    "lesser_equal": "x, y",
+    "map_fn": "fn, elems, name=None",
+    "moving_average_update": "variable, value, momentum",
+    "one_hot": "indices, nb_classes",
+    "pack": "x",
+    "pool2d": "x, pool_size, strides=(1, 1), border_mode='valid', dim_ordering='default',"
+    " pool_mode='max'",
+    "pool3d": "x, pool_size, strides=(1, 1, 1), border_mode='valid', dim_ordering='default',"
+    " pool_mode='max'",
+    "random_normal": "shape, mean=0.0, std=1.0, dtype=None, seed=None",
+    "random_uniform": "shape, low=0.0, high=1.0, dtype=None, seed=None",
+    "relu": "x, alpha=0.0, max_value=None",
+    "resize_images": "X, height_factor, width_factor, dim_ordering",
+    "resize_volumes": "X, depth_factor, height_factor, width_factor, dim_ordering",
+    "rnn": "step_function, inputs, initial_states, go_backwards=False, mask=None,"
+    " constants=None, unroll=False, input_length=None",
+    "separable_conv2d": "x, depthwise_kernel, pointwise_kernel, strides=(1, 1),"
+    " border_mode='valid', dim_ordering='default'",
+    "softmax": "x",
+    "sparse_categorical_crossentropy": "output, target, from_logits=False",
+    "spatial_2d_padding": "x, padding=(1, 1), dim_ordering='default'",
+    "spatial_3d_padding": "x, padding=(1, 1, 1), dim_ordering='default'",
+    "stack": "x",
+    "temporal_padding": "x, padding=1",
+    "variable": "value, dtype=None, name=None",
 }
-"""The parameters of Keras 1, in order, of the functions where they differ from today's."""
+"""The parameters of Keras 1, of the functions where they differ from today's."""
+
+TODAY = {
+    "atrous_conv2d": "conv2d",
+    "lesser": "less",
+    "lesser_equal": "less_equal",
+    "pack": "stack",  # until Keras 1.1
+}
+"""Functions of Keras 1 that have another name today."""
+
+
+def signature(function: str) -> inspect.Signature:
+    """The signature in Keras 1 of a function that `SIGNATURES` lists."""
+    return inspect.signature(eval(f"lambda {SIGNATURES[function]}: None"))
+
+
+PARAMETERS = {name: tuple(signature(name).parameters) for name in SIGNATURES}
 
 KERNELS = {
+    "atrous_conv2d": ("kernel",),
     "conv2d": ("kernel",),
     "conv3d": ("kernel",),
     "separable_conv2d": ("depthwise_kernel", "pointwise_kernel"),
@@ -116,6 +158,14 @@ def modern(function: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[s
 
 
 OLD_SPELLINGS[:] = [modern]
+
+
+def translated(function: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The keyword arguments of today for those of a call in Keras 1's spelling."""
+    names = {name: RENAMED.get(name, name) for name in given}
+    call = {new: _value(function, n, given[n]) for n, new in names.items() if new is not None}
+    _arrange(function, call, [], decided=False)
+    return call
 
 
 def _described(name: str, value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from backplane import config
-from backplane.backend._adapters import adaptable, holds_itself
+from backplane.backend._adapters import adaptable, holds_itself, meet
 from backplane.backend._args import as_dtype, as_int, as_new_shape, as_sizes, check_not_negative
 from backplane.backend._call import api, creates
 from backplane.backend.types import DType, Shape, Sizes, TensorLike
@@ -72,6 +72,7 @@ def placeholder(
     if sparse and len(sizes) != 2:
         raise ValueError(f"K.placeholder: a sparse placeholder has 2 axes, got shape {sizes}")
     name = context.unique_name(name or "Placeholder")
+    meet()
     return Placeholder(Spec(sizes, as_dtype(dtype), bool(sparse)), name)
 
 
@@ -111,6 +112,7 @@ def variable(
                [3., 4.]])
     """
     array = _values(value, as_dtype(dtype), "K.variable: value")
+    meet()
     return Variable(
         array, context.unique_name(name or "Variable"), constraint, is_sparse_matrix(value)
     )
@@ -230,6 +232,7 @@ def _full(shape: Shape, value: int, dtype: DType | None, name: str | None, what:
     kind, known = as_dtype(dtype), [n or 0 for n in sizes]
     # The system clears memory for zeros when it is first used.
     array = np.full(known, value, kind) if value else np.zeros(known, kind)
+    meet()
     return Variable(array, context.unique_name(name or "Variable"))
 
 

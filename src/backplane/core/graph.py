@@ -12,7 +12,7 @@ import itertools
 import os
 from _thread import allocate_lock  # `threading` imports much more than this.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -55,6 +55,9 @@ class Tensor:
     )
 
     __array_priority__ = 1000
+
+    tells_phase: ClassVar[bool] = False
+    """Whether each tensor has `_uses_learning_phase`: Keras 1 reads it without asking."""
 
     def __init__(
         self,
@@ -112,9 +115,9 @@ class Tensor:
         spec knows.
         """
         known = self.spec.shape
-        if shape is not None and not known:
-            # A layer that computes a loss gives a scalar, but says (None, 1): Keras makes the
-            # placeholder of the targets from this.
+        if shape is not None and (not known or len(shape) == len(known) + 1 and shape[-1] == 1):
+            # A layer that computes a loss gives a scalar, or one number per sample, but says
+            # (None, 1): Keras makes the placeholder of the targets from this.
             self.__dict__["keras_shape"] = tuple(shape)
         elif shape is not None and len(shape) == len(known):
             pairs = zip(known, shape, strict=True)
@@ -127,7 +130,7 @@ class Tensor:
 
         Raises:
             AttributeError: in a step function of a loop, if it is not, and nobody has set the
-                attribute: there classic Keras asks with `hasattr`.
+                attribute: there Keras 2 asks with `hasattr`.
         """
         if self._phased is None:
             waiting = [self]
@@ -139,7 +142,8 @@ class Tensor:
                     continue
                 node._phased = _is_phase(node) or any(t._phased for t in node.inputs)
                 waiting.pop()
-        if not self._phased and current().step and "_phase_is_set" not in self.__dict__:
+        known = self._phased or self.tells_phase or "_phase_is_set" in self.__dict__
+        if not known and current().step:
             raise AttributeError("_uses_learning_phase")
         return bool(self._phased)
 

@@ -7,6 +7,8 @@ the primitives, their operands and parameters are listed in `docs/primitives.md`
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -73,6 +75,13 @@ class Entry(NamedTuple):
 
 NOTHING: Mapping[Any, Any] = {}
 
+ROOMS = (
+    "elementwise", "reductions", "linear", "shaping", "indexing", "convolution", "pooling",
+    "random",
+)  # fmt: skip
+"""The modules of an engine's folder that hold lowerings, one per theme, each in its `TABLE`. If a
+library has none of its own for a theme, the module is missing."""
+
 
 class Table(dict[str, Entry]):
     """Lowerings, by the names of their primitives.
@@ -92,6 +101,13 @@ class Table(dict[str, Entry]):
 
     def __init__(self, facts: Mapping[str, Any] = NOTHING, /, **functions: Lowering) -> None:
         super().__init__({name: Entry(f, **facts) for name, f in functions.items()})
+
+    @classmethod
+    def of_rooms(cls, folder: str, *more: Mapping[str, Entry]) -> Table:
+        """The lowerings of all `ROOMS` in an engine's folder, and `more`."""
+        names = [f"{folder}.{room}" for room in ROOMS]
+        rooms = [import_module(name).TABLE for name in names if find_spec(name)]
+        return cls.joined(*rooms, *more)
 
     @classmethod
     def joined(cls, *rooms: Mapping[str, Entry]) -> Table:
@@ -321,6 +337,12 @@ class Engine:
         """Return when `values` are computed. Engines that compute while Python goes on, and read
         fed arrays meanwhile, need this.
         """
+
+    def devices(self) -> list[str]:
+        """The devices that the library can compute on, such as `cpu:0` or `gpu:1`; the one that it
+        uses by itself comes first.
+        """
+        return ["cpu:0"]
 
     # --- programs -------------------------------------------------------------------------------
 

@@ -25,23 +25,28 @@ from backplane.known_engines import canonical
 KERAS = "keras"
 BACKEND = "keras.backend"
 
-ALIASES = {
-    BACKEND: "backplane.backend",
+OURS = {1: "backplane.keras1", 2: "backplane.backend", 3: "backplane.backend"}
+"""Generation of Keras → the module of ours that its `keras.backend` is."""
+
+BELOW = {
     "keras.backend.common": "backplane.backend.common",
     "keras.backend.load_backend": "backplane.backend",
     "keras.backend.tensorflow_backend": "backplane.backend.tensorflow_backend",
     "keras.backend.theano_backend": "backplane.backend.tensorflow_backend",
     "keras.backend.cntk_backend": "backplane.backend.tensorflow_backend",
 }
-"""Name in scripts → the module of ours that it means."""
+"""Name in scripts → the module of ours that it means; all mean the one module for Keras 1."""
 
 
 class _Same(Loader):
     """Gives a module of ours under another name."""
 
+    def __init__(self, own: str) -> None:
+        self.name = own
+
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """The module itself."""
-        self.own = importlib.import_module(ALIASES[spec.name])
+        self.own = importlib.import_module(self.name)
         # The import system writes the spec of the other name into it; `exec_module` undoes that.
         self.kept = {name: vars(self.own)[name] for name in ("__spec__", "__loader__")}
         return self.own
@@ -89,12 +94,21 @@ class _Keras(ModuleType):
 class _Finder(MetaPathFinder):
     """Finds `keras` and the aliases below it."""
 
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
+
+    def _ours(self, name: str) -> str | None:
+        if name == BACKEND or (name in BELOW and self.backend == OURS[1]):
+            return self.backend
+        return BELOW.get(name)
+
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """The spec of an alias. Before any other part of Keras, Keras itself is loaded."""
-        if name in ALIASES:
-            return ModuleSpec(name, _Same(), is_package=name == BACKEND)
+        ours = self._ours(name)
+        if ours is not None:
+            return ModuleSpec(name, _Same(ours), is_package=name == BACKEND)
         if name.startswith("keras."):
             keras = sys.modules.get(KERAS)
             if isinstance(keras, _Keras):
@@ -102,8 +116,13 @@ class _Finder(MetaPathFinder):
         return None
 
 
-def install() -> None:
+def install(keras: int = 2) -> None:
     """Let `keras.backend` mean `backplane.backend` from now on, in this process.
+
+    Args:
+        keras: The generation of Keras for which the program was written. For 1, `keras.backend`
+            means `backplane.keras1`. An installed Keras 1 or 2 makes its own `keras.backend` of our
+            functions, whatever is given.
 
     Raises:
         RuntimeError: if a `keras` has been imported already.
@@ -126,11 +145,11 @@ def install() -> None:
         _become_backend_of_classic()
         return
     sys.modules[KERAS] = _Keras(installed)
-    sys.meta_path.insert(0, _Finder())
+    sys.meta_path.insert(0, _Finder(OURS[keras]))
 
 
 def _is_classic(spec: ModuleSpec) -> bool:
-    """Whether it is a Keras of version 2.0 to 2.3, which has backends that can be replaced."""
+    """Whether it is a Keras of version 1.0 to 2.3, which has backends that can be replaced."""
     folders = spec.submodule_search_locations or ()
     return any((Path(folder) / "backend" / "common.py").is_file() for folder in folders)
 

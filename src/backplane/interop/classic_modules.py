@@ -4,7 +4,7 @@
 and the `keras` that is found is a classic one:
 
 - `keras.backend.tensorflow_backend` is our namespace, without TensorFlow: scripts import it for
-  `get_session` and the like.
+  `get_session` and the like. So are `keras.backend.theano_backend` and `cntk_backend`.
 - `keras.backend` of Keras 2.3 lists the names that it takes from a backend, and leaves out those
   that only TensorFlow had (`get_session`, `clear_session`) or that 2.3 removed
   (`image_dim_ordering`). It gets all names of ours.
@@ -20,19 +20,23 @@ and the `keras` that is found is a classic one:
 
 from __future__ import annotations
 
+import functools
 import importlib
+import importlib.util
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
+from backplane.core.graph import Tensor
 from backplane.ops.lift import promoted
 from backplane.ops.linear import matmul
 from backplane.ops.shaping import expand_dims, squeeze
@@ -40,7 +44,12 @@ from backplane.ops.shaping import expand_dims, squeeze
 PREFIX = "backplane."
 BACKEND = "keras.backend"
 TENSORFLOW_BACKEND = "keras.backend.tensorflow_backend"
+BACKENDS = (TENSORFLOW_BACKEND, "keras.backend.theano_backend", "keras.backend.cntk_backend")
 TOPOLOGY = "keras.engine.topology"
+CALLBACKS = "keras.callbacks"
+RESOURCES = "pkg_resources"
+KERNELS = ("keras.utils.np_utils", "keras.utils.conv_utils")
+LAYERS = ("keras.layers.core", "keras.layers.convolutional")
 
 
 Execute = Callable[[ModuleType], None]
@@ -112,7 +121,7 @@ def _of_its_time(module: ModuleType, ours: str) -> None:
     found = re.search(r"__version__ = .(\d+)\.(\d+)", text)
     if found is not None and (int(found[1]), int(found[2])) < (2, 3):
         documented = vars(module)["batch_dot"]
-        vars(module)["batch_dot"] = partial(_batch_dot, documented)
+        vars(module)["batch_dot"] = functools.partial(_batch_dot, documented)
 
 
 def _batch_dot(documented: Callable[..., Any], x: Any, y: Any, axes: Any = None) -> Any:
@@ -138,12 +147,78 @@ def _topology(execute: Execute, ours: str, module: ModuleType) -> None:
         vars(module)["_need_convert_kernel"] = lambda original: original == "theano"
 
 
+def _callbacks(execute: Execute, ours: str, module: ModuleType) -> None:
+    """`keras.callbacks` of Keras 1, which imports `parse_version` from `pkg_resources`. setuptools
+    82 removed that module.
+    """
+    if importlib.util.find_spec(RESOURCES) is not None:
+        return execute(module)
+    resources = ModuleType(RESOURCES)
+    vars(resources)["parse_version"] = lambda text: importlib.import_module(
+        "packaging.version"
+    ).parse(text)
+    sys.modules[RESOURCES] = resources
+    try:
+        execute(module)
+    finally:
+        del sys.modules[RESOURCES]
+
+
+class _Kernel(np.ndarray):
+    """An array that takes a list of slices as its index, as arrays did before NumPy 1.23."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return super().__getitem__(tuple(index) if isinstance(index, list) else index)
+
+
+def _kernels(execute: Execute, ours: str, module: ModuleType) -> None:
+    """The module of `convert_kernel`, which indexes the kernel with a list of slices."""
+    execute(module)
+    convert = vars(module).get("convert_kernel")
+    if convert is not None:
+
+        @functools.wraps(convert)
+        def convert_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+            return convert(np.asarray(kernel).view(_Kernel), *args, **kwargs)
+
+        vars(module)["convert_kernel"] = convert_kernel
+
+
+def _is_keras_1() -> bool:
+    return "image_data_format" not in vars(sys.modules["keras.backend.common"])
+
+
+class _AsTensorFlow(ModuleType):
+    """`keras.backend` that says that it is TensorFlow."""
+
+    _BACKEND = "tensorflow"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.modules[BACKEND], name)
+
+    def backend(self) -> str:
+        """The name of TensorFlow."""
+        return self._BACKEND
+
+
+def _layers(execute: Execute, ours: str, module: ModuleType) -> None:
+    """Layers of Keras 1 that do more on TensorFlow than on Theano. `Lambda` infers its shape there,
+    and separable convolutions run. Keras 1 knows no third backend.
+    """
+    execute(module)
+    if _is_keras_1():
+        vars(module)["K"] = _AsTensorFlow(BACKEND)
+
+
 def _tensorflow_backend(ours: str, module: ModuleType) -> None:
     """Fill `keras.backend.tensorflow_backend` with our names, but not those that Keras has."""
     with _named(ours):
         own = importlib.import_module(ours)
-    names = {name: getattr(own, name) for name in own.__all__ if name != "backend"}
     common = vars(sys.modules["keras.backend.common"])
+    if _is_keras_1():
+        own = importlib.import_module("backplane.keras1")
+        Tensor.tells_phase = True
+    names = {name: getattr(own, name) for name in own.__all__ if name != "backend"}
     names |= {name: value for name, value in common.items() if name in names}
     vars(module).update(names, __all__=list(names), __getattr__=own.__getattr__)
 
@@ -160,31 +235,42 @@ class _Finder(MetaPathFinder):
         """The spec of such a module, else None."""
         if name == BACKEND:
             self.ours = os.environ.get("KERAS_BACKEND", "")
-        if name not in (BACKEND, TENSORFLOW_BACKEND, TOPOLOGY) or not self.ours.startswith(PREFIX):
+        if name not in CONCERNED or not self.ours.startswith(PREFIX):
             return None
-        if name == TENSORFLOW_BACKEND:
+        if name in BACKENDS:
             return ModuleSpec(
-                name, _Loader(None, partial(_tensorflow_backend, self.ours)), is_package=False
+                name,
+                _Loader(None, functools.partial(_tensorflow_backend, self.ours)),
+                is_package=False,
             )
         spec = PathFinder.find_spec(name, path)
         if spec is None or spec.origin is None or spec.loader is None:
             return spec
         around = _around(name, Path(spec.origin))
         if around is not None:
-            execute = partial(around, spec.loader.exec_module, self.ours)
+            execute = functools.partial(around, spec.loader.exec_module, self.ours)
             spec.loader = _Loader(spec.loader, execute)
         return spec
 
 
 def _around(name: str, file: Path) -> Callable[[Execute, str, ModuleType], None] | None:
     """What is to be done around executing a module of Keras, as its release needs it."""
-    if name == TOPOLOGY:
-        return _topology
+    if name in AROUND:
+        return AROUND[name]
     if not file.with_name("common.py").is_file():
         return None  # No classic Keras: Keras 3 chooses its backends by itself.
     loads = file.with_name("load_backend.py")
     text = (loads if loads.is_file() else file).read_text(encoding="utf-8")
     return _backend if "import_module" in text else _old_backend
+
+
+AROUND = {
+    TOPOLOGY: _topology,
+    CALLBACKS: _callbacks,
+    **dict.fromkeys(KERNELS, _kernels),
+    **dict.fromkeys(LAYERS, _layers),
+}
+CONCERNED = frozenset((BACKEND, *BACKENDS, *AROUND))
 
 
 def install() -> None:

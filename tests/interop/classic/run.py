@@ -1,4 +1,7 @@
-"""Run programs of `programs.py` and write what they return: run.py RESULT.json [PROGRAM ...]."""
+"""Run programs and write what they return: run.py RESULT.json [PROGRAM ...].
+
+They are those of `programs.py`, or of `programs_1_….py` for Keras 1.
+"""
 
 import json
 import os
@@ -36,7 +39,15 @@ def run(program):
 
 def main(result, *chosen):
     prepare()
-    from programs import PROGRAMS
+    import keras
+
+    if keras.__version__ < "2":
+        import programs_1_layers
+        import programs_1_models
+
+        PROGRAMS = programs_1_layers.PROGRAMS | programs_1_models.PROGRAMS
+    else:
+        from programs import PROGRAMS
 
     results = {name: run(PROGRAMS[name]) for name in chosen or PROGRAMS}
     with open(result, "w") as file:

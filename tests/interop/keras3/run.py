@@ -10,7 +10,7 @@ import keras
 from backplane import backend as K
 
 results = {}
-for module in ("models", "behaviour"):
+for module in ("models", "graphs", "behaviour"):
     for program in importlib.import_module(module).PROGRAMS:
         if sys.argv[3:] and program.__name__ not in sys.argv[3:]:
             continue

@@ -179,7 +179,7 @@ class _Writer:
                 if not self._is_array(self.function.outputs[i]):
                     source.names[f"fetch{i}"] = self.engine.fetching(self.function.outputs[i].spec)
                     source.line(f"{name} = fetch{i}({name})")
-            if news and not outputs:
+            if news and not outputs and type(self.engine).wait is not Engine.wait:
                 # Fetching an output waits for the program. Without an output, nobody waits before
                 # the caller may change what was fed.
                 source.line(f"wait(({', '.join(news)},))")

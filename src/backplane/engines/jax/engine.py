@@ -13,20 +13,7 @@ from jax.experimental import io_callback
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.base import Engine, Function, Program, Table, Value, writing
-from backplane.engines.jax import (
-    control,
-    convolution,
-    cpu,
-    elementwise,
-    indexing,
-    linear,
-    memory,
-    pooling,
-    random,
-    reductions,
-    shaping,
-    unknown,
-)
+from backplane.engines.jax import control, cpu, memory, unknown
 
 WIDE = frozenset(("int64", "uint64", "float64"))
 """Dtypes that JAX has only inside `jax.enable_x64`."""
@@ -60,8 +47,7 @@ class JaxEngine(Engine):
     )
 
     def __init__(self) -> None:
-        rooms = elementwise, reductions, linear, shaping, indexing, convolution, pooling, random
-        self.table = Table.joined(*[room.TABLE for room in rooms], control.lowerings(self))
+        self.table = Table.of_rooms(__package__, control.lowerings(self))
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -145,6 +131,10 @@ class JaxEngine(Engine):
             _waited(*values)
 
     # --- programs -------------------------------------------------------------------------------
+
+    def devices(self) -> list[str]:
+        """All devices of this process."""
+        return [f"{d.platform}:{d.id}" for d in jax.local_devices()]
 
     def compile(self, program: Program) -> Function:
         """`jax.jit`. Variables that keep their shape hand their memory to their new values.

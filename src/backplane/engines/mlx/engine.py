@@ -10,19 +10,8 @@ import numpy as np
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import Rows, loops
 from backplane.engines.base import Engine, Function, Program, Table, Value
-from backplane.engines.mlx import (
-    convolution,
-    elementwise,
-    indexing,
-    linear,
-    pooling,
-    random,
-    reductions,
-    shaping,
-)
+from backplane.engines.mlx import elementwise
 from backplane.engines.mlx.values import MLX, NAMES, from_numpy, to_numpy
-
-ROOMS = (elementwise, reductions, linear, shaping, indexing, convolution, pooling, random)
 
 ROWS = Rows(
     list, lambda rows: mx.stack(list(rows)), lambda shape, dtype: mx.zeros(shape, MLX[dtype])
@@ -42,7 +31,7 @@ class MLXEngine(Engine):
     )
 
     def __init__(self) -> None:
-        self.table = Table.joined(*[room.TABLE for room in ROOMS], loops(self, ROWS))
+        self.table = Table.of_rooms(__package__, loops(self, ROWS))
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -79,6 +68,11 @@ class MLXEngine(Engine):
         mx.eval(*values)
 
     # --- programs -------------------------------------------------------------------------------
+
+    def devices(self) -> list[str]:
+        """The GPU, where there is one, and the CPU."""
+        kinds = (("gpu", mx.gpu), ("cpu", mx.cpu))
+        return [f"{name}:0" for name, kind in kinds if mx.is_available(kind)]
 
     def compile(self, program: Program) -> Function:
         """The program, and the evaluation of all that it returns.

@@ -8,17 +8,7 @@ from typing import Any
 import numpy as np
 
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.arrays import (
-    convolution,
-    elementwise,
-    indexing,
-    linear,
-    pooling,
-    random,
-    reductions,
-    shaping,
-    updates,
-)
+from backplane.engines.arrays import updates
 from backplane.engines.arrays.buffers import BLOCKS, LOOPS
 from backplane.engines.arrays.control import Room, Rows, loops
 from backplane.engines.arrays.engine import SILENCE, ArrayEngine
@@ -54,11 +44,7 @@ class NumPyEngine(ArrayEngine):
     around = SILENCE
 
     def __init__(self) -> None:
-        rooms = (
-            elementwise, reductions, linear, shaping, indexing, convolution, pooling, random,
-            updates,
-        )  # fmt: skip
-        self.table = Table.joined(*[room.TABLE for room in rooms], loops(self, ROWS))
+        self.table = Table.of_rooms("backplane.engines.arrays", updates.TABLE, loops(self, ROWS))
 
     def owns(self, value: object) -> bool:
         """Whether `value` is an array or a NumPy scalar."""

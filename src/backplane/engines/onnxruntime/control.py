@@ -195,7 +195,7 @@ def _with_sizes(
     ]
 
 
-def table(engine: Engine) -> Table:
+def lowerings(engine: Engine) -> Table:
     """The table of control flow, whose graphs `engine` turns into functions."""
     return Table(
         {"builds": True},

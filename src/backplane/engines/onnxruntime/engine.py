@@ -20,17 +20,7 @@ from onnx import ModelProto
 
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine, Entry, Line, Lowering, Program, Table, Value, located
-from backplane.engines.onnxruntime import (
-    control,
-    convolution,
-    elementwise,
-    indexing,
-    linear,
-    pooling,
-    random,
-    reductions,
-    shaping,
-)
+from backplane.engines.onnxruntime import control
 from backplane.engines.onnxruntime.builder import Place, Scope, Symbol, building, literal, made_by
 from backplane.engines.onnxruntime.export import export
 from backplane.engines.onnxruntime.library import (
@@ -43,8 +33,6 @@ from backplane.engines.onnxruntime.library import (
     session,
 )
 from backplane.engines.onnxruntime.model import model, named
-
-ROOMS = (elementwise, reductions, linear, shaping, indexing, convolution, pooling, random)
 
 Call = Callable[..., tuple[Value, ...]]
 
@@ -69,7 +57,7 @@ class OnnxRuntime(Engine):
     gives_arrays = True
 
     def __init__(self) -> None:
-        joined = Table.joined(*[room.TABLE for room in ROOMS], control.table(self))
+        joined = Table.of_rooms(__package__, control.lowerings(self))
         self.table = Table()
         self.table.update({name: _specified(entry) for name, entry in joined.items()})
 

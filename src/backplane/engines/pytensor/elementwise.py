@@ -1,4 +1,4 @@
-"""Element-wise primitives, and the matrix product.
+"""Element-wise primitives.
 
 What is missing here is decomposed, so that any linker of PyTensor can compile it.
 """
@@ -16,7 +16,7 @@ from pytensor.raise_op import Assert
 from backplane.core.spec import is_float
 from backplane.engines.arrays.elementwise import unchanged
 from backplane.engines.base import Table, Value
-from backplane.engines.pytensor.library import number, shuffled
+from backplane.engines.pytensor.library import number
 
 
 def in_single(function: Callable[..., Value], *xs: Value, **params: Any) -> Value:
@@ -78,13 +78,3 @@ def check_windows(x: Value, *, sizes: tuple[int, ...]) -> Value:
     """`x` itself, once it is sure that it has so many elements along its axes."""
     fits = [pt.ge(x.shape[axis], size) for axis, size in enumerate(sizes) if size]
     return Assert("the window does not fit")(x, *fits)
-
-
-@TABLE.add("matmul")
-def matmul(x: Value, y: Value, *, transpose_x: bool, transpose_y: bool) -> Value:
-    """The product of the last two axes."""
-    product = pt.dot if x.ndim == 2 else pt.matmul
-    turned = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
-    left = shuffled(x, turned) if transpose_x else x
-    right = shuffled(y, turned) if transpose_y else y
-    return in_single(product, left, right)

@@ -18,8 +18,7 @@ from pytensor.graph.traversal import graph_inputs
 from backplane.core.spec import Spec
 from backplane.engines.arrays.engine import ArrayEngine
 from backplane.engines.base import Function, Program, Table, Value
-from backplane.engines.pytensor import elementwise, reductions, shaping
-from backplane.engines.pytensor.control import loops
+from backplane.engines.pytensor import control
 from backplane.engines.pytensor.kernel import kernels
 from backplane.engines.pytensor.library import spec_of, type_of
 from backplane.engines.pytensor.linker import ARRAYS
@@ -30,11 +29,10 @@ class PyTensorEngine(ArrayEngine):
 
     name = "theano"
     library = "pytensor"
-    capabilities = frozenset({"float16", "unsigned"})
+    capabilities = frozenset({"float16", "unsigned", "steps"})
 
     def __init__(self) -> None:
-        rooms = elementwise.TABLE, reductions.TABLE, shaping.TABLE
-        self.table = Table.joined(*rooms, kernels(self), loops(self))
+        self.table = Table.of_rooms(__package__, kernels(self), control.lowerings(self))
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor variable of PyTensor: shared, constant or computed."""
@@ -67,7 +65,7 @@ class PyTensorEngine(ArrayEngine):
     def compile(self, program: Program) -> Function:
         """The program as a PyTensor function, by the mode that `_mode` chooses."""
         mode = _mode(program.options)
-        with pytensor.config.change_flags(traceback__limit=0):
+        with pytensor.config.change_flags(traceback__limit=0), control.in_mode(mode is ARRAYS):
             inputs = [type_of(spec)() for spec in program.inputs]
             results = program.function(*inputs)[: len(program.outputs)]
             outputs = [pt.as_tensor_variable(x) for x in results]

@@ -17,6 +17,7 @@ from backplane.core.graph import Graph, Placeholder
 from backplane.core.registry import primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory
+from backplane.engines import get
 from backplane.engines.arrays import (
     convolution,
     elementwise,
@@ -46,7 +47,8 @@ KERNELS = Table.joined(
     },
     {name: Entry(partial(entry.function, loop=loop)) for name, entry in updates.TABLE.items()},
 )
-"""Of the array lowerings, those that PyTensor needs."""
+"""Of the array lowerings, those that PyTensor needs. Loops and branches come from the engine
+`numpy`, which computes what they hold."""
 
 
 class Kernel(Op):
@@ -94,7 +96,7 @@ class Kernel(Op):
 
     def _function(self) -> Lowering:
         """From arrays for the operands to one array, or several."""
-        entry = KERNELS[self.name]
+        entry = KERNELS.get(self.name) or get("numpy").table[self.name]
         params = self.params if not entry.wanted else {**self.params, "wanted": self.wanted}
         if entry.builds:
             return entry.function(self.specs, **params)
@@ -163,24 +165,22 @@ def _completed(name: str, specs: Sequence[Spec]) -> list[Spec]:
     return [Spec(s.shape, s.dtype) for s in specs]
 
 
-def _lowering(engine: Engine, name: str) -> Lowering:
-    """What `Table.build` takes: specs and parameters to a function of variables."""
+def lowering(
+    engine: Engine, name: str, specs: Sequence[Spec], *, wanted: Any = None, **params: Any
+) -> Lowering:
+    """A primitive as a `Kernel`, as a function of variables."""
+    kernel = Kernel(engine, name, _completed(name, specs), params, wanted)
 
-    def build(specs: Sequence[Spec], *, wanted: Any = None, **params: Any) -> Lowering:
-        kernel = Kernel(engine, name, _completed(name, specs), params, wanted)
+    def lower(*operands: Value) -> Any:
+        results = kernel(*operands, return_list=True)
+        if kernel.primitive.in_place:
+            return results, ()  # The calls that write come out of the linked program.
+        if not kernel.multiple:
+            return results[0]
+        given = iter(results)
+        return [next(given) if yes else None for yes in kernel.wanted]
 
-        def lower(*operands: Value) -> Any:
-            results = kernel(*operands, return_list=True)
-            if kernel.primitive.in_place:
-                return results, ()  # The calls that write come out of the linked program.
-            if not kernel.multiple:
-                return results[0]
-            given = iter(results)
-            return [next(given) if yes else None for yes in kernel.wanted]
-
-        return lower
-
-    return build
+    return lower
 
 
 def _never_empty(specs: Sequence[Spec], *, axis: int = 0, axes: Any = None, **_: Any) -> bool:
@@ -193,7 +193,7 @@ def kernels(engine: Engine) -> Table:
     table = Table()
     for name, entry in KERNELS.items():
         facts = {"reads": entry.reads, "wanted": entry.wanted}
-        table.build(name, **facts)(_lowering(engine, name))
+        table.build(name, **facts)(partial(lowering, engine, name))
     for name in ("softmax", "log_softmax", "logsumexp"):
         # Their decompositions, which other linkers compile, take the maximum of each row.
         table[name] = table[name]._replace(unless=_never_empty)

@@ -6,8 +6,7 @@
         return (t1,)
 
 It is linked in a time linear in the graph, without a C compiler, and called without PyTensor's
-cells. A result takes over the memory of an operand that nobody needs any more; a branch of `ifelse`
-that is not taken is not computed.
+cells. A result takes over the memory of an operand that nobody needs any more.
 """
 
 from __future__ import annotations
@@ -18,24 +17,14 @@ from typing import Any
 
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.ifelse import IfElse
 from pytensor.link.basic import JITLinker
-from pytensor.scan.op import Scan
 
 from backplane.core.registry import primitive
 from backplane.core.source import Source
 from backplane.engines.arrays.engine import without_warnings
 from backplane.engines.base import Function
 from backplane.engines.pytensor.calls import Call, call_of
-from backplane.engines.pytensor.control import scan_call
 from backplane.engines.pytensor.kernel import Kernel
-from backplane.engines.pytensor.shape_calls import is_last
-
-DEEPEST = 20
-"""How far branches inside branches are kept lazy: Python does not indent without limit."""
-
-Region = tuple[tuple[Apply, int], ...]
-"""Where a node is computed: the (ifelse, branch) pairs around it, outermost first."""
 
 
 class Emission:
@@ -47,11 +36,9 @@ class Emission:
         self.results = set(self.outputs)
         self.order: list[Apply] = []
         self.calls: dict[Apply, Call] = {}
-        self.region: dict[Apply, Region] = {}
         self.users: dict[Variable, list[Apply]] = defaultdict(list)
         self.source = Source("program")
         self.names: dict[Variable, str] = {x: f"a{i}" for i, x in enumerate(self.inputs)}
-        self.lines: dict[Region, list[str]] = defaultdict(list)
         self.later: list[str] = []
         """The names of the calls that write over operands, which the program leaves to be done."""
         self._plan(_writers_last(graph.toposort()))
@@ -59,49 +46,17 @@ class Emission:
     # --- planning: from the outputs back ----------------------------------------------------------
 
     def _plan(self, order: Sequence[Apply]) -> None:
-        """What is needed, by which calls, and inside which branches."""
-        wanted: dict[Variable, list[Region]] = defaultdict(list)
-        for x in self.outputs:
-            wanted[x].append(())
+        """What is needed, and by which calls."""
+        wanted = set(self.outputs)
         for node in reversed(order):
-            uses = [region for x in node.outputs for region in wanted.get(x, ())]
-            if not uses:
+            if wanted.isdisjoint(node.outputs):
                 continue
-            here = self.region[node] = _common(uses)
             self.order.append(node)
-            call = self.calls[node] = self._call(node, wanted)
+            call = self.calls[node] = call_of(node.op, node)
             for x in call.inputs:
                 self.users[x].append(node)
-            for x, region in self._reads(node, call, here):
-                wanted[x].append(region)
+            wanted.update(call.inputs)
         self.order.reverse()
-
-    def _call(self, node: Apply, wanted: Any) -> Call:
-        if isinstance(node.op, IfElse):
-            condition, *rest = node.inputs
-            n = node.op.n_outs
-            used = [i for i, x in enumerate(node.outputs) if x in wanted]
-            return Call(
-                bool, [condition, *[rest[i] for i in used], *[rest[n + i] for i in used]], True
-            )
-        if isinstance(node.op, Scan):
-            final = [self._only_last(x) for x in node.outputs]
-            return scan_call(node, function_of, final) or call_of(node.op, node)
-        return call_of(node.op, node)
-
-    def _only_last(self, x: Variable) -> bool:
-        """Whether nothing but `x[-1]` is read of a trace."""
-        return x not in self.results and all(is_last(user) for user in self.users[x])
-
-    @staticmethod
-    def _reads(node: Apply, call: Call, here: Region) -> list[tuple[Variable, Region]]:
-        """The operands of a call, and inside which branches they are needed for it."""
-        if not isinstance(node.op, IfElse) or len(here) >= DEEPEST:
-            return [(x, here) for x in call.inputs]
-        condition, *rest = call.inputs
-        half = len(rest) // 2
-        branches = [(x, (*here, (node, int(i >= half)))) for i, x in enumerate(rest)]
-        return [(condition, here), *branches]
 
     # --- writing: from the inputs on --------------------------------------------------------------
 
@@ -109,19 +64,12 @@ class Emission:
         """The program."""
         position = {node: i for i, node in enumerate(self.order)}
         last = {x: max(users, key=position.__getitem__) for x, users in self.users.items() if users}
-        for node in self.order:
-            here = self.region[node]
-            lines = self.lines[here]
-            if isinstance(node.op, IfElse):
-                lines += self._branches(node, here)
-            else:
-                lines.append(self._line(node, last))
-            dead = [x for x in dict.fromkeys(self.calls[node].inputs) if self._dies(x, node, last)]
-            if dead:
-                lines.append(f"del {', '.join(self.names[x] for x in dead)}")
         with self.source.block(f"def program({', '.join(self.names[x] for x in self.inputs)}):"):
-            for line in self.lines[()]:
-                self.source.line(line)
+            for node in self.order:
+                text = self._line(node, last)
+                inputs = dict.fromkeys(self.calls[node].inputs)
+                dead = [self.names[x] for x in inputs if self._dies(x, node, last)]
+                self.source.line(text + (f"; del {', '.join(dead)}" if dead else ""))
             results = [self.name(x) for x in self.outputs]
             if self.later:
                 results.append(f"[{', '.join([f'*{name}' for name in self.later])}]")
@@ -130,12 +78,7 @@ class Emission:
 
     def _dies(self, x: Variable, node: Apply, last: dict[Variable, Apply]) -> bool:
         """Whether a value made here is read for the last time by `node`."""
-        return (
-            x.owner is not None
-            and last[x] is node
-            and x not in self.results
-            and all(self.region[user] == self.region[x.owner] for user in self.users[x])
-        )
+        return x.owner is not None and last[x] is node and x not in self.results
 
     def _line(self, node: Apply, last: dict[Variable, Apply]) -> str:
         call = self.calls[node]
@@ -167,20 +110,6 @@ class Emission:
         """Whether the results of `node` share no memory with its operands."""
         return not (self.calls[node].view or node.op.view_map or node.op.destroy_map)
 
-    def _branches(self, node: Apply, here: Region) -> list[str]:
-        """An `ifelse` as Python's own."""
-        condition, *rest = self.calls[node].inputs
-        half = len(rest) // 2
-        used = [x for x in node.outputs if x in self.users or x in self.results]
-        targets = [self._fresh(x) for x in used]
-        lines = []
-        for branch, head in enumerate((f"if {self.name(condition)}:", "else:")):
-            values = rest[branch * half : (branch + 1) * half]
-            moves = [f"{t} = {self.name(x)}" for t, x in zip(targets, values, strict=True)]
-            inner = self.lines.pop((*here, (node, branch)), [])
-            lines += [head, *[f" {line}" for line in (*inner, *moves)]]
-        return lines
-
     # --- names ------------------------------------------------------------------------------------
 
     def _fresh(self, x: Variable) -> str:
@@ -204,16 +133,6 @@ def _writers_last(order: Sequence[Apply]) -> list[Apply]:
 def _writes(node: Apply) -> bool:
     """Whether a node leaves calls to be done which write over its operands."""
     return isinstance(node.op, Kernel) and primitive(node.op.name).in_place
-
-
-def _common(regions: Sequence[Region]) -> Region:
-    """The innermost region that holds all of them."""
-    first = regions[0]
-    for region in regions[1:]:
-        shared = zip(first, region, strict=False)
-        count = next((i for i, (a, b) in enumerate(shared) if a != b), min(len(first), len(region)))
-        first = first[:count]
-    return first
 
 
 def function_of(graph: Any) -> Function:

@@ -1,4 +1,4 @@
-"""Shaping, indexing and creation."""
+"""Shapes and creation."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from collections.abc import Sequence
 
 import pytensor.tensor as pt
 
-from backplane.engines.base import Shape, Slices, Table, Value
+from backplane.engines.base import Shape, Table, Value
 from backplane.engines.pytensor.library import number, shuffled, size, sizes, vector, zeros
 
 TABLE = Table(
     broadcast_to=lambda x, *dims, shape: pt.alloc(x, *sizes(shape, dims)),
     transpose=lambda x, *, perm: shuffled(x, perm),
     squeeze=lambda x, *, axes: pt.squeeze(x, axis=axes),
-    slice=lambda x, *, slices: x[_index(slices)],
-    head=lambda x, length, *, axis: x[(slice(None),) * axis + (slice(length),)],
     arange=lambda start, stop, step, *, dtype: pt.arange(start, stop, step, dtype=dtype),
 )
 
@@ -48,16 +46,6 @@ def concat(*xs: Value, axis: int) -> Value:
     return pt.concatenate(xs, axis=axis) if len(xs) > 1 else pt.tensor_copy(xs[0])
 
 
-def _index(slices: Slices) -> tuple[slice, ...]:
-    return tuple([slice(*s) for s in slices])
-
-
-@TABLE.add("slice_grad")
-def slice_grad(g: Value, *dims: Value, shape: Shape, slices: Slices) -> Value:
-    """Zeros with `g` where the slices read."""
-    return pt.set_subtensor(zeros(shape, dims, g.dtype)[_index(slices)], g)
-
-
 @TABLE.add("flip")
 def flip(x: Value, *, axes: tuple[int, ...]) -> Value:
     """The elements of some axes in reverse."""
@@ -74,14 +62,6 @@ def pad(x: Value, *, padding: Sequence[tuple[int, int]], value: float) -> Value:
     border = pt.alloc(number(value, x.dtype), *sizes(shape, dims))
     inner = [slice(before or None, -after if after else None) for before, after in padding]
     return pt.set_subtensor(border[tuple(inner)], x)
-
-
-@TABLE.add("gather")
-def gather(x: Value, indices: Value, *, axis: int) -> Value:
-    """The slices of `x` along an axis that `indices` name."""
-    if indices.dtype == "uint64":
-        indices = pt.cast(indices, "int64")
-    return x[(slice(None),) * axis + (indices,)]
 
 
 @TABLE.add("full")

@@ -10,19 +10,7 @@ import numpy as np
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.base import Engine, Function, Program, Table, Value, located
-from backplane.engines.tensorflow import (
-    control,
-    convolution,
-    direct,
-    elementwise,
-    indexing,
-    linear,
-    pooling,
-    random,
-    reductions,
-    shaping,
-    updates,
-)
+from backplane.engines.tensorflow import control, direct, random, updates
 from backplane.engines.tensorflow.library import tf
 
 _TENSORS = (tf.Tensor, tf.Variable)
@@ -39,8 +27,7 @@ class TensorFlow(Engine):
     index_errors = (tf.errors.InvalidArgumentError,)
 
     def __init__(self) -> None:
-        rooms = elementwise, reductions, linear, shaping, indexing, convolution, pooling, random
-        self.table = Table.joined(*[room.TABLE for room in rooms], control.lowerings(self))
+        self.table = Table.of_rooms(__package__, control.lowerings(self))
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor, eager or of a graph, or a variable."""
@@ -79,6 +66,12 @@ class TensorFlow(Engine):
     def lend(self, value: Value) -> Value:
         """The content of a variable that is replaced in place."""
         return updates.content(value)
+
+    def devices(self) -> list[str]:
+        """All devices: accelerators first."""
+        found = tf.config.list_logical_devices()
+        names = [d.name.removeprefix("/device:").lower() for d in found]
+        return sorted(names, key=lambda name: name.startswith("cpu"))
 
     def compile(self, program: Program) -> Function:
         """Trace the program once, unknown sizes left open. `compile=True` hands it to XLA whole;

@@ -1,8 +1,11 @@
-"""Elements and windows at positions that a program computes."""
+"""Slices, and elements and windows at positions that a program computes."""
 
 from __future__ import annotations
 
-from backplane.engines.base import Shape, Table, Value, merge
+from functools import lru_cache
+from typing import Any
+
+from backplane.engines.base import Shape, Slices, Table, Value, merge
 from backplane.engines.tensorflow.constants import (
     ints,
     number,
@@ -14,6 +17,34 @@ from backplane.engines.tensorflow.constants import (
 from backplane.engines.tensorflow.library import raw, tf
 
 TABLE = Table()
+
+_LARGEST = 2**31 - 1
+
+
+@lru_cache(maxsize=1024)
+def _bounds(slices: Slices) -> dict[str, Any]:
+    """Arguments of `StridedSlice` for Python's slices."""
+    clipped = [[max(min(i or 0, _LARGEST), -_LARGEST) for i in bounds[:2]] for bounds in slices]
+    return {
+        "begin": ints(tuple(start for start, _ in clipped)),
+        "end": ints(tuple(stop for _, stop in clipped)),
+        "strides": ints(tuple(step or 1 for _, _, step in slices)),
+        "begin_mask": sum(1 << i for i, (start, _, _) in enumerate(slices) if start is None),
+        "end_mask": sum(1 << i for i, (_, stop, _) in enumerate(slices) if stop is None),
+    }
+
+
+@TABLE.add("slice")
+def _slice(x: Value, *, slices: Slices) -> Value:
+    return raw.StridedSlice(input=x, **_bounds(slices)) if slices else raw.Identity(input=x)
+
+
+@TABLE.add("slice_grad")
+def _slice_grad(g: Value, *dims: Value, shape: Shape, slices: Slices) -> Value:
+    """Zeros with `g` where the slices would read."""
+    if not slices:
+        return raw.Identity(input=g)
+    return raw.StridedSliceGrad(shape=shape_vector(shape, dims), dy=g, **_bounds(slices))
 
 
 def _start(starts: Value, sizes: Value, window: Value) -> Value:

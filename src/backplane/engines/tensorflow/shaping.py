@@ -1,11 +1,8 @@
-"""Shapes, slices, creation."""
+"""Shapes and creation."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any
-
-from backplane.engines.base import Shape, Slices, Table, Value, merge
+from backplane.engines.base import Shape, Table, Value, merge
 from backplane.engines.tensorflow.constants import (
     ints,
     number,
@@ -16,7 +13,6 @@ from backplane.engines.tensorflow.constants import (
 )
 from backplane.engines.tensorflow.library import raw, tf
 
-_LARGEST = 2**31 - 1
 _BROADCAST_RANK = 5
 
 TABLE = Table(
@@ -65,35 +61,6 @@ def _pad(x: Value, *, padding: tuple[tuple[int, int], ...], value: float) -> Val
         return raw.Identity(input=x)
     fill = number(value, x.dtype.name)
     return raw.PadV2(input=x, paddings=ints(padding), constant_values=fill)
-
-
-# --- slices --------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=1024)
-def _bounds(slices: Slices) -> dict[str, Any]:
-    """Arguments of `StridedSlice` for Python's slices."""
-    clipped = [[max(min(i or 0, _LARGEST), -_LARGEST) for i in bounds[:2]] for bounds in slices]
-    return {
-        "begin": ints(tuple(start for start, _ in clipped)),
-        "end": ints(tuple(stop for _, stop in clipped)),
-        "strides": ints(tuple(step or 1 for _, _, step in slices)),
-        "begin_mask": sum(1 << i for i, (start, _, _) in enumerate(slices) if start is None),
-        "end_mask": sum(1 << i for i, (_, stop, _) in enumerate(slices) if stop is None),
-    }
-
-
-@TABLE.add("slice")
-def _slice(x: Value, *, slices: Slices) -> Value:
-    return raw.StridedSlice(input=x, **_bounds(slices)) if slices else raw.Identity(input=x)
-
-
-@TABLE.add("slice_grad")
-def _slice_grad(g: Value, *dims: Value, shape: Shape, slices: Slices) -> Value:
-    """Zeros with `g` where the slices would read."""
-    if not slices:
-        return raw.Identity(input=g)
-    return raw.StridedSliceGrad(shape=shape_vector(shape, dims), dy=g, **_bounds(slices))
 
 
 # --- creation ------------------------------------------------------------------------------------

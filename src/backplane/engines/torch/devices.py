@@ -12,6 +12,15 @@ ACCELERATED: bool = torch.accelerator.is_available()
 _CPU = torch.device("cpu")
 
 
+def names() -> list[str]:
+    """All devices: accelerators first. PyTorch's name for NVIDIA's is `cuda`; here it is `gpu`."""
+    if not ACCELERATED:
+        return ["cpu:0"]
+    kind = torch.accelerator.current_accelerator().type
+    kind = {"cuda": "gpu"}.get(kind, kind)
+    return [*(f"{kind}:{i}" for i in range(torch.accelerator.device_count())), "cpu:0"]
+
+
 def default_device() -> torch.device:
     """PyTorch's default device; looking it up takes longer than a small product."""
     return torch.get_default_device() if ACCELERATED else _CPU

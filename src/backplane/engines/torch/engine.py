@@ -11,25 +11,10 @@ import torch
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import loops
 from backplane.engines.base import Blocks, Engine, Function, Program, Table, Value
-from backplane.engines.torch import (
-    convolution,
-    devices,
-    elementwise,
-    indexing,
-    linear,
-    pooling,
-    random,
-    reductions,
-    shaping,
-    updates,
-)
+from backplane.engines.torch import devices, linear, updates
 from backplane.engines.torch.blocks import BLOCKS
 from backplane.engines.torch.control import ROWS
 from backplane.engines.torch.dtypes import NAMES, SIGNED, TORCH, to_array
-
-ROOMS = (
-    elementwise, reductions, linear, shaping, indexing, convolution, pooling, random, updates
-)  # fmt: skip
 
 
 class TorchEngine(Engine):
@@ -47,7 +32,7 @@ class TorchEngine(Engine):
 
     def __init__(self) -> None:
         running_graphs = loops(self, ROWS)
-        self.table = Table.joined(*[room.TABLE for room in ROOMS], running_graphs)
+        self.table = Table.of_rooms(__package__, updates.TABLE, running_graphs)
         self._running_graphs = frozenset(running_graphs)
 
     # --- values ---------------------------------------------------------------------------------
@@ -128,6 +113,10 @@ class TorchEngine(Engine):
     def writes(self, options: Mapping[str, Any]) -> bool:
         """Where nothing watches: a tape never does, PyTorch's compiler reuses memory by itself."""
         return not (options.get("compile") or devices.ACCELERATED)
+
+    def devices(self) -> list[str]:
+        """All devices: accelerators first."""
+        return devices.names()
 
     def compile(self, program: Program) -> Function:
         """The program; with the option `compile`, by `torch.compile`: True, the name of a mode, or

@@ -7,6 +7,9 @@ holds calls of K functions is loaded after `import backplane.interop.keras3`.
 - What a layer, loss or metric of Keras 3 gets are tensors of its backend, which K computes with as
   with any tensors of an engine. A `keras.Variable` stands for its value.
 - A `KerasTensor` makes the call a node of the model (`nodes.KCall`).
+- Beside tensors of K that are computed from variables or placeholders, in `K.gradients`, and in
+  `K.function` with such tensors, the graph of the model becomes one of K (`lifting`). So do calls
+  of layers and models with tensors of K.
 - `install()` fills the names that `keras.backend` lacks (`installing`).
 - Functions that ask what a tensor is, read, set or update a variable, or compile, have a reading of
   their own for these objects (`special`).
@@ -24,8 +27,9 @@ from backplane.backend import _call
 from backplane.backend._trees import flatten, map_leaves
 from backplane.core.graph import Tensor
 from backplane.interop.keras3.installing import install, uninstall
+from backplane.interop.keras3.lifting import in_graph, lifted
 from backplane.interop.keras3.nodes import KCall, KInTrainPhase, node, operation
-from backplane.interop.keras3.special import SPECIAL
+from backplane.interop.keras3.special import OF_GRAPHS, SPECIAL
 
 __all__ = ["KCall", "KInTrainPhase", "adapts", "call", "install", "phase", "uninstall", "value"]
 
@@ -57,19 +61,19 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     Raises:
         TypeError: if the function makes no sense for such objects; the message has advice.
     """
+    leaves = flatten((args, kwargs))
+    of_model = any(isinstance(leaf, keras.KerasTensor) for leaf in leaves)
+    beside = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    if function.__name__ not in OF_GRAPHS and any(map(in_graph, beside)):
+        # A keras.Variable counts as its value beside tensors that have one now.
+        if of_model or not _call.is_closed(beside):
+            return function(*map_leaves(lifted, args), **map_leaves(lifted, kwargs))
     special = SPECIAL.get(function.__name__)
     if special is not None:
         return special(*args, **kwargs)
-    leaves = flatten((args, kwargs))
-    if any(isinstance(leaf, keras.KerasTensor) for leaf in leaves):
+    if of_model:
         make = operation if function.__name__.startswith("__") else node
         return make(function.__name__, args, kwargs)
-    for leaf in leaves:
-        if isinstance(leaf, Tensor) and not _call.is_closed([leaf]):
-            raise TypeError(
-                f"K.{function.__name__}: a keras.Variable has its present value only, which the "
-                f"graph of {leaf!r} would keep for good: use K.variable of backplane.backend there"
-            )
     args, kwargs = map_leaves(_value_of, (args, kwargs))
     return function(*args, **kwargs)
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import keras
 import numpy as np
 
+from backplane import backend as K
+from backplane import engines
+from backplane.backend._trees import flatten, map_leaves
 from backplane.backend.phase import known_phase
 from backplane.core.graph import Placeholder, Tensor
+from backplane.interop.keras3.lifting import arguments_of, lifted
 
 
 class ModelFunction:
@@ -69,32 +74,50 @@ def _is_phase(value: Any) -> bool:
 def _symbolic(value: Any, i: int, what: str) -> Any:
     if isinstance(value, keras.KerasTensor):
         return value
-    if isinstance(value, Tensor):
-        raise TypeError(
-            f"K.function: {what}[{i}], {value!r}, is no tensor of the model: KerasTensors and "
-            "K.placeholder do not mix"
-        )
     raise TypeError(f"K.function: {what}[{i}] must be a KerasTensor, got {type(value).__name__}")
 
 
-def function(inputs: Any, outputs: Any, updates: Any = None, name: str | None = None) -> Any:
-    """`K.function` from KerasTensors to KerasTensors.
+def function(
+    inputs: Any,
+    outputs: Any,
+    updates: Iterable[Any] | None = None,
+    name: str | None = None,
+    **kwargs: Any,
+) -> Any:
+    """`K.function` with KerasTensors. If there are only these, it runs a part of the model. With
+    tensors of K among its inputs or outputs, with updates or options, it compiles a graph of K.
 
     Args:
-        inputs: KerasTensor or list of them; `K.learning_phase()` may be among them.
-        outputs: KerasTensor or list of them.
-        updates: None: variables of Keras 3 are updated when a layer is called.
+        inputs: Tensor or list of tensors; `K.learning_phase()` may be among them.
+        outputs: Tensor or list of tensors.
+        updates: As of `K.function`; a `keras.Variable` may be updated.
         name: Name for error messages.
+        **kwargs: Options of `K.function`.
 
     Returns:
         A callable that takes a list of values and returns a list of NumPy arrays.
 
     Raises:
-        TypeError: for other inputs and outputs, and for updates.
+        TypeError: for inputs, outputs and updates that are no tensors.
     """
-    if updates:
-        raise TypeError(
-            "K.function: a model of Keras 3 takes no updates: call K.update in a layer, which "
-            "assigns at once"
-        )
-    return ModelFunction(inputs, outputs)
+    if not (updates or kwargs) and _is_of_keras(flatten((inputs, outputs))):
+        return ModelFunction(inputs, outputs)
+    if isinstance(inputs, list | tuple):
+        inputs = _flat(inputs)
+    with engines.use(keras.backend.backend()):
+        graph = map_leaves(lifted, (inputs, outputs, list(updates or [])))
+        return K.function(*graph, name, **kwargs)
+
+
+def _is_of_keras(tensors: list[Any]) -> bool:
+    """Whether all of them are KerasTensors, but for the phase, and computed from such alone."""
+    waiting = [t for t in tensors if not _is_phase(t)]
+    seen: set[int] = set()
+    while waiting:
+        tensor = waiting.pop()
+        if isinstance(tensor, Tensor):
+            return False
+        if isinstance(tensor, keras.KerasTensor) and id(tensor) not in seen:
+            seen.add(id(tensor))
+            waiting += arguments_of(tensor)
+    return True

@@ -14,7 +14,6 @@ from backplane.backend._args import as_dtype
 from backplane.backend._trees import map_leaves
 from backplane.core.graph import Constant, Placeholder, Tensor, toposort
 from backplane.core.spec import Spec
-from backplane.core.variable import Variable
 
 
 @keras.saving.register_keras_serializable(package="backplane")
@@ -105,8 +104,8 @@ def node(function: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         KerasTensors, nested as the function nests its results.
 
     Raises:
-        TypeError: for arguments that cannot be part of a model: functions, K.variable, sparse
-            KerasTensors, symbolic tensors of K that depend on a placeholder.
+        TypeError: for arguments that cannot be part of a model: functions, ragged KerasTensors,
+            random tensors of K.
     """
     if function == "switch":
         args, kwargs = map_leaves(lambda v: v() if callable(v) else v, (args, kwargs))
@@ -169,13 +168,6 @@ def _argument(value: Any, function: str) -> Any:
 def _closed(value: Tensor, function: str) -> np.ndarray:
     """The value of a symbolic tensor that is made of constants only."""
     for leaf in toposort([value]):
-        if isinstance(leaf, Variable):
-            raise TypeError(
-                f"K.{function}: the K.variable {leaf.name!r} beside a KerasTensor would be neither "
-                "trained nor saved with the model: give a layer a weight instead "
-                "(keras.layers.Layer.add_weight), or pass K.get_value of it to use its present "
-                "value"
-            )
         if leaf.op is None and not isinstance(leaf, Constant):
             raise TypeError(
                 f"K.{function}: {leaf!r} and a KerasTensor cannot be combined. The inputs of a "

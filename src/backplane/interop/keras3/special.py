@@ -9,8 +9,10 @@ import keras
 import numpy as np
 
 from backplane import backend as K
+from backplane.backend._trees import flatten, map_leaves
 from backplane.core.graph import Tensor
 from backplane.interop.keras3.functions import function
+from backplane.interop.keras3.lifting import lifted
 from backplane.interop.keras3.nodes import phase_node
 
 
@@ -94,15 +96,11 @@ def _operand(value: Any, x: Any) -> Any:
     return value
 
 
-# --- what cannot be ------------------------------------------------------------------------------
+# --- graphs ---------------------------------------------------------------------------------------
 
 
-def _gradients(loss: Any, variables: Any) -> Any:
-    raise TypeError(
-        "K.gradients: Keras 3 keeps no graph that could be differentiated. Take gradients of "
-        "values with the backend's own means (tf.GradientTape, jax.grad, torch.autograd.grad), in "
-        "which K functions may be used, or write the function on K.placeholder and K.variable"
-    )
+def _gradients(loss: Any, variables: Any) -> list[Tensor | None]:
+    return K.gradients(*[map_leaves(lifted, flatten(t)) for t in (loss, variables)])
 
 
 def _in_train_phase(x: Any, alt: Any, training: Any = None) -> Any:
@@ -138,3 +136,6 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "in_test_phase": lambda x, alt, training=None: _in_train_phase(alt, x, training),
 }
 """Name of a K function → what it does if one of its arguments is an object of Keras 3."""
+
+OF_GRAPHS = {"function", "gradients"}
+"""Those of them that take tensors of K beside objects of Keras 3."""

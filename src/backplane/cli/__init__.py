@@ -1,0 +1,65 @@
+"""The command `backplane`: engines, settings, checks, measurements, and old scripts."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import click
+
+from backplane.cli.bench import bench
+from backplane.cli.check import check
+from backplane.cli.engines import list_engines, show_versions
+from backplane.cli.explain import explain
+from backplane.cli.generation import generation_of
+from backplane.cli.output import PROJECT
+from backplane.cli.settings import show_config, use
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name=PROJECT, prog_name="backplane")
+def main() -> None:
+    """The Keras backend API on any tensor engine."""
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "--keras",
+    type=click.Choice(["1", "2", "3"]),
+    help="The Keras for which SCRIPT was written; else its imports and spellings tell.",
+)
+@click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run(keras: str | None, script: Path, arguments: tuple[str, ...]) -> None:
+    """Run SCRIPT so that its `keras.backend` is Backplane's.
+
+    `from keras import backend as K` and `import keras.backend` mean `backplane.backend` while it
+    runs, or `backplane.keras1` if it was written for Keras 1. The installed keras, if any, stays as
+    it is. What Python and NumPy have removed since then, such as `np.float`, is there.
+    """
+    from backplane.interop import alias
+
+    alias.install(generation_of(script, keras))
+    sys.argv = [str(script), *arguments]
+    # As Python does: modules beside the script can be imported.
+    sys.path[0] = str(script.resolve().parent)
+    runpy.run_path(str(script), run_name="__main__")
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the script that teaches SHELL to complete this command.
+
+    For example, in ~/.bashrc: eval "$(backplane completion bash)"
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None, "click knows the shells that it was given"
+    click.echo(kind(main, {}, "backplane", "_BACKPLANE_COMPLETE").source())
+
+
+for _command in (list_engines, show_config, use, check, bench, explain, show_versions):
+    main.add_command(_command)

@@ -1,0 +1,178 @@
+"""`backplane bench`: which engine is fastest here, for a script or for standard networks."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import click
+
+from backplane.cli.output import (
+    console,
+    engines_option,
+    installed_among,
+    json_option,
+    write_json,
+    write_table,
+)
+from backplane.cli.workloads import WORKLOADS
+
+BAR, LONGEST = 30, 5
+"""The length of the longest bar in characters, and its ratio: longer bars would make the others too
+short to compare. They end in an arrow."""
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument(
+    "script", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@engines_option
+@click.option("--workload", type=click.Choice(list(WORKLOADS)), multiple=True, help="Default: all.")
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1), help="Repetitions.")
+@click.option("--seconds", default=1.0, show_default=True, help="For each workload and round.")
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="A bar chart's file.")
+@json_option
+def bench(
+    script: Path | None,
+    arguments: tuple[str, ...],
+    chosen: Sequence[str],
+    workload: Sequence[str],
+    rounds: int,
+    seconds: float,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Time SCRIPT on each installed engine, or standard networks where no script is given.
+
+    A script is timed as a whole process, as `backplane run` would run it. For the networks, `step`
+    is the time of a training step, and `first` the time until the first one is done. Engines take
+    turns, and each figure is the median of the rounds. Exits with 1 if anything fails.
+    """
+    names = installed_among(chosen)
+    subjects = [script.name] if script else list(workload or WORKLOADS)
+    found: dict[tuple[str, str], list[dict[str, float]]] = {}
+    failures: dict[tuple[str, str], str] = {}
+    with console(stderr=True).status("") as status:
+        for turn, subject, name in _turns(rounds, subjects, names):
+            if (subject, name) in failures:
+                continue
+            status.update(f"{subject} on {name}, round {turn} of {rounds}")
+            try:
+                took = (
+                    _script(script, arguments, name) if script else _network(subject, seconds, name)
+                )
+                found.setdefault((subject, name), []).append(took)
+            except subprocess.CalledProcessError as error:
+                failures[subject, name] = error.stderr.strip()
+    rows = _rows(found)
+    if plot is not None:
+        _draw(rows, plot)
+    if as_json:
+        listed = [{"subject": s, "engine": e, "error": text} for (s, e), text in failures.items()]
+        write_json({"rounds": rounds, "results": rows, "failures": listed})
+    else:
+        _show(rows)
+    for (subject, name), text in failures.items():
+        click.echo(f"\n{subject} failed on {name}:\n{text}", err=True)
+    sys.exit(1 if failures else 0)
+
+
+def _turns(
+    rounds: int, subjects: Sequence[str], names: Sequence[str]
+) -> Iterator[tuple[int, str, str]]:
+    for turn in range(1, rounds + 1):
+        for subject in subjects:
+            for name in names:
+                yield turn, subject, name
+
+
+def _run(command: Sequence[str], name: str) -> str:
+    """The output of a Python process whose K runs on the engine."""
+    done = subprocess.run(
+        [sys.executable, *command],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "KERAS_BACKEND": name},
+    )
+    return done.stdout
+
+
+def _script(script: Path, arguments: Sequence[str], name: str) -> dict[str, float]:
+    start = perf_counter()
+    _run(["-m", "backplane", "run", str(script), *arguments], name)
+    return {"seconds": perf_counter() - start}
+
+
+def _network(workload: str, seconds: float, name: str) -> dict[str, float]:
+    printed = _run(["-m", "backplane.cli.workloads", workload, str(seconds)], name)
+    found: dict[str, float] = json.loads(printed.splitlines()[-1])
+    return found
+
+
+def _rows(found: dict[tuple[str, str], list[dict[str, float]]]) -> list[dict[str, Any]]:
+    """Medians, and how many times as long as the fastest engine each takes; the fastest first."""
+    rows: list[dict[str, Any]] = []
+    for (subject, name), rounds in found.items():
+        medians = {key: statistics.median(took[key] for took in rounds) for key in rounds[0]}
+        rows.append({"subject": subject, "engine": name, **medians})
+    measure = {row["subject"]: "step" if "step" in row else "seconds" for row in rows}
+    for row in rows:
+        key = measure[row["subject"]]
+        row["ratio"] = row[key] / min(r[key] for r in rows if r["subject"] == row["subject"])
+    order = list(measure)
+    return sorted(rows, key=lambda row: (order.index(row["subject"]), row["ratio"]))
+
+
+def _show(rows: Sequence[dict[str, Any]]) -> None:
+    """A table for each subject, with a bar for the time."""
+    for subject in dict.fromkeys(row["subject"] for row in rows):
+        mine = [row for row in rows if row["subject"] == subject]
+        longest = min(LONGEST, max(row["ratio"] for row in mine))
+        columns = [c for c in ("seconds", "step", "first") if c in mine[0]]
+        shown = [
+            {"engine": row["engine"], "ratio": f"{row['ratio']:.2f}"}
+            | {c: _time(row[c]) for c in columns}
+            | {"": _bar(row["ratio"], longest)}
+            for row in mine
+        ]
+        click.secho(f"\n{subject}", bold=True)
+        write_table(shown, ("engine", *columns, "ratio", ""), right=("ratio", *columns))
+
+
+def _bar(ratio: float, longest: float) -> str:
+    return "█" * (BAR - 1) + "▶" if ratio > longest else "█" * round(BAR * ratio / longest)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+
+
+def _draw(rows: Sequence[dict[str, Any]], file: Path) -> None:
+    """A chart with a group of bars for each subject."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise click.ClickException("--plot needs matplotlib: pip install matplotlib") from error
+    subjects = list(dict.fromkeys(row["subject"] for row in rows))
+    figure = Figure(figsize=(4 * len(subjects) + 1, 3.2), layout="constrained")
+    for axes, subject in zip(
+        figure.subplots(1, len(subjects), squeeze=False)[0], subjects, strict=True
+    ):
+        mine = [row for row in rows if row["subject"] == subject][::-1]
+        bars = axes.barh(
+            [row["engine"] for row in mine], [row["ratio"] for row in mine], color="#4477aa"
+        )
+        axes.bar_label(bars, fmt="%.2f", padding=3)
+        axes.set(title=subject, xlabel="time / time of the fastest engine")
+        axes.margins(x=0.15)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(file)

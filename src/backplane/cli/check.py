@@ -1,0 +1,166 @@
+"""`backplane check`: the conformance suite on this machine, as a table and a page."""
+
+from __future__ import annotations
+
+import html
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import click
+
+from backplane.cli.engines import library_of
+from backplane.cli.output import (
+    PROJECT,
+    console,
+    engines_option,
+    installed_among,
+    json_option,
+    write_json,
+    write_table,
+)
+
+ASPECTS = ("value", "spec", "gradient")
+COLUMNS = ("engine", "version", "passed", "failed", "skipped", "seconds")
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@engines_option
+@click.option(
+    "--suite",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The folder tests of Backplane's source; needed unless Backplane runs from its source.",
+)
+@click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), help="A page.")
+@json_option
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def check(
+    chosen: Sequence[str],
+    suite: Path | None,
+    page: Path | None,
+    as_json: bool,
+    arguments: tuple[str, ...],
+) -> None:
+    """Run the conformance suite on engines, with ARGUMENTS for pytest.
+
+    Ends with a table, and with --html in a page that has a row for each function. Exits with 1 if a
+    test fails. For example: backplane check --engine jax --html check.html -- -x -k conv2d
+    """
+    names = installed_among(chosen)
+    tests = suite or Path(__file__).parents[3] / "tests"
+    if not (tests / "conformance").is_dir():
+        raise click.UsageError(
+            "the suite is part of Backplane's source, not of what pip installs: unpack the source "
+            f"distribution of version {version(PROJECT)} and give its folder tests as --suite"
+        )
+    with tempfile.TemporaryDirectory(prefix="backplane-check-") as folder:
+        report, record = Path(folder, "report.xml"), Path(folder, "record.json")
+        command = [sys.executable, "-m", "pytest", "--rootdir", str(tests.parent)]
+        command += ["--config-file", str(tests.parent / "pyproject.toml")]
+        command += [f"--junitxml={report}", f"--record={record}", "--engines", ",".join(names)]
+        # In a pipe, pytest says nothing until it has finished, and stdout is for the result alone.
+        command += [] if console(stderr=True).is_terminal else ["-q", "--no-header"]
+        command += [*arguments, str(tests / "conformance")]
+        status = subprocess.run(command, check=False, stdout=sys.stderr).returncode
+        if not report.is_file():
+            sys.exit(status)
+        rows, failures = _results(report, names)
+        confirmed = json.loads(record.read_text(encoding="utf-8")) if record.is_file() else {}
+    if page is not None:
+        page.write_text(_page(rows, failures, confirmed), encoding="utf-8")
+    if as_json:
+        write_json({"engines": rows, "failures": failures, "functions": confirmed})
+    else:
+        write_table(rows, COLUMNS, right=COLUMNS[2:])
+    sys.exit(status)
+
+
+def _results(report: Path, names: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """A row for each engine, and the tests that failed, from pytest's report."""
+    counts = {name: Counter[str]() for name in names}
+    seconds: Counter[str] = Counter()
+    failures = []
+    for case in ElementTree.parse(report).iter("testcase"):
+        title = case.get("name", "")
+        words = title.partition("[")[2].rstrip("]").split("-")
+        name = next((name for name in names if name in words), None)
+        kinds = {child.tag for child in case}
+        failed = bool(kinds & {"failure", "error"})
+        if failed:
+            failures.append(f"{case.get('classname')}.{title}")
+        if name is not None:
+            outcome = "failed" if failed else "skipped" if "skipped" in kinds else "passed"
+            counts[name][outcome] += 1
+            seconds[name] += float(case.get("time", 0))  # type: ignore[assignment]
+    rows: list[dict[str, Any]] = []
+    for name, found in counts.items():
+        number = {outcome: found[outcome] for outcome in ("passed", "failed", "skipped")}
+        spent = round(seconds[name], 1)
+        rows.append({"engine": name, "version": library_of(name)[1], **number, "seconds": spent})
+    return rows, failures
+
+
+def _page(
+    rows: Sequence[Mapping[str, Any]],
+    failures: Sequence[str],
+    confirmed: Mapping[str, Mapping[str, Sequence[str]]],
+) -> str:
+    """The results as one HTML file."""
+    names = [row["engine"] for row in rows]
+    summary = "".join(_row([row[column] for column in COLUMNS]) for row in rows)
+    functions = "".join(
+        _row([function, *(_marks(found.get(name, found.get("any", ()))) for name in names)])
+        for function, found in confirmed.items()
+    )
+    listed = "".join(f"<li><code>{html.escape(name)}</code></li>" for name in failures)
+    return _TEMPLATE.format(
+        version=html.escape(version(PROJECT)),
+        result=f"{len(failures)} tests failed" if failures else "everything passed",
+        kind="bad" if failures else "good",
+        head=_row(COLUMNS, "th"),
+        summary=summary,
+        failures=f"<h2>What failed</h2><ul>{listed}</ul>" if failures else "",
+        functions_head=_row(["function", *names], "th"),
+        functions=functions,
+    )
+
+
+def _row(cells: Sequence[Any], tag: str = "td") -> str:
+    return f"<tr>{''.join(f'<{tag}>{html.escape(str(cell))}</{tag}>' for cell in cells)}</tr>\n"
+
+
+def _marks(aspects: Sequence[str]) -> str:
+    """One sign for each of value, spec and gradient."""
+    return "".join("✓" if aspect in aspects else "·" for aspect in ASPECTS)
+
+
+_TEMPLATE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>backplane check</title>
+<meta name="viewport" content="width=device-width">
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 15px/1.5 system-ui, sans-serif }}
+body {{ margin: 2rem auto; max-width: 60rem; padding: 0 1rem }}
+.scroll {{ overflow-x: auto }}
+table {{ border-collapse: collapse; margin: 1rem 0 }}
+td, th {{ padding: .25rem .9rem .25rem 0; text-align: left; border-bottom: 1px solid #8884 }}
+td {{ font-variant-numeric: tabular-nums }}
+.good {{ color: #1a7f37 }} .bad {{ color: #cf222e }}
+</style></head><body>
+<h1>backplane check</h1>
+<p>Version {version}: <strong class="{kind}">{result}</strong>.</p>
+<div class="scroll"><table>{head}{summary}</table></div>
+{failures}
+<h2>Functions</h2>
+<p>A ✓ each for value, spec (shape and dtype as inferred before anything is computed) and gradient.
+A dot stands for what was not tested in this run, or does not exist, as a gradient of integers.</p>
+<div class="scroll"><table>{functions_head}{functions}</table></div>
+</body></html>
+"""

@@ -1,0 +1,163 @@
+"""`backplane engines` and `backplane show-versions`: what there is on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, entry_points, version
+from typing import Any
+
+import click
+
+from backplane import _keras_json as keras_json
+from backplane import config, engines
+from backplane.cli.output import (
+    PROJECT,
+    console,
+    install_command,
+    json_option,
+    write_json,
+    write_table,
+)
+from backplane.core.spec import DTYPES, FLOATS
+from backplane.known_engines import ENGINES
+
+DISTRIBUTIONS = {"tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-intel")}
+"""Projects that provide a library, where it is not just the one of the library's name."""
+
+OTHERS = ("keras", "numba", "ml_dtypes", "scipy", "click", "rich")
+"""Further projects whose version matters when something goes wrong."""
+
+
+def library_of(name: str) -> tuple[str, str]:
+    """The library that an engine runs on, and its version; "" if it is not installed."""
+    if name not in ENGINES:
+        point = next(p for p in entry_points(group=engines.GROUP) if p.name == name)
+        return (point.dist.name, point.dist.version) if point.dist else (point.value, "")
+    library = ENGINES[name].folder
+    return library, version_of(*DISTRIBUTIONS.get(library, (library,)))
+
+
+def version_of(*projects: str) -> str:
+    """The version of the first of these projects that is installed; "" if none is."""
+    for project in projects:
+        try:
+            return version(project)
+        except PackageNotFoundError:
+            continue
+    return ""
+
+
+def choice() -> tuple[str, str]:
+    """The engine that `import backplane.backend` would take here, and what says so.
+
+    Raises:
+        click.ClickException: if the settings cannot be read or name an engine that is missing.
+    """
+    try:
+        # Looking must not write the file, as importing K does.
+        if os.path.exists(keras_json.path()):
+            config.load()
+        found = engines.configured()
+    except (ImportError, ValueError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    return found.engine or found.name, found.origin
+
+
+@click.command("engines")
+@click.option("--quick", is_flag=True, help="Load no library: devices and dtypes stay unknown.")
+@json_option
+def list_engines(quick: bool, as_json: bool) -> None:
+    """List the engines: version, devices and dtypes, or the command that installs them."""
+    try:
+        chosen, why = choice()
+    except click.ClickException as error:
+        chosen, why = "", error.message
+    with console(stderr=True).status("loading the libraries"):
+        rows = [_described(name, name == chosen) for name in engines.names()]
+        if not quick:
+            _add_loaded([row for row in rows if row["version"] is not None])
+    if as_json:
+        write_json({"engines": rows, "chosen": chosen or None, "because": why})
+        return
+    for row in rows:
+        row["engine"] = f"{row['engine']} *" if row["chosen"] else row["engine"]
+        row["version"] = row["version"] or "not installed"
+        if "dtypes" in row:
+            missing = sorted(DTYPES - set(row["dtypes"]))
+            row["dtypes"] = f"all but {', '.join(missing)}" if missing else "all"
+    columns = ["engine", "library", "version", "devices", "dtypes", "install"]
+    write_table(rows, [c for c in columns if any(row.get(c) for row in rows)])
+    click.echo(
+        f"\n* {chosen} is used here, because of {why}" if chosen else f"\nNone is used: {why}"
+    )
+
+
+def _described(name: str, chosen: bool) -> dict[str, Any]:
+    library, number = library_of(name)
+    there = engines.installed(name)
+    row: dict[str, Any] = {
+        "engine": name,
+        "library": library,
+        "version": number if there else None,
+        "chosen": chosen,
+    }
+    return row if there else row | {"install": install_command(name)}
+
+
+def _add_loaded(rows: Sequence[dict[str, Any]]) -> None:
+    """Add what only a loaded library knows. Each is loaded in a process of its own, all at the same
+    time: what they print, and a library that does not load, then harm nobody.
+    """
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", _PROBE, row["engine"]],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for row in rows
+    ]
+    for row, process in zip(rows, running, strict=True):
+        out, errors = process.communicate()
+        if process.returncode:
+            last = errors.strip().splitlines()[-1:] or [f"exit status {process.returncode}"]
+            row["devices"] = f"does not load: {last[0]}"
+        else:
+            row |= json.loads(out.splitlines()[-1])
+
+
+_PROBE = """
+import json, sys
+from backplane.cli.engines import loaded
+print(json.dumps(loaded(sys.argv[1])))
+"""
+
+
+def loaded(name: str) -> dict[str, list[str]]:
+    """Load an engine: its devices, and the dtypes that it computes in."""
+    engine = engines.get(name)
+    missing = {half for half in FLOATS[:2] if half not in engine.capabilities}
+    return {"devices": engine.devices(), "dtypes": sorted(DTYPES - missing)}
+
+
+@click.command("show-versions")
+@json_option
+def show_versions(as_json: bool) -> None:
+    """Show the versions of everything that matters: to be pasted into a report."""
+    found = {
+        PROJECT: version(PROJECT),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "executable": sys.executable,
+    }
+    found |= {library: number for library, number in map(library_of, engines.names()) if number}
+    found |= {project: number for project in OTHERS if (number := version_of(project))}
+    if as_json:
+        write_json(found)
+    else:
+        write_table(({"": name, "version": text} for name, text in found.items()), ("", "version"))

@@ -1,0 +1,85 @@
+"""`backplane explain`: what one function of K does, where it comes from, and where it is tested."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import json
+import sys
+from contextlib import redirect_stderr
+from importlib import resources
+from io import StringIO
+from types import ModuleType
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from backplane.cli.output import json_option, write_json, write_table
+
+DOCUMENTS = {
+    "000": "Keras 1 reference",
+    "001": "R interface",
+    "002": "notebook",
+    "003": "Keras 2.3 reference",
+    "004": "tutorial",
+}
+"""The documents that describe the API, by the numbers that docs/reference.md uses."""
+
+
+class FunctionName(click.ParamType):  # type: ignore[type-arg]  # as in output.py
+    """The name of a function of K."""
+
+    name = "function"
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        """The names that begin so."""
+        return [CompletionItem(name) for name in functions() if name.startswith(incomplete)]
+
+
+def functions() -> dict[str, Any]:
+    """Function → its documents and what the tests confirm on each engine."""
+    text = resources.files(__package__).joinpath("functions.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+@click.command()
+@click.argument("name", type=FunctionName())
+@json_option
+def explain(name: str, as_json: bool) -> None:
+    """Explain the function NAME of K: signature, documentation, documents, engines."""
+    name = name.removeprefix("K.")
+    function = getattr(_namespace(), name, None)
+    facts = functions().get(name)
+    if function is None or facts is None:
+        near = difflib.get_close_matches(name, functions(), 3)
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        raise click.BadParameter(f"K has no function {name!r}{hint}", param_hint="NAME")
+    signature, text = str(inspect.signature(function)), inspect.getdoc(function) or ""
+    documents = [DOCUMENTS[number] for number in facts["documents"]]
+    if as_json:
+        write_json(
+            {"name": name, "signature": signature, "documentation": text}
+            | {"documents": documents, "engines": facts["engines"]}
+        )
+        return
+    click.secho(f"K.{name}{signature}\n", bold=True)
+    click.echo(text)
+    click.echo(f"\nDocuments: {', '.join(documents) or 'none, it is an addition of Backplane'}\n")
+    write_table(
+        ({"engine": engine, "tests confirm": seen} for engine, seen in facts["engines"].items()),
+        ("engine", "tests confirm"),
+    )
+
+
+def _namespace() -> ModuleType:
+    """K, whatever engine is configured: its line on stderr says nothing here."""
+    said = StringIO()
+    try:
+        with redirect_stderr(said):
+            from backplane import backend
+    except (ImportError, ValueError, OSError) as error:
+        sys.stderr.write(said.getvalue())
+        raise click.ClickException(str(error)) from error
+    return backend

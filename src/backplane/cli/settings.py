@@ -1,0 +1,122 @@
+"""`backplane config` and `backplane use`: where each setting comes from, and the engine's one."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import shutil
+import tempfile
+from typing import Any
+
+import click
+
+from backplane import _keras_json as keras_json
+from backplane import engines
+from backplane.cli.engines import choice
+from backplane.cli.output import EngineName, install_command, json_option, write_json, write_table
+from backplane.known_engines import canonical
+
+KERAS_KEYS = ("nnx_enabled", "max_epochs", "max_steps_per_epoch")
+"""Keys that Keras 3 keeps in the same file."""
+
+
+@click.command("config")
+@json_option
+def show_config(as_json: bool) -> None:
+    """Show each setting, and where it comes from. Exits with 1 if `keras.json` is unfit."""
+    file = keras_json.path()
+    given = _given(file)
+    try:
+        settings = keras_json.read(file)[0] if os.path.exists(file) else keras_json.Settings()
+    except (OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+    old = "image_dim_ordering" in given and "image_data_format" not in given
+    keys = {"image_data_format": "image_dim_ordering"} if old else {}
+    rows: list[dict[str, Any]] = [
+        {"setting": name, "value": value, "from": _origin(file, keys.get(name, name), given)}
+        for name, value in settings._asdict().items()
+    ]
+    if named := os.environ.get("KERAS_BACKEND"):
+        rows[-1] |= {"value": named, "from": "KERAS_BACKEND, which comes before the file"}
+    unknown = _unknown(given)
+    engine, why = choice()
+    if as_json:
+        write_json(
+            {"file": file, "settings": rows, "unknown": unknown, "engine": engine, "because": why}
+        )
+        return
+    write_table(rows, ("setting", "value", "from"))
+    click.echo(f"\nThe engine is {engine}, because of {why}.")
+    for key, nearest in unknown.items():
+        hint = f"; did you mean {nearest!r}?" if nearest else ""
+        click.echo(f"{file}: nobody reads the key {key!r}{hint}")
+
+
+def _given(file: str) -> dict[str, Any]:
+    """What the file holds; nothing, if there is none."""
+    try:
+        return keras_json.given(file)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _origin(file: str, key: str, given: dict[str, Any]) -> str:
+    return f"{file}, key {key!r}" if key in given else "the default"
+
+
+def _unknown(given: dict[str, Any]) -> dict[str, str | None]:
+    """The keys that neither we nor Keras read → the nearest key that we read, if one is near."""
+    known = keras_json.KEYS
+    strange = [key for key in given if key not in known and key not in KERAS_KEYS]
+    return {key: next(iter(difflib.get_close_matches(key, known, 1)), None) for key in strange}
+
+
+def _write_choice(file: str, name: str) -> None:
+    """Put the engine into the file in one step, which begins with the defaults if it is absent.
+
+    Raises:
+        OSError: if the file cannot be read or written; it is as it was then.
+        ValueError: if it does not hold settings.
+    """
+    keras_json.write(file)
+    file = os.path.realpath(file)
+    settings = keras_json.given(file) | {"backend": name}
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", dir=os.path.dirname(file), prefix=".keras.json.", delete=False
+    ) as part:
+        try:
+            json.dump(settings, part, indent=4)
+            part.write("\n")
+            part.flush()
+            os.fsync(part.fileno())
+            if os.path.exists(file):
+                shutil.copymode(file, part.name)
+            os.replace(part.name, file)
+        except BaseException:
+            os.unlink(part.name)
+            raise
+
+
+@click.command()
+@click.argument("name", type=EngineName())
+@json_option
+def use(name: str, as_json: bool) -> None:
+    """Write the engine NAME to `keras.json`; everything else there stays."""
+    if not engines.installed(name):
+        raise click.ClickException(f"{name} is not installed: {install_command(name)}")
+    file = keras_json.path()
+    try:
+        _write_choice(file, name)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+    named = os.environ.get("KERAS_BACKEND")
+    overridden = bool(named) and canonical(named or "") != name
+    if as_json:
+        write_json({"file": file, "backend": name, "overridden_by": named if overridden else None})
+        return
+    click.echo(f'{file}: "backend": "{name}"')
+    if overridden:
+        click.echo(f"KERAS_BACKEND={named} comes before the file: unset it.", err=True)

@@ -1,0 +1,31 @@
+"""Slices, and elements at positions that a program computes."""
+
+from __future__ import annotations
+
+import pytensor.tensor as pt
+
+from backplane.engines.base import Shape, Slices, Table, Value
+from backplane.engines.pytensor.library import zeros
+
+TABLE = Table(
+    slice=lambda x, *, slices: x[_index(slices)],
+    head=lambda x, length, *, axis: x[(slice(None),) * axis + (slice(length),)],
+)
+
+
+def _index(slices: Slices) -> tuple[slice, ...]:
+    return tuple([slice(*s) for s in slices])
+
+
+@TABLE.add("slice_grad")
+def slice_grad(g: Value, *dims: Value, shape: Shape, slices: Slices) -> Value:
+    """Zeros with `g` where the slices read."""
+    return pt.set_subtensor(zeros(shape, dims, g.dtype)[_index(slices)], g)
+
+
+@TABLE.add("gather")
+def gather(x: Value, indices: Value, *, axis: int) -> Value:
+    """The slices of `x` along an axis that `indices` name."""
+    if indices.dtype == "uint64":
+        indices = pt.cast(indices, "int64")
+    return x[(slice(None),) * axis + (indices,)]

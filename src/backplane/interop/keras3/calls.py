@@ -1,0 +1,188 @@
+"""Calls of Keras 3's operations in a graph of K: the primitive `keras_call` and its gradient.
+
+Its parameter `call` is a function of values of Keras' backend. It runs while the program is traced,
+so `jax.jit` and `tf.function` compile what Keras does. The gradient of such a call is one more such
+call, which differentiates the first one by the backend's own means. So there are gradients of any
+order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import keras
+
+from backplane import engines
+from backplane.core.graph import Tensor
+from backplane.core.primitive import Primitive
+from backplane.core.spec import Spec, is_float
+from backplane.core.traits import Memory
+from backplane.engines.base import Entry
+from backplane.interop.keras3 import slopes
+
+Values = Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The place of an operand among the arguments of an operation."""
+
+    operand: int
+
+
+class _Caller(keras.layers.Layer):
+    """Calls a function as the call of an outer layer, which tells the layers in it the phase."""
+
+    def __init__(self) -> None:
+        super().__init__(name="backplane_call", dtype="float32")
+        self._convert_input_args = False
+
+    def call(self, function: Callable[[], Any], training: bool | None = None) -> Any:
+        """What the function gives."""
+        return function()
+
+
+_callers: list[_Caller] = []
+
+
+class OperationCall:
+    """The call of an operation of Keras as a function of values: first of the tensors among its
+    arguments, then of its variables. Its variables stay as they are.
+
+    Args:
+        operation: The layer or operation.
+        arguments: Its positional and keyword arguments, with a `Slot` for each tensor.
+        masks: For each operand that is a tensor, the operand that is its mask, or None.
+        variables: The variables whose values are the last operands.
+        given: The specs of the operands for which the results have the specs `results`.
+        results: The specs of the results.
+        training: Whether layers are called for training.
+    """
+
+    def __init__(
+        self,
+        operation: Any,
+        arguments: Any,
+        masks: Sequence[int | None],
+        variables: Sequence[Any],
+        given: Sequence[Spec],
+        results: Sequence[Spec],
+        training: bool,
+    ) -> None:
+        self.operation = operation
+        self.arguments = arguments
+        self.masks = masks
+        self.variables = variables
+        self.given = tuple(given)
+        self.results = list(results)
+        self.training = training
+
+    def __repr__(self) -> str:
+        return f"<call of {self.operation.name}>"
+
+    def specs(self, *operands: Spec) -> list[Spec]:
+        """The specs of the results for operands of these specs."""
+        if operands == self.given:
+            return self.results
+        described = [keras.KerasTensor(tuple(s.shape), str(s.dtype)) for s in operands]
+        args, kwargs = self._filled(described)
+        made = keras.tree.flatten(self.operation.compute_output_spec(*args, **kwargs))
+        return [Spec(tuple(t.shape), str(t.dtype)) for t in made]
+
+    def __call__(self, *values: Any) -> list[Any]:
+        """The results for values of the backend."""
+        args, kwargs = self._filled(values)
+        tensors = values[: len(self.masks)]
+        weights = values[len(values) - len(self.variables) :]
+        for value, mask in zip(tensors, self.masks, strict=True):
+            _set_mask(value, None if mask is None else values[mask])
+        pairs = list(zip(self.variables, weights, strict=True))
+        with keras.StatelessScope(state_mapping=pairs):
+            found = self._called(lambda: self.operation(*args, **kwargs))
+        for value in tensors:
+            _set_mask(value, None)  # They may be tracers, which nobody should keep.
+        return [keras.ops.convert_to_tensor(y) for y in keras.tree.flatten(found)]
+
+    def _filled(self, values: Values) -> Any:
+        return keras.tree.map_structure(
+            lambda leaf: values[leaf.operand] if isinstance(leaf, Slot) else leaf, self.arguments
+        )
+
+    def _called(self, function: Callable[[], Any]) -> Any:
+        if not isinstance(self.operation, keras.layers.Layer):
+            return function()
+        if not _callers:
+            _callers.append(_Caller())
+        return _callers[0](function=function, training=self.training)
+
+
+def _set_mask(value: Any, mask: Any) -> None:
+    if mask is not None or keras.src.backend.get_keras_mask(value) is not None:
+        keras.src.backend.set_keras_mask(value, mask)
+
+
+class Slope(NamedTuple):
+    """The cotangents of operands of a call, as a function of its operands and then of the
+    cotangents of its results.
+    """
+
+    call: Any
+    count: int
+    """How many operands the call has."""
+    wanted: tuple[int, ...]
+    """The operands whose cotangents are computed."""
+    reached: tuple[int, ...]
+    """The results whose cotangents are given."""
+
+    def specs(self, *operands: Spec) -> list[Spec]:
+        """Those of the operands."""
+        return [operands[i] for i in self.wanted]
+
+    def __call__(self, *values: Any) -> list[Any]:
+        """The cotangents."""
+        operands, cotangents = values[: self.count], values[self.count :]
+
+        def function(*wanted: Any) -> list[Any]:
+            filled = dict(zip(self.wanted, wanted, strict=True))
+            results = self.call(*[filled.get(i, value) for i, value in enumerate(operands)])
+            return [results[i] for i in self.reached]
+
+        return slopes.pulled_back(function, [operands[i] for i in self.wanted], cotangents)
+
+
+def _specs(*operands: Spec, call: Any) -> list[Spec]:
+    """The results of a call of an operation of Keras."""
+    found: list[Spec] = call.specs(*operands)
+    return found
+
+
+keras_call: Primitive[list[Tensor]] = Primitive(
+    "keras_call", _specs, memory=Memory.ANY, multiple=True
+)
+
+
+@keras_call.vjp
+def _(
+    g: list[Tensor | None], y: list[Tensor], *operands: Tensor, call: Any
+) -> list[Tensor | None]:
+    wanted = tuple([i for i, t in enumerate(operands) if is_float(t.spec.dtype)])
+    reached = tuple([i for i, gi in enumerate(g) if gi is not None])
+    given = [gi for gi in g if gi is not None]
+    if not wanted:
+        return [None] * len(operands)
+    slope = Slope(call, len(operands), wanted, reached)
+    found = dict(zip(wanted, keras_call(*operands, *given, call=slope), strict=True))
+    return [found.get(i) for i in range(len(operands))]
+
+
+def engine() -> Any:
+    """The engine of Keras' backend, able to run such calls.
+
+    Raises:
+        ValueError: if Keras runs on a backend that is no engine of Backplane.
+    """
+    found = engines.get(keras.backend.backend())
+    found.table.setdefault(keras_call.name, Entry(lambda *values, call: call(*values)))
+    return found
