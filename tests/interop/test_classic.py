@@ -307,6 +307,7 @@ model = Sequential([Dense(2, input_shape=(3,))])
 with h5py.File("never written", driver="core", backing_store=False) as file:
     model.save(file)
     same = load_model(file)
+    assert len(file.fid.get_file_image()) > 1000
 np.testing.assert_allclose(same.predict(np.ones((1, 3))), model.predict(np.ones((1, 3))))
 """,
     )

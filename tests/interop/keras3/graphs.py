@@ -143,7 +143,9 @@ def policy_gradient(folder):
     loss = K.mean(-K.log(chosen + 1e-10) * reward)
     before = [K.get_value(w) for w in model.trainable_weights]
     grads = K.gradients(loss, model.trainable_weights)
-    updates = [K.update_sub(w, 0.5 * g) for w, g in zip(model.trainable_weights, grads, strict=True)]
+    updates = [
+        K.update_sub(w, 0.5 * g) for w, g in zip(model.trainable_weights, grads, strict=True)
+    ]
     train = K.function([model.input, action, reward], [loss], updates=updates)
     x = data(6, 4)
     actions = np.eye(3)[[0, 1, 2, 0, 1, 2]]

@@ -164,9 +164,7 @@ keras_call: Primitive[list[Tensor]] = Primitive(
 
 
 @keras_call.vjp
-def _(
-    g: list[Tensor | None], y: list[Tensor], *operands: Tensor, call: Any
-) -> list[Tensor | None]:
+def _(g: list[Tensor | None], y: list[Tensor], *operands: Tensor, call: Any) -> list[Tensor | None]:
     wanted = tuple([i for i, t in enumerate(operands) if is_float(t.spec.dtype)])
     reached = tuple([i for i, gi in enumerate(g) if gi is not None])
     given = [gi for gi in g if gi is not None]
