@@ -60,7 +60,9 @@ LIBRARIES: dict[str, set[str]] = {
         if name != "numpy"
         for library in known.libraries
     },
-    "torch": {"engines.torch", "interop.dynamo"},
+    "torch": {"engines.torch", "interop.dynamo", "interop.fx", "interop.keras3"},
+    "tensorflow": {"engines.tensorflow", "interop.keras3"},
+    "jax": {"engines.jax", "interop.keras3"},
     "jaxlib": {"engines.jax"},
     "numba": {"engines.pytensor"},
     "keras": {"interop"},

@@ -115,3 +115,65 @@ def test_the_example_trains_without_backplane(tmp_path: Path) -> None:
     printed = subprocess.run(run, check=True, capture_output=True, text=True).stdout
     last = float(printed.splitlines()[-1].split("loss ")[1].split(",")[0])
     assert last < 0.1
+
+
+def test_frozen_weights_are_constants_of_the_model(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    x, w = K.placeholder((None, 3), name="x"), K.variable(np.ones((3, 2)), name="w")
+    counter = K.variable(1.0, name="counter")
+    y = K.dot(x, w) * counter
+    for path, updates in (("plain", []), ("step", [K.update_add(counter, 1.0)])):
+        K.function([x], [y], updates=updates).to_onnx(tmp_path / path, freeze=True)
+        model = onnx.load(tmp_path / path).graph
+        states = ["counter"] if updates else []
+        assert [i.name for i in model.input] == ["x", *states]
+        assert {"w", "counter"} <= {i.name for i in model.initializer}
+        session = ort.InferenceSession(tmp_path / path)
+        assert (session.run(None, {"x": np.ones((1, 3), "float32")})[0] == 3).all()
+        assert ("w appears in graph inputs" in capfd.readouterr().err) is False
+
+
+def test_what_the_model_does_not_read_is_no_input(tmp_path: Path) -> None:
+    x, w = K.placeholder((None, 3), name="x"), K.variable(np.ones(3), name="w")
+    y = K.in_train_phase(K.dropout(x, 0.5) * w, x)
+    f = K.function([x, K.learning_phase()], [y])
+    for phase, read in ((0, []), (1, ["w", "random_key"])):
+        f.to_onnx(tmp_path / "f.onnx", learning_phase=phase)
+        graph = onnx.load(tmp_path / "f.onnx").graph
+        assert [i.name for i in graph.input] == ["x", *read]
+        assert [o.name for o in graph.output] == ["output_0", *[f"{n}.new" for n in read[1:]]]
+
+
+def test_names_are_those_that_the_user_gave(tmp_path: Path) -> None:
+    for _ in range(2):  # The second tensors of these names have a number behind theirs.
+        x, w = K.placeholder((2,), name="points"), K.variable([1.0, 2.0], name="weights")
+        y = K.identity(x * w, name="scores")
+    f = K.function([x], [y, x + 1.0], [K.update_add(w, [1.0, 1.0])])
+    f.to_onnx(tmp_path / "f.onnx")
+    session = ort.InferenceSession(tmp_path / "f.onnx")
+    assert [i.name for i in session.get_inputs()] == ["points"]
+    assert [o.name for o in session.get_outputs()] == ["scores", "output_1", "weights.new"]
+    f.to_onnx(tmp_path / "f.onnx", inputs=["a"], outputs=["b", "c"])
+    session = ort.InferenceSession(tmp_path / "f.onnx")
+    assert session.run(["c"], {"a": np.ones(2, "float32")})[0].tolist() == [2.0, 2.0]
+    with pytest.raises(ValueError, match="inputs must be 1 names"):
+        f.to_onnx(tmp_path / "f.onnx", inputs=["a", "b"])
+
+
+@pytest.mark.parametrize("opset", [16, 18, 21, 23])
+def test_the_version_of_the_operators(tmp_path: Path, opset: int) -> None:
+    x, w = K.placeholder((None, 3), name="x"), K.variable(rng.standard_normal((3, 2)))
+    f = K.function([x], [K.softmax(K.relu(K.dot(x, w))), K.max(x, axis=1)])
+    f.to_onnx(tmp_path / "f.onnx", opset=opset)
+    assert onnx.load(tmp_path / "f.onnx").opset_import[0].version == opset
+    given = rng.standard_normal((4, 3)).astype("float32")
+    found = ort.InferenceSession(tmp_path / "f.onnx").run(None, {"x": given})
+    for a, b in zip(found, f([given]), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+def test_versions_that_there_are_not(tmp_path: Path) -> None:
+    x = K.placeholder((None, 3), name="x")
+    with pytest.raises(ValueError, match=r"opset must be from \d+ to \d+, got 3"):
+        K.function([x], [x * 2.0]).to_onnx(tmp_path / "f.onnx", opset=3)

@@ -16,14 +16,20 @@ LATEST_1 = "1.2.2"
 OLDER = ("2.2.5", "2.2.4", "2.1.6", "2.0.9", "1.1.2", "1.0.8")
 SLOW = {"theano", "jax", "tensorflow"}
 """Engines that spend long on compiling what the programs need."""
+SELECTED_1 = ("masks", "functional", "files", "custom")
+"""The programs in Keras 1 that these engines run."""
 
 TOLERANCE = 1e-4
 """Of losses near 1, after 50 steps of float32."""
 
 
-def programs(release):
+def programs(release, engine=None):
     """The names of the programs; importing them would import Keras."""
-    files = SCRIPTS.glob("programs_1_*.py" if release < "2" else "programs.py")
+    if release < "2" and engine in SLOW:
+        return SELECTED_1
+    larger = ["programs_larger.py"] if release == LATEST else []
+    patterns = ["programs_1_*.py"] if release < "2" else ["programs.py", *larger]
+    files = [file for pattern in patterns for file in SCRIPTS.glob(pattern)]
     lines = [line for f in sorted(files) for line in f.read_text(encoding="utf-8").splitlines()]
     return [line[4:-9] for line in lines if line.startswith("def ") and line.endswith("(folder):")]
 
@@ -41,7 +47,7 @@ def results(tmp_path_factory):
             if not file.exists():
                 folder = tmp_path_factory.mktemp("classic")
                 run(
-                    python_with(release), SCRIPTS / "run.py", file,
+                    python_with(release), SCRIPTS / "run.py", file, *programs(release, engine),
                     backend=f"backplane.{engine}", folder=folder,
                 )  # fmt: skip
         return json.loads(file.read_text())
@@ -78,7 +84,7 @@ def latest():
         for engine in engines():
             quick = release == LATEST or engine.values[0] == "numpy"
             marks = engine.marks if quick else [*engine.marks, pytest.mark.slow]
-            for program in programs(release):
+            for program in programs(release, engine.values[0]):
                 yield pytest.param(release, engine.values[0], program, marks=marks)
 
 
@@ -241,137 +247,47 @@ with h5py.File("file.h5", "w") as file:
     )
 
 
-def test_names_that_keras_takes_from_tensorflow_only(tmp_path):
+@pytest.mark.parametrize(
+    "release", [LATEST, LATEST_1, pytest.param("2.1.6", marks=pytest.mark.slow)]
+)
+def test_engines_by_their_plain_names(tmp_path, release):
+    show = "from keras import backend as K; print(K.backend(), K.eval(K.ones((1,))))"
+    assert script(tmp_path, show, "NumPy", release) == "backplane.numpy [1.]\n"
+    # Keras 1 looks for the file in a folder of the home folder.
+    for folder in (tmp_path, tmp_path / ".keras"):
+        folder.mkdir(exist_ok=True)
+        (folder / "keras.json").write_text('{"backend": "numpy"}')
+    shown = show + "; from backplane import config; print(config.choose_engine(bool).name)"
+    assert script(tmp_path, shown, "", release) == "backplane.backend [1.]\nnumpy\n"
+
+
+def test_settings_are_those_of_keras_1(tmp_path):
     script(
         tmp_path,
         """
 from keras import backend as K
-assert K.image_dim_ordering() == "tf"
-x = K.placeholder((2,))
-assert K.get_session().run(x + 1.0, {x: [1, 2]}).tolist() == [2, 3]
-K.set_learning_phase(1)
-K.clear_session()
-assert K.eval(K.in_train_phase(K.ones(()), K.zeros(()))) == 0
+from backplane import backend as B
+import keras.backend.theano_backend as KTH
+assert K.floatx.__module__ == "keras.backend.common"
+K.set_floatx("float64"); K.set_epsilon(1e-3); K.set_image_dim_ordering("th")
+assert (B.floatx(), B.epsilon(), B.image_data_format()) == ("float64", 1e-3, "channels_first")
+B.set_image_data_format("channels_last")
+assert K.image_dim_ordering() == KTH.image_dim_ordering() == "tf"
+assert not hasattr(K, "less") and hasattr(K, "lesser")
 """,
+        release=LATEST_1,
     )
 
 
-def test_models_inside_loops(tmp_path):
-    """A model that is called on the rows of a loop asks them for attributes that only what a layer
-    returned has."""
-    script(
-        tmp_path,
-        """
-import numpy as np
-from keras import backend as K
-from keras import layers as L
-from keras.models import Model, Sequential
-inner = Sequential([L.Dense(4, input_shape=(3,)), L.Dropout(0.5), L.Dense(2)])
-x = L.Input((5, 3))
-y = L.TimeDistributed(inner)(x)
-rows = L.Lambda(lambda t: K.map_fn(inner, t[:, 0]), output_shape=(2,))
-model = Model(x, [y, L.TimeDistributed(L.Dropout(0.5))(y)])
-model.compile("sgd", "mse")
-value = np.random.RandomState(0).normal(size=(2, 5, 3))
-model.train_on_batch(value, [np.ones((2, 5, 2))] * 2)
-wanted = np.stack([inner.predict(value[:, i]) for i in range(5)], 1)
-for found in model.predict(value):
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
-last, _, _ = K.rnn(lambda t, s: (inner(t), []), K.variable(value), [], unroll=True)
-np.testing.assert_allclose(K.eval(last), wanted[:, -1], rtol=1e-5, atol=1e-6)
-""",
-    )
-
-
-def test_names_of_tensors_begin_with_their_layers(tmp_path):
-    script(
-        tmp_path,
-        """
-from keras import layers as L
-from keras.models import Sequential
-model = Sequential([L.LSTM(3, input_shape=(4, 2), name="first"), L.Dense(2, name="second")])
-assert [t.output.name.split("/")[0] for t in model.layers] == ["first", "second"]
-""",
-    )
-
-
-def test_models_in_files_in_memory(tmp_path):
-    script(
-        tmp_path,
-        """
-import h5py
-import numpy as np
-from keras.layers import Dense
-from keras.models import Sequential, load_model
-model = Sequential([Dense(2, input_shape=(3,))])
-with h5py.File("never written", driver="core", backing_store=False) as file:
-    model.save(file)
-    same = load_model(file)
-    assert len(file.fid.get_file_image()) > 1000
-np.testing.assert_allclose(same.predict(np.ones((1, 3))), model.predict(np.ones((1, 3))))
-""",
-    )
-
-
-@pytest.mark.parametrize(("release", "shape"), [(LATEST, (2, 3, 4, 3, 6)), ("2.2.4", (2, 3, 4, 6))])
-def test_batch_dot_is_that_of_the_release(tmp_path, release, shape):
-    """Before 2.3, products on TensorFlow took two axes for those of the samples."""
-    script(
-        tmp_path,
-        f"""
-import numpy as np
-from keras import backend as K
-x, y = np.arange(120.0).reshape(2, 3, 4, 5), np.arange(180.0).reshape(2, 3, 6, 5)
-found = K.batch_dot(K.variable(x), K.variable(y), [3, 3])
-assert K.int_shape(found) == {shape}
-paired = np.einsum("shac,shbc->shab", x, y)
-wanted = paired if found.ndim == 4 else np.einsum("shac,stbc->shatb", x, y)
-np.testing.assert_allclose(K.eval(found), wanted, rtol=1e-5)
-turned = K.batch_dot(K.variable(x.swapaxes(2, 3)), K.variable(y.swapaxes(2, 3)), axes=2)
-np.testing.assert_allclose(K.eval(turned), wanted, rtol=1e-5)
-if found.ndim == 4:
-    mixed = K.batch_dot(K.variable(x[..., 0]), K.variable(y[:, :, :4]), [2, 2])
-    np.testing.assert_allclose(K.eval(mixed), np.einsum("sha,shac->shc", x[..., 0], y[:, :, :4]))
-    documented = K.batch_dot(K.variable(y), K.variable(x[:, :, 0]), [3, 2])
-    np.testing.assert_allclose(K.eval(documented), np.einsum("shac,stc->shat", y, x[:, :, 0]))
-rows = K.batch_dot(K.ones((2, 3)), K.ones((2, 3)), axes=1)
-assert K.eval(rows).tolist() == [[3], [3]]
-""",
-        release=release,
-    )
-
-
-def test_a_program_is_told_another_name(tmp_path):
-    """Many programs refuse every backend but Keras' own."""
-    text = """
-from keras import backend as K
-from keras.layers import Dense
-from keras.models import Sequential
-assert K.backend() == "tensorflow", K.backend()
-model = Sequential([Dense(2, input_shape=(3,))])
-model.compile("adam", "mse")  # Keras itself would ask for tf here.
-"""
-    for release in (LATEST, "2.1.6"):
-        script(tmp_path, text, release=release, BACKPLANE_KERAS_NAME="tensorflow")
-
-
-def test_a_layer_that_computes_the_loss(tmp_path):
-    """It gives a scalar, and says that it gives one number per sample: so do detectors' losses."""
+def test_kernels_of_theano_are_converted(tmp_path):
     script(
         tmp_path,
         """
 import numpy as np
-from keras import backend as K
-from keras.layers import Dense, Input, Lambda
-from keras.models import Model
-x, t = Input((3,)), Input((2,))
-y = Dense(2)(x)
-loss = Lambda(lambda a: K.mean(K.square(a[0] - a[1])), output_shape=(1,), name="loss")([y, t])
-assert K.int_shape(loss) == (None, 1)
-model = Model([x, t], loss)
-model.compile("sgd", {"loss": lambda y_true, y_pred: y_pred})
-data = [np.ones((4, 3)), np.ones((4, 2))]
-losses = [model.train_on_batch(data, np.zeros(4)) for _ in range(5)]
-assert losses[-1] < losses[0]
+from keras.utils.np_utils import convert_kernel
+kernel = np.arange(24.0).reshape(2, 2, 2, 3)
+assert (convert_kernel(kernel, "tf") == kernel[::-1, ::-1]).all()
+assert (convert_kernel(kernel, "th") == kernel[:, :, ::-1, ::-1]).all()
 """,
+        release=LATEST_1,
     )

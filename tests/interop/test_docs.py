@@ -29,6 +29,17 @@ def test_classic_keras(tmp_path):
     assert float(accuracy) > 0.9
 
 
+def test_keras_1(tmp_path):
+    program = tmp_path / "program.py"
+    namespace, train = blocks("keras-1.md", "python")
+    program.write_text(namespace)
+    printed = run(Path(sys.executable), program, backend="numpy", folder=tmp_path)
+    assert printed.strip() in (DOCS / "keras-1.md").read_text(encoding="utf-8")
+    program.write_text(train)
+    printed = run(python_with("1.2.2"), program, backend="numpy", folder=tmp_path)
+    assert float(re.fullmatch(r"accuracy (\S+)\n", printed)[1]) > 0.9
+
+
 def shell(command, folder):
     """What a command prints, with this Python as `python`."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -65,7 +76,7 @@ def test_native_tensors(tmp_path):
     text = (DOCS / "native-tensors.md").read_text(encoding="utf-8")
     promised = re.findall(r"^```\n\nprints `(.*?)`", text, re.MULTILINE)
     programs = blocks("native-tensors.md", "python")
-    assert len(programs) == len(promised) == 5
+    assert len(programs) == len(promised) == 6
     # In one process, one after the other: each library is imported once at most.
     (tmp_path / "page.py").write_text("\n".join(programs))
     printed = shell("python page.py", tmp_path).splitlines()

@@ -150,18 +150,31 @@ def test_settings_are_those_of_the_time_of_compilation() -> None:
         assert compiled(torch.zeros(1)).item() == pytest.approx(-np.log(epsilon), rel=1e-3)
 
 
-def test_random_numbers_are_drawn_beside_the_graph() -> None:
+def test_random_numbers_without_a_seed_come_from_the_own_generator() -> None:
     def noisy(x: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = K.dropout(K.tanh(x) * 0.0 + 1.0, 0.5) * 3.0
         return found
 
     x = torch.ones(64)
-    compiled = torch.compile(noisy, backend="aot_eager")
+    compiled = torch.compile(noisy, fullgraph=True, backend="aot_eager")
     first, second = compiled(x), compiled(x)
     assert set(first.unique().tolist()) == {0.0, 6.0}
     assert not torch.equal(first, second)
+    torch.manual_seed(3)
+    again = compiled(x)
+    torch.manual_seed(3)
+    torch.testing.assert_close(compiled(x), again)
+
+
+def test_random_numbers_with_a_seed_are_drawn_beside_the_graph() -> None:
+    def noisy(x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = K.dropout(x, 0.5, seed=3) + 1.0
+        return found
+
+    x = torch.ones(64)
+    torch.testing.assert_close(torch.compile(noisy, backend="aot_eager")(x), noisy(x))
     torch._dynamo.reset()
-    with pytest.raises(Unsupported, match=r"K\.dropout draws random numbers"):
+    with pytest.raises(Unsupported, match=r"K\.dropout draws random numbers with a seed"):
         torch.compile(noisy, fullgraph=True, backend="aot_eager")(x)
 
 

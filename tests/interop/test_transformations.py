@@ -15,6 +15,7 @@ import pytensor.tensor as pt
 import pytest
 import tensorflow as tf
 import torch
+import torch.utils.checkpoint
 
 from backplane import backend as K
 
@@ -125,6 +126,18 @@ def test_tensorflow_variables_loops_and_datasets() -> None:
     np.testing.assert_allclose(np.concatenate(sums), X.sum(-1), rtol=1e-5)
 
 
+def test_autograph_leaves_k_functions_alone(caplog: pytest.LogCaptureFixture) -> None:
+    def function(x: Any) -> Any:
+        with K.name_scope("scope"):
+            scaled = K.dot(x, K.constant(np.eye(3), "float32")) * K.epsilon()
+        return K.in_train_phase(K.dropout(scaled, 0.5), scaled) + K.ones((3,))
+
+    with caplog.at_level("WARNING", "tensorflow"):
+        tf.function(function)(tf.constant(X))
+        list(tf.data.Dataset.from_tensors(X).map(function))
+    assert not caplog.records
+
+
 # --- PyTorch -------------------------------------------------------------------------------------
 
 
@@ -160,6 +173,42 @@ def test_torch_gradcheck(function: Any) -> None:
     x = torch.tensor(X, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(function, (x,))
     assert torch.autograd.gradgradcheck(function, (x,))
+
+
+def recurrent(x: Any) -> Any:
+    """The last output of a loop."""
+
+    def step(row: Any, states: Any) -> Any:
+        new = K.tanh(row + states[0])
+        return new, [new]
+
+    return K.sum(K.rnn(step, x, [x[:, 0] * 0.0])[0])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        recurrent,
+        lambda x: K.logsumexp(x) + K.sum(K.var(x, axis=0)) + K.max(x),
+        lambda x: K.sum(K.square(K.conv1d(x, K.ones((2, 3, 2))))),
+        lambda x: K.sum(K.pool2d(K.expand_dims(x), (2, 2))),
+        lambda x: K.sum(K.map_fn(lambda row: row * row, x)),
+        lambda x: K.sum(K.ctc_batch_cost(
+            np.array([[0, 1], [1, 0]]), K.softmax(x), np.full((2, 1), 6), np.full((2, 1), 2)
+        )),
+    ],
+)  # fmt: skip
+def test_torch_func_and_checkpoint_of_each_kind_of_function(function: Any) -> None:
+    x = torch.randn(2, 6, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    (wanted,) = torch.autograd.grad(function(x), x)
+    plain = x.detach()
+    torch.testing.assert_close(torch.func.grad(function)(plain), wanted)
+    torch.testing.assert_close(torch.func.jacrev(function)(plain), wanted)
+    torch.testing.assert_close(torch.func.jacfwd(function)(plain), wanted, rtol=1e-4, atol=1e-5)
+    both = torch.func.vmap(torch.func.grad(function))(torch.stack([plain, plain]))
+    torch.testing.assert_close(both[1], wanted)
+    saved = torch.utils.checkpoint.checkpoint(function, x, use_reentrant=False)
+    torch.testing.assert_close(torch.autograd.grad(saved, x)[0], wanted)
 
 
 # --- PyTensor ------------------------------------------------------------------------------------

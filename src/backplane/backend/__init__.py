@@ -5,6 +5,7 @@ together. Type checkers and editors read `__init__.pyi`, which `make generate` w
 """
 
 import sys as _sys
+from types import FunctionType as _FunctionType
 
 from backplane import config as _config
 from backplane import engines as _engines
@@ -38,6 +39,7 @@ from backplane.backend import (
     sparse,
     state,
 )
+from backplane.backend._call import unconverted as _unconverted
 from backplane.backend.tensorflow_backend import leaked as __getattr__  # noqa: F401
 
 _CHAPTERS = (
@@ -48,6 +50,9 @@ _CHAPTERS = (
 
 _FUNCTIONS = {name: getattr(chapter, name) for chapter in _CHAPTERS for name in chapter.__all__}
 globals().update(_FUNCTIONS)
+for _function in _FUNCTIONS.values():
+    if isinstance(_function, _FunctionType):
+        _unconverted(_function)
 __all__ = sorted(_FUNCTIONS)
 
 _config.load()

@@ -19,11 +19,15 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, TypeVar
 
+from backplane.backend._errors import explain, refuse_depth
 from backplane.core import registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-ADAPTERS = {"keras.src.backend.common": "backplane.interop.keras3"}
+ADAPTERS = {
+    "keras.src.backend.common": "backplane.interop.keras3",
+    "torch.fx.proxy": "backplane.interop.fx",
+}
 """Package of a class, or of one of its base classes → its adapter."""
 
 _found: dict[type, Any] = {}
@@ -90,23 +94,6 @@ def adapter_among(values: Iterable[Any]) -> Any:
     return None
 
 
-def holds_itself(what: str) -> ValueError:
-    """The error for a list that is among its own items."""
-    return ValueError(f"{what}: got a list that contains itself")
-
-
-def refuse_circles(name: str, values: Iterable[Any]) -> None:
-    """After Python has gone too deep: ValueError if an argument of `K.name` contains itself."""
-    waiting: list[tuple[Any, frozenset[int]]] = [(value, frozenset()) for value in values]
-    while waiting:
-        value, around = waiting.pop()
-        if isinstance(value, list | tuple | dict):
-            if id(value) in around:
-                raise holds_itself(f"K.{name}") from None
-            items = value.values() if isinstance(value, dict) else value
-            waiting += [(item, around | {id(value)}) for item in items]
-
-
 def adaptable(function: F) -> F:
     """Decorator for K functions that do not follow the call rule (`_call.api`). A call with objects
     of another library goes to that library's adapter.
@@ -116,11 +103,14 @@ def adaptable(function: F) -> F:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
             adapter = adapter_among((*args, *kwargs.values()))
-        except RecursionError:
-            refuse_circles(function.__name__, (*args, *kwargs.values()))
+            if adapter is None:
+                return function(*args, **kwargs)
+        except (TypeError, ValueError, IndexError) as error:
+            explain(error, function, args, kwargs)
             raise
-        if adapter is None:
-            return function(*args, **kwargs)
+        except RecursionError:
+            refuse_depth(function, args, kwargs)
+            raise
         return adapter.call(wrapper, args, kwargs)
 
     return wrapper  # type: ignore[return-value]

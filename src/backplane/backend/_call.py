@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import functools
 import keyword
-import os
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -43,17 +42,17 @@ import numpy as np
 
 from backplane import engines
 from backplane.backend import _adapters, _dynamo
+from backplane.backend._errors import explain, refuse_depth
 from backplane.backend._trace import PLAIN, keep, run_now, runs_at_once, table, traced_for
-from backplane.compile.source_map import explain
+from backplane.compile import source_map
 from backplane.core import context
 from backplane.core.context import DEFAULT_MODE, mode
 from backplane.core.graph import Placeholder, Tensor, toposort
-from backplane.core.registry import PRIMITIVES
 from backplane.core.source import Source
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
 
-__all__ = ["OLD_SPELLINGS", "api", "creates", "is_closed"]
+__all__ = ["OLD_SPELLINGS", "api", "creates", "is_closed", "unconverted"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Call = Callable[..., Any]
@@ -141,10 +140,13 @@ def api(function: F) -> F:
         except (TypeError, ValueError) as error:
             modern = OLD_SPELLINGS[0](function.__name__, args, kwargs)
             if modern is None:
-                _name_function(error, function.__name__)
+                explain(error, function, args, kwargs)
                 raise
+        except IndexError as error:
+            explain(error, function, args, kwargs)
+            raise
         except RecursionError:
-            _adapters.refuse_circles(function.__name__, (*args, *kwargs.values()))
+            refuse_depth(function, args, kwargs)
             raise
         return wrapper(**modern)
 
@@ -155,6 +157,16 @@ def api(function: F) -> F:
 
 SETTLED_LIMIT = 256
 """Combinations of types that are kept for one function."""
+
+
+def unconverted(function: F) -> F:
+    """`function`, marked so that TensorFlow's AutoGraph calls it as it is.
+
+    AutoGraph rewrites the source of every function that a `tf.function` calls. It cannot parse all
+    of ours, and warns. This is the mark of `tf.autograph.experimental.do_not_convert`.
+    """
+    function.autograph_info__ = {}  # type: ignore[attr-defined]
+    return function
 
 
 def _general(function: Call, wrapper: Call) -> Call:
@@ -187,23 +199,6 @@ def is_closed(tensors: list[Tensor]) -> bool:
     return not any(isinstance(t, Placeholder) and t.default is None for t in toposort(tensors))
 
 
-def _name_function(error: Exception, name: str) -> None:
-    """Let the message of an error start with `K.name: ` instead of the name of a primitive.
-    Messages that name a K function already, and errors of somebody else's code that K called, stay
-    as they are.
-    """
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    ours = trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PACKAGE)
-    if ours and len(error.args) == 1 and not str(error).startswith("K."):
-        inner, colon, text = str(error).partition(": ")
-        error.args = (f"K.{name}: {text if colon and inner in PRIMITIVES else error}",)
-
-
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-
-
 def creates(function: F) -> F:
     """Decorator for K functions that make tensors from shapes and numbers. Arrays among their
     arguments are parameters, so they build a graph. In eager mode, or if there is a native tensor
@@ -223,12 +218,13 @@ def creates(function: F) -> F:
                 return function(*args, **kwargs)
             engine = found.engine(function.__name__)
             return run_now(function, args, kwargs, engine, arrays=False)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError) as error:
             call = OLD_SPELLINGS[0](function.__name__, args, kwargs)
             if call is None:
+                explain(error, function, args, kwargs)
                 raise
         except RecursionError:
-            _adapters.refuse_circles(function.__name__, (*args, *kwargs.values()))
+            refuse_depth(function, args, kwargs)
             raise
         return wrapper(**call)
 
@@ -317,7 +313,7 @@ class _Writer:
             trace = traces.get(key)
             if trace is not None and trace.holds():
                 return trace(engine, leaves)
-            if any(map(_needs_conversion, (*args, *kwargs.values()))):
+            if engine.is_tracing() or any(map(_needs_conversion, (*args, *kwargs.values()))):
                 return general(*args, **kwargs)
             trace, leaves = traced_for(function, args, kwargs, engine)
             if trace.simple:
@@ -328,7 +324,7 @@ class _Writer:
 
         self.source = Source(
             "call", _find=programs.get, _other=other, _general=general, _engine=engine,
-            _explain=explain, _spec_of=engine.spec_of, _from_numpy=engine.from_numpy,
+            _explain=source_map.explain, _spec_of=engine.spec_of, _from_numpy=engine.from_numpy,
         )  # fmt: skip
 
     def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:

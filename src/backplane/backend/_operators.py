@@ -12,9 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from backplane.backend._call import api
+from backplane import engines
+from backplane.backend._call import api, is_closed
+from backplane.backend._trace import run_now
 from backplane.core.graph import OPERATORS, Tensor
 from backplane.ops import operators  # noqa: F401 - what is wrapped here
+from backplane.ops.lift import as_tensor
 
 _KNOWN = (Tensor, int, float, np.ndarray, np.generic, list, tuple)
 
@@ -77,6 +80,17 @@ def _ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping
 
 
 OPERATORS["ufunc"] = _ufunc
+
+
+def _jax_array(x: Tensor) -> Any:
+    """What `Tensor.__jax_array__` gives."""
+    engine = engines.get("jax")
+    if not (engine.holds(x.spec.dtype) and is_closed([x])):
+        return x
+    return run_now(as_tensor, (x,), {}, engine)
+
+
+OPERATORS["jax_array"] = _jax_array
 
 for _name in (*BINARY, *REFLECTED, *ORDER):
     OPERATORS[_name] = _meeting(_name)

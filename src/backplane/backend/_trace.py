@@ -23,9 +23,11 @@ from backplane.core.graph import (
     constant,
     toposort,
 )
+from backplane.core.registry import native_spec
 from backplane.core.spec import Spec, is_float
 from backplane.core.variable import Variable, lent
 from backplane.engines.base import Engine
+from backplane.ops.lift import checked
 
 PLAIN = frozenset((int, float, bool, str))
 """Types of arguments that are no tensors and stand in keys as they are; None is another."""
@@ -136,6 +138,27 @@ def run_now(
         _abstract(args, engine, leaves, specs, arrays),
         _abstract(kwargs, engine, leaves, specs, arrays),
     )
+    try:
+        found = _trace_of(function, shape_of_call, specs, leaves, engine)
+    except ValueError:  # Sizes that the library leaves open may have to be known.
+        present = [
+            s if isinstance(s, ArraySpec) else engine.present_spec(x)
+            for s, x in zip(specs, leaves, strict=True)
+        ]
+        if present == specs:
+            raise
+        found = _trace_of(function, shape_of_call, present, leaves, engine)
+    return found(engine, leaves)
+
+
+def _trace_of(
+    function: Callable[..., Any],
+    shape_of_call: Any,
+    specs: Sequence[Spec | ArraySpec],
+    leaves: Sequence[Any],
+    engine: Engine,
+) -> Trace:
+    """The trace of a call that was kept, or a new one."""
     at_once = runs_at_once(engine) or any(map(engine.is_symbolic, leaves))
     key: Any = None
     found = None
@@ -148,7 +171,7 @@ def run_now(
         found = trace(function, shape_of_call, specs, engine, at_once)
         if key is not None and found.reusable:
             keep(_traces, key, found)
-    return found(engine, leaves)
+    return found
 
 
 def traced_for(
@@ -190,8 +213,7 @@ def _abstract(
             return value
         if value.dtype == object:
             value = np.array(value.tolist())
-        if value.dtype.kind not in "biuf" and value.dtype.name != "bfloat16":
-            raise TypeError(f"expected numbers, got an array of dtype {value.dtype}")
+        checked(value, value)
         leaves.append(engine.from_numpy(value))
         spec = engine.spec_of(leaves[-1])
         specs.append(spec if engine.holds_arrays else ArraySpec(spec))
@@ -199,7 +221,7 @@ def _abstract(
     elif isinstance(value, np.integer | np.bool_) or not engine.owns(value):
         return value
     leaves.append(value)
-    specs.append(engine.spec_of(value))
+    specs.append(native_spec(engine, value))
     return Slot(len(leaves) - 1)
 
 

@@ -12,7 +12,7 @@ from backplane.backend._call import api
 from backplane.backend.activation import float_tensor, is_number
 from backplane.backend.types import DType, TensorLike
 from backplane.core import context
-from backplane.core.graph import Tensor
+from backplane.core.graph import Tensor, with_given_name
 from backplane.core.spec import is_float
 from backplane.ops import effects
 from backplane.ops import elementwise as ew
@@ -407,5 +407,5 @@ def identity(x: TensorLike, name: str | None = None) -> Tensor:
     """
     result = effects.identity(x if isinstance(x, Tensor) and x.spec.sparse else as_tensor(x))
     if name is not None:
-        result._name = context.unique_name(name)
+        with_given_name(result, name)._name = context.unique_name(name)
     return result

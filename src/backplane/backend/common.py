@@ -8,17 +8,8 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from backplane import config, engines
-from backplane.config import (
-    backend,
-    cast_to_floatx,
-    epsilon,
-    floatx,
-    image_data_format,
-    normalize_data_format,
-    set_epsilon,
-    set_floatx,
-    set_image_data_format,
-)  # fmt: skip
+from backplane.backend._errors import explained
+from backplane.config import epsilon, floatx, image_data_format
 from backplane.core import context
 
 __all__ = [
@@ -29,7 +20,14 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+cast_to_floatx = explained(config.cast_to_floatx)
+normalize_data_format = explained(config.normalize_data_format)
+set_epsilon = explained(config.set_epsilon)
+set_floatx = explained(config.set_floatx)
+set_image_data_format = explained(config.set_image_data_format)
 
+
+@explained
 def get_uid(prefix: str = "") -> int:
     """The next whole number for a prefix, counting from 1.
 
@@ -83,6 +81,22 @@ def name_scope(
     return context.name_scope(chosen)
 
 
+def backend() -> str:
+    """The name of the engine in use.
+
+    Returns:
+        String: the name as configured, or that of the engine that `K.engine` has put in its place.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> with K.engine("numpy"):
+        ...     K.backend()
+        'numpy'
+    """
+    chosen = context.current().engine
+    return config.backend() if chosen is None or engines.is_default(chosen) else chosen.name
+
+
 @contextmanager
 def engine(name: str) -> Iterator[None]:
     """Context manager: functions that are made inside, and values that are computed inside, run on
@@ -108,6 +122,7 @@ def engine(name: str) -> Iterator[None]:
         yield
 
 
+@explained
 def symbolic(func: F) -> F:
     """Decorator: inside of the function, arrays and engine tensors are constants of a graph.
 
@@ -123,6 +138,7 @@ def symbolic(func: F) -> F:
     return _in_mode(func, "symbolic")
 
 
+@explained
 def eager(func: F) -> F:
     """Decorator: inside of the function, K computes at once, even with variables and constants.
 

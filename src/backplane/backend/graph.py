@@ -12,7 +12,9 @@ import numpy as np
 from backplane import engines
 from backplane.backend._adapters import adaptable, adapter_among
 from backplane.backend._call import api
+from backplane.backend._errors import explained
 from backplane.backend.types import TensorLike
+from backplane.compile.feeds import check_has_value
 from backplane.compile.function import Function
 from backplane.core.graph import OPERATORS, Constant, Tensor
 from backplane.core.registry import engine_of
@@ -74,7 +76,14 @@ class KFunction:
         return outputs
 
     def to_onnx(
-        self, path: Any, outputs: Sequence[str] | None = None, learning_phase: int = 0
+        self,
+        path: Any,
+        outputs: Sequence[str] | None = None,
+        learning_phase: int = 0,
+        *,
+        inputs: Sequence[str] | None = None,
+        freeze: bool = False,
+        opset: int | None = None,
     ) -> None:
         """Write the function as an ONNX model, which ONNX Runtime runs without Backplane.
 
@@ -85,13 +94,20 @@ class KFunction:
 
         Args:
             path: File to write. By custom its name ends in `.onnx`.
-            outputs: Names for the outputs. The default is `output_0`, `output_1`, …
+            outputs: Names for the outputs. By default they are those that `K.identity(y, name)`
+                gave, else `output_0`, `output_1`, …
             learning_phase: 0 (test) or 1 (train), for a function with the learning phase among its
                 inputs. The phase is not an input of the model.
+            inputs: Names for the inputs, in the order of the function's inputs without the
+                learning phase. By default they are those that `K.placeholder(name=…)` was given.
+            freeze: Whether variables that the function does not update are constants of the model,
+                which ONNX Runtime optimizes, in the place of inputs with a value.
+            opset: Version of ONNX's operators; by default the one that the engine `cntk` uses.
 
         Raises:
             ImportError: if onnx and onnxruntime are not installed.
-            ValueError: if `outputs` does not hold one name per output, all different.
+            ValueError: if `inputs` or `outputs` does not hold one name for each, all different, or
+                if the function cannot be written in that `opset`.
 
         Example:
             >>> import os, tempfile, onnxruntime
@@ -107,9 +123,10 @@ class KFunction:
             (array(7., dtype=float32), array(9., dtype=float32))
         """
         # Here, not above: few programs write models.
-        from backplane.compile.export import export
+        from backplane.compile.export import Wishes, export
 
-        export(self._function, path, outputs, learning_phase)
+        wishes = Wishes(outputs, learning_phase, inputs, freeze, opset)
+        export(self._function, path, wishes)
 
     def _without_fixed(self, inputs: Sequence[Any]) -> list[Any]:
         """Drop the values for inputs that are numbers, such as a learning phase that is set for
@@ -302,6 +319,7 @@ def stop_gradient(variables: Any) -> Any:
     return effects.stop_gradient(as_tensor(variables))
 
 
+@explained
 def eval(x: TensorLike) -> np.ndarray:
     """The value of a tensor or variable as a NumPy array.
 
@@ -328,7 +346,10 @@ def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
     """Compute a tensor as `K.eval` does, with values for placeholders."""
     if not isinstance(x, Tensor):
         owner = engine_of(x)
-        return np.asarray(x if owner is None else owner.to_numpy(x))
+        if owner is None:
+            return np.asarray(x)
+        check_has_value(x, owner, "K.eval")
+        return np.asarray(owner.to_numpy(x))
     engine = engines.current()
     if feed:
         return _once(list(feed), x, engine)(list(feed.values()))[0]

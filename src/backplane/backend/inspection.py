@@ -9,6 +9,7 @@ import numpy as np
 from backplane.backend._adapters import adaptable
 from backplane.backend._args import shape_vector
 from backplane.backend._call import api
+from backplane.backend._errors import explained
 from backplane.backend.types import StaticShape, TensorLike
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.registry import engine_of
@@ -33,7 +34,7 @@ def spec_of(x: TensorLike, what: str) -> Spec:
         return x.spec
     owner = engine_of(x)
     if owner is not None:
-        found: Spec = owner.spec_of(x)
+        found: Spec = owner.present_spec(x)
         return found
     array = np.asarray(x)
     if array.dtype.kind not in "biuf":
@@ -90,6 +91,7 @@ def int_shape(x: TensorLike) -> StaticShape:
     return tuple(spec_of(x, "K.int_shape").shape)
 
 
+@explained
 def get_variable_shape(x: TensorLike) -> StaticShape:
     """The static shape of a variable: an older name of `K.int_shape`.
 
@@ -145,6 +147,7 @@ def dtype(x: TensorLike) -> str:
     return str.__str__(spec_of(x, "K.dtype").dtype)
 
 
+@explained
 def count_params(x: TensorLike) -> int:
     """The number of elements of a tensor whose sizes are all known.
 
@@ -176,14 +179,15 @@ def is_tensor(x: object) -> bool:
 
 @adaptable
 def is_variable(x: object) -> bool:
-    """Whether `x` is a variable.
+    """Whether `x` is a variable: of K, a `tf.Variable`, or a shared variable of PyTensor.
 
     Example:
         >>> from backplane import backend as K
         >>> K.is_variable(K.zeros((2,))), K.is_variable(K.placeholder(ndim=1))
         (True, False)
     """
-    return isinstance(x, Variable)
+    owner = engine_of(x)
+    return isinstance(x, Variable) or (owner is not None and owner.is_variable(x))
 
 
 @adaptable

@@ -8,16 +8,19 @@ draws new samples. The seed alone decides the sequence of samples of a tensor.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from backplane import config
 from backplane.backend._args import as_dtype, as_float, as_int, as_new_shape
 from backplane.backend._call import api, creates
+from backplane.backend._errors import explained
 from backplane.backend.creation import variable
-from backplane.backend.types import DType, Shape, TensorLike
+from backplane.backend.types import DType, Seed, Shape, TensorLike
 from backplane.core.graph import KeySource, Tensor, constant
-from backplane.core.spec import is_float, promote
+from backplane.core.registry import engine_of
+from backplane.core.spec import KEY, is_float, promote
 from backplane.core.variable import Variable
 from backplane.ops import random
 from backplane.ops.creation import size_at, sizes_of
@@ -42,6 +45,7 @@ class _Seeds:
 _seeds = _Seeds()
 
 
+@explained
 def set_random_seed(seed: int | None, portable: bool = False) -> None:
     """Fix the seeds of all random tensors that are made from now on without a seed of their own.
 
@@ -66,10 +70,29 @@ def set_random_seed(seed: int | None, portable: bool = False) -> None:
         _seeds.generator, _seeds.portable = None, False
         return
     _seeds.generator = np.random.default_rng(as_int(seed, "K.set_random_seed: seed"))
-    _seeds.portable = portable
+    _seeds.portable = bool(portable)
 
 
-def key_source(seed: int | None, what: str) -> KeySource:
+def key_of(seed: Seed, what: str) -> Tensor:
+    """The key of one random tensor: a source that gives another one at each run, or the key that
+    was given as the seed.
+
+    Raises:
+        TypeError: if a tensor is given that is no key.
+    """
+    if not isinstance(seed, Tensor | np.ndarray) and engine_of(seed) is None:
+        return key_source(seed, what)
+    key = as_tensor(seed)
+    dtype, shape = key.spec.dtype, key.spec.shape
+    if (dtype == "uint32" and shape in ((2,), (4,))) or (dtype.startswith(KEY) and shape == ()):
+        return random.key_words(key)
+    raise TypeError(
+        f"{what}: seed must be an int or a random key (two or four words of uint32, or what "
+        f"jax.random.key gives), got a tensor of dtype {dtype} and shape {tuple(shape)}"
+    )
+
+
+def key_source(seed: Any, what: str) -> KeySource:
     """A source of keys for one random tensor."""
     if seed is not None:
         return KeySource(as_int(seed, f"{what}: seed"))
@@ -86,11 +109,11 @@ _NORMAL = (random.random_normal, portable_normal)
 
 
 def _sample(
-    kind: tuple[Callable[..., Tensor], ...], shape: Shape, dtype: str, seed: int | None, what: str
+    kind: tuple[Callable[..., Tensor], ...], shape: Shape, dtype: str, seed: Seed, what: str
 ) -> Tensor:
     """New samples for the function `what`."""
     dims, sizes = as_new_shape(shape, f"{what}: shape")
-    return kind[_seeds.portable](key_source(seed, what), *dims, shape=sizes, dtype=dtype)
+    return kind[_seeds.portable](key_of(seed, what), *dims, shape=sizes, dtype=dtype)
 
 
 def _float_dtype(dtype: DType | None, what: str) -> str:
@@ -106,7 +129,7 @@ def random_normal(
     mean: TensorLike = 0.0,
     stddev: TensorLike = 1.0,
     dtype: DType | None = None,
-    seed: int | None = None,
+    seed: Seed = None,
 ) -> Tensor:
     """Samples of a normal distribution. Each evaluation draws new ones.
 
@@ -115,7 +138,7 @@ def random_normal(
         mean: Mean: a number, or a tensor that broadcasts.
         stddev: Standard deviation; likewise.
         dtype: Float dtype; default `K.floatx()`.
-        seed: Seed of this tensor.
+        seed: Seed of this tensor, or a key (see `K.dropout`).
 
     Returns:
         A tensor.
@@ -136,7 +159,7 @@ def random_uniform(
     minval: float | Tensor = 0.0,
     maxval: float | Tensor = 1.0,
     dtype: DType | None = None,
-    seed: int | None = None,
+    seed: Seed = None,
 ) -> Tensor:
     """Samples of a uniform distribution over [minval, maxval). Each evaluation draws new ones.
 
@@ -145,7 +168,7 @@ def random_uniform(
         minval: Lower bound, included.
         maxval: Upper bound, excluded.
         dtype: Name of the dtype; default `K.floatx()`. Integer types give whole numbers.
-        seed: Seed of this tensor.
+        seed: Seed of this tensor, or a key (see `K.dropout`).
 
     Returns:
         A tensor.
@@ -159,6 +182,8 @@ def random_uniform(
     what, name = "K.random_uniform", as_dtype(dtype)
     if is_float(name):
         sample = _sample(_UNIFORM, shape, name, seed, what)
+        for bound in (minval, maxval):
+            as_tensor(bound)  # says what is wrong
         return sample if (minval, maxval) == (0.0, 1.0) else sample * (maxval - minval) + minval
     low, high = as_int(minval, f"{what}: minval"), as_int(maxval, f"{what}: maxval")
     steps = floor(_sample(_UNIFORM, shape, "float64", seed, what) * float(high - low))
@@ -167,7 +192,7 @@ def random_uniform(
 
 @creates
 def random_binomial(
-    shape: Shape, p: TensorLike = 0.0, dtype: DType | None = None, seed: int | None = None
+    shape: Shape, p: TensorLike = 0.0, dtype: DType | None = None, seed: Seed = None
 ) -> Tensor:
     """Samples that are 1 with probability `p`, and 0 otherwise. Each evaluation draws new ones.
 
@@ -175,7 +200,7 @@ def random_binomial(
         shape: Sizes: ints and scalar tensors, or `K.shape(x)`.
         p: Probability in [0, 1].
         dtype: Name of the dtype; default `K.floatx()`.
-        seed: Seed of this tensor.
+        seed: Seed of this tensor, or a key (see `K.dropout`).
 
     Example:
         >>> from backplane import backend as K
@@ -192,7 +217,7 @@ def truncated_normal(
     mean: TensorLike = 0.0,
     stddev: TensorLike = 1.0,
     dtype: DType | None = None,
-    seed: int | None = None,
+    seed: Seed = None,
 ) -> Tensor:
     """Samples of a normal distribution that lie within two standard deviations of the mean.
 
@@ -204,7 +229,7 @@ def truncated_normal(
         mean: Mean.
         stddev: Standard deviation before the cut.
         dtype: Float dtype; default `K.floatx()`.
-        seed: Seed of this tensor.
+        seed: Seed of this tensor, or a key (see `K.dropout`).
 
     Example:
         >>> from backplane import backend as K
@@ -224,9 +249,10 @@ _WITHIN_TWO = 0.9544997361036416
 _SQRT_TWO = 1.4142135623730951
 
 
+@explained
 def random_uniform_variable(
     shape: Shape, low: float, high: float, dtype: DType | None = None, name: str | None = None,
-    seed: int | None = None,
+    seed: Seed = None,
 ) -> Variable:  # fmt: skip
     """Instantiate a variable with samples of a uniform distribution.
 
@@ -246,9 +272,10 @@ def random_uniform_variable(
     return variable(random_uniform(shape, low, high, dtype, seed), dtype, name)
 
 
+@explained
 def random_normal_variable(
     shape: Shape, mean: float, scale: float, dtype: DType | None = None, name: str | None = None,
-    seed: int | None = None,
+    seed: Seed = None,
 ) -> Variable:  # fmt: skip
     """Instantiate a variable with samples of a normal distribution.
 
@@ -270,7 +297,7 @@ def random_normal_variable(
 
 @api
 def dropout(
-    x: TensorLike, level: TensorLike, noise_shape: Shape | None = None, seed: int | None = None
+    x: TensorLike, level: TensorLike, noise_shape: Shape | None = None, seed: Seed = None
 ) -> Tensor:
     """Set entries to zero at random, and scale the others so that the expected sum stays the same.
 
@@ -279,7 +306,8 @@ def dropout(
         level: Fraction of the entries to drop, in [0, 1).
         noise_shape: Shape of the flags that say which entries stay. It must broadcast to the shape
             of `x`. None stands for the size of `x` along that axis. Default: the shape of `x`.
-        seed: Seed of the flags.
+        seed: Seed of the flags. Each run draws other ones. A tensor is a key instead: two or four
+            words of uint32, or what `jax.random.key` gives. The same key gives the same flags.
 
     Returns:
         A tensor of the shape and dtype of `x`.
@@ -309,7 +337,7 @@ def dropout(
     dims, sizes = as_new_shape(noise_shape, "K.dropout: noise_shape")
     # In half precision few samples would lie beside a small level.
     dtype = promote(x.spec.dtype if is_float(x.spec.dtype) else config.floatx(), "float32")
-    key = key_source(seed, "K.dropout")
+    key = key_of(seed, "K.dropout")
     sample = _UNIFORM[_seeds.portable](key, *dims, shape=sizes, dtype=dtype)
     scaled: Tensor = x / (1.0 - level)
     zero = constant(0, scaled.spec.dtype)

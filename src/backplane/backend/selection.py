@@ -119,7 +119,10 @@ def one_hot(indices: TensorLike, num_classes: Size) -> Tensor:
 def _count_up(num_classes: Size, dtype: str) -> Tensor:
     """The vector 0, 1, … before `num_classes`."""
     if not isinstance(num_classes, Tensor):
-        return as_tensor(np.arange(as_count(num_classes, "num_classes"), dtype=dtype))
+        count = as_count(num_classes, "num_classes")
+        if count >= 2**31:
+            raise ValueError(f"num_classes must be below 2**31, got {count}")
+        return as_tensor(np.arange(count, dtype=dtype))
     (stop,) = as_entries([num_classes], "num_classes")
     bounds = as_tensor(0, dtype), cast_to(as_tensor(stop), dtype), as_tensor(1, dtype)
     return arange(*bounds, dtype=dtype)
@@ -127,6 +130,8 @@ def _count_up(num_classes: Size, dtype: str) -> Tensor:
 
 def _integers(x: TensorLike, what: str) -> Tensor:
     tensor = as_tensor(x)
+    if isinstance(x, list | tuple) and 0 in tensor.spec.shape:
+        return cast_to(tensor, "int32")
     if not is_integer(tensor.spec.dtype):
         raise TypeError(f"{what} must hold integers, got dtype {tensor.spec.dtype}; cast it")
     return tensor

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from backplane.backend._adapters import adaptable
 from backplane.backend._keras1 import accepting
+from backplane.backend._trace import run_now
 from backplane.backend.creation import _values
 from backplane.backend.graph import evaluate, fitting
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor
+from backplane.core.registry import engine_of
 from backplane.core.variable import Variable, arrays, assign
+from backplane.engines.base import Engine
 from backplane.ops.effects import Update
-from backplane.ops.lift import as_tensor
+from backplane.ops.lift import as_tensor, checked
 
 __all__ = [
     "batch_get_value", "batch_set_value", "get_value", "moving_average_update", "set_value",
@@ -77,8 +81,7 @@ def set_value(x: TensorLike, value: TensorLike) -> None:
         >>> K.get_value(v)
         array([1., 2.], dtype=float32)
     """
-    variable, array = _fitting_array(x, value, "K.set_value")
-    assign([variable], [array])
+    _set([(x, value)], "K.set_value")
 
 
 @adaptable
@@ -98,25 +101,56 @@ def batch_set_value(tuples: Sequence[tuple[TensorLike, TensorLike]]) -> None:
         >>> K.batch_get_value([a, b])
         [array([1.], dtype=float32), array([2.], dtype=float32)]
     """
-    checked = [_fitting_array(x, value, "K.batch_set_value") for x, value in tuples]
-    assign([variable for variable, _ in checked], [array for _, array in checked])
+    _set(tuples, "K.batch_set_value")
 
 
-def _fitting_array(x: TensorLike, value: TensorLike, what: str) -> tuple[Variable, np.ndarray]:
-    x = _as_variable(x, what)
-    array = _values(value, x.spec.dtype, f"{what}: value")
-    if array.shape != x.spec.shape:
+def _set(tuples: Sequence[tuple[TensorLike, TensorLike]], what: str) -> None:
+    """Set variables, of ours and of engines, if all values fit."""
+    checked = [(x, _fitting_array(x, value, what)) for x, value in tuples]
+    ours = [(x, array) for x, array in checked if isinstance(x, Variable)]
+    assign([variable for variable, _ in ours], [array for _, array in ours])
+    for x, array in checked:
+        if not isinstance(x, Variable):
+            engine_of(x).assign(x, array)
+
+
+def _fitting_array(x: Any, value: TensorLike, what: str) -> np.ndarray:
+    owner = _owner(x, what)
+    spec = x.spec if owner is None else owner.spec_of(x)
+    array = _values(value, spec.dtype, f"{what}: value")
+    known = [n if size is None else size for n, size in zip(array.shape, spec.shape, strict=False)]
+    if array.ndim != spec.ndim or array.shape != tuple(known):
         raise ValueError(
-            f"{what}: the variable {x.name!r} has shape {x.spec.shape}, the value has shape "
+            f"{what}: the variable {x.name!r} has shape {spec.shape}, the value has shape "
             f"{array.shape}"
         )
-    return x, array
+    return array
 
 
-def _as_variable(x: TensorLike, what: str) -> Variable:
-    if not isinstance(x, Variable):
-        raise TypeError(f"{what}: x must be a variable, got {x!r}")
-    return x
+def _owner(x: Any, what: str) -> Engine | None:
+    """The engine that a variable belongs to; None for a variable of ours.
+
+    Raises:
+        TypeError: names `what`, if `x` is no variable.
+    """
+    if isinstance(x, Variable):
+        return None
+    owner: Engine | None = engine_of(x)
+    if owner is None or not owner.is_variable(x):
+        raise TypeError(
+            f"{what}: x must be a variable (a K.variable, a tf.Variable, a shared variable of "
+            f"PyTensor), got {x!r}"
+        )
+    return owner
+
+
+def _updated(what: str, x: Any, *operands: TensorLike) -> Tensor:
+    """The update of a variable, at once if it belongs to an engine."""
+    owner = _owner(x, what)
+    if owner is None:
+        return Update(x, _NEW_VALUE[what](x, *operands))
+    update: Tensor = owner.assign(x, run_now(_NEW_VALUE[what], (x, *operands), {}, owner))
+    return update
 
 
 @adaptable
@@ -124,12 +158,13 @@ def update(x: TensorLike, new_x: TensorLike) -> Tensor:
     """Make an update of a variable to a new value.
 
     Args:
-        x: Variable.
+        x: Variable. A `tf.Variable` is assigned to, in a `tf.function` at each run.
         new_x: Tensor of its shape.
 
     Returns:
         A tensor equal to the new value. A function that has it among its updates, or computes it,
-        writes the value to `x`; `K.eval` does too.
+        writes the value to `x`; `K.eval` does too. For a `tf.Variable` what its `assign` returns,
+        for a shared variable of PyTensor the pair that `pytensor.function` takes among its updates.
 
     Raises:
         TypeError: if `x` is no variable.
@@ -141,8 +176,7 @@ def update(x: TensorLike, new_x: TensorLike) -> Tensor:
         >>> K.eval(K.update(v, v + 2.0)).item(), K.get_value(v).item()
         (3.0, 3.0)
     """
-    x = _as_variable(x, "K.update")
-    return Update(x, fitting(x, new_x, "K.update"))
+    return _updated("K.update", x, new_x)
 
 
 @adaptable
@@ -155,8 +189,7 @@ def update_add(x: TensorLike, increment: TensorLike) -> Tensor:
         >>> K.eval(K.update_add(v, 2.0)).item()
         3.0
     """
-    x = _as_variable(x, "K.update_add")
-    return Update(x, fitting(x, x + increment, "K.update_add"))
+    return _updated("K.update_add", x, increment)
 
 
 @adaptable
@@ -169,8 +202,7 @@ def update_sub(x: TensorLike, decrement: TensorLike) -> Tensor:
         >>> K.eval(K.update_sub(v, 2.0)).item()
         -1.0
     """
-    x = _as_variable(x, "K.update_sub")
-    return Update(x, fitting(x, x - decrement, "K.update_sub"))
+    return _updated("K.update_sub", x, decrement)
 
 
 @adaptable
@@ -191,13 +223,39 @@ def moving_average_update(x: TensorLike, value: TensorLike, momentum: TensorLike
         >>> K.eval(K.moving_average_update(v, 3.0, 0.5)).item()
         2.0
     """
-    name = "K.moving_average_update"
-    x, new, old_share = _as_variable(x, name), _operand(value), _operand(momentum)
-    return Update(x, fitting(x, x * old_share + new * (1.0 - old_share), name))
+    return _updated("K.moving_average_update", x, value, momentum)
 
 
 def _operand(value: TensorLike) -> Any:
     """An operand for Python's operators: a list becomes a tensor, and other values stay as they
     are.
     """
+    if isinstance(value, np.ndarray):
+        checked(value, value)
     return as_tensor(value) if isinstance(value, list | tuple) else value
+
+
+def _average(x: Tensor, value: TensorLike, momentum: TensorLike) -> Any:
+    new, old_share = _operand(value), _operand(momentum)
+    return x * old_share + new * (1.0 - old_share)
+
+
+def _fitted(what: str, new: Callable[..., Any]) -> Callable[..., Tensor]:
+    """The new value of a variable that `new` makes of the old one and of operands."""
+
+    def value(x: Any, *operands: TensorLike) -> Tensor:
+        return fitting(x, new(x, *operands), what)
+
+    return value
+
+
+_NEW_VALUE = {
+    what: _fitted(what, new)
+    for what, new in (
+        ("K.update", lambda x, new_x: new_x),
+        ("K.update_add", operator.add),
+        ("K.update_sub", operator.sub),
+        ("K.moving_average_update", _average),
+    )
+}
+"""Each is one object, so that its traces for the variables of engines can be kept."""

@@ -64,6 +64,9 @@ Size: TypeAlias = "int | Tensor | NativeTensor"
 Shape: TypeAlias = "int | Sequence[Size | None] | Tensor | NativeTensor"
 """A shape as functions take it: sizes, or an integer vector tensor such as `K.shape(x)`."""
 
+Seed: TypeAlias = "int | Tensor | NativeTensor | None"
+"""A seed, or a random key."""
+
 StaticShape: TypeAlias = tuple[int | None, ...]
 """A shape as functions give it: None for each size that is not known before a value is fed."""
 

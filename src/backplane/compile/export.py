@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from backplane.compile import passes
 from backplane.compile.codegen.programs import emit
 from backplane.compile.function import Function
-from backplane.core.graph import Constant, Placeholder, Tensor, constant, toposort
+from backplane.core.graph import GIVEN_NAME, Constant, Placeholder, Tensor, constant, toposort
 from backplane.core.registry import engine_of
 from backplane.core.spec import Spec
 from backplane.engines import get
-from backplane.engines.base import Program
+from backplane.engines.base import Engine, Program
 from backplane.ops.elementwise import add
 
 ENGINE = "cntk"
@@ -23,35 +23,57 @@ NEW = ".new"
 """What the name of a state's next value ends in."""
 
 
-def export(function: Function, path: str | Path, outputs: Sequence[str] | None, phase: int) -> None:
+class Wishes(NamedTuple):
+    """The arguments of `KFunction.to_onnx`, but for the path."""
+
+    outputs: Sequence[str] | None = None
+    phase: int = 0
+    inputs: Sequence[str] | None = None
+    freeze: bool = False
+    opset: int | None = None
+
+
+def export(function: Function, path: str | Path, wishes: Wishes) -> None:
     """Write `function` as an ONNX model; see `KFunction.to_onnx` for the arguments."""
     names = _Names()
     inputs = [p for i, p in enumerate(function.inputs) if i not in function.switches]
     keys: dict[Tensor, Tensor] = {k: Placeholder(k.spec) for k in function.keys}
-    states = [*function.variables, *keys.values()]
-    arguments = [*inputs, *states]
-    input_names = [names.unique(p.name) for p in [*inputs, *function.variables]]
+    results, nexts = _lowered(function, keys, wishes.phase)
+    read = set(toposort(results))
+    keys = {k: p for k, p in keys.items() if p in read}
+    variables = [v for v in function.variables if v in read]
+    arguments = [*inputs, *variables, *keys.values()]
+    input_names = _chosen(
+        function, "inputs", wishes.inputs, [_given(p) or p.name for p in inputs], names
+    )
+    input_names += [names.unique(_given(v) or v.name) for v in variables]
     input_names += [names.unique("random_key") for _ in keys]
     name_of = dict(zip(arguments, input_names, strict=True))
 
-    news: list[tuple[Tensor, Tensor]] = [*zip(function.updated, function.news, strict=True)]
-    news += [(p, _next(p)) for p in keys.values()]
-    results = [*function.outputs, *[new for _, new in news]]
-    output_names = _output_names(function, outputs, names)
-    # A variable that is written and never read is not an input, but its new value is a result.
-    output_names += [names.unique(name_of.get(old, old.name) + NEW) for old, _ in news]
-
-    program = _program(function, arguments, results, keys, phase)
-    position = {t: i for i, t in enumerate(arguments)}
     count = len(function.outputs)
-    state = {position[old]: count + i for i, (old, _) in enumerate(news) if old in position}
-    initial = {name_of[v]: v.numpy() for v in function.variables}
-    for key, placeholder in zip(function.keys, keys.values(), strict=True):
-        initial[name_of[placeholder]] = np.array(key.words(), np.uint32)
+    defaults = [(t.op and _given(t)) or f"output_{i}" for i, t in enumerate(function.outputs)]
+    output_names = _chosen(function, "outputs", wishes.outputs, defaults, names)
+    states = [*function.updated, *keys.values()]
+    # A variable that is written and never read is not an input, but its new value is a result.
+    output_names += [names.unique(name_of.get(t, _given(t) or t.name) + NEW) for t in states]
+
+    position = {t: i for i, t in enumerate(arguments)}
+    state = {position[old]: count + i for i, old in enumerate(states) if old in position}
+    initial = {name_of[v]: v.numpy() for v in variables}
+    initial |= {name_of[p]: np.array(k.words(), np.uint32) for k, p in keys.items()}  # type: ignore[attr-defined]
+    constant_ones = set(variables) - set(function.updated) if wishes.freeze else set()
     engine: Any = get(ENGINE)
+    program = _program(engine, arguments, [*results, *[nexts[p] for p in keys.values()]])
     engine.export(
-        program._replace(state=state), input_names, output_names, initial, Path(path), function.name
-    )
+        program._replace(state=state), input_names, output_names, initial,
+        {name_of[v] for v in constant_ones}, Path(path), function.name, wishes.opset,
+    )  # fmt: skip
+
+
+def _given(t: Tensor) -> str | None:
+    """The name that the user gave to a tensor."""
+    name: str | None = t.__dict__.get(GIVEN_NAME)
+    return name
 
 
 def _next(key: Tensor) -> Tensor:
@@ -59,14 +81,12 @@ def _next(key: Tensor) -> Tensor:
     return add(key, constant(np.array([0, 0, 1, 0]), "uint32"))
 
 
-def _program(
-    function: Function,
-    inputs: Sequence[Tensor],
-    results: Sequence[Tensor],
-    keys: dict[Tensor, Tensor],
-    phase: int,
-) -> Program:
+def _lowered(
+    function: Function, keys: dict[Tensor, Tensor], phase: int
+) -> tuple[list[Tensor], dict[Tensor, Tensor]]:
+    """The outputs and new values of variables in primitives of the engine, and the next keys."""
     engine = get(ENGINE)
+    results = [*function.outputs, *function.news, *map(_next, keys.values())]
     replace: dict[Tensor, Tensor] = {**function.defaults, **keys}
     for i in function.switches:
         switch = function.inputs[i]
@@ -77,23 +97,40 @@ def _program(
             assert owner is not None
             replace[t] = constant(owner.to_numpy(t.value))
     lowered = passes.optimized(results, passes.Job(engine, replace)).outputs
+    count = len(lowered) - len(keys)
+    return lowered[:count], dict(zip(keys.values(), lowered[count:], strict=True))
+
+
+def _program(engine: Engine, inputs: Sequence[Tensor], lowered: Sequence[Tensor]) -> Program:
     emitted = emit(inputs, lowered, engine)
     specs = [Spec(t.spec.shape, t.spec.dtype) for t in inputs]
     return Program(emitted.function, specs, [t.spec for t in lowered], source=emitted.source)
 
 
-def _output_names(function: Function, given: Sequence[str] | None, names: _Names) -> list[str]:
-    count = len(function.outputs)
+def _chosen(
+    function: Function,
+    what: str,
+    given: Sequence[str] | None,
+    default: Sequence[str],
+    names: _Names,
+) -> list[str]:
+    """The names of inputs or outputs: those that were given, or the default ones.
+
+    Raises:
+        ValueError: if there are fewer or more names than tensors, or one is taken.
+    """
     if given is None:
-        return [names.unique(f"output_{i}") for i in range(count)]
+        return [names.unique(name) for name in default]
+    count = len(default)
     if (
         isinstance(given, str)
         or len(given) != count
         or len({*given, *names.taken}) != (count + len(names.taken))
     ):
+        taken = f" and from {', '.join(sorted(names.taken))}" if names.taken else ""
         raise ValueError(
-            f"to_onnx of {function.name!r}: outputs must be {count} names, different from each "
-            f"other and from the inputs' ({', '.join(sorted(names.taken))}), got {given!r}"
+            f"to_onnx of {function.name!r}: {what} must be {count} names, different from each "
+            f"other{taken}, got {given!r}"
         )
     return [names.unique(name) for name in given]
 

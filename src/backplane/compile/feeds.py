@@ -37,6 +37,7 @@ def feed_for(placeholder: Placeholder, position: int, function: str) -> Feed:
             owner = engine_of(value)
             if owner is engine:
                 value = _checked_native(value, engine, spec, what)
+                check_has_value(value, engine, what)
                 return engine.from_numpy(engine.to_numpy(value)) if keep else engine.detached(value)
             if spec.sparse and is_triple(value):
                 value = dense_array(value)
@@ -48,6 +49,17 @@ def feed_for(placeholder: Placeholder, position: int, function: str) -> Feed:
     return feed
 
 
+def check_has_value(value: Any, engine: Engine, what: str) -> None:
+    """TypeError if `value` belongs to a function that its library is tracing or transforming."""
+    if not engine.has_value(value):
+        raise TypeError(
+            f"{what}: got a tensor of {engine.library} that has no value yet, because it belongs "
+            "to a function that is being traced, transformed or compiled. K.function and K.eval "
+            "give NumPy arrays and need values: call them outside of that function, and the other "
+            "K functions, on its tensors, inside of it"
+        )
+
+
 def as_array(value: Any, dtype: np.dtype[Any], what: str) -> np.ndarray:
     """`value` as an array of `dtype`. Floats are not silently cut to integers.
 
@@ -57,6 +69,7 @@ def as_array(value: Any, dtype: np.dtype[Any], what: str) -> np.ndarray:
     """
     owner = engine_of(value)
     if owner is not None:
+        check_has_value(value, owner, what)
         value = owner.to_numpy(value)
     elif is_sparse_matrix(value):
         value = dense_array(value)

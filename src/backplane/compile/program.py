@@ -7,10 +7,8 @@ process.
 
 from __future__ import annotations
 
-import gc
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +17,7 @@ from backplane.compile import passes
 from backplane.compile.cache_key import key_of, lifted
 from backplane.compile.codegen.closed_graphs import callable_of, steps_of
 from backplane.compile.codegen.programs import emit, writes_over
+from backplane.core.context import uncollected
 from backplane.core.graph import Constant, Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.variable import Variable
@@ -71,28 +70,12 @@ def compiled(
 ) -> Compiled:
     """The program of a graph.
 
-
     `state` maps the input positions of variables that are replaced to output positions. With
     `eager`, the emitted Python itself is returned, and `stop_gradient` is kept for the engine's own
     tape. `options` are passed on to the engine.
     """
     with uncollected():
         return _compiled(engine, inputs, outputs, state or {}, replace, eager, options)
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Context manager: switch off Python's cycle collector. While a large graph is rewritten, the
-    collector goes through all objects of the process again and again, and finds nothing. That took
-    a third of the time for 1000 layers in a process that had loaded PyTorch.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _compiled(

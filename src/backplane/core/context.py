@@ -3,10 +3,13 @@ see each other's.
 
 This module also gives tensors their names, and records the line of the user's code that built each
 of them. Recording is cheap; the line is spelled out when something fails.
+
+`uncollected` concerns the whole process: Python's cycle collector has no context.
 """
 
 from __future__ import annotations
 
+import gc
 import linecache
 import os
 import sys
@@ -188,11 +191,16 @@ def reset_uids() -> None:
         _uids.clear()
 
 
+def scoped_name(name: str) -> str:
+    """`name` inside the current scopes."""
+    return "/".join([*current().scopes, name])
+
+
 def unique_name(name: str) -> str:
     """`name` inside the current scopes, followed by `_1`, `_2`, … if it has been given
     out before.
     """
-    full = "/".join([*current().scopes, name])
+    full = scoped_name(name)
     with _counting:
         count = _used[full]
         _used[full] += 1
@@ -211,3 +219,21 @@ def name_scope(name: str) -> Iterator[str]:
     scopes = (*current().scopes, name)
     with changed(scopes=scopes):
         yield "/".join(scopes) + "/"
+
+
+# --- Python's cycle collector ---------------------------------------------------------------------
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Context manager: switch off Python's cycle collector. While many objects are made that all
+    stay, it goes through them again and again, and finds nothing. That took a third of the time of
+    compiling 1000 layers in a process that had loaded PyTorch, and a tenth of importing a library.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -12,11 +12,11 @@ import itertools
 import os
 from _thread import allocate_lock  # `threading` imports much more than this.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from backplane.core.context import Where, current, user_line
+from backplane.core.context import Where, current, scoped_name, user_line
 from backplane.core.spec import DType, Shape, Spec
 
 if TYPE_CHECKING:
@@ -36,6 +36,12 @@ def _operator(name: str) -> Callable[..., Tensor]:
 
     method.__name__ = f"__{name}__"
     return method
+
+
+TensorT = TypeVar("TensorT", bound="Tensor")
+
+GIVEN_NAME = "given_name"
+"""The attribute with the name that a user gave, without a number that makes it unique."""
 
 
 class Tensor:
@@ -115,7 +121,7 @@ class Tensor:
         spec knows.
         """
         known = self.spec.shape
-        if shape is not None and (not known or len(shape) == len(known) + 1 and shape[-1] == 1):
+        if shape is not None and (not known or (len(shape) == len(known) + 1 and shape[-1] == 1)):
             # A layer that computes a loss gives a scalar, or one number per sample, but says
             # (None, 1): Keras makes the placeholder of the targets from this.
             self.__dict__["keras_shape"] = tuple(shape)
@@ -224,6 +230,12 @@ class Tensor:
         """`array + tensor`, and functions of NumPy that K has: `np.exp(tensor)`."""
         return OPERATORS["ufunc"](ufunc, method, inputs, options)
 
+    def __jax_array__(self) -> Any:
+        """The value as a JAX array; the tensor itself if it has none yet, or none that JAX keeps as
+        it is: then `jax_array + tensor` is left to K.
+        """
+        return OPERATORS["jax_array"](self)
+
     def __float__(self) -> float:
         raise TypeError(f"{self!r} is symbolic and has no value yet: use K.eval or K.function")
 
@@ -235,6 +247,13 @@ class Tensor:
 
     def __deepcopy__(self, memo: Any) -> Tensor:
         return self
+
+
+def with_given_name(made: TensorT, name: str | None) -> TensorT:
+    """`made`, which remembers the name that the user gave, if there is one."""
+    if name is not None:
+        made.__dict__[GIVEN_NAME] = scoped_name(name)
+    return made
 
 
 class Placeholder(Tensor):

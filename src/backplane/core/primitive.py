@@ -42,7 +42,7 @@ class Primitive(Generic[R]):
     __slots__ = (
         "argument_rules", "axes", "decomposition", "doc", "effect", "elementwise", "gradient",
         "host", "in_place", "infer_rule", "linear", "memory", "multiple", "name", "on_host",
-        "reduction", "shortcut", "stacks",
+        "reduction", "shortcut", "stacks", "varies",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +54,7 @@ class Primitive(Generic[R]):
         multiple: bool = False,
         effect: bool = False,
         host: int | None = None,
+        varies: bool = False,
         in_place: bool = False,
         elementwise: bool = False,
         reduction: bool = False,
@@ -72,6 +73,8 @@ class Primitive(Generic[R]):
         """Whether running it does something besides computing. Such nodes are never merged or
         moved.
         """
+        self.varies = varies
+        """Whether each engine has a result of its own, so that no other one may compute it."""
         self.host = host
         """The operands from this position on are sizes: integer scalars, which are host values if
         the engine has `host_shapes`."""

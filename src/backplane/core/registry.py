@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from backplane.core.spec import DTYPES, KEY, Spec
+
 if TYPE_CHECKING:
     from backplane.core.primitive import Primitive
 
@@ -27,6 +29,22 @@ def primitive(name: str) -> Primitive[Any]:
 
 ENGINE_OF: list[Callable[[object], Any]] = []
 """One function, put here by `engines`: the engine that owns a native value, or None."""
+
+
+def native_spec(engine: Any, value: object) -> Spec:
+    """The spec of `value`, a tensor of `engine`.
+
+    Raises:
+        TypeError: if K functions do not compute with its dtype.
+    """
+    spec: Spec = engine.spec_of(value)
+    if spec.dtype not in DTYPES and not spec.dtype.startswith(KEY):
+        raise TypeError(
+            "expected a tensor of bools, integers or floats, got a tensor of dtype "
+            f"{spec.dtype} ({type(value).__name__}); cast it, or take its parts, with its own "
+            "library"
+        )
+    return spec
 
 
 def engine_of(value: object) -> Any:

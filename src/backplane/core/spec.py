@@ -8,6 +8,8 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 SIGNED = ("int8", "int16", "int32", "int64")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 DTYPES = frozenset(("bool", *FLOATS, *SIGNED, *UNSIGNED))
+KEY = "key<"
+"""What the dtypes of JAX's random keys begin with. Only random functions read such tensors."""
 
 _FLOATS = frozenset(FLOATS)
 _INTEGERS = frozenset(SIGNED + UNSIGNED)

@@ -71,7 +71,8 @@ def _load(name: str) -> Engine:
                 f"engine {name!r} needs the library {folder!r}, which is not installed: "
                 f'pip install "keras-backplane[{name}]"'
             )
-        engine: Engine = importlib.import_module(f"backplane.engines.{folder}").ENGINE
+        with context.uncollected():
+            engine: Engine = importlib.import_module(f"backplane.engines.{folder}").ENGINE
         return engine
     for point in _third_party():
         if point.name == name:
@@ -100,6 +101,11 @@ def current() -> Engine:
         choice = configured()
         _default.append(get(choice.engine or choice.name))
     return _default[0]
+
+
+def is_default(engine: Engine) -> bool:
+    """Whether `engine` is the one that serves outside of `use`."""
+    return _default[:1] == [engine]
 
 
 DEFAULT_CHANGED: list[Callable[[], None]] = []

@@ -249,6 +249,12 @@ class Engine:
         """
         raise NotImplementedError
 
+    def present_spec(self, value: Value) -> Spec:
+        """The spec with the sizes of the moment, where `spec_of` leaves sizes open that the library
+        could keep open while it traces.
+        """
+        return self.spec_of(value)
+
     def signature(self, kind: type) -> tuple[str, ...]:
         """Expressions over `{x}` with hashable values. They are equal for two values of exactly
         this type only if these have the same spec, and tell that quickly. If there are none,
@@ -326,6 +332,24 @@ class Engine:
     def lend(self, value: Value) -> Value:
         """A variable's value as users may keep it: a copy, if programs reuse its memory."""
         return value
+
+    def holds(self, dtype: str) -> bool:
+        """Whether the library itself keeps values of that dtype as they are, at the moment."""
+        return True
+
+    def has_value(self, value: Value) -> bool:
+        """Whether `value` has numbers now. What a library traces functions with has none."""
+        return not self.is_symbolic(value)
+
+    def is_variable(self, value: Value) -> bool:
+        """Whether `value` is a variable of the library, which `assign` can change."""
+        return False
+
+    def assign(self, variable: Value, value: Value) -> Value:
+        """Give a variable of the library a new value, as the library does it: at once, or as a part
+        of what it traces. Returns what the library returns for the update.
+        """
+        raise NotImplementedError
 
     def current(self, value: Value) -> Value:
         """What has become of a variable's value: normally the value itself. If a program took its

@@ -6,17 +6,21 @@ nothing of Keras itself is changed. What still exists is left as it is. Each ent
 removed, when, and what needs it.
 
 It also lets Keras 2.1 and older, which know no external backends, take `KERAS_BACKEND=backplane.…`
-(see `backplane.interop.classic_modules`).
+(see `backplane.interop.classic_modules`). In all releases, `KERAS_BACKEND=jax` means
+`backplane.jax`.
 """
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from backplane import _keras_json as keras_json
 from backplane.interop import classic_modules, removed
+from backplane.known_engines import canonical
 
 
 class _Text(str):
@@ -25,7 +29,7 @@ class _Text(str):
     __slots__ = ()
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """The text, which is decoded already."""
+        """The text itself, which is decoded already."""
         return str(self)
 
 
@@ -38,8 +42,8 @@ def restore_h5py() -> None:
     # h5py 3: attributes that are text come as str, and lists of text as arrays of str; h5py 2 gave
     # bytes and arrays of bytes, so that Keras decodes keras_version, backend, model_config, and
     # the names of layers and weights.
-    # h5py 3: a file is opened for reading unless a mode is given. It was "a" before; Keras makes files
-    # in memory so. `fid` became `id`; Keras asks a file for its bytes through it.
+    # h5py 3: a file is opened for reading unless a mode is given. It was "a" before: Keras makes
+    # files in memory so. `fid` became `id`; Keras asks a file for its bytes through it.
     file = import_module("h5py").File
     file.__init__.__defaults__ = ("a", *file.__init__.__defaults__[1:])
     file.fid = property(lambda self: self.id)
@@ -74,7 +78,23 @@ def restore_yaml() -> None:
         yaml.load = lambda stream, Loader=yaml.FullLoader: load(stream, Loader)
 
 
+def choose_ours() -> None:
+    """Let the names of engines mean ours: `KERAS_BACKEND=jax` becomes `backplane.jax`. Without the
+    variable, `backplane.backend` serves, which takes the engine from `keras.json`, unless that file
+    names a module.
+    """
+    asked = os.environ.get("KERAS_BACKEND")
+    try:
+        name = asked or keras_json.given(keras_json.path()).get("backend", "tensorflow")
+    except FileNotFoundError:
+        name = "tensorflow"
+    engine = canonical(str(name))
+    if engine is not None and not str(name).startswith("backplane."):
+        os.environ["KERAS_BACKEND"] = f"backplane.{engine if asked else 'backend'}"
+
+
 removed.restore()
 restore_h5py()
 restore_yaml()
+choose_ours()
 classic_modules.install()

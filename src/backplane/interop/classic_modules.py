@@ -23,6 +23,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import json
 import os
 import re
 import sys
@@ -56,8 +57,8 @@ Execute = Callable[[ModuleType], None]
 
 
 class _Loader(Loader):
-    """Loads a module of Keras as `loader` does, or an empty one without it, and fills it by
-    `execute`.
+    """A loader that loads a module of Keras as `loader` does, or an empty one if there is none, and
+    fills it by `execute`.
     """
 
     def __init__(self, loader: Any, execute: Execute) -> None:
@@ -76,23 +77,29 @@ class _Loader(Loader):
 
 @contextmanager
 def _named(backend: str) -> Iterator[None]:
-    """Let the environment name that backend for a while."""
-    before = os.environ["KERAS_BACKEND"]
+    """Let the environment name that backend for a while, and `keras.json` none, as Keras reads it:
+    releases before 2.2 refuse names that they do not know.
+    """
+    before, load = os.environ["KERAS_BACKEND"], json.load
+
+    def without_backend(file: Any) -> Any:
+        return {name: value for name, value in load(file).items() if name != "backend"}
+
     os.environ["KERAS_BACKEND"] = backend
+    json.load = without_backend  # type: ignore[assignment]
     try:
         yield
     finally:
-        os.environ["KERAS_BACKEND"] = before
+        os.environ["KERAS_BACKEND"], json.load = before, load
 
 
 def _backend(execute: Execute, ours: str, module: ModuleType) -> None:
     """`keras.backend` of a release with external backends gets our module as an attribute, and the
-    names that it does not take from external ones.
+    names that Keras takes from its own backends alone, such as `clear_session`.
     """
     execute(module)
-    theirs = importlib.import_module(TENSORFLOW_BACKEND)
-    names = {name: getattr(theirs, name) for name in theirs.__all__}
-    vars(module).update(names | vars(module))
+    own = vars(importlib.import_module(TENSORFLOW_BACKEND))
+    vars(module).update({name: own[name] for name in own["__all__"] if name not in vars(module)})
     _of_its_time(module, ours)
 
 
@@ -107,7 +114,7 @@ def _old_backend(execute: Execute, ours: str, module: ModuleType) -> None:
 
 
 def _of_its_time(module: ModuleType, ours: str) -> None:
-    """Give `keras.backend` the functions that answer differently in its release, or to a program."""
+    """Give `keras.backend` the functions that its release, or a program, needs to differ."""
     told = os.environ.get("BACKPLANE_KERAS_NAME", ours)
 
     def backend() -> str:
@@ -138,9 +145,10 @@ def _batch_dot(documented: Callable[..., Any], x: Any, y: Any, axes: Any = None)
 
 
 def _topology(execute: Execute, ours: str, module: ModuleType) -> None:
-    """`keras.engine.topology` of a release without external backends. When it loads weights, it
-    looks up whether the backend that wrote them flips kernels; its table has three backends. Of all
-    backends, Theano's alone did: it is told that.
+    """`keras.engine.topology` of a release without external backends.
+
+    When it loads weights, it looks up in a table of three backends whether the one that wrote them
+    flips kernels. Only Theano's did, so all other names are answered with no.
     """
     execute(module)
     if "_need_convert_kernel" in vars(module):
@@ -224,7 +232,9 @@ def _tensorflow_backend(ours: str, module: ModuleType) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the module that is ours, and those of Keras that something is done around."""
+    """A finder of the module that is ours, and of those modules of Keras that need something done
+    before or after them.
+    """
 
     def __init__(self) -> None:
         self.ours = ""
@@ -254,7 +264,7 @@ class _Finder(MetaPathFinder):
 
 
 def _around(name: str, file: Path) -> Callable[[Execute, str, ModuleType], None] | None:
-    """What is to be done around executing a module of Keras, as its release needs it."""
+    """What this release of Keras needs done before and after a module of it is executed."""
     if name in AROUND:
         return AROUND[name]
     if not file.with_name("common.py").is_file():

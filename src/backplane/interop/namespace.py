@@ -14,6 +14,7 @@ from typing import Any
 
 from backplane import backend as K
 from backplane import config, engines
+from backplane.backend._call import unconverted
 from backplane.known_engines import canonical
 
 
@@ -51,4 +52,4 @@ def _bound(function: Callable[..., Any], engine: str) -> Callable[..., Any]:
         with engines.use(engine):
             return function(*args, **kwargs)
 
-    return wrapper
+    return unconverted(wrapper)

@@ -35,7 +35,8 @@ def gradients(
             _accumulate(table, loss, ones_like(loss) if seed is None else seed)
     with changed(line=None) as here:
         for node in reversed(order):
-            if node in connected and node.op is not None and node in table:
+            # A tensor of `wrt` may be the result of a primitive without a gradient.
+            if node in table and (node.op is OUTPUT or (node.op and node.op.differentiable)):
                 # Tensors of the gradient belong to the line of the original.
                 here.line = node.where
                 _backward(node, table, connected)

@@ -32,13 +32,28 @@ def _spec(name: str, key: Spec, shape: tuple[int | None, ...], dtype: str) -> Sp
     return Spec(shape, dtype)
 
 
-@primitive(host=1, memory=Memory.FRESH, axes=given)
+@primitive(memory=Memory.VIEW)
+def key_words(key: Spec) -> Spec:
+    """The four words of a key that the user made: of two words of uint32, which are the seed, of
+    four words, or of one of JAX's typed keys.
+    """
+    return Spec((4,), "uint32")
+
+
+@key_words.decompose
+def _(key: Tensor) -> Tensor:
+    if key.spec.shape == (4,):
+        return key
+    return concat(key, constant(np.zeros(2), "uint32"), axis=0)
+
+
+@primitive(host=1, varies=True, memory=Memory.FRESH, axes=given)
 def random_uniform(key: Spec, *dims: Spec, shape: tuple[int | None, ...], dtype: str) -> Spec:
     """Uniform samples from [0, 1), drawn by the engine's own generator."""
     return _spec("random_uniform", key, shape, dtype)
 
 
-@primitive(host=1, memory=Memory.FRESH, axes=given)
+@primitive(host=1, varies=True, memory=Memory.FRESH, axes=given)
 def random_normal(key: Spec, *dims: Spec, shape: tuple[int | None, ...], dtype: str) -> Spec:
     """Normal samples of mean 0 and deviation 1, drawn by the engine's own generator."""
     return _spec("random_normal", key, shape, dtype)

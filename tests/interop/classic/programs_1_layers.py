@@ -9,6 +9,7 @@ from keras import backend as K
 from keras import layers as L
 from keras.models import Sequential
 
+K.set_image_dim_ordering("tf")  # The default since 1.2.
 VERSION = tuple(int(n) for n in keras.__version__.split("."))
 
 

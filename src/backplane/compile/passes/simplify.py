@@ -73,7 +73,7 @@ def _shorter(node: Tensor, inputs: tuple[Tensor, ...], keep_stops: bool) -> Tens
     assert op is not None
     if op is OUTPUT:
         return _chosen(node, inputs[0])
-    if inputs and not op.effect and all(isinstance(t, Constant) for t in inputs):
+    if inputs and not (op.effect or op.varies) and all(isinstance(t, Constant) for t in inputs):
         folded = _fold(node, inputs)
         if folded is not None:
             return folded

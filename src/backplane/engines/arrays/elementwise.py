@@ -90,7 +90,9 @@ def on_arrays(function: Lowering, specs: Sequence[Spec]) -> Lowering:
 
 
 def _rounding(name: str, ufunc: np.ufunc) -> None:
-    """Register a ufunc that leaves whole numbers as they are, and would make floats of them."""
+    """Register a ufunc for rounding. It would make floats of whole numbers, which stay as they are
+    instead.
+    """
     TABLE.build(name, out=1)(lambda specs: ufunc if is_float(specs[0].dtype) else np.positive)
 
 
@@ -143,7 +145,7 @@ def _relu(specs: Sequence[Spec]) -> Lowering:
 
 
 def sigmoid(x: Value, out: Value | None = None) -> Value:
-    """1 / (1 + exp(-x)), in a third of the time that SciPy takes."""
+    """1 / (1 + exp(-x)). It takes a third of SciPy's time."""
     y = np.negative(x, out=out)
     np.exp(y, out=y)  # inf for very negative x, which gives the right 0
     np.add(y, _ONES[y.dtype.char], out=y)

@@ -65,8 +65,8 @@ def _cast(x: Value, *, dtype: str) -> Value:
 @TABLE.add("relu")
 @kernel()
 def _relu(x: Value) -> Value:
-    """A maximum with a rule of its own for the gradient, which is 0 at 0. XLA does not fuse a
-    choice by `x <= 0` into a reduction.
+    """A maximum with a gradient rule of its own, which gives 0 at 0. A choice by `x <= 0` would do
+    the same, but XLA does not fuse it into a reduction.
     """
     return jax.nn.relu(x)
 
@@ -80,6 +80,6 @@ def _softplus(x: Value) -> Value:
 
 @TABLE.add("print")
 def _print(x: Value, *, message: str) -> Value:
-    """Printed by the host whenever the program gets here, compiled or not."""
+    """Let the host print `x` whenever the program gets here, compiled or not."""
     jax.debug.callback(partial(print, message), x)
     return x

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -37,6 +38,14 @@ def threefry2x32(key: tuple[Value, Value], x: Value, y: Value) -> tuple[Value, V
         x = x + schedule[group % 3]
         y = y + schedule[(group + 1) % 3] + np.uint32(group)
     return x, y
+
+
+@TABLE.add("key_words")
+def _key_words(key: Value) -> Value:
+    """Of a typed key its data."""
+    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    words = jax.random.key_data(key) if typed else key
+    return words if words.shape == (4,) else jnp.pad(words, (0, 2))
 
 
 @TABLE.add("random_bits")

@@ -41,7 +41,8 @@ class MLXEngine(Engine):
 
     def spec_of(self, value: Value) -> Spec:
         """Shape and dtype, known also while MLX traces."""
-        return Spec(tuple(value.shape), NAMES[value.dtype])
+        dtype = value.dtype
+        return Spec(tuple(value.shape), NAMES.get(dtype) or str(dtype).removeprefix("mlx.core."))
 
     def signature(self, kind: type) -> tuple[str, ...]:
         """Shape and dtype."""

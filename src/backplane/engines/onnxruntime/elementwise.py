@@ -140,7 +140,7 @@ def log1p(x: Symbol) -> Symbol:
 
 
 def _kahan(x: Symbol, u: Symbol, far: Symbol, near: Symbol) -> Symbol:
-    """`far`, but `near` where |x| < 1, and `x` itself where u was rounded to 1."""
+    """`far`; where |x| < 1 `near`; and where u was rounded to 1 `x` itself."""
     one = number(1, x.dtype)
     y = where(node("Less", node("Abs", x), one), near, far)
     return where(node("Equal", u, one), x, y)
@@ -225,8 +225,9 @@ def floordiv(x: Symbol, y: Symbol) -> Symbol:
 
 
 def _divisor(y: Symbol) -> tuple[Symbol, Symbol | None]:
-    """`y` without the divisors that may crash the process, and where it is none of them (None:
-    everywhere). They are 0, and -1, by which the least number has no quotient.
+    """`y` without the divisors that may crash the process, and where `y` is none of them, or None
+    if it never is one. These divisors are 0, and -1, because the least number divided by -1 does
+    not exist.
     """
     if y.array is not None and not np.isin(y.array, (0, -1)).any():
         return y, None
@@ -238,7 +239,7 @@ def _divisor(y: Symbol) -> tuple[Symbol, Symbol | None]:
 
 
 def _float_rest(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
-    """The remainder with the sign of `x`, and where that is not the sign of `y`."""
+    """The remainder with the sign of `x`, and a mask of where that differs from the sign of `y`."""
     zero = number(0, x.dtype)
     rest = node("Mod", x, y, fmod=1)
     negative = [node("Less", v, zero) for v in (rest, y)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -110,11 +110,13 @@ class OnnxRuntime(Engine):
         inputs: Sequence[str],
         outputs: Sequence[str],
         initial: Mapping[str, np.ndarray],
+        frozen: Collection[str],
         path: Path,
         name: str,
+        opset: int | None,
     ) -> None:
         """Write a program as an ONNX file (`export.py`)."""
-        export(program, inputs, outputs, initial, path, name)
+        export(program, inputs, outputs, initial, frozen, path, name, opset)
 
 
 def _specified(entry: Entry) -> Entry:
@@ -140,8 +142,8 @@ def _specified(entry: Entry) -> Entry:
 def _session(
     program: Program, kind: str
 ) -> tuple[Call, bool, Callable[[BaseException], Line | None]]:
-    """A session of a program whose loops are of a kind, whether they may turn out not to do, and
-    what tells the line that an error comes from.
+    """A session of a program with one kind of loops, whether these may turn out not to fit, and a
+    function that tells from which line an error comes.
     """
     threads = _threads(program)
     scope = Scope(loops=kind, serial=threads == 1)
@@ -163,8 +165,8 @@ def _session(
 
 
 def _pays(made: ModelProto) -> bool:
-    """Whether ONNX Runtime is to optimize a model. That takes time that grows with the square of
-    its nodes, and gains much only around convolutions, whose layouts it chooses.
+    """Whether ONNX Runtime should optimize a model. That takes a time that grows with the square of
+    the number of nodes. It gains much only around convolutions, whose layouts ONNX Runtime chooses.
     """
     nodes = made.graph.node
     return len(nodes) <= MANY or any("Conv" in node.op_type for node in nodes)
@@ -179,8 +181,9 @@ def _failing_line(places: Mapping[str, Place], program: Call, error: BaseExcepti
 
 
 def _threads(program: Program) -> int:
-    """One for small programs. Each session has its own pool of threads, which takes milliseconds to
-    make; a pool for all sessions would be forced on those that the user makes.
+    """The number of threads: one for small programs. Each session has its own pool of threads,
+    which takes milliseconds to make. A pool for all sessions would also be forced on sessions that
+    the user makes.
     """
     count = 0
     for spec in (*program.inputs, *program.outputs):
@@ -191,8 +194,8 @@ def _threads(program: Program) -> int:
 
 
 def _call(run: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]) -> Call:
-    """A function of the inputs that runs a session. Its text names them: putting a dictionary
-    together in a loop takes three times as long.
+    """A function of the inputs that runs a session. It is written as text that names the inputs,
+    because making their dictionary in a loop takes three times as long.
     """
     arguments = ", ".join(inputs)
     feeds = ", ".join([f"{name!r}: {name}" for name in inputs])
@@ -202,7 +205,7 @@ def _call(run: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]
 
 
 def _printing(call: Call, messages: Sequence[str]) -> Call:
-    """Print the last results instead of giving them."""
+    """Print the last results instead of returning them."""
 
     def run(*values: Value) -> tuple[Value, ...]:
         results = call(*values)
@@ -215,7 +218,9 @@ def _printing(call: Call, messages: Sequence[str]) -> Call:
 
 
 def _with_second_try(call: Call, program: Program) -> Call:
-    """If a call fails, maybe for a loop without steps, try with slower loops that always do."""
+    """If a call fails, perhaps because a loop has no steps, try again with the slower loops that
+    always fit.
+    """
     second: list[Call] = []
 
     def run(*values: Value) -> tuple[Value, ...]:

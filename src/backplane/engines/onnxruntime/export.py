@@ -7,18 +7,26 @@ need not feed it, and an output with its next value.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.version_converter
 
 from backplane.engines.base import Program
 from backplane.engines.onnxruntime.builder import Node, Scope, Symbol, building
+from backplane.engines.onnxruntime.library import OPSET
 from backplane.engines.onnxruntime.model import model, tensor
 
 LARGE = 1 << 30
-"""Bytes of weights from which on they go to a file beside the model: protobuf ends at 2 GiB."""
+"""The size of the weights, in bytes, from which on they go to a file beside the model: protobuf has
+a limit of 2 GiB."""
+
+
+OLDEST = 16
+"""The first version of ONNX's operators that onnx can convert ours to: there is no way back for
+`Identity`, which gives results their names."""
 
 
 def export(
@@ -26,12 +34,18 @@ def export(
     inputs: Sequence[str],
     outputs: Sequence[str],
     initial: Mapping[str, np.ndarray],
+    frozen: Collection[str],
     path: Path,
     name: str,
+    opset: int | None,
 ) -> None:
-    """Write a program with names for its inputs and outputs, and values for some of the inputs."""
-    made = _model(program, inputs, outputs, name)
+    """Write a program with names for its inputs and outputs, and values for some of the inputs.
+    Those that are `frozen` are constants of the model.
+    """
+    made = _model(program, inputs, outputs, frozen, name)
     made.graph.initializer.extend([tensor(key, array) for key, array in initial.items()])
+    if opset is not None:
+        made = _converted(made, opset)
     state = {inputs[i]: outputs[j] for i, j in program.state.items()}
     made.metadata_props.add(key="backplane.state", value=json.dumps(state))
     stored = sum(t.ByteSize() for t in made.graph.initializer)
@@ -45,8 +59,29 @@ def export(
     onnx.checker.check_model(str(path), full_check=True)
 
 
+def _converted(made: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+    """The model in another version of ONNX's operators.
+
+    Raises:
+        ValueError: if there is no such version, or it cannot express the model.
+    """
+    newest = onnx.defs.onnx_opset_version()
+    if not OLDEST <= opset <= newest:
+        raise ValueError(f"to_onnx: opset must be from {OLDEST} to {newest}, got {opset}")
+    try:
+        return onnx.version_converter.convert_version(made, opset)
+    except RuntimeError as error:  # onnx's ConvertError
+        raise ValueError(
+            f"to_onnx: this function cannot be written in opset {opset}, only in {OPSET} ({error})"
+        ) from error
+
+
 def _model(
-    program: Program, inputs: Sequence[str], outputs: Sequence[str], name: str
+    program: Program,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    frozen: Collection[str],
+    name: str,
 ) -> onnx.ModelProto:
     # Loops that always do, as nobody is there for a second try.
     scope = Scope(loops="Loop")
@@ -56,4 +91,5 @@ def _model(
         results = program.function(*symbols)
     for key, x in zip(outputs, results, strict=True):
         scope.nodes.append(Node("Identity", (scope.name_of(x),), (key,), {}))
+    given = {key: spec for key, spec in given.items() if key not in frozen}
     return model(scope, given, dict(zip(outputs, program.outputs, strict=True)), name)

@@ -11,7 +11,7 @@ import pytensor.tensor as pt
 from pytensor.compile.io import In, Out
 from pytensor.compile.mode import get_default_mode
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.traversal import graph_inputs
 
@@ -47,6 +47,23 @@ class PyTensorEngine(ArrayEngine):
     def is_symbolic(self, value: Value) -> bool:
         """Whether `value` is a variable of PyTensor."""
         return isinstance(value, Variable)
+
+    def has_value(self, value: Value) -> bool:
+        """Whether it is an array, or depends on no inputs but shared variables."""
+        leaves = graph_inputs([value]) if isinstance(value, Variable) else []
+        return all(isinstance(x, SharedVariable | Constant) for x in leaves)
+
+    def is_variable(self, value: Value) -> bool:
+        """Whether it is a shared variable."""
+        return isinstance(value, SharedVariable)
+
+    def assign(self, variable: Value, value: Value) -> Value:
+        """An array becomes the value; of a computed value the pair that `pytensor.function` takes
+        among its `updates`.
+        """
+        if isinstance(value, Variable):
+            return variable, value
+        return variable.set_value(value)
 
     def to_numpy(self, value: Value) -> np.ndarray:
         """A copy of an array; the value of a variable that depends on no inputs."""

@@ -16,7 +16,7 @@ _UNSIGNED = frozenset((tf.uint8, tf.uint16, tf.uint32, tf.uint64))
 
 
 def _of_floats(kernel: Lowering) -> Lowering:
-    """`kernel` for floats; integers are whole already."""
+    """`kernel` for floats. Integers stay as they are."""
     return lambda x: kernel(x=x) if x.dtype.is_floating else raw.Identity(input=x)
 
 
@@ -124,7 +124,7 @@ def _less_equal(x: Value, y: Value) -> Value:
 
 @TABLE.add("relu_grad")
 def _relu_grad(g: Value, y: Value) -> Value:
-    """`g` where `y` is positive, else 0, also where `g` is infinite: there `ReluGrad` gives NaN."""
+    """`g` where `y` is positive, else 0, even if `g` is infinite: `ReluGrad` gives NaN there."""
     zero = number(0, y.dtype.name)
     # Else the executor computes the mask with y, in the forward pass, and holds it until here.
     with tf.control_dependencies([g]):
@@ -134,7 +134,7 @@ def _relu_grad(g: Value, y: Value) -> Value:
 
 @TABLE.add("floordiv")
 def _floordiv(x: Value, y: Value) -> Value:
-    """The quotient that goes with `mod`; `FloorDiv` of floats, floor(x / y), may be one off."""
+    """The quotient that fits `mod`. `FloorDiv` of floats, floor(x / y), may be off by one."""
     if not x.dtype.is_floating:
         return raw.FloorDiv(x=x, y=y)
     x, y = tf.stop_gradient(x), tf.stop_gradient(y)

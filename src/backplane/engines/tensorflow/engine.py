@@ -41,7 +41,9 @@ class TensorFlow(Engine):
         return Spec(tuple(shape.as_list()), value.dtype.name)
 
     def signature(self, kind: type) -> tuple[str, ...]:
-        """Of eager tensors what shape and dtype are made of: making a `TensorShape` takes 3 µs."""
+        """For eager tensors, the tuple and the number from which TensorFlow makes shape and dtype:
+        to make a `TensorShape` takes 3 µs.
+        """
         return direct.SIGNATURE if kind is direct.EagerTensor else ()
 
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
@@ -55,13 +57,25 @@ class TensorFlow(Engine):
         return not tf.executing_eagerly()
 
     def key(self, source: KeySource) -> Value:
-        """Counted by a variable where a function is traced."""
+        """While a function is traced, a key that a variable counts."""
         return random.counted(source) if self.is_tracing() else self.from_numpy(source.draw())
 
     def to_numpy(self, value: Value) -> np.ndarray:
         """A copy of the tensor's content."""
         array = value.numpy()
         return array if type(array) is np.ndarray else np.asarray(array)
+
+    def has_value(self, value: Value) -> bool:
+        """Not a tensor of a graph, nor a variable where one is traced."""
+        return hasattr(value, "numpy") and not (self.is_variable(value) and self.is_tracing())
+
+    def is_variable(self, value: Value) -> bool:
+        """Whether it is a `tf.Variable`."""
+        return isinstance(value, tf.Variable)
+
+    def assign(self, variable: Value, value: Value) -> Value:
+        """`Variable.assign`; in a `tf.function`, at each run."""
+        return variable.assign(value)
 
     def lend(self, value: Value) -> Value:
         """The content of a variable that is replaced in place."""
@@ -74,9 +88,11 @@ class TensorFlow(Engine):
         return sorted(names, key=lambda name: name.startswith("cpu"))
 
     def compile(self, program: Program) -> Function:
-        """Trace the program once, unknown sizes left open. `compile=True` hands it to XLA whole;
-        otherwise only the arithmetic of updates of large variables is, and nothing for `False`.
-        What is short and runs `once` stays as it was emitted.
+        """Trace the program once. Unknown sizes stay open.
+
+        With `compile=True`, XLA compiles the whole program, with `compile=False` nothing. By
+        default it compiles only the arithmetic of updates of large variables. A short program that
+        runs `once` stays as it was emitted.
         """
         places = updates.in_place(program)
         if program.options.get("once") and _is_short(program):

@@ -9,14 +9,16 @@ and three spatial axes, so one spatial axis becomes the second of two.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 import torch
 
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Placement, Sliding, Window, windows
-from backplane.engines.base import Ints, Lowering, Shape, Table, Value, host_shape
+from backplane.engines.base import Ints, Lowering, Shape, Table, Value
+from backplane.engines.torch.products import Products
 from backplane.engines.torch.shaping import pad_amounts
+from backplane.engines.torch.tracing import host_shape, present_sizes
 
 TABLE = Table()
 
@@ -36,12 +38,15 @@ def channels_last(x: Value) -> Value:
     return x.permute(0, *range(2, x.ndim), 1)
 
 
+Planned = TypeVar("Planned")
+
+
 class Plan(NamedTuple):
     """Windows over spatial axes of known sizes, as a kernel of PyTorch slides them.
 
-    Kernels pad both ends of an axis alike, by `amounts`. Other padding, `around`, is done before.
-    With `ceil` the last window may reach beyond the padding. `rest` counts the elements at the end
-    of each axis that no window reaches.
+    Kernels pad both ends of an axis alike, by `amounts`. Other padding, `around`, is added before
+    the kernel runs. With `ceil`, the last window may reach beyond the padding. `rest` counts the
+    elements at the end of each axis that no window reaches.
     """
 
     sizes: Sequence[int]
@@ -53,7 +58,7 @@ class Plan(NamedTuple):
 
     @classmethod
     def of(cls, sizes: Sequence[int], slid: Sequence[Window]) -> Plan:
-        """The kernel pads wherever both ends get the same."""
+        """A plan in which the kernel pads each axis whose ends get the same amount."""
         placement = Placement(tuple(sizes), tuple(slid))
         pairs, counts = placement.pairs, placement.counts
         axes = zip(placement.padded, counts, slid, strict=True)
@@ -77,14 +82,18 @@ class Plan(NamedTuple):
         return x[(slice(None), *inside)]
 
     def empty(self, x: Value, batch: int, channels: int) -> Value:
-        """The result, with nothing in it, where an axis has no windows."""
+        """An empty result, if an axis has no windows."""
         return x.new_zeros((batch, *self.counts, channels))
 
 
 def planned(
-    plan: Callable[[Sequence[int], Sequence[Window]], Plan], shape: Shape, slid: Sequence[Window]
-) -> Callable[[Sequence[int]], Plan]:
-    """From the spatial sizes to their plan; made now if `shape`, channels last, has them all."""
+    plan: Callable[[Sequence[int], Sequence[Window]], Planned],
+    shape: Shape,
+    slid: Sequence[Window],
+) -> Callable[[Sequence[int]], Planned]:
+    """A function from spatial sizes to their plan. If `shape`, channels last, has all sizes, the
+    plan is made now.
+    """
     sizes = shape[1:-1]
     if None in sizes:
         return lambda sizes: plan(sizes, slid)
@@ -98,8 +107,9 @@ Builder = Callable[..., Lowering]
 def on_two_axes(build: Builder) -> Builder:
     """A builder for two or three spatial axes that serves one axis as well, as the second of two.
 
-    The other axis comes after the batch, and before all axes of a kernel: the second operand of a
-    convolution and of its gradient by the input, and the result of the one by the kernel.
+    The other axis comes after the batch. In kernels it comes before all axes. Kernels are the
+    second operand of a convolution and of its gradient by the input, and the result of its gradient
+    by the kernel.
     """
 
     def lifted(specs: Sequence[Spec], *, strides: Ints, padding: Padding, **given: Any) -> Lowering:
@@ -152,19 +162,25 @@ def _output_first(kernel: Value) -> Value:
 @TABLE.build("conv", "conv_bias")
 @on_two_axes
 def conv(specs: Sequence[Spec], *, groups: int, **at: Unpack[Sliding]) -> Lowering:
-    """`torch.convolution`; a third operand is the bias of `conv_bias`."""
+    """`torch.conv2d` or `conv3d`, which `torch.autocast` knows. A third operand is the bias of
+    `conv_bias`.
+    """
     strides, dilation = at["strides"], at["dilation"]
     slid = windows(_window(specs[1].shape), **at)
     plan_for = planned(Plan.of, specs[0].shape, slid)
-    none = [0] * len(strides)
+    convolve = torch.conv2d if len(strides) == 2 else torch.conv3d
+    products_for = planned(Products.over, specs[0].shape, slid)
 
     def lowering(x: Value, kernel: Value, bias: Value | None = None) -> Value:
-        plan = plan_for(x.shape[1:-1])
+        plan = plan_for(present_sizes(x)[1:-1])
         if 0 in plan.counts:
             return plan.empty(x, x.shape[0], kernel.shape[-1])
-        y = torch.convolution(
+        products = products_for(present_sizes(x)[1:-1])
+        if products.serves(x, kernel.shape[-1], groups):
+            return products.conv(x, kernel, bias)
+        y = convolve(
             channels_first(plan.pad(x)), _output_first(kernel), bias,
-            strides, plan.amounts, dilation, False, none, groups,
+            strides, plan.amounts, dilation, groups,
         )  # fmt: skip
         return channels_last(y)
 
@@ -176,19 +192,24 @@ def conv(specs: Sequence[Spec], *, groups: int, **at: Unpack[Sliding]) -> Loweri
 def conv_input_grad(
     specs: Sequence[Spec], *, shape: Shape, groups: int, **at: Unpack[Sliding]
 ) -> Lowering:
-    """The transposed `torch.convolution`."""
+    """The transposed convolution, which `torch.autocast` knows."""
     strides, dilation = at["strides"], at["dilation"]
     slid = windows(_window(specs[1].shape), **at)
     plan_for = planned(Plan.of, shape, slid)
+    transposed = torch.conv_transpose2d if len(strides) == 2 else torch.conv_transpose3d
+    products_for = planned(Products.over, shape, slid)
 
     def lowering(g: Value, kernel: Value, *dims: Value) -> Value:
         target = host_shape(shape, dims)
         if g.numel() == 0:
             return g.new_zeros(target)
+        products = products_for(target[1:-1])
+        if products.serves(g, kernel.shape[-1], groups):
+            return products.input_grad(g, kernel)
         plan = plan_for(target[1:-1])
-        x = torch.convolution(
+        x = transposed(
             channels_first(g), _output_first(kernel), None,
-            strides, plan.amounts, dilation, True, plan.rest, groups,
+            strides, plan.amounts, plan.rest, groups, dilation,
         )  # fmt: skip
         return plan.crop(channels_last(x))
 
@@ -204,6 +225,7 @@ def conv_kernel_grad(
     strides, dilation = at["strides"], at["dilation"]
     slid = windows(_window(kernel_shape), **at)
     plan_for = planned(Plan.of, specs[0].shape, slid)
+    products_for = planned(Products.over, specs[0].shape, slid)
     none = [0] * len(strides)
     *spatial, inputs, outputs = kernel_shape
     # A kernel with one output, seen with the output first, is not contiguous for PyTorch's slow
@@ -213,7 +235,11 @@ def conv_kernel_grad(
     def lowering(x: Value, g: Value) -> Value:
         if g.numel() == 0:
             return g.new_zeros(kernel_shape)
-        plan = plan_for(x.shape[1:-1])
+        sizes = present_sizes(x)[1:-1]
+        products = products_for(sizes)
+        if products.serves(x, outputs, groups):
+            return products.kernel_grad(x, g, kernel_shape)
+        plan = plan_for(sizes)
         # The kernel is read for its shape only.
         kernel = x.new_empty(whole) if outputs == 1 else _output_first(x.new_empty(kernel_shape))
         _, found, _ = torch.ops.aten.convolution_backward.default(
@@ -226,5 +252,5 @@ def conv_kernel_grad(
 
 
 def _window(kernel_shape: Shape) -> Ints:
-    """The spatial sizes of a kernel, which spec rules want to be known."""
+    """The spatial sizes of a kernel. Spec rules make sure that they are known."""
     return tuple([n for n in kernel_shape[:-2] if n is not None])

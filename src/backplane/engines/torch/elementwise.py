@@ -73,7 +73,7 @@ def _register(choice: Choice, out: int, **functions: Lowering) -> None:
 
 
 def _non_negative(spec: Spec, function: Lowering) -> Lowering:
-    """`function`, which returns its operand where that is not negative."""
+    """`function`, or a copy of the operand if the dtype has no negative numbers."""
     return _copied if spec.dtype in SIGNED else function
 
 
@@ -92,7 +92,7 @@ _register(_non_negative, 1, abs=torch.abs)
 
 @TABLE.build("relu", out=1, over=torch.relu_)
 def relu(specs: Sequence[Spec]) -> Lowering:
-    """PyTorch's own has no `out`."""
+    """`torch.relu`, which takes no `out`, or with an `out` `torch.clamp_min`."""
     return _copied if specs[0].dtype in SIGNED else _relu
 
 
@@ -102,7 +102,7 @@ def _relu(x: Value, out: Value | None = None) -> Value:
 
 @TABLE.build("sign")
 def sign(specs: Sequence[Spec]) -> Lowering:
-    """`torch.sign`, but for NaN, of which that makes 0."""
+    """`torch.sign`, except that NaN stays NaN, where `torch.sign` gives 0."""
     if is_float(specs[0].dtype):
         return lambda x: torch.where(torch.isnan(x), x, torch.sign(x))
     return widened(specs[0], torch.sign)
@@ -110,7 +110,9 @@ def sign(specs: Sequence[Spec]) -> Lowering:
 
 @TABLE.add("softplus", out=1)
 def softplus(x: Value, out: Value | None = None) -> Value:
-    """From the threshold on it is x itself; the default threshold, 20, is too low for float64."""
+    """PyTorch's softplus, which returns x itself above a threshold. The default threshold, 20, is
+    too low for float64.
+    """
     if out is None:
         return F.softplus(x, threshold=40)
     return aten.softplus.out(x, 1, 40, out=out)
@@ -118,7 +120,7 @@ def softplus(x: Value, out: Value | None = None) -> Value:
 
 @TABLE.build("cast")
 def cast(specs: Sequence[Spec], *, dtype: str) -> Lowering:
-    """`Tensor.to`, which returns its operand itself where nothing changes."""
+    """`Tensor.to`, which returns its operand if nothing changes."""
     target = TORCH[dtype]
     return lambda x: x.to(target)
 

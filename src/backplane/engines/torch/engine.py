@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
+from backplane.core.graph import KeySource
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import loops
 from backplane.engines.base import Blocks, Engine, Function, Program, Table, Value
-from backplane.engines.torch import devices, linear, updates
+from backplane.engines.torch import convolution, devices, linear, tracing, updates
 from backplane.engines.torch.blocks import BLOCKS
 from backplane.engines.torch.control import ROWS
 from backplane.engines.torch.dtypes import NAMES, SIGNED, TORCH, to_array
@@ -42,9 +45,31 @@ class TorchEngine(Engine):
         return isinstance(value, torch.Tensor)
 
     def spec_of(self, value: Value) -> Spec:
-        """Sizes are unknown where PyTorch's compiler traces with symbolic ones."""
-        sizes = tuple([n if type(n) is int else None for n in value.shape])
-        return Spec(sizes, NAMES[value.dtype])
+        """Sizes are unknown where PyTorch's compiler traces with symbolic ones, and where
+        `torch.jit.trace` does, but for those of parameters.
+        """
+        sizes: Any
+        if isinstance(value, torch.nn.Parameter) and tracing.in_jit_trace():
+            sizes = tracing.present_sizes(value)
+        else:
+            sizes = tuple([n if type(n) is int else None for n in value.shape])
+        return Spec(sizes, NAMES.get(value.dtype) or str(value.dtype).removeprefix("torch."))
+
+    def present_spec(self, value: Value) -> Spec:
+        """All sizes are known where `torch.jit.trace` records."""
+        spec = self.spec_of(value)
+        known = tracing.in_jit_trace() and None in spec.shape
+        return Spec(tracing.present_sizes(value), spec.dtype) if known else spec
+
+    def is_tracing(self) -> bool:
+        """Whether `torch.jit.trace` records."""
+        return tracing.in_jit_trace()
+
+    def has_value(self, value: Value) -> bool:
+        """Not where a program is exported or transformed by `torch.func`."""
+        return not (
+            torch._C._functorch.is_functorch_wrapped_tensor(value) or isinstance(value, FakeTensor)
+        )
 
     def signature(self, kind: type) -> tuple[str, ...]:
         """Shape and dtype. Where PyTorch's compiler traces, a shape may not be hashable."""
@@ -52,6 +77,8 @@ class TorchEngine(Engine):
 
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
         """A copy, on the default device."""
+        if tracing.in_jit_trace():
+            return tracing.beside(self.from_numpy, array, dtype)
         name = dtype or array.dtype.name
         if name == "bfloat16":
             value = torch.from_numpy(np.array(array, np.float32, order="C")).to(torch.bfloat16)
@@ -59,8 +86,29 @@ class TorchEngine(Engine):
             value = torch.from_numpy(np.array(array, name, order="C"))
         return value.to(devices.default_device()) if devices.ACCELERATED else value
 
+    def key(self, source: KeySource) -> Value:
+        """Where the call is recorded, samples come from PyTorch's own generator at each run, and
+        nobody reads the key.
+
+        Raises:
+            TypeError: if the source has a seed: a record keeps no count of its runs.
+        """
+        if not tracing.is_recorded():
+            return super().key(source)
+        if source.given:
+            raise TypeError(
+                "samples with a seed (of the call, or of K.set_random_seed) cannot be part of a "
+                "program that PyTorch records. Leave the seed out: then PyTorch's own generator "
+                "draws, which torch.manual_seed sets"
+            )
+        return torch.zeros(4, dtype=torch.uint32)
+
     def from_host(self, value: Any, dtype: str) -> Value:
-        """A number without the way through NumPy."""
+        """A tensor made of the number directly, without NumPy. A size that `torch.jit.trace`
+        follows is a tensor already.
+        """
+        if isinstance(value, torch.Tensor):
+            return value.to(TORCH[dtype])
         if type(value) is int and dtype not in SIGNED:
             return torch.scalar_tensor(value, dtype=TORCH[dtype])
         return super().from_host(value, dtype)
@@ -95,15 +143,17 @@ class TorchEngine(Engine):
         return value.detach()
 
     def lend(self, value: Value) -> Value:
-        """A copy of what a later step of an optimizer writes to. Of other values a tensor of its
-        own in the same memory: whether the tape follows that one is the user's business.
+        """A copy, if a later step of an optimizer writes to the value. Otherwise another tensor in
+        the same memory, so that users can put it on the tape without touching the variable's.
         """
         return value.clone() if updates.may_be_written(value) else value.detach()
 
     # --- programs -------------------------------------------------------------------------------
 
     def updates_in_place(self, options: Mapping[str, Any]) -> bool:
-        """By PyTorch's kernels of optimizers; its compiler fuses the operations by itself."""
+        """By PyTorch's kernels for optimizers. With `torch.compile` they are not used, because it
+        fuses the operations by itself.
+        """
         return not options.get("compile")
 
     def blocks(self) -> Blocks:
@@ -111,7 +161,9 @@ class TorchEngine(Engine):
         return BLOCKS
 
     def writes(self, options: Mapping[str, Any]) -> bool:
-        """Where nothing watches: a tape never does, PyTorch's compiler reuses memory by itself."""
+        """Unless there is an accelerator or `torch.compile` is asked for, which reuses memory by
+        itself. No tape watches compiled programs.
+        """
         return not (options.get("compile") or devices.ACCELERATED)
 
     def devices(self) -> list[str]:
@@ -119,30 +171,55 @@ class TorchEngine(Engine):
         return devices.names()
 
     def compile(self, program: Program) -> Function:
-        """The program; with the option `compile`, by `torch.compile`: True, the name of a mode, or
-        pairs of arguments of it.
+        """The program as it is, or through `torch.compile` if the option `compile` is given: True,
+        the name of a mode, or pairs of its arguments.
 
-        Nothing that a program reads is on PyTorch's tape (`detached`, `lend`), so that the tape
-        must be off only for those who look for it: that takes 0.4 µs.
+        Nothing that a program reads is on PyTorch's tape (`detached`, `lend`). So the tape is
+        switched off, which takes 0.4 µs, only for programs with lowerings that look for it.
+        `torch.autocast` is off for programs whose products it would change.
         """
         function = program.function
         wish = program.options.get("compile")
         if wish:
             function = torch.compile(function, **_compile_arguments(wish))
         function = self._placed(function)
-        return _without_tape(function) if wish or self._asks_for_tape(program) else function
+        if wish or self._asks_for_tape(program):
+            function = _without_tape(function)
+        runs_more = wish or not self._running_graphs.isdisjoint(program.operations)
+        multiplies = runs_more or not PRODUCTS.isdisjoint(program.operations)
+        return _without_autocast(function) if multiplies else function
 
     def _asks_for_tape(self, program: Program) -> bool:
         asks = any(map(linear.asks_for_tape, program.lowerings))
         return asks or not self._running_graphs.isdisjoint(program.operations)
 
     def eager(self, program: Program) -> Function:
-        """What runs a program on native values: on their device, whichever that is."""
+        """Run a program on native values, on the device on which they are."""
         return self._placed(program.function)
 
     @staticmethod
     def _placed(function: Function) -> Function:
         return devices.following_inputs(function) if devices.ACCELERATED else function
+
+
+PRODUCTS = frozenset((*linear.TABLE, *convolution.TABLE))
+"""The primitives that `torch.autocast` computes in half precision."""
+
+
+def _without_autocast(function: Function) -> Function:
+    """`function` in the dtypes of its program, whatever surrounds the call."""
+    is_on = torch._C._is_any_autocast_enabled
+    devices_of = dict.fromkeys(("cpu", devices.default_device().type))
+
+    def run(*inputs: Value) -> tuple[Value, ...]:
+        if not is_on():
+            return function(*inputs)
+        with ExitStack() as off:
+            for device in devices_of:
+                off.enter_context(torch.autocast(device, enabled=False))
+            return function(*inputs)
+
+    return run
 
 
 def _compile_arguments(wish: Any) -> dict[str, Any]:

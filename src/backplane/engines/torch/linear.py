@@ -19,6 +19,7 @@ import torch
 from backplane.core.spec import Spec
 from backplane.engines.base import Lowering, Table, Value
 from backplane.engines.torch.dtypes import modular
+from backplane.engines.torch.tracing import in_jit_trace, is_recorded
 
 TABLE = Table()
 
@@ -65,7 +66,7 @@ def asks_for_tape(lowering: Lowering) -> bool:
 
 
 def _asking(lowering: Lowering, as_does: Lowering | None = None) -> Lowering:
-    """Note that a lowering looks for a tape, or that it does as another one."""
+    """Note that a lowering looks for a tape: always, or if the lowering `as_does` does."""
     if as_does is None or asks_for_tape(as_does):
         lowering.asks_for_tape = True  # type: ignore[attr-defined]
     return lowering
@@ -76,10 +77,19 @@ def _product_by_size(x: Value, y: Value, out: Value | None = None) -> Value:
     rows, inner = x.shape
     columns = y.shape[1]
     large = rows * inner * columns >= LARGE and min(rows, inner, columns) >= 32
-    if large and x.is_cpu and not torch.is_grad_enabled():
+    if (
+        large
+        and x.is_cpu
+        and not (torch.is_grad_enabled() or in_jit_trace() or torch.is_autocast_enabled("cpu"))
+    ):
         product = onednn(x, y)
         return product if out is None else out.copy_(product)
     return torch.mm(x, y, out=out)
+
+
+def _prefers_onednn() -> bool:
+    """Not where operations are recorded: the measurement would be a part of the record."""
+    return not is_recorded() and onednn_is_faster()
 
 
 def _may_be_large(specs: Sequence[Spec], transpose_x: bool, transpose_y: bool) -> bool:
@@ -95,7 +105,7 @@ def _may_be_large(specs: Sequence[Spec], transpose_x: bool, transpose_y: bool) -
 def matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
     """`torch.matmul` on transposed views."""
     product: Lowering = torch.matmul
-    if _may_be_large(specs, transpose_x, transpose_y) and onednn_is_faster():
+    if _may_be_large(specs, transpose_x, transpose_y) and _prefers_onednn():
         product = _product_by_size
     product = modular(specs[0], product)
     return _transposing(product, transpose_x, transpose_y)
@@ -105,7 +115,7 @@ def matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lo
 def matmul_add(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
     """`torch.addmm`, where the product alone is not oneDNN's."""
     biased: Lowering = _addmm
-    if _may_be_large(specs, transpose_x, transpose_y) and onednn_is_faster():
+    if _may_be_large(specs, transpose_x, transpose_y) and _prefers_onednn():
         biased = _sum_by_size
     elif specs[2].ndim == 1 and _may_have_many(specs, transpose_x, transpose_y):
         biased = _vector_after
@@ -130,8 +140,9 @@ def _may_have_many(specs: Sequence[Spec], transpose_x: bool, transpose_y: bool) 
 
 
 MANY = 2**20
-"""Elements of a product from which on a vector is added faster afterwards: PyTorch first fills the
-result with it. 2560 × 128 × 512 took 0.88 of the time so, 128 × 784 × 512 the same."""
+"""Elements of a product from which on it is faster to add a vector afterwards. `addmm` would first
+fill the result with the vector. A product of 2560 × 128 × 512 took 0.88 of the time, one of 128 ×
+784 × 512 the same time."""
 
 
 def _addmm(x: Value, y: Value, c: Value, out: Value | None = None) -> Value:

@@ -8,9 +8,10 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.random import TABLE as PORTABLE
-from backplane.engines.base import Lowering, Shape, Table, Value, host_shape
+from backplane.engines.base import Lowering, Shape, Table, Value
 from backplane.engines.torch.devices import default_device
 from backplane.engines.torch.dtypes import TORCH
+from backplane.engines.torch.tracing import host_shape, is_recorded
 
 TABLE = Table()
 
@@ -28,11 +29,14 @@ def _mixed(word: int) -> int:
     return word ^ (word >> 31)
 
 
-def generator(key: Value) -> torch.Generator:
-    """A generator seeded by the four words of `key`.
+def generator(key: Value) -> torch.Generator | None:
+    """A generator seeded by the four words of `key`; None, which is PyTorch's own, where the call
+    is recorded.
 
     They are mixed well, because the generator on the CPU reads only 32 bits of a seed.
     """
+    if is_recorded():
+        return None
     low, high, counter, fold = key.tolist()
     seed = _mixed(_mixed(low | high << 32) + (counter | fold << 32) & _MASK)
     return torch.Generator(default_device()).manual_seed(seed)
@@ -54,8 +58,21 @@ TABLE.build("random_uniform")(_sampler(torch.rand))
 TABLE.build("random_normal")(_sampler(torch.randn))
 
 
+@TABLE.add("key_words")
+def key_words(key: Value) -> Value:
+    """The words of a user's key."""
+    if is_recorded():
+        raise TypeError("a random key cannot be part of a program that PyTorch records")
+    if torch._C._functorch.is_functorch_wrapped_tensor(key):
+        raise TypeError(
+            "torch.func.vmap cannot map over random keys: its argument randomness='different' "
+            "draws for each row"
+        )
+    return key if key.shape == (4,) else torch.cat([key, key.new_zeros(2)])
+
+
 @TABLE.add("random_bits")
 def random_bits(key: Value, *dims: Value, shape: Shape) -> Value:
-    """NumPy's: PyTorch has no kernels for uint32, and those of int32 take as long."""
+    """NumPy's lowering. PyTorch has no kernels for uint32, and those for int32 take as long."""
     words = torch.from_numpy(PORTABLE["random_bits"].function(key.numpy(), *dims, shape=shape))
     return words.to(default_device())

@@ -12,7 +12,8 @@ from backplane import backend as K
 from backplane import engines
 from backplane.backend._trees import flatten, map_leaves
 from backplane.backend.phase import known_phase
-from backplane.core.graph import Placeholder, Tensor
+from backplane.core.graph import Placeholder, Tensor, toposort
+from backplane.interop.keras3.calls import keras_call
 from backplane.interop.keras3.lifting import arguments_of, lifted
 
 
@@ -56,9 +57,24 @@ class ModelFunction:
         arrays = [np.array(keras.ops.convert_to_numpy(y)) for y in listed]
         return arrays[0] if self._one_out else arrays
 
+    def to_onnx(self, path: Any, *args: Any, **kwargs: Any) -> None:
+        """Write the function as an ONNX model, if only K functions and operators are between its
+        inputs and outputs; see `KFunction.to_onnx` for the arguments.
+
+        Raises:
+            ValueError: if a layer or an operation of Keras is among them.
+        """
+        graph = map_leaves(lifted, (self._model.inputs, self._model.outputs))
+        if any(t.op is keras_call for t in toposort(graph[1])):
+            raise ValueError(
+                "to_onnx: layers and operations of Keras run on Keras' backend, and only Keras can "
+                "write them: use keras.Model(inputs, outputs).export(path, format='onnx')"
+            )
+        K.function(*graph).to_onnx(path, *args, **kwargs)
+
 
 def _flat(values: Any) -> list[Any]:
-    """The items of a list, those of lists of tensors in it (`model.input` may be one) included."""
+    """The items of a list, and of the lists in it: `model.input` may be one."""
     found: list[Any] = []
     for value in values:
         several = isinstance(value, list | tuple) and isinstance(value[0], keras.KerasTensor)
@@ -67,7 +83,7 @@ def _flat(values: Any) -> list[Any]:
 
 
 def _is_phase(value: Any) -> bool:
-    """Whether it is the learning phase: that of K, or a number where it was fixed."""
+    """Whether an input is the learning phase: K's tensor, or a number if the phase is fixed."""
     return (isinstance(value, Placeholder) and value.default is not None) or value in (0, 1)
 
 
@@ -105,8 +121,8 @@ def function(
     if isinstance(inputs, list | tuple):
         inputs = _flat(inputs)
     with engines.use(keras.backend.backend()):
-        graph = map_leaves(lifted, (inputs, outputs, list(updates or [])))
-        return K.function(*graph, name, **kwargs)
+        graph: Any = map_leaves(lifted, (inputs, outputs, list(updates or [])))
+        return K.function(graph[0], graph[1], graph[2], name=name, **kwargs)
 
 
 def _is_of_keras(tensors: list[Any]) -> bool:

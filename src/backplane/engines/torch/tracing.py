@@ -1,0 +1,56 @@
+"""Where PyTorch records what is done, to run it later and many times: `torch.jit.trace`,
+`torch.onnx.export`, `torch.export`, `torch.compile`, `make_fx`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import torch
+
+from backplane.engines.base import Shape, Value, merge
+
+T = TypeVar("T")
+
+_PROXY = torch._C._TorchDispatchModeKey.PROXY
+"""The mode in which `torch.export` and `make_fx` record."""
+
+
+def in_jit_trace() -> bool:
+    """Whether `torch.jit.trace` records, which `torch.onnx.export(dynamo=False)` uses too. Sizes
+    are tensors then.
+    """
+    return torch._C._get_tracing_state() is not None
+
+
+def is_recorded() -> bool:
+    """Whether anything records what is done now."""
+    return (
+        torch.compiler.is_compiling()
+        or in_jit_trace()
+        or torch._C._get_dispatch_mode(_PROXY) is not None
+        or torch._ops._get_dispatch_mode_pre_dispatch(_PROXY) is not None
+    )
+
+
+def beside(function: Callable[..., T], *args: Any) -> T:
+    """`function(*args)`, of which `torch.jit.trace` records nothing."""
+    state = torch._C._get_tracing_state()
+    torch._C._set_tracing_state(None)
+    try:
+        return function(*args)
+    finally:
+        torch._C._set_tracing_state(state)
+
+
+def present_sizes(x: Value) -> tuple[int, ...]:
+    """The sizes of a tensor as plain ints, which `torch.jit.trace` does not follow."""
+    return beside(lambda: tuple(x.shape)) if in_jit_trace() else x.shape
+
+
+def host_shape(shape: Shape, dims: Sequence[Value]) -> tuple[int, ...]:
+    """All sizes as Python ints, but for those that `torch.jit.trace` follows."""
+    if not dims:
+        return tuple(shape)  # type: ignore[arg-type]
+    return tuple([n if isinstance(n, torch.Tensor) else int(n) for n in merge(shape, dims)])
