@@ -486,6 +486,15 @@ k_name_scope <- function(name, default_name = NULL, values = NULL) {
   ))
 }
 
+k_native <- function(
+    fn, tensors, gradient = NULL, stateful = NULL, spec = NULL
+) {
+  call_k("native", list(
+      fn = fn, tensors = tensors, gradient = gradient, stateful = stateful,
+      spec = spec
+  ))
+}
+
 k_ndim <- function(x) {
   call_k("ndim", list(x = x))
 }

@@ -67,4 +67,11 @@ def slope_of_maxima_in_halves(K, dtype="bfloat16"):
     return {x: value}, [y, K.gradients(y, [x])[0]], []
 
 
+def sigmoid_of_a_constant_in_halves(K, dtype="bfloat16"):
+    """It was folded by NumPy, which does not know bfloat16."""
+    x = K.placeholder((2, 3), dtype=dtype)
+    y = K.sigmoid(K.constant(np.linspace(-2, 2, 6).reshape((2, 3)), dtype))
+    return {x: np.ones((2, 3), "float32")}, [x * y], []
+
+
 CORPUS = [f for f in globals().values() if getattr(f, "__module__", "") == __name__]

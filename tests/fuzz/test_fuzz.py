@@ -12,12 +12,13 @@ import pytest
 
 from backplane import backend as K
 from fuzz.bad_calls import calls, judged
-from fuzz.corpus import CORPUS, slope_of_maxima_in_halves
+from fuzz.corpus import CORPUS
 from fuzz.programs import agrees
 from fuzz.search import search
 
 PROGRAMS = 40
 SECONDS = 15.0
+ROWS_ONE_BY_ONE = ("means_of_many_rows", "sums_between_other_axes")
 EVERY = 11
 """One bad call of so many is made."""
 
@@ -40,9 +41,13 @@ def test_random_programs(engine: Any) -> None:
 @pytest.mark.parametrize("program", CORPUS, ids=lambda f: f.__name__)
 def test_past_failures(engine: Any, program: Any) -> None:
     halves = "float16 bfloat16".split()
-    if program is slope_of_maxima_in_halves:
+    if program.__name__.endswith("in_halves"):
         for dtype in (*engine.capabilities.intersection(halves), "float32"):
             assert agrees(partial(program, dtype=dtype), engine.name)
+    elif program.__name__ in ROWS_ONE_BY_ONE and engine.name in ("tensorflow", "cntk"):
+        # docs/conventions.md says so. When a release of the library adds in another way, this fails.
+        with pytest.raises(AssertionError, match="mean"):
+            agrees(program, engine.name)
     else:
         assert agrees(program, engine.name)
 

@@ -162,6 +162,13 @@ assert K.floatx() == "float32"
     )
 
 
+@pytest.mark.skipif(not installed("tensorflow"), reason="without TensorFlow")
+def test_functions_of_tensorflow_in_models(tmp_path):
+    file = SCRIPTS / "lambdas.py"
+    printed = run(python_with(LATEST), file, backend="backplane.tensorflow", folder=tmp_path)
+    assert float(printed) < 0.2
+
+
 def test_leaked_names(tmp_path):
     script(
         tmp_path,

@@ -56,6 +56,7 @@ from backplane.backend.creation import variable as variable
 from backplane.backend.creation import zeros as zeros
 from backplane.backend.ctc import ctc_decode as ctc_decode
 from backplane.backend.ctc import ctc_label_dense_to_sparse as ctc_label_dense_to_sparse
+from backplane.backend.functions import native as native
 from backplane.backend.graph import eval as eval
 from backplane.backend.graph import function as function
 from backplane.backend.graph import gradients as gradients
@@ -199,6 +200,7 @@ __all__ = [
     "minimum",
     "moving_average_update",
     "name_scope",
+    "native",
     "ndim",
     "normalize_batch_in_training",
     "normalize_data_format",

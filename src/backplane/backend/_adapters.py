@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, TypeVar
 
+from backplane import engines
 from backplane.backend._errors import explain, refuse_depth
 from backplane.core import registry
 
@@ -52,18 +53,24 @@ def _search(kind: type) -> Any:
     return None
 
 
+LIFT: list[Callable[[Any], Any]] = []
+"""One function, put here by `functions`: gives a value of a library's own graph that was computed
+from tensors of ours as one of them, and other values as they are."""
+
+
 def _value_of(value: object) -> Any:
     adapter = adapter_of(value)
-    return value if adapter is None else adapter.value(value)
+    return LIFT[0](value) if adapter is None else adapter.value(value)
 
 
 registry.VALUE_OF[:] = [_value_of]
 
 
 def meet() -> None:
-    """Import the adapters of the libraries that are loaded. Their own functions can then take
-    tensors of ours.
+    """Import the adapters, and load the engines, of libraries that are loaded. Their own functions
+    can then take tensors of ours.
     """
+    engines.meet()
     for package, name in ADAPTERS.items():
         if package in sys.modules:
             import_module(name)

@@ -44,6 +44,7 @@ from backplane import engines
 from backplane.backend import _adapters, _dynamo
 from backplane.backend._errors import explain, refuse_depth
 from backplane.backend._trace import PLAIN, keep, run_now, runs_at_once, table, traced_for
+from backplane.backend._trees import map_leaves
 from backplane.compile import source_map
 from backplane.core import context
 from backplane.core.context import DEFAULT_MODE, mode
@@ -174,6 +175,9 @@ def _general(function: Call, wrapper: Call) -> Call:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         found = _Found((*args, *kwargs.values()))
+        if found.natives:
+            args, kwargs = map_leaves(_adapters.LIFT[0], bound_values((args, kwargs)))
+            found = _Found((*args, *kwargs.values()))
         if found.adapter is not None:
             return found.adapter.call(wrapper, args, kwargs)
         if _runs(found, mode()):
@@ -181,6 +185,22 @@ def _general(function: Call, wrapper: Call) -> Call:
         return function(*args, **kwargs)
 
     return call
+
+
+def bound_values(tree: Any) -> Any:
+    """`tree`; inside of a function of an engine's library (`core.native`), with the values that its
+    tensors have there.
+    """
+    bound = context.current().bound
+    if bound is None:
+        return tree
+    return map_leaves(lambda v: bound[v] if isinstance(v, Tensor) else v, tree)
+
+
+def look(values: Iterable[Any], name: str) -> tuple[bool, Engine]:
+    """Whether a call of `K.name` with these arguments computes at once, and on which engine."""
+    found = _Found(values)
+    return _runs(found, mode()), found.engine(name)
 
 
 def _runs(found: _Found, how: str) -> bool:

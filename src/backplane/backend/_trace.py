@@ -180,13 +180,15 @@ def traced_for(
     """A new trace for arguments that contain no symbolic value of the engine, and the values to run
     it on.
     """
+    shape_of_call, leaves, specs = abstracted((args, kwargs), engine)
+    return trace(function, shape_of_call, specs, engine, runs_at_once(engine)), leaves
+
+
+def abstracted(tree: Any, engine: Engine) -> tuple[Any, list[Any], list[Any]]:
+    """A tree of arguments with slots for what has a value, these values, and their specs."""
     leaves: list[Any] = []
     specs: list[Any] = []
-    shape_of_call = (
-        _abstract(args, engine, leaves, specs, arrays=True),
-        _abstract(kwargs, engine, leaves, specs, arrays=True),
-    )
-    return trace(function, shape_of_call, specs, engine, runs_at_once(engine)), leaves
+    return _abstract(tree, engine, leaves, specs, arrays=True), leaves, specs
 
 
 def _abstract(
@@ -263,7 +265,11 @@ def trace(
     """
     inputs = [ArrayInput(s.spec) if isinstance(s, ArraySpec) else Placeholder(s) for s in specs]
     args, kwargs = fill(shape_of_call, inputs)
-    with context.changed(mode="symbolic"), engines.use(engine.name), config.watched() as settings:
+    with (
+        context.changed(mode="symbolic", bound=None),
+        engines.use(engine.name),
+        config.watched() as settings,
+    ):
         result = function(*args, **kwargs)
     outputs: list[Tensor] = []
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from backplane import engines
-from backplane.backend._adapters import adaptable, adapter_among
+from backplane.backend._adapters import LIFT, adaptable, adapter_among
 from backplane.backend._call import api
 from backplane.backend._errors import explained
 from backplane.backend.types import TensorLike
@@ -287,7 +287,7 @@ def gradients(
         >>> K.eval(g)
         array([2., 4., 6.], dtype=float32)
     """
-    losses, wrt = _as_list(loss), _as_list(variables)
+    losses, wrt = list(map(LIFT[0], _as_list(loss))), _as_list(variables)
     for what, listed in (("loss", losses), ("variables", wrt)):
         for t in listed:
             if not isinstance(t, Tensor):

@@ -54,12 +54,13 @@ class Context:
             `K.control_dependencies` says that an update comes first.
         line: The line of the user's code that new tensors belong to, if it is not the one being
             executed.
+        bound: The values of tensors while a function of an engine's library runs (`core.native`).
         step: Whether a step function of a loop runs. Meanwhile tensors lack the attributes that
             classic Keras takes for signs of a layer's output (`Tensor._keras_shape`).
     """
 
     # Read at each call of K and for each node: slots take half the time of a named tuple's fields.
-    __slots__ = ("engine", "line", "mode", "scopes", "step", "updated")
+    __slots__ = ("bound", "engine", "line", "mode", "scopes", "step", "updated")
 
     def __init__(
         self,
@@ -69,7 +70,9 @@ class Context:
         updated: Mapping[Tensor, Tensor] = NOTHING,
         line: Where | None = None,
         step: bool = False,
+        bound: Any = None,
     ) -> None:
+        self.bound = bound
         self.engine = engine
         self.mode = mode
         self.scopes = scopes

@@ -95,6 +95,24 @@ class Tensor:
         """The static shape, TensorFlow's spelling."""
         return Shape(self.spec.shape)
 
+    def set_shape(self, shape: Any) -> None:
+        """Check that a shape fits. A tensor never changes, so nothing else becomes of it: what
+        `K.int_shape` gives then is what classic Keras notes for the output of a layer.
+
+        Raises:
+            ValueError: if it does not fit.
+        """
+        sizes = tuple([None if n is None else int(n) for n in shape])
+        if not self.spec.accepts(Spec(sizes, self.spec.dtype)):
+            raise ValueError(f"set_shape({sizes}) contradicts the shape of {self!r}")
+        self._keras_shape = sizes
+
+    if not TYPE_CHECKING:  # Otherwise checkers would take any name for an attribute.
+
+        def __getattr__(self, name: str) -> Any:
+            more = WITHOUT.get(name, "")
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{more}")
+
     @property
     def static_shape(self) -> tuple[int | None, ...]:
         """The static shape, with the sizes that classic Keras has added (`_keras_shape`)."""
@@ -223,18 +241,35 @@ class Tensor:
             )
         return (self[i] for i in range(shape[0]))
 
+    # --- what other libraries ask of an operand: `backend` answers ----------------------------
+
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        raise TypeError(f"{self!r} is symbolic and has no values yet: use K.eval or K.function")
+        return OPERATORS["array"](self, dtype)  # type: ignore[no-any-return]
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """`array + tensor`, and functions of NumPy that K has: `np.exp(tensor)`."""
+        """`array + tensor`, and functions of NumPy: `np.exp(tensor)`."""
         return OPERATORS["ufunc"](ufunc, method, inputs, options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return OPERATORS["array_function"](function, args, kwargs)
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return OPERATORS["torch_function"](function, args, kwargs or {})
+
+    def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> Any:
+        return OPERATORS["tf_tensor"](self)
 
     def __jax_array__(self) -> Any:
         """The value as a JAX array; the tensor itself if it has none yet, or none that JAX keeps as
         it is: then `jax_array + tensor` is left to K.
         """
         return OPERATORS["jax_array"](self)
+
+    def __mlx_array__(self) -> Any:
+        return OPERATORS["mlx_array"](self)
 
     def __float__(self) -> float:
         raise TypeError(f"{self!r} is symbolic and has no value yet: use K.eval or K.function")
@@ -247,6 +282,15 @@ class Tensor:
 
     def __deepcopy__(self, memo: Any) -> Tensor:
         return self
+
+
+WITHOUT = {
+    "graph": ": there is no global graph; a tensor itself holds what it is computed from",
+    "consumers": ": a tensor does not know its users",
+    "device": ": a graph runs where its engine does",
+    "numpy": ": it is symbolic; use K.eval or K.function",
+}
+"""What is said of attributes that tensors of TensorFlow have, and ours have not."""
 
 
 def with_given_name(made: TensorT, name: str | None) -> TensorT:

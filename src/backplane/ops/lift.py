@@ -37,6 +37,8 @@ def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
     if isinstance(value, np.ndarray | np.generic):
         return _constant(checked(value, value), dtype)
     value = registry.value_of(value)
+    if isinstance(value, Tensor):  # It stands for a tensor of ours.
+        return value
     engine = registry.engine_of(value)
     if engine is not None:
         return Constant(value, registry.native_spec(engine, value))

@@ -12,7 +12,16 @@ from jax.experimental import io_callback
 
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.base import Engine, Function, Program, Table, Value, writing
+from backplane.engines.base import (
+    Engine,
+    Function,
+    Lowering,
+    Program,
+    Table,
+    Value,
+    natives,
+    writing,
+)
 from backplane.engines.jax import as_pytrees, control, cpu, memory, unknown
 
 WIDE = frozenset(("int64", "uint64", "float64"))
@@ -47,7 +56,7 @@ class JaxEngine(Engine):
     )
 
     def __init__(self) -> None:
-        self.table = Table.of_rooms(__package__, control.lowerings(self))
+        self.table = Table.of_rooms(__package__, control.lowerings(self), natives(self))
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -138,6 +147,40 @@ class JaxEngine(Engine):
         except (RuntimeError, ValueError):
             _waited(*values)
 
+    # --- functions of JAX -----------------------------------------------------------------------
+
+    def stand_in(self, spec: Spec) -> Value:
+        """Zeros that belong to no trace: the body of a loop may be the first to need them."""
+        return np.zeros(spec.shape, spec.dtype)
+
+    def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
+        """By tracing."""
+        shapes = [jax.ShapeDtypeStruct(s.shape, s.dtype) for s in specs]
+        with jax.enable_x64(_needs_64_bits(specs)):
+            closed, found = jax.make_jaxpr(function, return_shape=True)(*shapes)
+        return [Spec(y.shape, y.dtype.name) for y in found], bool(closed.effects)
+
+    def native(
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
+    ) -> Lowering:
+        """The function where JAX has the dtypes that it had when it was traced for its specs."""
+
+        def run(*operands: Value) -> list[Value]:
+            with jax.enable_x64(_needs_64_bits(specs)):
+                found = function(*operands)
+                if results is None:
+                    return found
+                return [jnp.asarray(y, s.dtype) for y, s in zip(found, results, strict=True)]
+
+        return run
+
+    def pullback(
+        self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
+    ) -> Sequence[Value]:
+        """By `jax.vjp`."""
+        found: Sequence[Value] = jax.vjp(function, *operands)[1](list(cotangents))
+        return found
+
     # --- programs -------------------------------------------------------------------------------
 
     def devices(self) -> list[str]:
@@ -169,6 +212,10 @@ class JaxEngine(Engine):
         if not program.sizes_from_values:
             run = _at_once(jax.jit(function), run)
         return _in_64_bits(run) if _is_wide(program) else run
+
+
+def _needs_64_bits(specs: Sequence[Spec]) -> bool:
+    return bool(jax.config.jax_enable_x64) or any(spec.dtype in WIDE for spec in specs)
 
 
 def _fetched(value: Value) -> np.ndarray:

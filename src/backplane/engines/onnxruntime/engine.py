@@ -19,8 +19,20 @@ import numpy as np
 from onnx import ModelProto
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Engine, Entry, Line, Lowering, Program, Table, Value, located
+from backplane.engines.arrays.native import SIZES, stand_in
+from backplane.engines.base import (
+    Engine,
+    Entry,
+    Line,
+    Lowering,
+    Program,
+    Table,
+    Value,
+    located,
+    natives,
+)
 from backplane.engines.onnxruntime import control
+from backplane.engines.onnxruntime import native as calls
 from backplane.engines.onnxruntime.builder import Place, Scope, Symbol, building, literal, made_by
 from backplane.engines.onnxruntime.export import export
 from backplane.engines.onnxruntime.library import (
@@ -57,7 +69,7 @@ class OnnxRuntime(Engine):
     gives_arrays = True
 
     def __init__(self) -> None:
-        joined = Table.of_rooms(__package__, control.lowerings(self))
+        joined = Table.of_rooms(__package__, control.lowerings(self), natives(self))
         self.table = Table()
         self.table.update({name: _specified(entry) for name, entry in joined.items()})
 
@@ -92,6 +104,26 @@ class OnnxRuntime(Engine):
     def fetch(self, value: Value) -> np.ndarray:
         """The array itself."""
         return np.asarray(value)
+
+    # --- functions of arrays ----------------------------------------------------------------------
+
+    stand_in_sizes = SIZES
+    differentiates = False
+    calls_numpy = True
+
+    def stand_in(self, spec: Spec) -> Value:
+        """Ones: functions of arrays must be run to see what they give."""
+        return stand_in(spec)
+
+    def as_value(self, result: Any) -> Value:
+        """An array."""
+        return np.asarray(result)
+
+    def native(
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
+    ) -> Lowering:
+        """A cut in the program."""
+        return calls.lowering(function, results)
 
     # --- programs ---------------------------------------------------------------------------------
 
@@ -153,10 +185,17 @@ def _session(
     if not outputs:  # ONNX Runtime takes no model without results.
         return (lambda *inputs: ()), False, lambda error: None
     specs = [*program.outputs, *[Spec(x.shape or (), x.dtype) for _, x in scope.printed]]
-    made = model(scope, named(inputs, program.inputs), named(outputs, specs), "program")
     without = IMPRECISE if "float64" in program.dtypes else ()
-    run = session(made.SerializeToString(), threads, _pays(made), without).run
-    call = _call(run, [x.name for x in inputs], [x.name for x in outputs])
+
+    def start(made: ModelProto) -> Any:
+        return session(made.SerializeToString(), threads, _pays(made), without)
+
+    names = [x.name for x in inputs], [x.name for x in outputs]
+    if calls.has_calls(scope):
+        call = calls.in_parts(scope, *names, start)
+    else:
+        made = model(scope, named(inputs, program.inputs), named(outputs, specs), "program")
+        call = _call(start(made).run, *names)
     if scope.printed:
         call = _printing(call, [message for message, _ in scope.printed])
     places = {each.outputs[0]: each.place for each in scope.nodes if each.place is not None}

@@ -13,12 +13,14 @@ from pytensor.compile.mode import get_default_mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
+from backplane.core.graph import Tensor
 from backplane.core.spec import Spec
 from backplane.engines.arrays.engine import ArrayEngine
-from backplane.engines.base import Function, Program, Table, Value
-from backplane.engines.pytensor import control
+from backplane.engines.base import Function, Lowering, Program, Table, Value, natives
+from backplane.engines.pytensor import control, native
 from backplane.engines.pytensor.kernel import kernels
 from backplane.engines.pytensor.library import spec_of, type_of
 from backplane.engines.pytensor.linker import ARRAYS
@@ -32,7 +34,8 @@ class PyTensorEngine(ArrayEngine):
     capabilities = frozenset({"float16", "unsigned", "steps"})
 
     def __init__(self) -> None:
-        self.table = Table.of_rooms(__package__, kernels(self), control.lowerings(self))
+        own = kernels(self), control.lowerings(self), natives(self)
+        self.table = Table.of_rooms(__package__, *own)
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor variable of PyTensor: shared, constant or computed."""
@@ -72,6 +75,44 @@ class PyTensorEngine(ArrayEngine):
     def constant(self, array: np.ndarray) -> Value:
         """A constant of PyTensor, of the array's dtype."""
         return pt.constant(array)
+
+    # --- functions of PyTensor -------------------------------------------------------------------
+
+    stand_in_sizes = ()
+
+    def stand_in(self, spec: Spec) -> Value:
+        """A variable."""
+        return type_of(spec)()
+
+    def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
+        """By the types of the graph that the function makes."""
+        results = function(*map(self.stand_in, specs))
+        native.refuse_random(results)
+        return [spec_of(y) for y in results], False
+
+    def as_value(self, result: Any) -> Value:
+        """A variable."""
+        return pt.as_tensor_variable(result)
+
+    def native(
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
+    ) -> Lowering:
+        """The function on variables that know as much of their shapes as the graph does."""
+        return native.knowing_shapes(function, specs, results)
+
+    def pullback(
+        self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
+    ) -> Sequence[Value]:
+        """By `pytensor.grad`."""
+        return native.pullback(function, operands, cotangents)
+
+    def sources(self, value: Value) -> Mapping[Value, Tensor]:
+        """Those that PyTensor's conversion has made variables of."""
+        return native.sources(value)
+
+    def rebuilt(self, value: Value, replace: Mapping[Value, Value]) -> Value:
+        """A copy of the graph."""
+        return clone_replace(value, dict(replace))
 
     # --- programs ---------------------------------------------------------------------------------
 

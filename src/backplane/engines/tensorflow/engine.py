@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -9,9 +10,21 @@ import numpy as np
 
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.base import Engine, Function, Program, Table, Value, located
-from backplane.engines.tensorflow import control, direct, random, updates
+from backplane.engines.base import (
+    Engine,
+    Function,
+    Lowering,
+    Program,
+    Table,
+    Value,
+    located,
+    natives,
+)
+from backplane.engines.tensorflow import control, direct, native, random, updates
 from backplane.engines.tensorflow.library import tf
+
+STAND_INS = "stand_ins"
+"""The name of the graph in which a user's function is traced for its shapes."""
 
 _TENSORS = (tf.Tensor, tf.Variable)
 _ARRAY_DTYPES = {name: np.dtype(tf.dtypes.as_dtype(name).as_numpy_dtype) for name in DTYPES}
@@ -27,7 +40,7 @@ class TensorFlow(Engine):
     index_errors = (tf.errors.InvalidArgumentError,)
 
     def __init__(self) -> None:
-        self.table = Table.of_rooms(__package__, control.lowerings(self))
+        self.table = Table.of_rooms(__package__, control.lowerings(self), natives(self))
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor, eager or of a graph, or a variable."""
@@ -80,6 +93,39 @@ class TensorFlow(Engine):
     def lend(self, value: Value) -> Value:
         """The content of a variable that is replaced in place."""
         return updates.content(value)
+
+    stand_in_sizes = ()
+
+    def stand_in(self, spec: Spec) -> Value:
+        """A placeholder of the graph that `abstract` makes, also where a loop is traced in it."""
+        graph = tf.compat.v1.get_default_graph()
+        while graph.name != STAND_INS:
+            graph = graph.outer_graph
+        with graph.as_default():
+            return tf.compat.v1.placeholder(spec.dtype, spec.shape)
+
+    def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
+        """By tracing."""
+        graph = tf.__internal__.FuncGraph(STAND_INS)
+        with graph.as_default():
+            found, _ = super().abstract(function, specs)
+        return found, native.is_stateful(graph)
+
+    def as_value(self, result: Any) -> Value:
+        """A tensor; rows that were picked by their numbers are made dense."""
+        return tf.convert_to_tensor(result)
+
+    def native(
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
+    ) -> Lowering:
+        """The function on tensors that know as much of their shapes as the graph does."""
+        return native.knowing_shapes(function, specs, results)
+
+    def pullback(
+        self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
+    ) -> Sequence[Value]:
+        """By a tape."""
+        return native.pullback(function, operands, cotangents)
 
     def devices(self) -> list[str]:
         """All devices: accelerators first."""

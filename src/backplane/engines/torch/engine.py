@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -13,8 +13,17 @@ from torch._subclasses.fake_tensor import FakeTensor
 from backplane.core.graph import KeySource
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import loops
-from backplane.engines.base import Blocks, Engine, Function, Program, Table, Value
-from backplane.engines.torch import convolution, devices, linear, tracing, updates
+from backplane.engines.base import (
+    Blocks,
+    Engine,
+    Function,
+    Lowering,
+    Program,
+    Table,
+    Value,
+    natives,
+)
+from backplane.engines.torch import convolution, devices, linear, native, tracing, updates
 from backplane.engines.torch.blocks import BLOCKS
 from backplane.engines.torch.control import ROWS
 from backplane.engines.torch.dtypes import NAMES, SIGNED, TORCH, to_array
@@ -34,7 +43,7 @@ class TorchEngine(Engine):
     feeds_at_once = None if devices.ACCELERATED else ("{x}.flags.carray", torch.from_numpy)
 
     def __init__(self) -> None:
-        running_graphs = loops(self, ROWS)
+        running_graphs = Table.joined(loops(self, ROWS), natives(self))
         self.table = Table.of_rooms(__package__, updates.TABLE, running_graphs)
         self._running_graphs = frozenset(running_graphs)
 
@@ -147,6 +156,31 @@ class TorchEngine(Engine):
         the same memory, so that users can put it on the tape without touching the variable's.
         """
         return value.clone() if updates.may_be_written(value) else value.detach()
+
+    # --- functions of PyTorch -------------------------------------------------------------------
+
+    def stand_in(self, spec: Spec) -> Value:
+        """A tensor without memory, where `abstract` runs."""
+        return torch.empty(spec.shape, dtype=TORCH[spec.dtype])
+
+    def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
+        """By PyTorch's fake tensors."""
+        return native.abstract(lambda: super(TorchEngine, self).abstract(function, specs)[0])
+
+    def native(
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
+    ) -> Lowering:
+        """The function. PyTorch's compiler knows no context variables."""
+        user: Any = function
+        reads = getattr(user, "reads_context", False)
+        run: Lowering = torch.compiler.disable(user.__call__) if reads else user
+        return run
+
+    def pullback(
+        self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
+    ) -> Sequence[Value]:
+        """By PyTorch's tape."""
+        return native.pullback(function, operands, cotangents)
 
     # --- programs -------------------------------------------------------------------------------
 
