@@ -125,6 +125,10 @@ class Function:
                 f"K.function {self.name!r}: inputs must be a list or tuple of values, "
                 f"got {type(values).__name__}"
             )
+        given = len(values)
+        if given < len(self.feeds) and all(p.default is not None for p in self.inputs[given:]):
+            # A learning phase at the end need not be fed: agents leave it out where no layer asks.
+            values = [*values, *(p.default for p in self.inputs[given:])]
         if len(values) != len(self.feeds):
             raise ValueError(
                 f"K.function {self.name!r} takes {len(self.feeds)} values "

@@ -78,8 +78,8 @@ class Context:
         line: The line of the user's code that new tensors belong to, if it is not the one being
             executed.
         bound: The values of tensors while a function of an engine's library runs (`core.native`).
-        step: Whether a step function of a loop runs. Meanwhile only tensors that somebody gave a
-            `_keras_shape` have one (`Tensor._keras_shape`).
+        step: Whether a step function of a loop runs. Meanwhile tensors lack the attributes that
+            classic Keras takes for signs of a layer's output (`Tensor._keras_shape`).
         watcher: Who runs functions in place of their programs: what `K.debug` has put here.
     """
 

@@ -139,7 +139,11 @@ class Tensor:
         spec knows.
         """
         known = self.spec.shape
-        if shape is not None and None in known and len(shape) == len(known):
+        if shape is not None and (not known or (len(shape) == len(known) + 1 and shape[-1] == 1)):
+            # A layer that computes a loss gives a scalar, or one number per sample, but says
+            # (None, 1): Keras makes the placeholder of the targets from this.
+            self.__dict__["keras_shape"] = tuple(shape)
+        elif shape is not None and len(shape) == len(known):
             pairs = zip(known, shape, strict=True)
             self.__dict__["keras_shape"] = tuple(m if n is None else n for n, m in pairs)
 
@@ -149,8 +153,8 @@ class Tensor:
         every node on the way, because Keras asks after each layer.
 
         Raises:
-            AttributeError: if it is not, and nobody has set the attribute: Keras 2 asks with
-                `hasattr`.
+            AttributeError: in a step function of a loop, if it is not, and nobody has set the
+                attribute: there Keras 2 asks with `hasattr`.
         """
         if self._phased is None:
             waiting = [self]
@@ -162,7 +166,8 @@ class Tensor:
                     continue
                 node._phased = _is_phase(node) or any(t._phased for t in node.inputs)
                 waiting.pop()
-        if not (self._phased or self.tells_phase or "_phase_is_set" in self.__dict__):
+        known = self._phased or self.tells_phase or "_phase_is_set" in self.__dict__
+        if not known and current().step:
             raise AttributeError("_uses_learning_phase")
         return bool(self._phased)
 
@@ -255,9 +260,6 @@ class Tensor:
                 f"{self!r} cannot be iterated over: the size of its first axis is unknown"
             )
         return (self[i] for i in range(shape[0]))
-
-    def __len__(self) -> int:
-        raise TypeError(f"len() of the symbolic {self!r}: use K.int_shape(x)[0] or K.shape(x)[0]")
 
     # --- what other libraries ask of an operand: `backend` answers ----------------------------
 
