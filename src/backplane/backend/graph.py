@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from inspect import Parameter, Signature
+from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from backplane.backend._errors import explained
 from backplane.backend.types import TensorLike
 from backplane.compile.feeds import check_has_value
 from backplane.compile.function import Function
+from backplane.compile.progress import counted
 from backplane.core.context import WATCHING, watcher
 from backplane.core.graph import OPERATORS, Constant, Tensor
 from backplane.core.registry import engine_of
@@ -69,16 +71,71 @@ class KFunction:
 
     def _run(self, inputs: Any = ()) -> Any:
         """The call until it is compiled. With single values and fixed numbers, it stays in use."""
-        single = self._one_in and not (isinstance(inputs, list | tuple) and _is_single(inputs))
-        values = [inputs] if single else inputs
-        if self._fixed and isinstance(values, list | tuple):
-            values = self._without_fixed(values)
-        outputs = self._function(values)
+        outputs = self._function(self._values(inputs))
         if self._one_in or self._one_out or self._fixed:
             return outputs[0] if self._one_out else outputs
         if self._function.call is not None:
             self.__call__ = self._function.call
         return outputs
+
+    def _values(self, inputs: Any) -> Any:
+        """The list of values that is left of what the caller gives."""
+        single = self._one_in and not (isinstance(inputs, list | tuple) and _is_single(inputs))
+        values = [inputs] if single else inputs
+        if self._fixed and isinstance(values, list | tuple):
+            values = self._without_fixed(values)
+        return values
+
+    def map(
+        self, iterable: Iterable[Any], prefetch: int = 2, progress: bool = False
+    ) -> Iterator[Any]:
+        """Call the function on one item after the other, while a thread reads the next ones.
+
+        The thread takes items from `iterable`, and checks, converts and copies their values. So a
+        reader may use its arrays again. Results come in the order of the items. An error in reading
+        or converting is raised after the results of the items before it. Nothing runs before the
+        first result is asked for, and nothing is left running when the loop over the results ends
+        early: it waits for the item that is being read.
+
+        Args:
+            iterable: What the function is called with: lists of values, or single values if the
+                function was made with a single input outside of a list.
+            prefetch: How many items to read before they are needed. With 0 there is no thread.
+            progress: Whether to show a bar on stderr, if that is a terminal.
+
+        Returns:
+            Iterator of what the calls return.
+
+        Raises:
+            TypeError: if `iterable` cannot be iterated over.
+            ValueError: if `prefetch` is not a whole number, 0 or more.
+
+        Example:
+            >>> from backplane import backend as K
+            >>> x = K.placeholder((None,))
+            >>> f = K.function([x], [K.sum(x)])
+            >>> [y.item() for (y,) in f.map([[i, i]] for i in range(3))]
+            [0.0, 2.0, 4.0]
+        """
+        if isinstance(prefetch, bool) or not isinstance(prefetch, int) or prefetch < 0:
+            raise ValueError(
+                f"K.function {self.name!r}: map: prefetch must be a whole number, 0 or more, "
+                f"got {prefetch!r}"
+            )
+        from backplane.compile.stream import mapped, prepared_for  # Here: few programs read ahead.
+
+        def prepare(item: Any) -> list[Any]:
+            return prepared_for(self._function, self._values(item))
+
+        def run(values: list[Any]) -> Any:
+            outputs = self._function(values)
+            return outputs[0] if self._one_out else outputs
+
+        items = iter(iterable)
+        total = length_hint(iterable, 0) or None
+        return mapped(
+            items, prepare, run, prefetch, counted(self.name if progress else None, total)
+        )
 
     def __repr__(self) -> str:
         from backplane.views.words import spec_text  # Here: few programs show a function.
