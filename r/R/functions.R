@@ -650,6 +650,10 @@ k_relu <- function(x, alpha = 0, max_value = NULL, threshold = 0) {
   ))
 }
 
+k_remat <- function(fn) {
+  call_k("remat", list(fn = fn))
+}
+
 k_repeat <- function(x, n) {
   call_k("repeat", list(x = x, n = n))
 }

@@ -38,6 +38,7 @@ TITLES = {
     "phase": "Learning phase",
     "random": "Random numbers",
     "recurrence": "Recurrence",
+    "scaling": "Larger models",
     "selection": "Joining and taking",
     "session": "Sessions",
     "shaping": "Shapes",

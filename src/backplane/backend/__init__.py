@@ -36,6 +36,7 @@ from backplane.backend import (
     recurrence,
     reduction,
     resizing,
+    scaling,
     selection,
     session,
     shaping,
@@ -48,7 +49,7 @@ from backplane.backend.tensorflow_backend import leaked as __getattr__  # noqa: 
 _CHAPTERS = (
     activation, arithmetic, common, comparison, control, convolution, creation, ctc, debugging,
     functions, graph, inspection, keras1, linear, loss, normalization, padding, phase, pooling,
-    random, recurrence, reduction, resizing, selection, session, shaping, sparse, state,
+    random, recurrence, reduction, resizing, scaling, selection, session, shaping, sparse, state,
 )  # fmt: skip
 
 _FUNCTIONS = {name: getattr(chapter, name) for chapter in _CHAPTERS for name in chapter.__all__}

@@ -87,6 +87,7 @@ from backplane.backend.random import random_uniform_variable as random_uniform_v
 from backplane.backend.random import set_random_seed as set_random_seed
 from backplane.backend.random import truncated_normal as truncated_normal
 from backplane.backend.recurrence import rnn as rnn
+from backplane.backend.scaling import remat as remat
 from backplane.backend.selection import concatenate as concatenate
 from backplane.backend.selection import stack as stack
 from backplane.backend.session import control_dependencies as control_dependencies
@@ -229,6 +230,7 @@ __all__ = [
     "random_uniform",
     "random_uniform_variable",
     "relu",
+    "remat",
     "repeat",
     "repeat_elements",
     "reset_uids",

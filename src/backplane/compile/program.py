@@ -104,9 +104,23 @@ def prepared(
         in_place = {inputs[i]: o for i, o in state.items()}
     job = passes.Job(engine, replace or {}, keep_stops=eager, state=in_place)
     simple, outputs = passes.optimized(outputs, job)
-    order = toposort(outputs, stop=inputs)
+    order = _in_order_of_depth(outputs, inputs)
     arrays = [t for t in lifted(order) if not (_is_native(t) and (eager or _is_open(t, engine)))]
     return Prepared(simple, outputs, order, arrays)
+
+
+def _in_order_of_depth(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
+    """All nodes, operands before users, and what shallow results need before the rest. So the
+    gradient of a late layer's weights is computed when its operands are, and frees them.
+    """
+    leaves, depth = set(inputs), dict[Tensor, int]()
+    results = list(outputs)
+    for node in toposort(outputs, stop=inputs):
+        leaf = node in leaves or not node.inputs
+        depth[node] = 0 if leaf else 1 + max([depth[t] for t in node.inputs])
+        if node.op is not None and node.op.in_place:
+            results += node.inputs  # One node may update all variables.
+    return toposort(sorted(results, key=depth.__getitem__), stop=inputs)
 
 
 def _compiled(

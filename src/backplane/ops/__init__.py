@@ -9,6 +9,8 @@ Each module imports only those above it:
 - `elementwise`: arithmetic, functions, comparison, choice, conversion
 - `lift`: whatever may stand for a tensor as a tensor; promotion of dtypes
 - `autodiff`: gradients
+- `native`: functions of an engine's library
+- `remat`: gradients that compute again
 - `control`: loops and branches
 - `reduction`: reductions, cumulative operations, normalization
 - `linear`: products of matrices
@@ -31,10 +33,12 @@ from backplane.ops import (
     indexing,
     lift,
     linear,
+    native,
     operators,
     pooling,
     random,
     reduction,
+    remat,
     shaping,
     updates,
     windows,
@@ -42,5 +46,6 @@ from backplane.ops import (
 
 __all__ = [
     "autodiff", "control", "convolution", "creation", "effects", "elementwise", "indexing", "lift",
-    "linear", "operators", "pooling", "random", "reduction", "shaping", "updates", "windows",
+    "linear", "native", "operators", "pooling", "random", "reduction", "remat", "shaping",
+    "updates", "windows",
 ]  # fmt: skip

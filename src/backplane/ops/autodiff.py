@@ -19,15 +19,18 @@ Cotangents = dict[Tensor, Any]
 
 
 def gradients(
-    losses: Sequence[Tensor], wrt: Sequence[Tensor], seeds: Sequence[Tensor | None] | None = None
+    losses: Sequence[Tensor],
+    wrt: Sequence[Tensor],
+    seeds: Sequence[Tensor | None] | None = None,
+    stop: Sequence[Tensor] = (),
 ) -> list[Tensor | None]:
     """Gradients of the sum of all elements of `losses` with respect to each of `wrt`.
 
     `seeds` are the cotangents of the losses; None in the list stands for ones. `wrt` may hold
-    leaves and any tensors in between. The result has None for a tensor that no loss depends on
-    through differentiable primitives.
+    leaves and any tensors in between; those in `stop` count as leaves. The result has None for a
+    tensor that no loss depends on through differentiable primitives.
     """
-    order = toposort(losses)
+    order = toposort(losses, stop)
     connected = reached(order, wrt)
     table: Cotangents = {}
     line = user_line()

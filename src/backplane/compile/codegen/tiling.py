@@ -118,7 +118,7 @@ def units(order: Sequence[Tensor], outputs: Sequence[Tensor], passes: Passes) ->
     found = _chains(order, outputs, keys, passes) if keys else []
     if not found:
         return list(order)
-    return _scheduled(order, outputs, {n: chain for chain in found for n in chain.members})
+    return _scheduled(order, {n: chain for chain in found for n in chain.members})
 
 
 def _keys(order: Sequence[Tensor], passes: Passes) -> dict[Tensor, ShapeKey]:
@@ -210,14 +210,12 @@ def _end(node: Tensor, keys: dict[Tensor, ShapeKey], chain_of: dict[Tensor, Chai
         chain_of[node] = chain_of[x]
 
 
-def _scheduled(
-    order: Sequence[Tensor], outputs: Sequence[Tensor], chain_of: dict[Tensor, Chain]
-) -> list[Unit]:
-    """The units in an order in which each comes after those that it reads."""
+def _scheduled(order: Sequence[Tensor], chain_of: dict[Tensor, Chain]) -> list[Unit]:
+    """The units in an order in which each comes after those that it reads, else as in `order`."""
     inside = set(order)
     done: set[Unit] = set()
     result: list[Unit] = []
-    stack: list[Unit] = [chain_of.get(t, t) for t in reversed(outputs)]
+    stack: list[Unit] = [chain_of.get(t, t) for t in reversed(order)]
     while stack:
         unit = stack[-1]
         if unit in done:

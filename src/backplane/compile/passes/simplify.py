@@ -25,6 +25,7 @@ from backplane.ops import reduction, shaping
 from backplane.ops.control import cond_
 from backplane.ops.creation import full
 from backplane.ops.effects import identity, stop_gradient
+from backplane.ops.remat import remat_
 
 FOLD_LIMIT = 64
 """Largest number of elements of a constant computed at compile time."""
@@ -72,7 +73,8 @@ def _shorter(node: Tensor, inputs: tuple[Tensor, ...], keep_stops: bool) -> Tens
     op = node.op
     assert op is not None
     if op is OUTPUT:
-        return _chosen(node, inputs[0])
+        source = inputs[0]
+        return source.inputs[node.params["index"]] if source.op is remat_ else _chosen(node, source)
     if inputs and not (op.effect or op.varies) and all(isinstance(t, Constant) for t in inputs):
         folded = _fold(node, inputs)
         if folded is not None:

@@ -56,6 +56,12 @@ def unchanged(x: Value) -> Value:
     return x
 
 
+@TABLE.add("barrier")
+def barrier(x: Value, *after: Value) -> Value:
+    """`x` itself: operations run in the order in which they stand."""
+    return x
+
+
 TABLE.add("check_windows")(check_windows)
 
 

@@ -44,6 +44,7 @@ TABLE = Table(
     shift_right=mx.right_shift,
     where=mx.where,
     stop_gradient=mx.stop_gradient,
+    barrier=lambda x, *after: mx.depends([x], list(after))[0],
     check_windows=check_windows,
     # A maximum, of which 0 wins a tie on MLX's tape: the slope at 0 is 0.
     relu=lambda x: mx.maximum(x, 0),

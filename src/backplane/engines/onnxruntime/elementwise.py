@@ -153,6 +153,15 @@ def erf(x: Symbol) -> Symbol:
     return node("Erf", x)
 
 
+@TABLE.add("barrier")
+def barrier(x: Symbol, *after: Symbol) -> Symbol:
+    """A choice between `x` and `x` by the sizes of `after`, which no optimizer looks through."""
+    for y in after:
+        known = node("GreaterOrEqual", node("Size", y), number(0, "int64"))
+        x = node("Where", known, x, x)
+    return x
+
+
 @TABLE.add("print")
 def print_(x: Symbol, *, message: str, style: tuple[Any, ...]) -> Symbol:
     """`x`, printed when the session has run: ONNX has no operation with an effect."""

@@ -38,7 +38,7 @@ KERNELS = Table.joined(
     {
         name: room.TABLE[name]
         for room, names in (
-            (elementwise, ("print", "check_numerics", "shift_left", "shift_right")),
+            (elementwise, ("barrier", "print", "check_numerics", "shift_left", "shift_right")),
             (reductions, ("sum_to", "softmax", "log_softmax", "logsumexp")),
             (indexing, ("scatter_add", "dynamic_slice", "dynamic_slice_grad")),
         )

@@ -70,6 +70,13 @@ def _cast(x: Value, *, dtype: str) -> Value:
     return x if x.dtype == wanted else raw.Cast(x=x, DstT=wanted)
 
 
+@TABLE.add("barrier")
+def barrier(x: Value, *after: Value) -> Value:
+    """An identity that waits for `after`: Grappler keeps those with control inputs."""
+    with tf.control_dependencies(after):
+        return raw.Identity(input=x)
+
+
 @TABLE.add("print")
 def _print(x: Value, *, message: str, style: tuple[Any, ...]) -> Value:
     """`x`, printed by the host when it is computed, as on other engines: `tf.print` has a form of

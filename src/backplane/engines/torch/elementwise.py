@@ -132,6 +132,12 @@ def identity(x: Value) -> Value:
     return x.view_as(x)
 
 
+@TABLE.add("barrier")
+def barrier(x: Value, *after: Value) -> Value:
+    """`x` itself: operations run in the order in which they stand."""
+    return x
+
+
 @TABLE.add("stop_gradient")
 def stop_gradient(x: Value) -> Value:
     """A view that PyTorch's tape does not follow."""
