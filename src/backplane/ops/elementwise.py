@@ -256,7 +256,7 @@ round = _unary("round", "x rounded to the nearest whole number; halves go to the
 
 exp = _unary("exp", "e to the power x.", FLOAT, lambda g, y, x: mul_no_nan(y, g))
 expm1 = _unary("expm1", "e to the power x, minus 1, exact near 0.", FLOAT)
-expm1.vjps(lambda g, y, x: mul_no_nan(add(y, one(y)), g))
+expm1.vjps(lambda g, y, x: mul_no_nan(exp(x), g))  # y + 1 would cancel
 log = _unary("log", "The natural logarithm.", FLOAT)
 log.vjps(lambda g, y, x: mul_no_nan(div(one(x), x), g))
 log1p = _unary("log1p", "The natural logarithm of 1 + x, exact near 0.", FLOAT)
@@ -353,6 +353,22 @@ softplus.vjps(lambda g, y, x: mul(g, sigmoid(x)))
 
 
 softplus.decompose(lambda x: add(maximum(x, zero(x)), log1p(exp(neg(abs(x))))))
+softsign = _unary("softsign", "x / (1 + |x|).", FLOAT)
+
+
+@softsign.vjp
+def _(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    """The slope is 1 / (1 + |x|)². The rules of the quotient give a difference that cancels."""
+    divisor = add(abs(x), one(x))
+    return div(div(g, divisor), divisor)
+
+
+@softsign.decompose
+def _(x: Tensor) -> Tensor:
+    """From some limit on the result is ±1. Infinities must not become ∞ / ∞."""
+    limit = 6e4 if x.spec.dtype == "float16" else 1e30
+    x = maximum(minimum(x, scalar(limit, x.spec.dtype)), scalar(-limit, x.spec.dtype))
+    return div(x, add(abs(x), one(x)))
 
 
 def _activation_grad(name: str, doc: str) -> Op:
