@@ -136,7 +136,8 @@ class Function:
                 f"K.function {self.name!r} takes {len(self.feeds)} values "
                 f"({', '.join(p.name for p in self.inputs)}), got {len(values)}"
             )
-        return values
+        checked: Sequence[Any] = values
+        return checked
 
     def _checked(self, values: Any) -> list[np.ndarray]:
         """Check the number of values, and run the variant that the switches among them choose."""
