@@ -11,6 +11,8 @@ export TEST_R ?= 1
 R_PACKAGES := r-base-core r-cran-reticulate r-cran-testthat
 # Test processes. Each may load several engines, which takes about 2 GB.
 WORKERS ?= 2
+# How long `make fuzz` looks for programs that an engine gets wrong.
+MINUTES ?= 10
 
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
@@ -34,6 +36,7 @@ help:
 	@echo 'make test                       lint, then all tests on all engines'
 	@echo 'make test TEST_R=0              … but those of the R package'
 	@echo 'make test-fast                  the tests that are not slow'
+	@echo 'make fuzz MINUTES=10            random programs on all engines; ENGINES="jax torch" for some'
 	@echo 'make reference                  run conformance, then write docs/reference.md from it'
 	@echo 'make generate                   write what is derived: the stub of K, backplane.ENGINE, docs/primitives.md, R'
 	@echo 'make docs                       build the documentation site into build/site'
@@ -56,6 +59,10 @@ test: lint $(if $(filter 0,$(TEST_R)),,r)
 
 test-fast: $(STAMPS)/dev
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow'
+
+fuzz: $(STAMPS)/dev
+	PYTHONPATH=src:tests $(TEST_ENV) $(BIN)/python -W ignore -m fuzz --minutes $(MINUTES) \
+		--engine "$(filter-out all,$(ENGINES))"
 
 reference: $(STAMPS)/dev
 	mkdir -p build

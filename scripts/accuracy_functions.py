@@ -87,7 +87,8 @@ finite = np.isfinite
 
 def squarable(x: np.ndarray) -> np.ndarray:
     """Where the square of x is a number."""
-    return np.less(np.abs(x), float(np.finfo(x.dtype).max) ** 0.5 / 4)
+    found: np.ndarray = np.abs(x) < float(np.finfo(x.dtype).max) ** 0.5 / 4
+    return found
 
 
 NEAR_1 = [1 + s * 2.0**-n for n in (2, 4, 8, 12, 16, 20, 23, 30, 40, 52) for s in (1, -1)]

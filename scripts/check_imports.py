@@ -28,9 +28,20 @@ LAYERS: dict[str, set[str]] = {
     "registry": {"core", "protocol"},
     "engine": {"core", "protocol", "registry"},
     "protocol": {"core"},
-    "backend": {"core", "ops", "compile", "registry", "protocol", "config"},
-    "interop": {"core", "ops", "compile", "registry", "protocol", "config", "backend"},
-    "cli": {"core", "ops", "compile", "registry", "protocol", "config", "backend", "interop"},
+    "views": {"core", "ops", "compile", "registry", "protocol"},
+    "backend": {"core", "ops", "compile", "views", "registry", "protocol", "config"},
+    "interop": {"core", "ops", "compile", "views", "registry", "protocol", "config", "backend"},
+    "cli": {
+        "core",
+        "ops",
+        "compile",
+        "views",
+        "registry",
+        "protocol",
+        "config",
+        "backend",
+        "interop",
+    },
 }
 """Layer → the others that it may import. A layer is a folder or a module of the package, but for
 `engines`, which has three parts: each engine's own folder (`engine`), which nobody may import; what
@@ -60,7 +71,9 @@ LIBRARIES: dict[str, set[str]] = {
         if name != "numpy"
         for library in known.libraries
     },
-    "torch": {"engines.torch", "interop.dynamo", "interop.fx"},
+    "torch": {"engines.torch", "interop.dynamo", "interop.fx", "interop.keras3"},
+    "tensorflow": {"engines.tensorflow", "interop.keras3"},
+    "jax": {"engines.jax", "interop.keras3"},
     "jaxlib": {"engines.jax"},
     "numba": {"engines.pytensor"},
     "keras": {"interop"},

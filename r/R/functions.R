@@ -98,6 +98,10 @@ k_categorical_crossentropy <- function(
   ))
 }
 
+k_check_numerics <- function(x, message = "") {
+  call_k("check_numerics", list(x = x, message = message))
+}
+
 k_clear_session <- function() {
   call_k("clear_session", list())
 }
@@ -209,6 +213,10 @@ k_cumprod <- function(x, axis = 1L) {
 
 k_cumsum <- function(x, axis = 1L) {
   call_k("cumsum", list(x = x, axis = axis))
+}
+
+k_debug <- function(stop = TRUE, inf = TRUE) {
+  call_k("debug", list(stop = stop, inf = inf))
 }
 
 k_deconv2d <- function(
@@ -486,6 +494,15 @@ k_name_scope <- function(name, default_name = NULL, values = NULL) {
   ))
 }
 
+k_native <- function(
+    fn, tensors, gradient = NULL, stateful = NULL, spec = NULL
+) {
+  call_k("native", list(
+      fn = fn, tensors = tensors, gradient = gradient, stateful = stateful,
+      spec = spec
+  ))
+}
+
 k_ndim <- function(x) {
   call_k("ndim", list(x = x))
 }
@@ -535,6 +552,12 @@ k_placeholder <- function(
   ))
 }
 
+k_plot_graph <- function(x, to_file = NULL, max_nodes = 60L, name = NULL) {
+  call_k("plot_graph", list(
+      x = x, to_file = to_file, max_nodes = max_nodes, name = name
+  ))
+}
+
 k_pool2d <- function(
     x, pool_size, strides = c(1L, 1L), padding = "valid", data_format = NULL,
     pool_mode = "max"
@@ -559,8 +582,13 @@ k_pow <- function(x, a) {
   call_k("pow", list(x = x, a = a))
 }
 
-k_print_tensor <- function(x, message = "") {
-  call_k("print_tensor", list(x = x, message = message))
+k_print_tensor <- function(
+    x, message = "", summarize = NULL, format = NULL, summary = FALSE
+) {
+  call_k("print_tensor", list(
+      x = x, message = message, summarize = summarize, format = format,
+      summary = summary
+  ))
 }
 
 k_prod <- function(x, axis = NULL, keepdims = FALSE) {

@@ -22,11 +22,14 @@ os.environ["KERAS_HOME"] = str(ROOT / "build" / "keras-home")
 from backplane import backend as K  # noqa: E402 - the environment comes first
 from backplane.cli.explain import DOCUMENTS, functions  # noqa: E402
 
+CHAPTERS: tuple[ModuleType, ...] = vars(K)["_CHAPTERS"]
+
 TITLES = {
     "common": "Settings and names",
     "control": "Choices and loops",
     "creation": "Creating tensors",
     "ctc": "CTC",
+    "functions": "Functions of the engine",
     "graph": "Gradients and functions",
     "inspection": "Looking at tensors",
     "keras1": "Only in Keras 1",
@@ -87,7 +90,7 @@ def index_page() -> str:
         "| chapter | functions |",
         "|---|---|",
     ]
-    for chapter in K._CHAPTERS:
+    for chapter in CHAPTERS:
         name = chapter.__name__.rpartition(".")[2]
         links = ", ".join(f"[`{f}`]({name}.md#{chapter.__name__}.{f})" for f in chapter.__all__)
         lines.append(f"| [{title(name)}]({name}.md) | {links} |")
@@ -102,7 +105,7 @@ def outside_page(file: str) -> str:
 def main() -> None:
     """Make all pages."""
     pages = {"reference/index.md": index_page()}
-    for chapter in K._CHAPTERS:
+    for chapter in CHAPTERS:
         pages[f"reference/{chapter.__name__.rpartition('.')[2]}.md"] = chapter_page(chapter)
     pages |= {"contributing.md": outside_page("CONTRIBUTING.md")}
     pages |= {"changelog.md": outside_page("CHANGELOG.md")}

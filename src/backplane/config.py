@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 OURSELVES = ("backplane", "backplane.backend", "backplane.keras1")
-"""Names by which classic Keras finds this package, whatever engine is configured: to the package
-itself they say nothing."""
+"""Names by which classic Keras finds this package. They do not tell the package which engine to
+use."""
 
 
 class Choice(NamedTuple):
@@ -118,7 +118,7 @@ def choose_engine(installed: Callable[[str], bool]) -> Choice:
 
 
 def _asked() -> Iterator[Choice]:
-    """What a person asked for, what counts most first."""
+    """What a person asked for. What counts most comes first."""
     if name := os.environ.get("KERAS_BACKEND"):
         yield Choice(spelled(name), "KERAS_BACKEND")
     if _state.chosen_in is not None:
@@ -242,8 +242,8 @@ def follow(owner: Any) -> Callable[[], None]:
 
 
 def _owner() -> Any:
-    """What the settings are read from and written to, if not this module: kept twice, they would
-    drift apart. It is what was given to `follow`, or classic Keras.
+    """What the settings are read from and written to, if that is not this module: what was given to
+    `follow`, or classic Keras. Settings that are kept twice would drift apart.
     """
     return _classic() if _state.owner is None else _state.owner
 

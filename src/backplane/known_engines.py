@@ -19,6 +19,8 @@ class KnownEngine(NamedTuple):
         values_from: Further top-level modules whose objects may be, or derive from, its tensors.
         aliases: Other names for it, which `K.backend()` repeats as configured: the libraries that
             continue the documented ones.
+        introduced: Whether its library must know our tensors before it first meets one, because it
+            has no protocol for foreign ones.
         spellings: What people also write for it; `K.backend()` answers with the documented name.
     """
 
@@ -28,6 +30,7 @@ class KnownEngine(NamedTuple):
     values_from: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     spellings: tuple[str, ...] = ()
+    introduced: bool = False
 
     @property
     def libraries(self) -> tuple[str, ...]:
@@ -40,9 +43,9 @@ ENGINES = {
     "tensorflow": KnownEngine(
         "TensorFlow", "tensorflow", values_from=("keras",), spellings=("tf",)
     ),
-    "jax": KnownEngine("JAX", "jax", values_from=("jaxlib",)),
+    "jax": KnownEngine("JAX", "jax", values_from=("jaxlib",), introduced=True),
     "torch": KnownEngine("PyTorch", "torch", spellings=("pytorch",)),
-    "theano": KnownEngine("Theano", "pytensor", aliases=("pytensor",)),
+    "theano": KnownEngine("Theano", "pytensor", aliases=("pytensor",), introduced=True),
     "cntk": KnownEngine("CNTK", "onnxruntime", others=("onnx",), aliases=("onnxruntime",)),
     "mlx": KnownEngine("MLX", "mlx"),
 }

@@ -387,3 +387,17 @@ case(
     oracle=lambda _, x: x.sum(0),
     errors=[([None, floats(3)], {}, TypeError, r"K\.foldr: fn")],
 )
+
+
+def _parabola(x):
+    """In operators alone, which every engine's values have."""
+    return x * x + x
+
+
+case(
+    "native",
+    floats(2, 3),
+    fn=lambda K, x: K.native(_parabola, x, gradient=lambda g, x: g * (2.0 * x + 1.0)),
+    oracle=_parabola,
+    smooth=True,
+)

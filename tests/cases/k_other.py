@@ -25,6 +25,8 @@ case("shape", ints(2, 3, 1), oracle=lambda x: np.array(x.shape, "int32"), id="in
 case("size", X, oracle=lambda x: np.array(x.size, "int32"), grad=False)
 case("to_dense", X, oracle=lambda x: x, smooth=True)
 case("print_tensor", X, "x is: ", oracle=lambda x, message: x)
+case("check_numerics", X, "finite", oracle=lambda x, message: x)
+case("check_numerics", ints(2, 3), oracle=lambda x: x, id="ints", grad=False)
 case("stop_gradient", X, oracle=lambda x: x, grad=False)
 case(
     "stop_gradient",

@@ -350,6 +350,13 @@ case("one_hot", ints(2, 2, dtype="int64"), 4, oracle=_one_hot, id="int64")
 case("one_hot", ints(), 4, oracle=_one_hot, id="scalar")
 case(
     "one_hot",
+    ints(2, 5, high=5),
+    fn=lambda K, x: K.one_hot(x, K.shape(x)[-1]),
+    oracle=lambda x: _one_hot(x, 5),
+    id="tensor",
+)
+case(
+    "one_hot",
     [0, 2],
     3,
     oracle=np.array([[1.0, 0, 0], [0, 0, 1]]),

@@ -239,3 +239,13 @@ def test_an_evaluated_tensor_goes_when_nobody_holds_it():
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_a_learning_phase_at_the_end_may_be_left_out(engine):
+    x, phase = K.placeholder((2,)), K.learning_phase()
+    f = K.function([x, phase], [K.in_train_phase(x * 2.0, x)])
+    for _ in range(2):
+        assert f([[1.0, 2.0]])[0].tolist() == [1, 2]
+        assert f([[1.0, 2.0], 1])[0].tolist() == [2, 4]
+    with pytest.raises(ValueError, match="takes 2 values"):
+        f([])

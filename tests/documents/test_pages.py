@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ["index.md", *sorted(str(p.relative_to(DOCS)) for p in (DOCS / "start").glob("*.md"))]
+PAGES = [
+    "index.md",
+    "debugging.md",
+    *sorted(str(p.relative_to(DOCS)) for p in (DOCS / "start").glob("*.md")),
+]
 
 SEPARATOR = "----- next block -----"
 

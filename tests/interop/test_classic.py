@@ -27,7 +27,9 @@ def programs(release, engine=None):
     """The names of the programs; importing them would import Keras."""
     if release < "2" and engine in SLOW:
         return SELECTED_1
-    files = SCRIPTS.glob("programs_1_*.py" if release < "2" else "programs.py")
+    larger = ["programs_larger.py"] if release == LATEST else []
+    patterns = ["programs_1_*.py"] if release < "2" else ["programs.py", *larger]
+    files = [file for pattern in patterns for file in SCRIPTS.glob(pattern)]
     lines = [line for f in sorted(files) for line in f.read_text(encoding="utf-8").splitlines()]
     return [line[4:-9] for line in lines if line.startswith("def ") and line.endswith("(folder):")]
 
@@ -158,6 +160,13 @@ B.set_floatx("float32")
 assert K.floatx() == "float32"
 """,
     )
+
+
+@pytest.mark.skipif(not installed("tensorflow"), reason="without TensorFlow")
+def test_functions_of_tensorflow_in_models(tmp_path):
+    file = SCRIPTS / "lambdas.py"
+    printed = run(python_with(LATEST), file, backend="backplane.tensorflow", folder=tmp_path)
+    assert float(printed) < 0.2
 
 
 def test_leaked_names(tmp_path):

@@ -72,11 +72,12 @@ def test_old_scripts(tmp_path):
     assert printed == "numpy loss 0.0000 [1. 1. 1.]\n"
 
 
-def test_native_tensors(tmp_path):
-    text = (DOCS / "native-tensors.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("page", "count"), [("native-tensors.md", 6), ("native-functions.md", 2)])
+def test_native_tensors(tmp_path, page, count):
+    text = (DOCS / page).read_text(encoding="utf-8")
     promised = re.findall(r"^```\n\nprints `(.*?)`", text, re.MULTILINE)
-    programs = blocks("native-tensors.md", "python")
-    assert len(programs) == len(promised) == 6
+    programs = blocks(page, "python")
+    assert len(programs) == len(promised) == count
     # In one process, one after the other: each library is imported once at most.
     (tmp_path / "page.py").write_text("\n".join(programs))
     printed = shell("python page.py", tmp_path).splitlines()

@@ -45,8 +45,7 @@ def test_learning_phase_is_found_and_remembered():
     x = K.placeholder((2, 3))
     y = K.in_train_phase(x * 2.0, x)
     z = y + 1.0
-    assert not hasattr(x, "_uses_learning_phase")
-    assert not hasattr(x * 2.0, "_uses_learning_phase")
+    assert x._uses_learning_phase is (x * 2.0)._uses_learning_phase is False
     assert z._uses_learning_phase
     assert y._uses_learning_phase
     x._uses_learning_phase = True
@@ -55,12 +54,50 @@ def test_learning_phase_is_found_and_remembered():
     assert x._uses_learning_phase is False
 
 
+def test_rows_lack_the_signs_of_a_layers_output():
+    """Classic models that are called in a loop's step look for them (see `Tensor._keras_shape`)."""
+    found = []
+
+    def look(row, *others):
+        plain, phased = row * 2.0, K.in_train_phase(row, row * 2.0)
+        found.append([hasattr(t, "_keras_shape") for t in (row, plain)])
+        found.append([hasattr(t, "_uses_learning_phase") for t in (row, plain, phased)])
+        plain._keras_shape, plain._uses_learning_phase = K.int_shape(row), False
+        assert K.int_shape(row) == plain._keras_shape == (3,)
+        assert not plain._uses_learning_phase
+        return plain
+
+    x = K.placeholder((2, 3))
+    K.map_fn(look, x)
+    K.foldl(look, x)
+    K.rnn(lambda t, s: (look(t[0])[None], []), x[None], [])
+    assert found == [[False, False], [False, False, True]] * 6
+    assert x._keras_shape == (2, 3)
+
+
+def test_no_length():
+    """Code tells lists of tensors from tensors by `hasattr(x, "__len__")`."""
+    assert not hasattr(K.placeholder((2, 3)), "__len__")
+    with pytest.raises(TypeError):
+        len(K.placeholder((2, 3)))
+
+
+def test_names_begin_with_the_scopes():
+    x = K.placeholder((2, 3))
+    with K.name_scope("outer"), K.name_scope("inner"):
+        y = x + 1.0
+        last, outputs, _ = K.rnn(lambda t, s: (t, []), x[None], [])
+    for t in (y, last, outputs):
+        assert t.name.startswith("outer/inner/")
+    assert "/" not in (x + 1.0).name
+
+
 def test_a_long_graph_is_walked_once():
     x = K.placeholder((2,))
     y = x
     for _ in range(3000):
         y = y + 1.0
-    assert not hasattr(y, "_uses_learning_phase")
+    assert not y._uses_learning_phase
     assert all(t._phased is False for t in y.inputs)
 
 

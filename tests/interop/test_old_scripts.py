@@ -39,7 +39,9 @@ def run(tmp_path):
         env = {**os.environ, "KERAS_HOME": str(tmp_path), "HOME": str(tmp_path)}
         env |= {"KERAS_BACKEND": "numpy", **environment}
         command = [str(python), "-m", "backplane", "run", *options, str(script), *arguments]
-        return subprocess.run(command, env=env, capture_output=True, text=True)
+        return subprocess.run(
+            command, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
 
     return run
 
@@ -61,6 +63,90 @@ def test_without_any_keras(run):
     assert done.returncode == 0, done.stderr
     done = run(hide + "keras.layers")
     assert "no Keras is installed" in done.stderr.splitlines()[-1]
+    done = run(hide + "from keras.layers import Dense")
+    assert "pip install keras" in done.stderr.splitlines()[-1]
+
+
+NAMES_OF_NUMPY = """
+import sys
+import numpy as np
+from numpy import float_, product
+from keras import backend as K
+assert K.cast_to_floatx([1]).astype(np.float).dtype == float_ and np.int is int
+assert np.asscalar(np.ones(1)) == 1 and product([2, 3]) == np.cumproduct([2, 3])[-1] == 6
+assert np.in1d([[1, 2]], [2]).tolist() == [False, True] and np.rank([[1]]) == 2
+assert np.trapz([1, 2]) == 1.5 and np.alltrue([1]) and np.Inf == np.PINF == -np.NINF
+sys.path.insert(0, sys.argv[1])
+import installed
+print(installed.FOUND, hasattr(np, "no_such_name"))
+"""
+
+
+def test_names_that_numpy_removed_are_there_for_scripts_alone(run, tmp_path):
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    (library / "installed.py").write_text("import numpy\nFOUND = hasattr(numpy, 'float_')")
+    done = run(NAMES_OF_NUMPY, str(library))
+    assert done.stdout == "False False\n", done.stderr
+
+
+def test_keras_of_tensorflow(run):
+    text = """
+import sys
+from tensorflow.keras import backend as K
+from tensorflow.keras.backend import ones
+from keras import backend
+assert K is backend and ones is K.ones and "tensorflow" not in sys.modules
+print(K.eval(K.ones((2,))))
+"""
+    done = run(text)
+    assert done.stdout == "[1. 1.]\n", done.stderr
+
+
+@pytest.mark.slow
+def test_layers_of_keras_of_tensorflow(run):
+    pytest.importorskip("torch")
+    text = """
+from tensorflow.keras import backend as K
+from tensorflow.keras.layers import Dense, Input
+from tensorflow.keras.models import Model
+from tensorflow.keras.preprocessing.image import ImageDataGenerator
+i = Input((3,))
+model = Model(i, Dense(1, kernel_initializer="ones")(i))
+slope = K.function([model.input], K.gradients(model.output, model.input))
+print(slope([[[1.0, 2.0, 3.0]]])[0].tolist())
+"""
+    done = run(text, KERAS_BACKEND="torch")
+    assert done.stdout == "[[1.0, 1.0, 1.0]]\n", done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import tensorflow as tf\nimport tensorflow.keras\nK = tf.keras.backend\n",
+        "from tensorflow import keras\nK = keras.backend\n",
+        "import tensorflow.keras as keras\nfrom tensorflow.keras import backend as K\n",
+    ],
+)
+def test_keras_of_tensorflow_beside_tensorflow(run, text):
+    pytest.importorskip("tensorflow")
+    done = run(f"{text}print(K.__name__, K.eval(K.zeros((1,))))", KERAS_BACKEND="tensorflow")
+    assert done.stdout == "backplane.backend [0.]\n", done.stderr
+
+
+@pytest.mark.slow
+def test_keras_of_tensorflow_is_an_installed_classic_keras(run):
+    text = """
+import sys; sys.modules["tensorflow"] = None
+from tensorflow.keras import backend as K
+from tensorflow.keras.layers import Dense, Input
+import keras
+assert K is keras.backend and Dense is keras.layers.Dense
+print(K.backend(), K.int_shape(Dense(2)(Input((3,)))))
+"""
+    done = run(text, python=python_with("2.3.1"))
+    assert done.stdout == "backplane.numpy (None, 2)\n", done.stderr
 
 
 @pytest.mark.slow
@@ -99,6 +185,14 @@ print(K.backend(), K.int_shape(model.output))
 def test_errors_keep_their_status(run):
     assert run("import sys; sys.exit(3)").returncode == 3
     assert "ZeroDivisionError" in run("1 / 0").stderr
+    assert run("input()").stderr.splitlines()[-1].startswith("EOFError")
+
+
+def test_errors_begin_in_the_script(run):
+    lines = run("def f():\n    return 1 / 0\nf()").stderr.splitlines()
+    assert [line.split(", ")[1] for line in lines if "File" in line] == ["line 3", "line 2"]
+    lines = run("1 +").stderr.splitlines()
+    assert len([line for line in lines if "File" in line]) == 1
 
 
 KERAS_1 = """

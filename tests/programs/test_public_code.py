@@ -122,6 +122,17 @@ def test_slices_with_tensors(engine, name, unknown):
         np.testing.assert_allclose(slope, wanted, rtol=1e-6)
 
 
+def test_lists_of_slices(engine):
+    """A list that is built axis by axis, as code that aligns axes writes it."""
+    x = K.placeholder(shape=(None, 5, 3))
+    lists = [[slice(None), None, slice(1, None), 0], [None, ...], [..., slice(0, 2)], [2, ...]]
+    found = K.function([x], [x[key] for key in lists])([VALUE])
+    for value, key in zip(found, lists, strict=True):
+        np.testing.assert_array_equal(value, VALUE[tuple(key)])
+    picked = K.function([x], [x[[0, 2]]])([VALUE])[0]
+    np.testing.assert_array_equal(picked, VALUE[[0, 2]])
+
+
 def test_slices_with_sizes(engine):
     """Ends that are sizes are no values: also programs for given shapes can be compiled."""
     x, y = K.placeholder(shape=(None, None, 3)), K.placeholder(shape=(None, None))

@@ -56,6 +56,9 @@ from backplane.backend.creation import variable as variable
 from backplane.backend.creation import zeros as zeros
 from backplane.backend.ctc import ctc_decode as ctc_decode
 from backplane.backend.ctc import ctc_label_dense_to_sparse as ctc_label_dense_to_sparse
+from backplane.backend.debugging import debug as debug
+from backplane.backend.debugging import plot_graph as plot_graph
+from backplane.backend.functions import native as native
 from backplane.backend.graph import eval as eval
 from backplane.backend.graph import function as function
 from backplane.backend.graph import gradients as gradients
@@ -123,6 +126,7 @@ __all__ = [
     "cast",
     "cast_to_floatx",
     "categorical_crossentropy",
+    "check_numerics",
     "clear_session",
     "clip",
     "concatenate",
@@ -140,6 +144,7 @@ __all__ = [
     "ctc_label_dense_to_sparse",
     "cumprod",
     "cumsum",
+    "debug",
     "deconv2d",
     "depthwise_conv2d",
     "dot",
@@ -199,6 +204,7 @@ __all__ = [
     "minimum",
     "moving_average_update",
     "name_scope",
+    "native",
     "ndim",
     "normalize_batch_in_training",
     "normalize_data_format",
@@ -209,6 +215,7 @@ __all__ = [
     "pattern_broadcast",
     "permute_dimensions",
     "placeholder",
+    "plot_graph",
     "pool2d",
     "pool3d",
     "pow",
@@ -630,13 +637,21 @@ def ctc_batch_cost(y_true: NativeT, y_pred: TensorLike, input_length: TensorLike
 @overload
 def ctc_batch_cost(y_true: TensorLike, y_pred: TensorLike, input_length: TensorLike, label_length: TensorLike) -> Any: ...
 @overload
-def print_tensor(x: Symbolic, message: str='') -> Tensor: ...
+def check_numerics(x: Symbolic, message: str='') -> Tensor: ...
 @overload
-def print_tensor(x: np.ndarray | np.generic, message: str='') -> Any: ...
+def check_numerics(x: np.ndarray | np.generic, message: str='') -> Any: ...
 @overload
-def print_tensor(x: NativeT, message: str='') -> NativeT: ...
+def check_numerics(x: NativeT, message: str='') -> NativeT: ...
 @overload
-def print_tensor(x: TensorLike, message: str='') -> Any: ...
+def check_numerics(x: TensorLike, message: str='') -> Any: ...
+@overload
+def print_tensor(x: Symbolic, message: str='', summarize: int | None=None, format: str | None=None, summary: bool=False) -> Tensor: ...
+@overload
+def print_tensor(x: np.ndarray | np.generic, message: str='', summarize: int | None=None, format: str | None=None, summary: bool=False) -> Any: ...
+@overload
+def print_tensor(x: NativeT, message: str='', summarize: int | None=None, format: str | None=None, summary: bool=False) -> NativeT: ...
+@overload
+def print_tensor(x: TensorLike, message: str='', summarize: int | None=None, format: str | None=None, summary: bool=False) -> Any: ...
 @overload
 def size(x: Symbolic, name: str | None=None) -> Tensor: ...
 @overload
@@ -950,13 +965,13 @@ def gather(reference: NativeT, indices: TensorLike) -> NativeT: ...
 @overload
 def gather(reference: TensorLike, indices: TensorLike) -> Any: ...
 @overload
-def one_hot(indices: Symbolic, num_classes: int) -> Tensor: ...
+def one_hot(indices: Symbolic, num_classes: Size) -> Tensor: ...
 @overload
-def one_hot(indices: np.ndarray | np.generic, num_classes: int) -> Any: ...
+def one_hot(indices: np.ndarray | np.generic, num_classes: Size) -> Any: ...
 @overload
-def one_hot(indices: NativeT, num_classes: int) -> NativeT: ...
+def one_hot(indices: NativeT, num_classes: Size) -> NativeT: ...
 @overload
-def one_hot(indices: TensorLike, num_classes: int) -> Any: ...
+def one_hot(indices: TensorLike, num_classes: Size) -> Any: ...
 @overload
 def reverse(x: Symbolic, axes: Axes) -> Tensor: ...
 @overload

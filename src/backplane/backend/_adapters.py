@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, TypeVar
 
+from backplane import engines
+from backplane.backend._errors import explain, refuse_depth
 from backplane.core import registry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,18 +53,24 @@ def _search(kind: type) -> Any:
     return None
 
 
+LIFT: list[Callable[[Any], Any]] = []
+"""One function, put here by `functions`: gives a value of a library's own graph that was computed
+from tensors of ours as one of them, and other values as they are."""
+
+
 def _value_of(value: object) -> Any:
     adapter = adapter_of(value)
-    return value if adapter is None else adapter.value(value)
+    return LIFT[0](value) if adapter is None else adapter.value(value)
 
 
 registry.VALUE_OF[:] = [_value_of]
 
 
 def meet() -> None:
-    """Import the adapters of the libraries that are loaded. Their own functions can then take
-    tensors of ours.
+    """Import the adapters, and load the engines, of libraries that are loaded. Their own functions
+    can then take tensors of ours.
     """
+    engines.meet()
     for package, name in ADAPTERS.items():
         if package in sys.modules:
             import_module(name)
@@ -93,23 +101,6 @@ def adapter_among(values: Iterable[Any]) -> Any:
     return None
 
 
-def holds_itself(what: str) -> ValueError:
-    """The error for a list that is among its own items."""
-    return ValueError(f"{what}: got a list that contains itself")
-
-
-def refuse_circles(name: str, values: Iterable[Any]) -> None:
-    """After Python has gone too deep: ValueError if an argument of `K.name` contains itself."""
-    waiting: list[tuple[Any, frozenset[int]]] = [(value, frozenset()) for value in values]
-    while waiting:
-        value, around = waiting.pop()
-        if isinstance(value, list | tuple | dict):
-            if id(value) in around:
-                raise holds_itself(f"K.{name}") from None
-            items = value.values() if isinstance(value, dict) else value
-            waiting += [(item, around | {id(value)}) for item in items]
-
-
 def adaptable(function: F) -> F:
     """Decorator for K functions that do not follow the call rule (`_call.api`). A call with objects
     of another library goes to that library's adapter.
@@ -119,11 +110,14 @@ def adaptable(function: F) -> F:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
             adapter = adapter_among((*args, *kwargs.values()))
-        except RecursionError:
-            refuse_circles(function.__name__, (*args, *kwargs.values()))
+            if adapter is None:
+                return function(*args, **kwargs)
+        except (TypeError, ValueError, IndexError) as error:
+            explain(error, function, args, kwargs)
             raise
-        if adapter is None:
-            return function(*args, **kwargs)
+        except RecursionError:
+            refuse_depth(function, args, kwargs)
+            raise
         return adapter.call(wrapper, args, kwargs)
 
     return wrapper  # type: ignore[return-value]

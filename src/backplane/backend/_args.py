@@ -27,12 +27,16 @@ def as_int(value: Any, what: str) -> int:
     if isinstance(value, bool | str) or value is None:
         raise TypeError(f"{what} must be an int, got {value!r}")
     try:
-        return operator.index(value)
+        number = operator.index(value)
     except TypeError:
         pass
+    else:
+        if not -(2**63) <= number < 2**64:
+            raise ValueError(f"{what} must be an int of 64 bits, got {value!r}")
+        return number
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return int(value)
-    if isinstance(value, np.ndarray) and value.ndim == 0:
+    if isinstance(value, np.ndarray) and value.ndim == 0 and not np.ma.is_masked(value):
         return as_int(value[()], what)
     raise TypeError(f"{what} must be an int, got {value!r}")
 
@@ -42,7 +46,14 @@ def as_count(value: Any, what: str) -> int:
     count = as_int(value, what)
     if count < 0:
         raise ValueError(f"{what} must be 0 or more, got {value}")
+    check_size(count, what)
     return count
+
+
+def check_size(size: int, what: str) -> None:
+    """Raise ValueError, naming `what`, for a size that no engine's integers hold."""
+    if size >= 2**63:
+        raise ValueError(f"{what} must be below 2**63, got {size}")
 
 
 def as_float(value: Any, what: str) -> float:
@@ -63,17 +74,26 @@ def as_dtype(dtype: Any, default: str | None = None) -> str:
     """
     if dtype is None:
         return default or config.floatx()
-    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
-    if not isinstance(name, str):
+    given = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
+    if isinstance(given, str):
+        name = given
+    else:
         # torch spells its dtypes `torch.float32`; Python and NumPy types have a NumPy dtype.
         text = str(dtype)
-        name = text.rpartition(".")[2] if text.startswith("torch.") else np.dtype(dtype).name
+        name = text.rpartition(".")[2] if text.startswith("torch.") else _numpy_name(dtype)
     name = str.__str__(name).removesuffix("_ref")
     if name not in DTYPES:
         raise ValueError(f"dtype {dtype!r} is unknown; there are {', '.join(sorted(DTYPES))}")
     if name == "bfloat16":
         import ml_dtypes  # noqa: F401 - NumPy knows the name from then on.
     return name
+
+
+def _numpy_name(dtype: Any) -> str:
+    try:
+        return str(np.dtype(dtype).name)
+    except (TypeError, ValueError, SyntaxError):
+        return ""
 
 
 def as_axis(axis: Any, x: Tensor, what: str = "axis") -> int:
@@ -107,6 +127,8 @@ def as_sizes(value: Any, count: int, what: str) -> tuple[int, ...]:
         sizes = tuple(as_int(v, what) for v in value)
     else:
         sizes = (as_int(value, what),) * count
+    for size in sizes:
+        check_size(size, what)
     if len(sizes) != count:
         raise ValueError(f"{what} must be {count} ints, got {value!r}")
     return sizes
@@ -138,7 +160,9 @@ def as_shape(shape: Any, what: str = "shape") -> tuple[list[Tensor], tuple[int |
             if known is None:
                 dims.append(_scalar(size, what))
         else:
-            sizes.append(as_int(size, f"{what}: each size"))
+            number = as_int(size, f"{what}: each size")
+            check_size(number, what)
+            sizes.append(number)
     return dims, tuple(sizes)
 
 

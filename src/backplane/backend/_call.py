@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import functools
 import keyword
-import os
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -43,12 +42,13 @@ import numpy as np
 
 from backplane import engines
 from backplane.backend import _adapters, _dynamo
+from backplane.backend._errors import explain, refuse_depth
 from backplane.backend._trace import PLAIN, keep, run_now, runs_at_once, table, traced_for
-from backplane.compile.source_map import explain
+from backplane.backend._trees import map_leaves
+from backplane.compile import source_map
 from backplane.core import context
 from backplane.core.context import DEFAULT_MODE, mode
 from backplane.core.graph import Placeholder, Tensor, toposort
-from backplane.core.registry import PRIMITIVES
 from backplane.core.source import Source
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
@@ -141,10 +141,13 @@ def api(function: F) -> F:
         except (TypeError, ValueError) as error:
             modern = OLD_SPELLINGS[0](function.__name__, args, kwargs)
             if modern is None:
-                _name_function(error, function.__name__)
+                explain(error, function, args, kwargs)
                 raise
+        except IndexError as error:
+            explain(error, function, args, kwargs)
+            raise
         except RecursionError:
-            _adapters.refuse_circles(function.__name__, (*args, *kwargs.values()))
+            refuse_depth(function, args, kwargs)
             raise
         return wrapper(**modern)
 
@@ -172,6 +175,9 @@ def _general(function: Call, wrapper: Call) -> Call:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         found = _Found((*args, *kwargs.values()))
+        if found.natives:
+            args, kwargs = map_leaves(_adapters.LIFT[0], bound_values((args, kwargs)))
+            found = _Found((*args, *kwargs.values()))
         if found.adapter is not None:
             return found.adapter.call(wrapper, args, kwargs)
         if _runs(found, mode()):
@@ -179,6 +185,22 @@ def _general(function: Call, wrapper: Call) -> Call:
         return function(*args, **kwargs)
 
     return call
+
+
+def bound_values(tree: Any) -> Any:
+    """`tree`; inside of a function of an engine's library (`core.native`), with the values that its
+    tensors have there.
+    """
+    bound = context.current().bound
+    if bound is None:
+        return tree
+    return map_leaves(lambda v: bound[v] if isinstance(v, Tensor) else v, tree)
+
+
+def look(values: Iterable[Any], name: str) -> tuple[bool, Engine]:
+    """Whether a call of `K.name` with these arguments computes at once, and on which engine."""
+    found = _Found(values)
+    return _runs(found, mode()), found.engine(name)
 
 
 def _runs(found: _Found, how: str) -> bool:
@@ -195,23 +217,6 @@ def is_closed(tensors: list[Tensor]) -> bool:
     fed.
     """
     return not any(isinstance(t, Placeholder) and t.default is None for t in toposort(tensors))
-
-
-def _name_function(error: Exception, name: str) -> None:
-    """Let the message of an error start with `K.name: ` instead of the name of a primitive.
-    Messages that name a K function already, and errors of somebody else's code that K called, stay
-    as they are.
-    """
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    ours = trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PACKAGE)
-    if ours and len(error.args) == 1 and not str(error).startswith("K."):
-        inner, colon, text = str(error).partition(": ")
-        error.args = (f"K.{name}: {text if colon and inner in PRIMITIVES else error}",)
-
-
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def creates(function: F) -> F:
@@ -233,12 +238,13 @@ def creates(function: F) -> F:
                 return function(*args, **kwargs)
             engine = found.engine(function.__name__)
             return run_now(function, args, kwargs, engine, arrays=False)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError) as error:
             call = OLD_SPELLINGS[0](function.__name__, args, kwargs)
             if call is None:
+                explain(error, function, args, kwargs)
                 raise
         except RecursionError:
-            _adapters.refuse_circles(function.__name__, (*args, *kwargs.values()))
+            refuse_depth(function, args, kwargs)
             raise
         return wrapper(**call)
 
@@ -256,6 +262,8 @@ def _settle(
     """
     if mode == "symbolic":
         return function
+    if context.WATCHING:
+        return general
     if not all(_is_keyword(name) for name in kwargs):
         return general
     if any(type(v) in (list, tuple) for v in (*args, *kwargs.values())):
@@ -338,7 +346,7 @@ class _Writer:
 
         self.source = Source(
             "call", _find=programs.get, _other=other, _general=general, _engine=engine,
-            _explain=explain, _spec_of=engine.spec_of, _from_numpy=engine.from_numpy,
+            _explain=source_map.explain, _spec_of=engine.spec_of, _from_numpy=engine.from_numpy,
         )  # fmt: skip
 
     def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:

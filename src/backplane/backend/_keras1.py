@@ -70,6 +70,7 @@ SIGNATURES = {
     " pool_mode='max'",
     "pool3d": "x, pool_size, strides=(1, 1, 1), border_mode='valid', dim_ordering='default',"
     " pool_mode='max'",
+    "print_tensor": "x, message=''",
     "random_normal": "shape, mean=0.0, std=1.0, dtype=None, seed=None",
     "random_uniform": "shape, low=0.0, high=1.0, dtype=None, seed=None",
     "relu": "x, alpha=0.0, max_value=None",

@@ -27,6 +27,7 @@ from backplane.core.registry import native_spec
 from backplane.core.spec import Spec, is_float
 from backplane.core.variable import Variable, lent
 from backplane.engines.base import Engine
+from backplane.ops.lift import checked
 
 PLAIN = frozenset((int, float, bool, str))
 """Types of arguments that are no tensors and stand in keys as they are; None is another."""
@@ -137,6 +138,10 @@ def run_now(
         _abstract(args, engine, leaves, specs, arrays),
         _abstract(kwargs, engine, leaves, specs, arrays),
     )
+    watching = context.watcher()
+    if watching is not None and runs_at_once(engine) and not engine.is_tracing():
+        made = trace(function, shape_of_call, specs, engine, True, watching)
+        return made(engine, leaves)
     try:
         found = _trace_of(function, shape_of_call, specs, leaves, engine)
     except ValueError:  # Sizes that the library leaves open may have to be known.
@@ -179,13 +184,15 @@ def traced_for(
     """A new trace for arguments that contain no symbolic value of the engine, and the values to run
     it on.
     """
+    shape_of_call, leaves, specs = abstracted((args, kwargs), engine)
+    return trace(function, shape_of_call, specs, engine, runs_at_once(engine)), leaves
+
+
+def abstracted(tree: Any, engine: Engine) -> tuple[Any, list[Any], list[Any]]:
+    """A tree of arguments with slots for what has a value, these values, and their specs."""
     leaves: list[Any] = []
     specs: list[Any] = []
-    shape_of_call = (
-        _abstract(args, engine, leaves, specs, arrays=True),
-        _abstract(kwargs, engine, leaves, specs, arrays=True),
-    )
-    return trace(function, shape_of_call, specs, engine, runs_at_once(engine)), leaves
+    return _abstract(tree, engine, leaves, specs, arrays=True), leaves, specs
 
 
 def _abstract(
@@ -212,8 +219,7 @@ def _abstract(
             return value
         if value.dtype == object:
             value = np.array(value.tolist())
-        if value.dtype.kind not in "biuf" and value.dtype.name != "bfloat16":
-            raise TypeError(f"expected numbers, got an array of dtype {value.dtype}")
+        checked(value, value)
         leaves.append(engine.from_numpy(value))
         spec = engine.spec_of(leaves[-1])
         specs.append(spec if engine.holds_arrays else ArraySpec(spec))
@@ -257,13 +263,18 @@ def trace(
     specs: Sequence[Spec | ArraySpec],
     engine: Engine,
     at_once: bool,
+    watching: Any = None,
 ) -> Trace:
     """Trace a K function for inputs of `specs`. `shape_of_call`, its arguments and keyword
-    arguments, has slots for them.
+    arguments, has slots for them. Who is `watching` runs the program.
     """
     inputs = [ArrayInput(s.spec) if isinstance(s, ArraySpec) else Placeholder(s) for s in specs]
     args, kwargs = fill(shape_of_call, inputs)
-    with context.changed(mode="symbolic"), engines.use(engine.name), config.watched() as settings:
+    with (
+        context.changed(mode="symbolic", bound=None),
+        engines.use(engine.name),
+        config.watched() as settings,
+    ):
         result = function(*args, **kwargs)
     outputs: list[Tensor] = []
 
@@ -287,8 +298,12 @@ def trace(
             if t.default is None:
                 raise ValueError(f"K.{function.__name__}: {t!r} has no value: it is a placeholder")
             replace[t] = constant(t.default, t.spec.dtype)
+    taken = [*inputs, *made.keys, *made.variables]
+    if watching is not None:
+        made.program, made.constants = watching.program(engine, taken, outputs, replace), []
+        return made
     made.program, made.constants, *_ = compiled(
-        engine, [*inputs, *made.keys, *made.variables], outputs, replace=replace,
+        engine, taken, outputs, replace=replace,
         eager=at_once, options=() if at_once else NATIVE,
     )  # fmt: skip
     return made

@@ -8,16 +8,8 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from backplane import config, engines
-from backplane.config import (
-    cast_to_floatx,
-    epsilon,
-    floatx,
-    image_data_format,
-    normalize_data_format,
-    set_epsilon,
-    set_floatx,
-    set_image_data_format,
-)  # fmt: skip
+from backplane.backend._errors import explained
+from backplane.config import epsilon, floatx, image_data_format
 from backplane.core import context
 
 __all__ = [
@@ -28,7 +20,14 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+cast_to_floatx = explained(config.cast_to_floatx)
+normalize_data_format = explained(config.normalize_data_format)
+set_epsilon = explained(config.set_epsilon)
+set_floatx = explained(config.set_floatx)
+set_image_data_format = explained(config.set_image_data_format)
 
+
+@explained
 def get_uid(prefix: str = "") -> int:
     """The next whole number for a prefix, counting from 1.
 
@@ -123,6 +122,7 @@ def engine(name: str) -> Iterator[None]:
         yield
 
 
+@explained
 def symbolic(func: F) -> F:
     """Decorator: inside of the function, arrays and engine tensors are constants of a graph.
 
@@ -138,6 +138,7 @@ def symbolic(func: F) -> F:
     return _in_mode(func, "symbolic")
 
 
+@explained
 def eager(func: F) -> F:
     """Decorator: inside of the function, K computes at once, even with variables and constants.
 

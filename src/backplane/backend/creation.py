@@ -8,9 +8,17 @@ from typing import Any
 import numpy as np
 
 from backplane import config
-from backplane.backend._adapters import adaptable, holds_itself, meet
-from backplane.backend._args import as_dtype, as_int, as_new_shape, as_sizes, check_not_negative
+from backplane.backend._adapters import adaptable, meet
+from backplane.backend._args import (
+    as_count,
+    as_dtype,
+    as_int,
+    as_new_shape,
+    as_sizes,
+    check_not_negative,
+)
 from backplane.backend._call import api, creates
+from backplane.backend._errors import explained, holds_itself
 from backplane.backend.types import DType, Shape, Sizes, TensorLike
 from backplane.core import context
 from backplane.core.graph import Constant, Placeholder, Tensor, converted, with_given_name
@@ -29,6 +37,11 @@ __all__ = [
 ]  # fmt: skip
 
 
+MOST_AXES = 64
+"""NumPy's arrays have no more."""
+
+
+@explained
 def placeholder(
     shape: Shape | None = None,
     ndim: int | None = None,
@@ -64,7 +77,10 @@ def placeholder(
     if shape is None and ndim is None:
         raise ValueError("K.placeholder: one of shape and ndim must be given")
     if shape is None:
-        sizes: tuple[int | None, ...] = (None,) * as_int(ndim, "K.placeholder: ndim")
+        count = as_count(ndim, "K.placeholder: ndim")
+        if count > MOST_AXES:
+            raise ValueError(f"K.placeholder: ndim must be at most {MOST_AXES}, got {count}")
+        sizes: tuple[int | None, ...] = (None,) * count
     else:
         listed = shape if isinstance(shape, list | tuple) else [shape]
         sizes = tuple(None if n is None else as_int(n, "K.placeholder: shape") for n in listed)
@@ -235,6 +251,7 @@ def _full(shape: Shape, value: int, dtype: DType | None, name: str | None, what:
     return with_given_name(Variable(array, context.unique_name(name or "Variable")), name)
 
 
+@explained
 def eye(size: Sizes, dtype: DType | None = None, name: str | None = None) -> Variable:
     """Instantiate a variable that holds an identity matrix.
 
@@ -322,9 +339,14 @@ def arange(
     dtype = as_dtype(dtype)
     given: list[Any] = [start, stop, step]
     if not any(isinstance(v, Tensor) for v in given):
+        for number in given:
+            as_tensor(number)  # says what is wrong
         if step == 0:
             raise ValueError("K.arange: step must not be 0")
-        array = converted(np.arange(*given), dtype, "K.arange: start, stop, step")
+        what = "K.arange: start, stop, step"
+        if (stop - start) / step > 0:
+            converted(np.asarray([start, stop - step]), dtype, what)
+        array = converted(np.arange(*given), dtype, what)
         return Constant(array, Spec(array.shape, dtype))
     whole = config.floatx() if any(isinstance(v, float) for v in given) else "int32"
     scalars = [as_tensor(v, whole) for v in given]

@@ -13,6 +13,7 @@ from backplane.backend import _decoding
 from backplane.backend._args import as_int, shape_vector
 from backplane.backend._axes import merge_axes, permuted
 from backplane.backend._call import api
+from backplane.backend._errors import explained
 from backplane.backend._ragged import (
     IMPOSSIBLE,
     column,
@@ -41,6 +42,7 @@ from backplane.ops.shaping import broadcast_to, concat, expand_dims, full_like, 
 __all__ = ["ctc_batch_cost", "ctc_decode", "ctc_label_dense_to_sparse"]
 
 
+@explained
 def ctc_label_dense_to_sparse(labels: TensorLike, label_lengths: TensorLike) -> SparseTensor:
     """Convert padded label sequences to a sparse tensor.
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from inspect import Parameter, Signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from backplane import engines
-from backplane.backend._adapters import adaptable, adapter_among
+from backplane.backend._adapters import LIFT, adaptable, adapter_among
 from backplane.backend._call import api
+from backplane.backend._errors import explained
 from backplane.backend.types import TensorLike
 from backplane.compile.feeds import check_has_value
 from backplane.compile.function import Function
+from backplane.core.context import WATCHING, watcher
 from backplane.core.graph import OPERATORS, Constant, Tensor
 from backplane.core.registry import engine_of
 from backplane.core.variable import Variable
@@ -22,6 +24,10 @@ from backplane.engines.base import Engine
 from backplane.ops import autodiff, effects
 from backplane.ops.effects import Update
 from backplane.ops.lift import as_tensor, cast_to
+
+if TYPE_CHECKING:
+    from backplane.views.profile import Profile
+    from backplane.views.words import Text
 
 __all__ = ["eval", "function", "gradients", "stop_gradient"]
 
@@ -73,6 +79,90 @@ class KFunction:
         if self._function.call is not None:
             self.__call__ = self._function.call
         return outputs
+
+    def __repr__(self) -> str:
+        from backplane.views.words import spec_text  # Here: few programs show a function.
+
+        f = self._function
+        takes = ", ".join([f"{p.name}: {spec_text(p.spec)}" for p in f.inputs])
+        gives = ", ".join([spec_text(t.spec) for t in f.outputs])
+        updates = f", updates {len(f.updated)} variables" if f.updated else ""
+        return f"<K.function {self.name!r} ({takes}) -> ({gives}){updates}, on {f.engine.name}>"
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def summary(self, unknown: int = 1) -> Text:
+        """What the function takes, gives, keeps and costs, as a text.
+
+        Args:
+            unknown: What an unknown size counts as in the estimates of memory and work.
+
+        Returns:
+            A string. Consoles and notebooks show it as it is.
+
+        Example:
+            >>> from backplane import backend as K
+            >>> x, w = K.placeholder((None, 3), name="x"), K.variable([[1.0], [2.0], [3.0]])
+            >>> "3 in 1 variables" in K.function([x], [K.dot(x, w)]).summary()
+            True
+        """
+        from backplane.views.summary import summary  # Here: it needs rich.
+
+        return summary(self._function, unknown)
+
+    def source(self, learning_phase: int = 0) -> Text:
+        """The program that is emitted for the engine. Behind each line that runs a primitive stand
+        the dtype and shape of its result, and the user's line that built it. The bodies of loops
+        and branches follow.
+
+        Args:
+            learning_phase: 0 (test) or 1 (train), for a function with the learning phase among its
+                inputs.
+
+        Returns:
+            A string. Consoles and notebooks show it as it is.
+
+        Example:
+            >>> from backplane import backend as K
+            >>> x = K.placeholder((None, 3), name="x")
+            >>> "t1 = tanh(a0)" in K.function([x], [K.tanh(x)]).source()
+            True
+        """
+        from backplane.views.listing import source
+
+        return source(self._function, [learning_phase] * len(self._function.switches))
+
+    def profile(self, *feeds: Any, repeat: int = 5) -> Profile:
+        """Measure the time and the memory of each op, each line of the user's code, and each name
+        scope.
+
+        The ops run one by one, as they are after the passes, loops in Python. An engine that fuses
+        ops, or computes them in blocks, is quicker in a call, whose time stands beside. Variables
+        and random numbers are afterwards as they were before.
+
+        Args:
+            *feeds: One value for each input.
+            repeat: How often to run, after a first time that does not count.
+
+        Returns:
+            An object that prints as tables. Its method `flame` writes a flame graph, `trace` a file
+            for the usual viewers of traces, and `by` returns the numbers.
+
+        Raises:
+            ValueError: if a value, or the number of values, does not fit.
+
+        Example:
+            >>> from backplane import backend as K
+            >>> x = K.placeholder((None, 3))
+            >>> profile = K.function([x], [K.sum(K.tanh(x))]).profile([[1.0, 2.0, 3.0]])
+            >>> sorted(row[0] for row in profile.by("op"))
+            ['sum', 'tanh']
+        """
+        from backplane.views.profile import profile
+
+        values = self._function.checked_count(list(feeds))
+        return profile(self._function, values, repeat)
 
     def to_onnx(
         self,
@@ -286,7 +376,7 @@ def gradients(
         >>> K.eval(g)
         array([2., 4., 6.], dtype=float32)
     """
-    losses, wrt = _as_list(loss), _as_list(variables)
+    losses, wrt = list(map(LIFT[0], _as_list(loss))), _as_list(variables)
     for what, listed in (("loss", losses), ("variables", wrt)):
         for t in listed:
             if not isinstance(t, Tensor):
@@ -318,6 +408,7 @@ def stop_gradient(variables: Any) -> Any:
     return effects.stop_gradient(as_tensor(variables))
 
 
+@explained
 def eval(x: TensorLike) -> np.ndarray:
     """The value of a tensor or variable as a NumPy array.
 
@@ -349,7 +440,8 @@ def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
         check_has_value(x, owner, "K.eval")
         return np.asarray(owner.to_numpy(x))
     engine = engines.current()
-    if feed:
+    if feed or (WATCHING and watcher() is not None):
+        feed = feed or {}
         return _once(list(feed), x, engine)(list(feed.values()))[0]
     calls: dict[Engine, Callable[[list[Any]], list[np.ndarray]]] | None = x.__dict__.get(CALLS)
     if calls is not None and engine in calls:

@@ -9,8 +9,10 @@ import numpy as np
 from backplane.backend._adapters import adaptable
 from backplane.backend._args import shape_vector
 from backplane.backend._call import api
+from backplane.backend._errors import explained
 from backplane.backend.types import StaticShape, TensorLike
 from backplane.core.graph import Placeholder, Tensor
+from backplane.core.numbers import Style
 from backplane.core.registry import engine_of
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
@@ -90,6 +92,7 @@ def int_shape(x: TensorLike) -> StaticShape:
     return tuple(spec_of(x, "K.int_shape").shape)
 
 
+@explained
 def get_variable_shape(x: TensorLike) -> StaticShape:
     """The static shape of a variable: an older name of `K.int_shape`.
 
@@ -145,6 +148,7 @@ def dtype(x: TensorLike) -> str:
     return str.__str__(spec_of(x, "K.dtype").dtype)
 
 
+@explained
 def count_params(x: TensorLike) -> int:
     """The number of elements of a tensor whose sizes are all known.
 
@@ -226,12 +230,23 @@ def is_keras_tensor(x: object) -> bool:
 
 
 @api
-def print_tensor(x: TensorLike, message: str = "") -> Tensor:
+def print_tensor(
+    x: TensorLike,
+    message: str = "",
+    summarize: int | None = None,
+    format: str | None = None,
+    summary: bool = False,
+) -> Tensor:
     """Print a message and the value of a tensor whenever it is computed.
 
     Args:
         x: Tensor.
         message: Text to print before the value.
+        summarize: How many elements to print at either end of each axis; -1 prints all. By default
+            NumPy decides, which shortens arrays of more than 1000 elements.
+        format: Format of each number, as Python's `format` takes it, such as `".3f"`.
+        summary: Whether to print shape, dtype, smallest and largest element, mean, and the number
+            of NaN and Inf instead of the values.
 
     Returns:
         A tensor equal to `x`. The value is printed only if something is computed from this result.
@@ -240,5 +255,10 @@ def print_tensor(x: TensorLike, message: str = "") -> Tensor:
         >>> from backplane import backend as K
         >>> y = K.eval(K.print_tensor(K.constant([1.0, 2.0]), message="x is:"))
         x is: [1. 2.]
+        >>> y = K.eval(K.print_tensor(K.constant([1.0, 2.0]), "x is:", format=".3f"))
+        x is: [1.000 2.000]
+        >>> y = K.eval(K.print_tensor(K.constant([1.0, 2.0]), "x is:", summary=True))
+        x is: float32 (2,), min 1, max 2, mean 1.5
     """
-    return print_(as_tensor(x), message=str(message))
+    style = Style(summarize, format, bool(summary))
+    return print_(as_tensor(x), message=str(message), style=tuple(style))

@@ -6,6 +6,7 @@ from backplane import config
 from backplane.backend._axes import permuted
 from backplane.backend._call import api
 from backplane.backend._convolution_nd import Convolution
+from backplane.backend._errors import explained
 from backplane.backend._keras1 import as_data_format, deprecated
 from backplane.backend._spatial_arguments import check_rank
 from backplane.backend.padding import spatial_2d_padding, temporal_padding
@@ -21,7 +22,7 @@ __all__ = [
 image_dim_ordering = deprecated("K.image_data_format()")(config.image_dim_ordering)
 set_image_dim_ordering = deprecated(
     "K.set_image_data_format('channels_first') for 'th', 'channels_last' for 'tf'"
-)(config.set_image_dim_ordering)
+)(explained(config.set_image_dim_ordering))
 
 
 @deprecated("K.conv2d_transpose, with a kernel of (rows, columns, output channels, input channels)")

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from backplane import config
-from backplane.backend._args import as_int
+from backplane.backend._args import as_count, as_int
 from backplane.backend._call import api
 from backplane.backend._ragged import positions
 from backplane.backend.activation import float_tensor
@@ -230,4 +230,4 @@ def in_top_k(predictions: TensorLike, targets: TensorLike, k: int) -> Tensor:
     better = cast_to(chosen < predictions, "int32")
     count = red.sum(better, axes=(1,), keepdims=False)
     valid = red.any(here, axes=(1,), keepdims=False) & red.all(finite, axes=(1,), keepdims=False)
-    return valid & (count < scalar(as_int(k, "k"), "int32"))
+    return valid & (count < scalar(min(as_count(k, "k"), 2**31 - 1), "int32"))

@@ -94,8 +94,8 @@ def spatial_2d_padding(
     Args:
         x: Tensor (batch, rows, columns, channels), or (batch, channels, rows, columns) with
             channels first, of any dtype.
-        padding: Two pairs of ints or scalar integer tensors: rows to add above and below, columns to
-            add left and right.
+        padding: Two pairs of ints or scalar integer tensors: rows to add above and below, columns
+            to add left and right.
         data_format: `"channels_last"`, `"channels_first"`, or None for `K.image_data_format()`.
 
     Returns:

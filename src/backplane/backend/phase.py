@@ -6,6 +6,7 @@ from typing import Any
 
 from backplane import config
 from backplane.backend import _adapters
+from backplane.backend._errors import explained
 from backplane.backend.session import reset_session
 from backplane.compile.program import clear_programs
 from backplane.core import context
@@ -60,6 +61,7 @@ def _known() -> int | None:
     return _adapters.phase() if _phase.value is None else _phase.value
 
 
+@explained
 def set_learning_phase(value: Any) -> None:
     """Fix the learning phase.
 

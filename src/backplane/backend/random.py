@@ -15,6 +15,7 @@ import numpy as np
 from backplane import config
 from backplane.backend._args import as_dtype, as_float, as_int, as_new_shape
 from backplane.backend._call import api, creates
+from backplane.backend._errors import explained
 from backplane.backend.creation import variable
 from backplane.backend.types import DType, Seed, Shape, TensorLike
 from backplane.core.graph import KeySource, Tensor, constant
@@ -44,6 +45,7 @@ class _Seeds:
 _seeds = _Seeds()
 
 
+@explained
 def set_random_seed(seed: int | None, portable: bool = False) -> None:
     """Fix the seeds of all random tensors that are made from now on without a seed of their own.
 
@@ -68,7 +70,7 @@ def set_random_seed(seed: int | None, portable: bool = False) -> None:
         _seeds.generator, _seeds.portable = None, False
         return
     _seeds.generator = np.random.default_rng(as_int(seed, "K.set_random_seed: seed"))
-    _seeds.portable = portable
+    _seeds.portable = bool(portable)
 
 
 def key_of(seed: Seed, what: str) -> Tensor:
@@ -180,6 +182,8 @@ def random_uniform(
     what, name = "K.random_uniform", as_dtype(dtype)
     if is_float(name):
         sample = _sample(_UNIFORM, shape, name, seed, what)
+        for bound in (minval, maxval):
+            as_tensor(bound)  # says what is wrong
         return sample if (minval, maxval) == (0.0, 1.0) else sample * (maxval - minval) + minval
     low, high = as_int(minval, f"{what}: minval"), as_int(maxval, f"{what}: maxval")
     steps = floor(_sample(_UNIFORM, shape, "float64", seed, what) * float(high - low))
@@ -245,6 +249,7 @@ _WITHIN_TWO = 0.9544997361036416
 _SQRT_TWO = 1.4142135623730951
 
 
+@explained
 def random_uniform_variable(
     shape: Shape, low: float, high: float, dtype: DType | None = None, name: str | None = None,
     seed: Seed = None,
@@ -267,6 +272,7 @@ def random_uniform_variable(
     return variable(random_uniform(shape, low, high, dtype, seed), dtype, name)
 
 
+@explained
 def random_normal_variable(
     shape: Shape, mean: float, scale: float, dtype: DType | None = None, name: str | None = None,
     seed: Seed = None,

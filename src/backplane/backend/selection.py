@@ -9,12 +9,12 @@ import numpy as np
 from backplane import config
 from backplane.backend._args import as_axes, as_axis, as_count, as_entries, as_new_axis
 from backplane.backend._call import api
-from backplane.backend.types import Axes, Axis, Shape, TensorLike
+from backplane.backend.types import Axes, Axis, Shape, Size, TensorLike
 from backplane.core.graph import Constant, Tensor
 from backplane.core.spec import bits, is_integer
 from backplane.ops import indexing as ix
 from backplane.ops import shaping as sh
-from backplane.ops.creation import shaped, size_at
+from backplane.ops.creation import arange, shaped, size_at
 from backplane.ops.effects import to_sparse
 from backplane.ops.elementwise import equal
 from backplane.ops.lift import as_tensor, cast_to, promoted
@@ -87,12 +87,12 @@ def concatenate(tensors: Sequence[TensorLike], axis: Axis = -1) -> Tensor:
 
 
 @api
-def one_hot(indices: TensorLike, num_classes: int) -> Tensor:
+def one_hot(indices: TensorLike, num_classes: Size) -> Tensor:
     """One-hot vectors: 1 at an index, and 0 elsewhere.
 
     Args:
         indices: Integer tensor of any shape.
-        num_classes: Length of the vectors.
+        num_classes: Length of the vectors: an int, or a scalar integer tensor.
 
     Returns:
         A tensor of dtype `K.floatx()` with an additional last axis. An index outside of [0,
@@ -109,16 +109,29 @@ def one_hot(indices: TensorLike, num_classes: int) -> Tensor:
                [0., 0., 1.]], dtype=float32)
     """
     indices = _integers(indices, "indices")
-    count = as_count(num_classes, "num_classes")
     if bits(indices.spec.dtype) < 32:
         indices = cast_to(indices, "int32")
-    classes = as_tensor(np.arange(count, dtype=indices.spec.dtype))
+    classes = _count_up(num_classes, indices.spec.dtype)
     wide = sh.expand_dims(indices, axes=(indices.ndim,))
     return cast_to(equal(wide, classes), config.floatx())
 
 
+def _count_up(num_classes: Size, dtype: str) -> Tensor:
+    """The vector 0, 1, … before `num_classes`."""
+    if not isinstance(num_classes, Tensor):
+        count = as_count(num_classes, "num_classes")
+        if count >= 2**31:
+            raise ValueError(f"num_classes must be below 2**31, got {count}")
+        return as_tensor(np.arange(count, dtype=dtype))
+    (stop,) = as_entries([num_classes], "num_classes")
+    bounds = as_tensor(0, dtype), cast_to(as_tensor(stop), dtype), as_tensor(1, dtype)
+    return arange(*bounds, dtype=dtype)
+
+
 def _integers(x: TensorLike, what: str) -> Tensor:
     tensor = as_tensor(x)
+    if isinstance(x, list | tuple) and 0 in tensor.spec.shape:
+        return cast_to(tensor, "int32")
     if not is_integer(tensor.spec.dtype):
         raise TypeError(f"{what} must hold integers, got dtype {tensor.spec.dtype}; cast it")
     return tensor

@@ -19,7 +19,7 @@ from backplane.core.registry import engine_of
 from backplane.core.variable import Variable, arrays, assign
 from backplane.engines.base import Engine
 from backplane.ops.effects import Update
-from backplane.ops.lift import as_tensor
+from backplane.ops.lift import as_tensor, checked
 
 __all__ = [
     "batch_get_value", "batch_set_value", "get_value", "moving_average_update", "set_value",
@@ -230,6 +230,8 @@ def _operand(value: TensorLike) -> Any:
     """An operand for Python's operators: a list becomes a tensor, and other values stay as they
     are.
     """
+    if isinstance(value, np.ndarray):
+        checked(value, value)
     return as_tensor(value) if isinstance(value, list | tuple) else value
 
 

@@ -8,9 +8,10 @@ Keras never documented these names, but scripts use them:
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import Any
 
-from backplane import config
+from backplane import config, engines
 from backplane.backend.normalization import normalize_batch_in_training
 from backplane.core.graph import Tensor
 from backplane.core.variable import Variable
@@ -20,8 +21,16 @@ _regular_normalize_batch_in_training = normalize_batch_in_training
 _broadcast_normalize_batch_in_training = normalize_batch_in_training
 _fused_normalize_batch_in_training = normalize_batch_in_training
 
-LIBRARIES = {"tf": "TensorFlow", "T": "Theano", "th": "Theano", "theano": "Theano", "C": "CNTK"}
-"""Names by which K leaked the library below it."""
+LIBRARIES = {
+    "tf": ("TensorFlow", "tensorflow", "tensorflow"),
+    "T": ("Theano", "theano", "pytensor.tensor"),
+    "th": ("Theano", "theano", "pytensor"),
+    "theano": ("Theano", "theano", "pytensor"),
+    "C": ("CNTK", "", ""),
+}
+"""Names by which K leaked the library below it: the library's name, the engine that has it, and the
+module.
+"""
 
 
 def is_symbolic(x: Any) -> bool:
@@ -75,9 +84,12 @@ def leaked(name: str) -> Any:
     if name in globals() and not name.startswith("__"):
         return globals()[name]
     if name in LIBRARIES:
+        title, engine, module = LIBRARIES[name]
+        if engines.current().name == engine:
+            return import_module(module)
         raise AttributeError(
-            f"K has no attribute {name!r}: {LIBRARIES[name]} itself is not part of K, and its "
-            "functions do not know K's tensors. Use the function of K that does the same."
+            f"K has no attribute {name!r}: {title} itself is not part of K on the engine "
+            f"{engines.current().name!r}. Use the function of K that does the same."
         )
     raise AttributeError(f"K has no attribute {name!r}")
 

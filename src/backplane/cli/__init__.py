@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
-import sys
 from pathlib import Path
 
 import click
@@ -34,17 +32,15 @@ def main() -> None:
 def run(keras: str | None, script: Path, arguments: tuple[str, ...]) -> None:
     """Run SCRIPT so that its `keras.backend` is Backplane's.
 
-    `from keras import backend as K` and `import keras.backend` mean `backplane.backend` while it
-    runs, or `backplane.keras1` if it was written for Keras 1. The installed keras, if any, stays as
-    it is. What Python and NumPy have removed since then, such as `np.float`, is there.
+    `from keras import backend as K`, `import keras.backend` and the same under `tensorflow.keras`
+    mean `backplane.backend` while it runs, or `backplane.keras1` if it was written for Keras 1. The
+    installed keras, if any, stays as it is. What Python and NumPy have removed since then, such as
+    `np.float`, is there.
     """
-    from backplane.interop import alias
+    from backplane.interop import alias, scripts
 
     alias.install(generation_of(script, keras))
-    sys.argv = [str(script), *arguments]
-    # As Python does: modules beside the script can be imported.
-    sys.path[0] = str(script.resolve().parent)
-    runpy.run_path(str(script), run_name="__main__")
+    scripts.run(script, arguments)
 
 
 @main.command()

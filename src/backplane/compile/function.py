@@ -14,7 +14,9 @@ from backplane.compile.codegen.calls import Call, straight
 from backplane.compile.diagnosis import conflict
 from backplane.compile.feeds import Feed, feed_for
 from backplane.compile.program import compiled
-from backplane.compile.source_map import Place, explain, tell
+from backplane.compile.progress import shown
+from backplane.compile.source_map import explain, place_of, tell
+from backplane.core.context import watcher
 from backplane.core.graph import KeySource, Placeholder, Tensor, constant, substitute, toposort
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
@@ -109,28 +111,45 @@ class Function:
 
     def __call__(self, values: Sequence[Any] = ()) -> list[np.ndarray]:
         """Run on a list of values, one per input, and return the outputs as NumPy arrays."""
+        if (watching := watcher()) is not None:
+            found: list[np.ndarray] = watching.call(self, self.checked_count(values))
+            return found
         if self.call is not None:
             return self.call(values)
         return self._checked(values)
 
-    def _checked(self, values: Any) -> list[np.ndarray]:
-        """Check the number of values, and run the variant that the switches among them choose."""
+    def checked_count(self, values: Any) -> Sequence[Any]:
+        """`values`, after a check that there is one for each input; a learning phase at the end
+        may be left out.
+        """
         if not isinstance(values, list | tuple):
             raise TypeError(
                 f"K.function {self.name!r}: inputs must be a list or tuple of values, "
                 f"got {type(values).__name__}"
             )
+        given = len(values)
+        if given < len(self.feeds) and all(p.default is not None for p in self.inputs[given:]):
+            # Agents leave it out where no layer asks for it.
+            values = [*values, *(p.default for p in self.inputs[given:])]
         if len(values) != len(self.feeds):
             raise ValueError(
                 f"K.function {self.name!r} takes {len(self.feeds)} values "
                 f"({', '.join(p.name for p in self.inputs)}), got {len(values)}"
             )
+        checked: Sequence[Any] = values
+        return checked
+
+    def _checked(self, values: Any) -> list[np.ndarray]:
+        """Check the number of values, and run the variant that the switches among them choose."""
+        values = self.checked_count(values)
         key = tuple([self.feeds[i](values[i], self.engine, False) for i in self.switches])
         call = self._calls.get(key)
-        if call is None:
+        if call is not None:
+            return call(list(values))
+        with shown(f"Compiling {self.name!r} for {self.engine.name}"):
             call = self._calls[key] = straight(self, self._variant(key), _slow(self))
             self.call = self.call or (self._by_switches() if self.switches else call)
-        return call(list(values))
+            return call(list(values))  # Some engines compile in the first run.
 
     def _by_switches(self) -> Call:
         """The call that looks up the variant by the values of the switches. It leaves new values,
@@ -153,15 +172,22 @@ class Function:
         """The call of a function that has no inputs. It refers to variables, but to no computed
         tensor. So it can be kept with the outputs, and is freed with them.
         """
-        return straight(self, self._variant(()), _takes_nothing)
+        with shown(f"Compiling {self.name!r} for {self.engine.name}"):
+            return straight(self, self._variant(()), _takes_nothing)
 
     def _variant(self, switches: tuple[Any, ...]) -> Variant:
         """The program for given values of the learning phase."""
+        inputs, replace = self.fixed(switches)
+        return Variant(self, inputs, replace)
+
+    def fixed(self, switches: tuple[Any, ...]) -> tuple[list[Placeholder], dict[Tensor, Tensor]]:
+        """The inputs that are left, and what replaces leaves, for given values of the learning
+        phase.
+        """
         replace = dict(self.defaults)
         for i, value in zip(self.switches, switches, strict=True):
             replace[self.inputs[i]] = constant(value, self.inputs[i].spec.dtype)
-        inputs = [p for i, p in enumerate(self.inputs) if i not in self.switches]
-        return Variant(self, inputs, replace)
+        return [p for i, p in enumerate(self.inputs) if i not in self.switches], replace
 
 
 def _slow(function: Function) -> Call:
@@ -194,14 +220,8 @@ class Variant:
         self.updated = function.updated
         self.count = len(function.outputs)
         results = [*function.news, *function.outputs]
-        # Keys travel as one array, so a call converts once, however many random ops there are.
         self.keys = function.keys
-        packed = Placeholder(Spec((len(self.keys), 4), "uint32"))
-        replace = {**replace, **{k: _row(packed, i) for i, k in enumerate(self.keys)}}
-        fed = [*inputs, *([packed] if self.keys else []), *self.variables]
-        first = len(fed) - len(self.variables)
-        position = {v: first + i for i, v in enumerate(self.variables)}
-        state = {position[v]: i for i, v in enumerate(self.updated) if v in position}
+        fed, state, replace = signature(function, inputs, replace)
         self.run, self.constants, results, self.written = compiled(
             engine, fed, results, state=state, replace=replace, options=function.options
         )
@@ -228,12 +248,28 @@ class Variant:
         node, reason = found
         assert node.op is not None
         better = ValueError(str(reason))
-        tell(better, self.engine, Place(node.op, node.where))
+        tell(better, self.engine, place_of(node))
         raise better from error
 
     def _shape(self, value: Any) -> tuple[int | None, ...]:
         known = self.engine.spec_of(value) if self.engine.owns(value) else value
         return tuple(known.shape)
+
+
+def signature(
+    function: Function, inputs: Sequence[Tensor], replace: dict[Tensor, Tensor]
+) -> tuple[list[Tensor], dict[int, int], dict[Tensor, Tensor]]:
+    """What the program of a function takes, which of that is replaced by which output, and what
+    replaces leaves.
+    """
+    # Keys travel as one array, so a call converts once, however many random ops there are.
+    packed = Placeholder(Spec((len(function.keys), 4), "uint32"))
+    replace = {**replace, **{k: _row(packed, i) for i, k in enumerate(function.keys)}}
+    fed = [*inputs, *([packed] if function.keys else []), *function.variables]
+    first = len(fed) - len(function.variables)
+    position = {v: first + i for i, v in enumerate(function.variables)}
+    state = {position[v]: i for i, v in enumerate(function.updated) if v in position}
+    return fed, state, replace
 
 
 def is_switch(p: Tensor) -> bool:

@@ -7,10 +7,8 @@ process.
 
 from __future__ import annotations
 
-import gc
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +16,8 @@ import numpy as np
 from backplane.compile import passes
 from backplane.compile.cache_key import key_of, lifted
 from backplane.compile.codegen.closed_graphs import callable_of, steps_of
-from backplane.compile.codegen.programs import emit, writes_over
+from backplane.compile.codegen.programs import Emitter, writes_over
+from backplane.core.context import uncollected
 from backplane.core.graph import Constant, Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.variable import Variable
@@ -71,7 +70,6 @@ def compiled(
 ) -> Compiled:
     """The program of a graph.
 
-
     `state` maps the input positions of variables that are replaced to output positions. With
     `eager`, the emitted Python itself is returned, and `stop_gradient` is kept for the engine's own
     tape. `options` are passed on to the engine.
@@ -80,19 +78,35 @@ def compiled(
         return _compiled(engine, inputs, outputs, state or {}, replace, eager, options)
 
 
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Context manager: switch off Python's cycle collector. While a large graph is rewritten, the
-    collector goes through all objects of the process again and again, and finds nothing. That took
-    a third of the time for 1000 layers in a process that had loaded PyTorch.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+class Prepared(NamedTuple):
+    """A graph after the passes, ready to be emitted."""
+
+    simple: list[Tensor]
+    """The outputs as the first pass left them."""
+    outputs: list[Tensor]
+    order: list[Tensor]
+    arrays: list[Tensor]
+    """The constants that became inputs."""
+
+
+def prepared(
+    engine: Engine,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    state: dict[int, int],
+    replace: dict[Tensor, Tensor] | None = None,
+    eager: bool = False,
+    options: tuple[tuple[str, Any], ...] = (),
+) -> Prepared:
+    """Run the passes; see `compiled` for the arguments."""
+    in_place = {}
+    if state and engine.updates_in_place(dict(options)):
+        in_place = {inputs[i]: o for i, o in state.items()}
+    job = passes.Job(engine, replace or {}, keep_stops=eager, state=in_place)
+    simple, outputs = passes.optimized(outputs, job)
+    order = toposort(outputs, stop=inputs)
+    arrays = [t for t in lifted(order) if not (_is_native(t) and (eager or _is_open(t, engine)))]
+    return Prepared(simple, outputs, order, arrays)
 
 
 def _compiled(
@@ -104,13 +118,8 @@ def _compiled(
     eager: bool,
     options: tuple[tuple[str, Any], ...],
 ) -> Compiled:
-    in_place = {}
-    if state and engine.updates_in_place(dict(options)):
-        in_place = {inputs[i]: o for i, o in state.items()}
-    job = passes.Job(engine, replace or {}, keep_stops=eager, state=in_place)
-    simple, outputs = passes.optimized(outputs, job)
-    order = toposort(outputs, stop=inputs)
-    arrays = [t for t in lifted(order) if not (_is_native(t) and (eager or _is_open(t, engine)))]
+    graph = prepared(engine, inputs, outputs, state, replace, eager, options)
+    simple, outputs, order, arrays = graph
     arguments = [*inputs, *arrays]
     key = (
         engine.name,
@@ -183,9 +192,8 @@ def _compile(
     eager: bool,
     options: dict[str, Any],
 ) -> Callable[..., tuple[Any, ...]]:
-    news = [outputs[i] for i in state.values()]
-    writes = not eager and engine.writes(options)
-    emitted = emit(inputs, outputs, engine, news=news, order=order, writes=writes)
+    emitter = emitter_for(engine, inputs, outputs, order, state, eager, options)
+    emitted = emitter.emit()
     program = Program(
         emitted.function,
         [t.spec for t in inputs],
@@ -200,6 +208,21 @@ def _compile(
         options=options,
     )
     return engine.eager(program) if eager else engine.compile(program)
+
+
+def emitter_for(
+    engine: Engine,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    order: list[Tensor],
+    state: dict[int, int],
+    eager: bool,
+    options: Mapping[str, Any],
+) -> Emitter:
+    """What writes the text of a prepared graph."""
+    writes = "out" in engine.capabilities or (not eager and engine.writes(options))
+    news = {outputs[i] for i in state.values()}
+    return Emitter(inputs, outputs, engine, news=news, order=order, writes=writes)
 
 
 def dtypes_in(order: Sequence[Tensor]) -> frozenset[str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from backplane.core.context import Where
+from backplane.core.graph import Tensor
+from backplane.core.numbers import complaint
 from backplane.core.primitive import Primitive
 from backplane.core.source import marked
 from backplane.engines.base import Engine
+from backplane.ops.effects import check_numerics
 from backplane.ops.indexing import gather
 
 
@@ -19,6 +23,16 @@ class Place(NamedTuple):
 
     op: Primitive[Any]
     where: Where | None
+    spec: Any = None
+    """What the line computes; a tuple of specs if there are several results."""
+    message: str = ""
+    """The user's own message, of a primitive that has one."""
+
+
+def place_of(node: Tensor) -> Place:
+    """The place of a node."""
+    assert node.op is not None
+    return Place(node.op, node.where, node.spec, node.params.get("message", ""))
 
 
 def built_at(error: BaseException) -> Place | None:
@@ -33,6 +47,10 @@ def built_at(error: BaseException) -> Place | None:
     return found
 
 
+_LINE = re.compile(r"\[(<backplane program \d+>):(\d+)\]")
+"""How a function that the engine's runtime calls names the emitted line that it belongs to."""
+
+
 def explain(error: BaseException, engine: Engine, run: Callable[..., Any] | None = None) -> None:
     """Add to an error from a running program which primitive failed and where it was built.
 
@@ -40,12 +58,30 @@ def explain(error: BaseException, engine: Engine, run: Callable[..., Any] | None
 
     Raises:
         IndexError: if an index of `gather` is out of range, in place of what the engine raises.
+        FloatingPointError: if `check_numerics` failed, in place of what the engine raises.
     """
     place = built_at(error)
     if place is None and (line := getattr(run, "failing_line", lambda _: None)(error)):
         place = marked(*line)
-    if place is None:
-        return
+    if place is None and (named := _LINE.search(str(error))):
+        place = marked(named[1], int(named[2]))
+    if place is not None:
+        failed_at(place, error, engine)
+
+
+def failed_at(place: Place, error: BaseException, engine: Engine) -> None:
+    """Add to an error the place that failed.
+
+    Raises:
+        IndexError, FloatingPointError: in place of the error, as `explain` does.
+    """
+    if place.op is check_numerics and not isinstance(error, TypeError | NotImplementedError):
+        if type(error) is FloatingPointError:
+            tell(error, engine, place)
+            return
+        found = complaint(place.message, *engine.bad_numbers(error))
+        tell(found, engine, place)
+        raise found from error
     if place.op is gather and isinstance(error, engine.index_errors):
         beyond = IndexError(f"gather: an index is out of range: {error}")
         tell(beyond, engine, place)
@@ -55,5 +91,10 @@ def explain(error: BaseException, engine: Engine, run: Callable[..., Any] | None
 
 def tell(error: BaseException, engine: Engine, place: Place) -> None:
     """Add to an error the primitive that failed and where it was built."""
-    at = f", built at {place.where}" if place.where else ""
+    at = f", built at {calls_of(place.where)}" if place.where else ""
     error.add_note(f"backplane: while running {place.op.name!r} on the engine {engine.name!r}{at}")
+
+
+def calls_of(where: Where) -> str:
+    """A line of the user's code, and below it the lines of the user's calls that led to it."""
+    return "\n  called from ".join(map(str, where.chain()))

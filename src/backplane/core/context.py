@@ -3,10 +3,13 @@ see each other's.
 
 This module also gives tensors their names, and records the line of the user's code that built each
 of them. Recording is cheap; the line is spelled out when something fails.
+
+`uncollected` concerns the whole process: Python's cycle collector has no context.
 """
 
 from __future__ import annotations
 
+import gc
 import linecache
 import os
 import sys
@@ -15,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -23,16 +26,39 @@ if TYPE_CHECKING:
 
 
 class Where(NamedTuple):
-    """A line of the user's code."""
+    """A line of the user's code, and what surrounded it when it built a tensor."""
 
     filename: str
     line: int
     function: str
+    scopes: tuple[str, ...] = ()
+    """The name scopes, outermost first."""
+    callers: tuple[tuple[CodeType, int], ...] = ()
+    """The user's calls that led to the line, innermost first: each function, and how far it was.
+    Those in Python's own modules and in installed packages are left out."""
+    gradient: bool = False
+    """Whether the tensor was built for a gradient. The line is then that of the forward tensor."""
 
     def __str__(self) -> str:
-        text = linecache.getline(self.filename, self.line).strip()
+        text = self.text
         place = f"{self.filename}:{self.line} in {self.function}"
         return f"{place}: {text}" if text else place
+
+    def of_gradient(self) -> Where:
+        """The same line, for tensors of a gradient."""
+        return self if self.gradient else self._replace(gradient=True)
+
+    @property
+    def text(self) -> str:
+        """What stands in the line; nothing if the file cannot be read."""
+        return linecache.getline(self.filename, self.line).strip()
+
+    def chain(self) -> list[Where]:
+        """The line, then the lines of the calls that led to it, innermost first."""
+        calls = [
+            Where(code.co_filename, _line_at(code, at), code.co_name) for code, at in self.callers
+        ]
+        return [self, *calls]
 
 
 NOTHING: Mapping[Any, Any] = {}
@@ -51,12 +77,14 @@ class Context:
             `K.control_dependencies` says that an update comes first.
         line: The line of the user's code that new tensors belong to, if it is not the one being
             executed.
-        step: Whether a step function of a loop runs. Meanwhile only tensors that somebody gave a
-            `_keras_shape` have one (`Tensor._keras_shape`).
+        bound: The values of tensors while a function of an engine's library runs (`core.native`).
+        step: Whether a step function of a loop runs. Meanwhile tensors lack the attributes that
+            classic Keras takes for signs of a layer's output (`Tensor._keras_shape`).
+        watcher: Who runs functions in place of their programs: what `K.debug` has put here.
     """
 
     # Read at each call of K and for each node: slots take half the time of a named tuple's fields.
-    __slots__ = ("engine", "line", "mode", "scopes", "step", "updated")
+    __slots__ = ("bound", "engine", "line", "mode", "scopes", "step", "updated", "watcher")
 
     def __init__(
         self,
@@ -66,13 +94,17 @@ class Context:
         updated: Mapping[Tensor, Tensor] = NOTHING,
         line: Where | None = None,
         step: bool = False,
+        bound: Any = None,
+        watcher: Any = None,
     ) -> None:
+        self.bound = bound
         self.engine = engine
         self.mode = mode
         self.scopes = scopes
         self.updated = updated
         self.line = line
         self.step = step
+        self.watcher = watcher
 
     def but(self, **fields: Any) -> Context:
         """The same context with other values of some fields."""
@@ -116,6 +148,16 @@ def _was_reset(token: Token[Context]) -> bool:
     return True
 
 
+WATCHING: list[None] = []
+"""One entry for each block with a watcher that is open in any thread. Only while there is one does
+anybody ask for `Context.watcher`."""
+
+
+def watcher() -> Any:
+    """Who watches what runs here; None if nobody does."""
+    return current().watcher if WATCHING else None
+
+
 # --- modes ----------------------------------------------------------------------------------------
 
 DEFAULT_MODE = ["auto"]
@@ -144,28 +186,60 @@ def set_default_mode(name: str) -> Callable[[], None]:
 # --- lines of the user's code ---------------------------------------------------------------------
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_is_outside: dict[str, bool] = {}
+_LIBRARY = (os.path.dirname(os.__file__) + os.sep, "<frozen ")
+OURS, INSTALLED, USERS = 1, 2, 3
+_origins: dict[str, int] = {}
+"""Whose code each file holds. Python's own modules and installed packages are `INSTALLED`."""
+
+
+MOST_CALLERS = 16
+"""How many of the user's calls that led to a line are recorded."""
 
 
 def user_line() -> Where | None:
     """The innermost line outside of this package that is being executed: new tensors belong to it,
     unless the context names another line.
     """
-    inherited = current().line
-    if inherited is not None:
-        return inherited
+    context = current()
+    if context.line is not None:
+        return context.line
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         # By its file, not by the code itself: code that PyTorch's compiler wrote has no hash.
         code = frame.f_code
-        outside = _is_outside.get(code.co_filename)
-        if outside is None:
-            outside = not code.co_filename.startswith((_PACKAGE, "<backplane "))
-            _is_outside[code.co_filename] = outside
-        if outside:
-            return Where(code.co_filename, frame.f_lineno, code.co_name)
+        if (_origins.get(code.co_filename) or _origin(code.co_filename)) != OURS:
+            callers = _callers(frame.f_back)
+            return Where(code.co_filename, frame.f_lineno, code.co_name, context.scopes, callers)
         frame = frame.f_back
     return None
+
+
+def _origin(filename: str) -> int:
+    """Whose code a file holds: `OURS`, `INSTALLED` or `USERS`."""
+    found = _origins.get(filename)
+    if found is None:
+        ours = filename.startswith((_PACKAGE, "<backplane "))
+        installed = filename.startswith(_LIBRARY) or f"{os.sep}site-packages{os.sep}" in filename
+        found = _origins[filename] = OURS if ours else INSTALLED if installed else USERS
+    return found
+
+
+def _callers(frame: FrameType | None) -> tuple[tuple[CodeType, int], ...]:
+    """The user's calls from `frame` outwards. Their lines are looked up when somebody asks."""
+    found: list[tuple[CodeType, int]] = []
+    known = _origins.get
+    while frame is not None and len(found) < MOST_CALLERS:
+        code = frame.f_code
+        if (known(code.co_filename) or _origin(code.co_filename)) == USERS:
+            found.append((code, frame.f_lasti))
+        frame = frame.f_back
+    return tuple(found)
+
+
+def _line_at(code: CodeType, at: int) -> int:
+    """The line of a function that the instruction `at` belongs to."""
+    lines = [line for start, end, line in code.co_lines() if start <= at < end and line is not None]
+    return lines[0] if lines else code.co_firstlineno
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -216,3 +290,21 @@ def name_scope(name: str) -> Iterator[str]:
     scopes = (*current().scopes, name)
     with changed(scopes=scopes):
         yield "/".join(scopes) + "/"
+
+
+# --- Python's cycle collector ---------------------------------------------------------------------
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Context manager: switch off Python's cycle collector. While many objects are made that all
+    stay, it goes through them again and again, and finds nothing. That took a third of the time of
+    compiling 1000 layers in a process that had loaded PyTorch, and a tenth of importing a library.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -95,6 +95,24 @@ class Tensor:
         """The static shape, TensorFlow's spelling."""
         return Shape(self.spec.shape)
 
+    def set_shape(self, shape: Any) -> None:
+        """Check that a shape fits. A tensor never changes, so nothing else becomes of it: what
+        `K.int_shape` gives then is what classic Keras notes for the output of a layer.
+
+        Raises:
+            ValueError: if it does not fit.
+        """
+        sizes = tuple([None if n is None else int(n) for n in shape])
+        if not self.spec.accepts(Spec(sizes, self.spec.dtype)):
+            raise ValueError(f"set_shape({sizes}) contradicts the shape of {self!r}")
+        self._keras_shape = sizes
+
+    if not TYPE_CHECKING:  # Otherwise checkers would take any name for an attribute.
+
+        def __getattr__(self, name: str) -> Any:
+            more = WITHOUT.get(name, "")
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{more}")
+
     @property
     def static_shape(self) -> tuple[int | None, ...]:
         """The static shape, with the sizes that classic Keras has added (`_keras_shape`)."""
@@ -121,7 +139,11 @@ class Tensor:
         spec knows.
         """
         known = self.spec.shape
-        if shape is not None and None in known and len(shape) == len(known):
+        if shape is not None and (not known or (len(shape) == len(known) + 1 and shape[-1] == 1)):
+            # A layer that computes a loss gives a scalar, or one number per sample, but says
+            # (None, 1): Keras makes the placeholder of the targets from this.
+            self.__dict__["keras_shape"] = tuple(shape)
+        elif shape is not None and len(shape) == len(known):
             pairs = zip(known, shape, strict=True)
             self.__dict__["keras_shape"] = tuple(m if n is None else n for n, m in pairs)
 
@@ -131,8 +153,8 @@ class Tensor:
         every node on the way, because Keras asks after each layer.
 
         Raises:
-            AttributeError: if it is not, and nobody has set the attribute: Keras 2 asks with
-                `hasattr`.
+            AttributeError: in a step function of a loop, if it is not, and nobody has set the
+                attribute: there Keras 2 asks with `hasattr`.
         """
         if self._phased is None:
             waiting = [self]
@@ -144,7 +166,8 @@ class Tensor:
                     continue
                 node._phased = _is_phase(node) or any(t._phased for t in node.inputs)
                 waiting.pop()
-        if not (self._phased or self.tells_phase or "_phase_is_set" in self.__dict__):
+        known = self._phased or self.tells_phase or "_phase_is_set" in self.__dict__
+        if not known and current().step:
             raise AttributeError("_uses_learning_phase")
         return bool(self._phased)
 
@@ -177,7 +200,27 @@ class Tensor:
         spec: Any = self.spec
         if not isinstance(spec, Spec):
             return f"<node {self.name!r} with {len(spec)} results>"
-        return f"<Tensor {self.name!r} shape={tuple(spec.shape)} dtype={spec.dtype}>"
+        kind = type(self).__name__ if self.op is None else "Tensor"
+        return f"<{kind} {self.name!r} shape={tuple(spec.shape)} dtype={spec.dtype}{self._made()}>"
+
+    def _made(self) -> str:
+        """How the tensor is computed, for `repr`."""
+        if self.op is None:
+            return ""
+        # One of several results is that of the node that has them all.
+        single = not self.inputs or isinstance(self.inputs[0].spec, Spec)
+        node = self if single else self.inputs[0]
+        assert node.op is not None
+        names = [t.name for t in node.inputs]
+        shown = names if len(names) <= 6 else [*names[:5], "…"]
+        return f" = {node.op.name}({', '.join(shown)})"
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the facts, and the line that built the tensor."""
+        import html  # Here: only notebooks need it.
+
+        rows = [repr(self), *([f"built at {self.where}"] if self.where is not None else [])]
+        return f"<code>{'<br>'.join([html.escape(row) for row in rows])}</code>"
 
     # --- operators; == is identity, so that tensors can be keys and members of lists
     # ----------------
@@ -218,21 +261,35 @@ class Tensor:
             )
         return (self[i] for i in range(shape[0]))
 
-    def __len__(self) -> int:
-        raise TypeError(f"len() of the symbolic {self!r}: use K.int_shape(x)[0] or K.shape(x)[0]")
+    # --- what other libraries ask of an operand: `backend` answers ----------------------------
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        raise TypeError(f"{self!r} is symbolic and has no values yet: use K.eval or K.function")
+        return OPERATORS["array"](self, dtype)  # type: ignore[no-any-return]
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """`array + tensor`, and functions of NumPy that K has: `np.exp(tensor)`."""
+        """`array + tensor`, and functions of NumPy: `np.exp(tensor)`."""
         return OPERATORS["ufunc"](ufunc, method, inputs, options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return OPERATORS["array_function"](function, args, kwargs)
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return OPERATORS["torch_function"](function, args, kwargs or {})
+
+    def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> Any:
+        return OPERATORS["tf_tensor"](self)
 
     def __jax_array__(self) -> Any:
         """The value as a JAX array; the tensor itself if it has none yet, or none that JAX keeps as
         it is: then `jax_array + tensor` is left to K.
         """
         return OPERATORS["jax_array"](self)
+
+    def __mlx_array__(self) -> Any:
+        return OPERATORS["mlx_array"](self)
 
     def __float__(self) -> float:
         raise TypeError(f"{self!r} is symbolic and has no value yet: use K.eval or K.function")
@@ -245,6 +302,15 @@ class Tensor:
 
     def __deepcopy__(self, memo: Any) -> Tensor:
         return self
+
+
+WITHOUT = {
+    "graph": ": there is no global graph; a tensor itself holds what it is computed from",
+    "consumers": ": a tensor does not know its users",
+    "device": ": a graph runs where its engine does",
+    "numpy": ": it is symbolic; use K.eval or K.function",
+}
+"""What is said of attributes that tensors of TensorFlow have, and ours have not."""
 
 
 def with_given_name(made: TensorT, name: str | None) -> TensorT:
@@ -285,6 +351,11 @@ class Constant(Tensor):
     def __init__(self, value: Any, spec: Spec, name: str | None = None) -> None:
         super().__init__(None, (), {}, spec, None, name)
         self.value = value
+
+    def _made(self) -> str:
+        """The value, if it is small."""
+        few = isinstance(self.value, np.ndarray) and self.value.size <= 8
+        return f" value={self.value.tolist()}" if few else ""
 
 
 class KeySource(Tensor):

@@ -54,14 +54,6 @@ def broadcast_axes(shape: Sequence[Size], whole: Sequence[Size]) -> tuple[Axes, 
     return tuple(range(extra)), tuple(stretched)
 
 
-def may_stretch(shape: Sequence[Size], whole: Sequence[Size]) -> bool:
-    """Whether a broadcast from `shape` to `whole` stretches an axis of unknown size if that size
-    turns out to be 1.
-    """
-    there = whole[len(whole) - len(shape) :]
-    return any(n is None and size != 1 for n, size in zip(shape, there, strict=True))
-
-
 def reduce(shape: Sequence[Size], axes: Sequence[int], keepdims: bool) -> Sizes:
     """The shape after reducing `axes`."""
     if keepdims:

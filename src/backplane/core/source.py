@@ -36,7 +36,8 @@ class Source:
         self.lines: list[str] = []
         self._margin = ""
         self._bound: dict[int, str] = {}
-        self._line_marks: dict[int, Any] = {}
+        self.marks: dict[int, Any] = {}
+        """The marks of lines, by their numbers."""
 
     def line(self, text: str, mark: Any = None) -> None:
         """Add a line at the present margin. `marked` returns the `mark` for the number of this
@@ -44,7 +45,7 @@ class Source:
         """
         self.lines.append(self._margin + text)
         if mark is not None:
-            self._line_marks[len(self.lines)] = mark
+            self.marks[len(self.lines)] = mark
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
@@ -90,7 +91,7 @@ class Source:
         # What is called when the function goes is C: Python would run handlers of signals in a
         # finalizer, and drop what they raise.
         gone = [ref(function, partial(known.pop, filename)) for known in (_marks, linecache.cache)]
-        _marks[filename] = self._line_marks, gone
+        _marks[filename] = self.marks, gone
         return function
 
 

@@ -71,7 +71,8 @@ def _load(name: str) -> Engine:
                 f"engine {name!r} needs the library {folder!r}, which is not installed: "
                 f'pip install "keras-backplane[{name}]"'
             )
-        engine: Engine = importlib.import_module(f"backplane.engines.{folder}").ENGINE
+        with context.uncollected():
+            engine: Engine = importlib.import_module(f"backplane.engines.{folder}").ENGINE
         return engine
     for point in _third_party():
         if point.name == name:
@@ -169,10 +170,22 @@ def engine_of(value: object) -> Engine | None:
 _owners: dict[type, str] = {}
 
 
+def meet(*names: str) -> None:
+    """Load these engines if their libraries are in use already: the libraries then know our
+    tensors. Without names, the engines whose libraries have to know them beforehand.
+    """
+    for name in names or INTRODUCED:
+        if name not in _loaded and ENGINES[name].folder in sys.modules:
+            get(name)
+
+
+INTRODUCED = [name for name, known in ENGINES.items() if known.introduced]
+
+
 def _find_owner(value: object) -> str:
     roots = {base.__module__.partition(".")[0] for base in type(value).__mro__}
     for name, known in ENGINES.items():
-        asked = name != "numpy" and known.folder in sys.modules
+        asked = name != "numpy" and sys.modules.get(known.folder) is not None
         if asked and roots & {known.folder, *known.values_from} and get(name).owns(value):
             return name
     for name, engine in _loaded.items():

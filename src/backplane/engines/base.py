@@ -6,15 +6,19 @@ the primitives, their operands and parameters are listed in `docs/primitives.md`
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from types import FrameType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from backplane.core.atomic import Calls, at_once
-from backplane.core.graph import Graph, KeySource
+from backplane.core.graph import Graph, KeySource, Tensor
+from backplane.core.native import Native
 from backplane.core.spec import Spec
 
 Value = Any
@@ -362,11 +366,68 @@ class Engine:
         fed arrays meanwhile, need this.
         """
 
+    def bad_numbers(self, error: BaseException) -> tuple[bool, bool]:
+        """Whether there was NaN, and whether there was an infinite number, according to the error
+        that a failing `check_numerics` raised.
+        """
+        found = (re.search(r"\bha[sd] (Inf and NaN|Inf|NaN)", str(error)) or ("", ""))[1]
+        return "NaN" in found, "Inf" in found
+
     def devices(self) -> list[str]:
         """The devices that the library can compute on, such as `cpu:0` or `gpu:1`; the one that it
         uses by itself comes first.
         """
         return ["cpu:0"]
+
+    # --- functions of the library as parts of a graph (`core.native`) ----------------------------
+
+    stand_in_sizes: ClassVar[Ints] = (240, 480)
+    """Two numbers that take the place of unknown sizes while the shapes of results are found. Many
+    numbers divide them, as a size may have to be divisible. Empty if sizes may stay unknown."""
+    differentiates: ClassVar[bool] = True
+    """Whether there is a `pullback`."""
+    calls_numpy: ClassVar[bool] = False
+    """Whether the functions are those of NumPy arrays."""
+
+    def stand_in(self, spec: Spec) -> Value:
+        """A value of that spec, without a content of its own, while `abstract` runs."""
+        raise NotImplementedError(f"the engine {self.name!r} takes no functions of its library")
+
+    def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
+        """The specs of the results of a function, and whether it is seen to draw random numbers or
+        to have an effect. By default the function runs on stand-ins.
+        """
+        return [self.spec_of(y) for y in function(*map(self.stand_in, specs))], False
+
+    def as_value(self, result: Any) -> Value:
+        """What a user's function has returned, as a value."""
+        if result is None:
+            raise TypeError("it returns None")
+        return result if self.owns(result) else self.constant(np.asarray(result))
+
+    def native(
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
+    ) -> Lowering:
+        """The lowering of a function of the library, from the specs of its operands and, if they
+        are known, of its results.
+        """
+        return function
+
+    def pullback(
+        self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
+    ) -> Sequence[Value]:
+        """The cotangents of the operands of a function, by the library's own differentiation."""
+        raise NotImplementedError
+
+    def sources(self, value: Value) -> Mapping[Value, Tensor]:
+        """The tensors of ours from which a symbolic value was computed, by what stands for them in
+        the library's own graph.
+        """
+        return NOTHING
+
+    def rebuilt(self, value: Value, replace: Mapping[Value, Value]) -> Value:
+        """Such a value, computed from others."""
+        raise NotImplementedError
 
     # --- programs -------------------------------------------------------------------------------
 
@@ -465,6 +526,14 @@ Line = tuple[str, int]
 """A line of an emitted program: its file name and number."""
 
 
+def emitted_line() -> Line | None:
+    """The line of an emitted program that calls a lowering now."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not frame.f_code.co_filename.startswith("<backplane program"):
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
 def writing(run: Callable[..., Any], outputs: Collection[int]) -> Callable[..., Any]:
     """A compiled program, marked to have replaced the variables behind these outputs when it
     returns: their old values are gone.
@@ -484,6 +553,22 @@ def located(
     """
     run.failing_line = failing_line  # type: ignore[attr-defined]
     return run
+
+
+def natives(engine: Engine) -> Table:
+    """The table of functions of the library, which run on their own engine only."""
+    table = Table()
+
+    @table.build("native", "stateful_native")
+    def native(specs: Sequence[Spec], *, function: Native) -> Lowering:
+        if function.engine is not engine:
+            raise TypeError(
+                f"{function.name} is a function of the engine {function.engine.name!r}: a graph "
+                f"that uses it cannot run on {engine.name!r}"
+            )
+        return engine.native(function, specs, function.results(specs))
+
+    return table
 
 
 # --- helpers that several tables share -----------------------------------------------------------

@@ -2,7 +2,8 @@
 
 `install` makes `from keras import backend as K`, `import keras.backend` and imports from modules
 below it (`keras.backend.common`, `keras.backend.tensorflow_backend`) mean `backplane.backend`, in
-this process only. Everything else of `keras` is that of the installed one, which is loaded when it
+this process only. So does `keras.backend` under its later name, `tensorflow.keras.backend`
+(`tf_keras`). Everything else of `keras` is that of the installed one, which is loaded when it
 is first asked for; without one, `keras` has the backend alone. An installed classic Keras is given
 ours as its external backend instead, so that its layers compute with it.
 """
@@ -12,13 +13,14 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from backplane.interop import removed
+from backplane.interop import removed, tf_keras
+from backplane.interop.tf_keras import Same
 
 KERAS = "keras"
 BACKEND = "keras.backend"
@@ -33,25 +35,16 @@ BELOW = {
     "keras.backend.theano_backend": "backplane.backend.tensorflow_backend",
     "keras.backend.cntk_backend": "backplane.backend.tensorflow_backend",
 }
-"""Name in scripts → the module of ours that it means; all mean the one module for Keras 1."""
+"""From the name in scripts to the module of ours that it means. All mean the one module for Keras
+1."""
 
 
-class _Same(Loader):
-    """Gives a module of ours under another name."""
-
-    def __init__(self, own: str) -> None:
-        self.name = own
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """The module itself."""
-        self.own = importlib.import_module(self.name)
-        # The import system writes the spec of the other name into it; `exec_module` undoes that.
-        self.kept = {name: vars(self.own)[name] for name in ("__spec__", "__loader__")}
-        return self.own
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Nothing: it has been executed."""
-        vars(module).update(self.kept)
+ADVICE = (
+    "no Keras is installed, and Backplane has keras.backend only. Install Keras 3 "
+    "(pip install keras), or Keras 2 for scripts that need it (pip install keras==2.3.1; with "
+    "TensorFlow beside it, see docs/classic-keras.md)"
+)
+"""What to do where a script asks for more of Keras than there is."""
 
 
 class _Keras(ModuleType):
@@ -69,10 +62,8 @@ class _Keras(ModuleType):
             raise AttributeError(name)
         if self._load():
             return getattr(self, name)
-        raise AttributeError(
-            f"module 'keras' has no attribute {name!r}: no Keras is installed, and Backplane "
-            "serves keras.backend only"
-        )
+        missing = "" if self.__path__ else f": {ADVICE}"
+        raise AttributeError(f"module 'keras' has no attribute {name!r}{missing}")
 
     def _load(self) -> bool:
         """Execute the installed Keras in this very module. False if that was done before."""
@@ -103,14 +94,16 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of an alias. Before any other part of Keras, Keras itself is loaded."""
+        """The spec of an alias. Keras itself is loaded before any other part of Keras."""
         ours = self._ours(name)
         if ours is not None:
-            return ModuleSpec(name, _Same(ours), is_package=name == BACKEND)
+            return ModuleSpec(name, Same(lambda _: ours), is_package=name == BACKEND)
         if name.startswith("keras."):
             keras = sys.modules.get(KERAS)
             if isinstance(keras, _Keras):
                 keras._load()
+                if not keras.__path__:
+                    raise ModuleNotFoundError(f"No module named {name!r}: {ADVICE}", name=name)
         return None
 
 
@@ -138,6 +131,7 @@ def install(keras: int = 2) -> None:
     if KERAS in sys.modules:
         raise RuntimeError("keras has been imported already: install the alias before that")
     removed.restore()
+    tf_keras.install()
     installed = PathFinder.find_spec(KERAS)
     if installed is not None and _is_classic(installed):
         importlib.import_module("backplane.interop.classic")

@@ -29,7 +29,7 @@ class _Text(str):
     __slots__ = ()
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """The text, which is decoded already."""
+        """The text itself, which is decoded already."""
         return str(self)
 
 
@@ -42,6 +42,11 @@ def restore_h5py() -> None:
     # h5py 3: attributes that are text come as str, and lists of text as arrays of str; h5py 2 gave
     # bytes and arrays of bytes, so that Keras decodes keras_version, backend, model_config, and
     # the names of layers and weights.
+    # h5py 3: a file is opened for reading unless a mode is given. It was "a" before: Keras makes
+    # files in memory so. `fid` became `id`; Keras asks a file for its bytes through it.
+    file = import_module("h5py").File
+    file.__init__.__defaults__ = ("a", *file.__init__.__defaults__[1:])
+    file.fid = property(lambda self: self.id)
     read = attributes.__getitem__
     if getattr(read, "decodable", False):
         return

@@ -5,6 +5,14 @@ and the `keras` that is found is a classic one:
 
 - `keras.backend.tensorflow_backend` is our namespace, without TensorFlow: scripts import it for
   `get_session` and the like. So are `keras.backend.theano_backend` and `cntk_backend`.
+- `keras.backend` of Keras 2.3 lists the names that it takes from a backend, and leaves out those
+  that only TensorFlow had (`get_session`, `clear_session`) or that 2.3 removed
+  (`image_dim_ordering`). It gets all names of ours.
+- `batch_dot` before Keras 2.3 on TensorFlow took all axes but the last two of tensors with four
+  axes or more for those of the samples, against its own documentation. Programs of that time rely
+  on it.
+- `K.backend()` tells a program the name in `BACKPLANE_KERAS_NAME`, if that is set; Keras itself
+  hears the true one. Many programs refuse every name but those of Keras' own backends.
 - Keras 2.1 and older know no external backends. While their `keras.backend` is imported,
   `KERAS_BACKEND` is `tensorflow`, so that it takes its names from that module of ours; afterwards
   `K.backend()` says the true name, as in Keras 2.2 and 2.3.
@@ -17,6 +25,7 @@ import importlib
 import importlib.util
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +38,9 @@ from typing import Any
 import numpy as np
 
 from backplane.core.graph import Tensor
+from backplane.ops.lift import promoted
+from backplane.ops.linear import matmul
+from backplane.ops.shaping import expand_dims, squeeze
 
 PREFIX = "backplane."
 BACKEND = "keras.backend"
@@ -45,8 +57,8 @@ Execute = Callable[[ModuleType], None]
 
 
 class _Loader(Loader):
-    """Loads a module of Keras as `loader` does, or an empty one without it, and fills it by
-    `execute`.
+    """A loader that loads a module of Keras as `loader` does, or an empty one if there is none, and
+    fills it by `execute`.
     """
 
     def __init__(self, loader: Any, execute: Execute) -> None:
@@ -82,9 +94,13 @@ def _named(backend: str) -> Iterator[None]:
 
 
 def _backend(execute: Execute, ours: str, module: ModuleType) -> None:
-    """`keras.backend` of a release with external backends gets our module as an attribute."""
+    """`keras.backend` of a release with external backends gets our module as an attribute, and the
+    names that Keras takes from its own backends alone, such as `clear_session`.
+    """
     execute(module)
-    importlib.import_module(TENSORFLOW_BACKEND)
+    own = vars(importlib.import_module(TENSORFLOW_BACKEND))
+    vars(module).update({name: own[name] for name in own["__all__"] if name not in vars(module)})
+    _of_its_time(module, ours)
 
 
 def _old_backend(execute: Execute, ours: str, module: ModuleType) -> None:
@@ -94,12 +110,45 @@ def _old_backend(execute: Execute, ours: str, module: ModuleType) -> None:
     with _named("tensorflow"):
         execute(module)
     vars(module)["_BACKEND"] = ours
+    _of_its_time(module, ours)
+
+
+def _of_its_time(module: ModuleType, ours: str) -> None:
+    """Give `keras.backend` the functions that its release, or a program, needs to differ."""
+    told = os.environ.get("BACKPLANE_KERAS_NAME", ours)
+
+    def backend() -> str:
+        """The name of the backend."""
+        asks = sys._getframe(1).f_globals.get("__name__", "")
+        return ours if asks.partition(".")[0] == "keras" else told
+
+    vars(module)["backend"] = backend
+    folder = Path(str(module.__file__)).parents[1]
+    text = (folder / "__init__.py").read_text(encoding="utf-8")
+    found = re.search(r"__version__ = .(\d+)\.(\d+)", text)
+    if found is not None and (int(found[1]), int(found[2])) < (2, 3):
+        documented = vars(module)["batch_dot"]
+        vars(module)["batch_dot"] = functools.partial(_batch_dot, documented)
+
+
+def _batch_dot(documented: Callable[..., Any], x: Any, y: Any, axes: Any = None) -> Any:
+    """`K.batch_dot` as Keras before 2.3 computed it on TensorFlow."""
+    x, y = promoted(x, y)
+    rank = y.ndim
+    if rank < max(x.ndim, 4):  # TensorFlow failed where `x` has more axes.
+        return documented(x, y, axes=axes)
+    a, b = (axes, axes) if isinstance(axes, int) else axes or (rank - 1, rank - 2)
+    # Single axes at the end of `x` make up for those that it lacks, and leave the result again.
+    wide = expand_dims(x, axes=tuple(range(x.ndim, rank))) if x.ndim < rank else x
+    product = matmul(wide, y, transpose_x=a != rank - 1, transpose_y=b == rank - 1)
+    return squeeze(product, axes=tuple(range(x.ndim - 1, rank - 1)))
 
 
 def _topology(execute: Execute, ours: str, module: ModuleType) -> None:
-    """`keras.engine.topology` of a release without external backends. When it loads weights, it
-    looks up whether the backend that wrote them flips kernels; its table has three backends. Of all
-    backends, Theano's alone did: it is told that.
+    """`keras.engine.topology` of a release without external backends.
+
+    When it loads weights, it looks up in a table of three backends whether the one that wrote them
+    flips kernels. Only Theano's did, so all other names are answered with no.
     """
     execute(module)
     if "_need_convert_kernel" in vars(module):
@@ -183,7 +232,9 @@ def _tensorflow_backend(ours: str, module: ModuleType) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the module that is ours, and those of Keras that something is done around."""
+    """A finder of the module that is ours, and of those modules of Keras that need something done
+    before or after them.
+    """
 
     def __init__(self) -> None:
         self.ours = ""
@@ -213,7 +264,7 @@ class _Finder(MetaPathFinder):
 
 
 def _around(name: str, file: Path) -> Callable[[Execute, str, ModuleType], None] | None:
-    """What is to be done around executing a module of Keras, as its release needs it."""
+    """What this release of Keras needs done before and after a module of it is executed."""
     if name in AROUND:
         return AROUND[name]
     if not file.with_name("common.py").is_file():

@@ -1,10 +1,9 @@
 """K functions inside `torch.compile`.
 
-PyTorch's compiler inlines `call` in the place of a K function (`backend._dynamo`). Shapes and
-dtypes of the tensors among the arguments, and the other arguments, are known to it while it traces.
-With these `_program` traces the K function, outside of the compiler's sight, and the emitted
-program becomes part of the compiler's own graph, its backward pass included. A size that the
-compiler keeps open is None.
+PyTorch's compiler inlines `call` in the place of a K function (`backend._dynamo`). While it traces,
+it knows the arguments, and of tensors the shapes and dtypes. From these, `_program` traces the K
+function, which the compiler does not see. The emitted program becomes part of the compiler's own
+graph, its backward pass included. A size that the compiler keeps open is None.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from torch._dynamo.types import FrameAction, FrameExecStrategy
 from torch.fx.experimental.symbolic_shapes import has_static_value
 
 from backplane import engines
-from backplane.backend._call import _name_function
 from backplane.backend._dynamo import CALL_RULE, FUNCTIONS, constant
+from backplane.backend._errors import explain
 from backplane.backend._trace import Slot, Trace, fill, hashable, trace
 from backplane.core.spec import Spec
 
@@ -29,7 +28,8 @@ PLAIN = (bool, int, float, str, torch.dtype)
 """Arguments that are constants."""
 
 PROGRAMS = SimpleNamespace()
-"""The programs found so far, as attributes: those the compiler looks up anew at each use."""
+"""The programs found so far. They are attributes, because the compiler looks up attributes anew at
+each use."""
 
 # Where the compiler's graph breaks, a K function is called as ever: nothing below it is compiled on
 # its own.
@@ -52,7 +52,7 @@ def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _described(value: Any, leaves: list[Any]) -> Any:
-    """`value` as a nest of constants, its tensors put into `leaves`."""
+    """`value` as nested constants. Its tensors are appended to `leaves`."""
     if isinstance(value, np.ndarray):
         value = torch.as_tensor(value)
     if isinstance(value, torch.Tensor):
@@ -80,8 +80,8 @@ def _sizes(x: torch.Tensor) -> tuple[int | None, ...]:
 
 @constant
 def _program(name: str, args: Any, kwargs: Any) -> str:
-    """The name, in `PROGRAMS`, of the program of a call; or, beginning with `K.`, why there is
-    none.
+    """The name of a call's program in `PROGRAMS`, or a text that begins with `K.` and says why
+    there is none.
     """
     try:
         key = (name, hashable(args), hashable(kwargs))
@@ -95,7 +95,7 @@ def _program(name: str, args: Any, kwargs: Any) -> str:
         slots = (_restored(args, specs), _restored(kwargs, specs))
         found = trace(function, slots, specs, engines.get("torch"), True)
     except (TypeError, ValueError) as error:
-        _name_function(error, function.__name__)
+        explain(error, function, args, kwargs)
         return str(error)
     if not (found.reusable or _draws_freely(found)):
         return f"K.{function.__name__} {_why_not(found)}"

@@ -25,7 +25,7 @@ AS_TODAY = [
     "greater_equal", "hard_sigmoid", "in_top_k", "int_shape", "is_sparse", "learning_phase", "log",
     "manual_variable_initialization", "max", "maximum", "mean", "min", "minimum", "ndim",
     "normalize_batch_in_training", "not_equal", "ones", "ones_like", "permute_dimensions",
-    "placeholder", "pow", "print_tensor", "prod", "py_all", "random_binomial",
+    "placeholder", "pow", "prod", "py_all", "random_binomial",
     "random_normal_variable", "random_uniform_variable", "repeat", "repeat_elements", "reset_uids",
     "reshape", "reverse", "round", "set_epsilon", "set_floatx", "set_learning_phase", "set_session",
     "set_value", "shape", "sigmoid", "sign", "sin", "softplus", "softsign", "sqrt", "square",

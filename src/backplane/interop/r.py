@@ -1,11 +1,12 @@
-"""K for R: the forms that R gives arguments, and results that reticulate hands over whole.
+"""K for R: arguments in the forms that R gives them, and results in forms that reticulate hands
+over unchanged.
 
-The R package in `r/` calls K through `call`. R has no scalars, and its `axis = 1` is a double:
-whole numbers become integers here wherever K means integers, by the names of the parameters in the
-tables below. `scripts/make_r.py` reads the same tables to write the R functions.
+The R package in `r/` calls K through `call`. R has no scalars, and its `axis = 1` is a double. So
+whole numbers become integers here wherever K wants integers; the tables below tell that by the
+names of parameters. `scripts/make_r.py` reads the same tables to write the R functions.
 
-In R, a vector or an array arrives here as a NumPy array with R's own axes, a list as a list, and a
-single number as a number.
+R's vectors and arrays arrive here as NumPy arrays with R's own axes, its lists as lists, and its
+single numbers as numbers.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ AXES = frozenset(("axes", "axis", "pattern"))
 
 INTEGERS = frozenset({
     "beam_width", "bottom_pad", "broadcastable", "depth_factor", "dilation_rate",
-    "filter_shape", "height_factor", "image_shape", "k", "kernel_size", "left_pad", "n", "ndim",
-    "noise_shape", "num_classes", "output_shape", "padding", "pool_size", "reduction_axes",
-    "rep", "right_pad", "seed", "set_learning_phase.value", "shape", "size", "start", "step",
-    "stop", "strides", "top_pad", "top_paths", "training", "width_factor",
+    "filter_shape", "height_factor", "image_shape", "k", "kernel_size", "left_pad",
+    "max_nodes", "n", "ndim", "noise_shape", "num_classes", "output_shape", "padding",
+    "pool_size", "reduction_axes", "rep", "right_pad", "seed", "set_learning_phase.value",
+    "shape", "size", "start", "step", "stop", "strides", "summarize", "top_pad",
+    "top_paths", "training", "width_factor",
 }) | AXES  # fmt: skip
 """Parameters that are integers, or lists of them."""
 
@@ -45,10 +47,12 @@ LISTS = frozenset({
     "function.outputs", "function.updates", "gradients.variables", "batch_get_value.ops",
     "stack.x",
 })  # fmt: skip
-"""Parameters that are lists, so that names on R's lists, which make dicts of them, do not count."""
+"""Parameters that are lists. A list of R that has names arrives as a dict, and its names are
+dropped."""
 
 ALIGNED = {"batch_get_value": "ops", "gradients": "variables"}
-"""Functions with a result for each element of a list: the names on the list go to the results."""
+"""Functions with a result for each element of a list. The results get the names of the list's
+elements."""
 
 BIGGEST = 2**31 - 1
 """R's integers end here; larger ones go to R as doubles."""
@@ -175,7 +179,7 @@ def _fit_ranks(name: str, given: dict[str, Any]) -> None:
 
 
 def ranked(x: Any, value: Any) -> Any:
-    """`value`, as an array of one element if it is a number and the tensor `x` has one axis."""
+    """`value`, or an array of one element if it is a number and the tensor `x` has one axis."""
     if isinstance(x, Tensor) and x.ndim == 1 and isinstance(value, int | float):
         return np.array([value])
     return value

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from backplane.core.context import changed
+from backplane.core.context import changed, user_line
 from backplane.core.graph import Tensor, toposort
 from backplane.core.primitive import OUTPUT, outputs_of
 from backplane.core.spec import is_float
@@ -30,14 +30,16 @@ def gradients(
     order = toposort(losses)
     connected = reached(order, wrt)
     table: Cotangents = {}
-    for loss, seed in zip(losses, seeds or [None] * len(losses), strict=True):
-        if loss in connected:
-            _accumulate(table, loss, ones_like(loss) if seed is None else seed)
-    with changed(line=None) as here:
+    line = user_line()
+    with changed(line=line and line.of_gradient()) as here:
+        for loss, seed in zip(losses, seeds or [None] * len(losses), strict=True):
+            if loss in connected:
+                _accumulate(table, loss, ones_like(loss) if seed is None else seed)
         for node in reversed(order):
-            if node in connected and node.op is not None and node in table:
+            # A tensor of `wrt` may be the result of a primitive without a gradient.
+            if node in table and (node.op is OUTPUT or (node.op and node.op.differentiable)):
                 # Tensors of the gradient belong to the line of the original.
-                here.line = node.where
+                here.line = node.where and node.where.of_gradient()
                 _backward(node, table, connected)
     return [table.get(t) for t in wrt]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from backplane.core.context import current, user_line
 from backplane.core.graph import Tensor, toposort
 from backplane.core.primitive import primitive
-from backplane.core.spec import Spec
+from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory, Stacked, like_first
 from backplane.core.variable import Variable
 
@@ -37,8 +38,21 @@ def stop_gradient(x: Spec) -> Spec:
 
 
 @primitive(name="print", effect=True, memory=Memory.VIEW, axes=like_first)
-def print_(x: Spec, *, message: str) -> Spec:
-    """The operand. The message and its value go to stdout when it is computed."""
+def print_(x: Spec, *, message: str, style: tuple[Any, ...]) -> Spec:
+    """The operand. The message and its value go to stdout when it is computed, in a style: how many
+    elements to show at the ends of an axis, the format of a number, and whether to print what can
+    be said about all elements instead.
+    """
+    return x
+
+
+@primitive(effect=True, memory=Memory.VIEW, axes=like_first)
+def check_numerics(x: Spec, *, message: str) -> Spec:
+    """The operand, after a check that none of its elements is NaN or infinite. If one is, the
+    program fails with the message.
+    """
+    if not is_float(x.dtype):
+        raise TypeError(f"check_numerics: x must be floats, got {x.dtype}")
     return x
 
 
@@ -58,7 +72,8 @@ def check_windows(x: Spec, *, sizes: tuple[int, ...]) -> Spec:
 
 identity.vjps(lambda g, y, x: g)
 check_windows.vjps(lambda g, y, x, *, sizes: g)
-print_.vjps(lambda g, y, x, *, message: g)
+print_.vjps(lambda g, y, x, *, message, style: g)
+check_numerics.vjps(lambda g, y, x, *, message: g)
 
 
 # --- sparse matrices: tensors whose spec says `sparse` --------------------------------------------

@@ -35,8 +35,10 @@ def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
     if isinstance(value, Tensor):
         return to_dense(value) if value.spec.sparse else value
     if isinstance(value, np.ndarray | np.generic):
-        return _constant(_checked(value, value), dtype)
+        return _constant(checked(value, value), dtype)
     value = registry.value_of(value)
+    if isinstance(value, Tensor):  # It stands for a tensor of ours.
+        return value
     engine = registry.engine_of(value)
     if engine is not None:
         return Constant(value, registry.native_spec(engine, value))
@@ -44,8 +46,8 @@ def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
         parts = promoted(*value) if dtype is None else [as_tensor(v, dtype) for v in value]
         return stack(parts, 0)
     if is_sparse_matrix(value):
-        return _constant(_checked(dense_array(value), value), dtype)
-    array = _checked(_array(value), value)
+        return _constant(checked(dense_array(value), value), dtype)
+    array = checked(_array(value), value)
     return _constant(array, dtype or _default_dtype(array))
 
 
@@ -75,7 +77,12 @@ def _array(value: Any) -> np.ndarray:
         ) from None
 
 
-def _checked(array: Any, value: Any) -> Any:
+def checked(array: Any, value: Any) -> Any:
+    """`array`, which was made from `value`, if it holds numbers.
+
+    Raises:
+        TypeError: shows `value` if it does not.
+    """
     if array.dtype == object and array.size and all(type(n) is int for n in array.flat):
         return converted(array, "int64", "the operand")  # more than 64 bits: says so
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":

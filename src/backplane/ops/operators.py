@@ -223,9 +223,15 @@ def _size(x: Tensor, items: Sequence[Any]) -> Tensor | None:
     return sizes[place]
 
 
+def _is_list_of_slices(key: Any) -> bool:
+    """Whether `key` is a list that TensorFlow takes for a tuple. A list of integers is an array."""
+    ends = (builtins.slice, type(None), type(Ellipsis))
+    return isinstance(key, list) and any(isinstance(item, ends) for item in key)
+
+
 def _complete(key: Any, x: Tensor) -> list[Any]:
     """One item per axis, besides the Nones: the ellipsis is replaced by what it stands for."""
-    items = list(key) if isinstance(key, tuple) else [key]
+    items = list(key) if isinstance(key, tuple) or _is_list_of_slices(key) else [key]
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     used = len(items) - len(dots) - builtins.sum(item is None for item in items)
     if len(dots) > 1:

@@ -114,14 +114,14 @@ max_pool_take.vjps(lambda c, y, v, *at, **window: max_pool_grad(c, *at, **window
 # --- mean -----------------------------------------------------------------------------------------
 
 
-@primitive(memory=Memory.FRESH, linear=(0,), axes=batch_of_first)
+@primitive(memory=Memory.VIEW, linear=(0,), axes=batch_of_first)
 def avg_pool(x: Spec, **window: Unpack[Geometry]) -> Spec:
     """The mean of each window. Padding does not count."""
     _check_float("avg_pool", "x", x)
     return Spec(_result_shape("avg_pool", x.shape, **window), x.dtype)
 
 
-@primitive(host=1, memory=Memory.FRESH, linear=(0,), axes=given)
+@primitive(host=1, memory=Memory.VIEW, linear=(0,), axes=given)
 def avg_pool_grad(g: Spec, *dims: Spec, shape: Sizes, **window: Unpack[Geometry]) -> Spec:
     """The gradient of `avg_pool` with respect to its operand, which has `shape`."""
     _check_float("avg_pool_grad", "g", g)

@@ -239,9 +239,14 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Tensor:
     return ew.mul(ew.sub(g, sum(ew.mul(g, y), axes=(axis,), keepdims=True)), y)
 
 
+def _largest(x: Tensor, axis: int) -> Tensor:
+    # Without elements there is no largest one, and nothing to scale.
+    return x if x.spec.shape[axis] == 0 else max(x, axes=(axis,), keepdims=True)
+
+
 @softmax.decompose
 def _(x: Tensor, *, axis: int) -> Tensor:
-    e = ew.exp(ew.sub(x, stop_gradient(max(x, axes=(axis,), keepdims=True))))
+    e = ew.exp(ew.sub(x, stop_gradient(_largest(x, axis))))
     return ew.div(e, sum(e, axes=(axis,), keepdims=True))
 
 
@@ -252,7 +257,7 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Tensor:
 
 @log_softmax.decompose
 def _(x: Tensor, *, axis: int) -> Tensor:
-    z = ew.sub(x, stop_gradient(max(x, axes=(axis,), keepdims=True)))
+    z = ew.sub(x, stop_gradient(_largest(x, axis)))
     return ew.sub(z, ew.log(sum(ew.exp(z), axes=(axis,), keepdims=True)))
 
 

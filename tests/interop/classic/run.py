@@ -1,6 +1,6 @@
 """Run programs and write what they return: run.py RESULT.json [PROGRAM ...].
 
-They are those of `programs.py`, or of `programs_1_….py` for Keras 1.
+They are those of `programs.py` and `programs_larger.py`, or of `programs_1_….py` for Keras 1.
 """
 
 import json
@@ -48,6 +48,10 @@ def main(result, *chosen):
         PROGRAMS = programs_1_layers.PROGRAMS | programs_1_models.PROGRAMS
     else:
         from programs import PROGRAMS
+    if keras.__version__ >= "2.3":
+        import programs_larger
+
+        PROGRAMS = PROGRAMS | programs_larger.PROGRAMS
 
     results = {name: run(PROGRAMS[name]) for name in chosen or PROGRAMS}
     with open(result, "w") as file:

@@ -253,7 +253,49 @@ def installed(folder):
     return found.tolist()
 
 
+def notebook(folder):
+    """The cells of a notebook on the backend of Keras 2, one after the other."""
+    with keras3.install():
+        from keras import backend as B
+        from keras.layers import Dense
+        from keras.models import Model, Sequential
+
+        assert B.int_shape(B.placeholder(shape=(None, 4, 5))) == (None, 4, 5)
+        assert B.ndim(B.placeholder(ndim=3)) == 3
+        val = np.random.random((3, 4, 5))  # noqa: NPY002 - as the notebook has it
+        np.testing.assert_allclose(B.eval(B.variable(value=val)), val, rtol=1e-6)
+        assert B.eval(B.zeros(shape=(3, 4, 5))).sum() == 0
+        assert B.eval(B.ones(shape=(3, 4, 5))).sum() == 60
+        b = B.random_uniform_variable(shape=(3, 4), low=0, high=1)
+        c = B.random_normal_variable(shape=(3, 4), mean=0, scale=1)
+        d = B.random_normal_variable(shape=(3, 4), mean=0, scale=1)
+        a = b + c * B.abs(d)
+        c = B.dot(a, B.transpose(b))
+        assert B.int_shape(B.sum(b, axis=1)) == (3,)
+        np.testing.assert_allclose(B.eval(B.softmax(b)).sum(axis=-1), 1, rtol=1e-6)
+        assert B.int_shape(B.concatenate([b, c], axis=-1)) == (3, 7)
+        assert (B.backend(), B.epsilon(), B.floatx()) == (K.backend(), 1e-7, "float32")
+        assert B.cast_to_floatx(np.array([1.0, 2.0])).dtype == "float32"
+        B.clear_session()
+        assert B.dtype(B.learning_phase()) == "bool"
+        model = Sequential([keras.Input((3,))])
+        for i in range(1, 6):
+            model.add(Dense(10, name=f"dense_{i}"))
+        settle(model)
+        x = np.array([[1, 2, 3]])
+        inner = Model(inputs=model.inputs, outputs=model.get_layer("dense_1").output)
+        expected = inner.predict(x, verbose=0)
+        of_layer = B.function([model.layers[0].input], [model.get_layer("dense_1").output])
+        np.testing.assert_allclose(of_layer([x])[0], expected, rtol=1e-5)
+        third = B.function([model.layers[0].input, B.learning_phase()], [model.layers[3].output])
+        np.testing.assert_allclose(third([x, 0])[0], third([x, 1])[0], rtol=1e-5)
+        kvar = B.variable(np.array([[1, 2], [3, 4]]), dtype="float32")
+        assert B.eval(kvar).tolist() == B.get_value(kvar).tolist() == [[1, 2], [3, 4]]
+        assert B.count_params(kvar) == 4
+    return expected.tolist()
+
+
 PROGRAMS = [
     saliency, grad_cam, filters, deep_dream, models_of_tensors_of_k, policy_gradient,
-    gradient_penalty, masks, operations_of_all_kinds, installed,
+    gradient_penalty, masks, operations_of_all_kinds, installed, notebook,
 ]  # fmt: skip

@@ -25,7 +25,7 @@ from backplane.compile.codegen import tiling
 from backplane.compile.codegen.buffers import Buffers, passes_over
 from backplane.compile.codegen.tiling import Chain, Unit
 from backplane.compile.passes.lower import UNREAD
-from backplane.compile.source_map import Place
+from backplane.compile.source_map import Place, place_of
 from backplane.core.graph import Constant, Tensor, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.source import Source
@@ -48,7 +48,13 @@ class Emitted(NamedTuple):
 
 
 class Emitter:
-    """Writes the source of one program, and binds the objects that it names."""
+    """Writes the source of one program, and binds the objects that it names.
+
+    `inputs` and `outputs` are those of a graph that is lowered for `engine`. `news` are the outputs
+    that replace values of variables. `order` holds all nodes, operands before users, if the caller
+    knows them. If it `writes`, the program reuses memory that it has made where lowerings take
+    `out`.
+    """
 
     def __init__(
         self,
@@ -179,7 +185,7 @@ class Emitter:
         elif unit not in self.names and unit.op is not None and unit.op is not OUTPUT:
             text = self._line(unit)
             dead = self.buffers.ends.get(self.position[unit], ())
-            self._write(text, [t for t in dead if t in self.names], Place(unit.op, unit.where))
+            self._write(text, [t for t in dead if t in self.names], place_of(unit))
 
     def _write(self, text: str, dead: Sequence[Tensor], place: Place | None = None) -> None:
         names = ", ".join([self.names[t] for t in dead])
@@ -341,16 +347,8 @@ def emit(
     engine: Engine,
     *,
     whole: bool = True,
-    news: Collection[Tensor] = (),
-    order: list[Tensor] | None = None,
-    writes: bool = False,
 ) -> Emitted:
     """Emit the program from `inputs` to `outputs`, which are already lowered for `engine`. It is
-    `whole` unless it runs inside another program. `news` are the outputs that replace values of
-    variables. `order` holds all nodes, operands before users, if the caller knows them. If it
-    `writes`, it reuses memory that it has made where lowerings take `out`; on engines with the
-    capability `out` it always does.
+    `whole` unless it runs inside another program.
     """
-    writes = writes or "out" in engine.capabilities
-    emitter = Emitter(inputs, outputs, engine, news=set(news), order=order, writes=writes)
-    return emitter.emit(whole)
+    return Emitter(inputs, outputs, engine, writes="out" in engine.capabilities).emit(whole)

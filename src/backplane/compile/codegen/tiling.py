@@ -38,7 +38,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from backplane.compile.codegen.buffers import ShapeKey, shape_key
-from backplane.compile.source_map import Place
+from backplane.compile.source_map import Place, place_of
 from backplane.core.graph import Tensor
 from backplane.core.primitive import OUTPUT
 from backplane.core.source import Source
@@ -354,11 +354,11 @@ class Loop:
             if self.last[t] == i:
                 self._release(self.names[t])
         name = self.names[node] = self.stored.get(node) or self._scratch(node.spec.dtype)
-        lines = [(self.call(node, operands, name), Place(node.op, node.where))]
+        lines = [(self.call(node, operands, name), place_of(node))]
         for k, tail in self.reduced.get(node, ()):
             assert tail.op is not None
             text = f"p{k}.append(reduced_{tail.op.name}({name}))"
-            lines.append((text, Place(tail.op, tail.where)))
+            lines.append((text, place_of(tail)))
         if node not in self.last:
             self._release(name)
         return lines

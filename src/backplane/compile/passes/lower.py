@@ -10,8 +10,9 @@ from backplane.core.primitive import OUTPUT
 from backplane.engines.base import Engine, Entry
 from backplane.ops.creation import dim
 
-UNREAD = constant(0)
-"""Stands for an operand that the engine's lowering does not read."""
+UNREAD = constant([])
+"""Stands for an operand that the engine's lowering does not read. It is no scalar, because equal
+scalars become one node."""
 
 
 class _Results(Tensor):

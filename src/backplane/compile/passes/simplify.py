@@ -96,6 +96,8 @@ def _fold(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
         or any(isinstance(v, Graph) for v in node.params.values())
     ):
         return None
+    if "bfloat16" in (node.spec.dtype, *[t.spec.dtype for t in inputs]):
+        return None  # NumPy does not compute with it.
     values = [t.value for t in inputs]  # type: ignore[attr-defined]
     if not all(isinstance(v, np.ndarray) and v.size <= FOLD_LIMIT for v in values):
         return None

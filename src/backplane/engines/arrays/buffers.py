@@ -1,9 +1,9 @@
-"""Memory of large arrays, used again, and what loops over blocks of arrays call.
+"""Memory of large arrays, used again, and the functions that loops over blocks of arrays call.
 
 A program makes arrays of the same sizes in each run. Memory that went back to the system in between
 comes back page by page, which takes as long as filling it: a sixth of an LSTM's training step, a
-third of a step of Adam. The last large arrays are therefore kept, and given out again once nobody
-else refers to them.
+third of a step of Adam. So the last large arrays are kept, and given out again when nobody else
+refers to them.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _next(arrays: deque[np.ndarray]) -> tuple[np.ndarray, int]:
 _ALONE = _next(deque([np.empty(0)]))[1]
 
 LOOPS = Buffers(SMALLEST, MOST)
-"""What all loops of the process share."""
+"""The arrays that all loops of the process share."""
 
 
 def for_values() -> Buffers:

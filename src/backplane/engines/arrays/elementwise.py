@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from backplane.core.numbers import check, show
 from backplane.core.spec import Spec, is_float
 from backplane.engines.arrays.special import erfinv
 from backplane.engines.base import Lowering, Table, Value, check_windows
@@ -90,7 +91,9 @@ def on_arrays(function: Lowering, specs: Sequence[Spec]) -> Lowering:
 
 
 def _rounding(name: str, ufunc: np.ufunc) -> None:
-    """Register a ufunc that leaves whole numbers as they are, and would make floats of them."""
+    """Register a ufunc for rounding. It would make floats of whole numbers, which stay as they are
+    instead.
+    """
     TABLE.build(name, out=1)(lambda specs: ufunc if is_float(specs[0].dtype) else np.positive)
 
 
@@ -127,8 +130,14 @@ def _where_scalar(mask: Value, x: Value, y: Value, out: Value | None = None) -> 
 
 
 @TABLE.add("print")
-def _print(x: Value, *, message: str) -> Value:
-    print(message, x)
+def _print(x: Value, *, message: str, style: tuple[Any, ...]) -> Value:
+    show(x, message, style)
+    return x
+
+
+@TABLE.add("check_numerics")
+def _check_numerics(x: Value, *, message: str) -> Value:
+    check(x, message)
     return x
 
 
@@ -143,7 +152,7 @@ def _relu(specs: Sequence[Spec]) -> Lowering:
 
 
 def sigmoid(x: Value, out: Value | None = None) -> Value:
-    """1 / (1 + exp(-x)), in a third of the time that SciPy takes."""
+    """1 / (1 + exp(-x)). It takes a third of SciPy's time."""
     y = np.negative(x, out=out)
     np.exp(y, out=y)  # inf for very negative x, which gives the right 0
     np.add(y, _ONES[y.dtype.char], out=y)

@@ -29,7 +29,9 @@ def for_blas(x: Value) -> Value:
 
 
 def for_steps(constants: Sequence[Value]) -> list[Value]:
-    """What all steps of a loop read, matrices row by row: products with them are faster so."""
+    """The constants of a loop, with matrices stored row by row: products with such matrices are
+    faster.
+    """
     return [np.ascontiguousarray(x) if x.ndim == 2 else x for x in constants]
 
 
@@ -63,7 +65,7 @@ def steady(
 
 
 def _width(inner: int, columns: int, item: int) -> int:
-    """How many columns a block has; 0 if they cannot be divided so."""
+    """How many columns a block has; 0 if the columns cannot be divided into blocks."""
     width = columns
     while width * inner * item > BLOCK and width * item > NARROWEST and width % 2 == 0:
         width //= 2

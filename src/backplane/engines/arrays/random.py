@@ -30,7 +30,7 @@ class _Key:
 
 @functools.cache
 def _numpy_random() -> Any:
-    """`numpy.random`, to load which takes a third of the engine's start."""
+    """`numpy.random`, imported at first use, because that takes a third of the engine's start."""
     from numpy import random
     from numpy.random.bit_generator import ISeedSequence
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from backplane.core.shapes import broadcast_axes
 from backplane.core.spec import Spec
-from backplane.engines.arrays.elementwise import in_single, on_arrays, unchanged
+from backplane.engines.arrays.elementwise import in_single, on_arrays
 from backplane.engines.arrays.shaping import pad
 from backplane.engines.base import ADDED_SINGLY, Axes, Lowering, Shape, Table, Value, host_shape
 
@@ -40,7 +40,8 @@ def summed(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
         return partial(_sum_leading, count=len(axes), keepdims=keepdims)
     if axes == tuple(range(spec.ndim - len(axes), spec.ndim)):
         return partial(_sum_trailing, count=len(axes), keepdims=keepdims, reduce=reduce)
-    return reduce
+    wide = partial(np.add.reduce, axis=axes, dtype=np.float64, keepdims=keepdims)
+    return partial(_sum_between, axes=axes, reduce=reduce, wide=wide)
 
 
 # Sums over all but a few channels (bias gradients, batch normalization) are matrix-vector products:
@@ -50,8 +51,27 @@ def summed(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
 def _sum_leading(x: Value, *, count: int, keepdims: bool) -> Value:
     shape = x.shape
     rows = math.prod(shape[:count])
-    total = np.dot(np.ones(rows, x.dtype), x.reshape(rows, math.prod(shape[count:])))
+    total = _sum_rows(x.reshape(rows, math.prod(shape[count:])))
     return total.reshape((1,) * count + shape[count:] if keepdims else shape[count:])
+
+
+_BLOCK = 256
+
+
+def _sum_rows(x: Value) -> Value:
+    """The sum of the rows, which BLAS adds one by one: many of them block by block."""
+    rows, columns = x.shape
+    if rows <= ADDED_SINGLY:
+        return np.dot(np.ones(rows, x.dtype), x)
+    ones, cut = np.ones(_BLOCK, x.dtype), rows - rows % _BLOCK
+    blocks = np.matmul(ones, x[:cut].reshape(cut // _BLOCK, _BLOCK, columns))
+    return _sum_rows(blocks) + np.dot(ones[: rows - cut], x[cut:])
+
+
+def _sum_between(x: Value, *, axes: Axes, reduce: Lowering, wide: Lowering) -> Value:
+    # `np.add.reduce` adds in pairs along the last axis only.
+    singly = math.prod([x.shape[axis] for axis in axes if axis != x.ndim - 1])
+    return reduce(x) if singly <= ADDED_SINGLY else wide(x).astype(x.dtype)
 
 
 _LONG = 1024
@@ -70,25 +90,16 @@ def _sum_trailing(x: Value, *, count: int, keepdims: bool, reduce: Lowering) -> 
 @TABLE.build("sum_to")
 def sum_to(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
     """The sum that undoes a broadcast from `shape`."""
-    spec = specs[0]
-    if None in shape or not spec.is_static:
-        return partial(_sum_to_sizes, spec=spec, shape=shape)
-    return _sum_down(spec, spec.shape, shape)  # type: ignore[arg-type]
 
+    def lowering(x: Value, *dims: Value) -> Value:
+        wanted = host_shape(shape, dims)
+        added, stretched = broadcast_axes(wanted, x.shape)
+        if not added and not stretched:
+            return x
+        axes = (*added, *stretched)
+        return summed(specs[:1], axes=axes, keepdims=bool(stretched))(x).reshape(wanted)
 
-def _sum_to_sizes(x: Value, *dims: Value, spec: Spec, shape: Shape) -> Value:
-    return _sum_down(spec, x.shape, host_shape(shape, dims))(x)
-
-
-def _sum_down(spec: Spec, given: tuple[int, ...], wanted: tuple[int, ...]) -> Lowering:
-    """The sum of an array of shape `given` down to the shape `wanted`, which broadcasts to it."""
-    added, stretched = broadcast_axes(wanted, given)
-    if not added and not stretched:
-        return unchanged
-    total = summed([spec], axes=(*added, *stretched), keepdims=bool(stretched))
-    if not added or not stretched:
-        return total
-    return lambda x: total(x).reshape(wanted)
+    return lowering
 
 
 @TABLE.build("mean")

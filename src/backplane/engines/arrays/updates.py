@@ -109,7 +109,7 @@ def _blocks(*kinds: Arrays) -> Iterator[tuple[Value, ...]]:
 
 @TABLE.add("gradient_update")
 def gradient_update(factor: Value, *arrays: Value, loop: Loop = _no_loop) -> Later:
-    """P += factor · g."""
+    """The step `p += factor · g`."""
     ps, gs = _split(arrays, 2)
     a = np.asarray(factor, ps[0].dtype)
     calls = _whole(loop, "gradient", [a], ps, gs)
@@ -125,7 +125,7 @@ def gradient_update(factor: Value, *arrays: Value, loop: Loop = _no_loop) -> Lat
 def momentum_update(
     momentum: Value, gain: Value, step: Value, *arrays: Value, nesterov: bool, loop: Loop = _no_loop
 ) -> Later:
-    """M = momentum · m + gain · g, p += step · m."""
+    """The steps `m = momentum · m + gain · g` and `p += step · m`."""
     ps, ms, gs = _split(arrays, 3)
     numbers = [np.asarray(x, ps[0].dtype) for x in (momentum, gain, step)]
     calls = _whole(loop, "nesterov" if nesterov else "momentum", numbers, ps, ms, gs)
@@ -155,9 +155,11 @@ def _momentum_in_blocks(
 def adam_update(
     rate: Value, beta1: Value, beta2: Value, epsilon: Value, *arrays: Value, loop: Loop = _no_loop
 ) -> Later:
-    """M = beta1 · m + (1 − beta1) · g, v = beta2 · v + (1 − beta2) · g², p −= rate · m / (√v + ε).
+    """The steps `m = beta1 · m + (1 − beta1) · g`, `v = beta2 · v + (1 − beta2) · g²` and `p −=
+    rate · m / (√v + ε)`.
 
-    The root of a negative number is 0 in K. With beta2 between 0 and 1 a step makes none.
+    The root of a negative number is 0 in K. With beta2 between 0 and 1, a step makes no negative
+    numbers.
     """
     ps, ms, vs, gs = _split(arrays, 4)
     usual = 0 <= beta2 <= 1 and all(_is_in(_squares, v) or bool((v >= 0).all()) for v in vs)

@@ -86,7 +86,9 @@ def kernel_grad(x: Value, g: Value, *, kernel_shape: Ints, groups: int, **window
 def _each_group(
     function: Callable[[Value, Value], Value], a: Value, b: Value, groups: int
 ) -> Value:
-    """One after the other. What a group reads and writes is a part of the last axis of each."""
+    """`function` for one group after the other. Each group reads and writes a part of the last
+    axes.
+    """
     parts = zip(jnp.split(a, groups, -1), jnp.split(b, groups, -1), strict=True)
     return lax.concatenate([function(x, y) for x, y in parts], a.ndim - 1)
 
@@ -177,9 +179,11 @@ def _spread(g: Value, strides: Ints) -> list[int]:
 
 @cache
 def convolution_options() -> dict[str, str] | None:
-    """Options for a program with convolutions: YNNPACK for all that it does by default but these.
+    """Compiler options for a program with convolutions: YNNPACK does what it does by default, but
+    no convolutions.
 
-    None where the user has made a choice about it, and where this XLA does not know the option.
+    There are none if the user has made a choice about YNNPACK, or if this XLA does not know the
+    option.
     """
     if "ynn_fusion" in os.environ.get("XLA_FLAGS", ""):
         return None

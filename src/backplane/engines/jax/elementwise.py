@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
+import logging
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
+from jax.experimental import io_callback
 
-from backplane.engines.base import Table, Value
+from backplane.core.numbers import complaint, show
+from backplane.engines.base import Table, Value, emitted_line
 from backplane.engines.jax.kernel import kernel
 
 TABLE = Table(
@@ -67,8 +71,8 @@ def _cast(x: Value, *, dtype: str) -> Value:
 @TABLE.add("relu")
 @kernel()
 def _relu(x: Value) -> Value:
-    """A maximum with a rule of its own for the gradient, which is 0 at 0. XLA does not fuse a
-    choice by `x <= 0` into a reduction.
+    """A maximum with a gradient rule of its own, which gives 0 at 0. A choice by `x <= 0` would do
+    the same, but XLA does not fuse it into a reduction.
     """
     return jax.nn.relu(x)
 
@@ -81,7 +85,33 @@ def _softplus(x: Value) -> Value:
 
 
 @TABLE.add("print")
-def _print(x: Value, *, message: str) -> Value:
-    """Printed by the host whenever the program gets here, compiled or not."""
-    jax.debug.callback(partial(print, message), x)
+def _print(x: Value, *, message: str, style: tuple[Any, ...]) -> Value:
+    """Let the host print `x` whenever the program gets here, compiled or not."""
+    jax.debug.callback(lambda value: show(np.asarray(value), message, style), x)
     return x
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether JAX logs an error that a check has raised, and that K raises anyway."""
+    return bool(record.exc_info and isinstance(record.exc_info[1], FloatingPointError))
+
+
+logging.getLogger("jax._src.callback").addFilter(lambda record: not _is_ours(record))
+
+
+@TABLE.add("check_numerics")
+def _check_numerics(x: Value, *, message: str) -> Value:
+    """The host looks at the answers. Its own answer is tied to the result, so that nobody gets the
+    one without the other.
+    """
+    line = emitted_line()
+
+    def answered(has_nan: Value, has_inf: Value) -> np.ndarray:
+        if has_nan or has_inf:
+            raise complaint(message, has_nan, has_inf, line)
+        return np.zeros((), np.bool_)
+
+    y = lax.stop_gradient(x)
+    flags = jnp.isnan(y).any(), jnp.isinf(y).any()
+    answer = io_callback(answered, jax.ShapeDtypeStruct((), np.bool_), *flags)
+    return lax.optimization_barrier((x, answer))[0]

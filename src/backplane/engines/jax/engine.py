@@ -12,7 +12,16 @@ from jax.experimental import io_callback
 
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.base import Engine, Function, Program, Table, Value, writing
+from backplane.engines.base import (
+    Engine,
+    Function,
+    Lowering,
+    Program,
+    Table,
+    Value,
+    natives,
+    writing,
+)
 from backplane.engines.jax import as_pytrees, control, cpu, memory, unknown
 
 WIDE = frozenset(("int64", "uint64", "float64"))
@@ -47,7 +56,7 @@ class JaxEngine(Engine):
     )
 
     def __init__(self) -> None:
-        self.table = Table.of_rooms(__package__, control.lowerings(self))
+        self.table = Table.of_rooms(__package__, control.lowerings(self), natives(self))
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -56,7 +65,7 @@ class JaxEngine(Engine):
         return isinstance(value, jax.Array) or unknown.is_size(value)
 
     def spec_of(self, value: Value) -> Spec:
-        """Shape and dtype: both are known also while JAX traces, but for symbolic sizes."""
+        """Shape and dtype. Both are known also while JAX traces, except symbolic sizes."""
         if isinstance(value, jax.core.Tracer):
             return Spec(unknown.sizes(value), value.dtype.name)
         if unknown.is_size(value):
@@ -65,17 +74,17 @@ class JaxEngine(Engine):
         return Spec(value.shape, _NAMES.get(dtype) or dtype.name)
 
     def is_tracing(self) -> bool:
-        """Then whatever JAX makes is a tracer."""
+        """While JAX traces, whatever it makes is a tracer."""
         return isinstance(jnp.zeros(()), jax.core.Tracer)
 
     def traced_sizes(self, value: Value) -> np.ndarray | None:
-        """NumPy's, so that what is computed from them can still be a size."""
+        """As NumPy's numbers, so that what is computed from them can still be a size."""
         if not isinstance(value, jax.core.Tracer):
             return None
         return np.array(value.shape, object if None in unknown.sizes(value) else np.int32)
 
     def signature(self, kind: type) -> tuple[str, ...]:
-        """Of arrays with values shape and dtype."""
+        """Shape and dtype, for arrays with values."""
         return ("{x}.shape", "{x}.dtype") if kind is memory.array_type() else ()
 
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
@@ -100,7 +109,7 @@ class JaxEngine(Engine):
         return _copied(value)
 
     def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray]:
-        """A copy, that may be written to. A large result is waited for first: where there was no
+        """A copy that users may write to. A large result is waited for first: if there was no
         memory for it, copying would end the process.
         """
         small = spec.is_static and math.prod([n or 0 for n in spec.shape]) <= SMALL
@@ -115,11 +124,11 @@ class JaxEngine(Engine):
         return array
 
     def lend(self, value: Value) -> Value:
-        """A copy: the variable's own memory is donated when a program replaces it."""
+        """A copy, because the variable's own memory is donated when a program replaces it."""
         return _lent(value)
 
     def current(self, value: Value) -> Value:
-        """Its successor, where a program has taken its memory."""
+        """Its successor, if a program has taken its memory."""
         return memory.current(value)
 
     def holds(self, dtype: str) -> bool:
@@ -137,6 +146,40 @@ class JaxEngine(Engine):
                 value.block_until_ready()
         except (RuntimeError, ValueError):
             _waited(*values)
+
+    # --- functions of JAX -----------------------------------------------------------------------
+
+    def stand_in(self, spec: Spec) -> Value:
+        """Zeros that belong to no trace: the body of a loop may be the first to need them."""
+        return np.zeros(spec.shape, spec.dtype)
+
+    def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
+        """By tracing."""
+        shapes = [jax.ShapeDtypeStruct(s.shape, s.dtype) for s in specs]
+        with jax.enable_x64(_needs_64_bits(specs)):
+            closed, found = jax.make_jaxpr(function, return_shape=True)(*shapes)
+        return [Spec(y.shape, y.dtype.name) for y in found], bool(closed.effects)
+
+    def native(
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
+    ) -> Lowering:
+        """The function where JAX has the dtypes that it had when it was traced for its specs."""
+
+        def run(*operands: Value) -> list[Value]:
+            with jax.enable_x64(_needs_64_bits(specs)):
+                found = function(*operands)
+                if results is None:
+                    return found
+                return [jnp.asarray(y, s.dtype) for y, s in zip(found, results, strict=True)]
+
+        return run
+
+    def pullback(
+        self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
+    ) -> Sequence[Value]:
+        """By `jax.vjp`."""
+        found: Sequence[Value] = jax.vjp(function, *operands)[1](list(cotangents))
+        return found
 
     # --- programs -------------------------------------------------------------------------------
 
@@ -161,14 +204,18 @@ class JaxEngine(Engine):
         return memory.following(run) if program.reads_variables else run
 
     def eager(self, program: Program) -> Function:
-        """`jax.jit` too, for arrays with values: one dispatch instead of one for each operation.
-        What is called while JAX traces becomes part of that trace, step by step.
+        """For arrays with values `jax.jit` too: one dispatch instead of one for each operation.
+        Calls while JAX traces become part of that trace, step by step.
         """
         function = _strong(program.function)
         run = _for_symbolic_sizes(function)
         if not program.sizes_from_values:
             run = _at_once(jax.jit(function), run)
         return _in_64_bits(run) if _is_wide(program) else run
+
+
+def _needs_64_bits(specs: Sequence[Spec]) -> bool:
+    return bool(jax.config.jax_enable_x64) or any(spec.dtype in WIDE for spec in specs)
 
 
 def _fetched(value: Value) -> np.ndarray:
@@ -236,7 +283,7 @@ def _in_64_bits(function: Function) -> Function:
 def _donated(program: Program) -> dict[int, int]:
     """The inputs whose memory an output of equal type may take over, and those outputs.
 
-    None while JAX looks for NaN: then a call may fail after it has run.
+    There are none while JAX looks for NaN, because a call may then fail after it has run.
     """
     if jax.config.jax_debug_nans or jax.config.jax_debug_infs:
         return {}

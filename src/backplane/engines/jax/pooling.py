@@ -74,7 +74,7 @@ def _of_tiles(x: Value, windows: Windows, dtype: np.dtype) -> tuple[Value, Value
 @TABLE.add("max_pool_grad", reads=(0, 1, 3))
 @kernel(*_GIVEN)
 def _max_pool_grad(g: Value, x: Value, y: None, positions: Value, **given: Any) -> Value:
-    """`g` where the positions say. Of `x` only the shape is used."""
+    """`g` at the positions, zeros elsewhere. Only the shape of `x` is used."""
     windows = Windows(x.shape, **given)
     if 0 in windows.counts:
         return lax.full(x.shape, 0, g.dtype)
@@ -91,7 +91,7 @@ def _max_pool_grad(g: Value, x: Value, y: None, positions: Value, **given: Any) 
 @TABLE.add("max_pool_take", reads=(0, 3))
 @kernel(*_GIVEN)
 def _max_pool_take(v: Value, x: None, y: None, positions: Value, **given: Any) -> Value:
-    """`v` where the positions say."""
+    """The elements of `v` at the positions."""
     windows = Windows(v.shape, **given)
     if 0 in windows.counts:
         return lax.full(positions.shape, 0, v.dtype)

@@ -25,10 +25,10 @@ def _reduction(function: Callable[..., Value], keeps_dtype: bool = True) -> Lowe
 
 
 def _position(find: Callable[..., Value]) -> Lowering:
-    """The first of ties, where NaN wins.
+    """The position of the first extreme element; NaN counts as one.
 
-    Positions are found in int32: JAX lowers the search for them when the trace has long left the
-    context in which int64 exists.
+    The search runs in int32, because JAX lowers it only after the trace has left the context in
+    which int64 exists.
     """
 
     @kernel("axis")
@@ -68,7 +68,7 @@ def _sum_to(x: Value, *, shape: tuple[int, ...]) -> Value:
 @TABLE.add("logsumexp")
 @kernel("axes", "keepdims")
 def _logsumexp(x: Value, *, axes: Axes, keepdims: bool) -> Value:
-    """Of all -inf it is -inf."""
+    """The logarithm of the sum of exponentials: -inf if all elements are."""
     return jax.nn.logsumexp(x, axis=axes, keepdims=keepdims)
 
 

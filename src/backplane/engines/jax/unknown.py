@@ -1,7 +1,8 @@
-"""Shapes with symbolic sizes, as `jax.export` and Keras 3 trace with: what results will be.
+"""Shapes with symbolic sizes, with which `jax.export` and Keras 3 trace.
 
-Lowerings take sizes for ints. Where they cannot do with a symbolic one, nothing but the shapes of
-the results is of interest in most cases, and they follow from those for two numbers in its place.
+Lowerings expect sizes to be ints. If one fails for a symbolic size, it is run with two different
+numbers in its place. The shapes of both runs tell the shapes of the results, and mostly nobody asks
+for more.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def variables(inputs: Sequence[Value]) -> set[str]:
 def inferred(function: Function, inputs: Sequence[Value], names: set[str]) -> tuple[Value, ...]:
     """Zeros of the shapes that `function` gives for inputs with symbolic sizes.
 
-    A size of a result that grows with a single name is an expression of it; any other that is not
-    the same for both numbers is a new unknown.
+    A size that grows in proportion to a single name becomes an expression of that name. Any other
+    size that differs between the two numbers becomes a new unknown.
     """
     found = [_results(function, inputs, dict.fromkeys(names, n)) for n in TRIED]
     variable = _variable(inputs, names)

@@ -49,7 +49,7 @@ class Windows(Placement):
         return pad_spatial(x, value, self.pairs)
 
     def crop(self, x: Value) -> Value:
-        """The padding taken away."""
+        """`x` without the padding."""
         return pad_spatial(x, zero(x), [(-a, -b) for a, b in self.pairs])
 
     # --- as slices: the elements of all windows that are at one place -----------------------------
@@ -91,7 +91,7 @@ class Windows(Placement):
         return lax.reshape(pad_spatial(x, value, pairs), self._tiles_of(x))
 
     def untile(self, tiles: Value) -> Value:
-        """Back to the shape of `x`; what no tile covers is zero."""
+        """Tiles put together to the shape of `x`, with zeros where no tile is."""
         covered = self._covered()
         x = lax.reshape(tiles, (tiles.shape[0], *covered, tiles.shape[-1]))
         ends = zip(self.sizes, self.pairs, covered, strict=True)

@@ -16,7 +16,9 @@ TABLE = Table()
 
 
 def _refused(specs: Sequence[Spec], *, groups: int, **window: Any) -> bool:
-    """What MLX lacks kernels for: integers, groups over three axes, float64 (done in float32)."""
+    """Whether MLX lacks a kernel: for integers, groups over three axes, and float64, which it would
+    compute in float32.
+    """
     spec = specs[0]
     return not is_float(spec.dtype) or spec.dtype == "float64" or (groups > 1 and spec.ndim > 4)
 

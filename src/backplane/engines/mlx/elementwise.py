@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import mlx.core as mx
 
+from backplane.core.numbers import complaint, show
 from backplane.core.spec import Spec, is_float
 from backplane.engines.base import Lowering, Table, Value, check_windows
 from backplane.engines.mlx import wide
@@ -76,7 +78,7 @@ def softplus(x: Value) -> Value:
 
 @TABLE.build("sign")
 def sign(specs: Sequence[Spec]) -> Lowering:
-    """`mx.sign`, which makes 0 of NaN."""
+    """`mx.sign`, except that NaN stays NaN, where `mx.sign` gives 0."""
     if is_float(specs[0].dtype):
         return lambda x: mx.where(mx.isnan(x), x, mx.sign(x))
     return mx.sign
@@ -85,7 +87,7 @@ def sign(specs: Sequence[Spec]) -> Lowering:
 # --- masks ----------------------------------------------------------------------------------------
 
 LARGE = 16384
-"""From so many elements on a mask is applied to their bits."""
+"""The number of elements from which on a mask is applied to the bits of the elements."""
 
 BITS = {1: mx.int8, 2: mx.int16, 4: mx.int32, 8: mx.int64}
 
@@ -118,8 +120,8 @@ def _(operands: tuple[Value, Value], g: Value, y: Value) -> tuple[Value, Value]:
 
 
 def _quotient(name: str, of_floats: Lowering, of_ints: Lowering) -> None:
-    """Register a division. One of integers by 0, or of the least integer by -1, ends the process:
-    they are done by 1, and what NumPy gives is put in their place.
+    """Register a division. In MLX, a division of integers by 0, or of the least integer by -1, ends
+    the process. So the divisor is replaced by 1 there, and the result by NumPy's.
     """
 
     def build(specs: Sequence[Spec]) -> Lowering:
@@ -142,7 +144,9 @@ def _quotient(name: str, of_floats: Lowering, of_ints: Lowering) -> None:
 
 
 def _floor_divide(x: Value, y: Value) -> Value:
-    """What remains is taken away first: 1 // 0.1 is 9, although 1 / 0.1 is rounded to 10."""
+    """The quotient after the remainder has been subtracted: 1 // 0.1 is 9, although 1 / 0.1 is
+    rounded to 10.
+    """
     whole = mx.round((x - mx.remainder(x, y)) / y)
     return mx.where(y == 0, x / y, whole)
 
@@ -168,7 +172,16 @@ def identity(x: Value) -> Value:
 
 
 @TABLE.add("print")
-def print_(x: Value, *, message: str) -> Value:
-    """Prints when the program runs, which `mx.compile` does not let it do."""
-    print(message, to_numpy(x))
+def print_(x: Value, *, message: str, style: tuple[Any, ...]) -> Value:
+    """Print when the program runs. `mx.compile` does not allow that."""
+    show(to_numpy(x), message, style)
+    return identity(x)
+
+
+@TABLE.add("check_numerics")
+def check_numerics(x: Value, *, message: str) -> Value:
+    """Look at `x` when the program runs. `mx.compile` does not allow that."""
+    has_nan, has_inf = mx.any(mx.isnan(x)).item(), mx.any(mx.isinf(x)).item()
+    if has_nan or has_inf:
+        raise complaint(message, has_nan, has_inf)
     return identity(x)

@@ -9,7 +9,7 @@ import numpy as np
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import Rows, loops
-from backplane.engines.base import Engine, Function, Program, Table, Value
+from backplane.engines.base import Engine, Function, Program, Table, Value, natives
 from backplane.engines.mlx import elementwise
 from backplane.engines.mlx.values import MLX, NAMES, from_numpy, to_numpy
 
@@ -31,7 +31,7 @@ class MLXEngine(Engine):
     )
 
     def __init__(self) -> None:
-        self.table = Table.of_rooms(__package__, loops(self, ROWS))
+        self.table = Table.of_rooms(__package__, loops(self, ROWS), natives(self))
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -67,6 +67,19 @@ class MLXEngine(Engine):
     def wait(self, values: Sequence[Value]) -> None:
         """Compute what is lazy."""
         mx.eval(*values)
+
+    # --- functions of MLX -----------------------------------------------------------------------
+
+    def stand_in(self, spec: Spec) -> Value:
+        """Zeros, which are never computed."""
+        return mx.zeros(spec.shape, MLX[spec.dtype])
+
+    def pullback(
+        self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
+    ) -> Sequence[Value]:
+        """By `mx.vjp`."""
+        found: Sequence[Value] = mx.vjp(function, list(operands), list(cotangents))[1]
+        return found
 
     # --- programs -------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ def _clamped(starts: Value, sizes: Sequence[int], part: Sequence[int]) -> Value:
 
 @TABLE.add("dynamic_slice")
 def dynamic_slice(x: Value, starts: Value, *dims: Value, shape: Shape) -> Value:
-    """`mx.slice`, which does not look where it reads."""
+    """`mx.slice`, which does not check where it reads: the starts are moved before."""
     sizes = host_shape(shape, dims)
     if not sizes:
         return x

@@ -43,7 +43,7 @@ def _padded(x: Value, place: Placement, value: float) -> Value:
 
 
 def _lowest(dtype: mx.Dtype) -> float:
-    """What never wins against a value of that dtype."""
+    """The smallest value of a dtype, which never wins a maximum."""
     return -math.inf if mx.issubdtype(dtype, mx.floating) else mx.iinfo(dtype).min
 
 

@@ -33,7 +33,9 @@ def total(x: Value, axes: Axes, keepdims: bool = False) -> Value:
 
 
 def _along(x: Value, axis: int) -> Value:
-    """The sum along an axis, which is kept: those of its blocks, and what is left over."""
+    """The sum along an axis, which keeps that axis: the sums of its blocks, and of what is left
+    over.
+    """
     count, left = divmod(x.shape[axis], BLOCK)
     if not count:
         return mx.sum(x, axis, True)
@@ -44,7 +46,7 @@ def _along(x: Value, axis: int) -> Value:
 
 
 def mean(x: Value, axes: Axes, keepdims: bool) -> Value:
-    """From the sum of `total`."""
+    """A mean that divides the sum that `total` gives."""
     return total(x, axes, keepdims) / math.prod([x.shape[axis] for axis in axes])
 
 

@@ -47,6 +47,6 @@ def full(specs: Sequence[Spec], *, shape: Shape, value: float, dtype: str) -> Lo
 
 @TABLE.add("arange")
 def arange(start: Value, stop: Value, step: Value, *, dtype: str) -> Value:
-    """NumPy's: the numbers are on the host."""
+    """`np.arange`, because the operands are numbers of the host."""
     work = "float32" if dtype == "bfloat16" else dtype
     return from_numpy(np.arange(number(start), number(stop), number(step), dtype=work), dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from backplane.engines.arrays.buffers import BLOCKS, LOOPS
 from backplane.engines.arrays.control import Room, Rows, loops
 from backplane.engines.arrays.engine import SILENCE, ArrayEngine
 from backplane.engines.arrays.linear import for_steps
-from backplane.engines.base import Blocks, Table, Value
+from backplane.engines.arrays.native import SIZES, on_arrays, stand_in
+from backplane.engines.base import Blocks, Lowering, Table, Value, natives
 
 # `dtype.name` takes longer than a small ufunc; types of equal width share a name (long, long long).
 _NAMES = {np.dtype(code).num: np.dtype(code).name for code in np.typecodes["AllInteger"] + "?efd"}
@@ -44,7 +45,8 @@ class NumPyEngine(ArrayEngine):
     around = SILENCE
 
     def __init__(self) -> None:
-        self.table = Table.of_rooms("backplane.engines.arrays", updates.TABLE, loops(self, ROWS))
+        own = updates.TABLE, loops(self, ROWS), natives(self)
+        self.table = Table.of_rooms("backplane.engines.arrays", *own)
 
     def owns(self, value: object) -> bool:
         """Whether `value` is an array or a NumPy scalar."""
@@ -58,6 +60,20 @@ class NumPyEngine(ArrayEngine):
     def signature(self, kind: type) -> tuple[str, ...]:
         """Shape and dtype."""
         return "{x}.shape", "{x}.dtype"
+
+    stand_in_sizes = SIZES
+    differentiates = False
+    calls_numpy = True
+
+    def stand_in(self, spec: Spec) -> Value:
+        """Ones: functions of arrays must be run to see what they give."""
+        return stand_in(spec)
+
+    def native(
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
+    ) -> Lowering:
+        """The function, which may write to none of its operands."""
+        return on_arrays(function, results)
 
     def blocks(self) -> Blocks:
         """NumPy's calls."""

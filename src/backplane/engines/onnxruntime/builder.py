@@ -27,10 +27,11 @@ Shape = tuple[int | None, ...]
 
 @dataclass(slots=True, eq=False)
 class Symbol:
-    """A value of a model to be: its name, its dtype, what is known of its shape (None: nothing).
+    """A value of the model that is being built: its name, its dtype, and what is known of its shape
+    (None if not even the rank is).
 
-    A literal has its content in `array` and gets a name only where it is used. Integer vectors of
-    one element stand for sizes; they can be computed with like Python ints.
+    A literal has its content in `array`, and gets a name only when it is used. Integer vectors of
+    one element stand for sizes, and can be added and multiplied like Python ints.
     """
 
     name: str
@@ -39,7 +40,7 @@ class Symbol:
     array: np.ndarray | None = None
 
     def known(self, spec: Spec) -> Symbol:
-        """The same value, of which the graph knows more."""
+        """The same value, with what the graph knows of it besides."""
         if self.shape == spec.shape:
             return self
         return Symbol(self.name, self.dtype, spec.shape, self.array)
@@ -113,8 +114,6 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: dict[str, Any]
-    place: Place | None = None
-    """Where in the emitted program it was made."""
 
 
 @dataclass(slots=True)
@@ -132,14 +131,16 @@ class Scope:
 
     parent: Scope | None = None
     loops: str = "Scan"
-    """"Scan" for the faster loops where they will probably do, "Loop" for those that always do."""
+    """`"Scan"` for the faster loops, which probably fit, or `"Loop"` for those that always fit."""
     serial: bool = False
     """Whether the model will only run on one thread."""
     nodes: list[Node] = field(default_factory=list)
     literals: dict[str, np.ndarray] = field(default_factory=dict)
-    printed: list[tuple[str, Symbol]] = field(default_factory=list)
+    printed: list[tuple[tuple[str, tuple[Any, ...]], Symbol]] = field(default_factory=list)
+    places: dict[str, Place] = field(default_factory=dict)
+    """Where in the emitted program the nodes of the whole model were made, by their names."""
     unsure: bool = False
-    """Whether a loop was built that may turn out not to do."""
+    """Whether a loop was built that may turn out not to fit."""
     _known: dict[Hashable, Any] = field(default_factory=dict)
     _count: int = 0
 
@@ -180,7 +181,10 @@ class Scope:
             if found is not None:
                 return found
         outputs = [self.name() for _ in range(count)]
-        self.nodes.append(Node(op, names, tuple(outputs), attributes, _place.get()))
+        place = _place.get()
+        self.nodes.append(Node(op, names, tuple(outputs), attributes))
+        if place is not None:
+            self.root.places[outputs[0]] = place
         if key is not None:
             self._known[key] = outputs
         return outputs
@@ -223,7 +227,9 @@ _place: ContextVar[Place | None] = ContextVar("backplane_onnx_place", default=No
 
 @contextmanager
 def made_by(frame: FrameType) -> Iterator[None]:
-    """Nodes made inside belong to what a frame of the emitted program is at."""
+    """Context manager: nodes that are made inside belong to the line that a frame of the emitted
+    program is at.
+    """
     token = _place.set(Place(frame.f_code, frame.f_lasti))
     try:
         yield
@@ -241,7 +247,7 @@ def current() -> Scope:
 
 @contextmanager
 def building(scope: Scope) -> Iterator[Scope]:
-    """Nodes made inside go to `scope`."""
+    """Context manager: nodes that are made inside go to `scope`."""
     token = _scope.set(scope)
     try:
         yield scope
@@ -251,7 +257,7 @@ def building(scope: Scope) -> Iterator[Scope]:
 
 @contextmanager
 def nested() -> Iterator[Scope]:
-    """Nodes made inside go to the body of a loop or branch."""
+    """Context manager: nodes that are made inside go to the body of a loop or branch."""
     outer = current()
     inner = Scope(outer, outer.loops, outer.serial)
     with building(inner):

@@ -70,7 +70,7 @@ FEW = 9
 two fifths for 3 × 3, by ten times for 1 × 1. The other two gain for 1 × 1 only."""
 
 NARROW = 128
-"""Rows of a matrix from which on a product with it is as fast as it gets."""
+"""Rows of a matrix from which on a product with it becomes no faster."""
 
 
 def _is_product(specs: Sequence[Spec], *, groups: int, **params: Any) -> bool:
@@ -147,7 +147,9 @@ def conv_input_grad(
 def _cut(
     y: Symbol, before: Sequence[Size], wanted: Sequence[Size], behind: Sequence[Size]
 ) -> Symbol:
-    """The wanted part of spatial axes from `before` on, zeros where it reaches over the end."""
+    """The wanted part of spatial axes, beginning at `before`, with zeros where it reaches beyond
+    the end.
+    """
     missing = [at_least(0 - b, 0) for b in behind]
     if missing != [0] * len(wanted):
         y = node("Pad", y, vector([0] * (len(wanted) + 4) + missing))

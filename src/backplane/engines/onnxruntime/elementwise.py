@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, reduce
+from typing import Any
 
 import numpy as np
 
 from backplane.core.spec import UNSIGNED, is_float
 from backplane.engines.base import Table
-from backplane.engines.onnxruntime.builder import Symbol, cast, current, node, number
+from backplane.engines.onnxruntime.builder import Symbol, cast, current, ints, node, number
 
 Function = Callable[..., Symbol]
 
@@ -140,7 +141,7 @@ def log1p(x: Symbol) -> Symbol:
 
 
 def _kahan(x: Symbol, u: Symbol, far: Symbol, near: Symbol) -> Symbol:
-    """`far`, but `near` where |x| < 1, and `x` itself where u was rounded to 1."""
+    """`far`; where |x| < 1 `near`; and where u was rounded to 1 `x` itself."""
     one = number(1, x.dtype)
     y = where(node("Less", node("Abs", x), one), near, far)
     return where(node("Equal", u, one), x, y)
@@ -153,15 +154,33 @@ def erf(x: Symbol) -> Symbol:
 
 
 @TABLE.add("print")
-def print_(x: Symbol, *, message: str) -> Symbol:
+def print_(x: Symbol, *, message: str, style: tuple[Any, ...]) -> Symbol:
     """`x`, printed when the session has run: ONNX has no operation with an effect."""
     scope = current()
     if scope.parent is not None:
         raise NotImplementedError(
             "the engine 'cntk' prints when a program has run, and cannot inside a loop or branch"
         )
-    scope.printed.append((message, x))
+    scope.printed.append(((message, style), x))
     return x
+
+
+@TABLE.add("check_numerics")
+def check_numerics(x: Symbol, *, message: str) -> Symbol:
+    """ONNX has no operation that refuses numbers. But an index out of range stops a session, also
+    inside a loop: the index is 0 if all is well, else it says what is wrong (`bad_numbers`).
+    """
+    wide = cast(x, "float32") if x.dtype == "float16" else x
+    index = number(0, "int64")
+    for bit, kind in enumerate(("IsNaN", "IsInf"), 1):
+        count = node(
+            "ReduceSum", cast(node(kind, wide, dtype="bool"), "int64"), keepdims=0, shape=()
+        )
+        found = cast(cast(count, "bool"), "int64")
+        index = node("Add", index, node("Mul", found, number(bit, "int64")))
+    nothing = node("Gather", ints(0), index, axis=0, shape=())
+    shape = node("Shape", x, dtype="int64", shape=(x.rank,))
+    return node("Reshape", x, node("Add", shape, nothing), shape=x.shape, allowzero=1)
 
 
 # --- two operands --------------------------------------------------------------------------------
@@ -225,8 +244,9 @@ def floordiv(x: Symbol, y: Symbol) -> Symbol:
 
 
 def _divisor(y: Symbol) -> tuple[Symbol, Symbol | None]:
-    """`y` without the divisors that may crash the process, and where it is none of them (None:
-    everywhere). They are 0, and -1, by which the least number has no quotient.
+    """`y` without the divisors that may crash the process, and where `y` is none of them, or None
+    if it never is one. These divisors are 0, and -1, because the least number divided by -1 does
+    not exist.
     """
     if y.array is not None and not np.isin(y.array, (0, -1)).any():
         return y, None
@@ -238,7 +258,7 @@ def _divisor(y: Symbol) -> tuple[Symbol, Symbol | None]:
 
 
 def _float_rest(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
-    """The remainder with the sign of `x`, and where that is not the sign of `y`."""
+    """The remainder with the sign of `x`, and a mask of where that differs from the sign of `y`."""
     zero = number(0, x.dtype)
     rest = node("Mod", x, y, fmod=1)
     negative = [node("Less", v, zero) for v in (rest, y)]

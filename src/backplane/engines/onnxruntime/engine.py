@@ -18,9 +18,22 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
+from backplane.core.numbers import show
 from backplane.core.spec import Spec
-from backplane.engines.base import Engine, Entry, Line, Lowering, Program, Table, Value, located
+from backplane.engines.arrays.native import SIZES, stand_in
+from backplane.engines.base import (
+    Engine,
+    Entry,
+    Line,
+    Lowering,
+    Program,
+    Table,
+    Value,
+    located,
+    natives,
+)
 from backplane.engines.onnxruntime import control
+from backplane.engines.onnxruntime import native as calls
 from backplane.engines.onnxruntime.builder import Place, Scope, Symbol, building, literal, made_by
 from backplane.engines.onnxruntime.export import export
 from backplane.engines.onnxruntime.library import (
@@ -35,6 +48,7 @@ from backplane.engines.onnxruntime.library import (
 from backplane.engines.onnxruntime.model import model, named
 
 Call = Callable[..., tuple[Value, ...]]
+FailingLine = Callable[[BaseException], Line | None]
 
 _FAILURES = (native.Fail, native.InvalidArgument, native.RuntimeException)
 
@@ -57,7 +71,7 @@ class OnnxRuntime(Engine):
     gives_arrays = True
 
     def __init__(self) -> None:
-        joined = Table.of_rooms(__package__, control.lowerings(self))
+        joined = Table.of_rooms(__package__, control.lowerings(self), natives(self))
         self.table = Table()
         self.table.update({name: _specified(entry) for name, entry in joined.items()})
 
@@ -93,13 +107,38 @@ class OnnxRuntime(Engine):
         """The array itself."""
         return np.asarray(value)
 
+    # --- functions of arrays ----------------------------------------------------------------------
+
+    stand_in_sizes = SIZES
+    differentiates = False
+    calls_numpy = True
+
+    def stand_in(self, spec: Spec) -> Value:
+        """Ones: functions of arrays must be run to see what they give."""
+        return stand_in(spec)
+
+    def as_value(self, result: Any) -> Value:
+        """An array."""
+        return np.asarray(result)
+
+    def native(
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
+    ) -> Lowering:
+        """A cut in the program."""
+        return calls.lowering(function, results)
+
+    def bad_numbers(self, error: BaseException) -> tuple[bool, bool]:
+        """The lowering of the check puts the answer into an index (`elementwise.py`)."""
+        index = int((_INDEX.search(str(error)) or ("", "0"))[1])
+        return bool(index & 1), bool(index & 2)
+
     # --- programs ---------------------------------------------------------------------------------
 
     def compile(self, program: Program) -> Call:
         """A session. With the option `native` tensors of ONNX Runtime give such tensors."""
         call, unsure, failing_line = _session(program, "Scan")
         if unsure:
-            call = _with_second_try(call, program)
+            call, failing_line = _with_second_try(call, program, failing_line)
         if program.options.get("native"):
             call = _giving_alike(call)
         return located(call, failing_line)
@@ -139,9 +178,7 @@ def _specified(entry: Entry) -> Entry:
     return entry._replace(function=build, builds=True)
 
 
-def _session(
-    program: Program, kind: str
-) -> tuple[Call, bool, Callable[[BaseException], Line | None]]:
+def _session(program: Program, kind: str) -> tuple[Call, bool, FailingLine]:
     """A session of a program whose loops are of a kind, whether they may turn out not to do, and
     what tells the line that an error comes from.
     """
@@ -153,36 +190,46 @@ def _session(
     if not outputs:  # ONNX Runtime takes no model without results.
         return (lambda *inputs: ()), False, lambda error: None
     specs = [*program.outputs, *[Spec(x.shape or (), x.dtype) for _, x in scope.printed]]
-    made = model(scope, named(inputs, program.inputs), named(outputs, specs), "program")
     without = IMPRECISE if "float64" in program.dtypes else ()
-    run = session(made.SerializeToString(), threads, _pays(made), without).run
-    call = _call(run, [x.name for x in inputs], [x.name for x in outputs])
+
+    def start(made: ModelProto) -> Any:
+        return session(made.SerializeToString(), threads, _pays(made), without)
+
+    names = [x.name for x in inputs], [x.name for x in outputs]
+    if calls.has_calls(scope):
+        call = calls.in_parts(scope, *names, start)
+    else:
+        made = model(scope, named(inputs, program.inputs), named(outputs, specs), "program")
+        call = _call(start(made).run, *names)
     if scope.printed:
-        call = _printing(call, [message for message, _ in scope.printed])
-    places = {each.outputs[0]: each.place for each in scope.nodes if each.place is not None}
-    # The emitted function is kept because what its lines mean is forgotten with it.
-    return call, scope.unsure, partial(_failing_line, places, program.function)
+        call = _printing(call, [how for how, _ in scope.printed])
+    # The emitted function, and with it those of its loops, is kept because what its lines mean is
+    # forgotten with it.
+    return call, scope.unsure, partial(_failing_line, scope.places, program.function)
 
 
 def _pays(made: ModelProto) -> bool:
-    """Whether ONNX Runtime is to optimize a model. That takes time that grows with the square of
-    its nodes, and gains much only around convolutions, whose layouts it chooses.
+    """Whether ONNX Runtime should optimize a model. That takes a time that grows with the square of
+    the number of nodes. It gains much only around convolutions, whose layouts ONNX Runtime chooses.
     """
     nodes = made.graph.node
     return len(nodes) <= MANY or any("Conv" in node.op_type for node in nodes)
 
 
+_INDEX = re.compile(r"idx=(\d+)")
 _NODE = re.compile(r"Name:'(?:fused )?(v\d+)")
 
 
 def _failing_line(places: Mapping[str, Place], program: Call, error: BaseException) -> Line | None:
-    """The line of the emitted program that made the node which an error names."""
-    return next((places[x].line for x in _NODE.findall(str(error)) if x in places), None)
+    """The line of the emitted program that made the node which an error names: the innermost."""
+    found = reversed(_NODE.findall(str(error)))
+    return next((places[x].line for x in found if x in places), None)
 
 
 def _threads(program: Program) -> int:
-    """One for small programs. Each session has its own pool of threads, which takes milliseconds to
-    make; a pool for all sessions would be forced on those that the user makes.
+    """The number of threads: one for small programs. Each session has its own pool of threads,
+    which takes milliseconds to make. A pool for all sessions would also be forced on sessions that
+    the user makes.
     """
     count = 0
     for spec in (*program.inputs, *program.outputs):
@@ -193,8 +240,8 @@ def _threads(program: Program) -> int:
 
 
 def _call(run: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]) -> Call:
-    """A function of the inputs that runs a session. Its text names them: putting a dictionary
-    together in a loop takes three times as long.
+    """A function of the inputs that runs a session. It is written as text that names the inputs,
+    because making their dictionary in a loop takes three times as long.
     """
     arguments = ", ".join(inputs)
     feeds = ", ".join([f"{name!r}: {name}" for name in inputs])
@@ -203,32 +250,37 @@ def _call(run: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]
     return call
 
 
-def _printing(call: Call, messages: Sequence[str]) -> Call:
-    """Print the last results instead of giving them."""
+def _printing(call: Call, messages: Sequence[tuple[str, tuple[Any, ...]]]) -> Call:
+    """Print the last results instead of returning them."""
 
     def run(*values: Value) -> tuple[Value, ...]:
         results = call(*values)
         count = len(results) - len(messages)
-        for message, value in zip(messages, results[count:], strict=True):
-            print(message, value)
+        for (message, style), value in zip(messages, results[count:], strict=True):
+            show(value, message, style)
         return results[:count]
 
     return run
 
 
-def _with_second_try(call: Call, program: Program) -> Call:
-    """If a call fails, maybe for a loop without steps, try with slower loops that always do."""
-    second: list[Call] = []
+def _with_second_try(
+    call: Call, program: Program, failing_line: FailingLine
+) -> tuple[Call, FailingLine]:
+    """If a call fails, maybe for a loop without steps, try with slower loops that always do. Errors
+    then come from these.
+    """
+    second: list[tuple[Call, FailingLine]] = []
 
     def run(*values: Value) -> tuple[Value, ...]:
         try:
             return call(*values)
         except _FAILURES:
             if not second:
-                second.append(_session(program, "Loop")[0])
-            return second[0](*values)
+                made, _, line = _session(program, "Loop")
+                second.append((made, line))
+            return second[0][0](*values)
 
-    return run
+    return run, lambda error: (second[0][1] if second else failing_line)(error)
 
 
 def _giving_alike(call: Call) -> Call:

@@ -20,7 +20,8 @@ from backplane.engines.onnxruntime.library import OPSET
 from backplane.engines.onnxruntime.model import model, tensor
 
 LARGE = 1 << 30
-"""Bytes of weights from which on they go to a file beside the model: protobuf ends at 2 GiB."""
+"""The size of the weights, in bytes, from which on they go to a file beside the model: protobuf has
+a limit of 2 GiB."""
 
 
 OLDEST = 16

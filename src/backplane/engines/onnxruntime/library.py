@@ -11,7 +11,7 @@ from onnx import TensorProto
 from onnxruntime.capi import onnxruntime_pybind11_state as native
 
 OPSET = 22
-"""Of all models. ONNX Runtime 1.20 and later run it."""
+"""The opset of all models, which ONNX Runtime 1.20 and later know."""
 IR_VERSION = 10
 
 _SILENT = 4  # log only what is fatal; failures are raised as exceptions anyway
@@ -49,8 +49,8 @@ DTYPES = {number: name for name, number in ELEMENT_TYPES.items()}
 
 
 IMPRECISE = frozenset({"MatMulScaleFusion"})
-"""Optimizers of ONNX Runtime that make float64 imprecise: this one keeps the factor of a product of
-matrices, as in `K.dot(x, y) / 3`, as a float32."""
+"""Optimizers of ONNX Runtime that make float64 imprecise. This one stores the factor of a product
+of matrices, as in `K.dot(x, y) / 3`, as a float32."""
 
 
 def session(

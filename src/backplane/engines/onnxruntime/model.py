@@ -12,11 +12,14 @@ from backplane.core.spec import Spec
 from backplane.engines.onnxruntime.builder import Body, Node, Scope, Symbol
 from backplane.engines.onnxruntime.library import ELEMENT_TYPES, IR_VERSION, OPSET
 
+CALL = "Call"
+"""The operation of a node that stands for a call of Python."""
+
 
 def model(
-    scope: Scope, inputs: Mapping[str, Spec], outputs: Mapping[str, Spec], name: str
+    scope: Scope, inputs: Mapping[str, Spec], outputs: Mapping[str, Spec | None], name: str
 ) -> ModelProto:
-    """The model of a whole program."""
+    """The model of a whole program. None in the place of a spec is for ONNX Runtime to find out."""
     graph = GraphProto(name=name)
     listed, read = _nodes(scope, outputs)
     graph.node.extend(listed)
@@ -39,8 +42,10 @@ def tensor(name: str, array: np.ndarray) -> TensorProto:
     )
 
 
-def _described(name: str, spec: Spec) -> ValueInfoProto:
+def _described(name: str, spec: Spec | None) -> ValueInfoProto:
     """Name, dtype and shape. Sizes that are not known have no name either: two may differ."""
+    if spec is None:
+        return ValueInfoProto(name=name)
     shape = spec.shape
     return helper.make_tensor_value_info(name, ELEMENT_TYPES[spec.dtype], shape)
 
@@ -56,10 +61,19 @@ def _nodes(scope: Scope, outputs: Iterable[str]) -> tuple[list[NodeProto], set[s
     for each in reversed(scope.nodes):
         if read.isdisjoint(each.outputs):
             continue
+        if each.op == CALL:
+            raise ValueError(
+                "a function that was given to K.native cannot be part of an ONNX model"
+            )
         kept.append(_node(each, read))
         read.update(each.inputs)
     kept.reverse()
     return kept, read
+
+
+def names_read(scope: Scope, outputs: Iterable[str]) -> set[str]:
+    """All names that the nodes behind some outputs read."""
+    return _nodes(scope, outputs)[1]
 
 
 def _node(each: Node, read: set[str]) -> NodeProto:

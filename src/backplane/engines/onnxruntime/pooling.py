@@ -22,7 +22,7 @@ TABLE = Table()
 
 @TABLE.add("check_windows")
 def check_windows(x: Symbol, *, sizes: Ints) -> Symbol:
-    """`x` itself; at run time an error where an axis is shorter than the window along it."""
+    """`x` itself. When the model runs, there is an error if an axis is shorter than the window."""
     long = [(axis, n) for axis, n in enumerate(sizes) if n]
     counts = vector([size(x, axis) for axis, _ in long])
     short = node("Less", counts, ints(*[n for _, n in long]))
@@ -34,8 +34,8 @@ def check_windows(x: Symbol, *, sizes: Ints) -> Symbol:
 
 
 def _gaps(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> bool:
-    """Whether the kernel would pad by less than nothing: it does so where it finds out itself how
-    much `"same"` adds, and windows are smaller than their stride.
+    """Whether the kernel would pad by a negative amount. It does so if it computes by itself what
+    `"same"` adds and windows are smaller than their stride.
     """
     smaller = any(k < s for k, s in zip(pool, strides, strict=True))
     return smaller and padding == "same" and None in x.shape[1:-1]

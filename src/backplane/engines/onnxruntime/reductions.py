@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from backplane.core.shapes import broadcast_axes, may_stretch
 from backplane.core.spec import is_float
 from backplane.engines.base import ADDED_SINGLY, Axes, Shape, Table
 from backplane.engines.onnxruntime.builder import (
@@ -134,25 +133,13 @@ def logsumexp(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
 
 @TABLE.add("sum_to")
 def sum_to(x: Symbol, *dims: Symbol, shape: Shape) -> Symbol:
-    """`x` summed down to the shape that was broadcast to `x`'s."""
-    assert x.shape is not None
-    if may_stretch(shape, x.shape):
-        return _sum_to_unknown(x, filled(shape, dims))
-    added, stretched = broadcast_axes(shape, x.shape)
-    if not added and not stretched:
-        return x
-    y = sum_(x, axes=(*added, *stretched), keepdims=bool(stretched))
-    return node("Squeeze", y, ints(*added)) if added and stretched else y
-
-
-def _sum_to_unknown(x: Symbol, wanted: tuple[Size, ...]) -> Symbol:
-    """Which axes were broadcast is found out when the program runs."""
-    lead = x.rank - len(wanted)
-    target = vector(wanted)
-    ones = node("Equal", vector([*[1] * lead, *wanted]), ints(1))
+    """The sum over the axes that were broadcast, which are found out when the program runs."""
+    wanted = filled(shape, dims)
+    ones = node("Equal", vector([*[1] * (x.rank - len(wanted)), *wanted]), ints(1))
     axes = node("Reshape", node("NonZero", ones), ints(-1))
     wide = TO_INT64.get(x.dtype, x.dtype)
     y = node("ReduceSum", cast(x, wide), axes, keepdims=1, noop_with_empty_axes=1)
+    target = vector(wanted)
     return node("Reshape", cast(y, x.dtype), target, shape=shape_of(wanted), allowzero=1)
 
 
@@ -232,9 +219,8 @@ def cumprod(x: Symbol, *, axis: int, reverse: bool) -> Symbol:
 
 
 def _products(x: Symbol, reverse: bool) -> Symbol:
-    """Products along the first axis, and a row of ones where they begin: so there is always a step.
-
-    A loop, as ONNX before opset 26 has no operation for it.
+    """Products along the first axis, by a loop: ONNX before opset 26 has no operation for it. A row
+    of ones is put in front, so that there is always a step.
     """
     row = sizes(x)[1:]
     one = constant_of((1, *row), 1, x.dtype)

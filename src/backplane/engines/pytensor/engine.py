@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,24 @@ from pytensor.compile.mode import get_default_mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
+from backplane.core.graph import Tensor
+from backplane.core.source import marked
 from backplane.core.spec import Spec
 from backplane.engines.arrays.engine import ArrayEngine
-from backplane.engines.base import Function, Program, Table, Value
-from backplane.engines.pytensor import control
+from backplane.engines.base import (
+    Entry,
+    Function,
+    Lowering,
+    Program,
+    Table,
+    Value,
+    emitted_line,
+    natives,
+)
+from backplane.engines.pytensor import control, native
 from backplane.engines.pytensor.kernel import kernels
 from backplane.engines.pytensor.library import spec_of, type_of
 from backplane.engines.pytensor.linker import ARRAYS
@@ -32,7 +45,10 @@ class PyTensorEngine(ArrayEngine):
     capabilities = frozenset({"float16", "unsigned", "steps"})
 
     def __init__(self) -> None:
-        self.table = Table.of_rooms(__package__, kernels(self), control.lowerings(self))
+        own = kernels(self), control.lowerings(self), natives(self)
+        joined = Table.of_rooms(__package__, *own)
+        self.table = Table()
+        self.table.update({name: _noted(entry) for name, entry in joined.items()})
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor variable of PyTensor: shared, constant or computed."""
@@ -73,6 +89,44 @@ class PyTensorEngine(ArrayEngine):
         """A constant of PyTensor, of the array's dtype."""
         return pt.constant(array)
 
+    # --- functions of PyTensor -------------------------------------------------------------------
+
+    stand_in_sizes = ()
+
+    def stand_in(self, spec: Spec) -> Value:
+        """A variable."""
+        return type_of(spec)()
+
+    def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
+        """By the types of the graph that the function makes."""
+        results = function(*map(self.stand_in, specs))
+        native.refuse_random(results)
+        return [spec_of(y) for y in results], False
+
+    def as_value(self, result: Any) -> Value:
+        """A variable."""
+        return pt.as_tensor_variable(result)
+
+    def native(
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
+    ) -> Lowering:
+        """The function on variables that know as much of their shapes as the graph does."""
+        return native.knowing_shapes(function, specs, results)
+
+    def pullback(
+        self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
+    ) -> Sequence[Value]:
+        """By `pytensor.grad`."""
+        return native.pullback(function, operands, cotangents)
+
+    def sources(self, value: Value) -> Mapping[Value, Tensor]:
+        """Those that PyTensor's conversion has made variables of."""
+        return native.sources(value)
+
+    def rebuilt(self, value: Value, replace: Mapping[Value, Value]) -> Value:
+        """A copy of the graph."""
+        return clone_replace(value, dict(replace))
+
     # --- programs ---------------------------------------------------------------------------------
 
     def updates_in_place(self, options: Mapping[str, Any]) -> bool:
@@ -99,6 +153,33 @@ class PyTensorEngine(ArrayEngine):
             return program.function(*[pt.as_tensor_variable(x) for x in inputs])
 
         return run
+
+
+def _noted(entry: Entry) -> Entry:
+    """An entry whose lowering notes in PyTensor's nodes to which line of a program they belong."""
+
+    def build(specs: Sequence[Spec], **params: Any) -> Lowering:
+        given = (
+            entry.function(specs, **params) if entry.builds else partial(entry.function, **params)
+        )
+
+        def lower(*operands: Value) -> Any:
+            results = given(*operands)
+            line = emitted_line()
+            place = line and marked(*line)
+            waiting = list(results) if isinstance(results, list | tuple) else [results]
+            while place is not None and waiting:
+                x = waiting.pop()
+                if isinstance(x, list | tuple):
+                    waiting += x
+                elif (node := getattr(x, "owner", None)) and not hasattr(node.tag, "place"):
+                    node.tag.place = place
+                    waiting += node.inputs
+            return results
+
+        return lower
+
+    return entry._replace(function=build, builds=True)
 
 
 def _mode(options: Mapping[str, Any]) -> Any:

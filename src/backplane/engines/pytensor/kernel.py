@@ -27,9 +27,8 @@ from backplane.engines.arrays import (
     reductions,
     updates,
 )
-from backplane.engines.base import Engine, Entry, Lowering, Shape, Table, Value
+from backplane.engines.base import Engine, Entry, Lowering, Table, Value
 from backplane.engines.pytensor.library import type_of
-from backplane.engines.pytensor.reductions import sum_down
 from backplane.engines.pytensor.updates import loop
 
 KERNELS = Table.joined(
@@ -39,7 +38,7 @@ KERNELS = Table.joined(
     {
         name: room.TABLE[name]
         for room, names in (
-            (elementwise, ("print", "shift_left", "shift_right")),
+            (elementwise, ("print", "check_numerics", "shift_left", "shift_right")),
             (reductions, ("sum_to", "softmax", "log_softmax", "logsumexp")),
             (indexing, ("scatter_add", "dynamic_slice", "dynamic_slice_grad")),
         )
@@ -197,10 +196,4 @@ def kernels(engine: Engine) -> Table:
     for name in ("softmax", "log_softmax", "logsumexp"):
         # Their decompositions, which other linkers compile, take the maximum of each row.
         table[name] = table[name]._replace(unless=_never_empty)
-    at_run = table["sum_to"].function
-
-    @table.build("sum_to")
-    def sum_to(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
-        return sum_down(specs[0].shape, shape) or at_run(specs, shape=shape)
-
     return table

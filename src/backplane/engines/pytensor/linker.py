@@ -69,7 +69,8 @@ class Emission:
                 text = self._line(node, last)
                 inputs = dict.fromkeys(self.calls[node].inputs)
                 dead = [self.names[x] for x in inputs if self._dies(x, node, last)]
-                self.source.line(text + (f"; del {', '.join(dead)}" if dead else ""))
+                deletion = f"; del {', '.join(dead)}" if dead else ""
+                self.source.line(text + deletion, getattr(node.tag, "place", None))
             results = [self.name(x) for x in self.outputs]
             if self.later:
                 results.append(f"[{', '.join([f'*{name}' for name in self.later])}]")

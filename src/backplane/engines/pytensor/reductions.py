@@ -6,9 +6,8 @@ from functools import partial
 
 import pytensor.tensor as pt
 
-from backplane.core.shapes import broadcast_axes, may_stretch
 from backplane.core.spec import UNSIGNED, bits, is_float
-from backplane.engines.base import Axes, Lowering, Shape, Table, Value
+from backplane.engines.base import Axes, Lowering, Table, Value
 from backplane.engines.pytensor.elementwise import in_single
 
 TABLE = Table()
@@ -22,20 +21,6 @@ def sum_(x: Value, *, axes: Axes, keepdims: bool) -> Value:
 
 def _sum(x: Value, *, axes: Axes, keepdims: bool) -> Value:
     return pt.sum(x, axis=axes, dtype=x.dtype, acc_dtype=x.dtype, keepdims=keepdims)
-
-
-def sum_down(given: Shape, wanted: Shape) -> Lowering | None:
-    """The sum that undoes a broadcast, where it is known which axes were broadcast."""
-    if may_stretch(wanted, given):
-        return None
-    added, stretched = broadcast_axes(wanted, given)
-    axes = (*added, *stretched)
-
-    def lower(x: Value, *dims: Value) -> Value:
-        y = sum_(x, axes=axes, keepdims=bool(stretched)) if axes else x
-        return pt.squeeze(y, axis=added) if added and stretched else y
-
-    return lower
 
 
 @TABLE.add("mean", unless=lambda specs, **_: specs[0].dtype != "float16")

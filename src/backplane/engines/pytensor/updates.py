@@ -53,9 +53,10 @@ _LOOPS: dict[str, tuple[Callable[..., None], int, int]] = {
 
 @cache
 def loop(name: str, dtype: str) -> Callable[..., None] | None:
-    """A compiled loop over numbers and flat arrays of a dtype; none where users forbid to compile.
+    """A compiled loop over numbers and flat arrays of a dtype, or None if users have switched
+    Numba's compiler off.
 
-    It is compiled for these types here and now: a call compiles nothing, and cannot fail halfway.
+    It is compiled for these types here and now. So a call compiles nothing and cannot fail halfway.
     """
     import numba
 

@@ -62,8 +62,8 @@ class Window(NamedTuple):
 
     @property
     def depthwise(self) -> Ints | None:
-        """The shape of the kernel for the depthwise kernels, where they apply: to one channel a
-        group, two dimensions and equal strides.
+        """The shape that TensorFlow's depthwise kernels want, or None if they do not apply. They
+        need one channel in each group, two dimensions and equal strides.
         """
         if len(self.kernel) != 4 or self.kernel[2] != 1 or len(set(self.strides)) != 1:
             return None
@@ -90,9 +90,11 @@ class Window(NamedTuple):
 def _lacks_kernel(
     specs: Sequence[Spec], *, strides: Ints, padding: Padding, kernel_shape: Shape = (), **_: Any
 ) -> bool:
-    """Whether three dimensions have explicit padding, which their kernels do not take. Those for
-    other dtypes than float32 start outside the image where a window is smaller than its stride and
-    `"same"` pads nothing.
+    """Whether a convolution has three dimensions and explicit padding, which the kernels do not
+    take.
+
+    If a window is smaller than its stride and `"same"` pads nothing, the kernels for dtypes other
+    than float32 start outside the image.
     """
     if len(strides) < 3 or padding == "valid":
         return False
@@ -138,7 +140,9 @@ def _conv_kernel_grad(x: Value, g: Value, *, kernel_shape: Ints, **given: Any) -
 
 
 def _is_empty(x: Value, y: Value) -> bool:
-    """Whether an operand has no elements: kernels refuse it, or give a result of its shape."""
+    """Whether an operand has no elements. Kernels refuse such operands, or give a result of the
+    wrong shape.
+    """
     return 0 in x.shape.as_list() or 0 in y.shape.as_list()
 
 

@@ -6,9 +6,10 @@ and traces in about half the time.
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
-from backplane.engines.base import Lowering, Table, Value
+from backplane.core.numbers import show
+from backplane.engines.base import Lowering, Table, Value, emitted_line
 from backplane.engines.tensorflow.constants import number
 from backplane.engines.tensorflow.library import computed_in, raw, tf
 
@@ -16,7 +17,7 @@ _UNSIGNED = frozenset((tf.uint8, tf.uint16, tf.uint32, tf.uint64))
 
 
 def _of_floats(kernel: Lowering) -> Lowering:
-    """`kernel` for floats; integers are whole already."""
+    """`kernel` for floats. Integers stay as they are."""
     return lambda x: kernel(x=x) if x.dtype.is_floating else raw.Identity(input=x)
 
 
@@ -68,10 +69,23 @@ def _cast(x: Value, *, dtype: str) -> Value:
 
 
 @TABLE.add("print")
-def _print(x: Value, *, message: str) -> Value:
-    """`x`, printed when it is computed."""
-    with tf.control_dependencies([tf.print(message, x, output_stream=sys.stdout)]):
+def _print(x: Value, *, message: str, style: tuple[Any, ...]) -> Value:
+    """`x`, printed by the host when it is computed, as on other engines: `tf.print` has a form of
+    its own.
+    """
+    done = tf.numpy_function(lambda value: show(value, message, style), [x], [])
+    with tf.control_dependencies(done if isinstance(done, list) else [done]):
         return raw.Identity(input=x)
+
+
+@TABLE.add("check_numerics")
+def _check_numerics(x: Value, *, message: str) -> Value:
+    """TensorFlow's own check, whose error becomes that of other engines. It names the emitted line,
+    because TensorFlow's names of operations inside loops lead nowhere.
+    """
+    line = emitted_line()
+    at = f" [{line[0]}:{line[1]}]" if line else ""
+    return raw.CheckNumerics(tensor=x, message=f"{message}{at}")
 
 
 # --- where a kernel lacks a dtype ----------------------------------------------------------------
@@ -132,7 +146,7 @@ def _erf(x: Value) -> Value:
 
 @TABLE.add("relu_grad")
 def _relu_grad(g: Value, y: Value) -> Value:
-    """`g` where `y` is positive, else 0, also where `g` is infinite: there `ReluGrad` gives NaN."""
+    """`g` where `y` is positive, else 0, even if `g` is infinite: `ReluGrad` gives NaN there."""
     zero = number(0, y.dtype.name)
     # Else the executor computes the mask with y, in the forward pass, and holds it until here.
     with tf.control_dependencies([g]):
@@ -142,7 +156,7 @@ def _relu_grad(g: Value, y: Value) -> Value:
 
 @TABLE.add("floordiv")
 def _floordiv(x: Value, y: Value) -> Value:
-    """The quotient that goes with `mod`; `FloorDiv` of floats, floor(x / y), may be one off."""
+    """The quotient that fits `mod`. `FloorDiv` of floats, floor(x / y), may be off by one."""
     if not x.dtype.is_floating:
         return raw.FloorDiv(x=x, y=y)
     x, y = tf.stop_gradient(x), tf.stop_gradient(y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -9,9 +10,21 @@ import numpy as np
 
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.base import Engine, Function, Program, Table, Value, located
-from backplane.engines.tensorflow import control, direct, random, updates
+from backplane.engines.base import (
+    Engine,
+    Function,
+    Lowering,
+    Program,
+    Table,
+    Value,
+    located,
+    natives,
+)
+from backplane.engines.tensorflow import control, direct, native, random, updates
 from backplane.engines.tensorflow.library import tf
+
+STAND_INS = "stand_ins"
+"""The name of the graph in which a user's function is traced for its shapes."""
 
 _TENSORS = (tf.Tensor, tf.Variable)
 _ARRAY_DTYPES = {name: np.dtype(tf.dtypes.as_dtype(name).as_numpy_dtype) for name in DTYPES}
@@ -27,7 +40,7 @@ class TensorFlow(Engine):
     index_errors = (tf.errors.InvalidArgumentError,)
 
     def __init__(self) -> None:
-        self.table = Table.of_rooms(__package__, control.lowerings(self))
+        self.table = Table.of_rooms(__package__, control.lowerings(self), natives(self))
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor, eager or of a graph, or a variable."""
@@ -41,7 +54,9 @@ class TensorFlow(Engine):
         return Spec(tuple(shape.as_list()), value.dtype.name)
 
     def signature(self, kind: type) -> tuple[str, ...]:
-        """Of eager tensors what shape and dtype are made of: making a `TensorShape` takes 3 µs."""
+        """For eager tensors, the tuple and the number from which TensorFlow makes shape and dtype:
+        to make a `TensorShape` takes 3 µs.
+        """
         return direct.SIGNATURE if kind is direct.EagerTensor else ()
 
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
@@ -55,7 +70,7 @@ class TensorFlow(Engine):
         return not tf.executing_eagerly()
 
     def key(self, source: KeySource) -> Value:
-        """Counted by a variable where a function is traced."""
+        """While a function is traced, a key that a variable counts."""
         return random.counted(source) if self.is_tracing() else self.from_numpy(source.draw())
 
     def to_numpy(self, value: Value) -> np.ndarray:
@@ -79,6 +94,39 @@ class TensorFlow(Engine):
         """The content of a variable that is replaced in place."""
         return updates.content(value)
 
+    stand_in_sizes = ()
+
+    def stand_in(self, spec: Spec) -> Value:
+        """A placeholder of the graph that `abstract` makes, also where a loop is traced in it."""
+        graph = tf.compat.v1.get_default_graph()
+        while graph.name != STAND_INS:
+            graph = graph.outer_graph
+        with graph.as_default():
+            return tf.compat.v1.placeholder(spec.dtype, spec.shape)
+
+    def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
+        """By tracing."""
+        graph = tf.__internal__.FuncGraph(STAND_INS)
+        with graph.as_default():
+            found, _ = super().abstract(function, specs)
+        return found, native.is_stateful(graph)
+
+    def as_value(self, result: Any) -> Value:
+        """A tensor; rows that were picked by their numbers are made dense."""
+        return tf.convert_to_tensor(result)
+
+    def native(
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
+    ) -> Lowering:
+        """The function on tensors that know as much of their shapes as the graph does."""
+        return native.knowing_shapes(function, specs, results)
+
+    def pullback(
+        self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
+    ) -> Sequence[Value]:
+        """By a tape."""
+        return native.pullback(function, operands, cotangents)
+
     def devices(self) -> list[str]:
         """All devices: accelerators first."""
         found = tf.config.list_logical_devices()
@@ -86,9 +134,11 @@ class TensorFlow(Engine):
         return sorted(names, key=lambda name: name.startswith("cpu"))
 
     def compile(self, program: Program) -> Function:
-        """Trace the program once, unknown sizes left open. `compile=True` hands it to XLA whole;
-        otherwise only the arithmetic of updates of large variables is, and nothing for `False`.
-        What is short and runs `once` stays as it was emitted.
+        """Trace the program once. Unknown sizes stay open.
+
+        With `compile=True`, XLA compiles the whole program, with `compile=False` nothing. By
+        default it compiles only the arithmetic of updates of large variables. A short program that
+        runs `once` stays as it was emitted.
         """
         places = updates.in_place(program)
         if program.options.get("once") and _is_short(program):
@@ -106,6 +156,8 @@ class TensorFlow(Engine):
         )
         with control.own_program():
             concrete = function.get_concrete_function()
+        if whole:
+            _refuse_unchecked(concrete.graph)
         eager = updates.stepwise(program, places)
         run = direct.call(concrete, eager, control.EMPTY_STACK)
         if any(op.type in _FAIL_WHEN_EMPTY for op in concrete.graph.get_operations()):
@@ -134,6 +186,20 @@ _FAIL_WHEN_EMPTY = frozenset(
     ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropFilter")
 )
 """Kernels that give a result of the wrong shape, or of random numbers, for an empty batch."""
+
+
+def _refuse_unchecked(graph: Any) -> None:
+    """Refuse a program for XLA with `check_numerics` in it, which XLA drops."""
+    made = graph.as_graph_def()
+    nodes = [
+        *made.node,
+        *[node for function in made.library.function for node in function.node_def],
+    ]
+    if any(node.op == "CheckNumerics" for node in nodes):
+        raise NotImplementedError(
+            "K.check_numerics: XLA, which the option compile=True asks for, drops the check. Leave "
+            "out the option"
+        )
 
 
 def _eager_when_empty(run: Function, eager: Function, program: Program) -> Function:

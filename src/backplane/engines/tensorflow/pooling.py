@@ -16,7 +16,7 @@ from backplane.core.windows import Padding
 from backplane.core.windows import windows as windows_of
 from backplane.engines.base import Ints, Shape, Table, Value, merge
 from backplane.engines.tensorflow.constants import ints, larger, number, sizes_of, table, vector
-from backplane.engines.tensorflow.library import raw, tf
+from backplane.engines.tensorflow.library import HALVES, computed_in, raw, tf
 
 TABLE = Table()
 
@@ -32,12 +32,12 @@ class Windows(NamedTuple):
 
     @property
     def of_planes(self) -> Windows:
-        """Those over the last two of three axes."""
+        """The windows over the last two of three axes."""
         return self._replace(pool=self.pool[1:], strides=self.strides[1:])
 
     @property
     def of_columns(self) -> Windows:
-        """Those over the first axis, as the first of two."""
+        """The windows over the first axis, as the first of two axes."""
         return self._replace(pool=(self.pool[0], 1), strides=(self.strides[0], 1))
 
     @property
@@ -67,7 +67,7 @@ def _is_explicit(specs: Sequence[Spec], *, padding: Padding, **given: Any) -> bo
 
 @TABLE.add("max_pool", wanted=True, unless=_is_explicit)
 def _max_pool(x: Value, *, wanted: tuple[bool, ...], **given: Any) -> list[Value]:
-    """The kernels of the gradient find the positions again."""
+    """The maxima. The kernels of the gradient find the positions again."""
     if signed := _SIGNED.get(x.dtype):
         bits = _sign_flipped(raw.Bitcast(input=x, type=signed))
         y, positions = _max_pool(bits, wanted=wanted, **given)
@@ -78,8 +78,9 @@ def _max_pool(x: Value, *, wanted: tuple[bool, ...], **given: Any) -> list[Value
 
 @TABLE.add("max_pool_grad", reads=(0, 1, 2), unless=_is_explicit)
 def _max_pool_grad(g: Value, x: Value, y: Value, positions: None, **given: Any) -> Value:
-    """`g` where the maxima are, 0 elsewhere."""
-    return _max_grad(g, x, y, Windows(**given))
+    """`g` where the maxima are, 0 elsewhere. For bfloat16 the kernel ends the process."""
+    gradient = computed_in(HALVES, lambda g, x, y: _max_grad(g, x, y, Windows(**given)))
+    return gradient(g, x, y)
 
 
 @TABLE.add("max_pool_take", reads=(0, 1, 2), unless=_is_explicit)

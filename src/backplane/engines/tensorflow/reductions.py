@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from backplane.core.shapes import broadcast_axes, may_stretch
 from backplane.engines.base import ADDED_SINGLY, Axes, Lowering, Shape, Table, Value
 from backplane.engines.tensorflow.constants import ints, number, shape_vector
 from backplane.engines.tensorflow.library import HALVES, computed_in, raw, tf
@@ -22,7 +21,9 @@ def _reduction(kernel: Callable[..., Value]) -> Lowering:
 
 
 def _extreme(kernel: Callable[..., Value]) -> Lowering:
-    """A maximum or minimum, after the check that there are elements: else it would be ±inf."""
+    """A maximum or minimum. It is checked that there are elements, of which TensorFlow would give
+    ±inf.
+    """
 
     def lowering(x: Value, *, axes: Axes, keepdims: bool) -> Value:
         y = kernel(input=x, axis=ints(axes), keep_dims=keepdims)
@@ -89,7 +90,9 @@ TABLE = Table(
 
 @TABLE.add("softmax")
 def _softmax(x: Value, *, axis: int) -> Value:
-    """The kernel of oneDNN gives 0 beside a NaN, which the sum takes to all of the row."""
+    """TensorFlow's softmax plus a term that makes a whole row NaN if one element is: oneDNN's
+    kernel gives 0 beside a NaN.
+    """
     y = raw.Softmax(logits=x) if axis == x.shape.rank - 1 else tf.nn.softmax(x, axis)
     if x.dtype == tf.float64:
         return y
@@ -104,18 +107,8 @@ def _log_softmax(x: Value, *, axis: int) -> Value:
 
 @TABLE.add("sum_to")
 def _sum_to(x: Value, *dims: Value, shape: Shape) -> Value:
-    """`x` summed down to the shape that was broadcast to that of `x`."""
-    if may_stretch(shape, x.shape):
-        return _sum_to_unknown(x, shape_vector(shape, dims))
-    added, stretched = broadcast_axes(shape, x.shape)
-    if not added and not stretched:
-        return raw.Identity(input=x)
-    y = TABLE["sum"].function(x, axes=(*added, *stretched), keepdims=bool(stretched))
-    return raw.Squeeze(input=y, axis=list(added)) if added and stretched else y
-
-
-def _sum_to_unknown(x: Value, shape: Value) -> Value:
-    """Which axes were broadcast is found out when the program runs."""
-    axes, _ = raw.BroadcastGradientArgs(s0=shape, s1=tf.shape(x))
+    """The sum over the axes that were broadcast, which are found out when the program runs."""
+    wanted = shape_vector(shape, dims)
+    axes, _ = raw.BroadcastGradientArgs(s0=wanted, s1=tf.shape(x))
     y = computed_in(HALVES, lambda x: raw.Sum(input=x, axis=axes))(x)
-    return raw.Reshape(tensor=y, shape=shape)
+    return raw.Reshape(tensor=y, shape=wanted)

@@ -25,12 +25,13 @@ WORTH = 1 << 20
 """Operations from which on a chain is compiled: a kernel takes XLA 50 ms, and its call 70 µs."""
 
 LONGEST = 64
-"""Operations in a chain: beyond an optimizer's step, other things are as large."""
+"""The most operations in a chain. No step of an optimizer is longer."""
 
 ARITHMETIC = frozenset(
     ("AddV2", "Sub", "Mul", "RealDiv", "Neg", "Abs", "Sqrt", "Square", "Maximum", "Minimum")
 )
-"""What XLA computes to the last bit as TensorFlow's kernels do, but for a product that is added."""
+"""Operations that XLA computes to the last bit as TensorFlow's kernels do, except a product to
+which something is added."""
 
 _ARGUMENTS = ("x", "y")
 _DTYPES = frozenset(("float32", "float64"))

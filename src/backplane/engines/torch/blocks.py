@@ -1,4 +1,4 @@
-"""What loops over blocks of tensors on the processor call."""
+"""The functions that loops over blocks of tensors call, for tensors on the processor."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from backplane.engines.torch.dtypes import TORCH
 
 REDUCED = {"sum": torch.sum, "mean": torch.sum, "max": torch.amax, "min": torch.amin}
 NUMPY = {torch.float32: np.dtype("float32"), torch.float64: np.dtype("float64")}
-"""dtypes of tensors that lie in arrays which are used again."""
+"""The dtypes whose tensors lie in NumPy arrays, so that their memory can be used again."""
 
 
 class _Recycler:
-    """Room for the values of one variable, in NumPy's arrays, of which one knows who has them."""
+    """Memory for the values of one variable: NumPy arrays, which know how many objects refer to
+    them.
+    """
 
     def __init__(self) -> None:
         self.arrays = buffers.for_values()

@@ -44,9 +44,9 @@ Planned = TypeVar("Planned")
 class Plan(NamedTuple):
     """Windows over spatial axes of known sizes, as a kernel of PyTorch slides them.
 
-    Kernels pad both ends of an axis alike, by `amounts`. Other padding, `around`, is done before.
-    With `ceil` the last window may reach beyond the padding. `rest` counts the elements at the end
-    of each axis that no window reaches.
+    Kernels pad both ends of an axis alike, by `amounts`. Other padding, `around`, is added before
+    the kernel runs. With `ceil`, the last window may reach beyond the padding. `rest` counts the
+    elements at the end of each axis that no window reaches.
     """
 
     sizes: Sequence[int]
@@ -58,7 +58,7 @@ class Plan(NamedTuple):
 
     @classmethod
     def of(cls, sizes: Sequence[int], slid: Sequence[Window]) -> Plan:
-        """The kernel pads wherever both ends get the same."""
+        """A plan in which the kernel pads each axis whose ends get the same amount."""
         placement = Placement(tuple(sizes), tuple(slid))
         pairs, counts = placement.pairs, placement.counts
         axes = zip(placement.padded, counts, slid, strict=True)
@@ -82,7 +82,7 @@ class Plan(NamedTuple):
         return x[(slice(None), *inside)]
 
     def empty(self, x: Value, batch: int, channels: int) -> Value:
-        """The result, with nothing in it, where an axis has no windows."""
+        """An empty result, if an axis has no windows."""
         return x.new_zeros((batch, *self.counts, channels))
 
 
@@ -91,7 +91,9 @@ def planned(
     shape: Shape,
     slid: Sequence[Window],
 ) -> Callable[[Sequence[int]], Planned]:
-    """From the spatial sizes to their plan; made now if `shape`, channels last, has them all."""
+    """A function from spatial sizes to their plan. If `shape`, channels last, has all sizes, the
+    plan is made now.
+    """
     sizes = shape[1:-1]
     if None in sizes:
         return lambda sizes: plan(sizes, slid)
@@ -105,8 +107,9 @@ Builder = Callable[..., Lowering]
 def on_two_axes(build: Builder) -> Builder:
     """A builder for two or three spatial axes that serves one axis as well, as the second of two.
 
-    The other axis comes after the batch, and before all axes of a kernel: the second operand of a
-    convolution and of its gradient by the input, and the result of the one by the kernel.
+    The other axis comes after the batch. In kernels it comes before all axes. Kernels are the
+    second operand of a convolution and of its gradient by the input, and the result of its gradient
+    by the kernel.
     """
 
     def lifted(specs: Sequence[Spec], *, strides: Ints, padding: Padding, **given: Any) -> Lowering:
@@ -249,5 +252,5 @@ def conv_kernel_grad(
 
 
 def _window(kernel_shape: Shape) -> Ints:
-    """The spatial sizes of a kernel, which spec rules want to be known."""
+    """The spatial sizes of a kernel. Spec rules make sure that they are known."""
     return tuple([n for n in kernel_shape[:-2] if n is not None])

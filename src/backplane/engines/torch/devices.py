@@ -7,7 +7,7 @@ import torch
 from backplane.engines.base import Function, Value
 
 ACCELERATED: bool = torch.accelerator.is_available()
-"""Whether tensors may be elsewhere than on the CPU. Where not, nobody looks for devices."""
+"""Whether tensors may be elsewhere than on the CPU. If not, nothing looks for devices."""
 
 _CPU = torch.device("cpu")
 
@@ -27,10 +27,10 @@ def default_device() -> torch.device:
 
 
 def following_inputs(function: Function) -> Function:
-    """`function` on the device that any of its inputs is on, if that is not the CPU.
+    """`function` on the device of the first input that is not on the CPU.
 
-    The other inputs are moved there, but for uint32: keys of random numbers, which are read on the
-    CPU.
+    The other inputs are moved to that device, except those of dtype uint32. These are keys of
+    random numbers, which are read on the CPU.
     """
 
     def run(*inputs: Value) -> tuple[Value, ...]:

@@ -24,8 +24,8 @@ SIGNED = {"uint16": torch.int16, "uint32": torch.int32, "uint64": torch.int64}
 
 
 def to_array(value: Value) -> np.ndarray:
-    """The values of a tensor that may be on a tape or on another device, or be bfloat16, which
-    NumPy's buffers do not know: hence its bits.
+    """The values of a tensor, which may be on a tape or on another device. bfloat16 is copied bit
+    by bit, because NumPy's buffers do not know it.
     """
     value = value.detach().cpu()
     if value.dtype != torch.bfloat16:
@@ -34,8 +34,10 @@ def to_array(value: Value) -> np.ndarray:
 
 
 def _by_bits(spec: Spec, function: Lowering, *, flipped: bool, back: bool) -> Lowering:
-    """`function` of the signed numbers with the bits of the operands; of those with the sign bit
-    `flipped`, which have the order of the unsigned ones. With `back` the result is one of them.
+    """`function`, applied to the operands' bits read as signed numbers.
+
+    With `flipped`, their sign bits are flipped before, so that they are ordered like the unsigned
+    numbers. With `back`, the result is turned into an unsigned number again.
     """
     if spec.dtype not in SIGNED:
         return function
@@ -63,7 +65,7 @@ ordered = partial(_by_bits, flipped=True, back=True)
 
 
 def widened(spec: Spec, function: Lowering) -> Lowering:
-    """`function` in int64, where uint16 and uint32 have room, but not uint64."""
+    """`function` in int64, which holds all uint16 and uint32, but not all uint64."""
     if spec.dtype not in SIGNED:
         return function
     if spec.dtype == "uint64":

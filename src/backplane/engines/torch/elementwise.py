@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from backplane.core.numbers import complaint, show
 from backplane.core.spec import Spec, is_float
 from backplane.engines.base import Entry, Lowering, Table, Value, check_windows
 from backplane.engines.torch.dtypes import (
@@ -73,7 +74,7 @@ def _register(choice: Choice, out: int, **functions: Lowering) -> None:
 
 
 def _non_negative(spec: Spec, function: Lowering) -> Lowering:
-    """`function`, which returns its operand where that is not negative."""
+    """`function`, or a copy of the operand if the dtype has no negative numbers."""
     return _copied if spec.dtype in SIGNED else function
 
 
@@ -92,7 +93,7 @@ _register(_non_negative, 1, abs=torch.abs)
 
 @TABLE.build("relu", out=1, over=torch.relu_)
 def relu(specs: Sequence[Spec]) -> Lowering:
-    """PyTorch's own has no `out`."""
+    """`torch.relu`, which takes no `out`, or with an `out` `torch.clamp_min`."""
     return _copied if specs[0].dtype in SIGNED else _relu
 
 
@@ -102,7 +103,7 @@ def _relu(x: Value, out: Value | None = None) -> Value:
 
 @TABLE.build("sign")
 def sign(specs: Sequence[Spec]) -> Lowering:
-    """`torch.sign`, but for NaN, of which that makes 0."""
+    """`torch.sign`, except that NaN stays NaN, where `torch.sign` gives 0."""
     if is_float(specs[0].dtype):
         return lambda x: torch.where(torch.isnan(x), x, torch.sign(x))
     return widened(specs[0], torch.sign)
@@ -110,7 +111,9 @@ def sign(specs: Sequence[Spec]) -> Lowering:
 
 @TABLE.add("softplus", out=1)
 def softplus(x: Value, out: Value | None = None) -> Value:
-    """From the threshold on it is x itself; the default threshold, 20, is too low for float64."""
+    """PyTorch's softplus, which returns x itself above a threshold. The default threshold, 20, is
+    too low for float64.
+    """
     if out is None:
         return F.softplus(x, threshold=40)
     return aten.softplus.out(x, 1, 40, out=out)
@@ -118,7 +121,7 @@ def softplus(x: Value, out: Value | None = None) -> Value:
 
 @TABLE.build("cast")
 def cast(specs: Sequence[Spec], *, dtype: str) -> Lowering:
-    """`Tensor.to`, which returns its operand itself where nothing changes."""
+    """`Tensor.to`, which returns its operand if nothing changes."""
     target = TORCH[dtype]
     return lambda x: x.to(target)
 
@@ -136,7 +139,15 @@ def stop_gradient(x: Value) -> Value:
 
 
 @TABLE.add("print")
-def print_(x: Value, *, message: str) -> Value:
+def print_(x: Value, *, message: str, style: tuple[Any, ...]) -> Value:
     """Prints when the program runs."""
-    print(message, to_array(x))
+    show(to_array(x), message, style)
+    return x.view_as(x)
+
+
+@TABLE.add("check_numerics")
+def check_numerics(x: Value, *, message: str) -> Value:
+    """`x`, looked at when the program runs."""
+    if not torch.isfinite(x).all():
+        raise complaint(message, torch.isnan(x).any(), torch.isinf(x).any())
     return x.view_as(x)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -13,8 +13,17 @@ from torch._subclasses.fake_tensor import FakeTensor
 from backplane.core.graph import KeySource
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import loops
-from backplane.engines.base import Blocks, Engine, Function, Program, Table, Value
-from backplane.engines.torch import convolution, devices, linear, tracing, updates
+from backplane.engines.base import (
+    Blocks,
+    Engine,
+    Function,
+    Lowering,
+    Program,
+    Table,
+    Value,
+    natives,
+)
+from backplane.engines.torch import convolution, devices, linear, native, tracing, updates
 from backplane.engines.torch.blocks import BLOCKS
 from backplane.engines.torch.control import ROWS
 from backplane.engines.torch.dtypes import NAMES, SIGNED, TORCH, to_array
@@ -34,7 +43,7 @@ class TorchEngine(Engine):
     feeds_at_once = None if devices.ACCELERATED else ("{x}.flags.carray", torch.from_numpy)
 
     def __init__(self) -> None:
-        running_graphs = loops(self, ROWS)
+        running_graphs = Table.joined(loops(self, ROWS), natives(self))
         self.table = Table.of_rooms(__package__, updates.TABLE, running_graphs)
         self._running_graphs = frozenset(running_graphs)
 
@@ -104,7 +113,9 @@ class TorchEngine(Engine):
         return torch.zeros(4, dtype=torch.uint32)
 
     def from_host(self, value: Any, dtype: str) -> Value:
-        """A number without the way through NumPy; a size that `torch.jit.trace` follows is one."""
+        """A tensor made of the number directly, without NumPy. A size that `torch.jit.trace`
+        follows is a tensor already.
+        """
         if isinstance(value, torch.Tensor):
             return value.to(TORCH[dtype])
         if type(value) is int and dtype not in SIGNED:
@@ -141,15 +152,42 @@ class TorchEngine(Engine):
         return value.detach()
 
     def lend(self, value: Value) -> Value:
-        """A copy of what a later step of an optimizer writes to. Of other values a tensor of its
-        own in the same memory: whether the tape follows that one is the user's business.
+        """A copy, if a later step of an optimizer writes to the value. Otherwise another tensor in
+        the same memory, so that users can put it on the tape without touching the variable's.
         """
         return value.clone() if updates.may_be_written(value) else value.detach()
+
+    # --- functions of PyTorch -------------------------------------------------------------------
+
+    def stand_in(self, spec: Spec) -> Value:
+        """A tensor without memory, where `abstract` runs."""
+        return torch.empty(spec.shape, dtype=TORCH[spec.dtype])
+
+    def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
+        """By PyTorch's fake tensors."""
+        return native.abstract(lambda: super(TorchEngine, self).abstract(function, specs)[0])
+
+    def native(
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
+    ) -> Lowering:
+        """The function. PyTorch's compiler knows no context variables."""
+        user: Any = function
+        reads = getattr(user, "reads_context", False)
+        run: Lowering = torch.compiler.disable(user.__call__) if reads else user
+        return run
+
+    def pullback(
+        self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
+    ) -> Sequence[Value]:
+        """By PyTorch's tape."""
+        return native.pullback(function, operands, cotangents)
 
     # --- programs -------------------------------------------------------------------------------
 
     def updates_in_place(self, options: Mapping[str, Any]) -> bool:
-        """By PyTorch's kernels of optimizers; its compiler fuses the operations by itself."""
+        """By PyTorch's kernels for optimizers. With `torch.compile` they are not used, because it
+        fuses the operations by itself.
+        """
         return not options.get("compile")
 
     def blocks(self) -> Blocks:
@@ -157,7 +195,9 @@ class TorchEngine(Engine):
         return BLOCKS
 
     def writes(self, options: Mapping[str, Any]) -> bool:
-        """Where nothing watches: a tape never does, PyTorch's compiler reuses memory by itself."""
+        """Unless there is an accelerator or `torch.compile` is asked for, which reuses memory by
+        itself. No tape watches compiled programs.
+        """
         return not (options.get("compile") or devices.ACCELERATED)
 
     def devices(self) -> list[str]:
@@ -165,12 +205,12 @@ class TorchEngine(Engine):
         return devices.names()
 
     def compile(self, program: Program) -> Function:
-        """The program; with the option `compile`, by `torch.compile`: True, the name of a mode, or
-        pairs of arguments of it.
+        """The program as it is, or through `torch.compile` if the option `compile` is given: True,
+        the name of a mode, or pairs of its arguments.
 
-        Nothing that a program reads is on PyTorch's tape (`detached`, `lend`), so that the tape
-        must be off only for those who look for it: that takes 0.4 µs. `torch.autocast` is off for
-        those whose products it would change.
+        Nothing that a program reads is on PyTorch's tape (`detached`, `lend`). So the tape is
+        switched off, which takes 0.4 µs, only for programs with lowerings that look for it.
+        `torch.autocast` is off for programs whose products it would change.
         """
         function = program.function
         wish = program.options.get("compile")
@@ -188,7 +228,7 @@ class TorchEngine(Engine):
         return asks or not self._running_graphs.isdisjoint(program.operations)
 
     def eager(self, program: Program) -> Function:
-        """What runs a program on native values: on their device, whichever that is."""
+        """Run a program on native values, on the device on which they are."""
         return self._placed(program.function)
 
     @staticmethod

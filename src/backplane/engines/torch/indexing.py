@@ -39,7 +39,7 @@ def slice_grad(specs: Sequence[Spec], *, shape: Shape, slices: Slices) -> Loweri
 
 
 def _outside(sizes: Sequence[int], slices: Slices) -> list[int]:
-    """What slices of step 1 leave out, before and after, as `pad_amounts`."""
+    """The elements that slices of step 1 leave out before and after, as `pad_amounts`."""
     spans = [(slice(*s).indices(n), n) for s, n in zip(slices, sizes, strict=True)]
     return pad_amounts([(start, n - max(start, stop)) for (start, stop, _), n in spans])
 
@@ -63,7 +63,7 @@ def _clamped(starts: Value, shape: Sequence[int], sizes: Sequence[int]) -> list[
 
 @TABLE.build("dynamic_slice")
 def dynamic_slice(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
-    """A view. PyTorch slices at host values, so the starts are read."""
+    """A view. PyTorch slices at numbers of the host, so the starts are copied to the host."""
 
     def lowering(x: Value, starts: Value, *dims: Value) -> Value:
         sizes = host_shape(shape, dims)
@@ -75,7 +75,7 @@ def dynamic_slice(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
 
 @TABLE.build("dynamic_slice_grad")
 def dynamic_slice_grad(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
-    """Padding, at starts that are read."""
+    """Padding around `g`. The starts are copied to the host."""
 
     def lowering(g: Value, starts: Value, *dims: Value) -> Value:
         sizes = host_shape(shape, dims)
@@ -99,7 +99,9 @@ def _flat_indices(indices: Value, size: int) -> Value:
 
 @TABLE.build("gather")
 def gather(specs: Sequence[Spec], *, axis: int) -> Lowering:
-    """`index_select`, three times as fast as indexing by a tensor, which knows negative indices."""
+    """`index_select`. It is three times as fast as indexing by a tensor, but takes no negative
+    indices.
+    """
 
     def lowering(x: Value, indices: Value) -> Value:
         shape = x.shape
@@ -111,7 +113,7 @@ def gather(specs: Sequence[Spec], *, axis: int) -> Lowering:
 
 @TABLE.build("scatter_add")
 def scatter_add(specs: Sequence[Spec], *, shape: Shape, axis: int) -> Lowering:
-    """`index_add_` into fresh zeros, which spares a copy of them."""
+    """`index_add_`, which writes to the zeros, where `index_add` would copy them."""
 
     def lowering(g: Value, indices: Value, *dims: Value) -> Value:
         sizes = host_shape(shape, dims)

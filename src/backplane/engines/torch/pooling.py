@@ -37,8 +37,8 @@ MEAN_GRAD = {2: aten.avg_pool2d_backward.default, 3: aten.avg_pool3d_backward.de
 
 
 def _plan(sizes: Sequence[int], slid: Sequence[Window]) -> Plan:
-    """The kernel pads where it can: both ends alike, by half a window at most; over three axes it
-    refuses sizes below the window's, padded or not.
+    """A plan in which the kernel pads if it can. It pads both ends alike, by half a window at most.
+    Over three axes it refuses sizes smaller than the window, even if padding makes up for it.
     """
     found = Plan.of(sizes, slid)
     amounts = [before for before, _ in found.around] if found.around else found.amounts
@@ -71,7 +71,9 @@ class _Kernels:
         self.plan = planned(_plan, shape, windows(pool, strides, padding))
 
     def max(self, x: Value) -> list[Value]:
-        """Maxima, and their positions, which count through the (padded) plane of one channel."""
+        """The maxima, and their positions, which are numbers of elements in the padded plane of one
+        channel.
+        """
         plan = self.plan(present_sizes(x)[1:-1])
         if 0 in plan.counts:
             empty = plan.empty(x, x.shape[0], x.shape[-1])
@@ -101,7 +103,7 @@ class _Kernels:
         return torch.gather(v.flatten(1, -2), 1, rows).reshape(positions.shape)
 
     def mean(self, x: Value) -> Value:
-        """Means over what is no padding."""
+        """The mean of each window, without its padding."""
         plan = self.plan(present_sizes(x)[1:-1])
         if 0 in plan.counts:
             return plan.empty(x, x.shape[0], x.shape[-1])
@@ -113,7 +115,7 @@ class _Kernels:
         return channels_last(y)
 
     def mean_grad(self, g: Value, shape: Sequence[int]) -> Value:
-        """`g`, shared out over its windows."""
+        """The gradient of `mean`: `g` is divided among the elements of each window."""
         plan = self.plan(shape[1:-1])
         if g.numel() == 0:
             return g.new_zeros(shape)
@@ -137,7 +139,7 @@ class _Kernels:
 
 
 def _lowest(dtype: torch.dtype) -> Any:
-    """What never wins against a value of that dtype."""
+    """The smallest value of a dtype, which never wins a maximum."""
     return -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
 
 
@@ -146,7 +148,7 @@ def _lacks_kernel(specs: Sequence[Spec], **params: Any) -> bool:
 
 
 def _builder(method: Callable[..., Any], operand: int) -> Callable[..., Lowering]:
-    """A builder of `method`, whose windows lie over the axes of one of the operands."""
+    """A builder for `method` of the pooling over the spatial axes of one of the operands."""
 
     @on_two_axes
     def build(specs: Sequence[Spec], **at: Unpack[Pooling]) -> Lowering:

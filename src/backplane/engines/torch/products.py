@@ -67,7 +67,8 @@ class Products(Placement):
 
     def input_grad(self, g: Value, kernel: Value) -> Value:
         """The gradient by x."""
-        batch, inputs, outputs = g.shape[0], *kernel.shape[-2:]
+        batch = g.shape[0]
+        inputs, outputs = kernel.shape[-2:]
         rows = g.reshape(-1, outputs) @ kernel.reshape(-1, outputs).t()
         if self.plain:
             return rows.reshape(batch, *self.sizes, inputs)

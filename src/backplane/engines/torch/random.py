@@ -73,6 +73,6 @@ def key_words(key: Value) -> Value:
 
 @TABLE.add("random_bits")
 def random_bits(key: Value, *dims: Value, shape: Shape) -> Value:
-    """NumPy's: PyTorch has no kernels for uint32, and those of int32 take as long."""
+    """NumPy's lowering. PyTorch has no kernels for uint32, and those for int32 take as long."""
     words = torch.from_numpy(PORTABLE["random_bits"].function(key.numpy(), *dims, shape=shape))
     return words.to(default_device())

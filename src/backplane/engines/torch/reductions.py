@@ -6,17 +6,16 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from backplane.core.shapes import broadcast_axes
 from backplane.core.spec import Spec
 from backplane.engines.base import Axes, Lowering, Shape, Table, Value
-from backplane.engines.torch.dtypes import TORCH, compared, modular, ordered
+from backplane.engines.torch.dtypes import compared, modular, ordered
 from backplane.engines.torch.tracing import host_shape
 
 TABLE = Table()
 
 
 LONG_ROW = 1024
-"""From this length on `top_k` tries to do without sorting whole rows."""
+"""From this length on, `top_k` tries to avoid sorting whole rows."""
 
 
 @TABLE.build("sum")
@@ -104,15 +103,13 @@ TABLE.update(
 
 @TABLE.build("sum_to")
 def sum_to(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
-    """One sum where the axes are known beforehand, else `Tensor.sum_to_size`."""
-    spec, dtype = specs[0], TORCH[specs[0].dtype]
-    if None in shape:
-        return lambda x, *dims: x.sum_to_size(host_shape(shape, dims)).to(dtype)
-    added, stretched = broadcast_axes(shape, spec.shape)
-    if not stretched:
-        return modular(spec, lambda x: torch.sum(x, added, dtype=x.dtype) if added else x)
-    axes = (*added, *stretched)
-    return modular(spec, lambda x: torch.sum(x, axes, True, dtype=x.dtype).squeeze(added))
+    """`Tensor.sum_to_size`."""
+
+    def lowering(x: Value, *dims: Value) -> Value:
+        size = host_shape(shape, dims)
+        return modular(specs[0], lambda x: x.sum_to_size(size).to(x.dtype))(x)
+
+    return lowering
 
 
 @TABLE.build("top_k")
@@ -129,9 +126,8 @@ def top_k(specs: Sequence[Spec], *, k: int) -> Lowering:
 
 
 def _largest(x: Value, k: int) -> Value:
-    """Positions by `torch.topk` where rows are long and no two values that it meets are equal.
-
-    On rows of 30000 it takes a fiftieth of the time of the sort.
+    """The positions that `torch.topk` gives, if rows are long and no two of the values found are
+    equal. On rows of 30,000 elements this takes a fiftieth of the time of a sort.
     """
     size = x.shape[-1]
     if size > LONG_ROW:

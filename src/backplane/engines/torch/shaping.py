@@ -55,7 +55,7 @@ def expand_dims(specs: Sequence[Spec], *, axes: tuple[int, ...]) -> Lowering:
 
 @TABLE.build("squeeze")
 def squeeze(specs: Sequence[Spec], *, axes: tuple[int, ...]) -> Lowering:
-    """A view. `Tensor.squeeze` keeps axes of other sizes than 1, so unknown sizes are looked at."""
+    """A view. `Tensor.squeeze` keeps axes whose size is not 1, so unknown sizes are checked."""
     if all(specs[0].shape[axis] == 1 for axis in axes):
         return lambda x: x.squeeze(axes)
 
@@ -105,9 +105,9 @@ def full(specs: Sequence[Spec], *, shape: Shape, value: Any, dtype: str) -> Lowe
 
 @TABLE.build("arange")
 def arange(specs: Sequence[Spec], *, dtype: str) -> Lowering:
-    """`torch.arange`, and like NumPy empty where no step leads from start to stop.
+    """`torch.arange`, but empty, as in NumPy, if no step leads from start to stop.
 
-    What is computed from sizes may be an array of NumPy, which `torch.arange` does not take.
+    Operands that are computed from sizes may be NumPy arrays, which `torch.arange` does not take.
     """
     target = TORCH[dtype]
     kind = torch.int64 if dtype in UNSIGNED else target

@@ -64,10 +64,10 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     leaves = flatten((args, kwargs))
     of_model = any(isinstance(leaf, keras.KerasTensor) for leaf in leaves)
     beside = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-    if function.__name__ not in OF_GRAPHS and any(map(in_graph, beside)):
-        # A keras.Variable counts as its value beside tensors that have one now.
-        if of_model or not _call.is_closed(beside):
-            return function(*map_leaves(lifted, args), **map_leaves(lifted, kwargs))
+    # A keras.Variable counts as its value beside tensors that have one now.
+    joins = any(map(in_graph, beside)) and (of_model or not _call.is_closed(beside))
+    if joins and function.__name__ not in OF_GRAPHS:
+        return function(*map_leaves(lifted, args), **map_leaves(lifted, kwargs))
     special = SPECIAL.get(function.__name__)
     if special is not None:
         return special(*args, **kwargs)
@@ -93,7 +93,7 @@ def value(x: Any) -> Any:
 
 
 class _Probe(keras.layers.Layer):
-    """Sees what Keras passes on to a layer that is called inside another's call."""
+    """A layer that sees the arguments which Keras passes on to layers inside another's call."""
 
     def __init__(self) -> None:
         super().__init__(name="backplane_phase")

@@ -129,7 +129,7 @@ class Slope(NamedTuple):
     """
 
     call: Any
-    count: int
+    arity: int
     """How many operands the call has."""
     wanted: tuple[int, ...]
     """The operands whose cotangents are computed."""
@@ -142,7 +142,7 @@ class Slope(NamedTuple):
 
     def __call__(self, *values: Any) -> list[Any]:
         """The cotangents."""
-        operands, cotangents = values[: self.count], values[self.count :]
+        operands, cotangents = values[: self.arity], values[self.arity :]
 
         def function(*wanted: Any) -> list[Any]:
             filled = dict(zip(self.wanted, wanted, strict=True))

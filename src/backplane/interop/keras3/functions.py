@@ -74,7 +74,7 @@ class ModelFunction:
 
 
 def _flat(values: Any) -> list[Any]:
-    """The items of a list, those of lists of tensors in it (`model.input` may be one) included."""
+    """The items of a list, and of the lists in it: `model.input` may be one."""
     found: list[Any] = []
     for value in values:
         several = isinstance(value, list | tuple) and isinstance(value[0], keras.KerasTensor)
@@ -83,7 +83,7 @@ def _flat(values: Any) -> list[Any]:
 
 
 def _is_phase(value: Any) -> bool:
-    """Whether it is the learning phase: that of K, or a number where it was fixed."""
+    """Whether an input is the learning phase: K's tensor, or a number if the phase is fixed."""
     return (isinstance(value, Placeholder) and value.default is not None) or value in (0, 1)
 
 
@@ -121,8 +121,8 @@ def function(
     if isinstance(inputs, list | tuple):
         inputs = _flat(inputs)
     with engines.use(keras.backend.backend()):
-        graph = map_leaves(lifted, (inputs, outputs, list(updates or [])))
-        return K.function(*graph, name, **kwargs)
+        graph: Any = map_leaves(lifted, (inputs, outputs, list(updates or [])))
+        return K.function(graph[0], graph[1], graph[2], name=name, **kwargs)
 
 
 def _is_of_keras(tensors: list[Any]) -> bool:

@@ -53,9 +53,8 @@ class KCall(keras.Operation):
 
 @keras.saving.register_keras_serializable(package="backplane")
 class KInTrainPhase(keras.layers.Layer):
-    """`K.in_train_phase` in a model of Keras 3.
-
-    A layer, because layers are told by the model whether it is trained.
+    """`K.in_train_phase` in a model of Keras 3. It is a layer, because a model tells its layers
+    whether it is being trained.
     """
 
     def __init__(self, name: str | None = None, **kwargs: Any) -> None:
@@ -63,7 +62,7 @@ class KInTrainPhase(keras.layers.Layer):
         self.supports_masking = True
 
     def call(self, x: Any, alt: Any = None, training: bool | None = None) -> Any:
-        """One of the two."""
+        """The first of the two in training, else the second."""
         return K.in_train_phase(x, alt, training=int(bool(training)))
 
     def compute_output_spec(self, x: Any, alt: Any = None, training: bool | None = None) -> Any:

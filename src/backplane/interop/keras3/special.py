@@ -67,7 +67,7 @@ def _check(what: str, x: Any, shape: tuple[int | None, ...]) -> None:
 
 
 def _assign(what: str, x: Any, value: Any) -> Any:
-    """Assign now; in a `StatelessScope`, Keras keeps the new value for the scope's owner."""
+    """Assign now. In a `StatelessScope`, Keras keeps the new value for the scope's owner."""
     _check(what, x, K.int_shape(value))
     value = K.eval(value) if isinstance(value, Tensor) else value
     return x.assign(value.value if isinstance(value, keras.Variable) else value)
@@ -135,7 +135,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "in_train_phase": _in_train_phase,
     "in_test_phase": lambda x, alt, training=None: _in_train_phase(alt, x, training),
 }
-"""Name of a K function → what it does if one of its arguments is an object of Keras 3."""
+"""From the name of a K function to what it does if one of its arguments is an object of Keras 3."""
 
 OF_GRAPHS = {"function", "gradients"}
 """Those of them that take tensors of K beside objects of Keras 3."""

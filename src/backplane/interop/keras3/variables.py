@@ -75,4 +75,4 @@ MAKERS: dict[str, Callable[..., Any]] = {
         for name in ("zeros", "ones", "eye", "random_uniform_variable", "random_normal_variable")
     },
 }
-"""Name in `keras.backend` → the function."""
+"""From the name in `keras.backend` to the function."""

@@ -27,7 +27,7 @@ class Twin(Variable):
         self.trainable = source.trainable
 
     @property
-    def values(self) -> dict[Any, Any]:  # type: ignore[override]
+    def values(self) -> dict[Any, Any]:
         """The current value, held by the engine of Keras' backend."""
         value = self.source.value
         if hasattr(value, "read_value"):  # a variable of TensorFlow

@@ -1,0 +1,174 @@
+"""Errors name the K function and the argument.
+
+Whoever finds a fault often knows neither: `as_tensor` got a None, and that was the `gamma` of
+`K.batch_normalization`. So the outermost K function completes the message. It looks for the
+argument that is to blame only after something has failed.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import re
+import reprlib
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from backplane.core.graph import Tensor
+from backplane.core.registry import PRIMITIVES
+from backplane.ops.lift import as_tensor
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
+_PACKAGES = os.path.dirname(_NUMPY[:-1]) + os.sep
+
+
+def explained(function: F) -> F:
+    """Decorator for K functions that do not follow the call rule: their errors name the function
+    and the argument.
+    """
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (TypeError, ValueError, IndexError) as error:
+            explain(error, function, args, kwargs)
+            raise
+        except RecursionError:
+            refuse_depth(function, args, kwargs)
+            raise
+
+    return wrapper  # type: ignore[return-value]
+
+
+def explain(
+    error: Exception, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> None:
+    """Let the message of an error start with `K.name: `, and name the argument to blame. Errors of
+    somebody else's code that K called, such as the step of a loop, stay as they are.
+    """
+    if len(error.args) != 1 or not _is_ours(error.__traceback__):
+        return
+    name = function.__name__
+    plain = getattr(error, "plain", None) or str(error)
+    if plain.startswith(f"K.{name} "):
+        return
+    inner, colon, text = plain.partition(": ")
+    if not colon or not (inner in PRIMITIVES or re.fullmatch(r"K\.\w+", inner)):
+        text = plain
+    error.plain = text  # type: ignore[attr-defined]
+    error.args = (f"K.{name}: {_with_argument(text, _given(function, args, kwargs))}",)
+
+
+def refuse_depth(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> None:
+    """After Python has gone too deep: ValueError if an argument contains itself or
+    lists in lists in lists.
+    """
+    for name, value in _given(function, args, kwargs).items():
+        if (reason := _depth(value)) is not None:
+            raise ValueError(f"K.{function.__name__}: {name}: got a list {reason}") from None
+
+
+def holds_itself(what: str) -> ValueError:
+    """The error for a list that is among its own items."""
+    return ValueError(f"{what}: got a list that contains itself")
+
+
+MOST_LISTS = 100
+
+
+def _depth(value: Any) -> str | None:
+    waiting: list[tuple[Any, tuple[int, ...]]] = [(value, ())]
+    while waiting:
+        value, around = waiting.pop()
+        if isinstance(value, list | tuple | dict):
+            if id(value) in around:
+                return "that contains itself"
+            if len(around) >= MOST_LISTS:
+                return f"inside of {MOST_LISTS} others"
+            items = value.values() if isinstance(value, dict) else value
+            waiting += [(item, (*around, id(value))) for item in items]
+    return None
+
+
+def _is_ours(trace: TracebackType | None) -> bool:
+    """Whether an error comes from our code, or from NumPy below it, and has not passed through a
+    user's.
+    """
+    names = []
+    while trace is not None:
+        names.append(trace.tb_frame.f_code.co_filename)
+        trace = trace.tb_next
+    libraries = (_OURS, _PACKAGES, "<backplane ", "<__array_function__", "numpy/")
+    return names[-1].startswith((_OURS, _NUMPY, "numpy/")) and all(
+        n.startswith(libraries) for n in names
+    )
+
+
+def _given(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments by the names of the parameters; empty if they do not fit."""
+    try:
+        return dict(inspect.signature(function).bind(*args, **kwargs).arguments)
+    except TypeError:
+        return {}
+
+
+def _with_argument(text: str, given: Mapping[str, Any]) -> str:
+    """`text`, with the name of the argument to blame if it is not there."""
+    for name, value in given.items():
+        tests = [(test, item) for item in _items(value) for test in (as_tensor, bool)]
+        if any(_fails_with(text, test, item) for test, item in tests):
+            return f"{name}: {text}"
+    if any(_is_named(name, text) for name in given):
+        return text
+    quoted = [name for name, value in given.items() if _is_quoted(_short(value), text)]
+    if len(quoted) == 1:
+        return f"{quoted[0]}: {text}"
+    listed = ", ".join(f"{name} = {_short(value)}" for name, value in given.items())
+    return f"{text} ({listed})" if given else text
+
+
+def _is_named(name: str, text: str) -> bool:
+    # A name such as `a` is a word of prose too.
+    end = r"(?=:| must| has)" if name in ("a", "value", "name") else r"\b"
+    return re.search(rf"(?<!['\w]){name}{end}", text) is not None
+
+
+def _is_quoted(value: str, text: str) -> bool:
+    return re.search(rf"\b(got|not) {re.escape(value)}(?!\w)", text) is not None
+
+
+def _items(value: Any) -> Iterator[Any]:
+    yield value
+    if isinstance(value, list | tuple):
+        yield from value
+
+
+def _fails_with(text: str, test: Callable[[Any], Any], value: Any) -> bool:
+    try:
+        test(value)
+    except (TypeError, ValueError) as error:
+        return str(error) == text
+    return False
+
+
+def _short(value: Any) -> str:
+    """What a reader needs to know of an argument."""
+    if isinstance(value, Tensor | np.ndarray):
+        return f"<shape {tuple(value.shape)}, dtype {value.dtype}>"
+    return _REPR.repr(value)
+
+
+_REPR = reprlib.Repr()
+_REPR.maxother = _REPR.maxstring = 60

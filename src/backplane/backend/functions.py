@@ -1,0 +1,220 @@
+"""Functions of an engine's library inside graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from backplane import engines
+from backplane.backend._adapters import LIFT, adaptable
+from backplane.backend._args import as_dtype
+from backplane.backend._call import bound_values, look
+from backplane.backend._trace import Slot, abstracted, fill, hashable, run_now, runs_at_once
+from backplane.backend._trees import flatten, map_leaves, unflatten
+from backplane.backend.types import DType, StaticShape, TensorLike
+from backplane.core import context
+from backplane.core.graph import Tensor
+from backplane.core.native import Native
+from backplane.core.spec import Spec
+from backplane.engines.base import Engine
+from backplane.ops.lift import as_tensor
+from backplane.ops.native import native_, stateful_native
+
+__all__ = ["native"]
+
+Result = tuple[StaticShape, DType]
+"""The shape and the dtype of a result."""
+
+
+@adaptable
+def native(
+    fn: Callable[..., Any],
+    *tensors: TensorLike,
+    gradient: Callable[..., Any] | None = None,
+    stateful: bool | None = None,
+    spec: Result | Sequence[Result] | None = None,
+) -> Any:
+    """Call a function of the engine's own library inside a graph.
+
+    An addition of Backplane: the documents of the Keras backend API do not have it.
+
+    The library evaluates `fn` abstractly to find the shapes and dtypes of its results. Then `fn` is
+    compiled with the rest of the graph, which runs on this engine only. Variables and tensors that
+    `fn` uses from around it are operands too.
+
+    Args:
+        fn: Function of values of the engine in force: of `tf.Tensor`s, `torch.Tensor`s,
+            `jax.Array`s, `mx.array`s or variables of PyTensor; of NumPy arrays on numpy and cntk.
+            It returns one value, or a list, tuple or dict of them. It is called again whenever a
+            program is compiled or run, so it must compute the same from the same operands.
+        *tensors: Operands.
+        gradient: Function `(g, *tensors)` of tensors of the graph, with K functions or native ones
+            in it. `g` is the gradient with respect to the result, a list if there are several. It
+            returns a gradient, or None, for each of `tensors`. By default the library
+            differentiates `fn`, any number of times; NumPy and ONNX Runtime cannot.
+        stateful: Whether `fn` draws random numbers or has an effect. Such a call is never merged
+            with an equal one, and has no gradient unless one is given. By default the library is
+            asked; False says that `fn` always computes the same.
+        spec: Pair of shape and dtype of the result, or a list of pairs, for a function that cannot
+            be evaluated without values. Sizes may be None.
+
+    Returns:
+        What `fn` returns, with tensors in the place of the values. If all `tensors` have values, it
+        is called at once and returns values.
+
+    Raises:
+        TypeError: if `fn` is no function.
+        ValueError: if `fn` cannot be evaluated for such shapes.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> import numpy as np
+        >>> with K.engine("numpy"):
+        ...     x = K.variable([1.0, 4.0])
+        ...     y = K.native(np.cbrt, 2 * x, gradient=lambda g, x: g / (3 * K.pow(x, 2 / 3)))
+        ...     K.eval(K.gradients(K.sum(y), [x])[0]).round(3)
+        array([0.42 , 0.167], dtype=float32)
+    """
+    if not callable(fn):
+        raise TypeError(f"K.native: fn must be a function, got {fn!r}")
+    tensors = bound_values(tensors)
+    given = None if spec is None else _specs(spec)
+    runs, engine = look(tensors, "native")
+    called = _Called(fn, tuple(map(Slot, range(len(tensors)))), {})
+    if not runs:
+        operands = [as_tensor(t) for t in tensors]
+        return _node(engine, called, operands, gradient, stateful, given, isinstance(spec, list))
+    slots, values, _ = abstracted(tensors, engine)
+    at_once = runs_at_once(engine) or any(map(engine.is_symbolic, values))
+    if at_once and all(type(t) is Slot for t in slots):
+        run = engine.native(called, list(map(engine.spec_of, values)), None)
+        results = list(run(*values))
+        return unflatten(called.structure, results)
+    return run_now(native, (fn, *tensors), {"stateful": stateful, "spec": spec}, engine)
+
+
+def _specs(spec: Any) -> list[Spec]:
+    return [
+        Spec(tuple(shape), as_dtype(dtype))
+        for shape, dtype in (spec if isinstance(spec, list) else [spec])
+    ]
+
+
+class _Called:
+    """A call of a function with slots among its arguments, as a function of what fills them.
+
+    Two are equal if they call the same function with equal plain arguments.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self.function, self.args, self.kwargs = function, args, kwargs
+        self.structure: Any = None
+        """What the function returned last, with None for the values."""
+        try:
+            self.key: Any = (function, hashable((args, kwargs)))
+            hash(self.key)
+        except TypeError:
+            self.key = self
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, _Called) and self.key is not self and self.key == other.key
+        )
+
+    def __hash__(self) -> int:
+        return id(self) if self.key is self else hash(self.key)
+
+    def __call__(self, *values: Any) -> list[Any]:
+        """The results in a flat list."""
+        result = self.function(*fill(self.args, values), **fill(self.kwargs, values))
+        self.structure = map_leaves(lambda value: None, result)
+        return flatten(result)
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        name = getattr(self.function, "__qualname__", None) or type(self.function).__qualname__
+        return f"the function {name!r}"
+
+
+def _node(
+    engine: Engine,
+    called: _Called,
+    operands: Sequence[Tensor],
+    gradient: Callable[..., Any] | None = None,
+    stateful: bool | None = None,
+    given: Sequence[Spec] | None = None,
+    listed: bool = False,
+) -> Any:
+    """The node of a call, and its results in the structure in which the function returns them."""
+    function = Native(engine, called, called.name, gradient=gradient, given=given)
+    specs = [t.spec for t in operands]
+    captured = function.captures(specs)
+    if captured:
+        if gradient is not None:
+            raise ValueError(
+                f"K.native: {called.name} uses {captured[0]!r} from around it, for which "
+                "`gradient` has no result: give it to K.native as an operand"
+            )
+        function = function.capturing(captured)
+        specs += [t.spec for t in captured]
+    function.results(specs)
+    marked = function.stateful if stateful is None else stateful
+    results = (stateful_native if marked else native_)(*operands, *captured, function=function)
+    if given is not None:
+        return results if listed else results[0]
+    return unflatten(called.structure, results)
+
+
+def call_of(name: str, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
+    """The call of a function of an engine's library with tensors of ours among its arguments, which
+    may lie in lists and dicts: a node, or, inside of such a function, the call of `fn` on values.
+    """
+    bound = context.current().bound
+    if bound is not None and bound.engine.name == name:
+        args, kwargs = map_leaves(
+            lambda v: bound[v] if isinstance(v, Tensor) else v, (args, kwargs)
+        )
+        return fn(*args, **kwargs)
+    operands: list[Tensor] = []
+
+    def slot(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        operands.append(as_tensor(value))
+        return Slot(len(operands) - 1)
+
+    args, kwargs = map_leaves(slot, (tuple(args), dict(kwargs)))
+    return _node(engines.get(name), _Called(fn, args, dict(kwargs)), operands)
+
+
+class _Rebuilt(NamedTuple):
+    """A value of a library's own graph as a function of what it was computed from."""
+
+    engine: Engine
+    value: Any
+    sources: tuple[Any, ...]
+
+    def __call__(self, *values: Any) -> list[Any]:
+        replace = dict(zip(self.sources, values, strict=True))
+        return [self.engine.rebuilt(self.value, replace)]
+
+
+def lifted(value: Any) -> Any:
+    """A value of an engine's own symbolic graph that was computed from tensors of ours as a tensor;
+    all other values as they are.
+    """
+    engine = engines.engine_of(value)
+    if engine is None or not engine.is_symbolic(value):
+        return value
+    sources = engine.sources(value)
+    if not sources or context.current().bound is not None:
+        return value
+    rebuilt: Any = _Rebuilt(engine, value, tuple(sources))
+    function = Native(engine, rebuilt, f"the variable {value}")
+    return native_(*sources.values(), function=function)[0]
+
+
+LIFT.append(lifted)

@@ -1,0 +1,43 @@
+"""What a terminal shows while something takes long."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+PATIENCE = 1.0
+"""Seconds that pass before anything is shown."""
+
+
+@contextmanager
+def shown(what: str) -> Iterator[None]:
+    """Context manager: if it takes longer than `PATIENCE`, a line on stderr says `what` and for how
+    long. Nothing is written if stderr is no terminal.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    import threading  # Here: most programs run without a terminal, or start without it.
+
+    done = threading.Event()
+    thread = threading.Thread(target=_show, args=(what, done, sys.stderr), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _show(what: str, done: Any, terminal: Any) -> None:
+    start = time.monotonic()
+    if done.wait(PATIENCE):
+        return
+    from rich.console import Console
+
+    with Console(file=terminal).status(what) as status:
+        while not done.wait(0.2):
+            status.update(f"{what}, {time.monotonic() - start:.0f} s")

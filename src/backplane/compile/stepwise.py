@@ -1,0 +1,241 @@
+"""Runs a graph op by op, so that somebody can watch: each node is a program of its own.
+
+The nodes are those of the graph as it was built, or as the passes left it; nothing is fused, and
+loops run in Python. `K.debug` looks at the values, `f.profile` at the times.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from backplane.compile.cache_key import is_scalar
+from backplane.compile.passes.prune import prune
+from backplane.compile.program import compiled
+from backplane.compile.source_map import failed_at, place_of
+from backplane.core.graph import (
+    Constant,
+    Graph,
+    Placeholder,
+    Tensor,
+    constant,
+    draw,
+    rebuild,
+    substitute,
+    toposort,
+    undraw,
+)
+from backplane.core.primitive import OUTPUT, Primitive, outputs_of
+from backplane.core.variable import assign, lent
+from backplane.engines.base import Engine, Value
+from backplane.ops.control import cond_, scan_, while_loop_
+
+if TYPE_CHECKING:
+    from backplane.compile.function import Function
+
+
+class Step(NamedTuple):
+    """A node that has run, or a leaf that has been given."""
+
+    node: Tensor
+    operands: Sequence[Value]
+    results: Sequence[Value]
+    seconds: float
+    loops: tuple[tuple[Tensor, int], ...]
+    """The loops and branches around it, outermost first, and the numbers of their steps."""
+
+
+Watch = Callable[[Step], None]
+
+ARRANGEMENT_LIMIT = 4096
+"""Programs of single nodes that a run remembers."""
+
+
+class Stepper:
+    """Runs graphs op by op on an engine, and shows each step to `watch`."""
+
+    def __init__(self, engine: Engine, watch: Watch) -> None:
+        self.engine = engine
+        self.watch = watch
+        self.options = (("once", True),) if "once" in engine.capabilities else ()
+        self.loops: tuple[tuple[Tensor, int], ...] = ()
+        self._programs: dict[Any, Callable[..., tuple[Value, ...]]] = {}
+
+    def run(self, outputs: Sequence[Tensor], values: Mapping[Tensor, Value]) -> list[Value]:
+        """The values of `outputs`, given those of the leaves."""
+        found: dict[Tensor, Any] = dict(values)
+        if not self.loops:
+            for leaf, value in values.items():
+                self.watch(Step(leaf, (), (value,), 0.0, ()))
+        for node in toposort(outputs, stop=found):
+            if node in found:
+                continue
+            if node.op is OUTPUT:
+                found[node] = found[node.inputs[0]][node.params["index"]]
+            elif node.op is not None:
+                results = self._results(node, [found[t] for t in node.inputs])
+                found[node] = results if node.op.multiple else results[0]
+            elif isinstance(node, Constant):
+                found[node] = self._native(node)
+        return [found[t] for t in outputs]
+
+    def _native(self, node: Constant) -> Value:
+        value = node.value
+        return (
+            self.engine.feed(value)
+            if isinstance(value, np.ndarray)
+            else self.engine.detached(value)
+        )
+
+    def _results(self, node: Tensor, operands: list[Value]) -> Sequence[Value]:
+        loop = _LOOPS.get(node.op)  # type: ignore[arg-type]
+        if loop is not None and (ends := loop(self, node, operands)) is not None:
+            return ends
+        try:
+            program, taken = self._program(node, operands)
+            start = time.perf_counter()
+            results = program(*taken)
+            self.engine.wait(results)
+            seconds = time.perf_counter() - start
+        except Exception as error:
+            failed_at(place_of(node), error, self.engine)
+            raise
+        self.watch(Step(node, operands, results, seconds, self.loops))
+        return results
+
+    # --- one node as a program --------------------------------------------------------------------
+
+    def _program(
+        self, node: Tensor, operands: Sequence[Value]
+    ) -> tuple[Callable[..., tuple[Value, ...]], list[Value]]:
+        """The program of a node for operands of these shapes, and what it takes."""
+        assert node.op is not None
+        inputs: list[Tensor] = []
+        taken: list[Value] = []
+        for i, (t, value) in enumerate(zip(node.inputs, operands, strict=True)):
+            if isinstance(t, Constant) and is_scalar(t):
+                inputs.append(t)  # It may be a parameter of the kernel.
+            elif node.op.host is not None and i >= node.op.host:
+                size = np.asarray(self.engine.to_numpy(value), t.spec.dtype)
+                inputs.append(constant(size))
+            else:
+                inputs.append(Placeholder(self._spec(t, value)))
+                taken.append(value)
+        key = (node, *[t.value.item() if is_scalar(t) else t.spec for t in inputs])
+        program = self._programs.get(key)
+        if program is None:
+            if len(self._programs) >= ARRANGEMENT_LIMIT:
+                self._programs.clear()
+            made = rebuild(node, tuple(inputs))
+            results = outputs_of(made) if node.op.multiple else [made]
+            given = [t for t in inputs if isinstance(t, Placeholder)]
+            run, constants, *_ = compiled(self.engine, given, results, options=self.options)
+            program = self._programs[key] = (
+                (lambda *values: run(*values, *constants)) if constants else run
+            )
+        return program, taken
+
+    def _spec(self, t: Tensor, value: Value) -> Any:
+        return t.spec if t.spec.sparse else t.spec.with_shape(self.engine.spec_of(value).shape)
+
+    # --- loops and branches -----------------------------------------------------------------------
+
+    def _inside(
+        self, node: Tensor, number: int, graph: Graph, values: Sequence[Value]
+    ) -> list[Value]:
+        """The outputs of a graph inside of `node`."""
+        before, self.loops = self.loops, (*self.loops, (node, number))
+        try:
+            return self.run(graph.outputs, dict(zip(graph.inputs, values, strict=True)))
+        finally:
+            self.loops = before
+
+    def scan(self, node: Tensor, operands: list[Value]) -> list[Value] | None:
+        """All steps of a scan. One without steps runs as it is."""
+        carry, xs = node.params["carry"], node.params["xs"]
+        state, constants = operands[:carry], operands[carry + xs :]
+        rows = [self.engine.to_numpy(x) for x in operands[carry : carry + xs]]
+        length = rows[0].shape[0] if rows else node.params["length"]
+        if not length:
+            return None
+        order = range(length - 1, -1, -1) if node.params["reverse"] else range(length)
+        stacks: list[list[np.ndarray]] = [[] for _ in node.params["body"].outputs[carry:]]
+        for t in order:
+            now = [self.engine.feed(np.array(x[t])) for x in rows]
+            ends = self._inside(node, t, node.params["body"], [*state, *now, *constants])
+            state = ends[:carry]
+            for stack, y in zip(stacks, ends[carry:], strict=True):
+                stack.append(self.engine.to_numpy(y))
+        if node.params["reverse"]:
+            stacks = [stack[::-1] for stack in stacks]
+        return [*state, *[self.engine.feed(np.stack(stack)) for stack in stacks]]
+
+    def while_loop(self, node: Tensor, operands: list[Value]) -> list[Value]:
+        """All steps of a while loop."""
+        carry = node.params["carry"]
+        state, constants = operands[:carry], operands[carry:]
+        number = 0
+        while self._holds(self._inside(node, number, node.params["test"], [*state, *constants])[0]):
+            state = self._inside(node, number, node.params["body"], [*state, *constants])
+            number += 1
+        return state
+
+    def cond(self, node: Tensor, operands: list[Value]) -> list[Value]:
+        """The branch that is chosen."""
+        predicate, *rest = operands
+        branch = node.params["then" if self._holds(predicate) else "orelse"]
+        return self._inside(node, 0, branch, rest)
+
+    def _holds(self, value: Value) -> bool:
+        return bool(self.engine.to_numpy(value))
+
+
+_LOOPS: dict[Primitive[Any], Callable[[Stepper, Tensor, list[Value]], list[Value] | None]] = {
+    scan_: Stepper.scan,
+    while_loop_: Stepper.while_loop,
+    cond_: Stepper.cond,
+}
+
+
+# --- functions ------------------------------------------------------------------------------------
+
+Graphs = Callable[[Sequence[Tensor], Mapping[Tensor, Tensor]], list[Tensor]]
+"""Makes, of outputs and what replaces leaves, the graph that runs."""
+
+
+def as_built(outputs: Sequence[Tensor], replace: Mapping[Tensor, Tensor]) -> list[Tensor]:
+    """The graph as the user built it, without what loops only offer to gradients."""
+    return prune(substitute(outputs, replace) if replace else outputs)
+
+
+def call_stepwise(
+    function: Function, values: Sequence[Any], stepper: Stepper, graph: Graphs = as_built
+) -> list[np.ndarray]:
+    """Call a function op by op: its outputs as NumPy arrays. If anything fails, no variable is
+    changed.
+    """
+    engine, replace = function.engine, dict(function.defaults)
+    leaves: dict[Tensor, Value] = {}
+    for i, (p, value) in enumerate(zip(function.inputs, values, strict=True)):
+        fed = function.feeds[i](value, engine, False)
+        if i in function.switches:
+            replace[p] = constant(fed, p.spec.dtype)
+        else:
+            leaves[p] = fed
+    keys = draw(function.keys)
+    try:
+        leaves |= zip(function.keys, map(engine.feed, keys), strict=True)
+        leaves |= zip(function.variables, lent(function.variables, engine), strict=True)
+        # The outputs first: what a gradient gets wrong mostly comes from what is before it.
+        results = stepper.run(graph([*function.outputs, *function.news], replace), leaves)
+    except Exception:
+        undraw(function.keys, keys)
+        raise
+    arrays = [np.array(engine.to_numpy(value)) for value in results]
+    count = len(function.outputs)
+    if function.updated:
+        assign(function.updated, arrays[count:])
+    return arrays[:count]

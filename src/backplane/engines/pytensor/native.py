@@ -1,0 +1,80 @@
+"""Users' functions of PyTensor: what they must not do, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytensor
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.tensor import _as_tensor_variable
+from pytensor.tensor.random.op import RandomVariable
+
+from backplane.core.context import current
+from backplane.core.graph import Tensor
+from backplane.core.spec import Spec
+from backplane.engines.base import Function, Lowering, Value
+from backplane.engines.pytensor.library import type_of, with_shape
+
+
+def refuse_random(results: Sequence[Value]) -> None:
+    """A TypeError if random numbers are drawn: their generator would stay where it is."""
+    if any(
+        x.owner is not None and isinstance(x.owner.op, RandomVariable) for x in ancestors(results)
+    ):
+        raise TypeError("it draws random numbers of PyTensor: use those of K")
+
+
+def knowing_shapes(
+    function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
+) -> Lowering:
+    """The function between variables that have the static shapes of `specs`, and of `results`."""
+
+    def run(*operands: Value) -> list[Value]:
+        found = function(*_known(operands, specs))
+        return found if results is None else _known(found, results)
+
+    return run
+
+
+def _known(values: Sequence[Value], specs: Sequence[Spec]) -> list[Value]:
+    return [with_shape(x, spec.shape) for x, spec in zip(values, specs, strict=True)]
+
+
+def pullback(
+    function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
+) -> Sequence[Value]:
+    """By `pytensor.grad`, on variables apart from all others: one operand may have been computed
+    from another.
+    """
+    own = [x.type() for x in operands]
+    known = dict(zip(function(*own), cotangents, strict=True))
+    found = pytensor.grad(
+        None, own, known_grads=known, disconnected_inputs="ignore", return_disconnected="zero"
+    )
+    replaced: Sequence[Value] = clone_replace(found, dict(zip(own, operands, strict=True)))
+    return replaced
+
+
+# --- tensors of ours among the operands of PyTensor's functions -----------------------------------
+
+
+@_as_tensor_variable.register(Tensor)
+def _variable(x: Tensor, name: str | None = None, ndim: int | None = None, **_: Any) -> Value:
+    """The variable that stands for a tensor: the same one each time. Inside of a user's function it
+    is the value of the tensor.
+    """
+    bound = current().bound
+    if bound is not None:
+        return bound[x]
+    if "variable" not in x.__dict__:
+        x.__dict__["variable"] = made = type_of(x.spec)(x.name)
+        made.tag.tensor = x
+    return x.__dict__["variable"]
+
+
+def sources(value: Value) -> Mapping[Value, Tensor]:
+    """The tensors behind the inputs of a variable's graph."""
+    tagged = [(x, getattr(x.tag, "tensor", None)) for x in graph_inputs([value])]
+    return {x: t for x, t in tagged if t is not None}

@@ -1,0 +1,86 @@
+"""Users' functions of TensorFlow: whether they have state, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tensorflow.python.framework import op_def_registry
+
+from backplane.core.graph import OPERATORS, Tensor
+from backplane.core.spec import Spec
+from backplane.engines.base import Function, Lowering, Value
+from backplane.engines.tensorflow.library import tf
+
+_HARMLESS = frozenset(
+    (
+        "Assert", "Case", "If", "Placeholder", "ReadVariableOp", "ResourceGather",
+        "ResourceGatherNd", "StatefulPartitionedCall", "VarHandleOp", "VarIsInitializedOp", "While",
+    )
+)  # fmt: skip
+"""Operations that are marked as having state, but read variables, check, or call what is looked at
+by itself."""
+
+
+def is_stateful(graph: Any) -> bool:
+    """Whether a graph, or a function that it calls, draws random numbers or has an effect."""
+    return any(
+        (known := op_def_registry.get(name)) is not None
+        and known.is_stateful
+        and name not in _HARMLESS
+        and not name.startswith("TensorArray")
+        for name in _operations(graph.as_graph_def())
+    )
+
+
+def _operations(definition: Any) -> Iterator[str]:
+    yield from (node.op for node in definition.node)
+    for function in definition.library.function:
+        yield from (node.op for node in function.node_def)
+
+
+def knowing_shapes(
+    function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
+) -> Lowering:
+    """The function between tensors that have the static shapes of `specs`, and of `results`."""
+
+    def run(*operands: Value) -> list[Value]:
+        found = function(*_known(operands, specs))
+        return found if results is None else _known(found, results)
+
+    return run
+
+
+def _known(values: Sequence[Value], specs: Sequence[Spec]) -> list[Value]:
+    # Not by `set_shape`: what the graph around it knows of a tensor does not change.
+    return [
+        x if x.shape.is_fully_defined() else tf.ensure_shape(x, spec.shape)
+        for x, spec in zip(values, specs, strict=True)
+    ]
+
+
+def pullback(
+    function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
+) -> Sequence[Value]:
+    """By a tape."""
+    own = [tf.identity(x) for x in operands]
+    with tf.GradientTape() as tape:
+        tape.watch(own)
+        results = function(*own)
+    found: Sequence[Value] = tape.gradient(
+        results, own, list(cotangents), unconnected_gradients=tf.UnconnectedGradients.ZERO
+    )
+    return found
+
+
+class _Dispatcher(tf.__internal__.dispatch.GlobalOpDispatcher):
+    """TensorFlow calls it for arguments that it cannot convert."""
+
+    def handle(self, op: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """A part of our graph if a tensor of ours is among the arguments."""
+        if not any(isinstance(x, Tensor) for x in tf.nest.flatten((args, kwargs))):
+            return self.NOT_SUPPORTED
+        return OPERATORS["tf_function"](op, args, kwargs)
+
+
+_Dispatcher().register()

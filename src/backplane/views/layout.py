@@ -1,0 +1,245 @@
+"""Places for the items of a scene.
+
+A library for layered graphs places the items of each box while everything in it is folded. A box
+that is open then stretches the space around it: what is beside it moves aside, what is below moves
+down, and nothing changes its order. The page of `K.plot_graph` does the same when somebody clicks.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from backplane.views.scene import Box, Item
+
+LETTER, HEIGHT, ROW, LOW, GAP, TITLE, PAD = 6.6, 38.0, 88.0, 40.0, 22.0, 26.0, 18.0
+"""Pixels: a letter, an item, from row to row, from a row without items to the next, between items,
+the title of an open box, around its items."""
+
+Point = tuple[float, float]
+
+
+@dataclass(slots=True)
+class Plan:
+    """The places in one box, while all boxes in it are folded: the middles of the items, the bends
+    of the edges, and the way of each port to the border of the box.
+    """
+
+    box: Box
+    places: list[Point]
+    bends: list[list[Point]]
+    ways: dict[int, list[Point]]
+    width: float
+    height: float
+    inner: dict[int, Plan] = field(default_factory=dict)
+
+
+def item_width(item: Item) -> float:
+    """The width of a folded item."""
+    if item.kind in ("in", "out"):
+        return 8.0
+    letters = max(len(item.title) + 3 * (item.box is not None), len(item.detail) * 0.86, 6)
+    return min(letters, 30) * LETTER + 20
+
+
+def plan(box: Box) -> Plan:
+    """Lay out a box and all boxes in it."""
+    count = len(box.items)
+    top, bottom = count, count + 1
+    pairs = list(dict.fromkeys([(e.source, e.target) for e in box.edges]))
+    ins = [i for i, item in enumerate(box.items) if item.kind == "in"]
+    outs = [i for i, item in enumerate(box.items) if item.kind == "out"]
+    pairs += [(top, i) for i in ins] + [(i, bottom) for i in outs]
+    column = max([item_width(item) for item in box.items], default=60.0) + GAP
+    found, bends = _library(_acyclic(pairs), column)
+    lonely = [i for i in range(count) if i not in found]
+    lowest = max((y for _, y in found.values()), default=-1.0)
+    for k, i in enumerate(lonely):
+        found[i] = (k % 8 * column, (lowest + 1 + k // 8) * 1.0)
+    shown = {i: p for i, p in found.items() if i < count}
+    points = [*shown.values(), *[p for path in bends.values() for p in path]]
+    left = min((p[0] for p in points), default=0.0)
+    rows = _rows(points, [p[1] for i, p in shown.items() if box.items[i].kind not in ("in", "out")])
+
+    def pixel(p: Point) -> Point:
+        return p[0] - left + column / 2, rows[p[1]]
+
+    places = [pixel(shown[i]) for i in range(count)]
+    edges = [[pixel(p) for p in bends.get((e.source, e.target), ())] for e in box.edges]
+    ways = {i: [pixel(p) for p in bends.get((top, i), ())] for i in ins}
+    ways |= {i: [pixel(p) for p in bends.get((i, bottom), ())] for i in outs}
+    width = max((pixel(p)[0] for p in points), default=0.0) + column / 2
+    height = max(rows.values(), default=0.0) + HEIGHT / 2
+    inner = {i: plan(item.box) for i, item in enumerate(box.items) if item.box is not None}
+    return Plan(box, places, edges, ways, width, height, inner)
+
+
+def _rows(points: Sequence[Point], full: Iterable[float]) -> dict[float, float]:
+    """The heights of the middles of layers. A layer without items is low."""
+    high, y, rows = set(full), HEIGHT / 2, dict[float, float]()
+    for layer in sorted({p[1] for p in points}):
+        rows[layer] = y
+        y += ROW if layer in high else LOW
+    return rows
+
+
+def _library(
+    pairs: Sequence[tuple[int, int]], column: float
+) -> tuple[dict[int, Point], dict[tuple[int, int], list[Point]]]:
+    """Places in layers, and the bends of edges that cross layers, from the library. The layers are
+    counted from the top.
+    """
+    try:
+        import fast_sugiyama
+    except ImportError:
+        raise ImportError(
+            "K.plot_graph needs a library for layouts, which is not installed: "
+            'pip install "keras-backplane[debug]"'
+        ) from None
+    found: dict[int, Point] = {}
+    bends: dict[tuple[int, int], list[Point]] = {}
+    if not pairs:
+        return found, bends
+    layouts: Any = fast_sugiyama.from_edges(
+        pairs, minimum_length=1, vertex_spacing=1.0, dummy_vertices=True, dummy_size=0.1,
+        ranking_type="minimize", crossing_minimization="barycenter", transpose=True,
+        check_layout=False,
+    )  # fmt: skip
+    start = 0.0
+    known = {i for pair in pairs for i in pair}
+    for places, _, _, edges in layouts:
+        highest = max(y for _, (_, y) in places)
+        here = {i: (start + x * column, highest - y) for i, (x, y) in places}
+        start = max(x for x, _ in here.values()) + column
+        found |= {i: p for i, p in here.items() if i in known}
+        follow = {a: b for a, b in edges or () if a not in known}
+        for a, b in edges or ():
+            path, end = [], b
+            while a in known and end not in known:
+                path.append(here[end])
+                end = follow[end]
+            if path:
+                bends[a, end] = path
+    return found, bends
+
+
+def _acyclic(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The pairs without those that lead back: boxes may need each other in both directions."""
+    following: dict[int, list[int]] = {}
+    waiting: dict[int, int] = {}
+    for a, b in pairs:
+        following.setdefault(a, []).append(b)
+        waiting[b] = waiting.get(b, 0) + 1
+        waiting.setdefault(a, 0)
+    ready = deque([i for i, n in waiting.items() if n == 0])
+    rank: dict[int, int] = {}
+    while len(rank) < len(waiting):
+        if not ready:
+            ready.append(next(i for i in waiting if i not in rank))
+        i = ready.popleft()
+        if i in rank:
+            continue
+        rank[i] = len(rank)
+        for b in following.get(i, ()):
+            waiting[b] -= 1
+            if waiting[b] == 0:
+                ready.append(b)
+    return [(a, b) for a, b in pairs if rank[a] < rank[b]]
+
+
+# --- open boxes -----------------------------------------------------------------------------------
+
+
+class Stretch:
+    """A map of one axis that makes intervals longer: each (start, end, wanted length)."""
+
+    def __init__(self, intervals: Iterable[tuple[float, float, float]]) -> None:
+        listed = list(intervals)
+        self.cuts = sorted({x for start, end, _ in listed for x in (start, end)})
+        self.values: list[float] = []
+        self.factors: list[float] = []
+        at = self.cuts[0] if self.cuts else 0.0
+        for a, b in zip(self.cuts, [*self.cuts[1:], math.inf], strict=False):
+            inside = [(n / (end - start)) for start, end, n in listed if start <= a < end]
+            self.values.append(at)
+            self.factors.append(max([1.0, *inside]))
+            at += (b - a) * self.factors[-1]
+
+    def __call__(self, x: float) -> float:
+        """Where a place on the axis moves to."""
+        i = bisect_right(self.cuts, x) - 1
+        return x if i < 0 else self.values[i] + (x - self.cuts[i]) * self.factors[i]
+
+
+@dataclass(slots=True)
+class Placed:
+    """A box with its open boxes: sizes and middles in pixels from its upper left corner."""
+
+    plan: Plan
+    width: float
+    height: float
+    rects: list[tuple[float, float, float, float]]
+    """Of each item: the middle, the width and the height."""
+    bends: list[list[Point]]
+    ways: dict[int, list[Point]]
+    inner: dict[int, Placed]
+
+    def port(self, key: str) -> float | None:
+        """Where on the border a port is; None if there is no such port."""
+        i = self.plan.box.ports.get(key)
+        return None if i is None else [*self.ways.get(i, ()), self.rects[i][:2]][0][0]
+
+
+def placed(plan: Plan, opened: set[int], root: bool = True) -> Placed:
+    """Stretch a plan around the boxes that are open, which `opened` names by `id`."""
+    box = plan.box
+    inner = {
+        i: placed(p, opened, False) for i, p in plan.inner.items() if id(box.items[i]) in opened
+    }
+    heights = [8.0 if item.kind in ("in", "out") else HEIGHT for item in box.items]
+    sizes = [(item_width(item), height) for item, height in zip(box.items, heights, strict=True)]
+    halves = [width / 2 + 1 for width, _ in sizes]
+    wide, high = [], []
+    for i, p in inner.items():
+        x, y = plan.places[i]
+        sizes[i] = p.width, p.height
+        wide.append((x - halves[i], x + halves[i], p.width + GAP))
+        high.append((y - HEIGHT / 2, y + HEIGHT / 2, p.height))
+    across, down = Stretch(wide), Stretch(high)
+    dx, dy = (PAD, PAD) if root else (PAD, TITLE + PAD + 8)
+
+    def moved(p: Point) -> Point:
+        return across(p[0]) + dx, down(p[1]) + dy
+
+    rects = []
+    for i, (x, y) in enumerate(plan.places):
+        half = halves[i]
+        middle = (across(x - half) + across(x + half)) / 2 + dx if i in inner else across(x) + dx
+        center = (down(y - HEIGHT / 2) + down(y + HEIGHT / 2)) / 2 + dy
+        rects.append((middle, center, *sizes[i]))
+    bends = [[moved(p) for p in path] for path in plan.bends]
+    ways = {i: [moved(p) for p in path] for i, path in plan.ways.items()}
+    width, height = across(plan.width) + 2 * PAD, down(plan.height) + dy + PAD + (0 if root else 8)
+    return Placed(plan, width, height, rects, bends, ways, inner)
+
+
+def opened(plan: Plan, most: int) -> set[int]:
+    """The boxes to open so that about `most` items are seen: outer and small ones first."""
+    found: set[int] = set()
+    seen, level = len(plan.box.items), [plan]
+    while level:
+        boxes: list[Any] = sorted(
+            [(len(p.box.items), i, p, parent) for parent in level for i, p in parent.inner.items()],
+            key=lambda row: row[0],
+        )
+        level = []
+        for count, i, p, parent in boxes:
+            if seen + count <= most:
+                seen += count
+                found.add(id(parent.box.items[i]))
+                level.append(p)
+    return found

@@ -1,0 +1,81 @@
+"""`f.summary()`: what a function takes, gives, keeps and costs."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from backplane.compile.function import Function
+from backplane.compile.stepwise import as_built
+from backplane.core.graph import Graph, Tensor, toposort
+from backplane.core.primitive import OUTPUT
+from backplane.views.costs import elements, flops, peak, size
+from backplane.views.words import Text, count_text, described, shape_text, size_text
+
+
+def rendered(*parts: Any, width: int = 100) -> Text:
+    """Parts of rich as plain text."""
+    console = Console(width=width, color_system=None, force_terminal=False, file=io.StringIO())
+    with console.capture() as capture:
+        for part in parts:
+            console.print(part, highlight=False, markup=False)
+    return Text("\n".join([line.rstrip() for line in capture.get().splitlines()]))
+
+
+def summary(function: Function, unknown: int = 1) -> Text:
+    """The summary of a function. Unknown sizes count as `unknown`."""
+    outputs = as_built([*function.outputs, *function.news], function.defaults)
+    order = toposort(outputs)
+    nodes = [t for t in order if t.op is not None and t.op is not OUTPUT]
+    table = Table("", "name", "shape", "dtype", box=box.SIMPLE, pad_edge=False)
+    groups = (
+        ("input", function.inputs, True),
+        ("output", function.outputs, False),
+        ("state", function.variables, True),
+    )
+    updated = set(function.updated)
+    for kind, tensors, named in groups:
+        for i, t in enumerate(tensors):
+            name = t.name if named else described(t)
+            what = "updated state" if t in updated else kind
+            table.add_row(
+                what if len(tensors) == 1 else f"{what} {i}", name, shape_text(t.spec), t.dtype
+            )
+    kinds = Counter(name for t in nodes for name in _names(t))
+    weights = [v for v in function.variables if v.trainable]
+    state = sum(size(v.spec, unknown) for v in function.variables)
+    facts = Table(box=None, show_header=False, pad_edge=False)
+    most = ", ".join([f"{n} {k}" for k, n in kinds.most_common(8)])
+    held = f"{_count(function.variables, unknown):,} in {len(function.variables)} variables"
+    rows = {
+        "nodes": f"{sum(kinds.values())}: {most}",
+        "gradients": f"{sum(bool(t.where and t.where.gradient) for t in nodes)} of these nodes",
+        "parameters": f"{held}, {_count(weights, unknown):,} trainable, {size_text(state)}",
+        "results": f"{size_text(peak(order, outputs, unknown))} at most at one time",
+        "work": f"{count_text(sum(flops(t, unknown) for t in nodes))} FLOPs a call",
+    }
+    for name, text in rows.items():
+        facts.add_row(name, text)
+    title = f"{function.name}, for the engine {function.engine.name}"
+    note = f"Results and work are estimates; unknown sizes (?) count as {unknown}."
+    return rendered(title, table, facts, "", note)
+
+
+def _names(node: Tensor) -> Sequence[str]:
+    """The primitives of a node and of what it holds."""
+    assert node.op is not None
+    graphs = [g for g in node.params.values() if isinstance(g, Graph)]
+    inner = [
+        t for g in graphs for t in toposort(g.outputs) if t.op is not None and t.op is not OUTPUT
+    ]
+    return [node.op.name, *[name for t in inner for name in _names(t)]]
+
+
+def _count(tensors: Sequence[Tensor], unknown: int) -> int:
+    return sum([elements(t.spec, unknown) for t in tensors])

@@ -1,0 +1,79 @@
+"""Tensors in words."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from backplane.core.context import Where
+from backplane.core.graph import Constant, KeySource, Placeholder, Tensor
+from backplane.core.primitive import OUTPUT
+from backplane.core.spec import Spec
+from backplane.core.variable import Variable
+
+
+def described(t: Tensor) -> str:
+    """What a tensor is: its kind and name, its number, or the primitive that gives it."""
+    if isinstance(t, Constant):
+        small = isinstance(t.value, np.ndarray) and t.value.ndim == 0
+        return f"the number {t.value.item():g}" if small else "a constant"
+    if t.op is not None:
+        op = t.inputs[0].op if t.op is OUTPUT else t.op
+        assert op is not None
+        return f"result {t.params['index']} of {op.name}" if t.op is OUTPUT else op.name
+    kinds = ((Variable, "variable"), (KeySource, "random key"), (Placeholder, "placeholder"))
+    kind = next((word for known, word in kinds if isinstance(t, known)), "tensor")
+    return f"{kind} {t.name!r}" if isinstance(t._name, str) else kind
+
+
+def shape_text(spec: Spec) -> str:
+    """A shape as `(?, 128)`."""
+    sizes = ["?" if n is None else str(n) for n in spec.shape]
+    return f"({', '.join(sizes)}{',' * (len(sizes) == 1)})"
+
+
+def spec_text(spec: Any) -> str:
+    """A dtype and a shape, or those of several results."""
+    specs = [spec] if isinstance(spec, Spec) else spec
+    return ", ".join([f"{s.dtype} {shape_text(s)}" for s in specs])
+
+
+def line_text(where: Where | None, most: int = 0) -> str:
+    """A line of the user's code by the name of its file, with at most so many letters of it."""
+    if where is None:
+        return "(no line)"
+    text = where.text
+    text = f"{text[:most]}…" if most and len(text) > most else text
+    return f"{os.path.basename(where.filename)}:{where.line} {text}"
+
+
+def size_text(count: float) -> str:
+    """A number of bytes with a unit."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
+
+
+def count_text(count: float) -> str:
+    """A large number in short."""
+    for unit in ("", " k", " M", " G"):
+        if count < 1000:
+            return f"{count:.3g}{unit}"
+        count /= 1000
+    return f"{count:.3g} T"
+
+
+class Text(str):
+    """A text that consoles and notebooks show as it is."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return f"<pre>{html.escape(self)}</pre>"

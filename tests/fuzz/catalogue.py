@@ -1,0 +1,535 @@
+"""What programs consist of: for each kind of line, how to write it.
+
+An entry draws operands that fit, and returns the text of the line's value; None if it cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from backplane.core.graph import toposort
+from backplane.core.spec import is_float
+from fuzz.writer import LIMITS, Var, Writer
+
+Entry = Callable[[Writer], "str | None"]
+ENTRIES: dict[str, tuple[int, Entry]] = {}
+"""Name → how often it is drawn, and the function that writes it."""
+
+
+def entry(weight: int = 2) -> Callable[[Entry], Entry]:
+    def register(function: Entry) -> Entry:
+        ENTRIES[function.__name__] = (weight, function)
+        return function
+
+    return register
+
+
+# --- element by element ---------------------------------------------------------------------------
+
+UNARY = {
+    "float": "exp log sqrt square sin cos sigmoid tanh softplus softsign hard_sigmoid elu relu erf"
+    " erfinv round sign abs".split(),
+    "number": "abs square sign round exp sqrt relu sigmoid".split(),
+}
+
+
+@entry(14)
+def unary(w: Writer) -> str:
+    kind = "number" if w.chance(15) else "float"
+    return f"K.{w.pick(UNARY[kind])}({w.tensor(kind)})"
+
+
+@entry(14)
+def arithmetic(w: Writer) -> str:
+    x = w.tensor("number")
+    op = w.pick(("+", "*", "-", "/", "+", "*", "-", "//", "%"))
+    y = w.beside(x, "number" if w.chance(20) else None)
+    if op in ("//", "%") and not (is_float(x.dtype) or is_float(y.dtype)):
+        return f"{x} {op} K.maximum({y}, 1)"  # an integer over 0 may be an error
+    return f"{x} {op} {y}"
+
+
+@entry(6)
+def with_number(w: Writer) -> str:
+    x = w.tensor("number")
+    n = w.pick(("0", "1", "2", "3")) if x.dtype[0] == "u" else w.number()
+    op = w.pick(("+", "*", "-", "/", "*", "//", "%"))
+    if op in "//%" and float(n) == 0:
+        return f"{x} + {n}"
+    return f"{n} {op} {x}" if w.chance(30) and op not in "//%" else f"{x} {op} {n}"
+
+
+@entry(4)
+def choose(w: Writer) -> str:
+    x = w.tensor("number")
+    return f"K.{w.pick(('maximum', 'minimum'))}({x}, {w.beside(x)})"
+
+
+@entry(3)
+def power(w: Writer) -> str:
+    x = w.tensor("float")
+    exponent = w.pick(("2", "3", "0.5", "-1", "0", "1", "-0.5", "2.5"))
+    return f"K.pow({x}, {w.beside(x) if w.chance(20) else exponent})"
+
+
+@entry(3)
+def clip(w: Writer) -> str:
+    x = w.tensor("number")
+    low = w.between(0 if x.dtype[0] == "u" else -2, 1)
+    return f"K.clip({x}, {low}, {low + w.between(0, 3)})"
+
+
+@entry(2)
+def relu(w: Writer) -> str:
+    x = w.tensor("float")
+    return f"K.relu({x}, {w.pick((0.0, 0.1))}, {w.pick((None, 1.5, 6.0))}, {w.pick((0.0, 0.5))})"
+
+
+@entry(5)
+def compare(w: Writer) -> str:
+    x = w.tensor("number")
+    name = w.pick(["equal", "not_equal", "greater", "greater_equal", "less", "less_equal"])
+    return f"K.{name}({x}, {w.beside(x)})"
+
+
+@entry(2)
+def logic(w: Writer) -> str:
+    x = w.tensor("bool" if w.chance(70) else "int")
+    if w.chance(20):
+        return f"~{x}"
+    return f"{x} {w.pick('&|^')} {w.beside(x)}"
+
+
+@entry(5)
+def where(w: Writer) -> str:
+    x = w.tensor("any")
+    y = w.exactly(x.shape, dtype=x.dtype, kind="any")
+    condition = w.exactly(x.shape, "bool") if w.chance(70) else w.exactly((), "bool")
+    return f"K.switch({condition}, {x}, {y})"
+
+
+@entry(3)
+def cast(w: Writer) -> str:
+    return f"K.cast({w.tensor('any')}, {w.dtype('any')!r})"
+
+
+@entry(2)
+def pass_on(w: Writer) -> str:
+    name = w.pick(("identity", "stop_gradient", "zeros_like", "ones_like"))
+    return f"K.{name}({w.tensor('any')})"
+
+
+# --- reductions -----------------------------------------------------------------------------------
+
+REDUCTIONS = ["sum", "mean", "sum", "mean", "prod", "std", "var", "logsumexp"]
+
+
+@entry(12)
+def reduce(w: Writer) -> str:
+    x = w.tensor("number" if w.chance(20) else "float")
+    return f"K.{w.pick(REDUCTIONS)}({x}, axis={w.axes(x)}, keepdims={w.chance(40)})"
+
+
+@entry(4)
+def extremum(w: Writer) -> str | None:
+    x = w.tensor("number", where=lambda v: 0 not in v.shape)
+    if 0 in x.shape:
+        return None
+    return f"K.{w.pick(('max', 'min'))}({x}, axis={w.axes(x)}, keepdims={w.chance(40)})"
+
+
+@entry(1)
+def any_all(w: Writer) -> str:
+    x = w.tensor("bool")
+    return f"K.{w.pick(('any', 'all'))}({x}, axis={w.axes(x)}, keepdims={w.chance(40)})"
+
+
+def with_axes(w: Writer, kind: str = "float", most: int = 4) -> Var:
+    return w.tensor(
+        kind, where=lambda v: 1 <= v.ndim <= most, shape=lambda: w.shape(w.between(1, 3))
+    )
+
+
+@entry(4)
+def along(w: Writer) -> str | None:
+    x = with_axes(w, "number")
+    axis = w.axis(x)
+    name = w.pick(("cumsum", "cumprod", "argmax", "argmin"))
+    if name.startswith("arg") and x.shape[axis] == 0:
+        return None
+    return f"K.{name}({x}, axis={axis})"
+
+
+@entry(5)
+def normalized(w: Writer) -> str | None:
+    x = with_axes(w)
+    name = w.pick(("softmax", "softmax", "l2_normalize"))
+    if name == "softmax" and x.ndim < 2:
+        return None
+    return f"K.{name}({x}, axis={w.axis(x)})"
+
+
+# --- shapes ---------------------------------------------------------------------------------------
+
+
+@entry(4)
+def reshape(w: Writer) -> str:
+    x = w.tensor("any")
+    count = int(np.prod(x.shape))
+    if count == 0:
+        return f"K.reshape({x}, {x.shape[::-1]})"
+    first = w.pick([n for n in range(1, 8) if count % n == 0])
+    sizes = w.pick(
+        ((first, count // first), (count,), (-1,), (first, -1), (first, 1, count // first))
+    )
+    return f"K.reshape({x}, {sizes})"
+
+
+@entry(5)
+def move(w: Writer) -> str | None:
+    x = with_axes(w, "any")
+    rank = x.ndim
+    order = list(range(rank))
+    for i in range(rank - 1):
+        j = w.between(i, rank - 1)
+        order[i], order[j] = order[j], order[i]
+    ones = [i for i, n in enumerate(x.shape) if n == 1]
+    rows = [
+        f"K.permute_dimensions({x}, {tuple(order)})",
+        f"K.transpose({x})",
+        f"K.expand_dims({x}, {w.between(-rank - 1, rank)})",
+        f"K.reverse({x}, {w.axis(x)})",
+        f"K.flatten({x})",
+        f"K.squeeze({x}, {w.pick(ones)})" if ones else f"K.expand_dims({x}, -1)",
+    ]
+    if rank > 1:
+        rows.append(f"K.batch_flatten({x})")
+    return str(w.pick(rows))
+
+
+@entry(4)
+def copies(w: Writer) -> str:
+    x = with_axes(w, "any")
+    if x.ndim == 2 and w.chance(30):
+        return f"K.repeat({x}, {w.between(0, 3)})"
+    if w.chance(50):
+        return f"K.repeat_elements({x}, {w.between(1, 3)}, {w.axis(x)})"
+    return f"K.tile({x}, {[w.pick((1, 2, 1, 3, 0)) for _ in x.shape]})"
+
+
+@entry(5)
+def join(w: Writer) -> str:
+    x = with_axes(w, "any")
+    axis = w.axis(x)
+    parts = [x]
+    for _ in range(w.between(0, 2)):
+        sizes = list(x.shape)
+        sizes[axis] = w.size()
+        parts.append(w.exactly(x.shape if w.chance(50) else tuple(sizes), "any", x.dtype))
+    if len({p.shape for p in parts}) == 1 and w.chance(40):
+        return f"K.stack([{', '.join(map(str, parts))}], axis={w.between(-x.ndim - 1, x.ndim)})"
+    return f"K.concatenate([{', '.join(map(str, parts))}], axis={axis})"
+
+
+@entry(6)
+def part(w: Writer) -> str:
+    x = with_axes(w, "any")
+    items = []
+    for n in x.shape[: w.between(1, x.ndim)]:
+        low, high = w.between(-n, n), w.between(-n, n)
+        items.append(w.pick([
+            f"{low}:{high}", ":", f"::{w.between(1, 3)}", f":{high}", f"{low}:", "::-1",
+            *([str(w.between(-n, n - 1))] * 2 if n else []),
+        ]))  # fmt: skip
+    if w.chance(20):
+        items.insert(w.below(len(items) + 1), "None")
+    return f"{x}[{', '.join(items)}]"
+
+
+@entry(3)
+def rows(w: Writer) -> str | None:
+    x = with_axes(w, "any")
+    n = x.shape[0]
+    if n == 0:
+        return None
+    if w.chance(30):
+        return f"K.gather({x}, {[w.below(n) for _ in range(w.between(1, 4))]})"
+    i = w.input(w.shape(w.between(0, 2)), w.pick(("int32", "int64")))
+    return f"K.gather({x}, K.clip({i}, 0, {n - 1}))"
+
+
+@entry(2)
+def border(w: Writer) -> str:
+    if w.chance(50):
+        x = w.tensor("any", rank=3)
+        return f"K.temporal_padding({x}, ({w.below(3)}, {w.below(3)}))"
+    x = w.tensor("any", rank=4)
+    pairs = tuple((w.below(3), w.below(3)) for _ in range(2))
+    return f"K.spatial_2d_padding({x}, {pairs}, {w.pick(FORMATS)!r})"
+
+
+@entry(1)
+def sizes(w: Writer) -> str:
+    x = with_axes(w, "any")
+    return str(w.pick((f"K.shape({x})", f"K.shape({x})[{w.axis(x)}]", f"K.size({x})")))
+
+
+@entry(1)
+def one_hot(w: Writer) -> str:
+    return (
+        f"K.one_hot(K.clip({w.tensor('int', where=lambda v: v.ndim < 3)}, 0, 4), {w.between(1, 5)})"
+    )
+
+
+# --- products and windows -------------------------------------------------------------------------
+
+FORMATS = ("channels_last", "channels_first")
+
+
+@entry(7)
+def dot(w: Writer) -> str:
+    x = w.tensor("float", where=lambda v: 1 <= v.ndim <= 3, shape=lambda: w.shape(2))
+    shape = (x.shape[-1], w.size())
+    if w.chance(15):
+        shape = (w.size(), *shape)
+    return f"K.dot({x}, {w.exactly(shape, 'float', x.dtype if w.chance(90) else None)})"
+
+
+@entry(4)
+def batch_dot(w: Writer) -> str:
+    x = w.tensor("float", where=lambda v: 2 <= v.ndim <= 4, shape=lambda: w.shape(3))
+    axis = w.between(1, x.ndim - 1)
+    rank = w.between(2, 3)
+    other = w.between(1, rank - 1)
+    shape = [x.shape[0], *[w.size() for _ in range(rank - 1)]]
+    shape[other] = x.shape[axis]
+    return f"K.batch_dot({x}, {w.exactly(tuple(shape), 'float', x.dtype)}, axes=({axis}, {other}))"
+
+
+@entry(2)
+def bias(w: Writer) -> str:
+    x = w.tensor("float", where=lambda v: 2 <= v.ndim <= 5, shape=lambda: w.shape(w.between(2, 4)))
+    layout = w.pick(FORMATS)
+    channels = x.shape[-1] if layout == FORMATS[0] or x.ndim == 2 else x.shape[1]
+    return f"K.bias_add({x}, {w.weights((channels,), x.dtype)}, {layout!r})"
+
+
+def image(w: Writer, spatial: int, layout: str, least: int = 1) -> Var:
+    """A tensor with a batch, channels and `spatial` axes of at least `least`."""
+    places = range(1, spatial + 1) if layout == FORMATS[0] else range(2, spatial + 2)
+
+    def shape() -> tuple[int, ...]:
+        space = [w.between(least, least + 4) for _ in range(spatial)]
+        channels, batch = w.between(1, 3), w.pick((2, 1, 3, 0))
+        return (batch, *space, channels) if layout == FORMATS[0] else (batch, channels, *space)
+
+    return w.tensor(
+        "float",
+        rank=spatial + 2,
+        where=lambda v: min(v.shape[1:]) > 0 and min(v.shape[i] for i in places) >= least,
+        shape=shape,
+    )
+
+
+def windows(w: Writer, spatial: int) -> tuple[Var, str, list[int], str]:
+    layout = w.pick(FORMATS)
+    window = [w.between(1, 3) for _ in range(spatial)]
+    x = image(w, spatial, layout, max(window))
+    return x, layout, window, w.pick(("valid", "same"))
+
+
+@entry(6)
+def convolve(w: Writer) -> str:
+    spatial = w.pick((2, 2, 1, 3))
+    x, layout, window, padding = windows(w, spatial)
+    channels = x.shape[-1] if layout == FORMATS[0] else x.shape[1]
+    if spatial == 1 and w.chance(20) and layout == FORMATS[0]:
+        padding = "causal"
+    strides, dilation = w.pick((1, 1, 2)), 1
+    if strides == 1 and w.chance(15) and padding != "valid":
+        dilation = 2
+    name, filters = f"conv{spatial}d", w.between(1, 3)
+    if spatial == 2 and w.chance(25):
+        name = "depthwise_conv2d"
+    kernel = w.weights((*window, channels, filters), x.dtype)
+    rest = f"{(strides,) * spatial}, {padding!r}, {layout!r}, {(dilation,) * spatial}"
+    if spatial == 2 and w.chance(15):
+        point = w.weights((1, 1, channels * filters, 2), x.dtype)
+        return f"K.separable_conv2d({x}, {kernel}, {point}, {rest})"
+    if spatial == 1:
+        rest = f"{strides}, {padding!r}, {layout!r}, {dilation}"
+    return f"K.{name}({x}, {kernel}, {rest})"
+
+
+@entry(2)
+def convolve_back(w: Writer) -> str:
+    layout = w.pick(FORMATS)
+    x = image(w, 2, layout)
+    last = layout == FORMATS[0]
+    space, channels = (x.shape[1:3], x.shape[3]) if last else (x.shape[2:], x.shape[1])
+    stride, filters, window = w.between(1, 2), w.between(1, 2), w.between(2, 3)
+    out = tuple(n * stride for n in space)
+    shape = (x.shape[0], *out, filters) if last else (x.shape[0], filters, *out)
+    kernel = w.weights((window, window, filters, channels), x.dtype)
+    return f"K.conv2d_transpose({x}, {kernel}, {shape}, ({stride}, {stride}), 'same', {layout!r})"
+
+
+@entry(5)
+def pool(w: Writer) -> str:
+    spatial = w.pick((2, 2, 3))
+    x, layout, window, padding = windows(w, spatial)
+    strides = tuple(w.pick((1, 2)) for _ in window)
+    return (
+        f"K.pool{spatial}d({x}, {tuple(window)}, {strides}, {padding!r}, {layout!r},"
+        f" {w.pick(('max', 'avg'))!r})"
+    )
+
+
+@entry(1)
+def resize(w: Writer) -> str:
+    layout = w.pick(FORMATS)
+    x = image(w, 2, layout)
+    kind = w.pick(("nearest", "bilinear"))
+    return f"K.resize_images({x}, {w.between(1, 3)}, {w.between(1, 2)}, {layout!r}, {kind!r})"
+
+
+# --- normalization and losses ---------------------------------------------------------------------
+
+
+@entry(3)
+def normalize(w: Writer) -> str:
+    x = w.tensor("float", where=lambda v: 2 <= v.ndim <= 4, shape=lambda: w.shape(w.between(2, 4)))
+    vector = (x.shape[-1],)
+    beta, gamma = (w.exactly(vector, "float", x.dtype) for _ in range(2))
+    if w.chance(50):
+        axes = list(range(x.ndim - 1))
+        return f"K.normalize_batch_in_training({x}, {gamma}, {beta}, {axes})[{w.below(3)}]"
+    mean, var = (w.exactly(vector, "float", x.dtype) for _ in range(2))
+    return f"K.batch_normalization({x}, {mean}, K.abs({var}), {beta}, {gamma})"
+
+
+@entry(4)
+def loss(w: Writer) -> str:
+    y = w.tensor(
+        "float", where=lambda v: v.ndim >= 2 and v.shape[-1] > 0, shape=lambda: (w.size(), 3)
+    )
+    if y.ndim < 2 or y.shape[-1] == 0:
+        return f"K.square({y})"
+    logits = w.chance(50)
+    if w.chance(40):
+        given = y if logits else f"K.sigmoid({y})"
+        return f"K.binary_crossentropy({w.exactly(y.shape, 'float', y.dtype)}, {given}, from_logits={logits})"
+    given = y if logits else f"K.softmax({y})"
+    if w.chance(50):
+        target = w.exactly(y.shape, "float", y.dtype)
+        return f"K.categorical_crossentropy({target}, {given}, from_logits={logits})"
+    classes = w.input(y.shape[:-1], "int32")
+    labels = f"K.clip({classes}, 0, {y.shape[-1] - 1})"
+    given = str(given).replace(str(y), f"K.reshape({y}, {y.shape})")
+    return f"K.sparse_categorical_crossentropy({labels}, {given}, from_logits={logits})"
+
+
+@entry(1)
+def large(w: Writer) -> str | None:
+    """A chain of element-wise operations at one of the sizes from which engines work in blocks."""
+    if w.chance(60):
+        return None
+    size = w.pick(LIMITS) + w.between(-1, 1)
+    shape = w.pick(((size,), (2, size // 2), (size // 64, 64), (size // 7, 7)))
+    dtype = w.pick(("float32", "float64", "float32", "float16"))
+    value = f"np.random.default_rng({w.below(99)}).normal(0, 1, {shape}).astype({dtype!r})"
+    x = w.line("v", f"K.variable({value}, {dtype!r})")
+    y = w.exactly(shape[-1:] if shape[-1] < 100 else (), "float", dtype)
+    for _ in range(w.between(1, 5)):
+        text = w.pick(
+            (
+                "K.tanh({})",
+                "{} * {y}",
+                "{} + {y}",
+                "K.relu({})",
+                "K.exp(-K.abs({}))",
+                "{} / (1 + K.abs({y}))",
+                "K.sqrt(K.abs({}))",
+                "K.maximum({}, {y})",
+            )
+        )
+        x = w.line("t", text.format(x, y=y))
+    axis = w.pick((None, -1, 0))
+    return (
+        f"K.{w.pick(('mean', 'max', 'min', 'sum', 'std'))}({x}, axis={axis})[:5]"
+        if axis is not None and len(shape) > 1
+        else f"K.{w.pick(('mean', 'max', 'min', 'sum'))}({x})"
+    )
+
+
+# --- loops and branches ---------------------------------------------------------------------------
+
+
+@entry(3)
+def branch(w: Writer) -> str:
+    x = w.tensor("float")
+    y = w.exactly(x.shape, "float", x.dtype)
+    one, two = f"lambda: {x} * {y}", f"lambda: K.tanh({y})"
+    if w.chance(40):
+        return f"K.in_train_phase({one}, {two})"
+    return f"K.switch({w.exactly((), 'bool')}, {one}, {two})"
+
+
+@entry(5)
+def recur(w: Writer) -> str:
+    x = w.tensor("float", rank=3)
+    units = w.pick((2, 3, 1))
+    state = w.exactly((x.shape[0], units), "float", x.dtype)
+    inner, outer = (w.exactly((n, units), "float", x.dtype) for n in (x.shape[2], units))
+    step = w.pick((
+        f"K.tanh(K.dot(x, {inner}) + K.dot(s[0], {outer}))",
+        f"K.sigmoid(K.dot(x, {inner})) * s[0] + K.mean(K.dot(s[0], {outer}))",
+        f"0.5 * s[0] + K.dot(x, {inner})",
+    ))  # fmt: skip
+    mask = f"{w.exactly(x.shape[:2], 'bool')}" if w.chance(30) and x.shape[1] else None
+    unroll = w.chance(15) and 0 < x.shape[1] < 6 and mask is None
+    inputs = f"K.reshape({x}, {x.shape})" if unroll else x
+    return (
+        f"K.rnn(lambda x, s: (lambda y: (y, [y]))({step}), {inputs}, [{state}],"
+        f" go_backwards={w.chance(30)}, mask={mask}, unroll={unroll}){w.pick(('[0]', '[1]', '[2][0]'))}"
+    )
+
+
+@entry(4)
+def fold(w: Writer) -> str | None:
+    x = with_axes(w)
+    if w.chance(40):
+        body = w.pick(
+            (
+                f"K.square(e) + {w.number()}",
+                "K.exp(-K.abs(e))",
+                "K.sum(e) * e",
+                "e / (1 + K.max(K.abs(e)))",
+            )
+        )
+        if 0 in x.shape and "max" in body:
+            return None
+        return f"K.map_fn(lambda e: {body}, {x})"
+    state = w.exactly(x.shape[1:], "float", x.dtype)
+    body = w.pick(("0.5 * a + e", "K.tanh(a) * e", "K.maximum(a, e)", "a - K.sin(e)"))
+    return f"K.{w.pick(('foldl', 'foldr'))}(lambda a, e: {body}, {x}, {state})"
+
+
+# --- gradients ------------------------------------------------------------------------------------
+
+
+@entry(12)
+def gradient(w: Writer) -> str | None:
+    results = [v for v in w.pool if is_float(v.dtype) and v.name[0] == "t"]
+    if not results:
+        return None
+    y = results[-1 - min(w.below(len(results)), w.below(8))]
+    reached = set(toposort([y.tensor]))
+    sources = [v for v in w.pool if v.tensor in reached and is_float(v.dtype) and v is not y]
+    leaves = [v for v in sources if v.name[0] in "xv"]
+    if not sources:
+        return None
+    x = w.pick(leaves if leaves and w.chance(80) else sources)
+    return f"K.gradients({y}, [{x}])[0]"

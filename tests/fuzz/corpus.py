@@ -1,0 +1,82 @@
+"""Programs that an engine once got wrong, as `fuzz` printed them. Each runs on every engine."""
+
+import numpy as np
+
+
+def gradient_by_the_result_of_an_operation_without_one(K):
+    x = K.placeholder((2, None))
+    t = x // 2
+    y = t * x
+    return {x: np.array([[1.5, -2.0], [3.0, 5.0]])}, K.gradients(y, [t, x]), []
+
+
+def gradient_by_ones(K):
+    x = K.placeholder((2, 2, 2, 3), dtype="float64")
+    t = K.ones_like(x)
+    y = K.pool2d(t, (1, 1), (1, 2), "valid", "channels_last", "avg")
+    return {x: np.zeros((2, 2, 2, 3))}, K.gradients(y, [t]), []
+
+
+def average_of_single_elements_beside_a_step_of_momentum(K):
+    """The pooled value was a view of the variable, which the step had written over."""
+    v = K.variable(np.random.default_rng(995).normal(0, 20, (3, 3, 1, 5)))
+    m = K.zeros((3, 3, 1, 5))
+    pooled = K.pool2d(v, (1, 1), (2, 1), "valid", "channels_first", "avg")
+    (g,) = K.gradients(K.sum(v * 0.5), [v])
+    new = 0.9 * m - 0.1 * g
+    return {}, [pooled], [(m, new), (v, v + new)]
+
+
+def means_of_many_rows(K):
+    """The rows were added one by one: the mean was wrong in the fourth digit."""
+    v = K.variable(np.full((18724, 2), 1.1))
+    return {}, [K.mean(v, axis=0), K.sum(v, axis=0)], []
+
+
+def sums_between_other_axes(K):
+    x = K.variable(np.full((2, 20000, 2), 1.1))
+    return {}, [K.mean(x, axis=1), K.sum(x, axis=[0, 1])], []
+
+
+def gather_of_nothing(K):
+    x = K.placeholder((None, 2))
+    return {x: np.ones((3, 2))}, [K.gather(x, [])], []
+
+
+def classes_among_which_all_are_best(K):
+    x = K.placeholder((2, 3))
+    i = K.placeholder((2,), dtype="int32")
+    return {x: np.eye(2, 3), i: [1, 2]}, [K.in_top_k(x, i, 2**31)], []
+
+
+def slope_of_maxima_beside_the_number_zero(K):
+    """An operand that kernels do not read was taken for that number."""
+    x = K.placeholder((2, 7, 2, None), dtype="float64")
+    i = K.placeholder((), dtype="int64")
+    y = K.pool2d(x, (3, 1), (1, 2), "same", "channels_last", "max")
+    (g,) = K.gradients(y, [x])
+    value = np.random.default_rng(3).normal(0, 1, (2, 7, 2, 3))
+    return {x: value, i: 1}, [K.gather(g, K.maximum(i, 0))], []
+
+
+def slope_of_maxima_in_halves(K, dtype="bfloat16"):
+    """TensorFlow's kernel for bfloat16 ended the process."""
+    x = K.placeholder((1, 4, 4, 2), dtype=dtype)
+    y = K.pool2d(x, (2, 2), (2, 2), "same", "channels_last", "max")
+    value = np.random.default_rng(1).normal(0, 1, (1, 4, 4, 2)).astype("float32")
+    return {x: value}, [y, K.gradients(y, [x])[0]], []
+
+
+def softmax_of_nothing(K):
+    x = K.placeholder((2, 0), dtype="float64")
+    return {x: np.zeros((2, 0))}, [K.softmax(x), K.log(K.softmax(x))], []
+
+
+def sigmoid_of_a_constant_in_halves(K, dtype="bfloat16"):
+    """It was folded by NumPy, which does not know bfloat16."""
+    x = K.placeholder((2, 3), dtype=dtype)
+    y = K.sigmoid(K.constant(np.linspace(-2, 2, 6).reshape((2, 3)), dtype))
+    return {x: np.ones((2, 3), "float32")}, [x * y], []
+
+
+CORPUS = [f for f in globals().values() if getattr(f, "__module__", "") == __name__]

@@ -1,0 +1,302 @@
+"""What a graph must give: its values in float64, each with a bound for the error of an engine.
+
+The graph is evaluated node by node with NumPy in float64, whatever its dtypes are. No pass and no
+code generation takes part. The evaluation is repeated with noise: each result that its dtype cannot
+hold exactly moves by a few units of its last place, and so do the operands of sums. The spread of
+an element tells how rounding errors reach it, through cancellation, comparisons and kinks. What the
+documents leave to the engines (overflowing casts, numbers below the normal ones, …) is drawn at
+random, so its spread is large, and so is that of everything that depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from backplane import engines
+from backplane.core.graph import Constant, Graph, Placeholder, Tensor, toposort
+from backplane.core.primitive import OUTPUT
+from backplane.core.spec import Spec, is_float, is_integer
+
+UNIT = {"float64": 4e-15, "float32": 2.4e-7, "float16": 2e-3, "bfloat16": 1.6e-2}
+"""The noise, relative to a value: some units in the last place."""
+TINY = {"float64": 2.3e-308, "float32": 1.2e-38, "float16": 6.2e-5, "bfloat16": 1.2e-38}
+"""Engines may take smaller numbers for 0."""
+LARGEST = {"float64": 1.79e308, "float32": 3.4e38, "float16": 65504.0, "bfloat16": 3.38e38}
+DIGITS = {"float64": 20, "float32": 14, "float16": 6, "bfloat16": 3}
+"""Results with so few binary digits after the point are exact in all likelihood."""
+SLACK = 16
+"""An engine may be so many times as far away as the noise has moved an element."""
+
+EXACT = frozenset(
+    "max min maximum minimum neg abs sign floor round relu relu_grad where clip reshape"
+    " broadcast_to transpose expand_dims squeeze concat slice slice_grad flip pad gather head"
+    " dynamic_slice dynamic_slice_grad identity stop_gradient print check_windows max_pool"
+    " max_pool_take full eye top_k stack to_dense to_sparse repeat tile".split()
+)
+"""Primitives whose results are elements of their operands, or small whole numbers."""
+ADDING = frozenset(
+    "sum sum_to mean matmul matmul_add conv conv_bias conv_input_grad conv_kernel_grad cumsum"
+    " avg_pool avg_pool_grad scatter_add".split()
+)
+"""Primitives with intermediate results: their operands are moved too."""
+BASIC = frozenset("add sub mul mul_no_nan div sqrt cast mod floordiv".split())
+"""Operations that are exact whenever their result can be held."""
+COMPOSED = frozenset(
+    "softmax log_softmax logsumexp prod cumprod pow mod floordiv max_pool_grad tanh_grad"
+    " sigmoid_grad adam_update momentum_update gradient_update".split()
+)
+"""The same, and even whole numbers lead to intermediate results that are rounded."""
+NEVER = None
+
+
+class Expected(NamedTuple):
+    """The value of one output, and how far each element may be from it; infinitely far if it is
+    open whether the element is a number."""
+
+    value: np.ndarray
+    bound: np.ndarray
+
+
+def expected(
+    outputs: Sequence[Tensor], leaves: Mapping[Tensor, np.ndarray], samples: int = 4, seed: int = 0
+) -> list[Expected]:
+    """What `outputs` must be, given the values of placeholders and variables."""
+    with np.errstate(all="ignore"):
+        middle = Evaluation(None)(outputs, leaves)
+        noisy = [
+            Evaluation(np.random.default_rng([seed, i]))(outputs, leaves) for i in range(samples)
+        ]
+        return [
+            _bounded(t.spec.dtype, values[0], values[1:])
+            for t, values in zip(outputs, zip(middle, *noisy, strict=True), strict=True)
+        ]
+
+
+def _bounded(dtype: str, value: Any, samples: Sequence[Any]) -> Expected:
+    value = np.asarray(value)
+    if any(np.shape(s) != value.shape for s in samples):
+        raise UnstableShapeError
+    if not is_float(dtype):
+        same = np.all([s == value for s in samples], axis=0)
+        return Expected(value, np.where(same, 0.0, np.inf))
+    spread = np.zeros(value.shape)
+    for s in samples:
+        # Equal infinities and NaNs are no distance, unequal ones any.
+        far = np.abs(s - value)
+        alike = (s == value) | (np.isnan(s) & np.isnan(value))
+        spread = np.maximum(spread, np.where(alike, 0.0, np.where(np.isnan(far), np.inf, far)))
+    own = np.where(np.isfinite(value), np.abs(value), 0.0) * UNIT[dtype]
+    return Expected(value, SLACK * spread + 2 * own + 2 * TINY[dtype])
+
+
+class UnstableShapeError(Exception):
+    """A size depends on rounding."""
+
+
+class Evaluation:
+    """One walk through a graph, with noise if there is a generator of random numbers."""
+
+    def __init__(self, rng: np.random.Generator | None) -> None:
+        self.rng = rng
+        self.table = engines.get("numpy").table
+
+    def __call__(self, outputs: Sequence[Tensor], leaves: Mapping[Tensor, Any]) -> list[Any]:
+        known: dict[Tensor, Any] = {
+            t: self.flushed(_wide(v), t.spec.dtype) for t, v in leaves.items()
+        }
+        for node in toposort(outputs):
+            if node not in known:
+                known[node] = self.value(node, [known[t] for t in node.inputs])
+        return [known[t] for t in outputs]
+
+    def value(self, node: Tensor, operands: list[Any]) -> Any:
+        """The value of a node; a list if it has several results."""
+        if isinstance(node, Constant):
+            return self.flushed(_wide(node.value), node.spec.dtype)
+        if isinstance(node, Placeholder):
+            return _wide(np.asarray(node.default, node.spec.dtype))
+        assert node.op is not None
+        if node.op is OUTPUT:
+            return operands[0][node.params["index"]]
+        special = CONTROL.get(node.op.name)
+        if special is not None:
+            return special(self, operands, **node.params)
+        name = node.op.name
+        if self.rng is not None and name in ADDING | COMPOSED:
+            digits = 0 if name in ADDING else NEVER
+            operands = [
+                self.moved(v, t.spec.dtype, digits)
+                for v, t in zip(operands, node.inputs, strict=True)
+            ]
+        found = self.computed(node, operands)
+        if node.op.multiple:
+            return [self.settled(name, v, s.dtype) for v, s in zip(found, node.spec, strict=True)]
+        if self.rng is not None:
+            found = self.open(name, node, operands, found)
+            if name in ADDING | COMPOSED and is_float(node.spec.dtype):
+                found = self.overflowing(node, operands, found)
+        return self.settled(name, found, node.spec.dtype)
+
+    def overflowing(self, node: Tensor, operands: list[Any], found: Any) -> Any:
+        """`found`, with random elements where an intermediate result may be too large."""
+        most = LARGEST[node.spec.dtype]
+        wide = [v for v in operands if np.asarray(v).dtype.kind == "f"]
+        if all(np.max(np.abs(v), initial=0.0, where=np.isfinite(v)) < most**0.25 for v in wide):
+            return found
+        sizes = [np.abs(v) if np.asarray(v).dtype.kind == "f" else v for v in operands]
+        large = ~(np.abs(self.computed(node, sizes)) < most / 4)
+        assert self.rng is not None
+        return np.where(large, self.rng.choice([np.nan, np.inf, 0.0], np.shape(found)), found)
+
+    def flushed(self, value: Any, dtype: str) -> Any:
+        """`value`, where numbers below the normal ones may be 0."""
+        if self.rng is None or not is_float(dtype):
+            return value
+        small = (np.abs(value) < TINY[dtype]) & (self.rng.uniform(size=np.shape(value)) < 0.5)
+        return np.where(small, 0.0 * value, value)
+
+    def computed(self, node: Tensor, operands: list[Any]) -> Any:
+        """The primitive in float64."""
+        op, params = node.op, _widened(node.params)
+        if op.name == "cast":
+            return _cast(operands[0], params["dtype"])
+        entry = self.table.get(op.name)
+        specs = [Spec(np.shape(v), np.asarray(v).dtype.name) for v in operands]
+        if entry is None or (entry.unless is not None and entry.unless(specs, **params)):
+            leaves = [Placeholder(s) for s in specs]
+            result = op.decomposition(*leaves, **params)
+            outputs = result if op.multiple else [result]
+            found = Evaluation(None)(outputs, dict(zip(leaves, operands, strict=True)))
+            return found if op.multiple else found[0]
+        function = entry.function(specs, **params) if entry.builds else entry.function
+        if entry.builds:
+            return function(*operands)
+        return function(*operands, **params)
+
+    def settled(self, name: str, value: Any, dtype: str) -> Any:
+        """A result as its dtype holds it: too large numbers are infinite, and rounding is noise."""
+        if not is_float(dtype):
+            return value
+        value = np.asarray(value, "float64")
+        if dtype != "float64":
+            value = np.where(np.abs(value) > LARGEST[dtype], np.sign(value) * np.inf, value)
+        if self.rng is None or name in EXACT:
+            return value
+        if name in ("log_softmax", "logsumexp"):  # the logarithm of a sum of about 1
+            value = value + self.rng.uniform(-1, 1, value.shape) * UNIT[dtype]
+        digits = 0 if name in ADDING else DIGITS[dtype] if name in BASIC else NEVER
+        return self.moved(value, dtype, digits)
+
+    def moved(self, value: Any, dtype: str, digits: int | None) -> Any:
+        """`value` with noise, but for numbers that need no more than `digits` binary digits after
+        the point, and few before it.
+        """
+        if not is_float(dtype) or self.rng is None:
+            return value
+        value = np.asarray(value, "float64")
+        noise = self.rng.uniform(-1, 1, value.shape) * UNIT[dtype]
+        exact = np.False_
+        if digits is not NEVER:
+            scaled = value * 2.0**digits
+            exact = (scaled == np.round(scaled)) & (np.abs(scaled) < 2.0 ** DIGITS[dtype] * 4)
+        moved = np.where(exact, value, value * (1 + noise))
+        moved = self.flushed(moved, dtype)
+        edge = np.abs(np.abs(value) / LARGEST[dtype] - 1) < 0.01
+        return np.where(edge & (noise > 0), np.sign(value) * np.inf, moved)
+
+    def open(self, name: str, node: Tensor, operands: list[Any], found: Any) -> Any:
+        """`found`, with random elements where the documents leave the result to the engine."""
+        first = np.asarray(operands[0]) if operands else None
+        free: Any = None
+        if name == "cast" and is_integer(node.spec.dtype) and first.dtype.kind == "f":
+            info = np.iinfo(node.spec.dtype)
+            free = ~((first > float(info.min) - 1) & (first < float(info.max)))
+        elif name in ("floordiv", "mod") and is_integer(node.spec.dtype):
+            free = np.asarray(operands[1]) == 0
+        elif name == "pow" and is_integer(node.spec.dtype):
+            exact = np.power(np.asarray(operands[0], "float64"), operands[1])
+            info = np.iinfo(node.spec.dtype)
+            free = (np.asarray(operands[1]) < 0) | (exact > info.max) | (exact < info.min)
+        elif name in ("equal", "not_equal", "less", "less_equal") and first.dtype.kind == "f":
+            # Numbers that differ by rounding may be equal on an engine.
+            second = np.asarray(operands[1])
+            size = np.maximum(np.abs(first), np.abs(second)) * 4 * UNIT[node.inputs[0].spec.dtype]
+            free = (first != second) & (np.abs(first - second) <= size)
+            return found ^ (free & (self.rng.uniform(size=np.shape(free)) < 0.5))
+        elif name in ("argmax", "argmin") and first.dtype.kind == "f":
+            free = np.isnan(first).any(axis=node.params["axis"])
+        if free is None or not np.any(free):
+            return found
+        info = np.iinfo(node.spec.dtype)
+        drawn = self.rng.integers(
+            info.min // 2, info.max // 2, np.shape(found), dtype="int64" if info.min else "uint64"
+        )
+        if name in ("argmax", "argmin"):
+            drawn = drawn % max(1, first.shape[node.params["axis"]])
+        return np.where(free, drawn.astype(node.spec.dtype), found)
+
+
+def _wide(value: Any) -> Any:
+    array = np.asarray(value)
+    return (
+        array.astype("float64")
+        if array.dtype.kind == "f" or array.dtype.name == "bfloat16"
+        else array
+    )
+
+
+def _widened(params: Mapping[str, Any]) -> dict[str, Any]:
+    wide = dict(params)
+    if is_float(wide.get("dtype", "")):
+        wide["dtype"] = "float64"
+    return wide
+
+
+def _cast(value: Any, dtype: str) -> Any:
+    return np.asarray(value).astype(dtype)
+
+
+def _graph(evaluation: Evaluation, graph: Graph, values: Sequence[Any]) -> list[Any]:
+    return evaluation(graph.outputs, dict(zip(graph.inputs, values, strict=True)))
+
+
+def _scan(
+    evaluation: Evaluation, operands: list[Any], *, body: Graph, carry: int, xs: int, reverse: bool,
+    length: int | None,
+) -> list[Any]:  # fmt: skip
+    state, sequences, constants = (
+        operands[:carry],
+        operands[carry : carry + xs],
+        operands[carry + xs :],
+    )
+    steps = np.shape(sequences[0])[0] if xs else length
+    if not steps:
+        # One step on zeros tells the shapes.
+        rows_of_zeros = [np.zeros(np.shape(s)[1:], np.asarray(s).dtype) for s in sequences]
+        found = _graph(evaluation, body, [*state, *rows_of_zeros, *constants])
+        stacks = [np.zeros((0, *np.shape(y)), np.asarray(y).dtype) for y in found[carry:]]
+        return [*state, *stacks]
+    rows: list[Any] = [None] * steps
+    for i in reversed(range(steps)) if reverse else range(steps):
+        found = _graph(evaluation, body, [*state, *[s[i] for s in sequences], *constants])
+        state, rows[i] = found[:carry], found[carry:]
+    return [*state, *[np.stack(column) for column in zip(*rows, strict=True)]]
+
+
+def _cond(evaluation: Evaluation, operands: list[Any], *, then: Graph, orelse: Graph) -> list[Any]:
+    return _graph(evaluation, then if operands[0] else orelse, operands[1:])
+
+
+def _while(
+    evaluation: Evaluation, operands: list[Any], *, test: Graph, body: Graph, carry: int
+) -> list[Any]:
+    state, constants = operands[:carry], operands[carry:]
+    while _graph(evaluation, test, [*state, *constants])[0]:
+        state = _graph(evaluation, body, [*state, *constants])
+    return state
+
+
+CONTROL: dict[str, Callable[..., list[Any]]] = {"scan": _scan, "cond": _cond, "while_loop": _while}
