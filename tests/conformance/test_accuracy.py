@@ -124,6 +124,18 @@ def test_the_error_function_and_its_inverse(engine, dtype):
     np.testing.assert_allclose(slope, [0, 0, 2 / np.sqrt(np.pi), 0], rtol=DIGITS[dtype])
 
 
+def test_native_slopes_at_the_poles():
+    """The engines' own tapes go through decompositions."""
+    jax, tf = pytest.importorskip("jax"), pytest.importorskip("tensorflow")
+    x = np.array([-1.0, -0.9, 0.0, 1.0], "float32")
+    expected = [np.inf, 3.428042, np.sqrt(np.pi) / 2, np.inf]
+    np.testing.assert_allclose(jax.grad(lambda x: K.sum(K.erfinv(x)))(x), expected, rtol=1e-5)
+    variable = tf.Variable(x)
+    with tf.GradientTape() as tape:
+        y = K.erfinv(variable)
+    np.testing.assert_allclose(tape.gradient(y, variable), expected, rtol=1e-5)
+
+
 def test_large_exponents(engine):
     x = np.array([-708.0, -300.0, -1e-10, 0.0, 1e-10, 300.0, 709.7, np.inf, -np.inf])
     value, _ = value_and_slope(K.exp, x, "float64")

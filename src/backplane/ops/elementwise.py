@@ -335,11 +335,13 @@ def _(x: Tensor) -> Tensor:
     half = mul(x, number(0.5))
     centre = mul(_rational(sub(number(0.180625), mul(half, half)), CENTRE), half)
     distance = sub(number(1), abs(x))
-    # Near 1: the quantile at this distance from it.
-    r = sqrt(neg(log(mul(distance, number(0.5)))))
+    edge = equal(distance, number(0))
+    # Near 1: the quantile at this distance from it. At 1 itself, value and slope are those of a
+    # pole; the other branch must be finite there, for engines' own tapes.
+    r = sqrt(neg(log(mul(where(edge, number(1), distance), number(0.5)))))
     near, far = _rational(sub(r, number(1.6)), TAIL), _rational(sub(r, number(5)), FAR_TAIL)
     tail = where(less(number(5), r), far, near)
-    tail = mul(sign(x), where(equal(distance, number(0)), number(math.inf), tail))
+    tail = mul(sign(x), where(edge, div(number(1), distance), tail))
     return mul(where(less(distance, number(0.15)), tail, centre), number(math.sqrt(0.5)))
 
 
