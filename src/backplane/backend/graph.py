@@ -132,7 +132,7 @@ class KFunction:
             return outputs[0] if self._one_out else outputs
 
         items = iter(iterable)
-        total = length_hint(iterable, 0) or None
+        total = length_hint(iterable)
         return mapped(
             items, prepare, run, prefetch, counted(self.name if progress else None, total)
         )

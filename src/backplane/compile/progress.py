@@ -33,9 +33,9 @@ def shown(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def counted(what: str | None, total: int | None) -> Iterator[Callable[[], None]]:
-    """Context manager: a bar on stderr. What it gives is called once per item. If there is no name,
-    or stderr is no terminal, nothing is written.
+def counted(what: str | None, total: int) -> Iterator[Callable[[], None]]:
+    """Context manager: a bar on stderr. What it gives is called once per item. The total is 0 if it
+    is unknown. If there is no name, or stderr is no terminal, nothing is written.
     """
     if what is None or not sys.stderr.isatty():
         yield lambda: None
@@ -55,7 +55,7 @@ def counted(what: str | None, total: int | None) -> Iterator[Callable[[], None]]
         TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=Console(file=sys.stderr)) as progress:
-        task = progress.add_task(what, total=total)
+        task = progress.add_task(what, total=total or None)
         yield lambda: progress.advance(task)
 
 
