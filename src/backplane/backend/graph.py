@@ -117,7 +117,7 @@ class KFunction:
             >>> [y.item() for (y,) in f.map([[i, i]] for i in range(3))]
             [0.0, 2.0, 4.0]
         """
-        if isinstance(prefetch, bool) or not isinstance(prefetch, int) or prefetch < 0:
+        if type(prefetch) is not int or prefetch < 0:
             raise ValueError(
                 f"K.function {self.name!r}: map: prefetch must be a whole number, 0 or more, "
                 f"got {prefetch!r}"
