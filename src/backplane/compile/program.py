@@ -104,7 +104,10 @@ def prepared(
         in_place = {inputs[i]: o for i, o in state.items()}
     job = passes.Job(engine, replace or {}, keep_stops=eager, state=in_place)
     simple, outputs = passes.optimized(outputs, job)
-    order = _in_order_of_depth(outputs, inputs)
+    # Libraries that build graphs of their own order them themselves. ONNX Runtime takes the results
+    # the other way round.
+    runs = "host_shapes" in engine.capabilities
+    order = _in_order_of_depth(outputs, inputs) if runs else toposort(outputs, stop=inputs)
     arrays = [t for t in lifted(order) if not (_is_native(t) and (eager or _is_open(t, engine)))]
     return Prepared(simple, outputs, order, arrays)
 
