@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -117,23 +118,23 @@ def load_state(
 
 
 def _by_name(variables: Named, what: str) -> dict[str, Variable]:
-    if isinstance(variables, Mapping):
-        named = dict(variables)
-    else:
-        named = {}
-        for variable in variables:
-            name = getattr(variable, "name", None)
-            if name in named:
-                raise ValueError(
-                    f"{what}: two variables are called {name!r}; give a dict with a name for each"
-                )
-            named[name] = variable
-    for name, variable in named.items():
+    given: list[tuple[Any, Any]] = (
+        list(variables.items())
+        if isinstance(variables, Mapping)
+        else [(getattr(variable, "name", None), variable) for variable in variables]
+    )
+    for name, variable in given:
         if not isinstance(name, str) or not isinstance(variable, Variable):
             raise TypeError(
                 f"{what}: variables must be a list of variables, or a dict from names to "
                 f"variables; got {name!r}: {type(variable).__name__}"
             )
+    named = dict(given)
+    if len(named) < len(given):
+        [(twice, _)] = Counter(name for name, _ in given).most_common(1)
+        raise ValueError(
+            f"{what}: two variables are called {twice!r}; give a dict with a name for each"
+        )
     return named
 
 
