@@ -105,10 +105,10 @@ def handling(*numbers: int) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def raising(error: type[BaseException]) -> Callable[[], None]:
-    """A function that raises `error`."""
+def raising(error: type[BaseException]) -> Callable[..., None]:
+    """A function that raises `error`, whatever it is called with."""
 
-    def act() -> None:
+    def act(*_: Any) -> None:
         raise error("injected")
 
     return act

@@ -148,7 +148,7 @@ def test_a_disk_without_links_keeps_no_half_file(
             stream.write = raising(Interrupt)
         return stream
 
-    monkeypatch.setattr(os, "link", lambda *_: raising(OSError)())
+    monkeypatch.setattr(os, "link", raising(OSError))
     monkeypatch.setattr(keras_json, "open", failing, raising=False)
     with pytest.raises(Interrupt):
         keras_json.write(str(file))
