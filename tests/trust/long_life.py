@@ -25,9 +25,7 @@ def one_model(number: int) -> float:
     x = K.placeholder((None, 4))
     w, b = K.variable(np.full((4, width), 0.1)), K.zeros((width,))
     loss = K.mean(K.square(K.tanh(K.dot(x, w) + b)))
-    updates = [
-        (v, v - 0.1 * g) for v, g in zip([w, b], K.gradients(loss, [w, b]), strict=True)
-    ]
+    updates = [(v, v - 0.1 * g) for v, g in zip([w, b], K.gradients(loss, [w, b]), strict=True)]
     train = K.function([x], [loss], updates=updates)
     fed = np.ones((2, 4), "float32")
     train([fed])

@@ -20,8 +20,8 @@ from trust.threads import in_threads
 
 THREADS = 16
 CALLS = 10
-FORKING = [n for n in ("numpy", "torch", "theano", "cntk") if engines.installed(n)]
-"""The others' libraries have threads that a forked child has not; docs/reliability.md says so."""
+FORKING = [n for n in ("numpy", "torch", "theano") if engines.installed(n)]
+"""The others' libraries have threads or locks of their own; docs/reliability.md says which."""
 
 
 class Counter:

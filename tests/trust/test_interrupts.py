@@ -13,6 +13,7 @@ from backplane import engines
 from trust.faults import Interrupt
 from trust.models import SIDE, Model
 
+
 @pytest.fixture
 def alarm() -> Iterator[Callable[[float], None]]:
     """A function that sends a signal after so many seconds."""
