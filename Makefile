@@ -28,7 +28,7 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 \
 	TF_NUM_INTEROP_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast soak reference generate docs dist pythons benchmarks lint format r clean
+.PHONY: help demo test test-fast soak reference generate docs dist pythons benchmarks accuracy lint format r clean
 
 help:
 	@echo 'make demo                       digits with the NumPy engine'
@@ -44,6 +44,7 @@ help:
 	@echo 'make dist                       build the packages into dist/ and check them'
 	@echo 'make pythons                    conformance of NumPy on the other Pythons of this machine'
 	@echo 'make benchmarks                 time everything (a quarter of an hour), write docs/benchmarks.md'
+	@echo 'make accuracy                   measure the functions against exact results (a minute), write docs/accuracy.md'
 	@echo 'make lint                       ruff, mypy, directions of imports, sizes, derived files'
 	@echo 'make format                     what ruff can put right by itself'
 	@echo 'make r                          install R for its tests, where it is missing (Debian)'
@@ -83,6 +84,9 @@ docs: $(STAMPS)/dev
 
 benchmarks: $(STAMPS)/dev
 	$(BIN)/python -m benchmarks
+
+accuracy: $(STAMPS)/dev
+	$(TEST_ENV) $(BIN)/python scripts/make_accuracy.py
 
 dist: $(STAMPS)/dev
 	$(INSTALL) -e '.[dist]'

@@ -50,6 +50,15 @@ def engine(request: pytest.FixtureRequest) -> object:
 
 
 @pytest.fixture(autouse=True)
+def recorded(request: pytest.FixtureRequest) -> None:
+    """What `covers` says of the test goes into the record."""
+    used = "engine" in request.fixturenames
+    engine = request.getfixturevalue("engine").name if used else "any"
+    for name, aspect in getattr(request.function, "covered", ()):
+        request.node.user_properties.append(("conformance", (name, engine, aspect)))
+
+
+@pytest.fixture(autouse=True)
 def clean_state() -> object:
     """Defaults before each test; names and the learning phase reset after it."""
     config.set_floatx("float32")

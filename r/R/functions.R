@@ -427,6 +427,10 @@ k_less_equal <- function(x, y) {
   call_k("less_equal", list(x = x, y = y))
 }
 
+k_load_state <- function(path, variables = NULL) {
+  call_k("load_state", list(path = path, variables = variables))
+}
+
 k_local_conv1d <- function(
     inputs, kernel, kernel_size, strides, data_format = NULL
 ) {
@@ -704,6 +708,10 @@ k_rnn <- function(
 
 k_round <- function(x) {
   call_k("round", list(x = x))
+}
+
+k_save_state <- function(path, variables) {
+  call_k("save_state", list(path = path, variables = variables))
 }
 
 k_separable_conv1d <- function(

@@ -25,6 +25,7 @@ from backplane.cli.explain import DOCUMENTS, functions  # noqa: E402
 CHAPTERS: tuple[ModuleType, ...] = vars(K)["_CHAPTERS"]
 
 TITLES = {
+    "checkpoints": "Saving and loading",
     "common": "Settings and names",
     "control": "Choices and loops",
     "creation": "Creating tensors",

@@ -1,7 +1,12 @@
 """The promised digits where a plain formula, or the order of adding, would lose them."""
 
+import sys
+from functools import cache
+from pathlib import Path
+
 import numpy as np
 import pytest
+from scipy import special
 
 from backplane import backend as K
 
@@ -54,3 +59,102 @@ def test_the_crossentropy_of_confident_logits(engine, target, dtype):
         tiny = np.abs(exact) < 1e-30  # denormal numbers count as 0 on some engines
         np.testing.assert_allclose(value[~tiny], exact[~tiny], rtol=tolerance)
         np.testing.assert_allclose(value[tiny], 0, atol=1e-30)
+
+
+def value_and_slope(function, numbers, dtype):
+    x = K.placeholder(shape=(None,), dtype=dtype)
+    y = function(x)
+    return K.function([x], [y, *K.gradients(y, [x])])([np.array(numbers, dtype)])
+
+
+DIGITS = {"float32": 1e-5, "float64": 1e-12}
+"""The promised relative error."""
+
+
+@pytest.fixture(params=DIGITS)
+def dtype(request):
+    return request.param
+
+
+def test_softsign_of_large_numbers(engine, dtype):
+    """Its slope is no difference of nearly equal numbers; at infinity it is 0."""
+    x = np.array([-1e12, -1e5, -1.0, 0.0, 1e-3, 300.0, 1e8])
+    value, slope = value_and_slope(K.softsign, [*x, np.inf, -np.inf, np.nan], dtype)
+    np.testing.assert_allclose(value[:-3], x / (1 + abs(x)), rtol=DIGITS[dtype])
+    np.testing.assert_allclose(slope[:-3], (1 + abs(x)) ** -2, rtol=DIGITS[dtype])
+    np.testing.assert_array_equal(value[-3:], [1, -1, np.nan])
+    np.testing.assert_array_equal(slope[-3:-1], [0, 0])
+
+
+def test_softsign_of_half_precision(engine):
+    value, slope = value_and_slope(K.softsign, [-6e4, -1e2, 99.0, np.inf], "float16")
+    np.testing.assert_allclose(value, [-1, -100 / 101, 0.99, 1], rtol=2e-3)
+    np.testing.assert_allclose(slope, [0, 101.0**-2, 1e-4, 0], rtol=2e-3)
+
+
+def test_the_slope_of_elu_of_negative_numbers(engine, dtype):
+    x = np.array([-80.0, -30.0, -17.0, -1e-3])
+    _, slope = value_and_slope(K.elu, x, dtype)
+    np.testing.assert_allclose(slope, np.exp(x.astype(dtype).astype("float64")), rtol=DIGITS[dtype])
+
+
+def test_hard_sigmoid_near_its_edge(engine, dtype):
+    x = np.array([-2.4999, -2.49, 0.0, 2.499]).astype(dtype)
+    value, _ = value_and_slope(K.hard_sigmoid, x, dtype)
+    np.testing.assert_allclose(value, (x.astype("float64") + 2.5) / 5, rtol=DIGITS[dtype] / 10)
+
+
+def test_the_crossentropy_of_small_probabilities(engine, dtype):
+    p = np.array([2e-7, 1e-5, 1e-3, 0.4]).astype(dtype)
+    value, slope = value_and_slope(lambda x: K.binary_crossentropy(K.zeros_like(x), x), p, dtype)
+    exact = p.astype("float64")
+    np.testing.assert_allclose(value, -np.log1p(-exact), rtol=DIGITS[dtype])
+    np.testing.assert_allclose(slope, 1 / (1 - exact), rtol=DIGITS[dtype])
+
+
+def test_the_error_function_and_its_inverse(engine, dtype):
+    """Small numbers, infinities, and numbers close to 1."""
+    x = np.array([0.0, 1e-20, -1e-3, 0.9, 1 - 2.0**-20, 2.0**-24 - 1]).astype(dtype)
+    value, slope = value_and_slope(K.erfinv, x, dtype)
+    exact = special.erfinv(x.astype("float64"))
+    np.testing.assert_allclose(value, exact, rtol=DIGITS[dtype])
+    np.testing.assert_allclose(slope, np.exp(exact**2) * np.sqrt(np.pi) / 2, rtol=DIGITS[dtype])
+    value, slope = value_and_slope(K.erf, [-np.inf, -30.0, 1e-20, np.inf], dtype)
+    np.testing.assert_allclose(value, [-1, -1, 2e-20 / np.sqrt(np.pi), 1], rtol=DIGITS[dtype])
+    np.testing.assert_allclose(slope, [0, 0, 2 / np.sqrt(np.pi), 0], rtol=DIGITS[dtype])
+
+
+def test_native_slopes_at_the_poles():
+    """The engines' own tapes go through decompositions."""
+    jax, tf = pytest.importorskip("jax"), pytest.importorskip("tensorflow")
+    x = np.array([-1.0, -0.9, 0.0, 1.0], "float32")
+    expected = [np.inf, 3.428042, np.sqrt(np.pi) / 2, np.inf]
+    np.testing.assert_allclose(jax.grad(lambda x: K.sum(K.erfinv(x)))(x), expected, rtol=1e-5)
+    variable = tf.Variable(x)
+    with tf.GradientTape() as tape:
+        y = K.erfinv(variable)
+    np.testing.assert_allclose(tape.gradient(y, variable), expected, rtol=1e-5)
+
+
+def test_large_exponents(engine):
+    x = np.array([-708.0, -300.0, -1e-10, 0.0, 1e-10, 300.0, 709.7, np.inf, -np.inf])
+    value, _ = value_and_slope(K.exp, x, "float64")
+    np.testing.assert_allclose(value, np.exp(x), rtol=1e-15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DIGITS)
+def test_every_large_error_is_explained(engine, dtype):
+    """docs/accuracy.md has a note for it."""
+    make, table = accuracy_of(dtype)
+    found = make.errors_of(engine.name, table, dtype)
+    assert make.unexplained(table, engine.name, dtype, found) == []
+
+
+@cache
+def accuracy_of(dtype):
+    """The script that writes the page, and the exact results."""
+    sys.path.append(str(Path(__file__).parents[2] / "scripts"))
+    import make_accuracy
+
+    return make_accuracy, make_accuracy.rows(dtype)

@@ -20,7 +20,7 @@ class Interrupt(BaseException):
     """What the handler of a signal raises."""
 
 
-class EngineFault(RuntimeError):
+class EngineError(RuntimeError):
     """What an engine's library raises."""
 
 
@@ -125,6 +125,6 @@ FAULTS: dict[str, tuple[str, Callable[[], None], type[BaseException]]] = {
     "SIGINT after each call into C": ("return", sending(signal.SIGINT), KeyboardInterrupt),
     "SIGTERM after each call into C": ("return", sending(signal.SIGTERM), Interrupt),
     "MemoryError of each call": ("call", raising(MemoryError), MemoryError),
-    "an error of each call": ("call", raising(EngineFault), EngineFault),
+    "an error of each call": ("call", raising(EngineError), EngineError),
 }
 """Name → kind of step, what happens there, and what must come out."""

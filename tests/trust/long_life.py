@@ -1,4 +1,4 @@
-"""Long runs: many models, many calls, deep graphs. What they use must not grow with their length."""
+"""Many models, many calls, deep graphs. What they use must not grow with their number."""
 
 from __future__ import annotations
 

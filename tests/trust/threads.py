@@ -11,7 +11,7 @@ from backplane import engines
 
 
 def in_threads(count: int, work: Callable[[], Any], names: Sequence[str] = ()) -> list[Any]:
-    """What `work` returns in each of `count` threads, on the present engine or on `names` in turn."""
+    """What `work` returns in each of `count` threads, on the present engine, or `names` in turn."""
     ready = threading.Barrier(count)
     names = names or [engines.current().name]
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
+from documents.covering import covers
 
 
 def loss_of(p):
@@ -25,6 +26,7 @@ def training():
 GOOD, ZERO = np.ones((2, 2)), np.array([[0.0, 0.0], [1.0, 1.0]])
 
 
+@covers("debug")
 def test_the_finding_names_the_op_the_lines_and_the_operands(engine):
     f, w = training()
     f([GOOD])

@@ -13,6 +13,7 @@ from backplane import backend as K
 from backplane.views.drawing import roots_of_function, roots_of_tensors
 from backplane.views.layout import Stretch, opened, placed, plan
 from backplane.views.scene import MANY, Scene
+from documents.covering import covers
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -52,6 +53,7 @@ def test_scopes_gradients_and_updates_are_boxes_and_variables_lie_in_their_scope
     assert titles(layer) == ["layer_0/w", "matmul", "tanh"]
 
 
+@covers("plot_graph")
 def test_edges_tell_dtype_and_shape_and_items_the_users_lines():
     svg = K.plot_graph(network())
     assert "float32 (?, 4)" in texts(svg)

@@ -15,6 +15,7 @@ from backplane.backend import (
     _protocols,  # noqa: F401 - functions of other libraries on them
     activation,
     arithmetic,
+    checkpoints,
     common,
     comparison,
     control,
@@ -46,9 +47,9 @@ from backplane.backend._call import unconverted as _unconverted
 from backplane.backend.tensorflow_backend import leaked as __getattr__  # noqa: F401
 
 _CHAPTERS = (
-    activation, arithmetic, common, comparison, control, convolution, creation, ctc, debugging,
-    functions, graph, inspection, keras1, linear, loss, normalization, padding, phase, pooling,
-    random, recurrence, reduction, resizing, selection, session, shaping, sparse, state,
+    activation, arithmetic, checkpoints, common, comparison, control, convolution, creation, ctc,
+    debugging, functions, graph, inspection, keras1, linear, loss, normalization, padding, phase,
+    pooling, random, recurrence, reduction, resizing, selection, session, shaping, sparse, state,
 )  # fmt: skip
 
 _FUNCTIONS = {name: getattr(chapter, name) for chapter in _CHAPTERS for name in chapter.__all__}

@@ -28,6 +28,8 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
+from backplane.backend.checkpoints import load_state as load_state
+from backplane.backend.checkpoints import save_state as save_state
 from backplane.backend.common import backend as backend
 from backplane.backend.common import cast_to_floatx as cast_to_floatx
 from backplane.backend.common import eager as eager
@@ -191,6 +193,7 @@ __all__ = [
     "learning_phase",
     "less",
     "less_equal",
+    "load_state",
     "local_conv1d",
     "local_conv2d",
     "log",
@@ -238,6 +241,7 @@ __all__ = [
     "reverse",
     "rnn",
     "round",
+    "save_state",
     "separable_conv1d",
     "separable_conv2d",
     "set_epsilon",

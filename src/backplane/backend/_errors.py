@@ -127,8 +127,7 @@ def _given(
 def _with_argument(text: str, given: Mapping[str, Any]) -> str:
     """`text`, with the name of the argument to blame if it is not there."""
     for name, value in given.items():
-        tests = [(test, item) for item in _items(value) for test in (as_tensor, bool)]
-        if any(_fails_with(text, test, item) for test, item in tests):
+        if any(_fails_with(text, test, item) for item in _items(value) for test in _tests(item)):
             return f"{name}: {text}"
     if any(_is_named(name, text) for name in given):
         return text
@@ -153,6 +152,13 @@ def _items(value: Any) -> Iterator[Any]:
     yield value
     if isinstance(value, list | tuple):
         yield from value
+
+
+def _tests(value: Any) -> tuple[Callable[[Any], Any], ...]:
+    """What K functions do with their arguments. The truth of another library's tensor may be an
+    error of that library, while it traces, and is never asked for.
+    """
+    return (as_tensor, bool) if isinstance(value, Tensor | np.ndarray) else (as_tensor,)
 
 
 def _fails_with(text: str, test: Callable[[Any], Any], value: Any) -> bool:

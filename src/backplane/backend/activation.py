@@ -139,8 +139,7 @@ def softsign(x: TensorLike) -> Tensor:
         >>> K.eval(K.softsign(K.constant([-1.0, 1.0])))
         array([-0.5,  0.5], dtype=float32)
     """
-    x = float_tensor(x)
-    return x / (ew.abs(x) + 1.0)
+    return ew.softsign(float_tensor(x))
 
 
 @api
@@ -165,8 +164,9 @@ def hard_sigmoid(x: TensorLike) -> Tensor:
         array([0. , 0.5, 1. ], dtype=float32)
     """
     x = float_tensor(x)
+    # x * 0.2 + 0.5 would cancel near -2.5.
     low, high = (scalar(n, x.spec.dtype) for n in (0, 1))
-    return ew.minimum(ew.maximum(x * 0.2 + 0.5, low), high)
+    return ew.minimum(ew.maximum((x + 2.5) * 0.2, low), high)
 
 
 @api

@@ -183,7 +183,7 @@ def binary_crossentropy(
     logits = output if from_logits else _before(output, ew.sigmoid)
     if logits is None:
         p = _clipped(output)
-        return -(target * ew.log(p) + (1.0 - target) * ew.log(1.0 - p))
+        return -(target * ew.log(p) + (1.0 - target) * ew.log1p(-p))
     # max(z, 0) - z * target + log(1 + exp(-|z|)). Here max(z, 0) is z * up and -|z| is
     # z * (1 - 2 * up): unlike `maximum` and `abs` they have the slopes of the smooth sum at 0.
     up = cast_to(logits >= 0.0, logits.spec.dtype)

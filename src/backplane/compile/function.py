@@ -119,7 +119,9 @@ class Function:
         return self._checked(values)
 
     def checked_count(self, values: Any) -> Sequence[Any]:
-        """`values`, after a check that there is one for each input."""
+        """`values`, after a check that there is one for each input; a learning phase at the end
+        may be left out.
+        """
         if not isinstance(values, list | tuple):
             raise TypeError(
                 f"K.function {self.name!r}: inputs must be a list or tuple of values, "
@@ -127,18 +129,19 @@ class Function:
             )
         given = len(values)
         if given < len(self.feeds) and all(p.default is not None for p in self.inputs[given:]):
-            # A learning phase at the end need not be fed: agents leave it out where no layer asks.
+            # Agents leave it out where no layer asks for it.
             values = [*values, *(p.default for p in self.inputs[given:])]
         if len(values) != len(self.feeds):
             raise ValueError(
                 f"K.function {self.name!r} takes {len(self.feeds)} values "
                 f"({', '.join(p.name for p in self.inputs)}), got {len(values)}"
             )
-        return values
+        checked: Sequence[Any] = values
+        return checked
 
     def _checked(self, values: Any) -> list[np.ndarray]:
         """Check the number of values, and run the variant that the switches among them choose."""
-        self.checked_count(values)
+        values = self.checked_count(values)
         key = tuple([self.feeds[i](values[i], self.engine, False) for i in self.switches])
         call = self._calls.get(key)
         if call is not None:

@@ -140,9 +140,8 @@ def _before_fork() -> None:
     if _joining.acquire(timeout=PATIENCE):
         held.append(_joining)
         writing = [d for d in _domains if d.guard is d.lock]
-        for d in sorted(writing, key=lambda d: d.serial):
-            if d.lock.acquire(timeout=PATIENCE):
-                held.append(d.lock)
+        locks = [d.lock for d in sorted(writing, key=lambda d: d.serial)]
+        held += [lock for lock in locks if lock.acquire(timeout=PATIENCE)]
 
 
 def _after_fork() -> None:

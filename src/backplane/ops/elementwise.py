@@ -256,7 +256,7 @@ round = _unary("round", "x rounded to the nearest whole number; halves go to the
 
 exp = _unary("exp", "e to the power x.", FLOAT, lambda g, y, x: mul_no_nan(y, g))
 expm1 = _unary("expm1", "e to the power x, minus 1, exact near 0.", FLOAT)
-expm1.vjps(lambda g, y, x: mul_no_nan(add(y, one(y)), g))
+expm1.vjps(lambda g, y, x: mul_no_nan(exp(x), g))  # y + 1 would cancel
 log = _unary("log", "The natural logarithm.", FLOAT)
 log.vjps(lambda g, y, x: mul_no_nan(div(one(x), x), g))
 log1p = _unary("log1p", "The natural logarithm of 1 + x, exact near 0.", FLOAT)
@@ -335,11 +335,13 @@ def _(x: Tensor) -> Tensor:
     half = mul(x, number(0.5))
     centre = mul(_rational(sub(number(0.180625), mul(half, half)), CENTRE), half)
     distance = sub(number(1), abs(x))
-    # Near 1: the quantile at this distance from it.
-    r = sqrt(neg(log(mul(distance, number(0.5)))))
+    edge = equal(distance, number(0))
+    # Near 1: the quantile at this distance from it. At 1 itself, value and slope are those of a
+    # pole; the other branch must be finite there, for engines' own tapes.
+    r = sqrt(neg(log(mul(where(edge, number(1), distance), number(0.5)))))
     near, far = _rational(sub(r, number(1.6)), TAIL), _rational(sub(r, number(5)), FAR_TAIL)
     tail = where(less(number(5), r), far, near)
-    tail = mul(sign(x), where(equal(distance, number(0)), number(math.inf), tail))
+    tail = mul(sign(x), where(edge, div(number(1), distance), tail))
     return mul(where(less(distance, number(0.15)), tail, centre), number(math.sqrt(0.5)))
 
 
@@ -353,6 +355,22 @@ softplus.vjps(lambda g, y, x: mul(g, sigmoid(x)))
 
 
 softplus.decompose(lambda x: add(maximum(x, zero(x)), log1p(exp(neg(abs(x))))))
+softsign = _unary("softsign", "x / (1 + |x|).", FLOAT)
+
+
+@softsign.vjp
+def _(g: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    """The slope is 1 / (1 + |x|)². The rules of the quotient give a difference that cancels."""
+    divisor = add(abs(x), one(x))
+    return div(div(g, divisor), divisor)
+
+
+@softsign.decompose
+def _(x: Tensor) -> Tensor:
+    """From some limit on the result is ±1. Infinities must not become ∞ / ∞."""
+    limit = 6e4 if x.spec.dtype == "float16" else 1e30
+    x = maximum(minimum(x, scalar(limit, x.spec.dtype)), scalar(-limit, x.spec.dtype))
+    return div(x, add(abs(x), one(x)))
 
 
 def _activation_grad(name: str, doc: str) -> Op:

@@ -7,7 +7,6 @@ derivative, because MLX's rules would use the approximations again.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,6 @@ import mlx.core as mx
 
 from backplane.core.spec import Spec
 from backplane.engines.base import Lowering, Value
-from backplane.engines.mlx.values import scalar
 
 
 def is_wide(specs: Sequence[Spec], **params: Any) -> bool:
@@ -31,9 +29,13 @@ def _with_slope(function: Lowering, slope: Callable[[Value, Value], Value]) -> L
     return followed
 
 
-E = scalar(math.e, "float64")
+def _exp(x: Value) -> Value:
+    """By `expm1`, which is exact in float64; a power of the rounded e is 7e-14 off."""
+    large = mx.expm1(mx.abs(x)) + 1
+    return mx.where(x < 0, 1 / large, large)
 
-exp = _with_slope(lambda x: mx.power(E, x), lambda x, y: y)
+
+exp = _with_slope(_exp, lambda x, y: y)
 
 
 def _sin(x: Value) -> Value:
@@ -42,8 +44,9 @@ def _sin(x: Value) -> Value:
 
 
 def _cos(x: Value) -> Value:
-    t = mx.tan(x / 2)
-    return (1 - t) * (1 + t) / (1 + t * t)
+    t, full = mx.tan(x / 2), mx.tan(x)
+    # Near the zeros of the cosine 1 - t has few digits, but the tangent has all.
+    return mx.where(mx.abs(full) > 1, 2 * t / full, (1 - t) * (1 + t)) / (1 + t * t)
 
 
 sin: Lowering = _with_slope(_sin, lambda x, y: cos(x))
