@@ -141,7 +141,7 @@ def _before_fork() -> None:
         held.append(_joining)
         writing = [d for d in _domains if d.guard is d.lock]
         locks = [d.lock for d in sorted(writing, key=lambda d: d.serial)]
-        held += [lock for lock in locks if lock.acquire(timeout=PATIENCE)]
+        held.extend(lock for lock in locks if lock.acquire(timeout=PATIENCE))
 
 
 def _after_fork() -> None:
