@@ -28,7 +28,7 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 \
 	TF_NUM_INTEROP_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast reference generate docs dist pythons benchmarks accuracy lint format r clean
+.PHONY: help demo test test-fast soak reference generate docs dist pythons benchmarks accuracy lint format r clean
 
 help:
 	@echo 'make demo                       digits with the NumPy engine'
@@ -37,6 +37,7 @@ help:
 	@echo 'make test TEST_R=0              … but those of the R package'
 	@echo 'make test-fast                  the tests that are not slow'
 	@echo 'make fuzz MINUTES=10            random programs on all engines; ENGINES="jax torch" for some'
+	@echo 'make soak                       long runs: models, calls, deep graphs; ENGINES="jax torch" for some'
 	@echo 'make reference                  run conformance, then write docs/reference.md from it'
 	@echo 'make generate                   write what is derived: the stub of K, backplane.ENGINE, docs/primitives.md, R'
 	@echo 'make docs                       build the documentation site into build/site'
@@ -63,6 +64,9 @@ test-fast: $(STAMPS)/dev
 fuzz: $(STAMPS)/dev
 	PYTHONPATH=src:tests $(TEST_ENV) $(BIN)/python -W ignore -m fuzz --minutes $(MINUTES) \
 		--engine "$(filter-out all,$(ENGINES))"
+
+soak: $(STAMPS)/dev
+	PYTHONPATH=src:tests $(TEST_ENV) $(BIN)/python -W ignore -m trust --engine "$(filter-out all,$(ENGINES))"
 
 reference: $(STAMPS)/dev
 	mkdir -p build

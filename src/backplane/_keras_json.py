@@ -94,6 +94,9 @@ def write(file: str) -> None:
         try:
             with open(part, "x", encoding="utf-8") as stream:
                 stream.write(DEFAULT_TEXT)
+                # A disk may store the name first: power loss must not leave an empty file.
+                stream.flush()
+                os.fsync(stream.fileno())
             _place(part, file)
         finally:
             with suppress(FileNotFoundError):
@@ -110,7 +113,12 @@ def _place(part: str, file: str) -> None:
         pass
     except (OSError, AttributeError):  # a disk without links: exclusive, if not in one step
         with open(file, "x", encoding="utf-8") as stream:
-            stream.write(DEFAULT_TEXT)
+            try:
+                stream.write(DEFAULT_TEXT)
+                stream.flush()
+            except BaseException:
+                os.unlink(file)
+                raise
 
 
 def read(file: str) -> tuple[Settings, bool]:

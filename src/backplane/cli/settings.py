@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -96,7 +97,8 @@ def _write_choice(file: str, name: str) -> None:
                 shutil.copymode(file, part.name)
             os.replace(part.name, file)
         except BaseException:
-            os.unlink(part.name)
+            with suppress(FileNotFoundError):  # An interrupt may come after the last step.
+                os.unlink(part.name)
             raise
 
 

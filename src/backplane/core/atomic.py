@@ -10,7 +10,7 @@ before a call of theirs returns.
 from __future__ import annotations
 
 import os
-from _thread import RLock, allocate_lock
+from _thread import RLock, allocate_lock, get_ident
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -66,7 +66,7 @@ class Domain:
 
     def __init__(self) -> None:
         self.serial = next(_serials)
-        self.lock: AbstractContextManager[Any] = RLock()
+        self.lock = RLock()
         self.guard: AbstractContextManager[Any] = FREE
         """The lock, once a function writes over the variables' memory: held for single reads."""
         self.count = 0
@@ -127,14 +127,39 @@ def again(call: Callable[[Any], T], domains: Sequence[Domain]) -> Callable[[Any]
     return lambda inputs: under([d.lock for d in domains], locked, inputs)
 
 
+PATIENCE = 10.0
+"""Seconds that a fork waits for each lock. Whoever holds it so long may wait for the fork."""
+
+_held: dict[int, list[Any]] = {}
+"""By thread: the locks that it holds while it forks."""
+
+
+def _before_fork() -> None:
+    """Wait for calls that write over variables' memory, of which a child would inherit a half."""
+    held = _held[get_ident()] = []
+    if _joining.acquire(timeout=PATIENCE):
+        held.append(_joining)
+        writing = [d for d in _domains if d.guard is d.lock]
+        locks = [d.lock for d in sorted(writing, key=lambda d: d.serial)]
+        held.extend(lock for lock in locks if lock.acquire(timeout=PATIENCE))
+
+
 def _after_fork() -> None:
-    """In a forked child nobody is left who could give a lock back."""
+    for lock in _held.pop(get_ident()):
+        lock.release()
+
+
+def _after_fork_in_child() -> None:
+    """In a forked child nobody else is left who could give a lock back."""
+    _held.clear()
     for lock in (_joining, *[d.lock for d in _domains]):
         lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
+    )
 
 
 # --- signals --------------------------------------------------------------------------------------

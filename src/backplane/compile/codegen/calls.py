@@ -144,7 +144,8 @@ class _Writer:
             if self.replaced:
                 self._set_versions("None")
             outputs = self._run(feeds, arguments)
-            self._commit()
+            if not self.replaced:
+                self._commit()
         return outputs
 
     def _set_versions(self, value: str) -> None:
@@ -175,39 +176,60 @@ class _Writer:
         with source.block("try:"):
             left = f"{', '.join(targets)}," if targets else "()"
             source.line(f"{left} = run({', '.join(arguments)})")
-            for i, name in enumerate(outputs):
-                if not self._is_array(self.function.outputs[i]):
-                    source.names[f"fetch{i}"] = self.engine.fetching(self.function.outputs[i].spec)
-                    source.line(f"{name} = fetch{i}({name})")
-            if news and not outputs and type(self.engine).wait is not Engine.wait:
-                # Fetching an output waits for the program. Without an output, nobody waits before
-                # the caller may change what was fed.
-                source.line(f"wait(({', '.join(news)},))")
+            if not self.replaced:
+                self._fetch(outputs, news)
         with source.block("except Exception as error:"):
+            self._go_forward()
             if self.variant.keys:
                 source.line("undraw(sources, keys)")
             self._repeat_if_changed()
-            source.line(f"failed(error, [{', '.join(feeds)}])")
-            source.line("raise")
-        self._go_forward()
+            self._explain(feeds)
+        if self._follows():
+            with source.block("except BaseException:"):
+                self._go_forward()
+                source.line("raise")
+        if self.replaced:
+            # There is no way back to the old values, so fetching, which may fail, comes afterwards.
+            self._commit()
+            with source.block("try:"):
+                self._fetch(outputs, news)
+                source.line("pass")
+            with source.block("except Exception as error:"):
+                self._explain(feeds)
         for i, copied in enumerate(self.variant.copied):
             if copied:
                 source.line(f"r{i} = array(r{i})")
         return outputs
 
-    def _go_forward(self) -> None:
-        """After an interrupt, store the new values of variables whose memory the program
-        has taken.
-        """
+    def _fetch(self, outputs: Sequence[str], news: Sequence[str]) -> None:
+        """Make NumPy arrays of the program's outputs, or wait for it if it has none."""
+        source = self.source
+        for i, name in enumerate(outputs):
+            if not self._is_array(self.function.outputs[i]):
+                source.names[f"fetch{i}"] = self.engine.fetching(self.function.outputs[i].spec)
+                source.line(f"{name} = fetch{i}({name})")
+        if news and not outputs and type(self.engine).wait is not Engine.wait:
+            # Fetching an output waits for the program. Without an output, nobody waits before the
+            # caller may change what was fed.
+            source.line(f"wait(({', '.join(news)},))")
+
+    def _explain(self, feeds: Sequence[str]) -> None:
+        """Let an error go on, which then says where it comes from."""
+        self.source.line(f"failed(error, [{', '.join(feeds)}])")
+        self.source.line("raise")
+
+    def _follows(self) -> list[int]:
+        """The places of updated variables whose memory the program may take."""
+        if type(self.engine).current is Engine.current:
+            return []
         known = {v: i for i, v in enumerate(self.variant.variables)}
-        places = [known[v] for v in self.variant.updated if v in known]
-        if type(self.engine).current is Engine.current or not places:
-            return
-        self.source.names["current"] = self.engine.current
-        with self.source.block("except BaseException:"):
-            for i in places:
-                self.source.line(f"v{i}.values = {{engine: current(w{i})}}")
-            self.source.line("raise")
+        return [known[v] for v in self.variant.updated if v in known]
+
+    def _go_forward(self) -> None:
+        """Store the new values of variables whose memory an interrupted program has taken."""
+        for i in self._follows():
+            self.source.names["current"] = self.engine.current
+            self.source.line(f"v{i}.values = {{engine: current(w{i})}}")
 
     def _commit(self) -> None:
         """Give variables their new values: nothing can fail any more."""

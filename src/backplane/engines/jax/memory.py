@@ -104,7 +104,8 @@ def donating(
         shapes = tuple([inputs[i].shape for i in unknown]) if unknown else ()
         size = needed.get(shapes, -1)
         if size is None:
-            return plain(*inputs)
+            # What fails must do so now, while the variables have their old values.
+            return tuple(jax.block_until_ready(plain(*inputs)))
         if size > 0:
             _try(size)
         elif size < 0:

@@ -66,6 +66,9 @@ def keeping(run: Function, program: Program, places: Places) -> Function:
     maybe = [i for i, x in enumerate(program.inputs) if _is_large(x) and i not in places]
     if not places and not maybe:
         return run
+    new = list(places.values())
+    others = [o for o in range(len(program.outputs)) if o not in new]
+    order = sorted(range(len(program.outputs)), key=[*new, *others].__getitem__)
 
     def call(*inputs: Value) -> tuple[Value, ...]:
         values = list(inputs)
@@ -79,10 +82,8 @@ def keeping(run: Function, program: Program, places: Places) -> Function:
                     x = tf.Variable(x, trainable=False)
             held.append(x)
             values[i] = x.handle
-        results = list(run(*values))
-        for x, o in zip(held, places.values(), strict=True):
-            results.insert(o, x)
-        return tuple(results)
+        results = (*held, *run(*values))
+        return tuple([results[i] for i in order])
 
     return writing(call, places.values())
 

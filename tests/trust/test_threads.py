@@ -8,28 +8,13 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane import engines
-
-
-def in_threads(count: int, work: Callable[[], Any]) -> list[Any]:
-    """What `work` returns in each of `count` threads."""
-    ready, engine = threading.Barrier(count), engines.current().name
-
-    def run() -> Any:
-        with engines.use(engine):
-            ready.wait()
-            return work()
-
-    with ThreadPoolExecutor(count) as pool:
-        return [future.result() for future in [pool.submit(run) for _ in range(count)]]
+from trust.threads import in_threads
 
 
 def test_no_update_is_lost(engine: Any) -> None:

@@ -1,0 +1,1 @@
+"""Attacks on what `docs/reliability.md` promises: faults, threads, and long runs."""

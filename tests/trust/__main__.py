@@ -1,0 +1,62 @@
+"""The long runs: thousands of models, a million calls, graphs of 100,000 nodes.
+
+python -m trust                                          all engines in turn
+python -m trust --engine torch --models 2000 --calls 1000000 --nodes 100000
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+
+os.environ["KERAS_HOME"] = tempfile.mkdtemp(prefix="backplane-soak-")
+os.environ["KERAS_BACKEND"] = "numpy"
+
+from backplane import engines
+from trust.long_life import calls, deep, models, timed
+
+COMPILING = ("jax", "tensorflow")
+"""Engines whose compilers and calls take long: a tenth of the models and calls."""
+
+DEEP = ("numpy", "torch")
+"""Engines that take graphs of any depth; the compilers of the others have limits of their own."""
+
+MEGABYTES = 20.0
+"""What the second half of a run may add to the process."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="trust", description=__doc__)
+    parser.add_argument("--engine", default="", help="names; default: all installed")
+    parser.add_argument("--models", type=int, default=2_000)
+    parser.add_argument("--calls", type=int, default=1_000_000)
+    parser.add_argument("--nodes", type=int, default=100_000)
+    given = parser.parse_args()
+    names = given.engine.replace(",", " ").split() or [
+        n for n in engines.names() if engines.installed(n)
+    ]
+    return 1 if sum(_failures(name, given) for name in names) else 0
+
+
+def _failures(name: str, given: argparse.Namespace) -> int:
+    failures, part = 0, 10 if name in COMPILING else 1
+    with engines.use(name):
+        for run, times in ((models, given.models // part), (calls, given.calls // part)):
+            grown, seconds = timed(lambda run=run, times=times: run(times))
+            print(
+                f"{name}: {times} {run.__name__} in {seconds:.0f} s; the second half added "
+                f"{grown.megabytes:.1f} MB, {grown.objects} objects, {grown.blocks} blocks",
+                flush=True,
+            )
+            failures += grown.megabytes > MEGABYTES
+        if name in DEEP:
+            for nodes in (given.nodes // 4, given.nodes // 2, given.nodes):
+                _, seconds = timed(lambda nodes=nodes: deep(nodes))
+                print(f"{name}: {nodes} nodes and their gradient in {seconds:.1f} s", flush=True)
+    return failures
+
+
+if __name__ == "__main__":
+    sys.exit(main())

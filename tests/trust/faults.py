@@ -1,0 +1,130 @@
+"""Lets a call fail at each of its steps in turn, and says what state that left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from _thread import RLock
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import backplane
+from backplane.core.atomic import deferred_signals
+
+PACKAGE = os.path.dirname(backplane.__file__) + os.sep
+
+
+class Interrupt(BaseException):
+    """What the handler of a signal raises."""
+
+
+class EngineError(RuntimeError):
+    """What an engine's library raises."""
+
+
+def is_ours(frame: Any) -> bool:
+    """Whether Backplane's code runs there, also the text that it has written."""
+    return frame is not None and frame.f_code.co_filename.startswith((PACKAGE, "<backplane"))
+
+
+class Injector:
+    """Does something at the n-th step of Backplane's code within a block.
+
+    A step is a line ("line"), the end of a call of a function written in C ("return"), or the
+    beginning of a call that leaves Backplane ("call").
+    """
+
+    def __init__(self, kind: str, number: int, act: Callable[[], None]) -> None:
+        self.kind, self.left, self.act = kind, number, act
+        self.place = ""
+
+    @property
+    def reached(self) -> bool:
+        return self.left <= 0
+
+    def _step(self, frame: Any) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            self.act()
+
+    def _trace(self, frame: Any, event: str, _: Any) -> Any:
+        if not is_ours(frame):
+            return None
+        if event == "line":
+            self._step(frame)
+        return self._trace
+
+    def _profile(self, frame: Any, event: str, function: Any) -> None:
+        if self.kind == "return":
+            if event == "c_return" and is_ours(frame):
+                self._step(frame)
+        elif _cannot_fail(frame, function):
+            return
+        elif event == "c_call":
+            if is_ours(frame):
+                self._step(frame)
+        elif event == "call" and is_ours(frame.f_back) and not is_ours(frame):
+            self._step(frame)
+
+    @contextmanager
+    def armed(self) -> Iterator[None]:
+        """The block in which the steps are counted."""
+        before = sys.gettrace()
+        if self.kind == "line":
+            sys.settrace(self._trace)
+        else:
+            sys.setprofile(self._profile)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            sys.settrace(before)
+
+
+def _cannot_fail(frame: Any, function: Any) -> bool:
+    """Whether this gives back a lock, or sets handlers of signals: neither needs memory."""
+    codes = {f.__code__ for f in vars(deferred_signals).values() if hasattr(f, "__code__")}
+    return frame.f_code in codes or isinstance(getattr(function, "__self__", None), RLock)
+
+
+@contextmanager
+def handling(*numbers: int) -> Iterator[None]:
+    """A block in which handlers of these signals raise `Interrupt`."""
+
+    def interrupt(*_: Any) -> None:
+        raise Interrupt
+
+    before = {n: signal.signal(n, interrupt) for n in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def raising(error: type[BaseException]) -> Callable[..., None]:
+    """A function that raises `error`, whatever it is called with."""
+
+    def act(*_: Any) -> None:
+        raise error("injected")
+
+    return act
+
+
+def sending(number: int) -> Callable[[], None]:
+    """A function that sends this signal to the process."""
+    return lambda: signal.raise_signal(number)
+
+
+FAULTS: dict[str, tuple[str, Callable[[], None], type[BaseException]]] = {
+    "SIGINT in each line": ("line", sending(signal.SIGINT), KeyboardInterrupt),
+    "SIGTERM in each line": ("line", sending(signal.SIGTERM), Interrupt),
+    "SIGINT after each call into C": ("return", sending(signal.SIGINT), KeyboardInterrupt),
+    "SIGTERM after each call into C": ("return", sending(signal.SIGTERM), Interrupt),
+    "MemoryError of each call": ("call", raising(MemoryError), MemoryError),
+    "an error of each call": ("call", raising(EngineError), EngineError),
+}
+"""Name → kind of step, what happens there, and what must come out."""

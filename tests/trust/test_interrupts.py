@@ -1,0 +1,71 @@
+"""Whatever interrupts a call, all variables are old or all are new, and nothing is swallowed."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backplane import engines
+from trust.faults import Interrupt
+from trust.models import SIDE, Model
+
+
+@pytest.fixture
+def alarm() -> Iterator[Callable[[float], None]]:
+    """A function that sends a signal after so many seconds."""
+
+    def interrupt(*_: Any) -> None:
+        raise Interrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)  # type: ignore[return-value]
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_a_signal_at_any_time(engine: Any, alarm: Callable[[float], None]) -> None:
+    model = Model(SIDE)
+    model.step([model.x])
+    model.step([model.x])
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        before, done = model.steps()[0], 0
+        try:
+            alarm(rng.uniform(1e-4, 6e-3))
+            while True:
+                model.step([model.x])
+                done += 1
+        except Interrupt:
+            pass
+        found = model.steps()
+        assert set(found) <= {before + done, before + done + 1}
+        assert len(set(found)) == 1
+
+
+@pytest.mark.parametrize("name", ["numpy", "theano"])
+def test_an_allocation_that_fails(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first step copies; where there is no memory for that, nothing has been written. These are
+    the engines whose optimizer steps allocate by NumPy.
+    """
+    from backplane.engines.arrays import updates
+
+    blocks = updates._blocks
+
+    def failing(*kinds: Any) -> Any:
+        yield next(blocks(*kinds))
+        raise MemoryError
+
+    with engines.use(name):
+        model = Model(SIDE)
+        with monkeypatch.context() as patched:
+            patched.setattr(updates, "_blocks", failing)
+            patched.setattr(updates, "_whole", lambda *_: None)
+            with pytest.raises(MemoryError):
+                model.step([model.x])
+        assert set(model.steps()) == {0.0}
+        model.step([model.x])
+        assert set(model.steps()) == {1.0}
