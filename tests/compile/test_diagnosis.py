@@ -76,7 +76,9 @@ def test_an_error_in_a_loop_names_the_line_of_the_step(engine: Any) -> None:
     f([np.ones((2, 5, 3)), np.ones((2, 3))])
     with pytest.raises(ValueError, match="do not broadcast") as caught:
         f([np.ones((2, 5, 3)), np.ones((2, 4))])
-    assert caught.value.__notes__[-1].endswith("# the step")
+    built, *called = caught.value.__notes__[-1].splitlines()
+    assert built.endswith("# the step")
+    assert all("called from" in line for line in called)
 
 
 def test_a_call_whose_shapes_do_not_fit_changes_nothing(engine: Any) -> None:

@@ -265,7 +265,7 @@ def test_the_learning_phase_chooses_the_program_without_checks_in_between(engine
     assert f.__call__ is f._function.call
     assert len(f._function._calls) == 2
     for wrong, error in (
-        ([fed], "takes 2 values"),
+        ([], "takes 2 values"),
         ([fed, 1, 1], "takes 2 values"),
         ([fed, "train"], "takes one number"),
         ([fed, [0, 1]], "takes one number"),
