@@ -66,6 +66,7 @@ def clean_state() -> object:
     config.set_image_data_format("channels_last")
     yield
     K.clear_session()
+    K.set_random_seed(None)
 
 
 _passed: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))

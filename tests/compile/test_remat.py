@@ -11,6 +11,7 @@ import pytest
 
 from backplane import backend as K
 from backplane.compile import passes
+from documents.covering import covers
 
 BLOCKS, DEPTH = 6, 6
 
@@ -49,6 +50,7 @@ def compare(engine: Any, build: Callable[[Callable[[Any], Any]], Any], *values: 
         np.testing.assert_allclose(again, plain, rtol=1e-5, atol=1e-6)
 
 
+@covers("remat", spec=True, gradient=True)
 def test_training_is_the_same(engine: Any) -> None:
     (plain, ws), (again, vs) = chain(same), chain(K.remat)
     for _ in range(3):

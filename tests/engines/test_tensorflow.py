@@ -394,8 +394,10 @@ def test_max_pool_take_reads_values_that_nobody_else_holds() -> None:
 def test_print_goes_to_stdout(capfd: pytest.CaptureFixture[str]) -> None:
     x = tf.constant([1.0, 2.0])
     for run in (lower, compiled):
-        np.testing.assert_array_equal(run("print", x, message="x is"), [1, 2])
-        assert capfd.readouterr().out == "x is [1 2]\n"
+        np.testing.assert_array_equal(
+            run("print", x, message="x is", style=(None, None, False)), [1, 2]
+        )
+        assert capfd.readouterr().out == "x is [1. 2.]\n"
 
 
 # --- loops ----------------------------------------------------------------------------------------

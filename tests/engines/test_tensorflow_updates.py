@@ -155,7 +155,7 @@ def test_an_error_names_the_line_that_built_what_failed() -> None:
         f([np.ones((2, 3)), np.array([4])])
     (note,) = caught.value.__notes__
     assert "while running 'gather'" in note
-    assert note.endswith("# this line")
+    assert note.splitlines()[0].endswith("# this line")
 
 
 def test_an_error_beside_an_update_names_its_line_too() -> None:
@@ -164,5 +164,5 @@ def test_an_error_beside_an_update_names_its_line_too() -> None:
     f = K.function([i], [K.gather(w, i)], [K.update(w, new)])  # here
     with pytest.raises(IndexError) as caught:
         f([np.array([SHAPE[0]])])
-    assert caught.value.__notes__[0].endswith("# here")
+    assert caught.value.__notes__[0].splitlines()[0].endswith("# here")
     np.testing.assert_array_equal(K.get_value(w), np.ones(SHAPE))

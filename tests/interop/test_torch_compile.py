@@ -246,6 +246,8 @@ print(double(torch.tensor([1.0, 2.0])).round().tolist())
 
 BESIDE = {
     "print_tensor": "prints",
+    "check_numerics": "looks at the values",
+    "native": "calls a function of the caller's",
     "asymmetric_temporal_padding": "warns that it is a function of Keras 1",
     "asymmetric_spatial_2d_padding": "warns that it is a function of Keras 1",
     "deconv2d": "warns that it is a function of Keras 1",

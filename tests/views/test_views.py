@@ -179,7 +179,11 @@ def test_an_error_shows_the_calls_that_led_to_the_line(engine):
         f([np.ones((3, 2)), [0, 1, 7, 8, 9]])
     note = "\n".join(caught.value.__notes__)
     assert "test_an_error_shows_the_calls_that_led_to_the_line" in note
-    assert ("called from" in note) == ("in inner" in note or "in outer" in note)
+    # What runs the tests in parallel gives its program as a string.
+    called = [
+        line for line in note.splitlines() if "called from" in line and "<string>" not in line
+    ]
+    assert bool(called) == ("in inner" in note or "in outer" in note)
     assert "backplane/src" not in note
     assert "_pytest" not in note
 

@@ -95,7 +95,7 @@ test_that("subscripts are R's", {
 
 test_that("tensors print as one line", {
   x <- k_placeholder(shape = list(NULL, 3), name = "x")
-  expect_output(print(x), "<Tensor 'x.*' shape=\\(None, 3\\) dtype=float32>")
-  expect_output(str(x), "<Tensor 'x")
+  expect_output(print(x), "<Placeholder 'x.*' shape=\\(None, 3\\) dtype=float32>")
+  expect_output(str(x), "<Placeholder 'x")
   expect_output(print(K), "Keras backend API on")
 })

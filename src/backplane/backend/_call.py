@@ -19,7 +19,7 @@ the shapes and run it:
         except TypeError:
             return _general(_0, axis=axis)
         if _program is None:
-            return _other(_key, [_0], (_0,), {"axis": axis})
+            return _other(_key, lambda: [_0], (_0,), {"axis": axis})
         try:
             return _program(_0)[0]
         except Exception as _error:
@@ -331,10 +331,10 @@ class _Writer:
         self.unpacked: list[str] = []
         traces, programs = table(), table()
 
-        def other(key: Any, leaves: list[Any], args: Any, kwargs: Any) -> Any:
+        def other(key: Any, converted: Callable[[], list[Any]], args: Any, kwargs: Any) -> Any:
             trace = traces.get(key)
             if trace is not None and trace.holds():
-                return trace(engine, leaves)
+                return trace(engine, converted())
             if engine.is_tracing() or any(map(_needs_conversion, (*args, *kwargs.values()))):
                 return general(*args, **kwargs)
             trace, leaves = traced_for(function, args, kwargs, engine)
@@ -370,7 +370,7 @@ class _Writer:
             with source.block("except TypeError:"):
                 source.line(f"return _general({', '.join([*positions, *keywords])})")
             with source.block("if _program is None:"):
-                source.line(f"return _other(_key, [{leaves}], ({given}), {{{pairs}}})")
+                source.line(f"return _other(_key, lambda: [{leaves}], ({given}), {{{pairs}}})")
             with source.block("try:"):
                 source.line(f"return _program({leaves})[0]")
             with source.block("except Exception as _error:"):

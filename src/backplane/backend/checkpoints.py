@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from backplane.backend._args import as_dtype
 from backplane.backend.state import batch_set_value
 from backplane.core.variable import Variable, arrays
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Modules that only files need are imported where they are used: `import` need not wait for them.
 
 __all__ = ["load_state", "save_state"]
 
@@ -70,6 +71,8 @@ def save_state(path: str | os.PathLike[str], variables: Named) -> None:
         >>> K.get_value(w)
         array([1., 2.], dtype=float32)
     """
+    from pathlib import Path
+
     named = _by_name(variables, "K.save_state")
     values = arrays(list(named.values()))
     state = {name: np.asarray(v, order="C") for name, v in zip(named, values, strict=True)}
@@ -107,6 +110,8 @@ def load_state(
         >>> K.load_state(path)
         {'bias': array([0., 0.], dtype=float32)}
     """
+    from pathlib import Path
+
     given = Path(path)
     state = _newest(given) if given.is_dir() else _read(given)
     if variables is not None:
@@ -163,6 +168,8 @@ def _newest(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _read(file: Path) -> dict[str, np.ndarray]:
+    import json
+
     library = _library("K.load_state")
     content = file.read_bytes()
     try:
@@ -183,6 +190,8 @@ def _array(dtype: str, shape: Sequence[int], data: bytes) -> np.ndarray:
 
 
 def _digest(state: Mapping[str, np.ndarray]) -> str:
+    import hashlib
+
     digest = hashlib.sha256()
     for name, value in sorted(state.items()):
         digest.update(f"{name}\0{value.dtype.name}\0{value.shape}\0".encode())
@@ -192,6 +201,8 @@ def _digest(state: Mapping[str, np.ndarray]) -> str:
 
 def _write(path: Path, content: bytes) -> None:
     """Write a file in one step, and wait until the disk has it."""
+    import tempfile
+
     with tempfile.NamedTemporaryFile(
         dir=path.parent, prefix=f".{path.name}.", delete=False
     ) as part:

@@ -6,7 +6,7 @@ graphs, get PyTensor's operations `IfElse` and `Scan`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -18,7 +18,8 @@ import pytensor.tensor as pt
 from pytensor.ifelse import IfElse
 from pytensor.scan.op import Scan, ScanInfo
 
-from backplane.core.graph import Graph
+from backplane.core.graph import Graph, toposort
+from backplane.core.native import Native
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine, Lowering, Table, Value
 from backplane.engines.pytensor.kernel import lowering
@@ -54,11 +55,26 @@ def _built(
     engine: Engine, name: str, theirs: Lowering, specs: Sequence[Spec], **params: Any
 ) -> Lowering:
     def lower(*operands: Value) -> list[Value]:
-        ours = lowering(engine, name, specs, **params) if _OURS.get() else None
+        own = _OURS.get() and not _calls_pytensor(params.values())
+        ours = lowering(engine, name, specs, **params) if own else None
         results = theirs(engine, *operands, **params) if ours is None else ours(*operands)
         return list(results)
 
     return lower
+
+
+def _calls_pytensor(params: Iterable[Any]) -> bool:
+    """Whether closed graphs among the parameters use functions of PyTensor, which NumPy's loops
+    cannot call.
+    """
+    return any(
+        isinstance(value, Native)
+        or (
+            isinstance(value, Graph)
+            and any(_calls_pytensor(node.params.values()) for node in toposort(value.outputs))
+        )
+        for value in params
+    )
 
 
 def _cond(
