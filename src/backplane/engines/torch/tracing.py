@@ -54,8 +54,8 @@ def host_shape(shape: Shape, dims: Sequence[Value]) -> tuple[int, ...]:
     if not dims:
         return tuple(shape)  # type: ignore[arg-type]
     sizes = merge(shape, dims)
-    # A size may also be a tensor because it was computed from values. That one is read. The compiler
-    # knows this question, not the one of `in_jit_trace`.
+    # A size may also be a tensor because it was computed from values. That one is read. The
+    # compiler knows this question, but not that of `in_jit_trace`.
     if torch.jit.is_tracing():
         return tuple([n if isinstance(n, torch.Tensor) else int(n) for n in sizes])
     return tuple([int(n) for n in sizes])
