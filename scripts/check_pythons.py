@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NEEDED = ("pytest", "pytest-xdist", "hypothesis", "scipy", "ml_dtypes")
+NEEDED = ("pytest", "pytest-xdist", "hypothesis", "scipy", "ml_dtypes", "mpmath")
 """What the tests of the NumPy engine import."""
 
 
