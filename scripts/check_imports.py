@@ -52,6 +52,7 @@ PARTS = {
     "__main__": "cli",
     **dict.fromkeys(ENGINES, "interop"),
     "keras1": "interop",
+    "_files": "config",
     "_keras_json": "config",
     "known_engines": "config",
     "engines": "registry",

@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from backplane.cli.check import ASPECTS
 from backplane.known_engines import ENGINES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,7 +29,6 @@ FACTS = ROOT / "tests" / "facts" / "signatures.json"
 PAGE = ROOT / "docs" / "reference.md"
 DATA = ROOT / "src" / "backplane" / "cli" / "functions.json"
 
-ASPECTS = ("value", "spec", "gradient")
 TICK, NONE, GAP = "✓", "–", "✗"
 EVERY = "any"
 """Stands in a record for all engines: the test was of something that none takes part in."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-ASPECTS = ("value", "spec", "gradient")
+from backplane.cli.check import ASPECTS
 
 
 def covers(*names: str, spec: bool = False, gradient: bool = False) -> Callable[[Any], Any]:

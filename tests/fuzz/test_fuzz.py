@@ -35,7 +35,7 @@ def test_random_programs(engine: Any) -> None:
         report = search(engine.name, 20, PROGRAMS, time.monotonic() + SECONDS)
     if report.failures:
         raise report.failures[0]
-    assert report.programs + report.skipped > 0
+    assert report.programs > 0
 
 
 @pytest.mark.parametrize("program", CORPUS, ids=lambda f: f.__name__)

@@ -71,13 +71,14 @@ def save_state(path: str | os.PathLike[str], variables: Named) -> None:
         >>> K.get_value(w)
         array([1., 2.], dtype=float32)
     """
-    from pathlib import Path
+    # Imported here: whatever imports K would wait for it.
+    from backplane import _files
 
     named = _by_name(variables, "K.save_state")
     values = arrays(list(named.values()))
     state = {name: np.asarray(v, order="C") for name, v in zip(named, values, strict=True)}
     content = _library("K.save_state").numpy.save(state, {DIGEST: _digest(state)})
-    _write(Path(path), content)
+    _files.replace(os.fspath(path), content)
 
 
 def load_state(
@@ -197,29 +198,6 @@ def _digest(state: Mapping[str, np.ndarray]) -> str:
         digest.update(f"{name}\0{value.dtype.name}\0{value.shape}\0".encode())
         digest.update(value.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file in one step, and wait until the disk has it."""
-    import tempfile
-
-    with tempfile.NamedTemporaryFile(
-        dir=path.parent, prefix=f".{path.name}.", delete=False
-    ) as part:
-        try:
-            part.write(content)
-            part.flush()
-            os.fsync(part.fileno())
-            os.replace(part.name, path)
-        except BaseException:
-            os.unlink(part.name)
-            raise
-    if os.name == "posix":  # The new name too must be on the disk.
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _library(what: str) -> Any:

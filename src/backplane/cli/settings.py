@@ -5,15 +5,12 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import shutil
-import tempfile
-from contextlib import suppress
 from typing import Any
 
 import click
 
+from backplane import _files, engines
 from backplane import _keras_json as keras_json
-from backplane import engines
 from backplane.cli.engines import choice
 from backplane.cli.output import EngineName, install_command, json_option, write_json, write_table
 from backplane.known_engines import canonical
@@ -83,23 +80,8 @@ def _write_choice(file: str, name: str) -> None:
         ValueError: if it does not hold settings.
     """
     keras_json.write(file)
-    file = os.path.realpath(file)
     settings = keras_json.given(file) | {"backend": name}
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=os.path.dirname(file), prefix=".keras.json.", delete=False
-    ) as part:
-        try:
-            json.dump(settings, part, indent=4)
-            part.write("\n")
-            part.flush()
-            os.fsync(part.fileno())
-            if os.path.exists(file):
-                shutil.copymode(file, part.name)
-            os.replace(part.name, file)
-        except BaseException:
-            with suppress(FileNotFoundError):  # An interrupt may come after the last step.
-                os.unlink(part.name)
-            raise
+    _files.replace(file, f"{json.dumps(settings, indent=4)}\n".encode())
 
 
 @click.command()

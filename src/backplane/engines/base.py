@@ -571,6 +571,26 @@ def natives(engine: Engine) -> Table:
     return table
 
 
+def knowing_shapes(
+    function: Lowering,
+    specs: Sequence[Spec],
+    results: Sequence[Spec] | None,
+    known: Callable[[Value, Shape], Value],
+) -> Lowering:
+    """A library's function between values that have the static shapes of `specs`, and of `results`
+    if these are given; `known` gives a value of the library a static shape.
+    """
+
+    def told(values: Sequence[Value], all_of: Sequence[Spec]) -> list[Value]:
+        return [known(x, spec.shape) for x, spec in zip(values, all_of, strict=True)]
+
+    def run(*operands: Value) -> list[Value]:
+        found = function(*told(operands, specs))
+        return found if results is None else told(found, results)
+
+    return run
+
+
 # --- helpers that several tables share -----------------------------------------------------------
 
 

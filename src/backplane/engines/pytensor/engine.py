@@ -29,11 +29,12 @@ from backplane.engines.base import (
     Table,
     Value,
     emitted_line,
+    knowing_shapes,
     natives,
 )
 from backplane.engines.pytensor import control, native
 from backplane.engines.pytensor.kernel import kernels
-from backplane.engines.pytensor.library import spec_of, type_of
+from backplane.engines.pytensor.library import spec_of, type_of, with_shape
 from backplane.engines.pytensor.linker import ARRAYS
 
 
@@ -111,7 +112,7 @@ class PyTensorEngine(ArrayEngine):
         self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
     ) -> Lowering:
         """The function on variables that know as much of their shapes as the graph does."""
-        return native.knowing_shapes(function, specs, results)
+        return knowing_shapes(function, specs, results, with_shape)
 
     def pullback(
         self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]

@@ -13,9 +13,8 @@ from pytensor.tensor.random.op import RandomVariable
 
 from backplane.core.context import current
 from backplane.core.graph import Tensor
-from backplane.core.spec import Spec
-from backplane.engines.base import Function, Lowering, Value
-from backplane.engines.pytensor.library import type_of, with_shape
+from backplane.engines.base import Function, Value
+from backplane.engines.pytensor.library import type_of
 
 
 def refuse_random(results: Sequence[Value]) -> None:
@@ -24,22 +23,6 @@ def refuse_random(results: Sequence[Value]) -> None:
         x.owner is not None and isinstance(x.owner.op, RandomVariable) for x in ancestors(results)
     ):
         raise TypeError("it draws random numbers of PyTensor: use those of K")
-
-
-def knowing_shapes(
-    function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
-) -> Lowering:
-    """The function between variables that have the static shapes of `specs`, and of `results`."""
-
-    def run(*operands: Value) -> list[Value]:
-        found = function(*_known(operands, specs))
-        return found if results is None else _known(found, results)
-
-    return run
-
-
-def _known(values: Sequence[Value], specs: Sequence[Spec]) -> list[Value]:
-    return [with_shape(x, spec.shape) for x, spec in zip(values, specs, strict=True)]
 
 
 def pullback(

@@ -17,6 +17,7 @@ from backplane.engines.base import (
     Program,
     Table,
     Value,
+    knowing_shapes,
     located,
     natives,
 )
@@ -119,7 +120,7 @@ class TensorFlow(Engine):
         self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
     ) -> Lowering:
         """The function on tensors that know as much of their shapes as the graph does."""
-        return native.knowing_shapes(function, specs, results)
+        return knowing_shapes(function, specs, results, native.known)
 
     def pullback(
         self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]

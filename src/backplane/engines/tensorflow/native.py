@@ -8,8 +8,7 @@ from typing import Any
 from tensorflow.python.framework import op_def_registry
 
 from backplane.core.graph import OPERATORS, Tensor
-from backplane.core.spec import Spec
-from backplane.engines.base import Function, Lowering, Value
+from backplane.engines.base import Function, Shape, Value
 from backplane.engines.tensorflow.library import tf
 
 _HARMLESS = frozenset(
@@ -39,24 +38,11 @@ def _operations(definition: Any) -> Iterator[str]:
         yield from (node.op for node in function.node_def)
 
 
-def knowing_shapes(
-    function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
-) -> Lowering:
-    """The function between tensors that have the static shapes of `specs`, and of `results`."""
-
-    def run(*operands: Value) -> list[Value]:
-        found = function(*_known(operands, specs))
-        return found if results is None else _known(found, results)
-
-    return run
-
-
-def _known(values: Sequence[Value], specs: Sequence[Spec]) -> list[Value]:
-    # Not by `set_shape`: what the graph around it knows of a tensor does not change.
-    return [
-        x if x.shape.is_fully_defined() else tf.ensure_shape(x, spec.shape)
-        for x, spec in zip(values, specs, strict=True)
-    ]
+def known(x: Value, shape: Shape) -> Value:
+    """`x`, which has this static shape. Not by `set_shape`: what the graph around it knows of a
+    tensor does not change.
+    """
+    return x if x.shape.is_fully_defined() else tf.ensure_shape(x, shape)
 
 
 def pullback(
