@@ -57,6 +57,7 @@ PARTS = {
     "known_engines": "config",
     "engines": "registry",
     "engines.base": "protocol",
+    "engines.table": "protocol",
     "engines.arrays": "protocol",
 }
 """Parts of the package whose layer is not the first word of their name."""

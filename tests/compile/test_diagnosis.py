@@ -13,7 +13,7 @@ from backplane import engines
 from backplane.compile.diagnosis import conflict
 from backplane.compile.program import clear_programs
 from backplane.core.spec import Spec
-from backplane.engines.base import Entry
+from backplane.engines.table import Entry
 
 
 def free(ndim: int) -> Any:

@@ -18,8 +18,8 @@ from backplane.compile.program import clear_programs
 from backplane.core.graph import Placeholder
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import DTYPES, SIGNED, UNSIGNED, Spec
-from backplane.engines.base import Entry
 from backplane.engines.onnxruntime import ENGINE, engine, library
+from backplane.engines.table import Entry
 
 rng = np.random.default_rng(0)
 

@@ -30,7 +30,8 @@ from backplane.core.graph import (
 )
 from backplane.core.primitive import OUTPUT, Primitive, outputs_of
 from backplane.core.variable import assign, lent
-from backplane.engines.base import Engine, Value
+from backplane.engines.base import Engine
+from backplane.engines.table import Value
 from backplane.ops.control import cond_, scan_, while_loop_
 
 if TYPE_CHECKING:

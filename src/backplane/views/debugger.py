@@ -15,7 +15,8 @@ from backplane.compile.source_map import calls_of
 from backplane.compile.stepwise import Step, Stepper, as_built, call_stepwise
 from backplane.core.graph import Tensor
 from backplane.core.numbers import Numbers, numbers
-from backplane.engines.base import Engine, Value
+from backplane.engines.base import Engine
+from backplane.engines.table import Value
 from backplane.views.words import described
 
 

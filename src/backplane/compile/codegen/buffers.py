@@ -12,7 +12,8 @@ from backplane.core.graph import Tensor
 from backplane.core.primitive import OUTPUT
 from backplane.core.sizes import origin
 from backplane.core.traits import Memory
-from backplane.engines.base import Engine, Entry
+from backplane.engines.base import Engine
+from backplane.engines.table import Entry
 
 
 def alias_root(t: Tensor) -> Tensor:

@@ -31,7 +31,8 @@ from backplane.core.primitive import OUTPUT
 from backplane.core.source import Source
 from backplane.core.spec import is_float
 from backplane.engines import get
-from backplane.engines.base import Engine, Entry, Lowering
+from backplane.engines.base import Engine
+from backplane.engines.table import Entry, Lowering
 from backplane.ops.creation import dim
 from backplane.ops.elementwise import cast
 

@@ -22,7 +22,8 @@ from backplane.compile.passes.prune import prune
 from backplane.compile.passes.simplify import simplify
 from backplane.core.graph import Tensor, substitute, toposort
 from backplane.core.primitive import Primitive
-from backplane.engines.base import NOTHING, Engine
+from backplane.engines.base import Engine
+from backplane.engines.table import NOTHING
 from backplane.ops.control import scan_
 from backplane.ops.elementwise import add
 from backplane.ops.pooling import max_pool_grad

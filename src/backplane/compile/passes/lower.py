@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from backplane.core.context import changed
 from backplane.core.graph import Placeholder, Tensor, constant, rebuild, rewrite
 from backplane.core.primitive import OUTPUT
-from backplane.engines.base import Engine, Entry
+from backplane.engines.base import Engine
+from backplane.engines.table import Entry
 from backplane.ops.creation import dim
 
 UNREAD = constant([])

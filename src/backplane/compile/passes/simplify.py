@@ -19,7 +19,7 @@ from backplane.core.primitive import OUTPUT, Primitive
 from backplane.core.shapes import product
 from backplane.core.trace import call
 from backplane.engines import get
-from backplane.engines.base import Entry
+from backplane.engines.table import Entry
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction, shaping
 from backplane.ops.control import cond_

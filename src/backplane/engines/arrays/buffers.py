@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from backplane.engines.base import Blocks, Value
+from backplane.engines.base import Blocks
+from backplane.engines.table import Value
 
 SMALLEST, MOST = 1 << 17, 1 << 26
 """Bytes: arrays of loops are kept from here on, and so many altogether."""

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from backplane.core.graph import Graph
 from backplane.core.spec import Spec
-from backplane.engines.base import Engine, Lowering, Stack, Steps, Table, Value
+from backplane.engines.base import Engine, Stack, Steps
+from backplane.engines.table import Lowering, Table, Value
 
 Step = Callable[..., Sequence[Value]]
 

@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 from backplane.core.shapes import Sizes
 from backplane.core.windows import Ints, Sliding
 from backplane.engines.arrays.windows import Windows, in_blas_dtype, split
-from backplane.engines.base import Table, Value, host_shape
+from backplane.engines.table import Table, Value, host_shape
 
 TABLE = Table()
 

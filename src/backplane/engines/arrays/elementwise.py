@@ -11,7 +11,7 @@ import numpy as np
 from backplane.core.numbers import check, show
 from backplane.core.spec import Spec, is_float
 from backplane.engines.arrays.special import erfinv
-from backplane.engines.base import Lowering, Table, Value, check_windows
+from backplane.engines.table import Lowering, Table, Value, check_windows
 
 TABLE = Table(
     {"out": 1},

@@ -11,7 +11,8 @@ import numpy as np
 
 from backplane.core.atomic import Calls, at_once
 from backplane.engines.arrays import updates
-from backplane.engines.base import Engine, Value
+from backplane.engines.base import Engine
+from backplane.engines.table import Value
 
 T = TypeVar("T")
 Around = tuple[Callable[[], Any], Callable[[Any], Any]]

@@ -9,7 +9,7 @@ from operator import itemgetter
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Lowering, Shape, Slices, Table, Value, host_shape
+from backplane.engines.table import Lowering, Shape, Slices, Table, Value, host_shape
 
 TABLE = Table()
 

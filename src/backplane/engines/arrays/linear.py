@@ -11,7 +11,7 @@ import numpy as np
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.elementwise import in_single
-from backplane.engines.base import Lowering, Table, Value
+from backplane.engines.table import Lowering, Table, Value
 
 TABLE = Table()
 

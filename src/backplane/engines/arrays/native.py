@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Lowering, Value
+from backplane.engines.table import Lowering, Value
 
 SIZES = (12, 24)
 """In the place of unknown sizes. The functions really run on arrays of these sizes."""

@@ -16,7 +16,7 @@ from backplane.core.shapes import Sizes
 from backplane.core.windows import Ints, Pooling
 from backplane.engines.arrays.elementwise import masked
 from backplane.engines.arrays.windows import CACHE, Windows
-from backplane.engines.base import Table, Value, host_shape
+from backplane.engines.table import Table, Value, host_shape
 
 TABLE = Table()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from backplane.engines.base import Shape, Table, Value, host_shape
+from backplane.engines.table import Shape, Table, Value, host_shape
 
 TABLE = Table()
 

@@ -16,7 +16,7 @@ from backplane.core.shapes import broadcast_axes
 from backplane.core.spec import Spec
 from backplane.engines.arrays.elementwise import in_single, on_arrays
 from backplane.engines.arrays.shaping import pad
-from backplane.engines.base import ADDED_SINGLY, Axes, Lowering, Shape, Table, Value, host_shape
+from backplane.engines.table import ADDED_SINGLY, Axes, Lowering, Shape, Table, Value, host_shape
 
 TABLE = Table()
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Lowering, Shape, Table, Value, host_shape, merge
+from backplane.engines.table import Lowering, Shape, Table, Value, host_shape, merge
 
 TABLE = Table(
     arange=lambda start, stop, step, *, dtype: np.arange(start, stop, step, dtype=dtype),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from backplane.core.approximations import CENTRE, FAR_TAIL, TAIL, Rational
-from backplane.engines.base import Value
+from backplane.engines.table import Value
 
 
 def erfinv(x: Value) -> Value:

@@ -14,7 +14,7 @@ from weakref import ref
 
 import numpy as np
 
-from backplane.engines.base import Table, Value
+from backplane.engines.table import Table, Value
 
 TABLE = Table()
 

@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from backplane.core.windows import Padding, Placement, windows
 from backplane.engines.arrays.shaping import pad
-from backplane.engines.base import Ints, Value
+from backplane.engines.table import Ints, Value
 
 CACHE = 1 << 20
 """Bytes of scratch per block: a megabyte stays in the second-level cache, or nearly so. On one

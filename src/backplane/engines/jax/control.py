@@ -10,7 +10,8 @@ from jax import lax
 
 from backplane.core.graph import Graph
 from backplane.core.spec import Spec
-from backplane.engines.base import Engine, Lowering, Table, Value
+from backplane.engines.base import Engine
+from backplane.engines.table import Lowering, Table, Value
 
 Values = tuple[Value, ...]
 Step = Callable[..., Values]

@@ -8,10 +8,10 @@ from typing import Any
 import jax
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Ints, Table, Value
 from backplane.engines.jax import cpu, native
 from backplane.engines.jax.kernel import kernel as kernel_of
 from backplane.engines.jax.kernel import sized
+from backplane.engines.table import Ints, Table, Value
 
 TABLE = Table()
 

@@ -30,9 +30,9 @@ from jax import lax
 
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Placement
-from backplane.engines.base import Ints, Shape, Value
 from backplane.engines.jax import native
 from backplane.engines.jax.windows import pad_spatial
+from backplane.engines.table import Ints, Shape, Value
 
 SMALL = 25
 """Up to this number of elements a window over a single channel is computed by products."""

@@ -12,8 +12,9 @@ from jax import lax
 from jax.experimental import io_callback
 
 from backplane.core.numbers import complaint, show
-from backplane.engines.base import Table, Value, emitted_line
+from backplane.engines.base import emitted_line
 from backplane.engines.jax.kernel import kernel
+from backplane.engines.table import Table, Value
 
 TABLE = Table(
     identity=lambda x: x,  # arrays are never written to

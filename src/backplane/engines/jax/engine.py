@@ -12,17 +12,9 @@ from jax.experimental import io_callback
 
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.base import (
-    Engine,
-    Function,
-    Lowering,
-    Program,
-    Table,
-    Value,
-    natives,
-    writing,
-)
+from backplane.engines.base import Engine, Function, Program, natives, writing
 from backplane.engines.jax import as_pytrees, control, cpu, memory, unknown
+from backplane.engines.table import Lowering, Table, Value
 
 WIDE = frozenset(("int64", "uint64", "float64"))
 """Dtypes that JAX has only inside `jax.enable_x64`."""

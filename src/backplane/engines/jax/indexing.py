@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from backplane.engines.base import Ints, Shape, Slices, Table, Value, host_shape
 from backplane.engines.jax.kernel import sized
+from backplane.engines.table import Ints, Shape, Slices, Table, Value, host_shape
 
 TABLE = Table()
 

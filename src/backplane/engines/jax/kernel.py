@@ -7,7 +7,7 @@ from functools import partial
 
 import jax
 
-from backplane.engines.base import Lowering, Shape, Value, host_shape
+from backplane.engines.table import Lowering, Shape, Value, host_shape
 
 
 def kernel(*parameters: str) -> Callable[[Lowering], Lowering]:

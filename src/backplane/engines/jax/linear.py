@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from jax import lax
 
-from backplane.engines.base import Table, Value
 from backplane.engines.jax.kernel import kernel
+from backplane.engines.table import Table, Value
 
 TABLE = Table()
 

@@ -25,7 +25,8 @@ import numpy as np
 
 from backplane.core.atomic import deferred_signals
 from backplane.core.spec import Spec
-from backplane.engines.base import Function, Value
+from backplane.engines.base import Function
+from backplane.engines.table import Value
 
 Shapes = tuple[tuple[int, ...], ...]
 

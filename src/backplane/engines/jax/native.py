@@ -9,7 +9,7 @@ import jax
 from jax import lax
 
 from backplane.core.windows import Padding, Placement
-from backplane.engines.base import Ints, Value
+from backplane.engines.table import Ints, Value
 
 
 def conv(

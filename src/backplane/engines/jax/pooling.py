@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from backplane.engines.base import Ints, Table, Value, check_windows
 from backplane.engines.jax.kernel import kernel, sized
 from backplane.engines.jax.windows import Windows, zero
+from backplane.engines.table import Ints, Table, Value, check_windows
 
 TABLE = Table(check_windows=check_windows)
 

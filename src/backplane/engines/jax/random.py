@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from backplane.engines.base import Ints, Table, Value
 from backplane.engines.jax.kernel import sized
+from backplane.engines.table import Ints, Table, Value
 
 TABLE = Table()
 

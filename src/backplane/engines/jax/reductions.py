@@ -10,8 +10,8 @@ import numpy as np
 from jax import lax
 
 from backplane.core.shapes import broadcast_axes
-from backplane.engines.base import Axes, Lowering, Table, Value
 from backplane.engines.jax.kernel import kernel, sized
+from backplane.engines.table import Axes, Lowering, Table, Value
 
 
 def _reduction(function: Callable[..., Value], keeps_dtype: bool = True) -> Lowering:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from backplane.engines.base import Table, Value, host_shape
+from backplane.engines.table import Table, Value, host_shape
 
 TABLE = Table(
     dim=lambda x, *, axis: x.shape[axis],

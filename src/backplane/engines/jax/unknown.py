@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-from backplane.engines.base import Function, Shape, Value
+from backplane.engines.base import Function
+from backplane.engines.table import Shape, Value
 
 TRIED = (240, 480)
 """Many numbers divide them, as a size may have to be divisible."""

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from backplane.core.windows import Padding, Placement, windows
-from backplane.engines.base import Ints, Value
+from backplane.engines.table import Ints, Value
 
 Pairs = Sequence[tuple[int, int]]
 

@@ -10,7 +10,7 @@ import mlx.core as mx
 from backplane.core.shapes import Sizes
 from backplane.core.spec import Spec, is_float
 from backplane.core.windows import Ints, Placement, Sliding
-from backplane.engines.base import Table, Value, host_shape
+from backplane.engines.table import Table, Value, host_shape
 
 TABLE = Table()
 

@@ -9,9 +9,9 @@ import mlx.core as mx
 
 from backplane.core.numbers import complaint, show
 from backplane.core.spec import Spec, is_float
-from backplane.engines.base import Lowering, Table, Value, check_windows
 from backplane.engines.mlx import wide
 from backplane.engines.mlx.values import MLX, to_numpy
+from backplane.engines.table import Lowering, Table, Value, check_windows
 
 TABLE = Table(
     neg=mx.negative,

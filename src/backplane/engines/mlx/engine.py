@@ -9,9 +9,10 @@ import numpy as np
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import Rows, loops
-from backplane.engines.base import Engine, Function, Program, Table, Value, natives
+from backplane.engines.base import Engine, Function, Program, natives
 from backplane.engines.mlx import elementwise
 from backplane.engines.mlx.values import MLX, NAMES, from_numpy, to_numpy
+from backplane.engines.table import Table, Value
 
 ROWS = Rows(
     list, lambda rows: mx.stack(list(rows)), lambda shape, dtype: mx.zeros(shape, MLX[dtype])

@@ -9,9 +9,9 @@ import mlx.core as mx
 import numpy as np
 
 from backplane.core.spec import Spec, is_float
-from backplane.engines.base import Lowering, Shape, Slices, Table, Value, host_shape
 from backplane.engines.mlx.elementwise import masked
 from backplane.engines.mlx.values import from_numpy, scalar
+from backplane.engines.table import Lowering, Shape, Slices, Table, Value, host_shape
 
 TABLE = Table()
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 
 from backplane.core.spec import Spec, is_float
-from backplane.engines.base import Lowering, Table, Value
+from backplane.engines.table import Lowering, Table, Value
 
 TABLE = Table()
 

@@ -15,8 +15,8 @@ from typing import Unpack
 import mlx.core as mx
 
 from backplane.core.windows import Ints, Placement, Pooling
-from backplane.engines.base import Table, Value
 from backplane.engines.mlx.elementwise import masked
+from backplane.engines.table import Table, Value
 
 TABLE = Table()
 

@@ -7,9 +7,9 @@ import math
 import mlx.core as mx
 import numpy as np
 
-from backplane.engines.base import Shape, Table, Value, host_shape
 from backplane.engines.mlx import wide
 from backplane.engines.mlx.values import MLX, from_numpy, scalar
+from backplane.engines.table import Shape, Table, Value, host_shape
 
 TABLE = Table()
 

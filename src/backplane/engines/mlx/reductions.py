@@ -7,8 +7,8 @@ import math
 import mlx.core as mx
 
 from backplane.core.shapes import broadcast_axes
-from backplane.engines.base import Axes, Lowering, Shape, Table, Value, host_shape
 from backplane.engines.mlx.wide import is_wide
+from backplane.engines.table import Axes, Lowering, Shape, Table, Value, host_shape
 
 TABLE = Table(
     max=lambda x, *, axes, keepdims: mx.max(x, axes, keepdims),

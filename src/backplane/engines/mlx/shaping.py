@@ -8,8 +8,8 @@ import mlx.core as mx
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Lowering, Shape, Table, Value, host_shape
 from backplane.engines.mlx.values import MLX, from_numpy, number, scalar
+from backplane.engines.table import Lowering, Shape, Table, Value, host_shape
 
 TABLE = Table(
     dim=lambda x, *, axis: x.shape[axis],

@@ -9,7 +9,7 @@ import mlx.core as mx
 import numpy as np
 
 from backplane.core.spec import DTYPES
-from backplane.engines.base import Value
+from backplane.engines.table import Value
 
 MLX: dict[str, mx.Dtype] = {n: getattr(mx, "bool_" if n == "bool" else n) for n in DTYPES}
 NAMES: dict[mx.Dtype, str] = {dtype: name for name, dtype in MLX.items()}

@@ -13,7 +13,7 @@ from typing import Any
 import mlx.core as mx
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Lowering, Value
+from backplane.engines.table import Lowering, Value
 
 
 def is_wide(specs: Sequence[Spec], **params: Any) -> bool:

@@ -14,7 +14,8 @@ from backplane.engines.arrays.control import Room, Rows, loops
 from backplane.engines.arrays.engine import SILENCE, ArrayEngine
 from backplane.engines.arrays.linear import for_steps
 from backplane.engines.arrays.native import SIZES, on_arrays, stand_in
-from backplane.engines.base import Blocks, Lowering, Table, Value, natives
+from backplane.engines.base import Blocks, natives
+from backplane.engines.table import Lowering, Table, Value
 
 # `dtype.name` takes longer than a small ufunc; types of equal width share a name (long, long long).
 _NAMES = {np.dtype(code).num: np.dtype(code).name for code in np.typecodes["AllInteger"] + "?efd"}

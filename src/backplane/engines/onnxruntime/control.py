@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from backplane.core.graph import Graph
 from backplane.core.spec import Spec
-from backplane.engines.base import Engine, Lowering, Table
+from backplane.engines.base import Engine
 from backplane.engines.onnxruntime.builder import (
     Body,
     Scope,
@@ -29,6 +29,7 @@ from backplane.engines.onnxruntime.builder import (
 )
 from backplane.engines.onnxruntime.shaping import constant_of, flip
 from backplane.engines.onnxruntime.sizes import as_scalar_of_int64, size, sizes, vector
+from backplane.engines.table import Lowering, Table
 
 Specs = Sequence[Spec]
 Step = Callable[..., Sequence[Symbol]]

@@ -14,11 +14,11 @@ from typing import Any, TypedDict, Unpack
 
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Window, windows
-from backplane.engines.base import Ints, Table
 from backplane.engines.onnxruntime.builder import Shape, Size, Symbol, ints, node, transpose
 from backplane.engines.onnxruntime.indexing import slice_
 from backplane.engines.onnxruntime.shaping import concat, pad
 from backplane.engines.onnxruntime.sizes import at_least, filled, reshape, sizes, static, vector
+from backplane.engines.table import Ints, Table
 
 TABLE = Table()
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from backplane.core.spec import UNSIGNED, is_float
-from backplane.engines.base import Table
 from backplane.engines.onnxruntime.builder import Symbol, cast, current, ints, node, number
+from backplane.engines.table import Table
 
 Function = Callable[..., Symbol]
 

@@ -21,17 +21,7 @@ from onnx import ModelProto
 from backplane.core.numbers import show
 from backplane.core.spec import Spec
 from backplane.engines.arrays.native import SIZES, stand_in
-from backplane.engines.base import (
-    Engine,
-    Entry,
-    Line,
-    Lowering,
-    Program,
-    Table,
-    Value,
-    located,
-    natives,
-)
+from backplane.engines.base import Engine, Line, Program, located, natives
 from backplane.engines.onnxruntime import control
 from backplane.engines.onnxruntime import native as calls
 from backplane.engines.onnxruntime.builder import Place, Scope, Symbol, building, literal, made_by
@@ -46,6 +36,7 @@ from backplane.engines.onnxruntime.library import (
     session,
 )
 from backplane.engines.onnxruntime.model import model, named
+from backplane.engines.table import Entry, Lowering, Table, Value
 
 Call = Callable[..., tuple[Value, ...]]
 FailingLine = Callable[[BaseException], Line | None]

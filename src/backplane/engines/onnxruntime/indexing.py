@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backplane.engines.base import Table
 from backplane.engines.onnxruntime.builder import (
     Shape,
     Size,
@@ -31,6 +30,7 @@ from backplane.engines.onnxruntime.sizes import (
     total,
     vector,
 )
+from backplane.engines.table import Table
 
 TABLE = Table(
     gather=lambda x, indices, *, axis: node("Gather", x, _indices(indices), axis=axis),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from backplane.core.spec import is_float
-from backplane.engines.base import Table
 from backplane.engines.onnxruntime.builder import Symbol, ints, node, number, transpose
 from backplane.engines.onnxruntime.elementwise import TO_INT32, through, where
 from backplane.engines.onnxruntime.sizes import size, vector
+from backplane.engines.table import Table
 
 TABLE = Table()
 

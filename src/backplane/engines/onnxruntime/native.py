@@ -14,9 +14,9 @@ from onnx import ModelProto
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.native import on_arrays
-from backplane.engines.base import Lowering, Value
 from backplane.engines.onnxruntime.builder import Node, Scope, Symbol, current
 from backplane.engines.onnxruntime.model import CALL, model, names_read
+from backplane.engines.table import Lowering, Value
 
 Start = Callable[[ModelProto], Any]
 """Makes a session of a model."""

@@ -7,7 +7,6 @@ from typing import Any, Unpack
 
 from backplane.core.spec import Spec, is_float
 from backplane.core.windows import Ints, Padding, Pooling, windows
-from backplane.engines.base import Table
 from backplane.engines.onnxruntime.builder import Symbol, cast, ints, node, nodes, number
 from backplane.engines.onnxruntime.convolution import (
     channels_first,
@@ -16,6 +15,7 @@ from backplane.engines.onnxruntime.convolution import (
 )
 from backplane.engines.onnxruntime.shaping import concat, constant_of
 from backplane.engines.onnxruntime.sizes import reshape, size, sizes, total, vector
+from backplane.engines.table import Table
 
 TABLE = Table()
 

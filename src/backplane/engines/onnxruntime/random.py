@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 
-from backplane.engines.base import Table
 from backplane.engines.onnxruntime.builder import Shape, Size, Symbol, cast, ints, node, number
 from backplane.engines.onnxruntime.sizes import as_scalar_of_int64, filled, reshape, total, vector
+from backplane.engines.table import Table
 
 TABLE = Table()
 

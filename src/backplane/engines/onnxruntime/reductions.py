@@ -6,7 +6,6 @@ import math
 from functools import partial
 
 from backplane.core.spec import is_float
-from backplane.engines.base import ADDED_SINGLY, Axes, Shape, Table
 from backplane.engines.onnxruntime.builder import (
     Body,
     Size,
@@ -37,6 +36,7 @@ from backplane.engines.onnxruntime.sizes import (
     total,
     vector,
 )
+from backplane.engines.table import ADDED_SINGLY, Axes, Shape, Table
 
 TABLE = Table(softmax=partial(node, "Softmax"), log_softmax=partial(node, "LogSoftmax"))
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from backplane.core.spec import is_float
-from backplane.engines.base import Table
 from backplane.engines.onnxruntime.builder import (
     Shape,
     Size,
@@ -31,6 +30,7 @@ from backplane.engines.onnxruntime.sizes import (
     static,
     vector,
 )
+from backplane.engines.table import Table
 
 TABLE = Table(
     transpose=transpose,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from backplane.engines.base import merge
 from backplane.engines.onnxruntime.builder import (
     Shape,
     Size,
@@ -17,6 +16,7 @@ from backplane.engines.onnxruntime.builder import (
     number,
     sized,
 )
+from backplane.engines.table import merge
 
 
 def at_least(a: Size, b: Size) -> Size:

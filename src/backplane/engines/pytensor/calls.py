@@ -32,8 +32,8 @@ from backplane.engines.arrays.elementwise import masked, on_arrays, select, sigm
 from backplane.engines.arrays.linear import for_blas
 from backplane.engines.arrays.reductions import cumulative_product, cumulative_sum, summed
 from backplane.engines.arrays.shaping import filled
-from backplane.engines.base import Value
 from backplane.engines.pytensor.kernel import Kernel
+from backplane.engines.table import Value
 
 
 @dataclass(slots=True)

@@ -21,9 +21,10 @@ from pytensor.scan.op import Scan, ScanInfo
 from backplane.core.graph import Graph, toposort
 from backplane.core.native import Native
 from backplane.core.spec import Spec
-from backplane.engines.base import Engine, Lowering, Table, Value
+from backplane.engines.base import Engine
 from backplane.engines.pytensor.kernel import lowering
 from backplane.engines.pytensor.library import number, size, type_of, with_shape
+from backplane.engines.table import Lowering, Table, Value
 
 Step = Callable[..., Sequence[Value]]
 

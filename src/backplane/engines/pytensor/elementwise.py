@@ -15,8 +15,8 @@ from pytensor.raise_op import Assert
 
 from backplane.core.spec import is_float
 from backplane.engines.arrays.elementwise import unchanged
-from backplane.engines.base import Table, Value
 from backplane.engines.pytensor.library import number
+from backplane.engines.table import Table, Value
 
 
 def in_single(function: Callable[..., Value], *xs: Value, **params: Any) -> Value:

@@ -21,21 +21,12 @@ from backplane.core.graph import Tensor
 from backplane.core.source import marked
 from backplane.core.spec import Spec
 from backplane.engines.arrays.engine import ArrayEngine
-from backplane.engines.base import (
-    Entry,
-    Function,
-    Lowering,
-    Program,
-    Table,
-    Value,
-    emitted_line,
-    knowing_shapes,
-    natives,
-)
+from backplane.engines.base import Function, Program, emitted_line, natives
 from backplane.engines.pytensor import control, native
 from backplane.engines.pytensor.kernel import kernels
 from backplane.engines.pytensor.library import spec_of, type_of, with_shape
 from backplane.engines.pytensor.linker import ARRAYS
+from backplane.engines.table import Entry, Lowering, Table, Value, knowing_shapes
 
 
 class PyTensorEngine(ArrayEngine):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytensor.tensor as pt
 
-from backplane.engines.base import Shape, Slices, Table, Value
 from backplane.engines.pytensor.library import zeros
+from backplane.engines.table import Shape, Slices, Table, Value
 
 TABLE = Table(
     slice=lambda x, *, slices: x[_index(slices)],

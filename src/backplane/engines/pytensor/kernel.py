@@ -27,9 +27,10 @@ from backplane.engines.arrays import (
     reductions,
     updates,
 )
-from backplane.engines.base import Engine, Entry, Lowering, Table, Value
+from backplane.engines.base import Engine
 from backplane.engines.pytensor.library import type_of
 from backplane.engines.pytensor.updates import loop
+from backplane.engines.table import Entry, Lowering, Table, Value
 
 KERNELS = Table.joined(
     convolution.TABLE,

@@ -13,7 +13,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.shape import Shape_i
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Value, merge
+from backplane.engines.table import Value, merge
 
 
 def type_of(spec: Spec) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytensor.tensor as pt
 
-from backplane.engines.base import Table, Value
 from backplane.engines.pytensor.elementwise import in_single
 from backplane.engines.pytensor.library import shuffled
+from backplane.engines.table import Table, Value
 
 TABLE = Table()
 

@@ -13,8 +13,9 @@ from pytensor.tensor.random.op import RandomVariable
 
 from backplane.core.context import current
 from backplane.core.graph import Tensor
-from backplane.engines.base import Function, Value
+from backplane.engines.base import Function
 from backplane.engines.pytensor.library import type_of
+from backplane.engines.table import Value
 
 
 def refuse_random(results: Sequence[Value]) -> None:

@@ -7,8 +7,8 @@ from functools import partial
 import pytensor.tensor as pt
 
 from backplane.core.spec import UNSIGNED, bits, is_float
-from backplane.engines.base import Axes, Lowering, Table, Value
 from backplane.engines.pytensor.elementwise import in_single
+from backplane.engines.table import Axes, Lowering, Table, Value
 
 TABLE = Table()
 

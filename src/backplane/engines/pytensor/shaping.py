@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytensor.tensor as pt
 
-from backplane.engines.base import Shape, Table, Value
 from backplane.engines.pytensor.library import number, shuffled, size, sizes, vector, zeros
+from backplane.engines.table import Shape, Table, Value
 
 TABLE = Table(
     broadcast_to=lambda x, *dims, shape: pt.alloc(x, *sizes(shape, dims)),

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from functools import cache
 
-from backplane.engines.base import Value
+from backplane.engines.table import Value
 
 
 def _gradient(a: Value, p: Value, g: Value) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from backplane.engines.base import Shape, Value, merge
+from backplane.engines.table import Shape, Value, merge
 from backplane.engines.tensorflow.library import raw, tf
 
 

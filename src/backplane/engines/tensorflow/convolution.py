@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from backplane.core import windows
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding
-from backplane.engines.base import Ints, Shape, Table, Value, merge
+from backplane.engines.table import Ints, Shape, Table, Value, merge
 from backplane.engines.tensorflow.constants import ints, larger, sizes_of, table, vector
 from backplane.engines.tensorflow.library import raw, tf
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from backplane.engines.base import Function, Line, Value
+from backplane.engines.base import Function, Line
+from backplane.engines.table import Value
 from backplane.engines.tensorflow.library import tf
 
 try:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from backplane.core.numbers import show
-from backplane.engines.base import Lowering, Table, Value, emitted_line
+from backplane.engines.base import emitted_line
+from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.tensorflow.constants import number
 from backplane.engines.tensorflow.library import computed_in, raw, tf
 

@@ -10,17 +10,8 @@ import numpy as np
 
 from backplane.core.graph import KeySource
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.base import (
-    Engine,
-    Function,
-    Lowering,
-    Program,
-    Table,
-    Value,
-    knowing_shapes,
-    located,
-    natives,
-)
+from backplane.engines.base import Engine, Function, Program, located, natives
+from backplane.engines.table import Lowering, Table, Value, knowing_shapes
 from backplane.engines.tensorflow import control, direct, native, random, updates
 from backplane.engines.tensorflow.library import tf
 

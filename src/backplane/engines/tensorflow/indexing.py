@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from backplane.engines.base import Shape, Slices, Table, Value, merge
+from backplane.engines.table import Shape, Slices, Table, Value, merge
 from backplane.engines.tensorflow.constants import (
     ints,
     number,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from backplane.engines.base import Lowering, Value
+from backplane.engines.table import Lowering, Value
 
 # These two kinds of line are logged before TensorFlow reads any setting, and say nothing is wrong.
 _NOTES = (b"WARNING: All log messages before absl::InitializeLog()", b"I0000 ")

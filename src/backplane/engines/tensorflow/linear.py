@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backplane.engines.base import Table, Value
+from backplane.engines.table import Table, Value
 from backplane.engines.tensorflow.library import HALVES, raw, tf
 
 TABLE = Table()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding
 from backplane.core.windows import windows as windows_of
-from backplane.engines.base import Ints, Shape, Table, Value, merge
+from backplane.engines.table import Ints, Shape, Table, Value, merge
 from backplane.engines.tensorflow.constants import ints, larger, number, sizes_of, table, vector
 from backplane.engines.tensorflow.library import HALVES, computed_in, raw, tf
 

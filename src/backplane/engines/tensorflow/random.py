@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backplane.core.graph import KeySource
-from backplane.engines.base import Lowering, Shape, Table, Value
+from backplane.engines.table import Lowering, Shape, Table, Value
 from backplane.engines.tensorflow.constants import ints, shape_vector
 from backplane.engines.tensorflow.library import raw, tf
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from backplane.engines.base import ADDED_SINGLY, Axes, Lowering, Shape, Table, Value
+from backplane.engines.table import ADDED_SINGLY, Axes, Lowering, Shape, Table, Value
 from backplane.engines.tensorflow.constants import ints, number, shape_vector
 from backplane.engines.tensorflow.library import HALVES, computed_in, raw, tf
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backplane.engines.base import Shape, Table, Value, merge
+from backplane.engines.table import Shape, Table, Value, merge
 from backplane.engines.tensorflow.constants import (
     ints,
     number,

@@ -15,7 +15,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Function, Program, Value, writing
+from backplane.engines.base import Function, Program, writing
+from backplane.engines.table import Value
 from backplane.engines.tensorflow.library import raw, tf
 
 LARGE = 1 << 16

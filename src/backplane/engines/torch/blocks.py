@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from backplane.engines.arrays import buffers
-from backplane.engines.base import Blocks, Value
+from backplane.engines.base import Blocks
+from backplane.engines.table import Value
 from backplane.engines.torch.dtypes import TORCH
 
 REDUCED = {"sum": torch.sum, "mean": torch.sum, "max": torch.amax, "min": torch.amin}

@@ -8,7 +8,7 @@ import torch
 
 from backplane.engines.arrays.buffers import LOOPS
 from backplane.engines.arrays.control import Room, Rows
-from backplane.engines.base import Value
+from backplane.engines.table import Value
 from backplane.engines.torch.blocks import NUMPY
 from backplane.engines.torch.dtypes import TORCH
 

@@ -15,7 +15,7 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Placement, Sliding, Window, windows
-from backplane.engines.base import Ints, Lowering, Shape, Table, Value
+from backplane.engines.table import Ints, Lowering, Shape, Table, Value
 from backplane.engines.torch.products import Products
 from backplane.engines.torch.shaping import pad_amounts
 from backplane.engines.torch.tracing import host_shape, present_sizes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from backplane.engines.base import Function, Value
+from backplane.engines.base import Function
+from backplane.engines.table import Value
 
 ACCELERATED: bool = torch.accelerator.is_available()
 """Whether tensors may be elsewhere than on the CPU. If not, nothing looks for devices."""

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.base import Lowering, Value
+from backplane.engines.table import Lowering, Value
 
 TORCH: dict[str, torch.dtype] = {name: getattr(torch, name) for name in DTYPES}
 NAMES: dict[torch.dtype, str] = {dtype: name for name, dtype in TORCH.items()}

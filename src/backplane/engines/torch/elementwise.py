@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from backplane.core.numbers import complaint, show
 from backplane.core.spec import Spec, is_float
-from backplane.engines.base import Entry, Lowering, Table, Value, check_windows
+from backplane.engines.table import Entry, Lowering, Table, Value, check_windows
 from backplane.engines.torch.dtypes import (
     SIGNED,
     TORCH,

@@ -13,16 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from backplane.core.graph import KeySource
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import loops
-from backplane.engines.base import (
-    Blocks,
-    Engine,
-    Function,
-    Lowering,
-    Program,
-    Table,
-    Value,
-    natives,
-)
+from backplane.engines.base import Blocks, Engine, Function, Program, natives
+from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.torch import convolution, devices, linear, native, tracing, updates
 from backplane.engines.torch.blocks import BLOCKS
 from backplane.engines.torch.control import ROWS

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Lowering, Shape, Slices, Table, Value
+from backplane.engines.table import Lowering, Shape, Slices, Table, Value
 from backplane.engines.torch.dtypes import SIGNED, modular
 from backplane.engines.torch.shaping import pad_amounts
 from backplane.engines.torch.tracing import host_shape

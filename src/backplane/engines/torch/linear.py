@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import torch
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Lowering, Table, Value
+from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.torch.dtypes import modular
 from backplane.engines.torch.tracing import in_jit_trace, is_recorded
 

@@ -11,7 +11,7 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Pooling, Window, windows
-from backplane.engines.base import Ints, Lowering, Shape, Table, Value
+from backplane.engines.table import Ints, Lowering, Shape, Table, Value
 from backplane.engines.torch.convolution import (
     Plan,
     channels_first,

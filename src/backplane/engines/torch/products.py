@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from backplane.core.windows import Placement, Window
-from backplane.engines.base import Ints, Value
+from backplane.engines.table import Ints, Value
 from backplane.engines.torch.shaping import pad_amounts
 
 PER_OUTPUT = 2

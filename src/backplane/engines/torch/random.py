@@ -8,7 +8,7 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.random import TABLE as PORTABLE
-from backplane.engines.base import Lowering, Shape, Table, Value
+from backplane.engines.table import Lowering, Shape, Table, Value
 from backplane.engines.torch.devices import default_device
 from backplane.engines.torch.dtypes import TORCH
 from backplane.engines.torch.tracing import host_shape, is_recorded

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Axes, Lowering, Shape, Table, Value
+from backplane.engines.table import Axes, Lowering, Shape, Table, Value
 from backplane.engines.torch.dtypes import compared, modular, ordered
 from backplane.engines.torch.tracing import host_shape
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from backplane.core.spec import UNSIGNED, Spec
-from backplane.engines.base import Lowering, Shape, Table, Value
+from backplane.engines.table import Lowering, Shape, Table, Value
 from backplane.engines.torch.dtypes import TORCH, modular
 from backplane.engines.torch.tracing import host_shape
 

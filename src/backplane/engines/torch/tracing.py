@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from backplane.engines.base import Shape, Value, merge
+from backplane.engines.table import Shape, Value, merge
 
 T = TypeVar("T")
 

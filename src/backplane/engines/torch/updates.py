@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from backplane.engines.base import Table, Value
+from backplane.engines.table import Table, Value
 
 TABLE = Table()
 

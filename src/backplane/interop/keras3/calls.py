@@ -19,7 +19,7 @@ from backplane.core.graph import Tensor
 from backplane.core.primitive import Primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory
-from backplane.engines.base import Entry
+from backplane.engines.table import Entry
 from backplane.interop.keras3 import slopes
 
 Values = Sequence[Any]

@@ -1,0 +1,177 @@
+"""The table of an engine: what `Entry`s say about a library's functions, and helpers that several
+engines' tables share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from backplane.core.spec import Spec
+
+Value = Any
+"""A value of an engine: ndarray, jax.Array, torch.Tensor, tf.Tensor, a PyTensor variable, …"""
+
+Lowering = Callable[..., Any]
+
+Ints = tuple[int, ...]
+Axes = tuple[int, ...]
+Shape = tuple[int | None, ...]
+"""Of a parameter: None stands for a size that an operand gives."""
+Slices = tuple[tuple[int | None, int | None, int], ...]
+"""(start, stop, step) for each axis."""
+
+
+class Entry(NamedTuple):
+    """One entry of a table: a lowering, and what is special about it in this library.
+
+    The facts that hold for a primitive on every engine are traits of its declaration. The facts
+    here say what only this library's function does.
+
+    Attributes:
+        function: The lowering, which is called with the operands and the parameters.
+        reads: The positions of the operands that the lowering uses; None for all of them.
+        builds: `function` is called once, while a program is emitted, with the list of the
+            operands' `Spec`s (sizes may be None) and the parameters. It returns the lowering, which
+            takes the operands only: the place for work that need not be repeated at each call.
+        wanted: A lowering of several outputs takes a keyword `wanted`: a tuple of bools that says
+            which outputs anyone reads.
+        out: The number of passes over memory that the lowering takes, where it also takes a keyword
+            `out`: an array to write the result to, which may be one of the operands. For
+            element-wise lowerings whose result always has memory of its own.
+        into: The lowering takes `out` too, but an array apart from all operands, as a product does.
+        over: The same function for floats with one operand, to which it writes the result. It is
+            quicker than `out`.
+        view: The result is a view of the first operand, whatever that is.
+        steady: Prepares a product in which all steps of a loop read the same matrix. Called with
+            the specs and the parameters, it returns a function from that second operand to the
+            lowering of the first, or None.
+        unless: Called with the operands' specs and the parameters. Where it returns True, the
+            decomposition serves instead, because the kernel lacks the dtype or is slower.
+    """
+
+    function: Lowering
+    reads: tuple[int, ...] | None = None
+    builds: bool = False
+    wanted: bool = False
+    out: int = 0
+    over: Lowering | None = None
+    into: bool = False
+    view: bool = False
+    steady: Callable[..., Callable[[Value], Lowering] | None] | None = None
+    unless: Callable[..., bool] | None = None
+
+
+NOTHING: Mapping[Any, Any] = {}
+
+ROOMS = (
+    "elementwise", "reductions", "linear", "shaping", "indexing", "convolution", "pooling",
+    "random",
+)  # fmt: skip
+"""The modules of an engine's folder that hold lowerings, one per theme, each in its `TABLE`. If a
+library has none of its own for a theme, the module is missing."""
+
+
+class Table(dict[str, Entry]):
+    """Lowerings, by the names of their primitives.
+
+    Every room of an engine has one. Functions of the library that serve as they are stand in the
+    constructor, and decorators add the others. `joined` makes one table of all rooms.
+
+        TABLE = Table(tanh=np.tanh, add=np.add)
+        TABLE = Table({"out": 1}, tanh=np.tanh, add=np.add)  # with a fact that holds for all
+
+        @TABLE.add("flip")
+        def _flip(x, *, axes): ...
+
+        @TABLE.build("round")
+        def _round(specs): return np.rint if is_float(specs[0].dtype) else np.positive
+    """
+
+    def __init__(self, facts: Mapping[str, Any] = NOTHING, /, **functions: Lowering) -> None:
+        super().__init__({name: Entry(f, **facts) for name, f in functions.items()})
+
+    @classmethod
+    def of_rooms(cls, folder: str, *more: Mapping[str, Entry]) -> Table:
+        """The lowerings of all `ROOMS` in an engine's folder, and `more`."""
+        names = [f"{folder}.{room}" for room in ROOMS]
+        rooms = [import_module(name).TABLE for name in names if find_spec(name)]
+        return cls.joined(*rooms, *more)
+
+    @classmethod
+    def joined(cls, *rooms: Mapping[str, Entry]) -> Table:
+        """One table with the entries of several.
+
+        Raises:
+            ValueError: if two of them have a lowering for the same primitive.
+        """
+        table = cls()
+        for room in rooms:
+            if twice := sorted(table.keys() & room.keys()):
+                raise ValueError(f"two tables of one engine have {', '.join(twice)}")
+            table.update(room)
+        return table
+
+    def add(self, *names: str, **facts: Any) -> Callable[[Lowering], Lowering]:
+        """Decorator: register a lowering for the primitives `names`, with these facts of an
+        `Entry`.
+        """
+
+        def register(function: Lowering) -> Lowering:
+            self.update(dict.fromkeys(names, Entry(function, **facts)))
+            return function
+
+        return register
+
+    def build(self, *names: str, **facts: Any) -> Callable[[Lowering], Lowering]:
+        """Decorator: register `function(specs, **parameters) -> lowering` (see `Entry.builds`)."""
+        return self.add(*names, builds=True, **facts)
+
+
+ADDED_SINGLY = 4096
+"""So many float32 at most are added up one after the other without thought: one by one, a million
+times 0.1 is 100,958."""
+
+
+def knowing_shapes(
+    function: Lowering,
+    specs: Sequence[Spec],
+    results: Sequence[Spec] | None,
+    known: Callable[[Value, Shape], Value],
+) -> Lowering:
+    """A library's function between values that have the static shapes of `specs`, and of `results`
+    if these are given; `known` gives a value of the library a static shape.
+    """
+
+    def told(values: Sequence[Value], all_of: Sequence[Spec]) -> list[Value]:
+        return [known(x, spec.shape) for x, spec in zip(values, all_of, strict=True)]
+
+    def run(*operands: Value) -> list[Value]:
+        found = function(*told(operands, specs))
+        return found if results is None else told(found, results)
+
+    return run
+
+
+def merge(shape: Sequence[int | None], dims: Sequence[Value]) -> tuple[Value, ...]:
+    """Fill each None of `shape`, in order, with one of `dims`."""
+    if not dims:
+        return tuple(shape)
+    given = iter(dims)
+    return tuple(next(given) if size is None else size for size in shape)
+
+
+def host_shape(shape: Sequence[int | None], dims: Sequence[Value]) -> tuple[int, ...]:
+    """`merge` for engines with `host_shapes`: all sizes as Python ints."""
+    if not dims:
+        return tuple(shape)  # type: ignore[arg-type]
+    return tuple(int(size) for size in merge(shape, dims))
+
+
+def check_windows(x: Value, *, sizes: Sequence[int]) -> Value:
+    """The lowering of `check_windows` for engines with `host_shapes`."""
+    if any(isinstance(n, int) and n < size for n, size in zip(x.shape, sizes, strict=True)):
+        raise ValueError(f"windows need {tuple(sizes)} elements, got shape {tuple(x.shape)}")
+    return x
