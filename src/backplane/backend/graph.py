@@ -465,7 +465,6 @@ def stop_gradient(variables: Any) -> Any:
     return effects.stop_gradient(as_tensor(variables))
 
 
-@explained
 def eval(x: TensorLike) -> np.ndarray:
     """The value of a tensor or variable as a NumPy array.
 
@@ -482,10 +481,32 @@ def eval(x: TensorLike) -> np.ndarray:
         array([[1., 2.],
                [3., 4.]], dtype=float32)
     """
+    # The call that a tensor keeps needs no more checks, and no function of ours around it.
+    call = _kept(x)
+    return _eval(x) if call is None else call([])[0]
+
+
+def _eval_anything(x: TensorLike) -> np.ndarray:
     # The same as `adaptable` does, but our own tensors take a short cut.
     adapter = None if isinstance(x, Tensor) else adapter_among((x,))
     value: np.ndarray = evaluate(x) if adapter is None else adapter.call(eval, (x,), {})
     return value
+
+
+_eval_anything.__name__ = "eval"  # Errors name it.
+_eval = explained(_eval_anything)
+
+Call = Callable[[list[Any]], list[np.ndarray]]
+
+
+def _kept(x: Any) -> Call | None:
+    """What computes `x`, if it is a tensor that was computed before on this engine, and nobody
+    watches.
+    """
+    if not isinstance(x, Tensor) or (WATCHING and watcher() is not None):
+        return None
+    calls: dict[Engine, Call] | None = x.__dict__.get(CALLS)
+    return None if calls is None else calls.get(engines.current())
 
 
 def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
@@ -500,9 +521,8 @@ def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
     if feed or (WATCHING and watcher() is not None):
         feed = feed or {}
         return _once(list(feed), x, engine)(list(feed.values()))[0]
-    calls: dict[Engine, Callable[[list[Any]], list[np.ndarray]]] | None = x.__dict__.get(CALLS)
-    if calls is not None and engine in calls:
-        return calls[engine]([])[0]
+    if (kept := _kept(x)) is not None:
+        return kept([])[0]
     if isinstance(x, Variable):
         return x.numpy()
     if isinstance(x, Constant) and isinstance(x.value, np.ndarray):
