@@ -347,7 +347,8 @@ def function(
         raise ValueError("K.function: inputs has the same tensor twice")
     results = [_output(t, i) for i, t in enumerate(_as_list(outputs))]
     pairs = [_update(u, i) for i, u in enumerate(updates or [])]
-    made = Function(tensors, results, pairs, engine=engines.current(), name=name, options=options)
+    engine = engines.for_programs()
+    made = Function(tensors, results, pairs, engine=engine, name=name, options=options)
     return KFunction(made, fixed, one_in, one_out)
 
 
@@ -517,7 +518,7 @@ def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
             return np.asarray(x)
         check_has_value(x, owner, "K.eval")
         return np.asarray(owner.to_numpy(x))
-    engine = engines.current()
+    engine = engines.for_programs()
     if feed or (WATCHING and watcher() is not None):
         feed = feed or {}
         return _once(list(feed), x, engine)(list(feed.values()))[0]

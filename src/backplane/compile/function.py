@@ -18,11 +18,12 @@ from backplane.compile.progress import shown
 from backplane.compile.source_map import explain, place_of, tell
 from backplane.core.context import watcher
 from backplane.core.graph import KeySource, Placeholder, Tensor, constant, substitute, toposort
+from backplane.core.mesh import Mesh, check_layout, whole
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
 from backplane.ops import indexing
-from backplane.ops.effects import updates_in
+from backplane.ops.effects import shard, updates_in
 from backplane.ops.shaping import squeeze
 
 
@@ -43,10 +44,13 @@ class Function:
         self.engine = engine
         self.options = options
         pairs = self._all_updates(outputs, updates)
+        if engine.mesh is not None:
+            pairs = {v: _laid_out(new, v, engine.mesh) for v, new in pairs.items()}
         results = [*outputs, *pairs.values()]
         self.inputs, results = self._cut(inputs, results)
         self.outputs = results[: len(outputs)]
         self._collect_leaves(results)
+        self._check_layouts()
         # In the order of the variables, because engines that reuse their memory pair them in order.
         rank = {v: i for i, v in enumerate(self.variables)}
         news = [*zip(pairs, results[len(outputs) :], strict=True)]
@@ -106,6 +110,14 @@ class Function:
                         f"(built at {node.where}) is needed for the outputs but is no input"
                     )
                 self.defaults[node] = constant(node.default, node.spec.dtype)
+
+    def _check_layouts(self) -> None:
+        """ValueError if a variable cannot lie on the mesh in its layout."""
+        if self.engine.mesh is not None:
+            for v in self.variables:
+                if v.layout is not None:
+                    what = f"K.function {self.name!r}: the variable {v.name!r}"
+                    check_layout(v.layout, v.spec.shape, self.engine.mesh, what)
 
     # --- running ----------------------------------------------------------------------------------
 
@@ -188,6 +200,13 @@ class Function:
         for i, value in zip(self.switches, switches, strict=True):
             replace[self.inputs[i]] = constant(value, self.inputs[i].spec.dtype)
         return [p for i, p in enumerate(self.inputs) if i not in self.switches], replace
+
+
+def _laid_out(new: Tensor, variable: Variable, mesh: Mesh) -> Tensor:
+    """The new value of a variable in the layout of the old one."""
+    layout = variable.layout or whole(variable.ndim)
+    check_layout(layout, variable.spec.shape, mesh, f"the variable {variable.name!r}")
+    return shard(new, layout=layout)
 
 
 def _slow(function: Function) -> Call:

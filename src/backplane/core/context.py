@@ -81,10 +81,14 @@ class Context:
         step: Whether a step function of a loop runs. Meanwhile tensors lack the attributes that
             classic Keras takes for signs of a layer's output (`Tensor._keras_shape`).
         watcher: Who runs functions in place of their programs: what `K.debug` has put here.
+        mesh: A tuple with the mesh that the innermost `with K.set_mesh(…)` chose, which may be
+            None. None outside of any (`core.mesh`).
     """
 
     # Read at each call of K and for each node: slots take half the time of a named tuple's fields.
-    __slots__ = ("bound", "engine", "line", "mode", "scopes", "step", "updated", "watcher")
+    __slots__ = (
+        "bound", "engine", "line", "mesh", "mode", "scopes", "step", "updated", "watcher",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -96,6 +100,7 @@ class Context:
         step: bool = False,
         bound: Any = None,
         watcher: Any = None,
+        mesh: tuple[Any] | None = None,
     ) -> None:
         self.bound = bound
         self.engine = engine
@@ -105,6 +110,7 @@ class Context:
         self.line = line
         self.step = step
         self.watcher = watcher
+        self.mesh = mesh
 
     def but(self, **fields: Any) -> Context:
         """The same context with other values of some fields."""
