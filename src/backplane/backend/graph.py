@@ -482,9 +482,12 @@ def eval(x: TensorLike) -> np.ndarray:
         array([[1., 2.],
                [3., 4.]], dtype=float32)
     """
-    # The call that a tensor keeps needs no more checks, and no function of ours around it.
-    call = _kept(x)
-    return _eval(x) if call is None else call([])[0]
+    # A tensor that was computed before keeps its call, which needs no function of ours around it.
+    if isinstance(x, Tensor) and not (WATCHING and watcher() is not None):
+        calls: dict[Engine, Call] | None = x.__dict__.get(CALLS)
+        if calls is not None and (call := calls.get(engines.for_programs())) is not None:
+            return call([])[0]
+    return _eval(x)
 
 
 def _eval_anything(x: TensorLike) -> np.ndarray:
@@ -500,16 +503,6 @@ _eval = explained(_eval_anything)
 Call = Callable[[list[Any]], list[np.ndarray]]
 
 
-def _kept(x: Any) -> Call | None:
-    """What computes `x`, if it is a tensor that was computed before on this engine, and nobody
-    watches.
-    """
-    if not isinstance(x, Tensor) or (WATCHING and watcher() is not None):
-        return None
-    calls: dict[Engine, Call] | None = x.__dict__.get(CALLS)
-    return None if calls is None else calls.get(engines.current())
-
-
 def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
     """Compute a tensor as `K.eval` does, with values for placeholders."""
     if not isinstance(x, Tensor):
@@ -522,8 +515,6 @@ def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
     if feed or (WATCHING and watcher() is not None):
         feed = feed or {}
         return _once(list(feed), x, engine)(list(feed.values()))[0]
-    if (kept := _kept(x)) is not None:
-        return kept([])[0]
     if isinstance(x, Variable):
         return x.numpy()
     if isinstance(x, Constant) and isinstance(x.value, np.ndarray):
@@ -544,7 +535,7 @@ CALLS = "_calls"
 
 
 def _eval_method(x: Tensor, session: Any, feed_dict: Any) -> Any:
-    return evaluate(x, feed_dict)
+    return evaluate(x, feed_dict) if feed_dict else eval(x)
 
 
 OPERATORS["eval"] = _eval_method
