@@ -89,4 +89,13 @@ def slope_of_rows_without_elements(K):
     return fed, [g for t in rows for g in K.gradients(t, [x, y]) if g is not None], []
 
 
+def logarithm_of_the_sum_of_nothing(K):
+    """MLX refused it in float64."""
+    x = K.placeholder((5, None), dtype="float64")
+    y = K.placeholder((2, 3), dtype="float64")
+    fed = {x: np.zeros((5, 0)), y: [[1e3, 0.0, -np.inf], [-np.inf] * 3]}
+    results = [K.logsumexp(t, axis) for t in (x, y) for axis in (None, 1)]
+    return fed, [*results, *K.gradients(results[3], [y])], []
+
+
 CORPUS = [f for f in globals().values() if getattr(f, "__module__", "") == __name__]
