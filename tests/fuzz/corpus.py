@@ -98,4 +98,13 @@ def logarithm_of_the_sum_of_nothing(K):
     return fed, [*results, *K.gradients(results[3], [y])], []
 
 
+def rows_of_no_samples(K):
+    """JAX gave them another number of axes."""
+    x = K.placeholder((0, 7))
+    i = K.placeholder((0, 3), dtype="int32")
+    y = K.placeholder((0, 7, 3))
+    fed = {x: np.zeros((0, 7)), i: np.zeros((0, 3)), y: np.zeros((0, 7, 3))}
+    return fed, [K.gather(x, i), K.ctc_batch_cost(i, K.softmax(y), i[:, :1], i[:, :1])], []
+
+
 CORPUS = [f for f in globals().values() if getattr(f, "__module__", "") == __name__]
