@@ -66,6 +66,9 @@ class Mesh(NamedTuple):
 
 _default: list[Mesh | None] = [None]
 
+MESHES: set[Mesh] = set()
+"""The meshes that were ever in force. Who is in a hurry asks only if there are any."""
+
 
 def current_mesh() -> Mesh | None:
     """The mesh in force: that of the innermost block, or else the one that was set for the
@@ -77,6 +80,8 @@ def current_mesh() -> Mesh | None:
 
 def set_default_mesh(mesh: Mesh | None) -> Mesh | None:
     """Make `mesh` the one outside of any block, in all threads. Returns the one before."""
+    if mesh is not None:
+        MESHES.add(mesh)
     before, _default[0] = _default[0], mesh
     return before
 

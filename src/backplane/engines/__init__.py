@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from backplane import config
 from backplane.core import context, registry
-from backplane.core.mesh import current_mesh
+from backplane.core.mesh import MESHES, current_mesh
 from backplane.engines.base import Engine
 from backplane.known_engines import ALIASES, ENGINES, SPELLINGS, canonical
 
@@ -110,8 +110,9 @@ def for_programs() -> Engine:
     Raises:
         ValueError: if the engine cannot compute on such a mesh.
     """
-    engine, mesh = current(), current_mesh()
-    return engine if mesh is None else engine.on_mesh(mesh)
+    if not MESHES or (mesh := current_mesh()) is None:
+        return current()
+    return current().on_mesh(mesh)
 
 
 def is_default(engine: Engine) -> bool:
