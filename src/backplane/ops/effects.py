@@ -9,7 +9,7 @@ from backplane.core.context import current, user_line
 from backplane.core.graph import Tensor, toposort
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
-from backplane.core.traits import Memory, Stacked, like_first
+from backplane.core.traits import Memory, Precision, Stacked, like_first
 from backplane.core.variable import Variable
 
 
@@ -20,8 +20,8 @@ def _stack_of_first(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
 
 
 @primitive(
-    memory=Memory.VIEW, elementwise=True, on_host=True, linear=(0,), axes=like_first,
-    stacks=_stack_of_first,
+    precision=Precision.FOLLOWS, memory=Memory.VIEW, elementwise=True, on_host=True, linear=(0,),
+    axes=like_first, stacks=_stack_of_first,
 )  # fmt: skip
 def identity(x: Spec) -> Spec:
     """The operand itself, as a tensor of its own."""
@@ -29,8 +29,8 @@ def identity(x: Spec) -> Spec:
 
 
 @primitive(
-    memory=Memory.VIEW, elementwise=True, on_host=True, linear=(0,), axes=like_first,
-    stacks=_stack_of_first,
+    precision=Precision.FOLLOWS, memory=Memory.VIEW, elementwise=True, on_host=True, linear=(0,),
+    axes=like_first, stacks=_stack_of_first,
 )  # fmt: skip
 def stop_gradient(x: Spec) -> Spec:
     """The operand, but no gradient passes through to it, not even on an engine's own tape."""
@@ -56,7 +56,7 @@ def check_numerics(x: Spec, *, message: str) -> Spec:
     return x
 
 
-@primitive(memory=Memory.VIEW, linear=(0,), axes=like_first)
+@primitive(precision=Precision.FOLLOWS, memory=Memory.VIEW, linear=(0,), axes=like_first)
 def check_windows(x: Spec, *, sizes: tuple[int, ...]) -> Spec:
     """The operand, after a check that each axis has at least as many elements as `sizes` says. So a
     window is known to fit along axes whose size is only known when the program runs.
