@@ -334,6 +334,10 @@ k_gather <- function(reference, indices) {
   call_k("gather", list(reference = reference, indices = indices))
 }
 
+k_get_mesh <- function() {
+  call_k("get_mesh", list())
+}
+
 k_get_session <- function() {
   call_k("get_session", list())
 }
@@ -771,6 +775,10 @@ k_set_learning_phase <- function(value) {
   call_k("set_learning_phase", list(value = value))
 }
 
+k_set_mesh <- function(axes) {
+  call_k("set_mesh", list(axes = axes))
+}
+
 k_set_random_seed <- function(seed, portable = FALSE) {
   call_k("set_random_seed", list(seed = seed, portable = portable))
 }
@@ -785,6 +793,10 @@ k_set_value <- function(x, value) {
 
 k_shape <- function(x) {
   call_k("shape", list(x = x))
+}
+
+k_shard <- function(x, layout) {
+  call_k("shard", list(x = x, layout = layout))
 }
 
 k_sigmoid <- function(x) {

@@ -44,6 +44,7 @@ TITLES = {
     "selection": "Joining and taking",
     "session": "Sessions",
     "shaping": "Shapes",
+    "sharding": "Meshes of devices",
     "sparse": "Sparse tensors",
     "state": "Variables and updates",
 }

@@ -42,6 +42,7 @@ from backplane.backend import (
     selection,
     session,
     shaping,
+    sharding,
     sparse,
     state,
 )
@@ -52,7 +53,7 @@ _CHAPTERS = (
     activation, arithmetic, checkpoints, common, comparison, control, convolution, creation, ctc,
     debugging, devices, functions, graph, inspection, keras1, linear, loss, normalization, padding,
     phase, pooling, random, recurrence, reduction, resizing, scaling, selection, session, shaping,
-    sparse, state,
+    sharding, sparse, state,
 )  # fmt: skip
 
 _FUNCTIONS = {name: getattr(chapter, name) for chapter in _CHAPTERS for name in chapter.__all__}

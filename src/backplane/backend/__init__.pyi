@@ -14,6 +14,7 @@ from backplane.backend.types import CausalPadding
 from backplane.backend.types import DType
 from backplane.backend.types import DataFormat
 from backplane.backend.types import Interpolation
+from backplane.backend.types import MeshAxes
 from backplane.backend.types import NativeT, Symbolic, TensorLike
 from backplane.backend.types import Padding
 from backplane.backend.types import Pair
@@ -99,6 +100,8 @@ from backplane.backend.session import manual_variable_initialization as manual_v
 from backplane.backend.session import py_all as py_all
 from backplane.backend.session import py_sum as py_sum
 from backplane.backend.session import set_session as set_session
+from backplane.backend.sharding import get_mesh as get_mesh
+from backplane.backend.sharding import set_mesh as set_mesh
 from backplane.backend.sparse import is_sparse as is_sparse
 from backplane.backend.sparse import to_dense as to_dense
 from backplane.backend.state import batch_get_value as batch_get_value
@@ -171,6 +174,7 @@ __all__ = [
     "foldr",
     "function",
     "gather",
+    "get_mesh",
     "get_session",
     "get_uid",
     "get_value",
@@ -253,10 +257,12 @@ __all__ = [
     "set_image_data_format",
     "set_image_dim_ordering",
     "set_learning_phase",
+    "set_mesh",
     "set_random_seed",
     "set_session",
     "set_value",
     "shape",
+    "shard",
     "sigmoid",
     "sign",
     "sin",
@@ -1076,3 +1082,11 @@ def tile(x: np.ndarray | np.generic, n: Shape) -> Any: ...
 def tile(x: NativeT, n: Shape) -> NativeT: ...
 @overload
 def tile(x: TensorLike, n: Shape) -> Any: ...
+@overload
+def shard(x: Symbolic, layout: Sequence[MeshAxes]) -> Tensor: ...
+@overload
+def shard(x: np.ndarray | np.generic, layout: Sequence[MeshAxes]) -> Any: ...
+@overload
+def shard(x: NativeT, layout: Sequence[MeshAxes]) -> NativeT: ...
+@overload
+def shard(x: TensorLike, layout: Sequence[MeshAxes]) -> Any: ...

@@ -368,7 +368,7 @@ def function(
         tensors,
         results,
         pairs,
-        engine=engines.current(),
+        engine=engines.for_programs(),
         name=name,
         options=options,
         policy=policy_of(precision, loss_scale, accumulate),
@@ -490,7 +490,6 @@ def stop_gradient(variables: Any) -> Any:
     return effects.stop_gradient(as_tensor(variables))
 
 
-@explained
 def eval(x: TensorLike) -> np.ndarray:
     """The value of a tensor or variable as a NumPy array.
 
@@ -507,10 +506,25 @@ def eval(x: TensorLike) -> np.ndarray:
         array([[1., 2.],
                [3., 4.]], dtype=float32)
     """
+    # A tensor that was computed before keeps its call, which needs no function of ours around it.
+    if isinstance(x, Tensor) and not (WATCHING and watcher() is not None):
+        calls: dict[Engine, Call] | None = x.__dict__.get(CALLS)
+        if calls is not None and (call := calls.get(engines.for_programs())) is not None:
+            return call([])[0]
+    return _eval(x)
+
+
+def _eval_anything(x: TensorLike) -> np.ndarray:
     # The same as `adaptable` does, but our own tensors take a short cut.
     adapter = None if isinstance(x, Tensor) else adapter_among((x,))
     value: np.ndarray = evaluate(x) if adapter is None else adapter.call(eval, (x,), {})
     return value
+
+
+_eval_anything.__name__ = "eval"  # Errors name it.
+_eval = explained(_eval_anything)
+
+Call = Callable[[list[Any]], list[np.ndarray]]
 
 
 def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
@@ -521,13 +535,10 @@ def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
             return np.asarray(x)
         check_has_value(x, owner, "K.eval")
         return np.asarray(owner.to_numpy(x))
-    engine = engines.current()
+    engine = engines.for_programs()
     if feed or (WATCHING and watcher() is not None):
         feed = feed or {}
         return _once(list(feed), x, engine)(list(feed.values()))[0]
-    calls: dict[Engine, Callable[[list[Any]], list[np.ndarray]]] | None = x.__dict__.get(CALLS)
-    if calls is not None and engine in calls:
-        return calls[engine]([])[0]
     if isinstance(x, Variable):
         return x.numpy()
     if isinstance(x, Constant) and isinstance(x.value, np.ndarray):
@@ -548,7 +559,7 @@ CALLS = "_calls"
 
 
 def _eval_method(x: Tensor, session: Any, feed_dict: Any) -> Any:
-    return evaluate(x, feed_dict)
+    return evaluate(x, feed_dict) if feed_dict else eval(x)
 
 
 OPERATORS["eval"] = _eval_method

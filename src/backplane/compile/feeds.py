@@ -11,6 +11,7 @@ import numpy as np
 
 from backplane.compile.accumulation import is_split
 from backplane.core.graph import Placeholder, Tensor, converted
+from backplane.core.mesh import Mesh, feed_layout
 from backplane.core.registry import engine_of
 from backplane.core.sparse import dense_array, is_sparse_matrix, is_triple
 from backplane.core.spec import Spec
@@ -39,15 +40,22 @@ def feed_for(placeholder: Placeholder, position: int, function: str, parts: int 
                 f"{what}: accumulate={parts} takes a multiple of {parts} rows, got {sizes[0]}"
             )
 
+    def split(value: Any, engine: Engine, mesh: Mesh) -> Any:
+        first = shape[0] if rank else None
+        layout = feed_layout(placeholder.layout, value.shape, first, mesh, what)
+        return engine.placed(value, spec.dtype, layout)
+
     def feed(value: Any, engine: Engine, keep: bool) -> Any:
         if type(value) is not np.ndarray or value.dtype is not dtype:
             if isinstance(value, Tensor):
                 raise TypeError(f"{what}: the symbolic {value!r} cannot be fed, only values")
             owner = engine_of(value)
-            if owner is engine:
+            if owner is not None and owner.name == engine.name:
                 value = _checked_native(value, engine, spec, what)
                 check_has_value(value, engine, what)
                 check_rows(value.shape)
+                if engine.mesh is not None:
+                    return split(value, engine, engine.mesh)
                 return engine.from_numpy(engine.to_numpy(value)) if keep else engine.detached(value)
             if spec.sparse and is_triple(value):
                 value = dense_array(value)
@@ -55,6 +63,8 @@ def feed_for(placeholder: Placeholder, position: int, function: str, parts: int 
         if value.shape != shape:
             _check_shape(value.shape, spec, what)
         check_rows(value.shape)
+        if engine.mesh is not None:
+            return split(np.array(value) if keep else value, engine, engine.mesh)
         return engine.from_numpy(np.array(value)) if keep else engine.feed(value)
 
     return feed

@@ -19,11 +19,12 @@ from backplane.compile.progress import shown
 from backplane.compile.source_map import explain, place_of, tell
 from backplane.core.context import watcher
 from backplane.core.graph import KeySource, Placeholder, Tensor, constant, substitute, toposort
+from backplane.core.mesh import Mesh, check_layout, whole
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
 from backplane.ops import indexing
-from backplane.ops.effects import updates_in
+from backplane.ops.effects import shard, updates_in
 from backplane.ops.shaping import squeeze
 
 
@@ -44,20 +45,13 @@ class Function:
         self.name = name or "function"
         self.engine = engine
         self.options = options
-        pairs = self._all_updates(outputs, updates)
         self.policy = policy
         self.loss_scale: Variable | None = None
         """The variable by which a program with float16 multiplies its loss."""
-        self.inputs, cuts = self._cut(inputs)
-        if policy is not PLAIN:
-            plan = self._planned(outputs, pairs, cuts)
-            outputs, pairs, self.loss_scale = plan
-            cuts = {}
-        results = [*outputs, *pairs.values()]
-        if cuts:
-            results = substitute(results, cuts)
+        results, pairs = self._graph(inputs, outputs, self._all_updates(outputs, updates))
         self.outputs = results[: len(outputs)]
         self._collect_leaves(results)
+        self._check_layouts()
         # In the order of the variables, because engines that reuse their memory pair them in order.
         rank = {v: i for i, v in enumerate(self.variables)}
         news = [*zip(pairs, results[len(outputs) :], strict=True)]
@@ -99,6 +93,20 @@ class Function:
                 cuts[t] = p
         return found, cuts
 
+    def _graph(
+        self, inputs: Sequence[Any], outputs: Sequence[Tensor], pairs: dict[Variable, Tensor]
+    ) -> tuple[list[Tensor], dict[Variable, Tensor]]:
+        """The graph that is computed: the outputs and new values, and the latter by variable."""
+        self.inputs, cuts = self._cut(inputs)
+        if self.policy is not PLAIN:
+            outputs, pairs, self.loss_scale = self._planned(outputs, pairs, cuts)
+            cuts = {}
+        mesh = self.engine.mesh
+        if mesh is not None:
+            pairs = {v: _laid_out(new, v, mesh) for v, new in pairs.items()}
+        results = [*outputs, *pairs.values()]
+        return substitute(results, cuts) if cuts else results, pairs
+
     def _planned(
         self, outputs: Sequence[Tensor], pairs: dict[Variable, Tensor], cuts: dict[Tensor, Tensor]
     ) -> Planned:
@@ -134,6 +142,14 @@ class Function:
                         f"(built at {node.where}) is needed for the outputs but is no input"
                     )
                 self.defaults[node] = constant(node.default, node.spec.dtype)
+
+    def _check_layouts(self) -> None:
+        """ValueError if a variable cannot lie on the mesh in its layout."""
+        if self.engine.mesh is not None:
+            for v in self.variables:
+                if v.layout is not None:
+                    what = f"K.function {self.name!r}: the variable {v.name!r}"
+                    check_layout(v.layout, v.spec.shape, self.engine.mesh, what)
 
     # --- running ----------------------------------------------------------------------------------
 
@@ -216,6 +232,13 @@ class Function:
         for i, value in zip(self.switches, switches, strict=True):
             replace[self.inputs[i]] = constant(value, self.inputs[i].spec.dtype)
         return [p for i, p in enumerate(self.inputs) if i not in self.switches], replace
+
+
+def _laid_out(new: Tensor, variable: Variable, mesh: Mesh) -> Tensor:
+    """The new value of a variable in the layout of the old one."""
+    layout = variable.layout or whole(variable.ndim)
+    check_layout(layout, variable.spec.shape, mesh, f"the variable {variable.name!r}")
+    return shard(new, layout=layout)
 
 
 def _slow(function: Function) -> Call:

@@ -83,20 +83,14 @@ class Context:
         watcher: Who runs functions in place of their programs: what `K.debug` has put here.
         policy: How `K.function` changes the graphs that it is given: what the innermost
             `K.mixed_precision` says, or None outside of any.
+        mesh: A tuple with the mesh that the innermost `with K.set_mesh(…)` chose, which may be
+            None. None outside of any (`core.mesh`).
     """
 
     # Read at each call of K and for each node: slots take half the time of a named tuple's fields.
     __slots__ = (
-        "bound",
-        "engine",
-        "line",
-        "mode",
-        "policy",
-        "scopes",
-        "step",
-        "updated",
-        "watcher",
-    )
+        "bound", "engine", "line", "mesh", "mode", "policy", "scopes", "step", "updated", "watcher",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -109,6 +103,7 @@ class Context:
         bound: Any = None,
         watcher: Any = None,
         policy: Any = None,
+        mesh: tuple[Any] | None = None,
     ) -> None:
         self.bound = bound
         self.engine = engine
@@ -119,6 +114,7 @@ class Context:
         self.line = line
         self.step = step
         self.watcher = watcher
+        self.mesh = mesh
 
     def but(self, **fields: Any) -> Context:
         """The same context with other values of some fields."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from backplane.core.atomic import Calls, at_once
 from backplane.core.graph import Graph, KeySource, Tensor
+from backplane.core.mesh import Layout, Mesh
 from backplane.core.native import Native
 from backplane.core.spec import Spec
 from backplane.engines.table import NOTHING, Ints, Lowering, Table, Value
@@ -95,7 +96,7 @@ class Engine:
     through eager calls), `once` (a computation that runs once need not be compiled as a whole),
     `unchecked` (an index out of range does not stop a program: `gather` gives NaN), `fuses` (the
     compiler computes element-wise operations together with the large result that they follow, so
-    they cost nothing)."""
+    they cost nothing), `mesh` (programs run over several devices, by `Engine.on_mesh`)."""
     index_errors: ClassVar[tuple[type[Exception], ...]] = (IndexError,)
     """The errors that `gather` raises for an index out of range."""
     takes_arrays: ClassVar[bool] = False
@@ -117,6 +118,8 @@ class Engine:
     """Whether programs may write new values of variables over the old ones, or take their memory.
     Then nobody may read the variables meanwhile."""
     table: Table
+    mesh: Mesh | None = None
+    """The mesh of devices that programs run over; None for the engine itself (`on_mesh`)."""
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -255,6 +258,34 @@ class Engine:
         uses by itself comes first.
         """
         return ["cpu:0"]
+
+    # --- meshes of devices ----------------------------------------------------------------------
+
+    def on_mesh(self, mesh: Mesh) -> Engine:
+        """The engine whose programs run over the devices of a mesh: the same object for the same
+        mesh. On a single device it is this engine.
+
+        Such an engine has `mesh` set, and an entry `shard` in its table. It is the key of values
+        that lie on the mesh, so variables move there when a program on the mesh first reads them.
+        All its values are tensors over the whole mesh. `from_numpy` and `feed` give every device
+        the whole array, `placed` splits it, and `to_numpy` and `fetch` put the parts together.
+
+        Raises:
+            ValueError: if the library cannot do that, or has too few devices.
+        """
+        if mesh.size == 1:
+            return self
+        raise ValueError(
+            f"K.set_mesh: the engine {self.name!r} computes on one device, and the mesh {mesh} has "
+            f"{mesh.size}; choose an engine that computes on several (docs/scaling.md)"
+        )
+
+    def placed(self, value: Any, dtype: str, layout: Layout | None) -> Value:
+        """A value with the content of `value`, an array or a value of this library, cast to
+        `dtype`. On a mesh it lies in that layout; None stands for the whole on every device.
+        Sizes divide.
+        """
+        return self.from_numpy(value, dtype)
 
     # --- functions of the library as parts of a graph (`core.native`) ----------------------------
 
@@ -438,7 +469,7 @@ def natives(engine: Engine) -> Table:
 
     @table.build("native", "stateful_native")
     def native(specs: Sequence[Spec], *, function: Native) -> Lowering:
-        if function.engine is not engine:
+        if function.engine.name != engine.name:
             raise TypeError(
                 f"{function.name} is a function of the engine {function.engine.name!r}: a graph "
                 f"that uses it cannot run on {engine.name!r}"

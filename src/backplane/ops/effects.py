@@ -7,9 +7,10 @@ from typing import Any
 
 from backplane.core.context import current, user_line
 from backplane.core.graph import Tensor, toposort
+from backplane.core.mesh import Layout
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
-from backplane.core.traits import Memory, Precision, Stacked, like_first
+from backplane.core.traits import Memory, Precision, Stacked, like_first, whole_time
 from backplane.core.variable import Variable
 
 
@@ -70,6 +71,19 @@ def check_windows(x: Spec, *, sizes: tuple[int, ...]) -> Spec:
     return x
 
 
+@primitive(
+    precision=Precision.FOLLOWS, memory=Memory.VIEW, linear=(0,), axes=like_first,
+    stacks=whole_time("layout", ()),
+)  # fmt: skip
+def shard(x: Spec, *, layout: Layout) -> Spec:
+    """The operand, which lies on a mesh of devices in that layout. Its gradient lies so too.
+    Without a mesh it is the operand itself.
+    """
+    return x
+
+
+shard.vjps(lambda g, y, x, *, layout: shard(g, layout=layout))
+shard.decompose(lambda x, *, layout: identity(x))
 identity.vjps(lambda g, y, x: g)
 check_windows.vjps(lambda g, y, x, *, sizes: g)
 print_.vjps(lambda g, y, x, *, message, style: g)

@@ -271,7 +271,7 @@ class _Writer:
         """Take an array that fits as it is. Anything else goes through the checks."""
         source, spec, kept = self.source, self.function.inputs[i].spec, self.function.kept[i]
         source.names[f"f{i}"] = self.function.feeds[i]
-        if kept or spec.sparse or spec.dtype == "bfloat16":
+        if kept or spec.sparse or spec.dtype == "bfloat16" or self.engine.mesh is not None:
             source.line(f"{name} = f{i}({name}, engine, {kept})")
             return
         source.names[f"d{i}"] = np.dtype(spec.dtype)

@@ -11,6 +11,7 @@ import numpy as np
 from jax.experimental import io_callback
 
 from backplane.core.graph import KeySource
+from backplane.core.mesh import Mesh
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.base import Engine, Function, Program, natives, writing
 from backplane.engines.jax import as_pytrees, control, cpu, memory, unknown
@@ -44,10 +45,12 @@ class JaxEngine(Engine):
             "tape",
             "fuses",
             "unchecked",
+            "mesh",
         )
     )
 
     def __init__(self) -> None:
+        self._on_mesh: dict[Mesh, JaxEngine] = {}
         self.table = Table.of_rooms(__package__, control.lowerings(self), natives(self))
 
     # --- values ---------------------------------------------------------------------------------
@@ -138,6 +141,17 @@ class JaxEngine(Engine):
                 value.block_until_ready()
         except (RuntimeError, ValueError):
             _waited(*values)
+
+    def on_mesh(self, mesh: Mesh) -> JaxEngine:
+        """Programs over all devices, by XLA's partitioner."""
+        if mesh.size == 1:
+            return self
+        if mesh not in self._on_mesh:
+            # Here: a program on one device needs none of it.
+            from backplane.engines.jax.sharding import MeshEngine
+
+            self._on_mesh[mesh] = MeshEngine(mesh)
+        return self._on_mesh[mesh]
 
     # --- functions of JAX -----------------------------------------------------------------------
 
