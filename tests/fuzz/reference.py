@@ -197,7 +197,8 @@ class Evaluation:
         """`found`, with random elements where an intermediate result may be too large."""
         most = LARGEST[node.spec.dtype]
         wide = [v for v in operands if np.asarray(v).dtype.kind == "f"]
-        assert self.rng is not None and node.op is not None
+        assert self.rng is not None
+        assert node.op is not None
         kinds = [np.nan, np.inf, 0.0]
         if node.op.name.startswith("conv") and not all(np.isfinite(v).all() for v in wide):
             return self.rng.choice(kinds, np.shape(found))  # infinity · padding
