@@ -126,4 +126,15 @@ def rows_of_no_samples(K):
     return fed, [K.gather(x, i), K.ctc_batch_cost(i, K.softmax(y), i[:, :1], i[:, :1])], []
 
 
+def products_of_transposed_stacks_without_rows(K):
+    """ONNX Runtime ended the process."""
+    x = K.placeholder((None, None, None))
+    w = K.placeholder((2, 2, 2))
+    i = K.placeholder((0, 3, 2))
+    t = K.batch_dot(K.permute_dimensions(x, (1, 0, 2)), w)
+    y = K.map_fn(lambda e: K.map_fn(lambda d: d * 2, e), K.local_conv1d(i, w, (1,), (2,)))
+    fed = {x: np.zeros((0, 2, 2)), w: np.ones((2, 2, 2)), i: np.zeros((0, 3, 2))}
+    return fed, [t, y, *K.gradients(y, [i, w])], []
+
+
 CORPUS = [f for f in globals().values() if getattr(f, "__module__", "") == __name__]

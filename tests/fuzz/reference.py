@@ -200,8 +200,10 @@ class Evaluation:
         assert self.rng is not None
         assert node.op is not None
         kinds = [np.nan, np.inf, 0.0]
-        if node.op.name.startswith("conv") and not all(np.isfinite(v).all() for v in wide):
-            return self.rng.choice(kinds, np.shape(found))  # infinity · padding
+        if node.op.name.startswith(("conv", "matmul")) and not all(
+            np.isfinite(v).all() for v in wide
+        ):
+            return self.rng.choice(kinds, np.shape(found))  # infinity · 0
         if all(np.max(np.abs(v), initial=0.0, where=np.isfinite(v)) < most**0.25 for v in wide):
             return found
         sizes = [np.abs(v) if np.asarray(v).dtype.kind == "f" else v for v in operands]
