@@ -73,7 +73,7 @@ def _differing(thing: Any) -> str:
 
 
 def _first_difference(one: Any, another: Any) -> tuple[Any, Any]:
-    if isinstance(one, Mesh):
+    if isinstance(one, Mesh) or isinstance(another, Mesh):
         return one, another
     lines = zip_longest(one, another, fillvalue="no such line")
     return next((f"`{a.strip()}`", f"`{b.strip()}`") for a, b in lines if a != b)
