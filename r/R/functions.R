@@ -319,9 +319,14 @@ k_foldr <- function(fn, elems, initializer = NULL, name = NULL) {
   ))
 }
 
-k_function <- function(inputs, outputs, updates = NULL, name = NULL, ...) {
+k_function <- function(
+    inputs, outputs, updates = NULL, name = NULL, precision = NULL,
+    loss_scale = NULL, accumulate = 1L, ...
+) {
   call_k("function", list(
-      inputs = inputs, outputs = outputs, updates = updates, name = name, ...
+      inputs = inputs, outputs = outputs, updates = updates, name = name,
+      precision = precision, loss_scale = loss_scale,
+      accumulate = accumulate, ...
   ))
 }
 
@@ -488,6 +493,10 @@ k_min <- function(x, axis = NULL, keepdims = FALSE) {
 
 k_minimum <- function(x, y) {
   call_k("minimum", list(x = x, y = y))
+}
+
+k_mixed_precision <- function(dtype, loss_scale = NULL) {
+  call_k("mixed_precision", list(dtype = dtype, loss_scale = loss_scale))
 }
 
 k_moving_average_update <- function(x, value, momentum) {

@@ -40,6 +40,7 @@ TITLES = {
     "random": "Random numbers",
     "recurrence": "Recurrence",
     "scaling": "Larger models",
+    "devices": "Devices and precision",
     "selection": "Joining and taking",
     "session": "Sessions",
     "shaping": "Shapes",

@@ -23,6 +23,7 @@ from backplane.backend import (
     creation,
     ctc,
     debugging,
+    devices,
     functions,
     graph,
     inspection,
@@ -50,8 +51,8 @@ from backplane.backend.tensorflow_backend import leaked as __getattr__  # noqa: 
 
 _CHAPTERS = (
     activation, arithmetic, checkpoints, common, comparison, control, convolution, creation, ctc,
-    debugging, functions, graph, inspection, keras1, linear, loss, normalization, padding, phase,
-    pooling, random, recurrence, reduction, resizing, scaling, selection, session, shaping,
+    debugging, devices, functions, graph, inspection, keras1, linear, loss, normalization, padding,
+    phase, pooling, random, recurrence, reduction, resizing, scaling, selection, session, shaping,
     sharding, sparse, state,
 )  # fmt: skip
 

@@ -61,6 +61,7 @@ from backplane.backend.ctc import ctc_decode as ctc_decode
 from backplane.backend.ctc import ctc_label_dense_to_sparse as ctc_label_dense_to_sparse
 from backplane.backend.debugging import debug as debug
 from backplane.backend.debugging import plot_graph as plot_graph
+from backplane.backend.devices import mixed_precision as mixed_precision
 from backplane.backend.functions import native as native
 from backplane.backend.graph import eval as eval
 from backplane.backend.graph import function as function
@@ -210,6 +211,7 @@ __all__ = [
     "mean",
     "min",
     "minimum",
+    "mixed_precision",
     "moving_average_update",
     "name_scope",
     "native",

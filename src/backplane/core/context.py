@@ -81,13 +81,15 @@ class Context:
         step: Whether a step function of a loop runs. Meanwhile tensors lack the attributes that
             classic Keras takes for signs of a layer's output (`Tensor._keras_shape`).
         watcher: Who runs functions in place of their programs: what `K.debug` has put here.
+        policy: How `K.function` changes the graphs that it is given: what the innermost
+            `K.mixed_precision` says, or None outside of any.
         mesh: A tuple with the mesh that the innermost `with K.set_mesh(…)` chose, which may be
             None. None outside of any (`core.mesh`).
     """
 
     # Read at each call of K and for each node: slots take half the time of a named tuple's fields.
     __slots__ = (
-        "bound", "engine", "line", "mesh", "mode", "scopes", "step", "updated", "watcher",
+        "bound", "engine", "line", "mesh", "mode", "policy", "scopes", "step", "updated", "watcher",
     )  # fmt: skip
 
     def __init__(
@@ -100,11 +102,13 @@ class Context:
         step: bool = False,
         bound: Any = None,
         watcher: Any = None,
+        policy: Any = None,
         mesh: tuple[Any] | None = None,
     ) -> None:
         self.bound = bound
         self.engine = engine
         self.mode = mode
+        self.policy = policy
         self.scopes = scopes
         self.updated = updated
         self.line = line
