@@ -287,6 +287,33 @@ class Engine:
         """
         return self.from_numpy(value, dtype)
 
+    @property
+    def process(self) -> int:
+        """The number of this process among those that share the mesh, from 0."""
+        return 0
+
+    def everyone(self, array: np.ndarray) -> np.ndarray:
+        """What each process that shares the mesh gives, one row for each. It returns when all have
+        called it.
+        """
+        return array[None]
+
+    def agree(self, what: str, text: str) -> None:
+        """Check that all processes that share the mesh have come here with the same text.
+
+        Raises:
+            ValueError: in all of them, if they have not.
+        """
+        from hashlib import sha256  # Here: most programs run in one process.
+
+        rows = self.everyone(np.frombuffer(sha256(text.encode()).digest(), np.uint32))
+        others = [i for i, row in enumerate(rows) if (row != rows[self.process]).any()]
+        if others:
+            raise ValueError(
+                f"{what} differs between process {self.process} and process "
+                f"{', '.join(map(str, others))}: all processes of a mesh run the same program"
+            )
+
     # --- functions of the library as parts of a graph (`core.native`) ----------------------------
 
     stand_in_sizes: ClassVar[Ints] = (240, 480)
