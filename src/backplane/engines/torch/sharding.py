@@ -25,6 +25,7 @@ from backplane.core.traits import Memory
 from backplane.engines.arrays.control import Rows
 from backplane.engines.base import emitted_line
 from backplane.engines.table import Entry, Lowering, Table, Value, host_shape
+from backplane.engines.torch.processes import lost_processes
 from backplane.engines.torch.splits import STACK, UNBIND, Split, has_rule, splits
 
 Placements = tuple[Placement, ...]
@@ -91,7 +92,8 @@ def _moved(x: Value, before: Placements, after: Placements, mesh: DeviceMesh) ->
         return x
     sent = x.to(SENT_AS.get(x.dtype, x.dtype))
     parts = DTensor.from_local(sent, mesh, before, run_check=False)
-    return parts.redistribute(placements=after).to_local().to(x.dtype)
+    with lost_processes():
+        return parts.redistribute(placements=after).to_local().to(x.dtype)
 
 
 # --- operations -----------------------------------------------------------------------------------

@@ -1,15 +1,17 @@
-"""What each of several processes of a mesh runs on PyTorch.
+"""One of several processes of PyTorch on this machine, started by `torchrun` or as it would do it.
 
-`torchrun … -m mesh.torch_processes FILE TASK…` writes to a JSON file what failed in any of the processes.
+python -m mesh.torch_process PORT COUNT INDEX checks|cases|processes FILE NAME…
+torchrun -m mesh.torch_process train FOLDER STEPS [DYING DIES_AT]
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from cases.record import Case
 from conformance.compare import assert_close
 from conformance.test_cases import flat, gradients_of, lacks, scale_of
 from mesh import checks
+from mesh.train import train
 
 PAIR = {"batch": 2}
 
@@ -114,13 +117,13 @@ def check_other_programs() -> None:
     with K.set_mesh(PAIR):
         x = K.ones((4,))
         y = K.exp(x) if dist.get_rank() else K.log(x)
-        with pytest.raises(ValueError, match=r"different programs now: process 0 .*log.* 1 .*exp"):
+        with pytest.raises(ValueError, match=r"program of a function differs between process"):
             K.eval(y)
 
 
 def check_other_meshes() -> None:
     name = "columns" if dist.get_rank() else "rows"
-    with pytest.raises(ValueError, match=r"different meshes: process 0 has \{'rows': 2\}, proc"):
+    with pytest.raises(ValueError, match=r"different meshes: process \d has \{'(rows|columns)'"):
         K.set_mesh({name: 2})
     assert K.get_mesh() is None
 
@@ -130,6 +133,13 @@ def check_too_many_devices() -> None:
         K.set_mesh({"batch": 4})
 
 
+def check_compiling_is_refused() -> None:
+    with K.set_mesh(PAIR):
+        f = K.function([], [K.ones((2,)) * K.variable(1.0)], compile=True)
+        with pytest.raises(ValueError, match="on a mesh, PyTorch has no option `compile`"):
+            f([])
+
+
 def check_a_mesh_of_the_same_axes_is_the_same() -> None:
     assert all(K.set_mesh(PAIR) is not None for _ in range(2))
     engine = engines.current()
@@ -137,7 +147,7 @@ def check_a_mesh_of_the_same_axes_is_the_same() -> None:
     K.set_mesh(None)
 
 
-PROCESSES = {
+ALL = {
     name.removeprefix("check_"): function
     for name, function in list(globals().items())
     if name.startswith("check_") and function is not check_case
@@ -156,28 +166,34 @@ def failure(check: Callable[[], None]) -> str:
     return ""
 
 
-def tasks(folder: Path) -> dict[str, Callable[[], dict[str, str]]]:
-    """What there is to do."""
-    return {
-        "cases": lambda: {name: failure(check) for name, check in cases().items()},
-        "processes": lambda: {name: failure(check) for name, check in PROCESSES.items()},
-        "checks": lambda: {n: checks.failure(check, folder) for n, check in checks.CHECKS.items()},
-    }
+def tell(task: str, file: Path, names: Sequence[str]) -> None:
+    """Write what failed in this process, by the names of checks."""
+    if task == "checks":
+        failed = {n: checks.failure(checks.CHECKS[n], file.parent) for n in names}
+    else:
+        failed = {n: failure(check) for n, check in (cases() if task == "cases" else ALL).items()}
+    file.with_name(f"{file.name}-{dist.get_rank()}").write_text(json.dumps(failed))
 
 
-def main(file: str, *names: str) -> None:
-    """Run the tasks, and let the first process write what failed in any."""
+def main(task: str, path: str, *rest: str) -> None:
+    """Do a task together with the other processes."""
     dist.init_process_group("gloo", timeout=timedelta(seconds=120))
-    failed: dict[str, str] = {}
+    index = dist.get_rank()
     with K.engine("torch"):
-        for name in names:
-            failed |= tasks(Path(file).parent)[name]()
-    told: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(told, failed)
-    if dist.get_rank() == 0:
-        Path(file).write_text(json.dumps({n: [t[n] for t in told if t[n]] for n in failed}))
+        if task != "train":
+            tell(task, Path(path), rest)
+        else:
+            steps, *fault = rest
+            first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
+            dies_at = int(fault[1]) if fault and first and int(fault[0]) == index else None
+            train(dist.get_world_size(), Path(path), index, int(steps), dies_at)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    given = sys.argv[1:]
+    if "RANK" not in os.environ:  # Not torchrun has started this, but a test.
+        address = dict(zip(("MASTER_PORT", "WORLD_SIZE", "RANK"), given, strict=False))
+        os.environ.update(address, MASTER_ADDR="127.0.0.1")
+        given = given[3:]
+    main(*given)
