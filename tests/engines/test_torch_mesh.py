@@ -18,9 +18,9 @@ THREADS = "one_function_in_two_threads"
 
 def in_processes(count, *arguments, limit=300.0, **settings):
     """Run `mesh.torch_process` in so many processes of one mesh."""
-    port = free_port()
+    address = f"127.0.0.1:{free_port()}"
     commands = [
-        ["-m", "mesh.torch_process", str(port), str(count), str(i), *map(str, arguments)]
+        ["-m", "mesh.torch_process", address, str(count), str(i), *map(str, arguments)]
         for i in range(count)
     ]
     return run_all(commands, {**SETTINGS, **settings}, limit)

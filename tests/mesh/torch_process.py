@@ -1,6 +1,6 @@
 """One of several processes of PyTorch on this machine, started by `torchrun` or as it would do it.
 
-python -m mesh.torch_process PORT COUNT INDEX checks|cases|processes FILE NAME…
+python -m mesh.torch_process ADDRESS COUNT INDEX checks|cases|processes FILE NAME…
 torchrun -m mesh.torch_process train FOLDER STEPS [DYING DIES_AT]
 """
 
@@ -133,6 +133,26 @@ def check_too_many_devices() -> None:
         K.set_mesh({"batch": 4})
 
 
+def check_batches_in_parts_of_parts() -> None:
+    x = K.placeholder((None, 4))
+
+    def training() -> tuple[Any, Any]:
+        w = K.variable(np.ones((4, 4)))
+        loss = K.mean(K.square(K.dot(x, w)))
+        step = w - 0.1 * K.gradients(loss, [w])[0]
+        return w, K.function([x], [loss], updates=[(w, step)], accumulate=2, precision="bfloat16")
+
+    values = np.random.default_rng(0).normal(size=(8, 4))
+    w, train = training()
+    expected = train([values])[0], K.get_value(w)
+    with K.set_mesh(PAIR), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        w, train = training()
+        found = train([values])[0], K.get_value(w)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-2)
+
+
 def check_compiling_is_refused() -> None:
     with K.set_mesh(PAIR):
         f = K.function([], [K.ones((2,)) * K.variable(1.0)], compile=True)
@@ -193,7 +213,7 @@ def main(task: str, path: str, *rest: str) -> None:
 if __name__ == "__main__":
     given = sys.argv[1:]
     if "RANK" not in os.environ:  # Not torchrun has started this, but a test.
-        address = dict(zip(("MASTER_PORT", "WORLD_SIZE", "RANK"), given, strict=False))
-        os.environ.update(address, MASTER_ADDR="127.0.0.1")
-        given = given[3:]
+        address, count, index, *given = given
+        host, port = address.split(":")
+        os.environ.update(MASTER_ADDR=host, MASTER_PORT=port, WORLD_SIZE=count, RANK=index)
     main(*given)

@@ -215,7 +215,10 @@ class _Planner:
         one operand where it is.
         """
         parts = self.mesh.size(axis)
-        ways = [s for s in possible if self._keeps_one(s, axis) and self._divides(s, parts)]
+        fit = [s for s in possible if self._divides(s, parts)]
+        ways = [s for s in fit if self._keeps_one(s, axis)]
+        if not ways and self.operation.name == UNBIND and self._is_cut(axis):
+            ways = fit[:1]  # The rows of a loop come one by one, but each can be in parts.
         if not ways:
             return None
         best = min(ways, key=lambda s: self._moved(s, axis))
