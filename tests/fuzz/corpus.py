@@ -79,4 +79,32 @@ def sigmoid_of_a_constant_in_halves(K, dtype="bfloat16"):
     return {x: np.ones((2, 3), "float32")}, [x * y], []
 
 
+def slope_of_rows_without_elements(K):
+    """MLX ended the process, and TensorFlow's kernel refused the empty result."""
+    x = K.placeholder((1, 0, 1), dtype="float64")
+    y = K.placeholder((None, None))
+    i = K.placeholder((None,), dtype="int64")
+    rows = [K.gather(x, 0), K.gather(x, i), K.gather(y, i)]
+    fed = {x: np.zeros((1, 0, 1)), y: np.zeros((3, 0)), i: [0, 0]}
+    return fed, [g for t in rows for g in K.gradients(t, [x, y]) if g is not None], []
+
+
+def logarithm_of_the_sum_of_nothing(K):
+    """MLX refused it in float64."""
+    x = K.placeholder((5, None), dtype="float64")
+    y = K.placeholder((2, 3), dtype="float64")
+    fed = {x: np.zeros((5, 0)), y: [[1e3, 0.0, -np.inf], [-np.inf] * 3]}
+    results = [K.logsumexp(t, axis) for t in (x, y) for axis in (None, 1)]
+    return fed, [*results, *K.gradients(results[3], [y])], []
+
+
+def rows_of_no_samples(K):
+    """JAX gave them another number of axes."""
+    x = K.placeholder((0, 7))
+    i = K.placeholder((0, 3), dtype="int32")
+    y = K.placeholder((0, 7, 3))
+    fed = {x: np.zeros((0, 7)), i: np.zeros((0, 3)), y: np.zeros((0, 7, 3))}
+    return fed, [K.gather(x, i), K.ctc_batch_cost(i, K.softmax(y), i[:, :1], i[:, :1])], []
+
+
 CORPUS = [f for f in globals().values() if getattr(f, "__module__", "") == __name__]
