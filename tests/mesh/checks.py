@@ -1,4 +1,4 @@
-"""What must be true on a mesh of eight devices, on every engine that has them.
+"""What must be true on a mesh of `DEVICES` devices, on every engine that has them.
 
 An engine's tests start a process, or several of them, and run these functions there, in all
 processes alike: `python -m mesh.checks ENGINE FILE NAME…` writes to a JSON file what failed.
@@ -7,6 +7,7 @@ processes alike: `python -m mesh.checks ENGINE FILE NAME…` writes to a JSON fi
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import traceback
@@ -22,8 +23,9 @@ import pytest
 from backplane import backend as K
 from mesh.programs import PROGRAMS, losses
 
-ROWS = {"batch": 8}
-GRID = {"batch": 4, "model": 2}
+DEVICES = int(os.environ.get("MESH_DEVICES", "8"))
+ROWS = {"batch": DEVICES}
+GRID = {"batch": DEVICES // 2, "model": 2}
 
 
 @cache
@@ -221,7 +223,7 @@ def check_a_state_moves_to_smaller_meshes(folder: Path) -> None:
     w, train = model()
     expected = [train([values])[0] for _ in range(6)]
     found: list[Any] = []
-    for mesh in ({"batch": 4, "model": 2}, {"batch": 4, "model": 2}, None):
+    for mesh in (GRID, GRID, None):
         with K.set_mesh(mesh):
             w, train = model()
             if found:

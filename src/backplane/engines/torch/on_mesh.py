@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import torch.distributed as dist
 from torch.distributed.tensor import DeviceMesh
 
 from backplane.core.mesh import Layout, Mesh
@@ -13,11 +14,10 @@ from backplane.core.spec import Spec
 from backplane.engines.arrays.control import loops
 from backplane.engines.base import Engine, Function, Program
 from backplane.engines.table import Value
-from backplane.engines.torch import sharding
+from backplane.engines.torch import processes, sharding
 from backplane.engines.torch.control import ROWS
 from backplane.engines.torch.dtypes import TORCH
 from backplane.engines.torch.engine import TorchEngine, without_autocast, without_tape
-from backplane.engines.torch.processes import check_program
 
 
 class MeshEngine(TorchEngine):
@@ -31,6 +31,17 @@ class MeshEngine(TorchEngine):
         self.mesh, self.grid = mesh, grid
         self.table = sharding.over(grid, mesh, plain.table)
         self.table.update(loops(self, sharding.rows(grid, ROWS)))
+
+    # --- processes ------------------------------------------------------------------------------
+
+    @property
+    def process(self) -> int:
+        """As the launcher counts them."""
+        return dist.get_rank()
+
+    def everyone(self, array: np.ndarray) -> np.ndarray:
+        """Sent as Python objects, so that processes which are at different places find out."""
+        return np.stack(processes.gathered(array))
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -74,6 +85,11 @@ class MeshEngine(TorchEngine):
         return False
 
     def compile(self, program: Program) -> Function:
-        """The program as it is, off the tape, in the dtypes of the program."""
-        check_program(program.source)
+        """The program as it is, off the tape, in the dtypes of the program.
+
+        Raises:
+            ValueError: if `torch.compile` is asked for, which does not follow the moves of parts.
+        """
+        if program.options.get("compile"):
+            raise ValueError("K.function: on a mesh, PyTorch has no option `compile`; leave it out")
         return without_autocast(without_tape(program.function))

@@ -25,6 +25,7 @@ from backplane.core.traits import Memory
 from backplane.engines.arrays.control import Rows
 from backplane.engines.base import emitted_line
 from backplane.engines.table import Entry, Lowering, Table, Value, host_shape
+from backplane.engines.torch.processes import lost_processes
 from backplane.engines.torch.splits import STACK, UNBIND, Split, has_rule, splits
 
 Placements = tuple[Placement, ...]
@@ -91,7 +92,8 @@ def _moved(x: Value, before: Placements, after: Placements, mesh: DeviceMesh) ->
         return x
     sent = x.to(SENT_AS.get(x.dtype, x.dtype))
     parts = DTensor.from_local(sent, mesh, before, run_check=False)
-    return parts.redistribute(placements=after).to_local().to(x.dtype)
+    with lost_processes():
+        return parts.redistribute(placements=after).to_local().to(x.dtype)
 
 
 # --- operations -----------------------------------------------------------------------------------
@@ -213,7 +215,10 @@ class _Planner:
         one operand where it is.
         """
         parts = self.mesh.size(axis)
-        ways = [s for s in possible if self._keeps_one(s, axis) and self._divides(s, parts)]
+        fit = [s for s in possible if self._divides(s, parts)]
+        ways = [s for s in fit if self._keeps_one(s, axis)]
+        if not ways and self.operation.name == UNBIND and self._is_cut(axis):
+            ways = fit[:1]  # The rows of a loop come one by one, but each can be in parts.
         if not ways:
             return None
         best = min(ways, key=lambda s: self._moved(s, axis))
