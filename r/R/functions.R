@@ -241,6 +241,10 @@ k_depthwise_conv2d <- function(
   ))
 }
 
+k_device <- function(name) {
+  call_k("device", list(name = name))
+}
+
 k_dot <- function(x, y) {
   call_k("dot", list(x = x, y = y))
 }
@@ -434,6 +438,10 @@ k_less <- function(x, y) {
 
 k_less_equal <- function(x, y) {
   call_k("less_equal", list(x = x, y = y))
+}
+
+k_list_devices <- function() {
+  call_k("list_devices", list())
 }
 
 k_load_state <- function(path, variables = NULL) {

@@ -61,6 +61,8 @@ from backplane.backend.ctc import ctc_decode as ctc_decode
 from backplane.backend.ctc import ctc_label_dense_to_sparse as ctc_label_dense_to_sparse
 from backplane.backend.debugging import debug as debug
 from backplane.backend.debugging import plot_graph as plot_graph
+from backplane.backend.devices import device as device
+from backplane.backend.devices import list_devices as list_devices
 from backplane.backend.devices import mixed_precision as mixed_precision
 from backplane.backend.functions import native as native
 from backplane.backend.graph import eval as eval
@@ -154,6 +156,7 @@ __all__ = [
     "debug",
     "deconv2d",
     "depthwise_conv2d",
+    "device",
     "dot",
     "dropout",
     "dtype",
@@ -199,6 +202,7 @@ __all__ = [
     "learning_phase",
     "less",
     "less_equal",
+    "list_devices",
     "load_state",
     "local_conv1d",
     "local_conv2d",

@@ -6,16 +6,75 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from backplane import engines
 from backplane.backend._args import as_dtype
 from backplane.compile.policy import PLAIN, LossScale, Policy
 from backplane.core import context
 
-__all__ = ["mixed_precision"]
+__all__ = ["device", "list_devices", "mixed_precision"]
 
 LOW = ("bfloat16", "float16")
 
 DYNAMIC = LossScale(2.0**15, 2000)
 """The scale to begin with is that of PyTorch's and Keras' own scalers; so are the steps."""
+
+
+def list_devices() -> list[str]:
+    """The devices that the engine in force can compute on.
+
+    An addition of Backplane: the documents of the Keras backend API do not have it.
+
+    Returns:
+        List of names for `K.device`, such as `"gpu:0"` and `"cpu:0"`. Accelerators come first.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> with K.engine("numpy"):
+        ...     K.list_devices()
+        ['cpu:0']
+    """
+    return engines.current().devices()
+
+
+@contextmanager
+def device(name: str) -> Iterator[None]:
+    """Context manager: variables that are made inside are on a device, and functions that are made
+    inside run there.
+
+    A function runs where its variables are, also if it is made elsewhere. Variables that are on no
+    device, such as the slots of an optimizer, go to the device of the first function that uses
+    them. What is fed is copied to the device once, and results are copied back once.
+    An addition of Backplane: the documents of the Keras backend API do not have it.
+
+    Args:
+        name: One of `K.list_devices()`. `"gpu"` is `"gpu:0"`, and `"cuda:0"` and `"/gpu:0"` mean
+            the same. The device is one of the engine in force; on other engines the block changes
+            nothing.
+
+    Raises:
+        ValueError: if the engine has no such device.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> with K.device(K.list_devices()[0]):
+        ...     w = K.variable([1.0, 2.0])
+        >>> K.eval(2.0 * w)
+        array([2., 4.], dtype=float32)
+    """
+    try:
+        chosen = engines.current().on_device(_canonical(name))
+    except ValueError as error:
+        raise ValueError(f"K.device: {error}") from None
+    with context.changed(device=chosen):
+        yield
+
+
+def _canonical(name: str) -> str:
+    """The name in the form of `list_devices`."""
+    if not isinstance(name, str):
+        raise TypeError(f"K.device: name must be a string such as 'gpu:0', got {name!r}")
+    found = name.lower().removeprefix("/").removeprefix("device:").replace("cuda", "gpu")
+    return found if ":" in found else f"{found}:0"
 
 
 @contextmanager

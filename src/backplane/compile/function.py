@@ -51,6 +51,7 @@ class Function:
         results, pairs = self._graph(inputs, outputs, self._all_updates(outputs, updates))
         self.outputs = results[: len(outputs)]
         self._collect_leaves(results)
+        self._settle([*self.variables, *pairs])
         self._check_layouts()
         # In the order of the variables, because engines that reuse their memory pair them in order.
         rank = {v: i for i, v in enumerate(self.variables)}
@@ -142,6 +143,28 @@ class Function:
                         f"(built at {node.where}) is needed for the outputs but is no input"
                     )
                 self.defaults[node] = constant(node.default, node.spec.dtype)
+
+    def _settle(self, variables: Sequence[Variable]) -> None:
+        """Run on the device where the variables are. Those that are on none go there too.
+
+        Raises:
+            ValueError: if they are on different devices.
+        """
+        own, places = self.engine, dict[Engine, str]()
+        if own.device is not None or own.mesh is not None:
+            places[own] = f"the function on {own.device or own.mesh}"
+        for v in variables:
+            if isinstance(v.home, Engine) and v.home.name == own.name:
+                places.setdefault(v.home, f"the variable {v.name!r} on {v.home.device}")
+        if len(places) > 1:
+            raise ValueError(
+                f"K.function {self.name!r}: everything must be on one device, but there are "
+                f"{', '.join(places.values())}"
+            )
+        if places and own.mesh is None:
+            (self.engine,) = places
+            for v in variables:
+                v.home = v.home or self.engine
 
     def _check_layouts(self) -> None:
         """ValueError if a variable cannot lie on the mesh in its layout."""

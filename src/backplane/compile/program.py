@@ -140,6 +140,7 @@ def _compiled(
     arguments = [*inputs, *arrays]
     key = (
         engine.name,
+        engine.device,
         engine.mesh,
         eager,
         any(isinstance(t, Variable) for t in inputs),

@@ -69,6 +69,7 @@ class Context:
     The exception is a loop in a block of its own (`changed`), which may move on the block's `line`.
 
     Attributes:
+        device: The engine on the device that the innermost `K.device` chose; None outside of any.
         engine: The engine that the innermost `K.engine` chose; None outside of any.
         mode: How calls without symbolic tensors behave: what the innermost `K.eager` or
             `K.symbolic` says, or None outside of both.
@@ -89,7 +90,8 @@ class Context:
 
     # Read at each call of K and for each node: slots take half the time of a named tuple's fields.
     __slots__ = (
-        "bound", "engine", "line", "mesh", "mode", "policy", "scopes", "step", "updated", "watcher",
+        "bound", "device", "engine", "line", "mesh", "mode", "policy", "scopes", "step", "updated",
+        "watcher",
     )  # fmt: skip
 
     def __init__(
@@ -103,9 +105,11 @@ class Context:
         bound: Any = None,
         watcher: Any = None,
         policy: Any = None,
+        device: Any = None,
         mesh: tuple[Any] | None = None,
     ) -> None:
         self.bound = bound
+        self.device = device
         self.engine = engine
         self.mode = mode
         self.policy = policy

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from backplane.core.atomic import FREE, Domain, at_once, domains_of, under
-from backplane.core.context import user_line
+from backplane.core.context import current, user_line
 from backplane.core.graph import Tensor
 from backplane.core.mesh import Layout
 from backplane.core.spec import Spec
@@ -40,7 +40,7 @@ class Variable(Tensor):
     made through NumPy once per write.
     """
 
-    __slots__ = ("constraint", "domain", "layout", "trainable", "values")
+    __slots__ = ("constraint", "domain", "home", "layout", "trainable", "values")
 
     def __init__(
         self,
@@ -55,6 +55,9 @@ class Variable(Tensor):
         self.trainable = True
         self.domain: Domain | None = None
         """Calls that write to the variable hold its lock. None until there is such a function."""
+        self.home: Converter | None = current().device
+        """The engine on the device where the value is to be: that of `K.device`, or that of the
+        first function on a device which uses the variable."""
         self.layout: Layout | None = None
         """How the value lies on a mesh. By default every device has all of it."""
         self.values: dict[Converter | None, Any] = {None: value}

@@ -105,14 +105,23 @@ def current() -> Engine:
 
 
 def for_programs() -> Engine:
-    """What compiles and runs functions: the engine in force, over the mesh in force.
+    """What compiles and runs functions: the engine in force, on the device or over the mesh in
+    force.
 
     Raises:
-        ValueError: if the engine cannot compute on such a mesh.
+        ValueError: if the engine cannot compute on such a mesh, or if there is a device too.
     """
+    engine = current()
+    device: Engine | None = context.current().device
+    if device is not None and device.name == engine.name:
+        engine = device
     if not MESHES or (mesh := current_mesh()) is None:
-        return current()
-    return current().on_mesh(mesh)
+        return engine
+    if engine.device is not None:
+        raise ValueError(
+            f"K.device: programs run on {engine.device!r} or on the mesh {mesh}, not on both"
+        )
+    return engine.on_mesh(mesh)
 
 
 def is_default(engine: Engine) -> bool:

@@ -118,6 +118,8 @@ class Engine:
     """Whether programs may write new values of variables over the old ones, or take their memory.
     Then nobody may read the variables meanwhile."""
     table: Table
+    device: str | None = None
+    """The device that programs run on; None for the engine itself (`on_device`)."""
     mesh: Mesh | None = None
     """The mesh of devices that programs run over; None for the engine itself (`on_mesh`)."""
 
@@ -254,10 +256,36 @@ class Engine:
         return "NaN" in found, "Inf" in found
 
     def devices(self) -> list[str]:
-        """The devices that the library can compute on, such as `cpu:0` or `gpu:1`; the one that it
-        uses by itself comes first.
+        """The devices that the library can compute on, such as `cpu:0` or `gpu:1`; accelerators
+        come first.
         """
         return ["cpu:0"]
+
+    def on_device(self, name: str) -> Engine:
+        """The engine whose programs run on one of its devices: the same object for the same name.
+        If there is no other device, it is this engine.
+
+        Such an engine has `device` set. It is the key of values that are there, so variables move
+        when a program on the device first reads them.
+
+        Raises:
+            ValueError: if there is no such device.
+        """
+        known = self.devices()
+        if name not in known:
+            raise ValueError(
+                f"the engine {self.name!r} has no device {name!r}; there are {', '.join(known)}"
+            )
+        if len(known) == 1:
+            return self
+        engines: dict[str, Engine] = self.__dict__.setdefault("_on_device", {})
+        if name not in engines:
+            engines[name] = self.with_device(name)
+        return engines[name]
+
+    def with_device(self, name: str) -> Engine:
+        """A new engine for one of several devices (`engines.placement` helps)."""
+        raise NotImplementedError(f"the engine {self.name!r} chooses its devices by itself")
 
     # --- meshes of devices ----------------------------------------------------------------------
 

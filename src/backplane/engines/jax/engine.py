@@ -191,7 +191,14 @@ class JaxEngine(Engine):
 
     def devices(self) -> list[str]:
         """All devices of this process."""
-        return [f"{d.platform}:{d.id}" for d in jax.local_devices()]
+        return list(local_devices())
+
+    def with_device(self, name: str) -> Engine:
+        """By JAX's default device."""
+        # Here: few programs choose a device.
+        from backplane.engines.jax.placement import DeviceEngine
+
+        return DeviceEngine(name)
 
     def compile(self, program: Program) -> Function:
         """`jax.jit`. Variables that keep their shape hand their memory to their new values.
@@ -218,6 +225,14 @@ class JaxEngine(Engine):
         if not program.sizes_from_values:
             run = _at_once(jax.jit(function), run)
         return _in_64_bits(run) if _is_wide(program) else run
+
+
+def local_devices() -> dict[str, jax.Device]:
+    """The devices of this process by name, those that JAX uses by itself first."""
+    found = jax.local_devices()
+    if jax.default_backend() != "cpu":
+        found = [*found, *jax.local_devices(backend="cpu")]
+    return {f"{d.platform}:{d.id}": d for d in found}
 
 
 def _needs_64_bits(specs: Sequence[Spec]) -> bool:

@@ -337,4 +337,12 @@ def transpose(x: Symbol, perm: Sequence[int]) -> Symbol:
     y = node("Transpose", x, shape=shape, perm=perm)
     back = tuple([perm.index(i) for i in range(len(perm))])
     scope.note(("transposed", y.name, back), [name])
+    if perm[0]:
+        scope.note(("other stack", y.name), True)
     return y
+
+
+def is_transposed(x: Symbol) -> bool:
+    """Whether `x` was made by moving the first axis of something."""
+    scope = current()
+    return scope.find(("other stack", scope.name_of(x))) is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from backplane.core.mesh import Mesh
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import loops
 from backplane.engines.base import Blocks, Engine, Function, Program, natives
+from backplane.engines.placement import OnDevice
 from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.torch import convolution, devices, linear, native, tracing, updates
 from backplane.engines.torch.blocks import BLOCKS
@@ -212,6 +213,10 @@ class TorchEngine(Engine):
         """All devices: accelerators first."""
         return devices.names()
 
+    def with_device(self, name: str) -> Engine:
+        """By PyTorch's default device."""
+        return DeviceEngine(name)
+
     def compile(self, program: Program) -> Function:
         """The program as it is, or through `torch.compile` if the option `compile` is given: True,
         the name of a mode, or pairs of its arguments.
@@ -289,6 +294,25 @@ def without_tape(function: Function) -> Function:
             switch(True)
 
     return run
+
+
+class DeviceEngine(OnDevice, TorchEngine):
+    """PyTorch, whose programs run on one device."""
+
+    feeds_at_once = None
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.device = name
+        self._place = devices.named(name)
+
+    def here(self) -> AbstractContextManager[Any]:
+        """PyTorch's default device."""
+        return self._place
+
+    def moved(self, value: Value) -> Value:
+        """A copy on the device, or the value itself if it is there."""
+        return value.to(self._place)
 
 
 ENGINE = TorchEngine()
