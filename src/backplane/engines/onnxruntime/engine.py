@@ -27,6 +27,7 @@ from backplane.engines.onnxruntime import native as calls
 from backplane.engines.onnxruntime.builder import Place, Scope, Symbol, building, literal, made_by
 from backplane.engines.onnxruntime.export import export
 from backplane.engines.onnxruntime.library import (
+    DIVIDING,
     DTYPES,
     IMPRECISE,
     THREADS,
@@ -181,7 +182,10 @@ def _session(program: Program, kind: str) -> tuple[Call, bool, FailingLine]:
     if not outputs:  # ONNX Runtime takes no model without results.
         return (lambda *inputs: ()), False, lambda error: None
     specs = [*program.outputs, *[Spec(x.shape or (), x.dtype) for _, x in scope.printed]]
-    without = IMPRECISE if "float64" in program.dtypes else ()
+    without = {
+        *(IMPRECISE if "float64" in program.dtypes else ()),
+        *(DIVIDING if scope.stacks else ()),
+    }
 
     def start(made: ModelProto) -> Any:
         return session(made.SerializeToString(), threads, _pays(made), without)
