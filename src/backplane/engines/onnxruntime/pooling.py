@@ -64,10 +64,12 @@ def max_pool_grad(
     batch, *spatial, channels = sizes(x)
     if _tiles(x, **at):
         return _by_tiles(g, x, y, at["pool"])
-    zeros = constant_of([total([batch, channels, *spatial])], 0, g.dtype)
-    places, parts = (reshape(channels_first(t), (-1,)) for t in (positions, g))
+    # Sums of float16 have no kernel.
+    dtype = "float32" if g.dtype == "float16" else g.dtype
+    zeros = constant_of([total([batch, channels, *spatial])], 0, dtype)
+    places, parts = (reshape(channels_first(t), (-1,)) for t in (positions, cast(g, dtype)))
     flat = node("ScatterElements", zeros, places, parts, reduction="add", axis=0)
-    return channels_last(reshape(flat, (batch, channels, *spatial)), x.rank)
+    return cast(channels_last(reshape(flat, (batch, channels, *spatial)), x.rank), g.dtype)
 
 
 def _tiles(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> bool:
