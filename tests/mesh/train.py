@@ -19,7 +19,12 @@ SAVED = 5
 
 
 def train(
-    devices: int, folder: Path, process: int, steps: int, dies_at: int | None, raises: bool
+    devices: int,
+    folder: Path,
+    process: int,
+    steps: int,
+    dies_at: int | None,
+    raises: bool = False,
 ) -> None:
     """Train for so many steps. With `dies_at` the process is killed before that step, or raises an
     error.
