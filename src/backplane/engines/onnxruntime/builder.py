@@ -141,6 +141,8 @@ class Scope:
     """Where in the emitted program the nodes of the whole model were made, by their names."""
     unsure: bool = False
     """Whether a loop was built that may turn out not to fit."""
+    stacks: bool = False
+    """Whether there are products of stacks of matrices."""
     _known: dict[Hashable, Any] = field(default_factory=dict)
     _count: int = 0
 
@@ -337,12 +339,4 @@ def transpose(x: Symbol, perm: Sequence[int]) -> Symbol:
     y = node("Transpose", x, shape=shape, perm=perm)
     back = tuple([perm.index(i) for i in range(len(perm))])
     scope.note(("transposed", y.name, back), [name])
-    if perm[0]:
-        scope.note(("other stack", y.name), True)
     return y
-
-
-def is_transposed(x: Symbol) -> bool:
-    """Whether `x` was made by moving the first axis of something."""
-    scope = current()
-    return scope.find(("other stack", scope.name_of(x))) is not None

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from backplane.core.spec import is_float
-from backplane.engines.onnxruntime.builder import (
-    Symbol,
-    ints,
-    is_transposed,
-    node,
-    number,
-    transpose,
-)
+from backplane.engines.onnxruntime.builder import Symbol, current, ints, node, number, transpose
 from backplane.engines.onnxruntime.elementwise import TO_INT32, through, where
 from backplane.engines.onnxruntime.sizes import size, vector
 from backplane.engines.table import Table
@@ -25,23 +18,14 @@ def matmul(x: Symbol, y: Symbol, *, transpose_x: bool, transpose_y: bool) -> Sym
     if x.rank == 2 and is_float(x.dtype) and (transpose_x or transpose_y):
         return node("Gemm", x, y, transA=int(transpose_x), transB=int(transpose_y))
     inner = size(x, x.rank - 2 if transpose_x else x.rank - 1)
-    operands = [_swapped(x) if transpose_x else x, _swapped(y) if transpose_y else y]
-    y = node("MatMul", *map(_laid_out, operands))
+    if x.rank > 2:
+        current().root.stacks = True
+    y = node("MatMul", _swapped(x) if transpose_x else x, _swapped(y) if transpose_y else y)
     if x.rank == 2 or (isinstance(inner, int) and inner):
         return y
     # Where ONNX Runtime transposes within products of stacks, a sum of nothing has any value.
     empty = node("Equal", vector([inner]), ints(0))
     return where(empty, number(0, y.dtype), y)
-
-
-def _laid_out(x: Symbol) -> Symbol:
-    """`x`, which ONNX Runtime must transpose before a product of stacks if it may be empty: within
-    the product it would divide by the number of rows, and end the process.
-    """
-    if x.rank == 2 or (x.shape and all(x.shape)) or not is_transposed(x):
-        return x
-    whole = node("Shape", x, shape=(x.rank,))
-    return node("Reshape", x, whole, shape=x.shape, allowzero=1)
 
 
 def _swapped(x: Symbol) -> Symbol:
