@@ -158,7 +158,14 @@ def test_the_script_of_the_docs(tmp_path):
 
 
 def test_without_a_launcher():
-    code = "from backplane import backend as K\nK.set_mesh({'batch': 2})"
+    code = """
+import sys
+from backplane import backend as K
+with K.set_mesh({"batch": 1}):
+    K.eval(K.ones((2,)) * K.variable(2.0))
+assert "torch.distributed.tensor" not in sys.modules  # A single process needs none of it.
+K.set_mesh({"batch": 2})
+"""
     (ended,) = run_all([["-c", code]], {"KERAS_BACKEND": "torch"}, 120)
     assert ended.code == 1
     assert "this is a single one. Start them with `torchrun --nproc-per-node 2" in ended.output
