@@ -1,14 +1,18 @@
 """JAX over meshes: of virtual devices of one processor, and of several processes."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 from interop.environments import locked
 from mesh.checks import BY_GRID, CHECKS, OTHERS
-from mesh.jax_process import HEARTBEAT
+from mesh.jax_process import PATIENCE
 from mesh.processes import free_port, run_all
+
+TOLD = "another task died|collective mismatch|onnection (closed|reset)"
+"""What JAX writes, or its library for communication, if that notices it first."""
 
 THREADS = "one_function_in_two_threads"
 """Processes must make the same calls in the same order, so they cannot call in two threads."""
@@ -113,19 +117,20 @@ def losses(folder, process):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dying", [0, 2])
-def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(tmp_path, dying):
+@pytest.mark.parametrize(("dying", "how"), [(0, []), (2, []), (2, ["raises"])])
+def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(tmp_path, dying, how):
     alone, together = tmp_path / "alone", tmp_path / "together"
     for folder in (alone, together):
         folder.mkdir()
     in_processes(1, "train", alone, 20)
-    ended = in_processes(4, "train", together, 20, dying, 12)
+    ended = in_processes(4, "train", together, 20, dying, 12, *how)
     assert [process.code != 0 for process in ended] == [True] * 4
+    died = (together / "dies").stat().st_mtime
     for i, process in enumerate(ended):
         if i != dying:
-            assert "another task died" in process.output
-            # Measured: 0.2 s after the first process has died, HEARTBEAT + 0.5 after another.
-            assert process.at - ended[dying].at < HEARTBEAT + 20
+            assert re.search(TOLD, process.output), process.output
+            # Measured: 0.2 s after the first process has died, PATIENCE + 0.7 after another.
+            assert process.at - died < PATIENCE + 20
     assert max(losses(together, 1)) == 11
     for process in in_processes(4, "train", together, 20):  # from the state after ten steps
         assert process.code == 0, process.output

@@ -1,6 +1,8 @@
 """PyTorch over meshes: of several processes on this machine."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -91,6 +93,22 @@ def test_torchrun_starts_again_what_has_died(tmp_path):
     (ended,) = run_all([[*launcher, "--master-port", str(free_port()), *work]], SETTINGS, 300)
     assert ended.code == 0, ended.output
     check_losses(tmp_path, 2)
+
+
+@pytest.mark.slow
+def test_the_script_of_the_docs(tmp_path):
+    text = (Path(__file__).parents[2] / "docs" / "torch.md").read_text()
+    blocks = r"```python\n(import os\n.*?)```.*?\$ torchrun .*?\n(.*?)```"
+    script, shown = re.search(blocks, text, re.DOTALL).groups()
+    (tmp_path / "train.py").write_text(script)
+    command = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
+    (ended,) = run_all(
+        [[*command, str(free_port()), str(tmp_path / "train.py")]],
+        {**SETTINGS, "KERAS_BACKEND": "torch"},
+        120,
+    )
+    assert ended.output.endswith(shown)
+    assert ended.code == 0
 
 
 def test_without_a_launcher():

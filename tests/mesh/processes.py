@@ -41,16 +41,23 @@ def free_port() -> int:
 
 
 def run_all(
-    commands: Sequence[Sequence[str]], settings: Mapping[str, str], limit: float
+    commands: Sequence[Sequence[str]],
+    settings: Mapping[str, str],
+    limit: float,
+    folder: Path | None = None,
 ) -> list[Ended]:
-    """Run Python with each of these arguments, all at once. What has not ended within `limit`
-    seconds is killed.
+    """Run Python with each of these arguments, all at once, in a folder. What has not ended within
+    `limit` seconds is killed.
     """
     with ExitStack() as stack:
         outputs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in commands]
         processes = [
             subprocess.Popen(
-                [sys.executable, *command], env=environment(settings), stdout=output, stderr=output
+                [sys.executable, *command],
+                env=environment(settings),
+                cwd=folder,
+                stdout=output,
+                stderr=output,
             )
             for command, output in zip(commands, outputs, strict=True)
         ]

@@ -153,6 +153,26 @@ def check_batches_in_parts_of_parts() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-2)
 
 
+def check_tables_of_which_each_process_has_a_part() -> None:
+    indices = K.placeholder((None, 3), dtype="int32")
+    table = np.arange(24.0, dtype="float32").reshape(6, 4)
+    table[2, 1] = np.nan
+    with K.set_mesh(PAIR), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        w = K.shard(K.variable(table), ("batch", None))
+        rows = K.gather(w, K.shard(indices, (None, None)))
+        slope = K.gradients(K.sum(K.square(rows)), [w])[0]
+        f = K.function([indices], [rows], updates=[(w, w - slope)])
+    given = np.array([[0, 5, -1], [3, 3, 1]], "int32")
+    np.testing.assert_array_equal(f([given])[0], table[given])
+    expected = table.copy()
+    np.subtract.at(expected, given, 2 * table[given])
+    np.testing.assert_array_equal(K.get_value(w), expected)
+    for beyond in (6, -7):
+        with pytest.raises(IndexError, match="an index is out of range"):
+            f([np.full((2, 3), beyond, "int32")])
+
+
 def check_compiling_is_refused() -> None:
     with K.set_mesh(PAIR):
         f = K.function([], [K.ones((2,)) * K.variable(1.0)], compile=True)

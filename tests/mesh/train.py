@@ -1,6 +1,6 @@
 """A training run that saves its state, for tests of faults: every process of a mesh runs this.
 
-`train(devices, folder, steps, dies_at)` goes on from the state in the folder, if there is one, and
+`train` goes on from the state in the folder, if there is one, and
 writes each loss to a file of this process.
 """
 
@@ -18,8 +18,17 @@ SAVED = 5
 """After so many steps the state is saved."""
 
 
-def train(devices: int, folder: Path, process: int, steps: int, dies_at: int | None) -> None:
-    """Train for so many steps. With `dies_at` the process kills itself before that step."""
+def train(
+    devices: int,
+    folder: Path,
+    process: int,
+    steps: int,
+    dies_at: int | None,
+    raises: bool = False,
+) -> None:
+    """Train for so many steps. With `dies_at` the process is killed before that step, or raises an
+    error.
+    """
     K.set_random_seed(3, portable=True)
     with K.set_mesh({"batch": devices} if devices > 1 else None):
         x, w = K.placeholder((None, 8)), K.variable(np.eye(8))
@@ -35,6 +44,10 @@ def train(devices: int, folder: Path, process: int, steps: int, dies_at: int | N
         if file.exists():
             K.load_state(file, state)
         for i in range(int(K.get_value(count)), steps):
+            if i == dies_at:
+                (folder / "dies").touch()
+            if i == dies_at and raises:
+                raise RuntimeError("an error of the user's")
             if i == dies_at:
                 os.kill(os.getpid(), signal.SIGKILL)
             (value,) = run([np.random.default_rng(i).normal(size=(16, 8))])

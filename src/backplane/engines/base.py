@@ -18,7 +18,7 @@ import numpy as np
 from backplane.core.atomic import Calls, at_once
 from backplane.core.graph import Graph, KeySource, Tensor
 from backplane.core.mesh import Layout, Mesh
-from backplane.core.native import Native
+from backplane.core.native import SIZES, Native
 from backplane.core.spec import Spec
 from backplane.engines.table import NOTHING, Ints, Lowering, Table, Value
 
@@ -344,9 +344,8 @@ class Engine:
 
     # --- functions of the library as parts of a graph (`core.native`) ----------------------------
 
-    stand_in_sizes: ClassVar[Ints] = (240, 480)
-    """Two numbers that take the place of unknown sizes while the shapes of results are found. Many
-    numbers divide them, as a size may have to be divisible. Empty if sizes may stay unknown."""
+    stand_in_sizes: ClassVar[Ints] = SIZES
+    """What takes the place of unknown sizes. Empty if sizes may stay unknown."""
     differentiates: ClassVar[bool] = True
     """Whether there is a `pullback`."""
     calls_numpy: ClassVar[bool] = False

@@ -14,7 +14,7 @@ from backplane.core.spec import Spec
 from backplane.engines.arrays.control import loops
 from backplane.engines.base import Engine, Function, Program
 from backplane.engines.table import Value
-from backplane.engines.torch import processes, sharding
+from backplane.engines.torch import parts, processes, sharding
 from backplane.engines.torch.control import ROWS
 from backplane.engines.torch.dtypes import TORCH
 from backplane.engines.torch.engine import TorchEngine, without_autocast, without_tape
@@ -50,17 +50,17 @@ class MeshEngine(TorchEngine):
         made = value.detach() if self.owns(value) else self.from_numpy(value, dtype)
         made = made.to(TORCH[dtype])
         if layout is None:
-            return sharding.gathered(made)
-        places = sharding.placements_of(layout, self.grid)
-        return sharding.laid_out(made, places, self.grid)
+            return parts.gathered(made)
+        places = parts.placements_of(layout, self.grid)
+        return parts.laid_out(made, places, self.grid)
 
     def to_numpy(self, value: Value) -> np.ndarray:
         """A copy of all parts."""
-        return super().to_numpy(sharding.gathered(value))
+        return super().to_numpy(parts.gathered(value))
 
     def fetch(self, value: Value) -> np.ndarray:
         """All parts put together."""
-        return super().fetch(sharding.gathered(value))
+        return super().fetch(parts.gathered(value))
 
     def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray]:
         """`fetch`."""
