@@ -39,17 +39,18 @@ def run(stacks: list[str], core: int, say: Any) -> dict[str, Any]:
     """Processes for each contender in turn; what comes out is plain data for JSON."""
     from benchmarks import interleaved, processes
 
-    held: dict[tuple[str, str], list[float]] = {}
+    sizes: dict[tuple[str, str], list[float]] = {}
     for stack in stacks:
         for _ in range(PROCESSES):
             for name in contenders(stack):
                 say(f"memory: {stack} {name}")
                 _, size = processes.child("benchmarks.memory", stack, core, stack, name)
-                held.setdefault((stack, name), []).append(float(size))
-    return interleaved.summary("MB", held, {})
+                sizes.setdefault((stack, name), []).append(float(size))
+    return interleaved.summary("MB", sizes, {})
 
 
-def _status(key: str) -> int:
+def held(key: str) -> int:
+    """Bytes that the system says this process has, by the key of what is counted."""
     text = Path("/proc/self/status").read_text(encoding="ascii")
     line = next(line for line in text.splitlines() if line.startswith(key + ":"))
     return int(line.split()[1]) * 1024
@@ -70,13 +71,13 @@ def main() -> None:
     tiny = build(found.problem(WORKLOAD, tiny=True))
     tiny.call(*tiny.arguments)
     problem = _larger(found.problem(WORKLOAD))
-    before = _status("VmRSS") - _status("RssFile")
+    before = held("VmRSS") - held("RssFile")
     run = build(problem)
     run.call(*run.arguments)
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     for _ in range(3):
         run.call(*run.arguments)
-    processes.say(_status("VmHWM") - _status("RssFile") - before)
+    processes.say(held("VmHWM") - held("RssFile") - before)
 
 
 if __name__ == "__main__":

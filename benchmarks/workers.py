@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -78,10 +78,17 @@ class WorkerError(RuntimeError):
 class Worker:
     """The parent's end."""
 
-    def __init__(self, stack: str, core: int, extra: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        stack: str,
+        core: int,
+        extra: Mapping[str, str] | None = None,
+        module: str = "benchmarks.workers",
+        *arguments: str,
+    ) -> None:
         self.stack = stack
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "benchmarks.workers", stack, str(core)],
+            [sys.executable, "-W", "ignore", "-m", module, stack, str(core), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -178,13 +185,12 @@ def check_dropout(without: float, run: Run) -> None:
     assert 1e-5 < abs(first / without - 1) < 0.5, f"loss {first}, without dropout {without}"
 
 
-def main(arguments: list[str]) -> None:
+def serve(make: Callable[..., Any], stack: str, core: str, *arguments: str) -> None:
     """Serve requests until the input ends. What libraries print goes to stderr."""
-    stack, core = arguments
     pin(int(core))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    server = Server(stack)
+    server = make(stack, *arguments)
     for line in sys.stdin:
         request = json.loads(line)
         method = getattr(server, request.pop("do"))
@@ -196,4 +202,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    serve(Server, *sys.argv[1:])

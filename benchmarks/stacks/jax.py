@@ -21,7 +21,8 @@ OWN_CONVOLUTIONS = {
 which take it twice as long in training steps."""
 
 
-def _update(opt: Optimizer, state: Any, gradients: Any) -> Any:
+def updated(opt: Optimizer, state: Any, gradients: Any) -> Any:
+    """The state after a step of an optimizer: weights, two moments, and the number of steps."""
     weights, first, second, t = state
     each = jax.tree.map
     if not opt.adam:
@@ -49,7 +50,7 @@ def train(problem: Training, loss_of: Loss, *, own_convolutions: bool = False) -
         *state, key = state
         key, used = jax.random.split(key) if problem.dropout else (key, key)
         loss, gradients = jax.value_and_grad(loss_of)(state[0], x, y, problem, used)
-        return (*_update(opt, state, gradients), key), loss
+        return (*updated(opt, state, gradients), key), loss
 
     def initial() -> Any:
         weights = [jnp.array(p) for p in problem.parameters]

@@ -31,6 +31,11 @@ def reference() -> Any:
     return K
 
 
+def updated(K: Any, loss: Any, weights: list[Any], opt: Optimizer) -> tuple[list[Any], list[Any]]:
+    """The updates of an optimizer's step, and the variables of its state."""
+    return (_adam if opt.adam else _momentum)(K, loss, weights, opt)
+
+
 def _momentum(K: Any, loss: Any, weights: list[Any], opt: Optimizer) -> tuple[list, list]:
     updates: list[Any] = []
     state = []
@@ -66,8 +71,7 @@ def train(K: Any, problem: Training, loss_of: Loss) -> Run:
     y = K.placeholder(shape=(None, *problem.y.shape[1:]), dtype=problem.y.dtype.name)
     weights = [K.variable(p) for p in problem.parameters]
     loss = loss_of(K, weights, x, y, problem)
-    opt = problem.optimizer
-    updates, state = (_adam if opt.adam else _momentum)(K, loss, weights, opt)
+    updates, state = updated(K, loss, weights, problem.optimizer)
     step = K.function([x, y], [loss], updates)
     zeros = [(s, np.zeros(K.int_shape(s), "float32")) for s in state]
     initial = [*zip(weights, problem.parameters, strict=True), *zeros]

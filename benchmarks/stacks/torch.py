@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.problem import Run, Training
+from benchmarks.problem import Optimizer, Run, Training
 
 Loss = Callable[..., Any]
 
@@ -41,18 +41,22 @@ def plain(x: Any, w: Any, b: Any) -> Any:
     return torch.addmm(b, x, w)
 
 
+def fused(opt: Optimizer, weights: list[Any]) -> Any:
+    """PyTorch's optimizer in one kernel."""
+    if opt.adam:
+        return torch.optim.Adam(
+            weights, lr=opt.rate, betas=(opt.beta1, opt.beta2), eps=opt.epsilon, fused=True
+        )
+    return torch.optim.SGD(weights, lr=opt.rate, momentum=opt.momentum, fused=True)
+
+
 def train(problem: Training, loss_of: Loss, *, compiled: bool = False, linear: Any = plain) -> Run:
     """A step of eager autograd, or of a compiled loss, with a fused optimizer."""
     opt = problem.optimizer
     torch.set_num_threads(1)
     weights = [torch.tensor(p, requires_grad=True) for p in problem.parameters]
     initial = [torch.tensor(p) for p in problem.parameters]
-    if opt.adam:
-        optimizer: Any = torch.optim.Adam(
-            weights, lr=opt.rate, betas=(opt.beta1, opt.beta2), eps=opt.epsilon, fused=True
-        )
-    else:
-        optimizer = torch.optim.SGD(weights, lr=opt.rate, momentum=opt.momentum, fused=True)
+    optimizer = fused(opt, weights)
 
     def loss_function(x: Any, y: Any) -> Any:
         return loss_of(weights, x, y, problem, linear)

@@ -38,6 +38,28 @@ def test_a_sum_that_fits_is_joined(fused, shape, order):
     np.testing.assert_allclose(found, data[0] @ data[1] + data[2], rtol=1e-12)
 
 
+@pytest.mark.parametrize("batch", [2, None])
+def test_the_bias_of_a_dense_layer_on_sequences_is_joined(fused, batch):
+    """A product over the last of three axes is one of rows, in another shape."""
+    x, w, c = leaf(batch, 5, 3), leaf(3, 4), leaf(4)
+    y = K.bias_add(K.dot(x, w), c)
+    kinds = names([y], fused)
+    assert "matmul_add" in kinds
+    assert "add" not in kinds
+    data = [RNG.normal(size=shape) for shape in ((2, 5, 3), (3, 4), (4,))]
+    with K.engine(fused.name):
+        found = K.function([x, w, c], [y])(data)[0]
+    np.testing.assert_allclose(found, data[0] @ data[1] + data[2], rtol=1e-12)
+
+
+def test_other_sums_of_products_in_another_shape_stay(fused):
+    x, w = leaf(2, 5, 3), leaf(3, 4)
+    product = K.dot(x, w)
+    assert "matmul_add" not in names([product + leaf(4), product], fused)
+    assert "matmul_add" not in names([K.dot(x, w) + leaf(5, 1)], fused)
+    assert "matmul_add" not in names([K.reshape(K.dot(x, w), (2, 10, 2)) + leaf(2)], fused)
+
+
 def test_what_is_read_twice_or_broadcast_up_stays(fused):
     x, w = leaf(None, 3), leaf(3, 4)
     product = K.dot(x, w)

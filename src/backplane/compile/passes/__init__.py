@@ -95,6 +95,8 @@ PASSES = (
         purpose="do once before or after a loop what all its steps can do together",
         gain="a training step of an LSTM takes 0.67 to 0.94 of the time, on JAX 0.76 to 1.0",
         holds=scan_,
+        # On a mesh the batch of a step is in parts, and is not the first axis of all steps' rows.
+        when=lambda job: job.engine.mesh is None,
     ),
     Pass(
         "prune",
@@ -107,7 +109,9 @@ PASSES = (
         "optimizer_steps",
         lambda outputs, job: find_updates(outputs, job.state, job.engine),
         purpose="compute the step of an optimizer by one kernel, in place",
-        gain="a step of Adam reads every weight once instead of a dozen times",
+        gain="a step of Adam reads every weight once instead of a dozen times; descent on a table"
+        " of a million rows of 32 writes the 256 that a batch reads: 0.7 ms instead of 46 on NumPy,"
+        " 0.8 instead of 78 on PyTorch",
         when=lambda job: bool(job.state),
     ),
     Pass(

@@ -16,7 +16,7 @@ from backplane.ops.elementwise import add, relu_grad
 from backplane.ops.indexing import slice_grad
 from backplane.ops.linear import matmul, matmul_add
 from backplane.ops.pooling import max_pool_grad
-from backplane.ops.shaping import concat
+from backplane.ops.shaping import concat, reshape
 
 
 def uses_of(outputs: Sequence[Tensor]) -> Counter[Tensor]:
@@ -44,18 +44,39 @@ def add_biases(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
             return None
         for i in (0, 1):
             x, bias = node.inputs[i], node.inputs[1 - i]
-            if x.op is None or x.op not in kernels or uses[x] > 1:
+            shaped = _rows_of(x) if uses[x] == 1 else None
+            product = x if shaped is None else shaped
+            if product.op is None or product.op not in kernels or uses[product] > 1:
                 continue
-            fits = _is_vector_of_channels if x.op is conv else _is_added_to_matrix
-            if fits(x, bias):
-                operands = (*inputs[i].inputs, inputs[1 - i])
-                return Tensor(kernels[x.op], operands, x.params, node.spec, node.where)
+            whole = product.op is not conv and shaped is None
+            if (_is_added_to_matrix if whole else _is_vector_of_channels)(product, bias):
+                given = inputs[i] if shaped is None else inputs[i].inputs[0]
+                operands, spec = (*given.inputs, inputs[1 - i]), product.spec
+                both = Tensor(kernels[product.op], operands, product.params, spec, node.where)
+                return both if shaped is None else _with_first(inputs[i], both)
         return None
 
     return rewrite(outputs, joined, keep_specs=True)
 
 
 WITH_BIAS: dict[Primitive[Tensor], Primitive[Tensor]] = {conv: conv_bias, matmul: matmul_add}
+
+
+def _rows_of(x: Tensor) -> Tensor | None:
+    """The matrix that `x` is, in another shape with the same last axis. A product with a tensor of
+    three axes and more is made of its rows.
+    """
+    if x.op is not reshape or x.inputs[0].op is not matmul or x.inputs[0].ndim != 2:
+        return None
+    rows = x.inputs[0]
+    same = rows.spec.shape[-1] is not None and rows.spec.shape[-1] == x.spec.shape[-1]
+    return rows if same and rows.spec.dtype in ("float32", "float64") else None
+
+
+def _with_first(node: Tensor, x: Tensor) -> Tensor:
+    """`node` with another first operand of the same spec."""
+    assert node.op is not None
+    return Tensor(node.op, (x, *node.inputs[1:]), node.params, node.spec, node.where)
 
 
 def _is_vector_of_channels(x: Tensor, bias: Tensor) -> bool:

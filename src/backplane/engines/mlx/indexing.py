@@ -108,11 +108,11 @@ def _along(valid: Value, rank: int, axis: int) -> Value:
 @TABLE.add("scatter_add")
 def scatter_add(g: Value, indices: Value, *dims: Value, shape: Shape, axis: int) -> Value:
     """`array.at[…].add`, which writes to any memory at an index out of range: 0 is added
-    elsewhere.
+    elsewhere. It ends the process if there is no element.
     """
     sizes = host_shape(shape, dims)
     zeros = mx.zeros(sizes, g.dtype)
-    if not sizes[axis]:
+    if not zeros.size or not g.size:
         return zeros
     valid, safe = _inside(indices, sizes[axis])
     given = masked(g, _along(valid, g.ndim, axis))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from backplane.core.graph import KeySource
 from backplane.core.native import UnknownRankError
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.base import Engine, Function, Program, located, natives
+from backplane.engines.placement import OnDevice
 from backplane.engines.table import Lowering, Table, Value, knowing_shapes
 from backplane.engines.tensorflow import control, direct, native, random, updates
 from backplane.engines.tensorflow.library import tf
@@ -130,6 +132,10 @@ class TensorFlow(Engine):
         names = [d.name.removeprefix("/device:").lower() for d in found]
         return sorted(names, key=lambda name: name.startswith("cpu"))
 
+    def with_device(self, name: str) -> Engine:
+        """By `tf.device`."""
+        return DeviceEngine(name)
+
     def compile(self, program: Program) -> Function:
         """Trace the program once. Unknown sizes stay open.
 
@@ -209,6 +215,24 @@ def _eager_when_empty(run: Function, eager: Function, program: Program) -> Funct
         return run(*inputs)
 
     return run_sized if unknown else run
+
+
+class DeviceEngine(OnDevice, TensorFlow):
+    """TensorFlow, whose programs run on one device."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.device = name
+
+    def here(self) -> AbstractContextManager[Any]:
+        """`tf.device`."""
+        context: AbstractContextManager[Any] = tf.device(self.device)
+        return context
+
+    def moved(self, value: Value) -> Value:
+        """A copy on the device, or the value itself if it is there."""
+        with self.here():
+            return tf.identity(value)
 
 
 ENGINE = TensorFlow()

@@ -95,23 +95,19 @@ def _gather(x: Value, indices: Value, *, axis: int) -> Value:
 
 @TABLE.add("scatter_add")
 def _scatter_add(g: Value, indices: Value, *dims: Value, shape: Shape, axis: int) -> Value:
-    """Zeros with `g` added at the indices along an axis."""
-    sizes = merge(shape, dims)
-    if not indices.shape.rank:  # ScatterNd takes lists of indices only
-        indices = raw.ExpandDims(input=indices, axis=ints(0))
-        g = raw.ExpandDims(input=g, axis=ints(axis))
-    where = raw.ExpandDims(input=_indices(indices, sizes[axis]), axis=ints(-1))
+    """Zeros with `g` added at the indices along an axis. `ScatterNd` would refuse empty results."""
+    size = merge(shape, dims)[axis]
+    where = _indices(indices, size)
+    # The kernel passes over negative numbers; behind the end is an error.
+    size = number(size, where.dtype.name) if isinstance(size, int) else tf.cast(size, where.dtype)
+    negative = raw.Less(x=where, y=number(0, where.dtype.name))
+    where = raw.SelectV2(condition=negative, t=size, e=where)
     if axis == 0:
-        return _scatter(where, g, sizes)
-    # ScatterNd indexes the first axis: bring the indexed ones to the front, and back.
+        return raw.UnsortedSegmentSum(data=g, segment_ids=where, num_segments=size)
+    # The kernel indexes the first axis: bring the indexed ones to the front, and back.
     middle, rank = indices.shape.rank, len(shape)
     front = (*range(axis, axis + middle), *range(axis), *range(axis + middle, g.shape.rank))
     back = (*range(1, axis + 1), 0, *range(axis + 1, rank))
     g = raw.Transpose(x=g, perm=ints(front))
-    moved = (sizes[axis], *sizes[:axis], *sizes[axis + 1 :])
-    return raw.Transpose(x=_scatter(where, g, moved), perm=ints(back))
-
-
-def _scatter(where: Value, g: Value, sizes: tuple[Value, ...]) -> Value:
-    shape = tf.cast(vector(sizes), where.dtype)
-    return raw.ScatterNd(indices=where, updates=g, shape=shape)
+    y = raw.UnsortedSegmentSum(data=g, segment_ids=where, num_segments=size)
+    return raw.Transpose(x=y, perm=ints(back))

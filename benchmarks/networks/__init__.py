@@ -1,0 +1,18 @@
+"""Networks that people train, written once over `layers`: in K, and by hand in PyTorch, JAX and
+Keras 3.
+
+python -m benchmarks.networks --help
+"""
+
+from __future__ import annotations
+
+from benchmarks.networks import generative, language, others, sequences, vision
+
+NETWORKS = {
+    **vision.NETWORKS,
+    **language.NETWORKS,
+    **sequences.NETWORKS,
+    **generative.NETWORKS,
+    **others.NETWORKS,
+}
+"""All networks, by name."""

@@ -1,0 +1,85 @@
+"""The network by hand in JAX: `jax.jit` of a whole step, its state donated."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.networks.layers.jax import Layers
+from benchmarks.networks.problem import Batch, Network, Sizes
+from benchmarks.problem import Run
+from benchmarks.stacks.jax import OWN_CONVOLUTIONS, updated
+
+
+def train(network: Network, batch: Batch, sizes: Sizes, *, own_convolutions: bool = False) -> Run:
+    """State in, state and losses out; with the compiler's defaults, or without YNNPACK's
+    convolutions.
+    """
+    opt, options = network.optimizer, OWN_CONVOLUTIONS if own_convolutions else None
+    layers = Layers()
+    scopes: list[str] = []
+    jax.eval_shape(lambda batch: scopes.extend(network.losses(layers, batch, sizes)), dict(batch))
+    initial = dict(layers.initial)
+    groups = [layers.trained(scope) for scope in scopes]
+
+    def loss_of(trained: Any, others: Any, batch: Any, scope: str) -> Any:
+        layers.values, layers.updates = {**others, **trained}, {}
+        return network.losses(layers, batch, sizes)[scope], layers.updates
+
+    @partial(jax.jit, donate_argnums=0, compiler_options=options)
+    def step(state: Any, batch: Any) -> Any:
+        values, moments = state
+        new, new_moments, losses = dict(values), [], []
+        for scope, names, moment in zip(scopes, groups, moments, strict=True):
+            trained = [values[name] for name in names]
+            slope = jax.value_and_grad(loss_of, has_aux=True)
+            (loss, updates), slopes = slope(
+                dict(zip(names, trained, strict=True)), values, batch, scope
+            )
+            listed = [slopes[name] for name in names]
+            stepped, *rest = updated(opt, (trained, *moment), listed)
+            new |= zip(names, stepped, strict=True)
+            new |= updates
+            new_moments.append(rest)
+            losses.append(loss)
+        return (new, new_moments), losses
+
+    def start() -> Any:
+        moments = []
+        for names in groups:
+            zeros = [
+                [jnp.zeros(initial[name].shape) for name in names] if needed else []
+                for needed in (opt.adam or opt.momentum, opt.adam)
+            ]
+            moments.append([*zeros, jnp.zeros(())])
+        return {name: jnp.array(value) for name, value in initial.items()}, moments
+
+    held = [start()]
+
+    def call() -> list[float]:
+        held[0], losses = step(held[0], dict(batch))
+        return [float(loss) for loss in losses]
+
+    def reset() -> None:
+        held[0] = start()
+
+    return Run(call, (), reset)
+
+
+def predict(network: Network, batch: Batch, sizes: Sizes) -> Run:
+    """A prediction, its weights on the device."""
+    layers = Layers(training=False)
+    batch = network.inputs(batch)
+    jax.eval_shape(lambda batch: network.predicted(layers, batch, sizes), batch)
+    weights = {name: jnp.array(value) for name, value in layers.initial.items()}
+
+    @jax.jit
+    def run(weights: Any, batch: Any) -> Any:
+        layers.values = weights
+        return network.predicted(layers, batch, sizes)
+
+    return Run(lambda: np.asarray(run(weights, batch)))
