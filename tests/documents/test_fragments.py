@@ -93,8 +93,9 @@ WHOLE = {
 """Pages whose programs `test_pages.py` and `interop/test_docs.py` run."""
 
 PROGRAMS = {("torch.md", 1), *[("scaling.md", i) for i in range(2, 6)]}
-"""Programs on several devices, which `test_scaling_page.py`, `test_torch_mesh.py` and `test_mesh.py`
-run."""
+"""Programs on several devices. `test_scaling_page.py`, `test_torch_mesh.py` and `test_mesh.py` run
+them.
+"""
 
 ENGINE = {"jax.md": "jax", "mlx.md": "mlx", "torch.md": "torch", "onnx.md": "cntk"}
 
