@@ -110,6 +110,21 @@ def test_memory_is_donated_and_layouts_stay():
     ]  # fmt: skip
 
 
+UNUSED = """
+import sys
+from backplane import backend as K
+with K.engine("jax"):
+    x = K.placeholder((None, 2))
+    K.function([x], [K.sum(x)], updates=[K.update_add(K.zeros(()), 1.0)])([[[1.0, 2.0]]])
+print([name for name in sys.modules if "sharding" in name and name.startswith("backplane.engines")])
+"""
+
+
+def test_without_a_mesh_nothing_of_it_is_imported():
+    (ended,) = on_devices(1, ["-c", UNUSED])
+    assert ended.output.splitlines()[-1] == "[]"
+
+
 def losses(folder, process):
     """The losses that a process has written, by step."""
     lines = (folder / f"losses-{process}").read_text().splitlines()
