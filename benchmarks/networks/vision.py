@@ -33,7 +33,8 @@ def resnet50(L: Any, batch: Batch, s: Sizes) -> Any:
 def _bottleneck(L: Any, x: Any, filters: int, strides: int, first: bool) -> Any:
     y = L.relu(L.batch_norm(L.conv(x, filters, 1, bias=False)))
     y = L.relu(L.batch_norm(L.conv(y, filters, 3, strides, bias=False)))
-    y = L.batch_norm(L.conv(y, 4 * filters, 1, bias=False))
+    # Blocks that change nothing at first: https://arxiv.org/abs/1706.02677.
+    y = L.batch_norm(L.conv(y, 4 * filters, 1, bias=False), 0.0)
     if first:
         x = L.batch_norm(L.conv(x, 4 * filters, 1, strides, bias=False))
     return L.relu(x + y)

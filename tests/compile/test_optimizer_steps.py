@@ -19,7 +19,9 @@ from backplane.core.variable import Variable
 
 rng = np.random.default_rng(0)
 
-KERNELS = SimpleNamespace(table={"gradient_update", "momentum_update", "adam_update"})
+KERNELS = SimpleNamespace(
+    table={"gradient_update", "momentum_update", "adam_update", "rows_update"}
+)
 """An engine that has all of them."""
 
 Pairs = Sequence[tuple[Variable, Any]]
@@ -30,7 +32,7 @@ def found(updates: Pairs, outputs: Sequence[Any] = ()) -> list[str]:
     news = simplify([*outputs, *[value for _, value in updates]])
     state = {v: len(outputs) + i for i, (v, _) in enumerate(updates)}
     results = find_updates(news, state, KERNELS)  # type: ignore[arg-type]
-    kinds = {"gradient_update": 1, "momentum_update": 2, "adam_update": 3}
+    kinds = {"gradient_update": 1, "rows_update": 1, "momentum_update": 2, "adam_update": 3}
     nodes = [t.inputs[0] for t in results if t.op is not None and t.op.name == "output"]
     counts = Counter(t.op.name for t in nodes if t.op is not None)
     return [f"{name} {count // kinds[name]}" for name, count in sorted(counts.items())]
@@ -176,6 +178,66 @@ def test_only_complements_make_adam(number: float) -> None:
 
     assert adam(1 - number) == ["adam_update 1"]
     assert adam((1 - number) * 1.01) == []
+
+
+# --- rows of tables -------------------------------------------------------------------------------
+
+
+def lookups(table: Any, *indices: Any) -> Any:
+    """A loss that reads rows of a table."""
+    return K.sum(K.concatenate([K.flatten(K.sin(K.gather(table, i))) for i in indices]))
+
+
+def test_steps_by_the_gradients_of_lookups_are_found() -> None:
+    table, other = variables(2, (5, 3))
+    i, j = (K.placeholder((None,), dtype="int32") for _ in range(2))
+    (g,) = K.gradients(lookups(table, i), [table])
+    assert found([(table, table - 0.1 * g)]) == ["rows_update 1"]
+    (both,) = K.gradients(lookups(table, i, j), [table])
+    assert found([(table, table - 0.1 * both)]) == ["rows_update 1"]
+    updates = [(p, p - 0.1 * K.gradients(lookups(p, i), [p])[0]) for p in (table, other)]
+    assert found(updates) == ["rows_update 2"]
+    # Every row moves: by a penalty on weights, or by momentum.
+    assert found([(table, table - 0.1 * (g + 0.02 * table))]) == ["gradient_update 1"]
+    m_t = 0.9 * other - 0.01 * g
+    assert found([(other, m_t), (table, table + m_t)]) == ["momentum_update 1"]
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 3), (5, 2, 3)])
+def test_only_the_rows_that_are_read_move(engine: Any, shape: tuple[int, ...]) -> None:
+    """Rows that are named twice move twice; negative indices count from the end."""
+    start = rng.random(shape).astype("float32")
+    table = K.variable(start)
+    i, j = K.placeholder((None, 2), dtype="int32"), K.placeholder((), dtype="int32")
+    (g,) = K.gradients(lookups(table, i, j), [table])
+    step = K.function([i, j], [], updates=[(table, table - 0.5 * g)])
+    wanted = start.copy()
+    for rows in ([[0, 2], [2, -1]], [[4, 1], [1, 1]]):
+        slope = np.cos(wanted)
+        step([np.array(rows), np.array(2)])
+        for row in (*np.ravel(rows), 2):
+            wanted[row] -= 0.5 * slope[row]
+    np.testing.assert_allclose(K.get_value(table), wanted, rtol=1e-5)
+    np.testing.assert_array_equal(K.get_value(table)[3], start[3])
+
+
+def test_a_wrong_index_changes_nothing(engine: Any) -> None:
+    table, other = variables(2, (5, 3))
+    i = K.placeholder((None,), dtype="int32")
+    g, h = K.gradients(K.sum(K.gather(table, i)) + K.sum(K.gather(other, i)), [table, other])
+    step = K.function([i], [], updates=[(table, table - g), (other, other - h)])
+    step([np.array([0, 1, 1])])
+    before = [K.get_value(v) for v in (table, other)]
+    refused = False
+    try:
+        step([np.array([0, 7])])
+    except (IndexError, RuntimeError, ValueError):
+        refused = True
+    # Where steps write over the table, a wrong index must be found before.
+    assert refused or not engine.updates_in_place({})
+    if refused:
+        for was, v in zip(before, (table, other), strict=True):
+            np.testing.assert_array_equal(K.get_value(v), was)
 
 
 # --- memory ---------------------------------------------------------------------------------------

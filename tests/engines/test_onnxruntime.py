@@ -354,9 +354,9 @@ def test_large_models_without_convolutions_are_not_optimized(
     optimized: list[bool] = []
     make = engine.session
 
-    def spy(model: bytes, threads: int, optimize: bool, without: Any) -> Any:
+    def spy(model: bytes, threads: int, optimize: bool, *more: Any) -> Any:
         optimized.append(optimize)
-        return make(model, threads, optimize)
+        return make(model, threads, optimize, *more)
 
     monkeypatch.setattr(engine, "session", spy)
     monkeypatch.setattr(engine, "MANY", 2)

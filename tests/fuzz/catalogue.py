@@ -435,7 +435,7 @@ def large(w: Writer) -> str | None:
     """A chain of element-wise operations at one of the sizes from which engines work in blocks."""
     if w.chance(60):
         return None
-    size = w.pick(LIMITS) + w.between(-1, 1)
+    size = w.pick(LIMITS[: 5 if w.chance(80) else None]) + w.between(-1, 1)
     shape = w.pick(((size,), (2, size // 2), (size // 64, 64), (size // 7, 7)))
     dtype = w.pick(("float32", "float64", "float32", "float16"))
     value = f"np.random.default_rng({w.below(99)}).normal(0, 1, {shape}).astype({dtype!r})"

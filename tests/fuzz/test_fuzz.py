@@ -22,7 +22,6 @@ from fuzz.writer import operations
 
 PROGRAMS = 40
 SECONDS = 15.0
-ROWS_ONE_BY_ONE = ("means_of_many_rows", "sums_between_other_axes")
 EVERY = 11
 """One bad call of so many is made."""
 
@@ -75,10 +74,6 @@ def test_past_failures(engine: Any, program: Any) -> None:
     if program.__name__.endswith("in_halves"):
         for dtype in (*engine.capabilities.intersection(halves), "float32"):
             assert Check(partial(program, dtype=dtype)).outcome(engine.name) == "compared"
-    elif program.__name__ in ROWS_ONE_BY_ONE and engine.name in ("tensorflow", "cntk"):
-        # docs/conventions.md says so. When a release of the library adds in another way, this fails.
-        with pytest.raises(AssertionError, match="mean"):
-            Check(program).outcome(engine.name)
     else:
         assert Check(program).outcome(engine.name) == "compared"
 

@@ -1,4 +1,4 @@
-"""What must be true on a mesh of eight devices, on every engine that has them.
+"""What must be true on a mesh of `DEVICES` devices, on every engine that has them.
 
 An engine's tests start a process, or several of them, and run these functions there, in all
 processes alike: `python -m mesh.checks ENGINE FILE NAME…` writes to a JSON file what failed.
@@ -7,10 +7,13 @@ processes alike: `python -m mesh.checks ENGINE FILE NAME…` writes to a JSON fi
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import traceback
 from collections.abc import Callable
+from functools import cache, partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -18,35 +21,28 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from mesh.programs import losses
+from mesh.programs import PROGRAMS, losses
 
-ROWS = {"batch": 8}
-GRID = {"batch": 4, "model": 2}
-
-
-def equal_losses(name: str) -> None:
-    """100 steps on meshes of two forms give the losses of one device."""
-    alone = losses(name, None)
-    assert np.abs(np.diff(alone)).min() > 0  # It learns, so the losses tell something.
-    for mesh in (ROWS, GRID):
-        np.testing.assert_allclose(losses(name, mesh), alone, rtol=1e-5)
+DEVICES = int(os.environ.get("MESH_DEVICES", "8"))
+ROWS = {"batch": DEVICES}
+GRID = {"batch": DEVICES // 2, "model": 2}
 
 
-def check_mlp() -> None:
-    equal_losses("mlp")
+@cache
+def alone(name: str) -> Any:
+    """The losses of 100 steps on one device."""
+    found = losses(name, None)
+    assert np.abs(np.diff(found)).min() > 0  # It learns, so the losses tell something.
+    return found
 
 
-def check_convnet() -> None:
-    equal_losses("convnet")
-
-
-def check_transformer() -> None:
-    equal_losses("transformer")
+def equal_losses(name: str, mesh: dict[str, int]) -> None:
+    np.testing.assert_allclose(losses(name, mesh), alone(name), rtol=1e-5)
 
 
 def check_the_engines_own_generator() -> None:
-    alone = losses("mlp", None, steps=5, portable=False)
-    np.testing.assert_allclose(losses("mlp", GRID, steps=5, portable=False), alone, rtol=1e-5)
+    expected = losses("mlp", None, steps=5, portable=False)
+    np.testing.assert_allclose(losses("mlp", GRID, steps=5, portable=False), expected, rtol=1e-5)
 
 
 def check_the_last_batch_may_be_smaller() -> None:
@@ -132,6 +128,29 @@ def check_loops_and_branches() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+def check_operations_across_the_parts() -> None:
+    """Operations that need what other devices hold, such as the neighbours of an image."""
+    image, kernel = K.placeholder((8, 8, 8, 2)), K.variable(np.full((3, 3, 2, 4), 0.1))
+    rows = K.reshape(image, (64, 16))
+    outputs = [
+        K.conv2d(image, kernel, padding="same"), K.pool2d(image, (3, 3), (2, 2), "same"),
+        K.reverse(image, axes=1), K.cumsum(image, axis=1), K.softmax(image, axis=1),
+        K.reshape(image, (16, 8, 8)), K.permute_dimensions(image, (2, 0, 3, 1)),
+        K.argmax(image, axis=1), K.std(image, axis=(1, 2)), K.gather(rows, [3, 60, 3]),
+        K.concatenate([rows, rows[::-1]], axis=0), K.resize_images(image, 2, 2, "channels_last"),
+        K.dot(rows, K.transpose(rows)), K.in_top_k(rows, K.argmax(rows), 3),
+        *K.gradients(K.sum(K.square(K.conv2d(image, kernel, strides=(2, 2)))), [image, kernel]),
+    ]  # fmt: skip
+    values = [np.random.default_rng(0).normal(size=(8, 8, 8, 2))]
+    expected = K.function([image], outputs)(values)
+    for layout in ((None, "batch", "model", None), (None, None, ("batch", "model"), None)):
+        with K.set_mesh(GRID):
+            K.shard(image, layout)
+            found = K.function([image], outputs)(values)
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
 def check_wide_and_whole_numbers() -> None:
     for dtype in ("float64", "int64", "int32", "float16", "bool"):
         x = K.placeholder((None, 2), dtype=dtype)
@@ -183,10 +202,11 @@ def check_debugging_and_profiles() -> None:
     with pytest.raises(FloatingPointError, match="log"), K.debug():
         f([np.full((8, 2), -1.0)])
     assert [row[0] for row in f.profile(np.ones((8, 2))).by("op")] == ["log"]
-    y = K.function([x], [K.check_numerics(K.log(x), "here")])
-    with K.set_mesh(ROWS), pytest.raises(Exception, match="here"):
-        K.function([x], [K.check_numerics(K.log(x), "here")])([np.full((8, 2), -1.0)])
-    np.testing.assert_array_equal(y([np.ones((8, 2))])[0], np.zeros((8, 2)))
+    with K.set_mesh(ROWS):
+        checked = K.function([x], [K.check_numerics(K.log(x), "here")])
+    with pytest.raises(FloatingPointError, match="here: the tensor has NaN"):
+        checked([np.concatenate([np.ones((7, 2)), np.full((1, 2), -1.0)])])
+    np.testing.assert_array_equal(checked([np.ones((8, 2))])[0], np.zeros((8, 2)))
 
 
 def check_a_state_moves_to_smaller_meshes(folder: Path) -> None:
@@ -203,7 +223,7 @@ def check_a_state_moves_to_smaller_meshes(folder: Path) -> None:
     w, train = model()
     expected = [train([values])[0] for _ in range(6)]
     found: list[Any] = []
-    for mesh in ({"batch": 4, "model": 2}, {"batch": 4, "model": 2}, None):
+    for mesh in (GRID, GRID, None):
         with K.set_mesh(mesh):
             w, train = model()
             if found:
@@ -213,11 +233,14 @@ def check_a_state_moves_to_smaller_meshes(folder: Path) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-CHECKS: dict[str, Callable[..., None]] = {
+BY_ROWS = {f"{name} by rows": partial(equal_losses, name, ROWS) for name in PROGRAMS}
+BY_GRID = {f"{name} by rows and columns": partial(equal_losses, name, GRID) for name in PROGRAMS}
+OTHERS: dict[str, Callable[..., None]] = {
     name.removeprefix("check_"): function
     for name, function in list(globals().items())
     if name.startswith("check_")
 }
+CHECKS: dict[str, Callable[..., None]] = {**BY_ROWS, **BY_GRID, **OTHERS}
 
 
 def failure(check: Callable[..., None], folder: Path) -> str:
@@ -225,7 +248,7 @@ def failure(check: Callable[..., None], folder: Path) -> str:
     K.clear_session()
     K.set_random_seed(None)
     try:
-        check(*([folder] if check.__code__.co_argcount else []))
+        check(**({"folder": folder} if "folder" in signature(check).parameters else {}))
     except BaseException:  # noqa: BLE001 - each check is told for itself
         return traceback.format_exc()
     return ""

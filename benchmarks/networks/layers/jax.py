@@ -82,10 +82,10 @@ class Layers(Weights):
         )  # fmt: skip
         return y + self.vector(filters)
 
-    def batch_norm(self, x: Any) -> Any:
+    def batch_norm(self, x: Any, scale: float = 1.0) -> Any:
         """With the statistics of the batch, or with their moving averages."""
         size = x.shape[-1]
-        gamma, beta = self.vector(size, 1.0), self.vector(size)
+        gamma, beta = self.vector(size, scale), self.vector(size)
         (mean_name, mean), (var_name, var) = self.state(size, 0.0), self.state(size, 1.0)
         if self.training:
             axes = tuple(range(x.ndim - 1))

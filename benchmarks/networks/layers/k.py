@@ -74,10 +74,10 @@ class Layers(Weights):
         y = K.conv2d_transpose(x, kernel, shape, (strides, strides), "same")
         return K.bias_add(y, self.vector(filters))
 
-    def batch_norm(self, x: Any) -> Any:
+    def batch_norm(self, x: Any, scale: float = 1.0) -> Any:
         """With the statistics of the batch, or with their moving averages."""
         size = K.int_shape(x)[-1]
-        gamma, beta = self.vector(size, 1.0), self.vector(size)
+        gamma, beta = self.vector(size, scale), self.vector(size)
         _, mean = self.state(size, 0.0)
         _, var = self.state(size, 1.0)
         if not self.training:

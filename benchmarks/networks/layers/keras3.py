@@ -92,12 +92,12 @@ class Layers(Weights):
             kernel_initializer=kernel, bias_initializer=self.vector(filters),
         )(x)  # fmt: skip
 
-    def batch_norm(self, x: Any) -> Any:
+    def batch_norm(self, x: Any, scale: float = 1.0) -> Any:
         """With the statistics of the batch, or with their moving averages."""
         size = x.shape[-1]
-        self.vector(size, 1.0), self.vector(size)
+        gamma, _ = self.vector(size, scale), self.vector(size)
         self.state(size, 0.0), self.state(size, 1.0)
-        return keras.layers.BatchNormalization()(x)
+        return keras.layers.BatchNormalization(gamma_initializer=gamma)(x)
 
     @staticmethod
     def max_pool(x: Any, size: int, strides: int) -> Any:

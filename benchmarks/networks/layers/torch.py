@@ -13,6 +13,8 @@ import torch.nn.functional as F
 
 from benchmarks.networks.layers.weights import Weights
 
+LARGE = 1 << 16
+"""Rows from which on the gradient of a table is the rows that were looked up."""
 ORDER = {"kernel", "depthwise", "transposed"}
 """The roles of convolutions' kernels."""
 
@@ -82,10 +84,10 @@ class Layers(Weights):
         padding = (size - strides) // 2
         return F.conv_transpose2d(x, kernel, self.vector(filters), strides, padding)
 
-    def batch_norm(self, x: Any) -> Any:
+    def batch_norm(self, x: Any, scale: float = 1.0) -> Any:
         """With the statistics of the batch, or with their moving averages."""
         size = x.shape[1]
-        gamma, beta = self.vector(size, 1.0), self.vector(size)
+        gamma, beta = self.vector(size, scale), self.vector(size)
         (_, mean), (_, var) = self.state(size, 0.0), self.state(size, 1.0)
         return F.batch_norm(x, mean, var, gamma, beta, self.training, 0.01, 1e-3)
 
@@ -158,7 +160,7 @@ class Layers(Weights):
     @staticmethod
     def lookup(table: Any, ids: Any) -> Any:
         """Rows of an embedding."""
-        return F.embedding(ids, table)
+        return F.embedding(ids, table, sparse=len(table) >= LARGE)
 
     def layer_norm(self, x: Any) -> Any:
         """Over the last axis."""

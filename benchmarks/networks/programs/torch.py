@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from benchmarks.networks.layers.torch import Layers
+from benchmarks.networks.layers.torch import LARGE, Layers
 from benchmarks.networks.problem import Batch, Network, Sizes
-from benchmarks.problem import Run
+from benchmarks.problem import Optimizer, Run
 from benchmarks.stacks.torch import fused
 
 
@@ -19,7 +19,7 @@ def train(network: Network, batch: Batch, sizes: Sizes, *, compiled: bool = Fals
     scopes = list(network.losses(layers, tensors, sizes))  # the first call makes the weights
     initial = {name: w.detach().clone() for name, w in layers.values.items()}
     groups = [[layers.values[name] for name in layers.trained(scope)] for scope in scopes]
-    optimizers = [fused(network.optimizer, weights) for weights in groups]
+    optimizers = [o for weights in groups for o in _optimizers(network.optimizer, weights)]
 
     def losses(batch: Any) -> dict[str, Any]:
         return network.losses(layers, batch, sizes)
@@ -50,6 +50,15 @@ def train(network: Network, batch: Batch, sizes: Sizes, *, compiled: bool = Fals
 
     reset()
     return Run(step, (), reset)
+
+
+def _optimizers(opt: Optimizer, weights: list[Any]) -> list[Any]:
+    """The fused one, and one for tables whose gradients are sparse."""
+    large = [w for w in weights if w.ndim == 2 and len(w) >= LARGE]
+    if not large:
+        return [fused(opt, weights)]
+    others = [w for w in weights if all(w is not x for x in large)]
+    return [fused(opt, others), torch.optim.SGD(large, lr=opt.rate)]
 
 
 def _format(w: Any) -> Any:

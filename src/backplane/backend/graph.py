@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, ValuesView
 from inspect import Parameter, Signature
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
@@ -356,7 +356,10 @@ def function(
             f"K.function: unknown keyword arguments {', '.join(sorted(kwargs))}; there is no "
             f"Session.run to pass them to. Known options: {', '.join(OPTIONS)}"
         )
-    one_in, one_out = not isinstance(inputs, list | tuple), not isinstance(outputs, list | tuple)
+    one_in, one_out = (
+        not isinstance(inputs, list | tuple),
+        not isinstance(outputs, list | tuple | ValuesView),
+    )
     given = _as_list(inputs)
     fixed = {i: t for i, t in enumerate(given) if isinstance(t, bool | int) and t in (0, 1)}
     tensors = [_input(t, i) for i, t in enumerate(given) if i not in fixed]
@@ -377,7 +380,7 @@ def function(
 
 
 def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
+    return list(value) if isinstance(value, list | tuple | ValuesView) else [value]
 
 
 OPTIONS = ("compile",)

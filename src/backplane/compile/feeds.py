@@ -47,6 +47,8 @@ def feed_for(placeholder: Placeholder, position: int, function: str, parts: int 
 
     def feed(value: Any, engine: Engine, keep: bool) -> Any:
         if type(value) is not np.ndarray or value.dtype is not dtype:
+            if type(value) is list and len(value) == 1 and _ndim(value[0]) == rank:
+                (value,) = value  # Of the lists of arrays that `checked_count` joins.
             if isinstance(value, Tensor):
                 raise TypeError(f"{what}: the symbolic {value!r} cannot be fed, only values")
             owner = engine_of(value)
@@ -68,6 +70,11 @@ def feed_for(placeholder: Placeholder, position: int, function: str, parts: int 
         return engine.from_numpy(np.array(value)) if keep else engine.feed(value)
 
     return feed
+
+
+def _ndim(value: Any) -> int | None:
+    shape = getattr(value, "shape", None)
+    return None if shape is None else len(shape)
 
 
 def check_has_value(value: Any, engine: Engine, what: str) -> None:

@@ -186,8 +186,8 @@ class Function:
         return self._checked(values)
 
     def checked_count(self, values: Any) -> Sequence[Any]:
-        """`values`, after a check that there is one for each input; a learning phase at the end
-        may be left out.
+        """`values`, after a check that there is one for each input. A learning phase at the end
+        may be left out, and lists of arrays among the values are joined.
         """
         if not isinstance(values, list | tuple):
             raise TypeError(
@@ -198,6 +198,9 @@ class Function:
         if given < len(self.feeds) and all(p.default is not None for p in self.inputs[given:]):
             # Agents leave it out where no layer asks for it.
             values = [*values, *(p.default for p in self.inputs[given:])]
+        if len(values) != len(self.feeds):
+            joined = _joined(values)
+            values = joined if len(joined) == len(self.feeds) else values
         if len(values) != len(self.feeds):
             raise ValueError(
                 f"K.function {self.name!r} takes {len(self.feeds)} values "
@@ -262,6 +265,17 @@ def _laid_out(new: Tensor, variable: Variable, mesh: Mesh) -> Tensor:
     layout = variable.layout or whole(variable.ndim)
     check_layout(layout, variable.spec.shape, mesh, f"the variable {variable.name!r}")
     return shard(new, layout=layout)
+
+
+def _joined(values: Sequence[Any]) -> list[Any]:
+    """The values, with those of lists of arrays in the place of the lists: code for `tf.keras`
+    feeds `(inputs, targets, sample_weights)`.
+    """
+    found: list[Any] = []
+    for value in values:
+        listed = isinstance(value, list | tuple) and all(hasattr(x, "shape") for x in value)
+        found += value if listed else [value]
+    return found
 
 
 def _slow(function: Function) -> Call:

@@ -18,7 +18,7 @@ import numpy as np
 from backplane.core.atomic import Calls, at_once
 from backplane.core.graph import Graph, KeySource, Tensor
 from backplane.core.mesh import Layout, Mesh
-from backplane.core.native import Native
+from backplane.core.native import SIZES, Native
 from backplane.core.spec import Spec
 from backplane.engines.table import NOTHING, Ints, Lowering, Table, Value
 
@@ -315,11 +315,37 @@ class Engine:
         """
         return self.from_numpy(value, dtype)
 
+    @property
+    def process(self) -> int:
+        """The number of this process among those that share the mesh, from 0."""
+        return 0
+
+    def everyone(self, array: np.ndarray) -> np.ndarray:
+        """What each process that shares the mesh gives, one row for each. It returns when all have
+        called it.
+        """
+        return array[None]
+
+    def agree(self, what: str, text: str) -> None:
+        """Check that all processes that share the mesh have come here with the same text.
+
+        Raises:
+            ValueError: in all of them, if they have not.
+        """
+        from hashlib import sha256  # Here: most programs run in one process.
+
+        rows = self.everyone(np.frombuffer(sha256(text.encode()).digest(), np.uint32))
+        others = [i for i, row in enumerate(rows) if (row != rows[self.process]).any()]
+        if others:
+            raise ValueError(
+                f"{what} differs between process {self.process} and process "
+                f"{', '.join(map(str, others))}: all processes of a mesh run the same program"
+            )
+
     # --- functions of the library as parts of a graph (`core.native`) ----------------------------
 
-    stand_in_sizes: ClassVar[Ints] = (240, 480)
-    """Two numbers that take the place of unknown sizes while the shapes of results are found. Many
-    numbers divide them, as a size may have to be divisible. Empty if sizes may stay unknown."""
+    stand_in_sizes: ClassVar[Ints] = SIZES
+    """What takes the place of unknown sizes. Empty if sizes may stay unknown."""
     differentiates: ClassVar[bool] = True
     """Whether there is a `pullback`."""
     calls_numpy: ClassVar[bool] = False

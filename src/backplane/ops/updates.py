@@ -15,6 +15,7 @@ from backplane.core.spec import Spec
 from backplane.core.traits import Memory
 from backplane.ops.creation import scalar
 from backplane.ops.elementwise import add, cast, div, maximum, mul, sqrt, sub
+from backplane.ops.indexing import scatter_add
 
 
 def _split(tensors: Sequence[Tensor], kinds: int) -> list[Sequence[Tensor]]:
@@ -32,6 +33,22 @@ def gradient_update(factor: Spec, *tensors: Spec) -> list[Spec]:
 def _(factor: Tensor, *tensors: Tensor) -> list[Tensor]:
     pairs = zip(*_split(tensors, 2), strict=True)
     return [add(p, mul(cast(factor, dtype=p.spec.dtype), g)) for p, g in pairs]
+
+
+@primitive(multiple=True, in_place=True, memory=Memory.ANY)
+def rows_update(factor: Spec, p: Spec, *tensors: Spec) -> list[Spec]:
+    """Plain descent by the gradients of lookups in one table, p' = p + factor · Σ scatter_add(g,
+    indices): [p']. `tensors` are all g, then all indices. Other rows are neither read nor written.
+    """
+    return [p]
+
+
+@rows_update.decompose
+def _(factor: Tensor, p: Tensor, *tensors: Tensor) -> list[Tensor]:
+    a = cast(factor, dtype=p.spec.dtype)
+    for g, indices in zip(*_split(tensors, 2), strict=True):
+        p = add(p, mul(a, scatter_add(g, indices, shape=p.spec.shape, axis=0)))
+    return [p]
 
 
 @primitive(multiple=True, in_place=True, memory=Memory.ANY)

@@ -10,6 +10,7 @@ replaced by a primitive of `ops.updates`, one for all parameters with the same n
 
     m' = b * m - rate * g, p' = p + m'            momentum_update, Nesterov's too
     p' = p - rate * g                             gradient_update
+    p' = p - rate * scatter_add(g, indices)       rows_update
 
 The order in which a step is written does not matter. Such a node writes over the old values of the
 variables. So it runs last, when nothing can fail any more and everybody has read the old values. If
@@ -29,14 +30,15 @@ from backplane.core.graph import Constant, Tensor
 from backplane.core.primitive import Primitive, outputs_of
 from backplane.engines.base import Engine
 from backplane.ops.elementwise import add, maximum, mul, sqrt
-from backplane.ops.updates import adam_update, gradient_update, momentum_update
+from backplane.ops.indexing import scatter_add
+from backplane.ops.updates import adam_update, gradient_update, momentum_update, rows_update
 
 FLOATS = ("float32", "float64")
 
 
 class Step(NamedTuple):
     """The update of one parameter: the primitive, its numbers, the variables that it replaces, the
-    positions of their new values among the outputs, and the gradient.
+    positions of their new values among the outputs, and the gradient, or what it is made of.
     """
 
     op: Primitive[list[Tensor]]
@@ -44,11 +46,12 @@ class Step(NamedTuple):
     params: tuple[tuple[str, bool], ...]
     variables: tuple[Tensor, ...]
     positions: tuple[int, ...]
-    gradient: Tensor
+    operands: tuple[Tensor, ...]
 
     def key(self) -> Hashable:
         """Equal for steps that one node can do together."""
-        return (self.op, self.numbers, self.params, self.variables[0].spec.dtype)
+        alone = self.variables if self.op is rows_update else self.variables[0].spec.dtype
+        return (self.op, self.numbers, self.params, alone)
 
 
 def find_updates(
@@ -78,7 +81,7 @@ def _undisturbed(steps: list[Step], outputs: Sequence[Tensor]) -> list[Step]:
     written = {v for step in steps for v in step.variables}
     kept = []
     for step in steps:
-        read = [step.gradient, *[t for number in step.numbers for t in number.tensors()]]
+        read = [*step.operands, *[t for number in step.numbers for t in number.tensors()]]
         if seen.isdisjoint(step.variables) and written.isdisjoint(alias_roots(read)):
             kept.append(step)
     return kept
@@ -91,7 +94,7 @@ def _replace(group: Sequence[Step], results: list[Tensor]) -> None:
     numbers = [number.tensor(dtype) for number in first.numbers]
     columns = zip(*[step.variables for step in group], strict=True)
     variables = [v for column in columns for v in column]
-    inputs = (*numbers, *variables, *[step.gradient for step in group])
+    inputs = (*numbers, *variables, *[t for step in group for t in step.operands])
     op, params = first.op, dict(first.params)
     node = Tensor(
         op,
@@ -152,7 +155,7 @@ class _Finder:
             if under is not None:
                 return self._adam(p, core, under, factor)
             if not moved:
-                return self._gradient(p, core, factor)
+                return self._rows(p, core, factor) or self._gradient(p, core, factor)
         return self._momentum(p, moved[0], parts) if len(moved) == 1 else None
 
     def _made(
@@ -169,7 +172,16 @@ class _Finder:
         if any(v.spec != variables[0].spec or not self._is_float(v) for v in variables):
             return None
         positions = tuple([self.position[v] for v in variables])
-        return Step(op, tuple(known), tuple(params.items()), tuple(variables), positions, gradient)
+        return Step(
+            op, tuple(known), tuple(params.items()), tuple(variables), positions, (gradient,)
+        )
+
+    def _rows(self, p: Tensor, core: Tensor, factor: Sum) -> Step | None:
+        """A step by the gradients of lookups in `p`."""
+        lookups = _lookups(core, p)
+        step = self._made(rows_update, [factor.single()], [p], core) if lookups else None
+        operands = [lookup.inputs[i] for i in (0, 1) for lookup in lookups]
+        return None if step is None else step._replace(operands=tuple(operands))
 
     def _gradient(self, p: Tensor, core: Tensor, factor: Sum) -> Step | None:
         return self._made(gradient_update, [factor.single()], [p], core)
@@ -218,6 +230,20 @@ class _Finder:
             epsilon,
         ]
         return self._made(adam_update, numbers, [p, m, v], gradient)
+
+
+def _lookups(gradient: Tensor, p: Tensor) -> list[Tensor]:
+    """The gradients of lookups in rows of `p` that `gradient` is the sum of; none if it is not."""
+    found, waiting = list[Tensor](), [gradient]
+    while waiting:
+        t = waiting.pop()
+        if t.op is add:
+            waiting += t.inputs
+        elif t.op is scatter_add and not t.params["axis"] and t.spec == p.spec:
+            found.append(t)
+        else:
+            return []
+    return found if p.spec.is_static else []
 
 
 def _root_and_epsilon(t: Tensor) -> tuple[Tensor, Factor] | None:

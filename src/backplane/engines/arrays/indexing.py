@@ -40,6 +40,19 @@ def signed(indices: Value) -> Value:
     return indices.astype(np.int64) if indices.dtype == np.uint64 else indices
 
 
+def checked_rows(indices: Value, size: int) -> Value:
+    """The indices of rows in one line, none of them negative.
+
+    Raises:
+        IndexError: if there is no such row.
+    """
+    rows = signed(np.asarray(indices)).reshape(-1).astype(np.intp)
+    wrong = rows[(rows < -size) | (rows >= size)]
+    if wrong.size:
+        raise IndexError(f"index {wrong[0]} is out of bounds for axis 0 with size {size}")
+    return np.where(rows < 0, rows + size, rows)
+
+
 @TABLE.build("gather")
 def _gather(specs: Sequence[Spec], *, axis: int) -> Lowering:
     if specs[1].dtype == "uint64":

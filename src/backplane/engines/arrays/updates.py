@@ -7,6 +7,7 @@ the arrays, in which the new values will be, and the calls that write them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from weakref import ref
 
 import numpy as np
 
+from backplane.engines.arrays.indexing import checked_rows
 from backplane.engines.table import Table, Value
 
 TABLE = Table()
@@ -119,6 +121,21 @@ def gradient_update(factor: Value, *arrays: Value, loop: Loop = _no_loop) -> Lat
         for p, g, s in _blocks(ps, gs):
             calls += [(np.multiply, g, a, s), (np.add, p, s, p)]
     return ps, calls
+
+
+@TABLE.add("rows_update")
+def rows_update(factor: Value, p: Value, *tensors: Value, loop: Loop = _no_loop) -> Later:
+    """`p[indices] += factor · g`, for each pair of g and indices."""
+    a = np.asarray(factor, p.dtype)
+    (own,) = _owned([p])
+    flat, (size, *rest) = own.reshape(-1), p.shape
+    width = math.prod(rest)
+    calls: Calls = []
+    for g, indices in zip(*_split(tensors, 2), strict=True):
+        rows = checked_rows(indices, size)
+        places = (rows * width)[:, None] + np.arange(width)
+        calls.append((np.add.at, flat, places.reshape(-1), (g * a).reshape(-1)))
+    return [own], calls
 
 
 @TABLE.add("momentum_update")

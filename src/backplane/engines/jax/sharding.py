@@ -7,16 +7,19 @@ layouts of what goes in and of what `shard` says on the way.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from backplane.core.mesh import Layout, Mesh, check_layout
 from backplane.core.spec import Spec
+from backplane.engines.jax import elementwise
 from backplane.engines.jax.engine import JaxEngine
-from backplane.engines.table import Value
+from backplane.engines.table import Lowering, Value
 
 
 class MeshEngine(JaxEngine):
@@ -28,16 +31,41 @@ class MeshEngine(JaxEngine):
     def __init__(self, mesh: Mesh) -> None:
         super().__init__()
         self.mesh = mesh
+        self.agree("K.set_mesh: the mesh", str(mesh))
         self.grid = _grid(mesh)
         self.table.add("shard")(self._shard)
+        checks = partial(elementwise.check_numerics, everywhere=self._everywhere)
+        self.table.add("check_numerics")(checks)
 
     def _shard(self, x: Value, *, layout: Layout) -> Value:
         check_layout(layout, x.shape, self.mesh, "K.shard")
         return jax.lax.with_sharding_constraint(x, self._sharding(layout))
 
+    def _everywhere(self, ask: Lowering) -> Lowering:
+        """`ask`, which each device calls for itself. If one of them fails, the others need not wait
+        for its answer: they fail too.
+        """
+        nothing = PartitionSpec()
+        return jax.shard_map(
+            ask, mesh=self.grid, in_specs=nothing, out_specs=nothing, check_vma=False
+        )
+
     def _sharding(self, layout: Layout | None) -> NamedSharding:
         entries = [names or None for names in layout or ()]
         return NamedSharding(self.grid, PartitionSpec(*entries))
+
+    # --- processes ------------------------------------------------------------------------------
+
+    @property
+    def process(self) -> int:
+        """As JAX counts them."""
+        return jax.process_index()
+
+    def everyone(self, array: np.ndarray) -> np.ndarray:
+        """Gathered by JAX."""
+        if jax.process_count() == 1:
+            return array[None]
+        return np.asarray(multihost_utils.process_allgather(array))
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -90,6 +118,11 @@ def _grid(mesh: Mesh) -> jax.sharding.Mesh:
         ValueError: if there are too few.
     """
     devices = jax.devices()
+    if jax.process_count() > 1 and len(devices) > mesh.size:
+        raise ValueError(
+            f"K.set_mesh: the mesh {mesh} has {mesh.size} devices; the {jax.process_count()} "
+            f"processes have {len(devices)}, all of which take part"
+        )
     if len(devices) < mesh.size:
         kind = devices[0].platform
         more = (

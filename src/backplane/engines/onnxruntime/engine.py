@@ -28,6 +28,7 @@ from backplane.engines.onnxruntime.builder import Place, Scope, Symbol, building
 from backplane.engines.onnxruntime.export import export
 from backplane.engines.onnxruntime.library import (
     CPU,
+    DIVIDING,
     DTYPES,
     IMPRECISE,
     THREADS,
@@ -207,7 +208,10 @@ def _session(program: Program, kind: str, engine: OnnxRuntime) -> tuple[Call, bo
     if not outputs:  # ONNX Runtime takes no model without results.
         return (lambda *inputs: ()), False, lambda error: None
     specs = [*program.outputs, *[Spec(x.shape or (), x.dtype) for _, x in scope.printed]]
-    without = IMPRECISE if "float64" in program.dtypes else ()
+    without = {
+        *(IMPRECISE if "float64" in program.dtypes else ()),
+        *(DIVIDING if scope.stacks else ()),
+    }
 
     def start(made: ModelProto) -> Any:
         text = made.SerializeToString()

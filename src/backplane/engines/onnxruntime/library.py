@@ -52,6 +52,10 @@ IMPRECISE = frozenset({"MatMulScaleFusion"})
 """Optimizers of ONNX Runtime that make float64 imprecise. This one stores the factor of a product
 of matrices, as in `K.dot(x, y) / 3`, as a float32."""
 
+DIVIDING = frozenset({"MatmulTransposeFusion"})
+"""Optimizers that may end the process. This one transposes within products of stacks, and divides
+by the number of rows, which may be 0. Attention takes the same time without it."""
+
 
 CPU = "CPUExecutionProvider"
 
@@ -89,6 +93,6 @@ def ort_value(array: np.ndarray) -> ort.OrtValue:
 
 
 __all__ = [
-    "CPU", "DTYPES", "ELEMENT_TYPES", "IMPRECISE", "IR_VERSION", "OPSET", "THREADS", "native",
-    "ort", "ort_value", "session",
+    "CPU", "DIVIDING", "DTYPES", "ELEMENT_TYPES", "IMPRECISE", "IR_VERSION", "OPSET", "THREADS",
+    "native", "ort", "ort_value", "session",
 ]  # fmt: skip

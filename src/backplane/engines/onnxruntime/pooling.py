@@ -64,12 +64,11 @@ def max_pool_grad(
     batch, *spatial, channels = sizes(x)
     if _tiles(x, **at):
         return _by_tiles(g, x, y, at["pool"])
-    # Sums of float16 have no kernel.
-    dtype = "float32" if g.dtype == "float16" else g.dtype
-    zeros = constant_of([total([batch, channels, *spatial])], 0, dtype)
-    places, parts = (reshape(channels_first(t), (-1,)) for t in (positions, cast(g, dtype)))
-    flat = node("ScatterElements", zeros, places, parts, reduction="add", axis=0)
-    return cast(channels_last(reshape(flat, (batch, channels, *spatial)), x.rank), g.dtype)
+    wide = "float32" if g.dtype == "float16" else g.dtype  # the kernel lacks float16
+    zeros = constant_of([total([batch, channels, *spatial])], 0, wide)
+    places, parts = (reshape(channels_first(t), (-1,)) for t in (positions, cast(g, wide)))
+    flat = cast(node("ScatterElements", zeros, places, parts, reduction="add", axis=0), g.dtype)
+    return channels_last(reshape(flat, (batch, channels, *spatial)), x.rank)
 
 
 def _tiles(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> bool:

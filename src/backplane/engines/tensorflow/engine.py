@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from backplane.core.graph import KeySource
+from backplane.core.native import UnknownRankError
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.base import Engine, Function, Program, located, natives
 from backplane.engines.placement import OnDevice
@@ -44,7 +45,9 @@ class TensorFlow(Engine):
         """Shape and dtype; sizes may be unknown inside a `tf.function`, the rank may not."""
         shape = value.shape
         if shape.rank is None:
-            raise ValueError(f"{value!r} has an unknown number of axes: use tf.ensure_shape first")
+            raise UnknownRankError(
+                f"{value!r} has an unknown number of axes: use tf.ensure_shape first"
+            )
         return Spec(tuple(shape.as_list()), value.dtype.name)
 
     def signature(self, kind: type) -> tuple[str, ...]:
@@ -106,7 +109,9 @@ class TensorFlow(Engine):
         return found, native.is_stateful(graph)
 
     def as_value(self, result: Any) -> Value:
-        """A tensor; rows that were picked by their numbers are made dense."""
+        """A tensor; rows that were picked by their numbers, and sparse tensors, are made dense."""
+        if isinstance(result, tf.SparseTensor):
+            return tf.sparse.to_dense(result, validate_indices=False)
         return tf.convert_to_tensor(result)
 
     def native(

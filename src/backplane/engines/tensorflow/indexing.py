@@ -95,7 +95,7 @@ def _gather(x: Value, indices: Value, *, axis: int) -> Value:
 
 @TABLE.add("scatter_add")
 def _scatter_add(g: Value, indices: Value, *dims: Value, shape: Shape, axis: int) -> Value:
-    """Zeros with `g` added at indices along an axis. `ScatterNd` would refuse an empty result."""
+    """Zeros with `g` added at the indices along an axis. `ScatterNd` would refuse empty results."""
     size = merge(shape, dims)[axis]
     where = _indices(indices, size)
     # The kernel passes over negative numbers; behind the end is an error.

@@ -89,7 +89,7 @@ def dynamic_slice_grad(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
 # --- gathering ----------------------------------------------------------------------------------
 
 
-def _flat_indices(indices: Value, size: int) -> Value:
+def flat_indices(indices: Value, size: int) -> Value:
     """The indices as a vector, negative ones counted from the end."""
     flat = indices.reshape(-1)
     if flat.dtype not in (torch.int32, torch.int64):
@@ -105,7 +105,7 @@ def gather(specs: Sequence[Spec], *, axis: int) -> Lowering:
 
     def lowering(x: Value, indices: Value) -> Value:
         shape = x.shape
-        found = torch.index_select(x, axis, _flat_indices(indices, shape[axis]))
+        found = torch.index_select(x, axis, flat_indices(indices, shape[axis]))
         return found.reshape(shape[:axis] + indices.shape + shape[axis + 1 :])
 
     return lowering
@@ -117,7 +117,7 @@ def scatter_add(specs: Sequence[Spec], *, shape: Shape, axis: int) -> Lowering:
 
     def lowering(g: Value, indices: Value, *dims: Value) -> Value:
         sizes = host_shape(shape, dims)
-        flat = _flat_indices(indices, sizes[axis])
+        flat = flat_indices(indices, sizes[axis])
         rows = g.reshape(*sizes[:axis], flat.shape[0], *sizes[axis + 1 :])
         return g.new_zeros(sizes).index_add_(axis, flat, rows)
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from itertools import combinations, zip_longest
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import combinations
 from typing import Any
 
 import torch.distributed as dist
@@ -38,8 +41,12 @@ def grid_of(mesh: Mesh) -> DeviceMesh:
             f"{dist.get_world_size()} processes; on PyTorch each device has a process of its own. "
             f"Start them with `{launch}`"
         )
-    if differs := _differing(mesh):
-        raise ValueError(f"K.set_mesh: the processes have different meshes: {differs}")
+    for rank, other in enumerate(gathered(mesh)):
+        if other != mesh:
+            raise ValueError(
+                f"K.set_mesh: the processes have different meshes: process {dist.get_rank()} has "
+                f"{mesh}, process {rank} has {other}"
+            )
     names, sizes = zip(*mesh.axes, strict=True)
     grid = init_device_mesh(default_device().type, sizes, mesh_dim_names=names)
     for count in range(2, len(names) + 1):
@@ -48,32 +55,52 @@ def grid_of(mesh: Mesh) -> DeviceMesh:
     return grid
 
 
-def check_program(text: str) -> None:
-    """Compare the program that is compiled now with those of the other processes.
+def gathered(thing: Any) -> list[Any]:
+    """The `thing` of each process.
 
     Raises:
-        ValueError: in every process, if they differ.
+        ValueError: in every process, if they are of different kinds: the processes do not make the
+            same calls.
     """
-    if differs := _differing(tuple(text.splitlines())):
-        raise ValueError(
-            "the processes of a mesh must make the same calls, and run different programs now: "
-            f"{differs}"
-        )
-
-
-def _differing(thing: Any) -> str:
-    """How the `thing` of another process differs from that of process 0; nothing if it does not."""
     found: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(found, thing)
+    with lost_processes():
+        dist.all_gather_object(found, thing)
     for rank, other in enumerate(found):
-        if other != found[0]:
-            one, another = _first_difference(found[0], other)
-            return f"process 0 has {one}, process {rank} has {another}"
-    return ""
+        if _kind(other) != _kind(found[0]):
+            raise ValueError(
+                "the processes of a mesh must make the same calls: process 0 is at one that tells "
+                f"{found[0]!r}, process {rank} at one that tells {other!r}"
+            )
+    return found
 
 
-def _first_difference(one: Any, another: Any) -> tuple[Any, Any]:
-    if isinstance(one, Mesh):
-        return one, another
-    lines = zip_longest(one, another, fillvalue="no such line")
-    return next((f"`{a.strip()}`", f"`{b.strip()}`") for a, b in lines if a != b)
+def _kind(thing: Any) -> Any:
+    return type(thing), getattr(thing, "shape", None)
+
+
+class LostProcessError(ConnectionError):
+    """Another process of the mesh has ended or does not answer."""
+
+
+@contextmanager
+def lost_processes() -> Iterator[None]:
+    """Turn errors of communication into a `LostProcessError`.
+
+    The connections to all processes are closed, so that none waits for this one.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not _LOST.search(str(error)):
+            raise
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        raise LostProcessError(
+            "another process of the mesh has ended, or has not answered for too long. Variables "
+            "have the values from before this call, but those that lie on the mesh in parts cannot "
+            "be read any more. Start all processes again, and go on from a state that K.save_state "
+            "has saved (K.load_state)"
+        ) from error
+
+
+_LOST = re.compile("gloo|nccl|peer|Connection|[Tt]imed out|process group", re.IGNORECASE)

@@ -1,9 +1,8 @@
 """Lowerings over the processes of a mesh: each process computes its part with the lowerings of a
 single one, and DTensor moves the parts.
 
-A value that lies on the mesh in parts is a DTensor, cut into equal parts. A value that every
-process has as a whole is a plain tensor. DTensor's own rules for operators serve only where it
-moves parts (`redistribute`): ours are per primitive (`splits`), so that a lowering runs as it is.
+The rules of DTensor for PyTorch's operators do not serve here. Ours are per primitive (`splits`),
+so that a lowering of a single process runs as it is.
 """
 
 from __future__ import annotations
@@ -25,73 +24,26 @@ from backplane.core.traits import Memory
 from backplane.engines.arrays.control import Rows
 from backplane.engines.base import emitted_line
 from backplane.engines.table import Entry, Lowering, Table, Value, host_shape
+from backplane.engines.torch.parts import (
+    Placements,
+    gathered,
+    laid_out,
+    moved,
+    of_parts,
+    part,
+    placements_of,
+    whole,
+)
 from backplane.engines.torch.splits import STACK, UNBIND, Split, has_rule, splits
-
-Placements = tuple[Placement, ...]
 
 SHAPES = frozenset(("shape", "kernel_shape"))
 """The parameters that give the shape of a result."""
 
-SENT_AS = {
-    torch.bool: torch.uint8, torch.int16: torch.int32, torch.uint16: torch.int32,
-    torch.uint32: torch.int64, torch.uint64: torch.int64,
-}  # fmt: skip
-"""The dtypes that processes on the CPU cannot send each other, and those that hold the same
-numbers, or the same bits."""
+MOST_PLANS = 256
+"""For each operation of a program: one is needed for each combination of shapes and layouts."""
 
 AS_THEY_ARE = ("dim", "barrier")
 """Lowerings that read no elements."""
-
-
-# --- values ---------------------------------------------------------------------------------------
-
-
-def placements_of(layout: Layout, mesh: DeviceMesh) -> Placements:
-    """A layout in DTensor's terms: which axis of the tensor each axis of the mesh splits."""
-    names = mesh.mesh_dim_names or ()
-    axis_of = {name: axis for axis, split in enumerate(layout) for name in split}
-    return tuple([Shard(axis_of[name]) if name in axis_of else Replicate() for name in names])
-
-
-def whole(mesh: DeviceMesh) -> Placements:
-    """The places of a value that every process has."""
-    return (Replicate(),) * mesh.ndim
-
-
-def gathered(x: Value) -> Value:
-    """All elements of `x`, as a plain tensor."""
-    return _part(x, whole(x.device_mesh), x.device_mesh) if isinstance(x, DTensor) else x
-
-
-def laid_out(x: Value, placements: Placements, mesh: DeviceMesh) -> Value:
-    """`x` with its parts moved to other places."""
-    return _of_parts(_part(x, placements, mesh), placements, mesh)
-
-
-def _part(x: Value, placements: Placements, mesh: DeviceMesh) -> Value:
-    """This process's part of `x`."""
-    if isinstance(x, DTensor):
-        return _moved(x.to_local(), x.placements, placements, mesh)
-    return _moved(x, whole(mesh), placements, mesh)
-
-
-def _of_parts(x: Value, placements: Placements, mesh: DeviceMesh) -> Value:
-    """The value of which `x` is this process's part."""
-    if any(isinstance(p, Partial) for p in placements):
-        added = tuple([Replicate() if isinstance(p, Partial) else p for p in placements])
-        x, placements = _moved(x, placements, added, mesh), added
-    if not any(isinstance(p, Shard) for p in placements):
-        return x
-    return DTensor.from_local(x, mesh, placements, run_check=False)
-
-
-def _moved(x: Value, before: Placements, after: Placements, mesh: DeviceMesh) -> Value:
-    """The part of this process after parts have been sent to other places."""
-    if before == after:
-        return x
-    sent = x.to(SENT_AS.get(x.dtype, x.dtype))
-    parts = DTensor.from_local(sent, mesh, before, run_check=False)
-    return parts.redistribute(placements=after).to_local().to(x.dtype)
 
 
 # --- operations -----------------------------------------------------------------------------------
@@ -136,9 +88,11 @@ class Operation:
         key = tuple(map(_facts, operands))
         plan = self.plans.get(key)
         if plan is None:
+            if len(self.plans) == MOST_PLANS:  # Sizes that change all the time must not pile up.
+                self.plans.clear()
             plan = self.plans[key] = _Planner(self, operands).plan()
         parts = [
-            _part(x, at, self.mesh) if isinstance(x, torch.Tensor) else x
+            part(x, at, self.mesh) if isinstance(x, torch.Tensor) else x
             for x, at in zip(operands, plan.operands, strict=False)
         ]
         # Sizes among the operands are parameters of the plan.
@@ -149,9 +103,9 @@ class Operation:
 
     def _joined(self, y: Value, plan: _Plan) -> Value:
         if plan.again is not None:
-            moved = _moved(y, plan.result, plan.again, self.mesh)
-            return self(_of_parts(moved, plan.again, self.mesh))
-        y = _of_parts(y, plan.result, self.mesh)
+            y = moved(y, plan.result, plan.again, self.mesh)
+            return self(of_parts(y, plan.again, self.mesh))
+        y = of_parts(y, plan.result, self.mesh)
         return y / plan.divisor if plan.divisor > 1 else y
 
 
@@ -193,9 +147,11 @@ class _Planner:
             spec._replace(shape=tuple(shape)) if _is_read(x) else spec
             for x, spec, shape in zip(self.operands, operation.specs, self.shapes, strict=False)
         ]
+        lowering = operation.lowering(specs, {**params, "keepdims": True} if again else params)
+        held = [a for a, split in enumerate(chosen) if split is not None and split.result == "held"]
         return _Plan(
             [self._places(i, chosen) for i in range(len(self.operands))],
-            operation.lowering(specs, {**params, "keepdims": True} if again else params),
+            self._held(lowering, held) if held else lowering,
             tuple([_joined(split, again) for split in chosen]),
             math.prod(
                 self.mesh.size(axis)
@@ -205,6 +161,26 @@ class _Planner:
             self._kept(chosen) if again else None,
         )
 
+    def _held(self, lowering: Lowering, axes: Sequence[int]) -> Lowering:
+        """`gather` from a part of a table, which is split along the parameter `axis`."""
+        axis: int = self.params["axis"]
+        whole, count, number = self.whole[0][axis], self.shapes[0][axis], 0
+        for place in axes:
+            number = number * self.mesh.size(place) + self.mesh.get_local_rank(place)
+        start = number * count
+
+        def run(x: Value, indices: Value) -> Value:
+            places = indices.to(torch.int64)
+            places = torch.where(places < 0, places + whole, places)
+            if bool(((places < 0) | (places >= whole)).any()):
+                raise IndexError(f"there are {whole} slices")
+            here = (places >= start) & (places < start + count)
+            found = lowering(x, torch.where(here, places - start, 0))
+            shape = (*(1,) * axis, *here.shape, *(1,) * (x.ndim - axis - 1))
+            return torch.where(here.reshape(shape), found, found.new_zeros(()))
+
+        return run
+
     def _is_cut(self, axis: int) -> bool:
         return any(isinstance(places[axis], Shard) for places in self.given)
 
@@ -213,10 +189,13 @@ class _Planner:
         one operand where it is.
         """
         parts = self.mesh.size(axis)
-        ways = [s for s in possible if self._keeps_one(s, axis) and self._divides(s, parts)]
+        fit = [s for s in possible if self._divides(s, parts)]
+        ways = [s for s in fit if self._keeps_one(s, axis)]
+        if not ways and self.operation.name == UNBIND and self._is_cut(axis):
+            ways = fit[:1]  # The rows of a loop come one by one, but each can be in parts.
         if not ways:
             return None
-        best = min(ways, key=lambda s: self._moved(s, axis))
+        best = min(ways, key=lambda s: self._cost(s, axis))
         for shape, i in zip(self.shapes, best.operands, strict=True):
             if i is not None:
                 shape[i] //= parts
@@ -236,15 +215,15 @@ class _Planner:
             sizes += [shape[split.result] for shape in self.results.values()]
         return all(n % parts == 0 for n in sizes)
 
-    def _moved(self, split: Split, axis: int) -> float:
+    def _cost(self, split: Split, axis: int) -> float:
         """About how many elements are sent. A sum over the processes counts like an operand."""
         counts = [math.prod(shape) for shape in self.whole]
-        moved = [
+        sent = [
             n
             for n, places, i in zip(counts, self.given, split.operands, strict=True)
             if isinstance(places[axis], Shard) and (i is None or places[axis] != Shard(i))
         ]
-        return sum(moved) + (0 if isinstance(split.result, int) else 2 * min(counts))
+        return sum(sent) + (0 if isinstance(split.result, int) else 2 * min(counts))
 
     def _kept(self, chosen: Sequence[Split | None]) -> Placements:
         """The places of the first operand, but for axes that are reduced."""

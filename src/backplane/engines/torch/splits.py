@@ -13,7 +13,7 @@ from backplane.core.primitive import Primitive
 from backplane.core.registry import PRIMITIVES
 from backplane.engines.table import Axes, Ints, Slices
 
-Joined = Literal["sum", "mean", "again"]
+Joined = Literal["sum", "mean", "again", "held"]
 
 
 class Split(NamedTuple):
@@ -24,7 +24,7 @@ class Split(NamedTuple):
     result: int | Joined
     """The axis along which the parts of each result lie one after another. Otherwise each part has
     the shape of the whole, and the whole is their sum or their mean, or the same reduction `again`
-    over the parts."""
+    over the parts. With `held`, each part has what it holds of the whole, and zeros elsewhere."""
 
 
 Shapes = Sequence[Ints]
@@ -262,6 +262,7 @@ def _dynamic_slice(shapes: Shapes, *, shape: Ints) -> Splits:
 @_rule("gather")
 def _gather(shapes: Shapes, *, axis: int) -> Iterator[Split]:
     x, indices = map(len, shapes)
+    yield Split([axis, None], "held")
     yield from [Split([None, i], axis + i) for i in range(indices)]
     yield from [Split([i, None], i) for i in range(axis)]
     yield from [Split([i, None], i + indices - 1) for i in range(axis + 1, x)]

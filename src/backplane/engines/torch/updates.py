@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from backplane.engines.table import Table, Value
+from backplane.engines.torch.indexing import flat_indices
 
 TABLE = Table()
 
@@ -60,6 +61,21 @@ def gradient_update(factor: Value, *tensors: Value) -> Later:
     ps, gs = _split(tensors, 2)
     ps = _owned(ps)
     return ps, [(partial(torch._foreach_add_, alpha=factor.item()), ps, gs)]
+
+
+@TABLE.add("rows_update")
+def rows_update(factor: Value, p: Value, *tensors: Value) -> Later:
+    """`index_add_` for each pair of g and indices. It would find wrong indices when it is too late,
+    so a lookup that nobody reads finds them before.
+    """
+    (own,) = _owned([p])
+    calls: list[tuple[Any, ...]] = []
+    for g, indices in zip(*_split(tensors, 2), strict=True):
+        rows = flat_indices(indices, p.shape[0])
+        own.reshape(len(own), -1)[:, :1].index_select(0, rows)
+        add = partial(own.index_add_, 0, alpha=factor.item())
+        calls.append((add, rows, g.reshape(rows.shape[0], *p.shape[1:])))
+    return [own], calls
 
 
 @TABLE.add("momentum_update")
