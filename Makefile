@@ -11,8 +11,9 @@ export TEST_R ?= 1
 R_PACKAGES := r-base-core r-cran-reticulate r-cran-testthat
 # Test processes. Each may load several engines, which takes about 2 GB.
 WORKERS ?= 2
-# How long `make fuzz` looks for programs that an engine gets wrong.
+# How long `make fuzz` looks for programs that an engine gets wrong, and which program it checks again.
 MINUTES ?= 10
+SEED ?=
 
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
@@ -37,6 +38,7 @@ help:
 	@echo 'make test TEST_R=0              … but those of the R package'
 	@echo 'make test-fast                  the tests that are not slow'
 	@echo 'make fuzz MINUTES=10            random programs on all engines; ENGINES="jax torch" for some'
+	@echo 'make fuzz SEED=1234             one of these programs again'
 	@echo 'make soak                       long runs: models, calls, deep graphs; ENGINES="jax torch" for some'
 	@echo 'make reference                  run conformance, then write docs/reference.md from it'
 	@echo 'make generate                   write what is derived: the stub of K, backplane.ENGINE, docs/primitives.md, R'
@@ -62,8 +64,8 @@ test-fast: $(STAMPS)/dev
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow'
 
 fuzz: $(STAMPS)/dev
-	PYTHONPATH=src:tests $(TEST_ENV) $(BIN)/python -W ignore -m fuzz --minutes $(MINUTES) \
-		--engine "$(filter-out all,$(ENGINES))"
+	PYTHONPATH=src:tests $(TEST_ENV) $(BIN)/python -W ignore -m fuzz --jobs $(WORKERS) --minutes $(MINUTES) \
+		$(if $(SEED),--seed $(SEED)) --engine "$(filter-out all,$(ENGINES))"
 
 soak: $(STAMPS)/dev
 	PYTHONPATH=src:tests $(TEST_ENV) $(BIN)/python -W ignore -m trust --engine "$(filter-out all,$(ENGINES))"

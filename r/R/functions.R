@@ -241,6 +241,10 @@ k_depthwise_conv2d <- function(
   ))
 }
 
+k_device <- function(name) {
+  call_k("device", list(name = name))
+}
+
 k_dot <- function(x, y) {
   call_k("dot", list(x = x, y = y))
 }
@@ -319,14 +323,23 @@ k_foldr <- function(fn, elems, initializer = NULL, name = NULL) {
   ))
 }
 
-k_function <- function(inputs, outputs, updates = NULL, name = NULL, ...) {
+k_function <- function(
+    inputs, outputs, updates = NULL, name = NULL, precision = NULL,
+    loss_scale = NULL, accumulate = 1L, ...
+) {
   call_k("function", list(
-      inputs = inputs, outputs = outputs, updates = updates, name = name, ...
+      inputs = inputs, outputs = outputs, updates = updates, name = name,
+      precision = precision, loss_scale = loss_scale,
+      accumulate = accumulate, ...
   ))
 }
 
 k_gather <- function(reference, indices) {
   call_k("gather", list(reference = reference, indices = indices))
+}
+
+k_get_mesh <- function() {
+  call_k("get_mesh", list())
 }
 
 k_get_session <- function() {
@@ -427,6 +440,10 @@ k_less_equal <- function(x, y) {
   call_k("less_equal", list(x = x, y = y))
 }
 
+k_list_devices <- function() {
+  call_k("list_devices", list())
+}
+
 k_load_state <- function(path, variables = NULL) {
   call_k("load_state", list(path = path, variables = variables))
 }
@@ -484,6 +501,10 @@ k_min <- function(x, axis = NULL, keepdims = FALSE) {
 
 k_minimum <- function(x, y) {
   call_k("minimum", list(x = x, y = y))
+}
+
+k_mixed_precision <- function(dtype, loss_scale = NULL) {
+  call_k("mixed_precision", list(dtype = dtype, loss_scale = loss_scale))
 }
 
 k_moving_average_update <- function(x, value, momentum) {
@@ -762,6 +783,10 @@ k_set_learning_phase <- function(value) {
   call_k("set_learning_phase", list(value = value))
 }
 
+k_set_mesh <- function(axes) {
+  call_k("set_mesh", list(axes = axes))
+}
+
 k_set_random_seed <- function(seed, portable = FALSE) {
   call_k("set_random_seed", list(seed = seed, portable = portable))
 }
@@ -776,6 +801,10 @@ k_set_value <- function(x, value) {
 
 k_shape <- function(x) {
   call_k("shape", list(x = x))
+}
+
+k_shard <- function(x, layout) {
+  call_k("shard", list(x = x, layout = layout))
 }
 
 k_sigmoid <- function(x) {

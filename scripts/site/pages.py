@@ -40,9 +40,11 @@ TITLES = {
     "random": "Random numbers",
     "recurrence": "Recurrence",
     "scaling": "Larger models",
+    "devices": "Devices and precision",
     "selection": "Joining and taking",
     "session": "Sessions",
     "shaping": "Shapes",
+    "sharding": "Meshes of devices",
     "sparse": "Sparse tensors",
     "state": "Variables and updates",
 }

@@ -70,6 +70,9 @@ def _static_reshapes(K, x):
     assert K.int_shape(K.reshape(batch, (K.shape(batch)[0], 2, 2))) == (None, 2, 2)
     assert K.int_shape(K.reshape(batch, (-1, K.shape(batch)[1]))) == (None, 4)
     assert K.int_shape(K.reshape(K.placeholder(ndim=2), (2, 3))) == (2, 3)
+    cube = K.placeholder((None, 2, 3))
+    assert K.int_shape(K.reshape(cube, (-1, K.prod(K.int_shape(cube)[1:])))) == (None, 6)
+    assert K.int_shape(K.reshape(cube, (-1, K.prod(K.shape(cube)[1:]) * 2))) == (None, 12)
     return K.reshape(x, K.constant([3, 2], dtype="int32"))
 
 

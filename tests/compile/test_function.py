@@ -254,6 +254,18 @@ def test_a_compiled_function_is_called_without_a_function_in_between(engine: Any
             f(nothing)
 
 
+def test_lists_of_arrays_among_the_values_are_joined(engine: Any) -> None:
+    x, y, w = (K.placeholder(shape=(None, 2)) for _ in range(3))
+    f = K.function([x, y, w], {"a": x + y, "b": x * w}.values())
+    ones, twos = np.ones((1, 2)), np.full((1, 2), 2.0)
+    for given in ([ones, twos, twos], ([ones], [twos], [twos]), [[ones, twos], [twos]]):
+        found = f(given)
+        assert [a.tolist() for a in found] == [[[3.0, 3.0]], [[2.0, 2.0]]]
+    # A list of rows is one value.
+    g = K.function([x, y], [x + y])
+    np.testing.assert_array_equal(g([[np.ones(2)], [np.ones(2)]])[0], twos)
+
+
 def test_the_learning_phase_chooses_the_program_without_checks_in_between(engine: Any) -> None:
     x = K.placeholder(shape=(2,))
     f = K.function([x, K.learning_phase()], [K.in_train_phase(x * 2, x * 3)])

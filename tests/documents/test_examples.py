@@ -144,6 +144,10 @@ def test_shape_rank_size_and_count(engine: object) -> None:
 def test_dtype() -> None:
     """003 and 004 show `float32_ref` for variables, a name that TensorFlow gave up."""
     assert K.dtype(K.placeholder(shape=(2, 4, 5))) == "float32"
+    assert K.dtype(np.ones(2)) == "float64"
+    for number in (0, 1.5, [1, 2]):
+        with pytest.raises(TypeError, match=r"K\.dtype: x must be a tensor"):
+            K.dtype(number)
     assert K.dtype(K.placeholder(shape=(2, 4, 5), dtype="float32")) == "float32"
     assert K.dtype(K.placeholder(shape=(2, 4, 5), dtype="float64")) == "float64"
     assert K.dtype(K.variable(VALUES)) == "float32"

@@ -43,6 +43,19 @@ def lower(name: str, *operands: Any, unknown: bool = False, **params: Any) -> An
 # --- values ---------------------------------------------------------------------------------------
 
 
+def test_sums_of_float16_at_positions():
+    """Gradients of a max-pooling with overlapping windows, and of a gather."""
+    x, v = K.placeholder((1, 5, 5, 1), dtype="float16"), K.placeholder((4, 2), dtype="float16")
+    pooled = K.sum(K.pool2d(x, (3, 3), (1, 1)))
+    picked = K.sum(K.square(K.gather(v, K.constant([0, 2, 0], dtype="int32"))))
+    with K.engine("cntk"):
+        f = K.function([x, v], [*K.gradients(pooled, [x]), *K.gradients(picked, [v])])
+        at_pixels, at_rows = f([np.arange(25).reshape(1, 5, 5, 1), np.ones((4, 2))])
+    assert at_pixels.dtype == at_rows.dtype == np.float16
+    assert at_pixels[0, 2:, 2:, 0].tolist() == [[1] * 3] * 3
+    assert at_rows.tolist() == [[4, 4], [0, 0], [2, 2], [0, 0]]
+
+
 def test_tensors_of_onnx_runtime_go_in_and_come_out() -> None:
     x = ort.OrtValue.ortvalue_from_numpy(np.array([-1.0, 2.0], "float32"))
     y = K.relu(x)
@@ -341,9 +354,9 @@ def test_large_models_without_convolutions_are_not_optimized(
     optimized: list[bool] = []
     make = engine.session
 
-    def spy(model: bytes, threads: int, optimize: bool, without: Any) -> Any:
+    def spy(model: bytes, threads: int, optimize: bool, *more: Any) -> Any:
         optimized.append(optimize)
-        return make(model, threads, optimize)
+        return make(model, threads, optimize, *more)
 
     monkeypatch.setattr(engine, "session", spy)
     monkeypatch.setattr(engine, "MANY", 2)

@@ -1,7 +1,9 @@
 """Looks for programs that an engine gets wrong, and for bad calls with bad errors.
 
-python -m fuzz --engine torch --programs 1000 --seed 3
-python -m fuzz --minutes 10                              all engines in turn
+python -m fuzz --minutes 10                       go on where the last run has ended, all engines
+python -m fuzz --engine torch --seed 1234         the program of one seed again
+python -m fuzz --counts                           how many programs the ledger counts
+python -m fuzz --engine torch --bad-calls
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import os
 import sys
 import tempfile
 import time
-import traceback
+from collections.abc import Sequence
 
 os.environ["KERAS_HOME"] = tempfile.mkdtemp(prefix="backplane-fuzz-")
 os.environ["KERAS_BACKEND"] = "numpy"
@@ -22,41 +24,56 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 import numpy as np
 
 from backplane import engines
+from fuzz import ledger, processes
 from fuzz.bad_calls import calls, judged
-from fuzz.search import search
+from fuzz.search import Result, results
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
     parser.add_argument("--engine", default="", help="names; default: all installed")
-    parser.add_argument("--seed", type=int, default=None, help="default: another one each time")
-    parser.add_argument("--programs", type=int, default=10**9, help="programs per engine")
+    parser.add_argument(
+        "--seed", type=int, default=None, help="check the program of this seed only"
+    )
+    parser.add_argument("--minutes", type=float, default=1.0, help="for all engines together")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at once")
+    parser.add_argument("--counts", action="store_true", help="print the sums of the ledger")
     parser.add_argument(
         "--bad-calls", action="store_true", help="make all bad calls instead, on graphs and arrays"
     )
-    parser.add_argument("--minutes", type=float, default=1.0, help="for all engines together")
     given = parser.parse_args()
     np.seterr(all="ignore")
     names = given.engine.replace(",", " ").split() or [
         n for n in engines.names() if engines.installed(n)
     ]
-    seed = int(time.time()) if given.seed is None else given.seed
-    failures = 0
-    for name in names if given.bad_calls else ():
-        failures += _bad_calls(name)
-    for name in () if given.bad_calls else names:
-        end = time.monotonic() + 60 * given.minutes / len(names)
-        report = search(name, seed, given.programs, end)
-        print(
-            f"{name}: {report.programs} programs from seed {seed}, {report.skipped} more refused by"
-            f" name or of uncertain size, {len(report.failures)} failures",
-            flush=True,
-        )
-        failures += len(report.failures)
-        for error in report.failures:
-            frames = traceback.format_list(traceback.extract_tb(error.__traceback__)[-3:])
-            print("-" * 100, *frames, *traceback.format_exception_only(error), sep="\n")
+    if given.counts:
+        return _print_counts()
+    if given.bad_calls:
+        return 1 if sum(map(_bad_calls, names)) else 0
+    if given.seed is not None:
+        return _report(list(results(given.seed, names)))
+    failures, rows = 0, ledger.load()
+    following = {name: ledger.next_seed(rows.get(name, [])) for name in names}
+    for found in processes.run(following, given.jobs, time.monotonic() + 60 * given.minutes):
+        ledger.add(found)
+        failures += _report(found)
+    _print_counts()
     return 1 if failures else 0
+
+
+def _report(found: Sequence[Result]) -> int:
+    """Print the failures; how many there are."""
+    failures = [result for result in found if result.outcome == "failed"]
+    for seed, name, _, text in failures:
+        print("-" * 100, f"seed {seed} on {name}", text, sep="\n", flush=True)
+    return len(failures)
+
+
+def _print_counts() -> int:
+    for name, rows in ledger.load().items():
+        counts = ledger.counts(rows)
+        print(f"{name}: " + ", ".join(f"{n} {outcome}" for outcome, n in counts.items()))
+    return 0
 
 
 def _bad_calls(engine: str) -> int:

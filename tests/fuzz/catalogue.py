@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from backplane.core.graph import toposort
 from backplane.core.spec import is_float
 from fuzz.writer import LIMITS, Var, Writer
 
@@ -436,7 +435,7 @@ def large(w: Writer) -> str | None:
     """A chain of element-wise operations at one of the sizes from which engines work in blocks."""
     if w.chance(60):
         return None
-    size = w.pick(LIMITS) + w.between(-1, 1)
+    size = w.pick(LIMITS[: 5 if w.chance(80) else None]) + w.between(-1, 1)
     shape = w.pick(((size,), (2, size // 2), (size // 64, 64), (size // 7, 7)))
     dtype = w.pick(("float32", "float64", "float32", "float16"))
     value = f"np.random.default_rng({w.below(99)}).normal(0, 1, {shape}).astype({dtype!r})"
@@ -462,74 +461,3 @@ def large(w: Writer) -> str | None:
         if axis is not None and len(shape) > 1
         else f"K.{w.pick(('mean', 'max', 'min', 'sum'))}({x})"
     )
-
-
-# --- loops and branches ---------------------------------------------------------------------------
-
-
-@entry(3)
-def branch(w: Writer) -> str:
-    x = w.tensor("float")
-    y = w.exactly(x.shape, "float", x.dtype)
-    one, two = f"lambda: {x} * {y}", f"lambda: K.tanh({y})"
-    if w.chance(40):
-        return f"K.in_train_phase({one}, {two})"
-    return f"K.switch({w.exactly((), 'bool')}, {one}, {two})"
-
-
-@entry(5)
-def recur(w: Writer) -> str:
-    x = w.tensor("float", rank=3)
-    units = w.pick((2, 3, 1))
-    state = w.exactly((x.shape[0], units), "float", x.dtype)
-    inner, outer = (w.exactly((n, units), "float", x.dtype) for n in (x.shape[2], units))
-    step = w.pick((
-        f"K.tanh(K.dot(x, {inner}) + K.dot(s[0], {outer}))",
-        f"K.sigmoid(K.dot(x, {inner})) * s[0] + K.mean(K.dot(s[0], {outer}))",
-        f"0.5 * s[0] + K.dot(x, {inner})",
-    ))  # fmt: skip
-    mask = f"{w.exactly(x.shape[:2], 'bool')}" if w.chance(30) and x.shape[1] else None
-    unroll = w.chance(15) and 0 < x.shape[1] < 6 and mask is None
-    inputs = f"K.reshape({x}, {x.shape})" if unroll else x
-    return (
-        f"K.rnn(lambda x, s: (lambda y: (y, [y]))({step}), {inputs}, [{state}],"
-        f" go_backwards={w.chance(30)}, mask={mask}, unroll={unroll}){w.pick(('[0]', '[1]', '[2][0]'))}"
-    )
-
-
-@entry(4)
-def fold(w: Writer) -> str | None:
-    x = with_axes(w)
-    if w.chance(40):
-        body = w.pick(
-            (
-                f"K.square(e) + {w.number()}",
-                "K.exp(-K.abs(e))",
-                "K.sum(e) * e",
-                "e / (1 + K.max(K.abs(e)))",
-            )
-        )
-        if 0 in x.shape and "max" in body:
-            return None
-        return f"K.map_fn(lambda e: {body}, {x})"
-    state = w.exactly(x.shape[1:], "float", x.dtype)
-    body = w.pick(("0.5 * a + e", "K.tanh(a) * e", "K.maximum(a, e)", "a - K.sin(e)"))
-    return f"K.{w.pick(('foldl', 'foldr'))}(lambda a, e: {body}, {x}, {state})"
-
-
-# --- gradients ------------------------------------------------------------------------------------
-
-
-@entry(12)
-def gradient(w: Writer) -> str | None:
-    results = [v for v in w.pool if is_float(v.dtype) and v.name[0] == "t"]
-    if not results:
-        return None
-    y = results[-1 - min(w.below(len(results)), w.below(8))]
-    reached = set(toposort([y.tensor]))
-    sources = [v for v in w.pool if v.tensor in reached and is_float(v.dtype) and v is not y]
-    leaves = [v for v in sources if v.name[0] in "xv"]
-    if not sources:
-        return None
-    x = w.pick(leaves if leaves and w.chance(80) else sources)
-    return f"K.gradients({y}, [{x}])[0]"

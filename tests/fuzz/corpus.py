@@ -30,12 +30,31 @@ def average_of_single_elements_beside_a_step_of_momentum(K):
 def means_of_many_rows(K):
     """The rows were added one by one: the mean was wrong in the fourth digit."""
     v = K.variable(np.full((18724, 2), 1.1))
-    return {}, [K.mean(v, axis=0), K.sum(v, axis=0)], []
+    w = K.variable(np.full((16411, 3), 1.1))  # a prime number of rows
+    return {}, [f(x, axis=0) for f in (K.mean, K.sum) for x in (v, w)], []
 
 
 def sums_between_other_axes(K):
     x = K.variable(np.full((2, 20000, 2), 1.1))
-    return {}, [K.mean(x, axis=1), K.sum(x, axis=[0, 1])], []
+    y = K.variable(np.full((3, 5000, 2, 70), 1.1))
+    z = K.variable(np.full((16385,), 1.1))
+    sums = [K.mean(x, axis=1), K.sum(x, axis=[0, 1]), K.mean(y, [1, 3], keepdims=True)]
+    return {}, [*sums, K.sum(y, axis=1), K.mean(z)], []
+
+
+def means_of_pixels_of_an_unknown_number_of_images(K):
+    x = K.placeholder((None, 40, 40, 2))
+    y = K.placeholder((None, 2, 40, 40))
+    fed = {x: np.full((9, 40, 40, 2), 1.1), y: np.full((9, 2, 40, 40), 1.1)}
+    return fed, [K.mean(x, [0, 1, 2]), K.sum(x, [0, 1]), K.mean(y, [0, 2, 3]), K.mean(x)], []
+
+
+def slope_of_maxima_with_gaps_in_halves(K, dtype="float16"):
+    """ONNX Runtime has no kernel for float16."""
+    x = K.placeholder((1, 3, 7, 6), dtype=dtype)
+    y = K.pool2d(x, (1, 3), (1, 2), "same", "channels_first", "max")
+    value = np.random.default_rng(459).normal(0, 1, (1, 3, 7, 6)).astype("float32")
+    return {x: value}, K.gradients(y, [x]), []
 
 
 def gather_of_nothing(K):
@@ -77,6 +96,45 @@ def sigmoid_of_a_constant_in_halves(K, dtype="bfloat16"):
     x = K.placeholder((2, 3), dtype=dtype)
     y = K.sigmoid(K.constant(np.linspace(-2, 2, 6).reshape((2, 3)), dtype))
     return {x: np.ones((2, 3), "float32")}, [x * y], []
+
+
+def slope_of_rows_without_elements(K):
+    """MLX ended the process, and TensorFlow's kernel refused the empty result."""
+    x = K.placeholder((1, 0, 1), dtype="float64")
+    y = K.placeholder((None, None))
+    i = K.placeholder((None,), dtype="int64")
+    rows = [K.gather(x, 0), K.gather(x, i), K.gather(y, i)]
+    fed = {x: np.zeros((1, 0, 1)), y: np.zeros((3, 0)), i: [0, 0]}
+    return fed, [g for t in rows for g in K.gradients(t, [x, y]) if g is not None], []
+
+
+def logarithm_of_the_sum_of_nothing(K):
+    """MLX refused it in float64."""
+    x = K.placeholder((5, None), dtype="float64")
+    y = K.placeholder((2, 3), dtype="float64")
+    fed = {x: np.zeros((5, 0)), y: [[1e3, 0.0, -np.inf], [-np.inf] * 3]}
+    results = [K.logsumexp(t, axis) for t in (x, y) for axis in (None, 1)]
+    return fed, [*results, *K.gradients(results[3], [y])], []
+
+
+def rows_of_no_samples(K):
+    """JAX gave them another number of axes."""
+    x = K.placeholder((0, 7))
+    i = K.placeholder((0, 3), dtype="int32")
+    y = K.placeholder((0, 7, 3))
+    fed = {x: np.zeros((0, 7)), i: np.zeros((0, 3)), y: np.zeros((0, 7, 3))}
+    return fed, [K.gather(x, i), K.ctc_batch_cost(i, K.softmax(y), i[:, :1], i[:, :1])], []
+
+
+def products_of_transposed_stacks_without_rows(K):
+    """ONNX Runtime ended the process."""
+    x = K.placeholder((None, None, None))
+    w = K.placeholder((2, 2, 2))
+    i = K.placeholder((0, 3, 2))
+    t = K.batch_dot(K.permute_dimensions(x, (1, 0, 2)), w)
+    y = K.map_fn(lambda e: K.map_fn(lambda d: d * 2, e), K.local_conv1d(i, w, (1,), (2,)))
+    fed = {x: np.zeros((0, 2, 2)), w: np.ones((2, 2, 2)), i: np.zeros((0, 3, 2))}
+    return fed, [t, y, *K.gradients(y, [i, w])], []
 
 
 CORPUS = [f for f in globals().values() if getattr(f, "__module__", "") == __name__]

@@ -10,15 +10,18 @@ random, so its spread is large, and so is that of everything that depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from backplane import engines
-from backplane.core.graph import Constant, Graph, Placeholder, Tensor, toposort
+from backplane.core.graph import Constant, Graph, KeySource, Placeholder, Tensor, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.spec import Spec, is_float, is_integer
+from backplane.core.variable import Variable
 
 UNIT = {"float64": 4e-15, "float32": 2.4e-7, "float16": 2e-3, "bfloat16": 1.6e-2}
 """The noise, relative to a value: some units in the last place."""
@@ -50,6 +53,13 @@ COMPOSED = frozenset(
 )
 """The same, and even whole numbers lead to intermediate results that are rounded."""
 NEVER = None
+NOISE = np.random.default_rng(0).uniform(-1, 1, 1 << 20)
+NEXT_KEY = np.array([0, 0, 1, 0], "uint32")
+"""What each run adds to the key of random numbers."""
+NO_STATE: Mapping[Variable, int] = MappingProxyType({})
+
+Plans = dict[Any, Any]
+"""What several evaluations of a graph share: the order of its nodes, and the decompositions."""
 
 
 class Expected(NamedTuple):
@@ -61,18 +71,48 @@ class Expected(NamedTuple):
 
 
 def expected(
-    outputs: Sequence[Tensor], leaves: Mapping[Tensor, np.ndarray], samples: int = 4, seed: int = 0
-) -> list[Expected]:
-    """What `outputs` must be, given the values of placeholders and variables."""
+    outputs: Sequence[Tensor],
+    leaves: Mapping[Tensor, Any],
+    state: Mapping[Variable, int] = NO_STATE,
+    runs: int = 1,
+    samples: int = 2,
+    seed: int = 0,
+) -> list[list[Expected]]:
+    """What each of several runs must give, from the values of placeholders and variables before the
+    first one, and the keys of random numbers. `state` says which output is the new value of a
+    variable.
+    """
+    generators = [np.random.default_rng([seed, i]) for i in range(samples)]
+    plans: Plans = {}
     with np.errstate(all="ignore"):
-        middle = Evaluation(None)(outputs, leaves)
-        noisy = [
-            Evaluation(np.random.default_rng([seed, i]))(outputs, leaves) for i in range(samples)
+        values = [
+            list(_evaluated(Evaluation(rng, plans), outputs, leaves, state, runs))
+            for rng in (None, *generators)
         ]
         return [
-            _bounded(t.spec.dtype, values[0], values[1:])
-            for t, values in zip(outputs, zip(middle, *noisy, strict=True), strict=True)
+            [
+                _bounded(t.spec.dtype, found[0], found[1:])
+                for t, found in zip(outputs, zip(*run, strict=True), strict=True)
+            ]
+            for run in zip(*values, strict=True)
         ]
+
+
+def _evaluated(
+    evaluation: Evaluation,
+    outputs: Sequence[Tensor],
+    leaves: Mapping[Tensor, Any],
+    state: Mapping[Variable, int],
+    runs: int,
+) -> Iterator[list[Any]]:
+    known, found = dict(leaves), []
+    keys = [t for t in leaves if isinstance(t, KeySource)]
+    for run in range(runs):
+        if run == 0 or state or keys:
+            found = evaluation(outputs, known)
+        known |= {v: found[i] for v, i in state.items()}
+        known |= {t: known[t] + NEXT_KEY for t in keys}
+        yield found
 
 
 def _bounded(dtype: str, value: Any, samples: Sequence[Any]) -> Expected:
@@ -99,15 +139,24 @@ class UnstableShapeError(Exception):
 class Evaluation:
     """One walk through a graph, with noise if there is a generator of random numbers."""
 
-    def __init__(self, rng: np.random.Generator | None) -> None:
+    def __init__(self, rng: np.random.Generator | None, plans: Plans | None = None) -> None:
         self.rng = rng
+        self.plans = {} if plans is None else plans
         self.table = engines.get("numpy").table
 
-    def __call__(self, outputs: Sequence[Tensor], leaves: Mapping[Tensor, Any]) -> list[Any]:
+    def __call__(
+        self, outputs: Sequence[Tensor], leaves: Mapping[Tensor, Any], plan: Any = None
+    ) -> list[Any]:
+        """The values of `outputs`. `plan` names a graph that is evaluated more than once."""
         known: dict[Tensor, Any] = {
             t: self.flushed(_wide(v), t.spec.dtype) for t, v in leaves.items()
         }
-        for node in toposort(outputs):
+        order = self.plans.get(plan)
+        if order is None:
+            order = toposort(outputs, stop=known)
+            if plan is not None:
+                self.plans[plan] = order
+        for node in order:
             if node not in known:
                 known[node] = self.value(node, [known[t] for t in node.inputs])
         return [known[t] for t in outputs]
@@ -118,6 +167,8 @@ class Evaluation:
             return self.flushed(_wide(node.value), node.spec.dtype)
         if isinstance(node, Placeholder):
             return _wide(np.asarray(node.default, node.spec.dtype))
+        if isinstance(node, KeySource):
+            return np.array(node.words(), "uint32")
         assert node.op is not None
         if node.op is OUTPUT:
             return operands[0][node.params["index"]]
@@ -125,6 +176,8 @@ class Evaluation:
         if special is not None:
             return special(self, operands, **node.params)
         name = node.op.name
+        if self.rng is not None and node.op.varies:  # each engine draws numbers of its own
+            operands = [self.rng.integers(2**32, size=4, dtype="uint32"), *operands[1:]]
         if self.rng is not None and name in ADDING | COMPOSED:
             digits = 0 if name in ADDING else NEVER
             operands = [
@@ -144,19 +197,37 @@ class Evaluation:
         """`found`, with random elements where an intermediate result may be too large."""
         most = LARGEST[node.spec.dtype]
         wide = [v for v in operands if np.asarray(v).dtype.kind == "f"]
+        assert self.rng is not None
+        assert node.op is not None
+        kinds = [np.nan, np.inf, 0.0]
+        if node.op.name.startswith(("conv", "matmul")) and not all(
+            np.isfinite(v).all() for v in wide
+        ):
+            return self.rng.choice(kinds, np.shape(found))  # infinity · 0
         if all(np.max(np.abs(v), initial=0.0, where=np.isfinite(v)) < most**0.25 for v in wide):
             return found
         sizes = [np.abs(v) if np.asarray(v).dtype.kind == "f" else v for v in operands]
         large = ~(np.abs(self.computed(node, sizes)) < most / 4)
-        assert self.rng is not None
-        return np.where(large, self.rng.choice([np.nan, np.inf, 0.0], np.shape(found)), found)
+        return np.where(large, self.rng.choice(kinds, np.shape(found)), found)
 
     def flushed(self, value: Any, dtype: str) -> Any:
         """`value`, where numbers below the normal ones may be 0."""
         if self.rng is None or not is_float(dtype):
             return value
-        small = (np.abs(value) < TINY[dtype]) & (self.rng.uniform(size=np.shape(value)) < 0.5)
-        return np.where(small, 0.0 * value, value)
+        small = (np.abs(value) < TINY[dtype]) & (value != 0)
+        if not small.any():
+            return value
+        return np.where(small & (self.noise(np.shape(value)) < 0), 0.0 * value, value)
+
+    def noise(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Numbers between -1 and 1: a part of a long list, because drawing them takes longer than
+        all the rest.
+        """
+        assert self.rng is not None
+        count = math.prod(shape)
+        start = int(self.rng.integers(max(1, len(NOISE) - count)))
+        part = NOISE[start : start + count]
+        return (part if len(part) == count else np.resize(NOISE, count)).reshape(shape)
 
     def computed(self, node: Tensor, operands: list[Any]) -> Any:
         """The primitive in float64."""
@@ -164,17 +235,28 @@ class Evaluation:
         if op.name == "cast":
             return _cast(operands[0], params["dtype"])
         entry = self.table.get(op.name)
+        if entry is not None and entry.unless is None and not entry.builds:
+            return entry.function(*operands, **params)
         specs = [Spec(np.shape(v), np.asarray(v).dtype.name) for v in operands]
         if entry is None or (entry.unless is not None and entry.unless(specs, **params)):
-            leaves = [Placeholder(s) for s in specs]
-            result = op.decomposition(*leaves, **params)
-            outputs = result if op.multiple else [result]
-            found = Evaluation(None)(outputs, dict(zip(leaves, operands, strict=True)))
-            return found if op.multiple else found[0]
-        function = entry.function(specs, **params) if entry.builds else entry.function
+            return self.decomposed(node, operands, specs, params)
         if entry.builds:
-            return function(*operands)
-        return function(*operands, **params)
+            return entry.function(specs, **params)(*operands)
+        return entry.function(*operands, **params)
+
+    def decomposed(
+        self, node: Tensor, operands: list[Any], specs: list[Spec], params: dict[str, Any]
+    ) -> Any:
+        """The decomposition of the primitive in float64."""
+        assert node.op is not None
+        key = (node, *specs)
+        if key not in self.plans:
+            leaves = [Placeholder(s) for s in specs]
+            result = node.op.decomposition(*leaves, **params)
+            self.plans[key] = Graph(leaves, result if node.op.multiple else [result])
+        graph = self.plans[key]
+        found = _graph(Evaluation(None, self.plans), graph, operands)
+        return found if node.op.multiple else found[0]
 
     def settled(self, name: str, value: Any, dtype: str) -> Any:
         """A result as its dtype holds it: too large numbers are infinite, and rounding is noise."""
@@ -182,11 +264,19 @@ class Evaluation:
             return value
         value = np.asarray(value, "float64")
         if dtype != "float64":
-            value = np.where(np.abs(value) > LARGEST[dtype], np.sign(value) * np.inf, value)
-        if self.rng is None or name in EXACT:
+            large = np.abs(value) > LARGEST[dtype]
+            if self.rng is not None and dtype == "float16":  # compilers may keep more than 16 bits
+                large &= self.noise(value.shape) < 0
+            value = np.where(large, np.sign(value) * np.inf, value)
+        if self.rng is None:
+            return value
+        zero = value == 0
+        if zero.any():  # engines differ in the sign of zeros
+            value = np.where(zero & (self.noise(value.shape) < 0), -value, value)
+        if name in EXACT:
             return value
         if name in ("log_softmax", "logsumexp"):  # the logarithm of a sum of about 1
-            value = value + self.rng.uniform(-1, 1, value.shape) * UNIT[dtype]
+            value = value + self.noise(value.shape) * UNIT[dtype]
         digits = 0 if name in ADDING else DIGITS[dtype] if name in BASIC else NEVER
         return self.moved(value, dtype, digits)
 
@@ -197,15 +287,17 @@ class Evaluation:
         if not is_float(dtype) or self.rng is None:
             return value
         value = np.asarray(value, "float64")
-        noise = self.rng.uniform(-1, 1, value.shape) * UNIT[dtype]
-        exact = np.False_
+        noise = self.noise(value.shape) * UNIT[dtype]
+        moved = value * (1 + noise)
         if digits is not NEVER:
             scaled = value * 2.0**digits
             exact = (scaled == np.round(scaled)) & (np.abs(scaled) < 2.0 ** DIGITS[dtype] * 4)
-        moved = np.where(exact, value, value * (1 + noise))
-        moved = self.flushed(moved, dtype)
-        edge = np.abs(np.abs(value) / LARGEST[dtype] - 1) < 0.01
-        return np.where(edge & (noise > 0), np.sign(value) * np.inf, moved)
+            moved = np.where(exact, value, moved)
+        size = np.abs(value)
+        if not (size > LARGEST[dtype] / 2).any():
+            return self.flushed(moved, dtype)
+        edge = np.abs(size / LARGEST[dtype] - 1) < 0.01
+        return np.where(edge & (noise > 0), np.sign(value) * np.inf, self.flushed(moved, dtype))
 
     def open(self, name: str, node: Tensor, operands: list[Any], found: Any) -> Any:
         """`found`, with random elements where the documents leave the result to the engine."""
@@ -225,7 +317,7 @@ class Evaluation:
             second = np.asarray(operands[1])
             size = np.maximum(np.abs(first), np.abs(second)) * 4 * UNIT[node.inputs[0].spec.dtype]
             free = (first != second) & (np.abs(first - second) <= size)
-            return found ^ (free & (self.rng.uniform(size=np.shape(free)) < 0.5))
+            return found ^ (free & (self.noise(np.shape(free)) < 0))
         elif name in ("argmax", "argmin") and first.dtype.kind == "f":
             free = np.isnan(first).any(axis=node.params["axis"])
         if free is None or not np.any(free):
@@ -233,10 +325,12 @@ class Evaluation:
         info = np.iinfo(node.spec.dtype)
         drawn = self.rng.integers(
             info.min // 2, info.max // 2, np.shape(found), dtype="int64" if info.min else "uint64"
-        )
+        ).astype(node.spec.dtype)
+        special = self.rng.choice(np.array([0, info.min, info.max], node.spec.dtype), drawn.shape)
+        drawn = np.where(self.noise(drawn.shape) < 0, drawn, special)
         if name in ("argmax", "argmin"):
-            drawn = drawn % max(1, first.shape[node.params["axis"]])
-        return np.where(free, drawn.astype(node.spec.dtype), found)
+            drawn = abs(drawn) % max(1, first.shape[node.params["axis"]])
+        return np.where(free, drawn, found)
 
 
 def _wide(value: Any) -> Any:
@@ -260,7 +354,7 @@ def _cast(value: Any, dtype: str) -> Any:
 
 
 def _graph(evaluation: Evaluation, graph: Graph, values: Sequence[Any]) -> list[Any]:
-    return evaluation(graph.outputs, dict(zip(graph.inputs, values, strict=True)))
+    return evaluation(graph.outputs, dict(zip(graph.inputs, values, strict=True)), plan=graph)
 
 
 def _scan(

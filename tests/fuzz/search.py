@@ -1,91 +1,71 @@
-"""Draws many programs for one engine."""
+"""Checks the programs of many seeds, and makes those that fail smaller."""
 
 from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import seed as seeded
-
 from backplane import backend as K
 from backplane import engines
-from fuzz.programs import check, dtypes_of, programs
+from fuzz.programs import check_of, dtypes_of, written
 from fuzz.writer import Program, literal
 
-CHUNK = 50
-"""Programs of one seed. A failure ends its chunk."""
 SHRINKING = 20.0
 """Seconds that a failing program may be made smaller."""
 
 
-class Report(NamedTuple):
-    """How many programs ran, and what went wrong: the smallest program that was found for each."""
-
-    programs: int
-    skipped: int
-    """Programs that the engine refuses by name, or with a size that depends on rounding."""
-    failures: list[BaseException]
+OUTCOMES = ("compared", "refused", "uncertain", "failed")
 
 
-def search(name: str, seed: int, count: int, end: float) -> Report:
-    """Run programs on an engine until there are `count`, or until the clock says `end`."""
-    ran, skipped, failures, chunk = 0, 0, [], 0
-    while ran + skipped < count and time.monotonic() < end:
-        found = _Chunk(name, end)
-        found.run(seed * 100_003 + chunk, min(CHUNK, count - ran - skipped))
-        ran, skipped, chunk = ran + found.ran, skipped + found.skipped, chunk + 1
-        if found.failure is not None:
-            failures.append(found.failure)
-    return Report(ran, skipped, failures)
+class Result(NamedTuple):
+    """What became of the program of a seed on an engine."""
+
+    seed: int
+    engine: str
+    outcome: str
+    """`compared`; `refused` by name; `uncertain`, because a size depends on rounding; or `failed`.
+    """
+    failure: str = ""
+    """The failing program, made smaller, and the error."""
 
 
-class _Chunk:
-    def __init__(self, name: str, end: float) -> None:
-        self.name, self.end = name, end
-        self.ran = self.skipped = 0
-        self.failure: BaseException | None = None
-        with engines.use(name) as engine:
-            self.strategy = programs(dtypes_of(engine))
-
-    def run(self, seed: int, count: int) -> None:
-        """Draw `count` programs, or fewer if one fails."""
-        options = settings(
-            max_examples=count, database=None, deadline=None, suppress_health_check=list(HealthCheck),
-            phases=(Phase.generate,), report_multiple_bugs=False, print_blob=False,
-        )  # fmt: skip
-        try:
-            seeded(seed)(options(given(self.strategy)(self.one)))()
-        except Exception as error:  # noqa: BLE001 - whatever goes wrong is a finding
-            self.failure = self.failure or error
-
-    def one(self, program: Program) -> None:
-        if time.monotonic() > self.end or self.failure is not None:
-            return
-        K.clear_session()
-        error = failure(program, self.name)
-        if isinstance(error, BaseException):
-            self.failure = shrunk(program, self.name, error)
-            raise self.failure
-        self.ran += error
-        self.skipped += not error
-
-
-def failure(program: Program, engine: str) -> BaseException | bool:
-    """What goes wrong when the program runs; if nothing does, whether it could be compared."""
+def results(seed: int, names: Sequence[str]) -> Iterator[Result]:
+    """Check the program of a seed on engines, one after the other, with one reference."""
+    K.clear_session()
     try:
-        return check(program, engine)
+        program = written(seed)
+    except Exception:  # noqa: BLE001 - the reference may fail
+        for name in names:
+            yield Result(seed, name, "failed", traceback.format_exc())
+        return
+    check = check_of(program)
+    for name in names:
+        with engines.use(name) as engine:
+            lacking = "bfloat16" in program.text() and "bfloat16" not in dtypes_of(engine)
+        if lacking:
+            yield Result(seed, name, "refused")
+            continue
+        try:
+            yield Result(seed, name, check.outcome(name))
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong is a finding
+            yield Result(seed, name, "failed", shrunk(program, name, error))
+
+
+def failure(program: Program, engine: str) -> BaseException | None:
+    """What goes wrong when the program runs."""
+    try:
+        check_of(program).outcome(engine)
     except Exception as error:  # noqa: BLE001 - whatever goes wrong is a finding
         return error
+    return None
 
 
-def shrunk(program: Program, engine: str, error: BaseException) -> BaseException:
-    """The failure of a smaller program: outputs and updates are dropped, and tensors become inputs
-    with the values that they had. `hypothesis` would write the whole program again for each
-    attempt, which takes minutes where this takes a second.
+def shrunk(program: Program, engine: str, error: BaseException) -> str:
+    """A smaller program that fails in the same place, as text: outputs and updates are dropped, and
+    tensors become inputs with the values that they had.
     """
     end = time.monotonic() + SHRINKING
     smaller = True
@@ -93,12 +73,13 @@ def shrunk(program: Program, engine: str, error: BaseException) -> BaseException
         smaller = False
         for attempt in _attempts(program):
             found = failure(attempt, engine)
-            if isinstance(found, BaseException) and _place(found) == _place(error):
+            if found is not None and _place(found) == _place(error):
                 program, error, smaller = attempt, found, True
                 break
             if time.monotonic() > end:
                 break
-    return error
+    frames = traceback.format_list(traceback.extract_tb(error.__traceback__)[-3:])
+    return "".join([*frames, *traceback.format_exception_only(error), program.text()])
 
 
 def _place(error: BaseException) -> tuple[type, str, int | None]:

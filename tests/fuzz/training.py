@@ -8,7 +8,7 @@ from fuzz.writer import LIMITS, Var, Writer
 def train(w: Writer) -> None:
     """Draw updates."""
     taken: set[str] = set()
-    if w.chance(30):
+    if w.chance(30) and not w.wild:
         rate = w.pick(("0.1", "0.01", "a variable", "a variable"))
         if rate == "a variable":
             rate = str(w.input((), w.main))

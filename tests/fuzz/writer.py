@@ -1,14 +1,13 @@
 """Writes random programs: K code, line by line.
 
-Every choice is an integer that `hypothesis` draws, so that it can shrink a program that fails.
-Each line is run at once, for placeholders of known sizes, and computed in float64. So the writer
+Every choice follows from the program's seed. Each line is run at once, for placeholders of known sizes, and computed in float64. So the writer
 knows the shape and the dtype of every tensor, and keeps most values finite.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,6 +94,9 @@ class Writer:
         self.program = Program()
         self.pool: list[Var] = []
         self.variables: list[Var] = []
+        self.gradients: set[str] = set()
+        self.operations: set[Any] = set()
+        """The operations of the program."""
         self.places: dict[str, Any] = {"K": K, "np": np}
         self.known: dict[Any, Any] = {}
         self.dtypes = dtypes
@@ -201,6 +203,16 @@ class Writer:
             self.variables.append(var)
         return var
 
+    def sparse(self, shape: tuple[int, int], dtype: str, value: str) -> str:
+        """A new sparse placeholder, which is fed a matrix of SciPy; its name."""
+        name = f"x{len(self.program.lines)}"
+        static = tuple(None if self.chance(30) else n for n in shape)
+        self.program.lines.append(f"{name} = K.placeholder({static}, dtype={dtype!r}, sparse=True)")
+        self.program.feeds[name] = f"sparse.csr_matrix({value})"
+        self.places[name] = K.placeholder(shape, dtype=dtype, sparse=True)
+        self.known[self.places[name]] = self.array(value)
+        return name
+
     def array(self, text: str) -> np.ndarray:
         with np.errstate(all="ignore"):
             found: np.ndarray = eval(text, {"np": np})
@@ -241,20 +253,22 @@ class Writer:
 
     def take(self, name: str, text: str, value: Any = None) -> Var | None:
         """Run a line and keep its tensor; None if it is not fit to be kept."""
-        tensor = eval(text, self.places)
+        tensor = self.built(name, text)
         if tensor is None:  # a gradient of what is not connected
             return None
         shape = K.int_shape(tensor)
         if None in shape or (np.prod(shape) > MOST_ELEMENTS and name[0] == "t"):
             return None
         if value is None:
-            if len(toposort([tensor])) > MOST_NODES:
+            nodes = toposort([tensor])
+            if len(nodes) > MOST_NODES:
                 return None
             value = self.computed(tensor)
             if np.shape(value) != shape:
                 raise AssertionError(f"{text}: shape {shape} was promised, found {np.shape(value)}")
             if not self.wild and not _moderate(value) and not self.chance(10):
                 return None
+            self.operations.update(t for t in nodes if t.inputs)
         self.known[tensor] = value
         self.places[name] = tensor
         var = Var(name, shape, K.dtype(tensor), tensor)
@@ -271,11 +285,12 @@ class Writer:
         name = f"{kind}{len(self.program.lines)}"
         try:
             var = self.take(name, text, value)
-        except BaseException as error:
-            self.program.lines.append(f"{name} = {text}")
-            raise BrokenError from error
+        except NotImplementedError:  # refused by name
+            return None
         if var is not None:
             self.program.lines.append(f"{name} = {text}")
+            if text.startswith("K.gradients("):
+                self.gradients.add(name)
             if kind == "t":
                 self.program.values[name] = (var.shape, var.dtype, self.known[var.tensor])
         return var
@@ -283,12 +298,21 @@ class Writer:
     def line(self, kind: str, text: str) -> str:
         """Write a line whose tensor other lines of the catalogue do not use; its name."""
         name = f"{kind}{len(self.program.lines)}"
+        tensor = self.places[name] = self.built(name, text)
         self.program.lines.append(f"{name} = {text}")
-        try:
-            self.places[name] = eval(text, self.places)
-        except BaseException as error:
-            raise BrokenError from error
+        if kind == "v":
+            self.known[tensor] = K.get_value(tensor)
         return name
+
+    def built(self, name: str, text: str) -> Any:
+        """The tensor of a line."""
+        try:
+            return eval(text, self.places)
+        except NotImplementedError:
+            raise
+        except Exception as error:
+            self.program.lines.append(f"{name} = {text}")
+            raise BrokenError from error
 
     # --- arguments --------------------------------------------------------------------------------
 
@@ -305,6 +329,11 @@ class Writer:
 
     def number(self) -> str:
         return self.pick(("0.5", "2", "1", "-1.5", "0", "3", "1e-3", "-1", "0.1"))
+
+
+def operations(tensors: Iterable[Any]) -> int:
+    """How many operations `tensors` need."""
+    return sum(1 for t in toposort(tensors) if t.inputs)
 
 
 def literal(value: Any, shape: Any, dtype: str) -> str:

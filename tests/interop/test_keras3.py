@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backplane.engines import installed
 from interop.environments import locked, run
 
 SCRIPTS = Path(__file__).parent / "keras3"
@@ -76,6 +77,18 @@ def test_every_function(tmp_path, backend):
     printed = run(sys.executable, script, backend=backend, folder=tmp_path, PYTHONWARNINGS="ignore")
     found = json.loads(printed.splitlines()[-1])
     assert len(found["compared"]) > 80
+    assert not found["failures"], "\n".join(found["failures"].values())
+
+
+@pytest.mark.skipif(not installed("cntk"), reason="without ONNX Runtime")
+@pytest.mark.parametrize(
+    "backend", [BACKENDS[0], *[pytest.param(b, marks=pytest.mark.slow) for b in BACKENDS[1:]]]
+)
+def test_layers_as_onnx_models(tmp_path, backend):
+    script = SCRIPTS / "exported.py"
+    printed = run(sys.executable, script, backend=backend, folder=tmp_path, PYTHONWARNINGS="ignore")
+    found = json.loads(printed.splitlines()[-1])
+    assert found["compared"] > 80
     assert not found["failures"], "\n".join(found["failures"].values())
 
 

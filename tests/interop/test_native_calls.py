@@ -207,6 +207,31 @@ def test_jax_takes_tensors_inside_of_its_functions_only(x, w):
     np.testing.assert_allclose(found[1], slope, rtol=1e-5)
 
 
+def test_sizes_computed_from_known_ones_are_known_to_tensorflow():
+    with K.engine("tensorflow"):
+        x = K.placeholder((None, None, 2, 4))
+        sizes = [n or K.shape(x)[i] for i, n in enumerate(K.int_shape(x))]
+        y = tf.reshape(x, [*sizes[:2], K.prod(sizes[2:])])
+        assert K.int_shape(y) == (None, None, 8)
+        assert tf.reshape(x, [K.prod(K.shape(x)[:3]), 4]).shape.as_list() == [None, 4]
+        (found,) = K.function([x], [K.dot(y, K.ones((8, 1)))])([np.ones((2, 3, 2, 4))])
+        np.testing.assert_array_equal(found, np.full((2, 3, 1), 8))
+
+
+def test_ranks_that_depend_on_unknown_sizes():
+    with K.engine("tensorflow"):
+        lengths = K.placeholder((None, 1), dtype="int32")
+        y = tf.squeeze(lengths)
+        assert K.int_shape(y) == (None,)
+        assert K.function([lengths], [y * 2])([[[3], [4]]])[0].tolist() == [6, 8]
+
+
+def test_sparse_results_of_tensorflow_are_dense(x):
+    with K.engine("tensorflow"):
+        y = K.native(tf.sparse.from_dense, x)
+        assert K.function([x], [y])([X])[0].tolist() == X.tolist()
+
+
 def test_what_tensors_of_tensorflow_have_besides(x):
     assert x.get_shape().as_list() == [None, 3]
     assert x.shape[1] == 3

@@ -107,11 +107,6 @@ def test_in_loops_and_branches(engine, lib):
     last, outputs, _ = K.rnn(step, x, [K.zeros((1, 3))])
     chosen = K.switch(K.sum(x) > 0, lambda: curved(lib)(x), lambda: -x)
     mapped = K.map_fn(curved(lib), x[0])
-    if engine.calls_numpy and "eager" not in engine.capabilities:  # Programs are cut for calls.
-        for y in (last, chosen, mapped):
-            with pytest.raises(NotImplementedError, match="inside a loop or branch"):
-                K.function([x], [y])([X[None]])
-        return
     slopes = K.gradients(K.sum(last) + K.sum(mapped), [x, w])
     found = K.function([x], [outputs, chosen, mapped, *slopes])([X[None]])
     wanted = np.sin(X) * X
@@ -121,6 +116,38 @@ def test_in_loops_and_branches(engine, lib):
     np.testing.assert_allclose(found[3][0], 3 * slope(X), rtol=1e-4)
     np.testing.assert_allclose(found[4], wanted.sum(), rtol=1e-4)
     np.testing.assert_allclose(K.function([x], [chosen])([-X[None]])[0], X[None], rtol=1e-5)
+
+
+def test_in_loops_in_loops_and_branches_in_loops(engine, lib):
+    x, mask = K.placeholder((None, None, 3)), K.placeholder((None, None))
+    f = curved(lib)
+    folded = K.map_fn(lambda r: K.foldl(lambda total, v: total + f(v) * K.sum(total), r), x)
+
+    def step(v, states):
+        new = K.switch(K.sum(v) > 0, lambda: f(v + states[0]), lambda: v)
+        return new, [new]
+
+    outputs = K.rnn(step, x, [K.zeros_like(x[:, 0])], go_backwards=True, mask=mask)[1]
+    (slopes,) = K.gradients(K.sum(folded) + K.sum(outputs), [x])
+    data = np.stack([X, 0.5 * X[::-1]])
+    data[:, 0] *= -2  # There the other branch is taken.
+    flags = np.ones(data.shape[:2])
+    flags[1, 0] = 0
+    found = K.function([x, mask], [folded, outputs, slopes])([data, flags])
+
+    curve = np.sin(data) * data
+    total = data[:, 0]
+    for i in range(1, data.shape[1]):
+        total = total + curve[:, i] * total.sum(1, keepdims=True)
+    np.testing.assert_allclose(found[0], total, rtol=1e-4)
+    state = np.zeros_like(data[:, 0])
+    for i, j in enumerate(reversed(range(data.shape[1]))):
+        v = data[:, j]
+        new = np.sin(v + state) * (v + state) if v.sum() > 0 else v
+        state = np.where(flags[:, j, None] > 0, new, state)
+        np.testing.assert_allclose(found[1][:, i], state, rtol=1e-4, atol=1e-6)
+    assert np.isfinite(found[2]).all()
+    assert abs(found[2]).min() > 0
 
 
 def test_control_dependencies(engine, lib):

@@ -139,3 +139,13 @@ def test_a_list_that_contains_itself(engine: Any, call: Any) -> None:
         (ValueError, TypeError), match=r"contains itself|in itself|K\.\w+|no regular|must"
     ):
         call(circle)
+
+
+@pytest.mark.parametrize("alpha", [np.array([0.5, 0.25]), 0.5, np.float64(0.5)])
+def test_elu_with_an_alpha_of_another_dtype(engine: Any, alpha: Any) -> None:
+    """Eager calls on engines without arrays of their own took the result for float64."""
+    x = np.array([-1.0, 2.0], "float32")
+    expected = np.where(x > 0, x, alpha * np.expm1(x))
+    for found in (K.elu(x, alpha), K.eval(K.elu(K.constant(x), alpha))):
+        assert K.dtype(found) == "float32"
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)

@@ -17,11 +17,11 @@ os.environ["KERAS_BACKEND"] = "numpy"
 from backplane import engines
 from trust.long_life import calls, deep, models, timed
 
-COMPILING = ("jax", "tensorflow")
-"""Engines whose compilers and calls take long: a tenth of the models and calls."""
+COMPILING = {"static", "once"}
+"""Capabilities of engines whose compilers and calls take long: a tenth of the models and calls."""
 
-DEEP = ("numpy", "torch")
-"""Engines that take graphs of any depth; the compilers of the others have limits of their own."""
+DEEP = "blocks"
+"""The capability of engines that take graphs of any depth; compilers have limits of their own."""
 
 MEGABYTES = 20.0
 """What the second half of a run may add to the process."""
@@ -41,8 +41,9 @@ def main() -> int:
 
 
 def _failures(name: str, given: argparse.Namespace) -> int:
-    failures, part = 0, 10 if name in COMPILING else 1
-    with engines.use(name):
+    failures = 0
+    with engines.use(name) as engine:
+        part = 10 if engine.capabilities & COMPILING else 1
         for run, times in ((models, given.models // part), (calls, given.calls // part)):
             grown, seconds = timed(lambda run=run, times=times: run(times))
             print(
@@ -51,7 +52,7 @@ def _failures(name: str, given: argparse.Namespace) -> int:
                 flush=True,
             )
             failures += grown.megabytes > MEGABYTES
-        if name in DEEP:
+        if DEEP in engine.capabilities:
             for nodes in (given.nodes // 4, given.nodes // 2, given.nodes):
                 _, seconds = timed(lambda nodes=nodes: deep(nodes))
                 print(f"{name}: {nodes} nodes and their gradient in {seconds:.1f} s", flush=True)

@@ -16,8 +16,8 @@ from backplane import backend as K
 from trust.faults import FAULTS, Injector, handling
 from trust.models import SIDE, Model
 
-PIECEWISE = ("jax", "tensorflow")
-"""Engines whose calls take long: there every fourth step is enough for each run of the tests."""
+PIECEWISE = {"static", "once"}
+"""Capabilities of engines that compile for long: there every fourth step is enough for each run."""
 
 
 @pytest.mark.parametrize("side", [3, SIDE])
@@ -28,7 +28,7 @@ def test_each_step_of_a_call(engine: Any, fault: str, side: int) -> None:
     fed = model.x.astype("float64")  # so that it is converted, too
     for _ in range(3):
         model.step([fed])
-    every = 4 if engine.name in PIECEWISE else 1
+    every = 4 if engine.capabilities & PIECEWISE else 1
     for number in range(1, 10_000, every):
         known = model.steps()[0]
         injector, raised = Injector(kind, number, act), False
@@ -52,7 +52,7 @@ def test_each_step_of_a_call(engine: Any, fault: str, side: int) -> None:
 def test_a_first_call(engine: Any, fault: str) -> None:
     """Compiling may be interrupted anywhere: the second attempt finds nothing half done."""
     kind, act, expected = FAULTS[fault]
-    samples = 4 if engine.name in PIECEWISE else 30
+    samples = 4 if engine.capabilities & PIECEWISE else 30
     Model(3).step([Model(3).x])  # What is done once in a process is done.
     model = Model(4)
     counter = Injector(kind, 10**9, act)

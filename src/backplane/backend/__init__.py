@@ -23,6 +23,7 @@ from backplane.backend import (
     creation,
     ctc,
     debugging,
+    devices,
     functions,
     graph,
     inspection,
@@ -41,6 +42,7 @@ from backplane.backend import (
     selection,
     session,
     shaping,
+    sharding,
     sparse,
     state,
 )
@@ -49,9 +51,9 @@ from backplane.backend.tensorflow_backend import leaked as __getattr__  # noqa: 
 
 _CHAPTERS = (
     activation, arithmetic, checkpoints, common, comparison, control, convolution, creation, ctc,
-    debugging, functions, graph, inspection, keras1, linear, loss, normalization, padding, phase,
-    pooling, random, recurrence, reduction, resizing, scaling, selection, session, shaping, sparse,
-    state,
+    debugging, devices, functions, graph, inspection, keras1, linear, loss, normalization, padding,
+    phase, pooling, random, recurrence, reduction, resizing, scaling, selection, session, shaping,
+    sharding, sparse, state,
 )  # fmt: skip
 
 _FUNCTIONS = {name: getattr(chapter, name) for chapter in _CHAPTERS for name in chapter.__all__}

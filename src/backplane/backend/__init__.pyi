@@ -14,6 +14,7 @@ from backplane.backend.types import CausalPadding
 from backplane.backend.types import DType
 from backplane.backend.types import DataFormat
 from backplane.backend.types import Interpolation
+from backplane.backend.types import MeshAxes
 from backplane.backend.types import NativeT, Symbolic, TensorLike
 from backplane.backend.types import Padding
 from backplane.backend.types import Pair
@@ -60,6 +61,9 @@ from backplane.backend.ctc import ctc_decode as ctc_decode
 from backplane.backend.ctc import ctc_label_dense_to_sparse as ctc_label_dense_to_sparse
 from backplane.backend.debugging import debug as debug
 from backplane.backend.debugging import plot_graph as plot_graph
+from backplane.backend.devices import device as device
+from backplane.backend.devices import list_devices as list_devices
+from backplane.backend.devices import mixed_precision as mixed_precision
 from backplane.backend.functions import native as native
 from backplane.backend.graph import eval as eval
 from backplane.backend.graph import function as function
@@ -98,6 +102,8 @@ from backplane.backend.session import manual_variable_initialization as manual_v
 from backplane.backend.session import py_all as py_all
 from backplane.backend.session import py_sum as py_sum
 from backplane.backend.session import set_session as set_session
+from backplane.backend.sharding import get_mesh as get_mesh
+from backplane.backend.sharding import set_mesh as set_mesh
 from backplane.backend.sparse import is_sparse as is_sparse
 from backplane.backend.sparse import to_dense as to_dense
 from backplane.backend.state import batch_get_value as batch_get_value
@@ -150,6 +156,7 @@ __all__ = [
     "debug",
     "deconv2d",
     "depthwise_conv2d",
+    "device",
     "dot",
     "dropout",
     "dtype",
@@ -170,6 +177,7 @@ __all__ = [
     "foldr",
     "function",
     "gather",
+    "get_mesh",
     "get_session",
     "get_uid",
     "get_value",
@@ -194,6 +202,7 @@ __all__ = [
     "learning_phase",
     "less",
     "less_equal",
+    "list_devices",
     "load_state",
     "local_conv1d",
     "local_conv2d",
@@ -206,6 +215,7 @@ __all__ = [
     "mean",
     "min",
     "minimum",
+    "mixed_precision",
     "moving_average_update",
     "name_scope",
     "native",
@@ -251,10 +261,12 @@ __all__ = [
     "set_image_data_format",
     "set_image_dim_ordering",
     "set_learning_phase",
+    "set_mesh",
     "set_random_seed",
     "set_session",
     "set_value",
     "shape",
+    "shard",
     "sigmoid",
     "sign",
     "sin",
@@ -1074,3 +1086,11 @@ def tile(x: np.ndarray | np.generic, n: Shape) -> Any: ...
 def tile(x: NativeT, n: Shape) -> NativeT: ...
 @overload
 def tile(x: TensorLike, n: Shape) -> Any: ...
+@overload
+def shard(x: Symbolic, layout: Sequence[MeshAxes]) -> Tensor: ...
+@overload
+def shard(x: np.ndarray | np.generic, layout: Sequence[MeshAxes]) -> Any: ...
+@overload
+def shard(x: NativeT, layout: Sequence[MeshAxes]) -> NativeT: ...
+@overload
+def shard(x: TensorLike, layout: Sequence[MeshAxes]) -> Any: ...

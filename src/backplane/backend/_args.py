@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from backplane import config
-from backplane.core.graph import Constant, Tensor
+from backplane.backend._known import known_integers
+from backplane.core.graph import Tensor
 from backplane.core.registry import engine_of
 from backplane.core.shapes import normalize_axes, normalize_axis
 from backplane.core.spec import DTYPES, is_integer
-from backplane.ops.creation import dim
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.shaping import concat, expand_dims
 
@@ -199,13 +199,9 @@ def _scalar(size: Tensor, what: str) -> Tensor:
 
 
 def _known_size(size: Tensor) -> int | None:
-    """The number behind a scalar constant, or behind `dim` of an axis of known size."""
-    if isinstance(size, Constant) and isinstance(size.value, np.ndarray) and size.value.ndim == 0:
-        return int(size.value)
-    if size.op is dim:
-        axis: int = size.params["axis"]
-        return size.inputs[0].spec.shape[axis]
-    return None
+    """The number behind a scalar that constants and known sizes make."""
+    known = known_integers(size) if not size.ndim else None
+    return None if known is None else int(known)
 
 
 def _of_vector(shape: Tensor, what: str) -> tuple[list[Tensor], tuple[int | None, ...]]:

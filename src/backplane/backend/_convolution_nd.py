@@ -40,10 +40,10 @@ class Convolution:
         self.dilation = spatial.as_steps("dilation_rate", dilation_rate, count)
         self.steps = {"strides": self.strides, "dilation": self.dilation}
 
-    def dense(self, x: TensorLike, kernel: TensorLike) -> Tensor:
-        """Every filter sees all channels."""
+    def dense(self, x: TensorLike, kernel: TensorLike, groups: int = 1) -> Tensor:
+        """Every filter sees all channels of its group."""
         x, kernel = self._operands(x, kernel)
-        return spatial.from_last(self._convolve(x, kernel), self.channels_first)
+        return spatial.from_last(self._convolve(x, kernel, groups), self.channels_first)
 
     def depthwise(self, x: TensorLike, kernel: TensorLike) -> Tensor:
         """Each channel has filters of its own."""

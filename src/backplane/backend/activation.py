@@ -91,9 +91,10 @@ def elu(x: TensorLike, alpha: TensorLike = 1.0) -> Tensor:
         array([0., 3.], dtype=float32)
     """
     x = float_tensor(x)
-    zero = scalar(0, x.spec.dtype)
+    dtype = x.spec.dtype
+    zero, factor = scalar(0, dtype), cast_to(as_tensor(alpha, dtype), dtype)
     # Exponentials of positive elements are not needed, and might overflow.
-    return ew.where(x > zero, x, ew.expm1(ew.minimum(x, zero)) * alpha)
+    return ew.where(x > zero, x, ew.expm1(ew.minimum(x, zero)) * factor)
 
 
 @api

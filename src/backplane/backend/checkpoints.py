@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from backplane import engines
 from backplane.backend._args import as_dtype
 from backplane.backend.state import batch_set_value
 from backplane.core.variable import Variable, arrays
+from backplane.engines.base import Engine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +47,11 @@ def save_state(path: str | os.PathLike[str], variables: Named) -> None:
     The file has the format safetensors, which other libraries read. The values are those of one
     moment: no update of another thread falls between them. They are first written to a file beside
     `path`, which takes its place when everything is on the disk. So `path` holds the old state or
-    the new one, whatever happens meanwhile. An addition of Backplane.
+    the new one, whatever happens meanwhile.
+
+    The values are whole, however a mesh splits them, so they can be loaded on another mesh. With
+    several processes, each calls this function. The first one writes, and all return when the file
+    is there. An addition of Backplane.
 
     Args:
         path: The file's name.
@@ -75,10 +81,17 @@ def save_state(path: str | os.PathLike[str], variables: Named) -> None:
     from backplane import _files
 
     named = _by_name(variables, "K.save_state")
-    values = arrays(list(named.values()))
+    values = arrays(list(named.values()))  # All processes of a mesh take part in this.
     state = {name: np.asarray(v, order="C") for name, v in zip(named, values, strict=True)}
     content = _library("K.save_state").numpy.save(state, {DIGEST: _digest(state)})
-    _files.replace(os.fspath(path), content)
+    engine, failed = _sharing(named.values()), None
+    if engine.process == 0:
+        try:
+            _files.replace(os.fspath(path), content)
+        except OSError as error:
+            failed = error
+    if engine.everyone(np.array([failed is not None])).any():
+        raise failed or OSError(f"K.save_state: process 0 could not write {os.fspath(path)!r}")
 
 
 def load_state(
@@ -121,6 +134,15 @@ def load_state(
             _check(name, variable, state)
         batch_set_value([(variable, state[name]) for name, variable in named.items()])
     return state
+
+
+def _sharing(variables: Iterable[Variable]) -> Engine:
+    """The engine over the mesh that holds one of the variables, or else the one in force."""
+    for variable in variables:
+        for engine in variable.values:
+            if isinstance(engine, Engine) and engine.mesh is not None:
+                return engine
+    return engines.for_programs()
 
 
 def _by_name(variables: Named, what: str) -> dict[str, Variable]:

@@ -9,6 +9,7 @@ from backplane import engines
 from backplane.backend._adapters import LIFT, adaptable
 from backplane.backend._args import as_dtype
 from backplane.backend._call import bound_values, look
+from backplane.backend._known import known_integers
 from backplane.backend._trace import Slot, abstracted, fill, hashable, run_now, runs_at_once
 from backplane.backend._trees import flatten, map_leaves, unflatten
 from backplane.backend.types import DType, StaticShape, TensorLike
@@ -179,15 +180,20 @@ def call_of(name: str, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, A
         )
         return fn(*args, **kwargs)
     operands: list[Tensor] = []
+    engine = engines.get(name)
 
     def slot(value: Any) -> Any:
         if not isinstance(value, Tensor):
             return value
+        # What keeps sizes unknown while it traces follows known ones, and those of arguments.
+        known = None if engine.stand_in_sizes else known_integers(value)
+        if known is not None:
+            return known
         operands.append(as_tensor(value))
         return Slot(len(operands) - 1)
 
     args, kwargs = map_leaves(slot, (tuple(args), dict(kwargs)))
-    return _node(engines.get(name), _Called(fn, args, dict(kwargs)), operands)
+    return _node(engine, _Called(fn, args, dict(kwargs)), operands)
 
 
 class _Rebuilt(NamedTuple):

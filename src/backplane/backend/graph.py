@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, ValuesView
 from inspect import Parameter, Signature
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from backplane import engines
 from backplane.backend._adapters import LIFT, adaptable, adapter_among
 from backplane.backend._call import api
 from backplane.backend._errors import explained
+from backplane.backend.devices import policy_of
 from backplane.backend.types import TensorLike
 from backplane.compile.feeds import check_has_value
 from backplane.compile.function import Function
@@ -66,6 +67,7 @@ class KFunction:
         self._one_in = one_in
         self._one_out = one_out
         self.name = function.name
+        self.loss_scale = function.loss_scale
         own = weakref.ref(self)  # else it would refer to itself
         self.__call__ = lambda inputs=(): own()._run(inputs)  # type: ignore[union-attr]
 
@@ -298,6 +300,9 @@ def function(
     outputs: Any,
     updates: Iterable[Any] | None = None,
     name: str | None = None,
+    precision: str | None = None,
+    loss_scale: Any = None,
+    accumulate: int = 1,
     **kwargs: Any,
 ) -> KFunction:
     """Compile a function from tensors to NumPy arrays, with updates of variables.
@@ -311,6 +316,16 @@ def function(
         outputs: Tensor or list of tensors.
         updates: List of what `K.update` and its kin return, or of pairs `(variable, new_value)`.
         name: Name for error messages.
+        precision: `"bfloat16"` or `"float16"`: what `K.mixed_precision` does, for this function.
+        loss_scale: As for `K.mixed_precision`. The variable that holds the scale is the function's
+            attribute `loss_scale`.
+        accumulate: Into how many parts to split the batch: the first axis of what is fed for
+            placeholders whose first size is unknown. The parts are computed one after the other,
+            so that less memory is needed. Gradients of variables are averaged over the parts, and
+            what is computed from them runs once. Updates that read the batch itself, such as moving
+            averages, run once for each part. Outputs that are scalars are averaged, and those that
+            have one row for each row of the batch are joined. For a loss that is a mean over the
+            rows nothing else changes.
         **kwargs: `compile` asks the engine for a compiler that it does not use by itself:
             `torch.compile` on torch (True, a mode, or a dict of its arguments), `mx.compile` on
             mlx, PyTensor's own mode on theano, and XLA for the whole program on tensorflow. Other
@@ -321,7 +336,9 @@ def function(
         A callable that takes a list of values and returns a list of NumPy arrays.
 
     Raises:
-        ValueError: for unknown keyword arguments, or if a placeholder is needed but not an input.
+        ValueError: for unknown keyword arguments, if a placeholder is needed but not an input, or
+            if the batch cannot be split.
+        NotImplementedError: if the engine does not have the dtype of `precision`.
         TypeError: for inputs, outputs or updates that are not tensors.
 
     Example:
@@ -339,7 +356,10 @@ def function(
             f"K.function: unknown keyword arguments {', '.join(sorted(kwargs))}; there is no "
             f"Session.run to pass them to. Known options: {', '.join(OPTIONS)}"
         )
-    one_in, one_out = not isinstance(inputs, list | tuple), not isinstance(outputs, list | tuple)
+    one_in, one_out = (
+        not isinstance(inputs, list | tuple),
+        not isinstance(outputs, list | tuple | ValuesView),
+    )
     given = _as_list(inputs)
     fixed = {i: t for i, t in enumerate(given) if isinstance(t, bool | int) and t in (0, 1)}
     tensors = [_input(t, i) for i, t in enumerate(given) if i not in fixed]
@@ -347,12 +367,20 @@ def function(
         raise ValueError("K.function: inputs has the same tensor twice")
     results = [_output(t, i) for i, t in enumerate(_as_list(outputs))]
     pairs = [_update(u, i) for i, u in enumerate(updates or [])]
-    made = Function(tensors, results, pairs, engine=engines.current(), name=name, options=options)
+    made = Function(
+        tensors,
+        results,
+        pairs,
+        engine=engines.for_programs(),
+        name=name,
+        options=options,
+        policy=policy_of(precision, loss_scale, accumulate),
+    )
     return KFunction(made, fixed, one_in, one_out)
 
 
 def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
+    return list(value) if isinstance(value, list | tuple | ValuesView) else [value]
 
 
 OPTIONS = ("compile",)
@@ -465,7 +493,6 @@ def stop_gradient(variables: Any) -> Any:
     return effects.stop_gradient(as_tensor(variables))
 
 
-@explained
 def eval(x: TensorLike) -> np.ndarray:
     """The value of a tensor or variable as a NumPy array.
 
@@ -482,10 +509,25 @@ def eval(x: TensorLike) -> np.ndarray:
         array([[1., 2.],
                [3., 4.]], dtype=float32)
     """
+    # A tensor that was computed before keeps its call, which needs no function of ours around it.
+    if isinstance(x, Tensor) and not (WATCHING and watcher() is not None):
+        calls: dict[Engine, Call] | None = x.__dict__.get(CALLS)
+        if calls is not None and (call := calls.get(engines.for_programs())) is not None:
+            return call([])[0]
+    return _eval(x)
+
+
+def _eval_anything(x: TensorLike) -> np.ndarray:
     # The same as `adaptable` does, but our own tensors take a short cut.
     adapter = None if isinstance(x, Tensor) else adapter_among((x,))
     value: np.ndarray = evaluate(x) if adapter is None else adapter.call(eval, (x,), {})
     return value
+
+
+_eval_anything.__name__ = "eval"  # Errors name it.
+_eval = explained(_eval_anything)
+
+Call = Callable[[list[Any]], list[np.ndarray]]
 
 
 def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
@@ -496,13 +538,10 @@ def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
             return np.asarray(x)
         check_has_value(x, owner, "K.eval")
         return np.asarray(owner.to_numpy(x))
-    engine = engines.current()
+    engine = engines.for_programs()
     if feed or (WATCHING and watcher() is not None):
         feed = feed or {}
         return _once(list(feed), x, engine)(list(feed.values()))[0]
-    calls: dict[Engine, Callable[[list[Any]], list[np.ndarray]]] | None = x.__dict__.get(CALLS)
-    if calls is not None and engine in calls:
-        return calls[engine]([])[0]
     if isinstance(x, Variable):
         return x.numpy()
     if isinstance(x, Constant) and isinstance(x.value, np.ndarray):
@@ -523,7 +562,7 @@ CALLS = "_calls"
 
 
 def _eval_method(x: Tensor, session: Any, feed_dict: Any) -> Any:
-    return evaluate(x, feed_dict)
+    return evaluate(x, feed_dict) if feed_dict else eval(x)
 
 
 OPERATORS["eval"] = _eval_method

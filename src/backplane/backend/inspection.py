@@ -140,11 +140,17 @@ def dtype(x: TensorLike) -> str:
     Classic Keras on TensorFlow 1 returned names such as `'float32_ref'` for variables. Here, and in
     later versions, a variable has the plain name.
 
+    Raises:
+        TypeError: for a number or a list, which has no dtype of its own. Public code finds out by
+            this error that it has no tensor.
+
     Example:
         >>> from backplane import backend as K
         >>> K.dtype(K.placeholder(shape=(2, 4, 5), dtype="float64"))
         'float64'
     """
+    if not hasattr(x, "dtype"):
+        raise TypeError(f"K.dtype: x must be a tensor or an array, got {x!r}")
     return str.__str__(spec_of(x, "K.dtype").dtype)
 
 

@@ -21,7 +21,7 @@ from backplane.ops.windows import fitting, patches
 __all__ = ["local_conv1d", "local_conv2d", "pool2d", "pool3d"]
 
 
-def _pool(
+def pooled(
     count: int,
     x: TensorLike,
     pool_size: Sizes,
@@ -88,7 +88,7 @@ def pool2d(
         array([[2. , 3.5],
                [6.5, 8. ]], dtype=float32)
     """
-    return _pool(2, x, pool_size, strides, padding, data_format, pool_mode)
+    return pooled(2, x, pool_size, strides, padding, data_format, pool_mode)
 
 
 @api
@@ -125,7 +125,7 @@ def pool3d(
         >>> K.int_shape(K.pool3d(x, (2, 2, 2), (2, 2, 2), "same", pool_mode="avg"))
         (None, 4, 5, 5, 3)
     """
-    return _pool(3, x, pool_size, strides, padding, data_format, pool_mode)
+    return pooled(3, x, pool_size, strides, padding, data_format, pool_mode)
 
 
 # --- weights of their own -------------------------------------------------------------------------

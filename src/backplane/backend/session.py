@@ -52,8 +52,8 @@ class Session:
         """
         feeds = dict(feed_dict or {})
         outputs = [as_tensor(t) for t in flatten(fetches)]
-        engine = engines.current()
-        key = (engine.name, tuple(outputs), tuple(feeds))
+        engine = engines.for_programs()
+        key = (engine, tuple(outputs), tuple(feeds))
         if key not in self._functions:
             self._functions[key] = Function(list(feeds), outputs, engine=engine, name="session.run")
         return unflatten(fetches, list(self._functions[key](list(feeds.values()))))

@@ -12,7 +12,8 @@ from backplane.backend._adapters import adaptable
 from backplane.backend._keras1 import accepting
 from backplane.backend._trace import run_now
 from backplane.backend.creation import _values
-from backplane.backend.graph import evaluate, fitting
+from backplane.backend.graph import eval as value_of
+from backplane.backend.graph import fitting
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor
 from backplane.core.registry import engine_of
@@ -39,7 +40,7 @@ def get_value(x: TensorLike) -> np.ndarray:
         >>> K.get_value(K.variable([1.0, 2.0]))
         array([1., 2.], dtype=float32)
     """
-    return evaluate(x)
+    return value_of(x)
 
 
 @accepting
@@ -59,7 +60,7 @@ def batch_get_value(ops: Iterable[TensorLike]) -> list[np.ndarray]:
     variables = [x for x in given if isinstance(x, Variable)]
     if len(variables) == len(given):
         return arrays(variables)
-    return [evaluate(x) for x in given]
+    return [value_of(x) for x in given]
 
 
 @adaptable

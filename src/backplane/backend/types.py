@@ -20,9 +20,9 @@ from backplane.core.graph import Tensor
 from backplane.core.variable import Variable
 
 __all__ = [
-    "Axes", "Axis", "CausalPadding", "DType", "DataFormat", "Interpolation", "NativeDType",
-    "NativeT", "NativeTensor", "Numbers", "Padding", "Pair", "PoolMode", "Shape", "Size",
-    "Sizes", "StaticShape", "Symbolic", "Tensor", "TensorLike", "Variable",
+    "Axes", "Axis", "CausalPadding", "DType", "DataFormat", "Interpolation", "MeshAxes",
+    "NativeDType", "NativeT", "NativeTensor", "Numbers", "Padding", "Pair", "PoolMode", "Shape",
+    "Size", "Sizes", "StaticShape", "Symbolic", "Tensor", "TensorLike", "Variable",
 ]  # fmt: skip
 
 
@@ -54,6 +54,9 @@ Numbers: TypeAlias = "float | Sequence[Numbers]"
 
 TensorLike: TypeAlias = "Tensor | NativeTensor | Numbers"
 """Whatever K computes with: symbolic tensors, variables, native tensors, arrays, numbers, lists."""
+
+MeshAxes: TypeAlias = "str | Sequence[str] | None"
+"""What splits one axis of a tensor: an axis of the mesh, several of them, or nothing."""
 
 Symbolic: TypeAlias = "Tensor | Numbers"
 """What a function makes a symbolic tensor of."""

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from backplane.compile.accumulation import is_split
 from backplane.core.graph import Placeholder, Tensor, converted
+from backplane.core.mesh import Mesh, feed_layout
 from backplane.core.registry import engine_of
 from backplane.core.sparse import dense_array, is_sparse_matrix, is_triple
 from backplane.core.spec import Spec
@@ -21,8 +23,8 @@ Feed = Callable[[Any, Engine, bool], Any]
 _KINDS = "biuf"
 
 
-def feed_for(placeholder: Placeholder, position: int, function: str) -> Feed:
-    """The checker and converter of one input of a function."""
+def feed_for(placeholder: Placeholder, position: int, function: str, parts: int = 1) -> Feed:
+    """The checker and converter of one input of a function, which splits its batch in `parts`."""
     spec = placeholder.spec
     dtype = np.dtype(spec.dtype)
     shape, rank = spec.shape, len(spec.shape)
@@ -30,23 +32,49 @@ def feed_for(placeholder: Placeholder, position: int, function: str) -> Feed:
     if placeholder.default is not None and rank == 0:
         return lambda value, engine, keep: _switch(value, what, spec)
 
+    splits = parts > 1 and is_split(placeholder)
+
+    def check_rows(sizes: Any) -> None:
+        if splits and sizes[0] % parts:
+            raise ValueError(
+                f"{what}: accumulate={parts} takes a multiple of {parts} rows, got {sizes[0]}"
+            )
+
+    def split(value: Any, engine: Engine, mesh: Mesh) -> Any:
+        first = shape[0] if rank else None
+        layout = feed_layout(placeholder.layout, value.shape, first, mesh, what)
+        return engine.placed(value, spec.dtype, layout)
+
     def feed(value: Any, engine: Engine, keep: bool) -> Any:
         if type(value) is not np.ndarray or value.dtype is not dtype:
+            if type(value) is list and len(value) == 1 and _ndim(value[0]) == rank:
+                (value,) = value  # Of the lists of arrays that `checked_count` joins.
             if isinstance(value, Tensor):
                 raise TypeError(f"{what}: the symbolic {value!r} cannot be fed, only values")
             owner = engine_of(value)
-            if owner is engine:
+            if owner is not None and owner.name == engine.name:
                 value = _checked_native(value, engine, spec, what)
                 check_has_value(value, engine, what)
+                check_rows(value.shape)
+                if engine.mesh is not None:
+                    return split(value, engine, engine.mesh)
                 return engine.from_numpy(engine.to_numpy(value)) if keep else engine.detached(value)
             if spec.sparse and is_triple(value):
                 value = dense_array(value)
             value = as_array(value, dtype, what)
         if value.shape != shape:
             _check_shape(value.shape, spec, what)
+        check_rows(value.shape)
+        if engine.mesh is not None:
+            return split(np.array(value) if keep else value, engine, engine.mesh)
         return engine.from_numpy(np.array(value)) if keep else engine.feed(value)
 
     return feed
+
+
+def _ndim(value: Any) -> int | None:
+    shape = getattr(value, "shape", None)
+    return None if shape is None else len(shape)
 
 
 def check_has_value(value: Any, engine: Engine, what: str) -> None:

@@ -13,16 +13,18 @@ from backplane.compile.codegen.buffers import alias_root, shared
 from backplane.compile.codegen.calls import Call, straight
 from backplane.compile.diagnosis import conflict
 from backplane.compile.feeds import Feed, feed_for
+from backplane.compile.policy import PLAIN, Planned, Policy, planned
 from backplane.compile.program import compiled
 from backplane.compile.progress import shown
 from backplane.compile.source_map import explain, place_of, tell
 from backplane.core.context import watcher
 from backplane.core.graph import KeySource, Placeholder, Tensor, constant, substitute, toposort
+from backplane.core.mesh import Mesh, check_layout, whole
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
 from backplane.ops import indexing
-from backplane.ops.effects import updates_in
+from backplane.ops.effects import shard, updates_in
 from backplane.ops.shaping import squeeze
 
 
@@ -38,22 +40,28 @@ class Function:
         engine: Engine,
         name: str | None = None,
         options: tuple[tuple[str, Any], ...] = (),
+        policy: Policy = PLAIN,
     ) -> None:
         self.name = name or "function"
         self.engine = engine
         self.options = options
-        pairs = self._all_updates(outputs, updates)
-        results = [*outputs, *pairs.values()]
-        self.inputs, results = self._cut(inputs, results)
+        self.policy = policy
+        self.loss_scale: Variable | None = None
+        """The variable by which a program with float16 multiplies its loss."""
+        results, pairs = self._graph(inputs, outputs, self._all_updates(outputs, updates))
         self.outputs = results[: len(outputs)]
         self._collect_leaves(results)
+        self._settle([*self.variables, *pairs])
+        self._check_layouts()
         # In the order of the variables, because engines that reuse their memory pair them in order.
         rank = {v: i for i, v in enumerate(self.variables)}
         news = [*zip(pairs, results[len(outputs) :], strict=True)]
         news.sort(key=lambda pair: rank.get(pair[0], len(rank)))
         self.updated = [v for v, _ in news]
         self.news = [new for _, new in news]
-        self.feeds: list[Feed] = [feed_for(p, i, self.name) for i, p in enumerate(self.inputs)]
+        self.feeds: list[Feed] = [
+            feed_for(p, i, self.name, policy.parts) for i, p in enumerate(self.inputs)
+        ]
         kept = {alias_root(t) for t in self.news}
         self.kept = [p in kept for p in self.inputs]
         self.switches = [i for i, p in enumerate(self.inputs) if is_switch(p)]
@@ -75,16 +83,45 @@ class Function:
         return pairs
 
     @staticmethod
-    def _cut(
-        inputs: Sequence[Any], results: list[Tensor]
-    ) -> tuple[list[Placeholder], list[Tensor]]:
-        """Replace inputs that are not placeholders by placeholders, because any tensor may
-        be fed.
-        """
-        cuts = {t: Placeholder(t.spec, t.name) for t in inputs if not isinstance(t, Placeholder)}
-        if cuts:
-            results = substitute(results, cuts)
-        return [cuts.get(t, t) for t in inputs], results
+    def _cut(inputs: Sequence[Any]) -> tuple[list[Placeholder], dict[Tensor, Tensor]]:
+        """Placeholders for all inputs, because any tensor may be fed, and what they replace."""
+        cuts: dict[Tensor, Tensor] = {}
+        found = []
+        for t in inputs:
+            p = t if isinstance(t, Placeholder) else Placeholder(t.spec, t.name)
+            found.append(p)
+            if p is not t:
+                cuts[t] = p
+        return found, cuts
+
+    def _graph(
+        self, inputs: Sequence[Any], outputs: Sequence[Tensor], pairs: dict[Variable, Tensor]
+    ) -> tuple[list[Tensor], dict[Variable, Tensor]]:
+        """The graph that is computed: the outputs and new values, and the latter by variable."""
+        self.inputs, cuts = self._cut(inputs)
+        if self.policy is not PLAIN:
+            outputs, pairs, self.loss_scale = self._planned(outputs, pairs, cuts)
+            cuts = {}
+        mesh = self.engine.mesh
+        if mesh is not None:
+            pairs = {v: _laid_out(new, v, mesh) for v, new in pairs.items()}
+        results = [*outputs, *pairs.values()]
+        return substitute(results, cuts) if cuts else results, pairs
+
+    def _planned(
+        self, outputs: Sequence[Tensor], pairs: dict[Variable, Tensor], cuts: dict[Tensor, Tensor]
+    ) -> Planned:
+        """The graph as the policy changes it."""
+        dtype = self.policy.precision
+        if dtype is not None and dtype not in self.engine.capabilities:
+            raise NotImplementedError(
+                f"K.function {self.name!r}: the engine {self.engine.name!r} has no {dtype}, which "
+                "is asked for as the precision"
+            )
+        try:
+            return planned(self.policy, self.inputs, outputs, pairs, cuts)
+        except ValueError as error:
+            raise ValueError(f"K.function {self.name!r}: {error}") from None
 
     def _collect_leaves(self, results: Sequence[Tensor]) -> None:
         """Sort the leaves into variables, key sources and defaults. Refuse placeholders that are
@@ -107,6 +144,36 @@ class Function:
                     )
                 self.defaults[node] = constant(node.default, node.spec.dtype)
 
+    def _settle(self, variables: Sequence[Variable]) -> None:
+        """Run on the device where the variables are. Those that are on none go there too.
+
+        Raises:
+            ValueError: if they are on different devices.
+        """
+        own, places = self.engine, dict[Engine, str]()
+        if own.device is not None or own.mesh is not None:
+            places[own] = f"the function on {own.device or own.mesh}"
+        for v in variables:
+            if isinstance(v.home, Engine) and v.home.name == own.name:
+                places.setdefault(v.home, f"the variable {v.name!r} on {v.home.device}")
+        if len(places) > 1:
+            raise ValueError(
+                f"K.function {self.name!r}: everything must be on one device, but there are "
+                f"{', '.join(places.values())}"
+            )
+        if places and own.mesh is None:
+            (self.engine,) = places
+            for v in variables:
+                v.home = v.home or self.engine
+
+    def _check_layouts(self) -> None:
+        """ValueError if a variable cannot lie on the mesh in its layout."""
+        if self.engine.mesh is not None:
+            for v in self.variables:
+                if v.layout is not None:
+                    what = f"K.function {self.name!r}: the variable {v.name!r}"
+                    check_layout(v.layout, v.spec.shape, self.engine.mesh, what)
+
     # --- running ----------------------------------------------------------------------------------
 
     def __call__(self, values: Sequence[Any] = ()) -> list[np.ndarray]:
@@ -119,8 +186,8 @@ class Function:
         return self._checked(values)
 
     def checked_count(self, values: Any) -> Sequence[Any]:
-        """`values`, after a check that there is one for each input; a learning phase at the end
-        may be left out.
+        """`values`, after a check that there is one for each input. A learning phase at the end
+        may be left out, and lists of arrays among the values are joined.
         """
         if not isinstance(values, list | tuple):
             raise TypeError(
@@ -131,6 +198,9 @@ class Function:
         if given < len(self.feeds) and all(p.default is not None for p in self.inputs[given:]):
             # Agents leave it out where no layer asks for it.
             values = [*values, *(p.default for p in self.inputs[given:])]
+        if len(values) != len(self.feeds):
+            joined = _joined(values)
+            values = joined if len(joined) == len(self.feeds) else values
         if len(values) != len(self.feeds):
             raise ValueError(
                 f"K.function {self.name!r} takes {len(self.feeds)} values "
@@ -188,6 +258,24 @@ class Function:
         for i, value in zip(self.switches, switches, strict=True):
             replace[self.inputs[i]] = constant(value, self.inputs[i].spec.dtype)
         return [p for i, p in enumerate(self.inputs) if i not in self.switches], replace
+
+
+def _laid_out(new: Tensor, variable: Variable, mesh: Mesh) -> Tensor:
+    """The new value of a variable in the layout of the old one."""
+    layout = variable.layout or whole(variable.ndim)
+    check_layout(layout, variable.spec.shape, mesh, f"the variable {variable.name!r}")
+    return shard(new, layout=layout)
+
+
+def _joined(values: Sequence[Any]) -> list[Any]:
+    """The values, with those of lists of arrays in the place of the lists: code for `tf.keras`
+    feeds `(inputs, targets, sample_weights)`.
+    """
+    found: list[Any] = []
+    for value in values:
+        listed = isinstance(value, list | tuple) and all(hasattr(x, "shape") for x in value)
+        found += value if listed else [value]
+    return found
 
 
 def _slow(function: Function) -> Call:

@@ -140,6 +140,8 @@ def _compiled(
     arguments = [*inputs, *arrays]
     key = (
         engine.name,
+        engine.device,
+        engine.mesh,
         eager,
         any(isinstance(t, Variable) for t in inputs),
         tuple(sorted(state.items())),
@@ -211,6 +213,8 @@ def _compile(
 ) -> Callable[..., tuple[Any, ...]]:
     emitter = emitter_for(engine, inputs, outputs, order, state, eager, options)
     emitted = emitter.emit()
+    if engine.mesh is not None:
+        engine.agree("the program of a function", emitted.source)
     program = Program(
         emitted.function,
         [t.spec for t in inputs],

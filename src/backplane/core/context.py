@@ -69,6 +69,7 @@ class Context:
     The exception is a loop in a block of its own (`changed`), which may move on the block's `line`.
 
     Attributes:
+        device: The engine on the device that the innermost `K.device` chose; None outside of any.
         engine: The engine that the innermost `K.engine` chose; None outside of any.
         mode: How calls without symbolic tensors behave: what the innermost `K.eager` or
             `K.symbolic` says, or None outside of both.
@@ -81,10 +82,17 @@ class Context:
         step: Whether a step function of a loop runs. Meanwhile tensors lack the attributes that
             classic Keras takes for signs of a layer's output (`Tensor._keras_shape`).
         watcher: Who runs functions in place of their programs: what `K.debug` has put here.
+        policy: How `K.function` changes the graphs that it is given: what the innermost
+            `K.mixed_precision` says, or None outside of any.
+        mesh: A tuple with the mesh that the innermost `with K.set_mesh(…)` chose, which may be
+            None. None outside of any (`core.mesh`).
     """
 
     # Read at each call of K and for each node: slots take half the time of a named tuple's fields.
-    __slots__ = ("bound", "engine", "line", "mode", "scopes", "step", "updated", "watcher")
+    __slots__ = (
+        "bound", "device", "engine", "line", "mesh", "mode", "policy", "scopes", "step", "updated",
+        "watcher",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -96,15 +104,21 @@ class Context:
         step: bool = False,
         bound: Any = None,
         watcher: Any = None,
+        policy: Any = None,
+        device: Any = None,
+        mesh: tuple[Any] | None = None,
     ) -> None:
         self.bound = bound
+        self.device = device
         self.engine = engine
         self.mode = mode
+        self.policy = policy
         self.scopes = scopes
         self.updated = updated
         self.line = line
         self.step = step
         self.watcher = watcher
+        self.mesh = mesh
 
     def but(self, **fields: Any) -> Context:
         """The same context with other values of some fields."""

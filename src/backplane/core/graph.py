@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 
 from backplane.core.context import Where, current, scoped_name, user_line
+from backplane.core.mesh import Layout
 from backplane.core.spec import DType, Shape, Spec
 
 if TYPE_CHECKING:
@@ -323,11 +324,13 @@ def with_given_name(made: TensorT, name: str | None) -> TensorT:
 class Placeholder(Tensor):
     """A leaf whose value is fed at each call. If nothing is fed, it takes its `default`."""
 
-    __slots__ = ("default",)
+    __slots__ = ("default", "layout")
 
     def __init__(self, spec: Spec, name: str | None = None, default: Any = None) -> None:
         super().__init__(None, (), {}, spec, user_line(), name)
         self.default = default
+        self.layout: Layout | None = None
+        """How what is fed is split over a mesh, if the user has said so ."""
 
 
 class ArrayInput(Placeholder):

@@ -15,6 +15,14 @@ from backplane.core.context import changed
 from backplane.core.graph import Constant, Graph, Tensor, constant, toposort
 from backplane.core.spec import Spec
 
+SIZES = (240, 480)
+"""Two numbers that take the place of unknown sizes while the shapes of results are found. Many
+numbers divide them, as a size may have to be divisible."""
+
+
+class UnknownRankError(ValueError):
+    """The number of axes of a result is not known while some sizes are not."""
+
 
 class Bound:
     """The values that tensors have while a function of an engine runs.
@@ -159,7 +167,15 @@ class Native:
     def _inferred(self, run: Callable[..., list[Any]], specs: Sequence[Spec]) -> list[Spec]:
         if self.given is not None:
             return list(self.given)
-        sizes = self.engine.stand_in_sizes or (None,)
+        try:
+            return self._evaluated(run, specs, self.engine.stand_in_sizes or (None,))
+        except UnknownRankError:  # Such as of `tf.squeeze` without axes.
+            return self._evaluated(run, specs, SIZES)
+
+    def _evaluated(
+        self, run: Callable[..., list[Any]], specs: Sequence[Spec], sizes: Sequence[int | None]
+    ) -> list[Spec]:
+        """The specs of the results for each of the sizes in the place of unknown ones, joined."""
         found = [
             self._abstract(partial(run, n), [_filled(spec, n) for spec in specs]) for n in sizes
         ]
@@ -168,6 +184,8 @@ class Native:
     def _abstract(self, run: Callable[..., list[Any]], specs: Sequence[Spec]) -> list[Spec]:
         try:
             found, stateful = self.engine.abstract(run, specs)
+        except UnknownRankError:
+            raise
         except Exception as error:
             listed = ", ".join(f"{s.dtype}{list(s.shape)}" for s in specs)
             raise ValueError(

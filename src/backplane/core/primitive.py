@@ -27,7 +27,7 @@ from backplane.core.context import current, user_line
 from backplane.core.graph import Tensor
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import Spec
-from backplane.core.traits import AxisRule, Memory, StackRule
+from backplane.core.traits import AxisRule, Memory, Precision, StackRule
 
 SpecRule = Callable[..., Any]
 Rule = Callable[..., Any]
@@ -42,7 +42,7 @@ class Primitive(Generic[R]):
     __slots__ = (
         "argument_rules", "axes", "decomposition", "doc", "effect", "elementwise", "gradient",
         "host", "in_place", "infer_rule", "linear", "memory", "multiple", "name", "on_host",
-        "reduction", "shortcut", "stacks", "varies",
+        "precision", "reduction", "shortcut", "stacks", "varies",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +59,7 @@ class Primitive(Generic[R]):
         elementwise: bool = False,
         reduction: bool = False,
         on_host: bool = False,
+        precision: Precision = Precision.FULL,
         linear: Sequence[int] = (),
         axes: AxisRule | None = None,
         stacks: StackRule | None = None,
@@ -91,6 +92,8 @@ class Primitive(Generic[R]):
         whether they stay, with size 1."""
         self.on_host = on_host
         """Whether the host may compute it if all its operands are sizes or constants."""
+        self.precision = precision
+        """How it takes part in mixed precision."""
         self.linear = tuple(linear)
         """The operands in each of which it is linear while all others stay as they are."""
         self.axes = axes
@@ -201,7 +204,9 @@ def _output_spec(specs: tuple[Spec, ...], *, index: int) -> Spec:
     return specs[index]
 
 
-OUTPUT: Primitive[Tensor] = Primitive("output", _output_spec, memory=Memory.ANY)
+OUTPUT: Primitive[Tensor] = Primitive(
+    "output", _output_spec, memory=Memory.ANY, precision=Precision.FOLLOWS
+)
 """Picks one result of a node that has several. Gradients and code generation treat it specially."""
 
 

@@ -25,6 +25,21 @@ class Memory(Enum):
     """It may share memory with any operand."""
 
 
+class Precision(Enum):
+    """How a primitive takes part in mixed precision (`compile.precision`)."""
+
+    LOW = "low"
+    """Its float32 operands are cast to the low precision: products, which are quick in it."""
+    FOLLOWS = "follows"
+    """It is computed in the low precision if an operand has it. Weights and numbers beside are
+    cast; anything else that is float32 makes it float32."""
+    BOUNDS = "bounds"
+    """It follows, but not with a number that the low precision does not hold exactly: a clip to 1 −
+    1e-7 would be one to 1."""
+    FULL = "full"
+    """Its operands keep their dtypes: sums, exponentials, whatever must be exact."""
+
+
 class Stacked(NamedTuple):
     """What replaces a tensor of a loop's steps when work moves out of the loop."""
 

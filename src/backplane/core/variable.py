@@ -10,16 +10,17 @@ from typing import Any, Protocol
 import numpy as np
 
 from backplane.core.atomic import FREE, Domain, at_once, domains_of, under
-from backplane.core.context import user_line
+from backplane.core.context import current, user_line
 from backplane.core.graph import Tensor
+from backplane.core.mesh import Layout
 from backplane.core.spec import Spec
 
 
 class Converter(Protocol):
     """The part of an engine that storage needs."""
 
-    def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Any:
-        """A native value with the array's content."""
+    def placed(self, value: Any, dtype: str, layout: Layout | None) -> Any:
+        """A native value with the content of an array, in a layout."""
 
     def to_numpy(self, value: Any) -> np.ndarray:
         """The content of a native value."""
@@ -39,7 +40,7 @@ class Variable(Tensor):
     made through NumPy once per write.
     """
 
-    __slots__ = ("constraint", "domain", "trainable", "values")
+    __slots__ = ("constraint", "domain", "home", "layout", "trainable", "values")
 
     def __init__(
         self,
@@ -54,6 +55,11 @@ class Variable(Tensor):
         self.trainable = True
         self.domain: Domain | None = None
         """Calls that write to the variable hold its lock. None until there is such a function."""
+        self.home: Converter | None = current().device
+        """The engine on the device where the value is to be: that of `K.device`, or that of the
+        first function on a device which uses the variable."""
+        self.layout: Layout | None = None
+        """How the value lies on a mesh. By default every device has all of it."""
         self.values: dict[Converter | None, Any] = {None: value}
         """The current value by engine that holds it; None stands for a NumPy array of our own. A
         write replaces the dict."""
@@ -71,7 +77,7 @@ class Variable(Tensor):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the value, as an array, and the attributes that were hung on the variable."""
         settings = (self.numpy(), self.name, self.constraint, self.spec.sparse)
-        return _restored, (settings, self.trainable, self.__dict__)
+        return _restored, (settings, self.trainable, self.layout, self.__dict__)
 
     @property
     def guard(self) -> AbstractContextManager[Any]:
@@ -85,7 +91,7 @@ class Variable(Tensor):
             value = values.get(engine)
             if value is None:
                 array = _array(values)
-                value = values[engine] = engine.from_numpy(array, self.spec.dtype)
+                value = values[engine] = engine.placed(array, self.spec.dtype, self.layout)
                 if value is not array:
                     values.pop(None, None)  # one copy is enough, and can be made again
         return value
@@ -145,13 +151,30 @@ def assign(variables: Sequence[Variable], values: Sequence[np.ndarray]) -> None:
     under(_locks(variables), at_once, writes)
 
 
+def lay_out(variable: Variable, layout: Layout) -> None:
+    """Let the value lie on a mesh in another layout from now on."""
+
+    def change() -> None:
+        value = variable.numpy()
+        variable.layout = layout
+        variable.values = {None: value}
+
+    under(_locks([variable]), change)
+
+
 def _locks(variables: Sequence[Variable]) -> list[AbstractContextManager[Any]]:
     return [d.lock for d in domains_of(variables)]
 
 
-def _restored(settings: tuple[Any, ...], trainable: bool, attributes: dict[str, Any]) -> Variable:
+def _restored(
+    settings: tuple[Any, ...],
+    trainable: bool,
+    layout: Layout | None,
+    attributes: dict[str, Any],
+) -> Variable:
     """A pickled variable."""
     variable = Variable(*settings)
     variable.trainable = trainable
+    variable.layout = layout
     variable.__dict__.update(attributes)
     return variable

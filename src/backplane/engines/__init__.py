@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from backplane import config
 from backplane.core import context, registry
+from backplane.core.mesh import MESHES, current_mesh
 from backplane.engines.base import Engine
 from backplane.known_engines import ALIASES, ENGINES, SPELLINGS, canonical
 
@@ -101,6 +102,26 @@ def current() -> Engine:
         choice = configured()
         _default.append(get(choice.engine or choice.name))
     return _default[0]
+
+
+def for_programs() -> Engine:
+    """What compiles and runs functions: the engine in force, on the device or over the mesh in
+    force.
+
+    Raises:
+        ValueError: if the engine cannot compute on such a mesh, or if there is a device too.
+    """
+    engine = current()
+    device: Engine | None = context.current().device
+    if device is not None and device.name == engine.name:
+        engine = device
+    if not MESHES or (mesh := current_mesh()) is None:
+        return engine
+    if engine.device is not None:
+        raise ValueError(
+            f"K.device: programs run on {engine.device!r} or on the mesh {mesh}, not on both"
+        )
+    return engine.on_mesh(mesh)
 
 
 def is_default(engine: Engine) -> bool:

@@ -17,7 +17,8 @@ import numpy as np
 
 from backplane.core.atomic import Calls, at_once
 from backplane.core.graph import Graph, KeySource, Tensor
-from backplane.core.native import Native
+from backplane.core.mesh import Layout, Mesh
+from backplane.core.native import SIZES, Native
 from backplane.core.spec import Spec
 from backplane.engines.table import NOTHING, Ints, Lowering, Table, Value
 
@@ -95,7 +96,7 @@ class Engine:
     through eager calls), `once` (a computation that runs once need not be compiled as a whole),
     `unchecked` (an index out of range does not stop a program: `gather` gives NaN), `fuses` (the
     compiler computes element-wise operations together with the large result that they follow, so
-    they cost nothing)."""
+    they cost nothing), `mesh` (programs run over several devices, by `Engine.on_mesh`)."""
     index_errors: ClassVar[tuple[type[Exception], ...]] = (IndexError,)
     """The errors that `gather` raises for an index out of range."""
     takes_arrays: ClassVar[bool] = False
@@ -117,6 +118,10 @@ class Engine:
     """Whether programs may write new values of variables over the old ones, or take their memory.
     Then nobody may read the variables meanwhile."""
     table: Table
+    device: str | None = None
+    """The device that programs run on; None for the engine itself (`on_device`)."""
+    mesh: Mesh | None = None
+    """The mesh of devices that programs run over; None for the engine itself (`on_mesh`)."""
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -251,16 +256,96 @@ class Engine:
         return "NaN" in found, "Inf" in found
 
     def devices(self) -> list[str]:
-        """The devices that the library can compute on, such as `cpu:0` or `gpu:1`; the one that it
-        uses by itself comes first.
+        """The devices that the library can compute on, such as `cpu:0` or `gpu:1`; accelerators
+        come first.
         """
         return ["cpu:0"]
 
+    def on_device(self, name: str) -> Engine:
+        """The engine whose programs run on one of its devices: the same object for the same name.
+        If there is no other device, it is this engine.
+
+        Such an engine has `device` set. It is the key of values that are there, so variables move
+        when a program on the device first reads them.
+
+        Raises:
+            ValueError: if there is no such device.
+        """
+        known = self.devices()
+        if name not in known:
+            raise ValueError(
+                f"the engine {self.name!r} has no device {name!r}; there are {', '.join(known)}"
+            )
+        if len(known) == 1:
+            return self
+        engines: dict[str, Engine] = self.__dict__.setdefault("_on_device", {})
+        if name not in engines:
+            engines[name] = self.with_device(name)
+        return engines[name]
+
+    def with_device(self, name: str) -> Engine:
+        """A new engine for one of several devices (`engines.placement` helps)."""
+        raise NotImplementedError(f"the engine {self.name!r} chooses its devices by itself")
+
+    # --- meshes of devices ----------------------------------------------------------------------
+
+    def on_mesh(self, mesh: Mesh) -> Engine:
+        """The engine whose programs run over the devices of a mesh: the same object for the same
+        mesh. On a single device it is this engine.
+
+        Such an engine has `mesh` set, and an entry `shard` in its table. It is the key of values
+        that lie on the mesh, so variables move there when a program on the mesh first reads them.
+        All its values are tensors over the whole mesh. `from_numpy` and `feed` give every device
+        the whole array, `placed` splits it, and `to_numpy` and `fetch` put the parts together.
+
+        Raises:
+            ValueError: if the library cannot do that, or has too few devices.
+        """
+        if mesh.size == 1:
+            return self
+        raise ValueError(
+            f"K.set_mesh: the engine {self.name!r} computes on one device, and the mesh {mesh} has "
+            f"{mesh.size}; choose an engine that computes on several (docs/scaling.md)"
+        )
+
+    def placed(self, value: Any, dtype: str, layout: Layout | None) -> Value:
+        """A value with the content of `value`, an array or a value of this library, cast to
+        `dtype`. On a mesh it lies in that layout; None stands for the whole on every device.
+        Sizes divide.
+        """
+        return self.from_numpy(value, dtype)
+
+    @property
+    def process(self) -> int:
+        """The number of this process among those that share the mesh, from 0."""
+        return 0
+
+    def everyone(self, array: np.ndarray) -> np.ndarray:
+        """What each process that shares the mesh gives, one row for each. It returns when all have
+        called it.
+        """
+        return array[None]
+
+    def agree(self, what: str, text: str) -> None:
+        """Check that all processes that share the mesh have come here with the same text.
+
+        Raises:
+            ValueError: in all of them, if they have not.
+        """
+        from hashlib import sha256  # Here: most programs run in one process.
+
+        rows = self.everyone(np.frombuffer(sha256(text.encode()).digest(), np.uint32))
+        others = [i for i, row in enumerate(rows) if (row != rows[self.process]).any()]
+        if others:
+            raise ValueError(
+                f"{what} differs between process {self.process} and process "
+                f"{', '.join(map(str, others))}: all processes of a mesh run the same program"
+            )
+
     # --- functions of the library as parts of a graph (`core.native`) ----------------------------
 
-    stand_in_sizes: ClassVar[Ints] = (240, 480)
-    """Two numbers that take the place of unknown sizes while the shapes of results are found. Many
-    numbers divide them, as a size may have to be divisible. Empty if sizes may stay unknown."""
+    stand_in_sizes: ClassVar[Ints] = SIZES
+    """What takes the place of unknown sizes. Empty if sizes may stay unknown."""
     differentiates: ClassVar[bool] = True
     """Whether there is a `pullback`."""
     calls_numpy: ClassVar[bool] = False
@@ -438,7 +523,7 @@ def natives(engine: Engine) -> Table:
 
     @table.build("native", "stateful_native")
     def native(specs: Sequence[Spec], *, function: Native) -> Lowering:
-        if function.engine is not engine:
+        if function.engine.name != engine.name:
             raise TypeError(
                 f"{function.name} is a function of the engine {function.engine.name!r}: a graph "
                 f"that uses it cannot run on {engine.name!r}"

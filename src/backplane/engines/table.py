@@ -135,6 +135,19 @@ ADDED_SINGLY = 4096
 times 0.1 is 100,958."""
 
 
+def even_part(count: int, most: int = 1024) -> int:
+    """The largest divisor of `count` up to `most`: so many elements are added up at once, and then
+    these sums. 0 if there is none worth it.
+    """
+    return next((n for n in range(min(most, count), 7, -1) if count % n == 0), 0)
+
+
+def runs_of(axes: Axes) -> list[Axes]:
+    """Axes as runs of neighbours."""
+    starts = [i for i, axis in enumerate(axes) if axis - 1 not in axes]
+    return [axes[i:j] for i, j in zip(starts, [*starts[1:], len(axes)], strict=True)]
+
+
 def knowing_shapes(
     function: Lowering,
     specs: Sequence[Spec],

@@ -4,18 +4,41 @@ graph.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from backplane.core.context import changed, user_line
 from backplane.core.graph import Tensor, toposort
 from backplane.core.primitive import OUTPUT, outputs_of
 from backplane.core.spec import is_float
+from backplane.core.variable import Variable
 from backplane.ops.creation import full
 from backplane.ops.elementwise import add
 from backplane.ops.shaping import ones_like, zeros_like
 
 Cotangents = dict[Tensor, Any]
+
+
+class Slope(NamedTuple):
+    """What a tensor that `gradients` has returned is the gradient of. `K.function` treats gradients
+    of variables in their own way where it splits the batch or scales the loss.
+    """
+
+    seeds: tuple[Tensor, ...]
+    """The cotangents of the losses. The gradient is linear in them."""
+    of_variable: bool
+    """Whether it is the gradient with respect to a variable."""
+
+
+def slope_of(t: Tensor) -> Slope | None:
+    """What `t` is the gradient of, if the caller of `gradients` left the seeds out."""
+    found: Slope | None = t.__dict__.get("slope")
+    return found
+
+
+def slopes_in(outputs: Iterable[Tensor]) -> list[Tensor]:
+    """All gradients that are computed on the way to `outputs`."""
+    return [t for t in toposort(outputs) if slope_of(t) is not None]
 
 
 def gradients(
@@ -33,18 +56,29 @@ def gradients(
     order = toposort(losses, stop)
     connected = reached(order, wrt)
     table: Cotangents = {}
+    made: list[Tensor] = []
     line = user_line()
     with changed(line=line and line.of_gradient()) as here:
         for loss, seed in zip(losses, seeds or [None] * len(losses), strict=True):
             if loss in connected:
-                _accumulate(table, loss, ones_like(loss) if seed is None else seed)
+                made += [ones_like(loss)] if seed is None else []
+                _accumulate(table, loss, made[-1] if seed is None else seed)
         for node in reversed(order):
             # A tensor of `wrt` may be the result of a primitive without a gradient.
             if node in table and (node.op is OUTPUT or (node.op and node.op.differentiable)):
                 # Tensors of the gradient belong to the line of the original.
                 here.line = node.where and node.where.of_gradient()
                 _backward(node, table, connected)
-    return [table.get(t) for t in wrt]
+    found = [table.get(t) for t in wrt]
+    for x, t in zip(wrt, found, strict=True):
+        if t is not None and made:
+            _mark(t, made, isinstance(x, Variable))
+    return found
+
+
+def _mark(t: Tensor, seeds: Sequence[Tensor], of_variable: bool) -> None:
+    known = slope_of(t) or Slope((), False)
+    t.__dict__["slope"] = Slope((*known.seeds, *seeds), known.of_variable or of_variable)
 
 
 def reached(order: Sequence[Tensor], wrt: Sequence[Tensor]) -> set[Tensor]:

@@ -14,7 +14,7 @@ from typing import Any, TypedDict, Unpack
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
-from backplane.core.traits import Axis, Memory
+from backplane.core.traits import Axis, Memory, Precision
 from backplane.core.windows import Ints, Padding
 from backplane.ops import windows as win
 from backplane.ops.creation import check_sizes, filled, given, shaped, shaped_as, sizes_of
@@ -80,7 +80,7 @@ def batch_of_first(node: Tensor, axis: int) -> list[Axis]:
     return [(node.inputs[0], 0)] if axis == 0 else []
 
 
-@primitive(memory=Memory.FRESH, linear=(0, 1), axes=batch_of_first)
+@primitive(precision=Precision.LOW, memory=Memory.FRESH, linear=(0, 1), axes=batch_of_first)
 def conv(x: Spec, kernel: Spec, **window: Unpack[Geometry]) -> Spec:
     """Cross-correlation of `x` with `kernel`.
 
@@ -103,7 +103,7 @@ def conv_bias(x: Spec, kernel: Spec, bias: Spec, **window: Unpack[Geometry]) -> 
 conv_bias.decompose(lambda x, kernel, bias, **window: add(conv(x, kernel, **window), bias))
 
 
-@primitive(host=2, memory=Memory.FRESH, linear=(0, 1), axes=given)
+@primitive(host=2, precision=Precision.LOW, memory=Memory.FRESH, linear=(0, 1), axes=given)
 def conv_input_grad(
     g: Spec, kernel: Spec, *dims: Spec, shape: Sizes, **window: Unpack[Geometry]
 ) -> Spec:
@@ -117,7 +117,7 @@ def conv_input_grad(
     return Spec(shape, g.dtype)
 
 
-@primitive(memory=Memory.FRESH, linear=(0, 1))
+@primitive(precision=Precision.LOW, memory=Memory.FRESH, linear=(0, 1))
 def conv_kernel_grad(x: Spec, g: Spec, *, kernel_shape: Ints, **window: Unpack[Geometry]) -> Spec:
     """The gradient of `conv` with respect to its kernel, which has `kernel_shape`."""
     name = "conv_kernel_grad"

@@ -10,7 +10,7 @@ from typing import Any
 from backplane.core.graph import Constant, Tensor, constant
 from backplane.core.primitive import Primitive, primitive
 from backplane.core.spec import DTYPES, Spec, is_integer
-from backplane.core.traits import Axis, Memory, Stacked, later_axes
+from backplane.core.traits import Axis, Memory, Precision, Stacked, later_axes
 
 Number = bool | int | float
 Amount = int | Tensor
@@ -66,7 +66,7 @@ def stacked_shape(node: Tensor, operands: Sequence[Stacked], **changed: Any) -> 
     return stacked
 
 
-@primitive(host=0, memory=Memory.FRESH, axes=given)
+@primitive(host=0, precision=Precision.FOLLOWS, memory=Memory.FRESH, axes=given)
 def full(*dims: Spec, shape: tuple[int | None, ...], value: Any, dtype: str) -> Spec:
     """A tensor filled with one number."""
     if dims or None in shape:

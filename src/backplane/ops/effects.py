@@ -7,9 +7,10 @@ from typing import Any
 
 from backplane.core.context import current, user_line
 from backplane.core.graph import Tensor, toposort
+from backplane.core.mesh import Layout
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
-from backplane.core.traits import Memory, Stacked, like_first
+from backplane.core.traits import Memory, Precision, Stacked, like_first, whole_time
 from backplane.core.variable import Variable
 
 
@@ -20,8 +21,8 @@ def _stack_of_first(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
 
 
 @primitive(
-    memory=Memory.VIEW, elementwise=True, on_host=True, linear=(0,), axes=like_first,
-    stacks=_stack_of_first,
+    precision=Precision.FOLLOWS, memory=Memory.VIEW, elementwise=True, on_host=True, linear=(0,),
+    axes=like_first, stacks=_stack_of_first,
 )  # fmt: skip
 def identity(x: Spec) -> Spec:
     """The operand itself, as a tensor of its own."""
@@ -29,8 +30,8 @@ def identity(x: Spec) -> Spec:
 
 
 @primitive(
-    memory=Memory.VIEW, elementwise=True, on_host=True, linear=(0,), axes=like_first,
-    stacks=_stack_of_first,
+    precision=Precision.FOLLOWS, memory=Memory.VIEW, elementwise=True, on_host=True, linear=(0,),
+    axes=like_first, stacks=_stack_of_first,
 )  # fmt: skip
 def stop_gradient(x: Spec) -> Spec:
     """The operand, but no gradient passes through to it, not even on an engine's own tape."""
@@ -56,7 +57,7 @@ def check_numerics(x: Spec, *, message: str) -> Spec:
     return x
 
 
-@primitive(memory=Memory.VIEW, linear=(0,), axes=like_first)
+@primitive(precision=Precision.FOLLOWS, memory=Memory.VIEW, linear=(0,), axes=like_first)
 def check_windows(x: Spec, *, sizes: tuple[int, ...]) -> Spec:
     """The operand, after a check that each axis has at least as many elements as `sizes` says. So a
     window is known to fit along axes whose size is only known when the program runs.
@@ -70,6 +71,19 @@ def check_windows(x: Spec, *, sizes: tuple[int, ...]) -> Spec:
     return x
 
 
+@primitive(
+    precision=Precision.FOLLOWS, memory=Memory.VIEW, linear=(0,), axes=like_first,
+    stacks=whole_time("layout", ()),
+)  # fmt: skip
+def shard(x: Spec, *, layout: Layout) -> Spec:
+    """The operand, which lies on a mesh of devices in that layout. Its gradient lies so too.
+    Without a mesh it is the operand itself.
+    """
+    return x
+
+
+shard.vjps(lambda g, y, x, *, layout: shard(g, layout=layout))
+shard.decompose(lambda x, *, layout: identity(x))
 identity.vjps(lambda g, y, x: g)
 check_windows.vjps(lambda g, y, x, *, sizes: g)
 print_.vjps(lambda g, y, x, *, message, style: g)

@@ -29,7 +29,15 @@ from backplane.core.spec import (
     check_dtype,
     is_float,
 )
-from backplane.core.traits import AxisRule, Memory, Stacked, StackRule, broadcasting, like_first
+from backplane.core.traits import (
+    AxisRule,
+    Memory,
+    Precision,
+    Stacked,
+    StackRule,
+    broadcasting,
+    like_first,
+)
 from backplane.ops.creation import scalar
 from backplane.ops.shaping import (
     broadcast_like,
@@ -40,6 +48,7 @@ from backplane.ops.shaping import (
 )
 
 Op = Primitive[Tensor]
+FULL = Precision.FULL
 BinaryRule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
@@ -63,17 +72,24 @@ def _elementwise(
     memory: Memory = Memory.FRESH,
     axes: AxisRule = broadcasting,
     stacks: StackRule = _stacked,
+    precision: Precision = Precision.FOLLOWS,
     **traits: Any,
 ) -> Op:
     """An element-wise primitive, with the traits that all of them have."""
     declare: Callable[[Any], Op] = primitive(
-        name=name, memory=memory, elementwise=True, axes=axes, stacks=stacks, **traits
-    )
+        name=name, memory=memory, elementwise=True, axes=axes, stacks=stacks, precision=precision,
+        **traits,
+    )  # fmt: skip
     return declare(rule)
 
 
 def _unary(
-    name: str, doc: str, accepted: frozenset[str], vjp: Any = None, linear: Sequence[int] = ()
+    name: str,
+    doc: str,
+    accepted: frozenset[str],
+    vjp: Any = None,
+    linear: Sequence[int] = (),
+    precision: Precision = Precision.FOLLOWS,
 ) -> Op:
     """A primitive of one operand whose result has the operand's shape and dtype."""
 
@@ -84,7 +100,9 @@ def _unary(
 
     rule.__doc__ = doc
     host = accepted is not FLOAT
-    declared = _elementwise(rule, name, axes=like_first, on_host=host, linear=linear)
+    declared = _elementwise(
+        rule, name, axes=like_first, on_host=host, linear=linear, precision=precision
+    )
     if vjp is not None:
         declared.vjps(vjp)
     return declared
@@ -195,8 +213,8 @@ def _div_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 div = _binary("div", "True division x / y.", FLOAT, linear=(0,))
 div.vjps(_to_x(_div_x), _to_y(lambda g, z, x, y: neg(mul_no_nan(div(z, y), g))))
-floordiv = _binary("floordiv", "x / y rounded toward minus infinity.", NUMBER)
-mod = _binary("mod", "The remainder of `floordiv`; it has the sign of y.", NUMBER)
+floordiv = _binary("floordiv", "x / y rounded toward minus infinity.", NUMBER, precision=FULL)
+mod = _binary("mod", "The remainder of `floordiv`; it has the sign of y.", NUMBER, precision=FULL)
 mod.vjps(_to_x(lambda g, z, x, y: g), _to_y(lambda g, z, x, y: neg(mul(g, floordiv(x, y)))))
 
 
@@ -221,7 +239,7 @@ def _pow_y(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return mul_no_nan(mul(z, log_x), g)
 
 
-pow = _binary("pow", "x to the power y.", NUMBER)
+pow = _binary("pow", "x to the power y.", NUMBER, precision=FULL)
 pow.vjps(_to_x(_pow_x), _to_y(_pow_y))
 
 
@@ -241,9 +259,19 @@ def _greater(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return where(less_equal(x, y), zero(g), g)
 
 
-maximum = _binary("maximum", "The larger of x and y; the gradient of a tie goes to x.", NUMBER)
+maximum = _binary(
+    "maximum",
+    "The larger of x and y; the gradient of a tie goes to x.",
+    NUMBER,
+    precision=Precision.BOUNDS,
+)
 maximum.vjps(_to_x(_not_less), _to_y(_less))
-minimum = _binary("minimum", "The smaller of x and y; the gradient of a tie goes to x.", NUMBER)
+minimum = _binary(
+    "minimum",
+    "The smaller of x and y; the gradient of a tie goes to x.",
+    NUMBER,
+    precision=Precision.BOUNDS,
+)
 minimum.vjps(_to_x(_not_greater), _to_y(_greater))
 
 neg: Op = _unary("neg", "−x.", NUMBER, lambda g, y, x: neg(g), linear=(0,))
@@ -254,22 +282,29 @@ round = _unary("round", "x rounded to the nearest whole number; halves go to the
 
 # --- exponentials and other smooth functions ------------------------------------------------------
 
-exp = _unary("exp", "e to the power x.", FLOAT, lambda g, y, x: mul_no_nan(y, g))
-expm1 = _unary("expm1", "e to the power x, minus 1, exact near 0.", FLOAT)
+exp = _unary("exp", "e to the power x.", FLOAT, lambda g, y, x: mul_no_nan(y, g), precision=FULL)
+expm1 = _unary("expm1", "e to the power x, minus 1, exact near 0.", FLOAT, precision=FULL)
 expm1.vjps(lambda g, y, x: mul_no_nan(exp(x), g))  # y + 1 would cancel
-log = _unary("log", "The natural logarithm.", FLOAT)
+log = _unary("log", "The natural logarithm.", FLOAT, precision=FULL)
 log.vjps(lambda g, y, x: mul_no_nan(div(one(x), x), g))
-log1p = _unary("log1p", "The natural logarithm of 1 + x, exact near 0.", FLOAT)
+log1p = _unary("log1p", "The natural logarithm of 1 + x, exact near 0.", FLOAT, precision=FULL)
 log1p.vjps(lambda g, y, x: mul_no_nan(div(one(x), add(x, one(x))), g))
-sqrt = _unary("sqrt", "The square root; NaN for negative x.", FLOAT)
+sqrt = _unary("sqrt", "The square root; NaN for negative x.", FLOAT, precision=FULL)
 sqrt.vjps(lambda g, y, x: mul_no_nan(div(scalar(0.5, y.spec.dtype), y), g))
-sin = _unary("sin", "The sine of x radians.", FLOAT, lambda g, y, x: mul(g, cos(x)))
-cos: Op = _unary("cos", "The cosine of x radians.", FLOAT, lambda g, y, x: neg(mul(g, sin(x))))
-erf = _unary("erf", "The error function, 2 / √π times the integral of e^−t² from 0 to x.", FLOAT)
+sin = _unary("sin", "The sine of x radians.", FLOAT, lambda g, y, x: mul(g, cos(x)), precision=FULL)
+cos: Op = _unary(
+    "cos", "The cosine of x radians.", FLOAT, lambda g, y, x: neg(mul(g, sin(x))), precision=FULL
+)
+erf = _unary(
+    "erf",
+    "The error function, 2 / √π times the integral of e^−t² from 0 to x.",
+    FLOAT,
+    precision=FULL,
+)
 erf.vjps(
     lambda g, y, x: mul(mul(scalar(2 / math.sqrt(math.pi), x.spec.dtype), exp(neg(mul(x, x)))), g)
 )
-erfinv = _unary("erfinv", "The inverse of the error function, on (−1, 1).", FLOAT)
+erfinv = _unary("erfinv", "The inverse of the error function, on (−1, 1).", FLOAT, precision=FULL)
 erfinv.vjps(
     lambda g, y, x: mul_no_nan(mul(scalar(math.sqrt(math.pi) / 2, y.spec.dtype), exp(mul(y, y))), g)
 )
@@ -350,7 +385,9 @@ def _(x: Tensor) -> Tensor:
 relu = _unary("relu", "max(x, 0); its slope at 0 is 0.", NUMBER, lambda g, y, x: relu_grad(g, y))
 sigmoid = _unary("sigmoid", "1 / (1 + e^−x).", FLOAT, lambda g, y, x: sigmoid_grad(g, y))
 tanh = _unary("tanh", "The hyperbolic tangent.", FLOAT, lambda g, y, x: tanh_grad(g, y))
-softplus = _unary("softplus", "log(1 + e^x), without overflow for large |x|.", FLOAT)
+softplus = _unary(
+    "softplus", "log(1 + e^x), without overflow for large |x|.", FLOAT, precision=FULL
+)
 softplus.vjps(lambda g, y, x: mul(g, sigmoid(x)))
 
 
@@ -434,10 +471,14 @@ tanh_grad.decompose(lambda g, y: mul(g, sub(one(y), mul(y, y))))
 
 # --- comparison, logic and bits -------------------------------------------------------------------
 
-equal = _binary("equal", "Whether x = y.", DTYPES, result="bool")
-not_equal = _binary("not_equal", "Whether x ≠ y.", DTYPES, result="bool")
-less = _binary("less", "Whether x < y.", NUMBER, result="bool")
-less_equal = _binary("less_equal", "Whether x ≤ y.", NUMBER, result="bool")
+equal = _binary("equal", "Whether x = y.", DTYPES, result="bool", precision=Precision.BOUNDS)
+not_equal = _binary(
+    "not_equal", "Whether x ≠ y.", DTYPES, result="bool", precision=Precision.BOUNDS
+)
+less = _binary("less", "Whether x < y.", NUMBER, result="bool", precision=Precision.BOUNDS)
+less_equal = _binary(
+    "less_equal", "Whether x ≤ y.", NUMBER, result="bool", precision=Precision.BOUNDS
+)
 
 logical_not = _unary("logical_not", "Whether x is false.", BOOL)
 logical_and = _binary("logical_and", "Whether both are true.", BOOL)
@@ -473,7 +514,7 @@ where.vjps(
 )
 
 
-@partial(_elementwise, memory=Memory.VIEW, on_host=True, axes=like_first)
+@partial(_elementwise, memory=Memory.VIEW, on_host=True, axes=like_first, precision=FULL)
 def cast(x: Spec, *, dtype: str) -> Spec:
     """The elements as `dtype`. Floats become integers by rounding toward zero; numbers become bools
     by x ≠ 0.

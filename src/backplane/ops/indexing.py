@@ -10,7 +10,15 @@ from backplane.core import shapes
 from backplane.core.graph import Tensor, constant
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_integer
-from backplane.core.traits import Axis, Memory, Stacked, later_axes, like_first, whole_time
+from backplane.core.traits import (
+    Axis,
+    Memory,
+    Precision,
+    Stacked,
+    later_axes,
+    like_first,
+    whole_time,
+)
 from backplane.ops.creation import check_sizes, given, shaped, shaped_as, size_at, stacked_shape
 
 Slices = tuple[tuple[int | None, int | None, int], ...]
@@ -37,7 +45,7 @@ def _sliced_axis(node: Tensor, axis: int) -> Sequence[Axis]:
 
 
 @primitive(
-    memory=Memory.VIEW, on_host=True, linear=(0,), axes=_sliced_axis,
+    precision=Precision.FOLLOWS, memory=Memory.VIEW, on_host=True, linear=(0,), axes=_sliced_axis,
     stacks=whole_time("slices", ALL),
 )  # fmt: skip
 def slice(x: Spec, *, slices: Slices) -> Spec:
@@ -50,7 +58,14 @@ def _stacked_grad(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
     return stacked_shape(node, operands, slices=slices)
 
 
-@primitive(host=1, memory=Memory.FRESH, linear=(0,), axes=given, stacks=_stacked_grad)
+@primitive(
+    host=1,
+    precision=Precision.FOLLOWS,
+    memory=Memory.FRESH,
+    linear=(0,),
+    axes=given,
+    stacks=_stacked_grad,
+)
 def slice_grad(g: Spec, *dims: Spec, shape: Sizes, slices: Slices) -> Spec:
     """The gradient of `slice`: zeros of `shape`, with `g` at the places that `slices` would
     read.
@@ -72,7 +87,12 @@ slice_grad.vjps(lambda c, y, g, *dims, shape, slices: slice(c, slices=slices))
 
 
 @primitive(
-    memory=Memory.VIEW, on_host=True, linear=(0,), axes=like_first, stacks=later_axes("axes")
+    precision=Precision.FOLLOWS,
+    memory=Memory.VIEW,
+    on_host=True,
+    linear=(0,),
+    axes=like_first,
+    stacks=later_axes("axes"),
 )
 def flip(x: Spec, *, axes: tuple[int, ...]) -> Spec:
     """The elements in reverse order along `axes`."""
@@ -87,7 +107,12 @@ def _padded_axis(node: Tensor, axis: int) -> Sequence[Axis]:
     return [(node.inputs[0], axis)] if node.params["padding"][axis] == (0, 0) else ()
 
 
-@primitive(memory=Memory.FRESH, axes=_padded_axis, stacks=whole_time("padding", (0, 0)))
+@primitive(
+    precision=Precision.FOLLOWS,
+    memory=Memory.FRESH,
+    axes=_padded_axis,
+    stacks=whole_time("padding", (0, 0)),
+)
 def pad(x: Spec, *, padding: tuple[tuple[int, int], ...], value: float) -> Spec:
     """The operand inside a border of constant `value`: (before, after) elements per axis, none
     negative.
@@ -133,7 +158,12 @@ def _stacked_rows(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
 
 
 @primitive(
-    memory=Memory.FRESH, on_host=True, linear=(0,), axes=_gathered_axis, stacks=_stacked_rows
+    precision=Precision.FOLLOWS,
+    memory=Memory.FRESH,
+    on_host=True,
+    linear=(0,),
+    axes=_gathered_axis,
+    stacks=_stacked_rows,
 )
 def gather(x: Spec, indices: Spec, *, axis: int) -> Spec:
     """The slices of `x` along `axis` that `indices` name. Negative indices count from the end. The
@@ -172,7 +202,7 @@ def _check_starts(name: str, starts: Spec, rank: int) -> None:
         )
 
 
-@primitive(host=2, memory=Memory.VIEW, linear=(0,), axes=given)
+@primitive(host=2, precision=Precision.FOLLOWS, memory=Memory.VIEW, linear=(0,), axes=given)
 def dynamic_slice(x: Spec, starts: Spec, *dims: Spec, shape: Sizes) -> Spec:
     """The part of `x` that begins at `starts` and has the sizes `shape`. Starts are clamped so that
     the part lies inside of `x`.
@@ -187,7 +217,7 @@ def dynamic_slice(x: Spec, starts: Spec, *dims: Spec, shape: Sizes) -> Spec:
     return Spec(shape, x.dtype)
 
 
-@primitive(host=2, memory=Memory.FRESH, linear=(0,), axes=given)
+@primitive(host=2, precision=Precision.FOLLOWS, memory=Memory.FRESH, linear=(0,), axes=given)
 def dynamic_slice_grad(g: Spec, starts: Spec, *dims: Spec, shape: Sizes) -> Spec:
     """The gradient of `dynamic_slice`: zeros of `shape`, with `g` at `starts`."""
     _check_starts("dynamic_slice_grad", starts, len(shape))
@@ -210,6 +240,7 @@ dynamic_slice_grad.vjps(
 
 @primitive(
     host=1,
+    precision=Precision.FOLLOWS,
     memory=Memory.VIEW,
     linear=(0,),
     axes=lambda node, i: [(node.inputs[0], i)] if i != node.params["axis"] else (),

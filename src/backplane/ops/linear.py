@@ -8,7 +8,7 @@ from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import NUMBER, Spec, check_dtype
-from backplane.core.traits import Axis, Memory, Stacked
+from backplane.core.traits import Axis, Memory, Precision, Stacked
 from backplane.ops.creation import shaped, size_at
 from backplane.ops.elementwise import add
 from backplane.ops.shaping import reshape
@@ -44,7 +44,10 @@ def as_rows(x: Tensor) -> Tensor | None:
     return reshape(x, shape=(-1 if steps is None or rows is None else steps * rows, width))
 
 
-@primitive(memory=Memory.FRESH, linear=(0, 1), axes=_product_axis, stacks=_stacked_product)
+@primitive(
+    memory=Memory.FRESH, precision=Precision.LOW, linear=(0, 1), axes=_product_axis,
+    stacks=_stacked_product,
+)  # fmt: skip
 def matmul(x: Spec, y: Spec, *, transpose_x: bool, transpose_y: bool) -> Spec:
     """The matrix product over the last two axes, each pair of which is swapped first if its flag
     says so. The batch axes are equal.

@@ -219,15 +219,22 @@ def getitem(x: Tensor, key: Any) -> Tensor:
 
 
 def _size(x: Tensor, items: Sequence[Any]) -> Tensor | None:
-    """What `K.shape(y)[i]` stands for, which is known to be a size and may be a known one."""
+    """What `K.shape(y)[i]` stands for, which is known to be a size and may be a known one, or
+    `K.shape(y)[i:j]`.
+    """
     shape = x.spec.shape
     if len(shape) != 1 or (shape[0] or RANKS) >= RANKS or not is_integer(x.spec.dtype):
         return None
     sizes = scalars_in(x)
-    place = _integer(items[0]) if len(items) == 1 else None
-    if sizes is None or place is None or not -len(sizes) <= place < len(sizes):
+    if sizes is None or len(items) != 1:
         return None
-    return sizes[place]
+    if isinstance(items[0], builtins.slice):
+        ends = (items[0].start, items[0].stop, items[0].step)
+        plain = all(end is None or isinstance(end, int) for end in ends)
+        chosen = sizes[items[0]] if plain and ends[2] != 0 else []
+        return concat(*[expand_dims(t, axes=(0,)) for t in chosen], axis=0) if chosen else None
+    place = _integer(items[0])
+    return None if place is None or not -len(sizes) <= place < len(sizes) else sizes[place]
 
 
 def _is_list_of_slices(key: Any) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
-from backplane.core.traits import Memory
+from backplane.core.traits import Memory, Precision
 from backplane.core.windows import Ints, Padding
 from backplane.ops import elementwise as ew
 from backplane.ops import windows as win
@@ -70,7 +70,7 @@ def _check_float(name: str, what: str, x: Spec) -> None:
 # --- maximum --------------------------------------------------------------------------------------
 
 
-@primitive(multiple=True, memory=Memory.FRESH)
+@primitive(multiple=True, precision=Precision.FOLLOWS, memory=Memory.FRESH)
 def max_pool(x: Spec, **window: Unpack[Geometry]) -> list[Spec]:
     """The maximum of each window, in which padding never wins, and where it is: positions that only
     the engine understands, of the first maximum in row-major order.
@@ -81,7 +81,12 @@ def max_pool(x: Spec, **window: Unpack[Geometry]) -> list[Spec]:
     return [Spec(shape, x.dtype), Spec(shape, "int64")]
 
 
-@primitive(memory=Memory.FRESH, linear=(0,), axes=lambda node, axis: [(node.inputs[1], axis)])
+@primitive(
+    precision=Precision.FOLLOWS,
+    memory=Memory.FRESH,
+    linear=(0,),
+    axes=lambda node, axis: [(node.inputs[1], axis)],
+)
 def max_pool_grad(g: Spec, x: Spec, y: Spec, positions: Spec, **window: Unpack[Geometry]) -> Spec:
     """The gradient of `max_pool` with respect to `x`: `g` goes to the first maximum of each
     window.
@@ -93,7 +98,12 @@ def max_pool_grad(g: Spec, x: Spec, y: Spec, positions: Spec, **window: Unpack[G
     return Spec(x.shape, g.dtype)
 
 
-@primitive(memory=Memory.FRESH, linear=(0,), axes=lambda node, axis: [(node.inputs[2], axis)])
+@primitive(
+    precision=Precision.FOLLOWS,
+    memory=Memory.FRESH,
+    linear=(0,),
+    axes=lambda node, axis: [(node.inputs[2], axis)],
+)
 def max_pool_take(v: Spec, x: Spec, y: Spec, positions: Spec, **window: Unpack[Geometry]) -> Spec:
     """The elements of `v` at the first maximum of each window of `x`: the transpose of
     `max_pool_grad`.

@@ -11,7 +11,7 @@ from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import BOOL, FLOAT, NUMBER, Spec, check_dtype
-from backplane.core.traits import Memory, later_axes, like_first
+from backplane.core.traits import Memory, Precision, later_axes, like_first
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
 from backplane.ops.control import scan
@@ -86,11 +86,11 @@ def _shifted(x: Tensor, axis: int, value: int, reverse: bool) -> Tensor:
 
 max = reduction(
     "max", "The largest element; ties share the gradient equally.", NUMBER, chosen=True,
-    on_host=True,
+    on_host=True, precision=Precision.FOLLOWS,
 )  # fmt: skip
 min = reduction(
     "min", "The smallest element; ties share the gradient equally.", NUMBER, chosen=True,
-    on_host=True,
+    on_host=True, precision=Precision.FOLLOWS,
 )  # fmt: skip
 
 

@@ -9,13 +9,13 @@ from backplane.core.graph import Graph, Tensor, rebuild, rewrite, toposort
 from backplane.core.primitive import primitive
 from backplane.core.sizes import tie
 from backplane.core.spec import Spec, is_float
-from backplane.core.traits import Memory, like_first
+from backplane.core.traits import Memory, Precision, like_first
 from backplane.ops.autodiff import gradients
 from backplane.ops.effects import identity
 from backplane.ops.native import stateful_native
 
 
-@primitive(memory=Memory.VIEW, axes=like_first)
+@primitive(precision=Precision.FOLLOWS, memory=Memory.VIEW, axes=like_first)
 def barrier(x: Spec, *after: Spec) -> Spec:
     """The first operand, once the others have been computed. What is computed from it is not merged
     with what is computed from the operand, and not before the others.

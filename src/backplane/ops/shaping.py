@@ -13,7 +13,7 @@ from backplane.core.graph import Constant, Tensor, constant
 from backplane.core.primitive import Primitive, primitive
 from backplane.core.sizes import origin, same_shape
 from backplane.core.spec import NUMBER, Spec, check_dtype
-from backplane.core.traits import Axis, Memory, Stacked, later_axes, reduced
+from backplane.core.traits import Axis, Memory, Precision, Stacked, later_axes, reduced
 from backplane.ops.creation import (
     check_sizes,
     full,
@@ -50,8 +50,8 @@ def _reshaped_axis(node: Tensor, axis: int) -> Sequence[Axis]:
 
 
 @primitive(
-    host=1, memory=Memory.VIEW, on_host=True, linear=(0,), axes=_reshaped_axis,
-    stacks=stacked_shape,
+    host=1, precision=Precision.FOLLOWS, memory=Memory.VIEW, on_host=True, linear=(0,),
+    axes=_reshaped_axis, stacks=stacked_shape,
 )  # fmt: skip
 def reshape(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
     """The same elements, in row-major order, in another shape. One size may be -1, which follows
@@ -95,7 +95,13 @@ def _stacked_broadcast(node: Tensor, operands: Sequence[Stacked]) -> Tensor | No
 
 
 @primitive(
-    host=1, memory=Memory.VIEW, on_host=True, linear=(0,), axes=given, stacks=_stacked_broadcast
+    host=1,
+    precision=Precision.FOLLOWS,
+    memory=Memory.VIEW,
+    on_host=True,
+    linear=(0,),
+    axes=given,
+    stacks=_stacked_broadcast,
 )
 def broadcast_to(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
     """The operand, repeated along new leading axes and along axes of size 1, by NumPy's rules."""
@@ -230,6 +236,7 @@ def _stacked_transpose(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
 
 
 @primitive(
+    precision=Precision.FOLLOWS,
     memory=Memory.VIEW,
     linear=(0,),
     axes=lambda node, axis: [(node.inputs[0], node.params["perm"][axis])],
@@ -250,6 +257,7 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, perm: tuple[int, ...]) -> Tensor:
 
 
 @primitive(
+    precision=Precision.FOLLOWS,
     memory=Memory.VIEW,
     on_host=True,
     linear=(0,),
@@ -270,7 +278,12 @@ def _squeezed_axis(node: Tensor, axis: int) -> Sequence[Axis]:
 
 
 @primitive(
-    memory=Memory.VIEW, on_host=True, linear=(0,), axes=_squeezed_axis, stacks=later_axes("axes")
+    precision=Precision.FOLLOWS,
+    memory=Memory.VIEW,
+    on_host=True,
+    linear=(0,),
+    axes=_squeezed_axis,
+    stacks=later_axes("axes"),
 )
 def squeeze(x: Spec, *, axes: tuple[int, ...]) -> Spec:
     """The operand without `axes`, each of which has size 1."""
@@ -297,6 +310,7 @@ def _stacked_parts(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
 
 
 @primitive(
+    precision=Precision.FOLLOWS,
     memory=Memory.FRESH,
     on_host=True,
     axes=lambda node, i: [(node.inputs[0], i)] if i != node.params["axis"] else (),

@@ -247,7 +247,9 @@ def installed(folder):
         image = B.placeholder((None, 10, 10, 3))
         (scores,) = B.function([image], [model(image)])([x])
         seeded = B.function([image, B.learning_phase()], [model(image)])
-        assert np.abs(seeded([x, 1])[0] - seeded([x, 1])[0]).max() > 1e-5
+        # Of five entries, two draws drop the same ones now and then; nine draws do not.
+        draws = [seeded([x, 1])[0] for _ in range(9)]
+        assert max(np.abs(draw - draws[0]).max() for draw in draws) > 1e-5
     np.testing.assert_allclose(np.sqrt(np.mean(found**2)), 1, rtol=1e-2)
     np.testing.assert_allclose(scores, model.predict(x, verbose=0), rtol=1e-4)
     return found.tolist()

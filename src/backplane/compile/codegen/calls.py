@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from backplane.compile.accumulation import is_split
 from backplane.core.atomic import Domain, again, deferred_signals, join, under
 from backplane.core.graph import Tensor, draw, undraw
 from backplane.core.source import Source
@@ -270,7 +271,7 @@ class _Writer:
         """Take an array that fits as it is. Anything else goes through the checks."""
         source, spec, kept = self.source, self.function.inputs[i].spec, self.function.kept[i]
         source.names[f"f{i}"] = self.function.feeds[i]
-        if kept or spec.sparse or spec.dtype == "bfloat16":
+        if kept or spec.sparse or spec.dtype == "bfloat16" or self.engine.mesh is not None:
             source.line(f"{name} = f{i}({name}, engine, {kept})")
             return
         source.names[f"d{i}"] = np.dtype(spec.dtype)
@@ -279,6 +280,8 @@ class _Writer:
             wrong.append(f"{name}.ndim != {len(spec.shape)}")
             known = [(k, n) for k, n in enumerate(spec.shape) if n is not None]
             wrong += [f"{name}.shape[{k}] != {n}" for k, n in known]
+            if (parts := self.function.policy.parts) > 1 and is_split(self.function.inputs[i]):
+                wrong.append(f"{name}.shape[0] % {parts}")
         else:
             wrong.append(f"{name}.shape != {tuple(spec.shape)!r}")
         at_once = self.engine.feeds_at_once

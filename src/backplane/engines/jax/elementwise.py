@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,7 +16,7 @@ from jax.experimental import io_callback
 from backplane.core.numbers import complaint, show
 from backplane.engines.base import emitted_line
 from backplane.engines.jax.kernel import kernel
-from backplane.engines.table import Table, Value
+from backplane.engines.table import Lowering, Table, Value
 
 TABLE = Table(
     identity=lambda x: x,  # arrays are never written to
@@ -121,9 +123,11 @@ logging.getLogger("jax._src.callback").addFilter(lambda record: not _is_ours(rec
 
 
 @TABLE.add("check_numerics")
-def _check_numerics(x: Value, *, message: str) -> Value:
+def check_numerics(
+    x: Value, *, message: str, everywhere: Callable[[Lowering], Lowering] = lambda ask: ask
+) -> Value:
     """The host looks at the answers. Its own answer is tied to the result, so that nobody gets the
-    one without the other.
+    one without the other. `everywhere` makes the question one that every device asks.
     """
     line = emitted_line()
 
@@ -134,5 +138,5 @@ def _check_numerics(x: Value, *, message: str) -> Value:
 
     y = lax.stop_gradient(x)
     flags = jnp.isnan(y).any(), jnp.isinf(y).any()
-    answer = io_callback(answered, jax.ShapeDtypeStruct((), np.bool_), *flags)
+    answer = everywhere(partial(io_callback, answered, jax.ShapeDtypeStruct((), np.bool_)))(*flags)
     return lax.optimization_barrier((x, answer))[0]

@@ -11,6 +11,7 @@ import numpy as np
 from jax.experimental import io_callback
 
 from backplane.core.graph import KeySource
+from backplane.core.mesh import Mesh
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.base import Engine, Function, Program, natives, writing
 from backplane.engines.jax import as_pytrees, control, cpu, memory, unknown
@@ -44,10 +45,12 @@ class JaxEngine(Engine):
             "tape",
             "fuses",
             "unchecked",
+            "mesh",
         )
     )
 
     def __init__(self) -> None:
+        self._on_mesh: dict[Mesh, JaxEngine] = {}
         self.table = Table.of_rooms(__package__, control.lowerings(self), natives(self))
 
     # --- values ---------------------------------------------------------------------------------
@@ -139,6 +142,17 @@ class JaxEngine(Engine):
         except (RuntimeError, ValueError):
             _waited(*values)
 
+    def on_mesh(self, mesh: Mesh) -> JaxEngine:
+        """Programs over all devices, by XLA's partitioner."""
+        if mesh.size == 1:
+            return self
+        if mesh not in self._on_mesh:
+            # Here: a program on one device needs none of it.
+            from backplane.engines.jax.sharding import MeshEngine
+
+            self._on_mesh[mesh] = MeshEngine(mesh)
+        return self._on_mesh[mesh]
+
     # --- functions of JAX -----------------------------------------------------------------------
 
     def stand_in(self, spec: Spec) -> Value:
@@ -177,7 +191,14 @@ class JaxEngine(Engine):
 
     def devices(self) -> list[str]:
         """All devices of this process."""
-        return [f"{d.platform}:{d.id}" for d in jax.local_devices()]
+        return list(local_devices())
+
+    def with_device(self, name: str) -> Engine:
+        """By JAX's default device."""
+        # Here: few programs choose a device.
+        from backplane.engines.jax.placement import DeviceEngine
+
+        return DeviceEngine(name)
 
     def compile(self, program: Program) -> Function:
         """`jax.jit`. Variables that keep their shape hand their memory to their new values.
@@ -204,6 +225,14 @@ class JaxEngine(Engine):
         if not program.sizes_from_values:
             run = _at_once(jax.jit(function), run)
         return _in_64_bits(run) if _is_wide(program) else run
+
+
+def local_devices() -> dict[str, jax.Device]:
+    """The devices of this process by name, those that JAX uses by itself first."""
+    found = jax.local_devices()
+    if jax.default_backend() != "cpu":
+        found = [*found, *jax.local_devices(backend="cpu")]
+    return {f"{d.platform}:{d.id}": d for d in found}
 
 
 def _needs_64_bits(specs: Sequence[Spec]) -> bool:

@@ -41,6 +41,8 @@ def _gather(x: Value, indices: Value, *, axis: int) -> Value:
     if indices.dtype.itemsize > 4 or indices.dtype.name == "uint32":
         least = 0 if indices.dtype.kind == "u" else -(2**31)
         indices = jnp.clip(indices, least, 2**31 - 1).astype("int32")
+    if not indices.size:  # of an empty axis `take` gives another shape
+        return lax.full((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), 0, x.dtype)
     return jnp.take(x, indices, axis=axis)
 
 

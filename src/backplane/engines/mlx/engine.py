@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -12,6 +14,7 @@ from backplane.engines.arrays.control import Rows, loops
 from backplane.engines.base import Engine, Function, Program, natives
 from backplane.engines.mlx import elementwise
 from backplane.engines.mlx.values import MLX, NAMES, from_numpy, to_numpy
+from backplane.engines.placement import OnDevice
 from backplane.engines.table import Table, Value
 
 ROWS = Rows(
@@ -89,6 +92,10 @@ class MLXEngine(Engine):
         kinds = (("gpu", mx.gpu), ("cpu", mx.cpu))
         return [f"{name}:0" for name, kind in kinds if mx.is_available(kind)]
 
+    def with_device(self, name: str) -> Engine:
+        """By MLX's streams."""
+        return DeviceEngine(name)
+
     def compile(self, program: Program) -> Function:
         """The program, and the evaluation of all that it returns.
 
@@ -122,6 +129,24 @@ def _placed(program: Program, function: Function) -> Function:
             return function(*inputs)
 
     return run
+
+
+class DeviceEngine(OnDevice, MLXEngine):
+    """MLX, whose programs run on one device. All devices share their memory."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.device = name
+        self._place = mx.gpu if name.startswith("gpu") else mx.cpu
+
+    def here(self) -> AbstractContextManager[Any]:
+        """A stream of the device."""
+        context: AbstractContextManager[Any] = mx.stream(self._place)
+        return context
+
+    def moved(self, value: Value) -> Value:
+        """The value itself."""
+        return value
 
 
 ENGINE = MLXEngine()

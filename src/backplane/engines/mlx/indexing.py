@@ -108,7 +108,7 @@ def _along(valid: Value, rank: int, axis: int) -> Value:
 @TABLE.add("scatter_add")
 def scatter_add(g: Value, indices: Value, *dims: Value, shape: Shape, axis: int) -> Value:
     """`array.at[…].add`, which writes to any memory at an index out of range: 0 is added
-    elsewhere.
+    elsewhere. It ends the process if there is no element.
     """
     return _added(mx.zeros(host_shape(shape, dims), g.dtype), g, indices, axis)
 
@@ -120,7 +120,7 @@ def rows_add(x: Value, g: Value, indices: Value) -> Value:
 
 
 def _added(x: Value, g: Value, indices: Value, axis: int) -> Value:
-    if not x.shape[axis]:
+    if not x.size or not g.size:
         return x
     valid, safe = _inside(indices, x.shape[axis])
     given = masked(g, _along(valid, g.ndim, axis))

@@ -7,7 +7,7 @@ import math
 import mlx.core as mx
 
 from backplane.core.shapes import broadcast_axes
-from backplane.engines.mlx.wide import is_wide
+from backplane.engines.mlx.wide import exp, is_wide
 from backplane.engines.table import Axes, Lowering, Shape, Table, Value, host_shape
 
 TABLE = Table(
@@ -86,10 +86,17 @@ def softmax(x: Value, *, axis: int) -> Value:
     return mx.softmax(x, axis, precise=True)
 
 
-@TABLE.add("logsumexp", unless=is_wide)
+@TABLE.add("logsumexp")
 def logsumexp(x: Value, *, axes: Axes, keepdims: bool) -> Value:
-    """`mx.logsumexp`, which refuses empty arrays."""
-    return mx.logsumexp(x, axes, keepdims) if x.size else mx.log(mx.sum(x, axes, keepdims))
+    """`mx.logsumexp`, which refuses empty arrays and adds up in float32."""
+    if not x.size:
+        return mx.log(mx.sum(x, axes, keepdims))
+    if x.dtype != mx.float64:
+        return mx.logsumexp(x, axes, keepdims)
+    shift = mx.max(x, axes, True)
+    shift = mx.stop_gradient(mx.where(mx.isinf(shift), mx.zeros_like(shift), shift))
+    y = mx.log(total(exp(x - shift), axes, True)) + shift
+    return y if keepdims else mx.squeeze(y, axes)
 
 
 @TABLE.add("sum_to")

@@ -141,6 +141,8 @@ class Scope:
     """Where in the emitted program the nodes of the whole model were made, by their names."""
     unsure: bool = False
     """Whether a loop was built that may turn out not to fit."""
+    stacks: bool = False
+    """Whether there are products of stacks of matrices."""
     _known: dict[Hashable, Any] = field(default_factory=dict)
     _count: int = 0
 

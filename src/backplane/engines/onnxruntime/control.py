@@ -3,13 +3,12 @@
 `Scan` takes two thirds of the time of `Loop`, but ONNX Runtime's needs at least one step, and
 states that keep their shapes. Where that is not certain the program is built with `Scan` all the
 same, and marked: `engine.py` builds it anew with `Loop` when a call fails. The constants of a body
-are read from the graph around it.
+are read from the graph around it. Graphs that call users' functions are run by `hosted.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from backplane.core.graph import Graph
@@ -27,6 +26,7 @@ from backplane.engines.onnxruntime.builder import (
     nodes,
     number,
 )
+from backplane.engines.onnxruntime.hosted import or_hosted
 from backplane.engines.onnxruntime.shaping import constant_of, flip
 from backplane.engines.onnxruntime.sizes import as_scalar_of_int64, size, sizes, vector
 from backplane.engines.table import Lowering, Table
@@ -198,9 +198,10 @@ def _with_sizes(
 
 def lowerings(engine: Engine) -> Table:
     """The table of control flow, whose graphs `engine` turns into functions."""
-    return Table(
-        {"builds": True},
-        cond=partial(cond, engine),
-        while_loop=partial(while_loop, engine),
-        scan=partial(scan, engine),
-    )
+    builds: dict[str, Callable[..., Lowering]] = {
+        "cond": cond,
+        "while_loop": while_loop,
+        "scan": scan,
+    }
+    made = {name: or_hosted(name, build, engine) for name, build in builds.items()}
+    return Table({"builds": True}, **made)

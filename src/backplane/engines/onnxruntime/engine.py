@@ -27,6 +27,8 @@ from backplane.engines.onnxruntime import native as calls
 from backplane.engines.onnxruntime.builder import Place, Scope, Symbol, building, literal, made_by
 from backplane.engines.onnxruntime.export import export
 from backplane.engines.onnxruntime.library import (
+    CPU,
+    DIVIDING,
     DTYPES,
     IMPRECISE,
     THREADS,
@@ -42,6 +44,9 @@ Call = Callable[..., tuple[Value, ...]]
 FailingLine = Callable[[BaseException], Line | None]
 
 _FAILURES = (native.Fail, native.InvalidArgument, native.RuntimeException)
+
+GPUS = frozenset(("CUDAExecutionProvider", "ROCMExecutionProvider", "MIGraphXExecutionProvider"))
+"""ONNX Runtime's names of what runs programs on a GPU."""
 
 SMALL = 1 << 15
 """Elements that go in and out of a program up to which one thread is enough."""
@@ -127,12 +132,34 @@ class OnnxRuntime(Engine):
 
     def compile(self, program: Program) -> Call:
         """A session. With the option `native` tensors of ONNX Runtime give such tensors."""
-        call, unsure, failing_line = _session(program, "Scan")
+        call, unsure, failing_line = _session(program, "Scan", self)
         if unsure:
-            call, failing_line = _with_second_try(call, program, failing_line)
+            call, failing_line = _with_second_try(call, program, failing_line, self)
         if program.options.get("native"):
             call = _giving_alike(call)
         return located(call, failing_line)
+
+    providers: Sequence[str] = (CPU,)
+    """ONNX Runtime's names of what runs a program, the preferred one first."""
+
+    def calling(self, made: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Call:
+        """A function of values that runs a session."""
+        return _call(made.run, inputs, outputs)
+
+    def by_arrays(self, call: Call) -> Call:
+        """A function of values, from one that takes and gives arrays."""
+        return call
+
+    def devices(self) -> list[str]:
+        """A GPU, where ONNX Runtime was built for one, and the CPU."""
+        return [*(["gpu:0"] if GPUS.intersection(ort.get_available_providers()) else []), "cpu:0"]
+
+    def with_device(self, name: str) -> Engine:
+        """By its providers. Values are tensors of ONNX Runtime in the memory of the device."""
+        # Here: few programs choose a device.
+        from backplane.engines.onnxruntime.placement import DeviceEngine
+
+        return DeviceEngine(name)
 
     def export(
         self,
@@ -169,7 +196,7 @@ def _specified(entry: Entry) -> Entry:
     return entry._replace(function=build, builds=True)
 
 
-def _session(program: Program, kind: str) -> tuple[Call, bool, FailingLine]:
+def _session(program: Program, kind: str, engine: OnnxRuntime) -> tuple[Call, bool, FailingLine]:
     """A session of a program whose loops are of a kind, whether they may turn out not to do, and
     what tells the line that an error comes from.
     """
@@ -181,17 +208,21 @@ def _session(program: Program, kind: str) -> tuple[Call, bool, FailingLine]:
     if not outputs:  # ONNX Runtime takes no model without results.
         return (lambda *inputs: ()), False, lambda error: None
     specs = [*program.outputs, *[Spec(x.shape or (), x.dtype) for _, x in scope.printed]]
-    without = IMPRECISE if "float64" in program.dtypes else ()
+    without = {
+        *(IMPRECISE if "float64" in program.dtypes else ()),
+        *(DIVIDING if scope.stacks else ()),
+    }
 
     def start(made: ModelProto) -> Any:
-        return session(made.SerializeToString(), threads, _pays(made), without)
+        text = made.SerializeToString()
+        return session(text, threads, _pays(made), without, engine.providers)
 
     names = [x.name for x in inputs], [x.name for x in outputs]
     if calls.has_calls(scope):
-        call = calls.in_parts(scope, *names, start)
+        call = engine.by_arrays(calls.in_parts(scope, *names, start))
     else:
         made = model(scope, named(inputs, program.inputs), named(outputs, specs), "program")
-        call = _call(start(made).run, *names)
+        call = engine.calling(start(made), *names)
     if scope.printed:
         call = _printing(call, [how for how, _ in scope.printed])
     # The emitted function, and with it those of its loops, is kept because what its lines mean is
@@ -255,7 +286,7 @@ def _printing(call: Call, messages: Sequence[tuple[str, tuple[Any, ...]]]) -> Ca
 
 
 def _with_second_try(
-    call: Call, program: Program, failing_line: FailingLine
+    call: Call, program: Program, failing_line: FailingLine, engine: OnnxRuntime
 ) -> tuple[Call, FailingLine]:
     """If a call fails, maybe for a loop without steps, try with slower loops that always do. Errors
     then come from these.
@@ -267,7 +298,7 @@ def _with_second_try(
             return call(*values)
         except _FAILURES:
             if not second:
-                made, _, line = _session(program, "Loop")
+                made, _, line = _session(program, "Loop", engine)
                 second.append((made, line))
             return second[0][0](*values)
 

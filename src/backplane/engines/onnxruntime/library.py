@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import onnxruntime as ort
@@ -52,9 +52,20 @@ IMPRECISE = frozenset({"MatMulScaleFusion"})
 """Optimizers of ONNX Runtime that make float64 imprecise. This one stores the factor of a product
 of matrices, as in `K.dot(x, y) / 3`, as a float32."""
 
+DIVIDING = frozenset({"MatmulTransposeFusion"})
+"""Optimizers that may end the process. This one transposes within products of stacks, and divides
+by the number of rows, which may be 0. Attention takes the same time without it."""
+
+
+CPU = "CPUExecutionProvider"
+
 
 def session(
-    model: bytes, threads: int = THREADS, optimize: bool = True, without: Collection[str] = ()
+    model: bytes,
+    threads: int = THREADS,
+    optimize: bool = True,
+    without: Collection[str] = (),
+    providers: Sequence[str] = (CPU,),
 ) -> native.InferenceSession:
     """A session of ONNX Runtime, `without` some of its optimizers. The Python class around it is
     left out: its `run` takes a microsecond more per input.
@@ -69,7 +80,7 @@ def session(
     options.enable_mem_reuse = False
     options.enable_mem_pattern = False
     made = native.InferenceSession(options, model, False, False)
-    made.initialize_session(["CPUExecutionProvider"], [{}], set(without))
+    made.initialize_session(list(providers), [{}] * len(providers), set(without))
     return made
 
 
@@ -82,6 +93,6 @@ def ort_value(array: np.ndarray) -> ort.OrtValue:
 
 
 __all__ = [
-    "DTYPES", "ELEMENT_TYPES", "IMPRECISE", "IR_VERSION", "OPSET", "THREADS", "native", "ort",
-    "ort_value", "session",
+    "CPU", "DIVIDING", "DTYPES", "ELEMENT_TYPES", "IMPRECISE", "IR_VERSION", "OPSET", "THREADS",
+    "native", "ort", "ort_value", "session",
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backplane.core.spec import is_float
-from backplane.engines.onnxruntime.builder import Symbol, ints, node, number, transpose
+from backplane.engines.onnxruntime.builder import Symbol, current, ints, node, number, transpose
 from backplane.engines.onnxruntime.elementwise import TO_INT32, through, where
 from backplane.engines.onnxruntime.sizes import size, vector
 from backplane.engines.table import Table
@@ -18,6 +18,8 @@ def matmul(x: Symbol, y: Symbol, *, transpose_x: bool, transpose_y: bool) -> Sym
     if x.rank == 2 and is_float(x.dtype) and (transpose_x or transpose_y):
         return node("Gemm", x, y, transA=int(transpose_x), transB=int(transpose_y))
     inner = size(x, x.rank - 2 if transpose_x else x.rank - 1)
+    if x.rank > 2:
+        current().root.stacks = True
     y = node("MatMul", _swapped(x) if transpose_x else x, _swapped(y) if transpose_y else y)
     if x.rank == 2 or (isinstance(inner, int) and inner):
         return y

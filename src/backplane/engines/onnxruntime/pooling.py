@@ -64,9 +64,10 @@ def max_pool_grad(
     batch, *spatial, channels = sizes(x)
     if _tiles(x, **at):
         return _by_tiles(g, x, y, at["pool"])
-    zeros = constant_of([total([batch, channels, *spatial])], 0, g.dtype)
-    places, parts = (reshape(channels_first(t), (-1,)) for t in (positions, g))
-    flat = node("ScatterElements", zeros, places, parts, reduction="add", axis=0)
+    wide = "float32" if g.dtype == "float16" else g.dtype  # the kernel lacks float16
+    zeros = constant_of([total([batch, channels, *spatial])], 0, wide)
+    places, parts = (reshape(channels_first(t), (-1,)) for t in (positions, cast(g, wide)))
+    flat = cast(node("ScatterElements", zeros, places, parts, reduction="add", axis=0), g.dtype)
     return channels_last(reshape(flat, (batch, channels, *spatial)), x.rank)
 
 

@@ -36,7 +36,7 @@ from backplane.engines.onnxruntime.sizes import (
     total,
     vector,
 )
-from backplane.engines.table import ADDED_SINGLY, Axes, Shape, Table
+from backplane.engines.table import ADDED_SINGLY, Axes, Shape, Table, even_part, runs_of
 
 TABLE = Table(softmax=partial(node, "Softmax"), log_softmax=partial(node, "LogSoftmax"))
 
@@ -44,29 +44,64 @@ TABLE = Table(softmax=partial(node, "Softmax"), log_softmax=partial(node, "LogSo
 # --- sums and products ---------------------------------------------------------------------------
 
 
-MANY = 1 << 16
-"""Elements from which on the kernels, which add one after the other, lose digits: of the mean of
-four million squares the fourth is wrong."""
-
-
-def _part(x: Symbol, axes: Axes) -> int:
-    """How many elements to reduce at once where all are reduced and there may be many; else 0."""
-    if x.shape is None or len(axes) != x.rank:
-        return 0
-    known = math.prod([n for n in x.shape if n is not None])
-    if known < (MANY if None not in x.shape else 256):
-        return 0
-    return next((n for n in range(1024, 31, -1) if known % n == 0), 0)
+SEVERAL = 256
+"""Elements from which on there may be many, if the size of another axis is not known."""
 
 
 def _reduced(op: str, x: Symbol, axes: Axes, keepdims: bool) -> Symbol:
-    """Sum or mean, in two steps where there are many elements."""
-    part = _part(x, axes)
-    if not part:
+    """Sum or mean, in two steps where there are many elements. The kernels add one after the other:
+    of 70,000 equal rows the mean would be 0.07 % off. Of 200,000 rows of 64 the sum takes 2.1 ms in
+    two steps and 3.2 ms in one.
+    """
+    counts = [x.shape[axis] for axis in axes] if x.shape is not None else []
+    known = math.prod([n for n in counts if n is not None])
+    if known <= (SEVERAL if None in counts else ADDED_SINGLY):
         return node(op, x, ints(*axes), keepdims=int(keepdims))
-    rows = node(op, reshape(x, (-1, part)), ints(1), keepdims=0)
-    y = node(op, rows, ints(0), keepdims=0)
-    return reshape(y, (1,) * x.rank) if keepdims else y
+    kept = [1 if i in axes else n for i, n in enumerate(sizes(x))]
+    runs = runs_of(axes)
+    y = x
+    for run in runs:
+        y = _reduced_run(op, y, run)
+    return reshape(y, kept if keepdims else [n for i, n in enumerate(kept) if i not in axes])
+
+
+def _reduced_run(op: str, x: Symbol, run: Axes) -> Symbol:
+    """Sum or mean over neighbouring axes, of which one of size 1 is left for each."""
+    all_sizes, first, last = sizes(x), run[0], run[-1]
+    before, after = all_sizes[:first], all_sizes[last + 1 :]
+    count = total(all_sizes[first : last + 1])
+    known = math.prod([n for n in all_sizes[first : last + 1] if isinstance(n, int)])
+    part = even_part(known, math.isqrt(known) if isinstance(count, int) else 256)
+    ones = (1,) * len(run)
+    if (isinstance(count, int) and count <= ADDED_SINGLY) or not part:
+        y = _in_one_step(op, reshape(x, (*before, count, *after)), first)
+        return reshape(y, (*before, *ones, *after))
+    sums = node(
+        op, reshape(x, (*before, count // part, part, *after)), ints(first + 1), keepdims=0,
+        shape=shape_of((*before, count // part, *after)),
+    )  # fmt: skip
+    return reshape(_reduced(op, sums, (first,), True), (*before, *ones, *after))
+
+
+def _in_one_step(op: str, x: Symbol, axis: int) -> Symbol:
+    """Sum or mean over an axis whose many elements, if there are many, cannot be divided: what is
+    left over by 512 is added apart.
+    """
+    count = size(x, axis)
+    assert x.shape is not None
+    if op == "ReduceSum" and isinstance(count, int) and count > ADDED_SINGLY:
+        cut = ints(count - count % 512)
+        parts = [
+            node(
+                "Slice", x, start, end, ints(axis), shape=(*x.shape[:axis], n, *x.shape[axis + 1 :])
+            )
+            for start, end, n in (
+                (ints(0), cut, count - count % 512),
+                (cut, ints(count), count % 512),
+            )
+        ]
+        return node("Add", *[_reduced(op, part, (axis,), True) for part in parts])
+    return node(op, x, ints(axis), keepdims=1)
 
 
 @TABLE.add("sum")
@@ -119,7 +154,8 @@ def _as_rows(x: Symbol, axes: Axes, keepdims: bool) -> tuple[Symbol, list[Size]]
 def mean(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
     """Mean over axes; NaN where there are no elements, of which the kernel says 0."""
     counted = total([size(x, axis) for axis in axes])
-    if isinstance(counted, int) and counted:
+    divisible = not isinstance(counted, int) or counted <= ADDED_SINGLY or even_part(counted)
+    if isinstance(counted, int) and counted and (divisible or x.dtype == "float16"):
         return _reduced("ReduceMean", x, axes, keepdims)
     count = cast(reshape(vector([counted]), ()), x.dtype)
     return node("Div", sum_(x, axes=axes, keepdims=keepdims), count)

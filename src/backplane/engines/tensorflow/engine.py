@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from backplane.core.graph import KeySource
+from backplane.core.native import UnknownRankError
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.base import Engine, Function, Program, located, natives
+from backplane.engines.placement import OnDevice
 from backplane.engines.table import Lowering, Table, Value, knowing_shapes
 from backplane.engines.tensorflow import control, direct, native, random, updates
 from backplane.engines.tensorflow.library import tf
@@ -42,7 +45,9 @@ class TensorFlow(Engine):
         """Shape and dtype; sizes may be unknown inside a `tf.function`, the rank may not."""
         shape = value.shape
         if shape.rank is None:
-            raise ValueError(f"{value!r} has an unknown number of axes: use tf.ensure_shape first")
+            raise UnknownRankError(
+                f"{value!r} has an unknown number of axes: use tf.ensure_shape first"
+            )
         return Spec(tuple(shape.as_list()), value.dtype.name)
 
     def signature(self, kind: type) -> tuple[str, ...]:
@@ -104,7 +109,9 @@ class TensorFlow(Engine):
         return found, native.is_stateful(graph)
 
     def as_value(self, result: Any) -> Value:
-        """A tensor; rows that were picked by their numbers are made dense."""
+        """A tensor; rows that were picked by their numbers, and sparse tensors, are made dense."""
+        if isinstance(result, tf.SparseTensor):
+            return tf.sparse.to_dense(result, validate_indices=False)
         return tf.convert_to_tensor(result)
 
     def native(
@@ -124,6 +131,10 @@ class TensorFlow(Engine):
         found = tf.config.list_logical_devices()
         names = [d.name.removeprefix("/device:").lower() for d in found]
         return sorted(names, key=lambda name: name.startswith("cpu"))
+
+    def with_device(self, name: str) -> Engine:
+        """By `tf.device`."""
+        return DeviceEngine(name)
 
     def compile(self, program: Program) -> Function:
         """Trace the program once. Unknown sizes stay open.
@@ -204,6 +215,24 @@ def _eager_when_empty(run: Function, eager: Function, program: Program) -> Funct
         return run(*inputs)
 
     return run_sized if unknown else run
+
+
+class DeviceEngine(OnDevice, TensorFlow):
+    """TensorFlow, whose programs run on one device."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.device = name
+
+    def here(self) -> AbstractContextManager[Any]:
+        """`tf.device`."""
+        context: AbstractContextManager[Any] = tf.device(self.device)
+        return context
+
+    def moved(self, value: Value) -> Value:
+        """A copy on the device, or the value itself if it is there."""
+        with self.here():
+            return tf.identity(value)
 
 
 ENGINE = TensorFlow()

@@ -95,37 +95,29 @@ def _gather(x: Value, indices: Value, *, axis: int) -> Value:
 
 @TABLE.add("scatter_add")
 def _scatter_add(g: Value, indices: Value, *dims: Value, shape: Shape, axis: int) -> Value:
-    """Zeros with `g` added at the indices along an axis."""
-    sizes = merge(shape, dims)
-    where, g = _listed(indices, g, sizes[axis], axis)
-    middle, rank = where.shape.rank - 1, len(shape)
+    """Zeros with `g` added at the indices along an axis. `ScatterNd` would refuse empty results."""
+    size = merge(shape, dims)[axis]
+    where = _indices(indices, size)
+    # The kernel passes over negative numbers; behind the end is an error.
+    size = number(size, where.dtype.name) if isinstance(size, int) else tf.cast(size, where.dtype)
+    negative = raw.Less(x=where, y=number(0, where.dtype.name))
+    where = raw.SelectV2(condition=negative, t=size, e=where)
     if axis == 0:
-        return _scatter(where, g, sizes)
-    # ScatterNd indexes the first axis: bring the indexed ones to the front, and back.
+        return raw.UnsortedSegmentSum(data=g, segment_ids=where, num_segments=size)
+    # The kernel indexes the first axis: bring the indexed ones to the front, and back.
+    middle, rank = indices.shape.rank, len(shape)
     front = (*range(axis, axis + middle), *range(axis), *range(axis + middle, g.shape.rank))
     back = (*range(1, axis + 1), 0, *range(axis + 1, rank))
     g = raw.Transpose(x=g, perm=ints(front))
-    moved = (sizes[axis], *sizes[:axis], *sizes[axis + 1 :])
-    return raw.Transpose(x=_scatter(where, g, moved), perm=ints(back))
+    y = raw.UnsortedSegmentSum(data=g, segment_ids=where, num_segments=size)
+    return raw.Transpose(x=y, perm=ints(back))
 
 
 @TABLE.add("rows_add")
 def _rows_add(x: Value, g: Value, indices: Value) -> Value:
     """`x` with `g` added at the indices along the first axis."""
-    where, g = _listed(indices, g, x.shape[0], 0)
-    return raw.TensorScatterAdd(tensor=x, indices=where, updates=g)
-
-
-def _listed(indices: Value, g: Value, size: Value, axis: int) -> tuple[Value, Value]:
-    """Indices as scattering kernels take them, and what belongs to them. A single index becomes a
-    list.
-    """
-    if not indices.shape.rank:
+    if not indices.shape.rank:  # The kernel takes lists of indices only.
         indices = raw.ExpandDims(input=indices, axis=ints(0))
-        g = raw.ExpandDims(input=g, axis=ints(axis))
-    return raw.ExpandDims(input=_indices(indices, size), axis=ints(-1)), g
-
-
-def _scatter(where: Value, g: Value, sizes: tuple[Value, ...]) -> Value:
-    shape = tf.cast(vector(sizes), where.dtype)
-    return raw.ScatterNd(indices=where, updates=g, shape=shape)
+        g = raw.ExpandDims(input=g, axis=ints(0))
+    where = raw.ExpandDims(input=_indices(indices, x.shape[0]), axis=ints(-1))
+    return raw.TensorScatterAdd(tensor=x, indices=where, updates=g)

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-from backplane.engines.table import ADDED_SINGLY, Axes, Lowering, Shape, Table, Value
-from backplane.engines.tensorflow.constants import ints, number, shape_vector
+from backplane.engines.table import (
+    ADDED_SINGLY,
+    Axes,
+    Lowering,
+    Shape,
+    Table,
+    Value,
+    even_part,
+    runs_of,
+)
+from backplane.engines.tensorflow.constants import (
+    ints,
+    number,
+    shape_vector,
+    size_of,
+    sizes_of,
+    vector,
+)
 from backplane.engines.tensorflow.library import HALVES, computed_in, raw, tf
 
+SEVERAL = 256
+"""Elements from which on there may be many, if the size of another axis is not known."""
 _RUNNING = {**HALVES, tf.float32: tf.float64}
 """Kernels of running sums and products add the elements one by one: of a million float32 the last
 sum would be 1 % off."""
@@ -38,11 +57,70 @@ def _extreme(kernel: Callable[..., Value]) -> Lowering:
 
 
 def _sum(x: Value, *, axes: Axes, keepdims: bool) -> Value:
+    if _adds_many(x, axes):
+        kept = [1 if i in axes else n for i, n in enumerate(sizes_of(x))]
+        for run in runs_of(axes):
+            x = _sum_of_many(x, run)
+        wanted = kept if keepdims else [n for i, n in enumerate(kept) if i not in axes]
+        return raw.Reshape(tensor=x, shape=vector(wanted))
     rank = x.shape.rank
     if rank > 1 and not keepdims and axes == tuple(range(rank - 1)) and x.dtype.is_floating:
         # The kernel for the gradient of a bias: three times as fast as `Sum` on images.
         return raw.BiasAddGrad(out_backprop=x)
     return raw.Sum(input=x, axis=ints(axes), keep_dims=keepdims)
+
+
+def _adds_many(x: Value, axes: Axes) -> bool:
+    """Whether a kernel may add many floats one after the other: of 70,000 equal rows the mean would
+    be 0.07 % off. Along the last axis the kernels do better.
+    """
+    counts = [x.shape[axis] for axis in axes]
+    last = not axes or axes == tuple(range(axes[0], x.shape.rank))
+    if last or not x.dtype.is_floating:
+        return False
+    known = math.prod([n for n in counts if n is not None])
+    if None in counts:
+        return known > SEVERAL and (len(runs_of(axes)) > 1 or even_part(known) > 0)
+    return known > ADDED_SINGLY
+
+
+def _sum_of_many(x: Value, run: Axes) -> Value:
+    """The sum over neighbouring axes in two steps; one axis of size 1 is left for each."""
+    sizes, first, last = sizes_of(x), run[0], run[-1]
+    before, counts, after = sizes[:first], sizes[first : last + 1], sizes[last + 1 :]
+    known = math.prod([n for n in counts if isinstance(n, int)])
+    fixed = all(isinstance(n, int) for n in counts)
+    part = even_part(known, math.isqrt(known) if fixed else 256)
+    ones = [1] * len(run)
+    if known <= ADDED_SINGLY if fixed else not part:
+        return raw.Sum(input=x, axis=ints(run), keep_dims=True)
+    if not part:  # what is left over is added apart
+        x = raw.Reshape(tensor=x, shape=vector((*before, known, *after)))
+        cut = ints((known - known % 512, known % 512))
+        parts = raw.SplitV(value=x, size_splits=cut, axis=ints(first), num_split=2)
+        head, tail = [_sum(y, axes=(first,), keepdims=True) for y in parts]
+        return raw.Reshape(tensor=raw.AddV2(x=head, y=tail), shape=vector((*before, *ones, *after)))
+    rest = (part, *after)
+    if before or not all(isinstance(n, int) for n in after):
+        outer = known // part if fixed else -1
+        x = raw.Reshape(tensor=x, shape=vector((*before, outer, *rest)))
+        x = _sum(x, axes=(first,), keepdims=False)
+    else:  # whole rows, for the faster kernel
+        x = raw.Reshape(tensor=x, shape=ints((-1, math.prod(rest))))
+        x = raw.Reshape(tensor=_sum(x, axes=(0,), keepdims=False), shape=ints(rest))
+    x = _sum(x, axes=(first,), keepdims=False)
+    return raw.Reshape(tensor=x, shape=vector((*before, *ones, *after)))
+
+
+def _mean(x: Value, *, axes: Axes, keepdims: bool) -> Value:
+    if not _adds_many(x, axes):
+        return raw.Mean(input=x, axis=ints(axes), keep_dims=keepdims)
+    count = math.prod([n for axis in axes if (n := x.shape[axis]) is not None])
+    y = raw.RealDiv(x=_sum(x, axes=axes, keepdims=keepdims), y=number(count, x.dtype.name))
+    for axis in axes:
+        if x.shape[axis] is None:
+            y = raw.RealDiv(x=y, y=tf.cast(size_of(x, axis=axis), x.dtype))
+    return y
 
 
 def _logsumexp(x: Value, *, axes: Axes, keepdims: bool) -> Value:
@@ -73,7 +151,7 @@ def _cumprod(x: Value, *, axis: int, reverse: bool) -> Value:
 
 TABLE = Table(
     sum=computed_in(HALVES, _sum),
-    mean=computed_in(HALVES, _reduction(raw.Mean)),
+    mean=computed_in(HALVES, _mean),
     logsumexp=computed_in(HALVES, _logsumexp),
     prod=_reduction(raw.Prod),
     any=_reduction(raw.Any),

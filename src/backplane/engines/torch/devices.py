@@ -18,8 +18,13 @@ def names() -> list[str]:
     if not ACCELERATED:
         return ["cpu:0"]
     kind = torch.accelerator.current_accelerator().type
-    kind = {"cuda": "gpu"}.get(kind, kind)
+    kind = "gpu" if kind == "cuda" else kind
     return [*(f"{kind}:{i}" for i in range(torch.accelerator.device_count())), "cpu:0"]
+
+
+def named(name: str) -> torch.device:
+    """The device of one of these names."""
+    return torch.device(name.replace("gpu", "cuda"))
 
 
 def default_device() -> torch.device:

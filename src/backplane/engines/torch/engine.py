@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,11 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from backplane.core.graph import KeySource
+from backplane.core.mesh import Mesh
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import loops
 from backplane.engines.base import Blocks, Engine, Function, Program, natives
+from backplane.engines.placement import OnDevice
 from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.torch import convolution, devices, linear, native, tracing, updates
 from backplane.engines.torch.blocks import BLOCKS
@@ -28,13 +30,14 @@ class TorchEngine(Engine):
     library = "torch"
     writes_over = True
     capabilities = frozenset(
-        ("host_shapes", "float16", "bfloat16", "unsigned", "eager", "tape", "steps")
+        ("host_shapes", "float16", "bfloat16", "unsigned", "eager", "tape", "steps", "mesh")
     ) | (frozenset() if devices.ACCELERATED else {"blocks"})
     # PyTorch warns of read-only memory, although a program never writes to what it is fed, and
     # takes no negative strides.
     feeds_at_once = None if devices.ACCELERATED else ("{x}.flags.carray", torch.from_numpy)
 
     def __init__(self) -> None:
+        self._on_mesh: dict[Mesh, Engine] = {}
         running_graphs = Table.joined(loops(self, ROWS), natives(self))
         self.table = Table.of_rooms(__package__, updates.TABLE, running_graphs)
         self._running_graphs = frozenset(running_graphs)
@@ -149,6 +152,20 @@ class TorchEngine(Engine):
         """
         return value.clone() if updates.may_be_written(value) else value.detach()
 
+    # --- meshes of devices ----------------------------------------------------------------------
+
+    def on_mesh(self, mesh: Mesh) -> Engine:
+        """Programs over several processes, by `torch.distributed`."""
+        if mesh.size == 1:
+            return self
+        if mesh not in self._on_mesh:
+            # Here: a program on one device needs none of it.
+            from backplane.engines.torch.on_mesh import MeshEngine
+            from backplane.engines.torch.processes import grid_of
+
+            self._on_mesh[mesh] = MeshEngine(self, mesh, grid_of(mesh))
+        return self._on_mesh[mesh]
+
     # --- functions of PyTorch -------------------------------------------------------------------
 
     def stand_in(self, spec: Spec) -> Value:
@@ -196,6 +213,10 @@ class TorchEngine(Engine):
         """All devices: accelerators first."""
         return devices.names()
 
+    def with_device(self, name: str) -> Engine:
+        """By PyTorch's default device."""
+        return DeviceEngine(name)
+
     def compile(self, program: Program) -> Function:
         """The program as it is, or through `torch.compile` if the option `compile` is given: True,
         the name of a mode, or pairs of its arguments.
@@ -210,10 +231,10 @@ class TorchEngine(Engine):
             function = torch.compile(function, **_compile_arguments(wish))
         function = self._placed(function)
         if wish or self._asks_for_tape(program):
-            function = _without_tape(function)
+            function = without_tape(function)
         runs_more = wish or not self._running_graphs.isdisjoint(program.operations)
         multiplies = runs_more or not PRODUCTS.isdisjoint(program.operations)
-        return _without_autocast(function) if multiplies else function
+        return without_autocast(function) if multiplies else function
 
     def _asks_for_tape(self, program: Program) -> bool:
         asks = any(map(linear.asks_for_tape, program.lowerings))
@@ -232,7 +253,7 @@ PRODUCTS = frozenset((*linear.TABLE, *convolution.TABLE))
 """The primitives that `torch.autocast` computes in half precision."""
 
 
-def _without_autocast(function: Function) -> Function:
+def without_autocast(function: Function) -> Function:
     """`function` in the dtypes of its program, whatever surrounds the call."""
     is_on = torch._C._is_any_autocast_enabled
     devices_of = dict.fromkeys(("cpu", devices.default_device().type))
@@ -254,7 +275,7 @@ def _compile_arguments(wish: Any) -> dict[str, Any]:
     return {"mode": wish} if isinstance(wish, str) else dict(wish)
 
 
-def _without_tape(function: Function) -> Function:
+def without_tape(function: Function) -> Function:
     """`function` with gradients off.
 
     Not in inference mode: its results could never be used with the tape afterwards, and entering it
@@ -273,6 +294,25 @@ def _without_tape(function: Function) -> Function:
             switch(True)
 
     return run
+
+
+class DeviceEngine(OnDevice, TorchEngine):
+    """PyTorch, whose programs run on one device."""
+
+    feeds_at_once = None
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.device = name
+        self._place = devices.named(name)
+
+    def here(self) -> AbstractContextManager[Any]:
+        """PyTorch's default device."""
+        return self._place
+
+    def moved(self, value: Value) -> Value:
+        """A copy on the device, or the value itself if it is there."""
+        return value.to(self._place)
 
 
 ENGINE = TorchEngine()

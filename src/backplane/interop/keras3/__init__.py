@@ -26,6 +26,7 @@ from backplane import engines
 from backplane.backend import _call
 from backplane.backend._trees import flatten, map_leaves
 from backplane.core.graph import Tensor
+from backplane.interop.keras3 import opening
 from backplane.interop.keras3.installing import install, uninstall
 from backplane.interop.keras3.lifting import in_graph, lifted
 from backplane.interop.keras3.nodes import KCall, KInTrainPhase, node, operation
@@ -61,6 +62,8 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     Raises:
         TypeError: if the function makes no sense for such objects; the message has advice.
     """
+    if opening.is_opening():
+        return opening.call(function, args, kwargs)
     leaves = flatten((args, kwargs))
     of_model = any(isinstance(leaf, keras.KerasTensor) for leaf in leaves)
     beside = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
@@ -79,13 +82,16 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def value(x: Any) -> Any:
-    """The present value of a variable, as Keras would read it.
+    """The present value of a variable, as Keras would read it; the tensor of K that a KerasTensor
+    stands for.
 
     Raises:
         TypeError: for a KerasTensor, which has none.
     """
     if isinstance(x, keras.Variable):
         return x.value
+    if opening.is_opening():
+        return opening.tensor_of(x)
     raise TypeError(
         f"expected a value, got {x!r}: branches and steps of K functions cannot close over "
         "KerasTensors. Call the K function in a layer, or pass the KerasTensor as an argument"

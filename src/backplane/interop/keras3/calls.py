@@ -15,12 +15,16 @@ from typing import Any, NamedTuple
 import keras
 
 from backplane import engines
-from backplane.core.graph import Tensor
+from backplane.core.graph import Placeholder, Tensor, rewrite
 from backplane.core.primitive import Primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory
 from backplane.engines.table import Entry
 from backplane.interop.keras3 import slopes
+from backplane.interop.keras3.opening import opened
+from backplane.ops.autodiff import gradients
+from backplane.ops.lift import cast_to
+from backplane.ops.shaping import zeros_like
 
 Values = Sequence[Any]
 
@@ -105,6 +109,14 @@ class OperationCall:
             _set_mask(value, None)  # They may be tracers, which nobody should keep.
         return [keras.ops.convert_to_tensor(y) for y in keras.tree.flatten(found)]
 
+    def opened(self, *operands: Tensor) -> list[Tensor]:
+        """The results for tensors of K, computed by K alone."""
+        found = opened(
+            self.operation, self._filled, operands, self.masks, self.variables, self._called
+        )
+        specs = self.specs(*[t.spec for t in operands])
+        return [cast_to(t, s.dtype) for t, s in zip(found, specs, strict=True)]
+
     def _filled(self, values: Values) -> Any:
         return keras.tree.map_structure(
             lambda leaf: values[leaf.operand] if isinstance(leaf, Slot) else leaf, self.arguments
@@ -151,6 +163,22 @@ class Slope(NamedTuple):
 
         return slopes.pulled_back(function, [operands[i] for i in self.wanted], cotangents)
 
+    def opened(self, *tensors: Tensor) -> list[Tensor]:
+        """The cotangents as tensors of K."""
+        operands, cotangents = tensors[: self.arity], tensors[self.arity :]
+        # Tensors of their own, because one tensor may stand for several operands.
+        fresh: list[Tensor] = [Placeholder(t.spec) for t in operands]
+        results = self.call.opened(*fresh)
+        found = gradients(
+            [results[i] for i in self.reached], [fresh[i] for i in self.wanted], cotangents
+        )
+        filled = [
+            zeros_like(fresh[i]) if g is None else g
+            for i, g in zip(self.wanted, found, strict=True)
+        ]
+        mapping: dict[Tensor, Tensor] = dict(zip(fresh, operands, strict=True))
+        return rewrite(filled, lambda node, inputs: None, replace=mapping, keep_specs=True)
+
 
 def _specs(*operands: Spec, call: Any) -> list[Spec]:
     """The results of a call of an operation of Keras."""
@@ -173,6 +201,12 @@ def _(g: list[Tensor | None], y: list[Tensor], *operands: Tensor, call: Any) -> 
     slope = Slope(call, len(operands), wanted, reached)
     found = dict(zip(wanted, keras_call(*operands, *given, call=slope), strict=True))
     return [found.get(i) for i in range(len(operands))]
+
+
+@keras_call.decompose
+def _(*operands: Tensor, call: Any) -> list[Tensor]:
+    found: list[Tensor] = call.opened(*operands)
+    return found
 
 
 def engine() -> Any:

@@ -12,8 +12,7 @@ from backplane import backend as K
 from backplane import engines
 from backplane.backend._trees import flatten, map_leaves
 from backplane.backend.phase import known_phase
-from backplane.core.graph import Placeholder, Tensor, toposort
-from backplane.interop.keras3.calls import keras_call
+from backplane.core.graph import Placeholder, Tensor
 from backplane.interop.keras3.lifting import arguments_of, lifted
 
 
@@ -58,19 +57,16 @@ class ModelFunction:
         return arrays[0] if self._one_out else arrays
 
     def to_onnx(self, path: Any, *args: Any, **kwargs: Any) -> None:
-        """Write the function as an ONNX model, if only K functions and operators are between its
-        inputs and outputs; see `KFunction.to_onnx` for the arguments.
+        """Write the function as an ONNX model; see `KFunction.to_onnx` for the arguments.
+
+        Layers and operations of Keras are written as K functions. Variables have the paths of
+        Keras as names, such as `dense/kernel`.
 
         Raises:
-            ValueError: if a layer or an operation of Keras is among them.
+            NotImplementedError: if a layer does something that has no translation into K.
         """
-        graph = map_leaves(lifted, (self._model.inputs, self._model.outputs))
-        if any(t.op is keras_call for t in toposort(graph[1])):
-            raise ValueError(
-                "to_onnx: layers and operations of Keras run on Keras' backend, and only Keras can "
-                "write them: use keras.Model(inputs, outputs).export(path, format='onnx')"
-            )
-        K.function(*graph).to_onnx(path, *args, **kwargs)
+        inputs, outputs = map_leaves(lifted, (self._model.inputs, self._model.outputs))
+        K.function(inputs, outputs).to_onnx(path, *args, **kwargs)
 
 
 def _flat(values: Any) -> list[Any]:

@@ -1,0 +1,177 @@
+"""How `K.function` changes the graph that it is given: mixed precision, a scaled loss, and a batch
+in parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+
+from backplane.compile.accumulation import accumulated
+from backplane.compile.precision import Lowering
+from backplane.core.graph import Tensor, substitute, toposort
+from backplane.core.variable import Variable
+from backplane.ops.autodiff import Slope, slope_of, slopes_in
+from backplane.ops.creation import scalar
+from backplane.ops.elementwise import (
+    abs,
+    add,
+    div,
+    less,
+    less_equal,
+    logical_and,
+    logical_not,
+    maximum,
+    mul,
+    where,
+)  # fmt: skip
+from backplane.ops.reduction import all
+
+
+class LossScale(NamedTuple):
+    """The number by which the cotangent of the loss is multiplied, and gradients are divided."""
+
+    initial: float
+    steps: int | None = None
+    """After so many steps in a row with finite gradients the number doubles. After a step without
+    it halves, and that step changes nothing. None if it stays as it is."""
+
+
+class Policy(NamedTuple):
+    """What is asked of `K.function`."""
+
+    precision: str | None = None
+    """The dtype in which products run."""
+    loss_scale: LossScale | None = None
+    parts: int = 1
+    """Into how many parts the batch is split."""
+
+
+PLAIN = Policy()
+
+Updates = dict[Variable, Tensor]
+
+
+class Planned(NamedTuple):
+    """The graph that runs in the place of the one that was given."""
+
+    outputs: list[Tensor]
+    updates: Updates
+    scale: Variable | None
+    """The variable that holds the scale of the loss."""
+
+
+def planned(
+    policy: Policy,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    updates: Updates,
+    cuts: Mapping[Tensor, Tensor],
+) -> Planned:
+    """The graph of a function with these inputs. `cuts` are the tensors that are fed in the place
+    of being computed, and their placeholders.
+
+    Raises:
+        ValueError: if the loss cannot be scaled, or the batch not be split.
+    """
+    plan = _Plan(list(outputs), updates, cuts)
+    scaling = policy.loss_scale if plan.used else None
+    scale = None if scaling is None else _variable(scaling.initial, "loss_scale")
+    if policy.precision is not None:
+        plan.lower(policy.precision, scale)
+    finite = [_finite(plan.used)] if scaling is not None and scaling.steps is not None else []
+    if policy.parts > 1:
+        slopes = {t: slope.of_variable for t, slope in plan.slopes.items()}
+        both = [*plan.outputs, *finite]
+        split = accumulated(inputs, both, plan.updates, slopes, policy.parts)
+        plan.updates = dict(zip(plan.updates, split.news, strict=True))
+        plan.outputs, finite = split.outputs[: len(outputs)], split.outputs[len(outputs) :]
+    if finite and scale is not None and scaling is not None:
+        kept = {v: where(finite[0], new, v) for v, new in plan.updates.items()}
+        plan.updates = kept | _adapted(scale, finite[0], scaling.steps or 1)
+    return Planned(plan.outputs, plan.updates, scale)
+
+
+class _Plan:
+    """A graph with its gradients."""
+
+    def __init__(
+        self, outputs: list[Tensor], updates: Updates, cuts: Mapping[Tensor, Tensor]
+    ) -> None:
+        marked = {
+            t: slope_of(t) or Slope((), False) for t in slopes_in([*outputs, *updates.values()])
+        }
+        seeds = list(dict.fromkeys([s for slope in marked.values() for s in slope.seeds]))
+        every = [*outputs, *updates.values(), *marked, *seeds]
+        new = dict(zip(every, substitute(every, cuts), strict=True))
+        self.outputs = [new[t] for t in outputs]
+        self.updates = {v: new[t] for v, t in updates.items()}
+        self.slopes = {
+            new[t]: Slope(tuple([new[s] for s in slope.seeds]), slope.of_variable)
+            for t, slope in marked.items()
+        }
+        of_variables = [t for t, slope in self.slopes.items() if slope.of_variable]
+        read = set(toposort(self.updates.values(), stop=of_variables))
+        self.used = [t for t in of_variables if t in read]
+        """The gradients with respect to variables that updates read."""
+
+    def lower(self, dtype: str, scale: Variable | None) -> None:
+        """Let products run in `dtype`, and multiply the losses by `scale`."""
+        seeds = {s for t in self.used for s in self.slopes[t].seeds} if scale is not None else set()
+        self._check_order(seeds)
+
+        def scaled(node: Tensor, made: Tensor) -> Tensor:
+            if scale is not None and node in seeds:
+                made = mul(made, scale)
+            if scale is not None and node in self.slopes:
+                return made if seeds.isdisjoint(self.slopes[node].seeds) else div(made, scale)
+            return made
+
+        news = list(self.updates.values())
+        every = [*self.outputs, *news, *self.slopes]
+        found = Lowering(dtype, self.slopes.keys(), news).run(every, scaled)
+        new = dict(zip(every, found, strict=True))
+        self.outputs = [new[t] for t in self.outputs]
+        self.updates = {v: new[t] for v, t in self.updates.items()}
+        self.slopes = {new[t]: slope for t, slope in self.slopes.items()}
+        self.used = [new[t] for t in self.used]
+
+    def _check_order(self, seeds: set[Tensor]) -> None:
+        for t in self.used if seeds else []:
+            inner = seeds.intersection(toposort([t])).difference(self.slopes[t].seeds)
+            if inner:
+                raise ValueError(
+                    f"the loss cannot be scaled, because the gradient {t!r} is computed from other "
+                    "gradients that are used too: give loss_scale=1"
+                )
+
+
+def _variable(value: float, name: str, dtype: str = "float32") -> Variable:
+    variable = Variable(np.array(value, dtype), name)
+    variable.trainable = False
+    return variable
+
+
+def _finite(slopes: Sequence[Tensor]) -> Tensor:
+    """Whether all elements of the gradients are finite."""
+    found = [less(abs(t), scalar(np.inf, t.spec.dtype)) for t in slopes]
+    each = [all(t, axes=tuple(range(t.ndim)), keepdims=False) if t.ndim else t for t in found]
+    return reduce(logical_and, each)
+
+
+def _adapted(scale: Variable, finite: Tensor, steps: int) -> Updates:
+    """The next scale of the loss, and how many steps with finite gradients there have been since it
+    changed.
+    """
+    count = _variable(0, "loss_scale_steps", "int32")
+    following = add(count, scalar(1, "int32"))
+    full = less_equal(scalar(steps, "int32"), following)
+    doubled = mul(scale, scalar(2.0, "float32"))
+    halved = maximum(mul(scale, scalar(0.5, "float32")), scalar(1.0, "float32"))
+    return {
+        scale: where(finite, where(full, doubled, scale), halved),
+        count: where(logical_and(finite, logical_not(full)), following, scalar(0, "int32")),
+    }

@@ -1,0 +1,140 @@
+"""JAX over a mesh of devices: programs whose operands lie on all of them.
+
+XLA's partitioner makes of a program for whole tensors one for the parts of each device, from the
+layouts of what goes in and of what `shard` says on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from backplane.core.mesh import Layout, Mesh, check_layout
+from backplane.core.spec import Spec
+from backplane.engines.jax import elementwise
+from backplane.engines.jax.engine import JaxEngine
+from backplane.engines.table import Lowering, Value
+
+
+class MeshEngine(JaxEngine):
+    """JAX, whose programs run over a mesh."""
+
+    takes_arrays = False
+    mesh: Mesh
+
+    def __init__(self, mesh: Mesh) -> None:
+        super().__init__()
+        self.mesh = mesh
+        self.agree("K.set_mesh: the mesh", str(mesh))
+        self.grid = _grid(mesh)
+        self.table.add("shard")(self._shard)
+        checks = partial(elementwise.check_numerics, everywhere=self._everywhere)
+        self.table.add("check_numerics")(checks)
+
+    def _shard(self, x: Value, *, layout: Layout) -> Value:
+        check_layout(layout, x.shape, self.mesh, "K.shard")
+        return jax.lax.with_sharding_constraint(x, self._sharding(layout))
+
+    def _everywhere(self, ask: Lowering) -> Lowering:
+        """`ask`, which each device calls for itself. If one of them fails, the others need not wait
+        for its answer: they fail too.
+        """
+        nothing = PartitionSpec()
+        return jax.shard_map(
+            ask, mesh=self.grid, in_specs=nothing, out_specs=nothing, check_vma=False
+        )
+
+    def _sharding(self, layout: Layout | None) -> NamedSharding:
+        entries = [names or None for names in layout or ()]
+        return NamedSharding(self.grid, PartitionSpec(*entries))
+
+    # --- processes ------------------------------------------------------------------------------
+
+    @property
+    def process(self) -> int:
+        """As JAX counts them."""
+        return jax.process_index()
+
+    def everyone(self, array: np.ndarray) -> np.ndarray:
+        """Gathered by JAX."""
+        if jax.process_count() == 1:
+            return array[None]
+        return np.asarray(multihost_utils.process_allgather(array))
+
+    # --- values ---------------------------------------------------------------------------------
+
+    def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
+        """The whole array on each device."""
+        return self.placed(array, dtype or array.dtype.name, None)
+
+    def feed(self, array: np.ndarray) -> Value:
+        """The whole array on each device."""
+        return self.placed(array, array.dtype.name, None)
+
+    def detached(self, value: Value) -> Value:
+        """The value on each device."""
+        return self.placed(value, value.dtype.name, None)
+
+    def placed(self, value: Any, dtype: str, layout: Layout | None) -> Value:
+        """Each device gets its part, from the processes that it belongs to."""
+        sharding = self._sharding(layout)
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            if sharding.is_fully_addressable or not _is_local(value):
+                # A copy of arrays, because JAX may keep the memory itself.
+                local = isinstance(value, np.ndarray)
+                return jax.device_put(np.array(value, dtype) if local else value, sharding)
+            array = np.array(value, dtype)
+            return jax.make_array_from_callback(array.shape, sharding, array.__getitem__)
+
+    def to_numpy(self, value: Value) -> np.ndarray:
+        """All parts together."""
+        return super().to_numpy(self._here(value))
+
+    def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray]:
+        """All parts together."""
+        return self.to_numpy
+
+    def _here(self, value: Value) -> Value:
+        """A value that this process has as a whole."""
+        if _is_local(value) or value.is_fully_replicated:
+            return value
+        return jax.jit(lambda x: x, out_shardings=self._sharding(None))(value)
+
+
+def _is_local(value: Any) -> bool:
+    return not isinstance(value, jax.Array) or value.is_fully_addressable
+
+
+def _grid(mesh: Mesh) -> jax.sharding.Mesh:
+    """The devices in their places.
+
+    Raises:
+        ValueError: if there are too few.
+    """
+    devices = jax.devices()
+    if jax.process_count() > 1 and len(devices) > mesh.size:
+        raise ValueError(
+            f"K.set_mesh: the mesh {mesh} has {mesh.size} devices; the {jax.process_count()} "
+            f"processes have {len(devices)}, all of which take part"
+        )
+    if len(devices) < mesh.size:
+        kind = devices[0].platform
+        more = (
+            ': the setting jax.config.update("jax_num_cpu_devices", …), before JAX is first used, '
+            "makes devices of one processor"
+            if kind == "cpu"
+            else ""
+        )
+        raise ValueError(
+            f"K.set_mesh: the mesh {mesh} has {mesh.size} devices, and JAX sees {len(devices)} "
+            f"({kind}){more}"
+        )
+    names, sizes = zip(*mesh.axes, strict=True)
+    kinds = (AxisType.Auto,) * len(names)
+    return jax.make_mesh(sizes, names, axis_types=kinds, devices=devices[: mesh.size])

@@ -1,0 +1,72 @@
+"""Loops and branches whose bodies call users' functions: Python runs them, their bodies are
+programs of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from backplane.core.graph import Graph, Tensor, toposort
+from backplane.core.native import Native
+from backplane.core.spec import Spec
+from backplane.engines.arrays.control import Rows, loops
+from backplane.engines.base import Engine, Program
+from backplane.engines.onnxruntime import native
+from backplane.engines.table import Lowering
+
+Build = Callable[..., Lowering]
+
+ROWS = Rows(lambda x: [x[i, ...] for i in range(len(x))], np.stack, np.zeros)
+
+
+def or_hosted(name: str, build: Build, engine: Engine) -> Build:
+    """`build`, for graphs that call no function of a user; for others Python's own control flow."""
+
+    def choose(specs: Sequence[Spec], **params: Any) -> Lowering:
+        if not any(_calls(value) for value in params.values()):
+            return build(engine, specs, **params)
+        programs: Any = _Programs(engine)
+        function = loops(programs, ROWS)[name].function(specs, **params)
+        return native.lowering(function, list(_results(**params)))
+
+    return choose
+
+
+class _Programs:
+    """What the lowerings of `arrays` ask of an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def callable(self, graph: Graph) -> Callable[..., Any]:
+        """A function of arrays that runs a graph as a program."""
+        inputs, outputs = ([t.spec for t in listed] for listed in (graph.inputs, graph.outputs))
+        dtypes = frozenset(t.spec.dtype for t in toposort(graph.outputs) if _is_single(t))
+        return self.engine.compile(
+            Program(self.engine.callable(graph), inputs, outputs, dtypes=dtypes)
+        )
+
+
+def _is_single(t: Tensor) -> bool:
+    return isinstance(t.spec, Spec)
+
+
+def _calls(value: Any) -> bool:
+    """Whether a parameter of a primitive is such a function, or a graph that calls one."""
+    if isinstance(value, Graph):
+        return any(_calls(p) for t in toposort(value.outputs) for p in t.params.values())
+    return isinstance(value, Native)
+
+
+def _results(
+    then: Graph | None = None, body: Graph | None = None, carry: int = 0, **others: Any
+) -> Iterator[Spec]:
+    """The ranks and dtypes of what a branch or a loop gives."""
+    graph = then or body
+    assert graph is not None
+    for i, t in enumerate(graph.outputs):
+        stacked = body is not None and i >= carry
+        yield Spec((None,) * (t.ndim + stacked), t.spec.dtype)

@@ -1,0 +1,77 @@
+"""ONNX Runtime on a device that the user chose.
+
+Values are tensors of ONNX Runtime in the memory of the device, and sessions take and give such
+tensors. So variables stay there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from backplane.engines.onnxruntime.engine import GPUS, Call, OnnxRuntime
+from backplane.engines.onnxruntime.library import CPU, native, ort
+from backplane.engines.table import Value
+
+
+class DeviceEngine(OnnxRuntime):
+    """ONNX Runtime, whose programs run on one device."""
+
+    takes_arrays = False
+    gives_arrays = False
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.device = name
+        kind, _, index = name.partition(":")
+        gpus = [p for p in ort.get_available_providers() if p in GPUS and kind == "gpu"]
+        # What a GPU has no kernel for runs on the CPU.
+        self.providers = (*gpus, CPU)
+        place = native.OrtDevice.cuda() if gpus else native.OrtDevice.cpu()
+        self._place = native.OrtDevice(place, native.OrtDevice.default_memory(), int(index))
+
+    def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
+        """A copy on the device."""
+        copy = np.array(array, dtype or array.dtype.name, order="C")
+        return ort.OrtValue(native.OrtValue.ortvalue_from_numpy(copy, self._place), copy)
+
+    def to_numpy(self, value: Value) -> np.ndarray:
+        """A copy of the content."""
+        return np.array(value.numpy())
+
+    def feed(self, array: np.ndarray) -> Value:
+        """A copy on the device."""
+        return self.from_numpy(array)
+
+    def fetch(self, value: Value) -> np.ndarray:
+        """A copy of the content."""
+        return self.to_numpy(value)
+
+    def detached(self, value: Value) -> Value:
+        """A copy on the device."""
+        return self.from_numpy(value.numpy())
+
+    def calling(self, made: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Call:
+        """A function that binds tensors to the inputs; results are made on the device."""
+        place = self._place
+
+        def run(*values: Value) -> tuple[Value, ...]:
+            binding = native.SessionIOBinding(made)
+            for name, value in zip(inputs, values, strict=True):
+                binding.bind_ortvalue_input(name, value._ortvalue)
+            for name in outputs:
+                binding.bind_output(name, place)
+            made.run_with_iobinding(binding, None)
+            return tuple([ort.OrtValue(value) for value in binding.get_outputs()])
+
+        return run
+
+    def by_arrays(self, call: Call) -> Call:
+        """Functions of Python compute with arrays, so what goes in and out is copied."""
+
+        def run(*values: Value) -> tuple[Value, ...]:
+            return tuple([self.from_numpy(y) for y in call(*[x.numpy() for x in values])])
+
+        return run

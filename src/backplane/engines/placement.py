@@ -1,0 +1,62 @@
+"""Engines on a device that the user chose, for libraries that have a context manager for that."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from functools import wraps
+from typing import Any, ClassVar
+
+import numpy as np
+
+from backplane.engines.base import Engine, Function, Program
+from backplane.engines.table import Value
+
+
+class OnDevice(Engine):
+    """Mixin in front of an engine's class: programs, and the values that they take, on one device.
+    Values are made and programs run inside of `here`.
+    """
+
+    takes_arrays: ClassVar[bool] = False
+    feeds_at_once = None
+    device: str
+
+    def here(self) -> AbstractContextManager[Any]:
+        """The library's own context manager: what is made inside is on the device."""
+        raise NotImplementedError
+
+    def moved(self, value: Value) -> Value:
+        """A value of the library on the device."""
+        raise NotImplementedError
+
+    def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
+        """A copy on the device."""
+        with self.here():
+            return super().from_numpy(array, dtype)
+
+    def feed(self, array: np.ndarray) -> Value:
+        """A copy on the device."""
+        return self.from_numpy(array)
+
+    def detached(self, value: Value) -> Value:
+        """The value on the device."""
+        return self.moved(super().detached(value))
+
+    def compile(self, program: Program) -> Function:
+        """The program, which runs on the device."""
+        with self.here():
+            return self._run_here(super().compile(program))
+
+    def eager(self, program: Program) -> Function:
+        """The program, which runs on the device."""
+        return self._run_here(super().eager(program))
+
+    def _run_here(self, run: Function) -> Function:
+        here = self.here
+
+        @wraps(run)  # with what compiled programs are marked with
+        def placed(*inputs: Value) -> tuple[Value, ...]:
+            with here():
+                return run(*inputs)
+
+        return placed

@@ -1,0 +1,99 @@
+"""The engine over the processes of a mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch.distributed as dist
+from torch.distributed.tensor import DeviceMesh, DTensor
+
+from backplane.core.mesh import Layout, Mesh
+from backplane.core.spec import Spec
+from backplane.engines.arrays.control import loops
+from backplane.engines.base import Engine, Function, Program
+from backplane.engines.table import Value
+from backplane.engines.torch import parts, processes, sharding
+from backplane.engines.torch.control import ROWS
+from backplane.engines.torch.dtypes import TORCH
+from backplane.engines.torch.engine import TorchEngine, without_autocast, without_tape
+
+
+class MeshEngine(TorchEngine):
+    """PyTorch over several processes, each of which runs the same program on its part."""
+
+    capabilities = TorchEngine.capabilities - {"blocks", "steps"}
+    writes_over = False
+    feeds_at_once = None
+
+    def __init__(self, plain: TorchEngine, mesh: Mesh, grid: DeviceMesh) -> None:
+        self.mesh, self.grid = mesh, grid
+        self.table = sharding.over(grid, mesh, plain.table)
+        self.table.update(loops(self, sharding.rows(grid, ROWS)))
+
+    # --- processes ------------------------------------------------------------------------------
+
+    @property
+    def process(self) -> int:
+        """As the launcher counts them."""
+        return dist.get_rank()
+
+    def everyone(self, array: np.ndarray) -> np.ndarray:
+        """Sent as Python objects, so that processes which are at different places find out."""
+        return np.stack(processes.gathered(array))
+
+    # --- values ---------------------------------------------------------------------------------
+
+    def placed(self, value: Any, dtype: str, layout: Layout | None) -> Value:
+        """Every process has the same array, and takes its part. A user's DTensor may lie on another
+        mesh, or in parts of other sizes.
+        """
+        if isinstance(value, DTensor):
+            value = value.full_tensor()
+        made = value.detach() if self.owns(value) else self.from_numpy(value, dtype)
+        made = made.to(TORCH[dtype])
+        if layout is None:
+            return made
+        places = parts.placements_of(layout, self.grid)
+        return parts.laid_out(made, places, self.grid)
+
+    def to_numpy(self, value: Value) -> np.ndarray:
+        """A copy of all parts."""
+        return super().to_numpy(parts.gathered(value))
+
+    def fetch(self, value: Value) -> np.ndarray:
+        """All parts put together."""
+        return super().fetch(parts.gathered(value))
+
+    def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray]:
+        """`fetch`."""
+        return self.fetch
+
+    def lend(self, value: Value) -> Value:
+        """The value off the tape. Nobody writes to it."""
+        return value.detach()
+
+    # --- programs -------------------------------------------------------------------------------
+
+    def on_mesh(self, mesh: Mesh) -> Engine:
+        """Engines over other meshes belong to the engine itself."""
+        raise AssertionError("an engine over a mesh is not asked for another one")
+
+    def updates_in_place(self, options: Mapping[str, Any]) -> bool:
+        """Parts are not written over."""
+        return False
+
+    def writes(self, options: Mapping[str, Any]) -> bool:
+        """Parts are not written over."""
+        return False
+
+    def compile(self, program: Program) -> Function:
+        """The program as it is, off the tape, in the dtypes of the program.
+
+        Raises:
+            ValueError: if `torch.compile` is asked for, which does not follow the moves of parts.
+        """
+        if program.options.get("compile"):
+            raise ValueError("K.function: on a mesh, PyTorch has no option `compile`; leave it out")
+        return without_autocast(without_tape(program.function))

@@ -1,0 +1,106 @@
+"""The processes of a mesh: one for each device, as PyTorch's launcher `torchrun` starts them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import combinations
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed.tensor import DeviceMesh, init_device_mesh
+
+from backplane.core.mesh import Mesh
+from backplane.engines.torch.devices import default_device
+
+LAUNCH = "torchrun --nproc-per-node {count} script.py"
+
+
+def grid_of(mesh: Mesh) -> DeviceMesh:
+    """The processes in their places. All of them call this.
+
+    Raises:
+        ValueError: if there are more or fewer processes than devices in the mesh, or if another
+            process has another mesh.
+    """
+    launch = LAUNCH.format(count=mesh.size)
+    if not dist.is_available():
+        raise ValueError("K.set_mesh: this build of PyTorch has no torch.distributed")
+    if not dist.is_initialized():
+        if "RANK" not in os.environ:
+            raise ValueError(
+                f"K.set_mesh: the mesh {mesh} has {mesh.size} devices, and on PyTorch each device "
+                f"has a process of its own; this is a single one. Start them with `{launch}`"
+            )
+        dist.init_process_group()
+    if dist.get_world_size() != mesh.size:
+        raise ValueError(
+            f"K.set_mesh: the mesh {mesh} has {mesh.size} devices, and there are "
+            f"{dist.get_world_size()} processes; on PyTorch each device has a process of its own. "
+            f"Start them with `{launch}`"
+        )
+    for rank, other in enumerate(gathered(mesh)):
+        if other != mesh:
+            raise ValueError(
+                f"K.set_mesh: the processes have different meshes: process {dist.get_rank()} has "
+                f"{mesh}, process {rank} has {other}"
+            )
+    names, sizes = zip(*mesh.axes, strict=True)
+    grid = init_device_mesh(default_device().type, sizes, mesh_dim_names=names)
+    for count in range(2, len(names) + 1):
+        for several in combinations(names, count):
+            grid[several]._flatten()  # DTensor then adds up over these axes in one step.
+    return grid
+
+
+def gathered(thing: Any) -> list[Any]:
+    """The `thing` of each process.
+
+    Raises:
+        ValueError: in every process, if they are of different kinds: the processes do not make the
+            same calls.
+    """
+    found: list[Any] = [None] * dist.get_world_size()
+    with lost_processes():
+        dist.all_gather_object(found, thing)
+    for rank, other in enumerate(found):
+        if _kind(other) != _kind(found[0]):
+            raise ValueError(
+                "the processes of a mesh must make the same calls: process 0 is at one that tells "
+                f"{found[0]!r}, process {rank} at one that tells {other!r}"
+            )
+    return found
+
+
+def _kind(thing: Any) -> Any:
+    return type(thing), getattr(thing, "shape", None)
+
+
+class LostProcessError(ConnectionError):
+    """Another process of the mesh has ended or does not answer."""
+
+
+@contextmanager
+def lost_processes() -> Iterator[None]:
+    """Turn errors of communication into a `LostProcessError`.
+
+    The connections to all processes are closed, so that none waits for this one.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not _LOST.search(str(error)):
+            raise
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        raise LostProcessError(
+            "another process of the mesh has ended, or has not answered for too long. Variables "
+            "have the values from before this call, but those that lie on the mesh in parts cannot "
+            "be read any more. Start all processes again, and go on from a state that K.save_state "
+            "has saved (K.load_state)"
+        ) from error
+
+
+_LOST = re.compile("gloo|nccl|peer|Connection|[Tt]imed out|process group", re.IGNORECASE)

@@ -1,0 +1,352 @@
+"""What a layer of Keras 3 computes, as a graph of K: for engines that cannot call Keras.
+
+The layer's own `call` runs on KerasTensors that stand for tensors of K, and so do its weights. Each
+operation that it uses is translated at once (`translations.py`). While this goes on, the functions
+of Keras that take no KerasTensors are replaced: `keras.src.backend.rnn` is `K.rnn`, and so on.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from threading import RLock
+from typing import Any
+from unittest import mock
+
+import keras
+import numpy as np
+
+from backplane import backend as K
+from backplane.backend._trees import map_leaves
+from backplane.core.context import changed
+from backplane.core.graph import Tensor, constant
+from backplane.core.spec import is_float
+from backplane.interop.keras3.nodes import KCall
+from backplane.interop.keras3.translations import refused
+from backplane.interop.keras3.translations_nn import LAYERS, OPERATIONS
+from backplane.ops.creation import full, shaped, sizes_of
+from backplane.ops.shaping import concat
+
+_TENSOR = "_backplane_tensor"
+"""The attribute of a KerasTensor that holds the tensor of K that it stands for."""
+_draws: ContextVar[Iterator[int] | None] = ContextVar("draws", default=None)
+"""Numbers the random tensors of the call that is being opened; None while none is."""
+_lock = RLock()
+
+
+def opened(
+    operation: Any,
+    arguments: Callable[[Sequence[Any]], Any],
+    operands: Sequence[Tensor],
+    masks: Sequence[int | None],
+    variables: Sequence[keras.Variable],
+    run: Callable[[Callable[[], Any]], Any],
+) -> list[Tensor]:
+    """The results of the call of an operation on tensors of K.
+
+    Args:
+        operation: The layer or operation.
+        arguments: Gives its positional and keyword arguments for given tensors.
+        operands: The tensors among its arguments, then the values of its variables.
+        masks: For each operand that is a tensor, the operand that is its mask, or None.
+        variables: The variables whose values are the last operands.
+        run: Calls a function in the learning phase of the call.
+
+    Raises:
+        NotImplementedError: if it does something for which there is no translation; names it.
+    """
+    count = len(operands) - len(variables)
+    standing = [standing_for(t) for t in operands[:count]]
+    for tensor, mask in zip(standing, masks, strict=False):
+        if mask is not None:
+            tensor._keras_mask = standing[mask]
+    args, kwargs = arguments(standing)
+    values = dict(zip(map(id, variables), operands[count:], strict=True))
+    with _lock, changed(mode="symbolic"), _replaced(), _swapped(operation, values):
+        found = run(lambda: operation(*args, **kwargs))
+    return [tensor_of(t) for t in keras.tree.flatten(found)]
+
+
+# --- tensors of K as KerasTensors -----------------------------------------------------------------
+
+
+class Weight(keras.KerasTensor):
+    """Stands for a weight of a layer. What training assigns to it goes nowhere, because a call in a
+    graph leaves the variables of its layer as they are.
+    """
+
+    @property
+    def value(self) -> Weight:
+        """Itself."""
+        return self
+
+    def assign(self, value: Any, dtype: Any = None) -> Any:
+        """Do nothing."""
+        return value
+
+    assign_add = assign_sub = assign
+
+
+def standing_for(value: Any, kind: type[keras.KerasTensor] = keras.KerasTensor) -> Any:
+    """A KerasTensor for a tensor of K; anything else as it is."""
+    if not isinstance(value, Tensor):
+        return value
+    made = kind(tuple(value.spec.shape), str(value.spec.dtype))
+    setattr(made, _TENSOR, value)
+    return made
+
+
+def tensor_of(value: Any) -> Any:
+    """The tensor of K that a KerasTensor stands for, and an array for a tensor of the backend;
+    anything else as it is.
+    """
+    if isinstance(value, slice):
+        return slice(*map(tensor_of, (value.start, value.stop, value.step)))
+    if isinstance(value, keras.KerasTensor):
+        return getattr(value, _TENSOR)
+    return keras.ops.convert_to_numpy(value) if keras.ops.is_tensor(value) else value
+
+
+@contextmanager
+def _swapped(operation: Any, values: Mapping[int, Tensor]) -> Iterator[None]:
+    """For the time being, KerasTensors in the place of the variables of a layer."""
+    layers = (
+        operation._flatten_layers(include_self=True)
+        if isinstance(operation, keras.layers.Layer)
+        else []
+    )
+    made: dict[int, Any] = {}
+    undo: list[tuple[dict[str, Any], str, Any]] = []
+
+    def standing(leaf: Any, layer: Any) -> Any:
+        if not isinstance(leaf, keras.Variable) or id(leaf) not in values:
+            return leaf
+        if id(leaf) not in made:
+            value = values[id(leaf)]
+            cast = layer is not None and layer.autocast and leaf._autocast
+            if cast and is_float(value.spec.dtype):
+                value = K.cast(value, layer.compute_dtype)
+            made[id(leaf)] = standing_for(value, Weight)
+        return made[id(leaf)]
+
+    def swap(owner: Any, layer: Any) -> None:
+        for name, found in list(vars(owner).items()):
+            if name.startswith(("_trainable_v", "_non_trainable_v", "_seed_g", "_layers", "_tr")):
+                continue
+            if not isinstance(found, keras.Variable | list | tuple):
+                continue
+            new = map_leaves(lambda leaf: standing(leaf, layer), _plain(found))
+            if any(isinstance(t, Weight) for t in keras.tree.flatten(new)):
+                undo.append((vars(owner), name, found))
+                vars(owner)[name] = new
+
+    try:
+        for layer in layers:
+            swap(layer, layer)
+            for generator in getattr(layer, "_seed_generators", ()):
+                swap(generator, None)
+        yield
+    finally:
+        for owner, name, found in undo:
+            owner[name] = found
+
+
+def _plain(found: Any) -> Any:
+    """A list of Keras, which tells its layer of changes, as a plain one."""
+    return list(found) if isinstance(found, list) else found
+
+
+# --- replaced functions ---------------------------------------------------------------------------
+
+
+@contextmanager
+def _replaced() -> Iterator[None]:
+    """The functions of this section in the place of Keras' own, for this thread."""
+    token = _draws.set(itertools.count())
+    try:
+        with ExitStack() as stack:
+            for owner, name, function in _REPLACED:
+                own = getattr(owner, name)
+                stack.enter_context(mock.patch.object(owner, name, _choosing(own, function)))
+            yield
+    finally:
+        _draws.reset(token)
+
+
+def _choosing(own: Any, function: Callable[..., Any]) -> Any:
+    """`function`, which is told of the function that it replaces, where a call is being opened."""
+
+    @functools.wraps(own)
+    def replacement(*args: Any, **kwargs: Any) -> Any:
+        if _draws.get() is None:
+            return own(*args, **kwargs)
+        return function(own, *args, **kwargs)
+
+    return replacement
+
+
+def _operation(own: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+    if isinstance(self, KCall):
+        return call(getattr(K, self.function), args, kwargs)
+    args, kwargs = map_leaves(tensor_of, (args, kwargs))
+    translation = OPERATIONS.get(type(self).__name__)
+    if translation is None or type(self).__module__.split(".")[0] != "keras":
+        raise refused(f"the operation {type(self).__name__}")
+    return map_leaves(standing_for, translation(_Attributes(self), *args, **kwargs))
+
+
+def call(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """A call of a K function in the call that is being opened."""
+    args, kwargs = map_leaves(tensor_of, (args, kwargs))
+    return map_leaves(standing_for, function(*args, **kwargs))
+
+
+def is_opening() -> bool:
+    """Whether this thread opens the call of a layer."""
+    return _draws.get() is not None
+
+
+class _Attributes:
+    """Attributes of an operation, with tensors of K for KerasTensors."""
+
+    def __init__(self, operation: Any) -> None:
+        self._operation = operation
+
+    def __getattr__(self, name: str) -> Any:
+        return map_leaves(tensor_of, getattr(self._operation, name))
+
+
+def _layer(own: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+    translation = LAYERS.get(type(self))
+    if isinstance(self, keras.layers.TimeDistributed) and args[0].shape[1] is None:
+        translation = _each_step
+    if translation is None:
+        return self.call(*args, **kwargs)
+    args, kwargs = map_leaves(tensor_of, (args, kwargs))
+    return standing_for(translation(self, *args, **kwargs))
+
+
+def _rnn(
+    own: Any, step_function: Any, inputs: Any, initial_states: Any, **options: Any
+) -> tuple[Any, Any, Any]:
+    options.pop("return_all_outputs", None)
+
+    def step(*given: Any) -> Any:
+        return map_leaves(tensor_of, step_function(*map_leaves(standing_for, given)))
+
+    given = map_leaves(tensor_of, (inputs, list(initial_states), options))
+    last, outputs, states = K.rnn(step, given[0], given[1], **given[2])
+    found: tuple[Any, Any, Any] = map_leaves(standing_for, (last, outputs, list(states)))
+    return found
+
+
+def _fused(own: Any, *args: Any, **kwargs: Any) -> Any:
+    raise NotImplementedError  # Keras then runs the cell step by step.
+
+
+def _shape(own: Any, x: Any) -> Any:
+    value = tensor_of(x)
+    return tuple(map(standing_for, sizes_of(value))) if isinstance(value, Tensor) else own(x)
+
+
+def _converted(own: Any, x: Any, dtype: Any = None, **more: Any) -> Any:
+    """`convert_to_tensor` and `cast`."""
+    if not isinstance(x, keras.KerasTensor):
+        return own(x, dtype, **more)
+    value = tensor_of(x)
+    if dtype is not None:
+        value = K.cast(value, keras.backend.standardize_dtype(dtype))
+    return standing_for(value)
+
+
+def _each_step(layer: Any, x: Tensor, training: Any = None, mask: Any = None) -> Tensor:
+    """`TimeDistributed` along an axis of unknown size."""
+    options = {"training": training} if layer.layer._call_has_training_arg else {}
+    masked = mask is not None and layer.layer._call_has_mask_arg
+
+    def step(elements: Any) -> Any:
+        one, *masks = map_leaves(standing_for, elements)
+        more = {"mask": masks[0]} if masks else {}
+        return tensor_of(layer.layer.call(one, **options, **more))
+
+    steps = [_swapped_axes(t) for t in ([x, mask] if masked else [x])]
+    return _swapped_axes(K.map_fn(step, steps, dtype=layer.compute_dtype))
+
+
+def _swapped_axes(x: Tensor) -> Tensor:
+    return K.permute_dimensions(x, [1, 0, *range(2, x.ndim)])
+
+
+def _filled(value: int) -> Callable[..., Any]:
+    def function(own: Any, shape: Any, dtype: Any = None, **more: Any) -> Any:
+        listed = list(shape) if isinstance(shape, list | tuple) else [shape]
+        sizes = [tensor_of(n) for n in listed]
+        if not any(isinstance(n, Tensor) for n in sizes):
+            return own(shape, dtype, **more)
+        dtype = keras.backend.standardize_dtype(dtype or keras.config.floatx())
+        number = bool(value) if dtype == "bool" else value
+        return standing_for(shaped(full, sizes, value=number, dtype=dtype))
+
+    return function
+
+
+def _key(seed: Any) -> Tensor:
+    """A random key of the state of a generator, another one for each draw."""
+    draws = _draws.get()
+    if draws is None or not isinstance(seed, keras.random.SeedGenerator):
+        raise refused("random numbers without a SeedGenerator of the layer")
+    words = K.cast(tensor_of(seed.state), "uint32")
+    count = constant(np.array([next(draws), 0]), "uint32")
+    key: Tensor = concat(words, count, axis=0)
+    return key
+
+
+def _dropout(own: Any, inputs: Any, rate: Any, noise_shape: Any = None, seed: Any = None) -> Any:
+    x, noise = map_leaves(tensor_of, (inputs, noise_shape))
+    return standing_for(K.dropout(x, rate, noise, seed=_key(seed)))
+
+
+def _random(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    def draw(own: Any, shape: Any, *args: Any, dtype: Any = None, seed: Any = None) -> Any:
+        sizes, given = map_leaves(tensor_of, (list(shape), args))
+        return standing_for(function(sizes, *given, dtype=dtype, seed=_key(seed)))
+
+    return draw
+
+
+def _of_preprocessing(own: Any, self: Any, name: str) -> Any:
+    """Layers for preprocessing ask a backend of their own: these are the operations."""
+    return getattr(keras.src.ops, name)
+
+
+def _mish(own: Any, x: Any) -> Any:
+    return _operation(own, _activations.Mish(), x)
+
+
+def _nothing(own: Any, *args: Any, **kwargs: Any) -> None:
+    """Keras would record the call in the layer."""
+
+
+_backend: Any = keras.src.backend
+_activations: Any = keras.src.activations.activations
+_REPLACED: list[tuple[Any, str, Callable[..., Any]]] = [
+    (keras.Operation, "symbolic_call", _operation),
+    (keras.layers.Layer, "symbolic_call", _layer),
+    (keras.src.layers.layer, "Node", _nothing),
+    (_activations.Mish, "static_call", _mish),
+    (keras.src.utils.backend_utils.DynamicBackend, "__getattr__", _of_preprocessing),
+    (_backend, "convert_to_tensor", _converted),
+    (_backend, "cast", _converted),
+    (_backend, "rnn", _rnn),
+    (_backend, "lstm", _fused),
+    (_backend, "gru", _fused),
+    (_backend.random, "dropout", _dropout),
+    (_backend.random, "normal", _random(K.random_normal)),
+    (_backend.random, "uniform", _random(K.random_uniform)),
+    (keras.src.ops, "shape", _shape),
+    (keras.src.ops, "zeros", _filled(0)),
+    (keras.src.ops, "ones", _filled(1)),
+]

@@ -1,0 +1,38 @@
+"""Processes that see several virtual devices of one processor."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interop.environments import locked
+
+TESTS = Path(__file__).parents[1]
+
+
+def found_on(
+    engine: str, start: str, factory: pytest.TempPathFactory, **env: str
+) -> dict[str, str]:
+    """What the checks say in a process that begins with the lines `start`: run once for all
+    test processes.
+    """
+    shared = factory.getbasetemp()
+    if shared.name.startswith("popen-"):  # That of one of the processes of pytest-xdist.
+        shared = shared.parent
+    file = shared / f"devices-{engine}.json"
+    with locked(shared / f"devices-{engine}.lock"):
+        if not file.exists():
+            path = os.pathsep.join([str(TESTS), *sys.path])
+            env = {**os.environ, "KERAS_BACKEND": "numpy", "PYTHONPATH": path, **env}
+            lines = f"{start}\nfrom devices import checks\nchecks.main({engine!r}, {str(file)!r})"
+            done = subprocess.run(
+                [sys.executable, "-c", lines], env=env, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stderr
+    found: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
+    return found

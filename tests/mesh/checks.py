@@ -1,0 +1,265 @@
+"""What must be true on a mesh of `DEVICES` devices, on every engine that has them.
+
+An engine's tests start a process, or several of them, and run these functions there, in all
+processes alike: `python -m mesh.checks ENGINE FILE NAME…` writes to a JSON file what failed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from functools import cache, partial
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backplane import backend as K
+from mesh.programs import PROGRAMS, losses
+
+DEVICES = int(os.environ.get("MESH_DEVICES", "8"))
+ROWS = {"batch": DEVICES}
+GRID = {"batch": DEVICES // 2, "model": 2}
+
+
+@cache
+def alone(name: str) -> Any:
+    """The losses of 100 steps on one device."""
+    found = losses(name, None)
+    assert np.abs(np.diff(found)).min() > 0  # It learns, so the losses tell something.
+    return found
+
+
+def equal_losses(name: str, mesh: dict[str, int]) -> None:
+    np.testing.assert_allclose(losses(name, mesh), alone(name), rtol=1e-5)
+
+
+def check_the_engines_own_generator() -> None:
+    expected = losses("mlp", None, steps=5, portable=False)
+    np.testing.assert_allclose(losses("mlp", GRID, steps=5, portable=False), expected, rtol=1e-5)
+
+
+def check_the_last_batch_may_be_smaller() -> None:
+    x = K.placeholder((None, 2))
+    with K.set_mesh(ROWS):
+        f = K.function([x], [K.sum(x, axis=1), K.mean(x)])
+    for rows in (16, 13, 1, 0, 8):
+        values = np.arange(2.0 * rows, dtype="float32").reshape(rows, 2)
+        sums, mean = f([values])
+        np.testing.assert_array_equal(sums, values.sum(1))
+        assert rows == 0 or mean == values.mean()
+
+
+def check_values_of_split_variables() -> None:
+    with K.set_mesh(GRID):
+        values = np.arange(24.0, dtype="float32").reshape(4, 6)
+        w = K.shard(K.variable(values), ("batch", "model"))
+        f = K.function([], [K.sum(w)], updates=[K.update_add(w, K.ones((4, 6)))])
+        assert f([])[0] == values.sum()
+        np.testing.assert_array_equal(K.get_value(w), values + 1)
+        np.testing.assert_array_equal(K.eval(w * 2), 2 * (values + 1))
+        K.set_value(w, values)
+        assert f([])[0] == values.sum()
+        K.shard(w, (None, None))
+        assert f([])[0] == values.sum() + 24
+    np.testing.assert_array_equal(K.get_value(w), values + 2)
+    # A function without a mesh goes on from there.
+    K.function([], [], updates=[K.update_add(w, K.ones((4, 6)))])([])
+    np.testing.assert_array_equal(K.get_value(w), values + 3)
+    assert f([])[0] == values.sum() + 72
+
+
+def check_variables_that_are_only_written() -> None:
+    with K.set_mesh(ROWS):
+        w = K.shard(K.zeros((8, 2)), ("batch", None))
+        x = K.placeholder((None, 2))
+        K.function([x], [], updates=[(w, 2 * x)])([np.ones((8, 2))])
+        np.testing.assert_array_equal(K.get_value(w), np.full((8, 2), 2))
+
+
+def check_sizes_that_do_not_divide() -> None:
+    x = K.placeholder((None, 2))
+    with K.set_mesh(ROWS):
+        inside = K.function([x], [K.shard(x * 2, ("batch", None))])
+        np.testing.assert_array_equal(inside([np.ones((8, 2))])[0], np.full((8, 2), 2))
+        with pytest.raises(ValueError, match=r"K\.shard: axis 0 has 9 elements.*'batch'.*mesh"):
+            inside([np.ones((9, 2))])
+        fed = K.function([K.shard(K.placeholder((None, 2), name="x"), ("batch", None))], [])
+        with pytest.raises(ValueError, match=r"input 0 \('x'\): axis 0 has 9 elements"):
+            fed([np.ones((9, 2))])
+        with pytest.raises(ValueError, match=r"K\.shard: axis 0 has 3 elements"):
+            K.shard(K.zeros((3,)), ("batch",))
+    w = K.shard(K.variable(np.zeros((3,)), name="w"), ("batch",))
+    with K.set_mesh(ROWS), pytest.raises(ValueError, match=r"variable 'w'.*3 elements"):
+        K.function([], [w * 2])
+
+
+def check_axes_that_the_mesh_lacks() -> None:
+    y = K.shard(K.ones((8,)) * 2, ("rows",))
+    with (
+        K.set_mesh(ROWS),
+        pytest.raises(ValueError, match=r"no axis of the mesh .* is called 'rows'"),
+    ):
+        K.eval(y)
+
+
+def check_loops_and_branches() -> None:
+    x, n = K.placeholder((None, 4, 8)), K.placeholder((), dtype="int32")
+    w = K.variable(np.full((8, 8), 0.1))
+
+    def step(row: Any, states: list[Any]) -> Any:
+        new = K.tanh(K.shard(K.dot(row, w), ("batch", None)) + states[0])
+        return new, [new]
+
+    last, _, _ = K.rnn(step, x, [K.zeros_like(x[:, 0])])
+    loss = K.sum(K.switch(K.greater(n, 0), K.square(last), last))
+    outputs = [last, *K.gradients(loss, [w, x])]
+    values = [np.random.default_rng(0).normal(size=(16, 4, 8)), np.array(1)]
+    expected = K.function([x, n], outputs)(values)
+    with K.set_mesh(GRID):
+        found = K.function([x, n], outputs)(values)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def check_operations_across_the_parts() -> None:
+    """Operations that need what other devices hold, such as the neighbours of an image."""
+    image, kernel = K.placeholder((8, 8, 8, 2)), K.variable(np.full((3, 3, 2, 4), 0.1))
+    rows = K.reshape(image, (64, 16))
+    outputs = [
+        K.conv2d(image, kernel, padding="same"), K.pool2d(image, (3, 3), (2, 2), "same"),
+        K.reverse(image, axes=1), K.cumsum(image, axis=1), K.softmax(image, axis=1),
+        K.reshape(image, (16, 8, 8)), K.permute_dimensions(image, (2, 0, 3, 1)),
+        K.argmax(image, axis=1), K.std(image, axis=(1, 2)), K.gather(rows, [3, 60, 3]),
+        K.concatenate([rows, rows[::-1]], axis=0), K.resize_images(image, 2, 2, "channels_last"),
+        K.dot(rows, K.transpose(rows)), K.in_top_k(rows, K.argmax(rows), 3),
+        *K.gradients(K.sum(K.square(K.conv2d(image, kernel, strides=(2, 2)))), [image, kernel]),
+    ]  # fmt: skip
+    values = [np.random.default_rng(0).normal(size=(8, 8, 8, 2))]
+    expected = K.function([image], outputs)(values)
+    for layout in ((None, "batch", "model", None), (None, None, ("batch", "model"), None)):
+        with K.set_mesh(GRID):
+            K.shard(image, layout)
+            found = K.function([image], outputs)(values)
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def check_wide_and_whole_numbers() -> None:
+    for dtype in ("float64", "int64", "int32", "float16", "bool"):
+        x = K.placeholder((None, 2), dtype=dtype)
+        with K.set_mesh(ROWS):
+            f = K.function([x], [K.sum(K.cast(x, "float64")), K.reverse(x, axes=0)])
+        values = np.arange(16).reshape(8, 2).astype(dtype)
+        total, turned = f([values])
+        assert total == values.sum(dtype="float64")
+        assert turned.dtype == dtype
+        np.testing.assert_array_equal(turned, values[::-1])
+
+
+def check_reading_ahead() -> None:
+    x = K.placeholder((None, 2))
+    with K.set_mesh(ROWS):
+        f = K.function([x], [K.sum(x)])
+        found = [y.item() for (y,) in f.map([[np.full((8, 2), i)] for i in range(4)])]
+    assert found == [0, 16, 32, 48]
+
+
+def check_native_values_are_fed() -> None:
+    from backplane import engines
+
+    engine = engines.current()
+    x = K.placeholder((None, 2))
+    with K.set_mesh(ROWS):
+        f = K.function([x], [K.sum(x, axis=0)])
+    for rows in (8, 3):
+        value = engine.from_numpy(np.ones((rows, 2), "float32"))
+        np.testing.assert_array_equal(f([value])[0], [rows, rows])
+
+
+def check_one_function_in_two_threads() -> None:
+    w = K.zeros((8,))
+    with K.set_mesh(ROWS):
+        f = K.function([], [], updates=[K.update_add(w, K.ones((8,)))])
+    threads = [threading.Thread(target=lambda: [f([]) for _ in range(20)]) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_array_equal(K.get_value(w), np.full(8, 40))
+
+
+def check_debugging_and_profiles() -> None:
+    x = K.placeholder((None, 2))
+    with K.set_mesh(ROWS):
+        f = K.function([x], [K.log(x)])
+    with pytest.raises(FloatingPointError, match="log"), K.debug():
+        f([np.full((8, 2), -1.0)])
+    assert [row[0] for row in f.profile(np.ones((8, 2))).by("op")] == ["log"]
+    with K.set_mesh(ROWS):
+        checked = K.function([x], [K.check_numerics(K.log(x), "here")])
+    with pytest.raises(FloatingPointError, match="here: the tensor has NaN"):
+        checked([np.concatenate([np.ones((7, 2)), np.full((1, 2), -1.0)])])
+    np.testing.assert_array_equal(checked([np.ones((8, 2))])[0], np.zeros((8, 2)))
+
+
+def check_a_state_moves_to_smaller_meshes(folder: Path) -> None:
+    def model() -> tuple[Any, Any]:
+        w = K.variable(np.ones((8, 4)))
+        if K.get_mesh():
+            K.shard(w, ("batch", "model"))
+        x = K.placeholder((None, 8))
+        loss = K.mean(K.square(K.dot(x, w)))
+        (slope,) = K.gradients(loss, [w])
+        return w, K.function([x], [loss], updates=[(w, w - 0.1 * slope)])
+
+    values = np.random.default_rng(0).normal(size=(8, 8))
+    w, train = model()
+    expected = [train([values])[0] for _ in range(6)]
+    found: list[Any] = []
+    for mesh in (GRID, GRID, None):
+        with K.set_mesh(mesh):
+            w, train = model()
+            if found:
+                K.load_state(folder / "state", {"w": w})
+            found += [train([values])[0] for _ in range(2)]
+            K.save_state(folder / "state", {"w": w})
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+BY_ROWS = {f"{name} by rows": partial(equal_losses, name, ROWS) for name in PROGRAMS}
+BY_GRID = {f"{name} by rows and columns": partial(equal_losses, name, GRID) for name in PROGRAMS}
+OTHERS: dict[str, Callable[..., None]] = {
+    name.removeprefix("check_"): function
+    for name, function in list(globals().items())
+    if name.startswith("check_")
+}
+CHECKS: dict[str, Callable[..., None]] = {**BY_ROWS, **BY_GRID, **OTHERS}
+
+
+def failure(check: Callable[..., None], folder: Path) -> str:
+    """What a check raises; nothing if it passes."""
+    K.clear_session()
+    K.set_random_seed(None)
+    try:
+        check(**({"folder": folder} if "folder" in signature(check).parameters else {}))
+    except BaseException:  # noqa: BLE001 - each check is told for itself
+        return traceback.format_exc()
+    return ""
+
+
+def main(engine: str, file: str, *names: str) -> None:
+    """Run checks, by default all of them."""
+    with K.engine(engine):
+        found = {n: failure(CHECKS[n], Path(file).parent) for n in names or CHECKS}
+    Path(file).write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
