@@ -106,12 +106,12 @@ def _verdicts(workloads: dict[str, Any]) -> Iterator[str]:
         f"{len(found) - len(missed)} of {len(found)} are met. Missed:\n" if missed else "All met.\n"
     )
     if missed:
-        yield from _table(
+        yield from table(
             ["workload", "engine", "what", "at most", "measured"],
             [[v.workload, v.engine, v.aim, v.limit, v.value] for v in missed],
         )
     yield "<details><summary>Met</summary>\n"
-    yield from _table(
+    yield from table(
         ["workload", "engine", "what", "at most", "measured"],
         [[v.workload, v.engine, v.aim, v.limit, v.value] for v in found if v.met],
     )
@@ -126,11 +126,11 @@ def _tables(found: dict[str, Any]) -> Iterator[str]:
             [engine, *(show.cell(ratios.get(kind), kind == "hand") for kind in kinds)]
             for engine, ratios in found["ratios"].items()
         ]
-        yield from _table(["engine", *(targets.RIVALS[kind] for kind in kinds)], rows)
+        yield from table(["engine", *(targets.RIVALS[kind] for kind in kinds)], rows)
     rows = [
         [label(row), row["name"], show.amount(row, found["unit"])] for row in found["contenders"]
     ]
-    yield from _table(["on", "program", f"{found['unit']} (quartiles)"], rows)
+    yield from table(["on", "program", f"{found['unit']} (quartiles)"], rows)
     yield from (f"- did not run: {name}: {error}" for name, error in found["failures"].items())
 
 
@@ -149,10 +149,11 @@ def _growth(found: dict[str, Any]) -> Iterator[str]:
         seconds += ["–"] * (len(depths) - len(seconds))
         slope = "" if row["exponent"] is None else f"{row['exponent']:.2f}"
         cells.append([label(row), row["name"], *seconds, slope])
-    yield from _table(["on", "program", *map(str, depths), "exponent"], cells)
+    yield from table(["on", "program", *map(str, depths), "exponent"], cells)
 
 
-def _table(headings: list[str], rows: list[list[str]]) -> Iterator[str]:
+def table(headings: list[str], rows: list[list[str]]) -> Iterator[str]:
+    """A table, Backplane in bold."""
     yield "| " + " | ".join(headings) + " |"
     yield "|" + "---|" * len(headings)
     for row in rows:

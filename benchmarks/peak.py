@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import processes
-from benchmarks.memory import status
+from benchmarks.memory import held
 from benchmarks.problem import ENGINES
 
 BLOCKS = DEPTH = 8
@@ -53,11 +53,11 @@ def measured() -> None:
     train = training(variant)
     feed = np.random.default_rng(1).normal(size=(ROWS, WIDTH)).astype("float32")
     train([feed[:32]])
-    before = status("VmRSS") - status("RssFile")
+    before = held("VmRSS") - held("RssFile")
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     for _ in range(2):
         train([feed])
-    processes.say(status("VmHWM") - status("RssFile") - before)
+    processes.say(held("VmHWM") - held("RssFile") - before)
 
 
 def main() -> None:

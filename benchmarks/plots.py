@@ -13,14 +13,40 @@ COLORS = {"ours": "#1f6feb", "hand": "#8b949e", "keras3": "#d29922", "reference"
 
 def draw(name: str, found: dict[str, Any], folder: Path) -> Path | None:
     """One plot for a workload; its file, or None where there is nothing to draw."""
+    plt = _library(name)
+    figure = _growth(plt, found) if "growth" in found else _bars(plt, found)
+    return _saved(plt, figure, folder / f"{name}.svg")
+
+
+def _library(salt: str) -> Any:
+    """Matplotlib's plots, as SVG with names that depend on the salt only."""
     import matplotlib as mpl
 
     mpl.use("svg")
-    mpl.rcParams.update({"svg.hashsalt": name, "svg.fonttype": "none", "font.size": 9})
+    mpl.rcParams.update({"svg.hashsalt": salt, "svg.fonttype": "none", "font.size": 9})
     from matplotlib import pyplot as plt
 
-    figure = _growth(plt, found) if "growth" in found else _bars(plt, found)
-    file = folder / f"{name}.svg"
+    return plt
+
+
+def ratios(found: dict[str, dict[str, float]], file: Path) -> Path:
+    """A row for each name, a dot for each engine: what is right of 1 is slower than its rival."""
+    plt = _library(file.stem)
+    names = list(reversed(found))
+    figure, axes = plt.subplots(figsize=(7.5, 1.2 + 0.26 * len(names)))
+    for engine in ENGINES:
+        dots = [(found[name][engine], i) for i, name in enumerate(names) if engine in found[name]]
+        if dots:
+            axes.plot(*zip(*dots, strict=True), "o", label=engine, markersize=5, alpha=0.8)
+    axes.axvline(1, color="#8b949e", linewidth=1)
+    axes.set(xscale="log", xlabel="time of a step over the rival's")
+    axes.set_yticks(range(len(names)), names)
+    axes.legend(fontsize=8, frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1))
+    axes.spines[["top", "right"]].set_visible(False)
+    return _saved(plt, figure, file)
+
+
+def _saved(plt: Any, figure: Any, file: Path) -> Path:
     figure.savefig(file, metadata={"Date": None, "Creator": None}, bbox_inches="tight")
     plt.close(figure)
     # The library leaves blanks at the ends of lines, which nobody wants in a repository.

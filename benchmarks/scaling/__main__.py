@@ -68,16 +68,16 @@ def equality(engine: str) -> Iterator[Sequence[str]]:
 
 
 def weak(engine: str) -> Iterator[Sequence[str]]:
-    """The time of a step with the same rows for each device, and rows per second."""
+    """A step with the same rows for each device, by the clock and in all processors' time."""
     for processes, devices in ((1, 1), (1, 2), (1, 4), (1, 8), (2, 1), (4, 1)):
         n = processes * devices
         if devices > 1 and engine != "jax":
             continue
         mesh = {"batch": n} if n > 1 else None
-        step = run(
-            engine, "train", processes, devices, mesh, **SMALL._asdict(), rows=ROWS * n
-        )["seconds"]  # fmt: skip
-        yield [str(processes), str(devices), f"{step * 1e3:.1f} ms", f"{ROWS * n / step:,.0f}"]
+        arguments = {**SMALL._asdict(), "rows": ROWS * n}
+        found = run(engine, "train", processes, devices, mesh, **arguments)
+        used = found["processor"] * processes / (ROWS * n) * 1e6
+        yield [str(processes), str(devices), f"{found['seconds'] * 1e3:.0f} ms", f"{used:.0f} µs"]
 
 
 def memory(engine: str) -> Iterator[Sequence[str]]:
@@ -123,7 +123,7 @@ def model(engine: str) -> None:
     for network, device in devices.items():
         print(
             f"\n{network.layers} × {network.width}²: one core computes {device.speed / 1e9:.0f} · "
-            f"10⁹ operations per second, and updates {1e-6 / device.update:.0f} · 10⁶ weights."
+            f"10⁹ operations per second, and updates a weight in {device.update * 1e9:.1f} ns."
         )
     print(
         f"A message over loopback takes {link.latency * 1e6:.0f} µs, and 1 s for "
@@ -137,7 +137,7 @@ def model(engine: str) -> None:
 def one_core(engine: str, network: Network) -> Device:
     """What one core does, by steps on few and on many rows."""
     steps = [
-        (rows, run(engine, "train", **network._asdict(), rows=rows)["seconds"])
+        (rows, run(engine, "train", **network._asdict(), rows=rows)["processor"])
         for rows in (ROWS // 4, ROWS)
     ]
     return cost.measured_device(network, steps)
@@ -183,7 +183,7 @@ def main(engine: str, only: str | None) -> None:
     print(f"{engine}, {os.cpu_count()} cores")
     parts: dict[str, Any] = {
         "equality": (["network", *[f"{p} × {d}: {m}" for p, d, m in PLACES[engine]]], equality),
-        "weak": (["processes", "devices in each", "step", "rows per second"], weak),
+        "weak": (["processes", "devices in each", "step", "processor time per row"], weak),
         "memory": (["mesh", "by the model", "growth of a process"], memory),
         "fault": (["of four processes", "the last process has ended after"], fault),
     }

@@ -101,10 +101,15 @@ def last_useful(
 
 
 def measured_device(network: Network, steps: Sequence[tuple[int, float]]) -> Device:
-    """The device that explains two steps of a network: pairs of rows and seconds."""
+    """The device that explains two steps of a network: pairs of rows and seconds. If the times
+    scatter more than the step of the optimizer takes, the products take all of it.
+    """
     (few, short), (many, long) = steps
-    speed = (network.work(many) - network.work(few)) / (long - short)
-    return Device(speed, (short - network.work(few) / speed) / network.weights)
+    per_row = (long - short) / (many - few)
+    update = short - few * per_row
+    if per_row <= 0 or update < 0:
+        return Device(network.work(many) / long, 0.0)
+    return Device(network.work(1) / per_row, update / network.weights)
 
 
 def fitted(name: str, measured: Sequence[tuple[float, int, float]]) -> Link:

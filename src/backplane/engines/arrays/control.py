@@ -10,7 +10,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from backplane.core.graph import Graph
+from backplane.core.graph import Graph, toposort
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine, Stack, Steps
 from backplane.engines.table import Lowering, Table, Value
@@ -137,7 +137,7 @@ def _scan(
     reverse: bool,
     length: int | None,
 ) -> Lowering:
-    room = rows.room
+    room = None if _saves_memory(body) else rows.room
     kept = engine.steps(body, carry, xs) if room is not None and room.serves is None else None
     step = engine.callable(body) if kept is None else None
 
@@ -158,6 +158,13 @@ def _scan(
         return _stacked(step, state, elements, constants, reverse, rows)
 
     return lowering
+
+
+def _saves_memory(body: Graph) -> bool:
+    """Whether somebody pays for less memory in a loop. Its temporaries are not kept from step to
+    step then: with them, a training step in parts takes twice as much.
+    """
+    return any(t.op is not None and t.op.name == "barrier" for t in toposort(body.outputs))
 
 
 def _stacked(

@@ -53,6 +53,12 @@ def _scatter_add(g: Value, indices: Value, *, shape: Ints, axis: int) -> Value:
     return lax.full(shape, 0, g.dtype).at[(slice(None),) * axis + (indices,)].add(g)
 
 
+@TABLE.add("rows_add")
+def _rows_add(x: Value, g: Value, indices: Value) -> Value:
+    """`x.at[…].add`. If `x` is a variable that the program replaces, XLA writes to its memory."""
+    return x.at[indices].add(g)
+
+
 @TABLE.add("dynamic_slice")
 @sized(2)
 def _dynamic_slice(x: Value, starts: Value, *, shape: Ints) -> Value:

@@ -110,10 +110,18 @@ def scatter_add(g: Value, indices: Value, *dims: Value, shape: Shape, axis: int)
     """`array.at[…].add`, which writes to any memory at an index out of range: 0 is added
     elsewhere. It ends the process if there is no element.
     """
-    sizes = host_shape(shape, dims)
-    zeros = mx.zeros(sizes, g.dtype)
-    if not zeros.size or not g.size:
-        return zeros
-    valid, safe = _inside(indices, sizes[axis])
+    return _added(mx.zeros(host_shape(shape, dims), g.dtype), g, indices, axis)
+
+
+@TABLE.add("rows_add")
+def rows_add(x: Value, g: Value, indices: Value) -> Value:
+    """The same on `x` in the place of zeros."""
+    return _added(x, g, indices, 0)
+
+
+def _added(x: Value, g: Value, indices: Value, axis: int) -> Value:
+    if not x.size or not g.size:
+        return x
+    valid, safe = _inside(indices, x.shape[axis])
     given = masked(g, _along(valid, g.ndim, axis))
-    return zeros.at[(*[slice(None)] * axis, safe)].add(given)
+    return x.at[(*[slice(None)] * axis, safe)].add(given)

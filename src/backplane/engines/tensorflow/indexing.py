@@ -111,3 +111,13 @@ def _scatter_add(g: Value, indices: Value, *dims: Value, shape: Shape, axis: int
     g = raw.Transpose(x=g, perm=ints(front))
     y = raw.UnsortedSegmentSum(data=g, segment_ids=where, num_segments=size)
     return raw.Transpose(x=y, perm=ints(back))
+
+
+@TABLE.add("rows_add")
+def _rows_add(x: Value, g: Value, indices: Value) -> Value:
+    """`x` with `g` added at the indices along the first axis."""
+    if not indices.shape.rank:  # The kernel takes lists of indices only.
+        indices = raw.ExpandDims(input=indices, axis=ints(0))
+        g = raw.ExpandDims(input=g, axis=ints(0))
+    where = raw.ExpandDims(input=_indices(indices, x.shape[0]), axis=ints(-1))
+    return raw.TensorScatterAdd(tensor=x, indices=where, updates=g)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch.distributed as dist
-from torch.distributed.tensor import DeviceMesh
+from torch.distributed.tensor import DeviceMesh, DTensor
 
 from backplane.core.mesh import Layout, Mesh
 from backplane.core.spec import Spec
@@ -46,11 +46,15 @@ class MeshEngine(TorchEngine):
     # --- values ---------------------------------------------------------------------------------
 
     def placed(self, value: Any, dtype: str, layout: Layout | None) -> Value:
-        """Every process has the same array, and takes its part."""
+        """Every process has the same array, and takes its part. A user's DTensor may lie on another
+        mesh, or in parts of other sizes.
+        """
+        if isinstance(value, DTensor):
+            value = value.full_tensor()
         made = value.detach() if self.owns(value) else self.from_numpy(value, dtype)
         made = made.to(TORCH[dtype])
         if layout is None:
-            return parts.gathered(made)
+            return made
         places = parts.placements_of(layout, self.grid)
         return parts.laid_out(made, places, self.grid)
 

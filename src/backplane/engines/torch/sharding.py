@@ -39,6 +39,9 @@ from backplane.engines.torch.splits import STACK, UNBIND, Split, has_rule, split
 SHAPES = frozenset(("shape", "kernel_shape"))
 """The parameters that give the shape of a result."""
 
+MOST_PLANS = 256
+"""For each operation of a program: one is needed for each combination of shapes and layouts."""
+
 AS_THEY_ARE = ("dim", "barrier")
 """Lowerings that read no elements."""
 
@@ -85,6 +88,8 @@ class Operation:
         key = tuple(map(_facts, operands))
         plan = self.plans.get(key)
         if plan is None:
+            if len(self.plans) == MOST_PLANS:  # Sizes that change all the time must not pile up.
+                self.plans.clear()
             plan = self.plans[key] = _Planner(self, operands).plan()
         parts = [
             part(x, at, self.mesh) if isinstance(x, torch.Tensor) else x

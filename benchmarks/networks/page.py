@@ -1,0 +1,166 @@
+"""The page in docs/, made of the results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import plots
+from benchmarks.networks import NETWORKS, run
+from benchmarks.page import table
+from benchmarks.problem import BACKPLANE, ENGINES, LIBRARY
+from benchmarks.timing import spread
+
+CLOCK = "cpu"
+HEAD = """\
+<!-- Written by `python -m benchmarks.networks`; do not edit. -->
+# Networks
+
+Networks that people train, written once in K, beside the same networks by hand in PyTorch and JAX
+and as layers of Keras 3. [Benchmarks](benchmarks.md) measures single mechanisms on small programs;
+here the sizes are those of somebody else.
+
+`python -m benchmarks.networks --only gpt,unet --engines torch,jax` measures some of them on your
+machine. The programs are in `benchmarks/networks/`. All of them start from the same weights, and
+their losses are compared over 20 steps before anything is timed.
+"""
+NOTES = (
+    "One thread in every library and one core for every process. The programs of one engine take "
+    "turns, block by block. Ratios are formed within each round, and their median is given.",
+    "Times are the processor's, because other programs ran on the machine. `wall` is the time on "
+    "the clock, in which those others are contained.",
+    "`first` is the time from an empty program to the first loss: graph, gradients, compilation "
+    "and one step, with the library imported and used before. `memory` is the most that the "
+    "process held up to the 20th step beyond what it held before the network was built.",
+    "By hand in PyTorch: images in the memory format `channels_last`, the library's own layer "
+    "norm, GELU, attention, LSTM and cross-entropy, fused optimizers, sparse gradients for large "
+    "tables. By hand in JAX: `jax.jit` of the whole step with its state donated, once with the "
+    "compiler's defaults and once without YNNPACK's convolutions. There are no programs by hand "
+    "for NumPy, PyTensor, ONNX Runtime and TensorFlow; some networks have a model of Keras 3.",
+)
+LIMITS = {"hand": 1.05, "keras3": 1.0, "fastest": 1.3}
+RIVALS = {"hand": "best by hand", "keras3": "Keras 3", "fastest": "fastest of all"}
+
+Rows = Sequence[dict[str, Any]]
+
+
+def write(data: dict[str, Any], page: Path) -> None:
+    """Write the page and its plot, in a folder beside it, named like it."""
+    pictures = page.with_suffix("")
+    pictures.mkdir(parents=True, exist_ok=True)
+    found = {name: data["networks"][name] for name in NETWORKS if name in data["networks"]}
+    picture = plots.ratios(_plotted(found), pictures / "steps.svg")
+    lines = [HEAD, *_machine(data), *_misses(found)]
+    lines += [
+        f"![Steps over the best program by hand or of Keras 3]({pictures.name}/{picture.name})",
+        "",
+    ]
+    for name, measured in found.items():
+        lines += [f"## {NETWORKS[name].title}", ""]
+        lines += _network(name, measured, data["limits"])
+    page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _machine(data: dict[str, Any]) -> Iterator[str]:
+    found = data["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    limits = data["limits"]
+    yield "## Measured on\n"
+    yield (
+        f"{found['processor']}, {found['cores']} cores, of which one is used, Python "
+        f"{found['python']}, {found['date']}. {versions}. On this core NumPy multiplies large "
+        f"matrices at {limits['flops'] / 1e9:.0f} GFLOP/s and copies at "
+        f"{limits['bytes'] / 1e9:.1f} GB/s.\n"
+    )
+    yield from (f"- {text}" for text in NOTES)
+    yield ""
+
+
+def medians(rows: Rows, part: str) -> dict[tuple[str, str], float]:
+    """Seconds of the programs that ran."""
+    key = f"{part} {CLOCK}"
+    known = [row for row in rows if not row["error"] and key in row]
+    return {(row["stack"], row["name"]): spread(row[key])["median"] for row in known}
+
+
+def over(rows: Rows, engine: str, part: str) -> dict[str, tuple[float, str]]:
+    """Backplane's time over that of each kind of rival, and the rival's name."""
+    seconds = medians(rows, part)
+    found = {
+        kind: (ratio["median"], ratio["name"])
+        for kind, ratio in run.ratios(rows, engine, part, CLOCK).items()
+    }
+    ours = seconds.get((engine, BACKPLANE))
+    if ours is not None:
+        stack, name = min(seconds, key=seconds.__getitem__)
+        found["fastest"] = ours / seconds[stack, name], f"{name} on {stack}"
+    return found
+
+
+def _misses(found: dict[str, Any]) -> Iterator[str]:
+    missed, count = [], 0
+    for name, measured in found.items():
+        for engine in ENGINES:
+            for part in ("step", "predict"):
+                for kind, (ratio, rival) in over(measured["programs"], engine, part).items():
+                    count += 1
+                    if ratio > LIMITS[kind]:
+                        texts = [f"{LIMITS[kind]:g}", f"{ratio:.2f}"]
+                        missed.append([name, engine, part, f"{RIVALS[kind]}: {rival}", *texts])
+    yield "## Goals\n"
+    yield (
+        "A step and a prediction take at most 1.05 of the best program by hand on the engine, less "
+        "than Keras 3 on it, and at most 1.3 of the fastest program of all. "
+        f"{count - len(missed)} of {count} such ratios are within their limit. The others:\n"
+    )
+    yield "<details><summary>Missed</summary>\n"
+    yield from table(["network", "engine", "", "over", "at most", "measured"], missed)
+    yield "</details>\n"
+
+
+def _plotted(found: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Network → engine → a step over the best rival on that engine."""
+    plotted: dict[str, dict[str, float]] = {}
+    for name, measured in found.items():
+        for engine in ENGINES:
+            ratios = over(measured["programs"], engine, "step")
+            rivals = [ratio for kind, (ratio, _) in ratios.items() if kind != "fastest"]
+            if rivals:
+                plotted.setdefault(name, {})[engine] = max(rivals)
+    return plotted
+
+
+def _network(name: str, measured: dict[str, Any], limits: dict[str, float]) -> Iterator[str]:
+    work = measured["work"]
+    least = max(work["flops"] / limits["flops"], work["bytes"] / limits["bytes"])
+    yield (
+        f"`{name}`. A step takes {work['flops'] / 1e9:.3g} GFLOP and reads and writes "
+        f"{work['bytes'] / 1e6:.3g} MB of weights, state and data at least, so it cannot take less "
+        f"than {least * 1e3:.3g} ms on this core; `roof` is that over the time of a step.\n"
+    )
+    rows = []
+    for row in measured["programs"]:
+        where = LIBRARY.get(row["stack"].removeprefix("keras3-"), row["stack"])
+        if row["error"]:
+            rows.append([where, row["name"], "did not run", *[""] * 6])
+            continue
+        step, predict = (
+            f"{spread(row[key])['median'] * 1e3:.3g}" if key in row else "–"
+            for key in (f"step {CLOCK}", f"predict {CLOCK}")
+        )
+        roof = f"{least / spread(row[f'step {CLOCK}'])['median']:.0%}"
+        wall = f"{spread(row['step wall'])['median'] * 1e3:.3g}"
+        kinds = over(measured["programs"], row["stack"], "step") if row["name"] == BACKPLANE else {}
+        ratio = (
+            ", ".join(f"{kinds[k][0]:.2f}" if k in kinds else "–" for k in LIMITS) if kinds else ""
+        )
+        first, memory = f"{row['first'][CLOCK]:.2f}", f"{row['peak'] / 1e6:.0f}"
+        rows.append([where, row["name"], step, wall, ratio, predict, roof, first, memory])
+    yield from table(
+        ["on", "program", "step ms", "wall", "over hand, Keras 3, fastest", "predict ms", "roof",
+         "first s", "memory MB"],
+        rows,
+    )  # fmt: skip
+    failed = [r for r in measured["programs"] if r["error"]]
+    yield from (f"- {r['name']} on {r['stack']} did not run: {r['error']}" for r in failed)
