@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from backplane.engines import installed
+from documents.test_pages import PAGES
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -86,9 +87,8 @@ CONTEXTS = {
 """For each fragment what stands before it, and what is true after it."""
 
 WHOLE = {
-    "classic-keras.md", "debugging.md", "external-backends.md", "index.md", "keras-1.md",
-    "keras-3.md", "native-functions.md", "native-tensors.md", "old-scripts.md", "start/index.md",
-    "start/new-programs.md", "start/old-code.md", "start/other-libraries.md",
+    *PAGES, "classic-keras.md", "external-backends.md", "keras-1.md", "keras-3.md",
+    "native-functions.md", "native-tensors.md", "old-scripts.md",
 }  # fmt: skip
 """Pages whose programs `test_pages.py` and `interop/test_docs.py` run."""
 
