@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from backplane import engines
 from backplane.backend._args import as_dtype
+from backplane.backend._errors import explained
 from backplane.compile.policy import PLAIN, LossScale, Policy
 from backplane.core import context
 
@@ -77,8 +78,8 @@ def _canonical(name: str) -> str:
     return found if ":" in found else f"{found}:0"
 
 
-@contextmanager
-def mixed_precision(dtype: str | None, loss_scale: Any = None) -> Iterator[None]:
+@explained
+def mixed_precision(dtype: str | None, loss_scale: Any = None) -> AbstractContextManager[Any]:
     """Context manager: functions that `K.function` makes inside run their products in a low
     precision.
 
@@ -106,8 +107,7 @@ def mixed_precision(dtype: str | None, loss_scale: Any = None) -> Iterator[None]
         >>> f([[[1.0, 1.0]]])[0].dtype, K.floatx()
         (dtype('float32'), 'float32')
     """
-    with context.changed(policy=_policy(dtype, loss_scale, "K.mixed_precision: ")):
-        yield
+    return context.changed(policy=_policy(dtype, loss_scale, ""))
 
 
 def policy_of(precision: Any, loss_scale: Any, accumulate: Any) -> Policy:
