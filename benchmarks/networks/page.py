@@ -73,7 +73,7 @@ def _machine(data: dict[str, Any]) -> Iterator[str]:
         f"matrices at {limits['flops'] / 1e9:.0f} GFLOP/s and copies at "
         f"{limits['bytes'] / 1e9:.1f} GB/s.\n"
     )
-    yield from (f"- {text}" for text in NOTES)
+    yield from (f"- {text}" for text in (*NOTES, *data.get("remarks", ())))
     yield ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -339,3 +339,28 @@ def test_lowerings_compute_the_decompositions(
     wanted = op.decomposition(*scalars, *tensors, **params)
     for a, b in zip(op(*scalars, *tensors, **params), wanted, strict=True):
         np.testing.assert_allclose(K.eval(a), K.eval(b), rtol=1e-5)
+
+
+def test_a_kernel_takes_the_order_in_memory_of_its_gradient(engine: Any) -> None:
+    """Steps of all kinds, one after the other, whose gradients come in different orders."""
+    start = rng.random((3, 3, 2, 4)).astype("float32")
+    w, m, v = K.variable(start), K.zeros(start.shape), K.zeros(start.shape)
+    x, c = K.placeholder((None, 12, 12, 2)), K.placeholder(start.shape)
+    by_conv = K.gradients(K.sum(K.square(K.conv2d(x, w))), [w])[0]
+    data = rng.random((8, 12, 12, 2)).astype("float32") * 0.1
+    other = rng.random(start.shape).astype("float32")
+    results = []
+    for replaced in (True, False):
+        K.batch_set_value([(w, start), (m, 0 * start), (v, 0 * start)])
+        with nullcontext() if replaced else without_kernels(engine):
+            steps = [
+                K.function([x, c], [K.sum(w)], updates=way(w, m, v, g))
+                for way in (classic_adam, momentum, descent)
+                for g in (by_conv + 0 * c, c + 0 * by_conv, by_conv)
+            ]
+            for _ in range(2):
+                for step in steps:
+                    step([data, other])
+        results.append([K.get_value(t) for t in (w, m, v)])
+    for got, wanted in zip(*results, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=1e-5)

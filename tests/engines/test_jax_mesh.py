@@ -70,7 +70,7 @@ def checked(folder, names):
 
 
 def test_in_four_processes(tmp_path):
-    checked(tmp_path, ["values_of_split_variables", "a_state_moves_to_smaller_meshes"])
+    checked(tmp_path, ["values_of_split_variables", "a_state_moves_to_other_meshes"])
 
 
 @pytest.mark.slow
@@ -108,6 +108,41 @@ def test_memory_is_donated_and_layouts_stay():
     assert ended.output.splitlines()[1:] == [
         "True True", "P(None, 'model') P()", "8 True", "8 True", "(4, 3)",
     ]  # fmt: skip
+
+
+SMALLER = """
+import numpy as np
+from backplane import backend as K
+with K.engine("jax"):
+    for i, size in enumerate((4, 2, 1)):
+        with K.set_mesh({"batch": size}):
+            w = K.shard(K.variable(np.arange(8.0), name="w"), ("batch",))
+            if i:
+                K.load_state("state", {"w": w})
+            K.function([], [], updates=[K.update_add(w, K.ones((8,)))])([])
+            K.save_state("state", {"w": w})
+    print(*K.get_value(w))
+"""
+
+
+def test_a_state_moves_to_smaller_meshes(tmp_path):
+    (ended,) = on_devices(4, ["-c", f"import os; os.chdir({str(tmp_path)!r})" + SMALLER])
+    assert ended.output.splitlines()[-1] == " ".join(str(n + 3.0) for n in range(8))
+
+
+UNUSED = """
+import sys
+from backplane import backend as K
+with K.engine("jax"):
+    x = K.placeholder((None, 2))
+    K.function([x], [K.sum(x)], updates=[K.update_add(K.zeros(()), 1.0)])([[[1.0, 2.0]]])
+print([name for name in sys.modules if "sharding" in name and name.startswith("backplane.engines")])
+"""
+
+
+def test_without_a_mesh_nothing_of_it_is_imported():
+    (ended,) = on_devices(1, ["-c", UNUSED])
+    assert ended.output.splitlines()[-1] == "[]"
 
 
 def losses(folder, process):

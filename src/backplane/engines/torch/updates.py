@@ -31,15 +31,34 @@ def may_be_written(value: Value) -> bool:
     return hasattr(value, _MARK) or value._is_view()
 
 
-def _owned(tensors: Tensors) -> list[Value]:
-    """The tensors themselves where they are a step's own, else copies that are."""
-    found = []
-    for x in tensors:
-        if not hasattr(x, _MARK):
-            x = x.clone(memory_format=torch.contiguous_format)
-            setattr(x, _MARK, True)
-        found.append(x)
-    return found
+def _owned(tensors: Tensors, gs: Tensors) -> list[Value]:
+    """The tensors themselves where they are a step's own, else copies that are.
+
+    A copy has the order of its gradient in memory. That of a convolution's kernel is the one that
+    PyTorch's convolutions take: a kernel in K's order would be copied at each call.
+    """
+    pairs = zip(tensors, gs, strict=True)
+    return [x if hasattr(x, _MARK) else _copied(x, g) for x, g in pairs]
+
+
+def _states(tensors: Tensors, ps: Tensors) -> list[Value]:
+    """The same, with the elements in the order of the parameters, which fused kernels expect."""
+    return [
+        x if hasattr(x, _MARK) and x.stride() == p.stride() else _copied(x, p)
+        for x, p in zip(tensors, ps, strict=True)
+    ]
+
+
+def _copied(x: Value, like: Value) -> Value:
+    made = torch.empty_like(like).copy_(x)
+    setattr(made, _MARK, True)
+    return made
+
+
+def _in_order_of(ps: Tensors, gs: Tensors) -> list[Value]:
+    """Gradients with the elements in the order of the parameters, which fused kernels expect."""
+    pairs = zip(ps, gs, strict=True)
+    return [g if g.stride() == p.stride() else torch.empty_like(p).copy_(g) for p, g in pairs]
 
 
 def _numbers(*scalars: Value) -> list[Any]:
@@ -59,7 +78,7 @@ def _has_kernel(x: Value) -> bool:
 def gradient_update(factor: Value, *tensors: Value) -> Later:
     """One pass over all parameters."""
     ps, gs = _split(tensors, 2)
-    ps = _owned(ps)
+    ps = _owned(ps, gs)
     return ps, [(partial(torch._foreach_add_, alpha=factor.item()), ps, gs)]
 
 
@@ -68,7 +87,7 @@ def rows_update(factor: Value, p: Value, *tensors: Value) -> Later:
     """`index_add_` for each pair of g and indices. It would find wrong indices when it is too late,
     so a lookup that nobody reads finds them before.
     """
-    (own,) = _owned([p])
+    own = p if hasattr(p, _MARK) else _copied(p, p.contiguous())
     calls: list[tuple[Any, ...]] = []
     for g, indices in zip(*_split(tensors, 2), strict=True):
         rows = flat_indices(indices, p.shape[0])
@@ -87,9 +106,10 @@ def momentum_update(
     """
     decay, a, b = _numbers(momentum, gain, step)
     ps, ms, gs = _split(tensors, 3)
-    ps, ms = _owned(ps), _owned(ms)
+    ps = _owned(ps, gs)
+    ms = _states(ms, ps)
     if decay and not nesterov and ps[0].dtype == torch.float32 and _has_kernel(ps[0]):
-        gs = [g.contiguous() for g in gs]
+        gs = _in_order_of(ps, gs)
         kernel = partial(
             torch._fused_sgd_, weight_decay=0.0, momentum=decay, lr=-b, dampening=1 - a,
             nesterov=False, maximize=False, is_first_step=False,
@@ -117,8 +137,9 @@ def adam_update(rate: Value, beta1: Value, beta2: Value, epsilon: Value, *tensor
     # The kernel's root of a negative number is NaN. What a step has made is none.
     if not usual or any(not hasattr(v, _MARK) and bool((v < 0).any()) for v in vs):
         return _written_out(a, b1, b2, e, ps, ms, vs, gs)
-    ps, ms, vs = _owned(ps), _owned(ms), _owned(vs)
-    gs = [g.contiguous() for g in gs]
+    ps = _owned(ps, gs)
+    ms, vs = _states(ms, ps), _states(vs, ps)
+    gs = _in_order_of(ps, gs)
     steps = [torch.full((), math.inf, device=ps[0].device)] * len(ps)
     kernel = partial(
         torch._fused_adam_, lr=a, beta1=b1, beta2=b2, weight_decay=0.0, eps=e,
