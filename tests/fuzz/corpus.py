@@ -137,4 +137,12 @@ def products_of_transposed_stacks_without_rows(K):
     return fed, [t, y, *K.gradients(y, [i, w])], []
 
 
+def slope_of_kernels_without_images(K):
+    """ONNX Runtime did not return."""
+    x, k = K.placeholder((0, 2, 5, 5, 6)), K.placeholder((2, 3, 3, 2, 1))
+    y = K.conv3d(x, k, (1, 1, 1), "same", "channels_first", (1, 1, 1))
+    fed = {x: np.zeros((0, 2, 5, 5, 6)), k: np.ones((2, 3, 3, 2, 1))}
+    return fed, K.gradients(y, [x, k]), []
+
+
 CORPUS = [f for f in globals().values() if getattr(f, "__module__", "") == __name__]

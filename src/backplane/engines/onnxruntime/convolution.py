@@ -16,7 +16,7 @@ from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Window, windows
 from backplane.engines.onnxruntime.builder import Shape, Size, Symbol, ints, node, transpose
 from backplane.engines.onnxruntime.indexing import slice_
-from backplane.engines.onnxruntime.shaping import concat, pad
+from backplane.engines.onnxruntime.shaping import concat, constant_of, pad
 from backplane.engines.onnxruntime.sizes import at_least, filled, reshape, sizes, static, vector
 from backplane.engines.table import Ints, Table
 
@@ -166,6 +166,8 @@ def conv_kernel_grad(x: Symbol, g: Symbol, *, kernel_shape: Ints, **at: Unpack[S
     """
     *window, channels, _ = kernel_shape
     rank, groups = x.rank, at["groups"]
+    if sizes(x)[0] == 0:  # without channels the kernel does not return
+        return constant_of(kernel_shape, 0, x.dtype)
     slid, counts = _windows(kernel_shape, at), sizes(x)[1:-1]
     pairs = pairs_of(slid, counts)
     if groups == 1 and (x.dtype == "float64" or math.prod(window) <= FEW):
