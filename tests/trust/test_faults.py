@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,15 @@ from trust.models import SIDE, Model
 
 PIECEWISE = {"static", "once"}
 """Capabilities of engines that compile for long: there every fourth step is enough for each run."""
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Python's own handler of SIGINT, which is missing where a shell runs the tests in the background.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("side", [3, SIDE])
