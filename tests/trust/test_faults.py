@@ -22,8 +22,7 @@ PIECEWISE = {"static", "once"}
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """Python's own handler of SIGINT, which is missing where a shell runs the tests in the background.
-    """
+    """Python's own handler of SIGINT. Tests that run in the background have none."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
