@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
+from backplane import engines
 from mesh.programs import PROGRAMS, losses
 
 DEVICES = int(os.environ.get("MESH_DEVICES", "8"))
@@ -172,8 +173,6 @@ def check_reading_ahead() -> None:
 
 
 def check_native_values_are_fed() -> None:
-    from backplane import engines
-
     engine = engines.current()
     x = K.placeholder((None, 2))
     with K.set_mesh(ROWS):
@@ -233,6 +232,67 @@ def check_a_state_moves_to_other_meshes(folder: Path) -> None:
             if mesh is not None:  # Else each process would write the same file.
                 K.save_state(folder / f"state-{i + 1}", {"w": w})
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def check_states_in_parts(folder: Path) -> None:
+    """What several processes hold in parts is saved in parts. Processes read what they need."""
+    values = np.arange(8.0 * DEVICES, dtype="float32").reshape(8, DEVICES)
+    turned = {"batch": GRID["model"], "model": GRID["batch"]}
+    good, bad = folder / "parts" / "good", folder / "parts" / "bad"
+    good.parent.mkdir(exist_ok=True)
+    with K.set_mesh(GRID):
+        engine = engines.for_programs()
+        w = K.shard(K.variable(values, dtype="bfloat16"), ("batch", "model"))
+        b, whole = K.shard(K.variable(values[0]), ("batch",)), K.variable(3.0)
+        state = {"w": w, "b": b, "whole": whole}
+        for file in (bad, good, good):
+            K.function([], [], updates=[K.update_add(w, K.ones_like(w)), (b, 2 * b)])([])
+            K.save_state(file, state)
+    saved = {"w": values + 3, "b": 8 * values[0], "whole": 3.0}
+    parts = sorted(Path(f"{good}.parts").glob("*"))
+    processes = len(engine.everyone(np.zeros(1)))
+    assert len(parts) == (processes if processes > 1 else 0)
+    if parts:
+        assert {part.name[:16] for part in parts} == {parts[0].name[:16]}  # of the last state
+    for mesh in (GRID, turned, None):
+        with K.set_mesh(mesh):
+            w = K.shard(K.variable(0 * values, dtype="bfloat16"), ("batch", "model"))
+            b = K.shard(K.variable(0 * values[0]), ("model",))
+            found = K.load_state(good, {"w": w, "b": b})
+            assert found["whole"] == 3.0
+            assert ("w" in found) == (mesh is None or not parts)
+            K.function([], [], updates=[K.update_add(b, K.ones_like(b))])([])
+            np.testing.assert_array_equal(K.get_value(b), saved["b"] + 1)
+            np.testing.assert_array_equal(K.get_value(w), saved["w"].astype("bfloat16"))
+    for name, value in K.load_state(good).items():
+        np.testing.assert_array_equal(value, np.asarray(saved[name]).astype(value.dtype))
+    if parts:
+        _refuses_bad_parts(engine, good, bad, values)
+
+
+def _refuses_bad_parts(engine: Any, good: Path, bad: Path, values: np.ndarray) -> None:
+    """All processes refuse a state, one part of which is bad, and find the last good one."""
+    part = min(Path(f"{bad}.parts").iterdir())
+    with K.set_mesh(GRID):
+        w = K.shard(K.variable(0 * values, dtype="bfloat16"), ("batch", "model"))
+        for i, words in enumerate(("was altered", "is torn", "is missing")):
+            if engine.process == 0:
+                content = part.read_bytes()
+                part.write_bytes((content[:-1] + bytes([content[-1] ^ 1]), content[:-2])[i % 2])
+                if i == 2:
+                    part.unlink()
+                os.utime(good, ns=(1, 1))
+            engine.everyone(np.zeros(1))
+            with pytest.raises(ValueError, match=rf"{part.name}' {words}, a part of the state"):
+                K.load_state(bad, {"w": w})
+            with pytest.warns(UserWarning, match=rf"{part.name}' {words}.*file before it is tried"):
+                K.load_state(bad.parent, {"w": w})
+            np.testing.assert_array_equal(K.get_value(w), (values + 3).astype("bfloat16"))
+            engine.everyone(np.zeros(1))  # Before the file changes again.
+        with pytest.raises(ValueError, match=r"K\.save_state: the list of names differs between"):
+            K.save_state(bad, {f"w{engine.process}": w})
+        with pytest.raises(OSError, match=r"nowhere|process \d has failed"):
+            K.save_state(bad.parent / f"nowhere-{engine.process}" / "state", {"w": w})
 
 
 BY_ROWS = {f"{name} by rows": partial(equal_losses, name, ROWS) for name in PROGRAMS}

@@ -17,9 +17,11 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from backplane.core.mesh import Layout, Mesh, check_layout
 from backplane.core.spec import Spec
-from backplane.engines.jax import elementwise
+from backplane.core.variable import Block
+from backplane.engines.base import Read
+from backplane.engines.jax import elementwise, memory
 from backplane.engines.jax.engine import JaxEngine
-from backplane.engines.table import Lowering, Value
+from backplane.engines.table import Ints, Lowering, Value
 
 
 class MeshEngine(JaxEngine):
@@ -91,6 +93,19 @@ class MeshEngine(JaxEngine):
                 return jax.device_put(np.array(value, dtype) if local else value, sharding)
             array = np.array(value, dtype)
             return jax.make_array_from_callback(array.shape, sharding, array.__getitem__)
+
+    def parts(self, value: Value) -> list[Block] | None:
+        """Those of the first copy that are on devices of this process."""
+        value = memory.current(value)
+        if _is_local(value) or value.is_fully_replicated:
+            return None
+        mine = [part for part in value.addressable_shards if part.replica_id == 0]
+        return [(tuple([s.start or 0 for s in part.index]), np.array(part.data)) for part in mine]
+
+    def assembled(self, read: Read, shape: Ints, dtype: str, layout: Layout) -> Value:
+        """Each device gets its part."""
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            return jax.make_array_from_callback(tuple(shape), self._sharding(layout), read)
 
     def to_numpy(self, value: Value) -> np.ndarray:
         """All parts together."""
