@@ -18,9 +18,10 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from backplane.core.mesh import Layout, Mesh, check_layout
 from backplane.core.spec import Spec
 from backplane.core.variable import Block
-from backplane.engines.base import Read
-from backplane.engines.jax import elementwise, memory
+from backplane.engines.base import Function, Read
+from backplane.engines.jax import elementwise, memory, random
 from backplane.engines.jax.engine import JaxEngine
+from backplane.engines.jax.gathers import Gathers
 from backplane.engines.table import Ints, Lowering, Value
 
 
@@ -38,6 +39,9 @@ class MeshEngine(JaxEngine):
         self.table.add("shard")(self._shard)
         checks = partial(elementwise.check_numerics, everywhere=self._everywhere)
         self.table.add("check_numerics")(checks)
+        self.table.update(random.table(random.words_in_parts))
+        self.gathers = Gathers()
+        self.gathers.watch(self.table, wanted=("shard",))
 
     def _shard(self, x: Value, *, layout: Layout) -> Value:
         check_layout(layout, x.shape, self.mesh, "K.shard")
@@ -55,6 +59,27 @@ class MeshEngine(JaxEngine):
     def _sharding(self, layout: Layout | None) -> NamedSharding:
         entries = [names or None for names in layout or ()]
         return NamedSharding(self.grid, PartitionSpec(*entries))
+
+    # --- programs -------------------------------------------------------------------------------
+
+    def jitted(self, function: Function, options: Any) -> Function:
+        """What the compiler has made is looked at."""
+        run: Any = super().jitted(function, options)
+        seen: set[Any] = set()
+
+        def call(*inputs: Value) -> tuple[Value, ...]:
+            shapes = tuple([x.shape for x in inputs])
+            if shapes not in seen and not any(isinstance(x, jax.core.Tracer) for x in inputs):
+                self.look(run.lower(*inputs).compile())
+                seen.add(shapes)
+            return run(*inputs)
+
+        return call
+
+    def look(self, compiled: Any) -> None:
+        """Warn of what is gathered, in the first process."""
+        if self.process == 0:
+            self.gathers.tell(compiled.as_text())
 
     # --- processes ------------------------------------------------------------------------------
 
