@@ -25,6 +25,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_d
 
 from backplane import backend as K
 from backplane import engines
+from backplane.engines.torch import parts
 from cases import CASES
 from cases.record import Case
 from conformance.compare import assert_close
@@ -117,6 +118,31 @@ def check_usual_layouts_are_kept() -> None:
     with K.set_mesh(PAIR), warnings.catch_warnings():
         warnings.simplefilter("error")
         K.function([x], [loss, *K.gradients(loss, [w])])([np.ones((8, 4, 6))])
+
+
+def check_loops_add_up_gradients_once() -> None:
+    """However many steps there are, and however many rows."""
+
+    def exchanges(steps: int) -> int:
+        x, w, b = K.placeholder((2048, steps, 4)), K.ones((4, 4)), K.zeros((4,))
+
+        def step(row: Any, states: list[Any]) -> Any:
+            new = K.tanh(K.bias_add(K.dot(row, w) + K.dot(states[0], w), b))
+            return new, [new]
+
+        last, _, _ = K.rnn(step, x, [K.zeros_like(x[:, 0])])
+        K.shard(x, ("batch", None, None))
+        f = K.function([x], K.gradients(K.sum(last), [w, b]))
+        with pytest.MonkeyPatch.context() as patch:
+            calls: list[int] = []
+            moved = parts.moved
+            count = lambda x, a, b, mesh: (calls.append(a != b), moved(x, a, b, mesh))[1]  # noqa: E731
+            patch.setattr(parts, "moved", count)
+            f([np.ones((2048, steps, 4))])
+        return sum(calls)
+
+    with K.set_mesh(PAIR):
+        assert exchanges(3) == exchanges(9) < 9
 
 
 def check_other_programs() -> None:
