@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -33,6 +34,9 @@ from mesh import checks
 from mesh.train import train
 
 PAIR = {"batch": 2}
+
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+"""Where `torchrun` tells how often it has started the processes again."""
 
 
 # --- every case, with operands in parts -----------------------------------------------------------
@@ -256,17 +260,19 @@ def tell(task: str, file: Path, names: Sequence[str]) -> None:
 
 def main(task: str, path: str, *rest: str) -> None:
     """Do a task together with the other processes."""
-    dist.init_process_group("gloo", timeout=timedelta(seconds=120))
-    index = dist.get_rank()
     with K.engine("torch"):
         if task != "train":
+            dist.init_process_group("gloo", timeout=timedelta(seconds=120))
             tell(task, Path(path), rest)
-        else:
+        else:  # `K.set_mesh` connects the processes.
+            index, again = int(os.environ["RANK"]), os.environ.get(RESTARTS) == "1"
             steps, *fault = rest
-            first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
-            dies_at = int(fault[1]) if fault and first and int(fault[0]) == index else None
-            train(dist.get_world_size(), Path(path), index, int(steps), dies_at)
-    dist.destroy_process_group()
+            dies_at = int(fault[1]) if fault and not again and int(fault[0]) == index else None
+            if again and index == 1:
+                time.sleep(2)  # The other one is first to look for where this one listens.
+            train(int(os.environ["WORLD_SIZE"]), Path(path), index, int(steps), dies_at)
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

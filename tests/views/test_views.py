@@ -43,7 +43,7 @@ def test_the_summary_counts(engine):
     assert f"train, for the engine {engine.name}" in text
     assert "input           x      (?, 3, 4)   float32" in text
     assert "updated state   w      (4, 4)      float32" in text
-    assert "16 in 1 variables, 16 trainable, 64 B" in text
+    assert "16 in 1 variable, 16 trainable, 64 B" in text
     assert repr(text) == str(text)
     assert text._repr_html_().startswith("<pre>")
 

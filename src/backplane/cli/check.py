@@ -48,7 +48,7 @@ def check(
     as_json: bool,
     arguments: tuple[str, ...],
 ) -> None:
-    """Run the conformance suite on engines, with ARGUMENTS for pytest.
+    """Run the conformance suite on this machine.
 
     Ends with a table, and with --html in a page that has a row for each function. Exits with 1 if a
     test fails. For example: backplane check --engine jax --html check.html -- -x -k conv2d

@@ -19,6 +19,7 @@ from backplane.core.atomic import Calls, at_once
 from backplane.core.graph import Graph, KeySource, Tensor
 from backplane.core.mesh import Layout, Mesh
 from backplane.core.native import SIZES, Native
+from backplane.core.sparse import SparseTensor
 from backplane.core.spec import Spec
 from backplane.core.variable import Block
 from backplane.engines.table import NOTHING, Ints, Lowering, Table, Value
@@ -389,6 +390,16 @@ class Engine:
         if result is None:
             raise TypeError("it returns None")
         return result if self.owns(result) else self.constant(np.asarray(result))
+
+    def sparse(self, parts: SparseTensor) -> Any:
+        """What functions of the library take as a sparse tensor: its parts, which are values, if
+        the library has none.
+        """
+        return parts
+
+    def sparse_parts(self, result: Any) -> Any:
+        """The parts of a sparse tensor of the library; anything else as it is."""
+        return result
 
     def native(
         self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
