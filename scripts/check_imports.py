@@ -57,6 +57,7 @@ PARTS = {
     "known_engines": "config",
     "engines": "registry",
     "engines.base": "protocol",
+    "engines.layouts": "protocol",
     "engines.placement": "protocol",
     "engines.table": "protocol",
     "engines.arrays": "protocol",

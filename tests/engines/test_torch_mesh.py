@@ -151,10 +151,10 @@ def test_the_script_of_the_docs(tmp_path):
     (ended,) = run_all(
         [[*command, str(free_port()), str(tmp_path / "train.py")]],
         {**SETTINGS, "KERAS_BACKEND": "torch"},
-        120,
+        300,
     )
-    assert ended.output.endswith(shown)
-    assert ended.code == 0
+    assert ended.code == 0, ended.output
+    assert shown in ended.output
 
 
 def test_without_a_launcher():
