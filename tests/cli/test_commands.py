@@ -1,5 +1,6 @@
 """The commands of `backplane` beside `run`: what they print, their JSON and their exit codes."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -240,6 +241,16 @@ REPORT = """<testsuites><testsuite>
 <testcase classname="c" name="test_value[dot-numpy]" time="0.25"><failure/></testcase>
 <testcase classname="c" name="test_value[dot-jax]" time="0.25"><skipped/></testcase>
 </testsuite></testsuites>"""
+
+
+def test_check_names_the_libraries_that_it_needs(monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: found(name) if name == "numpy" else None
+    )
+    result = call("check", "--engine", "numpy")
+    assert result.exit_code == 1
+    assert 'needs ml_dtypes, pytest, scipy: pip install "keras-backplane[check]"' in result.output
 
 
 def test_check_counts_by_engine(tmp_path):
