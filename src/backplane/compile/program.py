@@ -211,6 +211,12 @@ def _compile(
     eager: bool,
     options: dict[str, Any],
 ) -> Callable[..., tuple[Any, ...]]:
+    dtypes = dtypes_in(order)
+    if missing := dtypes & engine.missing_dtypes:
+        raise NotImplementedError(
+            f"the engine {engine.name!r} has no {' and no '.join(sorted(missing))}, which the "
+            "program uses: cast to another dtype, or choose another engine"
+        )
     emitter = emitter_for(engine, inputs, outputs, order, state, eager, options)
     emitted = emitter.emit()
     if engine.mesh is not None:
@@ -220,7 +226,7 @@ def _compile(
         [t.spec for t in inputs],
         [t.spec for t in outputs],
         state,
-        dtypes=dtypes_in(order),
+        dtypes=dtypes,
         operations=[t.op.name for t in order if t.op is not None and t.op is not OUTPUT],
         lowerings=emitted.lowerings,
         source=emitted.source,

@@ -102,6 +102,8 @@ class Engine:
     `unchecked` (an index out of range does not stop a program: `gather` gives NaN), `fuses` (the
     compiler computes element-wise operations together with the large result that they follow, so
     they cost nothing), `mesh` (programs run over several devices, by `Engine.on_mesh`)."""
+    missing_dtypes: ClassVar[frozenset[str]] = frozenset()
+    """Dtypes that the library does not compute in: programs with them are refused."""
     index_errors: ClassVar[tuple[type[Exception], ...]] = (IndexError,)
     """The errors that `gather` raises for an index out of range."""
     takes_arrays: ClassVar[bool] = False

@@ -62,6 +62,7 @@ class OnnxRuntime(Engine):
     name = "cntk"
     library = "onnxruntime"
     capabilities = frozenset({"float16", "unsigned"})
+    missing_dtypes = frozenset({"bfloat16"})
     index_errors = (native.InvalidArgument,)
     takes_arrays = True
     gives_arrays = True
