@@ -57,6 +57,7 @@ PARTS = {
     "known_engines": "config",
     "engines": "registry",
     "engines.base": "protocol",
+    "engines.layouts": "protocol",
     "engines.kernel_table": "protocol",
     "engines.kernels": "protocol",
     "engines.placement": "protocol",

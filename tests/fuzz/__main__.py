@@ -2,6 +2,7 @@
 
 python -m fuzz --minutes 10                       go on where the last run has ended, all engines
 python -m fuzz --engine torch --seed 1234         the program of one seed again
+python -m fuzz --engine torch --minutes 60 --below 20000
 python -m fuzz --counts                           how many programs the ledger counts
 python -m fuzz --engine torch --bad-calls
 """
@@ -36,6 +37,7 @@ def main() -> int:
         "--seed", type=int, default=None, help="check the program of this seed only"
     )
     parser.add_argument("--minutes", type=float, default=1.0, help="for all engines together")
+    parser.add_argument("--below", type=int, default=sys.maxsize, help="stop before this seed")
     parser.add_argument("--jobs", type=int, default=2, help="processes at once")
     parser.add_argument("--counts", action="store_true", help="print the sums of the ledger")
     parser.add_argument(
@@ -54,7 +56,8 @@ def main() -> int:
         return _report(list(results(given.seed, names)))
     failures, rows = 0, ledger.load()
     following = {name: ledger.next_seed(rows.get(name, [])) for name in names}
-    for found in processes.run(following, given.jobs, time.monotonic() + 60 * given.minutes):
+    end = time.monotonic() + 60 * given.minutes
+    for found in processes.run(following, given.jobs, end, given.below):
         ledger.add(found)
         failures += _report(found)
     _print_counts()

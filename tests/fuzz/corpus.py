@@ -145,4 +145,13 @@ def slope_of_kernels_without_images(K):
     return fed, K.gradients(y, [x, k]), []
 
 
+def reductions_of_transposed_nothing(K):
+    """MLX did not write their results."""
+    x = K.placeholder((None, 3, 5, 7))
+    y = K.permute_dimensions(x, (0, 2, 3, 1))
+    tests = [f(y > 0, axis=[0, 1]) for f in (K.any, K.all)]
+    sums = [f(y, axis=[0, 1]) for f in (K.sum, K.prod, K.mean, K.logsumexp)]
+    return {x: np.zeros((0, 3, 5, 7))}, [*tests, *sums, K.cumsum(y, axis=0)], []
+
+
 CORPUS = [f for f in globals().values() if getattr(f, "__module__", "") == __name__]

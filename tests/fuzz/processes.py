@@ -12,7 +12,7 @@ import numpy as np
 
 from fuzz.search import Result, results
 
-CHUNK = 100
+CHUNK = 250
 """Programs of a process: engines keep something of each program that they compile."""
 LONGEST = 300.0
 """Seconds after which a program hangs. A busy machine may need many for one."""
@@ -64,10 +64,10 @@ def _check(pipe: Connection, names: Sequence[str], seeds: range, end: float) -> 
     pipe.send(None)
 
 
-def run(following: dict[str, int], jobs: int, end: float) -> Iterator[list[Result]]:
-    """Check programs until the clock says `end`, with so many processes at once; the results of one
-    process after the other. `following` has the next seed of each engine. Engines with the same
-    one share a process and a reference.
+def run(following: dict[str, int], jobs: int, end: float, below: int) -> Iterator[list[Result]]:
+    """Check programs until the clock says `end` or all seeds below `below` are done, with so many
+    processes at once; the results of one process after the other. `following` has the next seed of
+    each engine. Engines with the same one share a process and a reference.
     """
     tasks: list[Task] = []
     left: list[tuple[Sequence[str], range]] = []
@@ -75,8 +75,10 @@ def run(following: dict[str, int], jobs: int, end: float) -> Iterator[list[Resul
         while len(tasks) < jobs and time.monotonic() < end:
             if not left:
                 first = min(following.values())
+                if first >= below:
+                    break
                 names = [name for name, seed in following.items() if seed == first]
-                last = min([first + CHUNK, *[s for s in following.values() if s > first]])
+                last = min(first + CHUNK, below, *[s for s in following.values() if s > first])
                 following.update(dict.fromkeys(names, last))
                 left.append((names, range(first, last)))
             tasks.append(Task(*left.pop(), end))

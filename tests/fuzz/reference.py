@@ -312,6 +312,11 @@ class Evaluation:
             exact = np.power(np.asarray(operands[0], "float64"), operands[1])
             info = np.iinfo(node.spec.dtype)
             free = (np.asarray(operands[1]) < 0) | (exact > info.max) | (exact < info.min)
+        elif name == "pow":
+            # A large exponent may be a whole number on an engine, and is then no root.
+            whole = np.abs(operands[1]) * UNIT[node.spec.dtype] > 0.1
+            free = np.isnan(found) & (first < 0) & whole & (self.noise(np.shape(found)) < 0)
+            return np.where(free, np.abs(first) ** np.asarray(operands[1]), found)
         elif name in ("equal", "not_equal", "less", "less_equal") and first.dtype.kind == "f":
             # Numbers that differ by rounding may be equal on an engine.
             second = np.asarray(operands[1])

@@ -52,9 +52,9 @@ def bench(
     choices: bool,
     as_json: bool,
 ) -> None:
-    """Time SCRIPT on each installed engine, or standard networks where no script is given.
+    """Time a script, or standard networks, on each engine.
 
-    A script is timed as a whole process, as `backplane run` would run it. For the networks, `step`
+    A SCRIPT is timed as a whole process, as `backplane run` would run it. For the networks, `step`
     is the time of a training step, and `first` the time until the first one is done. Engines take
     turns, and each figure is the median of the rounds. Exits with 1 if anything fails.
 

@@ -13,11 +13,18 @@ from backplane.engines.table import Axes, Lowering, Shape, Table, Value, host_sh
 TABLE = Table(
     max=lambda x, *, axes, keepdims: mx.max(x, axes, keepdims),
     min=lambda x, *, axes, keepdims: mx.min(x, axes, keepdims),
-    any=lambda x, *, axes, keepdims: mx.any(x, axes, keepdims),
-    all=lambda x, *, axes, keepdims: mx.all(x, axes, keepdims),
+    any=lambda x, *, axes, keepdims: mx.any(_written(x), axes, keepdims),
+    all=lambda x, *, axes, keepdims: mx.all(_written(x), axes, keepdims),
     cumsum=lambda x, *, axis, reverse: mx.cumsum(x, axis, reverse=reverse),
     cumprod=lambda x, *, axis, reverse: mx.cumprod(x, axis, reverse=reverse),
 )
+
+
+def _written(x: Value) -> Value:
+    """`x`; a new array if it is empty, because MLX does not write the result of reducing an empty
+    array whose axes were transposed.
+    """
+    return x if x.size else mx.zeros(x.shape, x.dtype)
 
 
 BLOCK = 512
@@ -58,7 +65,7 @@ def _in_own_dtype(function: Lowering) -> Lowering:
     def lowering(x: Value, *, axes: Axes, keepdims: bool = False) -> Value:
         dtype = x.dtype
         wide = x.astype(mx.float32) if dtype in (mx.float16, mx.bfloat16) else x
-        return function(wide, axes, keepdims).astype(dtype)
+        return function(_written(wide), axes, keepdims).astype(dtype)
 
     return lowering
 
@@ -90,7 +97,7 @@ def softmax(x: Value, *, axis: int) -> Value:
 def logsumexp(x: Value, *, axes: Axes, keepdims: bool) -> Value:
     """`mx.logsumexp`, which refuses empty arrays and adds up in float32."""
     if not x.size:
-        return mx.log(mx.sum(x, axes, keepdims))
+        return mx.log(mx.sum(_written(x), axes, keepdims))
     if x.dtype != mx.float64:
         return mx.logsumexp(x, axes, keepdims)
     shift = mx.max(x, axes, True)
