@@ -27,7 +27,7 @@ from backplane.core.context import current, user_line
 from backplane.core.graph import Tensor
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import Spec
-from backplane.core.traits import AxisRule, Memory, Precision, StackRule
+from backplane.core.traits import Axis, AxisRule, Memory, Precision, StackRule
 
 SpecRule = Callable[..., Any]
 Rule = Callable[..., Any]
@@ -204,8 +204,14 @@ def _output_spec(specs: tuple[Spec, ...], *, index: int) -> Spec:
     return specs[index]
 
 
+def _axis_of_result(node: Tensor, axis: int) -> Sequence[Axis]:
+    """The primitive with several results says it of each of them."""
+    op = node.inputs[0].op
+    return op.axes(node, axis) if op is not None and op.axes is not None else ()
+
+
 OUTPUT: Primitive[Tensor] = Primitive(
-    "output", _output_spec, memory=Memory.ANY, precision=Precision.FOLLOWS
+    "output", _output_spec, memory=Memory.ANY, precision=Precision.FOLLOWS, axes=_axis_of_result
 )
 """Picks one result of a node that has several. Gradients and code generation treat it specially."""
 
