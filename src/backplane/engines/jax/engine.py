@@ -34,6 +34,7 @@ class JaxEngine(Engine):
     takes_arrays = True
     writes_over = True
     library = "jax"
+    shortage = "RESOURCE_EXHAUSTED"
     capabilities = frozenset(
         (
             "host_shapes",

@@ -28,6 +28,7 @@ class TorchEngine(Engine):
 
     name = "torch"
     library = "torch"
+    shortage = "allocate memory|out of memory"
     writes_over = True
     capabilities = frozenset(
         ("host_shapes", "float16", "bfloat16", "unsigned", "eager", "tape", "steps", "mesh")
