@@ -64,4 +64,4 @@ axes.set(
     title="where each output looks",
 )  # fmt: skip
 figure.colorbar(picture)
-figure.savefig(options.out, dpi=120)
+figure.savefig(options.out, dpi=120, bbox_inches="tight")

@@ -97,4 +97,4 @@ for top, bottom, image, text, chance in zip(*axes, drawn, texts, chances):
     top.axis("off")
     bottom.imshow(chance.T, cmap="viridis", aspect="auto")
     bottom.set(yticks=range(11), yticklabels=[*range(10), "–"], xticks=[])
-figure.savefig(options.out, dpi=120)
+figure.savefig(options.out, dpi=120, bbox_inches="tight")

@@ -58,4 +58,4 @@ for digit, (place, image) in enumerate(zip(axes, K.get_value(dream))):
     place.imshow(image[..., 0], cmap="magma", interpolation="bicubic")
     place.set_title(f"{digit}")
     place.axis("off")
-figure.savefig(options.out, dpi=120)
+figure.savefig(options.out, dpi=120, bbox_inches="tight")

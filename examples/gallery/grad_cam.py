@@ -59,4 +59,4 @@ for top, bottom, image, heat_map, guess in zip(*axes, images[shown], maps, found
     bottom.imshow(heat_map, cmap="inferno", alpha=0.6, interpolation="bilinear")
     top.axis("off")
     bottom.axis("off")
-figure.savefig(options.out, dpi=120)
+figure.savefig(options.out, dpi=120, bbox_inches="tight")

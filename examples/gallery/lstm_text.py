@@ -85,4 +85,4 @@ for i, (letter, chance) in enumerate(zip(written[3:], sure)):
     )  # fmt: skip
 axes.set(xlim=(-1, WIDE), ylim=(-3, 0.7), title="what it writes: the greener, the surer")
 axes.axis("off")
-figure.savefig(options.out, dpi=120)
+figure.savefig(options.out, dpi=120, bbox_inches="tight")

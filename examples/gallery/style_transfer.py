@@ -79,4 +79,4 @@ for axis, (title, pixels) in zip(axes, shown.items()):
     axis.imshow(np.clip(pixels, 0, 1))
     axis.set_title(title)
     axis.axis("off")
-figure.savefig(options.out, dpi=120)
+figure.savefig(options.out, dpi=120, bbox_inches="tight")

@@ -81,4 +81,4 @@ for place, (i, points) in zip(np.atleast_1d(axes), snapshots.items()):
     place.scatter(*clouds(1000).T, s=2, color="0.8")
     place.scatter(*points.T, s=2, color="C3", alpha=0.5)
     place.set(title=f"step {i}", xlim=(-3, 3), ylim=(-3, 3), aspect="equal", xticks=[], yticks=[])
-figure.savefig(options.out, dpi=120)
+figure.savefig(options.out, dpi=120, bbox_inches="tight")

@@ -1,5 +1,5 @@
-"""Pages of the site that are made while it is built: the reference by chapter, and what lies
-outside of docs/. The plugin gen-files of mkdocs runs this file.
+"""Files of the site that are made while it is built: the reference by chapter, what lies outside of
+docs/, and the tall form of the landing page's picture. The plugin gen-files of mkdocs runs this.
 """
 
 from __future__ import annotations
@@ -73,13 +73,12 @@ def origin(function: str) -> str:
     """The documents that have a function, and what the tests confirm on each engine."""
     facts = functions().get(function, {"documents": [], "engines": {}})
     documents = ", ".join(DOCUMENTS[number] for number in facts["documents"])
-    alike = set(facts["engines"].values())
-    if len(alike) == 1:
-        confirmed = f"{alike.pop() or 'behaviour'} on {', '.join(ENGINES)}"
-    else:
-        confirmed = "; ".join(f"{e}: {seen}" for e, seen in facts["engines"].items())
+    on: dict[str, list[str]] = {}
+    for engine, seen in facts["engines"].items():
+        on.setdefault(seen or "behaviour", []).append(f"<b>✓ {engine}</b>")
+    confirmed = "; ".join(f"{seen} {' '.join(ticks)}" for seen, ticks in on.items())
     source = documents or "an addition of Backplane"
-    return f'<p class="origin">In: {source}. Tests confirm: {confirmed}.</p>'
+    return f'<p class="origin">In: {source}.<br>Tests confirm: {confirmed or "nothing yet"}</p>'
 
 
 def index_page() -> str:
@@ -106,13 +105,23 @@ def outside_page(file: str) -> str:
     return re.sub(r"\]\(docs/", "](", (ROOT / file).read_text(encoding="utf-8"))
 
 
+def tall(svg: str) -> str:
+    """The picture of the landing page with its three groups below each other, without arrows."""
+    for group, move in {"graph": "-348 372", "engines": "-676 790"}.items():
+        svg = svg.replace(f'<g id="{group}">', f'<g id="{group}" transform="translate({move})">')
+    svg = svg.replace('<g id="flow">', '<g id="flow" visibility="hidden">')
+    return svg.replace('viewBox="0 0 920 422"', 'viewBox="0 0 330 1180"')
+
+
 def main() -> None:
-    """Make all pages."""
+    """Make all files."""
     pages = {"reference/index.md": index_page()}
     for chapter in CHAPTERS:
         pages[f"reference/{chapter.__name__.rpartition('.')[2]}.md"] = chapter_page(chapter)
     pages |= {"contributing.md": outside_page("CONTRIBUTING.md")}
     pages |= {"changelog.md": outside_page("CHANGELOG.md")}
+    idea = (ROOT / "docs" / "assets" / "idea.svg").read_text(encoding="utf-8")
+    pages |= {"assets/idea-narrow.svg": tall(idea)}
     for path, text in pages.items():
         with mkdocs_gen_files.open(path, "w") as stream:
             stream.write(text)

@@ -119,6 +119,30 @@ op("cast", HALVES, id="to-bool", oracle=lambda x, dtype: x != 0, dtype="bool", g
 op("cast", bools(4), id="of-bool", oracle=lambda x, dtype: x.astype(dtype), dtype="float32")
 op("cast", floats(2, 3), id="to-double", oracle=lambda x, dtype: x, dtype="float64", smooth=True)
 
+# --- groups ---------------------------------------------------------------------------------------
+
+
+def gelu(x: np.ndarray, approximate: bool) -> np.ndarray:
+    inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
+    curve = np.tanh(inner) if approximate else np.vectorize(math.erf)(x / np.sqrt(2))
+    return 0.5 * x * (1 + curve)
+
+
+def normalized(x: np.ndarray, *parameters: np.ndarray, axes: Any, epsilon: float) -> Any:
+    mean, variance = (f(x, axis=axes, keepdims=True) for f in (np.mean, np.var))
+    scale = 1 / np.sqrt(variance + epsilon)
+    gamma, beta = parameters or (1.0, 0.0)
+    return [(x - mean) * scale * gamma + beta, mean, variance, scale]
+
+
+for approximate in (False, True):
+    op("gelu", floats(2, 3), id=str(approximate), oracle=gelu, approximate=approximate, smooth=True)
+for name, axes in (("rows", (2,)), ("columns", (0, 1))):
+    op(
+        "normalize", floats(2, 3, 4), floats(4), floats(4), id=name, axes=axes, epsilon=0.125,
+        oracle=normalized, smooth=True,
+    )  # fmt: skip
+
 # --- reductions and cumulative operations ---------------------------------------------------------
 
 ZEROS = values([[1.5, 0.0, -2.0], [0.0, 3.0, 0.0], [0.5, -1.0, 2.0]])

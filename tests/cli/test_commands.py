@@ -1,5 +1,6 @@
 """The commands of `backplane` beside `run`: what they print, their JSON and their exit codes."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import pytest
 from click.testing import CliRunner, Result
 
+from backplane import _keras_json as keras_json
 from backplane import config, engines
 from backplane.cli import main
 from backplane.cli.check import _page, _results
@@ -97,6 +99,14 @@ def test_config_says_where_each_setting_comes_from(home, monkeypatch):
     assert found["backend"] == ("numpy", "KERAS_BACKEND, which comes before the file")
 
 
+def test_a_file_of_defaults_chooses_no_engine(home):
+    keras_json.write(str(home / "keras.json"))
+    found = as_json("config")
+    assert found["settings"][-1] == {
+        "setting": "backend", "value": "tensorflow", "from": "the default"
+    }  # fmt: skip
+
+
 def test_config_points_at_keys_that_nobody_reads(home):
     (home / "keras.json").write_text('{"backend": "numpy", "flotx": "", "nnx_enabled": true}')
     assert as_json("config")["unknown"] == {"flotx": "floatx"}
@@ -161,7 +171,7 @@ def test_use_of_what_is_not_there(home, monkeypatch):
 
 def test_explain():
     found = as_json("explain", "K.conv2d")
-    assert found["signature"].startswith("(x:")
+    assert found["signature"].startswith("(x, kernel, strides=(1, 1)")
     assert "Keras 2.3 reference" in found["documents"]
     assert found["engines"]["numpy"] == "value, spec, gradient"
     text = call("explain", "conv2d").stdout
@@ -231,6 +241,16 @@ REPORT = """<testsuites><testsuite>
 <testcase classname="c" name="test_value[dot-numpy]" time="0.25"><failure/></testcase>
 <testcase classname="c" name="test_value[dot-jax]" time="0.25"><skipped/></testcase>
 </testsuite></testsuites>"""
+
+
+def test_check_names_the_libraries_that_it_needs(monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: found(name) if name == "numpy" else None
+    )
+    result = call("check", "--engine", "numpy")
+    assert result.exit_code == 1
+    assert 'needs ml_dtypes, pytest, scipy: pip install "keras-backplane[check]"' in result.output
 
 
 def test_check_counts_by_engine(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from backplane import backend as K
 from backplane.compile import passes
 from backplane.compile.passes.hoist import hoist
+from backplane.compile.passes.loop_body import Joining
 from backplane.compile.passes.prune import prune
 from backplane.compile.passes.simplify import simplify
 from backplane.core.graph import Tensor, constant, toposort
@@ -39,7 +40,7 @@ def bodies(outputs: list[Tensor]) -> list[Counter[str]]:
 
 def streamlined(outputs: list[Tensor]) -> list[Tensor]:
     """What the passes over loops leave of a graph."""
-    return prune(hoist(prune(outputs), lambda rows: rows is None or rows < 1024))
+    return prune(hoist(prune(outputs), Joining(lambda rows: rows is None or rows < 1024)))
 
 
 def switched_off():

@@ -23,7 +23,7 @@ from backplane.core.registry import primitive  # noqa: E402
 from backplane.core.spec import Spec  # noqa: E402
 from backplane.engines.base import Program  # noqa: E402
 from backplane.engines.jax import ENGINE, cpu, engine, memory, native  # noqa: E402
-from backplane.engines.jax.random import threefry2x32  # noqa: E402
+from backplane.engines.jax.random import threefry2x32, words_at_once, words_in_parts  # noqa: E402
 
 rng = np.random.default_rng(0)
 
@@ -462,6 +462,12 @@ def test_threefry_gives_the_known_answers(key: Any, block: Any, answer: Any) -> 
     """Of Random123, kat_vectors."""
     words = [jnp.uint32(w) for w in (*key, *block)]
     assert tuple(map(int, threefry2x32((words[0], words[1]), *words[2:]))) == answer
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 8])
+def test_words_in_parts_are_the_same(count: int) -> None:
+    key = jnp.uint32(1), jnp.uint32(2)
+    np.testing.assert_array_equal(words_in_parts(key, count), words_at_once(key, count))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

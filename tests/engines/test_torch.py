@@ -453,3 +453,11 @@ def test_ranges_may_end_at_a_size() -> None:
     n = K.shape(x)[0]
     f = K.function([x], [K.arange(0, n), K.arange(0, n) + K.arange(0, n)])
     assert [a.tolist() for a in f([np.zeros((3, 3))])] == [[0, 1, 2], [0, 2, 4]]
+
+
+def test_masked_products_work_where_no_value_may_be_looked_at() -> None:
+    product = ENGINE.table["mul_no_nan"].function
+    x, y = torch.tensor([np.inf, np.nan, 2.0]), torch.tensor([0.0, 0.0, 3.0])
+    recorded = torch.fx.experimental.proxy_tensor.make_fx(lambda x, y: product(x, y))(x, y)
+    for found in (product(x, y), torch.vmap(product)(x, y), recorded(x, y)):
+        assert found.tolist() == [0, 0, 6]

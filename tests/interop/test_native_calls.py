@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytensor.tensor as pt
 import pytest
+import scipy.sparse
 import tensorflow as tf
 import torch
 import torch.nn.functional as F
@@ -226,10 +227,76 @@ def test_ranks_that_depend_on_unknown_sizes():
         assert K.function([lengths], [y * 2])([[[3], [4]]])[0].tolist() == [6, 8]
 
 
-def test_sparse_results_of_tensorflow_are_dense(x):
-    with K.engine("tensorflow"):
-        y = K.native(tf.sparse.from_dense, x)
-        assert K.function([x], [y])([X])[0].tolist() == X.tolist()
+class TestSparseTensorsOfTensorFlow:
+    """Functions that take and give a `tf.SparseTensor`: K sees one as its parts."""
+
+    @pytest.fixture(autouse=True)
+    def in_force(self) -> Iterator[None]:
+        with K.engine("tensorflow"):
+            yield
+
+    def test_made_reordered_and_made_dense_again(self, x):
+        # The affinity of the nearest neighbours, as spectral networks write it.
+        values, places = tf.nn.top_k(x, 2)
+        rows = tf.tile(tf.reshape(tf.range(tf.shape(x)[0]), [-1, 1]), [1, 2])
+        pairs = tf.stack([tf.reshape(rows, [-1]), tf.reshape(places, [-1])], axis=1)
+        entries = tf.SparseTensor(
+            indices=tf.cast(pairs, "int64"),
+            values=tf.reshape(values, [-1]),
+            dense_shape=tf.cast(tf.shape(x), "int64"),
+        )
+        assert K.is_sparse(entries)
+        assert entries.get_shape().as_list() == [None, None]
+        ordered = tf.sparse.reorder(entries)
+        dense = tf.sparse.to_dense(ordered)
+        (slopes,) = K.gradients(K.sum(K.square(dense)), [x])
+        wanted = np.where(X.min(1, keepdims=True) == X, 0, X)
+        sums = tf.sparse.reduce_sum(ordered, axis=1)
+        found = computed(x, dense, K.to_dense(entries), K.sum(ordered, axis=1), sums, slopes)
+        np.testing.assert_allclose(found[0], wanted)
+        np.testing.assert_allclose(found[1], wanted)
+        np.testing.assert_allclose(found[2], wanted.sum(1), rtol=1e-6)
+        np.testing.assert_allclose(found[3], wanted.sum(1), rtol=1e-6)
+        np.testing.assert_allclose(found[4], 2 * wanted)
+
+    def test_decoded_labels_and_their_edit_distance(self):
+        # The error rate of labels: a decoder of TensorFlow beside labels of K.
+        y = K.placeholder((None, None, 4))
+        labels, lengths = K.placeholder((None, None), dtype="int32"), K.placeholder((None,))
+        steps = tf.fill([tf.shape(y)[0]], tf.shape(y)[1])
+        (decoded,), _ = tf.nn.ctc_greedy_decoder(tf.transpose(y, [1, 0, 2]), steps)
+        truth = K.ctc_label_dense_to_sparse(labels, K.cast(lengths, "int32"))
+        wrong = tf.edit_distance(tf.cast(decoded, "int32"), truth, normalize=True)
+        f = K.function([y, labels, lengths], [wrong])
+        scores = 9.0 * np.eye(4)[[[0, 0, 3, 1], [2, 3, 2, 3]]]
+        found = f([scores, [[0, 1, 0], [2, 1, 2]], [2, 3]])[0]
+        np.testing.assert_allclose(found, [0, 1 / 3], rtol=1e-6)
+
+    def test_sparse_placeholders_and_variables(self, w):
+        a = K.placeholder((None, 3), sparse=True)
+        y = tf.sparse.sparse_dense_matmul(a, w)
+        (slopes,) = K.gradients(K.sum(y), [w])
+        data = np.where(X > 0, X, 0)
+        found = K.function([a], [y, slopes])([scipy.sparse.csr_matrix(data)])
+        np.testing.assert_allclose(found[0], data @ W, rtol=1e-5)
+        np.testing.assert_allclose(found[1], np.repeat(data.sum(0)[:, None], 2, 1), rtol=1e-6)
+
+    def test_in_arithmetic_they_are_dense(self, x):
+        entries = K.native(tf.sparse.from_dense, x)
+        twice = K.native(lambda s: tf.sparse.add(s, s), entries)
+        results = [twice, entries * 2, 1 - entries, entries + entries, K.dot(entries, K.eye(3))]
+        wanted = [2 * X, 2 * X, 1 - X, 2 * X, X]
+        for found, want in zip(computed(x, *map(K.to_dense, results)), wanted, strict=True):
+            np.testing.assert_allclose(found, want, rtol=1e-6)
+        assert computed(x, entries)[0].tolist() == X.tolist()
+
+    def test_of_values(self):
+        made = K.native(tf.sparse.from_dense, tf.constant(X))
+        assert isinstance(made, tf.SparseTensor)
+        labels = K.ctc_label_dense_to_sparse(tf.constant([[3, 1], [2, 0]]), tf.constant([2, 1]))
+        assert tf.sparse.to_dense(labels).numpy().tolist() == [[3, 1], [2, 0]]
+        assert K.is_sparse(labels)
+        assert K.to_dense(labels).numpy().tolist() == [[3, 1], [2, 0]]
 
 
 def test_what_tensors_of_tensorflow_have_besides(x):

@@ -70,6 +70,17 @@ def test_structures_of_results(engine, lib):
     np.testing.assert_array_equal(found[0], np.full((3, 4), 3))
 
 
+def test_sparse_tensors_are_operands_and_results(engine, lib):
+    x, n = K.placeholder((2, 3)), K.placeholder((2,), dtype="int32")
+    entries = K.ctc_label_dense_to_sparse(x, n)
+    doubled, same = K.native(lambda s: (s.values + s.values, s), entries)
+    assert K.is_sparse(same)
+    (total, dense) = K.function([x, n], [K.sum(doubled), K.to_dense(same)])([X, [1, 2]])
+    wanted = X * [[1, 0, 0], [1, 1, 0]]
+    np.testing.assert_allclose(total, 2 * wanted.sum(), rtol=1e-6)
+    np.testing.assert_allclose(dense, wanted, rtol=1e-6)
+
+
 def test_float64_and_integers(engine, lib):
     x = K.placeholder((2,), dtype="float64")
     n = K.placeholder((2,), dtype="int32")

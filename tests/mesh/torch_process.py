@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +25,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_d
 
 from backplane import backend as K
 from backplane import engines
+from backplane.engines.torch import parts
 from cases import CASES
 from cases.record import Case
 from conformance.compare import assert_close
@@ -32,6 +34,9 @@ from mesh import checks
 from mesh.train import train
 
 PAIR = {"batch": 2}
+
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+"""Where `torchrun` tells how often it has started the processes again."""
 
 
 # --- every case, with operands in parts -----------------------------------------------------------
@@ -113,6 +118,31 @@ def check_usual_layouts_are_kept() -> None:
     with K.set_mesh(PAIR), warnings.catch_warnings():
         warnings.simplefilter("error")
         K.function([x], [loss, *K.gradients(loss, [w])])([np.ones((8, 4, 6))])
+
+
+def check_loops_add_up_gradients_once() -> None:
+    """However many steps there are, and however many rows."""
+
+    def exchanges(steps: int) -> int:
+        x, w, b = K.placeholder((2048, steps, 4)), K.ones((4, 4)), K.zeros((4,))
+
+        def step(row: Any, states: list[Any]) -> Any:
+            new = K.tanh(K.bias_add(K.dot(row, w) + K.dot(states[0], w), b))
+            return new, [new]
+
+        last, _, _ = K.rnn(step, x, [K.zeros_like(x[:, 0])])
+        K.shard(x, ("batch", None, None))
+        f = K.function([x], K.gradients(K.sum(last), [w, b]))
+        with pytest.MonkeyPatch.context() as patch:
+            calls: list[int] = []
+            moved = parts.moved
+            count = lambda x, a, b, mesh: (calls.append(a != b), moved(x, a, b, mesh))[1]  # noqa: E731
+            patch.setattr(parts, "moved", count)
+            f([np.ones((2048, steps, 4))])
+        return sum(calls)
+
+    with K.set_mesh(PAIR):
+        assert exchanges(3) == exchanges(9) < 9
 
 
 def check_other_programs() -> None:
@@ -230,17 +260,19 @@ def tell(task: str, file: Path, names: Sequence[str]) -> None:
 
 def main(task: str, path: str, *rest: str) -> None:
     """Do a task together with the other processes."""
-    dist.init_process_group("gloo", timeout=timedelta(seconds=120))
-    index = dist.get_rank()
     with K.engine("torch"):
         if task != "train":
+            dist.init_process_group("gloo", timeout=timedelta(seconds=120))
             tell(task, Path(path), rest)
-        else:
+        else:  # `K.set_mesh` connects the processes.
+            index, again = int(os.environ["RANK"]), os.environ.get(RESTARTS) == "1"
             steps, *fault = rest
-            first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
-            dies_at = int(fault[1]) if fault and first and int(fault[0]) == index else None
-            train(dist.get_world_size(), Path(path), index, int(steps), dies_at)
-    dist.destroy_process_group()
+            dies_at = int(fault[1]) if fault and not again and int(fault[0]) == index else None
+            if again and index == 1:
+                time.sleep(2)  # The other one is first to look for where this one listens.
+            train(int(os.environ["WORLD_SIZE"]), Path(path), index, int(steps), dies_at)
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

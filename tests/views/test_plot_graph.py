@@ -11,7 +11,7 @@ import pytest
 
 from backplane import backend as K
 from backplane.views.drawing import roots_of_function, roots_of_tensors
-from backplane.views.layout import Stretch, opened, placed, plan
+from backplane.views.layout import GAP, Stretch, _apart, opened, placed, plan
 from backplane.views.scene import MANY, Scene
 from documents.covering import covers
 
@@ -97,6 +97,24 @@ def test_no_items_overlap_whatever_is_open(most):
             check(inner)
 
     check(placed(found, opened(found, most)))
+
+
+def test_edges_pass_beside_open_boxes():
+    found = plan(Scene(roots_of_function(network(4)._function)).root)
+    whole = placed(found, opened(found, 60))
+    assert whole.inner
+    for edge, bends in zip(found.box.edges, whole.bends, strict=True):
+        for i in whole.inner.keys() - {edge.source, edge.target}:
+            x, y, width, height = whole.rects[i]
+            for u, v in bends:
+                assert abs(u - x) >= width / 2 or abs(v - y) >= height / 2 - 0.01
+
+
+def test_a_row_keeps_its_order_and_room_and_moves_as_little_as_it_can():
+    assert _apart([0.0, 100.0], [(5.0, 5.0)] * 2) == [0.0, 100.0]
+    room = 10.0 + GAP
+    assert _apart([50.0, 50.0], [(5.0, 5.0)] * 2) == [50.0 - room / 2, 50.0 + room / 2]
+    assert _apart([9.0, 0.0, 500.0], [(0.0, 0.0), (0.0, 8.0), (0.0, 0.0)])[2] == 500.0
 
 
 def test_stretching_keeps_the_order_and_makes_room():

@@ -24,6 +24,7 @@ from backplane.core.graph import (
     toposort,
 )
 from backplane.core.registry import native_spec
+from backplane.core.sparse import SparseTensor
 from backplane.core.spec import Spec, is_float
 from backplane.core.variable import Variable, lent
 from backplane.engines.base import Engine
@@ -204,6 +205,8 @@ def _abstract(
         return value
     if kind is tuple or kind is list:
         return kind([_abstract(v, engine, leaves, specs, arrays) for v in value])
+    if kind is SparseTensor:
+        return kind(*[_abstract(v, engine, leaves, specs, arrays) for v in value])
     if kind is dict:
         return {k: _abstract(v, engine, leaves, specs, arrays) for k, v in value.items()}
     if isinstance(value, Tensor):
@@ -248,7 +251,7 @@ def hashable(value: Any) -> Any:
         raise TypeError
     if kind is Slot:
         return (Slot, value.index)
-    if kind is tuple or kind is list:
+    if kind is tuple or kind is list or kind is SparseTensor:
         return (kind, *[hashable(v) for v in value])
     if kind is dict:
         return (dict, *[(k, hashable(v)) for k, v in value.items()])

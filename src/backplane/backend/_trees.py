@@ -19,11 +19,15 @@ def unflatten(like: Any, leaves: list[Any]) -> Any:
     return map_leaves(lambda _: next(following), like)
 
 
-def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
-    """A tree of the same structure, with `function` applied to each leaf."""
+def map_leaves(function: Callable[[Any], Any], tree: Any, leaf: type | tuple[()] = ()) -> Any:
+    """A tree of the same structure, with `function` applied to each leaf. Objects of the class
+    `leaf` are leaves too.
+    """
+    if isinstance(tree, leaf):
+        return function(tree)
     if isinstance(tree, dict):
-        return type(tree)((key, map_leaves(function, value)) for key, value in tree.items())
+        return type(tree)((key, map_leaves(function, value, leaf)) for key, value in tree.items())
     if isinstance(tree, list | tuple):
-        values = [map_leaves(function, value) for value in tree]
+        values = [map_leaves(function, value, leaf) for value in tree]
         return type(tree)(*values) if hasattr(tree, "_fields") else type(tree)(values)
     return function(tree)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from backplane import engines
-from backplane.backend._args import as_dtype
-from backplane.backend.state import batch_set_value
-from backplane.core.variable import Variable, arrays
+from backplane.core.mesh import check_layout
+from backplane.core.variable import Variable, contents, hold
 from backplane.engines.base import Engine
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from backplane.backend._state_files import State
 
 # Modules that only files need are imported where they are used: `import` need not wait for them.
 
@@ -26,19 +28,7 @@ __all__ = ["load_state", "save_state"]
 Named = Mapping[str, Variable] | Sequence[Variable]
 """Variables by name, or variables that are known by their own names."""
 
-DIGEST = "backplane.sha256"
-"""The key of the checksum over all names, dtypes, shapes and values, in the file's metadata."""
-
-DTYPES = {
-    "BOOL": "bool",
-    "BF16": "bfloat16",
-    **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
-    **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
-    **{f"U{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
-}
-"""Names of dtypes in the file → ours."""
-
-INSTALL = 'pip install "keras-backplane[state]"'
+T = TypeVar("T")
 
 
 def save_state(path: str | os.PathLike[str], variables: Named) -> None:
@@ -49,9 +39,10 @@ def save_state(path: str | os.PathLike[str], variables: Named) -> None:
     `path`, which takes its place when everything is on the disk. So `path` holds the old state or
     the new one, whatever happens meanwhile.
 
-    The values are whole, however a mesh splits them, so they can be loaded on another mesh. With
-    several processes, each calls this function. The first one writes, and all return when the file
-    is there. An addition of Backplane.
+    With several processes, each calls this function, and all return when the state is there. The
+    first one writes `path`. Values that lie on the mesh in parts are not put together: each process
+    writes its parts to a file of its own in the folder `<path>.parts`, which belongs to `path`. The
+    state can be loaded on any mesh and on a single device. An addition of Backplane.
 
     Args:
         path: The file's name.
@@ -77,21 +68,44 @@ def save_state(path: str | os.PathLike[str], variables: Named) -> None:
         >>> K.get_value(w)
         array([1., 2.], dtype=float32)
     """
-    # Imported here: whatever imports K would wait for it.
     from backplane import _files
+    from backplane.backend import _state_files
 
     named = _by_name(variables, "K.save_state")
-    values = arrays(list(named.values()))  # All processes of a mesh take part in this.
-    state = {name: np.asarray(v, order="C") for name, v in zip(named, values, strict=True)}
-    content = _library("K.save_state").numpy.save(state, {DIGEST: _digest(state)})
-    engine, failed = _sharing(named.values()), None
-    if engine.process == 0:
+    _state_files.library("K.save_state")
+    engine = _sharing(named.values())
+    engine.agree("K.save_state: the list of names", "\n".join(named))
+    values = dict(zip(named, contents(list(named.values()), engine), strict=True))
+    split = {name: v for name, v in values.items() if isinstance(v, list)}
+    whole = {n: np.asarray(v, order="C") for n, v in values.items() if not isinstance(v, list)}
+    file, token, parts = os.fspath(path), "", {}
+    if split:
+        token = engine.texts(os.urandom(8).hex())[0]
+        own = _state_files.parts_folder(file) / f"{token}-{engine.process}.safetensors"
         try:
-            _files.replace(os.fspath(path), content)
-        except OSError as error:
-            failed = error
-    if engine.everyone(np.array([failed is not None])).any():
-        raise failed or OSError(f"K.save_state: process 0 could not write {os.fspath(path)!r}")
+            written = _in_all(engine, lambda: _state_files.write_parts(own, split), "K.save_state")
+        except OSError:
+            own.unlink(missing_ok=True)
+            raise
+        parts = _table(named, _state_files.told(engine, written))
+
+    def finish() -> None:
+        if engine.process == 0:
+            _files.replace(file, _state_files.packed(whole, parts))
+            _state_files.remove_other_parts(file, token)
+
+    _in_all(engine, finish, "K.save_state")
+
+
+def _table(
+    variables: Mapping[str, Variable], written: Sequence[Mapping[str, list[Any]]]
+) -> dict[str, tuple[Any, ...]]:
+    """The table of parts, from those that each process has written."""
+    specs = {name: variables[name].spec for name in written[0]}
+    return {
+        name: (spec.dtype, spec.shape, [part for parts in written for part in parts[name]])
+        for name, spec in specs.items()
+    }
 
 
 def load_state(
@@ -100,7 +114,8 @@ def load_state(
     """Load what `K.save_state` has saved, on the same engine or on another one.
 
     The file is checked before any variable changes. If all names, shapes and dtypes fit, all
-    variables are set at once. An addition of Backplane.
+    variables are set at once. With several processes, each calls this function; if one of them
+    cannot read what it needs, no variable changes in any. An addition of Backplane.
 
     Args:
         path: The file; or a folder, whose newest complete file is taken. Each newer file that is
@@ -108,12 +123,13 @@ def load_state(
         variables: As in `K.save_state`: the variables to set. Without them nothing is set.
 
     Returns:
-        A dict from names to arrays: everything that the file holds.
+        A dict from names to arrays: everything that the file holds. If values were saved in parts,
+        and `variables` are given, only what had to be read as a whole.
 
     Raises:
         FileNotFoundError: if there is no such file, or no complete one in the folder.
-        ValueError: if the file is torn or was altered, if it lacks one of the variables, or if a
-            shape or dtype differs. No variable has changed then.
+        ValueError: if the file or one of its parts is torn, missing or was altered, if it lacks one
+            of the variables, or if a shape or dtype differs. No variable has changed then.
         ImportError: if the library safetensors is missing.
 
     Example:
@@ -127,22 +143,93 @@ def load_state(
     from pathlib import Path
 
     given = Path(path)
-    state = _newest(given) if given.is_dir() else _read(given)
-    if variables is not None:
-        named = _by_name(variables, "K.load_state")
+    if variables is None:
+        return _newest(given, None, _whole) if given.is_dir() else _read(given, _whole)
+    named = _by_name(variables, "K.load_state")
+    engine = _sharing(named.values(), engines.for_programs())
+    read = partial(_for_variables, named=named, engine=engine)
+    if given.is_dir():
+        loaded = _newest(given, engine, read)
+    else:
+        loaded = _in_all(engine, lambda: _read(given, read), "K.load_state")
+    _in_all(engine, loaded.check, "K.load_state")
+    hold(list(named.values()), loaded.values)
+    return loaded.state
+
+
+class _Loaded(NamedTuple):
+    """What has been read for variables."""
+
+    state: dict[str, np.ndarray]
+    values: list[dict[Any, Any]]
+    """For each variable what it is to hold."""
+    misfit: ValueError | None = None
+
+    def check(self) -> None:
+        """Raise the error if a value does not fit."""
+        if self.misfit is not None:
+            raise self.misfit
+
+
+def _for_variables(state: State, named: Mapping[str, Variable], engine: Engine) -> _Loaded:
+    """The values of variables. Of a value in parts, a process of a mesh reads those that it needs
+    for the layout of the variable.
+    """
+    try:
         for name, variable in named.items():
-            _check(name, variable, state)
-        batch_set_value([(variable, state[name]) for name, variable in named.items()])
-    return state
+            _check(name, variable, state, engine)
+    except ValueError as error:
+        return _Loaded({}, [], error)
+    whole = dict(state.whole)
+    values: list[dict[Any, Any]] = []
+    for name, variable in named.items():
+        if name in state.in_parts and engine.mesh is not None and any(variable.layout or ()):
+            assert variable.layout is not None
+            parts = state.in_parts[name]
+            dtype = parts.dtype.name
+            value = engine.assembled(parts.read, parts.shape, dtype, variable.layout)
+            values.append({engine: value})
+        else:
+            if name not in whole:
+                whole[name] = state.in_parts[name].whole()
+            values.append({None: whole[name].copy()})  # The caller gets the array itself.
+    return _Loaded(whole, values)
 
 
-def _sharing(variables: Iterable[Variable]) -> Engine:
-    """The engine over the mesh that holds one of the variables, or else the one in force."""
-    for variable in variables:
-        for engine in variable.values:
-            if isinstance(engine, Engine) and engine.mesh is not None:
-                return engine
+def _whole(state: State) -> dict[str, np.ndarray]:
+    return state.whole | {name: value.whole() for name, value in state.in_parts.items()}
+
+
+def _sharing(variables: Iterable[Variable], first: Engine | None = None) -> Engine:
+    """The engine over a mesh: `first`, or the one that holds one of the variables. If there is
+    none, the engine in force.
+    """
+    held = [engine for variable in variables for engine in variable.values]
+    for engine in (first, *held):
+        if isinstance(engine, Engine) and engine.mesh is not None:
+            return engine
     return engines.for_programs()
+
+
+def _in_all(engine: Engine, attempt: Callable[[], T], what: str) -> T:
+    """What `attempt` gives, if it succeeds in all processes that share the mesh.
+
+    Raises:
+        OSError, ValueError: in all of them, if there is one in any.
+    """
+    failed: OSError | ValueError | None = None
+    try:
+        found = attempt()
+    except (OSError, ValueError) as error:
+        failed = error
+    told = engine.texts(f"{type(failed).__name__}: {failed}" if failed else "")
+    if failed is not None:
+        raise failed
+    for process, text in enumerate(told):
+        if text:
+            kind = ValueError if text.startswith("ValueError") else OSError
+            raise kind(f"{what}: process {process} has failed with {text}")
+    return found
 
 
 def _by_name(variables: Named, what: str) -> dict[str, Variable]:
@@ -166,65 +253,51 @@ def _by_name(variables: Named, what: str) -> dict[str, Variable]:
     return named
 
 
-def _check(name: str, variable: Variable, state: Mapping[str, np.ndarray]) -> None:
-    if name not in state:
-        there = ", ".join(sorted(state)) or "nothing"
+def _check(name: str, variable: Variable, state: State, engine: Engine) -> None:
+    """Raise a ValueError if the state has no value that fits."""
+    value = state.in_parts.get(name, state.whole.get(name))
+    if value is None:
+        there = ", ".join(sorted([*state.whole, *state.in_parts])) or "nothing"
         raise ValueError(f"K.load_state: the file has no {name!r}; it holds {there}")
-    value = state[name]
     fits = [n in (None, m) for n, m in zip(variable.spec.shape, value.shape, strict=False)]
-    same_rank = len(variable.spec.shape) == value.ndim
+    same_rank = len(variable.spec.shape) == len(value.shape)
     if not (same_rank and all(fits)) or value.dtype.name != variable.spec.dtype:
         raise ValueError(
             f"K.load_state: {name!r} is {value.dtype.name} {value.shape} in the file, and the "
             f"variable is {variable.spec.dtype} {tuple(variable.spec.shape)}"
         )
+    if engine.mesh is not None and variable.layout is not None:
+        check_layout(variable.layout, value.shape, engine.mesh, f"K.load_state: {name!r}")
 
 
-def _newest(folder: Path) -> dict[str, np.ndarray]:
+def _newest(folder: Path, engine: Engine | None, use: Callable[[State], T]) -> T:
+    """What `use` makes of the newest file for which it can. All processes take the same one."""
     files = [file for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")]
-    for file in sorted(files, key=lambda file: file.stat().st_mtime_ns, reverse=True):
+    names = [f.name for f in sorted(files, key=lambda f: f.stat().st_mtime_ns, reverse=True)]
+    if engine is not None:
+        from backplane.backend import _state_files
+
+        names = _state_files.told(engine, names)[0]
+    for name in names:
+        attempt = partial(_read, folder / name, use)
         try:
-            return _read(file)
+            return attempt() if engine is None else _in_all(engine, attempt, "K.load_state")
         except ValueError as error:
             warnings.warn(f"{error}; the file before it is tried", stacklevel=3)
     raise FileNotFoundError(f"K.load_state: no complete state in {str(folder)!r}")
 
 
-def _read(file: Path) -> dict[str, np.ndarray]:
-    import json
+def _read(file: Path, use: Callable[[State], T]) -> T:
+    """What `use` makes of the state in a file. The state may be replaced meanwhile, by one with
+    other parts.
+    """
+    from backplane.backend import _state_files
 
-    library = _library("K.load_state")
-    content = file.read_bytes()
-    try:
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        state = {name: _array(**given) for name, given in library.deserialize(content)}
-    except (library.SafetensorError, ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"K.load_state: {str(file)!r} is torn or no state: {error}") from error
-    if header.get("__metadata__", {}).get(DIGEST) != _digest(state):
-        raise ValueError(
-            f"K.load_state: {str(file)!r} was altered, or K.save_state has not written it: its "
-            "checksum does not fit"
-        )
-    return state
-
-
-def _array(dtype: str, shape: Sequence[int], data: bytes) -> np.ndarray:
-    return np.frombuffer(data, as_dtype(DTYPES[dtype])).reshape(shape).copy()
-
-
-def _digest(state: Mapping[str, np.ndarray]) -> str:
-    import hashlib
-
-    digest = hashlib.sha256()
-    for name, value in sorted(state.items()):
-        digest.update(f"{name}\0{value.dtype.name}\0{value.shape}\0".encode())
-        digest.update(value.reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
-
-
-def _library(what: str) -> Any:
-    try:
-        import safetensors.numpy
-    except ImportError as error:
-        raise ImportError(f"{what} needs the library safetensors: {INSTALL}") from error
-    return safetensors
+    while True:
+        before = file.stat()
+        try:
+            return use(_state_files.read(file))
+        except ValueError:
+            now = file.stat()
+            if (now.st_ino, now.st_mtime_ns) == (before.st_ino, before.st_mtime_ns):
+                raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from backplane import config
+from backplane import config, engines
 from backplane.backend import _decoding
 from backplane.backend._args import as_int, shape_vector
 from backplane.backend._axes import merge_axes, permuted
@@ -27,9 +27,9 @@ from backplane.backend._ragged import (
     size_of,
 )
 from backplane.backend.activation import float_tensor
-from backplane.backend.sparse import SparseTensor
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor, constant
+from backplane.core.sparse import SparseTensor
 from backplane.core.spec import bits
 from backplane.ops import control, reduction
 from backplane.ops import elementwise as ew
@@ -54,7 +54,7 @@ def ctc_label_dense_to_sparse(labels: TensorLike, label_lengths: TensorLike) -> 
         A sparse tensor with `indices` (int64), `values` (of the dtype of `labels`) and
         `dense_shape`. On engines that compile for fixed sizes (JAX) a compiled function gives as
         many entries as `labels` has elements. The surplus entries are at the end, with index −1 and
-        value 0.
+        value 0. Labels that are tensors of TensorFlow give a `tf.SparseTensor`.
 
     Raises:
         ValueError: if the ranks or numbers of samples do not fit.
@@ -68,7 +68,9 @@ def ctc_label_dense_to_sparse(labels: TensorLike, label_lengths: TensorLike) -> 
         >>> K.eval(sparse.indices).tolist()
         [[0, 0], [0, 1], [1, 0]]
     """
-    return SparseTensor(*_sparse_parts(labels, label_lengths))
+    parts = SparseTensor(*_sparse_parts(labels, label_lengths))
+    engine = engines.engine_of(parts.values)
+    return parts if engine is None else engine.sparse(parts)
 
 
 @api

@@ -16,6 +16,7 @@ from backplane.backend.types import DType, StaticShape, TensorLike
 from backplane.core import context
 from backplane.core.graph import Tensor
 from backplane.core.native import Native
+from backplane.core.sparse import SparseTensor
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine
 from backplane.ops.lift import as_tensor
@@ -81,16 +82,25 @@ def native(
     tensors = bound_values(tensors)
     given = None if spec is None else _specs(spec)
     runs, engine = look(tensors, "native")
-    called = _Called(fn, tuple(map(Slot, range(len(tensors)))), {})
     if not runs:
-        operands = [as_tensor(t) for t in tensors]
+        operands: list[Tensor] = []
+
+        def slot(value: Any) -> Slot:
+            operands.append(as_tensor(value))
+            return Slot(len(operands) - 1)
+
+        slots = tuple(
+            [map_leaves(slot, t) if isinstance(t, SparseTensor) else slot(t) for t in tensors]
+        )
+        called = _Called(engine, fn, slots, {})
         return _node(engine, called, operands, gradient, stateful, given, isinstance(spec, list))
     slots, values, _ = abstracted(tensors, engine)
     at_once = runs_at_once(engine) or any(map(engine.is_symbolic, values))
-    if at_once and all(type(t) is Slot for t in slots):
+    if at_once and all(type(t) is Slot for t in flatten(slots)):
+        called = _Called(engine, fn, slots, {})
         run = engine.native(called, list(map(engine.spec_of, values)), None)
         results = list(run(*values))
-        return unflatten(called.structure, results)
+        return with_sparse(engine, unflatten(called.structure, results))
     return run_now(native, (fn, *tensors), {"stateful": stateful, "spec": spec}, engine)
 
 
@@ -101,6 +111,15 @@ def _specs(spec: Any) -> list[Spec]:
     ]
 
 
+def with_sparse(engine: Engine, tree: Any) -> Any:
+    """A tree of values with the library's own sparse tensors."""
+    return map_leaves(
+        lambda value: engine.sparse(value) if isinstance(value, SparseTensor) else value,
+        tree,
+        SparseTensor,
+    )
+
+
 class _Called:
     """A call of a function with slots among its arguments, as a function of what fills them.
 
@@ -108,8 +127,13 @@ class _Called:
     """
 
     def __init__(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        engine: Engine,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> None:
+        self.engine = engine
         self.function, self.args, self.kwargs = function, args, kwargs
         self.structure: Any = None
         """What the function returned last, with None for the values."""
@@ -129,7 +153,8 @@ class _Called:
 
     def __call__(self, *values: Any) -> list[Any]:
         """The results in a flat list."""
-        result = self.function(*fill(self.args, values), **fill(self.kwargs, values))
+        args, kwargs = with_sparse(self.engine, fill((self.args, self.kwargs), values))
+        result = map_leaves(self.engine.sparse_parts, self.function(*args, **kwargs))
         self.structure = map_leaves(lambda value: None, result)
         return flatten(result)
 
@@ -178,6 +203,7 @@ def call_of(name: str, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, A
         args, kwargs = map_leaves(
             lambda v: bound[v] if isinstance(v, Tensor) else v, (args, kwargs)
         )
+        args, kwargs = with_sparse(bound.engine, (args, kwargs))
         return fn(*args, **kwargs)
     operands: list[Tensor] = []
     engine = engines.get(name)
@@ -193,7 +219,7 @@ def call_of(name: str, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, A
         return Slot(len(operands) - 1)
 
     args, kwargs = map_leaves(slot, (tuple(args), dict(kwargs)))
-    return _node(engine, _Called(fn, args, dict(kwargs)), operands)
+    return _node(engine, _Called(engine, fn, args, dict(kwargs)), operands)
 
 
 class _Rebuilt(NamedTuple):

@@ -145,7 +145,8 @@ class KFunction:
         f = self._function
         takes = ", ".join([f"{p.name}: {spec_text(p.spec)}" for p in f.inputs])
         gives = ", ".join([spec_text(t.spec) for t in f.outputs])
-        updates = f", updates {len(f.updated)} variables" if f.updated else ""
+        count = len(f.updated)
+        updates = f", updates {count} variable{'s' * (count != 1)}" if count else ""
         return f"<K.function {self.name!r} ({takes}) -> ({gives}){updates}, on {f.engine.name}>"
 
     def _repr_html_(self) -> str:

@@ -30,7 +30,7 @@ def main() -> None:
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(keras: str | None, script: Path, arguments: tuple[str, ...]) -> None:
-    """Run SCRIPT so that its `keras.backend` is Backplane's.
+    """Run a script with Backplane as its `keras.backend`.
 
     `from keras import backend as K`, `import keras.backend` and the same under `tensorflow.keras`
     mean `backplane.backend` while it runs, or `backplane.keras1` if it was written for Keras 1. The
@@ -46,7 +46,7 @@ def run(keras: str | None, script: Path, arguments: tuple[str, ...]) -> None:
 @main.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the script that teaches SHELL to complete this command.
+    """Print the completion script of a shell.
 
     For example, in ~/.bashrc: eval "$(backplane completion bash)"
     """

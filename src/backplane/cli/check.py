@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import importlib.util
 import json
 import subprocess
 import sys
@@ -29,6 +30,8 @@ from backplane.cli.output import (
 
 ASPECTS = ("value", "spec", "gradient")
 COLUMNS = ("engine", "version", "passed", "failed", "skipped", "seconds")
+LIBRARIES = ("ml_dtypes", "pytest", "scipy")
+"""What the suite imports besides the engines: the extra `check`."""
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -48,7 +51,7 @@ def check(
     as_json: bool,
     arguments: tuple[str, ...],
 ) -> None:
-    """Run the conformance suite on engines, with ARGUMENTS for pytest.
+    """Run the conformance suite on this machine.
 
     Ends with a table, and with --html in a page that has a row for each function. Exits with 1 if a
     test fails. For example: backplane check --engine jax --html check.html -- -x -k conv2d
@@ -59,6 +62,10 @@ def check(
         raise click.UsageError(
             "the suite is part of Backplane's source, not of what pip installs: unpack the source "
             f"distribution of version {version(PROJECT)} and give its folder tests as --suite"
+        )
+    if missing := [name for name in LIBRARIES if importlib.util.find_spec(name) is None]:
+        raise click.ClickException(
+            f'the suite needs {", ".join(missing)}: pip install "{PROJECT}[check]"'
         )
     with tempfile.TemporaryDirectory(prefix="backplane-check-") as folder:
         report, record = Path(folder, "report.xml"), Path(folder, "record.json")

@@ -72,12 +72,15 @@ def choice() -> tuple[str, str]:
 @click.option("--quick", is_flag=True, help="Load no library: devices and dtypes stay unknown.")
 @json_option
 def list_engines(quick: bool, as_json: bool) -> None:
-    """List the engines: version, devices and dtypes, or the command that installs them."""
+    """List the engines, and what each of them has here.
+
+    An engine is shown with its version, devices and dtypes, or with the command that installs it.
+    """
     try:
         chosen, why = choice()
     except click.ClickException as error:
         chosen, why = "", error.message
-    with console(stderr=True).status("loading the libraries"):
+    with console(stderr=True).status("Looking" if quick else "Loading the libraries"):
         rows = [_described(name, name == chosen) for name in engines.names()]
         if not quick:
             _add_loaded([row for row in rows if row["version"] is not None])
@@ -92,9 +95,7 @@ def list_engines(quick: bool, as_json: bool) -> None:
             row["dtypes"] = f"all but {', '.join(missing)}" if missing else "all"
     columns = ["engine", "library", "version", "devices", "dtypes", "install"]
     write_table(rows, [c for c in columns if any(row.get(c) for row in rows)])
-    click.echo(
-        f"\n* {chosen} is used here, because of {why}" if chosen else f"\nNone is used: {why}"
-    )
+    click.echo(f"\n* {chosen} is used here ({why})." if chosen else f"\nNone is used: {why}")
 
 
 def _described(name: str, chosen: bool) -> dict[str, Any]:
@@ -148,7 +149,7 @@ def loaded(name: str) -> dict[str, list[str]]:
 @click.command("show-versions")
 @json_option
 def show_versions(as_json: bool) -> None:
-    """Show the versions of everything that matters: to be pasted into a report."""
+    """Show the versions to paste into a report."""
     found = {
         PROJECT: version(PROJECT),
         "python": platform.python_version(),

@@ -6,6 +6,7 @@ import difflib
 import inspect
 import json
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stderr
 from importlib import resources
 from io import StringIO
@@ -48,7 +49,7 @@ def functions() -> dict[str, Any]:
 @click.argument("name", type=FunctionName())
 @json_option
 def explain(name: str, as_json: bool) -> None:
-    """Explain the function NAME of K: signature, documentation, documents, engines."""
+    """Explain a function of K, and tell what the tests confirm."""
     name = name.removeprefix("K.")
     function = getattr(_namespace(), name, None)
     facts = functions().get(name)
@@ -56,7 +57,7 @@ def explain(name: str, as_json: bool) -> None:
         near = difflib.get_close_matches(name, functions(), 3)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
         raise click.BadParameter(f"K has no function {name!r}{hint}", param_hint="NAME")
-    signature, text = str(inspect.signature(function)), inspect.getdoc(function) or ""
+    signature, text = _signature(function), inspect.getdoc(function) or ""
     documents = [DOCUMENTS[number] for number in facts["documents"]]
     if as_json:
         write_json(
@@ -71,6 +72,13 @@ def explain(name: str, as_json: bool) -> None:
         ({"engine": engine, "tests confirm": seen} for engine, seen in facts["engines"].items()),
         ("engine", "tests confirm"),
     )
+
+
+def _signature(function: Callable[..., Any]) -> str:
+    """The parameters and their defaults. Their types stand in the documentation in words."""
+    found = inspect.signature(function)
+    bare = [p.replace(annotation=p.empty) for p in found.parameters.values()]
+    return str(found.replace(parameters=bare, return_annotation=found.empty))
 
 
 def _namespace() -> ModuleType:

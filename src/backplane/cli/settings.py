@@ -26,7 +26,7 @@ def show_config(as_json: bool) -> None:
     file = keras_json.path()
     given = _given(file)
     try:
-        settings = keras_json.read(file)[0] if os.path.exists(file) else keras_json.Settings()
+        settings, chosen = keras_json.read(file) if given else (keras_json.Settings(), False)
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
     old = "image_dim_ordering" in given and "image_data_format" not in given
@@ -35,6 +35,8 @@ def show_config(as_json: bool) -> None:
         {"setting": name, "value": value, "from": _origin(file, keys.get(name, name), given)}
         for name, value in settings._asdict().items()
     ]
+    if not chosen:  # A file of defaults chooses no engine.
+        rows[-1]["from"] = "the default"
     if named := os.environ.get("KERAS_BACKEND"):
         rows[-1] |= {"value": named, "from": "KERAS_BACKEND, which comes before the file"}
     unknown = _unknown(given)
@@ -45,7 +47,7 @@ def show_config(as_json: bool) -> None:
         )
         return
     write_table(rows, ("setting", "value", "from"))
-    click.echo(f"\nThe engine is {engine}, because of {why}.")
+    click.echo(f"\nThe engine is {engine} ({why}).")
     for key, nearest in unknown.items():
         hint = f"; did you mean {nearest!r}?" if nearest else ""
         click.echo(f"{file}: nobody reads the key {key!r}{hint}")
@@ -88,7 +90,10 @@ def _write_choice(file: str, name: str) -> None:
 @click.argument("name", type=EngineName())
 @json_option
 def use(name: str, as_json: bool) -> None:
-    """Write the engine NAME to `keras.json`; everything else there stays."""
+    """Write the engine to `keras.json`.
+
+    Everything else in the file stays as it is.
+    """
     if not engines.installed(name):
         raise click.ClickException(f"{name} is not installed: {install_command(name)}")
     file = keras_json.path()
@@ -101,6 +106,6 @@ def use(name: str, as_json: bool) -> None:
     if as_json:
         write_json({"file": file, "backend": name, "overridden_by": named if overridden else None})
         return
-    click.echo(f'{file}: "backend": "{name}"')
+    click.echo(f"The engine is now {name} ({file}).")
     if overridden:
         click.echo(f"KERAS_BACKEND={named} comes before the file: unset it.", err=True)

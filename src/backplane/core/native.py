@@ -126,12 +126,12 @@ class Native:
             given=self.given,
         )  # fmt: skip
 
-    def __call__(self, *values: Any) -> list[Any]:
-        """The results on values of the engine."""
-        if not self.captured:
+    def __call__(self, *values: Any, size: int | None = None) -> list[Any]:
+        """The results on values of the engine, or on stand-ins with `size` for unknown sizes."""
+        if not self.captured and size is None:
             return [self.engine.as_value(y) for y in self.function(*values)]
         own = len(values) - len(self.captured)
-        bound = Bound(self, dict(zip(self.captured, values[own:], strict=True)))
+        bound = Bound(self, dict(zip(self.captured, values[own:], strict=True)), size=size)
         return self._called(bound, values[:own])
 
     def _called(self, bound: Bound, values: Sequence[Any]) -> list[Any]:
@@ -161,7 +161,9 @@ class Native:
             return [operands[i] for i in self.like]
         key = tuple(operands)
         if key not in self.found:
-            self.found[key] = self._inferred(lambda size, *values: self(*values), operands)
+            self.found[key] = self._inferred(
+                lambda size, *values: self(*values, size=size), operands
+            )
         return self.found[key]
 
     def _inferred(self, run: Callable[..., list[Any]], specs: Sequence[Spec]) -> list[Spec]:

@@ -15,6 +15,9 @@ from backplane.core.graph import Tensor
 from backplane.core.mesh import Layout
 from backplane.core.spec import Spec
 
+Block = tuple[tuple[int, ...], np.ndarray]
+"""A part of a value: the position of its first element, and its content."""
+
 
 class Converter(Protocol):
     """The part of an engine that storage needs."""
@@ -24,6 +27,9 @@ class Converter(Protocol):
 
     def to_numpy(self, value: Any) -> np.ndarray:
         """The content of a native value."""
+
+    def parts(self, value: Any) -> list[Block] | None:
+        """What this process has of a value that several processes hold together."""
 
 
 class Lender(Converter, Protocol):
@@ -130,6 +136,19 @@ def arrays(variables: Sequence[Variable]) -> list[np.ndarray]:
     return under([d.guard for d in domains_of(variables)], copies)
 
 
+def contents(variables: Sequence[Variable], engine: Converter) -> list[np.ndarray | list[Block]]:
+    """As `arrays`; but of values that several processes hold by `engine`, this one's parts."""
+
+    def copy(values: dict[Converter | None, Any]) -> np.ndarray | list[Block]:
+        parts = engine.parts(values[engine]) if engine in values else None
+        return _copied(values) if parts is None else parts
+
+    def copies() -> list[np.ndarray | list[Block]]:
+        return list(map(copy, list(map(attrgetter("values"), variables))))
+
+    return under([d.guard for d in domains_of(variables)], copies)
+
+
 def read(variables: Sequence[Variable], engine: Converter) -> list[Any]:
     """The values of variables at one moment, as native values of `engine`. They are converted if
     another engine holds them.
@@ -146,9 +165,15 @@ def assign(variables: Sequence[Variable], values: Sequence[np.ndarray]) -> None:
     """Replace the values of variables by NumPy arrays, all at once. The caller must not
     use the arrays any more.
     """
+    hold(variables, [{None: value} for value in values])
+
+
+def hold(variables: Sequence[Variable], values: Sequence[dict[Converter | None, Any]]) -> None:
+    """Replace the values of variables, all at once, each by one that an engine holds or by a NumPy
+    array.
+    """
     pairs = zip(variables, values, strict=True)
-    writes = [(setattr, v, "values", {None: value}) for v, value in pairs]
-    under(_locks(variables), at_once, writes)
+    under(_locks(variables), at_once, [(setattr, v, "values", held) for v, held in pairs])
 
 
 def lay_out(variable: Variable, layout: Layout) -> None:

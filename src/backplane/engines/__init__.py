@@ -12,7 +12,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backplane import config
 from backplane.core import context, registry
@@ -213,6 +213,15 @@ def _find_owner(value: object) -> str:
         if name not in ENGINES and engine.owns(value):
             return name
     return ""
+
+
+def sparse_parts(value: Any) -> Any:
+    """The parts of a sparse tensor of an engine's library; anything else as it is."""
+    root = type(value).__module__.partition(".")[0]
+    for name, known in ENGINES.items():
+        if known.folder == root:
+            return get(name).sparse_parts(value)
+    return value
 
 
 registry.ENGINE_OF[:] = [engine_of]

@@ -19,11 +19,16 @@ from backplane.core.atomic import Calls, at_once
 from backplane.core.graph import Graph, KeySource, Tensor
 from backplane.core.mesh import Layout, Mesh
 from backplane.core.native import SIZES, Native
+from backplane.core.sparse import SparseTensor
 from backplane.core.spec import Spec
+from backplane.core.variable import Block
 from backplane.engines.table import NOTHING, Ints, Lowering, Table, Value
 
 Function = Callable[..., tuple[Value, ...]]
 """A program: from its inputs to its results."""
+
+Read = Callable[[Sequence[slice]], np.ndarray]
+"""Reads the part of a value that a slice for each axis gives."""
 
 
 class Program(NamedTuple):
@@ -319,6 +324,16 @@ class Engine:
         """
         return self.from_numpy(value, dtype)
 
+    def parts(self, value: Value) -> list[Block] | None:
+        """The parts of a value that this process is to save, so that all processes together save
+        each element once. None if this process has the whole value.
+        """
+        return None
+
+    def assembled(self, read: Read, shape: Ints, dtype: str, layout: Layout) -> Value:
+        """A value that lies on the mesh in a layout. Each process reads the parts of its own."""
+        raise NotImplementedError(f"the engine {self.name!r} has no mesh")
+
     @property
     def process(self) -> int:
         """The number of this process among those that share the mesh, from 0."""
@@ -329,6 +344,15 @@ class Engine:
         called it.
         """
         return array[None]
+
+    def texts(self, text: str) -> list[str]:
+        """The text that each process which shares the mesh gives."""
+        content = np.frombuffer(text.encode(), np.uint8)
+        sizes = self.everyone(np.array([content.size], np.int32))
+        padded = np.zeros(max(1, sizes.max()), np.uint8)
+        padded[: content.size] = content
+        rows = zip(self.everyone(padded), sizes, strict=True)
+        return [row[: size.item()].tobytes().decode() for row, size in rows]
 
     def agree(self, what: str, text: str) -> None:
         """Check that all processes that share the mesh have come here with the same text.
@@ -370,6 +394,16 @@ class Engine:
         if result is None:
             raise TypeError("it returns None")
         return result if self.owns(result) else self.constant(np.asarray(result))
+
+    def sparse(self, parts: SparseTensor) -> Any:
+        """What functions of the library take as a sparse tensor: its parts, which are values, if
+        the library has none.
+        """
+        return parts
+
+    def sparse_parts(self, result: Any) -> Any:
+        """The parts of a sparse tensor of the library; anything else as it is."""
+        return result
 
     def native(
         self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None

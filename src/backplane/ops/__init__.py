@@ -13,6 +13,7 @@ Each module imports only those above it:
 - `remat`: gradients that compute again
 - `control`: loops and branches
 - `reduction`: reductions, cumulative operations, normalization
+- `groups`: what libraries compute by one kernel, and `recognition`, which finds it in graphs
 - `linear`: products of matrices
 - `random`: random numbers
 - `windows`, `convolution`, `pooling`: windows that slide along spatial axes
@@ -30,6 +31,7 @@ from backplane.ops import (
     creation,
     effects,
     elementwise,
+    groups,
     indexing,
     lift,
     linear,
@@ -37,6 +39,7 @@ from backplane.ops import (
     operators,
     pooling,
     random,
+    recognition,
     reduction,
     remat,
     shaping,
@@ -45,7 +48,7 @@ from backplane.ops import (
 )  # fmt: skip
 
 __all__ = [
-    "autodiff", "control", "convolution", "creation", "effects", "elementwise", "indexing", "lift",
-    "linear", "native", "operators", "pooling", "random", "reduction", "remat", "shaping",
-    "updates", "windows",
+    "autodiff", "control", "convolution", "creation", "effects", "elementwise", "groups",
+    "indexing", "lift", "linear", "native", "operators", "pooling", "random", "recognition",
+    "reduction", "remat", "shaping", "updates", "windows",
 ]  # fmt: skip

@@ -4,12 +4,12 @@ graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from backplane.core.context import changed, user_line
 from backplane.core.graph import Tensor, toposort
-from backplane.core.primitive import OUTPUT, outputs_of
+from backplane.core.primitive import OUTPUT, Primitive, outputs_of
 from backplane.core.spec import is_float
 from backplane.core.variable import Variable
 from backplane.ops.creation import full
@@ -17,6 +17,32 @@ from backplane.ops.elementwise import add
 from backplane.ops.shaping import ones_like, zeros_like
 
 Cotangents = dict[Tensor, Any]
+
+
+class Group(NamedTuple):
+    """A part of a graph that one primitive computes."""
+
+    op: Primitive[Any]
+    operands: tuple[Tensor, ...]
+    params: Mapping[str, Any]
+    end: Tensor
+    """The node that the first result of `op` is equal to."""
+    others: Mapping[Tensor, int]
+    """The nodes inside that are equal to its other results, with the numbers of these. They may
+    lack axes of size 1."""
+    inside: frozenset[Tensor]
+    """The nodes on the way from the operands to the end."""
+
+
+Recognition = Callable[[Sequence[Tensor]], Iterable[Group]]
+_recognition: list[Recognition] = []
+
+
+def set_recognition(function: Recognition) -> None:
+    """Tell what finds the groups in a graph. It knows the primitives, which this
+    module must not.
+    """
+    _recognition[:] = [function]
 
 
 class Slope(NamedTuple):
@@ -55,6 +81,7 @@ def gradients(
     """
     order = toposort(losses, stop)
     connected = reached(order, wrt)
+    groups = _groups(order, {*wrt, *stop})
     table: Cotangents = {}
     made: list[Tensor] = []
     line = user_line()
@@ -68,7 +95,10 @@ def gradients(
             if node in table and (node.op is OUTPUT or (node.op and node.op.differentiable)):
                 # Tensors of the gradient belong to the line of the original.
                 here.line = node.where and node.where.of_gradient()
-                _backward(node, table, connected)
+                if node in groups:
+                    _backward_group(groups[node], table, connected)
+                else:
+                    _backward(node, table, connected)
     found = [table.get(t) for t in wrt]
     for x, t in zip(wrt, found, strict=True):
         if t is not None and made:
@@ -120,6 +150,27 @@ def _backward(node: Tensor, table: Cotangents, connected: set[Tensor]) -> None:
     else:
         found = op.cotangents(g, outputs_of(node) if op.multiple else node, node, wanted)
     for x, cotangent in zip(node.inputs, found, strict=False):
+        if cotangent is not None:
+            _accumulate(table, x, cotangent)
+
+
+def _groups(order: Sequence[Tensor], asked: Collection[Tensor]) -> Mapping[Tensor, Group]:
+    """The groups that nobody asks for an inner gradient of, by their ends."""
+    found = [group for find in _recognition for group in find(order)]
+    return {group.end: group for group in found if group.inside.isdisjoint(asked)}
+
+
+def _backward_group(group: Group, table: Cotangents, connected: set[Tensor]) -> None:
+    """Hand the cotangent of a group's end on to the group's operands. What else reads the nodes
+    inside has its own share in their cotangents.
+    """
+    g: Any = table[group.end]
+    y: Any = group.op(*group.operands, **group.params)
+    node = y[0].inputs[0] if group.op.multiple else y
+    if group.op.multiple:
+        g = [g, *[None for _ in y[1:]]]
+    wanted = [t in connected for t in group.operands]
+    for x, cotangent in zip(group.operands, group.op.cotangents(g, y, node, wanted), strict=False):
         if cotangent is not None:
             _accumulate(table, x, cotangent)
 

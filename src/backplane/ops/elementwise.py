@@ -65,7 +65,7 @@ def _stacked(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     return found
 
 
-def _elementwise(
+def elementwise_op(
     rule: Callable[..., Spec],
     name: str | None = None,
     *,
@@ -100,7 +100,7 @@ def _unary(
 
     rule.__doc__ = doc
     host = accepted is not FLOAT
-    declared = _elementwise(
+    declared = elementwise_op(
         rule, name, axes=like_first, on_host=host, linear=linear, precision=precision
     )
     if vjp is not None:
@@ -130,7 +130,7 @@ def _binary(
         return Spec(_broadcast(name, x.shape, y.shape), result or x.dtype)
 
     rule.__doc__ = doc
-    return _elementwise(rule, name, on_host=accepted is not FLOAT, **traits)
+    return elementwise_op(rule, name, on_host=accepted is not FLOAT, **traits)
 
 
 def _broadcast(name: str, *operands: tuple[int | None, ...]) -> tuple[int | None, ...]:
@@ -423,10 +423,10 @@ def _activation_grad(name: str, doc: str) -> Op:
         return Spec(_broadcast(name, g.shape, y.shape), g.dtype)
 
     rule.__doc__ = doc
-    return _elementwise(rule, name, axes=like_first, linear=(0,), stacks=_stacked_alike)
+    return elementwise_op(rule, name, axes=like_first, linear=(0,), stacks=stacked_alike)
 
 
-def _stacked_alike(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
+def stacked_alike(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     """The trait `stacks`. Kernels take operands of one shape, so an operand that stays the same is
     repeated.
     """
@@ -495,7 +495,7 @@ shift_right = _binary(
 # --- choice and conversion ------------------------------------------------------------------------
 
 
-@partial(_elementwise, memory=Memory.ANY, on_host=True)
+@partial(elementwise_op, memory=Memory.ANY, on_host=True)
 def where(c: Spec, x: Spec, y: Spec) -> Spec:
     """Element by element, x where c is true and y elsewhere. All three are broadcast."""
     if c.dtype != "bool":
@@ -514,7 +514,7 @@ where.vjps(
 )
 
 
-@partial(_elementwise, memory=Memory.VIEW, on_host=True, axes=like_first, precision=FULL)
+@partial(elementwise_op, memory=Memory.VIEW, on_host=True, axes=like_first, precision=FULL)
 def cast(x: Spec, *, dtype: str) -> Spec:
     """The elements as `dtype`. Floats become integers by rounding toward zero; numbers become bools
     by x ≠ 0.

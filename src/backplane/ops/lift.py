@@ -9,8 +9,8 @@ import numpy as np
 
 from backplane import config
 from backplane.core import registry
-from backplane.core.graph import ArrayInput, Constant, Tensor, constant, converted
-from backplane.core.sparse import dense_array, is_sparse_matrix
+from backplane.core.graph import OPERATORS, ArrayInput, Constant, Tensor, constant, converted
+from backplane.core.sparse import SparseTensor, dense_array, is_sparse_matrix
 from backplane.core.spec import is_float, is_integer, promote
 from backplane.ops.creation import Number, scalar
 from backplane.ops.effects import to_dense
@@ -34,6 +34,8 @@ def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
     """
     if isinstance(value, Tensor):
         return to_dense(value) if value.spec.sparse else value
+    if isinstance(value, SparseTensor):
+        return as_tensor(OPERATORS["to_dense"](value))
     if isinstance(value, np.ndarray | np.generic):
         return _constant(checked(value, value), dtype)
     value = registry.value_of(value)

@@ -11,7 +11,7 @@ from backplane.core.spec import NUMBER, Spec, check_dtype
 from backplane.core.traits import Axis, Memory, Precision, Stacked
 from backplane.ops.creation import shaped, size_at
 from backplane.ops.elementwise import add
-from backplane.ops.shaping import reshape
+from backplane.ops.shaping import reshape, transpose
 
 
 def _product_axis(node: Tensor, axis: int) -> Sequence[Axis]:
@@ -23,30 +23,38 @@ def _product_axis(node: Tensor, axis: int) -> Sequence[Axis]:
     return [(x, axis)] if x.spec.shape[axis] is None else [(y, axis)]
 
 
-def _stacked_product(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
+def stacked_product(
+    node: Tensor, operands: Sequence[Stacked], rows_first: bool = False
+) -> Tensor | None:
     """The trait `stacks`: the products of all steps with one matrix are one product of all their
-    rows.
+    rows. `rows_first` is that of `as_rows`.
     """
     (x, stacked), (w, varies) = operands
     fits = stacked and not varies and node.ndim == 2 and not node.params["transpose_x"]
-    rows = as_rows(x) if fits else None
+    rows = as_rows(x, rows_first) if fits else None
     if rows is None:
         return None
     product = matmul(rows, w, **node.params)
-    return shaped(reshape, [size_at(x, 0), size_at(x, 1), size_at(product, 1)], product)
+    sizes = [size_at(x, axis) for axis in ((1, 0) if rows_first else (0, 1))]
+    stack = shaped(reshape, [*sizes, size_at(product, 1)], product)
+    return transpose(stack, perm=(1, 0, 2)) if rows_first else stack
 
 
-def as_rows(x: Tensor) -> Tensor | None:
-    """The matrices of a stack one below the other; None if their width is not known."""
+def as_rows(x: Tensor, rows_first: bool = False) -> Tensor | None:
+    """The matrices of a stack one below the other; None if their width is not known. With
+    `rows_first` the first rows of all matrices come first.
+    """
     steps, rows, width = x.spec.shape
     if not width:
         return None
+    if rows_first:
+        x = transpose(x, perm=(1, 0, 2))
     return reshape(x, shape=(-1 if steps is None or rows is None else steps * rows, width))
 
 
 @primitive(
     memory=Memory.FRESH, precision=Precision.LOW, linear=(0, 1), axes=_product_axis,
-    stacks=_stacked_product,
+    stacks=stacked_product,
 )  # fmt: skip
 def matmul(x: Spec, y: Spec, *, transpose_x: bool, transpose_y: bool) -> Spec:
     """The matrix product over the last two axes, each pair of which is swapped first if its flag

@@ -1,12 +1,14 @@
 """Places for the items of a scene.
 
-A library for layered graphs places the items of each box while everything in it is folded. A box
-that is open then stretches the space around it: what is beside it moves aside, what is below moves
-down, and nothing changes its order. The page of `K.plot_graph` does the same when somebody clicks.
+A library for layered graphs puts the items of each box into rows while everything in it is folded.
+A box that is open makes its row higher and moves aside what is beside it. Rows, and the order in
+them, stay. Everything comes as near to what it is linked with as the space allows. The page of
+`K.plot_graph` does the same when somebody clicks.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from bisect import bisect_right
 from collections import deque
@@ -191,40 +193,158 @@ class Placed:
     def port(self, key: str) -> float | None:
         """Where on the border a port is; None if there is no such port."""
         i = self.plan.box.ports.get(key)
-        return None if i is None else [*self.ways.get(i, ()), self.rects[i][:2]][0][0]
+        if i is None:
+            return None
+        way, middle = self.ways.get(i, []), self.rects[i][0]
+        return middle if not way else way[0 if self.plan.box.items[i].kind == "in" else -1][0]
 
 
 def placed(plan: Plan, opened: set[int], root: bool = True) -> Placed:
-    """Stretch a plan around the boxes that are open, which `opened` names by `id`."""
+    """Make room in a plan for the boxes that are open, which `opened` names by `id`."""
     box = plan.box
     inner = {
         i: placed(p, opened, False) for i, p in plan.inner.items() if id(box.items[i]) in opened
     }
-    heights = [8.0 if item.kind in ("in", "out") else HEIGHT for item in box.items]
-    sizes = [(item_width(item), height) for item, height in zip(box.items, heights, strict=True)]
-    halves = [width / 2 + 1 for width, _ in sizes]
-    wide, high = [], []
-    for i, p in inner.items():
-        x, y = plan.places[i]
-        sizes[i] = p.width, p.height
-        wide.append((x - halves[i], x + halves[i], p.width + GAP))
-        high.append((y - HEIGHT / 2, y + HEIGHT / 2, p.height))
-    across, down = Stretch(wide), Stretch(high)
-    dx, dy = (PAD, PAD) if root else (PAD, TITLE + PAD + 8)
+    sizes = [(item_width(i), 8.0 if i.kind in ("in", "out") else HEIGHT) for i in box.items]
+    sizes = [(inner[i].width, inner[i].height) if i in inner else s for i, s in enumerate(sizes)]
+    reach = _reach(plan, inner, [width for width, _ in sizes])
+    across = _across(plan, inner, reach)
+    rows = [(plan.places[i][1], inner[i].height) for i in inner]
+    down = Stretch([(y - HEIGHT / 2, y + HEIGHT / 2, height) for y, height in rows])
+    dy = PAD if root else TITLE + PAD + 8
 
-    def moved(p: Point) -> Point:
-        return across(p[0]) + dx, down(p[1]) + dy
+    def row(y: float) -> Point:
+        return down(y - HEIGHT / 2) + dy, down(y + HEIGHT / 2) + dy
 
-    rects = []
-    for i, (x, y) in enumerate(plan.places):
-        half = halves[i]
-        middle = (across(x - half) + across(x + half)) / 2 + dx if i in inner else across(x) + dx
-        center = (down(y - HEIGHT / 2) + down(y + HEIGHT / 2)) / 2 + dy
-        rects.append((middle, center, *sizes[i]))
-    bends = [[moved(p) for p in path] for path in plan.bends]
-    ways = {i: [moved(p) for p in path] for i, path in plan.ways.items()}
-    width, height = across(plan.width) + 2 * PAD, down(plan.height) + dy + PAD + (0 if root else 8)
+    def moved(path: Sequence[Point]) -> list[Point]:
+        return [(across[p] + PAD, y) for p in path for y in row(p[1])]
+
+    rects = [
+        (across[i] + PAD, sum(row(y)) / 2, *size)
+        for i, ((_, y), size) in enumerate(zip(plan.places, sizes, strict=True))
+    ]
+
+    def along(i: int, key: str, below: bool) -> list[Point]:
+        """The way between an item and the end of its row, where a box beside it makes that high."""
+        x, y, _, height = rects[i]
+        port = inner[i].port(key) if i in inner else None
+        edge = row(plan.places[i][1])[below]
+        at = x if port is None else x - inner[i].width / 2 + port
+        return [(at, edge)] if abs(edge - y) > max(height, HEIGHT) / 2 + 1 else []
+
+    bends = [
+        [
+            *along(e.source, f"out {e.source_port}", True),
+            *moved(path),
+            *along(e.target, e.target_port, False),
+        ]
+        for e, path in zip(box.edges, plan.bends, strict=True)
+    ]
+    ways = {i: moved(path) for i, path in plan.ways.items()}
+    ends = [across[i] + right for i, (_, right) in enumerate(reach)]
+    ends += [x for key, x in across.items() if isinstance(key, tuple)]
+    width = max(ends, default=0.0) + 2 * PAD
+    height = down(plan.height) + dy + PAD + (0 if root else 8)
     return Placed(plan, width, height, rects, bends, ways, inner)
+
+
+Key = int | Point
+"""What has a place in a row: the number of an item, or a bend of an edge as the plan has it."""
+
+
+def _reach(
+    plan: Plan, inner: dict[int, Placed], widths: Sequence[float]
+) -> list[tuple[float, float]]:
+    """How far each item reaches to the left and to the right of its middle, with what is written
+    beside the edges below it.
+    """
+    letters = dict.fromkeys(range(len(widths)), 0)
+    for e in plan.box.edges:
+        i = e.target if plan.box.items[e.target].kind == "out" else e.source
+        if i not in inner and plan.box.items[i].kind != "in":
+            letters[i] = max(letters[i], len(e.label))
+    return [(w / 2, max(w / 2, letters[i] * SMALL_LETTER)) for i, w in enumerate(widths)]
+
+
+SMALL_LETTER, SWEEPS = 5.4, 17
+"""Pixels of a letter beside an edge, and how often items move towards what they are linked with."""
+
+
+def _across(
+    plan: Plan, inner: dict[int, Placed], reach: Sequence[tuple[float, float]]
+) -> dict[Key, float]:
+    """The middle of each item and bend on the horizontal axis, from 0 on.
+
+    Items go to the mean of what they are linked with above them, then below, and so on. In a row,
+    each moves as little from there as the others allow.
+    """
+    links = _links(plan, inner)
+    x: dict[Key, float] = {i: place[0] for i, place in enumerate(plan.places)}
+    x |= {p: p[0] for path in [*plan.bends, *plan.ways.values()] for p in path}
+    sides = {k: reach[k] if isinstance(k, int) else (0.0, 0.0) for k in x}
+    rows: dict[float, list[Key]] = {}
+    for key in sorted(x, key=x.__getitem__):
+        y = plan.places[key][1] if isinstance(key, int) else key[1]
+        rows.setdefault(y, []).append(key)
+    layers = [rows[y] for y in sorted(rows)]
+    for sweep in range(SWEEPS):
+        # Last of all, everything goes between what is above and below.
+        looking = links if sweep == SWEEPS - 1 else (links[sweep % 2],)
+        for row in layers if sweep % 2 == 0 else reversed(layers):
+            wanted = []
+            for key in row:
+                near = [x[other] + by for side in looking for other, by in side.get(key, ())]
+                wanted.append(sum(near) / len(near) if near else x[key])
+            x.update(zip(row, _apart(wanted, [sides[key] for key in row]), strict=True))
+    left = min([x[key] - sides[key][0] for key in x], default=0.0)
+    return {key: place - left for key, place in x.items()}
+
+
+Links = dict[Key, list[tuple[Key, float]]]
+
+
+def _links(plan: Plan, inner: dict[int, Placed]) -> tuple[Links, Links]:
+    """What each item and bend is linked with above and below it, and how far right of that it wants
+    to be: lines meet open boxes at ports, not at their middles.
+    """
+
+    def off(i: int, key: str) -> float:
+        at = inner[i].port(key) if i in inner else None
+        return 0.0 if at is None else at - inner[i].width / 2
+
+    above, below = Links(), Links()
+    chains: list[tuple[list[Key], float, float]] = []
+    for e, bends in zip(plan.box.edges, plan.bends, strict=True):
+        if plan.places[e.source][1] < plan.places[e.target][1]:
+            start, end = off(e.source, f"out {e.source_port}"), off(e.target, e.target_port)
+            chains.append(([e.source, *bends, e.target], start, end))
+    for i, way in plan.ways.items():
+        entering = plan.box.items[i].kind == "in"
+        chains.append(([*way, i] if entering else [i, *way], 0.0, 0.0))
+    for chain, start, end in chains:
+        for n, (a, b) in enumerate(itertools.pairwise(chain)):
+            by = (start if n == 0 else 0.0) - (end if n == len(chain) - 2 else 0.0)
+            above.setdefault(b, []).append((a, by))
+            below.setdefault(a, []).append((b, -by))
+    return above, below
+
+
+def _apart(wanted: Sequence[float], reach: Sequence[tuple[float, float]]) -> list[float]:
+    """The places in a row that are nearest to the wanted ones, by squares, and keep order and room.
+
+    It is isotonic regression: neighbours that come too near are pooled.
+    """
+    rooms = [a[1] + b[0] + GAP for a, b in itertools.pairwise(reach)]
+    offsets = [0.0, *itertools.accumulate(rooms)]
+    pools: list[tuple[float, int]] = []  # sum and count
+    for place, offset in zip(wanted, offsets, strict=True):
+        total, count = place - offset, 1
+        while pools and pools[-1][0] / pools[-1][1] > total / count:
+            total, count = total + pools[-1][0], count + pools[-1][1]
+            pools.pop()
+        pools.append((total, count))
+    means = [total / count for total, count in pools for _ in range(count)]
+    return [mean + offset for mean, offset in zip(means, offsets, strict=True)]
 
 
 def opened(plan: Plan, most: int) -> set[int]:

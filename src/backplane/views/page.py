@@ -19,7 +19,8 @@ def page(whole: Plan, opened: set[int], title: str) -> str:
         "colors": COLORS,
         "words": WORDS,
         "sizes": {
-            name: getattr(layout, name.upper()) for name in ("height", "gap", "title", "pad")
+            name: getattr(layout, name.upper())
+            for name in ("height", "gap", "title", "pad", "small_letter", "sweeps")
         },
     }
     text = files("backplane.views").joinpath("graph.html").read_text(encoding="utf-8")

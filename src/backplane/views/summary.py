@@ -51,8 +51,9 @@ def summary(function: Function, unknown: int = 1) -> Text:
     weights = [v for v in function.variables if v.trainable]
     state = sum(size(v.spec, unknown) for v in function.variables)
     facts = Table(box=None, show_header=False, pad_edge=False)
-    most = ", ".join([f"{n} {k}" for k, n in kinds.most_common(8)])
-    held = f"{_count(function.variables, unknown):,} in {len(function.variables)} variables"
+    most = ", ".join([f"{n} {k}" for k, n in kinds.most_common(8)]) + ", …" * (len(kinds) > 8)
+    count = len(function.variables)
+    held = f"{_count(function.variables, unknown):,} in {count} variable{'s' * (count != 1)}"
     rows = {
         "nodes": f"{sum(kinds.values())}: {most}",
         "gradients": f"{sum(bool(t.where and t.where.gradient) for t in nodes)} of these nodes",

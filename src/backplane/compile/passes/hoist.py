@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backplane.compile.passes.loop_body import (
-    FewRows,
+    Joining,
     Known,
     Loop,
     is_add,
@@ -32,10 +32,8 @@ from backplane.core.sizes import tie
 from backplane.ops.control import scan_
 
 
-def hoist(outputs: Sequence[Tensor], few_rows: FewRows) -> list[Tensor]:
-    """Equal outputs, whose scans leave to single nodes what all steps can do at once. `few_rows`
-    tells whether one product for all steps pays, given the number of rows of a step.
-    """
+def hoist(outputs: Sequence[Tensor], joining: Joining) -> list[Tensor]:
+    """Equal outputs, whose scans leave to single nodes what all steps can do at once."""
     results: dict[Tensor, list[Tensor]] = {}
 
     def smaller(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
@@ -43,7 +41,7 @@ def hoist(outputs: Sequence[Tensor], few_rows: FewRows) -> list[Tensor]:
             index: int = node.params["index"]
             return results[node.inputs[0]][index]
         if node.op is scan_:
-            results[node] = _emptied(Loop(node, inputs, few_rows))
+            results[node] = _emptied(Loop(node, inputs, joining))
             return node  # stands for the results
         return None
 

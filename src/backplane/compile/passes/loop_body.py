@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,22 +17,26 @@ from backplane.core.spec import Spec
 from backplane.core.traits import Stacked
 from backplane.ops.creation import dim
 from backplane.ops.elementwise import add
-from backplane.ops.linear import as_rows, matmul
+from backplane.ops.linear import as_rows, matmul, stacked_product
 from backplane.ops.reduction import sum as sum_
 from backplane.ops.shaping import transpose
 
-FewRows = Callable[[int | None], bool]
-"""Whether one product for all steps pays, where each step has so many rows; None if unknown."""
+
+class Joining(NamedTuple):
+    """How the products of all steps become one."""
+
+    pays: Callable[[int | None], bool]
+    """Whether that is faster, where each step has so many rows; None if their number is unknown."""
+    rows_first: bool = False
+    """Whether the steps of the first row come first, then those of the second one. So an engine
+    that has the rows in parts can go on with these parts."""
 
 
 class Loop:
     """One scan: its body, taken apart, and the operands that its inputs stand for."""
 
-    def __init__(self, node: Tensor, operands: Sequence[Tensor], rows: FewRows) -> None:
-        """`rows` tells whether one product for all steps pays, given the number of rows of
-        a step.
-        """
-        self.few_rows = rows
+    def __init__(self, node: Tensor, operands: Sequence[Tensor], joining: Joining) -> None:
+        self.joining = joining
         body: Graph = node.params["body"]
         self.node, self.carry = node, node.params["carry"]
         n, m = self.carry, self.carry + node.params["xs"]
@@ -90,7 +95,7 @@ class Known:
 
     def __init__(self, loop: Loop) -> None:
         self.values = loop.outside()
-        self.few_rows = loop.few_rows
+        self.joining = loop.joining
         self.products: set[Tensor] = set()
         """Nodes whose stacks are computed from a product: moving those pays."""
         self.large: set[Tensor] = set()
@@ -98,7 +103,7 @@ class Known:
 
     def add(self, node: Tensor, operands: Sequence[Stacked]) -> bool:
         """Find what stands outside for `node`. Return whether there is anything."""
-        value = all_steps(node, operands, self.few_rows)
+        value = all_steps(node, operands, self.joining)
         if value is None:
             return False
         self.values[node] = value
@@ -163,7 +168,7 @@ def terms_of(node: Tensor, inner: set[Tensor]) -> list[Tensor]:
 # --- all steps at once ----------------------------------------------------------------------------
 
 
-def all_steps(node: Tensor, operands: Sequence[Stacked], few_rows: FewRows) -> Stacked | None:
+def all_steps(node: Tensor, operands: Sequence[Stacked], joining: Joining) -> Stacked | None:
     """The results of `node` in all steps; None if it has no rule for them, or the rule does not
     fit.
     """
@@ -171,13 +176,15 @@ def all_steps(node: Tensor, operands: Sequence[Stacked], few_rows: FewRows) -> S
     with changed(line=node.where):
         if not any(v.stacked for v in operands):
             return Stacked(node.op(*[v.tensor for v in operands], **node.params), stacked=False)
-        if node.op.stacks is None or (node.op is matmul and not few_rows(node.spec.shape[0])):
-            return None
-        tensor = node.op.stacks(node, operands)
+        if node.op is matmul:
+            fits = joining.pays(node.spec.shape[0])
+            tensor = stacked_product(node, operands, joining.rows_first) if fits else None
+        else:
+            tensor = None if node.op.stacks is None else node.op.stacks(node, operands)
     return None if tensor is None else Stacked(tensor, stacked=node.op is not dim)
 
 
-def over_steps(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
+def over_steps(node: Tensor, operands: Sequence[Stacked], joining: Joining) -> Tensor | None:
     """The sum over the steps of the results of a product or a sum, from the stacks of its operands.
 
     None for other nodes, and if the operands do not fit.
@@ -186,11 +193,12 @@ def over_steps(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
         return None
     with changed(line=node.where):
         if node.op is matmul and is_accumulated(node):
-            x, y = [as_rows(v.tensor) for v in operands]
+            x, y = [as_rows(v.tensor, joining.rows_first) for v in operands]
             return None if x is None or y is None else matmul(x, y, **node.params)
         if node.op is sum_ and not node.params["keepdims"]:
             stack, axes = operands[0].tensor, node.params["axes"]
-            rows = as_rows(stack) if axes == (0,) and stack.ndim == 3 else None
+            joins = axes == (0,) and stack.ndim == 3
+            rows = as_rows(stack, joining.rows_first) if joins else None
             if rows is not None:
                 return sum_(rows, **node.params)
             return sum_(stack, axes=(0, *[i + 1 for i in axes]), keepdims=False)

@@ -159,7 +159,11 @@ class After:
         """The sum of a term over all steps, if it pays to take it outside."""
         if t.op is None:
             return None if products or t not in self.needs else self._total(t)
-        if t.op is matmul and is_accumulated(t) and self.loop.few_rows(t.inputs[0].spec.shape[0]):
+        if (
+            t.op is matmul
+            and is_accumulated(t)
+            and self.loop.joining.pays(t.inputs[0].spec.shape[0])
+        ):
             fits = products and not any(x in self.known.large for x in t.inputs)
             return self._over_steps(t, list(t.inputs)) if fits else None
         if self._sums_first(t):
@@ -190,7 +194,7 @@ class After:
         )
 
     def _over_steps(self, t: Tensor, inputs: Sequence[Tensor]) -> Tensor | None:
-        found = over_steps(t, [self._value(x) for x in inputs])
+        found = over_steps(t, [self._value(x) for x in inputs], self.loop.joining)
         if found is not None:
             needed = set().union(*[self.needs.get(x, {x}) for x in inputs])
             self.given.update(dict.fromkeys(self._ordered(needed)))

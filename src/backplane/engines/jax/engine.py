@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -211,11 +212,19 @@ class JaxEngine(Engine):
             return memory.following(self.eager(program))
         function, options, places = _strong(program.function), _options(program), _donated(program)
         if places:
-            run = memory.donating(function, places, program.inputs, options)
+            run = memory.donating(function, places, program.inputs, options, self.look)
             return writing(_in_64_bits(run) if _is_wide(program) else run, places.values())
-        run = jax.jit(function, compiler_options=options)
+        run = self.jitted(function, options)
         run = _in_64_bits(run) if _is_wide(program) else run
         return memory.following(run) if program.reads_variables else run
+
+    def jitted(self, function: Function, options: Any) -> Function:
+        """`jax.jit` with options for the compiler."""
+        compiled: Function = jax.jit(function, compiler_options=options)
+        return compiled
+
+    def look(self, compiled: Any) -> None:
+        """Called with the first compiled program of each set of input shapes."""
 
     def eager(self, program: Program) -> Function:
         """For arrays with values `jax.jit` too: one dispatch instead of one for each operation.

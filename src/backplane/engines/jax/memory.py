@@ -86,10 +86,15 @@ def _followed(inputs: Sequence[Value]) -> list[Value]:
 
 
 def donating(
-    function: Function, places: Mapping[int, int], specs: Sequence[Spec], options: Any
+    function: Function,
+    places: Mapping[int, int],
+    specs: Sequence[Spec],
+    options: Any,
+    look: Callable[[Any], None],
 ) -> Function:
     """`function`, compiled. The inputs at the keys of `places` give their memory to the outputs
     that are its values. `specs` are those of the inputs. It follows arguments as `following` does.
+    `look` gets what the compiler has made.
     """
     plain = jax.jit(function, compiler_options=options)
     taking = jax.jit(function, donate_argnums=tuple(places), compiler_options=options)
@@ -133,7 +138,7 @@ def donating(
     def first(inputs: tuple[Value, ...]) -> tuple[Value, ...]:
         if any(isinstance(x, jax.core.Tracer) for x in inputs):
             return plain(*inputs)  # It becomes part of the trace, and runs with that.
-        size = _memory(taking, inputs)
+        size = _memory(taking, inputs, look)
         if size is not None:
             _try(size)
             size = size if size > TRIED else 0
@@ -144,12 +149,14 @@ def donating(
     return start
 
 
-def _memory(taking: Any, inputs: tuple[Value, ...]) -> int | None:
+def _memory(taking: Any, inputs: tuple[Value, ...], look: Callable[[Any], None]) -> int | None:
     """How many bytes a program allocates beyond its inputs; None if it calls Python."""
     traced = taking.trace(*inputs)
     if traced.jaxpr.effects:
         return None
-    found = traced.lower().compile().memory_analysis()
+    compiled = traced.lower().compile()
+    look(compiled)
+    found = compiled.memory_analysis()
     if found is None or jax.default_backend() != "cpu":  # Devices raise at once.
         return 0
     size: int = found.temp_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes

@@ -9,6 +9,7 @@ written out. The words are those of `random_bits` everywhere.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +18,6 @@ from jax import lax
 
 from backplane.engines.jax.kernel import sized
 from backplane.engines.table import Ints, Table, Value
-
-TABLE = Table()
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
@@ -40,40 +39,62 @@ def threefry2x32(key: tuple[Value, Value], x: Value, y: Value) -> tuple[Value, V
     return x, y
 
 
-@TABLE.add("key_words")
-def _key_words(key: Value) -> Value:
-    """Of a typed key its data."""
-    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-    words = jax.random.key_data(key) if typed else key
-    return words if words.shape == (4,) else jnp.pad(words, (0, 2))
-
-
-@TABLE.add("random_bits")
-@sized(1)
-def _random_bits(key: Value, *, shape: Ints) -> Value:
-    """Words that every engine agrees on.
-
-    The seed encrypts (counter, fold) to a subkey, and that the numbers of the blocks.
-    """
-    count = math.prod(shape)
-    subkey = threefry2x32((key[0], key[1]), key[2], key[3])
+def words_at_once(key: tuple[Value, Value], count: int) -> Value:
+    """So many words: the first ones of all blocks, then the second ones."""
     blocks = lax.iota(np.uint32, (count + 1) // 2)
-    words = lax.concatenate(threefry2x32(subkey, blocks, jnp.zeros_like(blocks)), 0)
-    return lax.reshape(words[:count], shape)
+    return lax.concatenate(threefry2x32(key, blocks, jnp.zeros_like(blocks)), 0)[:count]
+
+
+def words_in_parts(key: tuple[Value, Value], count: int) -> Value:
+    """The same words, each computed for itself. That takes twice as long, but devices that want
+    different words need not send any to each other.
+    """
+    places, half = lax.iota(np.uint32, count), np.uint32((count + 1) // 2)
+    first = places < half
+    x, y = threefry2x32(key, lax.select(first, places, places - half), jnp.zeros_like(places))
+    return lax.select(first, x, y)
 
 
 _KEPT = {"float16": 11, "bfloat16": 8, "float32": 24}
 """Bits of a uniform sample: as many as the significand holds."""
 
 
-@TABLE.add("random_uniform")
-@sized(1, "dtype")
-def _random_uniform(key: Value, *, shape: Ints, dtype: str) -> Value:
-    """All the values of [0, 1) that are as far apart as those just below 1."""
-    if dtype == "float64":
-        high, low = _random_bits(key, shape=(2, *shape))
-        return _fraction(high, 27, dtype) + _fraction(low, 26, dtype) * 2.0**-27
-    return _fraction(_random_bits(key, shape=shape), _KEPT[dtype], dtype)
+def table(words: Callable[[tuple[Value, Value], int], Value]) -> Table:
+    """The lowerings over a function that gives a key's words."""
+    made = Table()
+
+    @made.add("random_bits")
+    @sized(1)
+    def random_bits(key: Value, *, shape: Ints) -> Value:
+        """Words that every engine agrees on.
+
+        The seed encrypts (counter, fold) to a subkey, and that the numbers of the blocks.
+        """
+        subkey = threefry2x32((key[0], key[1]), key[2], key[3])
+        return lax.reshape(words(subkey, math.prod(shape)), shape)
+
+    @made.add("random_uniform")
+    @sized(1, "dtype")
+    def random_uniform(key: Value, *, shape: Ints, dtype: str) -> Value:
+        """All the values of [0, 1) that are as far apart as those just below 1."""
+        if dtype == "float64":
+            high, low = random_bits(key, shape=(2, *shape))
+            return _fraction(high, 27, dtype) + _fraction(low, 26, dtype) * 2.0**-27
+        return _fraction(random_bits(key, shape=shape), _KEPT[dtype], dtype)
+
+    @made.add("random_normal")
+    @sized(1, "dtype")
+    def random_normal(key: Value, *, shape: Ints, dtype: str) -> Value:
+        """As `jax.random.normal`: the inverse of the distribution function at samples from
+        (-1, 1).
+        """
+        work = "float64" if dtype == "float64" else "float32"
+        lowest = np.nextafter(np.array(-1, work), np.array(0, work))
+        uniform = random_uniform(key, shape=shape, dtype=work)
+        samples = jnp.maximum(lowest, uniform * (1 - lowest) + lowest)
+        return lax.convert_element_type(lax.erf_inv(samples) * math.sqrt(2), dtype)
+
+    return made
 
 
 def _fraction(bits: Value, keep: int, dtype: str) -> Value:
@@ -81,12 +102,12 @@ def _fraction(bits: Value, keep: int, dtype: str) -> Value:
     return lax.convert_element_type(bits >> np.uint32(32 - keep), dtype) * 2.0**-keep
 
 
-@TABLE.add("random_normal")
-@sized(1, "dtype")
-def _random_normal(key: Value, *, shape: Ints, dtype: str) -> Value:
-    """As `jax.random.normal`: the inverse of the distribution function at samples from (-1, 1)."""
-    work = "float64" if dtype == "float64" else "float32"
-    lowest = np.nextafter(np.array(-1, work), np.array(0, work))
-    uniform = _random_uniform(key, shape=shape, dtype=work)
-    samples = jnp.maximum(lowest, uniform * (1 - lowest) + lowest)
-    return lax.convert_element_type(lax.erf_inv(samples) * math.sqrt(2), dtype)
+TABLE = table(words_at_once)
+
+
+@TABLE.add("key_words")
+def _key_words(key: Value) -> Value:
+    """Of a typed key its data."""
+    typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    words = jax.random.key_data(key) if typed else key
+    return words if words.shape == (4,) else jnp.pad(words, (0, 2))

@@ -17,9 +17,12 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from backplane.core.mesh import Layout, Mesh, check_layout
 from backplane.core.spec import Spec
-from backplane.engines.jax import elementwise
+from backplane.core.variable import Block
+from backplane.engines.base import Function, Read
+from backplane.engines.jax import elementwise, memory, random
 from backplane.engines.jax.engine import JaxEngine
-from backplane.engines.table import Lowering, Value
+from backplane.engines.jax.gathers import Gathers
+from backplane.engines.table import Ints, Lowering, Value
 
 
 class MeshEngine(JaxEngine):
@@ -36,6 +39,9 @@ class MeshEngine(JaxEngine):
         self.table.add("shard")(self._shard)
         checks = partial(elementwise.check_numerics, everywhere=self._everywhere)
         self.table.add("check_numerics")(checks)
+        self.table.update(random.table(random.words_in_parts))
+        self.gathers = Gathers()
+        self.gathers.watch(self.table, wanted=("shard",))
 
     def _shard(self, x: Value, *, layout: Layout) -> Value:
         check_layout(layout, x.shape, self.mesh, "K.shard")
@@ -53,6 +59,27 @@ class MeshEngine(JaxEngine):
     def _sharding(self, layout: Layout | None) -> NamedSharding:
         entries = [names or None for names in layout or ()]
         return NamedSharding(self.grid, PartitionSpec(*entries))
+
+    # --- programs -------------------------------------------------------------------------------
+
+    def jitted(self, function: Function, options: Any) -> Function:
+        """What the compiler has made is looked at."""
+        run: Any = super().jitted(function, options)
+        seen: set[Any] = set()
+
+        def call(*inputs: Value) -> tuple[Value, ...]:
+            shapes = tuple([x.shape for x in inputs])
+            if shapes not in seen and not any(isinstance(x, jax.core.Tracer) for x in inputs):
+                self.look(run.lower(*inputs).compile())
+                seen.add(shapes)
+            return run(*inputs)
+
+        return call
+
+    def look(self, compiled: Any) -> None:
+        """Warn of what is gathered, in the first process."""
+        if self.process == 0:
+            self.gathers.tell(compiled.as_text())
 
     # --- processes ------------------------------------------------------------------------------
 
@@ -91,6 +118,19 @@ class MeshEngine(JaxEngine):
                 return jax.device_put(np.array(value, dtype) if local else value, sharding)
             array = np.array(value, dtype)
             return jax.make_array_from_callback(array.shape, sharding, array.__getitem__)
+
+    def parts(self, value: Value) -> list[Block] | None:
+        """Those of the first copy that are on devices of this process."""
+        value = memory.current(value)
+        if _is_local(value) or value.is_fully_replicated:
+            return None
+        mine = [part for part in value.addressable_shards if part.replica_id == 0]
+        return [(tuple([s.start or 0 for s in part.index]), np.array(part.data)) for part in mine]
+
+    def assembled(self, read: Read, shape: Ints, dtype: str, layout: Layout) -> Value:
+        """Each device gets its part."""
+        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+            return jax.make_array_from_callback(tuple(shape), self._sharding(layout), read)
 
     def to_numpy(self, value: Value) -> np.ndarray:
         """All parts together."""

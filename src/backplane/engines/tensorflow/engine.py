@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from backplane.core.context import current
 from backplane.core.graph import KeySource
 from backplane.core.native import UnknownRankError
+from backplane.core.sparse import SparseTensor
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.base import Engine, Function, Program, located, natives
 from backplane.engines.placement import OnDevice
@@ -111,10 +113,23 @@ class TensorFlow(Engine):
         return found, native.is_stateful(graph)
 
     def as_value(self, result: Any) -> Value:
-        """A tensor; rows that were picked by their numbers, and sparse tensors, are made dense."""
-        if isinstance(result, tf.SparseTensor):
-            return tf.sparse.to_dense(result, validate_indices=False)
+        """A tensor; rows that were picked by their numbers are made dense."""
         return tf.convert_to_tensor(result)
+
+    def sparse(self, parts: SparseTensor) -> Any:
+        """A `tf.SparseTensor`. Only where its sizes are numbers, TensorFlow knows how many axes the
+        results of reductions have.
+        """
+        bound = current().bound
+        if bound is not None and bound.size is not None:
+            parts = parts._replace(dense_shape=[bound.size] * parts.dense_shape.shape[0])
+        return tf.SparseTensor(*parts)
+
+    def sparse_parts(self, result: Any) -> Any:
+        """Of a `tf.SparseTensor`."""
+        if not isinstance(result, tf.SparseTensor):
+            return result
+        return SparseTensor(result.indices, result.values, result.dense_shape)
 
     def native(
         self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -65,9 +66,48 @@ class _Dispatcher(tf.__internal__.dispatch.GlobalOpDispatcher):
 
     def handle(self, op: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A part of our graph if a tensor of ours is among the arguments."""
-        if not any(isinstance(x, Tensor) for x in tf.nest.flatten((args, kwargs))):
-            return self.NOT_SUPPORTED
-        return OPERATORS["tf_function"](op, args, kwargs)
+        return _node(op, args, kwargs) if _ours(args, kwargs) else self.NOT_SUPPORTED
+
+
+def _ours(args: Any, kwargs: Any) -> bool:
+    return any(isinstance(x, Tensor) for x in tf.nest.flatten((args, kwargs)))
+
+
+def _node(op: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    return OPERATORS["tf_function"](op, *tf.nest.map_structure(_coordinates, (args, kwargs)))
+
+
+def _coordinates(value: Any) -> Any:
+    """A sparse tensor of ours in coordinate form; anything else as it is."""
+    if not (isinstance(value, Tensor) and value.spec.sparse):
+        return value
+    dense = OPERATORS["to_dense"](value)
+    return OPERATORS["tf_function"](tf.sparse.from_dense, (dense,), {})
+
+
+def _new_sparse(cls: type, *args: Any, **kwargs: Any) -> Any:
+    """`tf.SparseTensor(…)`; a part of our graph if a tensor of ours is among the arguments."""
+    return _node(cls, args, kwargs) if _ours(args, kwargs) else object.__new__(cls)
+
+
+def _dispatched(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same; a part of our graph if a tensor of ours is among the arguments."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return _node(function, args, kwargs) if _ours(args, kwargs) else function(*args, **kwargs)
+
+    return tf.autograph.experimental.do_not_convert(call)
+
+
+def _dispatch_sparse() -> None:
+    """Dispatch the functions of sparse tensors too, which TensorFlow itself does not."""
+    for module in (tf.sparse, tf.compat.v1.sparse, tf.compat.v1):
+        for name, function in list(vars(module).items()):
+            if getattr(function, "__module__", "").endswith(".sparse_ops"):
+                setattr(module, name, _dispatched(function))
+    tf.SparseTensor.__new__ = _new_sparse
 
 
 _Dispatcher().register()
+_dispatch_sparse()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -21,6 +22,7 @@ from backplane.engines.torch.dtypes import (
     to_array,
     widened,
 )
+from backplane.engines.torch.tracing import values_are_known
 
 aten = torch.ops.aten
 
@@ -59,6 +61,19 @@ def _gradient(kernel: Any, *constants: float) -> Lowering:
 TABLE["sigmoid_grad"] = Entry(_gradient(aten.sigmoid_backward), out=1)
 TABLE["tanh_grad"] = Entry(_gradient(aten.tanh_backward), out=1)
 TABLE["relu_grad"] = Entry(_gradient(aten.threshold_backward, 0), out=1)
+
+
+@TABLE.add("mul_no_nan", out=2)
+def mul_no_nan(x: Value, y: Value, out: Value | None = None) -> Value:
+    """A plain product where the sum of `x` is finite, because all of `x` is then. The sum reads
+    memory once; a mask would read and write it three times. On an accelerator the program would
+    have to wait for the sum.
+    """
+    if x.is_cpu and values_are_known(x) and math.isfinite(x.sum().item()):
+        return torch.mul(x, y, out=out)
+    masked = torch.where(y == 0, y.new_zeros(()), x * y)
+    return masked if out is None else out.copy_(masked)
+
 
 Choice = Callable[[Spec, Lowering], Lowering]
 

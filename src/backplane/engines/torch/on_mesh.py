@@ -11,9 +11,10 @@ from torch.distributed.tensor import DeviceMesh, DTensor
 
 from backplane.core.mesh import Layout, Mesh
 from backplane.core.spec import Spec
+from backplane.core.variable import Block
 from backplane.engines.arrays.control import loops
-from backplane.engines.base import Engine, Function, Program
-from backplane.engines.table import Value
+from backplane.engines.base import Engine, Function, Program, Read
+from backplane.engines.table import Ints, Value
 from backplane.engines.torch import parts, processes, sharding
 from backplane.engines.torch.control import ROWS
 from backplane.engines.torch.dtypes import TORCH
@@ -57,6 +58,20 @@ class MeshEngine(TorchEngine):
             return made
         places = parts.placements_of(layout, self.grid)
         return parts.laid_out(made, places, self.grid)
+
+    def parts(self, value: Value) -> list[Block] | None:
+        """Of equal parts, the one of the first process saves it."""
+        if not isinstance(value, DTensor):
+            return None
+        start, _, first = parts.block(value.shape, value.placements, self.grid)
+        return [(start, super().to_numpy(value.to_local()))] if first else []
+
+    def assembled(self, read: Read, shape: Ints, dtype: str, layout: Layout) -> Value:
+        """Each process reads its part."""
+        places = parts.placements_of(layout, self.grid)
+        start, size, _ = parts.block(shape, places, self.grid)
+        array = read([slice(a, a + n) for a, n in zip(start, size, strict=True)])
+        return parts.of_parts(self.from_numpy(array, dtype), places, self.grid)
 
     def to_numpy(self, value: Value) -> np.ndarray:
         """A copy of all parts."""

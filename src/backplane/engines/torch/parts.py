@@ -10,7 +10,7 @@ import torch
 from torch.distributed.tensor import DeviceMesh, DTensor, Partial, Placement, Replicate, Shard
 
 from backplane.core.mesh import Layout
-from backplane.engines.table import Value
+from backplane.engines.table import Ints, Value
 from backplane.engines.torch.processes import lost_processes
 
 Placements = tuple[Placement, ...]
@@ -33,6 +33,23 @@ def placements_of(layout: Layout, mesh: DeviceMesh) -> Placements:
 def whole(mesh: DeviceMesh) -> Placements:
     """The places of a value that every process has."""
     return (Replicate(),) * mesh.ndim
+
+
+def block(
+    shape: Ints, placements: Placements, mesh: DeviceMesh
+) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+    """The part of a tensor that this process has: where it starts, its shape, and whether no
+    process before this one has the same.
+    """
+    start, sizes, first = [0] * len(shape), list(shape), True
+    for axis, place in enumerate(placements):
+        rank = mesh.get_local_rank(axis)
+        if isinstance(place, Shard):
+            sizes[place.dim] //= mesh.size(axis)
+            start[place.dim] += rank * sizes[place.dim]
+        else:
+            first = first and rank == 0
+    return tuple(start), tuple(sizes), first
 
 
 def gathered(x: Value) -> Value:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations
 from typing import Any
 
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DeviceMesh, init_device_mesh
 
 from backplane.core.mesh import Mesh
@@ -34,7 +37,7 @@ def grid_of(mesh: Mesh) -> DeviceMesh:
                 f"K.set_mesh: the mesh {mesh} has {mesh.size} devices, and on PyTorch each device "
                 f"has a process of its own; this is a single one. Start them with `{launch}`"
             )
-        dist.init_process_group()
+        _connect()
     if dist.get_world_size() != mesh.size:
         raise ValueError(
             f"K.set_mesh: the mesh {mesh} has {mesh.size} devices, and there are "
@@ -53,6 +56,39 @@ def grid_of(mesh: Mesh) -> DeviceMesh:
         for several in combinations(names, count):
             grid[several]._flatten()  # DTensor then adds up over these axes in one step.
     return grid
+
+
+def _connect() -> None:
+    """Connect the processes that a launcher has started, until Python ends.
+
+    `torchrun` keeps one store for all its restarts (PyTorch issue 135712). Processes that it has
+    started again could read there where the ended ones have listened, so each start has names of
+    its own. Launchers on several machines count their restarts apart. They are left to PyTorch.
+    """
+    atexit.register(_disconnect)
+    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    alone = os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
+    if restarts == "0" or not alone:
+        dist.init_process_group()
+        return
+    store, rank, count = next(rendezvous("env://"))
+    named = dist.PrefixStore(f"restart {restarts}", store)
+    dist.init_process_group(store=named, rank=rank, world_size=count)
+
+
+def _disconnect() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+@atexit.register
+def _wait_for_threads() -> None:
+    """Let gloo's threads free the tensors of the last exchange, for which they need Python.
+
+    A thread that asks for Python while it ends aborts the process (PyTorch issue 190489). DTensor's
+    caches keep the connections, so that closing them does not end the threads.
+    """
+    time.sleep(0.2)
 
 
 def gathered(thing: Any) -> list[Any]:
@@ -93,8 +129,7 @@ def lost_processes() -> Iterator[None]:
     except RuntimeError as error:
         if not _LOST.search(str(error)):
             raise
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        _disconnect()
         raise LostProcessError(
             "another process of the mesh has ended, or has not answered for too long. Variables "
             "have the values from before this call, but those that lie on the mesh in parts cannot "

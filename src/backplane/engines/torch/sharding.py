@@ -8,7 +8,6 @@ so that a lowering of a single process runs as it is.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,11 +17,11 @@ from torch.distributed.tensor import DeviceMesh, DTensor, Partial, Placement, Re
 
 from backplane.core.mesh import Layout, Mesh, check_layout
 from backplane.core.registry import PRIMITIVES
-from backplane.core.source import marked
 from backplane.core.spec import Spec
 from backplane.core.traits import Memory
 from backplane.engines.arrays.control import Rows
 from backplane.engines.base import emitted_line
+from backplane.engines.layouts import warn_of_gathering
 from backplane.engines.table import Entry, Lowering, Table, Value, host_shape
 from backplane.engines.torch.parts import (
     Placements,
@@ -264,30 +263,14 @@ def _static(shape: Sequence[int | None], dims: Sequence[Value], x: Value) -> tup
     return tuple([x.numel() // max(rest, 1) if n == -1 else n for n in sizes])
 
 
-class LayoutWarning(UserWarning):
-    """An operation needs an operand whole that lies on the mesh in parts."""
-
-
-_warned: dict[Any, Any] = {}
-
-
 def _warn(name: str, operands: Sequence[Value]) -> None:
     """Tell which line of the user's program has operands gathered."""
-    line = emitted_line()
-    place = marked(*line) if line else None
-    where = getattr(place, "where", None)
     kinds = [_described(x) for x in operands if isinstance(x, DTensor)]
-    text = (
+    warn_of_gathering(
         f"{name!r} cannot keep the layout of its operands on the mesh: {', '.join(kinds)}. Every "
-        "process gathers the whole of them"
+        "process gathers the whole of them",
+        emitted_line(),
     )
-    if where is None:
-        warnings.warn(text, LayoutWarning, stacklevel=2)
-    else:
-        warnings.warn_explicit(
-            f"{text} (built at {where})", LayoutWarning, where.filename, where.line,
-            registry=_warned,
-        )  # fmt: skip
 
 
 def _described(x: DTensor) -> str:

@@ -34,6 +34,17 @@ def is_recorded() -> bool:
     )
 
 
+def values_are_known(x: Value) -> bool:
+    """Whether a lowering may look at the values of `x` to choose a way: nobody records or
+    transforms what is done.
+    """
+    return (
+        not is_recorded()
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and type(x) in (torch.Tensor, torch.nn.Parameter)
+    )
+
+
 def beside(function: Callable[..., T], *args: Any) -> T:
     """`function(*args)`, of which `torch.jit.trace` records nothing."""
     state = torch._C._get_tracing_state()

@@ -1,0 +1,91 @@
+"""Joins groups: one node in the place of what a program writes as a dozen."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from backplane.compile.cache_key import params_key
+from backplane.core.context import changed
+from backplane.core.graph import Tensor, rebuild, toposort
+from backplane.core.primitive import outputs_of
+from backplane.ops.autodiff import Group
+from backplane.ops.recognition import groups_in
+from backplane.ops.shaping import squeeze
+
+
+def join_groups(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """`outputs`, with the primitive of each group in the place of its nodes, unless others read
+    these too. Gradients of groups have already such nodes, which are used again.
+    """
+    order = toposort(outputs)
+    groups = groups_in(order)
+    if not groups:
+        return list(outputs)
+    users: dict[Tensor, list[Tensor]] = {}
+    for node in order:
+        for t in node.inputs:
+            users.setdefault(t, []).append(node)
+    made = {_key(node): node for node in order if node.op is not None}
+    instead: dict[Tensor, Tensor] = {}
+    for group in groups:
+        if _is_closed(group, users, outputs):
+            results = _made(group, made)
+            instead[group.end] = results[0]
+            for t, i in group.others.items():
+                y = results[i]
+                instead[t] = y if t.ndim == y.ndim else squeeze(y, axes=group.params["axes"])
+    return _with(outputs, instead)
+
+
+def _key(node: Tensor) -> Hashable:
+    return node.op, node.inputs, params_key(node.params)
+
+
+def _made(group: Group, made: dict[Hashable, Tensor]) -> list[Tensor]:
+    """The results of the group's primitive on its operands, from the node that is there already
+    if there is one.
+    """
+    found = made.get((group.op, group.operands, params_key(group.params)))
+    if found is None:
+        return _listed(group)
+    return outputs_of(found) if group.op.multiple else [found]
+
+
+def _listed(group: Group) -> list[Tensor]:
+    with changed(line=group.end.where):
+        found = group.op(*group.operands, **group.params)
+    return found if isinstance(found, list) else [found]
+
+
+def _is_closed(
+    group: Group, users: Mapping[Tensor, Sequence[Tensor]], outputs: Sequence[Tensor]
+) -> bool:
+    """Whether nobody but the group reads what is inside of it, except results of its primitive on
+    which its operands do not depend.
+    """
+    own = {*group.inside, group.end}
+    read = {t for t in group.inside if not own.issuperset(users[t])}
+    read |= group.inside.intersection(outputs)
+    return read.issubset(group.others) and read.isdisjoint(toposort(group.operands[1:]))
+
+
+def _with(outputs: Sequence[Tensor], instead: Mapping[Tensor, Tensor]) -> list[Tensor]:
+    """`outputs`, with the tensors of a table in the place of others, also in what these tensors
+    are computed from.
+    """
+    new: dict[Tensor, Tensor] = {}
+    stack = list(outputs)
+    while stack:
+        node = stack[-1]
+        other = instead.get(node)
+        waiting = [t for t in (node.inputs if other is None else (other,)) if t not in new]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        if other is not None:
+            new[node] = new[other]
+        elif node not in new:
+            inputs = tuple([new[t] for t in node.inputs])
+            new[node] = node if inputs == node.inputs else rebuild(node, inputs, keep_spec=True)
+    return [new[t] for t in outputs]

@@ -1,0 +1,96 @@
+"""What XLA's partitioner gathers: found in the compiled programs, and told by operation.
+
+The partitioner has no interface for this. But every instruction of a compiled program has the names
+of the scopes in which JAX has traced it. So each lowering is traced in a scope of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+import jax
+
+from backplane.core.graph import Graph
+from backplane.core.registry import PRIMITIVES
+from backplane.core.spec import Spec
+from backplane.engines.base import Line, emitted_line
+from backplane.engines.layouts import warn_of_gathering
+from backplane.engines.table import Entry, Lowering, Table, Value
+
+INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%(\S+) = ", re.MULTILINE)
+GATHER = re.compile(
+    r"^\s*(?:ROOT )?%\S+ = (\S+) all-gather(?:-start)?\(%([^,)\s]+).*$", re.MULTILINE
+)
+SCOPE = re.compile(r"\w+?__(\d+)")
+
+
+class _Operation(NamedTuple):
+    """A lowering that was traced."""
+
+    name: str
+    line: Line | None
+    shapes: Sequence[tuple[int, ...]]
+    """Of the operands that have axes."""
+    runs_graph: bool
+
+
+class Gathers:
+    """The operations of an engine's programs, and the gathers that the compiler made for them."""
+
+    def __init__(self) -> None:
+        self._numbers = count()
+        self._operations: dict[int, _Operation] = {}
+
+    def watch(self, table: Table, wanted: Sequence[str]) -> None:
+        """Put the lowerings of a table into scopes, but for those that users call to have parts
+        moved, and effects.
+        """
+        for name, entry in table.items():
+            if name not in wanted and not PRIMITIVES[name].effect:
+                table[name] = entry._replace(function=self._scoped(name, entry))
+
+    def _scoped(self, name: str, entry: Entry) -> Lowering:
+        if not entry.builds:
+            return self._in_scope(name, entry.function, runs_graph=False)
+
+        def build(specs: Sequence[Spec], **params: Any) -> Lowering:
+            runs_graph = any(isinstance(value, Graph) for value in params.values())
+            return self._in_scope(name, entry.function(specs, **params), runs_graph)
+
+        return build
+
+    def _in_scope(self, name: str, lowering: Lowering, runs_graph: bool) -> Lowering:
+        def run(*operands: Value, **params: Any) -> Any:
+            if not any(isinstance(x, jax.core.Tracer) for x in operands):
+                return lowering(*operands, **params)
+            shapes = [x.shape for x in operands if getattr(x, "ndim", 0)]
+            number = next(self._numbers)
+            self._operations[number] = _Operation(name, emitted_line(), shapes, runs_graph)
+            with jax.named_scope(f"{name}__{number}"):
+                return lowering(*operands, **params)
+
+        return run
+
+    def tell(self, text: str) -> None:
+        """Warn of each operation in a compiled program, none of whose operands stays in parts."""
+        starts = {found[1]: found.start() for found in INSTRUCTION.finditer(text)}
+        gathered: Counter[int] = Counter()
+        for found in GATHER.finditer(text):
+            scopes = SCOPE.findall(found[0])
+            if not scopes and found[2] in starts:  # What follows the program's last operation.
+                start = starts[found[2]]
+                scopes = SCOPE.findall(text[start : text.index("\n", start)])
+            gathered.update(map(int, scopes[-1:]))
+        for number, times in gathered.items():
+            operation = self._operations[number]
+            if operation.runs_graph or times >= len(operation.shapes):
+                shapes = ", ".join(map(str, operation.shapes))
+                warn_of_gathering(
+                    f"{operation.name!r} cannot keep the layout of its operands on the mesh: XLA "
+                    f"gathers parts of {shapes}",
+                    operation.line,
+                )

@@ -1,0 +1,225 @@
+"""Groups: what programs write as a dozen operations and libraries compute by one kernel.
+
+`recognition` finds them in graphs. A group has a gradient that is a group too, and both have
+decompositions, so an engine without the kernels needs to know nothing of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from backplane.core import shapes
+from backplane.core.graph import Tensor
+from backplane.core.primitive import Primitive, primitive
+from backplane.core.spec import FLOAT, Spec, check_dtype
+from backplane.core.traits import Memory, Precision, like_first
+from backplane.ops.autodiff import gradients
+from backplane.ops.creation import scalar
+from backplane.ops.effects import identity
+from backplane.ops.elementwise import (
+    add,
+    div,
+    elementwise_op,
+    erf,
+    exp,
+    mul,
+    mul_no_nan,
+    sqrt,
+    stacked_alike,
+    sub,
+    tanh,
+)
+from backplane.ops.reduction import count, mean
+from backplane.ops.shaping import Axes, sum, sum_to_like
+
+Cotangents = Sequence[Tensor | None]
+
+
+def _through_decomposition(op: Primitive[Any]) -> None:
+    """Let `op` have the gradient of its decomposition."""
+
+    def rule(g: Any, y: Any, *operands: Tensor, **params: Any) -> list[Tensor | None]:
+        assert op.decomposition is not None
+        # Operands may be equal, and may be computed from each other.
+        given = [identity(t) for t in operands]
+        found = op.decomposition(*given, **params)
+        results, seeds = (found, g) if op.multiple else ([found], [g])
+        reached = [(t, c) for t, c in zip(results, seeds, strict=True) if c is not None]
+        losses, seeds = [t for t, _ in reached], [c for _, c in reached]
+        return gradients(losses, given, seeds, stop=given)
+
+    op.vjp(rule)
+
+
+# --- GELU -----------------------------------------------------------------------------------------
+
+CUBIC = 0.044715
+"""The weight of the cube in the tangent that approximates GELU."""
+SLOPE = math.sqrt(2 / math.pi)
+
+
+def _gelu_spec(x: Spec, *, approximate: bool) -> Spec:
+    """The product of x and the probability that a standard normal number is below x. If
+    `approximate`, 0.5 · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³))).
+    """
+    check_dtype("gelu", "x", x.dtype, FLOAT)
+    return x
+
+
+def _gelu_grad_spec(g: Spec, x: Spec, *, approximate: bool) -> Spec:
+    """The product of g and the derivative of `gelu` at x."""
+    if g.dtype != x.dtype:
+        raise TypeError(f"gelu_grad: g has dtype {g.dtype} and x {x.dtype}; cast one of them")
+    return Spec(shapes.broadcast(g.shape, x.shape), x.dtype)
+
+
+gelu = elementwise_op(_gelu_spec, "gelu", axes=like_first, precision=Precision.FULL)
+gelu_grad = elementwise_op(
+    _gelu_grad_spec, "gelu_grad", axes=like_first, precision=Precision.FULL, linear=(0,),
+    stacks=stacked_alike,
+)  # fmt: skip
+gelu.vjps(lambda g, y, x, *, approximate: gelu_grad(g, x, approximate=approximate))
+
+
+def _curve(x: Tensor, approximate: bool) -> Tensor:
+    """What is between −1 and 1 in GELU."""
+    if not approximate:
+        return erf(mul(x, scalar(math.sqrt(0.5), x.spec.dtype)))
+    cubic = mul(mul(x, x), scalar(SLOPE * CUBIC, x.spec.dtype))
+    return tanh(mul(x, add(cubic, scalar(SLOPE, x.spec.dtype))))
+
+
+def _share(x: Tensor, approximate: bool) -> Tensor:
+    """What GELU multiplies x by."""
+    half = scalar(0.5, x.spec.dtype)
+    return add(mul(_curve(x, approximate), half), half)
+
+
+@gelu.decompose
+def _(x: Tensor, *, approximate: bool) -> Tensor:
+    return mul(x, _share(x, approximate))
+
+
+@gelu_grad.decompose
+def _(g: Tensor, x: Tensor, *, approximate: bool) -> Tensor:
+    dtype = x.spec.dtype
+    square = mul(x, x)
+    if approximate:
+        t = _curve(x, approximate)
+        inner = add(mul(square, scalar(1.5 * SLOPE * CUBIC, dtype)), scalar(0.5 * SLOPE, dtype))
+        slope = mul_no_nan(inner, sub(scalar(1, dtype), mul(t, t)))
+    else:
+        slope = mul(
+            exp(mul(square, scalar(-0.5, dtype))), scalar(1 / math.sqrt(2 * math.pi), dtype)
+        )
+    return mul(g, add(_share(x, approximate), mul_no_nan(x, slope)))
+
+
+_through_decomposition(gelu_grad)
+
+# --- normalization --------------------------------------------------------------------------------
+
+
+@primitive(multiple=True, memory=Memory.FRESH, precision=Precision.FULL)
+def normalize(x: Spec, *parameters: Spec, axes: Axes, epsilon: float) -> list[Spec]:
+    """(x − mean) / √(variance + ε), with mean and variance over `axes`, times gamma plus beta if
+    these two are given. Then the mean, the variance, and 1 / √(variance + ε), whose `axes` have
+    size 1.
+    """
+    check_dtype("normalize", "x", x.dtype, FLOAT)
+    shapes.check_axes("normalize", axes, len(x.shape))
+    if len(parameters) not in (0, 2):
+        raise TypeError(f"normalize: takes gamma and beta or none, got {len(parameters)} operands")
+    if any(t.dtype != x.dtype for t in parameters):
+        raise TypeError(f"normalize: gamma and beta must have dtype {x.dtype}; cast them")
+    moment = Spec(shapes.reduce(x.shape, axes, True), x.dtype)
+    return [x, moment, moment, moment]
+
+
+@primitive(multiple=True, memory=Memory.FRESH, precision=Precision.FULL)
+def normalize_grad(
+    g: Spec, x: Spec, mean: Spec, scale: Spec, *gamma: Spec, axes: Axes
+) -> list[Spec]:
+    """The gradients of `normalize` by x and, if gamma is given, by gamma and by a beta of its
+    shape. `mean` and `scale` are the second and the last result of `normalize`.
+    """
+    check_dtype("normalize_grad", "g", g.dtype, FLOAT)
+    return [x, *gamma, *gamma]
+
+
+def _scale(variance: Tensor, epsilon: float) -> Tensor:
+    one, more = (scalar(n, variance.spec.dtype) for n in (1, epsilon))
+    return div(one, sqrt(add(variance, more)))
+
+
+def _moments(x: Tensor, axes: Axes, epsilon: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The operand without its mean, the mean, the variance, and the scale."""
+    centre = mean(x, axes=axes, keepdims=True)
+    centred = sub(x, centre)
+    variance = mean(mul(centred, centred), axes=axes, keepdims=True)
+    return centred, centre, variance, _scale(variance, epsilon)
+
+
+def varying(t: Spec, x: Spec) -> set[int]:
+    """The axes of `x` along which a tensor that is broadcast to it varies."""
+    return {i + len(x.shape) - len(t.shape) for i, n in enumerate(t.shape) if n != 1}
+
+
+@normalize.decompose
+def _(x: Tensor, *parameters: Tensor, axes: Axes, epsilon: float) -> list[Tensor]:
+    centred, *others, scale = _moments(x, axes, epsilon)
+    if not parameters:
+        return [mul(centred, scale), *others, scale]
+    gamma, beta = parameters
+    if varying(gamma.spec, x.spec).isdisjoint(axes):
+        y = mul(centred, mul(scale, gamma))  # Both are small.
+    else:
+        y = mul(mul(centred, scale), gamma)
+    return [add(y, beta), *others, scale]
+
+
+@normalize_grad.decompose
+def _(
+    g: Tensor, x: Tensor, centre: Tensor, scale: Tensor, *gamma: Tensor, axes: Axes
+) -> list[Tensor]:
+    centred = sub(x, centre)
+    small = all(varying(t.spec, x.spec).isdisjoint(axes) for t in gamma)
+    factor = scale
+    inner = g
+    if gamma:
+        factor, inner = (mul(scale, *gamma), g) if small else (scale, mul(g, *gamma))
+    size = count(x, axes, x.spec.dtype)
+    total = sum(inner, axes=axes, keepdims=True)
+    moment = sum(mul(inner, centred), axes=axes, keepdims=True)
+    pull = div(mul(moment, mul(scale, scale)), size)
+    dx = mul(sub(sub(inner, div(total, size)), mul(centred, pull)), factor)
+    if not gamma:
+        return [dx]
+    if small:
+        by_gamma, by_beta = mul(moment, scale), total
+    else:
+        by_gamma, by_beta = mul(g, mul(centred, scale)), g
+    return [dx, sum_to_like(by_gamma, gamma[0], x), sum_to_like(by_beta, gamma[0], x)]
+
+
+_through_decomposition(normalize_grad)
+
+
+@normalize.vjp
+def _(
+    g: Cotangents, y: Sequence[Tensor], x: Tensor, *parameters: Tensor, axes: Axes, epsilon: float
+) -> list[Tensor | None]:
+    found: list[Tensor | None] = [None, *[None for _ in parameters]]
+    if g[0] is not None:
+        found = [*normalize_grad(g[0], x, y[1], y[3], *parameters[:1], axes=axes)]
+        if parameters and parameters[1].spec.shape != parameters[0].spec.shape:
+            found[2] = sum_to_like(g[0], parameters[1], x)
+    if any(t is not None for t in g[1:]):
+        given = identity(x)
+        reached = zip(_moments(given, axes, epsilon)[1:], g[1:], strict=True)
+        pairs = [(t, c) for t, c in reached if c is not None]
+        (more,) = gradients([t for t, _ in pairs], [given], [c for _, c in pairs], stop=[given])
+        found[0] = more if found[0] is None or more is None else add(found[0], more)
+    return found
