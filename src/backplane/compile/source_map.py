@@ -91,14 +91,14 @@ def failed_at(place: Place, error: BaseException, engine: Engine) -> None:
         found = complaint(place.message, *engine.bad_numbers(error))
         tell(found, engine, place)
         raise found from error
-    if place.op is gather and isinstance(error, engine.index_errors):
-        beyond = IndexError(f"gather: an index is out of range: {error}")
-        tell(beyond, engine, place)
-        raise beyond from error
     if _is_shortage(error, engine):
         short = MemoryError(str(error))
         tell(short, engine, place)
         raise short from error
+    if place.op is gather and isinstance(error, engine.index_errors):
+        beyond = IndexError(f"gather: an index is out of range: {error}")
+        tell(beyond, engine, place)
+        raise beyond from error
     tell(error, engine, place)
 
 

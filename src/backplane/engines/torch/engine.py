@@ -28,6 +28,7 @@ class TorchEngine(Engine):
 
     name = "torch"
     library = "torch"
+    index_errors = (IndexError, RuntimeError)
     shortage = "allocate memory|out of memory"
     writes_over = True
     capabilities = frozenset(
