@@ -106,6 +106,10 @@ class Engine:
     """Dtypes that the library does not compute in: programs with them are refused."""
     index_errors: ClassVar[tuple[type[Exception], ...]] = (IndexError,)
     """The errors that `gather` raises for an index out of range."""
+    shortage: ClassVar[str] = "out of memory"
+    """A pattern that the library's errors match when there is too little memory."""
+    largest_size: ClassVar[int] = 2**63 - 1
+    """The largest size of an axis."""
     takes_arrays: ClassVar[bool] = False
     """Whether compiled programs take NumPy arrays as they are, so that `feed` returns its argument.
     """
