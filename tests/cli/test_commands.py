@@ -260,7 +260,7 @@ def test_check_counts_by_engine(tmp_path):
     assert counts == {"numpy": (1, 1, 0), "jax": (0, 0, 1)}
     assert failures == ["c.test_value[dot-numpy]"]
     page = _page(rows, failures, {"tanh": {"numpy": ["value"]}})
-    assert "1 tests failed" in page
+    assert "1 failed" in page
     assert "<td>tanh</td><td>✓··</td><td>···</td>" in page
 
 
