@@ -58,15 +58,17 @@ PARTS = {
     "engines": "registry",
     "engines.base": "protocol",
     "engines.layouts": "protocol",
+    "engines.kernel_table": "protocol",
+    "engines.kernels": "protocol",
     "engines.placement": "protocol",
     "engines.table": "protocol",
     "engines.arrays": "protocol",
 }
 """Parts of the package whose layer is not the first word of their name."""
 
-ALSO = {("backplane.engines", "config")}
+ALSO = {("backplane.engines", "config"), ("backplane.engines.kernels", "config")}
 """(module, layer) that goes beyond what the module's layer may import: the registry's default is
-the engine that was configured."""
+the engine that was configured, and the user's table of kernels lies beside `keras.json`."""
 
 LIBRARIES: dict[str, set[str]] = {
     **{

@@ -11,7 +11,7 @@ from backplane.compile.passes.simplify import simplify
 from backplane.compile.program import clear_programs
 from backplane.core.graph import toposort
 from backplane.core.source import Source
-from backplane.engines import get, installed, use
+from backplane.engines import get, installed, kernels, use
 from backplane.ops import control, shaping
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
@@ -129,7 +129,7 @@ def test_steps_compute_what_the_body_computes(engine, body, starts, reverse, unk
 )
 def test_chains_in_steps_write_to_the_rows_of_stacks(monkeypatch, name, body, starts, unknown):
     """Large states go through blocks, whose results must be written where the loop wants them."""
-    monkeypatch.setattr(tiling, "LARGE", 2)
+    monkeypatch.setitem(kernels.FORCED, f"{name}.blocks", 2)
     monkeypatch.setattr(tiling, "BLOCK", 32)
     clear_programs()
     with use(name) as engine:

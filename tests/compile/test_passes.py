@@ -15,6 +15,7 @@ from backplane.compile.codegen import tiling
 from backplane.compile.passes import PASSES, Job, without
 from backplane.compile.program import clear_programs, statistics
 from backplane.core.graph import toposort
+from backplane.engines import kernels
 from programs.programs import PROGRAMS, Numbers, deep_dream, masked_lstm
 
 INSTALLED = [name for name in engines.names() if engines.installed(name)]
@@ -32,7 +33,7 @@ _expected: dict[tuple[str, Callable[[], Numbers]], Numbers] = {}
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Programs of a few elements go through blocks."""
-    monkeypatch.setattr(tiling, "LARGE", 8)
+    monkeypatch.setitem(kernels.FORCED, "numpy.blocks", 8)
     monkeypatch.setattr(tiling, "BLOCK", 64)
     clear_programs()
     yield

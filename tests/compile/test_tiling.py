@@ -17,6 +17,7 @@ from backplane.compile.codegen import tiling
 from backplane.compile.program import clear_programs
 from backplane.core.graph import Tensor
 from backplane.core.registry import primitive
+from backplane.engines import kernels
 
 rng = np.random.default_rng(3)
 
@@ -34,7 +35,8 @@ def writer(request: pytest.FixtureRequest) -> Iterator[str]:
 
 def limits(monkeypatch: pytest.MonkeyPatch, large: int, block: int) -> None:
     """Chains from `large` elements on, in blocks of `block` bytes."""
-    monkeypatch.setattr(tiling, "LARGE", large)
+    for name in WRITERS:
+        monkeypatch.setitem(kernels.FORCED, f"{name}.blocks", large)
     monkeypatch.setattr(tiling, "BLOCK", block)
     clear_programs()
 
@@ -289,7 +291,8 @@ def test_one_chain_with_one_block_of_scratch_for_two_values() -> None:
 def test_an_unknown_batch_decides_when_it_runs() -> None:
     x = K.placeholder(shape=(None, 3))
     f = K.function([x], [K.exp(K.tanh(x))])
-    assert f"if size(a0) < {tiling.LARGE}:" in source(f)
+    large = kernels.engines_limit(K.backend(), "blocks")
+    assert f"if size(a0) < {large:.0f}:" in source(f)
     for n in (2, 200_000):
         a = rng.normal(size=(n, 3)).astype("float32")
         np.testing.assert_allclose(f([a])[0], np.exp(np.tanh(a)), rtol=1e-6)

@@ -6,10 +6,12 @@ import re
 import numpy as np
 import pytest
 
+from backplane import backend as K
 from interop.environments import locked
 from mesh.checks import BY_GRID, CHECKS, OTHERS
 from mesh.jax_process import PATIENCE
 from mesh.processes import free_port, run_all
+from mesh.train import train
 
 TOLD = "another task died|collective mismatch|onnection (closed|reset)"
 """What JAX writes, or its library for communication, if that notices it first."""
@@ -158,7 +160,8 @@ def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(tmp_path, dying
     alone, together = tmp_path / "alone", tmp_path / "together"
     for folder in (alone, together):
         folder.mkdir()
-    in_processes(1, "train", alone, 20)
+    with K.engine("jax"):
+        train(1, alone, 0, 20)
     ended = in_processes(4, "train", together, 20, dying, 12, *how)
     assert [process.code != 0 for process in ended] == [True] * 4
     died = (together / "dies").stat().st_mtime

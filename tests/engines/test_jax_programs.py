@@ -18,6 +18,7 @@ from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
 from backplane.engines.jax import ENGINE  # noqa: E402
 
+PROGRAMS = Path(__file__).parents[1] / "programs" / "test_programs.py"
 rng = np.random.default_rng(0)
 
 
@@ -97,3 +98,17 @@ def test_another_process_finds_programs_in_the_persistent_cache(tmp_path: Path) 
     assert hits == 0
     assert misses > 0
     assert run("2") == [misses, 0]
+
+
+@pytest.mark.slow
+def test_whole_programs_with_all_optimizations() -> None:
+    """As users compile them: the other tests tell XLA to compile quickly (`conftest.py`)."""
+    thorough = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0", "XLA_FLAGS": ""}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--engines=jax", PROGRAMS],
+        env={**os.environ, **thorough},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout

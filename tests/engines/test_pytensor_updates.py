@@ -14,6 +14,7 @@ import numba
 from backplane import backend as K
 from backplane import engines
 from backplane.core.atomic import at_once
+from backplane.engines import kernels
 from backplane.engines.arrays import updates
 from backplane.engines.pytensor import updates as loops
 
@@ -41,7 +42,7 @@ class Spy:
 @pytest.fixture
 def loop(monkeypatch: pytest.MonkeyPatch) -> Spy:
     """Loops for steps of any size."""
-    monkeypatch.setattr(updates, "WORTH", 0)
+    monkeypatch.setitem(kernels.FORCED, "theano.updates", 0)
     return Spy()
 
 

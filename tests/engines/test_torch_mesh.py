@@ -11,10 +11,12 @@ import pytest
 
 pytest.importorskip("torch")
 
+from backplane import backend as K
 from interop.environments import python_with
 from interop.test_classic import LATEST
 from mesh.checks import BY_GRID, BY_ROWS, OTHERS
 from mesh.processes import free_port, run_all
+from mesh.train import train
 
 SETTINGS = {"OMP_NUM_THREADS": "1"}
 
@@ -67,7 +69,8 @@ def check_losses(folder, count):
     """Those of 20 steps are the ones of a single process."""
     alone = folder / "alone"
     alone.mkdir()
-    in_processes(1, "train", alone, 20)
+    with K.engine("torch"):
+        train(1, alone, 0, 20)
     expected = losses(alone, 0)
     for i in range(count):
         found = losses(folder, i)

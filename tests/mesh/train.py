@@ -23,7 +23,7 @@ def train(
     folder: Path,
     process: int,
     steps: int,
-    dies_at: int | None,
+    dies_at: int | None = None,
     raises: bool = False,
 ) -> None:
     """Train for so many steps. With `dies_at` the process is killed before that step, or raises an

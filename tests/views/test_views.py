@@ -88,9 +88,7 @@ def test_tensors_and_functions_tell_what_they_are():
     assert repr(K.constant(2.0)).endswith("shape=() dtype=float32 value=2.0>")
     assert repr(y).endswith("shape=(None, 3) dtype=float32 = matmul(x, w)>")
     f = K.function([x], [y], updates=[K.update_add(w, w)], name="f")
-    shown = (
-        "<K.function 'f' (x: float32 (?, 2)) -> (float32 (?, 3)), updates 1 variables, on numpy>"
-    )
+    shown = "<K.function 'f' (x: float32 (?, 2)) -> (float32 (?, 3)), updates 1 variable, on numpy>"
     assert repr(f) == shown
     assert "test_views.py" in y._repr_html_()
     assert "&lt;Placeholder" in x._repr_html_()

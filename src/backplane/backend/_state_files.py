@@ -18,6 +18,7 @@ import numpy as np
 
 from backplane.backend._args import as_dtype
 from backplane.core.variable import Block
+from backplane.engines.base import Engine
 
 # Modules that only files need are imported where they are used: `import` need not wait for them.
 
@@ -41,6 +42,11 @@ OURS = re.compile(r"\.?[0-9a-f]{16}-\d+\.safetensors.*")
 """The names of files with parts, those of files that were not finished too."""
 
 INSTALL = 'pip install "keras-backplane[state]"'
+
+
+def told(engine: Engine, thing: Any) -> list[Any]:
+    """What each process tells the others: lists, dicts, texts and numbers."""
+    return [json.loads(text) for text in engine.texts(json.dumps(thing))]
 
 
 def library(what: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections import Counter
@@ -88,7 +87,7 @@ def save_state(path: str | os.PathLike[str], variables: Named) -> None:
         except OSError:
             own.unlink(missing_ok=True)
             raise
-        parts = _table(named, [json.loads(text) for text in engine.texts(json.dumps(written))])
+        parts = _table(named, _state_files.told(engine, written))
 
     def finish() -> None:
         if engine.process == 0:
@@ -276,7 +275,9 @@ def _newest(folder: Path, engine: Engine | None, use: Callable[[State], T]) -> T
     files = [file for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")]
     names = [f.name for f in sorted(files, key=lambda f: f.stat().st_mtime_ns, reverse=True)]
     if engine is not None:
-        names = json.loads(engine.texts(json.dumps(names))[0])
+        from backplane.backend import _state_files
+
+        names = _state_files.told(engine, names)[0]
     for name in names:
         attempt = partial(_read, folder / name, use)
         try:

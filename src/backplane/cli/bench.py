@@ -39,6 +39,7 @@ short to compare. They end in an arrow."""
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1), help="Repetitions.")
 @click.option("--seconds", default=1.0, show_default=True, help="For each workload and round.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="A bar chart's file.")
+@click.option("--kernels", "choices", is_flag=True, help="Measure the table of kernels instead.")
 @json_option
 def bench(
     script: Path | None,
@@ -48,6 +49,7 @@ def bench(
     rounds: int,
     seconds: float,
     plot: Path | None,
+    choices: bool,
     as_json: bool,
 ) -> None:
     """Time a script, or standard networks, on each engine.
@@ -55,8 +57,16 @@ def bench(
     A SCRIPT is timed as a whole process, as `backplane run` would run it. For the networks, `step`
     is the time of a training step, and `first` the time until the first one is done. Engines take
     turns, and each figure is the median of the rounds. Exits with 1 if anything fails.
+
+    With --kernels, Backplane measures where it has two ways to compute the same, and writes a table
+    that later programs follow. The other options but --engine and --json have no meaning then.
     """
     names = installed_among(chosen)
+    if choices:
+        if script is not None:
+            raise click.UsageError("--kernels measures no script")
+        _measure_kernels(names, as_json)
+        return
     subjects = [script.name] if script else list(workload or WORKLOADS)
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
     failures: dict[tuple[str, str], str] = {}
@@ -83,6 +93,28 @@ def bench(
     for (subject, name), text in failures.items():
         click.echo(f"\n{subject} failed on {name}:\n{text}", err=True)
     sys.exit(1 if failures else 0)
+
+
+def _measure_kernels(names: Sequence[str], as_json: bool) -> None:
+    # Imported here, because `python -m` runs it as a module of this package too.
+    from backplane.cli import kernels
+
+    found: dict[str, Any] = {}
+    with console(stderr=True).status("") as status:
+        for name in names:
+            status.update(f"kernels of {name}")
+            try:
+                found |= kernels.on_engine(name)
+            except subprocess.CalledProcessError as error:
+                raise click.ClickException(f"{name}:\n{error.stderr.strip()}") from error
+    file, rows = kernels.write(found), kernels.rows_of(found)
+    if as_json:
+        write_json({"file": file, "results": rows})
+        return
+    write_table(
+        rows, ("choice", "dtype", "work", "serves", "ms", "other ms"), right=("ms", "other ms")
+    )
+    click.echo(f"\nProcesses that begin now follow {file}.")
 
 
 def _turns(

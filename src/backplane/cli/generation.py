@@ -20,7 +20,7 @@ def generation_of(script: Path, asked: str | None) -> int:
     number = generation.DEFAULT if found is None else found.number
     number = int(asked) if asked else number
     if found is not None:
-        because = ", ".join(found.cues[:SHOWN]) or "nothing tells another"
+        because = ", ".join(found.cues[:SHOWN]) or "no sign of another"
         reason = "--keras" if asked else f"{because}; --keras chooses another"
         click.echo(f"Written for Keras {number} ({reason}): K is {alias.OURS[number]}.", err=True)
     return number

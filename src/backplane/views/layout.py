@@ -223,7 +223,23 @@ def placed(plan: Plan, opened: set[int], root: bool = True) -> Placed:
         (across[i] + PAD, sum(row(y)) / 2, *size)
         for i, ((_, y), size) in enumerate(zip(plan.places, sizes, strict=True))
     ]
-    bends = [moved(path) for path in plan.bends]
+
+    def along(i: int, key: str, below: bool) -> list[Point]:
+        """The way between an item and the end of its row, where a box beside it makes that high."""
+        x, y, _, height = rects[i]
+        port = inner[i].port(key) if i in inner else None
+        edge = row(plan.places[i][1])[below]
+        at = x if port is None else x - inner[i].width / 2 + port
+        return [(at, edge)] if abs(edge - y) > max(height, HEIGHT) / 2 + 1 else []
+
+    bends = [
+        [
+            *along(e.source, f"out {e.source_port}", True),
+            *moved(path),
+            *along(e.target, e.target_port, False),
+        ]
+        for e, path in zip(box.edges, plan.bends, strict=True)
+    ]
     ways = {i: moved(path) for i, path in plan.ways.items()}
     ends = [across[i] + right for i, (_, right) in enumerate(reach)]
     ends += [x for key, x in across.items() if isinstance(key, tuple)]

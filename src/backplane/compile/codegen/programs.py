@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from backplane.core.graph import Constant, Tensor, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.source import Source
 from backplane.core.spec import is_float
-from backplane.engines import get
+from backplane.engines import get, kernels
 from backplane.engines.base import Engine
 from backplane.engines.table import Entry, Lowering
 from backplane.ops.creation import dim
@@ -73,7 +74,10 @@ class Emitter:
         self.order = toposort(outputs, stop=inputs) if order is None else order
         job = passes.Job(engine)
         self.writes = writes and passes.applies("reuse", job)
-        self.tiles = writes and passes.applies("tiling", job)
+        self.large = inf
+        """Elements from which on chains run in blocks."""
+        if writes and passes.applies("tiling", job):
+            self.large = kernels.engines_limit(engine.name, "blocks")
         self.news = news
         self.names: dict[Tensor, str] = {t: f"a{i}" for i, t in enumerate(inputs)}
         self.source = Source("program")
@@ -99,11 +103,11 @@ class Emitter:
     def _units(self) -> Sequence[Unit]:
         """The nodes in the order in which they run. The nodes of a chain stand together."""
         found: Sequence[Unit] = self.order
-        if self.tiles:
+        if self.large < inf:
             done = set(self.inputs)
             rest = [node for node in self.order if node not in done]
             takes = partial(passes_over, engine=self.engine, host=self.host)
-            found = tiling.units(rest, self.outputs, takes)
+            found = tiling.units(rest, self.outputs, takes, self.large)
         return _in_place_last(found)
 
     # --- operands ---------------------------------------------------------------------------------
@@ -208,10 +212,10 @@ class Emitter:
         name = source.define(None, "chain")  # the name is taken until the text defines it
         operands = [*[self.value(t) for t in loop.operands], *loop.arguments]
         call = f"{name}({', '.join(operands)})"
-        if chain.surely_large:
+        if chain.least_size >= self.large:
             self._call_chain(loop, call, [t for t in dead if t not in inside])
         else:
-            with source.block(f"if size({self.value(loop.whole[0])}) < {tiling.LARGE}:"):
+            with source.block(f"if size({self.value(loop.whole[0])}) < {self.large:.0f}:"):
                 for node in chain.members:
                     self.unit(node)
             with source.block("else:"):

@@ -45,11 +45,6 @@ from backplane.core.source import Source
 from backplane.core.spec import bits
 from backplane.ops import reduction
 
-LARGE = 1 << 19
-"""Elements from which on blocks pay. Below, a second-level cache and the allocator do as well: a
-step of RMSprop on float32 took 1.1 of the time in blocks for 262,144 and 401,408 elements on NumPy,
-0.95 for a million, 0.7 for 4 million; on PyTorch 1.06, 1.2, 0.88 and 0.57."""
-
 BLOCK = 1 << 17
 """Bytes of one array's block: half a dozen such blocks stay in a second-level cache of 1 MB. Blocks
 of 64 KB took 1.08 of the time, of 256 KB 0.97."""
@@ -91,9 +86,9 @@ class Chain:
         return list(dict.fromkeys(t for n in self.nodes for t in n.inputs if t not in inside))
 
     @property
-    def surely_large(self) -> bool:
-        """Whether the known sizes alone make the chain large enough for blocks."""
-        return known_size(self.nodes[0].spec.shape) >= LARGE
+    def least_size(self) -> int:
+        """The number of its elements, if each unknown size is 1."""
+        return known_size(self.nodes[0].spec.shape)
 
 
 Unit = Tensor | Chain
@@ -112,23 +107,27 @@ def fits(t: Tensor, key: ShapeKey) -> bool:
     return all(n in (1, m) for n, m in zip(reversed(own), reversed(key), strict=False))
 
 
-def units(order: Sequence[Tensor], outputs: Sequence[Tensor], passes: Passes) -> list[Unit]:
-    """`order`, with chains in the place of their nodes, and the users of a chain behind it."""
-    keys = _keys(order, passes)
+def units(
+    order: Sequence[Tensor], outputs: Sequence[Tensor], passes: Passes, large: float
+) -> list[Unit]:
+    """`order`, with chains in the place of their nodes, and the users of a chain behind it. Chains
+    are of arrays that may have `large` elements, from which on blocks pay.
+    """
+    keys = _keys(order, passes, large)
     found = _chains(order, outputs, keys, passes) if keys else []
     if not found:
         return list(order)
     return _scheduled(order, {n: chain for chain in found for n in chain.members})
 
 
-def _keys(order: Sequence[Tensor], passes: Passes) -> dict[Tensor, ShapeKey]:
+def _keys(order: Sequence[Tensor], passes: Passes, large: float) -> dict[Tensor, ShapeKey]:
     """The nodes that can be in chains, with the keys of their shapes."""
     keys: dict[Tensor, ShapeKey] = {}
     for node in order:
         if node.op is None or node.op is OUTPUT or not passes(node):
             continue
         shape = node.spec.shape
-        if not shape or (None not in shape and known_size(shape) < LARGE):
+        if not shape or (None not in shape and known_size(shape) < large):
             continue
         key = shape_key(node)
         if key is not None and all(fits(t, key) for t in node.inputs):

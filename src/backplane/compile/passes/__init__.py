@@ -24,6 +24,7 @@ from backplane.compile.passes.prune import prune
 from backplane.compile.passes.simplify import simplify
 from backplane.core.graph import Tensor, substitute, toposort
 from backplane.core.primitive import Primitive
+from backplane.engines import kernels
 from backplane.engines.base import Engine
 from backplane.engines.table import NOTHING
 from backplane.ops.control import scan_
@@ -64,12 +65,8 @@ class Pass(NamedTuple):
     """Whether it can be switched off."""
 
 
-MOST_ROWS, MOST_ROWS_COMPILED = 1024, 24
-"""If a step has so many rows or more, one product for all steps of a loop is no faster than one
-product per step. The first number is for loops whose steps are calls of kernels, the second for
-loops that a compiler writes. In the latter the rows of a step stay in the cache, and the stacks
-cost more than they gain: on JAX a training step of an LSTM with the products before and after the
-loop took 0.65 of the time for a batch of 8, 0.95 for 16, 1.12 for 32 and 1.33 for 64."""
+USUAL_ROWS = 32
+"""An unknown number of rows counts as so many."""
 
 
 def _joining(engine: Engine) -> Joining:
@@ -80,9 +77,10 @@ def _joining(engine: Engine) -> Joining:
 
 
 def _few_rows(engine: Engine, rows: int | None) -> bool:
-    if "fuses" in engine.capabilities:
-        return rows is not None and rows < MOST_ROWS_COMPILED
-    return rows is None or rows < MOST_ROWS
+    """Whether one product for all steps of a loop is faster than one product per step. Where a
+    compiler writes the loop, the rows of a step stay in the cache, and the stacks cost more.
+    """
+    return (USUAL_ROWS if rows is None else rows) < kernels.engines_limit(engine.name, "loops")
 
 
 PASSES = (

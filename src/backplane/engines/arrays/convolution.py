@@ -16,6 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 from backplane.core.shapes import Sizes
 from backplane.core.windows import Ints, Sliding
 from backplane.engines.arrays.windows import Windows, in_blas_dtype, split
+from backplane.engines.kernels import limit
 from backplane.engines.table import Table, Value, host_shape
 
 TABLE = Table()
@@ -99,7 +100,7 @@ def _conv_input_grad(
 
 def _add_input_grad(x: Value, g: Value, kernel: Value, windows: Windows) -> None:
     last = windows.windows[-1]
-    wide = windows.counts[-1] >= 6 * (last.span - 1)
+    wide = windows.counts[-1] >= limit("numpy.columns", g.dtype.name) * (last.span - 1)
     spread = len(windows.windows) > 1 and last.size > 1 and last.stride == 1
     if spread and wide and kernel.shape[-2] > 1:
         _add_by_columns(x, g, kernel, windows)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from backplane.core.spec import Spec
+from backplane.engines import kernels
 from backplane.engines.arrays.elementwise import in_single
 from backplane.engines.table import Lowering, Table, Value
 
@@ -61,7 +62,8 @@ def steady(
     rows = x.shape[0]
     if not width or (rows is not None and not _fits(rows, y.shape, width)):  # type: ignore[arg-type]
         return None
-    return functools.partial(_Blocked, width) if blocks_are_faster() else None
+    faster = not kernels.switched_off() and blocks_are_faster()
+    return functools.partial(_Blocked, width) if faster else None
 
 
 def _width(inner: int, columns: int, item: int) -> int:

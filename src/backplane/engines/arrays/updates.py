@@ -16,6 +16,7 @@ from weakref import ref
 import numpy as np
 
 from backplane.engines.arrays.indexing import checked_rows
+from backplane.engines.kernels import limit
 from backplane.engines.table import Table, Value
 
 TABLE = Table()
@@ -32,9 +33,6 @@ Later = tuple[list[Value], Calls]
 Loop = Callable[[str, str], Callable[..., None] | None]
 """Gives an engine's own loop for a step, by its name and dtype, or None: a function of numbers and
 flat arrays, those that it writes to first, the gradient last."""
-
-WORTH = 1 << 18
-"""Elements from which on a step is worth a loop of the engine, which it may have to compile."""
 
 Known = dict[int, Any]
 """Weak references to arrays, by id: arrays cannot be hashed."""
@@ -86,9 +84,11 @@ def _whole(loop: Loop, name: str, numbers: Arrays, *kinds: Arrays) -> Calls | No
     are a step's own. What runs once is not worth it.
     """
     ps, written = kinds[0], [x for arrays in kinds[:-1] for x in arrays]
-    if sum([p.size for p in ps]) < WORTH or not all(_is_in(_own, x) for x in written):
+    dtype = ps[0].dtype.name
+    few = sum([p.size for p in ps]) < limit("theano.updates", dtype)
+    if few or not all(_is_in(_own, x) for x in written):
         return None
-    function = loop(name, ps[0].dtype.name)
+    function = loop(name, dtype)
     if function is None:
         return None
     scalars = [x[()] for x in numbers]

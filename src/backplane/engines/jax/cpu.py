@@ -21,7 +21,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,10 +32,35 @@ from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Placement
 from backplane.engines.jax import native
 from backplane.engines.jax.windows import pad_spatial
+from backplane.engines.kernels import limit
 from backplane.engines.table import Ints, Shape, Value
 
-SMALL = 25
-"""Up to this number of elements a window over a single channel is computed by products."""
+
+class Limits(NamedTuple):
+    """The limits of `jax.points`, `jax.small_images` and `jax.strided`, in elements of the kernel:
+    from so many on, a product of matrices is the faster form.
+    """
+
+    points: float
+    small_images: float
+    strided: float
+
+    @classmethod
+    def of(cls, dtype: str) -> Limits:
+        """The limits in force."""
+        return cls(*[limit(f"jax.{name}", dtype) for name in cls._fields])
+
+    def point(self, kernel: Ints) -> bool:
+        """Where the kernel has one element for each pair of channels."""
+        return math.prod(kernel[:-2]) == 1 and math.prod(kernel) >= self.points
+
+    def larger(self, kernel: Ints, *images: Ints) -> bool:
+        """Where it is larger than one of the images that it slides over: x, and in gradients `g`
+        too.
+        """
+        sizes = kernel[:-2]
+        larger = any(k > n for image in images for k, n in zip(sizes, image[1:-1], strict=True))
+        return larger and math.prod(kernel) >= self.small_images
 
 
 def is_decomposed(
@@ -46,37 +71,43 @@ def is_decomposed(
     and a quarter in three dimensions.
     """
     *sizes, channels, _ = kernel_shape or specs[1].shape
-    small = groups > 1 or math.prod([n or 1 for n in sizes]) <= SMALL
-    return len(sizes) == 3 or (channels == 1 and small)
+    elements, dtype = math.prod([n or 1 for n in sizes]), specs[0].dtype
+    if len(sizes) == 3:
+        return elements < limit("jax.cubes", dtype)
+    return channels == 1 and (groups > 1 or elements < limit("jax.channels", dtype))
 
 
-def conv(x: Value, kernel: Value, *, groups: int, **window: Any) -> Value:
+def conv(x: Value, kernel: Value, *, groups: int, limits: Limits, **window: Any) -> Value:
     """Cross-correlation."""
     if groups > 1:
-        return _each_group(partial(conv, groups=1, **window), x, kernel, groups)
-    if _is_point(kernel.shape) or _is_larger(kernel.shape, x.shape):
+        return _each_group(partial(conv, groups=1, limits=limits, **window), x, kernel, groups)
+    if limits.point(kernel.shape) or limits.larger(kernel.shape, x.shape):
         return _product(x, kernel, **window)
     return native.conv(x, kernel, groups=1, **window)
 
 
-def input_grad(g: Value, kernel: Value, *, shape: Ints, groups: int, **window: Any) -> Value:
+def input_grad(
+    g: Value, kernel: Value, *, shape: Ints, groups: int, limits: Limits, **window: Any
+) -> Value:
     """A convolution of `g` with the kernel turned around."""
     if groups == 1:
-        strided = max(window["strides"]) > 1
-        larger = _is_larger(kernel.shape, shape, g.shape)
-        if strided or larger or _is_point(kernel.shape):
+        strided = max(window["strides"]) > 1 and kernel.size >= limits.strided
+        larger = limits.larger(kernel.shape, shape, g.shape)
+        if strided or larger or limits.point(kernel.shape):
             return native.transposed(lambda x: _product(x, kernel, **window), shape, g)
         return _input_grad(g, kernel, shape=shape, **window)
     shape = (*shape[:-1], shape[-1] // groups)
     return _each_group(partial(_input_grad, shape=shape, **window), g, kernel, groups)
 
 
-def kernel_grad(x: Value, g: Value, *, kernel_shape: Ints, groups: int, **window: Any) -> Value:
+def kernel_grad(
+    x: Value, g: Value, *, kernel_shape: Ints, groups: int, limits: Limits, **window: Any
+) -> Value:
     """A convolution of `x` with `g`, the batch taking the place of the channels."""
     if groups == 1:
         strided = max(window["strides"]) > 1
-        larger = _is_larger(kernel_shape, x.shape, g.shape)
-        if larger or (strided and _is_point(kernel_shape)):
+        larger = limits.larger(kernel_shape, x.shape, g.shape)
+        if larger or (strided and limits.point(kernel_shape)):
             return native.transposed(lambda kernel: _product(x, kernel, **window), kernel_shape, g)
         return _kernel_grad(x, g, kernel_shape=kernel_shape, **window)
     shape = (*kernel_shape[:-1], kernel_shape[-1] // groups)
@@ -94,19 +125,6 @@ def _each_group(
 
 
 # --- as a product of matrices ---------------------------------------------------------------------
-
-
-def _is_point(kernel_shape: Ints) -> bool:
-    """Whether the kernel has one element for each pair of channels."""
-    return math.prod(kernel_shape[:-2]) == 1
-
-
-def _is_larger(kernel_shape: Ints, *images: Ints) -> bool:
-    """Whether the kernel is larger than one of the images that it slides over: x, and in gradients
-    `g` too.
-    """
-    sizes = kernel_shape[:-2]
-    return any(k > n for image in images for k, n in zip(sizes, image[1:-1], strict=True))
 
 
 def _product(x: Value, kernel: Value, *, strides: Ints, padding: Padding, dilation: Ints) -> Value:

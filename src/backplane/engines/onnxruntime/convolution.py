@@ -14,6 +14,7 @@ from typing import Any, TypedDict, Unpack
 
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Window, windows
+from backplane.engines.kernels import limit
 from backplane.engines.onnxruntime.builder import Shape, Size, Symbol, ints, node, transpose
 from backplane.engines.onnxruntime.indexing import slice_
 from backplane.engines.onnxruntime.shaping import concat, constant_of, pad
@@ -65,10 +66,6 @@ def _padded(x: Symbol, pairs: Pairs) -> Symbol:
 
 # --- where a matrix product is better -------------------------------------------------------------
 
-FEW = 9
-"""Elements of a window up to which the gradient by the kernel is faster as matrix products: by
-two fifths for 3 × 3, by ten times for 1 × 1. The other two gain for 1 × 1 only."""
-
 NARROW = 128
 """Rows of a matrix from which on a product with it becomes no faster."""
 
@@ -83,8 +80,9 @@ def _is_kernel_product(
     specs: Sequence[Spec], *, kernel_shape: Ints, groups: int, **params: Any
 ) -> bool:
     *window, channels, _ = kernel_shape
-    few = math.prod(window) <= FEW and channels == 1
-    return groups > 1 and (few or specs[0].dtype == "float64")
+    if groups == 1 or specs[0].dtype == "float64":
+        return groups > 1
+    return channels == 1 and math.prod(window) < limit("cntk.depthwise")
 
 
 # --- the primitives ------------------------------------------------------------------------------
@@ -170,7 +168,7 @@ def conv_kernel_grad(x: Symbol, g: Symbol, *, kernel_shape: Ints, **at: Unpack[S
         return constant_of(kernel_shape, 0, x.dtype)
     slid, counts = _windows(kernel_shape, at), sizes(x)[1:-1]
     pairs = pairs_of(slid, counts)
-    if groups == 1 and (x.dtype == "float64" or math.prod(window) <= FEW):
+    if groups == 1 and (x.dtype == "float64" or math.prod(window) < limit("cntk.kernels")):
         return _by_products(_padded(x, pairs), g, kernel_shape, slid)
     options = padding_options(slid, counts)
     if "auto_pad" in options:

@@ -16,14 +16,12 @@ from typing import Any, NamedTuple
 
 from backplane.core.spec import Spec
 from backplane.engines.base import Function, Program, writing
+from backplane.engines.kernels import limit
 from backplane.engines.table import Value
 from backplane.engines.tensorflow.library import raw, tf
 
 LARGE = 1 << 16
 """Elements from which on a variable is kept in place."""
-
-WORTH = 1 << 20
-"""Operations from which on a chain is compiled: a kernel takes XLA 50 ms, and its call 70 µs."""
 
 LONGEST = 64
 """The most operations in a chain. No step of an optimizer is longer."""
@@ -186,7 +184,8 @@ def _chains(states: Sequence[State], graph: Any) -> list[Chain]:
     chains = []
     for steps, members in groups:
         work = len(steps) * math.prod(states[members[0]].new.shape)
-        if work >= WORTH and len(steps) <= LONGEST:
+        least = limit("tensorflow.updates", states[members[0]].new.dtype.name)
+        if work >= least and len(steps) <= LONGEST:
             chains.append(_chain(states, sorted(members), sorted(steps, key=place.__getitem__)))
     return chains
 

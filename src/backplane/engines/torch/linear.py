@@ -17,14 +17,12 @@ from collections.abc import Sequence
 import torch
 
 from backplane.core.spec import Spec
+from backplane.engines import kernels
 from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.torch.dtypes import modular
 from backplane.engines.torch.tracing import in_jit_trace, is_recorded
 
 TABLE = Table()
-
-LARGE = 2**22
-"""Multiplications from which on oneDNN's larger overhead, some 13 µs, no longer counts."""
 
 ADVANTAGE = 0.85
 """oneDNN serves if it needs less than this share of the time: a close race must not be decided by
@@ -72,41 +70,52 @@ def _asking(lowering: Lowering, as_does: Lowering | None = None) -> Lowering:
     return lowering
 
 
-def _product_by_size(x: Value, y: Value, out: Value | None = None) -> Value:
-    """`x @ y` for matrices, where oneDNN is the faster one for large products."""
-    rows, inner = x.shape
-    columns = y.shape[1]
-    large = rows * inner * columns >= LARGE and min(rows, inner, columns) >= 32
-    if (
-        large
-        and x.is_cpu
-        and not (torch.is_grad_enabled() or in_jit_trace() or torch.is_autocast_enabled("cpu"))
-    ):
-        product = onednn(x, y)
-        return product if out is None else out.copy_(product)
-    return torch.mm(x, y, out=out)
+def _by_size(large: float) -> Lowering:
+    """`x @ y` for matrices, by oneDNN from `large` multiplications on."""
+
+    def product(x: Value, y: Value, out: Value | None = None) -> Value:
+        rows, inner = x.shape
+        columns = y.shape[1]
+        if (
+            rows * inner * columns >= large
+            and min(rows, inner, columns) >= 32
+            and x.is_cpu
+            and not (torch.is_grad_enabled() or in_jit_trace() or torch.is_autocast_enabled("cpu"))
+        ):
+            found = onednn(x, y)
+            return found if out is None else out.copy_(found)
+        return torch.mm(x, y, out=out)
+
+    return _asking(product)
 
 
 def _prefers_onednn() -> bool:
-    """Not where operations are recorded: the measurement would be a part of the record."""
-    return not is_recorded() and onednn_is_faster()
+    """Not where operations are recorded: the measurement would be a part of the record. There is
+    none where the table is of this machine.
+    """
+    return not is_recorded() and (kernels.settled("torch.products") or onednn_is_faster())
 
 
-def _may_be_large(specs: Sequence[Spec], transpose_x: bool, transpose_y: bool) -> bool:
-    """Whether these matrices may be large enough for oneDNN, unknown sizes taken as 1024."""
-    if specs[0].dtype != "float32" or specs[0].ndim != 2:
-        return False
+def _large(specs: Sequence[Spec], transpose_x: bool, transpose_y: bool) -> float | None:
+    """From how many multiplications on oneDNN serves; None if these matrices are surely smaller.
+    Unknown sizes count as 1024.
+    """
+    large = kernels.limit("torch.products")
+    if specs[0].dtype != "float32" or specs[0].ndim != 2 or not has_onednn():
+        return None
     rows, inner = reversed(specs[0].shape) if transpose_x else specs[0].shape
     columns = specs[1].shape[0 if transpose_y else 1]
-    return math.prod(1024 if n is None else n for n in (rows, inner, columns)) >= LARGE
+    most = math.prod(1024 if n is None else n for n in (rows, inner, columns))
+    return large if most >= large and _prefers_onednn() else None
 
 
 @TABLE.build("matmul", into=True)
 def matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
     """`torch.matmul` on transposed views."""
     product: Lowering = torch.matmul
-    if _may_be_large(specs, transpose_x, transpose_y) and _prefers_onednn():
-        product = _product_by_size
+    large = _large(specs, transpose_x, transpose_y)
+    if large is not None:
+        product = _by_size(large)
     product = modular(specs[0], product)
     return _transposing(product, transpose_x, transpose_y)
 
@@ -115,10 +124,12 @@ def matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lo
 def matmul_add(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
     """`torch.addmm`, where the product alone is not oneDNN's."""
     biased: Lowering = _addmm
-    if _may_be_large(specs, transpose_x, transpose_y) and _prefers_onednn():
-        biased = _sum_by_size
-    elif specs[2].ndim == 1 and _may_have_many(specs, transpose_x, transpose_y):
-        biased = _vector_after
+    large = _large(specs, transpose_x, transpose_y)
+    many = kernels.limit("torch.biases", specs[0].dtype)
+    if large is not None:
+        biased = _sum_by_size(large)
+    elif specs[2].ndim == 1 and _most_elements(specs, transpose_x, transpose_y) >= many:
+        biased = _vector_after(many)
     return _transposing(biased, transpose_x, transpose_y)
 
 
@@ -133,32 +144,34 @@ def _transposing(product: Lowering, transpose_x: bool, transpose_y: bool) -> Low
     return _asking(lowering, product)
 
 
-def _may_have_many(specs: Sequence[Spec], transpose_x: bool, transpose_y: bool) -> bool:
-    """Whether a product may have so many elements, unknown sizes taken as 4096."""
+def _most_elements(specs: Sequence[Spec], transpose_x: bool, transpose_y: bool) -> int:
+    """How many elements a product may have, unknown sizes taken as 4096."""
     shape = specs[0].shape[transpose_x], specs[1].shape[not transpose_y]
-    return math.prod(4096 if n is None else n for n in shape) >= MANY
-
-
-MANY = 2**20
-"""Elements of a product from which on it is faster to add a vector afterwards. `addmm` would first
-fill the result with the vector. A product of 2560 × 128 × 512 took 0.88 of the time, one of 128 ×
-784 × 512 the same time."""
+    return math.prod(4096 if n is None else n for n in shape)
 
 
 def _addmm(x: Value, y: Value, c: Value, out: Value | None = None) -> Value:
     return torch.addmm(c, x, y) if out is None else torch.addmm(c, x, y, out=out)
 
 
-def _vector_after(x: Value, y: Value, c: Value, out: Value | None = None) -> Value:
-    large = len(x) * len(c) >= MANY and not torch.is_grad_enabled()
-    return torch.mm(x, y, out=out).add_(c) if large else _addmm(x, y, c, out)
+def _vector_after(many: float) -> Lowering:
+    """A product, to which a vector is added afterwards where it has `many` elements: `addmm` would
+    first fill the result with the vector.
+    """
+
+    def biased(x: Value, y: Value, c: Value, out: Value | None = None) -> Value:
+        large = len(x) * len(c) >= many and not torch.is_grad_enabled()
+        return torch.mm(x, y, out=out).add_(c) if large else _addmm(x, y, c, out)
+
+    return _asking(biased)
 
 
-def _sum_by_size(x: Value, y: Value, c: Value, out: Value | None = None) -> Value:
-    if torch.is_grad_enabled():
-        return _addmm(x, y, c)
-    return _product_by_size(x, y, out).add_(c)
+def _sum_by_size(large: float) -> Lowering:
+    product = _by_size(large)
 
+    def biased(x: Value, y: Value, c: Value, out: Value | None = None) -> Value:
+        if torch.is_grad_enabled():
+            return _addmm(x, y, c)
+        return product(x, y, out).add_(c)
 
-for _lowering in (_product_by_size, _sum_by_size, _vector_after):
-    _asking(_lowering)
+    return _asking(biased)

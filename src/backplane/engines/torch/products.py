@@ -14,16 +14,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from backplane.core.windows import Placement, Window
+from backplane.engines.kernels import limit
 from backplane.engines.table import Ints, Value
 from backplane.engines.torch.shaping import pad_amounts
 
-PER_OUTPUT = 2
-"""Up to this number of places for each output channel, a product is faster."""
+
+class Limits(NamedTuple):
+    """The limits of `torch.points` and `torch.windows`."""
+
+    points: float
+    windows: float
+
+    @classmethod
+    def of(cls, dtype: str) -> Limits:
+        """The limits in force."""
+        return cls(limit("torch.points", dtype), limit("torch.windows", dtype))
 
 
 class Products(Placement):
@@ -34,16 +45,17 @@ class Products(Placement):
         """Windows over axes of these sizes."""
         return cls(tuple(sizes), tuple(slid))
 
-    def serves(self, x: Value, outputs: int, groups: int) -> bool:
+    def serves(self, x: Value, kernel_shape: Ints, groups: int, limits: Limits) -> bool:
         """Whether the product is the faster form: on the CPU, where windows have one element, or
         there are few of them. `x` is an operand of the convolution or of its gradients.
         """
         if groups > 1 or not x.is_cpu:
             return False
+        inputs, outputs = kernel_shape[-2:]
         if self.elements == 1:
-            return True
+            return inputs * outputs >= limits.points
         # While PyTorch traces for any batch, that is no number, and asking would fix it.
-        return type(x.shape[0]) is int and x.shape[0] * self.places <= PER_OUTPUT * outputs
+        return type(x.shape[0]) is int and x.shape[0] * self.places < limits.windows * outputs
 
     @cached_property
     def places(self) -> int:

@@ -1,0 +1,149 @@
+"""The table of kernels that Backplane brings: measures the choices, and writes them with their
+measurements.
+
+    python -m benchmarks.kernels [ENGINE …]
+
+measures with one thread on one core, on the processor's clock, and writes
+`src/backplane/engines/kernel_table.py` and `docs/kernels.md`. Engines that are not named keep what
+was measured before. With `--page` nothing is measured.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from backplane.cli import kernels as measuring
+from backplane.engines.kernel_table import MEASURED
+from backplane.engines.kernels import CHOICES
+from backplane.known_engines import ENGINES
+from benchmarks import machine
+from benchmarks.workers import environment
+
+ROOT = Path(__file__).parents[1]
+TABLE = ROOT / "src/backplane/engines/kernel_table.py"
+PAGE = ROOT / "docs/kernels.md"
+
+HEAD = '''"""The limits of `kernels`, each with the measurements that it follows from: the work, the
+quantity, and the milliseconds of the two forms. `python -m benchmarks.kernels` writes this file.
+"""
+
+from math import inf
+
+# fmt: off
+Rows = tuple[tuple[str, float, float, float], ...]
+MEASURED: dict[str, dict[str, tuple[float, Rows]]] = {'''
+
+INTRODUCTION = """\
+# The table of kernels
+
+Where an engine can compute the same in two ways, and sizes decide which is quicker, a table
+decides. For each choice it holds a *limit*: below it one form serves, from it on the other. Results
+are equal within the tolerance of the engine. `python -m benchmarks.kernels` measures the table, and
+writes it and this page.
+
+`backplane bench --kernels` measures on your machine, with the threads that your programs would
+have. It writes `backplane-kernels.json` beside `keras.json`, and processes that begin later follow
+that table. `BACKPLANE_KERNELS=FILE` names another one. `BACKPLANE_KERNELS=off` lets the plain form
+serve everywhere, which is the library's own kernel where it has one. A file that is no such table
+is an error, which names the file.
+
+The choices are for the processor. On other devices convolutions and products are the library's.
+Whether oneDNN multiplies faster than MKL is tried once more in each process, unless you have
+measured it, because it differs from processor to processor.
+
+Times are the least milliseconds of several calls, on one core of {processor}, with one thread, on
+the processor's clock. A case whose times differ by less than 5 % decides nothing, and no limit is
+so low that a compiler's work would not be worth it. Results and gradients are reduced to their
+sums, which takes the same time in both forms.
+"""
+
+
+def _measured(name: str) -> dict[str, Any]:
+    """The choices of an engine, on one core."""
+    os.environ.update(environment(name))
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    return measuring.on_engine(name, "cpu")
+
+
+def _rows(name: str, by_dtype: dict[str, Any]) -> dict[str, Any]:
+    """What the table holds, from the measurements for each dtype."""
+    choice = CHOICES[name]
+    return {
+        dtype: (choice.least if choice.tried else measuring.fitted(name, rows), rows)
+        for dtype, rows in by_dtype.items()
+    }
+
+
+def _source(table: dict[str, Any]) -> Iterator[str]:
+    yield HEAD
+    for name, by_dtype in sorted(table.items()):
+        yield f'    "{name}": {{'
+        for dtype, (limit, rows) in by_dtype.items():
+            yield f'        "{dtype}": ({limit}, ('
+            for work, *numbers in rows:
+                yield f'            ("{work}", {", ".join(map(str, numbers))}),'
+            yield "        )),"
+        yield "    },"
+    yield "}\n"
+
+
+def _page(table: dict[str, Any]) -> Iterator[str]:
+    yield INTRODUCTION.format(processor=f"{machine.processor()} ({os.cpu_count()} cores)")
+    for engine in ENGINES:
+        yield f"## {engine}\n"
+        for name, by_dtype in sorted(table.items()):
+            if name.partition(".")[0] == engine:
+                yield from _choice(name, by_dtype)
+
+
+def _choice(name: str, by_dtype: dict[str, Any]) -> Iterator[str]:
+    choice = CHOICES[name]
+    limits = ", ".join(f"{_limit(limit)} in {dtype}" for dtype, (limit, _) in by_dtype.items())
+    yield f"### `{name}`\n"
+    yield f"Below the limit: {choice.below}. From it on: {choice.above}."
+    yield f"The quantity: {choice.quantity}. The limit: {limits}.\n"
+    yield "| work | dtype | quantity | below, ms | from it on, ms |\n|---|---|---|---|---|"
+    for dtype, (limit, rows) in by_dtype.items():
+        for work, quantity, *times in rows:
+            serves = int(quantity >= limit)
+            cells = [f"**{t:g}**" if i == serves else f"{t:g}" for i, t in enumerate(times)]
+            yield f"| {work} | {dtype} | {_figure(quantity)} | {' | '.join(cells)} |"
+    yield ""
+
+
+def _figure(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:g}"
+
+
+def _limit(limit: float) -> str:
+    return "none" if limit == math.inf else _figure(limit)
+
+
+def main() -> None:
+    """The command."""
+    table = {
+        name: {dtype: rows for dtype, (_, rows) in found.items()}
+        for name, found in MEASURED.items()
+    }
+    for engine in [] if "--page" in sys.argv else sys.argv[1:] or ENGINES:
+        print(engine, flush=True)
+        for name, found in _measured(engine).items():
+            table[name] = {dtype: tuple(map(tuple, x["measured"])) for dtype, x in found.items()}
+        _write(table)
+    _write(table)
+
+
+def _write(measurements: dict[str, Any]) -> None:
+    table = {name: _rows(name, found) for name, found in measurements.items()}
+    TABLE.write_text("\n".join(_source(table)), encoding="utf-8")
+    PAGE.write_text("\n".join(_page(table)).rstrip() + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

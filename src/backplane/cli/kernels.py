@@ -1,0 +1,327 @@
+"""Measures the choices between formulations (`engines.kernels`), and fits their limits.
+
+    python -m backplane.cli.kernels ENGINE CLOCK
+
+measures those of one engine and prints them as JSON, in the form of a table's `choices`. CLOCK is
+`wall` or `cpu`: the processor's clock does not count what other programs do meanwhile, but it
+counts each thread.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from time import perf_counter, process_time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from backplane import _files
+from backplane.engines import kernels
+from backplane.engines.kernel_table import MEASURED
+
+SECONDS, LEAST = 0.2, 5
+"""How long both forms of a case run in turns, and how often each at least."""
+CLOCKS = {"wall": perf_counter, "cpu": process_time}
+CLOSE = 0.05
+"""If times differ by less than this share, the case decides nothing."""
+
+Call = Callable[[], Any]
+
+
+class Work(NamedTuple):
+    """What a function of K computes and updates, and what it is fed."""
+
+    outputs: Sequence[Any]
+    updates: Sequence[tuple[Any, Any]] = ()
+    feeds: Sequence[tuple[Any, np.ndarray]] = ()
+
+    def function(self, K: Any, whole: bool = False) -> Call:
+        """A call of that function. It returns the sums of the outputs, unless they are wanted as a
+        whole.
+        """
+        outputs = [t if whole else K.sum(t) for t in self.outputs]
+        inputs, values = [t for t, _ in self.feeds], [array for _, array in self.feeds]
+        return partial(K.function(inputs, outputs, self.updates), values)
+
+
+class Case(NamedTuple):
+    """Work of certain sizes: what it is, the quantity that decides, and what builds it for K and a
+    dtype.
+    """
+
+    label: str
+    quantity: float
+    build: Callable[[Any, str], Work]
+
+
+def _variable(K: Any, dtype: str, *shape: int) -> Any:
+    return K.variable(np.random.default_rng(0).uniform(0.1, 1.0, shape), dtype=dtype)
+
+
+def _training(K: Any, loss: Any, weights: Sequence[Any]) -> Work:
+    return Work([loss, *K.gradients(loss, weights)])
+
+
+def _convolution(
+    K: Any, dtype: str, x: Sequence[int], kernel: Sequence[int], function: str, **options: Any
+) -> Work:
+    image, window = _variable(K, dtype, *x), _variable(K, dtype, *kernel)
+    y = getattr(K, function)(image, window, padding="same", **options)
+    return _training(K, K.mean(K.square(y)), [image, window])
+
+
+def _conv(
+    quantity: float, x: Sequence[int], kernel: Sequence[int], function: str = "conv2d",
+    **options: Any,
+) -> Case:  # fmt: skip
+    sizes = (" × ".join(map(str, s)) for s in (kernel[:-2], x[1:-1]))
+    label = f"{' over '.join(sizes)}, {x[-1]} to {kernel[-1]} channels, batch {x[0]}"
+    build = partial(_convolution, x=x, kernel=kernel, function=function, **options)
+    return Case(label, quantity, build)
+
+
+def _loop(K: Any, dtype: str, rows: int) -> Work:
+    x = _variable(K, dtype, rows, 32, 64)
+    w, u = _variable(K, dtype, 64, 128), _variable(K, dtype, 128, 128)
+
+    def step(row: Any, states: list[Any]) -> tuple[Any, list[Any]]:
+        h = K.tanh(K.dot(row, w) + K.dot(states[0], u))
+        return h, [h]
+
+    start = K.zeros((rows, 128), dtype)
+    return _training(K, K.mean(K.rnn(step, x, [start])[0]), [w, u])
+
+
+def _chain(K: Any, dtype: str, elements: int) -> Work:
+    """RMSprop's arithmetic, on values that are not written back."""
+    p, a, g = [_variable(K, dtype, elements) for _ in range(3)]
+    mean = 0.9 * a + 0.1 * K.square(g)
+    return Work([mean, p - 0.001 * g / (K.sqrt(mean) + 1e-7)])
+
+
+def _product(K: Any, dtype: str, rows: int, inner: int, columns: int, bias: bool = False) -> Work:
+    x, w = _variable(K, dtype, rows, inner), _variable(K, dtype, inner, columns)
+    y = K.dot(x, w)
+    return Work([K.bias_add(y, _variable(K, dtype, columns)) if bias else y])
+
+
+def _momentum(K: Any, dtype: str, elements: int) -> Work:
+    p, m = [_variable(K, dtype, elements) for _ in range(2)]
+    g = K.placeholder((elements,), dtype=dtype)
+    speed = 0.9 * m - 0.001 * g
+    return Work([], [(m, speed), (p, p + speed)], [(g, np.full(elements, 0.5, dtype))])
+
+
+LOOPS = [Case(f"{n} rows, 32 steps", n, partial(_loop, rows=n)) for n in (4, 16, 64, 256, 1024)]
+CHAINS = [Case(f"{2**n:,} elements", 2**n, partial(_chain, elements=2**n)) for n in range(16, 23)]
+POINTS = [
+    _conv(c * d, (8, n, n, c), (1, 1, c, d))
+    for n, c, d in ((16, 8, 8), (16, 16, 64), (8, 64, 64), (8, 256, 64), (4, 512, 512))
+]
+SLIDING = [
+    _conv(batch * n * n / c, (batch, n, n, c), (3, 3, c, c))
+    for batch, n, c in ((8, 8, 16), (2, 2, 512), (8, 2, 512), (8, 4, 256), (8, 8, 256),
+                        (8, 8, 128), (8, 16, 64), (8, 32, 32))
+]  # fmt: skip
+WIDTHS = [_conv(n / 2, (8, n, n, c), (3, 3, c, c)) for n in (4, 8, 16, 32, 64) for c in (4, 16, 64)]
+PRODUCTS = [
+    Case(f"{n} × {n} × {n}", n**3, partial(_product, rows=n, inner=n, columns=n))
+    for n in (32, 64, 96, 128, 192, 256, 512)
+]
+BIASES = [
+    Case(f"{r} × 128 × {n}", r * n, partial(_product, rows=r, inner=128, columns=n, bias=True))
+    for r, n in ((64, 64), (128, 256), (512, 512), (2048, 512), (4096, 1024))
+]
+SMALL = [_conv(9 * c * c, (8, 2, 2, c), (3, 3, c, c)) for c in (4, 16, 64, 256)]
+STRIDED = [_conv(9 * c * c, (8, 16, 16, c), (3, 3, c, c), strides=(2, 2)) for c in (4, 16, 64, 128)]
+SINGLE = [_conv(n * n, (16, 28, 28, 1), (n, n, 1, 32)) for n in (3, 5, 7, 9)]
+CUBES = [_conv(n**3, (4, 10, 10, 10, 8), (n, n, n, 8, 16), "conv3d") for n in (2, 3, 5)]
+KERNELS = [_conv(n * n, (8, 16, 16, 16), (n, n, 16, 16)) for n in (1, 2, 3, 5, 7)]
+DEPTHWISE = [
+    _conv(n * n, (8, 16, 16, 32), (n, n, 32, 1), "depthwise_conv2d") for n in (1, 2, 3, 5, 7)
+]
+UPDATES = [
+    Case(f"{2**n:,} elements", 2**n, partial(_momentum, elements=2**n)) for n in range(16, 23)
+]
+CHAINS_OF_UPDATES = [case._replace(quantity=4 * case.quantity) for case in UPDATES]
+"""Behind both new values there are four operations."""
+
+CASES: Mapping[str, Sequence[Case]] = {
+    **{name: LOOPS for name in kernels.CHOICES if name.endswith(".loops")},
+    "numpy.blocks": CHAINS,
+    "numpy.columns": WIDTHS,
+    "torch.points": POINTS,
+    "torch.windows": SLIDING,
+    "torch.products": PRODUCTS,
+    "torch.biases": BIASES,
+    "torch.blocks": CHAINS,
+    "jax.points": POINTS,
+    "jax.small_images": SMALL,
+    "jax.strided": STRIDED,
+    "jax.channels": SINGLE,
+    "jax.cubes": CUBES,
+    "tensorflow.updates": CHAINS_OF_UPDATES,
+    "theano.updates": UPDATES,
+    "cntk.kernels": KERNELS,
+    "cntk.depthwise": DEPTHWISE,
+}
+
+ONE_DTYPE = ("loops", "blocks", "products", "kernels", "depthwise")
+"""Choices that are made alike for all dtypes, or for float32 alone."""
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+def measured(engine: str, clock: str) -> dict[str, Any]:
+    """The choices of the engine that is configured, with their measurements."""
+    from backplane import backend as K
+    from backplane.compile.program import clear_programs
+
+    # Whatever the user's table says.
+    kernels.FORCED.update({name: rows[kernels.DTYPES[0]][0] for name, rows in MEASURED.items()})
+    found: dict[str, Any] = {}
+    for name, cases in CASES.items():
+        owner, _, choice = name.partition(".")
+        if owner != engine:
+            continue
+        for dtype in kernels.DTYPES[: 1 if choice in ONE_DTYPE else None]:
+            rows = []
+            for case in cases:
+                times = _times(forms(K, name, case, dtype), CLOCKS[clock])
+                rows.append([case.label, case.quantity, *times])
+                clear_programs()
+            limit = fitted(name, rows)
+            row = {"limit": None if limit == math.inf else limit, "measured": rows}
+            found.setdefault(name, {})[dtype] = row
+    return found
+
+
+def forms(K: Any, name: str, case: Case, dtype: str) -> list[Call]:
+    """The case in both forms of the choice, compiled."""
+    from backplane.compile.program import clear_programs
+
+    calls = []
+    for limit in (math.inf, 0.0):
+        clear_programs()
+        with kernels.forced(**{name.replace(".", "__"): limit}):
+            call = case.build(K, dtype).function(K)
+            for _ in range(3):
+                call()
+        calls.append(_inside(name, limit, call))
+    return calls
+
+
+def _inside(name: str, limit: float, call: Call) -> Call:
+    """Some choices are made at each call."""
+
+    def run() -> Any:
+        kernels.FORCED[name] = limit
+        return call()
+
+    return run
+
+
+def _times(calls: Sequence[Call], now: Callable[[], float]) -> list[float]:
+    """The least milliseconds of each call. They take turns."""
+    taken: list[list[float]] = [[] for _ in calls]
+    start = perf_counter()
+    while perf_counter() - start < SECONDS or len(taken[-1]) < LEAST:
+        for call, seconds in zip(calls, taken, strict=True):
+            begin = now()
+            call()
+            seconds.append(now() - begin)
+    return [float(f"{min(seconds) * 1e3:.3g}") for seconds in taken]
+
+
+def fitted(name: str, rows: Sequence[Sequence[Any]]) -> float:
+    """The limit by which the cases take the least time, each as a share of its own. If several do,
+    it is the one in the middle, or the one by which the plain form always serves.
+    """
+    sizes = sorted({quantity for _, quantity, *_ in rows})
+    between = [math.sqrt(a * b) for a, b in pairwise(sizes)]
+    limits = [0.0, *[float(f"{limit:.2g}") for limit in between], math.inf]
+
+    def cost(limit: float) -> float:
+        total = 0.0
+        for _, quantity, below, above in rows:
+            share = math.log(below / above)
+            share = 0.0 if abs(share) < CLOSE else share
+            total += share if quantity < limit else 0.0
+        return total
+
+    choice = kernels.CHOICES[name]
+    lowest = min(map(cost, limits))
+    equal = [limit for limit in limits if cost(limit) - lowest < 1e-9]
+    plain = choice.without_table
+    best = plain if plain in equal else equal[len(equal) // 2]
+    return max(best, choice.least)
+
+
+# --- the user's table -----------------------------------------------------------------------------
+
+
+def on_engine(engine: str, clock: str = "wall") -> dict[str, Any]:
+    """`measured` in a process of its own.
+
+    Raises:
+        subprocess.CalledProcessError: if it fails.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "backplane.cli.kernels", engine, clock],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "KERAS_BACKEND": engine},
+    )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def write(choices: Mapping[str, Any]) -> str:
+    """Put choices into the user's table; those of other engines stay. Returns the file."""
+    file = kernels.path()
+    older: dict[str, Any] = {}
+    try:
+        with open(file, encoding="utf-8") as stream:
+            table = json.load(stream)
+        kernels.checked(table)
+        older = table["choices"]
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+    except ValueError:
+        older = {}  # What cannot be read cannot be kept.
+    table = {"version": kernels.VERSION, "machine": platform.processor() or platform.machine()}
+    text = json.dumps({**table, "choices": {**older, **choices}}, indent=1)
+    _files.replace(file, f"{text}\n".encode())
+    return file
+
+
+def rows_of(choices: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """For people: what was measured, and which form serves from now on."""
+    rows = []
+    for name, by_dtype in choices.items():
+        choice = kernels.CHOICES[name]
+        for dtype, found in by_dtype.items():
+            limit = math.inf if found["limit"] is None else found["limit"]
+            for work, quantity, *times in found["measured"]:
+                which = int(quantity >= limit)
+                other, serves = times[1 - which], (choice.below, choice.above)[which]
+                rows.append(
+                    {"choice": name, "dtype": dtype, "work": work, "serves": serves,
+                     "ms": times[which], "other ms": other}
+                )  # fmt: skip
+    return rows
+
+
+if __name__ == "__main__":
+    # Libraries may write to stdout too: the answer is the last line.
+    print(json.dumps(measured(*sys.argv[1:3])))

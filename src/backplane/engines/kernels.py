@@ -1,0 +1,235 @@
+"""Which of two formulations of the same work serves: by a quantity of the sizes, and a limit for it
+that was measured.
+
+The list below says what the choices are. `kernel_table` holds the limits of each, by dtype, with
+the measurements that they follow from; `python -m benchmarks.kernels` writes it. `backplane bench
+--kernels` measures on the user's machine and writes a table of the same form, whose limits come
+before ours. `BACKPLANE_KERNELS` names another such file, or is `off`: then the plain formulation
+serves everywhere, which is the library's own kernel where it has one.
+
+Choices are made while a program is compiled or first run, on a CPU. Nothing was measured on other
+devices, where the plain formulations serve.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, NamedTuple
+
+from backplane import _keras_json as keras_json
+from backplane.engines.kernel_table import MEASURED
+
+VARIABLE = "BACKPLANE_KERNELS"
+OFF = "off"
+VERSION = 1
+"""Of the form of a table."""
+FILE = "backplane-kernels.json"
+"""The user's table, which lies beside `keras.json`."""
+DTYPES = ("float32", "float64")
+"""Those that are measured. Others follow the first."""
+
+
+class Choice(NamedTuple):
+    """One formulation serves for quantities below the limit, the other from it on."""
+
+    quantity: str
+    below: str
+    above: str
+    plain: str
+    """`below` or `above`: which serves where nothing was measured."""
+    least: float = 0.0
+    """No limit is lower: what is compiled first, or takes longer to begin, must be worth it."""
+    tried: bool = False
+    """Whether the processor decides more than the sizes: then each process tries both forms once,
+    unless the user has measured them."""
+
+    @property
+    def without_table(self) -> float:
+        """The limit by which the plain formulation always serves."""
+        return math.inf if self.plain == "below" else 0.0
+
+
+_PRODUCT, _XLA, _TORCH = "a product of matrices", "XLA's convolution", "PyTorch's convolution"
+_STACKED = Choice(
+    "rows of a step", "one product for all steps of a loop", "a product per step", "above"
+)
+
+CHOICES = {
+    "numpy.blocks": Choice("elements of an array", "whole arrays", "block by block", "below"),
+    "numpy.columns": Choice(
+        "windows along the last axis, for each element by which two of them overlap at most",
+        "gradient by x: a product for each place of the kernel",
+        "a product for each row of the kernel",
+        "below",
+    ),
+    "numpy.loops": _STACKED,
+    "torch.points": Choice(
+        "elements of a kernel, one for each pair of channels", _TORCH, _PRODUCT, "below"
+    ),
+    "torch.windows": Choice(
+        "windows in the batch, for each output channel", _PRODUCT, _TORCH, "above"
+    ),
+    "torch.products": Choice(
+        "multiplications", "MKL's product", "oneDNN's product", "below", least=2**22, tried=True
+    ),
+    "torch.biases": Choice(
+        "elements of the result", "a product that adds", "a product, then a sum in place", "below"
+    ),
+    "torch.blocks": Choice("elements of an array", "whole arrays", "block by block", "below"),
+    "torch.loops": _STACKED,
+    "jax.points": Choice(
+        "elements of a kernel, one for each pair of channels", _XLA, _PRODUCT, "below"
+    ),
+    "jax.small_images": Choice(
+        "elements of a kernel that is larger than the image", _XLA, _PRODUCT, "below"
+    ),
+    "jax.strided": Choice(
+        "elements of a kernel that has strides", "gradient by x: " + _XLA, _PRODUCT, "below"
+    ),
+    "jax.channels": Choice(
+        "elements of a window over a single channel", "sums of products", _XLA, "above"
+    ),
+    "jax.cubes": Choice(
+        "elements of a window over three axes", _PRODUCT, _XLA, "above"
+    ),
+    "jax.loops": _STACKED,
+    "tensorflow.loops": _STACKED,
+    "tensorflow.updates": Choice(
+        "operations behind the new values of variables", "TensorFlow's kernels", "a kernel of XLA",
+        "below", least=2**20,
+    ),
+    "theano.loops": _STACKED,
+    "theano.updates": Choice(
+        "elements of the parameters", "NumPy, block by block", "a loop of Numba", "below",
+        least=2**18,
+    ),
+    "cntk.loops": _STACKED,
+    "cntk.kernels": Choice(
+        "elements of a window", "gradient by the kernel: " + _PRODUCT, "a convolution", "above"
+    ),
+    "cntk.depthwise": Choice(
+        "elements of a window over a channel of its own", "gradient by the kernel: products",
+        "a convolution", "above",
+    ),
+    "mlx.loops": _STACKED,
+}  # fmt: skip
+"""All choices, by engine and name."""
+
+Limits = Mapping[str, Mapping[str, float]]
+"""For each choice and dtype the quantity from which on `above` serves."""
+
+FORCED: dict[str, float] = {}
+"""Limits that come before all others: see `forced`."""
+
+
+def limit(name: str, dtype: str = DTYPES[0]) -> float:
+    """The limit of a choice for a dtype.
+
+    Raises:
+        ValueError: if the user's table is broken.
+    """
+    if name in FORCED:
+        return FORCED[name]
+    found = limits()[name]
+    return found.get(dtype, found[DTYPES[0]])
+
+
+def engines_limit(engine: str, choice: str) -> float:
+    """The limit of a choice that the compiler makes for an engine. Engines of other packages have
+    NumPy's.
+    """
+    name = f"{engine}.{choice}"
+    return limit(name if name in CHOICES else f"numpy.{choice}")
+
+
+def settled(name: str) -> bool:
+    """Whether the limit was measured on this machine, or chosen, so that nothing need be tried."""
+    return name in FORCED or switched_off() or name in users_limits()
+
+
+def switched_off() -> bool:
+    """Whether plain formulations are to serve everywhere."""
+    return os.environ.get(VARIABLE) == OFF
+
+
+@contextmanager
+def forced(**given: float) -> Iterator[None]:
+    """Context manager: programs that are compiled inside take these limits, `torch__windows=0.0`
+    for `torch.windows`. For measuring and testing; programs that are there already stay.
+    """
+    before = dict(FORCED)
+    FORCED.update({name.replace("__", "."): limit for name, limit in given.items()})
+    try:
+        yield
+    finally:
+        FORCED.clear()
+        FORCED.update(before)
+
+
+@cache
+def limits() -> Limits:
+    """The limits in force in this process."""
+    if switched_off():
+        return {name: {DTYPES[0]: choice.without_table} for name, choice in CHOICES.items()}
+    ours = {
+        name: {dtype: row[0] for dtype, row in by_dtype.items()}
+        for name, by_dtype in MEASURED.items()
+    }
+    return {**ours, **users_limits()}
+
+
+@cache
+def users_limits() -> Limits:
+    """The limits of the user's table; none if there is no such file."""
+    given = os.environ.get(VARIABLE)
+    file = given or path()
+    if not given and not os.path.exists(file):
+        return {}
+    # Imported here: few users have a table.
+    import json
+
+    try:
+        with open(file, encoding="utf-8") as stream:
+            table = json.load(stream)
+        return checked(table)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{file} is no table of kernels ({error}): write it anew with `backplane bench "
+            f"--kernels`, remove it, or set {VARIABLE}={OFF}"
+        ) from error
+
+
+def path() -> str:
+    """The user's table, if the environment names no other."""
+    return os.path.join(os.path.dirname(keras_json.path()), FILE)
+
+
+def checked(table: Any) -> Limits:
+    """The limits of a table as it was read from a file.
+
+    Raises:
+        ValueError: if it is no such table.
+    """
+    if not isinstance(table, dict) or table.get("version") != VERSION:
+        raise ValueError(f"its version is not {VERSION}")
+    found: dict[str, dict[str, float]] = {}
+    for name, by_dtype in dict(table.get("choices", {})).items():
+        if name not in CHOICES:
+            raise ValueError(f"there is no choice {name!r}")
+        if not isinstance(by_dtype, dict) or DTYPES[0] not in by_dtype:
+            raise ValueError(f"{name!r} has no limit for {DTYPES[0]}")
+        found[name] = {dtype: _number(name, row) for dtype, row in by_dtype.items()}
+    return found
+
+
+def _number(name: str, row: Any) -> float:
+    """The limit of a row; null stands for infinity, which JSON lacks."""
+    number = row.get("limit", row) if isinstance(row, dict) else row
+    number = math.inf if number is None else number
+    if type(number) not in (int, float) or not number >= 0:
+        raise ValueError(f"the limit of {name!r} is no number from 0 on")
+    return float(number)
