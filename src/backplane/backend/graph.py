@@ -27,7 +27,7 @@ from backplane.core.variable import Variable
 from backplane.engines.base import Engine
 from backplane.ops import autodiff, effects
 from backplane.ops.effects import Update
-from backplane.ops.lift import as_tensor, cast_to
+from backplane.ops.lift import as_tensor, fitting
 
 if TYPE_CHECKING:
     from backplane.backend._buckets import Sizes
@@ -443,26 +443,6 @@ def _update(update: Any, i: int) -> tuple[Variable, Tensor]:
         f"K.function: updates[{i}] must come from K.update, K.update_add, K.update_sub or "
         f"K.moving_average_update, or be a pair (variable, new value), got {update!r}"
     )
-
-
-def fitting(variable: Variable, value: Any, what: str) -> Tensor:
-    """`value` as a tensor that can become the value of `variable`.
-
-    Raises:
-        ValueError: if its shape differs.
-    """
-    new = as_tensor(value, variable.spec.dtype)
-    spec = variable.spec
-    if new.spec.shape != spec.shape:
-        fits = len(new.spec.shape) == len(spec.shape) and all(
-            a is None or a == b for a, b in zip(new.spec.shape, spec.shape, strict=False)
-        )
-        if not fits:
-            raise ValueError(
-                f"{what}: the variable {variable.name!r} has shape {spec.shape}, the new value has "
-                f"shape {tuple(new.spec.shape)}"
-            )
-    return cast_to(new, spec.dtype)
 
 
 @adaptable
