@@ -26,6 +26,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 from backplane.core.context import current, user_line
 from backplane.core.graph import Tensor
 from backplane.core.registry import PRIMITIVES
+from backplane.core.shapes import check_elements
 from backplane.core.spec import Spec
 from backplane.core.traits import Axis, AxisRule, Memory, Precision, StackRule
 
@@ -121,6 +122,11 @@ class Primitive(Generic[R]):
         if context.updated:
             inputs = tuple([context.updated.get(t, t) for t in inputs])
         spec = self.infer_rule(*[t.spec for t in inputs], **params)
+        if self.multiple:
+            for one in spec:
+                check_elements(one.shape)
+        elif not inputs or spec is not inputs[0].spec:
+            check_elements(spec.shape)
         if self.shortcut is not None:
             found = self.shortcut(*inputs, **params)
             if found is not None:
