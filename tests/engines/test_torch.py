@@ -461,3 +461,62 @@ def test_masked_products_work_where_no_value_may_be_looked_at() -> None:
     recorded = torch.fx.experimental.proxy_tensor.make_fx(lambda x, y: product(x, y))(x, y)
     for found in (product(x, y), torch.vmap(product)(x, y), recorded(x, y)):
         assert found.tolist() == [0, 0, 6]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "uint8", "bool"])
+def test_choices_by_bits(dtype: str) -> None:
+    kind = getattr(torch, dtype)
+    mask = torch.rand(5000) > 0.5
+    x = torch.tensor([np.inf, -np.inf, np.nan, -0.0, 1.0]).repeat(1000).to(kind)
+    y = torch.arange(5000).to(kind)
+    zero, two = torch.zeros((), dtype=kind), torch.full((), 2, dtype=kind)
+    choice = ENGINE.table["where"].function
+    for operands in (
+        (x, y),
+        (x, zero),
+        (zero, x),
+        (x, two),
+        (x[:1], y),
+        (y, (-zero.float()).to(kind)),
+    ):
+        wanted = torch.where(mask, *operands)
+        for found in (choice(mask, *operands), choice(mask, *operands, out=torch.empty_like(x))):
+            assert found.dtype == kind
+            np.testing.assert_array_equal(found.double(), wanted.double())
+            np.testing.assert_array_equal(found.double().signbit(), wanted.double().signbit())
+    spread = choice(mask[:, None], x[:3], zero)
+    np.testing.assert_array_equal(spread.double(), torch.where(mask[:, None], x[:3], zero).double())
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_choices_are_seen_by_tapes_and_transformations() -> None:
+    mask, x = torch.arange(5000) % 2 == 0, torch.ones(5000, requires_grad=True)
+    choice = ENGINE.table["where"].function
+    zero = torch.zeros(())
+    choice(mask, x, zero).sum().backward()
+    assert x.grad is not None
+    assert x.grad.sum() == 2500
+    plain = x.detach()
+    slope = torch.func.jvp(lambda x: choice(mask, x, zero), (plain,), (plain,))[1]
+    assert slope.sum() == 2500
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(plain, plain)
+        found = torch.autograd.forward_ad.unpack_dual(choice(mask, dual, zero)).tangent
+    assert found.sum() == 2500
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+def test_rows_and_signs_of_unsigned_integers(dtype: str) -> None:
+    most = np.iinfo(dtype).max
+    x = K.placeholder((2, 2), dtype=dtype)
+    rows, signs = K.function([x], [K.gather(x, [1, 0, -1]), K.sign(x)])(
+        [np.array([[0, 7], [most, 1]], dtype)]
+    )
+    assert rows.tolist() == [[most, 1], [0, 7], [most, 1]]
+    assert signs.tolist() == [[0, 1], [1, 1]]
+    assert rows.dtype == signs.dtype == dtype
+
+
+def test_an_index_into_rows_without_elements() -> None:
+    with pytest.raises(IndexError, match=r"K\.gather: an index is out of range"):
+        K.gather(np.zeros((1, 0)), np.array([0, 1]))

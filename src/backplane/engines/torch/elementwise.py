@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 from backplane.core.numbers import complaint, show
@@ -38,7 +39,6 @@ TABLE = Table(
     bit_and=torch.bitwise_and,
     bit_or=torch.bitwise_or,
     bit_xor=torch.bitwise_xor,
-    where=torch.where,
 )
 TABLE.update(Table(erfinv=torch.erfinv, logical_not=torch.logical_not, check_windows=check_windows))
 
@@ -73,6 +73,40 @@ def mul_no_nan(x: Value, y: Value, out: Value | None = None) -> Value:
         return torch.mul(x, y, out=out)
     masked = torch.where(y == 0, y.new_zeros(()), x * y)
     return masked if out is None else out.copy_(masked)
+
+
+# `torch.where` branches for each element. On a random mask of a million float32 it takes 4.2 ms,
+# the bit operations below 1.0 where one side is 0, and 2.4 for two tensors.
+
+SMALL = 4096
+"""Below this number of elements `torch.where` is as fast."""
+
+_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+@TABLE.add("where", out=3)
+def where(c: Value, x: Value, y: Value, out: Value | None = None) -> Value:
+    """`torch.where`, by bit operations for many elements on the processor."""
+    if not c.is_cpu or not _may_be_viewed(c, x, y) or c.numel() < SMALL:
+        return torch.where(c, x, y) if out is None else torch.where(c, x, y, out=out)
+    kind = _BITS[x.itemsize]
+    u, v = x.view(kind), y.view(kind)
+    bits = None if out is None else out.view(kind)
+    if not u.ndim and u.item() == 0:
+        found = torch.bitwise_and(v, c.to(kind).sub_(1), out=bits)
+    elif not v.ndim and v.item() == 0:
+        found = torch.bitwise_and(u, c.to(kind).neg_(), out=bits)
+    else:
+        chosen = torch.bitwise_and(torch.bitwise_xor(u, v), c.to(kind).neg_())
+        found = torch.bitwise_xor(chosen, v, out=bits)
+    return found.view(x.dtype) if out is None else out
+
+
+def _may_be_viewed(c: Value, *tensors: Value) -> bool:
+    """Whether neither a tape nor anybody else follows what is done with the bits."""
+    if not values_are_known(c) or forward_ad._current_level >= 0:
+        return False
+    return not any(x.requires_grad or type(x) is not torch.Tensor for x in tensors)
 
 
 Choice = Callable[[Spec, Lowering], Lowering]
@@ -121,7 +155,9 @@ def sign(specs: Sequence[Spec]) -> Lowering:
     """`torch.sign`, except that NaN stays NaN, where `torch.sign` gives 0."""
     if is_float(specs[0].dtype):
         return lambda x: torch.where(torch.isnan(x), x, torch.sign(x))
-    return widened(specs[0], torch.sign)
+    if specs[0].dtype in SIGNED:
+        return modular(specs[0], lambda bits: bits.ne(0).to(bits.dtype))
+    return torch.sign
 
 
 @TABLE.add("softplus", out=1)
