@@ -18,7 +18,7 @@ from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
 from backplane.core.spec import Spec  # noqa: E402
 from backplane.engines.base import Program  # noqa: E402
-from backplane.engines.torch import ENGINE, devices, linear  # noqa: E402
+from backplane.engines.torch import ENGINE, devices, groups, linear  # noqa: E402
 
 rng = np.random.default_rng(0)
 
@@ -503,3 +503,28 @@ def test_choices_are_seen_by_tapes_and_transformations() -> None:
         dual = torch.autograd.forward_ad.make_dual(plain, plain)
         found = torch.autograd.forward_ad.unpack_dual(choice(mask, dual, zero)).tangent
     assert found.sum() == 2500
+
+
+def test_normalized_columns_are_the_same_with_and_without_the_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(3)
+    x, g = torch.tensor(rng.normal(size=(2, 6, 3, 4))), torch.tensor(rng.normal(size=(2, 6, 3, 4)))
+    gamma, beta = torch.tensor(rng.normal(size=(2, 4)))
+
+    def computed() -> list[Any]:
+        specs = [Spec(tuple(t.shape), "float64") for t in (x, gamma, beta)]
+        forward = ENGINE.table["normalize"].function(
+            specs, axes=(0, 1, 2), epsilon=0.25, wanted=(True,) * 4
+        )
+        y, mean, variance, scale = forward(x, gamma, beta)
+        specs = [specs[0], specs[0], *[Spec((1, 1, 1, 4), "float64")] * 2, specs[1]]
+        backward = ENGINE.table["normalize_grad"].function(
+            specs, axes=(0, 1, 2), wanted=(True,) * 3
+        )
+        return [y, mean, variance, scale, *backward(g, x, mean, scale, gamma)]
+
+    found = computed()
+    monkeypatch.setattr(groups, "MOST_ROWS", 0)
+    for got, want in zip(found, computed(), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
