@@ -18,7 +18,7 @@ from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
 from backplane.core.spec import Spec  # noqa: E402
 from backplane.engines.base import Program  # noqa: E402
-from backplane.engines.torch import ENGINE, devices, linear  # noqa: E402
+from backplane.engines.torch import ENGINE, devices, groups, linear  # noqa: E402
 
 rng = np.random.default_rng(0)
 
@@ -520,3 +520,28 @@ def test_rows_and_signs_of_unsigned_integers(dtype: str) -> None:
 def test_an_index_into_rows_without_elements() -> None:
     with pytest.raises(IndexError, match=r"K\.gather: an index is out of range"):
         K.gather(np.zeros((1, 0)), np.array([0, 1]))
+
+
+def test_normalized_columns_are_the_same_with_and_without_the_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(3)
+    x, g = torch.tensor(rng.normal(size=(2, 6, 3, 4))), torch.tensor(rng.normal(size=(2, 6, 3, 4)))
+    gamma, beta = torch.tensor(rng.normal(size=(2, 4)))
+
+    def computed() -> list[Any]:
+        specs = [Spec(tuple(t.shape), "float64") for t in (x, gamma, beta)]
+        forward = ENGINE.table["normalize"].function(
+            specs, axes=(0, 1, 2), epsilon=0.25, wanted=(True,) * 4
+        )
+        y, mean, variance, scale = forward(x, gamma, beta)
+        specs = [specs[0], specs[0], *[Spec((1, 1, 1, 4), "float64")] * 2, specs[1]]
+        backward = ENGINE.table["normalize_grad"].function(
+            specs, axes=(0, 1, 2), wanted=(True,) * 3
+        )
+        return [y, mean, variance, scale, *backward(g, x, mean, scale, gamma)]
+
+    found = computed()
+    monkeypatch.setattr(groups, "MOST_ROWS", 0)
+    for got, want in zip(found, computed(), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 from backplane.core.numbers import complaint, show
@@ -23,7 +22,7 @@ from backplane.engines.torch.dtypes import (
     to_array,
     widened,
 )
-from backplane.engines.torch.tracing import values_are_known
+from backplane.engines.torch.tracing import only_values_count, values_are_known
 
 aten = torch.ops.aten
 
@@ -87,7 +86,7 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 @TABLE.add("where", out=3)
 def where(c: Value, x: Value, y: Value, out: Value | None = None) -> Value:
     """`torch.where`, by bit operations for many elements on the processor."""
-    if not c.is_cpu or not _may_be_viewed(c, x, y) or c.numel() < SMALL:
+    if not c.is_cpu or not only_values_count(c, x, y) or c.numel() < SMALL:
         return torch.where(c, x, y) if out is None else torch.where(c, x, y, out=out)
     kind = _BITS[x.itemsize]
     u, v = x.view(kind), y.view(kind)
@@ -100,13 +99,6 @@ def where(c: Value, x: Value, y: Value, out: Value | None = None) -> Value:
         chosen = torch.bitwise_and(torch.bitwise_xor(u, v), c.to(kind).neg_())
         found = torch.bitwise_xor(chosen, v, out=bits)
     return found.view(x.dtype) if out is None else out
-
-
-def _may_be_viewed(c: Value, *tensors: Value) -> bool:
-    """Whether neither a tape nor anybody else follows what is done with the bits."""
-    if not values_are_known(c) or forward_ad._current_level >= 0:
-        return False
-    return not any(x.requires_grad or type(x) is not torch.Tensor for x in tensors)
 
 
 Choice = Callable[[Spec, Lowering], Lowering]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
 from backplane.core.spec import Spec
 from backplane.engines.table import Axes, Lowering, Table, Value
+from backplane.engines.torch.tracing import only_values_count
 
 TABLE = Table()
 
@@ -44,24 +46,41 @@ def gelu_grad(specs: Sequence[Spec], *, approximate: bool) -> Lowering:
 
 # --- normalization --------------------------------------------------------------------------------
 
+MOST_ROWS = 1 << 15
+"""Rows up to which PyTorch's batch normalization serves. It adds up single numbers, so its variance
+of 16,384 rows of float32 is wrong by 4e-6, and that of a million by 5e-4."""
+
 
 def _is_over_rows(x: Spec, parameters: Sequence[Spec], axes: Axes) -> bool:
     """Whether the last axes are normalized, and what is given beside has their shape."""
-    rank = len(axes)
-    wanted = x.shape[x.ndim - rank :]
-    trailing = axes == tuple(range(x.ndim - rank, x.ndim))
+    kept = x.ndim - len(axes)
+    wanted = x.shape[kept:]
+    trailing = axes == tuple(range(kept, x.ndim))
     return trailing and None not in wanted and all(t.shape == wanted for t in parameters)
 
 
+def _is_over_columns(x: Spec, parameters: Sequence[Spec], axes: Axes) -> bool:
+    """Whether all axes but the last are normalized, and what is given beside lies along that."""
+    size = x.shape[-1]
+    if axes != tuple(range(x.ndim - 1)) or not size or x.dtype not in ("float32", "float64"):
+        return False
+    return all(t.shape[-1:] == (size,) and {1}.issuperset(t.shape[:-1]) for t in parameters)
+
+
 def _has_no_kernel(specs: Sequence[Spec], *, axes: Axes, epsilon: float) -> bool:
-    return not _is_over_rows(specs[0], specs[1:], axes)
+    x, *parameters = specs
+    return not (_is_over_rows(x, parameters, axes) or _is_over_columns(x, parameters, axes))
 
 
 @TABLE.build("normalize", wanted=True, unless=_has_no_kernel)
 def normalize(
     specs: Sequence[Spec], *, axes: Axes, epsilon: float, wanted: Sequence[bool]
 ) -> Lowering:
-    """`native_layer_norm`, which gives 1 / √(variance + ε) and not the variance."""
+    """PyTorch's layer normalization or batch normalization. The former gives 1 / √(variance + ε)
+    and not the variance.
+    """
+    if not _is_over_rows(specs[0], specs[1:], axes):
+        return partial(_normalized_columns, axes, epsilon)
     shape = specs[0].shape[axes[0] :]
 
     def lowering(x: Value, *parameters: Value) -> list[Value | None]:
@@ -73,15 +92,51 @@ def normalize(
     return lowering
 
 
+def _normalized_columns(axes: Axes, epsilon: float, x: Value, *parameters: Value) -> list[Value]:
+    if not _has_few_rows(x, *parameters):
+        mean = x.mean(axes, True)
+        centred = x - mean
+        variance = (centred * centred).mean(axes, True)
+        scale = (variance + epsilon).rsqrt()
+        factor = scale * parameters[0] if parameters else scale
+        y = centred * factor
+        return [y + parameters[1] if parameters else y, mean, variance, scale]
+    images = _as_images(x)
+    mean, variance = torch.batch_norm_update_stats(images, None, None, 0.0)
+    gamma, beta = [t.reshape(-1) for t in parameters] or (None, None)
+    y, *_ = torch.native_batch_norm(images, gamma, beta, mean, variance, False, 0.0, epsilon)
+    kept = (*[1 for _ in axes], x.shape[-1])
+    scale = (variance + epsilon).rsqrt()
+    return [_like(y, x), *[t.reshape(kept) for t in (mean, variance, scale)]]
+
+
+def _has_few_rows(x: Value, *others: Value) -> bool:
+    """Whether the kernels of batch normalization are exact enough, and nobody follows them."""
+    return x.is_cpu and only_values_count(x, *others) and 0 < x.numel() <= MOST_ROWS * x.shape[-1]
+
+
+def _as_images(x: Value) -> Value:
+    """All rows as the pixels of one image with the channels last in memory, for which PyTorch has a
+    quick kernel.
+    """
+    return x.reshape(1, -1, 1, x.shape[-1]).permute(0, 3, 1, 2)
+
+
+def _like(image: Value, x: Value) -> Value:
+    return image.permute(0, 2, 3, 1).reshape(x.shape)
+
+
 def _has_no_gradient_kernel(specs: Sequence[Spec], *, axes: Axes) -> bool:
-    return not _is_over_rows(specs[1], specs[4:], axes)
+    return _has_no_kernel([specs[1], *specs[4:]], axes=axes, epsilon=0.0)
 
 
 @TABLE.build("normalize_grad", wanted=True, unless=_has_no_gradient_kernel)
 def normalize_grad(specs: Sequence[Spec], *, axes: Axes, wanted: Sequence[bool]) -> Lowering:
-    """`native_layer_norm_backward`."""
-    shape = specs[1].shape[axes[0] :]
+    """The kernels of their gradients."""
     mask = [*wanted, False, False][:3]
+    if not _is_over_rows(specs[1], specs[4:], axes):
+        return partial(_columns_gradient, axes, mask)
+    shape = specs[1].shape[axes[0] :]
 
     def lowering(
         g: Value, x: Value, mean: Value, scale: Value, *gamma: Value
@@ -93,3 +148,28 @@ def normalize_grad(specs: Sequence[Spec], *, axes: Axes, wanted: Sequence[bool])
         return list(found[: 1 + 2 * len(gamma)])
 
     return lowering
+
+
+def _columns_gradient(
+    axes: Axes, mask: list[bool], g: Value, x: Value, mean: Value, scale: Value, *gamma: Value
+) -> list[Value | None]:
+    if _has_few_rows(x, g, mean, scale, *gamma):
+        weight = gamma[0].reshape(-1) if gamma else None
+        found = aten.native_batch_norm_backward.default(
+            _as_images(g), _as_images(x), weight, None, None, mean.reshape(-1), scale.reshape(-1),
+            True, 0.0, mask,
+        )  # fmt: skip
+        dx = _like(found[0], x) if mask[0] else None
+        by_parameters = found[1:]
+    else:
+        centred = x - mean
+        total, moment = g.sum(axes, True), (g * centred).sum(axes, True)
+        rows = x.numel() // x.shape[-1]
+        pull = moment * scale * scale / rows
+        dx = (g - total / rows - centred * pull) * scale
+        dx = dx * gamma[0] if gamma else dx
+        by_parameters = (moment * scale, total)
+    if not gamma:
+        return [dx]
+    shape = gamma[0].shape
+    return [dx, *[None if t is None else t.reshape(shape) for t in by_parameters]]

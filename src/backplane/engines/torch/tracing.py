@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
+from torch.autograd import forward_ad
 
 from backplane.engines.table import Shape, Value, merge
 
@@ -43,6 +44,13 @@ def values_are_known(x: Value) -> bool:
         and torch._C._functorch.peek_interpreter_stack() is None
         and type(x) in (torch.Tensor, torch.nn.Parameter)
     )
+
+
+def only_values_count(*tensors: Value) -> bool:
+    """Whether neither a tape nor anybody else follows what is done with `tensors`."""
+    if not values_are_known(tensors[0]) or forward_ad._current_level >= 0:
+        return False
+    return not any(x.requires_grad or type(x) is not torch.Tensor for x in tensors)
 
 
 def beside(function: Callable[..., T], *args: Any) -> T:
