@@ -48,9 +48,9 @@ writes it and this page.
 
 `backplane bench --kernels` measures on your machine, with the threads that your programs would
 have. It writes `backplane-kernels.json` beside `keras.json`, and processes that begin later follow
-that table. `BACKPLANE_KERNELS=FILE` names another one. `BACKPLANE_KERNELS=off` lets the plain form
-serve everywhere, which is the library's own kernel where it has one. A file that is no such table
-is an error, which names the file.
+that table. `BACKPLANE_KERNELS=FILE` names another file for both. `BACKPLANE_KERNELS=off` lets the
+plain form serve everywhere, which is the library's own kernel where it has one. A file that is no
+such table is an error, which names the file.
 
 The choices are for the processor. On other devices convolutions and products are the library's.
 Whether oneDNN multiplies faster than MKL is tried once more in each process, unless you have

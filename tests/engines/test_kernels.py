@@ -110,6 +110,9 @@ def test_a_table_that_is_named_must_be_there(home: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv(kernels.VARIABLE, str(home / "none.json"))
     with pytest.raises(ValueError, match=r"none\.json is no table of kernels"):
         kernels.limit("torch.windows")
+    row = {"limit": 5.0, "measured": []}
+    assert measuring.write({"torch.windows": {"float32": row}}) == str(home / "none.json")
+    assert kernels.limit("torch.windows") == 5
 
 
 def test_the_users_limits_come_before_ours(home: Path) -> None:

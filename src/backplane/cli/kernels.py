@@ -296,7 +296,7 @@ def write(choices: Mapping[str, Any]) -> str:
         kernels.checked(table)
         older = table["choices"]
     except FileNotFoundError:
-        os.makedirs(os.path.dirname(file), exist_ok=True)
+        os.makedirs(os.path.dirname(file) or ".", exist_ok=True)
     except ValueError:
         older = {}  # What cannot be read cannot be kept.
     table = {"version": kernels.VERSION, "machine": platform.processor() or platform.machine()}

@@ -185,9 +185,8 @@ def limits() -> Limits:
 @cache
 def users_limits() -> Limits:
     """The limits of the user's table; none if there is no such file."""
-    given = os.environ.get(VARIABLE)
-    file = given or path()
-    if not given and not os.path.exists(file):
+    file = path()
+    if not os.environ.get(VARIABLE) and not os.path.exists(file):
         return {}
     # Imported here: few users have a table.
     import json
@@ -204,7 +203,9 @@ def users_limits() -> Limits:
 
 
 def path() -> str:
-    """The user's table, if the environment names no other."""
+    """The user's table: the file that the environment names, or the one beside `keras.json`."""
+    if (given := os.environ.get(VARIABLE)) and given != OFF:
+        return given
     return os.path.join(os.path.dirname(keras_json.path()), FILE)
 
 

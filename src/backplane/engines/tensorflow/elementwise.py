@@ -170,4 +170,7 @@ def _floordiv(x: Value, y: Value) -> Value:
     x, y = tf.stop_gradient(x), tf.stop_gradient(y)
     quotient = x / y
     whole = tf.round((x - raw.FloorMod(x=x, y=y)) / y)
-    return raw.SelectV2(condition=raw.Equal(x=y, y=tf.zeros_like(y)), t=quotient, e=whole)
+    zero = tf.zeros_like(y)
+    below = tf.minimum(tf.sign(x) * tf.sign(y), zero) + zero * x  # NaN if x is infinite
+    whole = raw.SelectV2(condition=tf.math.is_inf(y), t=below, e=whole)
+    return raw.SelectV2(condition=raw.Equal(x=y, y=zero), t=quotient, e=whole)

@@ -134,6 +134,8 @@ def _pool_planes(kernel: Callable[..., Value], x: Value, windows: Windows) -> Va
 
 def _max_grad(g: Value, x: Value, y: Value, windows: Windows) -> Value:
     if len(windows.pool) == 2:
+        if 0 in x.shape:  # A pooling of what the kernel then gives would end the process.
+            return tf.zeros_like(x)
         return raw.MaxPoolGrad(orig_input=x, orig_output=y, grad=g, **windows.options)
     z = _pool_planes(raw.MaxPool, x, windows)
     gz = _view(_max_grad(_columns(g), _columns(z), _columns(y), windows.of_columns), sizes_of(z))
