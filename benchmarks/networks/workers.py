@@ -61,12 +61,13 @@ class Server:
     def train(self) -> dict[str, Any]:
         """Build the step. How long the first one takes, the losses, and the most memory held."""
         before = held("VmRSS") - held("RssFile")
-        first, losses = _timed(self._first)
+        first, losses = _timed(self.first)
         run = self.runs["step"]
         losses += [_numbers(run.call(*run.arguments)) for _ in range(STEPS - 1)]
         return {"first": first, "losses": losses, "peak": held("VmHWM") - held("RssFile") - before}
 
-    def _first(self) -> list[list[float]]:
+    def first(self) -> list[list[float]]:
+        """Build the training step and run it once."""
         run = self.module.train(self.network, self.batch, self.sizes, **self.how)
         self.runs["step"] = run
         return [_numbers(run.call(*run.arguments))]

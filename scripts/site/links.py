@@ -1,5 +1,5 @@
-"""Links in docs/ that are right in the repository and differ on the site, and what drawings become
-there.
+"""What differs between a page in the repository and on the site: links, drawings, and whether the
+search finds it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,14 @@ IDEA = re.compile(r"^(!\[[^\]]*\]\(assets/idea)\.svg\)$", re.MULTILINE)
 """The picture of the landing page, which has a tall form for narrow screens."""
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+LISTS = ("reference.md", "reference/index.md")
+"""Lists of names. The search leads to the functions themselves."""
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Called by mkdocs for each page."""
+    if page.file.src_uri in LISTS:
+        page.meta["search"] = {"exclude": True}
     for repository, site in LINKS.items():
         markdown = markdown.replace(repository, site)
     markdown = IDEA.sub(r"\1.svg){ .wide }\n\1-narrow.svg){ .narrow }", markdown)

@@ -1,6 +1,7 @@
 """The commands of `backplane` beside `run`: what they print, their JSON and their exit codes."""
 
 import importlib.util
+import inspect
 import json
 import os
 import subprocess
@@ -10,9 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from backplane import _keras_json as keras_json
-from backplane import config, engines
+from backplane import backend, config, engines
 from backplane.cli import main
 from backplane.cli.check import _page, _results
+from backplane.cli.explain import fitted
 
 
 @pytest.fixture
@@ -169,6 +171,17 @@ def test_use_of_what_is_not_there(home, monkeypatch):
 # explain, completion --------------------------------------------------------------------------
 
 
+def test_explain_fits_a_terminal_and_loses_no_word():
+    for name in ("conv2d", "function", "rnn", "ctc_decode", "relu"):
+        text = inspect.getdoc(getattr(backend, name))
+        made = fitted(text, 60)
+        assert made.split() == text.split()
+        prose, _, example = made.partition("\nExample:\n")
+        assert all(len(line) <= 60 for line in prose.splitlines())
+        assert example == text.partition("\nExample:\n")[2]
+    assert "\nArgs:\n    x: Float tensor" in fitted(inspect.getdoc(backend.conv2d), 60)
+
+
 def test_explain():
     found = as_json("explain", "K.conv2d")
     assert found["signature"].startswith("(x, kernel, strides=(1, 1)")
@@ -260,7 +273,7 @@ def test_check_counts_by_engine(tmp_path):
     assert counts == {"numpy": (1, 1, 0), "jax": (0, 0, 1)}
     assert failures == ["c.test_value[dot-numpy]"]
     page = _page(rows, failures, {"tanh": {"numpy": ["value"]}})
-    assert "1 tests failed" in page
+    assert "1 failed" in page
     assert "<td>tanh</td><td>✓··</td><td>···</td>" in page
 
 

@@ -170,3 +170,13 @@ def test_gradients_that_cannot_be_scaled() -> None:
     with pytest.raises(ValueError, match="computed from other gradients"):
         K.function(net.inputs, [], updates, precision="float16")
     K.function(net.inputs, [], updates, precision="float16", loss_scale=1)(net.feed)
+
+
+def test_dtypes_that_an_engine_has_not_are_refused_by_name(engine):
+    x = K.placeholder((3,), dtype="bfloat16")
+    f = K.function([x], [K.cast(K.relu(x) * 2, "float32")])
+    if "bfloat16" in engine.missing_dtypes:
+        with pytest.raises(NotImplementedError, match=f"{engine.name!r} has no bfloat16"):
+            f([[-1.0, 0.5, 2.0]])
+    else:
+        assert f([[-1.0, 0.5, 2.0]])[0].tolist() == [0.0, 1.0, 4.0]

@@ -31,6 +31,14 @@ def site(tmp_path_factory):
     return folder
 
 
+@pytest.mark.parametrize("file", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"])
+def test_links_of_files_beside_the_pages_lead_somewhere(file):
+    text = (ROOT / file).read_text(encoding="utf-8")
+    links = re.findall(r"\]\(((?!https?:)[^)#\s]+)[^)]*\)", text)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
 @pytest.mark.slow
 def test_every_page_is_in_the_navigation(site):
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")

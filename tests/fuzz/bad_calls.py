@@ -96,7 +96,14 @@ BOOLS = {"B": (2, 3), "M": (2, 4), "C": ()}
 
 LARGE = ("2**31", "[2**31,2**31]")
 """Sizes for which there may be too little memory."""
-FILLING = ("constant", "ones", "zeros", "random_normal_variable", "random_uniform_variable")
+FILLING = (
+    "arange",
+    "constant",
+    "ones",
+    "zeros",
+    "random_normal_variable",
+    "random_uniform_variable",
+)
 """Functions that fill memory at once, however large it is: gigabytes are no error."""
 
 MOST_SECONDS = 60

@@ -154,4 +154,39 @@ def reductions_of_transposed_nothing(K):
     return {x: np.zeros((0, 3, 5, 7))}, [*tests, *sums, K.cumsum(y, axis=0)], []
 
 
+def softmax_of_unknown_nothing(K):
+    """MLX refused the largest element."""
+    fed, results = {}, []
+    for dtype in ("float32", "float64"):
+        x = K.placeholder((None, None), dtype=dtype)
+        fed[x] = np.zeros((0, 3))
+        for axis in (0, 1):
+            y = K.softmax(x, axis)
+            results += [y, K.log(y), *K.gradients(K.log(y), [x])]
+    return fed, results, []
+
+
+def quotients_of_infinity(K):
+    """MLX gave NaN."""
+    x, y = K.placeholder((4, 1)), K.placeholder((3,))
+    fed = {x: np.array([[33.5], [-0.5], [0.0], [np.inf]]), y: np.array([np.inf, -np.inf, 2.0])}
+    return fed, [x // y, x % y], []
+
+
+def sign_of_nothing_known_in_halves(K, dtype="float16"):
+    """ONNX Runtime gave 0 for NaN."""
+    x = K.placeholder((None,), dtype=dtype)
+    return {x: np.array([np.nan, 1.5, -2.0, 0.0], "float32")}, [K.sign(x)], []
+
+
+def slope_of_a_minimum_of_products_in_halves(K, dtype="float16"):
+    """ONNX Runtime left out the rounding of the products, so none of them equalled the minimum."""
+    rng = np.random.default_rng(393)
+    x, k = K.placeholder((1, 3, 7, 1), dtype=dtype), K.placeholder((2, 3, 1, 1), dtype=dtype)
+    y = K.conv2d(x, k, (2, 2), "same", "channels_last")
+    fed = {x: rng.normal(0, 1, (1, 3, 7, 1)), k: rng.normal(0, 1, (2, 3, 1, 1))}
+    fed = {t: value.astype("float16").astype("float32") for t, value in fed.items()}
+    return fed, K.gradients(K.clip(y + K.min(y), 1, 2), [k]), []
+
+
 CORPUS = [f for f in globals().values() if getattr(f, "__module__", "") == __name__]

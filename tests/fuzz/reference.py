@@ -27,7 +27,8 @@ UNIT = {"float64": 4e-15, "float32": 2.4e-7, "float16": 2e-3, "bfloat16": 1.6e-2
 """The noise, relative to a value: some units in the last place."""
 TINY = {"float64": 2.3e-308, "float32": 1.2e-38, "float16": 6.2e-5, "bfloat16": 1.2e-38}
 """Engines may take smaller numbers for 0."""
-LARGEST = {"float64": 1.79e308, "float32": 3.4e38, "float16": 65504.0, "bfloat16": 3.38e38}
+LARGEST = {"float64": 1.79e308, "float32": 3.4e38, "float16": 65520.0, "bfloat16": 3.38e38}
+"""Larger numbers may be infinite."""
 DIGITS = {"float64": 20, "float32": 14, "float16": 6, "bfloat16": 3}
 """Results with so few binary digits after the point are exact in all likelihood."""
 SLACK = 16
@@ -178,6 +179,9 @@ class Evaluation:
         name = node.op.name
         if self.rng is not None and node.op.varies:  # each engine draws numbers of its own
             operands = [self.rng.integers(2**32, size=4, dtype="uint32"), *operands[1:]]
+        if self.rng is not None and name == "max_pool" and self.rng.random() < 0.5:
+            # Some engines pass over NaN.
+            operands = [np.where(np.isnan(x), -np.inf, x) for x in operands]
         if self.rng is not None and name in ADDING | COMPOSED:
             digits = 0 if name in ADDING else NEVER
             operands = [
@@ -204,6 +208,9 @@ class Evaluation:
             np.isfinite(v).all() for v in wide
         ):
             return self.rng.choice(kinds, np.shape(found))  # infinity · 0
+        if node.op.name in ("prod", "cumprod"):
+            free = _depends_on_order(wide[0], math.log(most), **node.params)
+            return np.where(free, self.rng.choice([*kinds, -np.inf], np.shape(found)), found)
         if all(np.max(np.abs(v), initial=0.0, where=np.isfinite(v)) < most**0.25 for v in wide):
             return found
         sizes = [np.abs(v) if np.asarray(v).dtype.kind == "f" else v for v in operands]
@@ -312,6 +319,9 @@ class Evaluation:
             exact = np.power(np.asarray(operands[0], "float64"), operands[1])
             info = np.iinfo(node.spec.dtype)
             free = (np.asarray(operands[1]) < 0) | (exact > info.max) | (exact < info.min)
+        elif name == "mod":  # PyTorch's kernel gives NaN where the quotient overflows
+            over = np.abs(first) / LARGEST[node.spec.dtype] > np.abs(operands[1])
+            return np.where(over & (self.noise(np.shape(found)) < 0), np.nan, found)
         elif name == "pow":
             # A large exponent may be a whole number on an engine, and is then no root.
             whole = np.abs(operands[1]) * UNIT[node.spec.dtype] > 0.1
@@ -336,6 +346,24 @@ class Evaluation:
         if name in ("argmax", "argmin"):
             drawn = abs(drawn) % max(1, first.shape[node.params["axis"]])
         return np.where(free, drawn, found)
+
+
+def _depends_on_order(
+    x: Any,
+    most: float,
+    *,
+    axes: Any = (),
+    axis: int = 0,
+    keepdims: bool = True,
+    reverse: bool = False,
+) -> Any:
+    """Where a product overflows or vanishes if the elements are multiplied in some order."""
+    sizes = np.nan_to_num(np.log(np.clip(np.abs(x), 1e-320, 1e300)))
+    up, down = (
+        np.sum(part, axis=axes or axis, keepdims=keepdims)
+        for part in (np.maximum(sizes, 0), np.minimum(sizes, 0))
+    )
+    return ((up > 0.9 * most) & (down < 0)) | ((down < -0.9 * most) & (up > 0))
 
 
 def _wide(value: Any) -> Any:

@@ -53,7 +53,7 @@ def _failures(name: str, given: argparse.Namespace) -> int:
             )
             failures += grown.megabytes > MEGABYTES
         if DEEP in engine.capabilities:
-            for nodes in (given.nodes // 4, given.nodes // 2, given.nodes):
+            for nodes in (given.nodes // 10, given.nodes * 3 // 10, given.nodes):
                 _, seconds = timed(lambda nodes=nodes: deep(nodes))
                 print(f"{name}: {nodes} nodes and their gradient in {seconds:.1f} s", flush=True)
     return failures

@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from backplane import engines
-from backplane.backend._errors import explain, refuse_depth
+from backplane.backend._errors import explain, explain_shortage
 from backplane.core import registry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -115,8 +115,8 @@ def adaptable(function: F) -> F:
         except (TypeError, ValueError, IndexError) as error:
             explain(error, function, args, kwargs)
             raise
-        except RecursionError:
-            refuse_depth(function, args, kwargs)
+        except (RecursionError, MemoryError) as error:
+            explain_shortage(error, function, args, kwargs)
             raise
         return adapter.call(wrapper, args, kwargs)
 

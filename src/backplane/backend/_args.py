@@ -12,7 +12,7 @@ from backplane import config
 from backplane.backend._known import known_integers
 from backplane.core.graph import Tensor
 from backplane.core.registry import engine_of
-from backplane.core.shapes import normalize_axes, normalize_axis
+from backplane.core.shapes import check_elements, normalize_axes, normalize_axis
 from backplane.core.spec import DTYPES, is_integer
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.shaping import concat, expand_dims
@@ -167,20 +167,22 @@ def as_shape(shape: Any, what: str = "shape") -> tuple[list[Tensor], tuple[int |
 
 
 def as_new_shape(shape: Any, what: str) -> tuple[list[Tensor], tuple[int | None, ...]]:
-    """`as_shape` for a tensor that is to be created: no size may be negative.
-
-    Raises:
-        ValueError: names `what` if one is.
-    """
+    """`as_shape` for a tensor that is to be created; `check_possible`."""
     dims, sizes = as_shape(shape, what)
-    check_not_negative(sizes, what)
+    check_possible(sizes, what)
     return dims, sizes
 
 
-def check_not_negative(sizes: Sequence[int | None], what: str) -> None:
-    """Raise ValueError, naming `what`, if a known size is negative."""
+def check_possible(sizes: Sequence[int | None], what: str) -> None:
+    """Raise ValueError, naming `what`, if a known size is negative, or if there are too many
+    elements for any machine.
+    """
     if any(n is not None and n < 0 for n in sizes):
         raise ValueError(f"{what}: sizes must be 0 or more, got {tuple(sizes)}")
+    try:
+        check_elements(sizes)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from None
 
 
 def as_entries(values: Any, what: str) -> list[int | Tensor]:

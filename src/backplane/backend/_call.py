@@ -42,7 +42,7 @@ import numpy as np
 
 from backplane import engines
 from backplane.backend import _adapters, _dynamo
-from backplane.backend._errors import explain, refuse_depth
+from backplane.backend._errors import explain, explain_shortage
 from backplane.backend._trace import PLAIN, keep, run_now, runs_at_once, table, traced_for
 from backplane.backend._trees import map_leaves
 from backplane.compile import source_map
@@ -146,8 +146,8 @@ def api(function: F) -> F:
         except IndexError as error:
             explain(error, function, args, kwargs)
             raise
-        except RecursionError:
-            refuse_depth(function, args, kwargs)
+        except (RecursionError, MemoryError) as error:
+            explain_shortage(error, function, args, kwargs)
             raise
         return wrapper(**modern)
 
@@ -243,8 +243,8 @@ def creates(function: F) -> F:
             if call is None:
                 explain(error, function, args, kwargs)
                 raise
-        except RecursionError:
-            refuse_depth(function, args, kwargs)
+        except (RecursionError, MemoryError) as error:
+            explain_shortage(error, function, args, kwargs)
             raise
         return wrapper(**call)
 

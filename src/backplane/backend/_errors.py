@@ -41,8 +41,8 @@ def explained(function: F) -> F:
         except (TypeError, ValueError, IndexError) as error:
             explain(error, function, args, kwargs)
             raise
-        except RecursionError:
-            refuse_depth(function, args, kwargs)
+        except (RecursionError, MemoryError) as error:
+            explain_shortage(error, function, args, kwargs)
             raise
 
     return wrapper  # type: ignore[return-value]
@@ -67,12 +67,23 @@ def explain(
     error.args = (f"K.{name}: {_with_argument(text, _given(function, args, kwargs))}",)
 
 
-def refuse_depth(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+def explain_shortage(
+    error: RecursionError | MemoryError,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
 ) -> None:
-    """After Python has gone too deep: ValueError if an argument contains itself or
-    lists in lists in lists.
+    """After Python has gone too deep or memory was short.
+
+    Raises:
+        ValueError: if an argument contains itself or lists in lists in lists.
+        MemoryError: in place of one whose message does not start with `K.name: `.
     """
+    if isinstance(error, MemoryError):
+        if _is_ours(error.__traceback__, running=True) and not str(error).startswith("K."):
+            text = str(error) or "too little memory"
+            raise MemoryError(f"K.{function.__name__}: {text}") from error
+        return
     for name, value in _given(function, args, kwargs).items():
         if (reason := _depth(value)) is not None:
             raise ValueError(f"K.{function.__name__}: {name}: got a list {reason}") from None
@@ -100,18 +111,17 @@ def _depth(value: Any) -> str | None:
     return None
 
 
-def _is_ours(trace: TracebackType | None) -> bool:
+def _is_ours(trace: TracebackType | None, running: bool = False) -> bool:
     """Whether an error comes from our code, or from NumPy below it, and has not passed through a
-    user's.
+    user's. An emitted program counts as our code if `running`.
     """
     names = []
     while trace is not None:
         names.append(trace.tb_frame.f_code.co_filename)
         trace = trace.tb_next
     libraries = (_OURS, _PACKAGES, "<backplane ", "<__array_function__", "numpy/")
-    return names[-1].startswith((_OURS, _NUMPY, "numpy/")) and all(
-        n.startswith(libraries) for n in names
-    )
+    last = (_OURS, _NUMPY, "numpy/", *(["<backplane "] if running else []))
+    return names[-1].startswith(last) and all(n.startswith(libraries) for n in names)
 
 
 def _given(

@@ -46,8 +46,8 @@ def as_steps(what: str, value: Sizes, count: int) -> tuple[int, ...]:
         ValueError: for other numbers. TypeError: for values that are not ints. Both name `what`.
     """
     steps = as_sizes(value, count, what)
-    if any(n < 1 for n in steps):
-        raise ValueError(f"{what} must be at least 1, got {value!r}")
+    if any(not 1 <= n < 2**31 for n in steps):
+        raise ValueError(f"{what} must be at least 1 and below 2**31, got {value!r}")
     return steps
 
 

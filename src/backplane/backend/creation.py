@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from backplane.backend._args import (
     as_int,
     as_new_shape,
     as_sizes,
-    check_not_negative,
+    check_possible,
 )
 from backplane.backend._call import api, creates
 from backplane.backend._errors import explained, holds_itself
@@ -24,7 +25,7 @@ from backplane.core import context
 from backplane.core.graph import Constant, Placeholder, Tensor, converted, with_given_name
 from backplane.core.registry import engine_of
 from backplane.core.sparse import dense_array, is_sparse_matrix
-from backplane.core.spec import Spec
+from backplane.core.spec import Spec, is_integer
 from backplane.core.variable import Variable
 from backplane.ops import creation
 from backplane.ops.creation import full, shaped_as
@@ -84,7 +85,7 @@ def placeholder(
     else:
         listed = shape if isinstance(shape, list | tuple) else [shape]
         sizes = tuple(None if n is None else as_int(n, "K.placeholder: shape") for n in listed)
-    check_not_negative(sizes, "K.placeholder: shape")
+    check_possible(sizes, "K.placeholder: shape")
     if sparse and len(sizes) != 2:
         raise ValueError(f"K.placeholder: a sparse placeholder has 2 axes, got shape {sizes}")
     unique = context.unique_name(name or "Placeholder")
@@ -199,7 +200,8 @@ def constant(
 
 
 def _filled(array: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
-    total = int(np.prod(sizes))
+    check_possible(sizes, "K.constant: shape")
+    total = math.prod(sizes)
     if array.size > total or (array.size == 0 and total):
         raise ValueError(f"K.constant: {array.size} values do not fill shape {sizes}")
     flat = array.ravel()
@@ -267,8 +269,9 @@ def eye(size: Sizes, dtype: DType | None = None, name: str | None = None) -> Var
                [0., 1., 0.]], dtype=float32)
     """
     rows, columns = as_sizes(size, 2, "K.eye: size")
-    check_not_negative((rows, columns), "K.eye: size")
-    return variable(np.eye(rows, columns), dtype, name)
+    check_possible((rows, columns), "K.eye: size")
+    kind = as_dtype(dtype)
+    return variable(np.eye(rows, columns, dtype=kind), kind, name)
 
 
 @api
@@ -343,10 +346,7 @@ def arange(
             as_tensor(number)  # says what is wrong
         if step == 0:
             raise ValueError("K.arange: step must not be 0")
-        what = "K.arange: start, stop, step"
-        if (stop - start) / step > 0:
-            converted(np.asarray([start, stop - step]), dtype, what)
-        array = converted(np.arange(*given), dtype, what)
+        array = _range(start, stop, step, dtype)
         return Constant(array, Spec(array.shape, dtype))
     whole = config.floatx() if any(isinstance(v, float) for v in given) else "int32"
     scalars = [as_tensor(v, whole) for v in given]
@@ -357,3 +357,25 @@ def arange(
     if kind != dtype:
         result = cast(result, dtype=dtype)
     return result
+
+
+_BLOCK = 1 << 16
+
+
+def _range(start: Any, stop: Any, step: Any, dtype: str) -> np.ndarray:
+    """The numbers of `arange`. Integers are made block by block, so they need memory once."""
+    what = "K.arange: start, stop, step"
+    if is_integer(dtype) and all(isinstance(v, int) for v in (start, stop, step)):
+        count = max(0, -((start - stop) // step))
+        check_possible((count,), what)
+        numbers = range(start, stop, step)
+        if numbers:
+            converted(np.asarray([numbers[0], numbers[-1]]), dtype, what)
+        found = np.empty(count, dtype)
+        for at in range(0, count, _BLOCK):
+            part = numbers[at : at + _BLOCK]
+            found[at : at + _BLOCK] = np.arange(part.start, part.stop, part.step)
+        return found
+    if (stop - start) / step > 0:
+        converted(np.asarray([start, stop - step]), dtype, what)
+    return converted(np.arange(start, stop, step), dtype, what)

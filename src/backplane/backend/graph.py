@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence, ValuesView
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
 from inspect import Parameter, Signature
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from backplane.ops.effects import Update
 from backplane.ops.lift import as_tensor, cast_to
 
 if TYPE_CHECKING:
+    from backplane.backend._buckets import Sizes
     from backplane.views.profile import Profile
     from backplane.views.words import Text
 
@@ -138,6 +139,42 @@ class KFunction:
         return mapped(
             items, prepare, run, prefetch, counted(self.name if progress else None, total)
         )
+
+    def in_buckets(
+        self, buckets: Sizes | Mapping[int, Sizes], check: bool = True
+    ) -> Callable[..., Any]:
+        """The function with its feeds padded by zeros to a few sizes, for engines that compile anew
+        for each size, such as JAX. Other engines run it on what is fed.
+
+        Results whose axes have the size of an input are cut to what was fed. Whatever else is
+        computed must not depend on the padding: sequences need a mask among the inputs, which is
+        padded with zeros too. The first call that pads compares all outputs and new values of
+        variables with those of the unpadded feeds, and refuses a function that gives others.
+
+        Args:
+            buckets: The sizes that axis 1 may have: a list, or a number whose multiples they are.
+                For other axes, a dict from axes to sizes. The axis of an input is padded if its
+                size is unknown to the placeholder.
+            check: Whether to compare. A function with random numbers cannot be compared.
+
+        Returns:
+            A callable that takes and returns what this function does.
+
+        Raises:
+            ValueError: if the sizes are no whole numbers from 1 on, or no input has an unknown size
+                at these axes, or `check` is asked for with random numbers.
+
+        Example:
+            >>> from backplane import backend as K
+            >>> x, mask = K.placeholder((None, None)), K.placeholder((None, None))
+            >>> f = K.function([x, mask], [K.sum(K.exp(x) * mask, axis=1), x * 2])
+            >>> sums, twice = f.in_buckets([4, 8])([[[0.0, 0.0, 0.0]], [[1.0, 1.0, 0.0]]])
+            >>> sums.tolist(), twice.shape
+            ([2.0], (1, 3))
+        """
+        from backplane.backend._buckets import Bucketed  # Here: few programs pad.
+
+        return Bucketed(self, buckets, check)
 
     def __repr__(self) -> str:
         from backplane.views.words import spec_text  # Here: few programs show a function.

@@ -129,7 +129,7 @@ def _page(
     listed = "".join(f"<li><code>{html.escape(name)}</code></li>" for name in failures)
     return _TEMPLATE.format(
         version=html.escape(version(PROJECT)),
-        result=f"{len(failures)} tests failed" if failures else "everything passed",
+        result=f"{len(failures)} failed" if failures else "everything passed",
         kind="bad" if failures else "good",
         head=_row(COLUMNS, "th"),
         summary=summary,
@@ -159,7 +159,7 @@ body {{ margin: 2rem auto; max-width: 60rem; padding: 0 1rem }}
 table {{ border-collapse: collapse; margin: 1rem 0 }}
 td, th {{ padding: .25rem .9rem .25rem 0; text-align: left; border-bottom: 1px solid #8884 }}
 td {{ font-variant-numeric: tabular-nums }}
-.good {{ color: #1a7f37 }} .bad {{ color: #cf222e }}
+.good {{ color: light-dark(#1a7f37, #4ac26b) }} .bad {{ color: light-dark(#cf222e, #ff7b72) }}
 </style></head><body>
 <h1>backplane check</h1>
 <p>Version {version}: <strong class="{kind}">{result}</strong>.</p>

@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
+import re
 import sys
+import textwrap
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from importlib import resources
@@ -16,7 +18,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from backplane.cli.output import json_option, write_json, write_table
+from backplane.cli.output import console, json_option, write_json, write_table
 
 DOCUMENTS = {
     "000": "Keras 1 reference",
@@ -66,7 +68,8 @@ def explain(name: str, as_json: bool) -> None:
         )
         return
     click.secho(f"K.{name}{signature}\n", bold=True)
-    click.echo(text)
+    screen = console()
+    click.echo(fitted(text, screen.width) if screen.is_terminal else text)
     click.echo(f"\nDocuments: {', '.join(documents) or 'none, it is an addition of Backplane'}\n")
     write_table(
         ({"engine": engine, "tests confirm": seen} for engine, seen in facts["engines"].items()),
@@ -79,6 +82,32 @@ def _signature(function: Callable[..., Any]) -> str:
     found = inspect.signature(function)
     bare = [p.replace(annotation=p.empty) for p in found.parameters.values()]
     return str(found.replace(parameters=bare, return_annotation=found.empty))
+
+
+ENTRY = re.compile(r" +[\w*, ]+: ")
+"""The beginning of an argument, or of an error."""
+
+
+def fitted(text: str, width: int) -> str:
+    """A documentation whose paragraphs are no wider than this. Examples stay as they are."""
+    prose, mark, example = text.partition("\nExample:\n")
+    made: list[str] = []
+    for line in prose.split("\n"):
+        title = made and re.fullmatch(r"\w+:", made[-1])
+        begins = not line or re.fullmatch(r"\w+:| *- .*", line) or ENTRY.match(line)
+        if begins or title or not made or not made[-1]:
+            made.append(line)
+        else:
+            made[-1] += " " + line.lstrip()
+    return "\n".join(_filled(line, width) for line in made) + mark + example
+
+
+def _filled(line: str, width: int) -> str:
+    """One paragraph in lines, those of an entry further in than its first one."""
+    margin = len(line) - len(line.lstrip()) + 4 * bool(ENTRY.match(line))
+    return textwrap.fill(
+        line, width, subsequent_indent=" " * margin, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _namespace() -> ModuleType:

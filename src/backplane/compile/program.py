@@ -8,7 +8,7 @@ process.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from backplane.compile.codegen.programs import Emitter, writes_over
 from backplane.core.context import uncollected
 from backplane.core.graph import Constant, Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT
+from backplane.core.spec import Spec
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine, Program, set_emitter
 
@@ -211,6 +212,13 @@ def _compile(
     eager: bool,
     options: dict[str, Any],
 ) -> Callable[..., tuple[Any, ...]]:
+    dtypes = dtypes_in(order)
+    if missing := dtypes & engine.missing_dtypes:
+        raise NotImplementedError(
+            f"the engine {engine.name!r} has no {' and no '.join(sorted(missing))}, which the "
+            "program uses: cast to another dtype, or choose another engine"
+        )
+    _check_sizes(engine, [*inputs, *order])
     emitter = emitter_for(engine, inputs, outputs, order, state, eager, options)
     emitted = emitter.emit()
     if engine.mesh is not None:
@@ -220,7 +228,7 @@ def _compile(
         [t.spec for t in inputs],
         [t.spec for t in outputs],
         state,
-        dtypes=dtypes_in(order),
+        dtypes=dtypes,
         operations=[t.op.name for t in order if t.op is not None and t.op is not OUTPUT],
         lowerings=emitted.lowerings,
         source=emitted.source,
@@ -248,15 +256,30 @@ def emitter_for(
 
 def dtypes_in(order: Sequence[Tensor]) -> frozenset[str]:
     """All dtypes of the nodes in `order`, and of the nodes in graphs that they hold."""
-    found: set[str] = set()
+    return frozenset([spec.dtype for _, spec in _specs_in(order)])
+
+
+def _specs_in(order: Sequence[Tensor]) -> Iterator[tuple[Tensor, Spec]]:
     for node in order:
         several = node.op is not None and node.op.multiple
         specs: Any = node.spec if several else (node.spec,)
-        found.update(spec.dtype for spec in specs)
+        for spec in specs:
+            yield node, spec
         for value in node.params.values():
             if isinstance(value, Graph):
-                found |= dtypes_in(toposort([*value.inputs, *value.outputs]))
-    return frozenset(found)
+                yield from _specs_in(toposort([*value.inputs, *value.outputs]))
+
+
+def _check_sizes(engine: Engine, order: Sequence[Tensor]) -> None:
+    """Raise NotImplementedError if an axis is longer than the engine can count."""
+    most = engine.largest_size
+    for node, spec in _specs_in(order):
+        for size in spec.shape:
+            if size is not None and size > most:
+                raise NotImplementedError(
+                    f"the engine {engine.name!r} has no axes of more than {most} elements, "
+                    f"got {node!r}"
+                )
 
 
 set_emitter(callable_of, steps_of)

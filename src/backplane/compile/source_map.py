@@ -59,6 +59,7 @@ def explain(error: BaseException, engine: Engine, run: Callable[..., Any] | None
     Raises:
         IndexError: if an index of `gather` is out of range, in place of what the engine raises.
         FloatingPointError: if `check_numerics` failed, in place of what the engine raises.
+        MemoryError: if there is too little memory, in place of what the engine raises.
     """
     place = built_at(error)
     if place is None and (line := getattr(run, "failing_line", lambda _: None)(error)):
@@ -67,13 +68,21 @@ def explain(error: BaseException, engine: Engine, run: Callable[..., Any] | None
         place = marked(named[1], int(named[2]))
     if place is not None:
         failed_at(place, error, engine)
+    if _is_shortage(error, engine):
+        raise MemoryError(str(error)) from error
+
+
+def _is_shortage(error: BaseException, engine: Engine) -> bool:
+    """Whether the engine's library says in an error of its own that memory is short."""
+    own = not isinstance(error, MemoryError | ValueError | TypeError | NotImplementedError)
+    return own and re.search(engine.shortage, str(error)) is not None
 
 
 def failed_at(place: Place, error: BaseException, engine: Engine) -> None:
     """Add to an error the place that failed.
 
     Raises:
-        IndexError, FloatingPointError: in place of the error, as `explain` does.
+        IndexError, FloatingPointError, MemoryError: in place of the error, as `explain` does.
     """
     if place.op is check_numerics and not isinstance(error, TypeError | NotImplementedError):
         if type(error) is FloatingPointError:
@@ -82,6 +91,10 @@ def failed_at(place: Place, error: BaseException, engine: Engine) -> None:
         found = complaint(place.message, *engine.bad_numbers(error))
         tell(found, engine, place)
         raise found from error
+    if _is_shortage(error, engine):
+        short = MemoryError(str(error))
+        tell(short, engine, place)
+        raise short from error
     if place.op is gather and isinstance(error, engine.index_errors):
         beyond = IndexError(f"gather: an index is out of range: {error}")
         tell(beyond, engine, place)

@@ -26,8 +26,9 @@ from typing import Any, Generic, Literal, TypeVar, overload
 from backplane.core.context import current, user_line
 from backplane.core.graph import Tensor
 from backplane.core.registry import PRIMITIVES
+from backplane.core.shapes import check_elements
 from backplane.core.spec import Spec
-from backplane.core.traits import AxisRule, Memory, Precision, StackRule
+from backplane.core.traits import Axis, AxisRule, Memory, Precision, StackRule
 
 SpecRule = Callable[..., Any]
 Rule = Callable[..., Any]
@@ -121,6 +122,11 @@ class Primitive(Generic[R]):
         if context.updated:
             inputs = tuple([context.updated.get(t, t) for t in inputs])
         spec = self.infer_rule(*[t.spec for t in inputs], **params)
+        if self.multiple:
+            for one in spec:
+                check_elements(one.shape)
+        elif not inputs or spec is not inputs[0].spec:
+            check_elements(spec.shape)
         if self.shortcut is not None:
             found = self.shortcut(*inputs, **params)
             if found is not None:
@@ -204,8 +210,14 @@ def _output_spec(specs: tuple[Spec, ...], *, index: int) -> Spec:
     return specs[index]
 
 
+def _axis_of_result(node: Tensor, axis: int) -> Sequence[Axis]:
+    """The primitive with several results says it of each of them."""
+    op = node.inputs[0].op
+    return op.axes(node, axis) if op is not None and op.axes is not None else ()
+
+
 OUTPUT: Primitive[Tensor] = Primitive(
-    "output", _output_spec, memory=Memory.ANY, precision=Precision.FOLLOWS
+    "output", _output_spec, memory=Memory.ANY, precision=Precision.FOLLOWS, axes=_axis_of_result
 )
 """Picks one result of a node that has several. Gradients and code generation treat it specially."""
 

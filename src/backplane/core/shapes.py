@@ -61,6 +61,20 @@ def reduce(shape: Sequence[Size], axes: Sequence[int], keepdims: bool) -> Sizes:
     return tuple(n for i, n in enumerate(shape) if i not in axes)
 
 
+MOST_ELEMENTS = 2**60
+"""More would need more bytes than 64 bits count."""
+
+
+def check_elements(shape: Sequence[Size]) -> None:
+    """Raise ValueError if a tensor of this shape has more elements than any machine can hold."""
+    total = 1
+    for n in shape:
+        if n is not None:
+            total *= n
+    if total > MOST_ELEMENTS:
+        raise ValueError(f"a tensor of shape {show(shape)} has more than 2**60 elements")
+
+
 def product(shape: Sequence[Size]) -> Size:
     """The number of elements; None if it is unknown. One known zero makes it zero."""
     total = 1

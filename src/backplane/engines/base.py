@@ -102,8 +102,14 @@ class Engine:
     `unchecked` (an index out of range does not stop a program: `gather` gives NaN), `fuses` (the
     compiler computes element-wise operations together with the large result that they follow, so
     they cost nothing), `mesh` (programs run over several devices, by `Engine.on_mesh`)."""
+    missing_dtypes: ClassVar[frozenset[str]] = frozenset()
+    """Dtypes that the library does not compute in: programs with them are refused."""
     index_errors: ClassVar[tuple[type[Exception], ...]] = (IndexError,)
     """The errors that `gather` raises for an index out of range."""
+    shortage: ClassVar[str] = "out of memory"
+    """A pattern that the library's errors match when there is too little memory."""
+    largest_size: ClassVar[int] = 2**63 - 1
+    """The largest size of an axis."""
     takes_arrays: ClassVar[bool] = False
     """Whether compiled programs take NumPy arrays as they are, so that `feed` returns its argument.
     """

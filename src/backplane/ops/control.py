@@ -24,7 +24,7 @@ from backplane.core.primitive import OUTPUT, primitive
 from backplane.core.sizes import origin, tie
 from backplane.core.spec import Spec, is_float
 from backplane.core.trace import close, trace
-from backplane.core.traits import Memory
+from backplane.core.traits import Axis, Memory
 from backplane.ops.autodiff import gradients, reached
 from backplane.ops.creation import dim
 from backplane.ops.elementwise import add, bit_and, cast, mul
@@ -38,7 +38,14 @@ Step = Callable[[list[Tensor], list[Tensor]], tuple[Sequence[Tensor], Sequence[T
 # --- scan -----------------------------------------------------------------------------------------
 
 
-@primitive(name="scan", multiple=True, memory=Memory.ANY)
+def _steps_of_stack(output: Tensor, axis: int) -> Sequence[Axis]:
+    """A stack has a row for each row of the sequences."""
+    scan, index = output.inputs[0], output.params["index"]
+    carry, xs = scan.params["carry"], scan.params["xs"]
+    return [(scan.inputs[carry], 0)] if xs and axis == 0 and index >= carry else ()
+
+
+@primitive(name="scan", multiple=True, memory=Memory.ANY, axes=_steps_of_stack)
 def scan_(
     *operands: Spec, body: Graph, carry: int, xs: int, reverse: bool, length: int | None
 ) -> Any:

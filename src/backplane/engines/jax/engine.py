@@ -35,6 +35,7 @@ class JaxEngine(Engine):
     takes_arrays = True
     writes_over = True
     library = "jax"
+    shortage = "RESOURCE_EXHAUSTED"
     capabilities = frozenset(
         (
             "host_shapes",

@@ -149,7 +149,8 @@ def _floor_divide(x: Value, y: Value) -> Value:
     rounded to 10.
     """
     whole = mx.round((x - mx.remainder(x, y)) / y)
-    return mx.where(y == 0, x / y, whole)
+    below = mx.minimum(mx.sign(x) * mx.sign(y), 0) + 0 * x  # NaN if x is infinite
+    return mx.where(y == 0, x / y, mx.where(mx.isinf(y), below, whole))
 
 
 _quotient("floordiv", _floor_divide, mx.floor_divide)

@@ -34,6 +34,9 @@ class MLXEngine(Engine):
         ("host_shapes", "float16", "bfloat16", "unsigned", "eager", "tape", "unchecked")
     )
 
+    shortage = "allocate"
+    largest_size = 2**31 - 1
+
     def __init__(self) -> None:
         self.table = Table.of_rooms(__package__, loops(self, ROWS), natives(self))
 

@@ -7,7 +7,7 @@ import math
 import mlx.core as mx
 
 from backplane.core.shapes import broadcast_axes
-from backplane.engines.mlx.wide import exp, is_wide
+from backplane.engines.mlx.wide import exp
 from backplane.engines.table import Axes, Lowering, Shape, Table, Value, host_shape
 
 TABLE = Table(
@@ -87,10 +87,27 @@ _position("argmax", mx.argmax)
 _position("argmin", mx.argmin)
 
 
-@TABLE.add("softmax", unless=is_wide)
+@TABLE.add("softmax")
 def softmax(x: Value, *, axis: int) -> Value:
-    """`mx.softmax`, which adds up in float32."""
-    return mx.softmax(x, axis, precise=True)
+    """`mx.softmax`, which adds up in float32, also if asked for float64."""
+    if x.dtype != mx.float64 or not x.size:
+        return mx.softmax(x, axis, precise=True)
+    e = exp(_below_largest(x, axis))
+    return e / total(e, (axis,), True)
+
+
+@TABLE.add("log_softmax")
+def log_softmax(x: Value, *, axis: int) -> Value:
+    """What K documents; the largest element of an empty axis, which MLX refuses, is not needed."""
+    if not x.size:
+        return mx.zeros_like(x)
+    z = _below_largest(x, axis)
+    e = exp(z) if x.dtype == mx.float64 else mx.exp(z)
+    return z - mx.log(sum_(e, axes=(axis,), keepdims=True))
+
+
+def _below_largest(x: Value, axis: int) -> Value:
+    return x - mx.stop_gradient(mx.max(x, axis, True))
 
 
 @TABLE.add("logsumexp")

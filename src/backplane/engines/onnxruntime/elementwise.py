@@ -22,7 +22,6 @@ Function = Callable[..., Symbol]
 TABLE = Table(
     cast=cast,
     abs=partial(node, "Abs"),
-    sign=partial(node, "Sign"),
     exp=partial(node, "Exp"),
     log=partial(node, "Log"),
     sqrt=partial(node, "Sqrt"),
@@ -64,6 +63,9 @@ def through(wider: dict[str, str]) -> Callable[[Function], Function]:
 
     return decorate
 
+
+# In float16 the kernel gives 0 for NaN.
+TABLE.add("sign")(through({"float16": "float32"})(partial(node, "Sign")))
 
 WITHOUT_16_BITS = {"int16": "int32", "uint16": "int32"}
 TO_INT32 = dict.fromkeys(("uint8", "uint16", "int8", "int16"), "int32")

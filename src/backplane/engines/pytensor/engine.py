@@ -35,6 +35,7 @@ class PyTensorEngine(ArrayEngine):
     name = "theano"
     library = "pytensor"
     capabilities = frozenset({"float16", "unsigned", "steps"})
+    missing_dtypes = frozenset({"bfloat16"})
 
     def __init__(self) -> None:
         own = kernels(self), control.lowerings(self), natives(self)

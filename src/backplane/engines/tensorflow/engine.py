@@ -35,6 +35,8 @@ class TensorFlow(Engine):
     writes_over = True
     capabilities = frozenset({"float16", "bfloat16", "unsigned", "eager", "tape", "once"})
     index_errors = (tf.errors.InvalidArgumentError,)
+    shortage = "OOM|allocate"
+    largest_size = 2**31 - 1
 
     def __init__(self) -> None:
         self.table = Table.of_rooms(__package__, control.lowerings(self), natives(self))

@@ -147,7 +147,9 @@ def sign(specs: Sequence[Spec]) -> Lowering:
     """`torch.sign`, except that NaN stays NaN, where `torch.sign` gives 0."""
     if is_float(specs[0].dtype):
         return lambda x: torch.where(torch.isnan(x), x, torch.sign(x))
-    return widened(specs[0], torch.sign)
+    if specs[0].dtype in SIGNED:
+        return modular(specs[0], lambda bits: bits.ne(0).to(bits.dtype))
+    return torch.sign
 
 
 @TABLE.add("softplus", out=1)

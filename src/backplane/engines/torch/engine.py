@@ -28,6 +28,8 @@ class TorchEngine(Engine):
 
     name = "torch"
     library = "torch"
+    index_errors = (IndexError, RuntimeError)
+    shortage = "allocate memory|out of memory"
     writes_over = True
     capabilities = frozenset(
         ("host_shapes", "float16", "bfloat16", "unsigned", "eager", "tape", "steps", "mesh")

@@ -108,6 +108,8 @@ def gather(specs: Sequence[Spec], *, axis: int) -> Lowering:
         found = torch.index_select(x, axis, flat_indices(indices, shape[axis]))
         return found.reshape(shape[:axis] + indices.shape + shape[axis + 1 :])
 
+    if specs[0].dtype in SIGNED:
+        return lambda x, indices: modular(specs[0], lambda bits: lowering(bits, indices))(x)
     return lowering
 
 

@@ -20,6 +20,7 @@ from backplane.engines.torch.indexing import flat_indices
 TABLE = Table()
 
 _MARK = "_backplane_own"
+_NUMBER = "_backplane_number"
 
 Tensors = Sequence[Value]
 Later = tuple[list[Value], list[tuple[Any, ...]]]
@@ -61,8 +62,29 @@ def _in_order_of(ps: Tensors, gs: Tensors) -> list[Value]:
     return [g if g.stride() == p.stride() else torch.empty_like(p).copy_(g) for p, g in pairs]
 
 
-def _numbers(*scalars: Value) -> list[Any]:
-    return [x.item() for x in scalars]
+def _number(x: Value) -> Any:
+    """A scalar as a number. On an accelerator that waits for all work before it, so a tensor that
+    stays the same from step to step, such as a constant, is asked once.
+    """
+    if x.is_cpu or hasattr(x, _MARK):
+        return x.item()
+    found = getattr(x, _NUMBER, None)
+    if found is None:
+        found = x.item()
+        setattr(x, _NUMBER, found)
+    return found
+
+
+def _rate(x: Value) -> Any:
+    """A scalar that may be computed anew in each step: on an accelerator it stays a tensor."""
+    return x.item() if x.is_cpu else x
+
+
+def _add(factor: Any, ps: Tensors, xs: Tensors) -> list[tuple[Any, ...]]:
+    """The calls that add a multiple of `xs`."""
+    if isinstance(factor, torch.Tensor):
+        return [(torch._foreach_add_, ps, torch._foreach_mul(xs, factor))]
+    return [(partial(torch._foreach_add_, alpha=factor), ps, xs)]
 
 
 def _split(tensors: Tensors, kinds: int) -> list[Tensors]:
@@ -79,7 +101,7 @@ def gradient_update(factor: Value, *tensors: Value) -> Later:
     """One pass over all parameters."""
     ps, gs = _split(tensors, 2)
     ps = _owned(ps, gs)
-    return ps, [(partial(torch._foreach_add_, alpha=factor.item()), ps, gs)]
+    return ps, _add(_rate(factor), ps, gs)
 
 
 @TABLE.add("rows_update")
@@ -92,8 +114,10 @@ def rows_update(factor: Value, p: Value, *tensors: Value) -> Later:
     for g, indices in zip(*_split(tensors, 2), strict=True):
         rows = flat_indices(indices, p.shape[0])
         own.reshape(len(own), -1)[:, :1].index_select(0, rows)
-        add = partial(own.index_add_, 0, alpha=factor.item())
-        calls.append((add, rows, g.reshape(rows.shape[0], *p.shape[1:])))
+        rate, change = _rate(factor), g.reshape(rows.shape[0], *p.shape[1:])
+        if isinstance(rate, torch.Tensor):
+            rate, change = 1, rate * change
+        calls.append((partial(own.index_add_, 0, alpha=rate), rows, change))
     return [own], calls
 
 
@@ -104,25 +128,25 @@ def momentum_update(
     """`torch.optim.SGD`'s kernel, whose state is not scaled: its rate and dampening are chosen so
     that m and p are as here. In float64 one minus the dampening would have lost digits.
     """
-    decay, a, b = _numbers(momentum, gain, step)
+    decay, a, b = _number(momentum), _rate(gain), _rate(step)
     ps, ms, gs = _split(tensors, 3)
     ps = _owned(ps, gs)
     ms = _states(ms, ps)
-    if decay and not nesterov and ps[0].dtype == torch.float32 and _has_kernel(ps[0]):
+    fits = decay and not nesterov and ps[0].dtype == torch.float32 and _has_kernel(ps[0])
+    if fits and not isinstance(a, torch.Tensor):
         gs = _in_order_of(ps, gs)
         kernel = partial(
             torch._fused_sgd_, weight_decay=0.0, momentum=decay, lr=-b, dampening=1 - a,
             nesterov=False, maximize=False, is_first_step=False,
         )  # fmt: skip
         return [*ps, *ms], [(kernel, ps, gs, ms)]
-    add = partial(torch._foreach_add_, alpha=a)
-    calls = [
-        (torch._foreach_mul_, ms, decay),
-        (add, ms, gs),
-        (partial(torch._foreach_add_, alpha=b), ps, ms),
-    ]
+    calls = [(torch._foreach_mul_, ms, decay), *_add(a, ms, gs)]
+    if isinstance(b, torch.Tensor):  # `ms` are not there yet.
+        calls += [(partial(torch._foreach_addcmul_, ps, ms), [b.expand_as(m) for m in ms])]
+    else:
+        calls += _add(b, ps, ms)
     if nesterov:
-        calls.append((add, ps, gs))
+        calls += _add(a, ps, gs)
     return [*ps, *ms], calls
 
 
@@ -131,7 +155,7 @@ def adam_update(rate: Value, beta1: Value, beta2: Value, epsilon: Value, *tensor
     """`torch.optim.Adam`'s kernel. It corrects the bias of early steps by itself: after infinitely
     many there is nothing to correct.
     """
-    a, b1, b2, e = _numbers(rate, beta1, beta2, epsilon)
+    a, b1, b2, e = _rate(rate), _number(beta1), _number(beta2), _number(epsilon)
     ps, ms, vs, gs = _split(tensors, 4)
     usual = 0 <= b1 < 1 and 0 <= b2 < 1 and _has_kernel(ps[0])
     # The kernel's root of a negative number is NaN. What a step has made is none.
@@ -149,7 +173,7 @@ def adam_update(rate: Value, beta1: Value, beta2: Value, epsilon: Value, *tensor
 
 
 def _written_out(
-    a: float, b1: float, b2: float, e: float, ps: Tensors, ms: Tensors, vs: Tensors, gs: Tensors
+    a: Any, b1: float, b2: float, e: float, ps: Tensors, ms: Tensors, vs: Tensors, gs: Tensors
 ) -> Later:
     """Adam in plain operations."""
     ms = [b1 * m + (1 - b1) * g for m, g in zip(ms, gs, strict=True)]

@@ -1,0 +1,144 @@
+"""Functions whose feeds are padded to a few sizes: `f.in_buckets`."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backplane.compile.function import Function
+from backplane.core.sizes import origin
+
+if TYPE_CHECKING:
+    from backplane.backend.graph import KFunction
+
+Sizes = int | Sequence[int]
+"""The sizes of buckets, or a number whose multiples they are."""
+
+
+class Bucketed:
+    """What `f.in_buckets` returns. Call it as `f`."""
+
+    def __init__(self, function: KFunction, buckets: Sizes | Mapping[int, Sizes], check: bool):
+        given = buckets if isinstance(buckets, Mapping) else {1: buckets}
+        self.what = f"K.function {function.name!r}: in_buckets"
+        self.buckets = {axis: self._checked(axis, sizes) for axis, sizes in given.items()}
+        self._of, self._function = function, function._function
+        inputs = self._function.inputs
+        self.places = [
+            (i, axis)
+            for i, p in enumerate(inputs)
+            for axis in self.buckets
+            if axis < p.spec.ndim and p.spec.shape[axis] is None
+        ]
+        """(input, axis) for each size that is padded."""
+        if not self.places:
+            axes = ", ".join(map(str, self.buckets))
+            raise ValueError(f"{self.what}: no input has an unknown size at axis {axes}")
+        if check and self._function.keys:
+            raise ValueError(
+                f"{self.what}: with random numbers nobody can compare results with and without "
+                "padding; try it without them (dropout off), and then say check=False"
+            )
+        self._unchecked = check
+        self.pads = "static" in self._function.engine.capabilities
+
+    def _checked(self, axis: Any, sizes: Any) -> Sizes:
+        listed = [sizes] if isinstance(sizes, int) else list(sizes)
+        if type(axis) is not int or axis < 0:
+            raise ValueError(f"{self.what}: an axis must be a whole number from 0 on, got {axis!r}")
+        if not listed or any(type(n) is not int or n < 1 for n in listed):
+            raise ValueError(f"{self.what}: sizes must be whole numbers from 1 on, got {sizes!r}")
+        return sizes if isinstance(sizes, int) else sorted(listed)
+
+    def __call__(self, inputs: Any = ()) -> Any:
+        """Call the function on padded values.
+
+        Raises:
+            ValueError: if a size is larger than the largest bucket, or the result depends on what
+                was added.
+        """
+        values = [*self._function.checked_count(self._of._values(inputs))]
+        if not (self.pads or self._unchecked):
+            return self._given(self._function(values))
+        padded, lengths = self._padded(values)
+        if self._unchecked and any(len_ != size for len_, size in lengths.values()):
+            self._check(values, padded, lengths)
+            self._unchecked = False
+        if not self.pads:
+            return self._given(self._function(values))
+        return self._given(self._cropped(self._function.outputs, self._function(padded), lengths))
+
+    def _given(self, outputs: list[np.ndarray]) -> Any:
+        return outputs[0] if self._of._one_out else outputs
+
+    def _padded(self, values: list[Any]) -> tuple[list[Any], Lengths]:
+        """The values with zeros at their ends, and each size before and after."""
+        padded, lengths = list(values), Lengths()
+        for i, axis in self.places:
+            array = np.asarray(padded[i])
+            if array.ndim <= axis:
+                continue  # The function itself refuses it.
+            size = self._size(axis, array.shape[axis])
+            lengths[i, axis] = array.shape[axis], size
+            ends = [(0, size - array.shape[axis] if j == axis else 0) for j in range(array.ndim)]
+            padded[i] = np.pad(array, ends)
+        return padded, lengths
+
+    def _size(self, axis: int, length: int) -> int:
+        sizes = self.buckets[axis]
+        if isinstance(sizes, int):
+            return -(-length // sizes) * sizes
+        place = bisect_left(sizes, length)
+        if place == len(sizes):
+            raise ValueError(
+                f"{self.what}: the size {length} of axis {axis} is larger than the largest bucket, "
+                f"{sizes[-1]}"
+            )
+        return sizes[place]
+
+    def _cropped(
+        self, outputs: Sequence[Any], found: Sequence[np.ndarray], lengths: Lengths
+    ) -> list[np.ndarray]:
+        """Results without what belongs to the padding: axes whose size is that of an input."""
+        cropped = []
+        for t, y in zip(outputs, found, strict=True):
+            index = [slice(None)] * y.ndim
+            for axis, n in enumerate(t.spec.shape):
+                if n is None:
+                    source, at = origin(t, axis)
+                    if source in self._function.inputs:
+                        place = self._function.inputs.index(source), at
+                        index[axis] = slice(lengths.get(place, (None,))[0])
+            cropped.append(y[tuple(index)])
+        return cropped
+
+    def _check(self, values: list[Any], padded: list[Any], lengths: Lengths) -> None:
+        """Compare outputs and new values of variables with and without padding. Nothing is
+        updated.
+        """
+        f = self._function
+        results = [*f.outputs, *f.news]
+        both = Function(f.inputs, results, engine=f.engine, name=f.name)
+        wanted, found = both(values), self._cropped(results, both(padded), lengths)
+        names = [f"output {i}" for i in range(len(f.outputs))]
+        names += [f"the new value of {v.name!r}" for v in f.updated]
+        for name, want, got in zip(names, wanted, found, strict=True):
+            if want.shape != got.shape or not _close(want, got):
+                raise ValueError(
+                    f"{self.what}: {name} depends on the padding. Feed a mask that is padded with "
+                    "zeros as well, and use it in K.rnn, in sums and in means"
+                )
+
+
+class Lengths(dict[tuple[int, int], tuple[int, int]]):
+    """(input, axis) → the size before and after padding."""
+
+
+def _close(want: np.ndarray, got: np.ndarray) -> bool:
+    if want.dtype.kind not in "fc":
+        return bool((want == got).all())
+    scale = float(np.abs(want).max(initial=0.0))
+    return bool(np.allclose(got, want, rtol=1e-3, atol=1e-4 * scale, equal_nan=True))

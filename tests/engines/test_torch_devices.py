@@ -1,0 +1,69 @@
+"""PyTorch with an accelerator, by one that computes no values, and steps that wait for none."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from backplane import backend as K
+from backplane.engines.torch import updates
+from mesh.processes import run_all
+
+
+def test_programs_on_a_fake_accelerator(tmp_path):
+    (ended,) = run_all([["-m", "devices.fake_accelerator", str(tmp_path / "found")]], {}, 300)
+    assert ended.code == 0, ended.output
+    found = json.loads((tmp_path / "found").read_text())
+    looking = [name for name, failure in found.items() if failure == "looks at values"]
+    failed = {name: text for name, text in found.items() if text and name not in looking}
+    assert not failed, failed
+    assert len(looking) < len(found) / 20
+
+
+def descent(v, g, rate):
+    return [(v, v - rate * g)]
+
+
+def momentum(v, g, rate, nesterov=False):
+    m = K.zeros(K.int_shape(v), dtype=K.dtype(v))
+    new = 0.9 * m - rate * g
+    return [(m, new), (v, v + 0.9 * new - rate * g if nesterov else v + new)]
+
+
+def nesterov(v, g, rate):
+    return momentum(v, g, rate, nesterov=True)
+
+
+def adam(v, g, rate):
+    a, b = [K.zeros(K.int_shape(v), dtype=K.dtype(v)) for _ in range(2)]
+    new_a, new_b = 0.9 * a + 0.1 * g, 0.99 * b + 0.01 * K.square(g)
+    return [(a, new_a), (b, new_b), (v, v - rate * new_a / (K.sqrt(new_b) + 1e-7))]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("step", [descent, momentum, nesterov, adam])
+def test_rates_that_stay_tensors(step, dtype, monkeypatch):
+    """As on an accelerator, where asking for their numbers would wait for the device."""
+
+    def trained():
+        rate, table = K.variable(0.1, dtype=dtype), K.variable(np.ones((4, 3)), dtype=dtype)
+        w, rows = K.variable(np.eye(3), dtype=dtype), K.placeholder((None,), dtype="int32")
+        loss = K.sum(K.square(K.dot(K.gather(table, rows), w) - 2.0))
+        slopes = K.gradients(loss, [w, table])
+        changes = [
+            u for v, g in zip([w, table], slopes, strict=True) for u in step(v, g, rate * 0.5)
+        ]
+        f = K.function([rows], [loss], [*changes, (rate, 0.9 * rate)])
+        return [f([[0, 2, 2]])[0] for _ in range(4)], f.source()
+
+    with K.engine("torch"):
+        expected, source = trained()
+        assert (
+            f"{step.__name__.replace('descent', 'gradient').replace('nesterov', 'momentum')}_update"
+            in source
+        )
+        monkeypatch.setattr(updates, "_rate", lambda x: x)
+        found, _ = trained()
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
