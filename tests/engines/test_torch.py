@@ -505,6 +505,23 @@ def test_choices_are_seen_by_tapes_and_transformations() -> None:
     assert found.sum() == 2500
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+def test_rows_and_signs_of_unsigned_integers(dtype: str) -> None:
+    most = np.iinfo(dtype).max
+    x = K.placeholder((2, 2), dtype=dtype)
+    rows, signs = K.function([x], [K.gather(x, [1, 0, -1]), K.sign(x)])(
+        [np.array([[0, 7], [most, 1]], dtype)]
+    )
+    assert rows.tolist() == [[most, 1], [0, 7], [most, 1]]
+    assert signs.tolist() == [[0, 1], [1, 1]]
+    assert rows.dtype == signs.dtype == dtype
+
+
+def test_an_index_into_rows_without_elements() -> None:
+    with pytest.raises(IndexError, match=r"K\.gather: an index is out of range"):
+        K.gather(np.zeros((1, 0)), np.array([0, 1]))
+
+
 def test_normalized_columns_are_the_same_with_and_without_the_kernel(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -528,20 +545,3 @@ def test_normalized_columns_are_the_same_with_and_without_the_kernel(
     monkeypatch.setattr(groups, "MOST_ROWS", 0)
     for got, want in zip(found, computed(), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
-def test_rows_and_signs_of_unsigned_integers(dtype: str) -> None:
-    most = np.iinfo(dtype).max
-    x = K.placeholder((2, 2), dtype=dtype)
-    rows, signs = K.function([x], [K.gather(x, [1, 0, -1]), K.sign(x)])(
-        [np.array([[0, 7], [most, 1]], dtype)]
-    )
-    assert rows.tolist() == [[most, 1], [0, 7], [most, 1]]
-    assert signs.tolist() == [[0, 1], [1, 1]]
-    assert rows.dtype == signs.dtype == dtype
-
-
-def test_an_index_into_rows_without_elements() -> None:
-    with pytest.raises(IndexError, match=r"K\.gather: an index is out of range"):
-        K.gather(np.zeros((1, 0)), np.array([0, 1]))

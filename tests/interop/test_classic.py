@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backplane import engines
 from backplane.engines import installed
 from backplane.known_engines import ENGINES
 from interop.environments import locked, python_with, run
@@ -14,24 +15,20 @@ SCRIPTS = Path(__file__).parent / "classic"
 LATEST = "2.3.1"
 LATEST_1 = "1.2.2"
 OLDER = ("2.2.5", "2.2.4", "2.1.6", "2.0.9", "1.1.2", "1.0.8")
-SLOW = ("jax", "tensorflow", "theano")
-"""Engines that spend long on compiling what the programs need. In Keras 1 each runs a third of the
-programs; the other engines run all.
-"""
+REFERENCE = "numpy"
+"""The engine whose numbers are the expected ones."""
 
 TOLERANCE = 1e-4
 """Of losses near 1, after 50 steps of float32."""
 
 
-def programs(release, engine=None):
+def programs(release):
     """The names of the programs; importing them would import Keras."""
     larger = ["programs_larger.py"] if release == LATEST else []
     patterns = ["programs_1_*.py"] if release < "2" else ["programs.py", *larger]
     files = [file for pattern in patterns for file in SCRIPTS.glob(pattern)]
     lines = [line for f in sorted(files) for line in f.read_text(encoding="utf-8").splitlines()]
-    names = [line[4:-9] for line in lines if line.startswith("def ") and line.endswith("(folder):")]
-    shared = release < "2" and engine in SLOW
-    return names[SLOW.index(engine) :: len(SLOW)] if shared else names
+    return [line[4:-9] for line in lines if line.startswith("def ") and line.endswith("(folder):")]
 
 
 @pytest.fixture
@@ -47,7 +44,7 @@ def results(tmp_path_factory):
             if not file.exists():
                 folder = tmp_path_factory.mktemp("classic")
                 run(
-                    python_with(release), SCRIPTS / "run.py", file, *programs(release, engine),
+                    python_with(release), SCRIPTS / "run.py", file, *programs(release),
                     backend=f"backplane.{engine}", folder=folder,
                 )  # fmt: skip
         return json.loads(file.read_text())
@@ -70,41 +67,35 @@ def check(result):
     return np.array(result)
 
 
-def engines():
-    for engine in ENGINES:
-        missing = not installed(engine)
-        marks = [pytest.mark.skipif(missing, reason=f"{engine} is not installed")]
-        marks += [pytest.mark.slow] if engine in SLOW else []
-        yield pytest.param(engine, marks=marks)
+def cases(releases, names):
+    """Each release with each engine and program. What is quick is the reference with Keras 2."""
+    for release in releases:
+        for name in names:
+            marks = [pytest.mark.skipif(not installed(name), reason=f"{name} is not installed")]
+            if (release, name) != (LATEST, REFERENCE):
+                marks.append(pytest.mark.slow)
+            for program in programs(release):
+                yield pytest.param(release, name, program, marks=marks)
 
 
-def latest():
-    """The last release of Keras 2 and that of Keras 1, each with every engine and program."""
-    for release in (LATEST, LATEST_1):
-        for engine in engines():
-            quick = release == LATEST or engine.values[0] == "numpy"
-            marks = engine.marks if quick else [*engine.marks, pytest.mark.slow]
-            for program in programs(release, engine.values[0]):
-                yield pytest.param(release, engine.values[0], program, marks=marks)
+def graphs_only():
+    """An engine that runs nothing at once, so that all goes through graphs."""
+    found = (n for n in reversed(ENGINES) if installed(n))
+    return [next(n for n in found if "eager" not in engines.get(n).capabilities)]
 
 
-def older():
-    """Every release on an engine that computes at once and on one that compiles graphs. What the
-    releases ask of K differs; what K asks of an engine does not, and the latest release runs on all
-    of them.
-    """
-    for release in OLDER:
-        for engine in engines():
-            if engine.values[0] in ("numpy", "cntk"):
-                for program in programs(release):
-                    marks = [*engine.marks, pytest.mark.slow]
-                    yield pytest.param(release, engine.values[0], program, marks=marks)
+# What the older releases ask of K differs; what K asks of an engine does not, and the last releases
+# of Keras 2 and Keras 1 run on all of them.
+CASES = [
+    *cases((LATEST, LATEST_1), ENGINES),
+    *cases(OLDER, [REFERENCE, *graphs_only()]),
+]
 
 
-@pytest.mark.parametrize(("release", "engine_name", "program"), [*latest(), *older()])
+@pytest.mark.parametrize(("release", "engine_name", "program"), CASES)
 def test_the_same_numbers_on_every_engine(results, release, engine_name, program):
     found = check(results(release, engine_name)[program])
-    reference = check(results(release, "numpy")[program])
+    reference = check(results(release, REFERENCE)[program])
     np.testing.assert_allclose(found, reference, rtol=TOLERANCE, atol=TOLERANCE)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, ValuesView
 from typing import Any
 
 
@@ -31,3 +31,13 @@ def map_leaves(function: Callable[[Any], Any], tree: Any, leaf: type | tuple[()]
         values = [map_leaves(function, value, leaf) for value in tree]
         return type(tree)(*values) if hasattr(tree, "_fields") else type(tree)(values)
     return function(tree)
+
+
+def as_list(value: Any) -> list[Any]:
+    """A list of one or of several values."""
+    return list(value) if isinstance(value, list | tuple | ValuesView) else [value]
+
+
+def as_pairs(value: Any) -> Any:
+    """An option in a form that can be part of a key. A dict becomes sorted pairs."""
+    return tuple(sorted(value.items())) if isinstance(value, dict) else value

@@ -14,6 +14,7 @@ from backplane import engines
 from backplane.backend._adapters import LIFT, adaptable, adapter_among
 from backplane.backend._call import api
 from backplane.backend._errors import explained
+from backplane.backend._trees import as_list, as_pairs
 from backplane.backend.devices import policy_of
 from backplane.backend.types import TensorLike
 from backplane.compile.feeds import check_has_value
@@ -26,7 +27,7 @@ from backplane.core.variable import Variable
 from backplane.engines.base import Engine
 from backplane.ops import autodiff, effects
 from backplane.ops.effects import Update
-from backplane.ops.lift import as_tensor, cast_to
+from backplane.ops.lift import as_tensor, fitting
 
 if TYPE_CHECKING:
     from backplane.backend._buckets import Sizes
@@ -388,7 +389,7 @@ def function(
         >>> f([[[1.0, 1.0]]])
         [array([5.], dtype=float32)]
     """
-    options = tuple(sorted((k, _pairs(kwargs.pop(k))) for k in list(kwargs) if k in OPTIONS))
+    options = tuple(sorted((k, as_pairs(kwargs.pop(k))) for k in list(kwargs) if k in OPTIONS))
     if kwargs:
         raise ValueError(
             f"K.function: unknown keyword arguments {', '.join(sorted(kwargs))}; there is no "
@@ -398,12 +399,12 @@ def function(
         not isinstance(inputs, list | tuple),
         not isinstance(outputs, list | tuple | ValuesView),
     )
-    given = _as_list(inputs)
+    given = as_list(inputs)
     fixed = {i: t for i, t in enumerate(given) if isinstance(t, bool | int) and t in (0, 1)}
     tensors = [_input(t, i) for i, t in enumerate(given) if i not in fixed]
     if len(set(tensors)) != len(tensors):
         raise ValueError("K.function: inputs has the same tensor twice")
-    results = [_output(t, i) for i, t in enumerate(_as_list(outputs))]
+    results = [_output(t, i) for i, t in enumerate(as_list(outputs))]
     pairs = [_update(u, i) for i, u in enumerate(updates or [])]
     made = Function(
         tensors,
@@ -417,17 +418,8 @@ def function(
     return KFunction(made, fixed, one_in, one_out)
 
 
-def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple | ValuesView) else [value]
-
-
 OPTIONS = ("compile",)
 """Keyword options of `K.function` that are handed to the engine."""
-
-
-def _pairs(value: Any) -> Any:
-    """An option in a form that can be part of a key. A dict becomes sorted pairs."""
-    return tuple(sorted(value.items())) if isinstance(value, dict) else value
 
 
 def _input(t: Any, i: int) -> Tensor:
@@ -451,26 +443,6 @@ def _update(update: Any, i: int) -> tuple[Variable, Tensor]:
         f"K.function: updates[{i}] must come from K.update, K.update_add, K.update_sub or "
         f"K.moving_average_update, or be a pair (variable, new value), got {update!r}"
     )
-
-
-def fitting(variable: Variable, value: Any, what: str) -> Tensor:
-    """`value` as a tensor that can become the value of `variable`.
-
-    Raises:
-        ValueError: if its shape differs.
-    """
-    new = as_tensor(value, variable.spec.dtype)
-    spec = variable.spec
-    if new.spec.shape != spec.shape:
-        fits = len(new.spec.shape) == len(spec.shape) and all(
-            a is None or a == b for a, b in zip(new.spec.shape, spec.shape, strict=False)
-        )
-        if not fits:
-            raise ValueError(
-                f"{what}: the variable {variable.name!r} has shape {spec.shape}, the new value has "
-                f"shape {tuple(new.spec.shape)}"
-            )
-    return cast_to(new, spec.dtype)
 
 
 @adaptable
@@ -499,7 +471,7 @@ def gradients(
         >>> K.eval(g)
         array([2., 4., 6.], dtype=float32)
     """
-    losses, wrt = list(map(LIFT[0], _as_list(loss))), _as_list(variables)
+    losses, wrt = list(map(LIFT[0], as_list(loss))), as_list(variables)
     for what, listed in (("loss", losses), ("variables", wrt)):
         for t in listed:
             if not isinstance(t, Tensor):

@@ -49,15 +49,16 @@ def dot(x: TensorLike, y: TensorLike) -> Tensor:
     x, y = promoted(x, y)
     if not x.ndim or not y.ndim:
         raise ValueError(f"x and y need at least one axis, got {_shapes(x, y)}")
-    inner = y.ndim - 2 if y.ndim > 1 else 0
-    _check_inner(x, x.ndim - 1, y, inner)
-    outer_x = range(x.ndim - 1)
-    outer_y = [i for i in range(y.ndim) if i != inner]
-    rows = merge_axes(x, [outer_x, [x.ndim - 1]])
-    columns = merge_axes(permuted(y, [inner, *outer_y]), [[0], range(1, y.ndim)])
+    last, ndim = x.ndim - 1, y.ndim
+    inner = ndim - 2 if ndim > 1 else 0
+    _check_inner(x, last, y, inner)
+    if last == 1 and ndim == 2:
+        return matmul(x, y, transpose_x=False, transpose_y=False)
+    outer_x = range(last)
+    outer_y = [i for i in range(ndim) if i != inner]
+    rows = merge_axes(x, [outer_x, [last]])
+    columns = merge_axes(permuted(y, [inner, *outer_y]), [[0], range(1, ndim)])
     product = matmul(rows, columns, transpose_x=False, transpose_y=False)
-    if x.ndim == y.ndim == 2:
-        return product
     return reshape_to(product, [*((x, i) for i in outer_x), *((y, i) for i in outer_y)])
 
 

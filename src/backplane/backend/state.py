@@ -13,14 +13,13 @@ from backplane.backend._keras1 import accepting
 from backplane.backend._trace import run_now
 from backplane.backend.creation import _values
 from backplane.backend.graph import eval as value_of
-from backplane.backend.graph import fitting
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor
 from backplane.core.registry import engine_of
 from backplane.core.variable import Variable, arrays, assign
 from backplane.engines.base import Engine
 from backplane.ops.effects import Update
-from backplane.ops.lift import as_tensor, checked
+from backplane.ops.lift import as_tensor, checked, fitting
 
 __all__ = [
     "batch_get_value", "batch_set_value", "get_value", "moving_average_update", "set_value",

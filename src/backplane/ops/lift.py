@@ -12,6 +12,7 @@ from backplane.core import registry
 from backplane.core.graph import OPERATORS, ArrayInput, Constant, Tensor, constant, converted
 from backplane.core.sparse import SparseTensor, dense_array, is_sparse_matrix
 from backplane.core.spec import is_float, is_integer, promote
+from backplane.core.variable import Variable
 from backplane.ops.creation import Number, scalar
 from backplane.ops.effects import to_dense
 from backplane.ops.elementwise import cast
@@ -189,3 +190,23 @@ def cast_to(x: Tensor, dtype: str) -> Tensor:
     if isinstance(x, Constant) and isinstance(x.value, np.ndarray):
         return constant(x.value, dtype)
     return cast(x, dtype=dtype)
+
+
+def fitting(variable: Variable, value: Any, what: str) -> Tensor:
+    """`value` as a tensor that can become the value of `variable`.
+
+    Raises:
+        ValueError: if its shape differs.
+    """
+    new = as_tensor(value, variable.spec.dtype)
+    spec = variable.spec
+    if new.spec.shape != spec.shape:
+        fits = len(new.spec.shape) == len(spec.shape) and all(
+            a is None or a == b for a, b in zip(new.spec.shape, spec.shape, strict=False)
+        )
+        if not fits:
+            raise ValueError(
+                f"{what}: the variable {variable.name!r} has shape {spec.shape}, the new value has "
+                f"shape {tuple(new.spec.shape)}"
+            )
+    return cast_to(new, spec.dtype)

@@ -41,6 +41,9 @@ class Rows(NamedTuple):
     for_steps: Callable[[Sequence[Value]], Sequence[Value]] = tuple
     """What all steps read, in the form that is read fastest."""
     room: Room | None = None
+    after: Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]] | None = None
+    """The first values, which are not computed before the second ones: for a library that computes
+    lazily. Otherwise what each step makes is kept until the library gets to its last result."""
 
 
 def run(
@@ -137,7 +140,9 @@ def _scan(
     reverse: bool,
     length: int | None,
 ) -> Lowering:
-    room = None if _saves_memory(body) else rows.room
+    saves_memory = _saves_memory(body)
+    room = None if saves_memory else rows.room
+    after = rows.after if saves_memory else None
     kept = engine.steps(body, carry, xs) if room is not None and room.serves is None else None
     step = engine.callable(body) if kept is None else None
 
@@ -155,7 +160,7 @@ def _scan(
             steps = kept or engine.steps(body, carry, xs)
             return run(steps, state, elements, constants, count, reverse, room)
         assert step is not None
-        return _stacked(step, state, elements, constants, reverse, rows)
+        return _stacked(step, state, elements, constants, reverse, rows, after)
 
     return lowering
 
@@ -174,10 +179,12 @@ def _stacked(
     constants: Sequence[Value],
     reverse: bool,
     rows: Rows,
+    after: Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]] | None,
 ) -> list[Value]:
-    """What `run` gives, without writing to any memory."""
+    """What `run` gives, without writing to any memory. A step may begin `after` the state."""
     made: list[Sequence[Value]] = []
-    for element in elements:
+    for row in elements:
+        element = after(row, state) if after is not None and state else row
         results = step(*state, *element, *constants)
         state = results[: len(state)]
         made.append(results[len(state) :])

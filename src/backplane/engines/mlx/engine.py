@@ -18,8 +18,9 @@ from backplane.engines.placement import OnDevice
 from backplane.engines.table import Table, Value
 
 ROWS = Rows(
-    list, lambda rows: mx.stack(list(rows)), lambda shape, dtype: mx.zeros(shape, MLX[dtype])
-)
+    list, lambda rows: mx.stack(list(rows)), lambda shape, dtype: mx.zeros(shape, MLX[dtype]),
+    after=lambda rows, state: mx.depends(list(rows), list(state)),
+)  # fmt: skip
 """Loops are Python's own, over lazy arrays."""
 
 
