@@ -23,6 +23,10 @@ MODEL = "x, w = K.placeholder((None, 3)), K.variable(np.ones((3, 3)))\ny = K.dot
 CONTEXTS = {
     ("jax.md", 0): ("", "import jax.numpy as jnp\nassert float(jnp.ones(3).sum()) == 3"),
     ("mlx.md", 0): ("", ""),
+    ("performance.md", 0): (
+        "",
+        "assert f([np.ones((2, 5, 8)), np.ones((2, 5))])[0].shape == (2, 4)",
+    ),
     ("torch.md", 0): (
         START + MODEL,
         "from backplane import engines\nassert f.name and engines.current().name == 'torch'",

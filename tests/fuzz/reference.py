@@ -129,8 +129,10 @@ def _bounded(dtype: str, value: Any, samples: Sequence[Any]) -> Expected:
         far = np.abs(s - value)
         alike = (s == value) | (np.isnan(s) & np.isnan(value))
         spread = np.maximum(spread, np.where(alike, 0.0, np.where(np.isnan(far), np.inf, far)))
-    own = np.where(np.isfinite(value), np.abs(value), 0.0) * UNIT[dtype]
-    return Expected(value, SLACK * spread + 2 * own + 2 * TINY[dtype])
+    size = np.where(np.isfinite(value), np.abs(value), 0.0)
+    bound = SLACK * spread + 2 * size * UNIT[dtype] + 2 * TINY[dtype]
+    # What moves so far was divided by next to nothing, which may be nothing on an engine.
+    return Expected(value, np.where(spread > np.maximum(size, 1.0), np.inf, bound))
 
 
 class UnstableShapeError(Exception):
@@ -284,7 +286,9 @@ class Evaluation:
             return value
         if name in ("log_softmax", "logsumexp"):  # the logarithm of a sum of about 1
             value = value + self.noise(value.shape) * UNIT[dtype]
-        digits = 0 if name in ADDING else DIGITS[dtype] if name in BASIC else NEVER
+        # Kernels for normalization subtract a mean that is scaled already.
+        adding = name in ADDING and name != "mean"
+        digits = 0 if adding else DIGITS[dtype] if name in BASIC else NEVER
         return self.moved(value, dtype, digits)
 
     def moved(self, value: Any, dtype: str, digits: int | None) -> Any:

@@ -140,4 +140,5 @@ covers("ctc_label_dense_to_sparse", {
   labels <- rbind(c(1, 2), c(3, 0))
   found <- k_ctc_label_dense_to_sparse(k_variable(labels, dtype = "int32"), c(2, 1))
   gives(found$values, 1:3)
+  gives(k_to_dense(found), labels)
 })

@@ -22,6 +22,7 @@ from backplane import backend as K
 from backplane import engines
 from backplane.backend.graph import KFunction
 from backplane.core.graph import Tensor
+from backplane.core.sparse import SparseTensor
 
 AXES = frozenset(("axes", "axis", "pattern"))
 """Parameters that count axes: from 0 in `K$…`, as in Python, and from 1 in the functions `k_…`."""
@@ -117,6 +118,8 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 def _fitting(function: str, parameter: str, value: Any, one_based: bool) -> Any:
     """An argument in the form that K takes."""
     names = {parameter, f"{function}.{parameter}"}
+    if isinstance(value, dict) and tuple(value) == SparseTensor._fields:
+        return SparseTensor(**value)
     if names & LISTS and isinstance(value, dict):
         return list(value.values())
     if names & INTEGERS:
@@ -242,7 +245,8 @@ def plain(value: Any, arrays: bool = False) -> Any:
 
     Returns:
         Arrays without axes as numbers; lists as tuples, as reticulate makes vectors of some lists;
-        integers that R does not have as floats; all else as it is.
+        sparse tensors as dicts of their parts, which are lists with names in R; integers that R
+        does not have as floats; all else as it is.
     """
     if isinstance(value, np.ndarray | np.generic):
         if value.dtype.name == "bfloat16":
@@ -254,6 +258,8 @@ def plain(value: Any, arrays: bool = False) -> Any:
         return int(value) if abs(value) <= BIGGEST else float(value)
     if isinstance(value, str):
         return str.__str__(value)
+    if isinstance(value, SparseTensor):
+        value = value._asdict()
     if isinstance(value, list | tuple):
         return tuple(plain(v, arrays) for v in value)
     if isinstance(value, dict):
