@@ -198,4 +198,13 @@ def pooling_of_slopes_without_images(K):
     return {x: np.zeros((0, 4, 4, 2))}, pooled, []
 
 
+def extremes_of_many_with_nan(K):
+    """JAX passed NaN over."""
+    values = np.arange(4096.0).reshape(64, 64)
+    values[3, 5] = np.nan
+    x = K.placeholder((64, 64))
+    axes = [None, 0, 1]
+    return {x: values}, [f(x, axis=a) for f in (K.max, K.min) for a in axes], []
+
+
 CORPUS = [f for f in globals().values() if getattr(f, "__module__", "") == __name__]
