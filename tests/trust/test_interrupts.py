@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from backplane import engines
-from trust.faults import Interrupt
+from trust.faults import Injector, Interrupt, handling
 from trust.models import SIDE, Model
 
 
@@ -69,3 +69,22 @@ def test_an_allocation_that_fails(name: str, monkeypatch: pytest.MonkeyPatch) ->
         assert set(model.steps()) == {0.0}
         model.step([model.x])
         assert set(model.steps()) == {1.0}
+
+
+def test_a_signal_in_each_call_of_a_feed(engine: Any) -> None:
+    """A library's C code that calls Python must hand on what a handler raises there. TensorFlow's
+    constructor of tensors does not: it makes a `SystemError` of it.
+    """
+    array = np.ones((3, SIDE), "float32")
+    engine.from_numpy(array)
+    with handling(signal.SIGTERM):
+        for number in range(1, 1000):
+            injector = Injector("call", number, lambda: signal.raise_signal(signal.SIGTERM))
+            try:
+                with injector.armed():
+                    engine.from_numpy(array)
+            except Interrupt:
+                continue
+            assert not injector.reached
+            return
+    raise AssertionError("a feed makes a thousand calls")

@@ -1,10 +1,9 @@
 """Short ways into TensorFlow's runtime.
 
 A `ConcreteFunction` binds arguments by name, flattens and packs structures, records tapes and
-interpolates error messages at every call; a compiled program needs none of that. `tf.constant`
-checks for shapes and structures that an array does not have. What is used here is what every
-generated operation of TensorFlow's Python package uses; where a release lacks it, the public way
-serves.
+interpolates error messages at every call; a compiled program needs none of that. What is used here
+is what every generated operation of TensorFlow's Python package uses; where a release lacks it, the
+public way serves.
 """
 
 from __future__ import annotations
@@ -30,35 +29,42 @@ except ImportError:  # pragma: no cover - none of the supported releases
 SIGNATURE = "{x}._shape_tuple()", "{x}._datatype_enum()"
 """Shape and dtype of an eager tensor, as TensorFlow's own operations read them."""
 
-_LARGE = 1 << 16
 _ALIGNMENT = 64
 
 
 def tensor(array: np.ndarray) -> Value:
     """A tensor with a copy of the array's content, eager also where a `tf.function` is traced: what
     is emitted then is used again elsewhere.
+
+    The tensor shares the memory of an aligned copy. `tf.constant` would run Python within its C
+    code, and loses there what a handler of a signal raises: its caller then sees a `SystemError`.
     """
-    # TensorFlow shares the memory of an aligned array and copies any other: give it a copy that it
-    # can share, where copying twice would cost.
-    array = _aligned_copy(array) if array.nbytes > _LARGE else array.copy()
-    if context is None:
-        with tf.init_scope():
-            return tf.constant(array)
-    current = context.context()
-    current.ensure_initialized()
-    return EagerTensor(array, current.device_name or _default_device(), None)
+    copy = _aligned_copy(array)
+    if copy.dtype.kind != "V":
+        found = tf.experimental.dlpack.from_dlpack(copy.__dlpack__())
+        return found if not _accelerated() else _copied(found)
+    # DLPack knows no more than NumPy does of its own: bfloat16 and its like go as their bits.
+    found = tf.experimental.dlpack.from_dlpack(copy.view(f"u{copy.itemsize}").__dlpack__())
+    return _copied(found, array.dtype.name)
 
 
 @cache
-def _default_device() -> str | None:
-    """The empty name moves a tensor to the first accelerator; None, which is faster, leaves it."""
-    return "" if len(tf.config.list_logical_devices()) > 1 else None
+def _accelerated() -> bool:
+    """Whether TensorFlow puts tensors elsewhere than into the processor's memory."""
+    return len(tf.config.list_logical_devices()) > 1
+
+
+def _copied(value: Value, dtype: str | None = None) -> Value:
+    """The same bits in a tensor of that dtype, on the device of the moment."""
+    with tf.init_scope():
+        return tf.identity(value) if dtype is None else tf.bitcast(value, dtype)
 
 
 def _aligned_copy(array: np.ndarray) -> np.ndarray:
+    """A copy where TensorFlow's kernels may read it."""
     memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    start = -memory.__array_interface__["data"][0] % _ALIGNMENT
+    copy: np.ndarray = np.ndarray(array.shape, array.dtype, memory, start)
     copy[...] = array
     return copy
 
