@@ -11,7 +11,7 @@ random, so its spread is large, and so is that of everything that depends on it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -53,12 +53,17 @@ COMPOSED = frozenset(
     " sigmoid_grad adam_update momentum_update gradient_update rows_update".split()
 )
 """The same, and even whole numbers lead to intermediate results that are rounded."""
+JUMPS = frozenset("floordiv mod floor round sign equal not_equal less less_equal".split())
+"""Operations that jump between near operands."""
+POLES = frozenset("div pow log".split())
+"""Operations that jump where an operand is 0."""
 NEVER = None
 NOISE = np.random.default_rng(0).uniform(-1, 1, 1 << 20)
 NEXT_KEY = np.array([0, 0, 1, 0], "uint32")
 """What each run adds to the key of random numbers."""
 NO_STATE: Mapping[Variable, int] = MappingProxyType({})
 
+Walks = Iterable[Mapping[Tensor, Any]]
 Plans = dict[Any, Any]
 """What several evaluations of a graph share: the order of its nodes, and the decompositions."""
 
@@ -86,10 +91,9 @@ def expected(
     generators = [np.random.default_rng([seed, i]) for i in range(samples)]
     plans: Plans = {}
     with np.errstate(all="ignore"):
-        values = [
-            list(_evaluated(Evaluation(rng, plans), outputs, leaves, state, runs))
-            for rng in (None, *generators)
-        ]
+        exact = Evaluation(None, plans)
+        evaluations = [exact, *[Evaluation(rng, plans, exact.walks) for rng in generators]]
+        values = [list(_evaluated(e, outputs, leaves, state, runs)) for e in evaluations]
         return [
             [
                 _bounded(t.spec.dtype, found[0], found[1:])
@@ -140,11 +144,19 @@ class UnstableShapeError(Exception):
 
 
 class Evaluation:
-    """One walk through a graph, with noise if there is a generator of random numbers."""
+    """Walks through a graph, with noise if there is a generator of random numbers.
 
-    def __init__(self, rng: np.random.Generator | None, plans: Plans | None = None) -> None:
+    Attributes:
+        walks: The values without noise, of each walk through the whole graph.
+    """
+
+    def __init__(
+        self, rng: np.random.Generator | None, plans: Plans | None = None, walks: Walks = ()
+    ) -> None:
         self.rng = rng
         self.plans = {} if plans is None else plans
+        self.left = iter(walks)
+        self.walks: list[dict[Tensor, Any]] = []
         self.table = engines.get("numpy").table
 
     def __call__(
@@ -154,6 +166,9 @@ class Evaluation:
         known: dict[Tensor, Any] = {
             t: self.flushed(_wide(v), t.spec.dtype) for t, v in leaves.items()
         }
+        exact = next(self.left, {}) if plan is None else {}
+        if plan is None and self.rng is None:
+            self.walks.append(known)
         order = self.plans.get(plan)
         if order is None:
             order = toposort(outputs, stop=known)
@@ -161,11 +176,13 @@ class Evaluation:
                 self.plans[plan] = order
         for node in order:
             if node not in known:
-                known[node] = self.value(node, [known[t] for t in node.inputs])
+                known[node] = self.value(node, [known[t] for t in node.inputs], exact)
         return [known[t] for t in outputs]
 
-    def value(self, node: Tensor, operands: list[Any]) -> Any:
-        """The value of a node; a list if it has several results."""
+    def value(self, node: Tensor, operands: list[Any], exact: Mapping[Tensor, Any]) -> Any:
+        """The value of a node; a list if it has several results. `exact` has the values without
+        noise, where they are known.
+        """
         if isinstance(node, Constant):
             return self.flushed(_wide(node.value), node.spec.dtype)
         if isinstance(node, Placeholder):
@@ -184,12 +201,16 @@ class Evaluation:
         if self.rng is not None and name == "max_pool" and self.rng.random() < 0.5:
             # Some engines pass over NaN.
             operands = [np.where(np.isnan(x), -np.inf, x) for x in operands]
+        if self.rng is not None and name in JUMPS | POLES:
+            operands = self.beyond(node, operands, exact)
         if self.rng is not None and name in ADDING | COMPOSED:
-            digits = 0 if name in ADDING else NEVER
-            operands = [
-                self.moved(v, t.spec.dtype, digits)
-                for v, t in zip(operands, node.inputs, strict=True)
-            ]
+            whole = name in ADDING and all(_are_few_digits(v) for v in operands)
+            digits = 0 if whole else NEVER
+            # A whole exponent stays whole: the power of a negative number would be NaN.
+            last = 1 if name == "pow" else len(operands)
+            moving = zip(operands[:last], node.inputs[:last], strict=True)
+            moved = [self.moved(v, t.spec.dtype, digits) for v, t in moving]
+            operands = [*moved, *operands[last:]]
         found = self.computed(node, operands)
         if node.op.multiple:
             return [self.settled(name, v, s.dtype) for v, s in zip(found, node.spec, strict=True)]
@@ -197,7 +218,32 @@ class Evaluation:
             found = self.open(name, node, operands, found)
             if name in ADDING | COMPOSED and is_float(node.spec.dtype):
                 found = self.overflowing(node, operands, found)
-        return self.settled(name, found, node.spec.dtype)
+        times = 1.0
+        if name in ("sum", "sum_to", "mean"):  # their rounding errors grow with the terms
+            terms = np.size(operands[0]) // max(1, np.size(found))
+            times = max(1.0, math.log2(max(1, terms)) / 4)
+        return self.settled(name, found, node.spec.dtype, times)
+
+    def beyond(self, node: Tensor, operands: list[Any], exact: Mapping[Tensor, Any]) -> list[Any]:
+        """Operands that an engine may have behind a jump: they are up to `SLACK` times as far from
+        the exact ones as noise has moved them. One that may thereby be 0 is 0 now and then.
+        """
+        assert node.op is not None
+        moved = dict(zip(node.inputs, operands, strict=True))
+        for t, value in moved.items():
+            near = exact.get(t)
+            if near is None or np.shape(near) != np.shape(value) or not is_float(t.spec.dtype):
+                continue
+            far = np.nan_to_num(value - near, posinf=0.0, neginf=0.0) * SLACK
+            other = near + far * self.noise(far.shape) if node.op.name in JUMPS else value
+            vanishing = (np.abs(far) >= np.abs(near)) & (self.noise(far.shape) < 0)
+            moved[t] = np.where(far == 0, value, np.where(vanishing, 0.0, other))
+        found = [moved[t] for t in node.inputs]
+        if node.op.name != "mod":
+            return found
+        # Between jumps the remainder follows its operands: there they keep the noise they have.
+        jumps = np.floor(found[0] / found[1]) != np.floor(operands[0] / operands[1])
+        return [np.where(jumps, new, old) for new, old in zip(found, operands, strict=True)]
 
     def overflowing(self, node: Tensor, operands: list[Any], found: Any) -> Any:
         """`found`, with random elements where an intermediate result may be too large."""
@@ -205,14 +251,15 @@ class Evaluation:
         wide = [v for v in operands if np.asarray(v).dtype.kind == "f"]
         assert self.rng is not None
         assert node.op is not None
-        kinds = [np.nan, np.inf, 0.0]
+        kinds = self.rng.permutation([np.nan, np.inf, 0.0])[: self.rng.integers(1, 4)]
         if node.op.name.startswith(("conv", "matmul")) and not all(
             np.isfinite(v).all() for v in wide
         ):
             return self.rng.choice(kinds, np.shape(found))  # infinity · 0
         if node.op.name in ("prod", "cumprod"):
             free = _depends_on_order(wide[0], math.log(most), **node.params)
-            return np.where(free, self.rng.choice([*kinds, -np.inf], np.shape(found)), found)
+            kinds = [*kinds, -np.inf]
+            return np.where(free, self.rng.choice(kinds, np.shape(found)), found)
         if all(np.max(np.abs(v), initial=0.0, where=np.isfinite(v)) < most**0.25 for v in wide):
             return found
         sizes = [np.abs(v) if np.asarray(v).dtype.kind == "f" else v for v in operands]
@@ -267,14 +314,17 @@ class Evaluation:
         found = _graph(Evaluation(None, self.plans), graph, operands)
         return found if node.op.multiple else found[0]
 
-    def settled(self, name: str, value: Any, dtype: str) -> Any:
-        """A result as its dtype holds it: too large numbers are infinite, and rounding is noise."""
+    def settled(self, name: str, value: Any, dtype: str, times: float = 1.0) -> Any:
+        """A result as its dtype holds it: too large numbers are infinite, and rounding is noise,
+        so many times as large as that of one operation.
+        """
         if not is_float(dtype):
             return value
         value = np.asarray(value, "float64")
         if dtype != "float64":
             large = np.abs(value) > LARGEST[dtype]
-            if self.rng is not None and dtype == "float16":  # compilers may keep more than 16 bits
+            # Compilers may keep more than 16 bits, and fuse a product with a sum.
+            if self.rng is not None and (dtype == "float16" or name == "mul"):
                 large &= self.noise(value.shape) < 0
             value = np.where(large, np.sign(value) * np.inf, value)
         if self.rng is None:
@@ -289,16 +339,16 @@ class Evaluation:
         # Kernels for normalization subtract a mean that is scaled already.
         adding = name in ADDING and name != "mean"
         digits = 0 if adding else DIGITS[dtype] if name in BASIC else NEVER
-        return self.moved(value, dtype, digits)
+        return self.moved(value, dtype, digits, times)
 
-    def moved(self, value: Any, dtype: str, digits: int | None) -> Any:
+    def moved(self, value: Any, dtype: str, digits: int | None, times: float = 1.0) -> Any:
         """`value` with noise, but for numbers that need no more than `digits` binary digits after
         the point, and few before it.
         """
         if not is_float(dtype) or self.rng is None:
             return value
         value = np.asarray(value, "float64")
-        noise = self.noise(value.shape) * UNIT[dtype]
+        noise = self.noise(value.shape) * UNIT[dtype] * times
         moved = value * (1 + noise)
         if digits is not NEVER:
             scaled = value * 2.0**digits
@@ -326,6 +376,9 @@ class Evaluation:
         elif name == "mod":  # PyTorch's kernel gives NaN where the quotient overflows
             over = np.abs(first) / LARGEST[node.spec.dtype] > np.abs(operands[1])
             return np.where(over & (self.noise(np.shape(found)) < 0), np.nan, found)
+        elif name == "div":  # XLA may multiply by the reciprocal, and take a denormal one for 0
+            over = np.abs(operands[1]) > 1 / TINY[node.spec.dtype]
+            return np.where(over & (self.noise(np.shape(found)) < 0), 0.0 * found, found)
         elif name == "pow":
             # A large exponent may be a whole number on an engine, and is then no root.
             whole = np.abs(operands[1]) * UNIT[node.spec.dtype] > 0.1
@@ -368,6 +421,11 @@ def _depends_on_order(
         for part in (np.maximum(sizes, 0), np.minimum(sizes, 0))
     )
     return ((up > 0.9 * most) & (down < 0)) | ((down < -0.9 * most) & (up > 0))
+
+
+def _are_few_digits(value: Any) -> bool:
+    """Whether all are whole numbers, whose sums are exact in all likelihood."""
+    return not is_float(np.asarray(value).dtype.name) or bool((value == np.round(value)).all())
 
 
 def _wide(value: Any) -> Any:

@@ -16,7 +16,7 @@ from fuzz import ledger, processes
 from fuzz.bad_calls import calls, judged
 from fuzz.corpus import CORPUS
 from fuzz.programs import LEAST, Built, Check, check_of, written
-from fuzz.reference import Evaluation
+from fuzz.reference import Evaluation, expected
 from fuzz.search import Result, failure, results, shrunk
 from fuzz.writer import operations
 
@@ -112,3 +112,22 @@ def test_a_process_that_dies_is_a_finding() -> None:
     place = len(task.results) - 1
     assert task.results[-1][:2] == (7 + place // 2, ("numpy", "torch")[place % 2])
     assert task.unfinished == range(8 + place // 2, 20)
+
+
+@pytest.mark.parametrize("name", ["less", "floordiv", "div"])
+def test_an_engine_may_be_behind_a_jump(name: str) -> None:
+    """1 - tanh(9)² is 3e-8 in float64 and 0 in float32: what it decides is open, 1 < 2 is not."""
+    x = K.placeholder((2,))
+    rest = 1 - K.square(K.tanh(x))
+    results = {"less": rest > 0, "floordiv": rest // -1.0, "div": rest / rest}
+    [[(value, bound)]] = expected([results[name]], {x: np.array([0.3, 9.0])}, samples=40)
+    assert bound[0] < 0.01
+    assert bound[1] >= 1
+    assert np.isfinite(value).all()
+
+
+def test_powers_of_negative_numbers_are_compared() -> None:
+    x = K.placeholder((2,))
+    [[(value, bound)]] = expected([K.pow(x, 3)], {x: np.array([-2.0, -0.7])})
+    np.testing.assert_allclose(value, [-8.0, -0.343])
+    assert (bound < 1e-4).all()

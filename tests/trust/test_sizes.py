@@ -80,3 +80,17 @@ def test_the_last_number_of_a_range_must_fit() -> None:
     assert K.eval(K.arange(0, 256, dtype="uint8"))[-1] == 255
     with pytest.raises(ValueError, match="got 256"):
         K.arange(0, 257, 2, dtype="uint8")
+
+
+@pytest.mark.parametrize("call", ["reshape", "tile", "dropout"])
+@pytest.mark.usefixtures("engine")
+def test_sizes_of_uint64(call: str) -> None:
+    """They may be larger than any size, which libraries notice late and in words of their own."""
+    x, size = np.ones((2, 3), "float32"), np.array([2**63], "uint64")
+    calls = {
+        "reshape": lambda: K.reshape(x, shape=size),
+        "tile": lambda: K.tile(x, n=size),
+        "dropout": lambda: K.dropout(x, 0.5, noise_shape=size, seed=1),
+    }
+    with pytest.raises(TypeError, match=rf"K\.{call}: .*uint64"):
+        calls[call]()

@@ -197,6 +197,8 @@ def _scalar(size: Tensor, what: str) -> Tensor:
         raise TypeError(
             f"{what}: each size must be an int or a scalar integer tensor, got {size!r}"
         )
+    if size.spec.dtype == "uint64":
+        raise TypeError(f"{what}: sizes are int64, which cannot hold all of uint64, got {size!r}")
     return size
 
 

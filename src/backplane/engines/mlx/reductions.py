@@ -27,7 +27,7 @@ def _written(x: Value) -> Value:
     return x if x.size else mx.zeros(x.shape, x.dtype)
 
 
-BLOCK = 512
+BLOCK = 128
 """Elements that MLX may add up one after another: on a processor it loses digits of long sums."""
 
 
