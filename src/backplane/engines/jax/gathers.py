@@ -7,6 +7,7 @@ of the scopes in which JAX has traced it. So each lowering is traced in a scope 
 from __future__ import annotations
 
 import re
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from itertools import count
@@ -38,11 +39,14 @@ class _Operation(NamedTuple):
     runs_graph: bool
 
 
-class Gathers:
-    """The operations of an engine's programs, and the gathers that the compiler made for them."""
+class Gathers(threading.local):
+    """The operations of a program, and the gathers that the compiler made for them. Each thread
+    traces programs of its own.
+    """
+
+    _numbers = count()
 
     def __init__(self) -> None:
-        self._numbers = count()
         self._operations: dict[int, _Operation] = {}
 
     def watch(self, table: Table, wanted: Sequence[str]) -> None:
@@ -76,7 +80,10 @@ class Gathers:
         return run
 
     def tell(self, text: str) -> None:
-        """Warn of each operation in a compiled program, none of whose operands stays in parts."""
+        """Warn of each operation in the program that was compiled last, none of whose operands
+        stays in parts. Its operations are then forgotten.
+        """
+        operations, self._operations = self._operations, {}
         starts = {found[1]: found.start() for found in INSTRUCTION.finditer(text)}
         gathered: Counter[int] = Counter()
         for found in GATHER.finditer(text):
@@ -86,7 +93,9 @@ class Gathers:
                 scopes = SCOPE.findall(text[start : text.index("\n", start)])
             gathered.update(map(int, scopes[-1:]))
         for number, times in gathered.items():
-            operation = self._operations[number]
+            operation = operations.get(number)
+            if operation is None:
+                continue  # It was traced for an earlier program, and told with that.
             if operation.runs_graph or times >= len(operation.shapes):
                 shapes = ", ".join(map(str, operation.shapes))
                 warn_of_gathering(
