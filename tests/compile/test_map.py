@@ -86,7 +86,7 @@ def test_reading_and_computing_overlap() -> None:
     results = f.map(reader(), prefetch=2)
     assert not started[0].is_set()
     next(results)
-    assert started[2].wait(10)
+    assert started[2].wait(60)
     assert not started[3].wait(0.2)
     results.close()
     assert not started[3].is_set()
