@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -75,6 +76,7 @@ def run_all(
                 cwd=folder,
                 stdout=stdout,
                 stderr=stderr,
+                start_new_session=True,
             )
             for command, (stdout, stderr) in zip(commands, files, strict=True)
         ]
@@ -85,8 +87,9 @@ def run_all(
                 if i not in ends and process.poll() is not None:
                     ends[i] = time.time()
             if time.time() > started + limit:
-                for process in processes:
-                    process.kill()
+                for process in processes:  # And what they have started.
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
             time.sleep(0.05)
         return [
             Ended(process.returncode, *map(_text, pair), ends[i])
