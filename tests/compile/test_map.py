@@ -167,7 +167,7 @@ x = K.placeholder((2,))
 results = K.function([x], [x]).map([np.ones(2)] for _ in itertools.count())
 next(results)
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=300)
 
 
 def test_the_reader_sees_the_engine_of_the_consumer(engine: Any) -> None:
