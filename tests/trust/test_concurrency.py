@@ -214,7 +214,7 @@ def _said(script: str, engine: str, tmp_path: Path) -> str:
     paths = [str(Path(__file__).parents[1]), *sys.path]
     environment = os.environ | {"KERAS_BACKEND": engine, "PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(
-        [sys.executable, str(file)], capture_output=True, text=True, timeout=120, env=environment
+        [sys.executable, str(file)], capture_output=True, text=True, timeout=300, env=environment
     )
     assert not done.returncode, done.stderr
     return done.stdout.strip()
