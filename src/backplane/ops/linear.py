@@ -37,15 +37,15 @@ def _stacked_product(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None
 
 
 def as_rows(x: Tensor, rows_first: bool = False) -> Tensor | None:
-    """The matrices of a stack one below the other; None if their width is not known. With
-    `rows_first` the first rows of all matrices come first.
+    """The matrices of a stack, or tensors of more axes, one below the other; None if the sizes of a
+    row are not known. With `rows_first` the first rows of all of them come first.
     """
-    steps, rows, width = x.spec.shape
-    if not width:
+    steps, rows, *row = x.spec.shape
+    if not all(row):
         return None
     if rows_first:
-        x = transpose(x, perm=(1, 0, 2))
-    return reshape(x, shape=(-1 if steps is None or rows is None else steps * rows, width))
+        x = transpose(x, perm=(1, 0, *range(2, x.ndim)))
+    return reshape(x, shape=(-1 if steps is None or rows is None else steps * rows, *row))
 
 
 @primitive(

@@ -17,6 +17,7 @@ from backplane.core.sizes import assumption, tie
 from backplane.core.spec import Spec
 from backplane.core.traits import Stacked
 from backplane.ops.control import sizes_inside
+from backplane.ops.convolution import conv_kernel_grad
 from backplane.ops.creation import dim
 from backplane.ops.elementwise import add
 from backplane.ops.linear import as_rows, matmul
@@ -32,6 +33,14 @@ class Joining(NamedTuple):
     rows_first: bool = False
     """Whether the steps of the first row come first, then those of the second one. So an engine
     that has the rows in parts can go on with these parts."""
+
+    def adds_up(self, node: Tensor) -> bool:
+        """Whether the results of a node in all steps are added up as one, if they can be. Gradients
+        of kernels are if the rows are in parts: elsewhere that only takes more memory.
+        """
+        if node.op is conv_kernel_grad:
+            return self.rows_first
+        return self.pays(node.inputs[0].spec.shape[0])
 
 
 class Loop:
@@ -207,16 +216,18 @@ def all_steps(node: Tensor, operands: Sequence[Stacked], joining: Joining) -> St
 
 
 def over_steps(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
-    """The sum over the steps of the results of a product or a sum, from the stacks of its operands.
+    """The sum over the steps of the results of a product, a kernel's gradient or a sum, from the
+    stacks of its operands.
 
     None for other nodes, and if the operands do not fit.
     """
     if not all(v.stacked for v in operands):
         return None
     with changed(line=node.where):
-        if node.op is matmul and is_accumulated(node):
+        if is_accumulated(node):
+            assert node.op is not None
             x, y = [as_rows(v.tensor, v.rows_first) for v in operands]
-            return None if x is None or y is None else matmul(x, y, **node.params)
+            return None if x is None or y is None else node.op(x, y, **node.params)
         if node.op is sum_ and not node.params["keepdims"]:
             (stack, _, rows_first), axes = operands[0], node.params["axes"]
             joins = axes == (0,) and stack.ndim == 3
@@ -227,11 +238,13 @@ def over_steps(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
     return None
 
 
-def is_accumulated(product: Tensor) -> bool:
-    """Whether the node is xᵀ · y: the sum of such products over the steps is one product over all
-    rows.
+def is_accumulated(node: Tensor) -> bool:
+    """Whether the node is xᵀ · y, or the gradient of a kernel: the sum of its results over the
+    steps is one result for all rows.
     """
-    return product.ndim == 2 and dict(product.params) == {"transpose_x": True, "transpose_y": False}
+    product = {"transpose_x": True, "transpose_y": False}
+    plain = node.op is matmul and node.ndim == 2 and dict(node.params) == product
+    return plain or node.op is conv_kernel_grad
 
 
 def total(node: Tensor, stack: Tensor) -> Tensor:
