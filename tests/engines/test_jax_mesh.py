@@ -110,7 +110,7 @@ def test_memory_is_donated_and_layouts_stay():
     noted while the program was traced is gone.
     """
     (ended,) = on_devices(8, ["-c", DONATED])
-    assert ended.output.splitlines()[1:] == [
+    assert ended.printed.splitlines() == [
         "True True", "P(None, 'model') P()", "8 True", "8 True", "(4, 3)", "{}",
     ]  # fmt: skip
 
@@ -132,7 +132,7 @@ with K.engine("jax"):
 
 def test_a_state_moves_to_smaller_meshes(tmp_path):
     (ended,) = on_devices(4, ["-c", f"import os; os.chdir({str(tmp_path)!r})" + SMALLER])
-    assert ended.output.splitlines()[-1] == " ".join(str(n + 3.0) for n in range(8))
+    assert ended.printed.splitlines()[-1] == " ".join(str(n + 3.0) for n in range(8))
 
 
 UNUSED = """
@@ -148,7 +148,7 @@ print([name for name in sys.modules if name.startswith("backplane.engines") and
 
 def test_without_a_mesh_nothing_of_it_is_imported():
     (ended,) = on_devices(1, ["-c", UNUSED])
-    assert ended.output.splitlines()[-1] == "[]"
+    assert ended.printed.splitlines()[-1] == "[]"
 
 
 def losses(folder, process):

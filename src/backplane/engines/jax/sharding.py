@@ -40,7 +40,7 @@ class MeshEngine(JaxEngine):
         checks = partial(elementwise.check_numerics, everywhere=self._everywhere)
         self.table.add("check_numerics")(checks)
         self.table.update(random.table(random.words_in_parts))
-        self.gathers = Gathers()
+        self.gathers = Gathers(mesh.size)
         self.gathers.watch(self.table, wanted=("shard",))
 
     def _shard(self, x: Value, *, layout: Layout) -> Value:
