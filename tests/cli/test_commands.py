@@ -199,7 +199,12 @@ def test_explain_an_unknown_function():
 
 
 @pytest.mark.parametrize(
-    ("words", "completed"), [("use nu", "numpy"), ("explain sepa", "separable_conv2d")]
+    ("words", "completed"),
+    [
+        ("use nu", "numpy"),
+        ("explain sepa", ",separable_conv2d"),
+        ("explain K.sepa", ",K.separable_conv2d"),
+    ],
 )
 def test_completion(words, completed):
     assert "_BACKPLANE_COMPLETE" in call("completion", "bash").stdout
@@ -238,6 +243,21 @@ def test_bench_of_a_script(home, tmp_path):
     assert result.exit_code == 0, result.output
     assert "1.00" in result.stdout
     assert "<svg" in chart.read_text()
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "file", "said"),
+    [
+        ("bench", "--plot", "none/chart.svg", "nothing can be written into the folder"),
+        ("bench", "--plot", "chart.drawing", "the name must end in one of"),
+        ("check", "--html", "none/page.html", "nothing can be written into the folder"),
+    ],
+)
+def test_an_unfit_file_is_refused_first(monkeypatch, tmp_path, command, option, file, said):
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("something ran"))
+    result = call(command, "--engine", "numpy", option, str(tmp_path / file))
+    assert result.exit_code == 2
+    assert said in result.output
 
 
 # check ----------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ import click
 from backplane.cli.engines import library_of
 from backplane.cli.output import (
     PROJECT,
+    NewFile,
     console,
     engines_option,
     installed_among,
@@ -41,7 +42,7 @@ LIBRARIES = ("ml_dtypes", "pytest", "scipy")
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The folder tests of Backplane's source; needed unless Backplane runs from its source.",
 )
-@click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), help="A page.")
+@click.option("--html", "page", type=NewFile(), help="A page.")
 @json_option
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def check(

@@ -87,7 +87,7 @@ class After:
             return value
         if t not in self.stacks:
             self.stacks[t] = Placeholder(Spec((self._steps(), *t.spec.shape), t.spec.dtype))
-        return Stacked(self.stacks[t], True)
+        return self.loop.stacked(self.stacks[t])
 
     def _steps(self) -> int | None:
         loop = self.loop
@@ -189,7 +189,7 @@ class After:
         )
 
     def _over_steps(self, t: Tensor, inputs: Sequence[Tensor]) -> Tensor | None:
-        found = over_steps(t, [self._value(x) for x in inputs], self.loop.joining)
+        found = over_steps(t, [self._value(x) for x in inputs])
         if found is not None:
             needed = set().union(*[self.needs.get(x, {x}) for x in inputs])
             self.given.update(dict.fromkeys(self._ordered(needed)))

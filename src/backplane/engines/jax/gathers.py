@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from itertools import count
@@ -42,12 +43,15 @@ class _Operation(NamedTuple):
     runs_graph: bool
 
 
-class Gathers:
-    """The operations of an engine's programs, and what the compiler gathers or moves for them."""
+class Gathers(threading.local):
+    """The operations of a program, and what the compiler gathers or moves for them. Each thread
+    traces programs of its own.
+    """
+
+    _numbers = count()
 
     def __init__(self, devices: int) -> None:
         self._devices = devices
-        self._numbers = count()
         self._operations: dict[int, _Operation] = {}
 
     def watch(self, table: Table, wanted: Sequence[str]) -> None:
@@ -81,21 +85,26 @@ class Gathers:
         return run
 
     def tell(self, text: str) -> None:
-        """Warn of each operation in a compiled program, none of whose operands stays in its place.
-        One that is element-wise keeps any layout: if something moves there, users want that.
+        """Warn of each operation in the program that was compiled last, none of whose operands
+        stays in its place. One that is element-wise keeps any layout: if something moves there,
+        users want that. The operations are then forgotten.
         """
+        operations, self._operations = self._operations, {}
         scopes = {found[1]: SCOPE.findall(found[0]) for found in INSTRUCTION.finditer(text)}
         gathers, moves = Counter[str](), Counter[str]()
         for found in MOVE.finditer(text):
             # What follows the program's last operation has no scope.
             known = scopes[found["name"]] or scopes.get(found["operand"], [])
             for scope in known[-1:]:
+                operation = operations.get(int(scope))
+                if operation is None:
+                    continue  # It was traced for an earlier program, and told with that.
                 if found["kind"] == "all-gather":
                     gathers[scope] += 1
-                elif found["kind"] == "all-to-all" or self._is_part(found["shapes"], scope):
+                elif found["kind"] == "all-to-all" or self._is_part(found["shapes"], operation):
                     moves[scope] += 1
         for scope in {**gathers, **moves}:
-            operation = self._operations[int(scope)]
+            operation = operations[int(scope)]
             count = len(operation.shapes)
             many = operation.runs_graph or (gathers[scope] or moves[scope]) >= count
             if many and not PRIMITIVES[operation.name].elementwise:
@@ -107,10 +116,10 @@ class Gathers:
                     operation.line,
                 )
 
-    def _is_part(self, shapes: str, scope: str) -> bool:
+    def _is_part(self, shapes: str, operation: _Operation) -> bool:
         """Whether so much goes to another device as it has of the largest operand. Less is what a
         device needs of its neighbours.
         """
         most = max(math.prod(map(int, filter(None, s.split(",")))) for s in SIZES.findall(shapes))
-        whole = max(map(math.prod, self._operations[int(scope)].shapes), default=0)
+        whole = max(map(math.prod, operation.shapes), default=0)
         return most * self._devices >= whole

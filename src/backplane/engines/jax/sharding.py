@@ -78,8 +78,7 @@ class MeshEngine(JaxEngine):
 
     def look(self, compiled: Any) -> None:
         """Warn of what is gathered, in the first process."""
-        if self.process == 0:
-            self.gathers.tell(compiled.as_text())
+        self.gathers.tell(compiled.as_text() if self.process == 0 else "")
 
     # --- processes ------------------------------------------------------------------------------
 
