@@ -12,15 +12,12 @@ from pathlib import Path
 # Before anything imports the package: tests neither read nor write the user's configuration.
 os.environ["KERAS_HOME"] = tempfile.mkdtemp(prefix="backplane-tests-")
 os.environ["KERAS_BACKEND"] = "numpy"
-# Thousands of programs are compiled here and run once: XLA need not make them fast, and its older
-# emitters compile in a third of the time. `test_jax_programs.py` runs whole programs without these
-# settings.
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-os.environ.setdefault(
-    "XLA_FLAGS",
-    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
-)
 sys.path.insert(0, str(Path(__file__).parent))
+
+from compile_quickly import SETTINGS
+
+# `test_jax_programs.py` runs whole programs without these settings.
+os.environ.update(SETTINGS | os.environ)
 
 import pytest
 

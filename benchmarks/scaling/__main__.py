@@ -41,8 +41,7 @@ def run(
     for process in ended:
         if process.code:
             raise click.ClickException(process.output[-2000:])
-    lines = [line for line in ended[0].output.splitlines() if line[:1] in "[{"]
-    return json.loads(lines[-1])
+    return json.loads(ended[0].printed.splitlines()[-1])
 
 
 def table(heads: Sequence[str], rows: Iterator[Sequence[str]]) -> None:

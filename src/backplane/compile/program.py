@@ -218,7 +218,8 @@ def _compile(
             f"the engine {engine.name!r} has no {' and no '.join(sorted(missing))}, which the "
             "program uses: cast to another dtype, or choose another engine"
         )
-    _check_sizes(engine, [*inputs, *order])
+    if engine.largest_size < Engine.largest_size:
+        _check_sizes(engine, [*inputs, *order])
     emitter = emitter_for(engine, inputs, outputs, order, state, eager, options)
     emitted = emitter.emit()
     if engine.mesh is not None:

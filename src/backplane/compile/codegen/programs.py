@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,7 +73,7 @@ class Emitter:
         self.order = toposort(outputs, stop=inputs) if order is None else order
         job = passes.Job(engine)
         self.writes = writes and passes.applies("reuse", job)
-        self.large = inf
+        self.large = math.inf
         """Elements from which on chains run in blocks."""
         if writes and passes.applies("tiling", job):
             self.large = kernels.engines_limit(engine.name, "blocks")
@@ -103,7 +102,7 @@ class Emitter:
     def _units(self) -> Sequence[Unit]:
         """The nodes in the order in which they run. The nodes of a chain stand together."""
         found: Sequence[Unit] = self.order
-        if self.large < inf:
+        if self.large < math.inf:
             done = set(self.inputs)
             rest = [node for node in self.order if node not in done]
             takes = partial(passes_over, engine=self.engine, host=self.host)
