@@ -102,6 +102,8 @@ SLICES = {
     "x[n]": (lambda x, n: x[n], (-1, 0, 3)),
     "x[n, :, n]": (lambda x, n: x[n, :, n], (-1, 0, 2)),
     "x[:, None, n:][..., n]": (lambda x, n: x[:, None, n:][..., n], (-3, 0, 2)),
+    "x[::n, None, 3:-9:n]": (lambda x, n: x[::n, None, 3:-9:n], (-9, -2, -1, 1, 2, 9)),
+    "x[1::n, -n, n::n]": (lambda x, n: x[1::n, -n, n::n], (-2, -1, 1, 2)),
 }
 """Each with the numbers that are fed for `n`."""
 

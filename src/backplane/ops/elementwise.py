@@ -23,6 +23,7 @@ from backplane.core.spec import (
     BOOL,
     DTYPES,
     FLOAT,
+    HALVES,
     INTEGER,
     NUMBER,
     Spec,
@@ -58,7 +59,7 @@ def _stacked(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     """
     assert node.op is not None
     aligned = []
-    for x, stacked in operands:
+    for x, stacked, _ in operands:
         missing = node.ndim + 1 - x.ndim if stacked else 0
         aligned.append(expand_dims(x, axes=tuple(range(1, 1 + missing))) if missing else x)
     found: Tensor = node.op(*aligned, **node.params)
@@ -174,7 +175,7 @@ def _stacked_sum(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     """The trait `stacks`. A bias is added to the rows of a product, because engines can do both at
     once.
     """
-    for (x, stacked), (c, varies) in (operands, operands[::-1]):
+    for (x, stacked, _), (c, varies, _) in (operands, operands[::-1]):
         if stacked and not varies and x.op is reshape:
             rows = x.inputs[0]
             if rows.ndim == node.ndim == 2 and (c.ndim < 2 or c.spec.shape[0] == 1):
@@ -330,7 +331,7 @@ def _(x: Tensor) -> Tensor:
     Cephes library, ndtr.c (https://www.netlib.org/cephes/), after W. J. Cody, Rational Chebyshev
     approximations for the error function (Mathematics of Computation 23, 1969).
     """
-    if x.spec.dtype in ("float16", "bfloat16"):
+    if x.spec.dtype in HALVES:
         return cast(erf(cast(x, dtype="float32")), dtype=x.spec.dtype)
     # Beyond 6 the result is 1 even in float64. The quotient must not become ∞ / ∞ there.
     a = minimum(abs(x), scalar(6, x.spec.dtype))
@@ -361,7 +362,7 @@ def _rational(x: Tensor, coefficients: Rational) -> Tensor:
 @erfinv.decompose
 def _(x: Tensor) -> Tensor:
     """±inf at ±1 and NaN beyond."""
-    if x.spec.dtype in ("float16", "bfloat16"):
+    if x.spec.dtype in HALVES:
         return cast(erfinv(cast(x, dtype="float32")), dtype=x.spec.dtype)
 
     def number(value: float) -> Tensor:
@@ -430,10 +431,10 @@ def stacked_alike(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     """The trait `stacks`. Kernels take operands of one shape, so an operand that stays the same is
     repeated.
     """
-    (g, g_varies), (y, y_varies) = operands
-    if not g_varies:
+    g, y = [v.tensor for v in operands]
+    if not operands[0].stacked:
         g = broadcast_like(g, y)
-    elif not y_varies:
+    elif not operands[1].stacked:
         y = broadcast_like(y, g)
     return _stacked(node, [Stacked(g, True), Stacked(y, True)])
 

@@ -14,7 +14,7 @@ from backplane.core import shapes
 from backplane.core.graph import OPERATORS, Constant, Tensor
 from backplane.core.spec import UNSIGNED, bits, is_float, is_integer
 from backplane.ops import elementwise as ew
-from backplane.ops.creation import Amount, scalar, shaped, size_at, sizes_of
+from backplane.ops.creation import Amount, arange, scalar, shaped, size_at, sizes_of
 from backplane.ops.indexing import ALL, dynamic_slice, flip, gather, slice
 from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.linear import matmul
@@ -166,8 +166,8 @@ def _with_batch(x: Tensor, sources: Sequence[Tensor]) -> Tensor:
 def getitem(x: Tensor, key: Any) -> Tensor:
     """`x[key]` for integers, slices, None, an ellipsis, and integer tensors or arrays.
 
-    A scalar integer tensor takes the place of an integer, also as an end of a slice; an array of
-    them picks along its axis.
+    A scalar integer tensor takes the place of an integer, also as an end or the step of a slice; an
+    array of them picks along its axis.
 
     Raises:
         IndexError: if an integer lies outside a known size, or there are too many indices.
@@ -175,6 +175,7 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     """
     parts: list[Part] = []
     ends: dict[int, Ends] = {}
+    strided: dict[int, tuple[End, End, Tensor]] = {}
     flipped: list[int] = []
     dropped: list[int] = []
     new: list[int] = []
@@ -190,7 +191,11 @@ def getitem(x: Tensor, key: Any) -> Tensor:
             place += 1
             continue
         if isinstance(item, builtins.slice):
-            start, stop, step = _forward(item)
+            start, stop, step = (_bound(b) for b in (item.start, item.stop, item.step))
+            if isinstance(step, Tensor):
+                strided[axis] = (start, stop, step)
+                start = stop = step = None
+            start, stop, step = _forward(start, stop, step)
             flipped += [axis] if step < 0 else []
             if isinstance(start, Tensor) or isinstance(stop, Tensor):
                 ends[axis] = (start, stop)
@@ -209,6 +214,8 @@ def getitem(x: Tensor, key: Any) -> Tensor:
         x = flip(x, axes=tuple(flipped))
     if ends:
         x = _between(x, ends)
+    for axis, numbers in strided.items():
+        x = gather(x, _places(x, axis, *numbers), axis=axis)
     if any(part != ALL for part in parts):
         x = slice(x, slices=tuple(parts))
     if dropped:
@@ -256,13 +263,10 @@ def _complete(key: Any, x: Tensor) -> list[Any]:
     return [*items[:at], *[builtins.slice(None)] * (x.ndim - used), *items[at + 1 :]]
 
 
-def _forward(item: builtins.slice) -> tuple[End, End, int]:
+def _forward(start: End, stop: End, step: int | None) -> tuple[End, End, int]:
     """The ends and the step of a slice; with a negative step the ends are those of the reversed
     axis.
     """
-    start, stop, step = (_bound(b) for b in (item.start, item.stop, item.step))
-    if isinstance(step, Tensor):
-        raise TypeError(f"x[a:b:c]: the step c must be an integer, got {step!r}")
     if step == 0:
         raise ValueError("x[...]: the step of a slice must not be 0")
     if step is None or step > 0:
@@ -273,7 +277,7 @@ def _forward(item: builtins.slice) -> tuple[End, End, int]:
 
 
 def _bound(value: Any) -> End:
-    """An end of a slice: an int if it is known."""
+    """An end or the step of a slice: an int if it is known."""
     if value is None:
         return None
     found = _integer(value)
@@ -282,7 +286,8 @@ def _bound(value: Any) -> End:
     if isinstance(value, Tensor) and not value.ndim and is_integer(value.spec.dtype):
         return cast_to(value, "int32")
     raise TypeError(
-        f"x[a:b]: the ends of a slice must be integers or scalar integer tensors, got {value!r}"
+        "x[a:b:c]: the ends and the step of a slice must be integers or scalar integer tensors, "
+        f"got {value!r}"
     )
 
 
@@ -303,12 +308,28 @@ def _between(x: Tensor, ends: Mapping[int, Ends]) -> Tensor:
     return shaped(dynamic_slice, sizes, x, concat(*starts, axis=0))
 
 
-def _inside(end: int | Tensor, size: Tensor) -> Tensor:
-    """An end of a slice as a place from 0 to the size of the axis."""
+def _places(x: Tensor, axis: int, start: End, stop: End, step: Tensor) -> Tensor:
+    """The indices along `axis` that a slice with a computed step reads."""
+    length = size_at(x, axis)
+    size = length if isinstance(length, Tensor) else scalar(length, "int32")
+    zero, one = scalar(0, "int32"), scalar(1, "int32")
+    back = ew.less(step, zero)
+    # Backwards, places are counted from the last one to the one before the first one.
+    shift = ew.where(back, one, zero)
+    first, last = ew.neg(shift), ew.sub(size, shift)
+    begin = ew.where(back, last, first) if start is None else _inside(start, size, shift)
+    end = ew.where(back, first, last) if stop is None else _inside(stop, size, shift)
+    places: Tensor = arange(begin, end, step, dtype="int32")
+    return places
+
+
+def _inside(end: int | Tensor, size: Tensor, shift: Tensor | None = None) -> Tensor:
+    """An end of a slice as a place from 0 to the size of the axis, both less `shift`."""
     zero = scalar(0, "int32")
     end = scalar(end, "int32") if isinstance(end, int) else end
     from_start = ew.where(ew.less(end, zero), ew.add(end, size), end)
-    return ew.minimum(ew.maximum(from_start, zero), size)
+    low, high = (zero, size) if shift is None else (ew.neg(shift), ew.sub(size, shift))
+    return ew.minimum(ew.maximum(from_start, low), high)
 
 
 def _integer(item: Any) -> int | None:
