@@ -199,8 +199,9 @@ class Evaluation:
         if self.rng is not None and node.op.varies:  # each engine draws numbers of its own
             operands = [self.rng.integers(2**32, size=4, dtype="uint32"), *operands[1:]]
         if self.rng is not None and name == "max_pool" and self.rng.random() < 0.5:
-            # Some engines pass over NaN.
-            operands = [np.where(np.isnan(x), -np.inf, x) for x in operands]
+            # Some engines pass over NaN, or begin with the lowest number.
+            lowest = self.rng.choice([-np.inf, -LARGEST[node.inputs[0].spec.dtype]])
+            operands = [np.where(np.isnan(x) | np.isneginf(x), lowest, x) for x in operands]
         if self.rng is not None and name in JUMPS | POLES:
             operands = self.beyond(node, operands, exact)
         if self.rng is not None and name in ADDING | COMPOSED:
