@@ -8,15 +8,17 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes  # noqa: F401 - NumPy knows bfloat16 by it.
 import numpy as np
 import pytest
 from scipy import special
 
+from backplane import backend as K
 from backplane.compile.program import compiled
 from backplane.core.atomic import at_once
 from backplane.core.graph import Graph, Placeholder
 from backplane.core.registry import PRIMITIVES
-from backplane.core.spec import DTYPES, Spec
+from backplane.core.spec import DTYPES, HALVES, Spec
 from backplane.engines.arrays import convolution, pooling, updates, windows
 from backplane.engines.arrays import engine as quieting
 from backplane.engines.arrays.elementwise import SMALL, masked, select
@@ -47,7 +49,7 @@ def key(*words: int) -> np.ndarray:
 # --- values ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", sorted(DTYPES - {"bfloat16"}))
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
 def test_conversions_keep_dtype_and_content(dtype: str) -> None:
     array = np.arange(6).reshape(2, 3).astype(dtype)
     value = ENGINE.from_numpy(array)
@@ -418,8 +420,9 @@ def test_samples_are_philox_keyed_by_all_words(name: str, dtype: str) -> None:
         np.testing.assert_array_equal(first, np.random.Generator(philox).random((4, 3)))
 
 
-def test_uniform_float16_stays_below_one() -> None:
-    samples = lower("random_uniform", key(1, 2, 3, 4), shape=(100_000,), dtype="float16")
+@pytest.mark.parametrize("dtype", HALVES)
+def test_uniform_halves_stay_below_one(dtype: str) -> None:
+    samples = lower("random_uniform", key(1, 2, 3, 4), shape=(100_000,), dtype=dtype)
     assert samples.min() >= 0
     assert samples.max() < 1
     assert abs(samples.mean(dtype="float64") - 0.5) < 0.01
@@ -543,3 +546,12 @@ def test_long_sums_keep_infinities_in_their_places() -> None:
 def test_whole_quotients_of_infinity() -> None:
     x, y = np.array([-0.5, 0.5], np.float32), np.array([np.inf, np.inf], np.float32)
     np.testing.assert_array_equal(lower("floordiv", x, y), [-1, 0])
+
+
+def test_the_gradient_of_a_start_that_the_first_step_makes_larger() -> None:
+    x, start = K.placeholder((None, 3)), K.placeholder((None, 3))
+    last = K.foldl(lambda state, row: state + row * K.ones_like(x), x, start)
+    (slope,) = K.gradients(K.sum(last), [start])
+    with K.engine("numpy"):
+        found = K.function([x, start], [slope])([np.ones((4, 3)), np.ones((1, 3))])
+    assert found[0].tolist() == [[4, 4, 4]]

@@ -13,8 +13,10 @@ from backplane.compile.passes.simplify import simplify
 from backplane.core.context import changed
 from backplane.core.graph import Constant, Graph, Placeholder, Tensor, rewrite, toposort
 from backplane.core.primitive import OUTPUT, outputs_of
+from backplane.core.sizes import assumption, tie
 from backplane.core.spec import Spec
 from backplane.core.traits import Stacked
+from backplane.ops.control import sizes_inside
 from backplane.ops.convolution import conv_kernel_grad
 from backplane.ops.creation import dim
 from backplane.ops.elementwise import add
@@ -50,10 +52,12 @@ class Loop:
         self.node, self.carry = node, node.params["carry"]
         n, m = self.carry, self.carry + node.params["xs"]
         numbers = {t: x for t, x in zip(body.inputs[m:], operands[m:], strict=True) if is_scalar(x)}
-        self.outputs = simplify(body.outputs, numbers, keep_stops=True)
-        self.states, self.starts = list(body.inputs[:n]), list(operands[:n])
-        self.rows, self.sequences = list(body.inputs[n:m]), list(operands[n:m])
-        self.shared, self.constants = list(body.inputs[m:]), list(operands[m:])
+        tied = _tied(body, operands, n, node.params["xs"])
+        self.outputs = simplify(body.outputs, {**tied, **numbers}, keep_stops=True)
+        inputs = [tied.get(t, t) for t in body.inputs]
+        self.states, self.starts = inputs[:n], list(operands[:n])
+        self.rows, self.sequences = inputs[n:m], list(operands[n:m])
+        self.shared, self.constants = inputs[m:], list(operands[m:])
 
     def turn(self) -> None:
         """Transpose the weights of x · Wᵀ once, instead of reading them across in each step."""
@@ -71,7 +75,8 @@ class Loop:
 
         self.outputs = rewrite(self.outputs, plain)
         self.shared += turned.values()
-        self.constants += [transpose(operand[w], perm=(1, 0)) for w in turned]
+        with changed(line=self.node.where):
+            self.constants += [transpose(operand[w], perm=(1, 0)) for w in turned]
 
     def stacked(self, x: Tensor) -> Stacked:
         """The values of all steps."""
@@ -101,6 +106,21 @@ class Loop:
         assert op is not None
         spec = op.infer(operands, params)
         return outputs_of(Tensor(op, tuple(operands), params, spec, where))
+
+
+def _tied(body: Graph, operands: Sequence[Tensor], carry: int, xs: int) -> dict[Tensor, Tensor]:
+    """Inputs in the place of those of a body, which know more sizes to be equal: what the present
+    assumption tells about the operands.
+    """
+    assumed = assumption()
+    if assumed is None:
+        return {}
+    found: dict[Tensor, Tensor] = {}
+    for (leaf, axis), source in sizes_inside(assumed, body, operands, carry, xs).same.items():
+        if leaf not in found:
+            found[leaf] = Placeholder(leaf.spec)
+        tie(found[leaf], axis, *source)
+    return found
 
 
 class Known:
