@@ -167,6 +167,7 @@ def test_sums_of_many_halves(engine: Any, dtype: str) -> None:
     x, b = K.placeholder((None, 120, 120, 2), dtype=dtype), K.placeholder((), dtype=dtype)
     (slope,) = K.gradients(K.sum(x + b), [b])
     sums = [K.sum(x), K.sum(x, axis=(0, 1, 2)), K.mean(x), slope]
-    found = K.function([x, b], sums)([np.full((1, 120, 120, 2), 0.5), 0.0])
-    for y, want in zip(found, (14400, 7200, 0.5, 28800), strict=True):
+    pooled = K.pool2d(x, (120, 120), pool_mode="avg", data_format="channels_last")
+    found = K.function([x, b], [*sums, pooled])([np.full((1, 120, 120, 2), 0.5), 0.0])
+    for y, want in zip(found, (14400, 7200, 0.5, 28800, 0.5), strict=True):
         np.testing.assert_allclose(y.astype("float64"), want, rtol=0.01)
