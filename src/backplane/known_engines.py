@@ -21,6 +21,8 @@ class KnownEngine(NamedTuple):
             continue the documented ones.
         introduced: Whether its library must know our tensors before it first meets one, because it
             has no protocol for foreign ones.
+        module: A module of the library, if its top-level one has no file of its own. Else any
+            folder of that name would pass for the library.
         spellings: What people also write for it; `K.backend()` answers with the documented name.
     """
 
@@ -31,6 +33,7 @@ class KnownEngine(NamedTuple):
     aliases: tuple[str, ...] = ()
     spellings: tuple[str, ...] = ()
     introduced: bool = False
+    module: str = "__init__"
 
     @property
     def libraries(self) -> tuple[str, ...]:
@@ -47,7 +50,7 @@ ENGINES = {
     "torch": KnownEngine("PyTorch", "torch", spellings=("pytorch",)),
     "theano": KnownEngine("Theano", "pytensor", aliases=("pytensor",), introduced=True),
     "cntk": KnownEngine("CNTK", "onnxruntime", others=("onnx",), aliases=("onnxruntime",)),
-    "mlx": KnownEngine("MLX", "mlx"),
+    "mlx": KnownEngine("MLX", "mlx", module="core"),
 }
 """By the name in `keras.json`, which is also that of the module bound to the engine
 (`backplane.jax`) and of the extra that installs its library. When nothing is configured, the first

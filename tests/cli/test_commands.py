@@ -168,6 +168,15 @@ def test_use_of_what_is_not_there(home, monkeypatch):
     assert not list(home.iterdir())
 
 
+@pytest.mark.parametrize("command", ["config", "engines --quick"])
+def test_a_backend_that_is_nowhere(home, monkeypatch, command):
+    monkeypatch.setenv("KERAS_BACKEND", "nunpy")
+    result = call(*command.split())
+    assert "neither an engine nor a module that can be found" in result.output
+    assert "did you mean 'numpy'?" in result.output
+    assert " is used here" not in result.output
+
+
 # explain, completion --------------------------------------------------------------------------
 
 
@@ -199,7 +208,12 @@ def test_explain_an_unknown_function():
 
 
 @pytest.mark.parametrize(
-    ("words", "completed"), [("use nu", "numpy"), ("explain sepa", "separable_conv2d")]
+    ("words", "completed"),
+    [
+        ("use nu", "numpy"),
+        ("explain sepa", ",separable_conv2d"),
+        ("explain K.sepa", ",K.separable_conv2d"),
+    ],
 )
 def test_completion(words, completed):
     assert "_BACKPLANE_COMPLETE" in call("completion", "bash").stdout
@@ -227,6 +241,9 @@ def test_bench_of_a_script_that_fails(home, tmp_path):
     assert result.exit_code == 1
     (failure,) = json.loads(result.stdout)["failures"]
     assert "ValueError" in failure["error"]
+    script.write_text("raise SystemExit(3)\n")
+    result = call("bench", str(script), "--engine", "numpy", "--rounds", "1")
+    assert "it ended with the exit status 3" in result.output
 
 
 def test_bench_of_a_script(home, tmp_path):
@@ -238,6 +255,21 @@ def test_bench_of_a_script(home, tmp_path):
     assert result.exit_code == 0, result.output
     assert "1.00" in result.stdout
     assert "<svg" in chart.read_text()
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "file", "said"),
+    [
+        ("bench", "--plot", "none/chart.svg", "nothing can be written into the folder"),
+        ("bench", "--plot", "chart.drawing", "the name must end in one of"),
+        ("check", "--html", "none/page.html", "nothing can be written into the folder"),
+    ],
+)
+def test_an_unfit_file_is_refused_first(monkeypatch, tmp_path, command, option, file, said):
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("something ran"))
+    result = call(command, "--engine", "numpy", option, str(tmp_path / file))
+    assert result.exit_code == 2
+    assert said in result.output
 
 
 # check ----------------------------------------------------------------------------------------

@@ -80,6 +80,38 @@ def test_what_depends_on_the_padding_is_refused(engine):
     assert K.get_value(w).tolist() == [1.0]
 
 
+def test_what_depends_on_the_padding_is_refused_beside_infinities(engine):
+    x = K.placeholder((None, None))
+    f = K.function([x], [K.stack([K.mean(x), K.sum(x) / 0, K.log(-K.sum(x))])])
+    with pytest.raises(ValueError, match="output 0 depends on the padding"):
+        f.in_buckets([4])([np.ones((2, 3))])
+    g = K.function([x], [K.stack([K.sum(x), K.sum(x) / 0, K.log(-K.sum(x))])])
+    found = g.in_buckets([4])([np.ones((2, 3))])[0]
+    np.testing.assert_array_equal(found, [6, np.inf, np.nan])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_is_compared_as_such(engine, dtype):
+    if dtype not in engine.capabilities:
+        return
+    x = K.placeholder((None, None), dtype=dtype)
+    value = np.random.default_rng(0).uniform(size=(2, 71))
+    f = K.function([x], [K.sum(x * 1.7, axis=1) / K.cast(0, dtype), K.sum(x * 1.7, axis=1)])
+    want, got = f([value]), f.in_buckets(128)([value])
+    for a, b in zip(want, got, strict=True):
+        np.testing.assert_allclose(b.astype(float), a.astype(float), rtol=1e-2)
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_size_that_several_inputs_share_is_cut(engine, check):
+    x, y, mask = [K.placeholder((None, None)) for _ in range(3)]
+    loss = K.sum(K.square(x - y) * mask, axis=1)
+    f = K.function([x, y, mask], [loss, loss / K.sum(mask, axis=1), x + y])
+    feeds = [np.full((3, 2), 2.0), np.ones((3, 2)), np.ones((3, 2))]
+    for want, got in zip(f(feeds), f.in_buckets({0: 4}, check=check)(feeds), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_several_axes_and_inputs_have_buckets_of_their_own(engine):
     x, y = K.placeholder((None, None)), K.placeholder((None, None))
     f = K.function([x, y], [K.dot(x, K.transpose(y)), x + 1, K.sum(y)])
@@ -108,11 +140,13 @@ def test_the_check_compiles_once():
 def test_bad_buckets_are_refused():
     x = K.placeholder((None, None))
     f = K.function([x], [K.sum(x, axis=1)])
-    for sizes in ([], 0, [4, "8"], [4, -1], [2.5]):
+    for sizes in ([], 0, [4, "8"], [4, -1], [2.5], 2.5, None, True, np.array([4.0])):
         with pytest.raises(ValueError, match="sizes must be whole numbers"):
             f.in_buckets(sizes)
     with pytest.raises(ValueError, match="axis must be a whole number"):
         f.in_buckets({-1: [4]})
+    assert f.in_buckets(np.arange(4, 12, 4))([np.ones((2, 3))])[0].tolist() == [3, 3]
+    assert f.in_buckets({np.int64(1): np.int32(4)})([np.ones((2, 3))])[0].tolist() == [3, 3]
     with pytest.raises(ValueError, match="no input has an unknown size at axis 2"):
         f.in_buckets({2: [4]})
     with pytest.raises(ValueError, match="size 9 of axis 1 is larger than the largest bucket, 8"):

@@ -298,6 +298,34 @@ def test_large_batches_keep_their_products_in_the_loop():
     assert bodies(streamlined(simplify(finals)))[0]["matmul"] == 1
 
 
+@pytest.mark.parametrize("sizes", [(B, T), (None, T), (B, None), (None, None)])
+def test_gradients_of_kernels_are_added_up_at_once_where_rows_are_in_parts(sizes):
+    batch, time = sizes
+    x = K.placeholder(shape=(batch, time, 6, F), dtype="float64")
+    w, u, b = weights(3, F, H), weights(3, H, H), weights(H)
+
+    def step(row, states):
+        own = K.conv1d(states[0], u, padding="same")
+        new = K.tanh(K.bias_add(K.conv1d(row, w, padding="same") + own, b))
+        return new, [new]
+
+    start = K.zeros_like(x[:, 0, :, :1]) * K.ones((1, 1, H), dtype="float64")
+    last, _, _ = K.rnn(step, x, [start])
+    outputs = K.gradients(K.sum(K.square(last)), [w, u, b])
+    plain = prune(simplify(outputs))
+    joined = prune(hoist(plain, Joining(lambda rows: True, rows_first=True)))
+    assert bodies(plain)[-1]["conv_kernel_grad"] == 2
+    assert [body["conv_kernel_grad"] for body in bodies(joined)] == [0, 0]
+    assert ops(joined)["conv_kernel_grad"] == 2
+    assert bodies(streamlined(plain))[-1]["conv_kernel_grad"] == 2
+    fed = [RNG.normal(size=(B, T, 6, F))]
+    with switched_off():
+        wanted = K.function([x], outputs)(fed)
+        found = K.function([x], joined)(fed)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
 def test_a_known_phase_takes_its_branch_inside_the_loop():
     """A number that a program is specialised for is a number in the bodies too."""
     x, phase = K.placeholder(shape=(2, 3, 4)), K.learning_phase()

@@ -86,7 +86,7 @@ def test_reading_and_computing_overlap() -> None:
     results = f.map(reader(), prefetch=2)
     assert not started[0].is_set()
     next(results)
-    assert started[2].wait(10)
+    assert started[2].wait(60)
     assert not started[3].wait(0.2)
     results.close()
     assert not started[3].is_set()
@@ -167,7 +167,7 @@ x = K.placeholder((2,))
 results = K.function([x], [x]).map([np.ones(2)] for _ in itertools.count())
 next(results)
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=300)
 
 
 def test_the_reader_sees_the_engine_of_the_consumer(engine: Any) -> None:

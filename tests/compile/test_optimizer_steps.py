@@ -221,6 +221,17 @@ def test_only_the_rows_that_are_read_move(engine: Any, shape: tuple[int, ...]) -
     np.testing.assert_array_equal(K.get_value(table)[3], start[3])
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (0,), (4, 0)])
+def test_a_step_of_an_empty_table(engine: Any, shape: tuple[int, ...]) -> None:
+    table, i = K.variable(np.ones(shape)), K.placeholder((None,), dtype="int32")
+    loss = K.sum(K.square(K.gather(table, i)))
+    (g,) = K.gradients(loss, [table])
+    step = K.function([i], [loss], updates=[(table, table - 0.1 * g)])
+    for _ in range(2):
+        assert step([np.zeros(shape[0] // 2, "int32")]) == [0]
+    assert K.get_value(table).shape == shape
+
+
 def test_a_wrong_index_changes_nothing(engine: Any) -> None:
     table, other = variables(2, (5, 3))
     i = K.placeholder((None,), dtype="int32")

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from backplane import _keras_json as keras_json
-from backplane import config
+from backplane import config, engines
 from backplane.known_engines import ENGINES
 
 pytestmark = pytest.mark.usefixtures("file")
@@ -44,7 +44,7 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 
@@ -176,6 +176,19 @@ def test_a_missing_library_names_the_install_command(monkeypatch, name, extra):
     assert f'pip install "keras-backplane[{extra}]"' in str(caught.value)
     assert "KERAS_BACKEND" in str(caught.value)
     assert repr(name) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(ENGINES))
+def test_a_folder_with_the_name_of_a_library_is_none(monkeypatch, tmp_path, name):
+    for library in ENGINES[name].libraries:
+        (tmp_path / library).mkdir()
+        (tmp_path / library / "notes.txt").touch()
+        monkeypatch.delitem(sys.modules, library, raising=False)
+    before = engines.installed(name)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert engines.installed(name) == before
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert not engines.installed(name)
 
 
 def test_aliases_keep_their_name_and_find_their_engine(monkeypatch):

@@ -292,6 +292,17 @@ def test_no_memory_is_handed_on_while_jax_looks_for_nan() -> None:
     assert not value.is_deleted()
 
 
+@pytest.mark.parametrize("pool", [9, 32, 64])
+def test_large_windows_with_nan_have_it_as_maximum(pool: int) -> None:
+    image = rng.standard_normal((1, 2 * pool, 2 * pool, 3), "float32")
+    image[0, 5, 7, 2] = np.nan
+    x = K.placeholder(image.shape)
+    y = K.pool2d(x, (pool, pool), (pool, pool))
+    maxima, slope = K.function([x], [y, K.gradients(y, [x])[0]])([image])
+    assert np.argwhere(np.isnan(maxima)).tolist() == [[0, 0, 0, 2]]
+    assert slope[0, :pool, :pool, 2].nonzero() == ([5], [7])
+
+
 def test_the_persistent_cache_serves(tmp_path: Any) -> None:
     code = f"""
 import jax, numpy as np

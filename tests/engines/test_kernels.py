@@ -92,6 +92,7 @@ def test_the_form_follows_the_limit() -> None:
         ("{", "Expecting"),
         ("[]", "version"),
         ('{"version": 0}', "version"),
+        ('{"version": 1, "choices": 5}', "choices are no object"),
         ('{"version": 1, "choices": {"torch.wind": {"float32": 1}}}', "no choice 'torch.wind'"),
         ('{"version": 1, "choices": {"torch.windows": {"float64": 1}}}', "no limit for float32"),
         ('{"version": 1, "choices": {"torch.windows": {"float32": -1}}}', "no number from 0 on"),
@@ -110,6 +111,7 @@ def test_a_table_that_is_named_must_be_there(home: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv(kernels.VARIABLE, str(home / "none.json"))
     with pytest.raises(ValueError, match=r"none\.json is no table of kernels"):
         kernels.limit("torch.windows")
+    (home / "none.json").write_text('{"version": 1}')
     row = {"limit": 5.0, "measured": []}
     assert measuring.write({"torch.windows": {"float32": row}}) == str(home / "none.json")
     assert kernels.limit("torch.windows") == 5

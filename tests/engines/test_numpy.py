@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from backplane import backend as K
 from backplane.compile.program import compiled
 from backplane.core.atomic import at_once
 from backplane.core.graph import Graph, Placeholder
@@ -545,3 +546,12 @@ def test_long_sums_keep_infinities_in_their_places() -> None:
 def test_whole_quotients_of_infinity() -> None:
     x, y = np.array([-0.5, 0.5], np.float32), np.array([np.inf, np.inf], np.float32)
     np.testing.assert_array_equal(lower("floordiv", x, y), [-1, 0])
+
+
+def test_the_gradient_of_a_start_that_the_first_step_makes_larger() -> None:
+    x, start = K.placeholder((None, 3)), K.placeholder((None, 3))
+    last = K.foldl(lambda state, row: state + row * K.ones_like(x), x, start)
+    (slope,) = K.gradients(K.sum(last), [start])
+    with K.engine("numpy"):
+        found = K.function([x, start], [slope])([np.ones((4, 3)), np.ones((1, 3))])
+    assert found[0].tolist() == [[4, 4, 4]]

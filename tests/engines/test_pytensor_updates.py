@@ -34,9 +34,9 @@ class Spy:
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def __call__(self, name: str, dtype: str) -> Any:
+    def __call__(self, name: str, dtype: str, elements: int) -> Any:
         self.names.append(name)
-        return loops.loop(name, dtype)
+        return loops.loop(name, dtype, elements)
 
 
 @pytest.fixture
@@ -108,4 +108,8 @@ def test_a_program_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_is_compiled_where_users_forbid_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
-    assert loops.loop.__wrapped__("adam", "float32") is None
+    assert loops._compiled.__wrapped__("adam", "float32") is None
+
+
+def test_few_elements_are_left_to_numpy() -> None:
+    assert loops.loop("adam", "float32", 1) is None

@@ -157,7 +157,7 @@ def test_the_script_of_the_docs(tmp_path):
         300,
     )
     assert ended.code == 0, ended.output
-    assert shown in ended.output
+    assert shown in ended.printed, ended.errors
 
 
 def test_without_a_launcher():

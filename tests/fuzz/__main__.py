@@ -20,11 +20,11 @@ from collections.abc import Sequence
 
 os.environ["KERAS_HOME"] = tempfile.mkdtemp(prefix="backplane-fuzz-")
 os.environ["KERAS_BACKEND"] = "numpy"
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import numpy as np
 
 from backplane import engines
+from compile_quickly import SETTINGS
 from fuzz import ledger, processes
 from fuzz.bad_calls import calls, judged
 from fuzz.search import Result, results
@@ -51,8 +51,10 @@ def main() -> int:
     if given.counts:
         return _print_counts()
     if given.bad_calls:
+        os.environ.update(SETTINGS | os.environ)
         return 1 if sum(map(_bad_calls, names)) else 0
     if given.seed is not None:
+        processes.prepare(given.seed)
         return _report(list(results(given.seed, names)))
     failures, rows = 0, ledger.load()
     following = {name: ledger.next_seed(rows.get(name, [])) for name in names}

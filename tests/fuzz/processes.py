@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
@@ -10,10 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from compile_quickly import SETTINGS
 from fuzz.search import Result, results
 
 CHUNK = 250
 """Programs of a process: engines keep something of each program that they compile."""
+DEFAULTS = 10
+"""One of so many chunks is compiled with the libraries' own settings."""
 LONGEST = 300.0
 """Seconds after which a program hangs. A busy machine may need many for one."""
 
@@ -54,8 +58,15 @@ class Task:
         self.results.append(Result(seed, name, "failed", f"seed {seed}: {why}\n"))
 
 
+def prepare(seed: int) -> None:
+    """Choose how this process compiles the programs from this seed on."""
+    if seed // CHUNK % DEFAULTS:
+        os.environ.update(SETTINGS | os.environ)
+
+
 def _check(pipe: Connection, names: Sequence[str], seeds: range, end: float) -> None:
     np.seterr(all="ignore")
+    prepare(seeds[0])
     for seed in seeds:
         if time.monotonic() > end:
             break
@@ -78,7 +89,11 @@ def run(following: dict[str, int], jobs: int, end: float, below: int) -> Iterato
                 if first >= below:
                     break
                 names = [name for name, seed in following.items() if seed == first]
-                last = min(first + CHUNK, below, *[s for s in following.values() if s > first])
+                last = min(
+                    first - first % CHUNK + CHUNK,
+                    below,
+                    *[s for s in following.values() if s > first],
+                )
                 following.update(dict.fromkeys(names, last))
                 left.append((names, range(first, last)))
             tasks.append(Task(*left.pop(), end))

@@ -45,13 +45,22 @@ def results(tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize(
+ON_EACH_BACKEND = pytest.mark.parametrize(
     "backend", [BACKENDS[0], *[pytest.param(b, marks=pytest.mark.slow) for b in BACKENDS[1:]]]
 )
-@pytest.mark.parametrize("program", programs())
-def test_program(results, program, backend):
+
+
+def value(results, program, backend):
+    """What a program returns."""
     found = results(backend)[program]
     assert "value" in found, found.get("error")
+    return found["value"]
+
+
+@ON_EACH_BACKEND
+@pytest.mark.parametrize("program", programs())
+def test_program(results, program, backend):
+    value(results, program, backend)
 
 
 @pytest.mark.slow
@@ -69,25 +78,18 @@ def _numbers(value):
     return [] if value is None else [value]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_every_function(tmp_path, backend):
+@ON_EACH_BACKEND
+def test_every_function(results, backend):
     """In a model and in a layer, with the numbers, shapes and dtypes of the NumPy engine."""
-    script = SCRIPTS / "every_function.py"
-    printed = run(sys.executable, script, backend=backend, folder=tmp_path, PYTHONWARNINGS="ignore")
-    found = json.loads(printed.splitlines()[-1])
+    found = value(results, "every_function", backend)
     assert len(found["compared"]) > 80
     assert not found["failures"], "\n".join(found["failures"].values())
 
 
 @pytest.mark.skipif(not installed("cntk"), reason="without ONNX Runtime")
-@pytest.mark.parametrize(
-    "backend", [BACKENDS[0], *[pytest.param(b, marks=pytest.mark.slow) for b in BACKENDS[1:]]]
-)
-def test_layers_as_onnx_models(tmp_path, backend):
-    script = SCRIPTS / "exported.py"
-    printed = run(sys.executable, script, backend=backend, folder=tmp_path, PYTHONWARNINGS="ignore")
-    found = json.loads(printed.splitlines()[-1])
+@ON_EACH_BACKEND
+def test_layers_as_onnx_models(results, backend):
+    found = value(results, "layers_as_onnx_models", backend)
     assert found["compared"] > 80
     assert not found["failures"], "\n".join(found["failures"].values())
 

@@ -179,6 +179,23 @@ def check_layouts_that_are_lost() -> None:
             assert "K.cumsum(x, axis=0)" in str(warning.message)
 
 
+def check_parts_that_are_moved() -> None:
+    """It is told, unless `K.shard` has parts moved, or they go to neighbours only."""
+    x = K.placeholder((None, 2 * DEVICES))
+    for build, told in (
+        (lambda: K.reverse(x, axes=0), ["flip"]),
+        (lambda: K.concatenate([x, x], axis=0), ["concat"]),
+        (lambda: K.shard(K.exp(x), (None, "batch")), []),
+        (lambda: K.shard(K.exp(x), (None, None)), []),
+    ):
+        with K.set_mesh(ROWS), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            first = engines.for_programs().process == 0
+            K.function([x], [build()])([np.ones((4 * DEVICES, 2 * DEVICES))])
+        found = [str(w.message).split("'")[1] for w in caught if w.category is LayoutWarning]
+        assert found == told * first, caught
+
+
 def check_usual_layouts_are_kept() -> None:
     """A recurrent net and its gradient, dropout, slices of features, split weights, a table."""
     x, indices = K.placeholder((None, 4, 8)), K.placeholder((None,), dtype="int32")
@@ -210,12 +227,12 @@ def check_wide_and_whole_numbers() -> None:
     for dtype in ("float64", "int64", "int32", "float16", "bool"):
         x = K.placeholder((None, 2), dtype=dtype)
         with K.set_mesh(ROWS):
-            f = K.function([x], [K.sum(K.cast(x, "float64")), K.reverse(x, axes=0)])
+            f = K.function([x], [K.sum(K.cast(x, "float64")), K.reverse(x, axes=1)])
         values = np.arange(16).reshape(8, 2).astype(dtype)
         total, turned = f([values])
         assert total == values.sum(dtype="float64")
         assert turned.dtype == dtype
-        np.testing.assert_array_equal(turned, values[::-1])
+        np.testing.assert_array_equal(turned, values[:, ::-1])
 
 
 def check_reading_ahead() -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 TESTS = Path(__file__).parents[1]
 
@@ -20,10 +21,17 @@ class Ended(NamedTuple):
     """How a process ended."""
 
     code: int
-    output: str
-    """All that it has written."""
+    printed: str
+    """What it has written to stdout."""
+    errors: str
+    """What it has written to stderr. So do libraries, at any time."""
     at: float
     """When, by `time.time`."""
+
+    @property
+    def output(self) -> str:
+        """All that it has written."""
+        return self.printed + self.errors
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
@@ -32,12 +40,20 @@ def environment(settings: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, "KERAS_BACKEND": "numpy", "PYTHONPATH": paths, **settings}
 
 
+_kept: list[socket.socket] = []
+"""Sockets that keep ports for the servers of tests, as long as this process lives."""
+
+
 def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+    """A port for a server that starts later. Nobody else gets it meanwhile: the system gives no
+    port away to which a socket is bound, and lets a server listen beside one that does not.
+    """
+    keeper = socket.socket()
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    keeper.bind(("127.0.0.1", 0))
+    _kept.append(keeper)
+    port: int = keeper.getsockname()[1]
+    return port
 
 
 def run_all(
@@ -50,16 +66,19 @@ def run_all(
     `limit` seconds is killed.
     """
     with ExitStack() as stack:
-        outputs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in commands]
+        files = [
+            [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)] for _ in commands
+        ]
         processes = [
             subprocess.Popen(
                 [sys.executable, *command],
                 env=environment(settings),
                 cwd=folder,
-                stdout=output,
-                stderr=output,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
             )
-            for command, output in zip(commands, outputs, strict=True)
+            for command, (stdout, stderr) in zip(commands, files, strict=True)
         ]
         ends: dict[int, float] = {}
         started = time.time()
@@ -68,10 +87,16 @@ def run_all(
                 if i not in ends and process.poll() is not None:
                     ends[i] = time.time()
             if time.time() > started + limit:
-                for process in processes:
-                    process.kill()
+                for process in processes:  # And what they have started.
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
             time.sleep(0.05)
-        for output in outputs:
-            output.seek(0)
-        ended = enumerate(zip(processes, outputs, strict=True))
-        return [Ended(p.returncode, output.read(), ends[i]) for i, (p, output) in ended]
+        return [
+            Ended(process.returncode, *map(_text, pair), ends[i])
+            for i, (process, pair) in enumerate(zip(processes, files, strict=True))
+        ]
+
+
+def _text(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()

@@ -14,6 +14,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,28 +122,31 @@ def check_usual_layouts_are_kept() -> None:
 
 
 def check_loops_add_up_gradients_once() -> None:
-    """However many steps there are, and however many rows."""
+    """However many steps there are, and however many rows. So it is for kernels, too."""
 
-    def exchanges(steps: int) -> int:
-        x, w, b = K.placeholder((2048, steps, 4)), K.ones((4, 4)), K.zeros((4,))
+    def exchanges(rows: int, steps: int, inner: tuple[int, ...]) -> int:
+        x = K.placeholder((rows, steps, *inner, 4))
+        w, b = K.ones((*[3 for _ in inner], 4, 4)), K.zeros((4,))
+        apply = partial(K.conv1d, padding="same") if inner else K.dot
 
         def step(row: Any, states: list[Any]) -> Any:
-            new = K.tanh(K.bias_add(K.dot(row, w) + K.dot(states[0], w), b))
+            new = K.tanh(K.bias_add(apply(row, w) + apply(states[0], w), b))
             return new, [new]
 
         last, _, _ = K.rnn(step, x, [K.zeros_like(x[:, 0])])
-        K.shard(x, ("batch", None, None))
+        K.shard(x, ("batch", *[None for _ in x.shape[1:]]))
         f = K.function([x], K.gradients(K.sum(last), [w, b]))
         with pytest.MonkeyPatch.context() as patch:
             calls: list[int] = []
             moved = parts.moved
             count = lambda x, a, b, mesh: (calls.append(a != b), moved(x, a, b, mesh))[1]  # noqa: E731
             patch.setattr(parts, "moved", count)
-            f([np.ones((2048, steps, 4))])
+            f([np.ones((rows, steps, *inner, 4))])
         return sum(calls)
 
     with K.set_mesh(PAIR):
-        assert exchanges(3) == exchanges(9) < 9
+        for rows, inner in ((2048, ()), (8, (6,))):
+            assert exchanges(rows, 3, inner) == exchanges(rows, 9, inner) < 9
 
 
 def check_other_programs() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -92,6 +93,14 @@ def test_names(tmp_path):
         K.save_state(tmp_path / "state", [v, v])
     with pytest.raises(TypeError, match=r"K\.save_state: variables must be a list of variables"):
         K.save_state(tmp_path / "state", [np.ones(1)])
+    with pytest.raises(TypeError, match=r"K\.save_state: variables must be .* got Variable"):
+        K.save_state(tmp_path / "state", v)
+    with pytest.raises(TypeError, match=r"K\.save_state: variables must be .* got NoneType"):
+        K.save_state(tmp_path / "state", None)
+    with pytest.raises(
+        ValueError, match=r"K\.save_state: .* no value can have the name '__metadata__'"
+    ):
+        K.save_state(tmp_path / "state", {"__metadata__": v})
     assert not list(tmp_path.iterdir())
 
 
@@ -139,6 +148,22 @@ def test_the_last_complete_file_of_a_folder(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match=r"no complete state"):
         K.load_state(tmp_path / "empty")
+
+
+def test_a_file_of_a_folder_that_goes_meanwhile(tmp_path, monkeypatch):
+    for i in range(2):
+        K.save_state(tmp_path / f"step-{i}", {"v": K.variable([float(i)])})
+        os.utime(tmp_path / f"step-{i}", ns=(i, i))
+    read = Path.read_bytes
+
+    def going(file):
+        if file.name == "step-1":
+            file.unlink()
+        return read(file)
+
+    monkeypatch.setattr(Path, "read_bytes", going)
+    with pytest.warns(UserWarning, match=r"step-1'; the file before it is tried"):
+        assert K.load_state(tmp_path)["v"].tolist() == [0.0]
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 import threading
 from itertools import count
 from pathlib import Path
@@ -16,6 +14,7 @@ import pytest
 
 from backplane import backend as K
 from backplane import engines
+from mesh.processes import run_all
 from trust.threads import in_threads
 
 THREADS = 16
@@ -208,24 +207,22 @@ if __name__ == "__main__":
 """
 
 
-def _said(script: str, engine: str, tmp_path: Path) -> str:
+def _said(script: str, engine: str, tmp_path: Path, **settings: str) -> str:
     file = tmp_path / "script.py"
     file.write_text(script)
-    paths = [str(Path(__file__).parents[1]), *sys.path]
-    environment = os.environ | {"KERAS_BACKEND": engine, "PYTHONPATH": os.pathsep.join(paths)}
-    done = subprocess.run(
-        [sys.executable, str(file)], capture_output=True, text=True, timeout=120, env=environment
-    )
-    assert not done.returncode, done.stderr
-    return done.stdout.strip()
+    (done,) = run_all([[str(file)]], {"KERAS_BACKEND": engine, **settings}, 300)
+    assert not done.code, done.output
+    return done.printed.strip()
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.parametrize("name", FORKING)
 def test_forks_beside_training_threads(name: str, tmp_path: Path) -> None:
-    """A child has a whole state, and goes on from there, while the parent's threads train."""
-    assert _said(FORKED, name, tmp_path) == str([0] * 6)
+    """A child has a whole state, and goes on from there, while the parent's threads train. The
+    engine has threads of its own, too.
+    """
+    assert _said(FORKED, name, tmp_path, OMP_NUM_THREADS="2") == str([0] * 6)
 
 
 @pytest.mark.slow

@@ -192,6 +192,6 @@ print(status)
 def test_forked_children(script: str, said: str) -> None:
     """They draw other numbers, but where a seed was given, and wait for no thread of the parent."""
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True
     )
     assert done.stdout.strip() == said

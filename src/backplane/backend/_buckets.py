@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from backplane.compile.function import Function
+from backplane.core.graph import Tensor
 from backplane.core.sizes import origin
+from backplane.core.spec import is_float
+from backplane.core.traits import Axis
 
 if TYPE_CHECKING:
     from backplane.backend.graph import KFunction
@@ -24,7 +27,7 @@ class Bucketed:
     def __init__(self, function: KFunction, buckets: Sizes | Mapping[int, Sizes], check: bool):
         given = buckets if isinstance(buckets, Mapping) else {1: buckets}
         self.what = f"K.function {function.name!r}: in_buckets"
-        self.buckets = {axis: self._checked(axis, sizes) for axis, sizes in given.items()}
+        self.buckets = dict(self._checked(axis, sizes) for axis, sizes in given.items())
         self._of, self._function = function, function._function
         inputs = self._function.inputs
         self.places = [
@@ -45,13 +48,15 @@ class Bucketed:
         self._unchecked = check
         self.pads = "static" in self._function.engine.capabilities
 
-    def _checked(self, axis: Any, sizes: Any) -> Sizes:
-        listed = [sizes] if isinstance(sizes, int) else list(sizes)
-        if type(axis) is not int or axis < 0:
+    def _checked(self, axis: Any, sizes: Any) -> tuple[int, Sizes]:
+        if not _is_whole(axis) or axis < 0:
             raise ValueError(f"{self.what}: an axis must be a whole number from 0 on, got {axis!r}")
-        if not listed or any(type(n) is not int or n < 1 for n in listed):
+        if _is_whole(sizes) and sizes > 0:
+            return int(axis), int(sizes)
+        listed = list(sizes) if isinstance(sizes, Iterable) else []
+        if not listed or not all(_is_whole(n) and n > 0 for n in listed):
             raise ValueError(f"{self.what}: sizes must be whole numbers from 1 on, got {sizes!r}")
-        return sizes if isinstance(sizes, int) else sorted(listed)
+        return int(axis), sorted(map(int, listed))
 
     def __call__(self, inputs: Any = ()) -> Any:
         """Call the function on padded values.
@@ -108,12 +113,18 @@ class Bucketed:
             index = [slice(None)] * y.ndim
             for axis, n in enumerate(t.spec.shape):
                 if n is None:
-                    source, at = origin(t, axis)
-                    if source in self._function.inputs:
-                        place = self._function.inputs.index(source), at
-                        index[axis] = slice(lengths.get(place, (None,))[0])
+                    index[axis] = slice(self._fed_size(_sources(t, axis), lengths))
             cropped.append(y[tuple(index)])
         return cropped
+
+    def _fed_size(self, sources: Collection[Axis], lengths: Lengths) -> int | None:
+        """The size of an axis whose size comes from axes of inputs alone, before these were padded.
+        Of sizes that differ, all but the largest are 1.
+        """
+        inputs = self._function.inputs
+        places = [(inputs.index(t), i) for t, i in sources if t in inputs]
+        padded = [lengths[place][0] for place in places if place in lengths]
+        return max(padded, default=None) if len(places) == len(sources) else None
 
     def _check(self, values: list[Any], padded: list[Any], lengths: Lengths) -> None:
         """Compare outputs and new values of variables with and without padding. Nothing is
@@ -126,7 +137,7 @@ class Bucketed:
         names = [f"output {i}" for i in range(len(f.outputs))]
         names += [f"the new value of {v.name!r}" for v in f.updated]
         for name, want, got in zip(names, wanted, found, strict=True):
-            if want.shape != got.shape or not _close(want, got):
+            if want.shape != got.shape or not _is_close(want, got):
                 raise ValueError(
                     f"{self.what}: {name} depends on the padding. Feed a mask that is padded with "
                     "zeros as well, and use it in K.rnn, in sums and in means"
@@ -137,8 +148,33 @@ class Lengths(dict[tuple[int, int], tuple[int, int]]):
     """(input, axis) → the size before and after padding."""
 
 
-def _close(want: np.ndarray, got: np.ndarray) -> bool:
-    if want.dtype.kind not in "fc":
+def _is_whole(n: Any) -> bool:
+    return isinstance(n, int | np.integer) and not isinstance(n, bool)
+
+
+def _sources(t: Tensor, axis: int) -> list[Axis]:
+    """The axes that an unknown size is taken from: several if they are equal, or broadcast."""
+    found: list[Axis] = []
+    waiting, seen = [origin(t, axis)], set[Axis]()
+    while waiting:
+        at = waiting.pop()
+        if at not in seen:
+            seen.add(at)
+            op = at[0].op
+            further = op.axes(*at) if op is not None and op.axes is not None else ()
+            waiting += [origin(*source) for source in further]
+            found += [] if further else [at]
+    return found
+
+
+NEAR = {"float16": 1e-2, "bfloat16": 1e-1}
+"""How far, relatively, results may be from each other; 1e-3 for the other dtypes."""
+
+
+def _is_close(want: np.ndarray, got: np.ndarray) -> bool:
+    name = want.dtype.name
+    if not is_float(name):
         return bool((want == got).all())
-    scale = float(np.abs(want).max(initial=0.0))
-    return bool(np.allclose(got, want, rtol=1e-3, atol=1e-4 * scale, equal_nan=True))
+    near, want, got = NEAR.get(name, 1e-3), want.astype(np.float64), got.astype(np.float64)
+    scale = float(np.abs(want[np.isfinite(want)]).max(initial=0.0))
+    return bool(np.allclose(got, want, rtol=near, atol=0.1 * near * scale, equal_nan=True))

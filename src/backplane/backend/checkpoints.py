@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from backplane import engines
+from backplane.core.graph import Tensor
 from backplane.core.mesh import check_layout
 from backplane.core.variable import Variable, contents, hold
 from backplane.engines.base import Engine
@@ -51,7 +52,8 @@ def save_state(path: str | os.PathLike[str], variables: Named) -> None:
             dict is the better choice for programs that build a model more than once.
 
     Raises:
-        ValueError: if two variables have the same name.
+        ValueError: if two variables have the same name, or one has the name `__metadata__`, which
+            the format keeps for itself.
         TypeError: if something else than a variable is given.
         OSError: if the file cannot be written. What was there before is still there.
         ImportError: if the library safetensors is missing.
@@ -119,7 +121,7 @@ def load_state(
 
     Args:
         path: The file; or a folder, whose newest complete file is taken. Each newer file that is
-            torn or was altered is named in a warning.
+            torn, altered or cannot be read is named in a warning.
         variables: As in `K.save_state`: the variables to set. Without them nothing is set.
 
     Returns:
@@ -233,6 +235,11 @@ def _in_all(engine: Engine, attempt: Callable[[], T], what: str) -> T:
 
 
 def _by_name(variables: Named, what: str) -> dict[str, Variable]:
+    if isinstance(variables, Tensor) or not isinstance(variables, Iterable):
+        raise TypeError(
+            f"{what}: variables must be a list of variables, or a dict from names to variables; "
+            f"got {type(variables).__name__}"
+        )
     given: list[tuple[Any, Any]] = (
         list(variables.items())
         if isinstance(variables, Mapping)
@@ -245,6 +252,8 @@ def _by_name(variables: Named, what: str) -> dict[str, Variable]:
                 f"variables; got {name!r}: {type(variable).__name__}"
             )
     named = dict(given)
+    if "__metadata__" in named:
+        raise ValueError(f"{what}: in safetensors files, no value can have the name '__metadata__'")
     if len(named) < len(given):
         [(twice, _)] = Counter(name for name, _ in given).most_common(1)
         raise ValueError(
@@ -282,7 +291,7 @@ def _newest(folder: Path, engine: Engine | None, use: Callable[[State], T]) -> T
         attempt = partial(_read, folder / name, use)
         try:
             return attempt() if engine is None else _in_all(engine, attempt, "K.load_state")
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             warnings.warn(f"{error}; the file before it is tried", stacklevel=3)
     raise FileNotFoundError(f"K.load_state: no complete state in {str(folder)!r}")
 

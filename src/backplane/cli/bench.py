@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from backplane.cli.output import (
+    NewFile,
     console,
     engines_option,
     installed_among,
@@ -37,8 +38,14 @@ short to compare. They end in an arrow."""
 @engines_option
 @click.option("--workload", type=click.Choice(list(WORKLOADS)), multiple=True, help="Default: all.")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1), help="Repetitions.")
-@click.option("--seconds", default=1.0, show_default=True, help="For each workload and round.")
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="A bar chart's file.")
+@click.option(
+    "--seconds",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="For each workload and round.",
+)
+@click.option("--plot", type=NewFile(), help="A bar chart's file.")
 @click.option("--kernels", "choices", is_flag=True, help="Measure the table of kernels instead.")
 @json_option
 def bench(
@@ -67,6 +74,8 @@ def bench(
             raise click.UsageError("--kernels measures no script")
         _measure_kernels(names, as_json)
         return
+    if plot is not None:
+        _check_chart(plot)
     subjects = [script.name] if script else list(workload or WORKLOADS)
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
     failures: dict[tuple[str, str], str] = {}
@@ -81,9 +90,11 @@ def bench(
                 )
                 found.setdefault((subject, name), []).append(took)
             except subprocess.CalledProcessError as error:
-                failures[subject, name] = error.stderr.strip()
+                failures[subject, name] = (
+                    error.stderr.strip() or f"it ended with the exit status {error.returncode}"
+                )
     rows = _rows(found)
-    if plot is not None:
+    if plot is not None and rows:
         _draw(rows, plot)
     if as_json:
         listed = [{"subject": s, "engine": e, "error": text} for (s, e), text in failures.items()]
@@ -98,7 +109,12 @@ def bench(
 def _measure_kernels(names: Sequence[str], as_json: bool) -> None:
     # Imported here, because `python -m` runs it as a module of this package too.
     from backplane.cli import kernels
+    from backplane.engines.kernels import OFF, VARIABLE, switched_off
 
+    try:
+        kernels.write({})  # If that fails, it does so before anything is measured.
+    except OSError as error:
+        raise click.ClickException(f"the table cannot be written: {error}") from error
     found: dict[str, Any] = {}
     with console(stderr=True).status("") as status:
         for name in names:
@@ -115,6 +131,8 @@ def _measure_kernels(names: Sequence[str], as_json: bool) -> None:
         rows, ("choice", "dtype", "work", "serves", "ms", "other ms"), right=("ms", "other ms")
     )
     click.echo(f"\nProcesses that begin now follow {file}.")
+    if switched_off():
+        click.echo(f"{VARIABLE}={OFF} comes before the file: unset it.", err=True)
 
 
 def _turns(
@@ -188,12 +206,21 @@ def _time(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
 
 
-def _draw(rows: Sequence[dict[str, Any]], file: Path) -> None:
-    """A chart with a group of bars for each subject."""
+def _check_chart(file: Path) -> None:
+    """A usage error if no chart can be drawn, before anything is measured."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise click.ClickException("--plot needs matplotlib: pip install matplotlib") from error
+    kinds = sorted(Figure().canvas.get_supported_filetypes())
+    if file.suffix[1:].lower() not in kinds:
+        raise click.UsageError(f"--plot: the name must end in one of .{', .'.join(kinds)}")
+
+
+def _draw(rows: Sequence[dict[str, Any]], file: Path) -> None:
+    """A chart with a group of bars for each subject."""
+    from matplotlib.figure import Figure
+
     subjects = list(dict.fromkeys(row["subject"] for row in rows))
     figure = Figure(figsize=(4 * len(subjects) + 1, 3.2), layout="constrained")
     for axes, subject in zip(

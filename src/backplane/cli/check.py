@@ -20,6 +20,7 @@ import click
 from backplane.cli.engines import library_of
 from backplane.cli.output import (
     PROJECT,
+    NewFile,
     console,
     engines_option,
     installed_among,
@@ -30,6 +31,8 @@ from backplane.cli.output import (
 
 ASPECTS = ("value", "spec", "gradient")
 COLUMNS = ("engine", "version", "passed", "failed", "skipped", "seconds")
+USAGE = 4
+"""Pytest's exit status for a command that was typed wrong."""
 LIBRARIES = ("ml_dtypes", "pytest", "scipy")
 """What the suite imports besides the engines: the extra `check`."""
 
@@ -41,7 +44,7 @@ LIBRARIES = ("ml_dtypes", "pytest", "scipy")
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The folder tests of Backplane's source; needed unless Backplane runs from its source.",
 )
-@click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path), help="A page.")
+@click.option("--html", "page", type=NewFile(), help="A page.")
 @json_option
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def check(
@@ -76,6 +79,7 @@ def check(
         command += [] if console(stderr=True).is_terminal else ["-q", "--no-header"]
         command += [*arguments, str(tests / "conformance")]
         status = subprocess.run(command, check=False, stdout=sys.stderr).returncode
+        status = {0: 0, USAGE: 2}.get(status, 1)
         if not report.is_file():
             sys.exit(status)
         rows, failures = _results(report, names)

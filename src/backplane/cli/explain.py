@@ -37,7 +37,9 @@ class FunctionName(click.ParamType):  # type: ignore[type-arg]  # as in output.p
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
         """The names that begin so."""
-        return [CompletionItem(name) for name in functions() if name.startswith(incomplete)]
+        prefix = "K." if incomplete.startswith("K.") else ""
+        names = [prefix + name for name in functions()]
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 def functions() -> dict[str, Any]:

@@ -294,7 +294,7 @@ def write(choices: Mapping[str, Any]) -> str:
         with open(file, encoding="utf-8") as stream:
             table = json.load(stream)
         kernels.checked(table)
-        older = table["choices"]
+        older = table.get("choices", {})
     except FileNotFoundError:
         os.makedirs(os.path.dirname(file) or ".", exist_ok=True)
     except ValueError:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -53,6 +55,21 @@ def console(stderr: bool = False) -> Console:
     if not found.is_terminal:
         found.width = 1000
     return found
+
+
+class NewFile(click.Path):
+    """A file to write. It is checked before anything runs whose results would be lost."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, writable=True, path_type=Path)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The path; a usage error if no file can be made there."""
+        file = super().convert(value, param, ctx)
+        assert isinstance(file, Path)
+        if not os.access(file.parent, os.W_OK):
+            self.fail(f"nothing can be written into the folder {str(file.parent)!r}", param, ctx)
+        return file
 
 
 class EngineName(click.ParamType):  # type: ignore[type-arg]  # older releases of click refuse it

@@ -20,6 +20,7 @@ from backplane.compile.source_map import explain, place_of, tell
 from backplane.core.context import watcher
 from backplane.core.graph import KeySource, Placeholder, Tensor, constant, substitute, toposort
 from backplane.core.mesh import Mesh, check_layout, whole
+from backplane.core.sizes import assuming
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
@@ -65,7 +66,17 @@ class Function:
         kept = {alias_root(t) for t in self.news}
         self.kept = [p in kept for p in self.inputs]
         self.switches = [i for i, p in enumerate(self.inputs) if is_switch(p)]
+        self.batches = [
+            i for i, p in enumerate(self.inputs)
+            if p.ndim and p.spec.shape[0] is None and not p.spec.sparse
+        ]  # fmt: skip
+        """The inputs that have a batch axis of unknown size."""
+        self.alike: list[Placeholder] = []
+        """Those that have had one size when the function was first called. Its program expects
+        that."""
         self._calls: dict[tuple[Any, ...], Call] = {}
+        self._apart: dict[tuple[Any, ...], Call] = {}
+        """Where `_calls` expect batches of one size: the calls for others."""
         self.call: Call | None = None
         """The straight-line call, once there is one that serves whatever is fed."""
 
@@ -217,9 +228,34 @@ class Function:
         if call is not None:
             return call(list(values))
         with shown(f"Compiling {self.name!r} for {self.engine.name}"):
-            call = self._calls[key] = straight(self, self._variant(key), _slow(self))
+            call = self._calls[key] = self._straight(key, alike=self._are_alike(values))
             self.call = self.call or (self._by_switches() if self.switches else call)
             return call(list(values))  # Some engines compile in the first run.
+
+    def _are_alike(self, values: Sequence[Any]) -> bool:
+        """Whether there are several batches, all of one size. Where programs know that, nothing is
+        prepared for a batch that is broadcast to another: most of the steps of a masked LSTM's
+        gradient would be.
+        """
+        if len(self.batches) < 2 or self.engine.mesh is not None:
+            return False
+        shapes = [getattr(values[i], "shape", None) for i in self.batches]
+        sizes = {shape[0] if isinstance(shape, tuple) and shape else None for shape in shapes}
+        return len(sizes) == 1 and None not in sizes
+
+    def _straight(self, key: tuple[Any, ...], alike: bool) -> Call:
+        batches = [self.inputs[i] for i in self.batches] if alike else []
+        self.alike = self.alike or batches
+        variant = Variant(self, *self.fixed(key), batches)
+        return straight(self, variant, _slow(self), _other_sizes(self, key) if alike else None)
+
+    def apart(self, key: tuple[Any, ...]) -> Call:
+        """The call for batches of different sizes."""
+        call = self._apart.get(key)
+        if call is None:
+            with shown(f"Compiling {self.name!r} for {self.engine.name}"):
+                call = self._apart[key] = self._straight(key, alike=False)
+        return call
 
     def _by_switches(self) -> Call:
         """The call that looks up the variant by the values of the switches. It leaves new values,
@@ -243,12 +279,7 @@ class Function:
         tensor. So it can be kept with the outputs, and is freed with them.
         """
         with shown(f"Compiling {self.name!r} for {self.engine.name}"):
-            return straight(self, self._variant(()), _takes_nothing)
-
-    def _variant(self, switches: tuple[Any, ...]) -> Variant:
-        """The program for given values of the learning phase."""
-        inputs, replace = self.fixed(switches)
-        return Variant(self, inputs, replace)
+            return straight(self, Variant(self, *self.fixed(())), _takes_nothing)
 
     def fixed(self, switches: tuple[Any, ...]) -> tuple[list[Placeholder], dict[Tensor, Tensor]]:
         """The inputs that are left, and what replaces leaves, for given values of the learning
@@ -293,6 +324,19 @@ def _slow(function: Function) -> Call:
     return call
 
 
+def _other_sizes(function: Function, key: tuple[Any, ...]) -> Call:
+    """The call for batches of different sizes, which refers to the function weakly too."""
+    found = weakref.ref(function)
+
+    def call(values: Any) -> list[np.ndarray]:
+        owner = found()
+        if owner is None:
+            raise ReferenceError("the function of this call does not exist any more")
+        return owner.apart(key)(values)
+
+    return call
+
+
 def _takes_nothing(values: Sequence[Any]) -> list[np.ndarray]:
     raise ValueError(f"the function has no inputs, got {len(values)} values")
 
@@ -301,8 +345,13 @@ class Variant:
     """One compiled program of a function."""
 
     def __init__(
-        self, function: Function, inputs: Sequence[Tensor], replace: dict[Tensor, Tensor]
+        self,
+        function: Function,
+        inputs: Sequence[Tensor],
+        replace: dict[Tensor, Tensor],
+        alike: Sequence[Tensor] = (),
     ) -> None:
+        """`alike`: the inputs whose batches are sure to have one size."""
         self.engine = engine = function.engine
         self.variables = function.variables
         self.updated = function.updated
@@ -310,9 +359,10 @@ class Variant:
         results = [*function.news, *function.outputs]
         self.keys = function.keys
         fed, state, replace = signature(function, inputs, replace)
-        self.run, self.constants, results, self.written = compiled(
-            engine, fed, results, state=state, replace=replace, options=function.options
-        )
+        with assuming(alike):
+            self.run, self.constants, results, self.written = compiled(
+                engine, fed, results, state=state, replace=replace, options=function.options
+            )
         count = len(function.news)
         self.copied, self.lent = shared(results[count:], results[:count])
         # Without inputs all sizes were known when the graph was built, and it need not be kept.

@@ -20,6 +20,7 @@ from backplane.compile.codegen.programs import Emitter, writes_over
 from backplane.core.context import uncollected
 from backplane.core.graph import Constant, Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT
+from backplane.core.sizes import assumption
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine, Program, set_emitter
@@ -148,6 +149,7 @@ def _compiled(
         tuple(sorted(state.items())),
         options,
         passes.switched_off(),
+        _assumed(inputs),
         key_of(order, arguments, outputs),
     )
     function = _programs.get(key)
@@ -165,6 +167,12 @@ def _compiled(
     if not written.issubset(state.values()):
         function, written = _committing(function, engine), frozenset()
     return Compiled(function, [_native(engine, t, eager) for t in arrays], simple, written)
+
+
+def _assumed(inputs: Sequence[Tensor]) -> Hashable:
+    """Which inputs the program expects to have first axes of one size."""
+    assumed = assumption()
+    return None if assumed is None else tuple([(t, 0) in assumed.same for t in inputs])
 
 
 def _committing(
@@ -218,7 +226,8 @@ def _compile(
             f"the engine {engine.name!r} has no {' and no '.join(sorted(missing))}, which the "
             "program uses: cast to another dtype, or choose another engine"
         )
-    _check_sizes(engine, [*inputs, *order])
+    if engine.largest_size < Engine.largest_size:
+        _check_sizes(engine, [*inputs, *order])
     emitter = emitter_for(engine, inputs, outputs, order, state, eager, options)
     emitted = emitter.emit()
     if engine.mesh is not None:

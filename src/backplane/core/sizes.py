@@ -9,6 +9,10 @@ axis, the size is new.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 from backplane.core.graph import Tensor
 from backplane.core.traits import Axis
 
@@ -24,23 +28,79 @@ def _origins(x: Tensor) -> dict[int, Axis | None]:
     return found
 
 
+class Sizes:
+    """Finds origins."""
+
+    def origin(self, x: Tensor, axis: int) -> Axis:
+        """The tensor and the axis that the unknown size of `axis` of `x` is taken from."""
+        stack = [(x, axis)]
+        while stack:
+            node, i = stack[-1]
+            known = self._known(node)
+            if i not in known:
+                sources = self._sources(node, i)
+                waiting = [s for s in sources if s[1] not in self._known(s[0])]
+                if waiting:
+                    stack.extend(waiting)
+                    continue
+                found = {self._known(t)[j] or (t, j) for t, j in sources}
+                known[i] = found.pop() if len(found) == 1 else None
+            stack.pop()
+        return self._known(x)[axis] or (x, axis)
+
+    def _known(self, x: Tensor) -> dict[int, Axis | None]:
+        return _origins(x)
+
+    def _sources(self, x: Tensor, axis: int) -> Sequence[Axis]:
+        rule = x.op.axes if x.op is not None else None
+        return rule(x, axis) if rule is not None else ()
+
+
+class Assumption(Sizes):
+    """Finds origins where some unknown sizes are known to be equal to others. What follows from
+    that is kept here, and not with the tensors.
+    """
+
+    def __init__(self, same: Mapping[Axis, Axis]) -> None:
+        """`same`: from axes of leaves to the axes whose sizes they have."""
+        self.same = same
+        self.loops: dict[Tensor, Assumption] = {}
+        """What holds inside of loops."""
+        self._found: dict[Tensor, dict[int, Axis | None]] = {}
+
+    def _known(self, x: Tensor) -> dict[int, Axis | None]:
+        return self._found.setdefault(x, {})
+
+    def _sources(self, x: Tensor, axis: int) -> Sequence[Axis]:
+        if (x, axis) in self.same:
+            return [self.same[x, axis]]
+        if x.op is not None:
+            return super()._sources(x, axis)
+        tied = _origins(x).get(axis)
+        return [tied] if tied else ()
+
+
+_PLAIN = Sizes()
+_assumption: ContextVar[Assumption | None] = ContextVar("sizes that are equal", default=None)
+
+assumption = _assumption.get
+"""Returns the present `Assumption`, or None."""
+
+
+@contextmanager
+def assuming(leaves: Sequence[Tensor]) -> Iterator[None]:
+    """Context manager: inside, the first axes of these leaves have one size."""
+    same = {(t, 0): (leaves[0], 0) for t in leaves[1:]}
+    token = _assumption.set(Assumption(same) if same else None)
+    try:
+        yield
+    finally:
+        _assumption.reset(token)
+
+
 def origin(x: Tensor, axis: int) -> Axis:
     """The tensor and the axis that the unknown size of `axis` of `x` is taken from."""
-    stack = [(x, axis)]
-    while stack:
-        node, i = stack[-1]
-        known = _origins(node)
-        if i not in known:
-            rule = node.op.axes if node.op is not None else None
-            sources = rule(node, i) if rule is not None else ()
-            waiting = [s for s in sources if s[1] not in _origins(s[0])]
-            if waiting:
-                stack.extend(waiting)
-                continue
-            found = {_origins(t)[j] or (t, j) for t, j in sources}
-            known[i] = found.pop() if len(found) == 1 else None
-        stack.pop()
-    return _origins(x)[axis] or (x, axis)
+    return (assumption() or _PLAIN).origin(x, axis)
 
 
 def tie(x: Tensor, axis: int, to: Tensor, to_axis: int) -> None:

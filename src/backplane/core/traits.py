@@ -47,6 +47,8 @@ class Stacked(NamedTuple):
     stacked: bool
     """Whether `tensor` holds the values of all steps along a new first axis. Otherwise the tensor
     is the same in each step."""
+    rows_first: bool = False
+    """Whether all steps of the first row come first where rows are joined (`linear.as_rows`)."""
 
 
 StackRule = Callable[[Tensor, Sequence[Stacked]], "Tensor | None"]

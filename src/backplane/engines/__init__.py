@@ -12,6 +12,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
 from backplane import config
@@ -46,8 +47,17 @@ def installed(name: str) -> bool:
     """Whether the engine's library can be found. This imports nothing."""
     name = canonical(name) or name
     if name in ENGINES:
-        return all(importlib.util.find_spec(lib) is not None for lib in ENGINES[name].libraries)
+        known = ENGINES[name]
+        return all(_is_there(library, known.module) for library in known.libraries)
     return any(point.name == name for point in _third_party())
+
+
+def _is_there(library: str, module: str) -> bool:
+    """Whether a library can be found. A folder without modules of Python is none."""
+    spec = importlib.util.find_spec(library)
+    if spec is None or spec.origin is not None:
+        return spec is not None
+    return PathFinder.find_spec(module, spec.submodule_search_locations) is not None
 
 
 def get(name: str) -> Engine:
@@ -147,6 +157,14 @@ def is_external(choice: config.Choice) -> bool:
     one.
     """
     return choice.engine is None and not installed(choice.name)
+
+
+def unknown(choice: config.Choice) -> str:
+    """What to say if that module cannot be found."""
+    return (
+        f"{choice.origin} asks for the backend {choice.name!r}, which is neither an engine nor a "
+        f"module that can be found{suggestion(choice.name)}. The engines are {', '.join(names())}."
+    )
 
 
 def set_default(engine: Engine) -> None:

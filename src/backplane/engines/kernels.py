@@ -217,8 +217,11 @@ def checked(table: Any) -> Limits:
     """
     if not isinstance(table, dict) or table.get("version") != VERSION:
         raise ValueError(f"its version is not {VERSION}")
+    choices = table.get("choices", {})
+    if not isinstance(choices, dict):
+        raise ValueError(f"its choices are no object but {choices!r}")
     found: dict[str, dict[str, float]] = {}
-    for name, by_dtype in dict(table.get("choices", {})).items():
+    for name, by_dtype in choices.items():
         if name not in CHOICES:
             raise ValueError(f"there is no choice {name!r}")
         if not isinstance(by_dtype, dict) or DTYPES[0] not in by_dtype:

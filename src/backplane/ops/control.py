@@ -21,7 +21,7 @@ from backplane.core.graph import (
     toposort,
 )
 from backplane.core.primitive import OUTPUT, primitive
-from backplane.core.sizes import origin, tie
+from backplane.core.sizes import Assumption, Sizes, assumption, origin, tie
 from backplane.core.spec import Spec, is_float
 from backplane.core.trace import close, trace
 from backplane.core.traits import Axis, Memory
@@ -30,7 +30,7 @@ from backplane.ops.creation import dim
 from backplane.ops.elementwise import add, bit_and, cast, mul
 from backplane.ops.indexing import ALL, pad
 from backplane.ops.indexing import slice as slice_
-from backplane.ops.shaping import concat, squeeze, zeros_like
+from backplane.ops.shaping import concat, squeeze, sum_to_like, zeros_like
 
 Step = Callable[[list[Tensor], list[Tensor]], tuple[Sequence[Tensor], Sequence[Tensor]]]
 
@@ -39,10 +39,47 @@ Step = Callable[[list[Tensor], list[Tensor]], tuple[Sequence[Tensor], Sequence[T
 
 
 def _steps_of_stack(output: Tensor, axis: int) -> Sequence[Axis]:
-    """A stack has a row for each row of the sequences."""
+    """A stack has a row for each row of the sequences. Under an assumption, its rows have the sizes
+    of the body's results, and final states those that they start with.
+    """
     scan, index = output.inputs[0], output.params["index"]
     carry, xs = scan.params["carry"], scan.params["xs"]
-    return [(scan.inputs[carry], 0)] if xs and axis == 0 and index >= carry else ()
+    stacked = index >= carry
+    if stacked and axis == 0:
+        return [(scan.inputs[carry], 0)] if xs else ()
+    if (assumed := assumption()) is None:
+        return ()
+    body: Graph = scan.params["body"]
+    inside = assumed.loops.get(scan)
+    if inside is None:
+        inside = assumed.loops[scan] = sizes_inside(assumed, body, scan.inputs, carry, xs)
+    found = inside.origin(body.outputs[index], axis - stacked)
+    return [found] if found in inside.same.values() else ()
+
+
+def sizes_inside(
+    outside: Sizes, body: Graph, operands: Sequence[Tensor], carry: int, xs: int
+) -> Assumption:
+    """The unknown sizes in the body of a scan, whose inputs have those of the operands. So have
+    states, unless a step changes their sizes.
+    """
+    same: dict[Axis, Axis] = {}
+    for i, (leaf, source) in enumerate(zip(body.inputs, operands, strict=True)):
+        skip = int(carry <= i < carry + xs)
+        for axis, n in enumerate(leaf.spec.shape):
+            if n is None and source.spec.shape[axis + skip] is None:
+                same[leaf, axis] = outside.origin(source, axis + skip)
+    ends = dict(zip(body.inputs[:carry], body.outputs, strict=False))
+    while True:
+        found = Assumption(same)
+        kept = {
+            (leaf, axis): source
+            for (leaf, axis), source in same.items()
+            if leaf not in ends or found.origin(ends[leaf], axis) == source
+        }
+        if len(kept) == len(same):
+            return found
+        same = kept
 
 
 @primitive(name="scan", multiple=True, memory=Memory.ANY, axes=_steps_of_stack)
@@ -143,6 +180,9 @@ class _Backward:
         d_xs = [flowing[i] for i in flows]
         results = self._scan([*d_state, *totals], d_ys, following, d_xs)
         found = dict(zip((*self.state, *self.constants, *flows), results, strict=False))
+        for i in self.state:
+            # The first step may have made the state larger.
+            found[i] = sum_to_like(found[i], self.operands[i], inputs[i])
         # A loop without steps hands its start on as its end.
         known = set(flowing) if self.length else {*self.state, *flowing}
         return [found[i] if i in known else None for i in range(len(self.operands))]

@@ -59,7 +59,7 @@ def _stacked(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     """
     assert node.op is not None
     aligned = []
-    for x, stacked in operands:
+    for x, stacked, _ in operands:
         missing = node.ndim + 1 - x.ndim if stacked else 0
         aligned.append(expand_dims(x, axes=tuple(range(1, 1 + missing))) if missing else x)
     found: Tensor = node.op(*aligned, **node.params)
@@ -175,7 +175,7 @@ def _stacked_sum(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     """The trait `stacks`. A bias is added to the rows of a product, because engines can do both at
     once.
     """
-    for (x, stacked), (c, varies) in (operands, operands[::-1]):
+    for (x, stacked, _), (c, varies, _) in (operands, operands[::-1]):
         if stacked and not varies and x.op is reshape:
             rows = x.inputs[0]
             if rows.ndim == node.ndim == 2 and (c.ndim < 2 or c.spec.shape[0] == 1):
@@ -431,10 +431,10 @@ def stacked_alike(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     """The trait `stacks`. Kernels take operands of one shape, so an operand that stays the same is
     repeated.
     """
-    (g, g_varies), (y, y_varies) = operands
-    if not g_varies:
+    g, y = [v.tensor for v in operands]
+    if not operands[0].stacked:
         g = broadcast_like(g, y)
-    elif not y_varies:
+    elif not operands[1].stacked:
         y = broadcast_like(y, g)
     return _stacked(node, [Stacked(g, True), Stacked(y, True)])
 

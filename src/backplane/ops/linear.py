@@ -23,13 +23,9 @@ def _product_axis(node: Tensor, axis: int) -> Sequence[Axis]:
     return [(x, axis)] if x.spec.shape[axis] is None else [(y, axis)]
 
 
-def stacked_product(
-    node: Tensor, operands: Sequence[Stacked], rows_first: bool = False
-) -> Tensor | None:
-    """The trait `stacks`: the products of all steps with one matrix are one product of all their
-    rows. `rows_first` is that of `as_rows`.
-    """
-    (x, stacked), (w, varies) = operands
+def _stacked_product(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
+    """The products of all steps with one matrix are one product of all their rows."""
+    (x, stacked, rows_first), (w, varies, _) = operands
     fits = stacked and not varies and node.ndim == 2 and not node.params["transpose_x"]
     rows = as_rows(x, rows_first) if fits else None
     if rows is None:
@@ -41,20 +37,20 @@ def stacked_product(
 
 
 def as_rows(x: Tensor, rows_first: bool = False) -> Tensor | None:
-    """The matrices of a stack one below the other; None if their width is not known. With
-    `rows_first` the first rows of all matrices come first.
+    """The matrices of a stack, or tensors of more axes, one below the other; None if the sizes of a
+    row are not known. With `rows_first` the first rows of all of them come first.
     """
-    steps, rows, width = x.spec.shape
-    if not width:
+    steps, rows, *row = x.spec.shape
+    if not all(row):
         return None
     if rows_first:
-        x = transpose(x, perm=(1, 0, 2))
-    return reshape(x, shape=(-1 if steps is None or rows is None else steps * rows, width))
+        x = transpose(x, perm=(1, 0, *range(2, x.ndim)))
+    return reshape(x, shape=(-1 if steps is None or rows is None else steps * rows, *row))
 
 
 @primitive(
     memory=Memory.FRESH, precision=Precision.LOW, linear=(0, 1), axes=_product_axis,
-    stacks=stacked_product,
+    stacks=_stacked_product,
 )  # fmt: skip
 def matmul(x: Spec, y: Spec, *, transpose_x: bool, transpose_y: bool) -> Spec:
     """The matrix product over the last two axes, each pair of which is swapped first if its flag

@@ -85,7 +85,7 @@ def _stacked_broadcast(node: Tensor, operands: Sequence[Stacked]) -> Tensor | No
     """The trait `stacks`: time must stay in front of the axes that only the parameter
     `shape` has.
     """
-    x, stacked = operands[0]
+    x, stacked, _ = operands[0]
     missing = len(node.params["shape"]) + 1 - x.ndim
     if missing < 0:
         return None
@@ -304,9 +304,9 @@ squeeze.vjps(lambda g, y, x, *, axes: expand_dims(g, axes=axes))
 
 
 def _stacked_parts(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
-    if not all(stacked for _, stacked in operands):
+    if not all(v.stacked for v in operands):
         return None
-    return concat(*[x for x, _ in operands], axis=node.params["axis"] + 1)
+    return concat(*[v.tensor for v in operands], axis=node.params["axis"] + 1)
 
 
 @primitive(

@@ -12,6 +12,7 @@ from backplane.compile.function import Function, signature
 from backplane.compile.program import emitter_for, prepared
 from backplane.compile.source_map import Place
 from backplane.core.graph import Graph, Tensor, toposort
+from backplane.core.sizes import assuming
 from backplane.core.source import Source
 from backplane.engines.base import Engine
 from backplane.ops.control import scan_
@@ -23,6 +24,11 @@ MOST_COLUMNS = 60
 
 def source(function: Function, switches: Sequence[Any]) -> Text:
     """The text of a function's program, and of the loops and branches in it."""
+    with assuming(function.alike):
+        return _source(function, switches)
+
+
+def _source(function: Function, switches: Sequence[Any]) -> Text:
     engine, options = function.engine, dict(function.options)
     inputs, replace = function.fixed(tuple(switches))
     fed, state, replace = signature(function, inputs, replace)

@@ -1,6 +1,7 @@
 """Runs all programs, or those named, and writes what they return, or how they fail, as JSON."""
 
 import importlib
+import importlib.util
 import json
 import sys
 import traceback
@@ -9,8 +10,11 @@ import keras
 
 from backplane import backend as K
 
+modules = ["models", "graphs", "behaviour", "every_function"]
+if importlib.util.find_spec("onnxruntime"):
+    modules.append("exported")
 results = {}
-for module in ("models", "graphs", "behaviour"):
+for module in modules:
     for program in importlib.import_module(module).PROGRAMS:
         if sys.argv[3:] and program.__name__ not in sys.argv[3:]:
             continue

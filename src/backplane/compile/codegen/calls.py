@@ -55,19 +55,22 @@ MOST_LOCKS = 8
 """Locks that the text itself takes: Python allows 20 blocks inside each other."""
 
 
-def straight(function: Function, variant: Variant, slow: Call) -> Call:
+def straight(function: Function, variant: Variant, slow: Call, apart: Call | None = None) -> Call:
     """The call of a function with one variant. Arguments that are not a list of as many values go
-    to `slow`.
+    to `slow`, and those with batches of different sizes to `apart`, if it is given.
     """
-    return _Writer(function, variant, slow).written()
+    return _Writer(function, variant, slow, apart).written()
 
 
 class _Writer:
     """Writes the text of one call and binds the objects in it."""
 
-    def __init__(self, function: Function, variant: Variant, slow: Call) -> None:
+    def __init__(
+        self, function: Function, variant: Variant, slow: Call, apart: Call | None
+    ) -> None:
         self.function = function
         self.variant = variant
+        self.apart = apart
         self.engine = engine = function.engine
         self.replaced: frozenset[int] = getattr(variant.run, "written", frozenset())
         """The updates that `run` has written when it returns."""
@@ -265,6 +268,11 @@ class _Writer:
         read = [(i, name) for i, name in enumerate(names) if i not in switches]
         for i, name in read:
             self._feed(i, name)
+        if self.apart is not None:
+            self.source.names["apart"] = self.apart
+            sizes = " == ".join([f"len(x{i})" for i in self.function.batches])
+            with self.source.block(f"if not {sizes}:"):
+                self.source.line("return apart(inputs)")
         return [name for _, name in read]
 
     def _feed(self, i: int, name: str) -> None:

@@ -13,11 +13,14 @@ from backplane.compile.passes.simplify import simplify
 from backplane.core.context import changed
 from backplane.core.graph import Constant, Graph, Placeholder, Tensor, rewrite, toposort
 from backplane.core.primitive import OUTPUT, outputs_of
+from backplane.core.sizes import assumption, tie
 from backplane.core.spec import Spec
 from backplane.core.traits import Stacked
+from backplane.ops.control import sizes_inside
+from backplane.ops.convolution import conv_kernel_grad
 from backplane.ops.creation import dim
 from backplane.ops.elementwise import add
-from backplane.ops.linear import as_rows, matmul, stacked_product
+from backplane.ops.linear import as_rows, matmul
 from backplane.ops.reduction import sum as sum_
 from backplane.ops.shaping import transpose
 
@@ -31,6 +34,14 @@ class Joining(NamedTuple):
     """Whether the steps of the first row come first, then those of the second one. So an engine
     that has the rows in parts can go on with these parts."""
 
+    def adds_up(self, node: Tensor) -> bool:
+        """Whether the results of a node in all steps are added up as one, if they can be. Gradients
+        of kernels are if the rows are in parts: elsewhere that only takes more memory.
+        """
+        if node.op is conv_kernel_grad:
+            return self.rows_first
+        return self.pays(node.inputs[0].spec.shape[0])
+
 
 class Loop:
     """One scan: its body, taken apart, and the operands that its inputs stand for."""
@@ -41,10 +52,12 @@ class Loop:
         self.node, self.carry = node, node.params["carry"]
         n, m = self.carry, self.carry + node.params["xs"]
         numbers = {t: x for t, x in zip(body.inputs[m:], operands[m:], strict=True) if is_scalar(x)}
-        self.outputs = simplify(body.outputs, numbers, keep_stops=True)
-        self.states, self.starts = list(body.inputs[:n]), list(operands[:n])
-        self.rows, self.sequences = list(body.inputs[n:m]), list(operands[n:m])
-        self.shared, self.constants = list(body.inputs[m:]), list(operands[m:])
+        tied = _tied(body, operands, n, node.params["xs"])
+        self.outputs = simplify(body.outputs, {**tied, **numbers}, keep_stops=True)
+        inputs = [tied.get(t, t) for t in body.inputs]
+        self.states, self.starts = inputs[:n], list(operands[:n])
+        self.rows, self.sequences = inputs[n:m], list(operands[n:m])
+        self.shared, self.constants = inputs[m:], list(operands[m:])
 
     def turn(self) -> None:
         """Transpose the weights of x · Wᵀ once, instead of reading them across in each step."""
@@ -62,13 +75,18 @@ class Loop:
 
         self.outputs = rewrite(self.outputs, plain)
         self.shared += turned.values()
-        self.constants += [transpose(operand[w], perm=(1, 0)) for w in turned]
+        with changed(line=self.node.where):
+            self.constants += [transpose(operand[w], perm=(1, 0)) for w in turned]
+
+    def stacked(self, x: Tensor) -> Stacked:
+        """The values of all steps."""
+        return Stacked(x, True, self.joining.rows_first)
 
     def outside(self) -> dict[Tensor, Stacked]:
         """What stands outside for the constants, and for the inputs that do not change from step to
         step.
         """
-        known = {t: Stacked(x, True) for t, x in zip(self.rows, self.sequences, strict=True)}
+        known = {t: self.stacked(x) for t, x in zip(self.rows, self.sequences, strict=True)}
         for t, x in zip(self.shared, self.constants, strict=True):
             known[t] = Stacked(x, False)
         for t in toposort(self.outputs):
@@ -88,6 +106,21 @@ class Loop:
         assert op is not None
         spec = op.infer(operands, params)
         return outputs_of(Tensor(op, tuple(operands), params, spec, where))
+
+
+def _tied(body: Graph, operands: Sequence[Tensor], carry: int, xs: int) -> dict[Tensor, Tensor]:
+    """Inputs in the place of those of a body, which know more sizes to be equal: what the present
+    assumption tells about the operands.
+    """
+    assumed = assumption()
+    if assumed is None:
+        return {}
+    found: dict[Tensor, Tensor] = {}
+    for (leaf, axis), source in sizes_inside(assumed, body, operands, carry, xs).same.items():
+        if leaf not in found:
+            found[leaf] = Placeholder(leaf.spec)
+        tie(found[leaf], axis, *source)
+    return found
 
 
 class Known:
@@ -176,40 +209,42 @@ def all_steps(node: Tensor, operands: Sequence[Stacked], joining: Joining) -> St
     with changed(line=node.where):
         if not any(v.stacked for v in operands):
             return Stacked(node.op(*[v.tensor for v in operands], **node.params), stacked=False)
-        if node.op is matmul:
-            fits = joining.pays(node.spec.shape[0])
-            tensor = stacked_product(node, operands, joining.rows_first) if fits else None
-        else:
-            tensor = None if node.op.stacks is None else node.op.stacks(node, operands)
-    return None if tensor is None else Stacked(tensor, stacked=node.op is not dim)
+        if node.op.stacks is None or (node.op is matmul and not joining.pays(node.spec.shape[0])):
+            return None
+        tensor = node.op.stacks(node, operands)
+    return None if tensor is None else Stacked(tensor, node.op is not dim, joining.rows_first)
 
 
-def over_steps(node: Tensor, operands: Sequence[Stacked], joining: Joining) -> Tensor | None:
-    """The sum over the steps of the results of a product or a sum, from the stacks of its operands.
+def over_steps(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
+    """The sum over the steps of the results of a product, a kernel's gradient or a sum, from the
+    stacks of its operands.
 
     None for other nodes, and if the operands do not fit.
     """
     if not all(v.stacked for v in operands):
         return None
     with changed(line=node.where):
-        if node.op is matmul and is_accumulated(node):
-            x, y = [as_rows(v.tensor, joining.rows_first) for v in operands]
-            return None if x is None or y is None else matmul(x, y, **node.params)
+        if is_accumulated(node):
+            assert node.op is not None
+            x, y = [as_rows(v.tensor, v.rows_first) for v in operands]
+            return None if x is None or y is None else node.op(x, y, **node.params)
         if node.op is sum_ and not node.params["keepdims"]:
-            stack, axes = operands[0].tensor, node.params["axes"]
+            (stack, _, rows_first), axes = operands[0], node.params["axes"]
             joins = axes == (0,) and stack.ndim == 3
-            rows = as_rows(stack, joining.rows_first) if joins else None
+            rows = as_rows(stack, rows_first) if joins else None
             if rows is not None:
                 return sum_(rows, **node.params)
             return sum_(stack, axes=(0, *[i + 1 for i in axes]), keepdims=False)
     return None
 
 
-def is_accumulated(product: Tensor) -> bool:
-    """Whether the node is xᵀ · y: the sum of such products over the steps is one product over all
-    rows.
+def is_accumulated(node: Tensor) -> bool:
+    """Whether the node is xᵀ · y, or the gradient of a kernel: the sum of its results over the
+    steps is one result for all rows.
     """
-    return product.ndim == 2 and dict(product.params) == {"transpose_x": True, "transpose_y": False}
+    product = {"transpose_x": True, "transpose_y": False}
+    plain = node.op is matmul and node.ndim == 2 and dict(node.params) == product
+    return plain or node.op is conv_kernel_grad
 
 
 def total(node: Tensor, stack: Tensor) -> Tensor:

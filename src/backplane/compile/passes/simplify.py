@@ -17,6 +17,7 @@ from backplane.compile.passes.peephole import concat_of_slices
 from backplane.core.graph import Constant, Graph, Tensor, constant, rebuild, rewrite
 from backplane.core.primitive import OUTPUT, Primitive
 from backplane.core.shapes import product
+from backplane.core.sizes import same_shape
 from backplane.core.trace import call
 from backplane.engines import get
 from backplane.engines.table import Entry
@@ -148,9 +149,9 @@ def _first(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
 
 
 def _unchanged(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
-    """The operand of a shape operation on static shapes that leaves the shape as it is."""
+    """The operand of a shape operation that leaves the shape as it is."""
     x = inputs[0]
-    return x if x.spec == node.spec and x.spec.is_static else None
+    return x if x.spec == node.spec and same_shape(x, node) else None
 
 
 def _same_dtype(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:

@@ -23,7 +23,6 @@ from backplane.core.graph import Placeholder, Tensor, rebuild, substitute, topos
 from backplane.core.spec import Spec
 from backplane.core.traits import Stacked
 from backplane.ops.creation import dim
-from backplane.ops.linear import matmul
 from backplane.ops.reduction import sum as sum_
 
 
@@ -88,7 +87,7 @@ class After:
             return value
         if t not in self.stacks:
             self.stacks[t] = Placeholder(Spec((self._steps(), *t.spec.shape), t.spec.dtype))
-        return Stacked(self.stacks[t], True)
+        return self.loop.stacked(self.stacks[t])
 
     def _steps(self) -> int | None:
         loop = self.loop
@@ -159,11 +158,7 @@ class After:
         """The sum of a term over all steps, if it pays to take it outside."""
         if t.op is None:
             return None if products or t not in self.needs else self._total(t)
-        if (
-            t.op is matmul
-            and is_accumulated(t)
-            and self.loop.joining.pays(t.inputs[0].spec.shape[0])
-        ):
+        if is_accumulated(t) and self.loop.joining.adds_up(t):
             fits = products and not any(x in self.known.large for x in t.inputs)
             return self._over_steps(t, list(t.inputs)) if fits else None
         if self._sums_first(t):
@@ -194,7 +189,7 @@ class After:
         )
 
     def _over_steps(self, t: Tensor, inputs: Sequence[Tensor]) -> Tensor | None:
-        found = over_steps(t, [self._value(x) for x in inputs], self.loop.joining)
+        found = over_steps(t, [self._value(x) for x in inputs])
         if found is not None:
             needed = set().union(*[self.needs.get(x, {x}) for x in inputs])
             self.given.update(dict.fromkeys(self._ordered(needed)))

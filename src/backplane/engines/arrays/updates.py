@@ -16,7 +16,6 @@ from weakref import ref
 import numpy as np
 
 from backplane.engines.arrays.indexing import checked_rows
-from backplane.engines.kernels import limit
 from backplane.engines.table import Table, Value
 
 TABLE = Table()
@@ -30,9 +29,9 @@ Calls = list[tuple[Any, ...]]
 Later = tuple[list[Value], Calls]
 """Arrays, and the calls after which they hold the results."""
 
-Loop = Callable[[str, str], Callable[..., None] | None]
-"""Gives an engine's own loop for a step, by its name and dtype, or None: a function of numbers and
-flat arrays, those that it writes to first, the gradient last."""
+Loop = Callable[[str, str, int], Callable[..., None] | None]
+"""Gives an engine's own loop for a step, by its name, its dtype and the number of parameters, or
+None: a function of numbers and flat arrays, those that it writes to first, the gradient last."""
 
 Known = dict[int, Any]
 """Weak references to arrays, by id: arrays cannot be hashed."""
@@ -75,7 +74,7 @@ def _split(arrays: Arrays, kinds: int) -> list[Arrays]:
     return [arrays[i * count : (i + 1) * count] for i in range(kinds)]
 
 
-def _no_loop(name: str, dtype: str) -> None:
+def _no_loop(name: str, dtype: str, elements: int) -> None:
     return None
 
 
@@ -84,11 +83,9 @@ def _whole(loop: Loop, name: str, numbers: Arrays, *kinds: Arrays) -> Calls | No
     are a step's own. What runs once is not worth it.
     """
     ps, written = kinds[0], [x for arrays in kinds[:-1] for x in arrays]
-    dtype = ps[0].dtype.name
-    few = sum([p.size for p in ps]) < limit("theano.updates", dtype)
-    if few or not all(_is_in(_own, x) for x in written):
+    if not all(_is_in(_own, x) for x in written):
         return None
-    function = loop(name, dtype)
+    function = loop(name, ps[0].dtype.name, sum([p.size for p in ps]))
     if function is None:
         return None
     scalars = [x[()] for x in numbers]

@@ -1,4 +1,4 @@
-"""What XLA's partitioner gathers: found in the compiled programs, and told by operation.
+"""What XLA's partitioner gathers or moves: found in compiled programs, and told by operation.
 
 The partitioner has no interface for this. But every instruction of a compiled program has the names
 of the scopes in which JAX has traced it. So each lowering is traced in a scope of its own.
@@ -6,7 +6,9 @@ of the scopes in which JAX has traced it. So each lowering is traced in a scope 
 
 from __future__ import annotations
 
+import math
 import re
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from itertools import count
@@ -21,10 +23,13 @@ from backplane.engines.base import Line, emitted_line
 from backplane.engines.layouts import warn_of_gathering
 from backplane.engines.table import Entry, Lowering, Table, Value
 
-INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%(\S+) = ", re.MULTILINE)
-GATHER = re.compile(
-    r"^\s*(?:ROOT )?%\S+ = (\S+) all-gather(?:-start)?\(%([^,)\s]+).*$", re.MULTILINE
+INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%(\S+) = .*$", re.MULTILINE)
+MOVE = re.compile(
+    r"^\s*(?:ROOT )?%(?P<name>\S+) = (?P<shapes>\S+|\(.*?\)) "
+    r"(?P<kind>all-gather|all-to-all|collective-permute)(?:-start)?\(%(?P<operand>[^,)\s]+).*$",
+    re.MULTILINE,
 )
+SIZES = re.compile(r"\[([\d,]*)\]")
 SCOPE = re.compile(r"\w+?__(\d+)")
 
 
@@ -38,11 +43,15 @@ class _Operation(NamedTuple):
     runs_graph: bool
 
 
-class Gathers:
-    """The operations of an engine's programs, and the gathers that the compiler made for them."""
+class Gathers(threading.local):
+    """The operations of a program, and what the compiler gathers or moves for them. Each thread
+    traces programs of its own.
+    """
 
-    def __init__(self) -> None:
-        self._numbers = count()
+    _numbers = count()
+
+    def __init__(self, devices: int) -> None:
+        self._devices = devices
         self._operations: dict[int, _Operation] = {}
 
     def watch(self, table: Table, wanted: Sequence[str]) -> None:
@@ -76,21 +85,41 @@ class Gathers:
         return run
 
     def tell(self, text: str) -> None:
-        """Warn of each operation in a compiled program, none of whose operands stays in parts."""
-        starts = {found[1]: found.start() for found in INSTRUCTION.finditer(text)}
-        gathered: Counter[int] = Counter()
-        for found in GATHER.finditer(text):
-            scopes = SCOPE.findall(found[0])
-            if not scopes and found[2] in starts:  # What follows the program's last operation.
-                start = starts[found[2]]
-                scopes = SCOPE.findall(text[start : text.index("\n", start)])
-            gathered.update(map(int, scopes[-1:]))
-        for number, times in gathered.items():
-            operation = self._operations[number]
-            if operation.runs_graph or times >= len(operation.shapes):
+        """Warn of each operation in the program that was compiled last, none of whose operands
+        stays in its place. One that is element-wise keeps any layout: if something moves there,
+        users want that. The operations are then forgotten.
+        """
+        operations, self._operations = self._operations, {}
+        scopes = {found[1]: SCOPE.findall(found[0]) for found in INSTRUCTION.finditer(text)}
+        gathers, moves = Counter[str](), Counter[str]()
+        for found in MOVE.finditer(text):
+            # What follows the program's last operation has no scope.
+            known = scopes[found["name"]] or scopes.get(found["operand"], [])
+            for scope in known[-1:]:
+                operation = operations.get(int(scope))
+                if operation is None:
+                    continue  # It was traced for an earlier program, and told with that.
+                if found["kind"] == "all-gather":
+                    gathers[scope] += 1
+                elif found["kind"] == "all-to-all" or self._is_part(found["shapes"], operation):
+                    moves[scope] += 1
+        for scope in {**gathers, **moves}:
+            operation = operations[int(scope)]
+            count = len(operation.shapes)
+            many = operation.runs_graph or (gathers[scope] or moves[scope]) >= count
+            if many and not PRIMITIVES[operation.name].elementwise:
+                does = "gathers" if gathers[scope] else "moves"
                 shapes = ", ".join(map(str, operation.shapes))
                 warn_of_gathering(
-                    f"{operation.name!r} cannot keep the layout of its operands on the mesh: XLA "
-                    f"gathers parts of {shapes}",
+                    f"{operation.name!r} cannot keep the layout of its operands on the mesh, or "
+                    f"K.shard asks for another one: XLA {does} parts of {shapes}",
                     operation.line,
                 )
+
+    def _is_part(self, shapes: str, operation: _Operation) -> bool:
+        """Whether so much goes to another device as it has of the largest operand. Less is what a
+        device needs of its neighbours.
+        """
+        most = max(math.prod(map(int, filter(None, s.split(",")))) for s in SIZES.findall(shapes))
+        whole = max(map(math.prod, operation.shapes), default=0)
+        return most * self._devices >= whole

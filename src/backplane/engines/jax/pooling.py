@@ -15,12 +15,15 @@ import numpy as np
 from jax import lax
 
 from backplane.engines.jax.kernel import kernel, sized
+from backplane.engines.jax.reductions import extreme
 from backplane.engines.jax.windows import Windows, zero
 from backplane.engines.table import Ints, Table, Value, check_windows
 
 TABLE = Table(check_windows=check_windows)
 
 _GIVEN = ("pool", "strides", "padding")
+
+_largest = extreme(jnp.max)
 
 LARGE = 64
 """Tiles of more elements than this are reduced as axes of their own."""
@@ -65,7 +68,7 @@ def _of_slices(x: Value, windows: Windows, dtype: np.dtype) -> tuple[Value, Valu
 
 def _of_tiles(x: Value, windows: Windows, dtype: np.dtype) -> tuple[Value, Value]:
     tiles = windows.tiles(x, _lowest(x))
-    y = jnp.max(tiles, axis=windows.inner)
+    y = _largest(tiles, axes=windows.inner, keepdims=False)
     found = (tiles == windows.spread(y)) | (tiles != tiles)
     numbers = jnp.where(found, windows.numbered(dtype), dtype.type(windows.elements - 1))
     return y, jnp.min(numbers, axis=windows.inner)

@@ -24,9 +24,11 @@ def _reduction(function: Callable[..., Value], keeps_dtype: bool = True) -> Lowe
     return lowering
 
 
-def _extreme(function: Callable[..., Value]) -> Lowering:
+def extreme(function: Callable[..., Value]) -> Lowering:
     """A maximum or minimum, NaN where any element is. XLA's own of 64 × 64 numbers passes NaN over
-    on CPUs (jaxlib 0.10.2), unlike that of a few.
+    on CPUs (jaxlib 0.10.2), unlike that of a few. Looking for NaN makes it 2.4 to 3.6 times as long
+    for 1M to 6M float32. A `lax.reduce` that compares as it should is quicker along some axes, but
+    has no gradient of its own, and XLA refuses it for arrays in parts.
     """
 
     def lowering(x: Value, *, axes: Axes, keepdims: bool) -> Value:
@@ -56,8 +58,8 @@ TABLE = Table(
     sum=_reduction(jnp.sum, keeps_dtype=False),
     prod=_reduction(jnp.prod, keeps_dtype=False),
     mean=_reduction(jnp.mean),
-    max=_extreme(jnp.max),
-    min=_extreme(jnp.min),
+    max=extreme(jnp.max),
+    min=extreme(jnp.min),
     any=_reduction(jnp.any),
     all=_reduction(jnp.all),
     argmax=_position(lax.argmax),

@@ -40,7 +40,7 @@ class MeshEngine(JaxEngine):
         checks = partial(elementwise.check_numerics, everywhere=self._everywhere)
         self.table.add("check_numerics")(checks)
         self.table.update(random.table(random.words_in_parts))
-        self.gathers = Gathers()
+        self.gathers = Gathers(mesh.size)
         self.gathers.watch(self.table, wanted=("shard",))
 
     def _shard(self, x: Value, *, layout: Layout) -> Value:
@@ -78,8 +78,7 @@ class MeshEngine(JaxEngine):
 
     def look(self, compiled: Any) -> None:
         """Warn of what is gathered, in the first process."""
-        if self.process == 0:
-            self.gathers.tell(compiled.as_text())
+        self.gathers.tell(compiled.as_text() if self.process == 0 else "")
 
     # --- processes ------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from functools import cache
 
+from backplane.engines.kernels import limit
 from backplane.engines.table import Value
 
 
@@ -51,12 +52,17 @@ _LOOPS: dict[str, tuple[Callable[..., None], int, int]] = {
 """Name → a loop, how many numbers it takes, and how many arrays it writes to."""
 
 
-@cache
-def loop(name: str, dtype: str) -> Callable[..., None] | None:
-    """A compiled loop over numbers and flat arrays of a dtype, or None if users have switched
-    Numba's compiler off.
+def loop(name: str, dtype: str, elements: int) -> Callable[..., None] | None:
+    """A compiled loop over numbers and flat arrays of a dtype. None for few elements, and if users
+    have switched Numba's compiler off.
+    """
+    return None if elements < limit("theano.updates", dtype) else _compiled(name, dtype)
 
-    It is compiled for these types here and now. So a call compiles nothing and cannot fail halfway.
+
+@cache
+def _compiled(name: str, dtype: str) -> Callable[..., None] | None:
+    """The loop is compiled for these types here and now. So a call compiles nothing and cannot fail
+    halfway.
     """
     import numba
 

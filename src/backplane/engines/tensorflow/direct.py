@@ -61,10 +61,11 @@ def _copied(value: Value, dtype: str | None = None) -> Value:
 
 
 def _aligned_copy(array: np.ndarray) -> np.ndarray:
-    """A copy where TensorFlow's kernels may read it."""
+    """A copy where TensorFlow's kernels may read it, in the machine's order of bytes."""
     memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
     start = -memory.__array_interface__["data"][0] % _ALIGNMENT
-    copy: np.ndarray = np.ndarray(array.shape, array.dtype, memory, start)
+    dtype = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
+    copy: np.ndarray = np.ndarray(array.shape, dtype, memory, start)
     copy[...] = array
     return copy
 

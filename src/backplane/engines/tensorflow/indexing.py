@@ -116,6 +116,8 @@ def _scatter_add(g: Value, indices: Value, *dims: Value, shape: Shape, axis: int
 @TABLE.add("rows_add")
 def _rows_add(x: Value, g: Value, indices: Value) -> Value:
     """`x` with `g` added at the indices along the first axis."""
+    if 0 in x.shape[1:]:  # The kernel refuses rows without elements.
+        return x
     if not indices.shape.rank:  # The kernel takes lists of indices only.
         indices = raw.ExpandDims(input=indices, axis=ints(0))
         g = raw.ExpandDims(input=g, axis=ints(0))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,10 @@ from backplane.engines.torch import convolution, devices, linear, native, tracin
 from backplane.engines.torch.blocks import BLOCKS
 from backplane.engines.torch.control import ROWS
 from backplane.engines.torch.dtypes import NAMES, SIGNED, TORCH, to_array
+
+if hasattr(os, "register_at_fork"):
+    # In a forked child, OpenMP would wait for the threads of the parent.
+    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
 class TorchEngine(Engine):

@@ -111,9 +111,10 @@ def rows_update(factor: Value, p: Value, *tensors: Value) -> Later:
     """
     own = p if hasattr(p, _MARK) else _copied(p, p.contiguous())
     calls: list[tuple[Any, ...]] = []
+    firsts = own[(slice(None), *[slice(1)] * (own.ndim - 1))]
     for g, indices in zip(*_split(tensors, 2), strict=True):
         rows = flat_indices(indices, p.shape[0])
-        own.reshape(len(own), -1)[:, :1].index_select(0, rows)
+        firsts.index_select(0, rows)
         rate, change = _rate(factor), g.reshape(rows.shape[0], *p.shape[1:])
         if isinstance(rate, torch.Tensor):
             rate, change = 1, rate * change
