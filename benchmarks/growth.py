@@ -191,10 +191,11 @@ def main() -> None:
     stack, name, *depths = processes.begin()
     program, _ = contenders(stack)[name]
     program(*problem(2))
-    processes.say([_timed(program, int(depth)) for depth in depths])
+    processes.say([timed(program, int(depth)) for depth in depths])
 
 
-def _timed(program: Any, depth: int) -> float:
+def timed(program: Any, depth: int) -> float:
+    """Seconds that a program takes for a depth; raise AssertionError if its numbers are wrong."""
     x, weights = problem(depth)
     now = process_time if timing.on_cpu() else perf_counter
     gc.collect()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 
 # Before anything imports the package: tests neither read nor write the user's configuration.
@@ -32,9 +35,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record", default="", help="file to write what passed to, as JSON")
 
 
-def chosen_engines(pytest_config: pytest.Config) -> list[str]:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Tests are a million objects, which come while they are collected, and stay to the end: the
+    garbage collector need not look at them.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@cache
+def chosen_engines(given: str) -> list[str]:
     """Names from --engines, else all whose library is installed."""
-    given = pytest_config.getoption("--engines")
     if given:
         return [name.strip() for name in given.split(",")]
     return [name for name in engines.names() if engines.installed(name)]
@@ -42,7 +58,9 @@ def chosen_engines(pytest_config: pytest.Config) -> list[str]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine" in metafunc.fixturenames:
-        metafunc.parametrize("engine", chosen_engines(metafunc.config), indirect=True)
+        metafunc.parametrize(
+            "engine", chosen_engines(metafunc.config.getoption("--engines")), indirect=True
+        )
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def weak(engine: str) -> Iterator[Sequence[str]]:
         arguments = {**SMALL._asdict(), "rows": ROWS * n}
         found = run(engine, "train", processes, devices, mesh, **arguments)
         used = found["processor"] * processes / (ROWS * n) * 1e6
-        yield [str(processes), str(devices), f"{found['seconds'] * 1e3:.0f} ms", f"{used:.0f} µs"]
+        yield [str(processes), str(devices), f"{found['fastest'] * 1e3:.0f} ms", f"{used:.0f} µs"]
 
 
 def memory(engine: str) -> Iterator[Sequence[str]]:
@@ -118,43 +118,56 @@ def model(engine: str) -> None:
         seconds = run(engine, "reduce", n, 1, {"batch": n}, sizes=SIZES)
         measured += [(size, n, s) for size, s in zip(SIZES, seconds, strict=True)]
     link = cost.fitted("loopback", measured)
-    devices = {network: one_core(engine, network) for network in (SMALL, LARGE)}
-    for network, device in devices.items():
-        print(
-            f"\n{network.layers} × {network.width}²: one core computes {device.speed / 1e9:.0f} · "
-            f"10⁹ operations per second, and updates a weight in {device.update * 1e9:.1f} ns."
-        )
     print(
-        f"A message over loopback takes {link.latency * 1e6:.0f} µs, and 1 s for "
+        f"\nA message over loopback takes {link.latency * 1e6:.0f} µs, and 1 s for "
         f"{link.bandwidth / 1e9:.2f} GB."
     )
+    places = dict.fromkeys([(SMALL, 1), *[(network, n) for network, n, _ in COMPARED]])
+    devices = {place: beside(engine, *place) for place in places}
+    heads = ["network", "processes beside", "10⁹ operations per second", "ns to update a weight"]
+    table(heads, speeds(devices))
     heads = ["network", "processes", "computing", "communication", "sum (ms)", "measured", "ratio"]
     table(heads, compared(engine, devices, link))
     table(["link", "split", "1 Tflop/s", "50 Tflop/s", "400 Tflop/s"], limits())
 
 
-def one_core(engine: str, network: Network) -> Device:
-    """What one core does, by steps on few and on many rows."""
-    steps = [
-        (rows, run(engine, "train", **network._asdict(), rows=rows)["processor"])
-        for rows in (ROWS // 4, ROWS)
-    ]
+def beside(engine: str, network: Network, n: int) -> Device:
+    """What each of `n` processes does while all of them train for themselves, by steps on few and
+    on many rows. They share the cores, the caches and the memory.
+    """
+    steps = []
+    for rows in (ROWS // 4, ROWS):
+        with tempfile.TemporaryDirectory() as folder:
+            found = run(engine, "train", n, **network._asdict(), rows=rows, beside=(folder, n))
+        steps.append((rows, found["median"]))
     return cost.measured_device(network, steps)
 
 
-def compared(engine: str, devices: Mapping[Network, Device], link: Link) -> Iterator[Sequence[str]]:
+Devices = Mapping[tuple[Network, int], Device]
+
+
+def named(network: Network) -> str:
+    """The name of a network in a table."""
+    return f"{network.layers} × {network.width}²"
+
+
+def speeds(devices: Devices) -> Iterator[Sequence[str]]:
+    """What was measured of the processes."""
+    for (network, n), device in devices.items():
+        yield [named(network), f"{n}", f"{device.speed / 1e9:.0f}", f"{device.update * 1e9:.1f}"]
+
+
+def compared(engine: str, devices: Devices, link: Link) -> Iterator[Sequence[str]]:
     """Steps as the model tells them and as they are measured, each process on one core."""
     for network, n, axis in COMPARED:
         rows = ROWS * n if axis == "batch" else ROWS
         split = (n, 1) if axis == "batch" else (1, n)
-        shared = max(1.0, n / (os.cpu_count() or 1))
-        slower = Device(devices[network].speed / shared, devices[network].update * shared)
-        computing, sending = cost.step(network, rows, *split, slower, link)
+        computing, sending = cost.step(network, rows, *split, devices[network, n], link)
         arguments = {**network._asdict(), "rows": rows, "layouts": axis == "model"}
-        measured = run(engine, "train", n, 1, {axis: n}, **arguments)["seconds"]
+        measured = run(engine, "train", n, 1, {axis: n}, **arguments)["median"]
         told = [f"{s * 1e3:.0f}" for s in (computing, sending, computing + sending, measured)]
         ratio = f"{(computing + sending) / measured:.2f}"
-        yield [f"{network.layers} × {network.width}²", f"{n} by `{axis}`", *told, ratio]
+        yield [named(network), f"{n} by `{axis}`", *told, ratio]
 
 
 def limits() -> Iterator[Sequence[str]]:

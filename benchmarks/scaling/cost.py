@@ -2,8 +2,9 @@
 
 A dense network of `layers` square matrices of `width`, trained by Adam. A step computes three
 products for each matrix, of two operations per weight and row. Devices that split the batch add up
-their gradients. Devices that split the weights add up the results of every second layer, forwards
-and backwards (the first of two matrices is split by columns, the second by rows).
+their gradients, one matrix after the other. Devices that split the weights add up the results of
+every second layer, forwards and backwards (the first of two matrices is split by columns, the
+second by rows).
 
 Adding up `size` bytes over n devices in a ring takes 2 · (n − 1) messages, each with an n-th of the
 bytes. Source: Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms (JPDC 69, 2009).
@@ -75,7 +76,8 @@ def step(
     computing += network.weights / by_model * device.update
     communication = 0.0
     if by_batch > 1:
-        communication += link.reduce(FLOAT * network.weights / by_model, by_batch)
+        gradient = FLOAT * network.width**2 / by_model
+        communication += network.layers * link.reduce(gradient, by_batch)
     if by_model > 1:
         sums = network.layers // 2 * 2  # of every second layer, forwards and backwards
         communication += sums * link.reduce(FLOAT * rows / by_batch * network.width, by_model)

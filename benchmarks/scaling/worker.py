@@ -7,8 +7,11 @@ from __future__ import annotations
 import json
 import os
 import resource
+import statistics
 import sys
 import time
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,17 +48,32 @@ def start(task: Task) -> None:
         )  # fmt: skip
 
 
-def fastest(run: Any, times: int = 15) -> tuple[float, float]:
-    """The seconds of the fastest call, and the fewest of the processor, after one call that does
-    not count: others may use the machine too.
-    """
+class Times(NamedTuple):
+    """Seconds of a call."""
+
+    fastest: float
+    """Others may use the machine too."""
+    median: float
+    processor: float
+    """The fewest of the processor."""
+
+
+def timed(run: Any, times: int = 15) -> Times:
+    """How long calls take, after one that does not count."""
     found = []
     for _ in range(times + 1):
         begin = time.perf_counter(), time.process_time()
         run()
         found.append((time.perf_counter() - begin[0], time.process_time() - begin[1]))
     walls, processor = zip(*found[1:], strict=True)
-    return min(walls), min(processor)
+    return Times(min(walls), statistics.median(walls), min(processor))
+
+
+def meet(folder: str, processes: int) -> None:
+    """Wait until so many processes are here."""
+    Path(folder, str(os.getpid())).touch()
+    while len(os.listdir(folder)) < processes:
+        time.sleep(0.01)
 
 
 def dense(network: Network, layouts: bool) -> tuple[Any, Any]:
@@ -82,16 +100,21 @@ def dense(network: Network, layouts: bool) -> tuple[Any, Any]:
     return K.function([x], [loss], updates=updates), x
 
 
-def train(width: int, layers: int, rows: int, layouts: bool = False) -> dict[str, float]:
-    """Seconds of a step on `rows` in all, by the clock and of the processor, and the bytes by which
-    the process has grown.
+def train(
+    width: int, layers: int, rows: int, layouts: bool = False, beside: tuple[str, int] | None = None
+) -> dict[str, float]:
+    """Seconds of a step on `rows` in all, and the bytes by which the process has grown. `beside` is
+    a folder in which so many processes meet, each of which trains for itself.
     """
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     run, _ = dense(Network(width, layers), layouts)
     batch = np.random.default_rng(1).normal(size=(rows, width)).astype("float32")
-    seconds, processor = fastest(lambda: run([batch]))
+    run([batch])
+    if beside is not None:
+        meet(*beside)
+    times = timed(lambda: run([batch]))
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return {"seconds": seconds, "processor": processor, "bytes": grown * 1024.0}
+    return {**times._asdict(), "bytes": grown * 1024.0}
 
 
 def reduce(sizes: list[int]) -> list[float]:
@@ -105,7 +128,7 @@ def reduce(sizes: list[int]) -> list[float]:
         x = K.shard(K.variable(np.ones((devices, size // FLOAT))), ("batch", None))
         total = K.zeros((size // FLOAT,))
         run = K.function([], [], updates=[(total, K.sum(x, axis=0))])
-        found.append(fastest(run)[0])
+        found.append(timed(partial(run, [])).median)
     return found
 
 

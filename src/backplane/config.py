@@ -129,20 +129,6 @@ def _configured() -> Choice | None:
     return next((choice for choice in _asked() if choice.name not in OURSELVES), None)
 
 
-def names_ourselves() -> bool:
-    """Whether this package itself is configured: by someone who has classic Keras use it.
-
-    Returns:
-        Boolean.
-
-    Example:
-        >>> from backplane import config
-        >>> config.names_ourselves()
-        False
-    """
-    return any(choice.name in OURSELVES for choice in _asked())
-
-
 def _first(installed: Callable[[str], bool]) -> Choice:
     default = Settings().backend
     if installed(default):

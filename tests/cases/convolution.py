@@ -129,6 +129,12 @@ case(
     data_format="Channels_Last",
 )
 case("conv2d", floats(0, 5, 6, 2), floats(2, 2, 2, 3), oracle=loops.conv, id="empty", grad=False)
+for _id, _x, _kernel in (
+    ("without-channels", floats(2, 5, 6, 0), floats(3, 2, 0, 3)),
+    ("without-filters", floats(2, 5, 6, 2), floats(3, 2, 2, 0)),
+    ("of-points-without-channels", floats(2, 5, 6, 0), floats(1, 1, 0, 3)),
+):
+    case("conv2d", _x, _kernel, oracle=loops.conv, id=_id, smooth=True)
 
 
 def stated_2d(name: str, expected: list[list[float]], **kwargs: Any) -> None:

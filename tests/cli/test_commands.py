@@ -168,6 +168,15 @@ def test_use_of_what_is_not_there(home, monkeypatch):
     assert not list(home.iterdir())
 
 
+@pytest.mark.parametrize("command", ["config", "engines --quick"])
+def test_a_backend_that_is_nowhere(home, monkeypatch, command):
+    monkeypatch.setenv("KERAS_BACKEND", "nunpy")
+    result = call(*command.split())
+    assert "neither an engine nor a module that can be found" in result.output
+    assert "did you mean 'numpy'?" in result.output
+    assert " is used here" not in result.output
+
+
 # explain, completion --------------------------------------------------------------------------
 
 
@@ -232,6 +241,9 @@ def test_bench_of_a_script_that_fails(home, tmp_path):
     assert result.exit_code == 1
     (failure,) = json.loads(result.stdout)["failures"]
     assert "ValueError" in failure["error"]
+    script.write_text("raise SystemExit(3)\n")
+    result = call("bench", str(script), "--engine", "numpy", "--rounds", "1")
+    assert "it ended with the exit status 3" in result.output
 
 
 def test_bench_of_a_script(home, tmp_path):

@@ -6,7 +6,8 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import ml_dtypes  # noqa: F401 - NumPy knows bfloat16 by it.
 import numpy as np
@@ -154,41 +155,64 @@ def variants(case: Case) -> list[tuple[str, bool]]:
     return [(first, bool(case.batch)), *[(dtype, False) for dtype in others]]
 
 
+class Variant(NamedTuple):
+    """A case in one dtype, as a graph."""
+
+    dtype: str
+    arrays: list[np.ndarray]
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    gradients: list[Tensor]
+
+
+def variant_of(case: Case, dtype: str, batch: bool) -> Variant:
+    """Gradients in half precision say nothing."""
+    K.set_floatx(dtype)
+    arrays = case.arrays(dtype)
+    inputs = placeholders(case, arrays, batch)
+    outputs = flat(case.call(K, *inputs))
+    gradients = gradients_of(case, dtype, inputs, outputs) if dtype != "float16" else []
+    return Variant(dtype, arrays, inputs, outputs, gradients)
+
+
 def test_value_and_gradient(case: Case, engine: Any, request: pytest.FixtureRequest) -> None:
     """Values, dtypes and gradients against the references, the inferred spec against the real one.
-    One program computes all of them: to compile it is what takes time on most engines."""
+    One program computes all of them in all dtypes: to compile it is what takes time on most
+    engines."""
     slopes = ("gradient",) if differentiated(case) else ()
     mark(request, case, engine, "value", "spec", *slopes)
     if lacks(case, engine):
         with pytest.raises((NotImplementedError, ValueError, TypeError)):
             run_symbolic(case, case.arrays("float32"), engine)
         return
-    expected = reference(case)
-    for dtype, batch in variants(case):
-        if not skip_dtype(engine, dtype):
-            K.set_floatx(dtype)
-            check_program(case, dtype, batch, expected)
+    wanted = [(dtype, batch) for dtype, batch in variants(case) if not skip_dtype(engine, dtype)]
+    found = [variant_of(case, dtype, batch) for dtype, batch in wanted]
+    program = K.function(
+        [x for v in found for x in v.inputs],
+        [y for v in found for y in (*v.outputs, *v.gradients)],
+    )
+    results = iter(program([a for v in found for a in v.arrays]))
+    for v in found:
+        check_values(case, v, list(islice(results, len(v.outputs))))
+        check_gradients(case, v, list(islice(results, len(v.gradients))))
 
 
-def check_program(case: Case, dtype: str, batch: bool, expected: list[np.ndarray]) -> None:
-    """The program in one dtype; gradients in half precision say nothing."""
-    arrays = case.arrays(dtype)
-    inputs = placeholders(case, arrays, batch)
-    outputs = flat(case.call(K, *inputs))
-    grads = gradients_of(case, dtype, inputs, outputs) if dtype != "float16" else []
-    results = K.function(inputs, [*outputs, *grads])(arrays)
-    assert len(outputs) == len(expected)
-    scale = scale_of(case, dtype)
-    for out, result, want in zip(outputs, results, expected, strict=False):
+def check_values(case: Case, v: Variant, results: list[np.ndarray]) -> None:
+    """Values, dtypes and shapes of the outputs."""
+    for out, result, want in zip(v.outputs, results, reference(case), strict=True):
         assert result.dtype.name == out.spec.dtype
         assert len(result.shape) == len(out.spec.shape)
         for n, m in zip(result.shape, out.spec.shape, strict=True):
             assert m is None or n == m, f"inferred {out.spec.shape}, real {result.shape}"
-        assert_close(result, want, dtype, scale)
-    if grads:
-        found = results[len(outputs) :]
-        for g, want in zip(found, reference_gradients(case), strict=True):
-            assert_close(g, want, dtype, scale * 10, "gradient")
+        assert_close(result, want, v.dtype, scale_of(case, v.dtype))
+
+
+def check_gradients(case: Case, v: Variant, results: list[np.ndarray]) -> None:
+    """Beside those of the NumPy engine in float64."""
+    if results:
+        scale = scale_of(case, v.dtype) * 10
+        for found, want in zip(results, reference_gradients(case), strict=True):
+            assert_close(found, want, v.dtype, scale, "gradient")
 
 
 HALVES = {"float16": 2e-2, "bfloat16": 1e-1}

@@ -9,6 +9,7 @@ import pytest
 from scipy import sparse
 
 from backplane import backend as K
+from backplane.core.sparse import SparseTensor
 
 DENSE = np.array([[0, 2, 0, 0], [1, 0, 0, 3], [0, 0, 0, 0]], "float32")
 KERNEL = np.arange(8, dtype="float32").reshape(4, 2)
@@ -42,6 +43,35 @@ def test_any_format_may_be_fed(form: str, array: bool) -> None:
         x = K.placeholder((None, 4), sparse=is_sparse)
         [found] = K.function([x], [K.to_dense(x)])([matrix(form, array)])
         np.testing.assert_array_equal(found, DENSE)
+
+
+def coordinates(indices: Any, values: Any, shape: Any) -> SparseTensor:
+    return SparseTensor(
+        np.array(indices, "int64").reshape(-1, 2), np.array(values, "float32"), np.array(shape)
+    )
+
+
+def test_coordinates(engine: Any) -> None:
+    for entries, want in (
+        (coordinates([[0, 1], [1, 2]], [1, 2], [2, 3]), [[0, 1, 0], [0, 0, 2]]),
+        (coordinates([[0, 1], [0, 1]], [1, 2], [2, 3]), [[0, 3, 0], [0, 0, 0]]),
+        (coordinates([[0, 0], [-1, -1]], [1, 0], [1, 2]), [[1, 0]]),
+        (coordinates([], [], [2, 1]), [[0], [0]]),
+    ):
+        np.testing.assert_array_equal(K.eval(K.to_dense(entries)), want)
+        np.testing.assert_array_equal(K.eval(K.sum(entries, axis=0)), np.sum(want, 0))
+
+
+@pytest.mark.parametrize("place", [[0, 3], [2, 0], [0, -1], [7, 7]])
+def test_coordinates_outside(engine: Any, place: list[int]) -> None:
+    entries = coordinates([place], [5], [2, 3])
+    if "unchecked" in engine.capabilities:
+        assert not np.nansum(K.eval(K.to_dense(entries)))
+        return
+    with pytest.raises(IndexError, match=r"K\.to_dense"):
+        K.eval(K.to_dense(entries))
+    with pytest.raises(IndexError, match=r"K\.sum"):
+        K.eval(K.sum(entries))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes  # noqa: F401 - NumPy knows bfloat16 by it.
 import numpy as np
 import pytest
 from scipy import special
@@ -17,7 +18,7 @@ from backplane.compile.program import compiled
 from backplane.core.atomic import at_once
 from backplane.core.graph import Graph, Placeholder
 from backplane.core.registry import PRIMITIVES
-from backplane.core.spec import DTYPES, Spec
+from backplane.core.spec import DTYPES, HALVES, Spec
 from backplane.engines.arrays import convolution, pooling, updates, windows
 from backplane.engines.arrays import engine as quieting
 from backplane.engines.arrays.elementwise import SMALL, masked, select
@@ -48,7 +49,7 @@ def key(*words: int) -> np.ndarray:
 # --- values ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", sorted(DTYPES - {"bfloat16"}))
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
 def test_conversions_keep_dtype_and_content(dtype: str) -> None:
     array = np.arange(6).reshape(2, 3).astype(dtype)
     value = ENGINE.from_numpy(array)
@@ -419,8 +420,9 @@ def test_samples_are_philox_keyed_by_all_words(name: str, dtype: str) -> None:
         np.testing.assert_array_equal(first, np.random.Generator(philox).random((4, 3)))
 
 
-def test_uniform_float16_stays_below_one() -> None:
-    samples = lower("random_uniform", key(1, 2, 3, 4), shape=(100_000,), dtype="float16")
+@pytest.mark.parametrize("dtype", HALVES)
+def test_uniform_halves_stay_below_one(dtype: str) -> None:
+    samples = lower("random_uniform", key(1, 2, 3, 4), shape=(100_000,), dtype=dtype)
     assert samples.min() >= 0
     assert samples.max() < 1
     assert abs(samples.mean(dtype="float64") - 0.5) < 0.01

@@ -207,4 +207,14 @@ def extremes_of_many_with_nan(K):
     return {x: values}, [f(x, axis=a) for f in (K.max, K.min) for a in axes], []
 
 
+def convolution_with_one_window_along_the_last_axis_in_halves(K, dtype="bfloat16"):
+    """PyTorch's kernels for processors with AMX gave other numbers."""
+    x = K.placeholder((3, 2, 6, 5, None), dtype=dtype)
+    k = K.variable(np.random.default_rng(642).integers(-2, 3, (2, 1, 3, 2, 3)), dtype)
+    y = K.conv3d(x, k, (2, 2, 2), "valid", "channels_first")
+    z = K.conv2d(x[:, :, 0], k[0], (1, 3), "same", "channels_first")
+    value = np.random.default_rng(744).integers(-2, 3, (3, 2, 6, 5, 4)).astype("float32")
+    return {x: value}, [y, z, *K.gradients(K.sum(K.square(y)), [x, k])], []
+
+
 CORPUS = [f for f in globals().values() if getattr(f, "__module__", "") == __name__]

@@ -57,6 +57,14 @@ def test_numbers_at_the_ends_are_taken(engine: Any) -> None:
 def test_ranges(engine: Any) -> None:
     with pytest.raises(ValueError, match=r"^K\.arange: .*int32 holds .* got 2147483649"):
         K.arange(2**31, 2**31 + 2)
+    for start, stop, step, dtype in (
+        (2**63 - 3, 2**63, 1, "int64"),
+        (-(2**63) + 2, -(2**63), -1, "int64"),
+        (2**63 - 1, 2**63 + 2, 1, "uint64"),
+        (2**64 - 1, 2**63 - 5, -(2**62), "uint64"),
+    ):
+        found = K.eval(K.arange(start, stop, step, dtype=dtype))
+        assert found.tolist() == [*range(start, stop, step)]
     found = K.eval(K.arange(2**31, 2**31 + 2, dtype="int64"))
     assert found.tolist() == [2**31, 2**31 + 1]
 

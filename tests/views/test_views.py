@@ -152,6 +152,15 @@ def test_a_profile_leaves_random_numbers_as_they_are():
     np.testing.assert_array_equal(g([])[0], first)
 
 
+def test_views_check_their_numbers():
+    f = K.function([], [K.variable(1.0) * 2])
+    for repeat in (0, -1):
+        with pytest.raises(ValueError, match=r"profile: repeat must be . or more"):
+            f.profile(repeat=repeat)
+    with pytest.raises(ValueError, match=r"summary: unknown must be 0 or more, got -1"):
+        f.summary(-1)
+
+
 def test_a_profile_checks_the_number_of_values():
     f, _ = model()
     with pytest.raises(ValueError, match="takes 1 values"):

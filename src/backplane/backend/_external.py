@@ -40,12 +40,7 @@ def take(choice: config.Choice, names: dict[str, Any]) -> None:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # The module is there; it lacks another one.
-        raise ModuleNotFoundError(
-            f"{choice.origin} asks for the backend {name!r}, which is neither an engine nor a "
-            f"module that can be found{engines.suggestion(name)}. The engines are "
-            f"{', '.join(engines.names())}.",
-            name=error.name,
-        ) from None
+        raise ModuleNotFoundError(engines.unknown(choice), name=error.name) from None
     given = {key: value for key, value in vars(module).items() if not key.startswith("__")}
     missing = [entry for entry in REQUIRED if entry not in given]
     if missing:

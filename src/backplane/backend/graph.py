@@ -12,6 +12,7 @@ import numpy as np
 
 from backplane import engines
 from backplane.backend._adapters import LIFT, adaptable, adapter_among
+from backplane.backend._args import as_count
 from backplane.backend._call import api
 from backplane.backend._errors import explained
 from backplane.backend._trees import as_list, as_pairs
@@ -207,7 +208,8 @@ class KFunction:
         """
         from backplane.views.summary import summary  # Here: it needs rich.
 
-        return summary(self._function, unknown)
+        what = f"K.function {self.name!r}: summary: unknown"
+        return summary(self._function, as_count(unknown, what))
 
     def source(self, learning_phase: int = 0) -> Text:
         """The program that is emitted for the engine. Behind each line that runs a primitive stand
@@ -248,7 +250,7 @@ class KFunction:
             for the usual viewers of traces, and `by` returns the numbers.
 
         Raises:
-            ValueError: if a value, or the number of values, does not fit.
+            ValueError: if a value, or the number of values, does not fit, or `repeat` is below 1.
 
         Example:
             >>> from backplane import backend as K
@@ -260,6 +262,9 @@ class KFunction:
         from backplane.views.profile import profile
 
         values = self._function.checked_count(list(feeds))
+        what = f"K.function {self.name!r}: profile: repeat"
+        if as_count(repeat, what) == 0:
+            raise ValueError(f"{what} must be 1 or more, got {repeat}")
         return profile(self._function, values, repeat)
 
     def to_onnx(
@@ -323,8 +328,7 @@ class KFunction:
             if i < len(inputs) and inputs[i] != number:
                 raise ValueError(
                     f"K.function {self.name!r}: input {i} was fixed to {number!r} when the "
-                    f"function was "
-                    f"made (K.set_learning_phase), got {inputs[i]!r}"
+                    f"function was made (K.set_learning_phase), got {inputs[i]!r}"
                 )
         return [v for i, v in enumerate(inputs) if i not in self._fixed]
 

@@ -18,7 +18,7 @@ from backplane.backend._call import api
 from backplane.backend.types import TensorLike
 from backplane.core.graph import OPERATORS, Tensor
 from backplane.core.sparse import SparseTensor, dense_array, is_sparse_matrix
-from backplane.ops.elementwise import maximum
+from backplane.ops.elementwise import less, less_equal, logical_or, not_equal, where
 from backplane.ops.indexing import scatter_add
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.shaping import reshape
@@ -54,7 +54,12 @@ def to_dense(tensor: Any) -> Any:
         tensor: Tensor, sparse or not. A `scipy.sparse` matrix becomes a NumPy array.
 
     Returns:
-        A dense tensor, which is `tensor` itself if that is dense.
+        A dense tensor, which is `tensor` itself if that is dense. Entries at the same place are
+        added up.
+
+    Raises:
+        IndexError: if an entry is outside of the shape. Engines that do not check indices (JAX,
+            MLX) leave it out.
 
     Example:
         >>> from backplane import backend as K
@@ -78,12 +83,17 @@ def _scattered(indices: TensorLike, values: TensorLike, dense_shape: TensorLike)
     indices, values = as_tensor(indices), as_tensor(values)
     sizes = cast_to(as_tensor(dense_shape), "int32")
     dims, shape = as_shape(sizes, "dense_shape")
-    place, count = as_tensor(0, "int32"), as_tensor(1, "int32")
+    none = as_tensor(0, "int32")
+    place, count = none, as_tensor(1, "int32")
+    outside = as_tensor(False)
     for axis in range(len(shape)):
-        place = place * sizes[axis] + cast_to(indices[:, axis], "int32")
+        at = cast_to(indices[:, axis], "int32")
+        outside = logical_or(outside, logical_or(less(at, none), less_equal(sizes[axis], at)))
+        place = place * sizes[axis] + at
         count = count * sizes[axis]
-    # Surplus entries have index -1 and value 0.
-    flat = scatter_add(values, maximum(place, as_tensor(0, "int32")), count, shape=(None,), axis=0)
+    # Surplus entries have index -1 and value 0. Other entries outside are behind the end.
+    behind = where(not_equal(values, as_tensor(0, values.spec.dtype)), count, none)
+    flat = scatter_add(values, where(outside, behind, place), count, shape=(None,), axis=0)
     return reshape(flat, *dims, shape=shape)
 
 

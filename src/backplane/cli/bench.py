@@ -90,7 +90,9 @@ def bench(
                 )
                 found.setdefault((subject, name), []).append(took)
             except subprocess.CalledProcessError as error:
-                failures[subject, name] = error.stderr.strip()
+                failures[subject, name] = (
+                    error.stderr.strip() or f"it ended with the exit status {error.returncode}"
+                )
     rows = _rows(found)
     if plot is not None and rows:
         _draw(rows, plot)

@@ -31,6 +31,8 @@ from backplane.cli.output import (
 
 ASPECTS = ("value", "spec", "gradient")
 COLUMNS = ("engine", "version", "passed", "failed", "skipped", "seconds")
+USAGE = 4
+"""Pytest's exit status for a command that was typed wrong."""
 LIBRARIES = ("ml_dtypes", "pytest", "scipy")
 """What the suite imports besides the engines: the extra `check`."""
 
@@ -77,6 +79,7 @@ def check(
         command += [] if console(stderr=True).is_terminal else ["-q", "--no-header"]
         command += [*arguments, str(tests / "conformance")]
         status = subprocess.run(command, check=False, stdout=sys.stderr).returncode
+        status = {0: 0, USAGE: 2}.get(status, 1)
         if not report.is_file():
             sys.exit(status)
         rows, failures = _results(report, names)

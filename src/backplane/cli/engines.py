@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import platform
@@ -63,6 +64,9 @@ def choice() -> tuple[str, str]:
         if os.path.exists(keras_json.path()):
             config.load()
         found = engines.configured()
+        package = found.name.partition(".")[0]
+        if engines.is_external(found) and importlib.util.find_spec(package) is None:
+            raise click.ClickException(engines.unknown(found))
     except (ImportError, ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error
     return found.engine or found.name, found.origin

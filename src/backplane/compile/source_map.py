@@ -13,7 +13,7 @@ from backplane.core.primitive import Primitive
 from backplane.core.source import marked
 from backplane.engines.base import Engine
 from backplane.ops.effects import check_numerics
-from backplane.ops.indexing import gather
+from backplane.ops.indexing import gather, scatter_add
 
 
 class Place(NamedTuple):
@@ -57,7 +57,8 @@ def explain(error: BaseException, engine: Engine, run: Callable[..., Any] | None
     If the program `run` is a graph of the engine's own, the engine knows the line (`located`).
 
     Raises:
-        IndexError: if an index of `gather` is out of range, in place of what the engine raises.
+        IndexError: if an index of `gather` or `scatter_add` is out of range, in place of what the
+            engine raises.
         FloatingPointError: if `check_numerics` failed, in place of what the engine raises.
         MemoryError: if there is too little memory, in place of what the engine raises.
     """
@@ -95,8 +96,8 @@ def failed_at(place: Place, error: BaseException, engine: Engine) -> None:
         short = MemoryError(str(error))
         tell(short, engine, place)
         raise short from error
-    if place.op is gather and isinstance(error, engine.index_errors):
-        beyond = IndexError(f"gather: an index is out of range: {error}")
+    if place.op in (gather, scatter_add) and isinstance(error, engine.index_errors):
+        beyond = IndexError(f"{place.op.name}: an index is out of range: {error}")
         tell(beyond, engine, place)
         raise beyond from error
     tell(error, engine, place)

@@ -34,8 +34,6 @@ SpecRule = Callable[..., Any]
 Rule = Callable[..., Any]
 R = TypeVar("R", Tensor, list[Tensor])
 
-NO_PARAMS: Mapping[str, Any] = {}
-
 
 class Primitive(Generic[R]):
     """An operation of the graph. Calling it on tensors builds a node and gives its results."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-FLOATS = ("float16", "bfloat16", "float32", "float64")
+HALVES = ("float16", "bfloat16")
+FLOATS = (*HALVES, "float32", "float64")
 SIGNED = ("int8", "int16", "int32", "int64")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 DTYPES = frozenset(("bool", *FLOATS, *SIGNED, *UNSIGNED))

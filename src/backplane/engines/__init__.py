@@ -159,6 +159,14 @@ def is_external(choice: config.Choice) -> bool:
     return choice.engine is None and not installed(choice.name)
 
 
+def unknown(choice: config.Choice) -> str:
+    """What to say if that module cannot be found."""
+    return (
+        f"{choice.origin} asks for the backend {choice.name!r}, which is neither an engine nor a "
+        f"module that can be found{suggestion(choice.name)}. The engines are {', '.join(names())}."
+    )
+
+
 def set_default(engine: Engine) -> None:
     """Make `engine` the one in force outside of `use`."""
     _default[:] = [engine]

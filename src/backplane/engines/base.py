@@ -101,7 +101,8 @@ class Engine:
     through eager calls), `once` (a computation that runs once need not be compiled as a whole),
     `unchecked` (an index out of range does not stop a program: `gather` gives NaN), `fuses` (the
     compiler computes element-wise operations together with the large result that they follow, so
-    they cost nothing), `mesh` (programs run over several devices, by `Engine.on_mesh`)."""
+    they cost nothing), `lazy` (a program builds a graph of the library, which chooses the order),
+    `mesh` (programs run over several devices, by `Engine.on_mesh`)."""
     missing_dtypes: ClassVar[frozenset[str]] = frozenset()
     """Dtypes that the library does not compute in: programs with them are refused."""
     index_errors: ClassVar[tuple[type[Exception], ...]] = (IndexError,)

@@ -17,7 +17,15 @@ from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Axis, Memory, Precision
 from backplane.core.windows import Ints, Padding
 from backplane.ops import windows as win
-from backplane.ops.creation import check_sizes, filled, given, shaped, shaped_as, sizes_of
+from backplane.ops.creation import (
+    check_sizes,
+    filled,
+    full,
+    given,
+    shaped,
+    shaped_as,
+    sizes_of,
+)
 from backplane.ops.elementwise import add, mul
 from backplane.ops.indexing import ALL, slice
 from backplane.ops.linear import matmul
@@ -80,7 +88,34 @@ def batch_of_first(node: Tensor, axis: int) -> list[Axis]:
     return [(node.inputs[0], 0)] if axis == 0 else []
 
 
-@primitive(precision=Precision.LOW, memory=Memory.FRESH, linear=(0, 1), axes=batch_of_first)
+def _without_channels(x: Tensor, kernel: Tensor, **window: Any) -> Tensor | None:
+    """The convolution of an `x` without channels, or with a kernel that gives none: that of sums
+    over the channels, which are one channel. Libraries refuse the other, or do not return.
+    """
+    *_, inputs, filters = _known(kernel)
+    if inputs and filters:
+        return None
+    last = x.ndim - 1
+    sums = sum(_with_channels(x, inputs * window["groups"]), axes=(last,), keepdims=True)
+    axes = (last - 1,) if filters else (last - 1, last)
+    y = conv(sums, sum(kernel, axes=axes, keepdims=True), **{**window, "groups": 1})
+    return y if filters else slice(y, slices=(*[ALL] * last, (0, 0, 1)))
+
+
+def _no_gradient_by_x(
+    g: Tensor, kernel: Tensor, *dims: Tensor, shape: Sizes, **window: Any
+) -> Tensor | None:
+    """Zeros, in the same cases. Sums of no elements lead gradients back to the operands."""
+    if 0 not in kernel.spec.shape[-2:]:
+        return None
+    sums = [sum(t, axes=tuple(range(t.ndim)), keepdims=False) for t in (g, kernel)]
+    return add(full(*dims, shape=shape, value=0, dtype=g.spec.dtype), add(*sums))
+
+
+@primitive(
+    precision=Precision.LOW, memory=Memory.FRESH, linear=(0, 1), axes=batch_of_first,
+    shortcut=_without_channels,
+)  # fmt: skip
 def conv(x: Spec, kernel: Spec, **window: Unpack[Geometry]) -> Spec:
     """Cross-correlation of `x` with `kernel`.
 
@@ -103,7 +138,10 @@ def conv_bias(x: Spec, kernel: Spec, bias: Spec, **window: Unpack[Geometry]) -> 
 conv_bias.decompose(lambda x, kernel, bias, **window: add(conv(x, kernel, **window), bias))
 
 
-@primitive(host=2, precision=Precision.LOW, memory=Memory.FRESH, linear=(0, 1), axes=given)
+@primitive(
+    host=2, precision=Precision.LOW, memory=Memory.FRESH, linear=(0, 1), axes=given,
+    shortcut=_no_gradient_by_x,
+)  # fmt: skip
 def conv_input_grad(
     g: Spec, kernel: Spec, *dims: Spec, shape: Sizes, **window: Unpack[Geometry]
 ) -> Spec:

@@ -23,6 +23,7 @@ from backplane.core.spec import (
     BOOL,
     DTYPES,
     FLOAT,
+    HALVES,
     INTEGER,
     NUMBER,
     Spec,
@@ -330,7 +331,7 @@ def _(x: Tensor) -> Tensor:
     Cephes library, ndtr.c (https://www.netlib.org/cephes/), after W. J. Cody, Rational Chebyshev
     approximations for the error function (Mathematics of Computation 23, 1969).
     """
-    if x.spec.dtype in ("float16", "bfloat16"):
+    if x.spec.dtype in HALVES:
         return cast(erf(cast(x, dtype="float32")), dtype=x.spec.dtype)
     # Beyond 6 the result is 1 even in float64. The quotient must not become ∞ / ∞ there.
     a = minimum(abs(x), scalar(6, x.spec.dtype))
@@ -361,7 +362,7 @@ def _rational(x: Tensor, coefficients: Rational) -> Tensor:
 @erfinv.decompose
 def _(x: Tensor) -> Tensor:
     """±inf at ±1 and NaN beyond."""
-    if x.spec.dtype in ("float16", "bfloat16"):
+    if x.spec.dtype in HALVES:
         return cast(erfinv(cast(x, dtype="float32")), dtype=x.spec.dtype)
 
     def number(value: float) -> Tensor:

@@ -23,7 +23,6 @@ WORDS = {
     "output": "output",
 }  # fmt: skip
 LEGEND = 34.0
-MOST_LETTERS = 30
 
 
 def svg(whole: Placed, title: str) -> str:

@@ -124,7 +124,7 @@ class Scene:
         """The drawn nodes, in the order in which they were built, by node."""
         order = sorted(toposort(outputs, stop=inputs), key=lambda t: t.serial)
         drawn = [t for t in order if t not in set(inputs) and t.op is not OUTPUT]
-        return {t: self._unit(t, outside) for t in drawn if not _inline(t)}
+        return {t: self._unit(t, outside) for t in drawn if not is_scalar(t)}
 
     def _unit(self, t: Tensor, outside: tuple[str, ...]) -> Unit:
         where = t.where
@@ -134,7 +134,7 @@ class Scene:
         path = (GRADIENTS, *scopes) if gradient and not outside else scopes
         line = f"{where.function} {where.line}: {where.text}" if where is not None else ""
         item = Item(_kind(t), _title(t), _detail(t), _tip(t))
-        operands = [x for x in t.inputs if not _inline(x)]
+        operands = [x for x in t.inputs if not is_scalar(x)]
         graphs = [(k, g) for k, g in t.params.items() if isinstance(g, Graph)]
         if graphs:
             whole = where.scopes if where is not None else ()
@@ -359,11 +359,6 @@ def _node(t: Tensor) -> Tensor:
     return t.inputs[0] if t.op is OUTPUT else t
 
 
-def _inline(t: Tensor) -> bool:
-    """Whether a tensor is written into its readers: a number."""
-    return isinstance(t, Constant) and is_scalar(t)
-
-
 def _kind(t: Tensor) -> str:
     if isinstance(t, Variable | Update):
         return "state"
@@ -385,7 +380,7 @@ def _title(t: Tensor) -> str:
             if isinstance(t._name, str)
             else described(t)
         )
-    numbers = [f"{x.value.item():.4g}" if _inline(x) else "·" for x in t.inputs]  # type: ignore[attr-defined]
+    numbers = [f"{x.value.item():.4g}" if is_scalar(x) else "·" for x in t.inputs]
     return f"{t.op.name}({', '.join(numbers)})" if set(numbers) - {"·"} else t.op.name
 
 

@@ -35,6 +35,7 @@ from backplane.engines.base import Engine
 from backplane.engines.table import Entry, Lowering
 from backplane.ops.creation import dim
 from backplane.ops.elementwise import cast
+from backplane.ops.remat import barrier
 
 
 class Emitted(NamedTuple):
@@ -89,6 +90,8 @@ class Emitter:
         self.order = [n for u in self.units for n in (u.members if isinstance(u, Chain) else [u])]
         self.buffers = Buffers(self.order, self.outputs, engine, self.host)
         self.position = self.buffers.position
+        self.gone: set[Tensor] = set()
+        """Temporaries whose names have been deleted."""
         self.later: list[str] = []
         """The names of the lists of calls that write over operands, which the program returns."""
         self.functions: list[Callable[[Source], None]] = []
@@ -189,6 +192,7 @@ class Emitter:
         elif unit not in self.names and unit.op is not None and unit.op is not OUTPUT:
             text = self._line(unit)
             dead = self.buffers.ends.get(self.position[unit], ())
+            self.gone.update(dead)
             self._write(text, [t for t in dead if t in self.names], place_of(unit))
 
     def _write(self, text: str, dead: Sequence[Tensor], place: Place | None = None) -> None:
@@ -247,7 +251,16 @@ class Emitter:
             sizes = op.host if op.host is not None and self.host_shapes else len(node.inputs)
             operands = [self.value(t) for t in node.inputs[:sizes]]
             operands += [self.host_value(t) for t in node.inputs[sizes:]]
+        if op is barrier and "lazy" in self.engine.capabilities:
+            operands += self._alive(node)
         return self._assigned(node, operands, entry)
+
+    def _alive(self, node: Tensor) -> list[str]:
+        """The names of what has been computed before `node` and is not among its operands. A lazy
+        library that put it off would keep more in memory.
+        """
+        passed = self.host | self.gone | set(node.inputs)
+        return [name for t, name in self.names.items() if t.op is not None and t not in passed]
 
     def _assigned(self, node: Tensor, operands: list[str], entry: Entry) -> str:
         over = self.buffers.reusable(node, entry, self._is_free) if self.writes else None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from backplane.core.numbers import check, show
-from backplane.core.spec import Spec, is_float
+from backplane.core.spec import HALVES, Spec, is_float
 from backplane.engines.arrays.special import erfinv
 from backplane.engines.table import Lowering, Table, Value, check_windows
 
@@ -67,21 +67,27 @@ TABLE.add("check_windows")(check_windows)
 
 
 def in_single(build: Callable[..., Lowering], specs: Sequence[Spec], **params: Any) -> Lowering:
-    """The lowering that `build(specs, **params)` gives. For float16 operands it is that of float32
-    ones, which is faster and rounds once.
+    """The lowering that `build(specs, **params)` gives. For operands in half precision it is that
+    of float32 ones, which is faster and rounds once.
     """
-    if specs[0].dtype != "float16":
+    if specs[0].dtype not in HALVES:
         return build(specs, **params)
+    half = np.dtype(specs[0].dtype)
     single = build([s.with_dtype("float32") for s in specs], **params)
 
     def lower(*xs: Value, out: Value | None = None) -> Value:
         y = single(*[x.astype(np.float32) for x in xs])
         if out is None:
-            return y.astype(np.float16)
+            return y.astype(half)
         np.copyto(out, y, casting="same_kind")
         return out
 
     return lower
+
+
+def in_wide(dtype: np.dtype) -> np.dtype:
+    """The dtype to add up in, which BLAS knows: float32 for halves."""
+    return np.dtype(np.float32) if dtype.name in HALVES else dtype
 
 
 def on_arrays(function: Lowering, specs: Sequence[Spec]) -> Lowering:

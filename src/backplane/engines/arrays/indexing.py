@@ -9,6 +9,7 @@ from operator import itemgetter
 import numpy as np
 
 from backplane.core.spec import Spec
+from backplane.engines.arrays.elementwise import in_wide
 from backplane.engines.table import Lowering, Shape, Slices, Table, Value, host_shape
 
 TABLE = Table()
@@ -74,7 +75,7 @@ def _scatter_add(g: Value, indices: Value, *dims: Value, shape: Shape, axis: int
     block = np.arange(blocks) * (rows * width)
     row = (np.arange(rows) * width).take(signed(np.asarray(indices)))  # raises out of bounds
     positions = block[:, None, None] + row.reshape(-1, 1) + np.arange(width)
-    x = np.zeros(math.prod(sizes), np.float32 if g.dtype == np.float16 else g.dtype)
+    x = np.zeros(math.prod(sizes), in_wide(g.dtype))
     np.add.at(x, positions.reshape(-1), g.reshape(-1))
     return x.astype(g.dtype, copy=False).reshape(sizes)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from backplane.core.spec import Spec
+from backplane.core.spec import HALVES, Spec
 from backplane.engines import kernels
 from backplane.engines.arrays.elementwise import in_single
 from backplane.engines.table import Lowering, Table, Value
@@ -122,8 +122,8 @@ def _seconds(product: Callable[..., Value], *operands: Value) -> float:
 
 @TABLE.build("matmul", into=True, steady=steady)
 def _matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
-    if specs[0].dtype == "float16":
-        # Neither BLAS nor NumPy has a float16 product worth the name.
+    if specs[0].dtype in HALVES:
+        # Neither BLAS nor NumPy has a product of halves worth the name.
         return in_single(_matmul, specs, transpose_x=transpose_x, transpose_y=transpose_y)
     if specs[0].ndim > 2:
         return functools.partial(_batch_matmul, transpose_x=transpose_x, transpose_y=transpose_y)

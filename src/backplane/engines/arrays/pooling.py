@@ -14,7 +14,7 @@ import numpy as np
 
 from backplane.core.shapes import Sizes
 from backplane.core.windows import Ints, Pooling
-from backplane.engines.arrays.elementwise import masked
+from backplane.engines.arrays.elementwise import in_wide, masked
 from backplane.engines.arrays.windows import CACHE, Windows
 from backplane.engines.table import Table, Value, host_shape
 
@@ -30,7 +30,7 @@ def _max_pool(
     x: Value, *, wanted: tuple[bool, ...] = (True, True), **at: Unpack[Pooling]
 ) -> list[Value]:
     windows = _windows(x.shape, at)
-    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
     first, *taps = windows.taps(windows.pad(x, lowest))
     y = np.empty(first.shape, x.dtype)
     number = np.min_scalar_type(windows.elements).type
@@ -102,17 +102,12 @@ def _max_pool_take(v: Value, x: Value, y: Value, positions: Value, **at: Unpack[
 def _avg_pool_grad(g: Value, *dims: Value, shape: Sizes, **at: Unpack[Pooling]) -> Value:
     sizes = host_shape(shape, dims)
     windows = _windows(sizes, at)
-    wide = _wide(g.dtype)
+    wide = in_wide(g.dtype)
     share = g / _counts(windows, wide)
     result = np.zeros((sizes[0], *windows.padded, sizes[-1]), wide)
     for tap in windows.taps(result):
         tap += share
     return windows.crop(result).astype(g.dtype, copy=False)
-
-
-def _wide(dtype: np.dtype) -> np.dtype:
-    """The dtype to add up in."""
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
 @lru_cache

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from backplane.core.spec import HALVES
 from backplane.engines.table import Shape, Table, Value, host_shape
 
 TABLE = Table()
@@ -44,21 +45,25 @@ def generator(key: Value) -> Any:
     return random.Generator(random.Philox(_Key(key)))
 
 
+_BITS = {"float16": 11, "bfloat16": 8}
+"""What the significands of halves hold."""
+
+
 @TABLE.add("random_uniform")
 def _uniform(key: Value, *dims: Value, shape: Shape, dtype: str) -> Value:
     sizes = host_shape(shape, dims)
-    if dtype == "float16":
-        # A float32 just below 1 would be rounded to 1; eleven bits are exact.
-        words = generator(key).integers(0, 2048, sizes, np.uint16)
-        return words.astype(np.float16) * np.float16(2**-11)
+    if dtype in _BITS:
+        # A float32 just below 1 would be rounded to 1; so many bits are exact.
+        words = generator(key).integers(0, 2 ** _BITS[dtype], sizes, np.uint16)
+        return np.ldexp(words.astype(np.float32), -_BITS[dtype]).astype(dtype)
     return generator(key).random(sizes, np.dtype(dtype))
 
 
 @TABLE.add("random_normal")
 def _normal(key: Value, *dims: Value, shape: Shape, dtype: str) -> Value:
     sizes = host_shape(shape, dims)
-    if dtype == "float16":
-        return generator(key).standard_normal(sizes, np.float32).astype(np.float16)
+    if dtype in HALVES:
+        return generator(key).standard_normal(sizes, np.float32).astype(dtype)
     return generator(key).standard_normal(sizes, np.dtype(dtype))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from backplane.core.shapes import broadcast_axes
-from backplane.core.spec import Spec
+from backplane.core.spec import HALVES, Spec
 from backplane.engines.arrays.elementwise import in_single, on_arrays
 from backplane.engines.arrays.shaping import pad
 from backplane.engines.table import ADDED_SINGLY, Axes, Lowering, Shape, Table, Value, host_shape
@@ -30,9 +30,9 @@ Reduction = Callable[[Value], Value]
 def summed(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
     """The sum over `axes`, in the operand's dtype."""
     (spec,) = specs
-    if spec.dtype == "float16":
+    if spec.dtype in HALVES:
         total = partial(np.add.reduce, axis=axes, dtype=np.float32, keepdims=keepdims)
-        return lambda x: total(x).astype(np.float16)
+        return lambda x: total(x).astype(spec.dtype)
     reduce = partial(np.add.reduce, axis=axes, dtype=np.dtype(spec.dtype), keepdims=keepdims)
     if spec.dtype not in ("float32", "float64") or len(axes) == spec.ndim:
         return reduce

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from backplane.core.windows import Padding, Placement, windows
+from backplane.engines.arrays.elementwise import in_wide
 from backplane.engines.arrays.shaping import pad
 from backplane.engines.table import Ints, Value
 
@@ -86,8 +87,8 @@ class Windows(Placement):
 
 
 def in_blas_dtype(x: Value) -> Value:
-    """`x`, as float32 if it is float16, which BLAS does not know."""
-    return x.astype(np.float32) if x.dtype == np.float16 else x
+    """`x`, as float32 if it is in half precision."""
+    return x.astype(in_wide(x.dtype), copy=False)
 
 
 def split(x: Value, groups: int) -> Sequence[Value]:

@@ -32,7 +32,7 @@ class MLXEngine(Engine):
     name = "mlx"
     library = "mlx"
     capabilities = frozenset(
-        ("host_shapes", "float16", "bfloat16", "unsigned", "eager", "tape", "unchecked")
+        ("host_shapes", "float16", "bfloat16", "unsigned", "eager", "tape", "unchecked", "lazy")
     )
 
     shortage = "allocate"

@@ -41,7 +41,7 @@ class NumPyEngine(ArrayEngine):
     takes_arrays = gives_arrays = True
     library = "numpy"
     capabilities = frozenset(
-        {"host_shapes", "float16", "unsigned", "eager", "out", "blocks", "steps"}
+        {"host_shapes", "float16", "bfloat16", "unsigned", "eager", "out", "blocks", "steps"}
     )
     around = SILENCE
 

@@ -293,16 +293,35 @@ def _grouped_kernel_grad(x: Value, g: Value, window: Window) -> Value:
 
 def _conv_kernel(x: Value, kernel: Value, window: Window) -> Value:
     function = raw.Conv2D if len(window.strides) == 2 else raw.Conv3D
-    return function(input=x, filter=kernel, **window.options)
+    size = x.shape[-2]
+    count = None if size is None else window.axes[-1].count(size, larger)
+    return _called(function, window, count, input=x, filter=kernel)
 
 
 def _input_kernel(g: Value, kernel: Value, sizes: Sizes, window: Window) -> Value:
     two = len(window.strides) == 2
     function = raw.Conv2DBackpropInput if two else raw.Conv3DBackpropInputV2
-    return function(input_sizes=vector(sizes), filter=kernel, out_backprop=g, **window.options)
+    given = {"filter": kernel, "out_backprop": g, "input_sizes": vector(sizes)}
+    return _called(function, window, g.shape[-2], **given)
 
 
 def _kernel_kernel(x: Value, g: Value, window: Window) -> Value:
     two = len(window.strides) == 2
     function = raw.Conv2DBackpropFilter if two else raw.Conv3DBackpropFilterV2
-    return function(input=x, filter_sizes=ints(window.kernel), out_backprop=g, **window.options)
+    given = {"input": x, "out_backprop": g, "filter_sizes": ints(window.kernel)}
+    return _called(function, window, g.shape[-2], **given)
+
+
+def _called(
+    function: Callable[..., Value], window: Window, count: int | None, **given: Value
+) -> Value:
+    """The result of a kernel that slides `count` windows along the last axis, None if unknown.
+
+    If there is one, and the stride is larger, oneDNN's kernels for 16-bit floats may give wrong
+    numbers, on processors with AMX (TensorFlow 2.21). So these are computed in float32.
+    """
+    dtype = next(iter(given.values())).dtype
+    if dtype.size != 2 or count not in (1, None) or window.strides[-1] == 1:
+        return function(**given, **window.options)
+    wide = {k: tf.cast(x, tf.float32) if x.dtype == dtype else x for k, x in given.items()}
+    return tf.cast(function(**wide, **window.options), dtype)

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 import torch
 
-from backplane.core.spec import Spec
+from backplane.core.spec import HALVES, Spec
 from backplane.core.windows import Padding, Pooling, Window, windows
 from backplane.engines.table import Ints, Lowering, Shape, Table, Value
 from backplane.engines.torch.convolution import (
@@ -164,7 +164,7 @@ TABLE.build("max_pool_take", reads=(0, 3))(_builder(_Kernels.max_take, 0))
 
 def _widened(spec: Spec, lowering: Lowering) -> Lowering:
     """In float32 where PyTorch has no kernel: means over three axes of 16-bit floats."""
-    if spec.ndim < 5 or spec.dtype not in ("float16", "bfloat16"):
+    if spec.ndim < 5 or spec.dtype not in HALVES:
         return lowering
     return lambda x, *dims: lowering(x.to(torch.float32), *dims).to(x.dtype)
 
