@@ -149,8 +149,8 @@ def lacks(case: Case, engine: Any) -> frozenset[str]:
 
 
 def variants(case: Case) -> list[tuple[str, bool]]:
-    """(dtype, whether the batch size is unknown) of the programs that are compiled: each dtype
-    once, the first with an unknown batch. `test_eager` runs that dtype with known sizes."""
+    """(dtype, whether the batch size is unknown) of the graphs in the compiled program: each dtype
+    once, the first with an unknown batch. `test_eager` runs that dtype alone, with known sizes."""
     first, *others = case.dtypes
     return [(first, bool(case.batch)), *[(dtype, False) for dtype in others]]
 

@@ -11,7 +11,7 @@ from interop.environments import locked
 from mesh.checks import BY_GRID, CHECKS, OTHERS
 from mesh.jax_process import PATIENCE
 from mesh.processes import free_port, run_all
-from mesh.train import train
+from mesh.train import losses, train
 
 TOLD = "another task died|collective mismatch|onnection (closed|reset)"
 """What JAX writes, or its library for communication, if that notices it first."""
@@ -149,12 +149,6 @@ print([name for name in sys.modules if name.startswith("backplane.engines") and
 def test_without_a_mesh_nothing_of_it_is_imported():
     (ended,) = on_devices(1, ["-c", UNUSED])
     assert ended.printed.splitlines()[-1] == "[]"
-
-
-def losses(folder, process):
-    """The losses that a process has written, by step."""
-    lines = (folder / f"losses-{process}").read_text().splitlines()
-    return {int(line.split()[0]): float(line.split()[1]) for line in lines}
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from interop.environments import python_with
 from interop.test_classic import LATEST
 from mesh.checks import BY_GRID, BY_ROWS, OTHERS
 from mesh.processes import free_port, run_all
-from mesh.train import train
+from mesh.train import losses, train
 
 SETTINGS = {"OMP_NUM_THREADS": "1"}
 
@@ -57,12 +57,6 @@ def test_in_two_processes(tmp_path):
 def test_in_four_processes(tmp_path):
     names = [name for name in (*BY_ROWS, *BY_GRID, *OTHERS) if name != THREADS]
     check(4, "checks", tmp_path, *names, MESH_DEVICES="4")
-
-
-def losses(folder, process):
-    """The losses that a process has written, by step."""
-    lines = (folder / f"losses-{process}").read_text().splitlines()
-    return {int(line.split()[0]): float(line.split()[1]) for line in lines}
 
 
 def check_losses(folder, count):

@@ -55,3 +55,9 @@ def train(
                 log.write(f"{i} {value.item()!r}\n")
             if (i + 1) % SAVED == 0:
                 K.save_state(file, state)
+
+
+def losses(folder: Path, process: int) -> dict[int, float]:
+    """The losses that a process has written, by step."""
+    lines = (folder / f"losses-{process}").read_text().splitlines()
+    return {int(line.split()[0]): float(line.split()[1]) for line in lines}

@@ -157,3 +157,17 @@ def test_elu_with_an_alpha_of_another_dtype(engine: Any, alpha: Any) -> None:
     for found in (K.elu(x, alpha), K.eval(K.elu(K.constant(x), alpha))):
         assert K.dtype(found) == "float32"
         np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sums_of_many_halves(engine: Any, dtype: str) -> None:
+    """They are added up in float32: in bfloat16 itself a sum of ones ends at 256."""
+    if dtype in engine.missing_dtypes:
+        return
+    x, b = K.placeholder((None, 120, 120, 2), dtype=dtype), K.placeholder((), dtype=dtype)
+    (slope,) = K.gradients(K.sum(x + b), [b])
+    sums = [K.sum(x), K.sum(x, axis=(0, 1, 2)), K.mean(x), slope]
+    pooled = K.pool2d(x, (120, 120), pool_mode="avg", data_format="channels_last")
+    found = K.function([x, b], [*sums, pooled])([np.full((1, 120, 120, 2), 0.5), 0.0])
+    for y, want in zip(found, (14400, 7200, 0.5, 28800, 0.5), strict=True):
+        np.testing.assert_allclose(y.astype("float64"), want, rtol=0.01)

@@ -5,18 +5,9 @@ keys.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
-import numpy as np
-
-from backplane.core.graph import Constant, Graph, Tensor, toposort
-
-
-def is_scalar(node: Tensor) -> TypeGuard[Constant]:
-    """Whether `node` is a constant number. Such constants stay in the program's text."""
-    return (
-        isinstance(node, Constant) and isinstance(node.value, np.ndarray) and node.value.ndim == 0
-    )
+from backplane.core.graph import Constant, Graph, Tensor, is_scalar, toposort
 
 
 def lifted(order: Sequence[Tensor]) -> list[Tensor]:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from backplane.compile.cache_key import is_scalar
 from backplane.compile.passes.prune import prune
 from backplane.compile.program import compiled
 from backplane.compile.source_map import failed_at, place_of
@@ -23,6 +22,7 @@ from backplane.core.graph import (
     Tensor,
     constant,
     draw,
+    is_scalar,
     rebuild,
     substitute,
     toposort,

@@ -12,7 +12,7 @@ import itertools
 import os
 from _thread import allocate_lock  # `threading` imports much more than this.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -359,6 +359,13 @@ class Constant(Tensor):
         """The value, if it is small."""
         few = isinstance(self.value, np.ndarray) and self.value.size <= 8
         return f" value={self.value.tolist()}" if few else ""
+
+
+def is_scalar(node: Tensor) -> TypeGuard[Constant]:
+    """Whether `node` is a constant number. Such constants stay in programs as they are."""
+    return (
+        isinstance(node, Constant) and isinstance(node.value, np.ndarray) and node.value.ndim == 0
+    )
 
 
 class KeySource(Tensor):

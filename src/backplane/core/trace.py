@@ -11,15 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from backplane.core.graph import (
-    Constant,
     Graph,
     KeySource,
     Placeholder,
     Tensor,
     constant,
+    is_scalar,
     substitute,
     toposort,
 )
@@ -87,14 +85,7 @@ def _frontier(outputs: Sequence[Tensor], inside: set[Tensor]) -> list[Tensor]:
         for t in node.inputs:
             if t not in inside:
                 edge[t] = None
-    return [t for t in edge if not _inline(t)]
-
-
-def _inline(node: Tensor) -> bool:
-    """Whether the tensor is a scalar number, which stays in the body as it is."""
-    return (
-        isinstance(node, Constant) and isinstance(node.value, np.ndarray) and node.value.ndim == 0
-    )
+    return [t for t in edge if not is_scalar(t)]
 
 
 def used_inputs(graph: Graph) -> set[Tensor]:

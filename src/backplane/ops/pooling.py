@@ -16,7 +16,7 @@ import numpy as np
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
-from backplane.core.spec import Spec, is_float
+from backplane.core.spec import HALVES, Spec, is_float
 from backplane.core.traits import Memory, Precision
 from backplane.core.windows import Ints, Padding
 from backplane.ops import elementwise as ew
@@ -225,7 +225,11 @@ def _counts(laid: Layout, dtype: str) -> Tensor:
 @avg_pool.decompose
 def _(x: Tensor, **window: Any) -> Tensor:
     laid = _laid(win.spatial_sizes(x), **window)
-    return ew.div(_reduced(laid.pad(x, 0), laid, ew.add), _counts(laid, x.spec.dtype))
+    dtype = x.spec.dtype
+    wide = "float32" if dtype in HALVES else dtype
+    x = ew.cast(x, dtype=wide) if wide != dtype else x  # Sums of halves lose all digits.
+    y = ew.div(_reduced(laid.pad(x, 0), laid, ew.add), _counts(laid, wide))
+    return ew.cast(y, dtype=dtype) if wide != dtype else y
 
 
 @avg_pool_grad.decompose

@@ -13,8 +13,15 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from backplane.compile.cache_key import is_scalar
-from backplane.core.graph import Constant, Graph, KeySource, Placeholder, Tensor, toposort
+from backplane.core.graph import (
+    Constant,
+    Graph,
+    KeySource,
+    Placeholder,
+    Tensor,
+    is_scalar,
+    toposort,
+)
 from backplane.core.primitive import OUTPUT
 from backplane.core.variable import Variable
 from backplane.ops.control import scan_

@@ -20,13 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backplane.compile import passes
-from backplane.compile.cache_key import is_scalar
 from backplane.compile.codegen import tiling
 from backplane.compile.codegen.buffers import Buffers, passes_over
 from backplane.compile.codegen.tiling import Chain, Unit
 from backplane.compile.passes.lower import UNREAD
 from backplane.compile.source_map import Place, place_of
-from backplane.core.graph import Constant, Tensor, toposort
+from backplane.core.graph import Constant, Tensor, is_scalar, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.source import Source
 from backplane.core.spec import is_float

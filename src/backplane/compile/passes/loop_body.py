@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backplane.compile.cache_key import is_scalar
 from backplane.compile.passes.simplify import simplify
 from backplane.core.context import changed
-from backplane.core.graph import Constant, Graph, Placeholder, Tensor, rewrite, toposort
+from backplane.core.graph import Constant, Graph, Placeholder, Tensor, is_scalar, rewrite, toposort
 from backplane.core.primitive import OUTPUT, outputs_of
 from backplane.core.sizes import assumption, tie
 from backplane.core.spec import Spec

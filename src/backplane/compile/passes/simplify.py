@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from backplane.compile.cache_key import is_scalar, params_key
+from backplane.compile.cache_key import params_key
 from backplane.compile.passes.peephole import concat_of_slices
-from backplane.core.graph import Constant, Graph, Tensor, constant, rebuild, rewrite
+from backplane.core.graph import Constant, Graph, Tensor, constant, is_scalar, rebuild, rewrite
 from backplane.core.primitive import OUTPUT, Primitive
 from backplane.core.shapes import product
 from backplane.core.sizes import same_shape

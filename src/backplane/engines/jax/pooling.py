@@ -124,7 +124,7 @@ def _has_tiles(shape: Any, given: Any) -> bool:
 def _avg_pool(x: Value, **given: Any) -> Value:
     """The mean of the axes of a tile."""
     windows = Windows(x.shape, **given)
-    return jnp.mean(windows.tiles(x, zero(x)), axis=windows.inner, dtype=x.dtype)
+    return jnp.mean(windows.tiles(x, zero(x)), axis=windows.inner)
 
 
 @TABLE.add("avg_pool_grad", unless=lambda specs, *, shape, **given: not _has_tiles(shape, given))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +15,10 @@ from backplane.engines.jax.kernel import kernel, sized
 from backplane.engines.table import Axes, Lowering, Table, Value
 
 
-def _reduction(function: Callable[..., Value], keeps_dtype: bool = True) -> Lowering:
-    """A reduction of JAX. Some add up small integers in larger ones if they are given no dtype."""
+def _reduction(function: Callable[..., Value], **options: Any) -> Lowering:
+    """A reduction of JAX."""
 
     def lowering(x: Value, *, axes: Axes, keepdims: bool) -> Value:
-        options = {} if keeps_dtype else {"dtype": x.dtype}
         return function(x, axis=axes, keepdims=keepdims, **options)
 
     return lowering
@@ -55,8 +55,9 @@ def _position(find: Callable[..., Value]) -> Lowering:
 
 
 TABLE = Table(
-    sum=_reduction(jnp.sum, keeps_dtype=False),
-    prod=_reduction(jnp.prod, keeps_dtype=False),
+    # With a `dtype`, JAX would add up bfloat16 in bfloat16.
+    sum=_reduction(jnp.sum, promote_integers=False),
+    prod=_reduction(jnp.prod, promote_integers=False),
     mean=_reduction(jnp.mean),
     max=extreme(jnp.max),
     min=extreme(jnp.min),
@@ -78,7 +79,7 @@ def _sum_to(x: Value, *, shape: tuple[int, ...]) -> Value:
     if x.shape == shape:
         return x
     added, stretched = broadcast_axes(shape, x.shape)
-    return lax.reshape(jnp.sum(x, axis=(*added, *stretched), dtype=x.dtype), shape)
+    return lax.reshape(jnp.sum(x, axis=(*added, *stretched), promote_integers=False), shape)
 
 
 @TABLE.add("logsumexp")
