@@ -40,6 +40,18 @@ def test_jax_checkpoint_and_second_order() -> None:
     np.testing.assert_allclose(tangent, (3 * X**2).sum(), rtol=1e-5)
 
 
+def test_jax_sizes_that_are_computed_from_sizes() -> None:
+    def rows(x: Any) -> Any:
+        return K.reshape(x, (K.prod(K.shape(x)),)), K.tile(x, (K.shape(x)[0] // 2, 1))
+
+    assert [y.shape for y in jax.jit(rows)(X)] == [(12,), (8, 3)]
+
+
+def test_shapes_that_are_native_tensors() -> None:
+    for shape in (torch.tensor([2, 3]), tf.constant([2, 3]), jnp.array([2, 3])):
+        assert K.int_shape(K.zeros(shape)) == K.int_shape(K.ones(shape)) == (2, 3)
+
+
 def test_jax_scan_and_custom_vjp() -> None:
     def step(carry: Any, row: Any) -> Any:
         new = K.tanh(carry + row)

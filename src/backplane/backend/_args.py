@@ -149,7 +149,10 @@ def as_shape(shape: Any, what: str = "shape") -> tuple[list[Tensor], tuple[int |
     if isinstance(shape, np.ndarray):
         shape = shape.tolist()
     if not isinstance(shape, list | tuple):
-        shape = (shape,)
+        engine = engine_of(shape) if len(getattr(shape, "shape", ())) else None
+        if engine is not None and not engine.has_value(shape):
+            return _of_vector(as_tensor(shape), what)
+        shape = (shape,) if engine is None else engine.to_numpy(shape).tolist()
     dims: list[Tensor] = []
     sizes: list[int | None] = []
     for size in shape:

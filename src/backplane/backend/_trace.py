@@ -218,6 +218,8 @@ def _abstract(
         else:
             return value
     elif isinstance(value, np.ndarray):
+        if value.dtype == object and any(map(engine.owns, value.flat)):  # Sizes left open.
+            return _abstract(value.tolist(), engine, leaves, specs, arrays)
         if not arrays:
             return value
         if value.dtype == object:

@@ -268,7 +268,33 @@ def mixed_bfloat16(folder):
         keras.config.set_dtype_policy("float32")
 
 
+def loaded_lambdas(folder):
+    """The code of a `Lambda` layer from a file finds `K` and `np`, as it did in Keras 2."""
+    image = keras.Input((4,))
+    scaled = keras.layers.Lambda(lambda x: K.l2_normalize(x, axis=-1) * np.pi, (4,))(image)
+    model, x = keras.Model(image, scaled), np.ones((2, 4))
+    model.save(f"{folder}/lambda.keras")
+    with keras3.install():
+        loaded = keras.models.load_model(f"{folder}/lambda.keras", safe_mode=False)
+        np.testing.assert_allclose(loaded.predict(x, verbose=0), np.full((2, 4), np.pi / 2), 1e-5)
+    assert "K" not in vars(keras.src.utils.python_utils)
+
+
+def shapes_as_a_whole(folder):
+    """What has the shape of a tensor whose batch is not known yet."""
+
+    class Noise(keras.layers.Layer):
+        def call(self, x):
+            return x + 0 * keras.backend.random_normal(keras.backend.shape(x))
+
+    with keras3.install():
+        image = keras.Input((4,))
+        model = keras.Model(image, Noise()(image))
+        assert model.output_shape == (None, 4)
+        np.testing.assert_array_equal(model.predict(np.ones((3, 4)), verbose=0), np.ones((3, 4)))
+
+
 PROGRAMS = [
     questions, values_of_variables, scopes, learning_phase, refusals, functions_of_models,
-    installation, fixed_phase, mixed_bfloat16,
+    installation, fixed_phase, mixed_bfloat16, loaded_lambdas, shapes_as_a_whole,
 ]  # fmt: skip

@@ -258,6 +258,10 @@ _lent = memory.following(jnp.copy)
 _waited = memory.following(lambda *values: jax.block_until_ready(values))
 
 
+MOST_AXES = 16
+"""Longer vectors of integers are no shapes."""
+
+
 def _at_once(compiled: Function, steps: Function) -> Function:
     """`compiled` on arrays with values, `steps` where any argument belongs to a trace."""
     array, tracer = memory.array_type(), jax.core.Tracer
@@ -266,9 +270,18 @@ def _at_once(compiled: Function, steps: Function) -> Function:
         for x in inputs:
             if type(x) is not array and (isinstance(x, tracer) or unknown.is_size(x)):
                 return steps(*inputs)
-        return compiled(*inputs)
+        results = compiled(*inputs)
+        if results and isinstance(results[0], tracer) and all(map(_may_be_sizes, inputs)):
+            # JAX takes no size that it has computed in a trace: what is known stays known.
+            with jax.ensure_compile_time_eval():
+                return compiled(*inputs)
+        return results
 
     return run
+
+
+def _may_be_sizes(x: Value) -> bool:
+    return bool(x.ndim < 2 and x.size <= MOST_AXES and x.dtype.kind == "i")
 
 
 def _for_symbolic_sizes(function: Function) -> Function:

@@ -8,6 +8,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 import keras
+import numpy as np
 
 from backplane import backend as K
 from backplane import config, engines
@@ -16,6 +17,9 @@ from backplane.interop.keras3.variables import MAKERS
 
 TENSORFLOW = "keras._tf_keras.keras.backend"
 """What `tf.keras.backend` is: has more names, made of TensorFlow."""
+
+LAMBDAS = "keras.src.utils.python_utils"
+"""Whose globals the code of a saved `Lambda` layer sees once it is loaded."""
 
 
 class Installation:
@@ -48,7 +52,8 @@ def install() -> Installation:
       `K.image_data_format` are read from and written to `keras.config`;
     - K functions without symbolic tensors compute at once (eager mode), so that `K.constant(2.0)`
       is a tensor of the backend;
-    - `K.variable` and its kin in `keras.backend` make a `keras.Variable`.
+    - `K.variable` and its kin in `keras.backend` make a `keras.Variable`;
+    - a `Lambda` layer that is loaded from a file finds `K` and `np`, as in Keras 2.
 
     Returns:
         A context manager that uninstalls at its end. To use it is optional; to install twice is to
@@ -72,13 +77,18 @@ def install() -> Installation:
         engine = engines.get(keras.backend.backend())
         names = {name: getattr(K, name) for name in K.__all__} | MAKERS
         for module in _modules(engine.name):
-            added = {name: value for name, value in names.items() if name not in vars(module)}
-            vars(module).update(added)
-            _added.append((module, added))
+            _add(module, names)
+        _add(importlib.import_module(LAMBDAS), {"K": keras.backend, "np": np})
         _undo.append(engines.override_default(engine))
         _undo.append(config.follow(keras.backend))
         _undo.append(context.set_default_mode("eager"))
     return Installation()
+
+
+def _add(module: ModuleType, names: dict[str, Any]) -> None:
+    added = {name: value for name, value in names.items() if name not in vars(module)}
+    vars(module).update(added)
+    _added.append((module, added))
 
 
 def _modules(engine: str) -> list[ModuleType]:
