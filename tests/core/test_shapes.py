@@ -11,11 +11,22 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import mutually_broadcastable_shapes
 
 from backplane.core import shapes
-from backplane.core.graph import Graph, Placeholder, toposort
-from backplane.core.sizes import origin, same_shape, tie
+from backplane.core.graph import Graph, Placeholder, constant, toposort
+from backplane.core.sizes import assuming, origin, same_shape, tie
 from backplane.core.spec import DTYPES, FLOATS, Spec, bits, promote
 from backplane.core.windows import Window
-from backplane.ops import control, convolution, elementwise, indexing, linear, reduction, shaping
+from backplane.ops import (
+    control,
+    convolution,
+    creation,
+    elementwise,
+    groups,
+    indexing,
+    linear,
+    pooling,
+    reduction,
+    shaping,
+)
 from backplane.ops.autodiff import gradients
 from backplane.ops.creation import dim
 from core.evaluate import leaf, value
@@ -181,6 +192,54 @@ def test_a_reversed_convolution_keeps_its_batch():
     x, kernel = leaf(None, 5, 5, 2), leaf(3, 3, 2, 4)
     y = convolution.conv(x, kernel, strides=(1, 1), padding="same", dilation=(1, 1), groups=1)
     assert origin(y, 0) == (x, 0)
+
+
+def test_each_result_of_several_has_sizes():
+    x, gamma = leaf(None, 4, 4, 2), leaf(2)
+    window = {"pool": (2, 2), "strides": (2, 2), "padding": "valid"}
+    for y in pooling.max_pool(x, **window):
+        assert origin(y, 0) == (x, 0)
+    results = groups.normalize(x, gamma, gamma, axes=(1, 2), epsilon=1e-3)
+    dx, *others = groups.normalize_grad(x, x, results[1], results[3], gamma, axes=(1, 2))
+    assert all(origin(y, 0) == (x, 0) for y in (*results, dx))
+    assert [t.spec.shape for t in others] == [(2,), (2,)]
+
+
+def test_the_positions_along_an_axis_are_as_many():
+    x, zero, one = leaf(None, 3), *[constant(n, "int32") for n in (0, 1)]
+    counted = [creation.arange(n, dim(x, axis=0), one, dtype="int32") for n in (zero, one)]
+    assert [origin(t, 0)[0] for t in counted] == [x, counted[1]]
+
+
+def test_under_an_assumption_loops_hand_on_the_sizes_of_their_operands():
+    x, mask, start = leaf(None, 2, 3), leaf(None, 2), leaf(None, 3)
+    rows = [shaping.transpose(t, perm=(1, 0, *range(2, t.ndim))) for t in (x, mask)]
+
+    def step(state, items):
+        h = elementwise.mul(elementwise.add(items[0], state[0]), column(items[1]))
+        return [h], [h]
+
+    (last,), (stack,) = control.scan(step, [start], rows)
+    assert not same_shape(last, start)
+    with assuming([x, mask, start]):
+        assert same_shape(last, start)
+        assert origin(stack, 1) == origin(mask, 0) == (x, 0)
+    assert not same_shape(last, start)
+
+
+def test_sizes_are_followed_through_many_loops_without_recursion():
+    x, start = leaf(None, 3), leaf(None, 3)
+    last = start
+    for _ in range(300):
+        (last,), _ = control.scan(
+            lambda s, _: ([elementwise.add(s[0], x)], []), [last], [], length=1
+        )
+    with assuming([x, start]):
+        assert origin(last, 0) == (x, 0)
+
+
+def column(t):
+    return shaping.expand_dims(t, axes=(1,))
 
 
 def test_sizes_of_deep_graphs_are_followed_without_recursion():

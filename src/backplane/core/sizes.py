@@ -9,7 +9,7 @@ axis, the size is new.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -38,15 +38,22 @@ class Sizes:
             node, i = stack[-1]
             known = self._known(node)
             if i not in known:
-                sources = self._sources(node, i)
-                waiting = [s for s in sources if s[1] not in self._known(s[0])]
-                if waiting:
+                first = self._unknown(self._needed(node))
+                sources = () if first else self._sources(node, i)
+                if waiting := first or self._unknown(sources):
                     stack.extend(waiting)
                     continue
                 found = {self._known(t)[j] or (t, j) for t, j in sources}
                 known[i] = found.pop() if len(found) == 1 else None
             stack.pop()
         return self._known(x)[axis] or (x, axis)
+
+    def _unknown(self, axes: Iterable[Axis]) -> list[Axis]:
+        return [(t, i) for t, i in axes if i not in self._known(t)]
+
+    def _needed(self, x: Tensor) -> Iterable[Axis]:
+        """What must be known before the trait of `x` is asked, because it looks at them itself."""
+        return ()
 
     def _known(self, x: Tensor) -> dict[int, Axis | None]:
         return _origins(x)
@@ -70,6 +77,13 @@ class Assumption(Sizes):
 
     def _known(self, x: Tensor) -> dict[int, Axis | None]:
         return self._found.setdefault(x, {})
+
+    def _needed(self, x: Tensor) -> Iterable[Axis]:
+        """For the result of a loop, its operands."""
+        node = x.inputs[0] if x.inputs else x
+        if node.op is None or not node.op.multiple or node in self.loops:
+            return ()
+        return [(t, i) for t in node.inputs for i, n in enumerate(t.spec.shape) if n is None]
 
     def _sources(self, x: Tensor, axis: int) -> Sequence[Axis]:
         if (x, axis) in self.same:

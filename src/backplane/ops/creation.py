@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from backplane.core.graph import Constant, Tensor, constant
 from backplane.core.primitive import Primitive, primitive
 from backplane.core.spec import DTYPES, Spec, is_integer
@@ -76,7 +78,18 @@ def full(*dims: Spec, shape: tuple[int | None, ...], value: Any, dtype: str) -> 
     return Spec(shape, dtype)
 
 
-@primitive(host=0, memory=Memory.FRESH)
+def _counted(node: Tensor, axis: int) -> Sequence[Axis]:
+    """The numbers 0, 1, … below the size of an axis are as many as that."""
+    start, stop, step = node.inputs
+    whole = _is_number(start, 0) and _is_number(step, 1) and stop.op is dim
+    return [(stop.inputs[0], stop.params["axis"])] if whole else ()
+
+
+def _is_number(t: Tensor, value: int) -> bool:
+    return isinstance(t, Constant) and isinstance(t.value, np.ndarray) and bool(t.value == value)
+
+
+@primitive(host=0, memory=Memory.FRESH, axes=_counted)
 def arange(start: Spec, stop: Spec, step: Spec, *, dtype: str) -> Spec:
     """The vector start, start + step, … before stop."""
     for name, x in (("start", start), ("stop", stop), ("step", step)):

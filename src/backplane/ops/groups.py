@@ -122,7 +122,12 @@ _through_decomposition(gelu_grad)
 # --- normalization --------------------------------------------------------------------------------
 
 
-@primitive(multiple=True, memory=Memory.FRESH, precision=Precision.FULL)
+@primitive(
+    multiple=True,
+    memory=Memory.FRESH,
+    precision=Precision.FULL,
+    axes=lambda result, axis: [(result.inputs[0].inputs[0], axis)],
+)
 def normalize(x: Spec, *parameters: Spec, axes: Axes, epsilon: float) -> list[Spec]:
     """(x − mean) / √(variance + ε), with mean and variance over `axes`, times gamma plus beta if
     these two are given. Then the mean, the variance, and 1 / √(variance + ε), whose `axes` have
@@ -138,7 +143,12 @@ def normalize(x: Spec, *parameters: Spec, axes: Axes, epsilon: float) -> list[Sp
     return [x, moment, moment, moment]
 
 
-@primitive(multiple=True, memory=Memory.FRESH, precision=Precision.FULL)
+@primitive(
+    multiple=True,
+    memory=Memory.FRESH,
+    precision=Precision.FULL,
+    axes=lambda result, axis: [(result.inputs[0].inputs[4 if result.params["index"] else 1], axis)],
+)
 def normalize_grad(
     g: Spec, x: Spec, mean: Spec, scale: Spec, *gamma: Spec, axes: Axes
 ) -> list[Spec]:

@@ -70,7 +70,12 @@ def _check_float(name: str, what: str, x: Spec) -> None:
 # --- maximum --------------------------------------------------------------------------------------
 
 
-@primitive(multiple=True, precision=Precision.FOLLOWS, memory=Memory.FRESH)
+@primitive(
+    multiple=True,
+    precision=Precision.FOLLOWS,
+    memory=Memory.FRESH,
+    axes=lambda result, axis: batch_of_first(result.inputs[0], axis),
+)
 def max_pool(x: Spec, **window: Unpack[Geometry]) -> list[Spec]:
     """The maximum of each window, in which padding never wins, and where it is: positions that only
     the engine understands, of the first maximum in row-major order.
