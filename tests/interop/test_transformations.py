@@ -47,6 +47,41 @@ def test_jax_sizes_that_are_computed_from_sizes() -> None:
     assert [y.shape for y in jax.jit(rows)(X)] == [(12,), (8, 3)]
 
 
+def test_a_shape_in_a_vector_is_known_while_jax_traces() -> None:
+    x, y = jnp.arange(12.0).reshape(4, 3), jnp.ones((3, 4))
+
+    def reshaped(x: jax.Array, y: jax.Array) -> list[jax.Array]:
+        shape = K.concatenate([K.shape(y)[:1], [-1]])
+        return [K.reshape(x, K.shape(y)), K.reshape(x, shape), K.tile(x, K.shape(y) // 3)]
+
+    for traced in (jax.jit(reshaped), reshaped):
+        first, second, third = traced(x, y)
+        assert (first == x.reshape(3, 4)).all()
+        assert (second == first).all()
+        assert third.shape == (4, 3)
+    gradient = jax.grad(lambda x: K.sum(reshaped(x, y)[1] * y))(x)
+    assert (gradient == 1).all()
+
+
+OPEN = {
+    "a vector": (lambda x: K.reshape(x, K.concatenate([K.shape(x)[:1], [-1]])), ("b", "6*t")),
+    "a stack": (lambda x: K.reshape(x, K.stack([K.shape(x)[0], -1, 3])), ("b", "2*t", 3)),
+    "a product": (lambda x: K.reshape(x, (K.prod(K.shape(x)[:2]), 3)), ("2*b*t", 3)),
+    "repeated": (lambda x: K.tile(x, K.stack([1, 1, K.shape(x)[0]])), ("b", "2*t", "3*b")),
+    "zeros": (lambda x: x + K.zeros(K.shape(x)), ("b", "2*t", 3)),
+    "random": (lambda x: x + K.random_normal(K.shape(x)), ("b", "2*t", 3)),
+    "a half": (lambda x: x[:, : K.shape(x)[1] // 2], ("b", "t", 3)),
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_jax_shapes_with_open_sizes(name: str) -> None:
+    function, expected = OPEN[name]
+    b, t = jax.export.symbolic_shape("b, t")
+    given = jax.ShapeDtypeStruct((b, 2 * t, 3), jnp.float32)
+    assert tuple(map(str, jax.eval_shape(function, given).shape)) == tuple(map(str, expected))
+
+
 def test_shapes_that_are_native_tensors() -> None:
     for shape in (torch.tensor([2, 3]), tf.constant([2, 3]), jnp.array([2, 3])):
         assert K.int_shape(K.zeros(shape)) == K.int_shape(K.ones(shape)) == (2, 3)

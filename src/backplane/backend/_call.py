@@ -87,6 +87,8 @@ class _Found:
             # NumPy turns arrays without axes into scalars. Whole numbers among them may also be
             # axes and counts.
             self.arrays = True
+            if value.dtype == object:  # Sizes left open.
+                self.look(value.tolist())
         elif isinstance(value, list | tuple):
             for item in value:
                 self.look(item)

@@ -225,12 +225,19 @@ def _abstract(
         if value.dtype == object:
             value = np.array(value.tolist())
         checked(value, value)
+        known = engine.known_sizes(value)
+        if known is not None:
+            return constant(known)
         leaves.append(engine.from_numpy(value))
         spec = engine.spec_of(leaves[-1])
         specs.append(spec if engine.holds_arrays else ArraySpec(spec))
         return Slot(len(leaves) - 1)
     elif isinstance(value, np.integer | np.bool_) or not engine.owns(value):
         return value
+    else:
+        known = engine.known_sizes(value)
+        if known is not None:
+            return constant(known)
     leaves.append(value)
     specs.append(native_spec(engine, value))
     return Slot(len(leaves) - 1)

@@ -245,12 +245,18 @@ def ones(shape: Shape, dtype: DType | None = None, name: str | None = None) -> T
 def _full(shape: Shape, value: int, dtype: DType | None, name: str | None, what: str) -> Tensor:
     dims, sizes = as_new_shape(shape, what)
     if dims:
-        return full(*dims, shape=sizes, value=value, dtype=as_dtype(dtype))
+        return _of_unknown_size(shape, value, dtype, what)
     kind, known = as_dtype(dtype), [n or 0 for n in sizes]
     # The system clears memory for zeros when it is first used.
     array = np.full(known, value, kind) if value else np.zeros(known, kind)
     meet()
     return with_given_name(Variable(array, context.unique_name(name or "Variable")), name)
+
+
+@creates
+def _of_unknown_size(shape: Shape, value: int, dtype: DType | None, what: str) -> Tensor:
+    dims, sizes = as_new_shape(shape, what)
+    return full(*dims, shape=sizes, value=value, dtype=as_dtype(dtype))
 
 
 @explained

@@ -111,6 +111,8 @@ class Engine:
     """A pattern that the library's errors match when there is too little memory."""
     largest_size: ClassVar[int] = 2**63 - 1
     """The largest size of an axis."""
+    first_size = staticmethod(len)
+    """Gives the size of the first axis of a value that a program is fed."""
     takes_arrays: ClassVar[bool] = False
     """Whether compiled programs take NumPy arrays as they are, so that `feed` returns its argument.
     """
@@ -175,6 +177,12 @@ class Engine:
     def traced_sizes(self, value: Value) -> np.ndarray | None:
         """The sizes of a value that the library traces, on an engine whose traces accept no
         computed number as a size; None everywhere else.
+        """
+        return None
+
+    def known_sizes(self, value: Value) -> np.ndarray | None:
+        """The numbers of an array or native value that may be a shape, while such an engine
+        (`traced_sizes`) traces; None everywhere else.
         """
         return None
 

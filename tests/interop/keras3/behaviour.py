@@ -293,6 +293,17 @@ def shapes_as_a_whole(folder):
         assert model.output_shape == (None, 4)
         np.testing.assert_array_equal(model.predict(np.ones((3, 4)), verbose=0), np.ones((3, 4)))
 
+    class Heads(keras.layers.Layer):
+        def call(self, x):
+            split = K.reshape(x, K.concatenate([K.shape(x)[:-1], [2, 3]]))
+            joined = K.reshape(split, K.shape(x)) + K.zeros(K.shape(x))
+            return K.reshape(joined, K.stack([K.shape(x)[0], -1]))
+
+    image = keras.Input((4, 6))
+    model = keras.Model(image, Heads()(image))
+    x = np.arange(72.0).reshape(3, 4, 6)
+    np.testing.assert_array_equal(model.predict(x, verbose=0), x.reshape(3, 24))
+
 
 PROGRAMS = [
     questions, values_of_variables, scopes, learning_phase, refusals, functions_of_models,

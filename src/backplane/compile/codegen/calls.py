@@ -269,8 +269,8 @@ class _Writer:
         for i, name in read:
             self._feed(i, name)
         if self.apart is not None:
-            self.source.names["apart"] = self.apart
-            sizes = " == ".join([f"len(x{i})" for i in self.function.batches])
+            self.source.names.update(apart=self.apart, size=self.engine.first_size)
+            sizes = " == ".join([f"size(x{i})" for i in self.function.batches])
             with self.source.block(f"if not {sizes}:"):
                 self.source.line("return apart(inputs)")
         return [name for _, name in read]

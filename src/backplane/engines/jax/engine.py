@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
+from jax.extend.core import get_opaque_trace_state
 
 from backplane.core.graph import KeySource
 from backplane.core.mesh import Mesh
@@ -51,6 +52,9 @@ class JaxEngine(Engine):
         )
     )
 
+    _idle: Any = None
+    """A state of JAX in which nothing was traced."""
+
     def __init__(self) -> None:
         self._on_mesh: dict[Mesh, JaxEngine] = {}
         self.table = Table.of_rooms(__package__, control.lowerings(self), natives(self))
@@ -71,14 +75,28 @@ class JaxEngine(Engine):
         return Spec(value.shape, _NAMES.get(dtype) or dtype.name)
 
     def is_tracing(self) -> bool:
-        """While JAX traces, whatever it makes is a tracer."""
-        return isinstance(jnp.zeros(()), jax.core.Tracer)
+        """While JAX traces, whatever it makes is a tracer. To make something takes 20 µs; a state
+        of JAX in which that was no tracer is recognized in 0.4.
+        """
+        state = get_opaque_trace_state()
+        if state == self._idle:
+            return False
+        if isinstance(jnp.zeros(()), jax.core.Tracer):
+            return True
+        self._idle = state
+        return False
 
     def traced_sizes(self, value: Value) -> np.ndarray | None:
         """As NumPy's numbers, so that what is computed from them can still be a size."""
         if not isinstance(value, jax.core.Tracer):
             return None
         return np.array(value.shape, object if None in unknown.sizes(value) else np.int32)
+
+    def known_sizes(self, value: Value) -> np.ndarray | None:
+        """For short vectors of integers that are no tracers."""
+        if isinstance(value, jax.core.Tracer) or unknown.is_size(value):
+            return None
+        return np.asarray(value) if unknown.may_be_sizes(value) and self.is_tracing() else None
 
     def signature(self, kind: type) -> tuple[str, ...]:
         """Shape and dtype, for arrays with values."""
@@ -258,10 +276,6 @@ _lent = memory.following(jnp.copy)
 _waited = memory.following(lambda *values: jax.block_until_ready(values))
 
 
-MOST_AXES = 16
-"""Longer vectors of integers are no shapes."""
-
-
 def _at_once(compiled: Function, steps: Function) -> Function:
     """`compiled` on arrays with values, `steps` where any argument belongs to a trace."""
     array, tracer = memory.array_type(), jax.core.Tracer
@@ -271,7 +285,8 @@ def _at_once(compiled: Function, steps: Function) -> Function:
             if type(x) is not array and (isinstance(x, tracer) or unknown.is_size(x)):
                 return steps(*inputs)
         results = compiled(*inputs)
-        if results and isinstance(results[0], tracer) and all(map(_may_be_sizes, inputs)):
+        sizes = all(map(unknown.may_be_sizes, (*inputs, *results)))
+        if sizes and results and isinstance(results[0], tracer):
             # JAX takes no size that it has computed in a trace: what is known stays known.
             with jax.ensure_compile_time_eval():
                 return compiled(*inputs)
@@ -280,14 +295,16 @@ def _at_once(compiled: Function, steps: Function) -> Function:
     return run
 
 
-def _may_be_sizes(x: Value) -> bool:
-    return bool(x.ndim < 2 and x.size <= MOST_AXES and x.dtype.kind == "i")
-
-
 def _for_symbolic_sizes(function: Function) -> Function:
-    """`function`, which may fail for symbolic sizes; then only the results' shapes are found."""
+    """`function`, which may fail for symbolic sizes; then only the results' shapes are found. What
+    is computed from sizes alone is sizes again.
+    """
 
     def run(*inputs: Value) -> tuple[Value, ...]:
+        if any(map(unknown.is_size, inputs)):
+            sizes = unknown.computed(function, inputs)
+            if sizes is not None:
+                return sizes
         try:
             return function(*inputs)
         except Exception:

@@ -186,10 +186,11 @@ def conv(specs: Sequence[Spec], *, groups: int, **at: Unpack[Sliding]) -> Loweri
         if products.serves(x, kernel.shape, groups, limits):
             return products.conv(x, kernel, bias)
         operands = [channels_first(plan.pad(x)), _output_first(kernel), bias]
-        if _is_misread(x, plan, strides):
+        misread = _is_misread(x, plan, strides)
+        if misread:
             operands = [y if y is None else y.float() for y in operands]
-        y = convolve(*operands, strides, plan.amounts, dilation, groups).to(x.dtype)
-        return channels_last(y)
+        y = convolve(*operands, strides, plan.amounts, dilation, groups)
+        return channels_last(y.to(x.dtype) if misread else y)
 
     return lowering
 
@@ -250,13 +251,15 @@ def conv_kernel_grad(
         # The kernel is read for its shape only.
         kernel = x.new_empty(whole) if outputs == 1 else _output_first(x.new_empty(kernel_shape))
         operands = [channels_first(g), channels_first(plan.pad(x)), kernel]
-        if _is_misread(x, plan, strides):
+        misread = _is_misread(x, plan, strides)
+        if misread:
             operands = [y.float() for y in operands]
         _, found, _ = torch.ops.aten.convolution_backward.default(
             *operands, None,
             strides, plan.amounts, dilation, False, none, groups, (False, True, False),
         )  # fmt: skip
-        return found.to(x.dtype).permute(*range(2, found.ndim), 1, 0)
+        found = found.to(x.dtype) if misread else found
+        return found.permute(*range(2, found.ndim), 1, 0)
 
     return lowering
 
