@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import subprocess
 import sys
 import warnings
@@ -24,6 +26,7 @@ from backplane.core.spec import Spec  # noqa: E402
 from backplane.engines.base import Program  # noqa: E402
 from backplane.engines.jax import ENGINE, cpu, engine, memory, native  # noqa: E402
 from backplane.engines.jax.random import threefry2x32, words_at_once, words_in_parts  # noqa: E402
+from trust.faults import Interrupt, handling  # noqa: E402
 
 rng = np.random.default_rng(0)
 
@@ -527,3 +530,33 @@ def test_feeds_may_change_after_a_call_without_outputs() -> None:
             f([fed])
             fed[:] = 1.0
             assert K.get_value(v) == 0.0
+
+
+def test_no_signal_leaves_64_bit_types_on() -> None:
+    """At each line of JAX's context manager, while it is entered and left."""
+    x = K.placeholder((2,), dtype="float64")
+    f, value = K.function([x], [x * 2.0]), np.ones(2)
+    f([value])
+    for number in range(1, 100):
+        left = [number]
+
+        def trace(frame: Any, event: str, _: Any, left: list[int] = left) -> Any:
+            if frame.f_code.co_filename != jax._src.config.__file__:
+                return None
+            left[0] -= event == "line"
+            if event == "line" and not left[0]:
+                signal.raise_signal(signal.SIGTERM)
+            return trace
+
+        before = sys.gettrace()
+        with handling(signal.SIGTERM), contextlib.suppress(Interrupt):
+            sys.settrace(trace)
+            try:
+                f([value])
+            finally:
+                sys.settrace(before)
+        assert not jax.config.jax_enable_x64
+        if left[0] > 0:
+            assert number > 5
+            return
+    raise AssertionError("a call enters the context manager for ever")

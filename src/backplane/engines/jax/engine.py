@@ -12,6 +12,7 @@ import numpy as np
 from jax.experimental import io_callback
 from jax.extend.core import get_opaque_trace_state
 
+from backplane.core.atomic import deferred_signals
 from backplane.core.graph import KeySource
 from backplane.core.mesh import Mesh
 from backplane.core.spec import DTYPES, Spec
@@ -109,8 +110,11 @@ class JaxEngine(Engine):
         value must not become a part of that trace: a variable may keep it. `jnp.asarray` would
         compile a program for each new shape, in some 15 ms.
         """
-        copy = np.array(array, dtype or _NAMES.get(array.dtype) or array.dtype.name)
-        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        name = dtype or _NAMES.get(array.dtype) or array.dtype.name
+        copy = np.array(array, name)
+        if name not in WIDE and not self.is_tracing():
+            return jax.device_put(copy)
+        with memory.wide(), jax.ensure_compile_time_eval():
             return jax.device_put(copy)
 
     def key(self, source: KeySource) -> Value:
@@ -182,7 +186,7 @@ class JaxEngine(Engine):
     def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
         """By tracing."""
         shapes = [jax.ShapeDtypeStruct(s.shape, s.dtype) for s in specs]
-        with jax.enable_x64(_needs_64_bits(specs)):
+        with memory.wide(_needs_64_bits(specs)):
             closed, found = jax.make_jaxpr(function, return_shape=True)(*shapes)
         return [Spec(y.shape, y.dtype.name) for y in found], bool(closed.effects)
 
@@ -192,7 +196,7 @@ class JaxEngine(Engine):
         """The function where JAX has the dtypes that it had when it was traced for its specs."""
 
         def run(*operands: Value) -> list[Value]:
-            with jax.enable_x64(_needs_64_bits(specs)):
+            with memory.wide(_needs_64_bits(specs)):
                 found = function(*operands)
                 if results is None:
                     return found
@@ -288,7 +292,7 @@ def _at_once(compiled: Function, steps: Function) -> Function:
         sizes = all(map(unknown.may_be_sizes, (*inputs, *results)))
         if sizes and results and isinstance(results[0], tracer):
             # JAX takes no size that it has computed in a trace: what is known stays known.
-            with jax.ensure_compile_time_eval():
+            with deferred_signals(), jax.ensure_compile_time_eval():
                 return compiled(*inputs)
         return results
 
@@ -335,7 +339,7 @@ def _in_64_bits(function: Function) -> Function:
     def run(*inputs: Value) -> tuple[Value, ...]:
         if jax.config.jax_enable_x64:
             return function(*inputs)
-        with jax.enable_x64(True):
+        with memory.wide():
             return function(*inputs)
 
     return run

@@ -13,7 +13,8 @@ must be able to go forward:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from itertools import starmap
 from threading import get_ident
@@ -44,8 +45,18 @@ _starter = [0]
 @cache
 def array_type() -> Any:
     """The class of arrays with values; finding it starts JAX."""
-    with jax.ensure_compile_time_eval():  # else, where JAX traces, that of what it traces with
+    # Where JAX traces, it would be that of what it traces with.
+    with deferred_signals(), jax.ensure_compile_time_eval():
         return type(jnp.zeros(()))
+
+
+@contextmanager
+def wide(wanted: bool = True) -> Iterator[None]:
+    """Context manager: inside, JAX has 64-bit types, or not. Signals wait for its end: an interrupt
+    while JAX's own context manager is entered or left would keep the types for the whole thread.
+    """
+    with deferred_signals(), jax.enable_x64(wanted):
+        yield
 
 
 def current(value: Value) -> Value:

@@ -110,7 +110,7 @@ class MeshEngine(JaxEngine):
     def placed(self, value: Any, dtype: str, layout: Layout | None) -> Value:
         """Each device gets its part, from the processes that it belongs to."""
         sharding = self._sharding(layout)
-        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        with memory.wide(), jax.ensure_compile_time_eval():
             if sharding.is_fully_addressable or not _is_local(value):
                 # A copy of arrays, because JAX may keep the memory itself.
                 local = isinstance(value, np.ndarray)
@@ -128,7 +128,7 @@ class MeshEngine(JaxEngine):
 
     def assembled(self, read: Read, shape: Ints, dtype: str, layout: Layout) -> Value:
         """Each device gets its part."""
-        with jax.enable_x64(True), jax.ensure_compile_time_eval():
+        with memory.wide(), jax.ensure_compile_time_eval():
             return jax.make_array_from_callback(tuple(shape), self._sharding(layout), read)
 
     def to_numpy(self, value: Value) -> np.ndarray:

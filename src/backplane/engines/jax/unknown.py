@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
+from backplane.core.atomic import deferred_signals
 from backplane.engines.base import Function
 from backplane.engines.table import Shape, Value
 
@@ -107,7 +108,7 @@ def computed(function: Function, inputs: Sequence[Value]) -> tuple[Value, ...] |
 
     if not all(map(may_be_sizes, jax.eval_shape(partial(results, 0)))):
         return None
-    with jax.ensure_compile_time_eval():
+    with deferred_signals(), jax.ensure_compile_time_eval():
         found = [list(map(np.asarray, results(trial))) for trial in range(3)]
     sizes = [_as_sizes(values, trials) for values in zip(*found, strict=True)]
     return None if any(n is None for n in sizes) else tuple(sizes)
