@@ -160,9 +160,10 @@ class Emitter:
             if around is None:
                 self._body()
             else:
-                source.names.update(enter=around[0], leave=around[1])
-                source.line("before = enter()")
+                source.names.update(zip(("read", "enter", "leave"), around, strict=True))
+                source.line("before = read()")
                 with source.block("try:"):
+                    source.line("enter()")
                     self._body()
                 with source.block("finally:"):
                     source.line("leave(before)")

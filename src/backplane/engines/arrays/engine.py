@@ -15,7 +15,7 @@ from backplane.engines.base import Engine
 from backplane.engines.table import Value
 
 T = TypeVar("T")
-Around = tuple[Callable[[], Any], Callable[[Any], Any]]
+Around = tuple[Callable[[], Any], Callable[[], Any], Callable[[Any], Any]]
 
 
 class ArrayEngine(Engine):
@@ -67,16 +67,17 @@ def _error_state() -> list[tuple[ContextVar[Any], Any]]:
 
 
 def silence(state: Sequence[tuple[ContextVar[Any], Any]]) -> Around:
-    """What `np.errstate(all="ignore")` does on entering, and on leaving with what that gave,
-    where it sets the context variables of `state`.
+    """What `np.errstate(all="ignore")` reads, what it does on entering, and on leaving with what it
+    has read, where it sets the context variables of `state`. It reads first: an interrupt while it
+    enters must not hide what there was.
 
     That context manager costs 0.9 µs a call, as a decorator 0.55 µs, more than half of a small
     matrix product. Setting the one context variable behind it takes 0.13 µs. NumPy 1 has none.
     """
     if len(state) != 1:
-        return partial(np.seterr, all="ignore"), lambda before: np.seterr(**before)
+        return np.geterr, partial(np.seterr, all="ignore"), lambda before: np.seterr(**before)
     ((variable, ignore),) = state
-    return partial(variable.set, ignore), variable.reset
+    return variable.get, partial(variable.set, ignore), variable.set
 
 
 SILENCE = silence(_error_state())
@@ -84,11 +85,12 @@ SILENCE = silence(_error_state())
 
 def without_warnings(function: Callable[..., T]) -> Callable[..., T]:
     """`function` run without floating-point warnings."""
-    enter, leave = SILENCE
+    read, enter, leave = SILENCE
 
     def run(*inputs: Value) -> T:
-        before = enter()
+        before = read()
         try:
+            enter()
             return function(*inputs)
         finally:
             leave(before)

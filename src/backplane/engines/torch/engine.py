@@ -295,8 +295,8 @@ def without_tape(function: Function) -> Function:
     def run(*inputs: Value) -> tuple[Value, ...]:
         if not is_on():
             return function(*inputs)
-        switch(False)
-        try:
+        try:  # An interrupt may come at the end of a call into C.
+            switch(False)
             return function(*inputs)
         finally:
             switch(True)
