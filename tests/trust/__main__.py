@@ -1,7 +1,9 @@
-"""The long runs: thousands of models, a million calls, graphs of 100,000 nodes.
+"""The long runs: thousands of models, a million calls, graphs of 100,000 nodes, interrupts and
+threads.
 
 python -m trust                                          all engines in turn
 python -m trust --engine torch --models 2000 --calls 1000000 --nodes 100000
+python -m trust --attack 30                              interrupts and threads only
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ os.environ["KERAS_HOME"] = tempfile.mkdtemp(prefix="backplane-soak-")
 os.environ["KERAS_BACKEND"] = "numpy"
 
 from backplane import engines
+from trust.attack import alarms, threads
 from trust.long_life import calls, deep, models, timed
 
 COMPILING = {"static", "once"}
@@ -33,11 +36,25 @@ def main() -> int:
     parser.add_argument("--models", type=int, default=2_000)
     parser.add_argument("--calls", type=int, default=1_000_000)
     parser.add_argument("--nodes", type=int, default=100_000)
+    parser.add_argument(
+        "--attack", type=float, default=0, help="seconds of interrupts, and of threads, instead"
+    )
     given = parser.parse_args()
     names = given.engine.replace(",", " ").split() or [
         n for n in engines.names() if engines.installed(n)
     ]
+    if given.attack:
+        return 1 if sum(_wrong(name, given.attack) for name in names) else 0
     return 1 if sum(_failures(name, given) for name in names) else 0
+
+
+def _wrong(name: str, seconds: float) -> int:
+    with engines.use(name):
+        found = alarms(seconds)
+        made, lost = threads(seconds)
+    listed = ", ".join(f"{count} {kind}" for kind, count in sorted(found.items()))
+    print(f"{name}: alarms: {listed}; {made} updates by threads, {lost} lost", flush=True)
+    return lost + sum(n for kind, n in found.items() if kind not in ("raised", "dropped"))
 
 
 def _failures(name: str, given: argparse.Namespace) -> int:

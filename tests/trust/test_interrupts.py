@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from backplane import engines
+from trust.attack import alarms, threads
 from trust.faults import Injector, Interrupt, handling
 from trust.models import SIDE, Model
 
@@ -102,3 +103,13 @@ def test_a_signal_in_each_call_of_a_feed(engine: Any) -> None:
             assert not injector.reached
             return
     raise AssertionError("a feed makes a thousand calls")
+
+
+def test_the_attack_finds_nothing() -> None:
+    """The command that counts; `python -m trust --attack 30` does more of it, on every engine."""
+    found = alarms(0.3)
+    assert found.pop("raised") > 0
+    assert set(found) <= {"dropped"}
+    made, lost = threads(0.1)
+    assert made > 0
+    assert lost == 0
