@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from itertools import count, starmap
 from operator import call
-from threading import main_thread
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet, ref
 
@@ -179,6 +178,8 @@ class deferred_signals:  # noqa: N801 - used like a function
     """
 
     def __enter__(self) -> None:
+        from threading import main_thread  # Here: few programs need it.
+
         self.handlers: dict[int, Any] = {}
         self.caught: list[tuple[int, Any]] = []
         if get_ident() != main_thread().ident:

@@ -52,7 +52,8 @@ def variables(inputs: Sequence[Value]) -> set[str]:
 
 def may_be_sizes(x: Value) -> bool:
     """Whether an array, or something like one, may be a shape or one of its sizes."""
-    return bool(x.ndim < 2 and x.size <= MOST_AXES and x.dtype.kind == "i")
+    kind = getattr(x.dtype, "kind", None)  # The dtype of a random key has none.
+    return bool(kind == "i" and x.ndim < 2 and x.size <= MOST_AXES)
 
 
 class _Trials:
