@@ -13,8 +13,7 @@ import numpy as np
 from backplane import backend as K
 from backplane.core.graph import Tensor
 from trust.faults import Interrupt
-from trust.models import SIDE, Model
-from trust.test_concurrency import THREADS, Counter
+from trust.models import SIDE, THREADS, Counter, Model
 from trust.threads import in_threads
 
 LONGEST = 1.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,40 +14,11 @@ import pytest
 from backplane import backend as K
 from backplane import engines
 from mesh.processes import run_all
+from trust.models import CALLS, THREADS, Counter
 from trust.threads import in_threads
 
-THREADS = 16
-CALLS = 10
 FORKING = [n for n in ("numpy", "torch", "theano") if engines.installed(n)]
 """The others' libraries have threads or locks of their own; docs/reliability.md says which."""
-
-
-class Counter:
-    """A function that counts its calls in variables of two sizes, and doubles what it is fed."""
-
-    def __init__(self, variables: list[Any] | None = None, amount: float = 1.0) -> None:
-        x = K.placeholder((None, 3))
-        self.variables = variables or [K.zeros((300, 300)), K.zeros((2,))]
-        large, small = self.variables
-        (g,) = K.gradients(K.sum(large * K.mean(x * 0.0 + 1.0)), [large])
-        updates = [(large, large + amount * g), (small, small + amount)]
-        self.double = K.function([x], [x * 2.0, K.sum(small) / 2.0], updates=updates)
-
-    def work(self, calls: int = CALLS) -> list[float]:
-        """Call it and check what it doubles. Returns what it said before each call."""
-        seen = []
-        for i in range(calls):
-            fed = np.full((1 + i % 3, 3), threading.get_ident() % 1000 + i, "float32")
-            doubled, before = self.double([fed])
-            np.testing.assert_array_equal(doubled, fed * 2)
-            seen.append(float(before))
-        return seen
-
-    def total(self) -> float:
-        """How much was added, which every element must say."""
-        values = {float(n) for v in K.batch_get_value(self.variables) for n in np.unique(v)}
-        assert len(values) == 1
-        return values.pop()
 
 
 def test_one_function(engine: Any) -> None:
@@ -153,7 +123,7 @@ def test_tasks(engine: Any) -> None:
 
 FORKED = """
 import os, sys, threading
-from trust.test_concurrency import Counter
+from trust.models import Counter
 counter = Counter()
 counter.work()
 done = threading.Event()
@@ -187,12 +157,12 @@ import multiprocessing
 import numpy as np
 from backplane import backend as K
 def work(variables, ends):
-    from trust.test_concurrency import Counter
+    from trust.models import Counter
     counter = Counter(variables)
     counter.work(2)
     ends.send((counter.total(), variables))
 if __name__ == "__main__":
-    from trust.test_concurrency import Counter
+    from trust.models import Counter
     counter = Counter()
     counter.work(3)
     context = multiprocessing.get_context("spawn")

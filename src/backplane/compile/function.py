@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -310,7 +310,21 @@ def _joined(values: Sequence[Any]) -> list[Any]:
 
 
 def _slow(function: Function) -> Call:
-    """The checked call. It refers to the function weakly, because the function holds the caller of
+    """The checked call."""
+    return _weakly(function, Function._checked)
+
+
+def _other_sizes(function: Function, key: tuple[Any, ...]) -> Call:
+    """The call for batches of different sizes."""
+
+    def run(owner: Function, values: Any) -> list[np.ndarray]:
+        return owner.apart(key)(values)
+
+    return _weakly(function, run)
+
+
+def _weakly(function: Function, run: Callable[[Function, Any], list[np.ndarray]]) -> Call:
+    """`run` of the function. It refers to that weakly, because the function holds the caller of
     this: a reference cycle would keep the variables until Python's collector runs.
     """
     found = weakref.ref(function)
@@ -319,20 +333,7 @@ def _slow(function: Function) -> Call:
         owner = found()
         if owner is None:  # somebody has kept the compiled call alone
             raise ReferenceError("the function of this call does not exist any more")
-        return owner._checked(values)
-
-    return call
-
-
-def _other_sizes(function: Function, key: tuple[Any, ...]) -> Call:
-    """The call for batches of different sizes, which refers to the function weakly too."""
-    found = weakref.ref(function)
-
-    def call(values: Any) -> list[np.ndarray]:
-        owner = found()
-        if owner is None:
-            raise ReferenceError("the function of this call does not exist any more")
-        return owner.apart(key)(values)
+        return run(owner, values)
 
     return call
 

@@ -289,8 +289,8 @@ def _at_once(compiled: Function, steps: Function) -> Function:
             if type(x) is not array and (isinstance(x, tracer) or unknown.is_size(x)):
                 return steps(*inputs)
         results = compiled(*inputs)
-        sizes = all(map(unknown.may_be_sizes, (*inputs, *results)))
-        if sizes and results and isinstance(results[0], tracer):
+        traced = bool(results) and isinstance(results[0], tracer)
+        if traced and all(map(unknown.may_be_sizes, (*inputs, *results))):
             # JAX takes no size that it has computed in a trace: what is known stays known.
             with deferred_signals(), jax.ensure_compile_time_eval():
                 return compiled(*inputs)
