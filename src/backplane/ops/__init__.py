@@ -14,6 +14,7 @@ Each module imports only those above it:
 - `control`: loops and branches
 - `reduction`: reductions, cumulative operations, normalization
 - `groups`: what libraries compute by one kernel, and `recognition`, which finds it in graphs
+- `rectifiers`: piecewise linear activations
 - `linear`: products of matrices
 - `random`: random numbers
 - `windows`, `convolution`, `pooling`: windows that slide along spatial axes
@@ -40,6 +41,7 @@ from backplane.ops import (
     pooling,
     random,
     recognition,
+    rectifiers,
     reduction,
     remat,
     shaping,
@@ -50,5 +52,5 @@ from backplane.ops import (
 __all__ = [
     "autodiff", "control", "convolution", "creation", "effects", "elementwise", "groups",
     "indexing", "lift", "linear", "native", "operators", "pooling", "random", "recognition",
-    "reduction", "remat", "shaping", "updates", "windows",
+    "rectifiers", "reduction", "remat", "shaping", "updates", "windows",
 ]  # fmt: skip
