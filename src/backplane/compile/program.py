@@ -18,7 +18,7 @@ from backplane.compile.cache_key import key_of, lifted
 from backplane.compile.codegen.closed_graphs import callable_of, steps_of
 from backplane.compile.codegen.programs import Emitter, writes_over
 from backplane.core.context import uncollected
-from backplane.core.graph import Constant, Graph, Tensor, toposort
+from backplane.core.graph import Constant, Graph, Placeholder, Tensor, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.sizes import assumption
 from backplane.core.spec import Spec
@@ -145,7 +145,7 @@ def _compiled(
         engine.device,
         engine.mesh,
         eager,
-        any(isinstance(t, Variable) for t in inputs),
+        tuple([isinstance(t, Variable) for t in inputs]),
         tuple(sorted(state.items())),
         options,
         passes.switched_off(),
@@ -243,6 +243,7 @@ def _compile(
         source=emitted.source,
         sizes_from_values=emitted.sizes_from_values,
         reads_variables=any(isinstance(t, Variable) for t in inputs),
+        lasting=[i for i, t in enumerate(inputs) if not isinstance(t, Placeholder)],
         options=options,
     )
     return engine.eager(program) if eager else engine.compile(program)
