@@ -17,6 +17,7 @@ Each module imports only those above it:
 - `ragged`: rows of different lengths, sums of probabilities
 - `ctc`: a loss of sequences that are not aligned
 - `groups`: what libraries compute by one kernel, and `recognition`, which finds it in graphs
+- `rectifiers`: piecewise linear activations
 - `linear`: products of matrices
 - `random`: random numbers
 - `windows`, `convolution`, `pooling`: windows that slide along spatial axes
@@ -46,6 +47,7 @@ from backplane.ops import (
     ragged,
     random,
     recognition,
+    rectifiers,
     reduction,
     remat,
     shaping,
@@ -56,5 +58,5 @@ from backplane.ops import (
 __all__ = [
     "autodiff", "axes", "control", "convolution", "creation", "ctc", "effects", "elementwise",
     "groups", "indexing", "lift", "linear", "native", "operators", "pooling", "ragged", "random",
-    "recognition", "reduction", "remat", "shaping", "updates", "windows",
+    "recognition", "rectifiers", "reduction", "remat", "shaping", "updates", "windows",
 ]  # fmt: skip
