@@ -20,20 +20,20 @@ THREADS = "one_function_in_two_threads"
 """Processes must make the same calls in the same order, so they cannot call in two threads."""
 
 
-def on_devices(count, *commands, limit=300.0):
+def on_devices(count, *commands, limit=300.0, **settings):
     """Run Python with these arguments, in processes that have so many devices each."""
-    settings = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(count)}
-    return run_all(commands, settings, limit)
+    own = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(count)}
+    return run_all(commands, {**own, **settings}, limit)
 
 
-def in_processes(count, *arguments, devices=1, limit=300.0):
+def in_processes(count, *arguments, devices=1, limit=300.0, **settings):
     """Run `mesh.jax_process` in so many processes of one mesh."""
     address = f"127.0.0.1:{free_port()}"
     commands = [
         ["-m", "mesh.jax_process", address, str(count), str(i), *map(str, arguments)]
         for i in range(count)
     ]
-    return on_devices(devices, *commands, limit=limit)
+    return on_devices(devices, *commands, limit=limit, **settings)
 
 
 @pytest.fixture
@@ -63,7 +63,9 @@ def test_on_eight_devices(name, found):
 
 def checked(folder, names):
     """What the checks say in four processes with two devices each."""
-    ended = in_processes(4, "checks", folder / "found", *names, devices=2)
+    ended = in_processes(
+        4, "checks", folder / "found", *names, devices=2, MESH_TRANSFORMER_STEPS="20"
+    )
     for process in ended:
         assert process.code == 0, process.output
     for i in range(4):
