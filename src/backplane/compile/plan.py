@@ -222,13 +222,12 @@ class Variant(NamedTuple):
         shapes = map(self._shape, values)
         given = {p: p.spec._replace(shape=s) for p, s in zip(self.inputs, shapes, strict=True)}
         found = conflict(self.graph, given)
-        if found is None:
-            explain(error, self.engine, self.program.run)
-            return
-        node, reason = found
-        assert node.op is not None
-        better = ValueError(str(reason))
-        tell(better, self.engine, place_of(node))
+        if found is None or not found.certain:
+            place = explain(error, self.engine, self.program.run)
+            if found is None or not found.explains(place.where if place else None):
+                return
+        better = ValueError(str(found.error))
+        tell(better, self.engine, place_of(found.node))
         raise better from error
 
     def _shape(self, value: Any) -> tuple[int | None, ...]:
