@@ -62,8 +62,7 @@ def _stacked(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     for x, stacked, _ in operands:
         missing = node.ndim + 1 - x.ndim if stacked else 0
         aligned.append(expand_dims(x, axes=tuple(range(1, 1 + missing))) if missing else x)
-    found: Tensor = node.op(*aligned, **node.params)
-    return found
+    return node.op(*aligned, **node.params)
 
 
 def elementwise_op(
