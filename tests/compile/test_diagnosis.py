@@ -81,6 +81,36 @@ def test_an_error_in_a_loop_names_the_line_of_the_step(engine: Any) -> None:
     assert all("called from" in line for line in called)
 
 
+def test_a_step_that_changes_the_size_of_a_state(engine: Any) -> None:
+    """Where a loop's states are kept for the gradient, no engine can go on. JAX never can."""
+    x, start = K.placeholder((None, 2, 3)), K.placeholder((None, 3))
+    last, _, _ = K.rnn(lambda row, states: (states[0], [K.sin(states[0]) * row]), x, [start])
+    _, _, (final,) = K.rnn(step, x, [start])
+    values = [np.ones((4, 2, 3)), np.ones((1, 3))]
+    message = r"^scan: state 0 has shape \(1, 3\).* a step makes it shape \(4, 3\)"
+    with pytest.raises(ValueError, match=message) as raised:
+        K.function([x, start], K.gradients(K.sum(last), [x]))(values)
+    assert any("test_diagnosis.py" in note for note in raised.value.__notes__)
+    f = K.function([x, start], [final])
+    if "static" in engine.capabilities:
+        with pytest.raises(ValueError, match=message):
+            f(values)
+    else:
+        np.testing.assert_array_equal(f(values)[0], np.full((4, 3), 3))
+
+
+def test_a_changed_state_is_not_blamed_for_other_errors() -> None:
+    x, start = K.placeholder((None, 2, 3)), K.placeholder((None, 3))
+    last, _, _ = K.rnn(step, x, [start])
+    indices = K.placeholder((None,), dtype="int32")
+    with K.engine("numpy"):
+        f = K.function([x, start, indices], [K.gather(last, indices)])
+    values = [np.ones((4, 2, 3)), np.ones((1, 3))]
+    assert f([*values, [3]])[0].tolist() == [[3, 3, 3]]
+    with pytest.raises(IndexError, match="gather"):
+        f([*values, [4]])
+
+
 def test_a_call_whose_shapes_do_not_fit_changes_nothing(engine: Any) -> None:
     v, x, y = K.variable([1.0, 2.0]), free(1), free(1)
     f = K.function([x, y], [x + y], [K.update_add(v, [1.0, 1.0])])

@@ -176,7 +176,7 @@ class KFunction:
         """
         from backplane.backend._buckets import Bucketed  # Here: few programs pad.
 
-        return Bucketed(self, buckets, check)
+        return Bucketed(self._function, self._values, self._one_out, buckets, check)
 
     def __repr__(self) -> str:
         from backplane.views.words import spec_text  # Here: few programs show a function.

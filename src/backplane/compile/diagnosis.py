@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from backplane.core.context import Where
 from backplane.core.graph import Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT, Primitive
 from backplane.core.sizes import origin
 from backplane.core.spec import Spec
-from backplane.ops.control import scan_, while_loop_
+from backplane.ops.control import scan_, while_loop_, wider
 
 Specs = dict[Tensor, Any]
 """What a tensor will be, or a tuple of that for a node with several results."""
@@ -26,6 +27,14 @@ class Conflict(NamedTuple):
 
     node: Tensor
     error: Exception
+    certain: bool = True
+    """Whether no engine can go on. Some can where a step changes the size of a loop's state."""
+
+    def explains(self, failed: Where | None) -> bool:
+        """Whether it is why a program failed at a line, or at an unknown one."""
+        inside = self.node.params["body"].outputs if not self.certain else ()
+        lines = {t.where for t in (self.node, *toposort(inside))}
+        return self.certain or failed is None or failed in lines
 
 
 def conflict(outputs: Sequence[Tensor], given: Mapping[Tensor, Spec]) -> Conflict | None:
@@ -38,6 +47,7 @@ def conflict(outputs: Sequence[Tensor], given: Mapping[Tensor, Spec]) -> Conflic
 
 
 def _walk(order: Sequence[Tensor], found: Specs) -> Conflict | None:
+    possible: Conflict | None = None
     for node in order:
         if node in found:
             continue
@@ -48,10 +58,11 @@ def _walk(order: Sequence[Tensor], found: Specs) -> Conflict | None:
             inner, spec = _inferred(node, found)
         except (ValueError, TypeError) as error:
             return Conflict(node, error)
-        if inner is not None:
+        if inner is not None and inner.certain:
             return inner
+        possible = possible or inner
         found[node] = spec
-    return None
+    return possible
 
 
 def _inferred(node: Tensor, found: Specs) -> tuple[Conflict | None, Any]:
@@ -99,12 +110,22 @@ def _scan(node: Tensor, specs: list[Spec], results: tuple[Spec, ...]) -> tuple[A
         return None, results
     inner, ends = _step(body, first)
     if inner is not None or ends[:carry] != first[:carry]:
-        return inner, results
+        return inner or _change(node, first, ends), results
     rows = [
         Spec((stack.shape[0], *row.shape), row.dtype)
         for stack, row in zip(results[carry:], ends[carry:], strict=True)
     ]
     return None, (*ends[:carry], *rows)
+
+
+def _change(node: Tensor, first: Sequence[Spec], ends: Sequence[Spec]) -> Conflict | None:
+    """The first state whose size a step changes, in the words of a loop of known sizes."""
+    for i in range(node.params["carry"]):
+        try:
+            wider(first[i], ends[i], i)
+        except ValueError as error:
+            return Conflict(node, ValueError(f"scan: {error}"), certain=False)
+    return None
 
 
 def _while(node: Tensor, specs: list[Spec], results: tuple[Spec, ...]) -> tuple[Any, Any]:

@@ -51,8 +51,11 @@ _LINE = re.compile(r"\[(<backplane program \d+>):(\d+)\]")
 """How a function that the engine's runtime calls names the emitted line that it belongs to."""
 
 
-def explain(error: BaseException, engine: Engine, run: Callable[..., Any] | None = None) -> None:
-    """Add to an error from a running program which primitive failed and where it was built.
+def explain(
+    error: BaseException, engine: Engine, run: Callable[..., Any] | None = None
+) -> Place | None:
+    """Add to an error from a running program which primitive failed and where it was built, which
+    is returned if it is known.
 
     If the program `run` is a graph of the engine's own, the engine knows the line (`located`).
 
@@ -71,6 +74,7 @@ def explain(error: BaseException, engine: Engine, run: Callable[..., Any] | None
         failed_at(place, error, engine)
     if _is_shortage(error, engine):
         raise MemoryError(str(error)) from error
+    return place
 
 
 def _is_shortage(error: BaseException, engine: Engine) -> bool:

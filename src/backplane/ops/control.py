@@ -303,11 +303,11 @@ def scan(
 
         body, captured, keys = trace(run, [*carried, *items])
         ends = body.outputs[:n_carry]
-        wider = [_wider(a, t.spec, i) for i, (a, t) in enumerate(zip(carried, ends, strict=True))]
+        widened = [wider(a, t.spec, i) for i, (a, t) in enumerate(zip(carried, ends, strict=True))]
         keeps = not steady or all(map(_keeps_sizes, body.outputs, init))
-        if keeps and wider == carried:
+        if keeps and widened == carried:
             break
-        carried, steady = wider, steady and keeps
+        carried, steady = widened, steady and keeps
     _tie(body.inputs[n_carry + n_xs :], captured, 0)
     if keys:
         body, init, n_carry = _with_counter(body, list(init), n_carry, len(keys))
@@ -352,7 +352,7 @@ def _keeps_sizes(end: Tensor, start: Tensor) -> bool:
     )
 
 
-def _wider(start: Spec, end: Spec, i: int) -> Spec:
+def wider(start: Spec, end: Spec, i: int) -> Spec:
     """A spec that fits both the start and the result of a step: a known size may become unknown."""
     if not start.accepts(end):
         raise ValueError(
