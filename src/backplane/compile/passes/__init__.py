@@ -20,6 +20,7 @@ from backplane.compile.passes.join_loops import join_loops
 from backplane.compile.passes.loop_body import Joining
 from backplane.compile.passes.lower import LOOPS, lower, write_out
 from backplane.compile.passes.optimizer_steps import find_updates
+from backplane.compile.passes.paddings import pad_in_kernels
 from backplane.compile.passes.peephole import add_biases, add_rows, mask_maxima
 from backplane.compile.passes.prune import prune
 from backplane.compile.passes.simplify import simplify
@@ -30,7 +31,7 @@ from backplane.engines.base import Engine
 from backplane.engines.table import NOTHING
 from backplane.ops.control import scan_
 from backplane.ops.elementwise import add
-from backplane.ops.indexing import scatter_add
+from backplane.ops.indexing import pad, scatter_add
 from backplane.ops.pooling import max_pool_grad
 
 Outputs = Sequence[Tensor]
@@ -165,6 +166,14 @@ PASSES = (
         " that fuse lose a third of the memory by it",
         holds=frozenset([max_pool_grad]),
         when=lambda job: "fuses" not in job.engine.capabilities,
+    ),
+    Pass(
+        "paddings",
+        lambda outputs, job: pad_in_kernels(outputs),
+        purpose="let the kernel of a convolution make the border of zeros around an image",
+        gain="MobileNetV2 takes 0.96 of the time for a training step on PyTorch and ONNX Runtime,"
+        " and 0.85 and 0.95 for a prediction; NumPy pads either way",
+        holds=pad,
     ),
     Pass(
         "lower",
