@@ -284,8 +284,7 @@ def on_engine(engine: str, clock: str = "wall") -> dict[str, Any]:
         text=True,
         env={**os.environ, "KERAS_BACKEND": engine},
     )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def write(choices: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.engines.table import Axes, Lowering, Table, Value
+from backplane.engines.torch import devices
 from backplane.engines.torch.tracing import only_values_count
 
 TABLE = Table()
@@ -182,7 +183,12 @@ LEAST_LOG = -1e30
 """Stands for the logarithm of 0. The gradient of the kernel is NaN at −inf."""
 
 
-@TABLE.add("ctc_loss", wanted=True)
+def _is_elsewhere(specs: Sequence[Spec]) -> bool:
+    """Whether tensors may be on an accelerator. Not all have the kernels."""
+    return devices.ACCELERATED
+
+
+@TABLE.add("ctc_loss", wanted=True, unless=_is_elsewhere)
 def ctc_loss(*operands: Value, wanted: Sequence[bool]) -> Sequence[Value | None]:
     """The kernel of `torch.nn.functional.ctc_loss` and that of its gradient, by the operand of the
     softmax. How much memory they need follows from values, which PyTorch's compiler does not know.
