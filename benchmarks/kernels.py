@@ -4,12 +4,14 @@ measurements.
     python -m benchmarks.kernels [ENGINE …]
 
 measures with one thread on one core, on the processor's clock, and writes
-`src/backplane/engines/kernel_table.py` and `docs/kernels.md`. Engines that are not named keep what
+`benchmarks/results/kernels.json`, and what follows from the measurements: the limits in
+`src/backplane/engines/kernel_table.py`, and `docs/kernels.md`. Engines that are not named keep what
 was measured before. With `--page` nothing is measured.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sys
@@ -18,25 +20,21 @@ from pathlib import Path
 from typing import Any
 
 from backplane.cli import kernels as measuring
-from backplane.engines.kernel_table import MEASURED
 from backplane.engines.kernels import CHOICES
 from backplane.known_engines import ENGINES
 from benchmarks import machine
 from benchmarks.workers import environment
 
 ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks/results/kernels.json"
 TABLE = ROOT / "src/backplane/engines/kernel_table.py"
 PAGE = ROOT / "docs/kernels.md"
 
-HEAD = '''"""The limits of `kernels`, each with the measurements that it follows from: the work, the
-quantity, and the milliseconds of the two forms. `python -m benchmarks.kernels` writes this file.
-"""
+HEAD = '''"""The limits of `kernels`. Measured by `python -m benchmarks.kernels`."""
 
 from math import inf
 
-# fmt: off
-Rows = tuple[tuple[str, float, float, float], ...]
-MEASURED: dict[str, dict[str, tuple[float, Rows]]] = {'''
+LIMITS: dict[str, dict[str, float]] = {'''
 
 INTRODUCTION = """\
 # The table of kernels
@@ -71,25 +69,17 @@ def _measured(name: str) -> dict[str, Any]:
     return measuring.on_engine(name, "cpu")
 
 
-def _rows(name: str, by_dtype: dict[str, Any]) -> dict[str, Any]:
-    """What the table holds, from the measurements for each dtype."""
+def _limit(name: str, measurements: list[Any]) -> float:
+    """The limit that follows from the measurements for a dtype."""
     choice = CHOICES[name]
-    return {
-        dtype: (choice.least if choice.tried else measuring.fitted(name, rows), rows)
-        for dtype, rows in by_dtype.items()
-    }
+    return choice.least if choice.tried else measuring.fitted(name, measurements)
 
 
 def _source(table: dict[str, Any]) -> Iterator[str]:
     yield HEAD
     for name, by_dtype in sorted(table.items()):
-        yield f'    "{name}": {{'
-        for dtype, (limit, rows) in by_dtype.items():
-            yield f'        "{dtype}": ({limit}, ('
-            for work, *numbers in rows:
-                yield f'            ("{work}", {", ".join(map(str, numbers))}),'
-            yield "        )),"
-        yield "    },"
+        limits = ", ".join(f'"{dtype}": {_limit(name, rows)}' for dtype, rows in by_dtype.items())
+        yield f'    "{name}": {{{limits}}},'
     yield "}\n"
 
 
@@ -104,14 +94,15 @@ def _page(table: dict[str, Any]) -> Iterator[str]:
 
 def _choice(name: str, by_dtype: dict[str, Any]) -> Iterator[str]:
     choice = CHOICES[name]
-    limits = ", ".join(f"{_limit(limit)} in {dtype}" for dtype, (limit, _) in by_dtype.items())
+    limits = {dtype: _limit(name, rows) for dtype, rows in by_dtype.items()}
+    shown = ", ".join(f"{_limit_text(limit)} in {dtype}" for dtype, limit in limits.items())
     yield f"### `{name}`\n"
     yield f"Below the limit: {choice.below}. From it on: {choice.above}."
-    yield f"The quantity: {choice.quantity}. The limit: {limits}.\n"
+    yield f"The quantity: {choice.quantity}. The limit: {shown}.\n"
     yield "| work | dtype | quantity | below, ms | from it on, ms |\n|---|---|---|---|---|"
-    for dtype, (limit, rows) in by_dtype.items():
+    for dtype, rows in by_dtype.items():
         for work, quantity, *times in rows:
-            serves = int(quantity >= limit)
+            serves = int(quantity >= limits[dtype])
             cells = [f"**{t:g}**" if i == serves else f"{t:g}" for i, t in enumerate(times)]
             yield f"| {work} | {dtype} | {_figure(quantity)} | {' | '.join(cells)} |"
     yield ""
@@ -121,26 +112,24 @@ def _figure(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 else f"{number:g}"
 
 
-def _limit(limit: float) -> str:
+def _limit_text(limit: float) -> str:
     return "none" if limit == math.inf else _figure(limit)
 
 
 def main() -> None:
     """The command."""
-    table = {
-        name: {dtype: rows for dtype, (_, rows) in found.items()}
-        for name, found in MEASURED.items()
-    }
+    table = json.loads(RESULTS.read_text(encoding="utf-8"))
     for engine in [] if "--page" in sys.argv else sys.argv[1:] or ENGINES:
         print(engine, flush=True)
         for name, found in _measured(engine).items():
-            table[name] = {dtype: tuple(map(tuple, x["measured"])) for dtype, x in found.items()}
+            table[name] = {dtype: x["measured"] for dtype, x in found.items()}
         _write(table)
     _write(table)
 
 
-def _write(measurements: dict[str, Any]) -> None:
-    table = {name: _rows(name, found) for name, found in measurements.items()}
+def _write(table: dict[str, Any]) -> None:
+    """Write the measurements, and what follows from them."""
+    RESULTS.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     TABLE.write_text("\n".join(_source(table)), encoding="utf-8")
     PAGE.write_text("\n".join(_page(table)).rstrip() + "\n", encoding="utf-8")
 

@@ -175,8 +175,8 @@ def _within(module: str, part: str) -> bool:
 
 
 def circles(files: list[Path], root: Path) -> list[list[str]]:
-    """The modules that import each other, in groups. Only what is imported while a module is
-    executed counts, so neither type hints nor imports inside functions do.
+    """The modules that import each other, in groups. Imports for type hints count, and those
+    inside of functions do not.
     """
     edges = {module_name(file, root): set(_at_import(file, root)) for file in files}
     reached = {module: _reachable(module, edges) for module in edges}
@@ -194,8 +194,7 @@ def _at_import(file: Path, root: Path) -> Iterator[str]:
     waiting: list[ast.AST] = [ast.parse(file.read_text(encoding="utf-8"), str(file))]
     while waiting:
         node = waiting.pop()
-        typing_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or typing_only:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             continue
         yield from _targets(node, package, root)
         waiting += ast.iter_child_nodes(node)

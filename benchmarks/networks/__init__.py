@@ -1,5 +1,5 @@
-"""Networks that people train, written once over `layers`: in K, and by hand in PyTorch, JAX and
-Keras 3.
+"""Networks that people train, written once over `layers`: in K, by hand in TensorFlow, PyTorch
+and JAX, and with Keras 3.
 
 python -m benchmarks.networks --help
 """

@@ -90,7 +90,8 @@ def _known(file: Path, core: int) -> dict[str, Any]:
 def _keep(data: dict[str, Any], name: str, rows: Any, core: int, rounds: int) -> None:
     """Put rows in the place of older ones of the same programs, with the first and last losses."""
     for row in rows:
-        row["losses"] = row.get("losses", [])[:: max(len(row.get("losses", [])) - 1, 1)]
+        if "losses" in row:
+            row["losses"] = row["losses"][:: max(len(row["losses"]) - 1, 1)]
     worker = Worker("numpy", core, None, "benchmarks.networks.workers", name, "Backplane", "full")
     try:
         data["limits"] = worker.ask(do="limits")
@@ -125,7 +126,8 @@ def cells(row: dict[str, Any]) -> list[str]:
     """Medians for people: step, prediction, first step, memory."""
     keys = ("step wall", "step cpu", "predict wall", "predict cpu")
     found = [f"{spread(row[k])['median'] * 1e3:.3g}" if k in row else "–" for k in keys]
-    return [*found, f"{row['first']['wall']:.2f}", f"{row['peak'] / 1e6:.0f}"]
+    first = [f"{row['first']['wall']:.2f}", f"{row['peak'] / 1e6:.0f}"] if "first" in row else []
+    return [*found, *(first or ["–", "–"])]
 
 
 def _write_page(file: Path) -> None:

@@ -133,6 +133,7 @@ SEQ2SEQ = Network(
     {"batch": 32, "steps": 24, "words": 512, "width": 128},
     {"batch": 3, "steps": 4, "words": 7, "width": 5},
     reads=("x", "written"),
+    recurrent=True,
 )
 
 NETWORKS = {"gpt": GPT, "gpt-768": GPT_768, "bert": BERT, "seq2seq": SEQ2SEQ}

@@ -17,9 +17,9 @@ HEAD = """\
 <!-- Written by `python -m benchmarks.networks`; do not edit. -->
 # Networks
 
-Networks that people train, written once in K, beside the same networks by hand in PyTorch and JAX
-and as layers of Keras 3. [Benchmarks](benchmarks.md) measures single mechanisms on small programs;
-here the sizes are those of somebody else.
+Networks that people train, written once in K, beside the same networks by hand in TensorFlow,
+PyTorch and JAX and as layers of Keras 3. [Benchmarks](benchmarks.md) measures single mechanisms on
+small programs; here the sizes are those of somebody else.
 
 `python -m benchmarks.networks --only gpt,unet --engines torch,jax` measures some of them on your
 machine. The programs are in `benchmarks/networks/`. All of them start from the same weights, and
@@ -36,8 +36,11 @@ NOTES = (
     "By hand in PyTorch: images in the memory format `channels_last`, the library's own layer "
     "norm, GELU, attention, LSTM and cross-entropy, fused optimizers, sparse gradients for large "
     "tables. By hand in JAX: `jax.jit` of the whole step with its state donated, once with the "
-    "compiler's defaults and once without YNNPACK's convolutions. There are no programs by hand "
-    "for NumPy, PyTensor, ONNX Runtime and TensorFlow; some networks have a model of Keras 3.",
+    "compiler's defaults and once without YNNPACK's convolutions. By hand in TensorFlow: one "
+    "`tf.function` of the whole step, with fused batch norm, losses and update kernels, and where "
+    "no steps follow each other the same compiled by XLA. By hand on ONNX Runtime: the prediction "
+    "of the program in PyTorch, exported. There are no programs by hand for NumPy and PyTensor, "
+    "and no training by hand for ONNX Runtime; some networks have a model of Keras 3.",
     "`roof` is more than 100% for the recommender, because a step reads and writes only those rows "
     "of its tables that the batch names.",
 )
@@ -170,13 +173,15 @@ def _network(name: str, measured: dict[str, Any], limits: dict[str, float]) -> I
             f"{spread(row[key])['median'] * 1e3:.3g}" if key in row else "–"
             for key in (f"step {CLOCK}", f"predict {CLOCK}")
         )
-        roof = f"{least / spread(row[f'step {CLOCK}'])['median']:.0%}"
-        wall = f"{spread(row['step wall'])['median'] * 1e3:.3g}"
+        roof = wall = first = memory = "–"
+        if "first" in row:
+            roof = f"{least / spread(row[f'step {CLOCK}'])['median']:.0%}"
+            wall = f"{spread(row['step wall'])['median'] * 1e3:.3g}"
+            first, memory = f"{row['first'][CLOCK]:.2f}", f"{row['peak'] / 1e6:.0f}"
         kinds = over(measured["programs"], row["stack"], "step") if row["name"] == BACKPLANE else {}
         ratio = (
             ", ".join(f"{kinds[k][0]:.2f}" if k in kinds else "–" for k in LIMITS) if kinds else ""
         )
-        first, memory = f"{row['first'][CLOCK]:.2f}", f"{row['peak'] / 1e6:.0f}"
         rows.append([where, row["name"], step, wall, ratio, predict, roof, first, memory])
     yield from table(
         ["on", "program", "step ms", "wall", "over hand, Keras 3, fastest", "predict ms", "roof",

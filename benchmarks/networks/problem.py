@@ -44,6 +44,8 @@ class Network:
     """What a prediction reads of a batch."""
     keras3: bool = False
     """Whether there is a rival made of Keras 3's layers."""
+    recurrent: bool = False
+    """Whether steps follow each other, each on the state that the last one left."""
     tolerance: float = 2e-3
     """How far losses may be apart after 20 steps: training amplifies rounding."""
 

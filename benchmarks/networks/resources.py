@@ -18,7 +18,8 @@ from typing import Any
 
 from benchmarks import processes
 from benchmarks.memory import held
-from benchmarks.networks.workers import Server, programs
+from benchmarks.networks import NETWORKS as WHOLE
+from benchmarks.networks.workers import Server, parts, programs
 from benchmarks.problem import ENGINES
 from benchmarks.workers import ONE_THREAD
 
@@ -69,8 +70,8 @@ def _rows(what: str, engines: list[str]) -> Iterator[tuple[str, str, str, list[f
     for network in NETWORKS[what]:
         for engine in engines:
             for program in programs(network, engine):
-                if program == "by hand, compiled":
-                    continue  # It compiles for minutes.
+                if program == "by hand, compiled" or "step" not in parts(WHOLE[network], program):
+                    continue  # It compiles for minutes, or does not train.
                 found = [
                     float(_child(what, n, engine, network, program))
                     for n in ((1,) if what == "memory" else (1, 2))

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks import timing
 from benchmarks.networks import NETWORKS
-from benchmarks.networks.workers import programs
+from benchmarks.networks.workers import parts, programs
 from benchmarks.problem import BACKPLANE, KERAS3
 from benchmarks.workers import Worker, WorkerError
 
@@ -42,13 +42,14 @@ def _engine(
     module, size = "benchmarks.networks.workers", "tiny" if tiny else "full"
     rows = [{"stack": s, "name": p, "error": ""} for s, p in offered]
     workers = [Worker(s, core, None, module, name, p, size) for s, p in offered]
-    parts = ["step", *["predict"] * (NETWORKS[name].forward is not None)]
+    does = {p: parts(NETWORKS[name], p) for _, p in offered}
     try:
         for row, worker in zip(rows, workers, strict=True):
             say(f"{name}: {row['name']} on {row['stack']}: building")
             try:
-                row |= worker.ask(do="train")
-                if "predict" in parts:
+                if "step" in does[row["name"]]:
+                    row |= worker.ask(do="train")
+                if "predict" in does[row["name"]]:
                     row["predicted"] = worker.ask(do="predict")
             except WorkerError as error:
                 row["error"] = " ".join(str(error).split())[:500]
@@ -57,7 +58,7 @@ def _engine(
         for turn in range(rounds):
             say(f"{name}: {offered[0][0]}: round {turn + 1} of {rounds}")
             for row, worker in shuffled.sample(ready, len(ready)):
-                for part in parts:
+                for part in does[row["name"]]:
                     taken = worker.ask(do="block", what=part)
                     for clock in CLOCKS:
                         row.setdefault(f"{part} {clock}", []).append(taken[clock])
@@ -75,7 +76,9 @@ def _compare(name: str, rows: list[dict[str, Any]]) -> None:
             continue
         tolerance = NETWORKS[name].tolerance
         for what in ("losses", "predicted"):
-            want, got = np.asarray(first.get(what, 0.0)), np.asarray(row.get(what, 0.0))
+            if what not in row:
+                continue
+            want, got = np.asarray(first[what]), np.asarray(row[what])
             apart = float(np.max(np.abs(got - want)) / np.max(np.abs(want)))
             row[f"{what} apart"] = apart
             if not apart <= tolerance:

@@ -42,6 +42,7 @@ BIDIRECTIONAL = Network(
     {"batch": 32, "steps": 40, "inputs": 32, "units": 64, "classes": 10},
     {"batch": 3, "steps": 5, "inputs": 3, "units": 4, "classes": 3},
     reads=("x", "mask", "noise0", "noise1", "noise2", "noise3"),
+    recurrent=True,
 )
 
 # --- ConvLSTM, https://arxiv.org/abs/1506.04214 ---------------------------------------------------
@@ -71,6 +72,7 @@ CONV_LSTM = Network(
     {"batch": 4, "steps": 8, "side": 32, "filters": 16},
     {"batch": 2, "steps": 3, "side": 5, "filters": 2},
     loss=conv_lstm_loss,
+    recurrent=True,
 )
 
 # --- WaveNet, https://arxiv.org/abs/1609.03499 ----------------------------------------------------
@@ -162,6 +164,7 @@ RECOGNIZER = Network(
         "width": 2, "units": 3,
     },
     loss=recognizer_loss,
+    recurrent=True,
 )  # fmt: skip
 
 NETWORKS = {

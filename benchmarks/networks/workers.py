@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks.memory import held
 from benchmarks.networks import NETWORKS
+from benchmarks.networks.problem import Network
 from benchmarks.problem import BACKPLANE, KERAS3, Run
 from benchmarks.workers import serve
 
@@ -22,10 +23,18 @@ SECONDS = 1.0
 """About how long a block takes."""
 
 BY_HAND: dict[str, dict[str, dict[str, bool]]] = {
+    "tensorflow": {"by hand": {}, "by hand, XLA": {"xla": True}},
     "torch": {"by hand": {}, "by hand, compiled": {"compiled": True}},
     "jax": {"by hand": {}, "by hand, XLA's convolutions": {"own_convolutions": True}},
+    "cntk": {"by hand, exported from PyTorch": {}},
 }
 """The hand-written programs of a stack, and how each is made."""
+WRITTEN_OUT = {"by hand, XLA"}
+"""Programs that write out the steps of recurrences, which they take minutes to compile."""
+PREDICTING = {"by hand, exported from PyTorch"}
+"""Programs without training."""
+MODULES = {"cntk": "onnxruntime"}
+"""Where the hand-written programs of a stack are, if not under its name."""
 
 Seconds = dict[str, float]
 
@@ -34,7 +43,15 @@ def programs(name: str, stack: str) -> list[str]:
     """The names of the programs that a stack has for a network."""
     if stack in KERAS3:
         return ["Keras 3"] if NETWORKS[name].keras3 else []
-    return [BACKPLANE, *BY_HAND.get(stack, {})]
+    network, found = NETWORKS[name], [BACKPLANE, *BY_HAND.get(stack, {})]
+    left_out = WRITTEN_OUT if network.recurrent else set()
+    return [p for p in found if p not in left_out and parts(network, p)]
+
+
+def parts(network: Network, program: str) -> list[str]:
+    """What a program of a network does."""
+    predict = ["predict"] if network.forward is not None else []
+    return predict if program in PREDICTING else ["step", *predict]
 
 
 class Server:
@@ -44,18 +61,19 @@ class Server:
         self.network = NETWORKS[name]
         self.sizes = self.network.chosen(tiny == "tiny")
         self.batch = self.network.data(np.random.default_rng(0), self.sizes)
-        kind = "k" if program == BACKPLANE else stack
+        kind = "k" if program == BACKPLANE else MODULES.get(stack, stack)
         kind = "keras3" if stack in KERAS3 else kind
         self.module = importlib.import_module(f"benchmarks.networks.programs.{kind}")
         self.how = {} if kind == "k" else BY_HAND.get(stack, {}).get(program, {})
         self.runs: dict[str, Run] = {}
-        self._warm_up()
+        self._warm_up("step" in parts(self.network, program))
 
-    def _warm_up(self) -> None:
+    def _warm_up(self, trains: bool) -> None:
         """Have the library imported and used: that belongs to no network."""
         network = NETWORKS["wavenet" if self.network.keras3 else "vae"]
         sizes = network.chosen(tiny=True)
-        run = self.module.train(network, network.data(np.random.default_rng(0), sizes), sizes)
+        make = self.module.train if trains else self.module.predict
+        run = make(network, network.data(np.random.default_rng(0), sizes), sizes)
         run.call(*run.arguments)
 
     def train(self) -> dict[str, Any]:
@@ -74,7 +92,9 @@ class Server:
 
     def predict(self) -> float:
         """Build the prediction; the mean of its magnitudes, to be compared."""
-        self.runs["predict"] = run = self.module.predict(self.network, self.batch, self.sizes)
+        self.runs["predict"] = run = self.module.predict(
+            self.network, self.batch, self.sizes, **self.how
+        )
         found = run.call(*run.arguments)
         return float(np.abs(np.asarray(found[0] if type(found) is list else found)).mean())
 

@@ -54,8 +54,19 @@ def _fused(opt: Optimizer, state: Any, gradients: Any) -> None:
             tf.raw_ops.ResourceApplyKerasMomentum(
                 var=w.handle, accum=first[i].handle, lr=opt.rate, grad=g, momentum=opt.momentum
             )
+        elif isinstance(g, tf.IndexedSlices):
+            w.scatter_sub(tf.IndexedSlices(opt.rate * g.values, g.indices))
         else:
             tf.raw_ops.ResourceApplyGradientDescent(var=w.handle, alpha=opt.rate, delta=g)
+
+
+def updated(opt: Optimizer, state: Any, gradients: Any, *, fused: bool) -> None:
+    """A step of the optimizer. The gradient of a table may be of some rows alone; what remembers
+    something of each weight needs all of them.
+    """
+    if opt.adam or opt.momentum or not fused:
+        gradients = [tf.convert_to_tensor(g) for g in gradients]
+    (_fused if fused else _plain)(opt, state, gradients)
 
 
 def train(problem: Training, loss_of: Loss, *, fused: bool = False, xla: bool = False) -> Run:
@@ -65,14 +76,13 @@ def train(problem: Training, loss_of: Loss, *, fused: bool = False, xla: bool = 
     first = [tf.Variable(tf.zeros_like(w)) for w in weights] if opt.adam or opt.momentum else []
     second = [tf.Variable(tf.zeros_like(w)) for w in weights] if opt.adam else []
     t = tf.Variable(0.0)
-    update = _fused if fused else _plain
 
     @tf.function(jit_compile=xla, autograph=False)
     def step(x: Any, y: Any) -> Any:
         with tf.GradientTape() as tape:
             loss = loss_of(weights, x, y, problem)
         gradients = tape.gradient(loss, weights)
-        update(opt, (weights, first, second, t), gradients)
+        updated(opt, (weights, first, second, t), gradients, fused=fused)
         return loss
 
     x, y = tf.constant(problem.x), tf.constant(problem.y)

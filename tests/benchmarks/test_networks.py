@@ -46,11 +46,38 @@ def test_by_hand_in_jax(name: str) -> None:
     compare("jax", name)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["mobilenet-v2", "bert", "bidirectional", "ctc", "wgan-gp", "recommender"]
+)
+def test_by_hand_in_tensorflow(name: str) -> None:
+    compare("tensorflow", name)
+
+
 def test_which_programs_there_are() -> None:
     assert programs("gpt", "numpy") == ["Backplane"]
     assert programs("gpt", "keras3-torch") == ["Keras 3"]
     assert programs("wgan-gp", "keras3-torch") == []
     assert "by hand" in programs("wgan-gp", "torch")
+    assert programs("ctc", "tensorflow") == ["Backplane", "by hand"]  # XLA would take minutes
+    assert programs("gpt", "cntk") == ["Backplane", "by hand, exported from PyTorch"]
+    assert programs("physics", "theano") == ["Backplane"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mobilenet-v2", "bert", "bidirectional"])
+def test_exported_predictions(name: str) -> None:
+    network = NETWORKS[name]
+    sizes = network.chosen(tiny=True)
+    batch = network.data(np.random.default_rng(0), sizes)
+    found = [
+        importlib.import_module(f"benchmarks.networks.programs.{module}").predict(
+            network, batch, sizes
+        )
+        for module in ("onnxruntime", "torch")
+    ]
+    exported, wanted = (np.asarray(run.call(*run.arguments)) for run in found)
+    np.testing.assert_allclose(exported[0], wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_the_work_of_a_product() -> None:

@@ -32,10 +32,29 @@ case(
     distinct(2, 3),
     oracle=lambda x, **_: relu(x, 0.5, 6.0),
     id="kinks",
-    kinks=[([[-1.0, 0.0, 6.0, 7.0]], [[0.5, 0.5, 1.0, 0.0]])],
+    kinks=[([[-1.0, 0.0, 6.0, 7.0]], [[0.5, 0.5, 0.0, 0.0]])],
     alpha=0.5,
     max_value=6.0,
 )
+case(
+    "relu",
+    distinct(16, 16),
+    oracle=relu,
+    id="relu6",
+    kinks=[([[-1.0, 0.0, 3.0, 6.0, 7.0]], [[0.0, 0.0, 1.0, 0.0, 0.0]])],
+    max_value=np.float32(6.0),
+)
+for i, kwargs in enumerate(
+    (
+        {"max_value": 6.0},
+        {"alpha": 0.25},
+        {"max_value": 6.0, "threshold": 1.0},
+        {"max_value": 6.0, "alpha": 0.5},
+    )
+):
+    case(
+        "relu", values([-1.0, np.nan, 7.0]), oracle=relu, id=f"nan{i}", grad=False, **kwargs
+    )  # fmt: skip
 case("relu", ints(3, 4, low=-4), oracle=relu, id="ints")
 case(
     "elu",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -141,6 +142,42 @@ for name, axes in (("rows", (2,)), ("columns", (0, 1))):
     op(
         "normalize", floats(2, 3, 4), floats(4), floats(4), id=name, axes=axes, epsilon=0.125,
         oracle=normalized, smooth=True,
+    )  # fmt: skip
+
+
+def aligned(scores: Any, labels: Any, steps: Any, counts: Any) -> list[np.ndarray]:
+    """CTC by all paths. Slopes are the probabilities of classes less those on the right paths."""
+    losses, slopes = np.zeros(len(scores)), np.zeros(scores.shape)
+    p = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    blank = scores.shape[-1] - 1
+    for i, (n, count) in enumerate(zip(steps, counts, strict=True)):
+        on_paths = np.zeros((n, blank + 1))
+        total = 0.0
+        for path in itertools.product(range(blank + 1), repeat=n):
+            if [k for k, _ in itertools.groupby(path) if k != blank] == [*labels[i, :count]]:
+                weight = float(np.prod(p[i, range(n), path]))
+                on_paths[range(n), path] += weight
+                total += weight
+        losses[i] = -math.log(total) if total else math.inf
+        slopes[i, :n] = p[i, :n] - on_paths / total if total else 0
+    return [losses, slopes]
+
+
+ALIGNED = [values(np.array(x, "int32")) for x in ([[1, 0], [1, 1], [2, 2]], [4, 3, 2], [2, 2, 0])]
+
+
+@api
+def _aligned(scores: Any, *others: Any) -> Any:
+    scores = as_tensor(scores)
+    wide = scores if scores.spec.dtype == "float64" else primitive("cast")(scores, dtype="float32")
+    return primitive("ctc_loss")(wide, *map(as_tensor, others))
+
+
+NO_PATH = [ALIGNED[0], values(np.array([1, 2, 0], "int32")), ALIGNED[2]]
+for name, others in (("fits", ALIGNED), ("no-path", NO_PATH)):
+    case(
+        "ops.ctc_loss", floats(3, 4, 3), *others, id=name, oracle=aligned, smooth=name == "fits",
+        grad=name == "fits", fn=lambda K, *operands: _aligned(*operands),
     )  # fmt: skip
 
 # --- reductions and cumulative operations ---------------------------------------------------------

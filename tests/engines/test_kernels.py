@@ -15,7 +15,7 @@ from backplane import engines
 from backplane.cli import kernels as measuring
 from backplane.compile.program import clear_programs
 from backplane.engines import kernels
-from backplane.engines.kernel_table import MEASURED
+from backplane.engines.kernel_table import LIMITS
 
 
 class Asked(dict[str, float]):
@@ -43,8 +43,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_every_choice_is_measured_and_in_the_table() -> None:
-    assert set(kernels.CHOICES) == set(measuring.CASES) == set(MEASURED)
-    assert all(kernels.DTYPES[0] in rows for rows in MEASURED.values())
+    assert set(kernels.CHOICES) == set(measuring.CASES) == set(LIMITS)
+    assert all(kernels.DTYPES[0] in rows for rows in LIMITS.values())
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_the_users_limits_come_before_ours(home: Path) -> None:
     assert kernels.limit("torch.windows") == np.inf
     assert kernels.limit("torch.windows", "float64") == 3
     assert kernels.limit("torch.windows", "bfloat16") == np.inf
-    assert kernels.limit("jax.points") == MEASURED["jax.points"]["float32"][0]
+    assert kernels.limit("jax.points") == LIMITS["jax.points"]["float32"]
     assert kernels.settled("torch.windows")
     assert not kernels.settled("torch.products")
 
@@ -175,7 +175,7 @@ def test_bench_writes_the_users_table(home: Path, monkeypatch: pytest.MonkeyPatc
         assert result.exit_code == 0, result.output
         assert "a product per step" in result.output
     assert kernels.limit("numpy.loops") == kernels.limit("torch.loops") == 8
-    assert kernels.limit("jax.loops") == MEASURED["jax.loops"]["float32"][0]
+    assert kernels.limit("jax.loops") == LIMITS["jax.loops"]["float32"]
 
 
 def test_an_engine_is_measured_in_a_process(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -217,4 +217,11 @@ def convolution_with_one_window_along_the_last_axis_in_halves(K, dtype="bfloat16
     return {x: value}, [y, z, *K.gradients(K.sum(K.square(y)), [x, k])], []
 
 
+def slope_by_the_root_of_the_number_zero(K):
+    """The search for a normalization found none of the operands of a maximum."""
+    v = K.variable(np.ones((3, 2)))
+    (g,) = K.gradients(K.sum(v * K.sqrt(K.constant(0.0))), [v])
+    return {}, [g], []
+
+
 CORPUS = [f for f in globals().values() if getattr(f, "__module__", "") == __name__]

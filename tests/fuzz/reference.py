@@ -205,7 +205,9 @@ class Evaluation:
         if self.rng is not None and name in JUMPS | POLES:
             operands = self.beyond(node, operands, exact)
         if self.rng is not None and name in ADDING | COMPOSED:
-            whole = name in ADDING and all(_are_few_digits(v) for v in operands)
+            # Some kernels divide each element of a window, and add the quotients.
+            adding = name in ADDING and name != "avg_pool"
+            whole = adding and all(_are_few_digits(v) for v in operands)
             digits = 0 if whole else NEVER
             # A whole exponent stays whole: the power of a negative number would be NaN.
             last = 1 if name == "pow" else len(operands)
@@ -223,6 +225,9 @@ class Evaluation:
         if name in ("sum", "sum_to", "mean"):  # their rounding errors grow with the terms
             terms = np.size(operands[0]) // max(1, np.size(found))
             times = max(1.0, math.log2(max(1, terms)) / 4)
+        # A division by a number may be a product with its inverse.
+        if name == "div" and not np.all(_short(1 / np.asarray(operands[1]), node.spec.dtype)):
+            name = "reciprocal"
         return self.settled(name, found, node.spec.dtype, times)
 
     def beyond(self, node: Tensor, operands: list[Any], exact: Mapping[Tensor, Any]) -> list[Any]:
@@ -352,9 +357,7 @@ class Evaluation:
         noise = self.noise(value.shape) * UNIT[dtype] * times
         moved = value * (1 + noise)
         if digits is not NEVER:
-            scaled = value * 2.0**digits
-            exact = (scaled == np.round(scaled)) & (np.abs(scaled) < 2.0 ** DIGITS[dtype] * 4)
-            moved = np.where(exact, value, moved)
+            moved = np.where(_short(value, dtype, digits), value, moved)
         size = np.abs(value)
         if not (size > LARGEST[dtype] / 2).any():
             return self.flushed(moved, dtype)
@@ -422,6 +425,14 @@ def _depends_on_order(
         for part in (np.maximum(sizes, 0), np.minimum(sizes, 0))
     )
     return ((up > 0.9 * most) & (down < 0)) | ((down < -0.9 * most) & (up > 0))
+
+
+def _short(value: np.ndarray, dtype: str, digits: int | None = None) -> np.ndarray:
+    """Which numbers need no more than so many binary digits after the point, and few before it."""
+    if not is_float(dtype):
+        return np.ones(value.shape, bool)
+    scaled = value * 2.0 ** (DIGITS[dtype] if digits is None else digits)
+    return (scaled == np.round(scaled)) & (np.abs(scaled) < 2.0 ** DIGITS[dtype] * 4)
 
 
 def _are_few_digits(value: Any) -> bool:

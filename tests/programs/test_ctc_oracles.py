@@ -81,6 +81,54 @@ def test_cost_equals_tensorflow(engine: Any, batch: dict[str, np.ndarray]) -> No
     np.testing.assert_allclose(grad, wanted, rtol=1e-3, atol=1e-4 * np.abs(wanted).max())
 
 
+def test_a_probability_that_is_no_number_gives_no_number(engine: Any) -> None:
+    """In the sample that it belongs to."""
+    pred = np.full((2, 3, 3), 1 / 3, "float32")
+    pred[0, 1, 0] = np.nan
+    y = K.placeholder(shape=(2, 3, 3))
+    loss = K.ctc_batch_cost(np.array([[1], [1]]), y, np.array([3, 3]), np.array([1, 1]))
+    found, grad = K.function([y], [loss, K.gradients(loss, [y])[0]])([pred])
+    assert np.isnan(found[0]).all()
+    assert np.isfinite(found[1]).all()
+    assert np.isnan(grad[0]).any()
+    assert np.isfinite(grad[1]).all()
+
+
+def test_a_label_of_probability_zero_does_not_fit(engine: Any) -> None:
+    pred = np.full((2, 3, 3), 1 / 3)
+    pred[0, :, 1] = 0
+    pred[1, 0, 1] = 0
+    y = K.placeholder(shape=(2, 3, 3), dtype="float64")
+    epsilon = K.epsilon()
+    K.set_epsilon(0.0)
+    try:
+        loss = K.ctc_batch_cost(np.array([[1], [1]]), y, np.array([3, 3]), np.array([1, 1]))
+    finally:
+        K.set_epsilon(epsilon)
+    found, grad = K.function([y], [loss, K.gradients(loss, [y])[0]])([pred])
+    # Label in the second, the third or both steps, a blank in the others.
+    np.testing.assert_allclose(found, [[np.inf], [-np.log(3 / 18)]], rtol=1e-12)
+    assert not grad[0, 0].any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_second_derivatives_equal_differences(engine: Any, dtype: str) -> None:
+    """The gradient of a function of the gradient, in which each sample's loss counts otherwise."""
+    rng = np.random.default_rng(6)
+    labels, steps, counts = np.array([[1, 1], [0, 2]]), np.array([5, 4]), np.array([2, 1])
+    y = K.placeholder(shape=(2, 5, 4), dtype=dtype)
+    weights, direction = (rng.normal(size=s).astype(dtype) for s in ((2, 1), (2, 5, 4)))
+    loss = K.sum(K.square(K.ctc_batch_cost(labels, K.softmax(y), steps, counts)) * weights)
+    (slope,) = K.gradients(loss, [y])
+    (curve,) = K.gradients(K.sum(slope * direction), [y])
+    f = K.function([y], [slope, curve])
+    x, h = rng.normal(size=(2, 5, 4)).astype(dtype), 1e-5 if dtype == "float64" else 1e-2
+    _, found = f([x])
+    ahead, behind = (f([x + sign * h * direction])[0] for sign in (1, -1))
+    near = 1e-7 if dtype == "float64" else 5e-3
+    np.testing.assert_allclose(found, (ahead - behind) / (2 * h), atol=near * np.abs(found).max())
+
+
 def decode(pred: np.ndarray, steps: np.ndarray, **options: Any) -> list[np.ndarray]:
     y = K.placeholder(shape=(None, None, pred.shape[-1]), dtype=pred.dtype.name)
     lengths = K.placeholder(shape=(None,), dtype="int32")

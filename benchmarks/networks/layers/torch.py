@@ -47,12 +47,12 @@ class Layers(Weights):
     @staticmethod
     def image(x: Any) -> Any:
         """A view with the channels first."""
-        return x.movedim(-1, 1)
+        return x.movedim(x.ndim - 1, 1)
 
     @staticmethod
     def channels_last(x: Any) -> Any:
         """A view with the channels last."""
-        return x.movedim(1, -1)
+        return x.movedim(1, x.ndim - 1)
 
     @staticmethod
     def leaky_relu(x: Any) -> Any:

@@ -70,14 +70,14 @@ def train(network: Network, batch: Batch, sizes: Sizes, *, own_convolutions: boo
     return Run(call, (), reset)
 
 
-def predict(network: Network, batch: Batch, sizes: Sizes) -> Run:
+def predict(network: Network, batch: Batch, sizes: Sizes, *, own_convolutions: bool = False) -> Run:
     """A prediction, its weights on the device."""
-    layers = Layers(training=False)
+    layers, options = Layers(training=False), OWN_CONVOLUTIONS if own_convolutions else None
     batch = network.inputs(batch)
     jax.eval_shape(lambda batch: network.predicted(layers, batch, sizes), batch)
     weights = {name: jnp.array(value) for name, value in layers.initial.items()}
 
-    @jax.jit
+    @partial(jax.jit, compiler_options=options)
     def run(weights: Any, batch: Any) -> Any:
         layers.values = weights
         return network.predicted(layers, batch, sizes)

@@ -66,17 +66,22 @@ def _format(w: Any) -> Any:
     return torch.channels_last if last else torch.contiguous_format
 
 
-def predict(network: Network, batch: Batch, sizes: Sizes) -> Run:
+def predict(network: Network, batch: Batch, sizes: Sizes, *, compiled: bool = False) -> Run:
     """A prediction, in inference mode."""
     layers = Layers(training=False)
     batch = network.inputs(batch)
 
-    def run() -> Any:
-        with torch.inference_mode():
-            return network.predicted(layers, _tensors(batch), sizes).numpy()
+    def predicted(batch: Any) -> Any:
+        return network.predicted(layers, batch, sizes)
 
     with torch.inference_mode():
-        network.predicted(layers, _tensors(batch), sizes)
+        predicted(_tensors(batch))  # the first call makes the weights
+    predicted_of = torch.compile(predicted, dynamic=False) if compiled else predicted
+
+    def run() -> Any:
+        with torch.inference_mode():
+            return predicted_of(_tensors(batch)).numpy()
+
     return Run(run)
 
 

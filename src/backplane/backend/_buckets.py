@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,25 +14,28 @@ from backplane.core.sizes import origin
 from backplane.core.spec import is_float
 from backplane.core.traits import Axis
 
-if TYPE_CHECKING:
-    from backplane.backend.graph import KFunction
-
 Sizes = int | Sequence[int]
 """The sizes of buckets, or a number whose multiples they are."""
 
 
 class Bucketed:
-    """What `f.in_buckets` returns. Call it as `f`."""
+    """What `f.in_buckets` returns. Call it as `f`: `values` turns what is given into a list."""
 
-    def __init__(self, function: KFunction, buckets: Sizes | Mapping[int, Sizes], check: bool):
+    def __init__(
+        self,
+        function: Function,
+        values: Callable[[Any], Any],
+        one_out: bool,
+        buckets: Sizes | Mapping[int, Sizes],
+        check: bool,
+    ) -> None:
         given = buckets if isinstance(buckets, Mapping) else {1: buckets}
         self.what = f"K.function {function.name!r}: in_buckets"
         self.buckets = dict(self._checked(axis, sizes) for axis, sizes in given.items())
-        self._of, self._function = function, function._function
-        inputs = self._function.inputs
+        self._function, self._values, self._one_out = function, values, one_out
         self.places = [
             (i, axis)
-            for i, p in enumerate(inputs)
+            for i, p in enumerate(function.inputs)
             for axis in self.buckets
             if axis < p.spec.ndim and p.spec.shape[axis] is None
         ]
@@ -40,13 +43,13 @@ class Bucketed:
         if not self.places:
             axes = ", ".join(map(str, self.buckets))
             raise ValueError(f"{self.what}: no input has an unknown size at axis {axes}")
-        if check and self._function.keys:
+        if check and function.keys:
             raise ValueError(
                 f"{self.what}: with random numbers nobody can compare results with and without "
                 "padding; try it without them (dropout off), and then say check=False"
             )
         self._unchecked = check
-        self.pads = "static" in self._function.engine.capabilities
+        self.pads = "static" in function.engine.capabilities
 
     def _checked(self, axis: Any, sizes: Any) -> tuple[int, Sizes]:
         if not _is_whole(axis) or axis < 0:
@@ -65,7 +68,7 @@ class Bucketed:
             ValueError: if a size is larger than the largest bucket, or the result depends on what
                 was added.
         """
-        values = [*self._function.checked_count(self._of._values(inputs))]
+        values = [*self._function.checked_count(self._values(inputs))]
         if not (self.pads or self._unchecked):
             return self._given(self._function(values))
         padded, lengths = self._padded(values)
@@ -77,7 +80,7 @@ class Bucketed:
         return self._given(self._cropped(self._function.outputs, self._function(padded), lengths))
 
     def _given(self, outputs: list[np.ndarray]) -> Any:
-        return outputs[0] if self._of._one_out else outputs
+        return outputs[0] if self._one_out else outputs
 
     def _padded(self, values: list[Any]) -> tuple[list[Any], Lengths]:
         """The values with zeros at their ends, and each size before and after."""

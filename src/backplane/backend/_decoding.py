@@ -7,8 +7,14 @@ import math
 import numpy as np
 
 from backplane import config
-from backplane.backend._axes import merge_axes, permuted
-from backplane.backend._ragged import (
+from backplane.core.graph import Tensor, constant
+from backplane.ops import control, indexing, reduction
+from backplane.ops import elementwise as ew
+from backplane.ops.axes import merge_axes, permuted
+from backplane.ops.creation import shaped, shaped_as, size_at
+from backplane.ops.indexing import pad, scatter_add
+from backplane.ops.lift import cast_to
+from backplane.ops.ragged import (
     IMPOSSIBLE,
     column,
     compacted,
@@ -21,12 +27,6 @@ from backplane.backend._ragged import (
     shifted,
     size_of,
 )
-from backplane.core.graph import Tensor, constant
-from backplane.ops import control, indexing, reduction
-from backplane.ops import elementwise as ew
-from backplane.ops.creation import shaped, shaped_as, size_at
-from backplane.ops.indexing import pad, scatter_add
-from backplane.ops.lift import cast_to
 from backplane.ops.reduction import argmax, top_k
 from backplane.ops.shaping import broadcast_to, concat, expand_dims, reshape, squeeze
 

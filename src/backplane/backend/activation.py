@@ -16,6 +16,7 @@ from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
 from backplane.ops.creation import scalar
 from backplane.ops.lift import as_tensor, cast_to
+from backplane.ops.rectifiers import clipped_relu, leaky_relu
 
 __all__ = ["elu", "hard_sigmoid", "relu", "sigmoid", "softmax", "softplus", "softsign", "tanh"]
 
@@ -41,7 +42,8 @@ def relu(
     """Rectified linear unit.
 
     f(x) is max_value for x >= max_value, x for threshold <= x < max_value, and alpha * (x -
-    threshold) below. With the defaults that is max(x, 0). The derivative at 0 is `alpha`.
+    threshold) below. With the defaults that is max(x, 0). The derivative at 0 is `alpha`, and at
+    `max_value` it is 0. NaN stays NaN.
 
     Args:
         x: Tensor.
@@ -58,23 +60,29 @@ def relu(
         array([-1.,  1.,  6.], dtype=float32)
     """
     x = as_tensor(x)
-    flat, at_zero = _is_zero(alpha), _is_zero(threshold)
-    if flat and at_zero and max_value is None:
+    dtype = x.spec.dtype if is_float(x.spec.dtype) else None
+    edge, factor = as_tensor(threshold, dtype), as_tensor(alpha, dtype)
+    limit = None if max_value is None else as_tensor(max_value, dtype)
+    slope = ew.number(factor) if ew.number(edge) == 0 else None
+    if slope == 0 and limit is None:
         return ew.relu(x)
     x = float_tensor(x)
+    high = None if limit is None else ew.number(limit)
+    if slope == 0 and high is not None and high > 0:
+        return clipped_relu(x, high=high)
+    if slope is not None and limit is None:
+        return leaky_relu(x, slope=slope)
+    return _general_relu(x, factor, limit, edge)
+
+
+def _general_relu(x: Tensor, alpha: Tensor, limit: Tensor | None, edge: Tensor) -> Tensor:
     dtype = x.spec.dtype
-    edge = as_tensor(threshold, dtype)
-    above = x
-    if max_value is not None:
-        above = ew.minimum(x, cast_to(as_tensor(max_value, dtype), dtype))
-    below = scalar(0, dtype) if flat else cast_to((x - edge) * alpha, dtype)
-    # x > 0 and not x >= 0: at an edge of 0 the slope is alpha, because the derivative of max(x, 0)
-    # is 0.
-    return ew.where(x > edge if at_zero else x >= edge, above, below)
-
-
-def _is_zero(value: TensorLike) -> bool:
-    return is_number(value) and value == 0
+    # The limit comes first, because the first operand wins a tie.
+    above = x if limit is None else ew.minimum(cast_to(limit, dtype), x)
+    below = scalar(0, dtype) if ew.number(alpha) == 0 else cast_to((x - edge) * alpha, dtype)
+    # At an edge of 0 the slope is alpha, because the derivative of max(x, 0) is 0. Comparisons with
+    # NaN are false, so NaN is above.
+    return ew.where(x <= edge if ew.number(edge) == 0 else x < edge, below, above)
 
 
 @api

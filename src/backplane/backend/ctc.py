@@ -11,33 +11,30 @@ import math
 from backplane import config, engines
 from backplane.backend import _decoding
 from backplane.backend._args import as_int, shape_vector
-from backplane.backend._axes import merge_axes, permuted
 from backplane.backend._call import api
 from backplane.backend._errors import explained
-from backplane.backend._ragged import (
-    IMPOSSIBLE,
-    column,
-    compacted,
-    integer,
-    log_sum,
-    picked,
-    positions,
-    row,
-    shifted,
-    size_of,
-)
 from backplane.backend.activation import float_tensor
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor, constant
 from backplane.core.sparse import SparseTensor
 from backplane.core.spec import bits
-from backplane.ops import control, reduction
 from backplane.ops import elementwise as ew
-from backplane.ops.creation import dims_of, shaped, size_at
+from backplane.ops import reduction
+from backplane.ops.axes import merge_axes, permuted
+from backplane.ops.creation import dims_of
+from backplane.ops.ctc import ctc_loss
 from backplane.ops.indexing import head
 from backplane.ops.lift import as_tensor, cast_to
-from backplane.ops.reduction import log_softmax, logsumexp
-from backplane.ops.shaping import broadcast_to, concat, expand_dims, full_like, squeeze
+from backplane.ops.ragged import (
+    column,
+    compacted,
+    integer,
+    positions,
+    row,
+    size_of,
+)
+from backplane.ops.reduction import log_softmax
+from backplane.ops.shaping import concat, full_like, squeeze
 
 __all__ = ["ctc_batch_cost", "ctc_decode", "ctc_label_dense_to_sparse"]
 
@@ -141,65 +138,19 @@ def ctc_batch_cost(
     for length, most in ((steps, size_of(y_pred, 1)), (count, size_of(labels, 1))):
         valid = ew.logical_and(valid, ew.logical_and(length >= 0, length <= most))
     usable = ew.where(known, labels, blank)
+    steps = ew.minimum(ew.maximum(steps, integer(0)), size_of(y_pred, 1))
 
-    total = _log_probability(_log_rows(y_pred), usable, blank, steps, used)
-    possible = ew.logical_and(valid, total > IMPOSSIBLE / 2)
-    otherwise = ew.where(
-        valid, constant(math.inf, total.spec.dtype), constant(math.nan, total.spec.dtype)
-    )
-    loss = ew.where(possible, 0.0 - total, otherwise)
+    loss, _ = ctc_loss(_scores(y_pred), usable, steps, used)
+    loss = ew.where(valid, loss, constant(math.nan, loss.spec.dtype))
     return column(cast_to(loss, y_pred.spec.dtype))
 
 
-def _log_probability(
-    logs: Tensor, labels: Tensor, blank: Tensor, steps: Tensor, count: Tensor
-) -> Tensor:
-    """The log of the probability of each sample's labels. The forward variables of CTC are computed
-    one time step after another. Where there are no labels, `labels` holds blanks.
+def _scores(y_pred: Tensor) -> Tensor:
+    """Logarithms whose softmax is `y_pred` plus epsilon with the rows scaled to sum to 1, in
+    float32 at least.
     """
-    path = _with_blanks(labels, blank)
-    emitted = picked(permuted(logs, (0, 2, 1)), path)
-    # A label may follow another one without a blank between them, unless both are equal.
-    skips = ew.logical_and(
-        ew.not_equal(path, blank),
-        ew.not_equal(path, shifted(path, 2, -1)),
-    )
-    dtype = logs.spec.dtype
-    impossible = constant(IMPOSSIBLE, dtype)
-    # Before the first step, only the beginning of the path is reached. Both the first blank and the
-    # first label are one move away from it.
-    first = ew.equal(positions(path, 1), integer(0))
-    start = ew.where(row(first), full_like(path, 0, dtype), impossible)
-    columns = column(steps)
-
-    def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        (alpha,), (time, log) = carry, items
-        leap = ew.where(skips, shifted(alpha, 2, IMPOSSIBLE), impossible)
-        new = log_sum([alpha, shifted(alpha, 1, IMPOSSIBLE), leap]) + log
-        # Unreachable places would otherwise sink lower and lower.
-        new = ew.maximum(new, impossible)
-        return [ew.where(time < columns, new, alpha)], []
-
-    times = positions(logs, 1)
-    (alpha,), _ = control.scan(step, [start], [times, permuted(emitted, (2, 0, 1))])
-    # A path ends in the last label or in the blank behind it.
-    distance = column(count * 2) - row(positions(path, 1))
-    ends = ew.logical_or(ew.equal(distance, integer(0)), ew.equal(distance, integer(1)))
-    return logsumexp(ew.where(ends, alpha, impossible), axes=(1,), keepdims=False)
-
-
-def _log_rows(y_pred: Tensor) -> Tensor:
-    """Log-probabilities of each step, in float32 at least."""
     dtype = y_pred.spec.dtype if bits(y_pred.spec.dtype) >= 32 else "float32"
-    logs = ew.log(cast_to(y_pred, dtype) + config.epsilon())
-    return log_softmax(logs, axis=2)
-
-
-def _with_blanks(labels: Tensor, blank: Tensor) -> Tensor:
-    """blank, label, blank, label, …, blank."""
-    pairs = [expand_dims(t, axes=(2,)) for t in (labels * 0 + blank, labels)]
-    path = merge_axes(concat(*pairs, axis=2), [[0], [1, 2]])
-    return concat(path, shaped(broadcast_to, [size_at(labels, 0), 1], blank), axis=1)
+    return ew.log(cast_to(y_pred, dtype) + config.epsilon())
 
 
 @api
@@ -255,7 +206,7 @@ def ctc_decode(
     )
     if not 1 <= paths <= width:
         raise ValueError(f"{name}: top_paths must be from 1 to beam_width = {width}, got {paths}")
-    logs = _log_rows(y_pred)
+    logs = log_softmax(_scores(y_pred), axis=2)
     found, score = _decoding.beam_search(logs, lengths, width, paths, bool(merge_repeated))
     return found, cast_to(score, y_pred.spec.dtype)
 

@@ -176,7 +176,7 @@ class KFunction:
         """
         from backplane.backend._buckets import Bucketed  # Here: few programs pad.
 
-        return Bucketed(self, buckets, check)
+        return Bucketed(self._function, self._values, self._one_out, buckets, check)
 
     def __repr__(self) -> str:
         from backplane.views.words import spec_text  # Here: few programs show a function.
@@ -534,8 +534,7 @@ def eval(x: TensorLike) -> np.ndarray:
 def _eval_anything(x: TensorLike) -> np.ndarray:
     # The same as `adaptable` does, but our own tensors take a short cut.
     adapter = None if isinstance(x, Tensor) else adapter_among((x,))
-    value: np.ndarray = evaluate(x) if adapter is None else adapter.call(eval, (x,), {})
-    return value
+    return evaluate(x) if adapter is None else adapter.call(eval, (x,), {})
 
 
 _eval_anything.__name__ = "eval"  # Errors name it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from backplane import config
-from backplane.backend._axes import permuted
 from backplane.backend._call import api
 from backplane.backend._convolution_nd import Convolution
 from backplane.backend._errors import explained
@@ -12,6 +11,7 @@ from backplane.backend._spatial_arguments import check_rank
 from backplane.backend.padding import spatial_2d_padding, temporal_padding
 from backplane.backend.types import Shape, Sizes, TensorLike
 from backplane.core.graph import Tensor
+from backplane.ops.axes import permuted
 from backplane.ops.lift import as_tensor
 
 __all__ = [

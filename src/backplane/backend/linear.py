@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from backplane.backend._args import as_axes, as_int
-from backplane.backend._axes import merge_axes, permuted, reshape_to
 from backplane.backend._call import api
 from backplane.backend._spatial_arguments import is_first
 from backplane.backend.activation import float_tensor
@@ -16,6 +15,7 @@ from backplane.core.graph import Tensor
 from backplane.core.shapes import normalize_axis
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
+from backplane.ops.axes import merge_axes, permuted, reshape_to
 from backplane.ops.creation import scalar
 from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.linear import matmul

@@ -9,7 +9,6 @@ import numpy as np
 from backplane import config
 from backplane.backend._args import as_count, as_int
 from backplane.backend._call import api
-from backplane.backend._ragged import positions
 from backplane.backend.activation import float_tensor
 from backplane.backend.types import Axis, TensorLike
 from backplane.core.graph import Tensor
@@ -20,6 +19,7 @@ from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
 from backplane.ops.creation import scalar, shaped, size_at
 from backplane.ops.lift import as_tensor, cast_to
+from backplane.ops.ragged import positions
 from backplane.ops.shaping import expand_dims, reshape
 
 __all__ = [

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backplane.backend._args import as_axis, as_count, as_entries, as_new_axis, as_shape
-from backplane.backend._axes import merge_axes, permuted
 from backplane.backend._call import api
 from backplane.backend.types import Axis, Shape, Size, TensorLike
 from backplane.core.graph import Tensor
 from backplane.ops import shaping as sh
+from backplane.ops.axes import merge_axes, permuted
 from backplane.ops.creation import shaped, size_at
 from backplane.ops.lift import as_tensor
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from backplane import _files
 from backplane.engines import kernels
-from backplane.engines.kernel_table import MEASURED
+from backplane.engines.kernel_table import LIMITS
 
 SECONDS, LEAST = 0.2, 5
 """How long both forms of a case run in turns, and how often each at least."""
@@ -187,7 +187,7 @@ def measured(engine: str, clock: str) -> dict[str, Any]:
     from backplane.compile.program import clear_programs
 
     # Whatever the user's table says.
-    kernels.FORCED.update({name: rows[kernels.DTYPES[0]][0] for name, rows in MEASURED.items()})
+    kernels.FORCED.update({name: rows[kernels.DTYPES[0]] for name, rows in LIMITS.items()})
     found: dict[str, Any] = {}
     for name, cases in CASES.items():
         owner, _, choice = name.partition(".")
@@ -282,8 +282,7 @@ def on_engine(engine: str, clock: str = "wall") -> dict[str, Any]:
         text=True,
         env={**os.environ, "KERAS_BACKEND": engine},
     )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def write(choices: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Mixed precision: the graph of a function in which products run in float16 or bfloat16.
 
-Each primitive declares how it takes part (`core.traits.Precision`). Variables, what is fed and what
+Each primitive declares how it takes part (`core.tensor.Precision`). Variables, what is fed and what
 is returned stay float32. Gradients are part of the graph, so they come along.
 """
 

@@ -19,10 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from backplane.core.graph import Tensor
+from typing import Any, NamedTuple
 
 
 class Where(NamedTuple):
@@ -100,7 +97,7 @@ class Context:
         engine: Any = None,
         mode: str | None = None,
         scopes: tuple[str, ...] = (),
-        updated: Mapping[Tensor, Tensor] = NOTHING,
+        updated: Mapping[Any, Any] = NOTHING,
         line: Where | None = None,
         step: bool = False,
         bound: Any = None,

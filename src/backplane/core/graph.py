@@ -1,317 +1,26 @@
-"""Tensors: immutable nodes that know how they are computed and what they will be.
-
-A tensor is either a leaf (placeholder, constant, variable, key source) or the result of a primitive
-on other tensors. A primitive with several results makes one node whose `spec` is a tuple of specs,
-and one `output` tensor per result. A tensor never refers to its users, so Python frees whatever
-nobody holds any more.
-"""
+"""The leaves of graphs, closed graphs, and walks over graphs."""
 
 from __future__ import annotations
 
-import itertools
 import os
 from _thread import allocate_lock  # `threading` imports much more than this.
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
-from backplane.core.context import Where, current, scoped_name, user_line
+from backplane.core.context import scoped_name, user_line
 from backplane.core.mesh import Layout
-from backplane.core.spec import DType, Shape, Spec
+from backplane.core.spec import Spec
+from backplane.core.tensor import OPERATORS as OPERATORS
+from backplane.core.tensor import Tensor as Tensor
 
-if TYPE_CHECKING:
-    from backplane.core.primitive import Primitive
-
-_serial = itertools.count()
 _drawing = allocate_lock()
 
-OPERATORS: dict[str, Callable[..., Any]] = {}
-"""What `+`, `[]`, … do, by method name without underscores. `ops` fills it: core knows no op."""
-
-
-def _operator(name: str) -> Callable[..., Tensor]:
-    def method(self: Tensor, *args: Any) -> Tensor:
-        result: Tensor = OPERATORS[name](self, *args)
-        return result
-
-    method.__name__ = f"__{name}__"
-    return method
-
-
-TensorT = TypeVar("TensorT", bound="Tensor")
+TensorT = TypeVar("TensorT", bound=Tensor)
 
 GIVEN_NAME = "given_name"
 """The attribute with the name that a user gave, without a number that makes it unique."""
-
-
-class Tensor:
-    """A value to be computed. It never changes, but other libraries may hang attributes on it."""
-
-    __slots__ = (
-        "__dict__",
-        "__weakref__",
-        "_name",
-        "_phased",
-        "inputs",
-        "op",
-        "params",
-        "serial",
-        "spec",
-        "where",
-    )
-
-    __array_priority__ = 1000
-
-    tells_phase: ClassVar[bool] = False
-    """Whether each tensor has `_uses_learning_phase`: Keras 1 reads it without asking."""
-
-    def __init__(
-        self,
-        op: Primitive[Any] | None,
-        inputs: tuple[Tensor, ...],
-        params: Mapping[str, Any],
-        spec: Spec,
-        where: Where | None,
-        name: str | tuple[str, ...] | None = None,
-    ) -> None:
-        """`name`: a name, or the scopes of one that is made when somebody asks for it."""
-        self.op = op
-        self.inputs = inputs
-        self.params = params
-        self.spec = spec
-        self.where = where
-        self.serial = next(_serial)
-        self._name = name
-        self._phased: bool | None = None
-
-    # --- what Keras code reads --------------------------------------------------------------------
-
-    @property
-    def shape(self) -> Shape:
-        """The static shape; unknown sizes are None."""
-        return Shape(self.spec.shape)
-
-    def get_shape(self) -> Shape:
-        """The static shape, TensorFlow's spelling."""
-        return Shape(self.spec.shape)
-
-    def set_shape(self, shape: Any) -> None:
-        """Check that a shape fits. A tensor never changes, so nothing else becomes of it: what
-        `K.int_shape` gives then is what classic Keras notes for the output of a layer.
-
-        Raises:
-            ValueError: if it does not fit.
-        """
-        sizes = tuple([None if n is None else int(n) for n in shape])
-        if not self.spec.accepts(Spec(sizes, self.spec.dtype)):
-            raise ValueError(f"set_shape({sizes}) contradicts the shape of {self!r}")
-        self._keras_shape = sizes
-
-    if not TYPE_CHECKING:  # Otherwise checkers would take any name for an attribute.
-
-        def __getattr__(self, name: str) -> Any:
-            more = WITHOUT.get(name, "")
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{more}")
-
-    @property
-    def static_shape(self) -> tuple[int | None, ...]:
-        """The static shape, with the sizes that classic Keras has added (`_keras_shape`)."""
-        found: tuple[int | None, ...] = self.__dict__.get("keras_shape", self.spec.shape)
-        return found
-
-    @property
-    def _keras_shape(self) -> tuple[int | None, ...]:
-        """The static shape.
-
-        Raises:
-            AttributeError: in a step function of a loop, if nobody has set it. A model of classic
-                Keras that is called on a row takes the attribute for a sign that the row has
-                `_uses_learning_phase` too.
-        """
-        if current().step and "keras_shape" not in self.__dict__:
-            raise AttributeError("_keras_shape")
-        return self.static_shape
-
-    @_keras_shape.setter
-    def _keras_shape(self, shape: Any) -> None:
-        """The shape that classic Keras notes for the output of a layer. Keras may name sizes that
-        the spec does not know (`Lambda(output_shape=…)`), but it cannot contradict sizes that the
-        spec knows.
-        """
-        known = self.spec.shape
-        if shape is not None and (not known or (len(shape) == len(known) + 1 and shape[-1] == 1)):
-            # A layer that computes a loss gives a scalar, or one number per sample, but says
-            # (None, 1): Keras makes the placeholder of the targets from this.
-            self.__dict__["keras_shape"] = tuple(shape)
-        elif shape is not None and len(shape) == len(known):
-            pairs = zip(known, shape, strict=True)
-            self.__dict__["keras_shape"] = tuple(m if n is None else n for n, m in pairs)
-
-    @property
-    def _uses_learning_phase(self) -> bool:
-        """Whether the tensor is computed from the learning phase. The answer is remembered for
-        every node on the way, because Keras asks after each layer.
-
-        Raises:
-            AttributeError: in a step function of a loop, if it is not, and nobody has set the
-                attribute: there Keras 2 asks with `hasattr`.
-        """
-        if self._phased is None:
-            waiting = [self]
-            while waiting:
-                node = waiting[-1]
-                unknown = [t for t in node.inputs if t._phased is None]
-                if unknown:
-                    waiting += unknown
-                    continue
-                node._phased = _is_phase(node) or any(t._phased for t in node.inputs)
-                waiting.pop()
-        known = self._phased or self.tells_phase or "_phase_is_set" in self.__dict__
-        if not known and current().step:
-            raise AttributeError("_uses_learning_phase")
-        return bool(self._phased)
-
-    @_uses_learning_phase.setter
-    def _uses_learning_phase(self, value: bool) -> None:
-        self._phased = bool(value)
-        self.__dict__["_phase_is_set"] = True
-
-    @property
-    def dtype(self) -> DType:
-        """The name of the dtype: a string that also has `.name`."""
-        return DType(self.spec.dtype)
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.spec.shape)
-
-    @property
-    def name(self) -> str:
-        """The name that was given, or else one made of the name scopes, the primitive's name and a
-        serial number.
-        """
-        if not isinstance(self._name, str):
-            own = f"{self.op.name if self.op else 'tensor'}_{self.serial}"
-            self._name = "/".join([*(self._name or ()), own])
-        return self._name
-
-    def __repr__(self) -> str:
-        spec: Any = self.spec
-        if not isinstance(spec, Spec):
-            return f"<node {self.name!r} with {len(spec)} results>"
-        kind = type(self).__name__ if self.op is None else "Tensor"
-        return f"<{kind} {self.name!r} shape={tuple(spec.shape)} dtype={spec.dtype}{self._made()}>"
-
-    def _made(self) -> str:
-        """How the tensor is computed, for `repr`."""
-        if self.op is None:
-            return ""
-        # One of several results is that of the node that has them all.
-        single = not self.inputs or isinstance(self.inputs[0].spec, Spec)
-        node = self if single else self.inputs[0]
-        assert node.op is not None
-        names = [t.name for t in node.inputs]
-        shown = names if len(names) <= 6 else [*names[:5], "…"]
-        return f" = {node.op.name}({', '.join(shown)})"
-
-    def _repr_html_(self) -> str:
-        """What notebooks show: the facts, and the line that built the tensor."""
-        import html  # Here: only notebooks need it.
-
-        rows = [repr(self), *([f"built at {self.where}"] if self.where is not None else [])]
-        return f"<code>{'<br>'.join([html.escape(row) for row in rows])}</code>"
-
-    # --- operators; == is identity, so that tensors can be keys and members of lists
-    # ----------------
-
-    __add__, __radd__ = _operator("add"), _operator("radd")
-    __sub__, __rsub__ = _operator("sub"), _operator("rsub")
-    __mul__, __rmul__ = _operator("mul"), _operator("rmul")
-    __truediv__, __rtruediv__ = _operator("truediv"), _operator("rtruediv")
-    __floordiv__, __rfloordiv__ = _operator("floordiv"), _operator("rfloordiv")
-    __mod__, __rmod__ = _operator("mod"), _operator("rmod")
-    __pow__, __rpow__ = _operator("pow"), _operator("rpow")
-    __matmul__, __rmatmul__ = _operator("matmul"), _operator("rmatmul")
-    __lt__, __le__ = _operator("lt"), _operator("le")
-    __gt__, __ge__ = _operator("gt"), _operator("ge")
-    __and__, __rand__ = _operator("and"), _operator("rand")
-    __or__, __ror__ = _operator("or"), _operator("ror")
-    __xor__, __rxor__ = _operator("xor"), _operator("rxor")
-    __neg__, __abs__, __invert__ = _operator("neg"), _operator("abs"), _operator("invert")
-    __getitem__ = _operator("getitem")
-
-    def eval(self, session: Any = None, feed_dict: Any = None) -> Any:
-        """The value as a NumPy array: `K.eval`, with TensorFlow's spelling and arguments."""
-        return OPERATORS["eval"](self, session, feed_dict)
-
-    def __bool__(self) -> bool:
-        raise TypeError(
-            f"{self!r} has no truth value yet: it is symbolic. Use K.switch or K.in_train_phase to "
-            "choose inside the graph, or K.eval to compute it."
-        )
-
-    def __iter__(self) -> Iterator[Tensor]:
-        shape = self.spec.shape
-        if not shape:
-            raise TypeError(f"{self!r} has no axes to iterate over")
-        if shape[0] is None:
-            raise TypeError(
-                f"{self!r} cannot be iterated over: the size of its first axis is unknown"
-            )
-        return (self[i] for i in range(shape[0]))
-
-    # --- what other libraries ask of an operand: `backend` answers ----------------------------
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        return OPERATORS["array"](self, dtype)  # type: ignore[no-any-return]
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        """`array + tensor`, and functions of NumPy: `np.exp(tensor)`."""
-        return OPERATORS["ufunc"](ufunc, method, inputs, options)
-
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return OPERATORS["array_function"](function, args, kwargs)
-
-    @classmethod
-    def __torch_function__(
-        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        return OPERATORS["torch_function"](function, args, kwargs or {})
-
-    def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> Any:
-        return OPERATORS["tf_tensor"](self)
-
-    def __jax_array__(self) -> Any:
-        """The value as a JAX array; the tensor itself if it has none yet, or none that JAX keeps as
-        it is: then `jax_array + tensor` is left to K.
-        """
-        return OPERATORS["jax_array"](self)
-
-    def __mlx_array__(self) -> Any:
-        return OPERATORS["mlx_array"](self)
-
-    def __float__(self) -> float:
-        raise TypeError(f"{self!r} is symbolic and has no value yet: use K.eval or K.function")
-
-    def __int__(self) -> int:
-        raise TypeError(f"{self!r} is symbolic and has no value yet: use K.eval or K.function")
-
-    def __copy__(self) -> Tensor:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> Tensor:
-        return self
-
-
-WITHOUT = {
-    "graph": ": there is no global graph; a tensor itself holds what it is computed from",
-    "consumers": ": a tensor does not know its users",
-    "device": ": a graph runs where its engine does",
-    "numpy": ": it is symbolic; use K.eval or K.function",
-}
-"""What is said of attributes that tensors of TensorFlow have, and ours have not."""
 
 
 def with_given_name(made: TensorT, name: str | None) -> TensorT:
@@ -330,7 +39,11 @@ class Placeholder(Tensor):
         super().__init__(None, (), {}, spec, user_line(), name)
         self.default = default
         self.layout: Layout | None = None
-        """How what is fed is split over a mesh, if the user has said so ."""
+        """How what is fed is split over a mesh, if the user has said so."""
+
+    def is_phase(self) -> bool:
+        """Whether this is a learning phase."""
+        return self.default is not None and not self.spec.shape
 
 
 class ArrayInput(Placeholder):
@@ -339,11 +52,6 @@ class ArrayInput(Placeholder):
     """
 
     __slots__ = ()
-
-
-def _is_phase(node: Tensor) -> bool:
-    """Whether `node` is a learning phase: a scalar that need not be fed."""
-    return isinstance(node, Placeholder) and node.default is not None and not node.spec.shape
 
 
 class Constant(Tensor):
@@ -396,8 +104,7 @@ class KeySource(Tensor):
 
     def draw(self) -> np.ndarray:
         """Draw the next key, as an array. Several threads may draw at once."""
-        key: np.ndarray = draw([self])[0]
-        return key
+        return draw([self])[0]
 
 
 _process = [0]

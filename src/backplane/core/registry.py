@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backplane.core.spec import DTYPES, KEY, Spec
-
-if TYPE_CHECKING:
-    from backplane.core.primitive import Primitive
+from backplane.core.tensor import Primitive
 
 PRIMITIVES: dict[str, Primitive[Any]] = {}
 """Every primitive, as soon as the module of `ops` that declares it is imported."""

@@ -1,60 +1,17 @@
-"""Facts of primitives, for passes and code generation, and the rules that many primitives share."""
+"""The rules that many primitives share: where sizes come from, all steps of a loop at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from enum import Enum
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-from backplane.core.graph import Tensor
-
-Axis = tuple[Tensor, int]
-AxisRule = Callable[[Tensor, int], Sequence[Axis]]
-"""A function of a node and an axis of its result. It returns the axes of operands from which that
-size is taken."""
-
-
-class Memory(Enum):
-    """Whose memory the result of a primitive is, on every engine."""
-
-    FRESH = "fresh"
-    """Memory of its own, which no operand shares."""
-    VIEW = "view"
-    """It may share memory with the first operand, and with no other."""
-    ANY = "any"
-    """It may share memory with any operand."""
-
-
-class Precision(Enum):
-    """How a primitive takes part in mixed precision (`compile.precision`)."""
-
-    LOW = "low"
-    """Its float32 operands are cast to the low precision: products, which are quick in it."""
-    FOLLOWS = "follows"
-    """It is computed in the low precision if an operand has it. Weights and numbers beside are
-    cast; anything else that is float32 makes it float32."""
-    BOUNDS = "bounds"
-    """It follows, but not with a number that the low precision does not hold exactly: a clip to 1 −
-    1e-7 would be one to 1."""
-    FULL = "full"
-    """Its operands keep their dtypes: sums, exponentials, whatever must be exact."""
-
-
-class Stacked(NamedTuple):
-    """What replaces a tensor of a loop's steps when work moves out of the loop."""
-
-    tensor: Tensor
-    stacked: bool
-    """Whether `tensor` holds the values of all steps along a new first axis. Otherwise the tensor
-    is the same in each step."""
-    rows_first: bool = False
-    """Whether all steps of the first row come first where rows are joined (`linear.as_rows`)."""
-
-
-StackRule = Callable[[Tensor, Sequence[Stacked]], "Tensor | None"]
-"""A function of a node in a loop's step and its operands outside of the loop, of which at least one
-is stacked. It returns the stacked results of all steps, or None if the operands do not fit."""
-
+from backplane.core.tensor import Axis as Axis
+from backplane.core.tensor import AxisRule as AxisRule
+from backplane.core.tensor import Memory as Memory
+from backplane.core.tensor import Precision as Precision
+from backplane.core.tensor import Stacked as Stacked
+from backplane.core.tensor import StackRule as StackRule
+from backplane.core.tensor import Tensor
 
 # --- where the size of an axis comes from ---------------------------------------------------------
 
@@ -95,8 +52,7 @@ def later_axes(parameter: str) -> StackRule:
         assert node.op is not None
         axes = node.params[parameter]
         later = tuple([i + 1 for i in axes]) if isinstance(axes, tuple) else axes + 1
-        stacked: Tensor = node.op(operands[0].tensor, **{**node.params, parameter: later})
-        return stacked
+        return node.op(operands[0].tensor, **{**node.params, parameter: later})
 
     return rule
 
@@ -109,7 +65,6 @@ def whole_time(parameter: str, whole: Any) -> StackRule:
     def rule(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
         assert node.op is not None
         entries = (whole, *node.params[parameter])
-        stacked: Tensor = node.op(operands[0].tensor, **{**node.params, parameter: entries})
-        return stacked
+        return node.op(operands[0].tensor, **{**node.params, parameter: entries})
 
     return rule

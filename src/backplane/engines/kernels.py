@@ -1,11 +1,11 @@
 """Which of two formulations of the same work serves: by a quantity of the sizes, and a limit for it
 that was measured.
 
-The list below says what the choices are. `kernel_table` holds the limits of each, by dtype, with
-the measurements that they follow from; `python -m benchmarks.kernels` writes it. `backplane bench
---kernels` measures on the user's machine and writes a table of the same form, whose limits come
-before ours. `BACKPLANE_KERNELS` names another such file, or is `off`: then the plain formulation
-serves everywhere, which is the library's own kernel where it has one.
+The list below says what the choices are. `kernel_table` holds the limits of each, by dtype.
+`python -m benchmarks.kernels` measures and writes it. `backplane bench --kernels` measures on the
+user's machine and writes a file, whose limits come before ours. `BACKPLANE_KERNELS` names another
+such file, or is `off`: then the plain formulation serves everywhere, which is the library's own
+kernel where it has one.
 
 Choices are made while a program is compiled or first run, on a CPU. Nothing was measured on other
 devices, where the plain formulations serve.
@@ -21,7 +21,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from backplane import _keras_json as keras_json
-from backplane.engines.kernel_table import MEASURED
+from backplane.engines.kernel_table import LIMITS
 
 VARIABLE = "BACKPLANE_KERNELS"
 OFF = "off"
@@ -175,11 +175,7 @@ def limits() -> Limits:
     """The limits in force in this process."""
     if switched_off():
         return {name: {DTYPES[0]: choice.without_table} for name, choice in CHOICES.items()}
-    ours = {
-        name: {dtype: row[0] for dtype, row in by_dtype.items()}
-        for name, by_dtype in MEASURED.items()
-    }
-    return {**ours, **users_limits()}
+    return {**LIMITS, **users_limits()}
 
 
 @cache

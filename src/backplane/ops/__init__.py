@@ -13,7 +13,11 @@ Each module imports only those above it:
 - `remat`: gradients that compute again
 - `control`: loops and branches
 - `reduction`: reductions, cumulative operations, normalization
+- `axes`: axes in another order, and axes made one
+- `ragged`: rows of different lengths, sums of probabilities
+- `ctc`: a loss of sequences that are not aligned
 - `groups`: what libraries compute by one kernel, and `recognition`, which finds it in graphs
+- `rectifiers`: piecewise linear activations
 - `linear`: products of matrices
 - `random`: random numbers
 - `windows`, `convolution`, `pooling`: windows that slide along spatial axes
@@ -26,9 +30,11 @@ equal dtypes. `backplane.backend` accepts the friendly forms and makes them cano
 
 from backplane.ops import (
     autodiff,
+    axes,
     control,
     convolution,
     creation,
+    ctc,
     effects,
     elementwise,
     groups,
@@ -38,8 +44,10 @@ from backplane.ops import (
     native,
     operators,
     pooling,
+    ragged,
     random,
     recognition,
+    rectifiers,
     reduction,
     remat,
     shaping,
@@ -48,7 +56,7 @@ from backplane.ops import (
 )  # fmt: skip
 
 __all__ = [
-    "autodiff", "control", "convolution", "creation", "effects", "elementwise", "groups",
-    "indexing", "lift", "linear", "native", "operators", "pooling", "random", "recognition",
-    "reduction", "remat", "shaping", "updates", "windows",
+    "autodiff", "axes", "control", "convolution", "creation", "ctc", "effects", "elementwise",
+    "groups", "indexing", "lift", "linear", "native", "operators", "pooling", "ragged", "random",
+    "recognition", "rectifiers", "reduction", "remat", "shaping", "updates", "windows",
 ]  # fmt: skip

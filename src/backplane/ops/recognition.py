@@ -245,7 +245,7 @@ def _normalize_around(root: Tensor) -> _Seed | None:
             return None
         power = -1 if exponent == 0.5 else 1
     if total.op is maximum and 0.0 in [number(t) for t in total.inputs]:
-        total = next(t for t in total.inputs if number(t) != 0.0)
+        total = next((t for t in total.inputs if number(t) != 0.0), total)
     if total.op is not add:
         return None
     for variance, more in (total.inputs, total.inputs[::-1]):

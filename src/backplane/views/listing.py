@@ -8,7 +8,8 @@ from typing import Any
 from backplane.compile.codegen.closed_graphs import closed
 from backplane.compile.codegen.loop_steps import StepEmitter
 from backplane.compile.codegen.programs import Emitter
-from backplane.compile.function import Function, signature
+from backplane.compile.function import Function
+from backplane.compile.plan import signature
 from backplane.compile.program import emitter_for, prepared
 from backplane.compile.source_map import Place
 from backplane.core.graph import Graph, Tensor, toposort

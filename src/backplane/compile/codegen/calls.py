@@ -33,29 +33,24 @@ meanwhile (`core.atomic.Domain`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from backplane.compile.accumulation import is_split
+from backplane.compile.plan import Call, Plan, Variant
 from backplane.core.atomic import Domain, again, deferred_signals, join, under
 from backplane.core.graph import Tensor, draw, undraw
 from backplane.core.source import Source
 from backplane.core.variable import read
 from backplane.engines.base import Engine
 
-if TYPE_CHECKING:
-    from backplane.compile.function import Function, Variant
-
-Call = Callable[..., list[np.ndarray]]
-
 MOST_LOCKS = 8
 """Locks that the text itself takes: Python allows 20 blocks inside each other."""
 
 
-def straight(function: Function, variant: Variant, slow: Call, apart: Call | None = None) -> Call:
+def straight(function: Plan, variant: Variant, slow: Call, apart: Call | None = None) -> Call:
     """The call of a function with one variant. Arguments that are not a list of as many values go
     to `slow`, and those with batches of different sizes to `apart`, if it is given.
     """
@@ -65,27 +60,25 @@ def straight(function: Function, variant: Variant, slow: Call, apart: Call | Non
 class _Writer:
     """Writes the text of one call and binds the objects in it."""
 
-    def __init__(
-        self, function: Function, variant: Variant, slow: Call, apart: Call | None
-    ) -> None:
+    def __init__(self, function: Plan, variant: Variant, slow: Call, apart: Call | None) -> None:
         self.function = function
         self.variant = variant
         self.apart = apart
         self.engine = engine = function.engine
-        self.replaced: frozenset[int] = getattr(variant.run, "written", frozenset())
+        self.replaced: frozenset[int] = getattr(variant.program.run, "written", frozenset())
         """The updates that `run` has written when it returns."""
         self.domains: list[Domain] = []
         self.changed = ""
         """The condition, as text, that somebody has written over the values that were read."""
         self.source = Source(
-            "call", engine=engine, slow=slow, run=variant.run, failed=variant.failed,
+            "call", engine=engine, slow=slow, run=variant.program.run, failed=variant.failed,
             feed=engine.feed, lend=engine.lend, wait=engine.wait, ndarray=np.ndarray,
-            array=np.array, variables=variant.variables, read=read,
+            array=np.array, variables=function.variables, read=read,
         )  # fmt: skip
 
     def written(self) -> Call:
         """The compiled text."""
-        if not self.variant.updated:
+        if not self.function.updated:
             return self._without_updates()
         locks = self._locks()
         with self.source.block("def call(inputs=()):"):
@@ -103,14 +96,14 @@ class _Writer:
         return self.source.function("call")
 
     def _join(self) -> None:
-        variant = self.variant
-        self.domains = join(list(dict.fromkeys([*variant.variables, *variant.updated])))
+        read = [*self.function.variables, *self.function.updated]
+        self.domains = join(list(dict.fromkeys(read)))
         self.source.names.update({f"domain{i}": d for i, d in enumerate(self.domains)})
 
     def _locks(self) -> list[str]:
         """What the call holds while it runs."""
         self._join()
-        if self.variant.written or self.replaced:
+        if self.variant.program.written or self.replaced:
             for domain in self.domains:
                 domain.guard = domain.lock
         names = {f"lock{i}": d.lock for i, d in enumerate(self.domains)}
@@ -163,7 +156,7 @@ class _Writer:
         yet. Where old values know their successors, an interrupted call finds those instead.
         """
         follows = type(self.engine).current is not Engine.current
-        whole = not self.replaced or (follows and len(self.replaced) == len(self.variant.updated))
+        whole = not self.replaced or (follows and len(self.replaced) == len(self.function.updated))
         if whole:
             yield
             return
@@ -174,9 +167,9 @@ class _Writer:
     def _run(self, feeds: Sequence[str], arguments: Sequence[str]) -> list[str]:
         """Run the program, and return the names of its outputs as users get them."""
         source = self.source
-        outputs = [f"r{i}" for i in range(self.variant.count)]
-        news = [f"n{i}" for i in range(len(self.variant.updated))]
-        targets = [*news, *outputs, *(["later"] if self.variant.written else [])]
+        outputs = [f"r{i}" for i in range(len(self.function.outputs))]
+        news = [f"n{i}" for i in range(len(self.function.updated))]
+        targets = [*news, *outputs, *(["later"] if self.variant.program.written else [])]
         with source.block("try:"):
             left = f"{', '.join(targets)}," if targets else "()"
             source.line(f"{left} = run({', '.join(arguments)})")
@@ -184,7 +177,7 @@ class _Writer:
                 self._fetch(outputs, news)
         with source.block("except Exception as error:"):
             self._go_forward()
-            if self.variant.keys:
+            if self.function.keys:
                 source.line("undraw(sources, keys)")
             self._repeat_if_changed()
             self._explain(feeds)
@@ -226,8 +219,8 @@ class _Writer:
         """The places of updated variables whose memory the program may take."""
         if type(self.engine).current is Engine.current:
             return []
-        known = {v: i for i, v in enumerate(self.variant.variables)}
-        return [known[v] for v in self.variant.updated if v in known]
+        known = {v: i for i, v in enumerate(self.function.variables)}
+        return [known[v] for v in self.function.updated if v in known]
 
     def _go_forward(self) -> None:
         """Store the new values of variables whose memory an interrupted program has taken."""
@@ -237,8 +230,8 @@ class _Writer:
 
     def _commit(self) -> None:
         """Give variables their new values: nothing can fail any more."""
-        written, values = self.variant.written, []
-        for i, variable in enumerate(self.variant.updated):
+        written, values = self.variant.program.written, []
+        for i, variable in enumerate(self.function.updated):
             self.source.names[f"u{i}"] = variable
             value = f"lend(n{i})" if self.variant.lent[i] and i not in written else f"n{i}"
             values.append(f"{{engine: {value}}}")
@@ -304,16 +297,16 @@ class _Writer:
 
     def _keys(self) -> list[str]:
         """The keys of this run, drawn at once, as one value."""
-        if not self.variant.keys:
+        if not self.function.keys:
             return []
-        self.source.names.update(sources=self.variant.keys, draw=draw, undraw=undraw)
+        self.source.names.update(sources=self.function.keys, draw=draw, undraw=undraw)
         self.source.line("keys = draw(sources)")
         return ["feed(keys)"]
 
     def _variables(self) -> list[str]:
         """Read the variables. After the first call, the engine holds all their values."""
-        source, count = self.source, len(self.variant.variables)
-        source.names.update({f"v{i}": v for i, v in enumerate(self.variant.variables)})
+        source, count = self.source, len(self.function.variables)
+        source.names.update({f"v{i}": v for i, v in enumerate(self.function.variables)})
         if count:
             with source.block("try:"):
                 for i in range(count):
@@ -324,6 +317,6 @@ class _Writer:
         return [f"w{i}" for i in range(count)]
 
     def _constants(self) -> list[str]:
-        values = {f"c{i}": value for i, value in enumerate(self.variant.constants)}
+        values = {f"c{i}": value for i, value in enumerate(self.variant.program.constants)}
         self.source.names.update(values)
         return list(values)

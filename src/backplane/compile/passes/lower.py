@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from backplane.core.context import changed
 from backplane.core.graph import Placeholder, Tensor, constant, rebuild, rewrite
@@ -10,10 +11,15 @@ from backplane.core.primitive import OUTPUT
 from backplane.engines.base import Engine
 from backplane.engines.table import Entry
 from backplane.ops.creation import dim
+from backplane.ops.ctc import ctc_loss
 
 UNREAD = constant([])
 """Stands for an operand that the engine's lowering does not read. It is no scalar, because equal
 scalars become one node."""
+
+
+LOOPS = frozenset([ctc_loss])
+"""Primitives whose decomposition is a loop."""
 
 
 class _Results(Tensor):
@@ -37,17 +43,37 @@ def lower(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
         if op is None:
             return None
         if op is OUTPUT:
-            source = inputs[0]
-            return source.results[node.params["index"]] if isinstance(source, _Results) else None
+            return _picked(node, inputs[0])
         entry = engine.table.get(op.name)
         if not _serves(entry, node) and op is not dim:
-            return _decomposed(node, inputs, engine)
+            return _decomposed(node, inputs, engine, partial(lower, engine=engine))
         if entry is None or entry.reads is None:
             return None
         read = tuple([t if i in entry.reads else UNREAD for i, t in enumerate(inputs)])
         return rebuild(node, read, keep_spec=True)
 
     return rewrite(outputs, lowered, keep_specs=True)
+
+
+def write_out(outputs: Sequence[Tensor], engine: Engine, *, taped: bool) -> list[Tensor]:
+    """Replace the primitives of `LOOPS` by their decomposition unless `engine` has a lowering that
+    fits, so that the passes for loops see these. Kernels of libraries lack second derivatives, so
+    they do not serve where an engine's own tape may watch.
+    """
+
+    def written(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+        if node.op is OUTPUT:
+            return _picked(node, inputs[0])
+        if node.op not in LOOPS or not (taped or not _serves(engine.table.get(node.op.name), node)):
+            return None
+        return _decomposed(node, inputs, engine, list)
+
+    return rewrite(outputs, written, keep_specs=True)
+
+
+def _picked(node: Tensor, source: Tensor) -> Tensor | None:
+    """The result that `node` picks, if its source was decomposed."""
+    return source.results[node.params["index"]] if isinstance(source, _Results) else None
 
 
 def _serves(entry: Entry | None, node: Tensor) -> bool:
@@ -57,7 +83,13 @@ def _serves(entry: Entry | None, node: Tensor) -> bool:
     return not entry.unless([t.spec for t in node.inputs], **node.params)
 
 
-def _decomposed(node: Tensor, inputs: tuple[Tensor, ...], engine: Engine) -> Tensor:
+def _decomposed(
+    node: Tensor,
+    inputs: tuple[Tensor, ...],
+    engine: Engine,
+    after: Callable[[Sequence[Tensor]], list[Tensor]],
+) -> Tensor:
+    """What stands for `node` once `after` has dealt with its decomposition."""
     op = node.op
     assert op is not None
     if op.decomposition is None:
@@ -70,7 +102,7 @@ def _decomposed(node: Tensor, inputs: tuple[Tensor, ...], engine: Engine) -> Ten
         results = op.decomposition(*fresh, **node.params)
     # Specs are kept where the operands are put in, because an inferred spec may know less.
     mapping = {p: t for p, t in zip(fresh, inputs, strict=True) if p is not t}
-    listed = lower(list(results) if op.multiple else [results], engine)
+    listed = after(results if op.multiple else [results])
     listed = rewrite(listed, lambda node, inputs: None, replace=mapping, keep_specs=True)
     if not op.multiple:
         return listed[0]

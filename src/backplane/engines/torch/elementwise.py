@@ -62,6 +62,38 @@ TABLE["tanh_grad"] = Entry(_gradient(aten.tanh_backward), out=1)
 TABLE["relu_grad"] = Entry(_gradient(aten.threshold_backward, 0), out=1)
 
 
+@TABLE.build("clipped_relu", out=1)
+def clipped_relu(specs: Sequence[Spec], *, high: float) -> Lowering:
+    """`torch.nn.functional.hardtanh`, of which `relu6` is a case."""
+
+    def lowering(x: Value, out: Value | None = None) -> Value:
+        return F.hardtanh(x, 0, high) if out is None else aten.hardtanh.out(x, 0, high, out=out)
+
+    return lowering
+
+
+@TABLE.build("clipped_relu_grad", out=1)
+def clipped_relu_grad(specs: Sequence[Spec], *, high: float) -> Lowering:
+    """The kernel of its gradient, which is 0 at both bounds."""
+    return _gradient(aten.hardtanh_backward, 0, high)
+
+
+@TABLE.build("leaky_relu", out=1)
+def leaky_relu(specs: Sequence[Spec], *, slope: float) -> Lowering:
+    """`torch.nn.functional.leaky_relu`."""
+
+    def lowering(x: Value, out: Value | None = None) -> Value:
+        return F.leaky_relu(x, slope) if out is None else aten.leaky_relu.out(x, slope, out=out)
+
+    return lowering
+
+
+@TABLE.build("leaky_relu_grad", out=1)
+def leaky_relu_grad(specs: Sequence[Spec], *, slope: float) -> Lowering:
+    """The kernel of its gradient."""
+    return _gradient(aten.leaky_relu_backward, slope, False)
+
+
 @TABLE.add("mul_no_nan", out=2)
 def mul_no_nan(x: Value, y: Value, out: Value | None = None) -> Value:
     """A plain product where the sum of `x` is finite, because all of `x` is then. The sum reads

@@ -1,7 +1,8 @@
-"""Lowerings: GELU and normalization, by PyTorch's kernels for them."""
+"""Lowerings: GELU, normalization and the loss of CTC, by PyTorch's kernels for them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -9,6 +10,7 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.engines.table import Axes, Lowering, Table, Value
+from backplane.engines.torch import devices
 from backplane.engines.torch.tracing import only_values_count
 
 TABLE = Table()
@@ -173,3 +175,57 @@ def _columns_gradient(
         return [dx]
     shape = gamma[0].shape
     return [dx, *[None if t is None else t.reshape(shape) for t in by_parameters]]
+
+
+# --- connectionist temporal classification --------------------------------------------------------
+
+LEAST_LOG = -1e30
+"""Stands for the logarithm of 0. The gradient of the kernel is NaN at −inf."""
+
+
+def _is_elsewhere(specs: Sequence[Spec]) -> bool:
+    """Whether tensors may be on an accelerator. Not all have the kernels."""
+    return devices.ACCELERATED
+
+
+@TABLE.add("ctc_loss", wanted=True, unless=_is_elsewhere)
+def ctc_loss(*operands: Value, wanted: Sequence[bool]) -> Sequence[Value | None]:
+    """The kernel of `torch.nn.functional.ctc_loss` and that of its gradient, by the operand of the
+    softmax. How much memory they need follows from values, which PyTorch's compiler does not know.
+    There they are one operation.
+    """
+    if torch.compiler.is_compiling():
+        return _compiled_ctc(*operands)
+    return _ctc(*operands, sloped=wanted[1])
+
+
+def _ctc(
+    scores: Value, labels: Value, steps: Value, counts: Value, *, sloped: bool = True
+) -> tuple[Value, Value | None]:
+    if not scores.numel():
+        empty = torch.zeros_like(counts, dtype=scores.dtype)
+        return torch.where(counts > 0, math.inf, empty), torch.zeros_like(scores)
+    logs = torch.log_softmax(scores, 2).clamp_(min=LEAST_LOG).transpose(0, 1)
+    given, blank = (logs, labels, steps, counts), scores.shape[2] - 1
+    found, alphas = aten._ctc_loss.Tensor(*given, blank, True)
+    # Where -1e30 was added, the labels do not fit. Adding 0 makes 0 of -0.
+    loss = torch.where(found > -LEAST_LOG / 2, math.inf, found + 0)
+    if not sloped:
+        return loss, None
+    ones = torch.ones_like(loss)
+    slopes = aten._ctc_loss_backward.Tensor(ones, *given, loss, alphas, blank, True)
+    return loss, slopes.transpose(0, 1)
+
+
+_compiled_ctc = torch.library.custom_op(
+    "backplane::ctc_loss",
+    _ctc,
+    mutates_args=(),
+    schema="(Tensor scores, Tensor labels, Tensor steps, Tensor counts) -> (Tensor, Tensor)",
+)
+_compiled_ctc.register_fake(
+    lambda scores, labels, steps, counts: (
+        scores.new_empty(scores.shape[0]),
+        scores.new_empty((scores.shape[1], scores.shape[0], scores.shape[2])).transpose(0, 1),
+    )
+)

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from backplane.backend._axes import merge_axes
 from backplane.core.graph import Tensor, constant
 from backplane.ops import indexing, reduction
+from backplane.ops.axes import merge_axes
 from backplane.ops.creation import arange, shaped_as, size_at
 from backplane.ops.effects import stop_gradient
 from backplane.ops.elementwise import exp, log, maximum, where

@@ -1,0 +1,533 @@
+"""Tensors, and the primitives that compute them: each of the two knows the other.
+
+A tensor is either a leaf (`core.graph`) or the result of a primitive on other tensors. A primitive
+with several results makes one node whose `spec` is a tuple of specs, and one `output` tensor per
+result. A tensor never refers to its users, so Python frees whatever nobody holds any more.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from backplane.core.context import Where, current, user_line
+from backplane.core.shapes import check_elements
+from backplane.core.spec import DType, Shape, Spec
+
+_serial = itertools.count()
+
+OPERATORS: dict[str, Callable[..., Any]] = {}
+"""What `+`, `[]`, … do, by method name without underscores. `ops` fills it: core knows no op."""
+
+
+def _operator(name: str) -> Callable[..., Tensor]:
+    def method(self: Tensor, *args: Any) -> Tensor:
+        return OPERATORS[name](self, *args)
+
+    method.__name__ = f"__{name}__"
+    return method
+
+
+class Tensor:
+    """A value to be computed. It never changes, but other libraries may hang attributes on it."""
+
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_name",
+        "_phased",
+        "inputs",
+        "op",
+        "params",
+        "serial",
+        "spec",
+        "where",
+    )
+
+    __array_priority__ = 1000
+
+    tells_phase: ClassVar[bool] = False
+    """Whether each tensor has `_uses_learning_phase`: Keras 1 reads it without asking."""
+
+    def __init__(
+        self,
+        op: Primitive[Any] | None,
+        inputs: tuple[Tensor, ...],
+        params: Mapping[str, Any],
+        spec: Spec,
+        where: Where | None,
+        name: str | tuple[str, ...] | None = None,
+    ) -> None:
+        """`name`: a name, or the scopes of one that is made when somebody asks for it."""
+        self.op = op
+        self.inputs = inputs
+        self.params = params
+        self.spec = spec
+        self.where = where
+        self.serial = next(_serial)
+        self._name = name
+        self._phased: bool | None = None
+
+    # --- what Keras code reads --------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Shape:
+        """The static shape; unknown sizes are None."""
+        return Shape(self.spec.shape)
+
+    def get_shape(self) -> Shape:
+        """The static shape, TensorFlow's spelling."""
+        return Shape(self.spec.shape)
+
+    def set_shape(self, shape: Any) -> None:
+        """Check that a shape fits. A tensor never changes, so nothing else becomes of it: what
+        `K.int_shape` gives then is what classic Keras notes for the output of a layer.
+
+        Raises:
+            ValueError: if it does not fit.
+        """
+        sizes = tuple([None if n is None else int(n) for n in shape])
+        if not self.spec.accepts(Spec(sizes, self.spec.dtype)):
+            raise ValueError(f"set_shape({sizes}) contradicts the shape of {self!r}")
+        self._keras_shape = sizes
+
+    if not TYPE_CHECKING:  # Otherwise checkers would take any name for an attribute.
+
+        def __getattr__(self, name: str) -> Any:
+            more = WITHOUT.get(name, "")
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{more}")
+
+    @property
+    def static_shape(self) -> tuple[int | None, ...]:
+        """The static shape, with the sizes that classic Keras has added (`_keras_shape`)."""
+        return self.__dict__.get("keras_shape", self.spec.shape)
+
+    @property
+    def _keras_shape(self) -> tuple[int | None, ...]:
+        """The static shape.
+
+        Raises:
+            AttributeError: in a step function of a loop, if nobody has set it. A model of classic
+                Keras that is called on a row takes the attribute for a sign that the row has
+                `_uses_learning_phase` too.
+        """
+        if current().step and "keras_shape" not in self.__dict__:
+            raise AttributeError("_keras_shape")
+        return self.static_shape
+
+    @_keras_shape.setter
+    def _keras_shape(self, shape: Any) -> None:
+        """The shape that classic Keras notes for the output of a layer. Keras may name sizes that
+        the spec does not know (`Lambda(output_shape=…)`), but it cannot contradict sizes that the
+        spec knows.
+        """
+        known = self.spec.shape
+        if shape is not None and (not known or (len(shape) == len(known) + 1 and shape[-1] == 1)):
+            # A layer that computes a loss gives a scalar, or one number per sample, but says
+            # (None, 1): Keras makes the placeholder of the targets from this.
+            self.__dict__["keras_shape"] = tuple(shape)
+        elif shape is not None and len(shape) == len(known):
+            pairs = zip(known, shape, strict=True)
+            self.__dict__["keras_shape"] = tuple(m if n is None else n for n, m in pairs)
+
+    @property
+    def _uses_learning_phase(self) -> bool:
+        """Whether the tensor is computed from the learning phase. The answer is remembered for
+        every node on the way, because Keras asks after each layer.
+
+        Raises:
+            AttributeError: in a step function of a loop, if it is not, and nobody has set the
+                attribute: there Keras 2 asks with `hasattr`.
+        """
+        if self._phased is None:
+            waiting = [self]
+            while waiting:
+                node = waiting[-1]
+                unknown = [t for t in node.inputs if t._phased is None]
+                if unknown:
+                    waiting += unknown
+                    continue
+                node._phased = node.is_phase() or any(t._phased for t in node.inputs)
+                waiting.pop()
+        known = self._phased or self.tells_phase or "_phase_is_set" in self.__dict__
+        if not known and current().step:
+            raise AttributeError("_uses_learning_phase")
+        return bool(self._phased)
+
+    @_uses_learning_phase.setter
+    def _uses_learning_phase(self, value: bool) -> None:
+        self._phased = bool(value)
+        self.__dict__["_phase_is_set"] = True
+
+    def is_phase(self) -> bool:
+        """Whether this is a learning phase: a scalar that need not be fed."""
+        return False
+
+    @property
+    def dtype(self) -> DType:
+        """The name of the dtype: a string that also has `.name`."""
+        return DType(self.spec.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.spec.shape)
+
+    @property
+    def name(self) -> str:
+        """The name that was given, or else one made of the name scopes, the primitive's name and a
+        serial number.
+        """
+        if not isinstance(self._name, str):
+            own = f"{self.op.name if self.op else 'tensor'}_{self.serial}"
+            self._name = "/".join([*(self._name or ()), own])
+        return self._name
+
+    def __repr__(self) -> str:
+        spec: Any = self.spec
+        if not isinstance(spec, Spec):
+            return f"<node {self.name!r} with {len(spec)} results>"
+        kind = type(self).__name__ if self.op is None else "Tensor"
+        return f"<{kind} {self.name!r} shape={tuple(spec.shape)} dtype={spec.dtype}{self._made()}>"
+
+    def _made(self) -> str:
+        """How the tensor is computed, for `repr`."""
+        if self.op is None:
+            return ""
+        # One of several results is that of the node that has them all.
+        single = not self.inputs or isinstance(self.inputs[0].spec, Spec)
+        node = self if single else self.inputs[0]
+        assert node.op is not None
+        names = [t.name for t in node.inputs]
+        shown = names if len(names) <= 6 else [*names[:5], "…"]
+        return f" = {node.op.name}({', '.join(shown)})"
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the facts, and the line that built the tensor."""
+        import html  # Here: only notebooks need it.
+
+        rows = [repr(self), *([f"built at {self.where}"] if self.where is not None else [])]
+        return f"<code>{'<br>'.join([html.escape(row) for row in rows])}</code>"
+
+    # --- operators; == is identity, so that tensors can be keys and members of lists
+    # ----------------
+
+    __add__, __radd__ = _operator("add"), _operator("radd")
+    __sub__, __rsub__ = _operator("sub"), _operator("rsub")
+    __mul__, __rmul__ = _operator("mul"), _operator("rmul")
+    __truediv__, __rtruediv__ = _operator("truediv"), _operator("rtruediv")
+    __floordiv__, __rfloordiv__ = _operator("floordiv"), _operator("rfloordiv")
+    __mod__, __rmod__ = _operator("mod"), _operator("rmod")
+    __pow__, __rpow__ = _operator("pow"), _operator("rpow")
+    __matmul__, __rmatmul__ = _operator("matmul"), _operator("rmatmul")
+    __lt__, __le__ = _operator("lt"), _operator("le")
+    __gt__, __ge__ = _operator("gt"), _operator("ge")
+    __and__, __rand__ = _operator("and"), _operator("rand")
+    __or__, __ror__ = _operator("or"), _operator("ror")
+    __xor__, __rxor__ = _operator("xor"), _operator("rxor")
+    __neg__, __abs__, __invert__ = _operator("neg"), _operator("abs"), _operator("invert")
+    __getitem__ = _operator("getitem")
+
+    def eval(self, session: Any = None, feed_dict: Any = None) -> Any:
+        """The value as a NumPy array: `K.eval`, with TensorFlow's spelling and arguments."""
+        return OPERATORS["eval"](self, session, feed_dict)
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"{self!r} has no truth value yet: it is symbolic. Use K.switch or K.in_train_phase to "
+            "choose inside the graph, or K.eval to compute it."
+        )
+
+    def __iter__(self) -> Iterator[Tensor]:
+        shape = self.spec.shape
+        if not shape:
+            raise TypeError(f"{self!r} has no axes to iterate over")
+        if shape[0] is None:
+            raise TypeError(
+                f"{self!r} cannot be iterated over: the size of its first axis is unknown"
+            )
+        return (self[i] for i in range(shape[0]))
+
+    # --- what other libraries ask of an operand: `backend` answers ----------------------------
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return OPERATORS["array"](self, dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """`array + tensor`, and functions of NumPy: `np.exp(tensor)`."""
+        return OPERATORS["ufunc"](ufunc, method, inputs, options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return OPERATORS["array_function"](function, args, kwargs)
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return OPERATORS["torch_function"](function, args, kwargs or {})
+
+    def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> Any:
+        return OPERATORS["tf_tensor"](self)
+
+    def __jax_array__(self) -> Any:
+        """The value as a JAX array; the tensor itself if it has none yet, or none that JAX keeps as
+        it is: then `jax_array + tensor` is left to K.
+        """
+        return OPERATORS["jax_array"](self)
+
+    def __mlx_array__(self) -> Any:
+        return OPERATORS["mlx_array"](self)
+
+    def __float__(self) -> float:
+        raise TypeError(f"{self!r} is symbolic and has no value yet: use K.eval or K.function")
+
+    def __int__(self) -> int:
+        raise TypeError(f"{self!r} is symbolic and has no value yet: use K.eval or K.function")
+
+    def __copy__(self) -> Tensor:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        return self
+
+
+WITHOUT = {
+    "graph": ": there is no global graph; a tensor itself holds what it is computed from",
+    "consumers": ": a tensor does not know its users",
+    "device": ": a graph runs where its engine does",
+    "numpy": ": it is symbolic; use K.eval or K.function",
+}
+"""What is said of attributes that tensors of TensorFlow have, and ours have not."""
+
+
+# --- what primitives declare ---------------------------------------------------------------------
+
+Axis = tuple[Tensor, int]
+AxisRule = Callable[[Tensor, int], Sequence[Axis]]
+"""A function of a node and an axis of its result. It returns the axes of operands from which that
+size is taken."""
+
+
+class Memory(Enum):
+    """Whose memory the result of a primitive is, on every engine."""
+
+    FRESH = "fresh"
+    """Memory of its own, which no operand shares."""
+    VIEW = "view"
+    """It may share memory with the first operand, and with no other."""
+    ANY = "any"
+    """It may share memory with any operand."""
+
+
+class Precision(Enum):
+    """How a primitive takes part in mixed precision (`compile.precision`)."""
+
+    LOW = "low"
+    """Its float32 operands are cast to the low precision: products, which are quick in it."""
+    FOLLOWS = "follows"
+    """It is computed in the low precision if an operand has it. Weights and numbers beside are
+    cast; anything else that is float32 makes it float32."""
+    BOUNDS = "bounds"
+    """It follows, but not with a number that the low precision does not hold exactly: a clip to 1 −
+    1e-7 would be one to 1."""
+    FULL = "full"
+    """Its operands keep their dtypes: sums, exponentials, whatever must be exact."""
+
+
+class Stacked(NamedTuple):
+    """What replaces a tensor of a loop's steps when work moves out of the loop."""
+
+    tensor: Tensor
+    stacked: bool
+    """Whether `tensor` holds the values of all steps along a new first axis. Otherwise the tensor
+    is the same in each step."""
+    rows_first: bool = False
+    """Whether all steps of the first row come first where rows are joined (`linear.as_rows`)."""
+
+
+StackRule = Callable[[Tensor, Sequence[Stacked]], "Tensor | None"]
+"""A function of a node in a loop's step and its operands outside of the loop, of which at least one
+is stacked. It returns the stacked results of all steps, or None if the operands do not fit."""
+
+
+# --- primitives -----------------------------------------------------------------------------------
+
+SpecRule = Callable[..., Any]
+Rule = Callable[..., Any]
+R = TypeVar("R", Tensor, list[Tensor])
+
+
+class Primitive(Generic[R]):
+    """An operation of the graph. Calling it on tensors builds a node and gives its results."""
+
+    __slots__ = (
+        "argument_rules", "axes", "decomposition", "doc", "effect", "elementwise", "gradient",
+        "host", "in_place", "infer_rule", "linear", "memory", "multiple", "name", "on_host",
+        "precision", "reduction", "shortcut", "stacks", "varies",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        rule: SpecRule,
+        *,
+        memory: Memory,
+        multiple: bool = False,
+        effect: bool = False,
+        host: int | None = None,
+        varies: bool = False,
+        in_place: bool = False,
+        elementwise: bool = False,
+        reduction: bool = False,
+        on_host: bool = False,
+        precision: Precision = Precision.FULL,
+        linear: Sequence[int] = (),
+        axes: AxisRule | None = None,
+        stacks: StackRule | None = None,
+        shortcut: Callable[..., Tensor | None] | None = None,
+    ) -> None:
+        self.name = name
+        self.infer_rule = rule
+        self.doc = rule.__doc__ or ""
+        self.multiple = multiple
+        """Whether it has several results: the spec rule returns a list, a call returns a list."""
+        self.effect = effect
+        """Whether running it does something besides computing. Such nodes are never merged or
+        moved.
+        """
+        self.varies = varies
+        """Whether each engine has a result of its own, so that no other one may compute it."""
+        self.host = host
+        """The operands from this position on are sizes: integer scalars, which are host values if
+        the engine has `host_shapes`."""
+        self.in_place = in_place
+        """Whether it may write its results over its operands. Such nodes run after all others."""
+        self.memory = memory
+        """Whose memory its result is. An engine's table adds what only its own kernel does: that it
+        always makes a view, or can write to memory that it is given."""
+        self.elementwise = elementwise
+        """Whether each element of the result is computed from the elements at the same place in the
+        operands, which are broadcast."""
+        self.reduction = reduction
+        """Whether it reduces the axes in its parameter `axes`. Its parameter `keepdims` tells
+        whether they stay, with size 1."""
+        self.on_host = on_host
+        """Whether the host may compute it if all its operands are sizes or constants."""
+        self.precision = precision
+        """How it takes part in mixed precision."""
+        self.linear = tuple(linear)
+        """The operands in each of which it is linear while all others stay as they are."""
+        self.axes = axes
+        """Tells from which axes of its operands the size of an axis of its result is taken."""
+        self.stacks = stacks
+        """How to compute the results of all steps of a loop at once."""
+        self.shortcut = shortcut
+        """A function of the operands and parameters of a call. It returns a result that needs no
+        node of this primitive, or None."""
+        self.gradient: Rule | None = None
+        self.argument_rules: tuple[Rule | None, ...] | None = None
+        self.decomposition: Rule | None = None
+
+    def __repr__(self) -> str:
+        return f"<Primitive {self.name}>"
+
+    def infer(self, inputs: Sequence[Tensor], params: Mapping[str, Any]) -> Any:
+        """The spec of the result, or a tuple of specs if there are several results."""
+        spec = self.infer_rule(*[t.spec for t in inputs], **params)
+        return tuple(spec) if self.multiple else spec
+
+    def __call__(self, *inputs: Tensor, **params: Any) -> R:
+        """Build a node. Return its result: a tensor, or a list of tensors if there are several."""
+        context = current()
+        if context.updated:
+            inputs = tuple([context.updated.get(t, t) for t in inputs])
+        spec = self.infer_rule(*[t.spec for t in inputs], **params)
+        if self.multiple:
+            for one in spec:
+                check_elements(one.shape)
+        elif not inputs or spec is not inputs[0].spec:
+            check_elements(spec.shape)
+        if self.shortcut is not None:
+            found = self.shortcut(*inputs, **params)
+            if found is not None:
+                return found  # type: ignore[return-value]
+        where, scopes = context.line or user_line(), context.scopes
+        if not self.multiple:
+            return Tensor(self, inputs, params, spec, where, scopes)  # type: ignore[return-value]
+        node = Tensor(self, inputs, params, tuple(spec), where, scopes)  # type: ignore[arg-type]
+        return outputs_of(node)  # type: ignore[return-value]
+
+    def vjp(self, rule: Rule) -> Rule:
+        """Decorator for the gradient rule `(g, y, *operands, **params)`. The rule returns one
+        cotangent, or None, per operand; for a single operand it may return the tensor itself. If
+        there are several results, `g` and `y` are lists, and an entry of `g` is None if no gradient
+        reaches that result.
+        """
+        self.gradient = rule
+        return rule
+
+    def vjps(self, *rules: Rule | None) -> None:
+        """Set one gradient rule `(g, y, *operands, **params) -> cotangent` per operand. Only the
+        rules of operands whose gradient is needed are called.
+        """
+        self.argument_rules = rules
+
+    def cotangents(
+        self, g: Any, y: Any, node: Tensor, wanted: Sequence[bool]
+    ) -> list[Tensor | None]:
+        """The cotangents of the operands of `node`, computed from the cotangent `g` of its result
+        `y`. If there are several results, `g` and `y` are lists. A cotangent is None if the operand
+        is not `wanted` or no gradient reaches it.
+        """
+        if self.argument_rules is not None:
+            rules = zip(self.argument_rules, wanted, strict=False)
+            return [
+                rule(g, y, *node.inputs, **node.params) if rule is not None and yes else None
+                for rule, yes in rules
+            ]
+        assert self.gradient is not None
+        found = self.gradient(g, y, *node.inputs, **node.params)
+        listed = found if isinstance(found, list | tuple) else [found]
+        return [t if yes else None for t, yes in zip(listed, wanted, strict=False)]
+
+    def decompose(self, rule: Rule) -> Rule:
+        """Decorator for the decomposition, which serves engines without a lowering. It takes
+        tensors and returns a tensor, or a list of them.
+        """
+        self.decomposition = rule
+        return rule
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether a gradient rule is declared."""
+        return self.gradient is not None or self.argument_rules is not None
+
+
+def _output_spec(specs: tuple[Spec, ...], *, index: int) -> Spec:
+    return specs[index]
+
+
+def _axis_of_result(node: Tensor, axis: int) -> Sequence[Axis]:
+    """The primitive with several results says it of each of them."""
+    op = node.inputs[0].op
+    return op.axes(node, axis) if op is not None and op.axes is not None else ()
+
+
+OUTPUT: Primitive[Tensor] = Primitive(
+    "output", _output_spec, memory=Memory.ANY, precision=Precision.FOLLOWS, axes=_axis_of_result
+)
+"""Picks one result of a node that has several. Gradients and code generation treat it specially."""
+
+
+def outputs_of(node: Tensor) -> list[Tensor]:
+    """The results of a node that has several."""
+    specs: tuple[Spec, ...] = node.spec  # type: ignore[assignment]
+    scopes = None if isinstance(node._name, str) else node._name
+    return [
+        Tensor(OUTPUT, (node,), {"index": i}, spec, node.where, scopes)
+        for i, spec in enumerate(specs)
+    ]

@@ -1,0 +1,129 @@
+"""The loss of connectionist temporal classification, for which libraries have a kernel.
+
+Source: A. Graves, S. Fernández, F. Gomez, J. Schmidhuber: Connectionist temporal classification:
+labelling unsegmented sequence data with recurrent neural networks (ICML 2006).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from backplane.core.graph import Tensor, constant
+from backplane.core.primitive import primitive
+from backplane.core.spec import Spec, check_dtype
+from backplane.core.traits import Memory, Precision
+from backplane.ops import control
+from backplane.ops import elementwise as ew
+from backplane.ops.autodiff import gradients
+from backplane.ops.axes import merge_axes, permuted
+from backplane.ops.creation import shaped, size_at
+from backplane.ops.effects import identity
+from backplane.ops.ragged import (
+    IMPOSSIBLE,
+    column,
+    integer,
+    log_sum,
+    picked,
+    positions,
+    row,
+    shifted,
+    size_of,
+)
+from backplane.ops.reduction import log_softmax, logsumexp
+from backplane.ops.shaping import broadcast_to, concat, expand_dims, full_like
+
+
+@primitive(
+    multiple=True,
+    memory=Memory.FRESH,
+    precision=Precision.FULL,
+    axes=lambda result, axis: [(result.inputs[0].inputs[0], axis)],
+)
+def ctc_loss(scores: Spec, labels: Spec, steps: Spec, counts: Spec) -> list[Spec]:
+    """−log of the probability of each sample's labels, then its gradient by the scores. A softmax
+    of `scores` (samples, time, classes) gives the probabilities of each step, and the last class is
+    the blank. The first `steps` of a sample's rows count, and the first `counts` of its `labels`
+    (samples, longest); the other labels are blanks. All three are int32 and within bounds. If the
+    labels do not fit into the steps, the loss is infinite and the gradient 0.
+    """
+    check_dtype("ctc_loss", "scores", scores.dtype, frozenset({"float32", "float64"}))
+    for name, t in (("labels", labels), ("steps", steps), ("counts", counts)):
+        check_dtype("ctc_loss", name, t.dtype, frozenset({"int32"}))
+    return [Spec(scores.shape[:1], scores.dtype), scores]
+
+
+@ctc_loss.decompose
+def _(scores: Tensor, *others: Tensor) -> list[Tensor]:
+    scores = identity(scores)  # The other operands may be computed from it.
+    loss = _written_out(scores, *others)
+    return [loss, *_slopes(loss, scores)]
+
+
+@ctc_loss.vjp
+def _(
+    g: Sequence[Tensor | None], y: Sequence[Tensor], scores: Tensor, *others: Tensor
+) -> list[Tensor | None]:
+    found = None if g[0] is None else expand_dims(g[0], axes=(1, 2)) * y[1]
+    if g[1] is not None:
+        given = identity(scores)
+        slopes = _slopes(_written_out(given, *others), given)
+        (more,) = gradients(slopes, [given], [g[1]], stop=[given])
+        found = more if found is None or more is None else found + more
+    return [found, None, None, None]
+
+
+def _slopes(loss: Tensor, scores: Tensor) -> list[Tensor]:
+    (slopes,) = gradients([loss], [scores], [full_like(loss, 1)], stop=[scores])
+    assert slopes is not None
+    return [slopes]
+
+
+def _written_out(scores: Tensor, labels: Tensor, steps: Tensor, counts: Tensor) -> Tensor:
+    """The loss as a loop over the time steps."""
+    total = _log_probability(log_softmax(scores, axis=2), labels, steps, counts)
+    impossible = total <= IMPOSSIBLE / 2
+    return ew.where(impossible, constant(math.inf, total.spec.dtype), 0.0 - total)
+
+
+def _log_probability(logs: Tensor, labels: Tensor, steps: Tensor, counts: Tensor) -> Tensor:
+    """The log of the probability of each sample's labels. The forward variables of CTC are computed
+    one time step after another.
+    """
+    blank = size_of(logs, 2) - 1
+    path = _with_blanks(labels, blank)
+    emitted = picked(permuted(logs, (0, 2, 1)), path)
+    # A label may follow another one without a blank between them, unless both are equal.
+    skips = ew.logical_and(
+        ew.not_equal(path, blank),
+        ew.not_equal(path, shifted(path, 2, -1)),
+    )
+    dtype = logs.spec.dtype
+    impossible = constant(IMPOSSIBLE, dtype)
+    # Before the first step, only the beginning of the path is reached. Both the first blank and the
+    # first label are one move away from it.
+    first = ew.equal(positions(path, 1), integer(0))
+    start = ew.where(row(first), full_like(path, 0, dtype), impossible)
+    columns = column(steps)
+
+    def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        (alpha,), (time, log) = carry, items
+        leap = ew.where(skips, shifted(alpha, 2, IMPOSSIBLE), impossible)
+        new = log_sum([alpha, shifted(alpha, 1, IMPOSSIBLE), leap]) + log
+        # Unreachable places would otherwise sink lower and lower.
+        new = ew.maximum(new, impossible)
+        return [ew.where(time < columns, new, alpha)], []
+
+    times = positions(logs, 1)
+    (alpha,), _ = control.scan(step, [start], [times, permuted(emitted, (2, 0, 1))])
+    # A path ends in the last label or in the blank behind it.
+    distance = column(counts * 2) - row(positions(path, 1))
+    ends = ew.logical_or(ew.equal(distance, integer(0)), ew.equal(distance, integer(1)))
+    return logsumexp(ew.where(ends, alpha, impossible), axes=(1,), keepdims=False)
+
+
+def _with_blanks(labels: Tensor, blank: Tensor) -> Tensor:
+    """blank, label, blank, label, …, blank."""
+    pairs = [expand_dims(t, axes=(2,)) for t in (labels * 0 + blank, labels)]
+    path = merge_axes(concat(*pairs, axis=2), [[0], [1, 2]])
+    return concat(path, shaped(broadcast_to, [size_at(labels, 0), 1], blank), axis=1)
