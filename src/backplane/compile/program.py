@@ -17,6 +17,7 @@ from backplane.compile import passes
 from backplane.compile.cache_key import key_of, lifted
 from backplane.compile.codegen.closed_graphs import callable_of, steps_of
 from backplane.compile.codegen.programs import Emitter, writes_over
+from backplane.compile.tables import tables
 from backplane.core.context import uncollected
 from backplane.core.graph import Constant, Graph, Tensor, is_array, toposort
 from backplane.core.primitive import OUTPUT
@@ -238,6 +239,7 @@ def _compile(
         lowerings=emitted.lowerings,
         source=emitted.source,
         sizes_from_values=emitted.sizes_from_values,
+        tables=tables(inputs, outputs, order, state),
         reads_variables=any(isinstance(t, Variable) for t in inputs),
         options=options,
     )

@@ -9,7 +9,9 @@ public way serves.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -73,9 +75,9 @@ def _aligned_copy(array: np.ndarray) -> np.ndarray:
 _NODE = re.compile(r"\{\{node ([^}]+)\}\}")
 
 
-def failing_line(graph: Any, error: BaseException) -> Line | None:
+def failing_line(graphs: Sequence[Any], error: BaseException) -> Line | None:
     """The line of the emitted program that made the operation which an error names."""
-    for name in _NODE.findall(str(error)):
+    for graph, name in product(graphs, _NODE.findall(str(error))):
         try:
             frames = graph.get_operation_by_name(name).traceback
         except KeyError:  # an operation inside a loop, or made by TensorFlow's optimizer
