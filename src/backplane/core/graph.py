@@ -104,8 +104,7 @@ class KeySource(Tensor):
 
     def draw(self) -> np.ndarray:
         """Draw the next key, as an array. Several threads may draw at once."""
-        key: np.ndarray = draw([self])[0]
-        return key
+        return draw([self])[0]
 
 
 _process = [0]

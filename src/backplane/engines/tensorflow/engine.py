@@ -254,8 +254,7 @@ class DeviceEngine(OnDevice, TensorFlow):
 
     def here(self) -> AbstractContextManager[Any]:
         """`tf.device`."""
-        context: AbstractContextManager[Any] = tf.device(self.device)
-        return context
+        return tf.device(self.device)
 
     def moved(self, value: Value) -> Value:
         """A copy on the device, or the value itself if it is there."""

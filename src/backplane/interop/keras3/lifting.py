@@ -188,8 +188,7 @@ def _state(operation: Any) -> tuple[list[keras.Variable], list[Tensor]]:
 
 def _seed(state: keras.Variable) -> Tensor:
     numbers = K.symbolic(K.random_uniform)(tuple(state.shape), 0, 2**23)
-    drawn: Tensor = K.cast(numbers, str(state.dtype))
-    return drawn
+    return K.cast(numbers, str(state.dtype))
 
 
 # --- calls of layers ------------------------------------------------------------------------------
