@@ -20,20 +20,20 @@ THREADS = "one_function_in_two_threads"
 """Processes must make the same calls in the same order, so they cannot call in two threads."""
 
 
-def on_devices(count, *commands, limit=300.0):
+def on_devices(count, *commands, limit=300.0, **settings):
     """Run Python with these arguments, in processes that have so many devices each."""
-    settings = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(count)}
-    return run_all(commands, settings, limit)
+    own = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(count)}
+    return run_all(commands, {**own, **settings}, limit)
 
 
-def in_processes(count, *arguments, devices=1, limit=300.0):
+def in_processes(count, *arguments, devices=1, limit=300.0, **settings):
     """Run `mesh.jax_process` in so many processes of one mesh."""
     address = f"127.0.0.1:{free_port()}"
     commands = [
         ["-m", "mesh.jax_process", address, str(count), str(i), *map(str, arguments)]
         for i in range(count)
     ]
-    return on_devices(devices, *commands, limit=limit)
+    return on_devices(devices, *commands, limit=limit, **settings)
 
 
 @pytest.fixture
@@ -63,7 +63,9 @@ def test_on_eight_devices(name, found):
 
 def checked(folder, names):
     """What the checks say in four processes with two devices each."""
-    ended = in_processes(4, "checks", folder / "found", *names, devices=2)
+    ended = in_processes(
+        4, "checks", folder / "found", *names, devices=2, MESH_TRANSFORMER_STEPS="20"
+    )
     for process in ended:
         assert process.code == 0, process.output
     for i in range(4):
@@ -151,23 +153,28 @@ def test_without_a_mesh_nothing_of_it_is_imported():
     assert ended.printed.splitlines()[-1] == "[]"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("dying", "how"), [(0, []), (2, []), (2, ["raises"])])
-def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(tmp_path, dying, how):
-    alone, together = tmp_path / "alone", tmp_path / "together"
-    for folder in (alone, together):
-        folder.mkdir()
-    with K.engine("jax"):
-        train(1, alone, 0, 20)
-    ended = in_processes(4, "train", together, 20, dying, 12, *how)
+def check_ends(folder, dying, *how):
+    """One of four processes dies before the step 12, and the others say so."""
+    ended = in_processes(4, "train", folder, 20, dying, 12, *how)
     assert [process.code != 0 for process in ended] == [True] * 4
-    died = (together / "dies").stat().st_mtime
+    died = (folder / "dies").stat().st_mtime
     for i, process in enumerate(ended):
         if i != dying:
             assert re.search(TOLD, process.output), process.output
             # Measured: 0.2 s after the first process has died, PATIENCE + 0.7 after another.
             assert process.at - died < PATIENCE + 20
-    assert max(losses(together, 1)) == 11
+    assert max(losses(folder, 1)) == 11
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dying", [0, 2])
+def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(tmp_path, dying):
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    for folder in (alone, together):
+        folder.mkdir()
+    with K.engine("jax"):
+        train(1, alone, 0, 20)
+    check_ends(together, dying)
     for process in in_processes(4, "train", together, 20):  # from the state after ten steps
         assert process.code == 0, process.output
     expected = losses(alone, 0)
@@ -176,6 +183,11 @@ def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(tmp_path, dying
         np.testing.assert_allclose(
             [found[step] for step in range(20)], [expected[s] for s in range(20)], rtol=1e-5
         )
+
+
+@pytest.mark.slow
+def test_an_error_of_one_process_ends_the_others(tmp_path):
+    check_ends(tmp_path, 2, "raises")
 
 
 def test_processes_with_different_programs_or_meshes_are_told(tmp_path):

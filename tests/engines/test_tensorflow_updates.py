@@ -3,6 +3,7 @@ fails."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ tf = pytest.importorskip("tensorflow")
 
 from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
-from backplane.engines.tensorflow import updates  # noqa: E402
+from backplane.engines.tensorflow import direct, updates  # noqa: E402
 
 SHAPE = (512, 512)
 
@@ -166,3 +167,105 @@ def test_an_error_beside_an_update_names_its_line_too() -> None:
         f([np.array([SHAPE[0]])])
     assert caught.value.__notes__[0].splitlines()[0].endswith("# here")
     np.testing.assert_array_equal(K.get_value(w), np.ones(SHAPE))
+
+
+# --- rows of tables -------------------------------------------------------------------------------
+
+ROWS = (40_000, 2)
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> list[Counter[str]]:
+    """How often each operation is in the programs that are traced while the test runs."""
+    made: list[Counter[str]] = []
+    call = direct.call
+
+    def spy(concrete: Any, *args: Any) -> Any:
+        made.append(Counter([op.type for op in concrete.graph.get_operations()]))
+        return call(concrete, *args)
+
+    monkeypatch.setattr(direct, "call", spy)
+    return made
+
+
+def looked_up(engine: str) -> list[np.ndarray]:
+    """What a model of two tables predicts and loses, and the tables, while others use them too."""
+    rng = np.random.default_rng(5)
+    users, items = (rng.normal(size=ROWS).astype("float32") for _ in range(2))
+    who = [np.array([3, -1, 3, 39_999, -39_999], "int64"), np.array([0, 7, 7, 7, -7], "int64")]
+    what = np.array([[5, 5], [-5, 5], [1, 0], [2, 2], [9, 9]], "int32")
+    with engines.use(engine):
+        u, v = K.variable(users), K.variable(items)
+        i = K.placeholder((None,), dtype="int64")
+        j, k = K.placeholder((None, 2), dtype="int32"), K.placeholder((), dtype="int32")
+        seen = K.sum(K.gather(v, j), axis=1) + K.gather(v, k)
+        y = K.sum(K.gather(u, i) * seen * K.gather(u, K.abs(i)), axis=1)
+        loss = K.mean(K.square(y - 1))
+        news = [(p, p - 0.1 * g) for p, g in zip((u, v), K.gradients(loss, [u, v]), strict=True)]
+        step, predict = K.function([i, j, k], [loss], news), K.function([i, j, k], [y])
+        penalty, shrink = K.function([], [K.sum(K.square(u))]), K.function([], [], [(v, v * 0.5)])
+        found = []
+        for turn in range(4):
+            batch = [who[turn % 2], what, -turn]
+            found += [*step(batch), *predict(batch)]
+            if turn == 1:
+                found += penalty([])
+                shrink([])
+            if turn == 2:
+                K.set_value(u, users * 0.5)
+        return [*found, *K.batch_get_value([u, v])]
+
+
+def test_rows_of_tables_are_updated_as_numpy_does(graphs: list[Counter[str]]) -> None:
+    found, wanted = looked_up("tensorflow"), looked_up("numpy")
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    steps = [ops for ops in graphs if ops["ResourceScatterAdd"]]
+    assert steps
+    assert not any(ops["ReadVariableOp"] or ops["AssignVariableOp"] for ops in steps)
+    # The tables are tensors at the first prediction, and variables after the first step.
+    assert {ops["ResourceGather"] for ops in graphs if ops["ResourceScatterAdd"] == 0} >= {4}
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["looked up", "not looked up"])
+def test_an_index_behind_the_end_changes_no_table(known: bool) -> None:
+    a, b = K.zeros(ROWS), K.zeros(ROWS)
+    i, x = K.placeholder((None,), dtype="int32"), K.placeholder((None, 2))
+    loss = K.sum(K.gather(a, i) * x) + K.sum(K.gather(b, 2 * i) * x)
+    news = [(p, p - g) for p, g in zip((a, b), K.gradients(loss, [a, b]), strict=True)]
+    step = K.function([i, x], [loss] if known else [], news)
+    ones = np.ones((2, 2))
+    for turn in range(1, 4):
+        step([[1, 2], ones])
+        with pytest.raises(IndexError, match="out of range"):
+            step([[1, 30_000], ones])  # In the first table it is a row, in the second none.
+        for table, rows in ((a, [1, 2]), (b, [2, 4])):
+            wanted = np.zeros(ROWS)
+            wanted[rows] = -turn
+            np.testing.assert_array_equal(K.get_value(table), wanted)
+
+
+def test_rows_that_were_read_stay_as_they_were() -> None:
+    w, i = K.ones(ROWS), K.placeholder((None,), dtype="int32")
+    whole = K.function([], [], [K.update(w, ((w * 2.0 + 1.0) * 3.0 - w) * 0.5)])
+    (g,) = K.gradients(K.sum(K.gather(w, i)), [w])
+    step, look = K.function([i], [], [K.update(w, w - g)]), K.function([], [w])
+    whole([])
+    for value in (4, 3, 2):
+        array, (shown,), native = K.get_value(w), look([]), K.eager(K.identity)(w)
+        step([[7, 0]])
+        for held in (array, shown, native):
+            np.testing.assert_array_equal(held[:2], [[value, value], [4, 4]])
+    np.testing.assert_array_equal(look([])[0][6:9], [[4, 4], [1, 1], [4, 4]])
+
+
+def test_a_new_table_that_somebody_reads_is_computed_whole(graphs: list[Counter[str]]) -> None:
+    w, i = K.ones(ROWS), K.placeholder((None,), dtype="int32")
+    (g,) = K.gradients(K.sum(K.square(K.gather(w, i))), [w])
+    new = w - 0.25 * g
+    step = K.function([i], [K.sum(new, axis=0)], [K.update(w, new)])
+    for _ in range(3):
+        (total,) = step([[7, 7]])
+        np.testing.assert_allclose(total, 39_999, rtol=1e-6)
+    np.testing.assert_array_equal(K.get_value(w)[6:9], [[1, 1], [0, 0], [1, 1]])
+    assert not any(ops["ResourceScatterAdd"] for ops in graphs)

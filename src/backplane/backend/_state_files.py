@@ -154,8 +154,7 @@ def packed(state: Mapping[str, np.ndarray], parts: Mapping[str, Any] | None = No
     """
     table = json.dumps(parts) if parts else ""
     marks = {DIGEST: digest(state, table)} | ({PARTS: table} if table else {})
-    content: bytes = library("K.save_state").numpy.save(dict(state), marks)
-    return content
+    return library("K.save_state").numpy.save(dict(state), marks)
 
 
 def write_parts(file: Path, values: Mapping[str, Sequence[Block]]) -> dict[str, list[Part]]:

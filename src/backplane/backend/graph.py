@@ -535,8 +535,7 @@ def eval(x: TensorLike) -> np.ndarray:
 def _eval_anything(x: TensorLike) -> np.ndarray:
     # The same as `adaptable` does, but our own tensors take a short cut.
     adapter = None if isinstance(x, Tensor) else adapter_among((x,))
-    value: np.ndarray = evaluate(x) if adapter is None else adapter.call(eval, (x,), {})
-    return value
+    return evaluate(x) if adapter is None else adapter.call(eval, (x,), {})
 
 
 _eval_anything.__name__ = "eval"  # Errors name it.

@@ -35,8 +35,7 @@ def spec_of(x: TensorLike, what: str) -> Spec:
         return x.spec
     owner = engine_of(x)
     if owner is not None:
-        found: Spec = owner.present_spec(x)
-        return found
+        return owner.present_spec(x)
     array = np.asarray(x)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{what}: expected a tensor, got {type(x).__name__}")

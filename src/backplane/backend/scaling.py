@@ -58,6 +58,6 @@ def remat(fn: Callable[P, R]) -> Callable[P, R]:
             new = dict(zip(built, rematerialized(built, mark), strict=True)) if built else {}
         except ValueError as error:
             raise ValueError(f"K.remat: {error}") from None
-        return map_leaves(lambda t: new.get(t, t) if isinstance(t, Tensor) else t, found)  # type: ignore[no-any-return]
+        return map_leaves(lambda t: new.get(t, t) if isinstance(t, Tensor) else t, found)
 
     return run

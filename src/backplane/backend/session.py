@@ -191,5 +191,4 @@ def pattern_broadcast(x: TensorLike, broadcastable: Iterable[bool]) -> Tensor:
     for axis, (flag, n) in enumerate(zip(flags, x.spec.shape, strict=True)):
         if flag and n not in (1, None):
             raise ValueError(f"K.pattern_broadcast: axis {axis} has size {n}, not 1")
-    found: Tensor = x
-    return found
+    return x

@@ -149,8 +149,7 @@ def _updated(what: str, x: Any, *operands: TensorLike) -> Tensor:
     owner = _owner(x, what)
     if owner is None:
         return Update(x, _NEW_VALUE[what](x, *operands))
-    update: Tensor = owner.assign(x, run_now(_NEW_VALUE[what], (x, *operands), {}, owner))
-    return update
+    return owner.assign(x, run_now(_NEW_VALUE[what], (x, *operands), {}, owner))
 
 
 @adaptable

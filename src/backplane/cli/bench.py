@@ -164,8 +164,7 @@ def _script(script: Path, arguments: Sequence[str], name: str) -> dict[str, floa
 
 def _network(workload: str, seconds: float, name: str) -> dict[str, float]:
     printed = _run(["-m", "backplane.cli.workloads", workload, str(seconds)], name)
-    found: dict[str, float] = json.loads(printed.splitlines()[-1])
-    return found
+    return json.loads(printed.splitlines()[-1])
 
 
 def _rows(found: dict[tuple[str, str], list[dict[str, float]]]) -> list[dict[str, Any]]:

@@ -45,8 +45,7 @@ class FunctionName(click.ParamType):  # type: ignore[type-arg]  # as in output.p
 def functions() -> dict[str, Any]:
     """Function → its documents and what the tests confirm on each engine."""
     text = resources.files(__package__).joinpath("functions.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    return json.loads(text)
 
 
 @click.command()

@@ -58,7 +58,7 @@ def _exact(value: Any) -> Hashable:
     """
     if type(value) is bool or type(value) is float:
         return (type(value), repr(value))
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def graph_key(graph: Graph) -> Hashable:

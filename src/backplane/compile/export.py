@@ -72,8 +72,7 @@ def export(function: Function, path: str | Path, wishes: Wishes) -> None:
 
 def _given(t: Tensor) -> str | None:
     """The name that the user gave to a tensor."""
-    name: str | None = t.__dict__.get(GIVEN_NAME)
-    return name
+    return t.__dict__.get(GIVEN_NAME)
 
 
 def _next(key: Tensor) -> Tensor:

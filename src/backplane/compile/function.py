@@ -26,8 +26,7 @@ class Function(Plan):
     def __call__(self, values: Sequence[Any] = ()) -> list[np.ndarray]:
         """Run on a list of values, one per input, and return the outputs as NumPy arrays."""
         if (watching := watcher()) is not None:
-            found: list[np.ndarray] = watching.call(self, self.checked_count(values))
-            return found
+            return watching.call(self, self.checked_count(values))
         if self.call is not None:
             return self.call(values)
         return self._checked(values)
@@ -53,8 +52,7 @@ class Function(Plan):
                 f"K.function {self.name!r} takes {len(self.feeds)} values "
                 f"({', '.join(p.name for p in self.inputs)}), got {len(values)}"
             )
-        checked: Sequence[Any] = values
-        return checked
+        return values
 
     def _checked(self, values: Any) -> list[np.ndarray]:
         """Check the number of values, and run the variant that the switches among them choose."""

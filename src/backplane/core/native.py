@@ -195,7 +195,7 @@ class Native:
                 f"its results are found: {type(error).__name__}: {error}"
             ) from error
         self.stateful = self.stateful or stateful
-        return found  # type: ignore[no-any-return]
+        return found
 
 
 def _filled(spec: Spec, size: int | None) -> Spec:

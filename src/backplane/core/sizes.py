@@ -24,8 +24,7 @@ def _origins(x: Tensor) -> dict[int, Axis | None]:
     Keras hangs the layer on a tensor, which leads to users of the tensor, so an entry would hold
     its own key.
     """
-    found: dict[int, Axis | None] = x.__dict__.setdefault("origins", {})
-    return found
+    return x.__dict__.setdefault("origins", {})
 
 
 class Sizes:

@@ -26,8 +26,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {}
 
 def _operator(name: str) -> Callable[..., Tensor]:
     def method(self: Tensor, *args: Any) -> Tensor:
-        result: Tensor = OPERATORS[name](self, *args)
-        return result
+        return OPERATORS[name](self, *args)
 
     method.__name__ = f"__{name}__"
     return method
@@ -105,8 +104,7 @@ class Tensor:
     @property
     def static_shape(self) -> tuple[int | None, ...]:
         """The static shape, with the sizes that classic Keras has added (`_keras_shape`)."""
-        found: tuple[int | None, ...] = self.__dict__.get("keras_shape", self.spec.shape)
-        return found
+        return self.__dict__.get("keras_shape", self.spec.shape)
 
     @property
     def _keras_shape(self) -> tuple[int | None, ...]:
@@ -257,7 +255,7 @@ class Tensor:
     # --- what other libraries ask of an operand: `backend` answers ----------------------------
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        return OPERATORS["array"](self, dtype)  # type: ignore[no-any-return]
+        return OPERATORS["array"](self, dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """`array + tensor`, and functions of NumPy: `np.exp(tensor)`."""

@@ -52,8 +52,7 @@ def later_axes(parameter: str) -> StackRule:
         assert node.op is not None
         axes = node.params[parameter]
         later = tuple([i + 1 for i in axes]) if isinstance(axes, tuple) else axes + 1
-        stacked: Tensor = node.op(operands[0].tensor, **{**node.params, parameter: later})
-        return stacked
+        return node.op(operands[0].tensor, **{**node.params, parameter: later})
 
     return rule
 
@@ -66,7 +65,6 @@ def whole_time(parameter: str, whole: Any) -> StackRule:
     def rule(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
         assert node.op is not None
         entries = (whole, *node.params[parameter])
-        stacked: Tensor = node.op(operands[0].tensor, **{**node.params, parameter: entries})
-        return stacked
+        return node.op(operands[0].tensor, **{**node.params, parameter: entries})
 
     return rule

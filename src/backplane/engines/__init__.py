@@ -87,8 +87,7 @@ def _load(name: str) -> Engine:
         return engine
     for point in _third_party():
         if point.name == name:
-            found: Engine = point.load()
-            return found
+            return point.load()
     known = ", ".join(names())
     raise ValueError(f"no engine is called {name!r}{suggestion(name)}; there are {known}")
 

@@ -57,6 +57,9 @@ class Program(NamedTuple):
     sizes_from_values: bool = False
     """Whether the size of a tensor is taken from the value of another: while such a program is
     traced for given shapes, that size is not known."""
+    tables: frozenset[int] = frozenset()
+    """The inputs of which only rows are read: by lookups along the first axis. The new values of
+    those that are replaced are made by `rows_add`, whose results nobody else reads."""
     reads_variables: bool = False
     """Whether inputs are variables, which other programs may replace while this one is called."""
     lasting: Sequence[int] = ()

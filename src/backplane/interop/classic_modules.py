@@ -67,8 +67,7 @@ class _Loader(Loader):
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """As Keras' own loader does."""
-        made: ModuleType | None = None if self.loader is None else self.loader.create_module(spec)
-        return made
+        return None if self.loader is None else self.loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         """Fill the module."""

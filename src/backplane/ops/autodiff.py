@@ -58,8 +58,7 @@ class Slope(NamedTuple):
 
 def slope_of(t: Tensor) -> Slope | None:
     """What `t` is the gradient of, if the caller of `gradients` left the seeds out."""
-    found: Slope | None = t.__dict__.get("slope")
-    return found
+    return t.__dict__.get("slope")
 
 
 def slopes_in(outputs: Iterable[Tensor]) -> list[Tensor]:

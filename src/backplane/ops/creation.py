@@ -64,8 +64,7 @@ def stacked_shape(node: Tensor, operands: Sequence[Stacked], **changed: Any) -> 
     steps = x.tensor.spec.shape[0]
     time = [dim(x.tensor, axis=0)] if steps is None else []
     params = {**node.params, **changed, "shape": (steps, *shape)}
-    stacked: Tensor = node.op(x.tensor, *time, *[d.tensor for d in dims], **params)
-    return stacked
+    return node.op(x.tensor, *time, *[d.tensor for d in dims], **params)
 
 
 @primitive(host=0, precision=Precision.FOLLOWS, memory=Memory.FRESH, axes=given)

@@ -16,8 +16,7 @@ from backplane.core.variable import Variable
 
 def _stack_of_first(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     assert node.op is not None
-    stacked: Tensor = node.op(operands[0].tensor)
-    return stacked
+    return node.op(operands[0].tensor)
 
 
 @primitive(

@@ -62,8 +62,7 @@ def _stacked(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     for x, stacked, _ in operands:
         missing = node.ndim + 1 - x.ndim if stacked else 0
         aligned.append(expand_dims(x, axes=tuple(range(1, 1 + missing))) if missing else x)
-    found: Tensor = node.op(*aligned, **node.params)
-    return found
+    return node.op(*aligned, **node.params)
 
 
 def elementwise_op(
@@ -297,14 +296,10 @@ cos: Op = _unary(
     "cos", "The cosine of x radians.", FLOAT, lambda g, y, x: neg(mul(g, sin(x))), precision=FULL
 )
 erf = _unary(
-    "erf",
-    "The error function, 2 / √π times the integral of e^−t² from 0 to x.",
-    FLOAT,
+    "erf", "The error function, 2 / √π times the integral of e^−t² from 0 to x.", FLOAT,
+    lambda g, y, x: mul(mul(scalar(2 / math.sqrt(math.pi), x.spec.dtype), exp(neg(mul(x, x)))), g),
     precision=FULL,
-)
-erf.vjps(
-    lambda g, y, x: mul(mul(scalar(2 / math.sqrt(math.pi), x.spec.dtype), exp(neg(mul(x, x)))), g)
-)
+)  # fmt: skip
 erfinv = _unary("erfinv", "The inverse of the error function, on (−1, 1).", FLOAT, precision=FULL)
 erfinv.vjps(
     lambda g, y, x: mul_no_nan(mul(scalar(math.sqrt(math.pi) / 2, y.spec.dtype), exp(mul(y, y))), g)

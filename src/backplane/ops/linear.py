@@ -105,7 +105,7 @@ matmul.vjps(_matmul_x, _matmul_y)
 @primitive(memory=Memory.FRESH, axes=_product_axis)
 def matmul_add(x: Spec, y: Spec, c: Spec, *, transpose_x: bool, transpose_y: bool) -> Spec:
     """`matmul` of two float matrices, plus `c`, which is broadcast to the shape of the product."""
-    return matmul.infer_rule(x, y, transpose_x=transpose_x, transpose_y=transpose_y)  # type: ignore[no-any-return]
+    return matmul.infer_rule(x, y, transpose_x=transpose_x, transpose_y=transpose_y)
 
 
 @matmul_add.decompose

@@ -50,10 +50,7 @@ class Pullback(NamedTuple):
             results = self.native(*[own.get(i, x) for i, x in enumerate(operands)])
             return [results[j] for j in self.used]
 
-        found: list[Any] = self.native.engine.pullback(
-            run, [operands[i] for i in self.wanted], given
-        )
-        return found
+        return self.native.engine.pullback(run, [operands[i] for i in self.wanted], given)
 
 
 def _backward(

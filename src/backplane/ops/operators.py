@@ -79,10 +79,10 @@ def _logic(on_bools: Operator, on_integers: Operator, sign: str) -> Operator:
     def apply(x: Any, y: Any) -> Tensor:
         a, b = promoted(x, y)
         if a.spec.dtype == "bool":
-            return on_bools(a, b)  # type: ignore[no-any-return]
+            return on_bools(a, b)
         if not is_integer(a.spec.dtype):
             raise TypeError(f"{sign} takes bools or integers, got dtype {a.spec.dtype}")
-        return on_integers(a, b)  # type: ignore[no-any-return]
+        return on_integers(a, b)
 
     return apply
 
@@ -319,8 +319,7 @@ def _places(x: Tensor, axis: int, start: End, stop: End, step: Tensor) -> Tensor
     first, last = ew.neg(shift), ew.sub(size, shift)
     begin = ew.where(back, last, first) if start is None else _inside(start, size, shift)
     end = ew.where(back, first, last) if stop is None else _inside(stop, size, shift)
-    places: Tensor = arange(begin, end, step, dtype="int32")
-    return places
+    return arange(begin, end, step, dtype="int32")
 
 
 def _inside(end: int | Tensor, size: Tensor, shift: Tensor | None = None) -> Tensor:

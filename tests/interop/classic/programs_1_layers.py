@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import backend as K
 from keras import layers as L
-from keras.models import Sequential
+from keras.models import Model, Sequential
 
 K.set_image_dim_ordering("tf")  # The default since 1.2.
 VERSION = tuple(int(n) for n in keras.__version__.split("."))
@@ -25,35 +25,38 @@ def settled(model):
     return model
 
 
+def as_list(value):
+    """Of a model with one output, Keras gives what others give in a list."""
+    return value if isinstance(value, list) else [value]
+
+
 def steps(model, x, y, count=3):
     """What training on one batch tells, again and again, then what the model predicts."""
     found = []
     for _ in range(count):
         told = model.train_on_batch(x, y)
         # Some metrics of Keras 1.1 have a value for each sample.
-        found += [np.mean(value) for value in (told if isinstance(told, list) else [told])]
-    predicted = model.predict(x)
-    found += predicted if isinstance(predicted, list) else [predicted]
-    found = np.concatenate([np.ravel(a) for a in found]).astype("float64")
+        found += [np.mean(value) for value in as_list(told)]
+    found += as_list(model.predict(x))
+    found = np.concatenate([np.ravel(a)[:200] for a in found]).astype("float64")
     assert np.isfinite(found).all()
-    return list(found[:200])
+    return list(found)
 
 
 def numbers(*shape, seed=0):
     return np.random.RandomState(seed).normal(size=shape).astype("float32")
 
 
-def after_scaling(layer, shape, samples=4):
-    """Train an element-wise layer before `layer`, so that gradients flow through `layer`."""
+def each(layers, shape, samples=4):
+    """Train an element-wise layer before each of `layers`, so that gradients flow through these.
+    All are branches of one model, since compiling is what takes time.
+    """
     x = numbers(samples, *shape)
-    model = settled(Sequential([L.PReLU(input_shape=shape), layer]))
-    y = np.zeros(model.predict(x).shape)
+    i = L.Input(shape)
+    model = settled(Model(i, [layer(L.PReLU()(i)) for layer in layers]))
+    y = [np.zeros(output.shape) for output in as_list(model.predict(x))]
     model.compile(keras.optimizers.SGD(lr=0.1), "mse")
     return steps(model, x, y)
-
-
-def each(layers, shape):
-    return [number for layer in layers for number in after_scaling(layer, shape)]
 
 
 VECTORS, SERIES, IMAGES, VOLUMES = (6,), (8, 4), (8, 8, 3), (4, 4, 4, 2)

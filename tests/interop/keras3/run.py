@@ -10,6 +10,11 @@ import keras
 
 from backplane import backend as K
 
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
+
+    # Programs run a few times: their graphs need not be made fast.
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 modules = ["models", "graphs", "behaviour", "every_function"]
 if importlib.util.find_spec("onnxruntime"):
     modules.append("exported")

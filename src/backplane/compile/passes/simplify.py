@@ -113,7 +113,7 @@ def _fold(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
 def call_entry(entry: Entry, specs: Sequence[Any], params: Any) -> Callable[..., Any]:
     """The lowering of a table entry as a function of the operands alone."""
     if entry.builds:
-        return entry.function(specs, **params)  # type: ignore[no-any-return]
+        return entry.function(specs, **params)
     if params:
         return lambda *values: entry.function(*values, **params)
     return entry.function

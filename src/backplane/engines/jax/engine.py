@@ -208,8 +208,7 @@ class JaxEngine(Engine):
         self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
     ) -> Sequence[Value]:
         """By `jax.vjp`."""
-        found: Sequence[Value] = jax.vjp(function, *operands)[1](list(cotangents))
-        return found
+        return jax.vjp(function, *operands)[1](list(cotangents))
 
     # --- programs -------------------------------------------------------------------------------
 
@@ -242,8 +241,7 @@ class JaxEngine(Engine):
 
     def jitted(self, function: Function, options: Any) -> Function:
         """`jax.jit` with options for the compiler."""
-        compiled: Function = jax.jit(function, compiler_options=options)
-        return compiled
+        return jax.jit(function, compiler_options=options)
 
     def look(self, compiled: Any) -> None:
         """Called with the first compiled program of each set of input shapes."""

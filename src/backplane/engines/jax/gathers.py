@@ -23,7 +23,8 @@ from backplane.engines.base import Line, emitted_line
 from backplane.engines.layouts import warn_of_gathering
 from backplane.engines.table import Entry, Lowering, Table, Value
 
-INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%(\S+) = .*$", re.MULTILINE)
+LINE = re.compile(r"(?:ENTRY )?%(?P<computation>\S+) .*\{$|\s+(?P<root>ROOT )?%(?P<name>\S+) = .*$")
+OPERAND = re.compile(r"(?:[(, ]|calls=)%([\w.-]+)")
 MOVE = re.compile(
     r"^\s*(?:ROOT )?%(?P<name>\S+) = (?P<shapes>\S+|\(.*?\)) "
     r"(?P<kind>all-gather|all-to-all|collective-permute)(?:-start)?\(%(?P<operand>[^,)\s]+).*$",
@@ -31,6 +32,23 @@ MOVE = re.compile(
 )
 SIZES = re.compile(r"\[([\d,]*)\]")
 SCOPE = re.compile(r"\w+?__(\d+)")
+
+
+WANTED = "sharding_constraint"
+"""Where `K.shard`, or the layout of a variable that is updated, has parts moved."""
+
+
+def _lines(text: str) -> dict[str, str]:
+    """The instructions of a program by name. A computation stands for its result."""
+    lines, computation = {}, ""
+    for found in filter(None, map(LINE.match, text.splitlines())):
+        if found["computation"]:
+            computation = found["computation"]
+            continue
+        lines[found["name"]] = found[0]
+        if found["root"]:
+            lines[computation] = found[0]
+    return lines
 
 
 class _Operation(NamedTuple):
@@ -90,24 +108,25 @@ class Gathers(threading.local):
         users want that. The operations are then forgotten.
         """
         operations, self._operations = self._operations, {}
-        scopes = {found[1]: SCOPE.findall(found[0]) for found in INSTRUCTION.finditer(text)}
-        gathers, moves = Counter[str](), Counter[str]()
+        lines = _lines(text)
+        gathers, moves, at_end = Counter[str](), Counter[str](), set[str]()
         for found in MOVE.finditer(text):
-            # What follows the program's last operation has no scope.
-            known = scopes[found["name"]] or scopes.get(found["operand"], [])
-            for scope in known[-1:]:
-                operation = operations.get(int(scope))
-                if operation is None:
-                    continue  # It was traced for an earlier program, and told with that.
-                if found["kind"] == "all-gather":
-                    gathers[scope] += 1
-                elif found["kind"] == "all-to-all" or self._is_part(found["shapes"], operation):
-                    moves[scope] += 1
+            scope, kind = (SCOPE.findall(found[0]) or [""])[-1], found["kind"]
+            if not scope and WANTED not in found[0]:
+                scope = self._behind(found["operand"], lines, operations)
+                at_end.add(scope)
+            operation = operations.get(int(scope or -1))
+            if operation is None:
+                continue  # It was traced for an earlier program, and told with that.
+            if kind == "all-gather":
+                gathers[scope] += 1
+            elif kind == "all-to-all" or self._is_part(found["shapes"], operation):
+                moves[scope] += 1
         for scope in {**gathers, **moves}:
             operation = operations[int(scope)]
             count = len(operation.shapes)
             many = operation.runs_graph or (gathers[scope] or moves[scope]) >= count
-            if many and not PRIMITIVES[operation.name].elementwise:
+            if scope in at_end or (many and not PRIMITIVES[operation.name].elementwise):
                 does = "gathers" if gathers[scope] else "moves"
                 shapes = ", ".join(map(str, operation.shapes))
                 warn_of_gathering(
@@ -115,6 +134,24 @@ class Gathers(threading.local):
                     f"K.shard asks for another one: XLA {does} parts of {shapes}",
                     operation.line,
                 )
+
+    def _behind(self, name: str, lines: dict[str, str], operations: dict[int, _Operation]) -> str:
+        """The scope of what gives a value that has to move without an operation that asks for it:
+        a result of the program that cannot stay in parts. Element-wise operations could have kept
+        its layout, so one before them is looked for first.
+        """
+        waiting, seen, nearest = [name], {name}, ""
+        for name in waiting:
+            line = lines.get(name, "")
+            for scope in SCOPE.findall(line)[-1:]:
+                operation = operations.get(int(scope))
+                if operation is not None and not PRIMITIVES[operation.name].elementwise:
+                    return scope
+                nearest = nearest or scope
+            operands = [x for x in OPERAND.findall(line) if x not in seen]
+            waiting += operands
+            seen.update(operands)
+        return nearest
 
     def _is_part(self, shapes: str, operation: _Operation) -> bool:
         """Whether so much goes to another device as it has of the largest operand. Less is what a

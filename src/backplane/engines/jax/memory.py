@@ -170,8 +170,7 @@ def _memory(taking: Any, inputs: tuple[Value, ...], look: Callable[[Any], None])
     found = compiled.memory_analysis()
     if found is None or jax.default_backend() != "cpu":  # Devices raise at once.
         return 0
-    size: int = found.temp_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes
-    return size
+    return found.temp_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes
 
 
 def _try(size: int) -> None:

@@ -22,8 +22,7 @@ class DeviceEngine(OnDevice, JaxEngine):
 
     def here(self) -> AbstractContextManager[Any]:
         """JAX's default device."""
-        context: AbstractContextManager[Any] = jax.default_device(self._place)
-        return context
+        return jax.default_device(self._place)
 
     def moved(self, value: Value) -> Value:
         """A copy on the device, or the value itself if it is there."""

@@ -86,8 +86,7 @@ class MLXEngine(Engine):
         self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
     ) -> Sequence[Value]:
         """By `mx.vjp`."""
-        found: Sequence[Value] = mx.vjp(function, list(operands), list(cotangents))[1]
-        return found
+        return mx.vjp(function, list(operands), list(cotangents))[1]
 
     # --- programs -------------------------------------------------------------------------------
 
@@ -145,8 +144,7 @@ class DeviceEngine(OnDevice, MLXEngine):
 
     def here(self) -> AbstractContextManager[Any]:
         """A stream of the device."""
-        context: AbstractContextManager[Any] = mx.stream(self._place)
-        return context
+        return mx.stream(self._place)
 
     def moved(self, value: Value) -> Value:
         """The value itself."""

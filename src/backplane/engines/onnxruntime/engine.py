@@ -338,8 +338,7 @@ def _call(run: Callable[..., Any], inputs: Sequence[str], outputs: Sequence[str]
     arguments = ", ".join(inputs)
     feeds = ", ".join([f"{name!r}: {name}" for name in inputs])
     names = {"run": run, "outputs": list(outputs)}
-    call: Call = eval(f"lambda {arguments}: run(outputs, {{{feeds}}}, None)", names)
-    return call
+    return eval(f"lambda {arguments}: run(outputs, {{{feeds}}}, None)", names)
 
 
 def _printing(call: Call, messages: Sequence[tuple[str, tuple[Any, ...]]]) -> Call:

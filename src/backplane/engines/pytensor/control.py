@@ -82,8 +82,7 @@ def _cond(
     engine: Engine, predicate: Value, *operands: Value, then: Graph, orelse: Graph
 ) -> list[Value]:
     branches = [*engine.callable(then)(*operands), *engine.callable(orelse)(*operands)]
-    results: list[Value] = IfElse(len(then.outputs))(predicate, *branches, return_list=True)
-    return results
+    return IfElse(len(then.outputs))(predicate, *branches, return_list=True)
 
 
 def _while_loop(
@@ -97,8 +96,7 @@ def _while_loop(
     info = _info(untraced=carry, consts=len(consts), until=True)
     loop = Scan(inner, [*following, ends], info, mode=_flagged())
     count = pt.switch(goes_on(*state, *consts)[0], number(FOREVER, "int64"), number(0, "int64"))
-    results: list[Value] = loop(count, *state, *consts, return_list=True)
-    return results
+    return loop(count, *state, *consts, return_list=True)
 
 
 def _scan(

@@ -37,8 +37,7 @@ def pullback(
     found = pytensor.grad(
         None, own, known_grads=known, disconnected_inputs="ignore", return_disconnected="zero"
     )
-    replaced: Sequence[Value] = clone_replace(found, dict(zip(own, operands, strict=True)))
-    return replaced
+    return clone_replace(found, dict(zip(own, operands, strict=True)))
 
 
 # --- tensors of ours among the operands of PyTensor's functions -----------------------------------

@@ -73,5 +73,4 @@ def _compiled(name: str, dtype: str) -> Callable[..., None] | None:
     written, read = [numba.types.Array(number, 1, "C", readonly=only) for only in (False, True)]
     signature = numba.types.void(*[number] * numbers, *[written] * arrays, read)
     # NumPy's rules for division: an exception for a zero would keep the loop from being vectorized.
-    compiled: Callable[..., None] = numba.njit(signature, error_model="numpy")(function)
-    return compiled
+    return numba.njit(signature, error_model="numpy")(function)

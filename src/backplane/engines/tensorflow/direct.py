@@ -9,7 +9,9 @@ public way serves.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -42,14 +44,14 @@ def tensor(array: np.ndarray) -> Value:
     copy = _aligned_copy(array)
     if copy.dtype.kind != "V":
         found = tf.experimental.dlpack.from_dlpack(copy.__dlpack__())
-        return found if not _accelerated() else _copied(found)
+        return found if not accelerated() else _copied(found)
     # DLPack knows no more than NumPy does of its own: bfloat16 and its like go as their bits.
     found = tf.experimental.dlpack.from_dlpack(copy.view(f"u{copy.itemsize}").__dlpack__())
     return _copied(found, array.dtype.name)
 
 
 @cache
-def _accelerated() -> bool:
+def accelerated() -> bool:
     """Whether TensorFlow puts tensors elsewhere than into the processor's memory."""
     return len(tf.config.list_logical_devices()) > 1
 
@@ -73,9 +75,9 @@ def _aligned_copy(array: np.ndarray) -> np.ndarray:
 _NODE = re.compile(r"\{\{node ([^}]+)\}\}")
 
 
-def failing_line(graph: Any, error: BaseException) -> Line | None:
+def failing_line(graphs: Sequence[Any], error: BaseException) -> Line | None:
     """The line of the emitted program that made the operation which an error names."""
-    for name in _NODE.findall(str(error)):
+    for graph, name in product(graphs, _NODE.findall(str(error))):
         try:
             frames = graph.get_operation_by_name(name).traceback
         except KeyError:  # an operation inside a loop, or made by TensorFlow's optimizer

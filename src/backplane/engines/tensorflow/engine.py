@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -162,28 +162,39 @@ class TensorFlow(Engine):
         """
         places = updates.in_place(program)
         if program.options.get("once") and _is_short(program):
-            return updates.keeping(updates.stepwise(program, places), program, places)
-        whole = program.options.get("compile")
-        signature = [
-            tf.TensorSpec((), tf.resource) if i in places else tf.TensorSpec(spec.shape, spec.dtype)
-            for i, spec in enumerate(program.inputs)
-        ]
-        function: Any = tf.function(
-            updates.traced(program, places, fuse=whole is None and _on_cpu()),
-            input_signature=signature,
-            autograph=False,
-            jit_compile=whole,
-        )
-        with control.own_program():
-            concrete = function.get_concrete_function()
-        if whole:
-            _refuse_unchecked(concrete.graph)
-        eager = updates.stepwise(program, places)
-        run = direct.call(concrete, eager, control.EMPTY_STACK)
-        if any(op.type in _FAIL_WHEN_EMPTY for op in concrete.graph.get_operations()):
-            run = _eager_when_empty(run, eager, program)
-        run = updates.keeping(run, program, places)
-        return located(run, partial(direct.failing_line, concrete.graph))
+            return updates.keeping(partial(updates.stepwise, program, places), program, places)
+        if program.options.get("compile"):  # XLA writes no rows in place.
+            program = program._replace(tables=frozenset())
+        graphs: list[Any] = []
+        run = updates.keeping(partial(_traced, program, places, graphs), program, places)
+        return located(run, partial(direct.failing_line, graphs))
+
+
+def _traced(
+    program: Program, places: updates.Places, graphs: list[Any], handles: Collection[int]
+) -> Function:
+    """The program over handles as a concrete function, whose graph joins `graphs`."""
+    whole = program.options.get("compile")
+    signature = [
+        tf.TensorSpec((), tf.resource) if i in handles else tf.TensorSpec(spec.shape, spec.dtype)
+        for i, spec in enumerate(program.inputs)
+    ]
+    function: Any = tf.function(
+        updates.traced(program, places, handles, fuse=whole is None and _on_cpu()),
+        input_signature=signature,
+        autograph=False,
+        jit_compile=whole,
+    )
+    with control.own_program():
+        concrete = function.get_concrete_function()
+    graphs.append(concrete.graph)
+    if whole:
+        _refuse_unchecked(concrete.graph)
+    eager = updates.stepwise(program, places, handles)
+    run = direct.call(concrete, eager, control.EMPTY_STACK)
+    if any(op.type in _FAIL_WHEN_EMPTY for op in concrete.graph.get_operations()):
+        run = _eager_when_empty(run, eager, program)
+    return run
 
 
 SHORT = 8
@@ -243,8 +254,7 @@ class DeviceEngine(OnDevice, TensorFlow):
 
     def here(self) -> AbstractContextManager[Any]:
         """`tf.device`."""
-        context: AbstractContextManager[Any] = tf.device(self.device)
-        return context
+        return tf.device(self.device)
 
     def moved(self, value: Value) -> Value:
         """A copy on the device, or the value itself if it is there."""

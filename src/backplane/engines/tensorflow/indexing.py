@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
+from backplane.core.spec import Spec
 from backplane.engines.table import Shape, Slices, Table, Value, merge
 from backplane.engines.tensorflow.constants import (
     ints,
@@ -85,9 +86,55 @@ def _indices(indices: Value, size: Value) -> Value:
     return raw.SelectV2(condition=negative, t=raw.AddV2(x=indices, y=size), e=indices)
 
 
+class Rows(NamedTuple):
+    """A table that lives in a variable, in the place of the tensor that it holds: only the rows
+    that are asked for are read. Sums for some rows are remembered, and added when all has been
+    read.
+    """
+
+    handle: Value
+    spec: Spec
+    added: tuple[tuple[Value, Value], ...] = ()
+    """Indices, none of them negative, and what is added to their rows."""
+
+    def lookup(self, indices: Value) -> Value:
+        """The rows at the indices."""
+        return self._read(_indices(indices, self.spec.shape[0]))
+
+    def _read(self, where: Value) -> Value:
+        rows = raw.ResourceGather(resource=self.handle, indices=where, dtype=self.spec.dtype)
+        rows.set_shape(where.shape.concatenate(self.spec.shape[1:]))
+        return rows
+
+    def plus(self, g: Value, indices: Value) -> Rows:
+        """The table with `g` added to its rows at the indices."""
+        where = _indices(indices, self.spec.shape[0])
+        return self._replace(added=(*self.added, (where, g)))
+
+    def checks(self) -> list[Value]:
+        """Operations that fail if `write` would: by indices behind the end, or where memory is
+        short. TensorFlow copies a table that somebody holds when the first sum is added to it,
+        also if that sum has no rows.
+        """
+        nothing = tf.zeros((0, *self.spec.shape[1:]), self.spec.dtype)
+        _add_rows(self.handle, ints(()), nothing)
+        return [self._read(where) for where, _ in self.added] + [g for _, g in self.added]
+
+    def write(self) -> None:
+        """Add what was remembered, in the memory of the table."""
+        for where, g in self.added:
+            _add_rows(self.handle, where, g)
+
+
+def _add_rows(handle: Value, where: Value, g: Value) -> Value:
+    return raw.ResourceScatterAdd(resource=handle, indices=where, updates=g)
+
+
 @TABLE.add("gather")
 def _gather(x: Value, indices: Value, *, axis: int) -> Value:
     """The slices of `x` along an axis that the indices name."""
+    if isinstance(x, Rows):
+        return x.lookup(indices)
     size = x.shape[axis]
     indices = _indices(indices, size_of(x, axis=axis) if size is None else size)
     return raw.GatherV2(params=x, indices=indices, axis=ints(axis))
@@ -116,6 +163,8 @@ def _scatter_add(g: Value, indices: Value, *dims: Value, shape: Shape, axis: int
 @TABLE.add("rows_add")
 def _rows_add(x: Value, g: Value, indices: Value) -> Value:
     """`x` with `g` added at the indices along the first axis."""
+    if isinstance(x, Rows):
+        return x.plus(g, indices)
     if 0 in x.shape[1:]:  # The kernel refuses rows without elements.
         return x
     if not indices.shape.rank:  # The kernel takes lists of indices only.

@@ -55,10 +55,9 @@ def pullback(
     with tf.GradientTape() as tape:
         tape.watch(own)
         results = function(*own)
-    found: Sequence[Value] = tape.gradient(
+    return tape.gradient(
         results, own, list(cotangents), unconnected_gradients=tf.UnconnectedGradients.ZERO
     )
-    return found
 
 
 class _Dispatcher(tf.__internal__.dispatch.GlobalOpDispatcher):

@@ -10,7 +10,7 @@ that a failing call still changes nothing. TensorFlow copies a value that somebo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from backplane.core.spec import Spec
 from backplane.engines.base import Function, Program, writing
 from backplane.engines.kernels import limit
 from backplane.engines.table import Value
+from backplane.engines.tensorflow.indexing import Rows
 from backplane.engines.tensorflow.library import raw, tf
 
 LARGE = 1 << 16
@@ -58,21 +59,39 @@ def content(value: Value) -> Value:
     return value
 
 
-def keeping(run: Function, program: Program, places: Places) -> Function:
-    """The program as a function of values, from one that takes handles of variables and does not
-    return what it writes to them.
+Making = Callable[[Collection[int]], Function]
+"""Gives a program that takes handles of variables at these places, and does not return what it
+writes to them."""
+
+
+def keeping(make: Making, program: Program, places: Places) -> Function:
+    """The program as a function of values.
+
+    A large variable that another program keeps in place is read at once; a table, of which only
+    rows are needed, by its handle.
     """
     maybe = [i for i, x in enumerate(program.inputs) if _is_large(x) and i not in places]
+    usual = make(places)
     if not places and not maybe:
-        return run
+        return usual
+    made: dict[frozenset[int], Function] = {frozenset(): usual}
     new = list(places.values())
     others = [o for o in range(len(program.outputs)) if o not in new]
     order = sorted(range(len(program.outputs)), key=[*new, *others].__getitem__)
 
     def call(*inputs: Value) -> tuple[Value, ...]:
         values = list(inputs)
+        tables = []
         for i in maybe:
-            values[i] = content(values[i])
+            x = values[i]
+            if i in program.tables and isinstance(x, tf.Variable):
+                values[i] = x.handle
+                tables.append(i)
+            else:
+                values[i] = content(x)
+        run = made.get(frozenset(tables))
+        if run is None:
+            run = made[frozenset(tables)] = make([*places, *tables])
         held = []
         for i in places:
             x = values[i]
@@ -103,38 +122,50 @@ def _read(handle: Value, spec: Spec) -> Value:
     return value if tf.executing_eagerly() else tf.ensure_shape(value, spec.shape)
 
 
-def _run(program: Program, places: Places, inputs: Sequence[Value]) -> tuple[Any, Any]:
+def _run(
+    program: Program, places: Places, handles: Collection[int], inputs: Sequence[Value]
+) -> tuple[Any, Any]:
     """The states and the other results of a program over handles."""
     values = list(inputs)
-    for i in places:
-        values[i] = _read(inputs[i], program.inputs[i])
+    for i in handles:
+        values[i] = (Rows if i in program.tables else _read)(inputs[i], program.inputs[i])
     results = program.function(*values)
     written = set(places.values())
     states = [State(inputs[i], values[i], results[o]) for i, o in places.items()]
     return states, tuple([x for o, x in enumerate(results) if o not in written])
 
 
-def stepwise(program: Program, places: Places) -> Function:
+def stepwise(program: Program, places: Places, handles: Collection[int]) -> Function:
     """The program over handles, operation by operation."""
 
     def run(*inputs: Value) -> tuple[Value, ...]:
-        states, results = _run(program, places, inputs)
+        states, results = _run(program, places, handles, inputs)
         for s in states:
-            raw.AssignVariableOp(resource=s.handle, value=s.new)
+            if isinstance(s.new, Rows):
+                s.new.checks()
+        for s in states:
+            _replace(s)
         return results
 
-    return run if places else program.function
+    return run if handles else program.function
 
 
-def traced(program: Program, places: Places, fuse: bool) -> Function:
+def _replace(state: State) -> None:
+    if isinstance(state.new, Rows):
+        state.new.write()
+    else:
+        raw.AssignVariableOp(resource=state.handle, value=state.new)
+
+
+def traced(program: Program, places: Places, handles: Collection[int], fuse: bool) -> Function:
     """The program over handles, to be traced; `fuse` compiles the chains behind new values."""
 
     def run(*inputs: Value) -> tuple[Value, ...]:
-        states, results = _run(program, places, inputs)
+        states, results = _run(program, places, handles, inputs)
         _write(states, results, tf.compat.v1.get_default_graph(), fuse)
         return results
 
-    return run if places else program.function
+    return run if handles else program.function
 
 
 def _write(states: Sequence[State], others: Sequence[Value], graph: Any, fuse: bool) -> None:
@@ -142,12 +173,14 @@ def _write(states: Sequence[State], others: Sequence[Value], graph: Any, fuse: b
     chains = _chains(states, graph) if fuse else []
     fused = {i for chain in chains for i in chain.states}
     before = [x for chain in chains for x in chain.inputs]
-    before += [s.new for i, s in enumerate(states) if i not in fused]
+    for i, s in enumerate(states):
+        if i not in fused:
+            before += s.new.checks() if isinstance(s.new, Rows) else [s.new]
     effects = [op for op in graph.get_operations() if op.op_def.is_stateful]
     with tf.control_dependencies([*before, *others, *effects]):
         for i, s in enumerate(states):
             if i not in fused:
-                raw.AssignVariableOp(resource=s.handle, value=s.new)
+                _replace(s)
         for chain in chains:
             first = states[chain.states[0]].new
             kernel = _kernel(chain.steps, chain.results, first.dtype, tuple(first.shape))
@@ -193,7 +226,7 @@ def _chains(states: Sequence[State], graph: Any) -> list[Chain]:
 def _steps(new: Value) -> set[Any]:
     """The operations of the chain behind a new value."""
     found: set[Any] = set()
-    if new.dtype.name not in _DTYPES:
+    if isinstance(new, Rows) or new.dtype.name not in _DTYPES:
         return found
     waiting = [new]
     while waiting and len(found) <= LONGEST:

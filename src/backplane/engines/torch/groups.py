@@ -1,4 +1,4 @@
-"""Lowerings: GELU, normalization and the loss of CTC, by PyTorch's kernels for them."""
+"""Lowerings: GELU, normalization, the loss of CTC and the LSTM, by PyTorch's kernels for them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.engines.table import Axes, Lowering, Table, Value
+from backplane.engines.torch import devices
 from backplane.engines.torch.tracing import only_values_count
 
 TABLE = Table()
@@ -182,7 +183,12 @@ LEAST_LOG = -1e30
 """Stands for the logarithm of 0. The gradient of the kernel is NaN at −inf."""
 
 
-@TABLE.add("ctc_loss", wanted=True)
+def _is_elsewhere(specs: Sequence[Spec]) -> bool:
+    """Whether tensors may be on an accelerator. Not all have the kernels."""
+    return devices.ACCELERATED
+
+
+@TABLE.add("ctc_loss", wanted=True, unless=_is_elsewhere)
 def ctc_loss(*operands: Value, wanted: Sequence[bool]) -> Sequence[Value | None]:
     """The kernel of `torch.nn.functional.ctc_loss` and that of its gradient, by the operand of the
     softmax. How much memory they need follows from values, which PyTorch's compiler does not know.
@@ -223,3 +229,22 @@ _compiled_ctc.register_fake(
         scores.new_empty((scores.shape[1], scores.shape[0], scores.shape[2])).transpose(0, 1),
     )
 )
+
+
+# --- LSTM -----------------------------------------------------------------------------------------
+
+
+def _has_no_lstm_kernel(specs: Sequence[Spec]) -> bool:
+    x, h, *_ = specs
+    return x.dtype != "float32" or not x.shape[2] or not h.shape[1] or devices.ACCELERATED
+
+
+@TABLE.add("lstm", unless=_has_no_lstm_kernel)
+def lstm(x: Value, h: Value, c: Value, kernel: Value, recurrent: Value, bias: Value) -> list[Value]:
+    """The kernel of `torch.nn.LSTM`, whose gates have the same order, and two biases."""
+    if not x.numel():
+        return [x.new_empty((*x.shape[:2], h.shape[1])), h, c]
+    weights = [kernel.t().contiguous(), recurrent.t().contiguous(), bias, torch.zeros_like(bias)]
+    states = [h.unsqueeze(0), c.unsqueeze(0)]
+    ys, h, c = torch.lstm(x, states, weights, True, 1, 0.0, False, False, False)
+    return [ys, h[0], c[0]]

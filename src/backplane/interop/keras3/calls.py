@@ -182,8 +182,7 @@ class Slope(NamedTuple):
 
 def _specs(*operands: Spec, call: Any) -> list[Spec]:
     """The results of a call of an operation of Keras."""
-    found: list[Spec] = call.specs(*operands)
-    return found
+    return call.specs(*operands)
 
 
 keras_call: Primitive[list[Tensor]] = Primitive(
@@ -205,8 +204,7 @@ def _(g: list[Tensor | None], y: list[Tensor], *operands: Tensor, call: Any) -> 
 
 @keras_call.decompose
 def _(*operands: Tensor, call: Any) -> list[Tensor]:
-    found: list[Tensor] = call.opened(*operands)
-    return found
+    return call.opened(*operands)
 
 
 def engine() -> Any:

@@ -239,8 +239,7 @@ def _rnn(
 
     given = map_leaves(tensor_of, (inputs, list(initial_states), options))
     last, outputs, states = K.rnn(step, given[0], given[1], **given[2])
-    found: tuple[Any, Any, Any] = map_leaves(standing_for, (last, outputs, list(states)))
-    return found
+    return map_leaves(standing_for, (last, outputs, list(states)))
 
 
 def _fused(own: Any, *args: Any, **kwargs: Any) -> Any:
@@ -300,8 +299,7 @@ def _key(seed: Any) -> Tensor:
         raise refused("random numbers without a SeedGenerator of the layer")
     words = K.cast(tensor_of(seed.state), "uint32")
     count = constant(np.array([next(draws), 0]), "uint32")
-    key: Tensor = concat(words, count, axis=0)
-    return key
+    return concat(words, count, axis=0)
 
 
 def _dropout(own: Any, inputs: Any, rate: Any, noise_shape: Any = None, seed: Any = None) -> Any:

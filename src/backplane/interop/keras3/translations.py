@@ -67,8 +67,7 @@ def _binary(function: Function) -> Function:
 
 
 def _divided(x: Tensor, y: Tensor) -> Tensor:
-    quotient: Tensor = ew.div(_float(x), _float(y))
-    return quotient
+    return ew.div(_float(x), _float(y))
 
 
 def _bools(function: Function) -> Function:
@@ -85,8 +84,7 @@ def _gelu(op: Any, x: Tensor) -> Tensor:
 
 
 def _where(op: Any, condition: Any, x: Any, y: Any) -> Tensor:
-    chosen: Tensor = ew.where(cast_to(as_tensor(condition), "bool"), *alike(x, y))
-    return chosen
+    return ew.where(cast_to(as_tensor(condition), "bool"), *alike(x, y))
 
 
 def _clip(op: Any, x: Tensor) -> Tensor:

@@ -1,0 +1,49 @@
+"""Finds the inputs of a program of which only rows are read and written, such as embeddings."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from backplane.core.graph import Tensor
+from backplane.ops.indexing import gather
+from backplane.ops.updates import rows_add
+
+
+def tables(
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    order: Sequence[Tensor],
+    state: Mapping[int, int],
+) -> frozenset[int]:
+    """The positions of the inputs that are read by lookups along the first axis alone. Of those
+    that the program replaces, the new value is the old one with sums added to rows, and nothing
+    else reads it.
+    """
+    users: dict[Tensor, list[Tensor]] = defaultdict(list)
+    for node in order:
+        for x in dict.fromkeys(node.inputs):
+            users[x].append(node)
+    return frozenset([i for i, x in enumerate(inputs) if _is_table(i, x, users, outputs, state)])
+
+
+def _is_table(
+    i: int,
+    x: Tensor,
+    users: Mapping[Tensor, Sequence[Tensor]],
+    outputs: Sequence[Tensor],
+    state: Mapping[int, int],
+) -> bool:
+    found = users.get(x, ())
+    added = [t for t in found if t.op is rows_add and t.inputs[0] is x]
+    lookups = [t for t in found if t.op is gather and t.inputs[0] is x and not t.params["axis"]]
+    if len(lookups) + len(added) < len(found) or x in outputs:
+        return False
+    if i not in state:
+        return bool(lookups) and not added
+    while len(added) == 1:
+        (x,) = added
+        added = [t for t in users.get(x, ()) if t.op is rows_add and t.inputs[0] is x]
+        if len(added) < len(users.get(x, ())):
+            return False
+    return x.op is rows_add and [o for o, t in enumerate(outputs) if t is x] == [state[i]]
