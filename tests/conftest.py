@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Generator
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -26,11 +27,18 @@ import pytest
 
 from backplane import backend as K
 from backplane import config, engines
+from backplane.core.context import changed
+from devices.placing import on_device
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--engines", default="", help="comma-separated engines; default: all installed"
+    )
+    parser.addoption(
+        "--device",
+        default="",
+        help="where functions run, such as gpu:0; cpu:0 takes the code of an accelerator too",
     )
     parser.addoption("--record", default="", help="file to write what passed to, as JSON")
 
@@ -67,7 +75,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def engine(request: pytest.FixtureRequest) -> object:
     """The engine under test, in force during the test."""
     with engines.use(request.param) as found:
-        yield found
+        name = request.config.getoption("--device")
+        with changed(device=on_device(found, name)) if name else nullcontext():
+            yield found
 
 
 @pytest.fixture(autouse=True)

@@ -9,17 +9,15 @@ import pytest
 
 from backplane import backend as K
 from backplane.core.context import changed
-from backplane.engines.base import Engine
 from compile.training import lstm, mlp, trained
 from devices.checks import LARGE, counted
+from devices.placing import on_device
 
 
 @pytest.fixture
 def placed(engine: Any) -> Any:
     """The engine on the processor, also where that is its only device."""
-    if type(engine).with_device is Engine.with_device:
-        return engine.on_device("cpu:0")  # It is the engine itself.
-    return engine.with_device("cpu:0")
+    return on_device(engine, "cpu:0")
 
 
 @pytest.mark.parametrize("build", [mlp, lstm])

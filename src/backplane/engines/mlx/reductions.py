@@ -15,7 +15,6 @@ TABLE = Table(
     min=lambda x, *, axes, keepdims: mx.min(x, axes, keepdims),
     any=lambda x, *, axes, keepdims: mx.any(_written(x), axes, keepdims),
     all=lambda x, *, axes, keepdims: mx.all(_written(x), axes, keepdims),
-    cumsum=lambda x, *, axis, reverse: mx.cumsum(x, axis, reverse=reverse),
     cumprod=lambda x, *, axis, reverse: mx.cumprod(x, axis, reverse=reverse),
 )
 
@@ -50,6 +49,31 @@ def _along(x: Value, axis: int) -> Value:
     parts = mx.split(x, [count * BLOCK], axis) if left else [x]
     sums = _along(mx.sum(mx.reshape(parts[0], (*before, count, BLOCK, *after)), axis + 1), axis)
     return sums + mx.sum(parts[1], axis, True) if left else sums
+
+
+@TABLE.add("cumsum")
+def cumsum(x: Value, *, axis: int, reverse: bool) -> Value:
+    """`mx.cumsum`, with long axes cut into blocks: the sums in each block, and before it those of
+    the blocks before.
+    """
+    if x.dtype in (mx.float16, mx.bfloat16):
+        return cumsum(x.astype(mx.float32), axis=axis, reverse=reverse).astype(x.dtype)
+    whole, left = divmod(x.shape[axis], BLOCK)
+    if not whole or not mx.issubdtype(x.dtype, mx.floating):
+        return mx.cumsum(x, axis, reverse=reverse)
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    if left:
+        pad = [(0, 0)] * x.ndim
+        pad[axis] = (0, BLOCK - left)
+        x = mx.pad(x, pad)
+    blocks = mx.reshape(x, (*before, -1, BLOCK, *after))
+    sums = cumsum(mx.sum(blocks, axis + 1), axis=axis, reverse=reverse)
+    none = mx.zeros((*before, 1, *after), x.dtype)
+    others = mx.split(sums, [1 if reverse else -1], axis)[reverse]
+    offsets = mx.concatenate([others, none] if reverse else [none, others], axis)
+    inside = mx.cumsum(blocks, axis + 1, reverse=reverse) + mx.expand_dims(offsets, axis + 1)
+    found = mx.reshape(inside, (*before, -1, *after))
+    return mx.split(found, [whole * BLOCK + left], axis)[0] if left else found
 
 
 def mean(x: Value, axes: Axes, keepdims: bool) -> Value:
