@@ -180,6 +180,25 @@ for name, others in (("fits", ALIGNED), ("no-path", NO_PATH)):
         grad=name == "fits", fn=lambda K, *operands: _aligned(*operands),
     )  # fmt: skip
 
+
+def lstm(x: Any, h: Any, c: Any, kernel: Any, recurrent: Any, bias: Any) -> list[np.ndarray]:
+    ys = []
+    for row in x:
+        i, f, g, o = np.split(row @ kernel + h @ recurrent + bias, 4, axis=1)
+        sigmoid_i, sigmoid_f, sigmoid_o = (1 / (1 + np.exp(-t)) for t in (i, f, o))
+        c = sigmoid_f * c + sigmoid_i * np.tanh(g)
+        h = sigmoid_o * np.tanh(c)
+        ys.append(h)
+    return [np.array(ys).reshape(len(x), *h.shape), h, c]
+
+
+WEIGHTS = [floats(2, 8), floats(2, 8), floats(8)]
+op("lstm", floats(3, 4, 2), floats(4, 2), floats(4, 2), *WEIGHTS, oracle=lstm, smooth=True)
+op(
+    "lstm", floats(0, 4, 2), floats(4, 2), floats(4, 2), *WEIGHTS,
+    id="no-steps", oracle=lstm, grad=False,
+)  # fmt: skip
+
 # --- reductions and cumulative operations ---------------------------------------------------------
 
 ZEROS = values([[1.5, 0.0, -2.0], [0.0, 3.0, 0.0], [0.5, -1.0, 2.0]])

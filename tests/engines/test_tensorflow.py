@@ -20,7 +20,7 @@ from backplane.core.graph import Graph, Placeholder  # noqa: E402
 from backplane.core.registry import PRIMITIVES as P  # noqa: E402
 from backplane.core.spec import Spec  # noqa: E402
 from backplane.engines.base import Program  # noqa: E402
-from backplane.engines.tensorflow import ENGINE, direct  # noqa: E402
+from backplane.engines.tensorflow import ENGINE, direct, groups  # noqa: E402
 
 rng = np.random.default_rng(0)
 
@@ -507,3 +507,32 @@ def test_it_loads_beside_an_engine_whose_name_keras_3_refuses(configured: str) -
         check=False,
     )
     assert run.stdout.split("\n")[:2] == ["[2.]", configured], run.stderr
+
+
+@pytest.mark.parametrize("rows", [3, 300], ids=["few", "many"])
+@pytest.mark.parametrize("given", [True, False])
+def test_batch_normalization_is_a_kernel_where_that_is_exact(
+    rows: int, given: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "MOST_ROWS", 6 * 16)
+    made: list[Any] = []
+    call = direct.call
+    monkeypatch.setattr(direct, "call", lambda f, *more: made.append(f) or call(f, *more))
+    numbers = np.random.default_rng(2)
+    a = numbers.normal(3, 2, (rows, 2, 8, 5)).astype("float32")
+
+    def run(engine: str) -> list[np.ndarray]:
+        with engines.use(engine):
+            x = K.placeholder((None, 2, 8, 5))
+            gamma, beta = (K.variable(np.arange(5) + n) for n in (1, 2)) if given else (None, None)
+            y, mean, variance = K.normalize_batch_in_training(x, gamma, beta, [0, 1, 2], 1e-2)
+            loss = K.sum(K.square(K.sin(y)) * K.sigmoid(x))
+            slopes = K.gradients(loss, [x, *([gamma, beta] if given else [])])
+            found: list[np.ndarray] = K.function([x], [y, mean, variance, *slopes])([a])
+            return found
+
+    for found, wanted in zip(run("tensorflow"), run("numpy"), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=2e-5 * np.abs(wanted).max())
+    names = str(made[0].graph.as_graph_def())
+    assert "FusedBatchNormV3" in names
+    assert "FusedBatchNormGradV3" in names

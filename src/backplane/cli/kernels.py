@@ -142,6 +142,7 @@ BIASES = [
 ]
 SMALL = [_conv(9 * c * c, (8, 2, 2, c), (3, 3, c, c)) for c in (4, 16, 64, 256)]
 STRIDED = [_conv(9 * c * c, (8, 16, 16, c), (3, 3, c, c), strides=(2, 2)) for c in (4, 16, 64, 128)]
+PHASES = [_conv(c, (8, 32, 32, c), (4, 4, c, 32), strides=(2, 2)) for c in (1, 3, 8, 16, 32, 64)]
 SINGLE = [_conv(n * n, (16, 28, 28, 1), (n, n, 1, 32)) for n in (3, 5, 7, 9)]
 CUBES = [_conv(n**3, (4, 10, 10, 10, 8), (n, n, n, 8, 16), "conv3d") for n in (2, 3, 5)]
 KERNELS = [_conv(n * n, (8, 16, 16, 16), (n, n, 16, 16)) for n in (1, 2, 3, 5, 7)]
@@ -160,6 +161,7 @@ CASES: Mapping[str, Sequence[Case]] = {
     "numpy.columns": WIDTHS,
     "torch.points": POINTS,
     "torch.windows": SLIDING,
+    "torch.phases": PHASES,
     "torch.products": PRODUCTS,
     "torch.biases": BIASES,
     "torch.blocks": CHAINS,

@@ -23,6 +23,7 @@ LIMITS: dict[str, dict[str, float]] = {
     "torch.biases": {"float32": 93000.0, "float64": 12000.0},
     "torch.blocks": {"float32": 370000.0},
     "torch.loops": {"float32": inf},
+    "torch.phases": {"float32": 11.0, "float64": inf},
     "torch.points": {"float32": 0.0, "float64": 0.0},
     "torch.products": {"float32": 4194304},
     "torch.windows": {"float32": 2.8, "float64": 11.0},

@@ -73,6 +73,10 @@ CHOICES = {
     "torch.windows": Choice(
         "windows in the batch, for each output channel", _PRODUCT, _TORCH, "above"
     ),
+    "torch.phases": Choice(
+        "channels of an image that strides go over", "gradient by x: a convolution for each phase",
+        "PyTorch's transposed convolution", "above",
+    ),
     "torch.products": Choice(
         "multiplications", "MKL's product", "oneDNN's product", "below", least=2**22, tried=True
     ),

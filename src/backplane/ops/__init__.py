@@ -19,6 +19,7 @@ Each module imports only those above it:
 - `groups`: what libraries compute by one kernel, and `recognition`, which finds it in graphs
 - `rectifiers`: piecewise linear activations
 - `linear`: products of matrices
+- `recurrence`: the loop of an LSTM
 - `random`: random numbers
 - `windows`, `convolution`, `pooling`: windows that slide along spatial axes
 - `updates`: steps of optimizers
@@ -48,6 +49,7 @@ from backplane.ops import (
     random,
     recognition,
     rectifiers,
+    recurrence,
     reduction,
     remat,
     shaping,
@@ -58,5 +60,6 @@ from backplane.ops import (
 __all__ = [
     "autodiff", "axes", "control", "convolution", "creation", "ctc", "effects", "elementwise",
     "groups", "indexing", "lift", "linear", "native", "operators", "pooling", "ragged", "random",
-    "recognition", "rectifiers", "reduction", "remat", "shaping", "updates", "windows",
+    "recognition", "rectifiers", "recurrence", "reduction", "remat", "shaping", "updates",
+    "windows",
 ]  # fmt: skip

@@ -37,7 +37,7 @@ from backplane.ops.shaping import Axes, sum, sum_to_like
 Cotangents = Sequence[Tensor | None]
 
 
-def _through_decomposition(op: Primitive[Any]) -> None:
+def through_decomposition(op: Primitive[Any]) -> None:
     """Let `op` have the gradient of its decomposition."""
 
     def rule(g: Any, y: Any, *operands: Tensor, **params: Any) -> list[Tensor | None]:
@@ -117,7 +117,7 @@ def _(g: Tensor, x: Tensor, *, approximate: bool) -> Tensor:
     return mul(g, add(_share(x, approximate), mul_no_nan(x, slope)))
 
 
-_through_decomposition(gelu_grad)
+through_decomposition(gelu_grad)
 
 # --- normalization --------------------------------------------------------------------------------
 
@@ -214,7 +214,7 @@ def _(
     return [dx, sum_to_like(by_gamma, gamma[0], x), sum_to_like(by_beta, gamma[0], x)]
 
 
-_through_decomposition(normalize_grad)
+through_decomposition(normalize_grad)
 
 
 @normalize.vjp

@@ -12,13 +12,14 @@ from backplane.engines.base import Engine
 from backplane.engines.table import Entry
 from backplane.ops.creation import dim
 from backplane.ops.ctc import ctc_loss
+from backplane.ops.recurrence import lstm
 
 UNREAD = constant([])
 """Stands for an operand that the engine's lowering does not read. It is no scalar, because equal
 scalars become one node."""
 
 
-LOOPS = frozenset([ctc_loss])
+LOOPS = frozenset([ctc_loss, lstm])
 """Primitives whose decomposition is a loop."""
 
 
@@ -45,7 +46,7 @@ def lower(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
         if op is OUTPUT:
             return _picked(node, inputs[0])
         entry = engine.table.get(op.name)
-        if not _serves(entry, node) and op is not dim:
+        if not serves(entry, node) and op is not dim:
             return _decomposed(node, inputs, engine, partial(lower, engine=engine))
         if entry is None or entry.reads is None:
             return None
@@ -64,7 +65,7 @@ def write_out(outputs: Sequence[Tensor], engine: Engine, *, taped: bool) -> list
     def written(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
         if node.op is OUTPUT:
             return _picked(node, inputs[0])
-        if node.op not in LOOPS or not (taped or not _serves(engine.table.get(node.op.name), node)):
+        if node.op not in LOOPS or not (taped or not serves(engine.table.get(node.op.name), node)):
             return None
         return _decomposed(node, inputs, engine, list)
 
@@ -76,7 +77,7 @@ def _picked(node: Tensor, source: Tensor) -> Tensor | None:
     return source.results[node.params["index"]] if isinstance(source, _Results) else None
 
 
-def _serves(entry: Entry | None, node: Tensor) -> bool:
+def serves(entry: Entry | None, node: Tensor) -> bool:
     """Whether there is a lowering, and it takes operands like these."""
     if entry is None or entry.unless is None:
         return entry is not None

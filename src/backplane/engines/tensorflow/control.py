@@ -34,6 +34,11 @@ def own_program() -> Iterator[None]:
         _OWN.reset(token)
 
 
+def in_own_program() -> bool:
+    """Whether what is traced now is a program of ours."""
+    return _OWN.get()
+
+
 def lowerings(engine: Engine) -> Table:
     """The table of control flow, whose graphs `engine` turns into functions."""
     builders: dict[str, Lowering] = {"cond": _cond, "while_loop": _while_loop, "scan": _scan}
@@ -107,7 +112,7 @@ def _scan(
             return i + 1, _promise(results[:carry], carried), written
 
         last, sinks = _repeat(advance, count, state, carried, stacked)
-        if isinstance(count, int) or static or _OWN.get():
+        if isinstance(count, int) or static or in_own_program():
             return [*last, *filled()]
         return [*last, *tf.cond(count > 0, filled, empty)]
 
@@ -141,7 +146,7 @@ def _no_rows(ys: Sequence[Value]) -> list[Value]:
 
 def _reader(rows: Sequence[Value], count: Value) -> Callable[[Value], list[Value]]:
     """A function that reads one row of each sequence."""
-    if not _OWN.get():
+    if not in_own_program():
         arrays = [
             tf.TensorArray(x.dtype, size=count, element_shape=x.shape[1:]).unstack(x) for x in rows
         ]

@@ -44,14 +44,14 @@ def tensor(array: np.ndarray) -> Value:
     copy = _aligned_copy(array)
     if copy.dtype.kind != "V":
         found = tf.experimental.dlpack.from_dlpack(copy.__dlpack__())
-        return found if not _accelerated() else _copied(found)
+        return found if not accelerated() else _copied(found)
     # DLPack knows no more than NumPy does of its own: bfloat16 and its like go as their bits.
     found = tf.experimental.dlpack.from_dlpack(copy.view(f"u{copy.itemsize}").__dlpack__())
     return _copied(found, array.dtype.name)
 
 
 @cache
-def _accelerated() -> bool:
+def accelerated() -> bool:
     """Whether TensorFlow puts tensors elsewhere than into the processor's memory."""
     return len(tf.config.list_logical_devices()) > 1
 

@@ -6,9 +6,11 @@ and traces in about half the time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from backplane.core.numbers import show
+from backplane.core.spec import Spec
 from backplane.engines.base import emitted_line
 from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.tensorflow.constants import number
@@ -160,6 +162,37 @@ def _relu_grad(g: Value, y: Value) -> Value:
     with tf.control_dependencies([g]):
         positive = raw.Greater(x=y, y=zero)
     return raw.SelectV2(condition=positive, t=g, e=zero)
+
+
+@TABLE.add("clipped_relu")
+def _clipped_relu(x: Value, *, high: float) -> Value:
+    if high == 6:
+        return raw.Relu6(features=x)
+    return raw.Minimum(x=raw.Relu(features=x), y=number(high, x.dtype.name))
+
+
+@TABLE.add("clipped_relu_grad")
+def _clipped_relu_grad(g: Value, y: Value, *, high: float) -> Value:
+    """As `relu_grad`: where `Relu6Grad` has 0, it makes NaN of an infinite `g`."""
+    zero = number(0, y.dtype.name)
+    with tf.control_dependencies([g]):
+        below, above = raw.LessEqual(x=y, y=zero), raw.LessEqual(x=number(high, y.dtype.name), y=y)
+    return raw.SelectV2(condition=raw.LogicalOr(x=below, y=above), t=zero, e=g)
+
+
+def _has_rounded_slope(specs: Sequence[Spec], *, slope: float) -> bool:
+    """The kernels hold the slope in float32."""
+    return specs[0].dtype == "float64"
+
+
+@TABLE.add("leaky_relu", unless=_has_rounded_slope)
+def _leaky_relu(x: Value, *, slope: float) -> Value:
+    return raw.LeakyRelu(features=x, alpha=slope)
+
+
+@TABLE.add("leaky_relu_grad", unless=_has_rounded_slope)
+def _leaky_relu_grad(g: Value, x: Value, *, slope: float) -> Value:
+    return raw.LeakyReluGrad(gradients=g, features=x, alpha=slope)
 
 
 @TABLE.add("floordiv")

@@ -56,7 +56,8 @@ def _extreme(kernel: Callable[..., Value]) -> Lowering:
     return lowering
 
 
-def _sum(x: Value, *, axes: Axes, keepdims: bool) -> Value:
+def sum_(x: Value, *, axes: Axes, keepdims: bool) -> Value:
+    """The sum. Many floats are added up in two steps."""
     if _adds_many(x, axes):
         kept = [1 if i in axes else n for i, n in enumerate(sizes_of(x))]
         for run in runs_of(axes):
@@ -98,25 +99,26 @@ def _sum_of_many(x: Value, run: Axes) -> Value:
         x = raw.Reshape(tensor=x, shape=vector((*before, known, *after)))
         cut = ints((known - known % 512, known % 512))
         parts = raw.SplitV(value=x, size_splits=cut, axis=ints(first), num_split=2)
-        head, tail = [_sum(y, axes=(first,), keepdims=True) for y in parts]
+        head, tail = [sum_(y, axes=(first,), keepdims=True) for y in parts]
         return raw.Reshape(tensor=raw.AddV2(x=head, y=tail), shape=vector((*before, *ones, *after)))
     rest = (part, *after)
     if before or not all(isinstance(n, int) for n in after):
         outer = known // part if fixed else -1
         x = raw.Reshape(tensor=x, shape=vector((*before, outer, *rest)))
-        x = _sum(x, axes=(first,), keepdims=False)
+        x = sum_(x, axes=(first,), keepdims=False)
     else:  # whole rows, for the faster kernel
         x = raw.Reshape(tensor=x, shape=ints((-1, math.prod(rest))))
-        x = raw.Reshape(tensor=_sum(x, axes=(0,), keepdims=False), shape=ints(rest))
-    x = _sum(x, axes=(first,), keepdims=False)
+        x = raw.Reshape(tensor=sum_(x, axes=(0,), keepdims=False), shape=ints(rest))
+    x = sum_(x, axes=(first,), keepdims=False)
     return raw.Reshape(tensor=x, shape=vector((*before, *ones, *after)))
 
 
-def _mean(x: Value, *, axes: Axes, keepdims: bool) -> Value:
+def mean(x: Value, *, axes: Axes, keepdims: bool) -> Value:
+    """The mean, of such a sum."""
     if not _adds_many(x, axes):
         return raw.Mean(input=x, axis=ints(axes), keep_dims=keepdims)
     count = math.prod([n for axis in axes if (n := x.shape[axis]) is not None])
-    y = raw.RealDiv(x=_sum(x, axes=axes, keepdims=keepdims), y=number(count, x.dtype.name))
+    y = raw.RealDiv(x=sum_(x, axes=axes, keepdims=keepdims), y=number(count, x.dtype.name))
     for axis in axes:
         if x.shape[axis] is None:
             y = raw.RealDiv(x=y, y=tf.cast(size_of(x, axis=axis), x.dtype))
@@ -150,8 +152,8 @@ def _cumprod(x: Value, *, axis: int, reverse: bool) -> Value:
 
 
 TABLE = Table(
-    sum=computed_in(HALVES, _sum),
-    mean=computed_in(HALVES, _mean),
+    sum=computed_in(HALVES, sum_),
+    mean=computed_in(HALVES, mean),
     logsumexp=computed_in(HALVES, _logsumexp),
     prod=_reduction(raw.Prod),
     any=_reduction(raw.Any),

@@ -16,6 +16,7 @@ import torch
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Placement, Sliding, Window, windows
 from backplane.engines.table import Ints, Lowering, Shape, Table, Value
+from backplane.engines.torch.phases import Phases
 from backplane.engines.torch.products import Limits, Products
 from backplane.engines.torch.shaping import pad_amounts
 from backplane.engines.torch.tracing import host_shape, present_sizes
@@ -206,6 +207,7 @@ def conv_input_grad(
     plan_for = planned(Plan.of, shape, slid)
     transposed = torch.conv_transpose2d if len(strides) == 2 else torch.conv_transpose3d
     products_for = planned(Products.over, shape, slid)
+    phases = Phases.of(slid, shape[-1], groups, specs[0].dtype)
 
     def lowering(g: Value, kernel: Value, *dims: Value) -> Value:
         target = host_shape(shape, dims)
@@ -214,6 +216,8 @@ def conv_input_grad(
         products = products_for(target[1:-1])
         if products.serves(g, kernel.shape, groups, limits):
             return products.input_grad(g, kernel)
+        if phases is not None and g.is_cpu:
+            return phases.input_grad(g, kernel, products)
         plan = plan_for(target[1:-1])
         x = transposed(
             channels_first(g), _output_first(kernel), None,

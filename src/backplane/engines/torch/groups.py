@@ -1,4 +1,4 @@
-"""Lowerings: GELU, normalization and the loss of CTC, by PyTorch's kernels for them."""
+"""Lowerings: GELU, normalization, the loss of CTC and the LSTM, by PyTorch's kernels for them."""
 
 from __future__ import annotations
 
@@ -229,3 +229,22 @@ _compiled_ctc.register_fake(
         scores.new_empty((scores.shape[1], scores.shape[0], scores.shape[2])).transpose(0, 1),
     )
 )
+
+
+# --- LSTM -----------------------------------------------------------------------------------------
+
+
+def _has_no_lstm_kernel(specs: Sequence[Spec]) -> bool:
+    x, h, *_ = specs
+    return x.dtype != "float32" or not x.shape[2] or not h.shape[1] or devices.ACCELERATED
+
+
+@TABLE.add("lstm", unless=_has_no_lstm_kernel)
+def lstm(x: Value, h: Value, c: Value, kernel: Value, recurrent: Value, bias: Value) -> list[Value]:
+    """The kernel of `torch.nn.LSTM`, whose gates have the same order, and two biases."""
+    if not x.numel():
+        return [x.new_empty((*x.shape[:2], h.shape[1])), h, c]
+    weights = [kernel.t().contiguous(), recurrent.t().contiguous(), bias, torch.zeros_like(bias)]
+    states = [h.unsqueeze(0), c.unsqueeze(0)]
+    ys, h, c = torch.lstm(x, states, weights, True, 1, 0.0, False, False, False)
+    return [ys, h[0], c[0]]

@@ -1,0 +1,137 @@
+"""Lowerings: normalization over all axes but the last, by the kernels of batch normalization."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from backplane.core.spec import Spec
+from backplane.engines.table import Axes, Table, Value
+from backplane.engines.tensorflow.constants import ints, number, vector
+from backplane.engines.tensorflow.control import in_own_program
+from backplane.engines.tensorflow.direct import accelerated
+from backplane.engines.tensorflow.library import raw, tf
+from backplane.engines.tensorflow.reductions import mean, sum_
+
+TABLE = Table()
+
+MOST_ROWS = 1 << 15
+"""Rows up to which the kernels serve. They add up single numbers: the variance of 16,384 rows is
+wrong by 5e-6, and that of a million by 5e-4."""
+
+Results = Callable[[], list[Value]]
+
+
+def _has_no_kernel(specs: Sequence[Spec], *, axes: Axes, epsilon: float = 0.0) -> bool:
+    """The kernels take float32, and their statistics have another form on accelerators."""
+    x, *parameters = specs
+    size = x.shape[-1] if x.shape else None
+    over_rows = len(x.shape) > 1 and axes == tuple(range(len(x.shape) - 1))
+    if not (over_rows and size and x.dtype == "float32") or accelerated():
+        return True
+    return any(t.shape[-1:] != (size,) or not {1}.issuperset(t.shape[:-1]) for t in parameters)
+
+
+@TABLE.add("normalize", unless=_has_no_kernel)
+def _normalize(x: Value, *parameters: Value, axes: Axes, epsilon: float) -> list[Value]:
+    return _chosen(
+        x,
+        lambda: _normalized_by_kernel(x, *parameters, epsilon=epsilon),
+        lambda: _normalized_by_sums(x, *parameters, axes=axes, epsilon=epsilon),
+    )
+
+
+def _chosen(x: Value, by_kernel: Results, by_sums: Results) -> list[Value]:
+    """What fits the number of rows. A tape would not see that a kernel's results depend on the
+    statistics, so kernels serve in programs of ours alone.
+    """
+    if not in_own_program():
+        return by_sums()
+    rows = x.shape[:-1].num_elements()
+    if rows is not None:
+        return by_kernel() if rows <= MOST_ROWS else by_sums()
+    return list(tf.cond(tf.size(x) <= MOST_ROWS * x.shape[-1], by_kernel, by_sums))
+
+
+def _normalized_by_kernel(x: Value, *parameters: Value, epsilon: float) -> list[Value]:
+    gamma, beta = [_flat(t) for t in parameters] or _nothing(x)
+    found = raw.FusedBatchNormV3(
+        x=_as_images(x), scale=gamma, offset=beta, mean=tf.zeros(0), variance=tf.zeros(0),
+        epsilon=epsilon, is_training=True,
+    )  # fmt: skip
+    kept = ints((*[1] * (x.shape.rank - 1), x.shape[-1]))
+    # The result that is named the variance is a mean over one row less.
+    moments = found.reserve_space_1, found.reserve_space_2
+    centre, variance = [raw.Reshape(tensor=t, shape=kept) for t in moments]
+    return [_like(found.y, x), centre, variance, _scale(variance, epsilon)]
+
+
+def _scale(variance: Value, epsilon: float) -> Value:
+    return raw.Rsqrt(x=raw.AddV2(x=variance, y=number(epsilon, "float32")))
+
+
+def _normalized_by_sums(x: Value, *parameters: Value, axes: Axes, epsilon: float) -> list[Value]:
+    centre = mean(x, axes=axes, keepdims=True)
+    centred = x - centre
+    variance = mean(tf.square(centred), axes=axes, keepdims=True)
+    scale = _scale(variance, epsilon)
+    if not parameters:
+        return [centred * scale, centre, variance, scale]
+    return [centred * (scale * parameters[0]) + parameters[1], centre, variance, scale]
+
+
+def _flat(t: Value) -> Value:
+    return raw.Reshape(tensor=t, shape=ints((-1,)))
+
+
+def _nothing(x: Value) -> tuple[Value, Value]:
+    """A gamma and a beta that change nothing."""
+    size = x.shape[-1]
+    return tf.ones(size), tf.zeros(size)
+
+
+def _as_images(x: Value) -> Value:
+    """All rows as images, channels last."""
+    return x if x.shape.rank == 4 else raw.Reshape(tensor=x, shape=ints((-1, 1, 1, x.shape[-1])))
+
+
+def _like(y: Value, x: Value) -> Value:
+    return y if x.shape.rank == 4 else raw.Reshape(tensor=y, shape=tf.shape(x))
+
+
+@TABLE.add(
+    "normalize_grad",
+    unless=lambda specs, *, axes: _has_no_kernel([specs[1], *specs[4:]], axes=axes),
+)
+def _normalize_grad(
+    g: Value, x: Value, centre: Value, scale: Value, *gamma: Value, axes: Axes
+) -> list[Value]:
+    operands = g, x, centre, scale, *gamma
+    return _chosen(x, lambda: _by_kernel(*operands), lambda: _by_sums(*operands, axes=axes))
+
+
+def _by_kernel(g: Value, x: Value, centre: Value, scale: Value, *gamma: Value) -> list[Value]:
+    """The kernel computes 1 / √(variance + ε), which is `scale`: so ε may be 0 here."""
+    factor = _flat(gamma[0]) if gamma else _nothing(x)[0]
+    found = raw.FusedBatchNormGradV3(
+        y_backprop=_as_images(g), x=_as_images(x), scale=factor,
+        reserve_space_1=_flat(centre), reserve_space_2=tf.square(1 / _flat(scale)),
+        reserve_space_3=tf.zeros(0), epsilon=0.0, is_training=True,
+    )  # fmt: skip
+    by_parameters = (found.scale_backprop, found.offset_backprop)
+    return [
+        _like(found.x_backprop, x),
+        *[raw.Reshape(tensor=t, shape=vector(gamma[0].shape)) for t in by_parameters if gamma],
+    ]
+
+
+def _by_sums(
+    g: Value, x: Value, centre: Value, scale: Value, *gamma: Value, axes: Axes
+) -> list[Value]:
+    centred = x - centre
+    total = sum_(g, axes=axes, keepdims=True)
+    moment = sum_(g * centred, axes=axes, keepdims=True) * scale
+    rows = tf.cast(tf.size(x) / x.shape[-1], x.dtype)
+    by_x = (g - total / rows - centred * (moment * scale / rows)) * (
+        scale * gamma[0] if gamma else scale
+    )
+    return [by_x, *[tf.reshape(t, gamma[0].shape) for t in (moment, total) if gamma]]

@@ -1,0 +1,59 @@
+"""The loop of an LSTM, for which libraries have a kernel."""
+
+from __future__ import annotations
+
+from backplane.core.graph import Tensor
+from backplane.core.primitive import primitive
+from backplane.core.spec import FLOAT, Spec, check_dtype
+from backplane.core.traits import Memory, Precision
+from backplane.ops import control
+from backplane.ops.elementwise import add, mul, sigmoid, tanh
+from backplane.ops.groups import through_decomposition
+from backplane.ops.indexing import ALL
+from backplane.ops.indexing import slice as slice_
+from backplane.ops.linear import matmul
+
+
+@primitive(
+    multiple=True,
+    memory=Memory.ANY,
+    precision=Precision.FULL,
+    axes=lambda result, axis: [(result.inputs[0].inputs[result.params["index"]], axis)],
+)
+def lstm(x: Spec, h: Spec, c: Spec, kernel: Spec, recurrent: Spec, bias: Spec) -> list[Spec]:
+    """All states h of an LSTM over x (time, samples, features), then the last states h and c, both
+    (samples, units). z = x_t · kernel + h · recurrent + bias has four parts: i, f, g and o. The new
+    c is σ(f) · c + σ(i) · tanh(g), and the new h is σ(o) · tanh(c).
+    """
+    check_dtype("lstm", "x", x.dtype, FLOAT)
+    units = recurrent.shape[0]
+    width = 4 * units if units is not None else None
+    wanted = [(x.shape[2], width), (units, width), (width,)]
+    found = [t.shape for t in (kernel, recurrent, bias)]
+    if found != wanted:
+        raise ValueError(f"lstm: kernel, recurrent and bias must have shapes {wanted}, got {found}")
+    return [Spec((*x.shape[:2], units), x.dtype), h, c]
+
+
+@lstm.decompose
+def _(
+    x: Tensor, h: Tensor, c: Tensor, kernel: Tensor, recurrent: Tensor, bias: Tensor
+) -> list[Tensor]:
+    units = recurrent.spec.shape[0]
+    assert units is not None
+
+    def product(a: Tensor, b: Tensor) -> Tensor:
+        return matmul(a, b, transpose_x=False, transpose_y=False)
+
+    def step(states: list[Tensor], rows: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        z = add(add(product(rows[0], kernel), product(states[0], recurrent)), bias)
+        i, f, g, o = [slice_(z, slices=(ALL, (n * units, (n + 1) * units, 1))) for n in range(4)]
+        c = add(mul(sigmoid(f), states[1]), mul(sigmoid(i), tanh(g)))
+        h = mul(sigmoid(o), tanh(c))
+        return [h, c], [h]
+
+    (h, c), (ys,) = control.scan(step, [h, c], [x])
+    return [ys, h, c]
+
+
+through_decomposition(lstm)
