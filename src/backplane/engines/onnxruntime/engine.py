@@ -68,7 +68,7 @@ class OnnxRuntime(Engine):
     capabilities = frozenset({"float16", "unsigned", "freezes"})
     missing_dtypes = frozenset({"bfloat16"})
     index_errors = (native.InvalidArgument,)
-    shortage = "Allocat|allocat"
+    shortage = "(?<!pre-)[Aa]llocat"
     takes_arrays = True
     gives_arrays = True
     first_size = staticmethod(_first_size)
