@@ -120,11 +120,6 @@ def _position(shapes: Shapes, *, axis: int) -> Splits:
     return [Split([i], i - (i > axis)) for i in range(len(shapes[0])) if i != axis]
 
 
-@_rule("ctc_loss")
-def _samples(shapes: Shapes) -> Splits:
-    return _same(shapes, [0])
-
-
 @_rule("top_k")
 def _top_k(shapes: Shapes, *, k: int) -> Splits:
     return _except(shapes, len(shapes[0]) - 1)
