@@ -19,7 +19,7 @@ from backplane.compile.codegen.closed_graphs import callable_of, steps_of
 from backplane.compile.codegen.programs import Emitter, writes_over
 from backplane.compile.tables import tables
 from backplane.core.context import uncollected
-from backplane.core.graph import Constant, Graph, Tensor, is_array, toposort
+from backplane.core.graph import Constant, Graph, Placeholder, Tensor, is_array, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.sizes import assumption
 from backplane.core.spec import Spec
@@ -146,7 +146,7 @@ def _compiled(
         engine.device,
         engine.mesh,
         eager,
-        any(isinstance(t, Variable) for t in inputs),
+        tuple([isinstance(t, Variable) for t in inputs]),
         tuple(sorted(state.items())),
         options,
         passes.switched_off(),
@@ -241,6 +241,7 @@ def _compile(
         sizes_from_values=emitted.sizes_from_values,
         tables=tables(inputs, outputs, order, state),
         reads_variables=any(isinstance(t, Variable) for t in inputs),
+        lasting=[i for i, t in enumerate(inputs) if not isinstance(t, Placeholder)],
         options=options,
     )
     return engine.eager(program) if eager else engine.compile(program)

@@ -21,6 +21,7 @@ class DeviceEngine(OnnxRuntime):
 
     takes_arrays = False
     gives_arrays = False
+    capabilities = OnnxRuntime.capabilities - {"freezes"}  # values on devices are no arrays
 
     def __init__(self, name: str) -> None:
         super().__init__()
