@@ -26,7 +26,9 @@ from benchmarks.interleaved import last_core
 from benchmarks.workloads import mlp
 
 BLOCKS = {"small": 2000, "mlp": 1000}
-"""Of each of the two calls."""
+"""Of each of the two calls, at most."""
+SECONDS = 30
+"""After which no more blocks are measured."""
 WARMUP = 20
 """Calls after which a function has all its programs."""
 CALLS = {"small": 20, "mlp": 1}
@@ -111,8 +113,10 @@ def measured() -> None:
     (program,) = processes.begin()
     pair, values = calls(program)
     seconds: list[list[float]] = [[], []]
-    count = CALLS[program]
+    count, begun = CALLS[program], process_time()
     for turn in range(BLOCKS[program]):
+        if process_time() - begun > SECONDS:
+            break
         for which in (0, 1) if turn % 2 else (1, 0):
             call = pair[which]
             start = process_time()
