@@ -20,9 +20,9 @@ from unittest.mock import patch
 
 import numpy as np
 
+from backplane.known_engines import ENGINES
 from benchmarks import processes
 from benchmarks.interleaved import last_core
-from benchmarks.problem import ENGINES
 from benchmarks.workloads import mlp
 
 BLOCKS = {"small": 2000, "mlp": 1000}

@@ -388,13 +388,13 @@ def test_large_windows_have_wide_positions() -> None:
 )
 def test_threefry_known_answers(words: Any, block: Any, expected: Any) -> None:
     """From `kat_vectors` of Random123."""
-    x, y = threefry2x32(key(*words), key(block[0]), key(block[1]))
+    x, y = threefry2x32((key(words[0]), key(words[1])), key(block[0]), key(block[1]))
     assert (x.tolist(), y.tolist()) == ([expected[0]], [expected[1]])
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (5,), (2, 3), (0, 3)])
 def test_random_bits_are_two_blocks_of_words(shape: tuple[int, ...]) -> None:
-    subkey = np.concatenate(threefry2x32(key(1, 2), key(3), key(4)))
+    subkey = threefry2x32((key(1), key(2)), key(3), key(4))
     half = (int(np.prod(shape)) + 1) // 2
     blocks = threefry2x32(subkey, np.arange(half, dtype=np.uint32), np.zeros(half, np.uint32))
     expected = np.concatenate(blocks)[: int(np.prod(shape))].reshape(shape)

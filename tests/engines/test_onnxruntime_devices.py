@@ -52,3 +52,18 @@ def test_errors_are_explained(placed: Any) -> None:
     x, y = K.placeholder((None, 2)), K.placeholder((None, 2))
     with pytest.raises(ValueError, match=r"broadcast"):
         K.function([x, y], [x + y])([np.ones((2, 2)), np.ones((3, 2))])
+
+
+def test_an_index_out_of_range(placed: Any) -> None:
+    x, i = K.placeholder((None, 2)), K.placeholder((None,), dtype="int32")
+    f = K.function([x, i], [K.gather(x, i)])
+    with pytest.raises(IndexError, match="gather: an index is out of range"):
+        f([np.ones((2, 2)), [2]])
+
+
+def test_a_loop_without_steps(placed: Any) -> None:
+    """It needs another program than one with steps."""
+    x, start = K.placeholder((None, None)), K.placeholder((None,))
+    f = K.function([x, start], [K.foldl(lambda state, row: state * row, x, start)])
+    np.testing.assert_array_equal(f([np.full((2, 3), 2.0), np.ones(3)])[0], [4, 4, 4])
+    np.testing.assert_array_equal(f([np.ones((0, 3)), np.ones(3)])[0], [1, 1, 1])

@@ -60,7 +60,8 @@ def _python(folder: Path) -> Path:
 def _make(folder: Path, wanted: list[str], modules: dict[str, str]) -> None:
     venv.create(folder, with_pip=False, symlinks=True)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    install = ["--python", str(_python(folder)), "install", "--no-deps", *wanted]
+    # Python compiles what is imported, which is a small part.
+    install = ["--python", str(_python(folder)), "install", "--no-compile", "--no-deps", *wanted]
     subprocess.run([*pip, *install], check=True)
     where = [str(_python(folder)), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     packages = Path(

@@ -29,7 +29,7 @@ from mesh.programs import PROGRAMS, losses
 DEVICES = int(os.environ.get("MESH_DEVICES", "8"))
 LONG = dict.fromkeys(PROGRAMS, 100)
 """Steps of training by rows and columns. Four processes on two cores exchange the many parts of the
-transformer slowly: JAX's take half a core-second for a step, PyTorch's a third of one."""
+transformer slowly: JAX's take half a core-second for a step. So one may ask for fewer steps."""
 if "MESH_TRANSFORMER_STEPS" in os.environ:
     LONG["transformer"] = int(os.environ["MESH_TRANSFORMER_STEPS"])
 ROWS = {"batch": DEVICES}

@@ -5,7 +5,7 @@ traces are kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from backplane.core.graph import (
     Placeholder,
     Tensor,
     constant,
+    is_array,
     toposort,
 )
 from backplane.core.registry import native_spec
@@ -212,7 +213,7 @@ def _abstract(
     if isinstance(value, Tensor):
         if isinstance(value, Variable):
             value = value.lent(engine)
-        elif _is_array(value) and is_float(value.spec.dtype):
+        elif is_array(value) and is_float(value.spec.dtype):
             # A whole number may be an axis or a size, which must be known while the call is traced.
             value = engine.from_numpy(value.value)
         else:
@@ -241,10 +242,6 @@ def _abstract(
     leaves.append(value)
     specs.append(native_spec(engine, value))
     return Slot(len(leaves) - 1)
-
-
-def _is_array(value: Any) -> TypeGuard[Constant]:
-    return isinstance(value, Constant) and isinstance(value.value, np.ndarray)
 
 
 def hashable(value: Any) -> Any:
@@ -303,7 +300,7 @@ def trace(
     order = toposort(outputs, stop=inputs)
     made.keys = [t for t in order if isinstance(t, KeySource)]
     made.variables = [t for t in order if isinstance(t, Variable)]
-    made.foreign = any(isinstance(t, Constant) and not _is_array(t) for t in order)
+    made.foreign = any(isinstance(t, Constant) and not is_array(t) for t in order)
     replace: dict[Tensor, Tensor] = {}
     for t in order:
         if isinstance(t, Placeholder) and t not in inputs:

@@ -8,9 +8,11 @@ from typing import Any
 
 def flatten(tree: Any) -> list[Any]:
     """The leaves of a tree in order. Dicts have the order of insertion."""
-    leaves: list[Any] = []
-    map_leaves(leaves.append, tree)
-    return leaves
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if isinstance(tree, list | tuple):
+        return [leaf for part in tree for leaf in flatten(part)]
+    return [tree]
 
 
 def unflatten(like: Any, leaves: list[Any]) -> Any:

@@ -372,8 +372,9 @@ def function(
         **kwargs: `compile` asks the engine for a compiler that it does not use by itself:
             `torch.compile` on torch (True, a mode, or a dict of its arguments), `mx.compile` on
             mlx, PyTensor's own mode on theano, and XLA for the whole program on tensorflow. Other
-            engines ignore it. Classic Keras passed further arguments to `Session.run`. Here they
-            are refused.
+            engines ignore it. `freeze=False` keeps ONNX Runtime from making constants of variables
+            that stay the same (docs/onnx.md). Classic Keras passed further arguments to
+            `Session.run`. Here they are refused.
 
     Returns:
         A callable that takes a list of values and returns a list of NumPy arrays.
@@ -422,7 +423,7 @@ def function(
     return KFunction(made, fixed, one_in, one_out)
 
 
-OPTIONS = ("compile",)
+OPTIONS = ("compile", "freeze")
 """Keyword options of `K.function` that are handed to the engine."""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from backplane.compile import passes
 from backplane.compile.codegen.buffers import shared
 from backplane.compile.codegen.calls import straight
 from backplane.compile.plan import Call, Plan, Variant, signature
@@ -96,6 +97,8 @@ class Function(Plan):
         count = len(self.news)
         copied, lent = shared(program.outputs[count:], program.outputs[:count])
         program = program._replace(outputs=[])  # The call that is kept must not keep the graph.
+        if passes.applies("freeze", passes.Job(self.engine)):
+            program = program._replace(run=self.engine.repeated(program.run))
         return Variant(program, copied, lent, self.engine, inputs, graph if inputs else [])
 
     def apart(self, key: tuple[Any, ...]) -> Call:

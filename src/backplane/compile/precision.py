@@ -7,12 +7,9 @@ is returned stay float32. Gradients are part of the graph, so they come along.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeGuard
-
-import numpy as np
 
 from backplane.core.context import changed
-from backplane.core.graph import Constant, Graph, Tensor, constant, rewrite
+from backplane.core.graph import Graph, Tensor, constant, is_array, rewrite
 from backplane.core.primitive import OUTPUT
 from backplane.core.traits import Precision
 from backplane.core.variable import Variable
@@ -57,7 +54,7 @@ class Lowering:
 
         def rule(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
             if node.op is None or node.op is OUTPUT:
-                if _is_number(node) or isinstance(node, Variable):
+                if is_array(node) or isinstance(node, Variable):
                     self.loose.add(node)
                 return None
             made = self._made(node, self._operands(node, inputs))
@@ -106,7 +103,7 @@ class Lowering:
 
     def _gives_way(self, t: Tensor, how: Precision) -> bool:
         """Whether a float32 operand is cast to the low precision of the others."""
-        if how is Precision.BOUNDS and isinstance(t, Constant):
+        if how is Precision.BOUNDS and is_array(t):
             return bool((t.value.astype(self.dtype).astype(WIDE) == t.value).all())
         return t in self.loose
 
@@ -119,15 +116,8 @@ class Lowering:
         key = (t, dtype)
         if key not in self._casts:
             with changed(line=t.where):
-                self._casts[key] = (
-                    constant(t.value, dtype) if _is_number(t) else cast(t, dtype=dtype)
-                )
+                self._casts[key] = constant(t.value, dtype) if is_array(t) else cast(t, dtype=dtype)
         return self._casts[key]
 
 
 _FOLLOWING = (Precision.FOLLOWS, Precision.BOUNDS)
-
-
-def _is_number(t: Tensor) -> TypeGuard[Constant]:
-    """Whether `t` is a constant of ours: a number or an array."""
-    return isinstance(t, Constant) and isinstance(t.value, np.ndarray)

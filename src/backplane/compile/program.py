@@ -19,7 +19,7 @@ from backplane.compile.codegen.closed_graphs import callable_of, steps_of
 from backplane.compile.codegen.programs import Emitter, writes_over
 from backplane.compile.tables import tables
 from backplane.core.context import uncollected
-from backplane.core.graph import Constant, Graph, Tensor, toposort
+from backplane.core.graph import Constant, Graph, Placeholder, Tensor, is_array, toposort
 from backplane.core.primitive import OUTPUT
 from backplane.core.sizes import assumption
 from backplane.core.spec import Spec
@@ -112,7 +112,7 @@ def prepared(
     # the other way round.
     runs = "host_shapes" in engine.capabilities
     order = _in_order_of_depth(outputs, inputs) if runs else toposort(outputs, stop=inputs)
-    arrays = [t for t in lifted(order) if not (_is_native(t) and (eager or _is_open(t, engine)))]
+    arrays = [t for t in lifted(order) if is_array(t) or not (eager or _is_open(t, engine))]
     return Prepared(simple, outputs, order, arrays)
 
 
@@ -147,7 +147,7 @@ def _compiled(
         engine.device,
         engine.mesh,
         eager,
-        any(isinstance(t, Variable) for t in inputs),
+        tuple([isinstance(t, Variable) for t in inputs]),
         tuple(sorted(state.items())),
         options,
         passes.switched_off(),
@@ -193,10 +193,6 @@ def _committing(
 def _is_open(t: Tensor, engine: Engine) -> bool:
     """Whether the value of a native constant is known only when the program runs."""
     return engine.is_symbolic(t.value)  # type: ignore[attr-defined]
-
-
-def _is_native(t: Tensor) -> bool:
-    return isinstance(t, Constant) and not isinstance(t.value, np.ndarray)
 
 
 def _native(engine: Engine, t: Tensor, eager: bool) -> Any:
@@ -246,6 +242,7 @@ def _compile(
         sizes_from_values=emitted.sizes_from_values,
         tables=tables(inputs, outputs, order, state),
         reads_variables=any(isinstance(t, Variable) for t in inputs),
+        lasting=[i for i, t in enumerate(inputs) if not isinstance(t, Placeholder)],
         options=options,
     )
     return engine.eager(program) if eager else engine.compile(program)

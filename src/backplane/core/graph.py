@@ -69,11 +69,14 @@ class Constant(Tensor):
         return f" value={self.value.tolist()}" if few else ""
 
 
+def is_array(node: object) -> TypeGuard[Constant]:
+    """Whether `node` is a constant of ours, a number or an array, and no value of an engine."""
+    return isinstance(node, Constant) and isinstance(node.value, np.ndarray)
+
+
 def is_scalar(node: Tensor) -> TypeGuard[Constant]:
     """Whether `node` is a constant number. Such constants stay in programs as they are."""
-    return (
-        isinstance(node, Constant) and isinstance(node.value, np.ndarray) and node.value.ndim == 0
-    )
+    return is_array(node) and node.value.ndim == 0
 
 
 class KeySource(Tensor):

@@ -62,6 +62,8 @@ class Program(NamedTuple):
     those that are replaced are made by `rows_add`, whose results nobody else reads."""
     reads_variables: bool = False
     """Whether inputs are variables, which other programs may replace while this one is called."""
+    lasting: Sequence[int] = ()
+    """The inputs that are variables and constants. From call to call they often stay the same."""
     options: Mapping[str, Any] = NOTHING
     """Wishes of the caller that only some engines know (`compile=True` for torch). `once` is for
     engines with that capability: the program is likely to run a few times only."""
@@ -105,7 +107,8 @@ class Engine:
     `unchecked` (an index out of range does not stop a program: `gather` gives NaN), `fuses` (the
     compiler computes element-wise operations together with the large result that they follow, so
     they cost nothing), `lazy` (a program builds a graph of the library, which chooses the order),
-    `mesh` (programs run over several devices, by `Engine.on_mesh`)."""
+    `mesh` (programs run over several devices, by `Engine.on_mesh`), `freezes` (programs have a form
+    in which variables are constants, by `Engine.repeated`)."""
     missing_dtypes: ClassVar[frozenset[str]] = frozenset()
     """Dtypes that the library does not compute in: programs with them are refused."""
     index_errors: ClassVar[tuple[type[Exception], ...]] = (IndexError,)
@@ -479,6 +482,12 @@ class Engine:
         native values. The default is the emitted function itself.
         """
         return program.function
+
+    def repeated(self, run: Function) -> Function:
+        """A compiled program as one function calls it again and again. An engine may have another
+        form of it for inputs that stay the same (capability `freezes`). By default it is `run`.
+        """
+        return run
 
     def eager(self, program: Program) -> Function:
         """What runs a program at once on users' native values. Their tape or tracer must see every

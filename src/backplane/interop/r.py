@@ -20,6 +20,7 @@ import numpy as np
 
 from backplane import backend as K
 from backplane import engines
+from backplane.backend._trees import flatten
 from backplane.backend.graph import KFunction
 from backplane.core.graph import Tensor
 from backplane.core.sparse import SparseTensor
@@ -269,11 +270,9 @@ def plain(value: Any, arrays: bool = False) -> Any:
 
 
 def _has_native(values: Any) -> bool:
-    if isinstance(values, list | tuple):
-        return any(_has_native(v) for v in values)
-    if isinstance(values, dict):
-        return any(_has_native(v) for v in values.values())
-    return not isinstance(values, np.ndarray) and engines.engine_of(values) is not None
+    return any(
+        not isinstance(v, np.ndarray) and engines.engine_of(v) is not None for v in flatten(values)
+    )
 
 
 # --- operators ------------------------------------------------------------------------------------

@@ -57,7 +57,8 @@ class Pass(NamedTuple):
 
     name: str
     run: Callable[[Outputs, Job], list[Tensor]] | None
-    """None if `compile.codegen` does the work while it writes the text."""
+    """None if the work is done later: by `compile.codegen` while it writes the text, or by the
+    engine when a function has been called some times."""
     purpose: str
     gain: str
     """What was measured."""
@@ -210,6 +211,15 @@ PASSES = (
         gain="`mean(square(sigmoid(x) * tanh(x) + relu(x)))` of 4M float32 takes half of the time"
         " on NumPy, 0.4 on PyTorch",
         when=lambda job: "blocks" in job.engine.capabilities,
+    ),
+    Pass(
+        "freeze",
+        None,
+        purpose="make constants of variables that stay the same, which the library optimizes",
+        gain="predictions on ONNX Runtime take 0.22 of the time for MobileNetV2, 0.26 for ResNet-50"
+        ", 0.5 to 0.65 for a U-Net, DenseNet-121, DCGAN and a CTC recognizer, and 0.70 to 0.98"
+        " for others",
+        when=lambda job: "freezes" in job.engine.capabilities,
     ),
 )
 

@@ -72,24 +72,24 @@ def _bits(key: Value, *dims: Value, shape: Shape) -> Value:
     sizes = host_shape(shape, dims)
     count = math.prod(sizes)
     half = (count + 1) // 2
-    subkey = threefry2x32(key[:2], key[2:3], key[3:4])
+    subkey = threefry2x32((key[:1], key[1:2]), key[2:3], key[3:4])
     blocks = np.arange(half, dtype=np.uint32)
-    words = threefry2x32(np.concatenate(subkey), blocks, np.zeros(half, np.uint32))
+    words = threefry2x32(subkey, blocks, np.zeros(half, np.uint32))
     return np.concatenate(words)[:count].reshape(sizes)
 
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
-def threefry2x32(key: Value, x: Value, y: Value) -> tuple[Value, Value]:
-    """Threefry-2x32 with 20 rounds on blocks of two words: vectors `x` and `y` of uint32.
+def threefry2x32(key: tuple[Value, Value], x: Value, y: Value) -> tuple[Value, Value]:
+    """Threefry-2x32 with 20 rounds: the blocks (x, y) of uint32, encrypted by two key words. NumPy
+    computes in place; JAX's arrays make new ones of the same lines.
 
     Salmon, Moraes, Dror and Shaw (2011), "Parallel random numbers: as easy as 1, 2, 3", and their
     library Random123, whose known answers the tests check.
     """
-    k0, k1 = key[0:1], key[1:2]
-    schedule = (k0, k1, k0 ^ k1 ^ np.uint32(0x1BD11BDA))
-    x, y = x + k0, y + k1
+    schedule = (*key, key[0] ^ key[1] ^ np.uint32(0x1BD11BDA))
+    x, y = x + schedule[0], y + schedule[1]
     for group in range(1, 6):
         for rotation in _ROTATIONS[(group - 1) % 2]:
             x += y

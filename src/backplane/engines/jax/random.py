@@ -16,27 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from backplane.engines.arrays.random import threefry2x32
 from backplane.engines.jax.kernel import sized
 from backplane.engines.table import Ints, Table, Value
-
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-
-
-def threefry2x32(key: tuple[Value, Value], x: Value, y: Value) -> tuple[Value, Value]:
-    """Threefry-2x32 with 20 rounds: the blocks (x, y) encrypted by two key words.
-
-    Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
-    """
-    schedule = (*key, key[0] ^ key[1] ^ np.uint32(0x1BD11BDA))
-    x, y = x + schedule[0], y + schedule[1]
-    for group in range(1, 6):
-        for rotation in _ROTATIONS[(group - 1) % 2]:
-            x = x + y
-            y = (y << np.uint32(rotation)) | (y >> np.uint32(32 - rotation))
-            y = y ^ x
-        x = x + schedule[group % 3]
-        y = y + schedule[(group + 1) % 3] + np.uint32(group)
-    return x, y
 
 
 def words_at_once(key: tuple[Value, Value], count: int) -> Value:

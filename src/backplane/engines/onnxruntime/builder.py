@@ -143,6 +143,8 @@ class Scope:
     """Whether a loop was built that may turn out not to fit."""
     stacks: bool = False
     """Whether there are products of stacks of matrices."""
+    frozen: set[str] = field(default_factory=set)
+    """Inputs that are constants of this model, and what is computed from such alone."""
     _known: dict[Hashable, Any] = field(default_factory=dict)
     _count: int = 0
 
@@ -185,11 +187,17 @@ class Scope:
         outputs = [self.name() for _ in range(count)]
         place = _place.get()
         self.nodes.append(Node(op, names, tuple(outputs), attributes))
+        if self.frozen and all(map(self.is_constant, names)):
+            self.frozen.update(outputs)
         if place is not None:
             self.root.places[outputs[0]] = place
         if key is not None:
             self._known[key] = outputs
         return outputs
+
+    def is_constant(self, name: str) -> bool:
+        """Whether the value of that name is known before the model runs."""
+        return name in self.root.frozen or name in self.root.literals or not name
 
     def note(self, key: Hashable, value: Any) -> None:
         """Remember something for this scope and those inside it."""

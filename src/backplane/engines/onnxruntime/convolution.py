@@ -15,7 +15,15 @@ from typing import Any, TypedDict, Unpack
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Window, windows
 from backplane.engines.kernels import limit
-from backplane.engines.onnxruntime.builder import Shape, Size, Symbol, ints, node, transpose
+from backplane.engines.onnxruntime.builder import (
+    Shape,
+    Size,
+    Symbol,
+    current,
+    ints,
+    node,
+    transpose,
+)
 from backplane.engines.onnxruntime.indexing import slice_
 from backplane.engines.onnxruntime.shaping import concat, constant_of, pad
 from backplane.engines.onnxruntime.sizes import at_least, filled, reshape, sizes, static, vector
@@ -71,9 +79,15 @@ NARROW = 128
 
 
 def _is_product(specs: Sequence[Spec], *, groups: int, **params: Any) -> bool:
-    if specs[0].dtype == "float64":
-        return True
-    return groups == 1 and all(n == 1 for n in specs[1].shape[:-2])
+    return specs[0].dtype == "float64" or _is_pointwise(specs[1].shape, groups)
+
+
+def _is_pointwise(kernel_shape: Shape, groups: int) -> bool:
+    return groups == 1 and all(n == 1 for n in kernel_shape[:-2])
+
+
+def _has_no_kernel(specs: Sequence[Spec], **params: Any) -> bool:
+    return specs[0].dtype == "float64"
 
 
 def _is_kernel_product(
@@ -108,15 +122,33 @@ def _attributes(at: Sliding) -> dict[str, Any]:
 
 
 @TABLE.add("conv_bias")
-@TABLE.add("conv", unless=_is_product)
+@TABLE.add("conv", unless=_has_no_kernel)
 def conv(x: Symbol, kernel: Symbol, bias: Symbol | None = None, **at: Unpack[Sliding]) -> Symbol:
     """Cross-correlation, plus a bias if there is one."""
+    assert kernel.shape is not None
     slid, counts = _windows(kernel.shape, at), sizes(x)[1:-1]
+    if _is_pointwise(kernel.shape, at["groups"]) and not current().is_constant(kernel.name):
+        return _at_points(x, kernel, bias, slid)
     options = padding_options(slid, counts)
     if "auto_pad" in options and max(at["dilation"]) > 1:  # ONNX Runtime cannot have both
         x, options = _padded(x, pairs_of(slid, counts)), {}
     operands = [channels_first(x), _kernel_first(kernel), *([] if bias is None else [bias])]
     return channels_last(node("Conv", *operands, **_attributes(at), **options), x.rank)
+
+
+def _at_points(x: Symbol, kernel: Symbol, bias: Symbol | None, slid: Sequence[Window]) -> Symbol:
+    """The convolution by a kernel of one element, which is a product. A constant kernel is not
+    taken here: ONNX Runtime lays it out once, and joins it with what follows.
+    """
+    assert x.shape is not None
+    channels, filters = sizes(kernel)[-2:]
+    counts = [w.count(n) for n, w in zip(x.shape[1:-1], slid, strict=True)]
+    padded = _padded(x, pairs_of(slid, sizes(x)[1:-1]))
+    part = slice_(padded, slices=((None, None, 1), *[w.part(0) for w in slid], (None, None, 1)))
+    part = part.known(Spec((x.shape[0], *counts, x.shape[-1]), x.dtype))
+    y = node("MatMul", reshape(part, (-1, channels)), reshape(kernel, (channels, filters)))
+    y = y if bias is None else node("Add", y, bias)
+    return reshape(y, (*sizes(part)[:-1], filters))
 
 
 @TABLE.add("conv_input_grad", unless=_is_product)

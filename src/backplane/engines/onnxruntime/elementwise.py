@@ -30,7 +30,6 @@ TABLE = Table(
     tanh=partial(node, "Tanh"),
     logical_not=partial(node, "Not"),
     add=partial(node, "Add"),
-    sub=partial(node, "Sub"),
     mul=partial(node, "Mul"),
     div=partial(node, "Div"),
     equal=partial(node, "Equal"),
@@ -101,7 +100,7 @@ TABLE.update(Table(floor=partial(_rounded, "Floor"), round=partial(_rounded, "Ro
 @TABLE.add("relu")
 def relu(x: Symbol) -> Symbol:
     """max(x, 0)."""
-    return node("Relu", x) if is_float(x.dtype) else maximum(x, number(0, x.dtype))
+    return _rectified(x) if is_float(x.dtype) else maximum(x, number(0, x.dtype))
 
 
 @TABLE.add("sigmoid")
@@ -197,7 +196,26 @@ def check_numerics(x: Symbol, *, message: str) -> Symbol:
 # --- two operands --------------------------------------------------------------------------------
 
 
-TABLE.add("minimum")(through(WITHOUT_16_BITS)(partial(node, "Min")))
+@TABLE.add("sub")
+def sub(x: Symbol, y: Symbol) -> Symbol:
+    """X - y. A constant is negated and added: ONNX Runtime joins sums with what is before them."""
+    if is_float(x.dtype) and y.array is None and current().is_constant(y.name):
+        return node("Add", x, node("Neg", y))
+    return node("Sub", x, y)
+
+
+@TABLE.add("minimum")
+@through(WITHOUT_16_BITS)
+def minimum(x: Symbol, y: Symbol) -> Symbol:
+    """The smaller one; NaN if one is. Where weights are constants, and only there, ONNX Runtime
+    joins the bounds of a rectifier with the convolution before.
+    """
+    for a, b in ((x, y), (y, x)):
+        rectified: Symbol | None = current().find(("rectified", a.name))
+        scalar = b.array is not None and b.array.ndim == 0 and b.array >= 0
+        if rectified is not None and scalar and current().root.frozen:
+            return node("Clip", rectified, number(0, x.dtype), b)
+    return node("Min", x, y)
 
 
 @TABLE.add("maximum")
@@ -207,8 +225,14 @@ def maximum(x: Symbol, y: Symbol) -> Symbol:
     of 0.18 ms for 670,000 numbers.
     """
     if is_float(x.dtype) and y.array is not None and y.array.ndim == 0 and y.array == 0:
-        return node("Relu", x)
+        return _rectified(x)
     return node("Max", x, y)
+
+
+def _rectified(x: Symbol) -> Symbol:
+    y = node("Relu", x)
+    current().note(("rectified", y.name), x)
+    return y
 
 
 @TABLE.add("pow")

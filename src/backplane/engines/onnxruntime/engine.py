@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from onnx import ModelProto
@@ -26,6 +26,7 @@ from backplane.engines.onnxruntime import control
 from backplane.engines.onnxruntime import native as calls
 from backplane.engines.onnxruntime.builder import Place, Scope, Symbol, building, literal, made_by
 from backplane.engines.onnxruntime.export import export
+from backplane.engines.onnxruntime.frozen import FAILURES, settled
 from backplane.engines.onnxruntime.library import (
     CPU,
     DIVIDING,
@@ -37,13 +38,11 @@ from backplane.engines.onnxruntime.library import (
     ort_value,
     session,
 )
-from backplane.engines.onnxruntime.model import model, named
-from backplane.engines.table import Entry, Lowering, Table, Value
+from backplane.engines.onnxruntime.model import model, named, named_only
+from backplane.engines.table import NOTHING, Entry, Lowering, Table, Value
 
 Call = Callable[..., tuple[Value, ...]]
 FailingLine = Callable[[BaseException], Line | None]
-
-_FAILURES = (native.Fail, native.InvalidArgument, native.RuntimeException)
 
 GPUS = frozenset(("CUDAExecutionProvider", "ROCMExecutionProvider", "MIGraphXExecutionProvider"))
 """ONNX Runtime's names of what runs programs on a GPU."""
@@ -66,10 +65,10 @@ class OnnxRuntime(Engine):
 
     name = "cntk"
     library = "onnxruntime"
-    capabilities = frozenset({"float16", "unsigned"})
+    capabilities = frozenset({"float16", "unsigned", "freezes"})
     missing_dtypes = frozenset({"bfloat16"})
     index_errors = (native.InvalidArgument,)
-    shortage = "Allocat|allocat"
+    shortage = "(?<!pre-)[Aa]llocat"
     takes_arrays = True
     gives_arrays = True
     first_size = staticmethod(_first_size)
@@ -145,7 +144,25 @@ class OnnxRuntime(Engine):
             call, failing_line = _with_second_try(call, program, failing_line, self)
         if program.options.get("native"):
             call = _giving_alike(call)
-        return located(call, failing_line)
+        run = located(call, failing_line)
+        if self.freezes(program):
+            run.program = program  # type: ignore[attr-defined]
+        return run
+
+    def freezes(self, program: Program) -> bool:
+        """Whether a program may get a session in which variables are constants. ONNX Runtime rounds
+        some constants to float32, and does not optimize programs with float16 (`_session`).
+        """
+        wished = program.options.get("freeze", True) and not program.options.get("native")
+        return wished and not program.state and not program.dtypes & {"float16", "float64"}
+
+    def repeated(self, run: Call) -> Call:
+        """A program that may get such a session (`frozen.py`)."""
+        program: Program | None = getattr(run, "program", None)
+        if program is None:
+            return run
+        made = settled(program, run, partial(_frozen, program, self))
+        return made if made is run else located(made, run.failing_line)  # type: ignore[attr-defined]
 
     providers: Sequence[str] = (CPU,)
     """ONNX Runtime's names of what runs a program, the preferred one first."""
@@ -204,18 +221,67 @@ def _specified(entry: Entry) -> Entry:
     return entry._replace(function=build, builds=True)
 
 
+class _Built(NamedTuple):
+    """The nodes of a program, and its inputs and outputs by name."""
+
+    scope: Scope
+    inputs: dict[str, Spec]
+    outputs: dict[str, Spec]
+
+
+def _built(program: Program, kind: str, kept: Collection[str] = ()) -> _Built:
+    """A program whose loops are of a kind. The inputs that are `kept` are constants."""
+    scope = Scope(loops=kind, serial=_threads(program) == 1, frozen=set(kept))
+    with building(scope):
+        given = [Symbol(f"x{i}", spec.dtype, spec.shape) for i, spec in enumerate(program.inputs)]
+        outputs = scope.outputs([*program.function(*given), *[x for _, x in scope.printed]])
+    specs = [*program.outputs, *[Spec(x.shape or (), x.dtype) for _, x in scope.printed]]
+    inputs = {key: spec for key, spec in named(given, program.inputs).items() if key not in kept}
+    return _Built(scope, inputs, named(outputs, specs))
+
+
 def _session(program: Program, kind: str, engine: OnnxRuntime) -> tuple[Call, bool, FailingLine]:
     """A session of a program whose loops are of a kind, whether they may turn out not to do, and
     what tells the line that an error comes from.
     """
-    threads = _threads(program)
-    scope = Scope(loops=kind, serial=threads == 1)
-    with building(scope):
-        inputs = [Symbol(f"x{i}", spec.dtype, spec.shape) for i, spec in enumerate(program.inputs)]
-        outputs = scope.outputs([*program.function(*inputs), *[x for _, x in scope.printed]])
+    scope, inputs, outputs = _built(program, kind)
     if not outputs:  # ONNX Runtime takes no model without results.
         return (lambda *inputs: ()), False, lambda error: None
-    specs = [*program.outputs, *[Spec(x.shape or (), x.dtype) for _, x in scope.printed]]
+    start = partial(_started, program, scope, engine)
+    names = list(inputs), list(outputs)
+    if calls.has_calls(scope):
+        call = engine.by_arrays(calls.in_parts(scope, *names, start))
+    else:
+        call = engine.calling(start(model(scope, inputs, outputs, "program")), *names)
+    if scope.printed:
+        call = _printing(call, [how for how, _ in scope.printed])
+    # The emitted function, and with it those of its loops, is kept because what its lines mean is
+    # forgotten with it.
+    return call, scope.unsure, partial(_failing_line, scope.places, program.function)
+
+
+def _frozen(program: Program, engine: OnnxRuntime, arrays: Mapping[int, np.ndarray]) -> Call | None:
+    """A function of the other inputs that runs a session in which `arrays` are constants, by their
+    positions. None if ONNX Runtime would not optimize it, or a session is not all that runs.
+    """
+    kept = {f"x{i}": array for i, array in arrays.items()}
+    scope, inputs, outputs = _built(program, "Scan", kept)
+    if not outputs or scope.printed or calls.has_calls(scope):
+        return None
+    made = model(scope, inputs, outputs, "program", kept)
+    if not _pays(made):
+        return None
+    return engine.calling(_started(program, scope, engine, made, kept), list(inputs), list(outputs))
+
+
+def _started(
+    program: Program,
+    scope: Scope,
+    engine: OnnxRuntime,
+    made: ModelProto,
+    kept: Mapping[str, np.ndarray] = NOTHING,
+) -> Any:
+    """A session of a model, which may be a part of the program."""
     without = {
         *(IMPRECISE if "float64" in program.dtypes else ()),
         *(DIVIDING if scope.stacks else ()),
@@ -224,22 +290,14 @@ def _session(program: Program, kind: str, engine: OnnxRuntime) -> tuple[Call, bo
     # Without kernels for float16, the processor computes in float32. The optimizer leaves out the
     # rounding in between, so a maximum would not equal the element that it was taken from.
     rounds = "float16" in program.dtypes and not GPUS.intersection(engine.providers)
-
-    def start(made: ModelProto) -> Any:
-        text = made.SerializeToString()
-        return session(text, threads, _pays(made) and not rounds, without, engine.providers)
-
-    names = [x.name for x in inputs], [x.name for x in outputs]
-    if calls.has_calls(scope):
-        call = engine.by_arrays(calls.in_parts(scope, *names, start))
-    else:
-        made = model(scope, named(inputs, program.inputs), named(outputs, specs), "program")
-        call = engine.calling(start(made), *names)
-    if scope.printed:
-        call = _printing(call, [how for how, _ in scope.printed])
-    # The emitted function, and with it those of its loops, is kept because what its lines mean is
-    # forgotten with it.
-    return call, scope.unsure, partial(_failing_line, scope.places, program.function)
+    return session(
+        made.SerializeToString(),
+        _threads(program),
+        _pays(made) and not rounds,
+        without,
+        engine.providers,
+        {name: kept[name] for name in named_only(made)},
+    )
 
 
 def _pays(made: ModelProto) -> bool:
@@ -307,7 +365,7 @@ def _with_second_try(
     def run(*values: Value) -> tuple[Value, ...]:
         try:
             return call(*values)
-        except _FAILURES:
+        except FAILURES:
             if not second:
                 made, _, line = _session(program, "Loop", engine)
                 second.append((made, line))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import onnxruntime as ort
 from onnx import TensorProto
 from onnxruntime.capi import onnxruntime_pybind11_state as native
+
+from backplane.engines.table import NOTHING
 
 OPSET = 22
 """The opset of all models, which ONNX Runtime 1.20 and later know."""
@@ -66,9 +68,13 @@ def session(
     optimize: bool = True,
     without: Collection[str] = (),
     providers: Sequence[str] = (CPU,),
+    contents: Mapping[str, np.ndarray] = NOTHING,
 ) -> native.InferenceSession:
     """A session of ONNX Runtime, `without` some of its optimizers. The Python class around it is
     left out: its `run` takes a microsecond more per input.
+
+    `contents` has the arrays of constants that the model only names. The session reads their memory
+    and does not keep it alive.
     """
     options = ort.SessionOptions()
     options.log_severity_level = _SILENT
@@ -79,6 +85,9 @@ def session(
     # arena hands freed ones out again anyway: steps measured the same without.
     options.enable_mem_reuse = False
     options.enable_mem_pattern = False
+    if contents:
+        values = [ort_value(array) for array in contents.values()]
+        options.add_external_initializers(list(contents), values)
     made = native.InferenceSession(options, model, False, False)
     made.initialize_session(list(providers), [{}] * len(providers), set(without))
     return made

@@ -11,15 +11,22 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 from backplane.core.spec import Spec
 from backplane.engines.onnxruntime.builder import Body, Node, Scope, Symbol
 from backplane.engines.onnxruntime.library import ELEMENT_TYPES, IR_VERSION, OPSET
+from backplane.engines.table import NOTHING
 
 CALL = "Call"
 """The operation of a node that stands for a call of Python."""
 
 
 def model(
-    scope: Scope, inputs: Mapping[str, Spec], outputs: Mapping[str, Spec | None], name: str
+    scope: Scope,
+    inputs: Mapping[str, Spec],
+    outputs: Mapping[str, Spec | None],
+    name: str,
+    kept: Mapping[str, np.ndarray] = NOTHING,
 ) -> ModelProto:
-    """The model of a whole program. None in the place of a spec is for ONNX Runtime to find out."""
+    """The model of a whole program. None in the place of a spec is for ONNX Runtime to find out.
+    What is `kept` is a constant, and no input.
+    """
     graph = GraphProto(name=name)
     listed, read = _nodes(scope, outputs)
     graph.node.extend(listed)
@@ -27,6 +34,7 @@ def model(
     graph.output.extend([_described(key, spec) for key, spec in outputs.items()])
     stored = [tensor(key, array) for key, array in scope.literals.items() if key in read]
     graph.initializer.extend(stored)
+    graph.initializer.extend([_kept(key, array) for key, array in kept.items() if key in read])
     made = ModelProto(graph=graph, ir_version=IR_VERSION, producer_name="backplane")
     made.opset_import.extend([helper.make_opsetid("", OPSET)])
     return made
@@ -40,6 +48,25 @@ def tensor(name: str, array: np.ndarray) -> TensorProto:
         dims=array.shape,
         raw_data=array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes(),
     )
+
+
+SHORT = 1024
+"""Bytes up to which a kept array is stored in the model, where ONNX Runtime reads sizes."""
+
+
+def _kept(name: str, array: np.ndarray) -> TensorProto:
+    """A constant. A long one is only named in the model: the session is given its memory."""
+    if array.nbytes <= SHORT:
+        return tensor(name, array)
+    made = TensorProto(name=name, data_type=ELEMENT_TYPES[array.dtype.name], dims=array.shape)
+    made.data_location = TensorProto.EXTERNAL
+    made.external_data.add(key="location", value="memory")
+    return made
+
+
+def named_only(made: ModelProto) -> list[str]:
+    """The constants whose content is not in the model."""
+    return [t.name for t in made.graph.initializer if t.data_location == TensorProto.EXTERNAL]
 
 
 def _described(name: str, spec: Spec | None) -> ValueInfoProto:

@@ -21,6 +21,7 @@ class DeviceEngine(OnnxRuntime):
 
     takes_arrays = False
     gives_arrays = False
+    capabilities = OnnxRuntime.capabilities - {"freezes"}  # values on devices are no arrays
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -63,7 +64,11 @@ class DeviceEngine(OnnxRuntime):
                 binding.bind_ortvalue_input(name, value._ortvalue)
             for name in outputs:
                 binding.bind_output(name, place)
-            made.run_with_iobinding(binding, None)
+            try:
+                made.run_with_iobinding(binding, None)
+            except RuntimeError as error:
+                # The library's own errors have lost their kind here.
+                raise native.InvalidArgument(str(error)) from error
             return tuple([ort.OrtValue(value) for value in binding.get_outputs()])
 
         return run

@@ -198,22 +198,11 @@ _call_of_keras = keras.layers.Layer.__call__
 
 @functools.wraps(_call_of_keras)
 def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
-    if not _has_tensor(args) and not _has_tensor(kwargs.values()):
+    if not any(isinstance(leaf, Tensor) for leaf in flatten((args, kwargs))):
         return _call_of_keras(self, *args, **kwargs)
     args, kwargs = map_leaves(_standing_for, (args, kwargs))
     with K.name_scope(self.name):
         return keras.tree.map_structure(lifted, _call_of_keras(self, *args, **kwargs))
-
-
-def _has_tensor(values: Any) -> bool:
-    for value in values:
-        if isinstance(value, Tensor):
-            return True
-        if isinstance(value, list | tuple) and _has_tensor(value):
-            return True
-        if isinstance(value, dict) and _has_tensor(value.values()):
-            return True
-    return False
 
 
 def _standing_for(value: Any) -> Any:
