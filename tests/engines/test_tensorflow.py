@@ -536,3 +536,25 @@ def test_batch_normalization_is_a_kernel_where_that_is_exact(
     names = str(made[0].graph.as_graph_def())
     assert "FusedBatchNormV3" in names
     assert "FusedBatchNormGradV3" in names
+
+
+@pytest.mark.parametrize("compile_", [None, True], ids=["kernel", "XLA"])
+def test_the_loss_of_ctc_fits_numpys_also_where_there_is_nothing(compile_: bool | None) -> None:
+    numbers = np.random.default_rng(3)
+    labels = [[1, 1, 0], [0, 0, 0], [2, 1, 2], [1, 1, 1], [0, 2, 1]]
+    steps, counts = [[6], [4], [2], [4], [0]], [[3], [0], [3], [3], [0]]
+    batch = [2 * numbers.normal(size=(5, 6, 4)).astype("float32"), labels, steps, counts]
+
+    def run(engine: str, **options: Any) -> list[np.ndarray]:
+        with engines.use(engine):
+            x, y = K.placeholder((None, None, 4)), K.placeholder((None, 3), dtype="int32")
+            n, m = (K.placeholder((None, 1), dtype="int32") for _ in range(2))
+            loss = K.ctc_batch_cost(y, K.softmax(x), n, m)
+            slopes = K.gradients(K.sum(loss), [x])
+            more = K.gradients(K.sum(K.sin(slopes[0])), [x])
+            f = K.function([x, y, n, m], [loss, *slopes, *more], **options)
+            return [*f(batch), *f([np.array(a)[:0] for a in batch])]
+
+    options = {} if compile_ is None else {"compile": compile_}
+    for found, wanted in zip(run("tensorflow", **options), run("numpy"), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

@@ -105,7 +105,8 @@ def prepared(
     in_place = {}
     if state and engine.updates_in_place(dict(options)):
         in_place = {inputs[i]: o for i, o in state.items()}
-    job = passes.Job(engine, replace or {}, keep_stops=eager, state=in_place)
+    loops = not engine.has_kernels(dict(options))
+    job = passes.Job(engine, replace or {}, keep_stops=eager, loops=loops, state=in_place)
     simple, outputs = passes.optimized(outputs, job)
     # Libraries that build graphs of their own order them themselves. ONNX Runtime takes the results
     # the other way round.

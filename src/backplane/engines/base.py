@@ -461,6 +461,12 @@ class Engine:
         """
         return False
 
+    def has_kernels(self, options: Mapping[str, Any]) -> bool:
+        """Whether programs with these options may call lowerings in the place of loops. Else the
+        loops are written out.
+        """
+        return True
+
     def blocks(self) -> Blocks:
         """The functions that loops over blocks of large arrays call (capability `blocks`)."""
         raise NotImplementedError

@@ -45,6 +45,8 @@ class Job(NamedTuple):
     """Leaves to be replaced: the learning phase by a number, a key by its row among all keys."""
     keep_stops: bool = False
     """Whether `stop_gradient` is kept, for an engine's own tape."""
+    loops: bool = False
+    """Whether primitives that stand for loops are written out, for the library's own compiler."""
     state: Mapping[Tensor, int] = NOTHING
     """From variables whose memory may be written over to the positions of their new values among
     the outputs."""
@@ -105,7 +107,7 @@ PASSES = (
     ),
     Pass(
         "write_out",
-        lambda outputs, job: write_out(outputs, job.engine, taped=job.keep_stops),
+        lambda outputs, job: write_out(outputs, job.engine, taped=job.keep_stops or job.loops),
         purpose="write as loops what the engine has no kernel for: the loss of CTC, an LSTM",
         gain="the loss of 8 samples, 24 steps and 27 classes takes 0.3 ms on PyTorch with its"
         " gradient, and 3.5 ms as a loop",

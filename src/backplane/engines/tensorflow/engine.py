@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -153,6 +153,10 @@ class TensorFlow(Engine):
         """By `tf.device`."""
         return DeviceEngine(name)
 
+    def has_kernels(self, options: Mapping[str, Any]) -> bool:
+        """XLA has none for the loss of CTC."""
+        return not options.get("compile")
+
     def compile(self, program: Program) -> Function:
         """Trace the program once. Unknown sizes stay open.
 
@@ -214,9 +218,9 @@ def _on_cpu() -> bool:
 
 
 _FAIL_WHEN_EMPTY = frozenset(
-    ("Conv2D", "Conv3D", "DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropFilter")
+    ("CTCLoss", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropFilter")
 )
-"""Kernels that give a result of the wrong shape, or of random numbers, for an empty batch."""
+"""Kernels that refuse an empty batch, or give a result of the wrong shape or of random numbers."""
 
 
 def _refuse_unchecked(graph: Any) -> None:

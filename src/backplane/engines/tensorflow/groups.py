@@ -1,7 +1,8 @@
-"""Lowerings: normalization over all axes but the last, by the kernels of batch normalization."""
+"""Lowerings: normalization over all axes but the last, and the loss of CTC, by their kernels."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from backplane.core.spec import Spec
@@ -135,3 +136,54 @@ def _by_sums(
         scale * gamma[0] if gamma else scale
     )
     return [by_x, *[tf.reshape(t, gamma[0].shape) for t in (moment, total) if gamma]]
+
+
+# --- connectionist temporal classification --------------------------------------------------------
+
+
+def _has_no_ctc_kernel(specs: Sequence[Spec]) -> bool:
+    """The kernel takes some logarithms in float32, whatever the dtype."""
+    return specs[0].dtype != "float32" or accelerated()
+
+
+@TABLE.add("ctc_loss", unless=_has_no_ctc_kernel)
+def _ctc_loss(scores: Value, labels: Value, steps: Value, counts: Value) -> list[Value]:
+    """By the kernel for float64, because it computes probabilities and not their logarithms. It
+    refuses samples without labels: these get one, and the loss of blanks in its place.
+    """
+    dtype = scores.dtype
+    if 0 in scores.shape.as_list():
+        none = tf.zeros_like(counts, dtype)
+        return [tf.where(counts > 0, number(math.inf, dtype.name), none), tf.zeros_like(scores)]
+    padded = tf.pad(labels, [[0, 0], [0, 1]])
+    places = tf.where(tf.sequence_mask(tf.maximum(counts, 1), tf.shape(padded)[1]))
+    wide = tf.cast(scores, tf.float64)
+    found = raw.CTCLoss(
+        inputs=tf.transpose(wide, [1, 0, 2]), labels_indices=places,
+        labels_values=tf.gather_nd(tf.where(counts[:, None] > 0, padded, 0), places),
+        sequence_length=steps, ctc_merge_repeated=True, ignore_longer_outputs_than_inputs=True,
+    )  # fmt: skip
+    loss = tf.where(_fit(labels, steps, counts), found.loss, number(math.inf, "float64"))
+    slopes = tf.transpose(found.gradient, [1, 0, 2])
+    slopes = tf.where(tf.math.is_inf(loss)[:, None, None], number(0, "float64"), slopes)
+    by_blanks = _loss_of_blanks(wide, steps)
+    without = counts <= 0, counts[:, None, None] <= 0
+    pairs = zip(without, by_blanks, (loss, slopes), strict=True)
+    return [tf.cast(tf.where(none, x, y), dtype) for none, x, y in pairs]
+
+
+def _fit(labels: Value, steps: Value, counts: Value) -> Value:
+    """Whether the labels fit into the steps: between equal ones there is a blank."""
+    pairs = tf.sequence_mask(counts - 1, tf.maximum(tf.shape(labels)[1] - 1, 0))
+    equal = tf.logical_and(tf.equal(labels[:, 1:], labels[:, :-1]), pairs)
+    return counts + tf.reduce_sum(tf.cast(equal, tf.int32), 1) <= steps
+
+
+def _loss_of_blanks(scores: Value, steps: Value) -> tuple[Value, Value]:
+    """The loss if all steps are blanks, and its gradient."""
+    zero = number(0, "float64")
+    counted = tf.sequence_mask(steps, tf.shape(scores)[1])
+    loss = -tf.reduce_sum(tf.where(counted, tf.nn.log_softmax(scores)[..., -1], zero), 1)
+    size = tf.shape(scores)[2]
+    slopes = tf.nn.softmax(scores) - tf.one_hot(size - 1, size, dtype=scores.dtype)
+    return loss, tf.where(counted[..., None], slopes, zero)
