@@ -61,6 +61,7 @@ PARTS = {
     "engines.kernel_table": "protocol",
     "engines.kernels": "protocol",
     "engines.placement": "protocol",
+    "engines.programs": "protocol",
     "engines.table": "protocol",
     "engines.arrays": "protocol",
 }

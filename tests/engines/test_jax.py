@@ -23,9 +23,9 @@ from backplane import engines  # noqa: E402
 from backplane.core.graph import Graph, Placeholder  # noqa: E402
 from backplane.core.registry import primitive  # noqa: E402
 from backplane.core.spec import Spec  # noqa: E402
-from backplane.engines.base import Program  # noqa: E402
 from backplane.engines.jax import ENGINE, cpu, engine, memory, native  # noqa: E402
 from backplane.engines.jax.random import threefry2x32, words_at_once, words_in_parts  # noqa: E402
+from backplane.engines.programs import Program  # noqa: E402
 from trust.faults import Interrupt, handling  # noqa: E402
 
 rng = np.random.default_rng(0)

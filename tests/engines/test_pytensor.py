@@ -148,7 +148,7 @@ def test_flags_and_options_choose_the_mode(monkeypatch: pytest.MonkeyPatch) -> N
         return lambda *values: values
 
     monkeypatch.setattr(engine, "_function", spy)
-    from backplane.engines.base import Program
+    from backplane.engines.programs import Program
 
     def program(**options: Any) -> Program:
         spec = [Spec((2,), "float32")]

@@ -19,7 +19,7 @@ from backplane.compile.program import clear_programs  # noqa: E402
 from backplane.core.graph import Graph, Placeholder  # noqa: E402
 from backplane.core.registry import PRIMITIVES as P  # noqa: E402
 from backplane.core.spec import Spec  # noqa: E402
-from backplane.engines.base import Program  # noqa: E402
+from backplane.engines.programs import Program  # noqa: E402
 from backplane.engines.tensorflow import ENGINE, direct, groups  # noqa: E402
 
 rng = np.random.default_rng(0)

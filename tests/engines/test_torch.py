@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
 from backplane.core.spec import Spec  # noqa: E402
-from backplane.engines.base import Program  # noqa: E402
+from backplane.engines.programs import Program  # noqa: E402
 from backplane.engines.torch import ENGINE, devices, groups, linear  # noqa: E402
 
 rng = np.random.default_rng(0)

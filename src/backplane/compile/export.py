@@ -15,7 +15,8 @@ from backplane.core.graph import GIVEN_NAME, Constant, Placeholder, Tensor, cons
 from backplane.core.registry import engine_of
 from backplane.core.spec import Spec
 from backplane.engines import get
-from backplane.engines.base import Engine, Program
+from backplane.engines.base import Engine
+from backplane.engines.programs import Program
 from backplane.ops.elementwise import add
 
 ENGINE = "cntk"

@@ -24,7 +24,8 @@ from backplane.core.primitive import OUTPUT
 from backplane.core.sizes import assumption
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
-from backplane.engines.base import Engine, Program, set_emitter
+from backplane.engines.base import Engine, set_emitter
+from backplane.engines.programs import Program
 
 CACHE_LIMIT = 1024
 """Programs kept; the least recently used are dropped."""

@@ -8,9 +8,7 @@ the primitives, their operands and parameters are listed in `docs/primitives.md`
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from types import FrameType
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -22,51 +20,11 @@ from backplane.core.native import SIZES, Native
 from backplane.core.sparse import SparseTensor
 from backplane.core.spec import Spec
 from backplane.core.variable import Block
+from backplane.engines.programs import Function, Program
 from backplane.engines.table import NOTHING, Ints, Lowering, Table, Value
-
-Function = Callable[..., tuple[Value, ...]]
-"""A program: from its inputs to its results."""
 
 Read = Callable[[Sequence[slice]], np.ndarray]
 """Reads the part of a value that a slice for each axis gives."""
-
-
-class Program(NamedTuple):
-    """An emitted program, and what engines want to know about it.
-
-    `function(*inputs)`, straight-line Python over the engine's table, takes and returns engine
-    values. It takes placeholders and constants, then variables, and returns a tuple: the new values
-    of the updated variables, in the order of the variables, then the outputs. If it runs primitives
-    that write over their operands, the last item is a list of calls, which write
-    when everything else of the call has been done. `inputs` and `outputs` are the specs in that
-    order. `state` tells which inputs are variables that the program replaces (input position →
-    output position), so an engine may donate their buffers.
-    """
-
-    function: Function
-    inputs: Sequence[Spec]
-    outputs: Sequence[Spec]
-    state: Mapping[int, int] = NOTHING
-    dtypes: frozenset[str] = frozenset()
-    """All dtypes that occur in it, those of intermediate values and of loop bodies included."""
-    operations: Sequence[str] = ()
-    """The primitives that it runs, in their order, but for those inside loops and branches."""
-    lowerings: Sequence[Lowering] = ()
-    """The functions that its text calls."""
-    source: str = ""
-    sizes_from_values: bool = False
-    """Whether the size of a tensor is taken from the value of another: while such a program is
-    traced for given shapes, that size is not known."""
-    tables: frozenset[int] = frozenset()
-    """The inputs of which only rows are read: by lookups along the first axis. The new values of
-    those that are replaced are made by `rows_add`, whose results nobody else reads."""
-    reads_variables: bool = False
-    """Whether inputs are variables, which other programs may replace while this one is called."""
-    lasting: Sequence[int] = ()
-    """The inputs that are variables and constants. From call to call they often stay the same."""
-    options: Mapping[str, Any] = NOTHING
-    """Wishes of the caller that only some engines know (`compile=True` for torch). `once` is for
-    engines with that capability: the program is likely to run a few times only."""
 
 
 class Blocks(NamedTuple):
@@ -551,39 +509,6 @@ def set_emitter(
     """Install the functions that turn closed graphs into callables (`compile.codegen`)."""
     global _emitter, _stepper
     _emitter, _stepper = emitter, stepper
-
-
-Line = tuple[str, int]
-"""A line of an emitted program: its file name and number."""
-
-
-def emitted_line() -> Line | None:
-    """The line of an emitted program that calls a lowering now."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and not frame.f_code.co_filename.startswith("<backplane program"):
-        frame = frame.f_back
-    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
-
-
-def writing(run: Callable[..., Any], outputs: Collection[int]) -> Callable[..., Any]:
-    """A compiled program, marked to have replaced the variables behind these outputs when it
-    returns: their old values are gone.
-    """
-    if outputs:
-        run.written = frozenset(outputs)  # type: ignore[attr-defined]
-    return run
-
-
-def located(
-    run: Callable[..., Any], failing_line: Callable[[BaseException], Line | None]
-) -> Callable[..., Any]:
-    """A compiled program that can tell from which emitted line an error comes.
-
-    Engines that run a graph of their own need this, because no traceback passes through the
-    program.
-    """
-    run.failing_line = failing_line  # type: ignore[attr-defined]
-    return run
 
 
 def natives(engine: Engine) -> Table:

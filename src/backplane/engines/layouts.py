@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from backplane.core.source import marked
-from backplane.engines.base import Line
+from backplane.engines.programs import Line
 
 
 class LayoutWarning(UserWarning):

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from backplane.engines.base import Engine, Function, Program
+from backplane.engines.base import Engine
+from backplane.engines.programs import Function, Program
 from backplane.engines.table import Value
 
 

@@ -14,8 +14,8 @@ from jax import lax
 from jax.experimental import io_callback
 
 from backplane.core.numbers import complaint, show
-from backplane.engines.base import emitted_line
 from backplane.engines.jax.kernel import kernel
+from backplane.engines.programs import emitted_line
 from backplane.engines.table import Lowering, Table, Value
 
 TABLE = Table(

@@ -16,8 +16,9 @@ from backplane.core.atomic import deferred_signals
 from backplane.core.graph import KeySource
 from backplane.core.mesh import Mesh
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.base import Engine, Function, Program, natives, writing
+from backplane.engines.base import Engine, natives
 from backplane.engines.jax import as_pytrees, control, cpu, memory, unknown
+from backplane.engines.programs import Function, Program, writing
 from backplane.engines.table import Lowering, Table, Value
 
 WIDE = frozenset(("int64", "uint64", "float64"))

@@ -19,8 +19,8 @@ import jax
 from backplane.core.graph import Graph
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import Spec
-from backplane.engines.base import Line, emitted_line
 from backplane.engines.layouts import warn_of_gathering
+from backplane.engines.programs import Line, emitted_line
 from backplane.engines.table import Entry, Lowering, Table, Value
 
 LINE = re.compile(r"(?:ENTRY )?%(?P<computation>\S+) .*\{$|\s+(?P<root>ROOT )?%(?P<name>\S+) = .*$")

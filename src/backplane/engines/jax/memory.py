@@ -26,7 +26,7 @@ import numpy as np
 
 from backplane.core.atomic import deferred_signals
 from backplane.core.spec import Spec
-from backplane.engines.base import Function
+from backplane.engines.programs import Function
 from backplane.engines.table import Value
 
 Shapes = tuple[tuple[int, ...], ...]

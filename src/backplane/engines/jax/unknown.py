@@ -17,7 +17,7 @@ import numpy as np
 from jax import export
 
 from backplane.core.atomic import deferred_signals
-from backplane.engines.base import Function
+from backplane.engines.programs import Function
 from backplane.engines.table import Shape, Value
 
 UNIT = 240

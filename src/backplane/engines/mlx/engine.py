@@ -11,10 +11,11 @@ import numpy as np
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import Rows, loops
-from backplane.engines.base import Engine, Function, Program, natives
+from backplane.engines.base import Engine, natives
 from backplane.engines.mlx import elementwise
 from backplane.engines.mlx.values import MLX, NAMES, from_numpy, to_numpy
 from backplane.engines.placement import OnDevice
+from backplane.engines.programs import Function, Program
 from backplane.engines.table import Table, Value
 
 ROWS = Rows(

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Line
 from backplane.engines.onnxruntime.library import ELEMENT_TYPES
+from backplane.engines.programs import Line
 
 Shape = tuple[int | None, ...]
 

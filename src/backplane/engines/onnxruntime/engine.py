@@ -21,7 +21,7 @@ from onnx import ModelProto
 from backplane.core.numbers import show
 from backplane.core.spec import Spec
 from backplane.engines.arrays.native import SIZES, stand_in
-from backplane.engines.base import Engine, Line, Program, located, natives
+from backplane.engines.base import Engine, natives
 from backplane.engines.onnxruntime import control
 from backplane.engines.onnxruntime import native as calls
 from backplane.engines.onnxruntime.builder import Place, Scope, Symbol, building, literal, made_by
@@ -39,6 +39,7 @@ from backplane.engines.onnxruntime.library import (
     session,
 )
 from backplane.engines.onnxruntime.model import model, named, named_only
+from backplane.engines.programs import Line, Program, located
 from backplane.engines.table import NOTHING, Entry, Lowering, Table, Value
 
 Call = Callable[..., tuple[Value, ...]]

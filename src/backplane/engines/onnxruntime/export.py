@@ -14,10 +14,10 @@ import numpy as np
 import onnx
 import onnx.version_converter
 
-from backplane.engines.base import Program
 from backplane.engines.onnxruntime.builder import Node, Scope, Symbol, building
 from backplane.engines.onnxruntime.library import OPSET
 from backplane.engines.onnxruntime.model import model, tensor
+from backplane.engines.programs import Program
 
 LARGE = 1 << 30
 """The size of the weights, in bytes, from which on they go to a file beside the model: protobuf has

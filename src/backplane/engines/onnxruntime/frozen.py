@@ -21,8 +21,8 @@ from weakref import ref
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Program
 from backplane.engines.onnxruntime.library import native
+from backplane.engines.programs import Program
 from backplane.engines.table import Value
 
 Call = Callable[..., tuple[Value, ...]]

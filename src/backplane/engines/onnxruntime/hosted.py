@@ -13,8 +13,9 @@ from backplane.core.graph import Graph, Tensor, toposort
 from backplane.core.native import Native
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import Rows, loops
-from backplane.engines.base import Engine, Program
+from backplane.engines.base import Engine
 from backplane.engines.onnxruntime import native
+from backplane.engines.programs import Program
 from backplane.engines.table import Lowering
 
 Build = Callable[..., Lowering]

@@ -21,7 +21,8 @@ from backplane.core.graph import Tensor
 from backplane.core.source import marked
 from backplane.core.spec import Spec
 from backplane.engines.arrays.engine import ArrayEngine
-from backplane.engines.base import Function, Program, emitted_line, natives
+from backplane.engines.base import natives
+from backplane.engines.programs import Function, Program, emitted_line
 from backplane.engines.pytensor import control, native
 from backplane.engines.pytensor.kernel import kernels
 from backplane.engines.pytensor.library import spec_of, type_of, with_shape

@@ -22,7 +22,7 @@ from pytensor.link.basic import JITLinker
 from backplane.core.registry import primitive
 from backplane.core.source import Source
 from backplane.engines.arrays.engine import without_warnings
-from backplane.engines.base import Function
+from backplane.engines.programs import Function
 from backplane.engines.pytensor.calls import Call, call_of
 from backplane.engines.pytensor.kernel import Kernel
 

@@ -13,7 +13,7 @@ from pytensor.tensor.random.op import RandomVariable
 
 from backplane.core.context import current
 from backplane.core.graph import Tensor
-from backplane.engines.base import Function
+from backplane.engines.programs import Function
 from backplane.engines.pytensor.library import type_of
 from backplane.engines.table import Value
 

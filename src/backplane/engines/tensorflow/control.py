@@ -9,7 +9,8 @@ from functools import partial
 
 from backplane.core.graph import Graph
 from backplane.core.spec import Spec
-from backplane.engines.base import Engine, Function
+from backplane.engines.base import Engine
+from backplane.engines.programs import Function
 from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.tensorflow.constants import ints, sizes_of, vector
 from backplane.engines.tensorflow.library import raw, tf

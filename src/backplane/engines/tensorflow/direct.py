@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from backplane.engines.base import Function, Line
+from backplane.engines.programs import Function, Line
 from backplane.engines.table import Value
 from backplane.engines.tensorflow.library import tf
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from backplane.core.numbers import show
 from backplane.core.spec import Spec
-from backplane.engines.base import emitted_line
+from backplane.engines.programs import emitted_line
 from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.tensorflow.constants import number
 from backplane.engines.tensorflow.library import computed_in, raw, tf

@@ -14,8 +14,9 @@ from backplane.core.graph import KeySource
 from backplane.core.native import UnknownRankError
 from backplane.core.sparse import SparseTensor
 from backplane.core.spec import DTYPES, Spec
-from backplane.engines.base import Engine, Function, Program, located, natives
+from backplane.engines.base import Engine, natives
 from backplane.engines.placement import OnDevice
+from backplane.engines.programs import Function, Program, located
 from backplane.engines.table import Lowering, Table, Value, knowing_shapes
 from backplane.engines.tensorflow import control, direct, native, random, updates
 from backplane.engines.tensorflow.library import tf

@@ -9,7 +9,7 @@ from typing import Any
 from tensorflow.python.framework import op_def_registry
 
 from backplane.core.graph import OPERATORS, Tensor
-from backplane.engines.base import Function
+from backplane.engines.programs import Function
 from backplane.engines.table import Shape, Value
 from backplane.engines.tensorflow.library import tf
 

@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Function, Program, writing
 from backplane.engines.kernels import limit
+from backplane.engines.programs import Function, Program, writing
 from backplane.engines.table import Value
 from backplane.engines.tensorflow.indexing import Rows
 from backplane.engines.tensorflow.library import raw, tf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from backplane.engines.base import Function
+from backplane.engines.programs import Function
 from backplane.engines.table import Value
 
 ACCELERATED: bool = torch.accelerator.is_available()

@@ -16,8 +16,9 @@ from backplane.core.graph import KeySource
 from backplane.core.mesh import Mesh
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import loops
-from backplane.engines.base import Blocks, Engine, Function, Program, natives
+from backplane.engines.base import Blocks, Engine, natives
 from backplane.engines.placement import OnDevice
+from backplane.engines.programs import Function, Program
 from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.torch import convolution, devices, linear, native, tracing, updates
 from backplane.engines.torch.blocks import BLOCKS

@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from backplane.core.spec import Spec
-from backplane.engines.base import Function
+from backplane.engines.programs import Function
 from backplane.engines.table import Value
 
 

@@ -20,8 +20,8 @@ from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import Spec
 from backplane.core.traits import Memory
 from backplane.engines.arrays.control import Rows
-from backplane.engines.base import emitted_line
 from backplane.engines.layouts import warn_of_gathering
+from backplane.engines.programs import emitted_line
 from backplane.engines.table import Entry, Lowering, Table, Value, host_shape
 from backplane.engines.torch.parts import (
     Placements,
