@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dis
 import os
 import signal
 import sys
 from _thread import RLock
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import backplane
@@ -46,6 +48,8 @@ class Injector:
 
     def _step(self, frame: Any) -> None:
         self.left -= 1
+        if self.left == 0 and self.kind == "line" and _leaves_with(frame):
+            self.left = 1  # in the next line
         if self.left == 0:
             self.place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
             self.act()
@@ -82,6 +86,15 @@ class Injector:
         finally:
             sys.setprofile(None)
             sys.settrace(before)
+
+
+def _leaves_with(frame: Any) -> bool:
+    """Whether a `with` is about to be left. Python sees no signal between the block and `__exit__`,
+    but it tells a tracer of a line there. An error of the tracer would keep the lock for ever.
+    """
+    rest = (i for i in dis.get_instructions(frame.f_code) if i.offset >= frame.f_lasti)
+    found = [i for i in islice(rest, 3) if i.opname == "LOAD_CONST" and i.argval is None]
+    return len(found) == 3
 
 
 def _cannot_fail(frame: Any, function: Any) -> bool:

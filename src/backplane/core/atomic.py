@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import os
-from _thread import RLock, allocate_lock, get_ident
+from _thread import RLock, get_ident
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -36,7 +36,8 @@ def at_once(calls: Calls) -> None:
 # --- threads --------------------------------------------------------------------------------------
 
 _serials = count()
-_joining = allocate_lock()
+_joining = RLock()
+"""A thread may take it again, as the locks of domains."""
 
 
 class _Free:
@@ -94,10 +95,10 @@ def domains_of(variables: Iterable[InDomain]) -> list[Domain]:
 def join(variables: Sequence[InDomain]) -> list[Domain]:
     """The domains of variables, after those that had none have got one of their own."""
     with _joining:
-        alone = [v for v in variables if v.domain is None]
-        made = Domain() if alone else None
-        for v in alone:
-            v.domain = made
+        made = Domain() if any(v.domain is None for v in variables) else None
+        for v in variables:
+            if v.domain is None:  # A handler that ran meanwhile may have made one.
+                v.domain = made
     return domains_of(variables)
 
 
