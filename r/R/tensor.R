@@ -1,6 +1,6 @@
 # Symbolic tensors in R's own notation.
 
-Ops.backplane.core.graph.Tensor <- function(e1, e2) {
+Ops.backplane.core.tensor.Tensor <- function(e1, e2) {
   if (missing(e2)) {
     rethrow(bridge()$operate(.Generic, e1))
   } else {
@@ -8,7 +8,7 @@ Ops.backplane.core.graph.Tensor <- function(e1, e2) {
   }
 }
 
-Math.backplane.core.graph.Tensor <- function(x, ...) {
+Math.backplane.core.tensor.Tensor <- function(x, ...) {
   known <- c(
     "abs", "sign", "sqrt", "exp", "log", "cos", "sin", "tanh", "round"
   )
@@ -24,7 +24,7 @@ Math.backplane.core.graph.Tensor <- function(x, ...) {
   call_k(.Generic, list(x = x))
 }
 
-Summary.backplane.core.graph.Tensor <- function(..., na.rm = FALSE) {
+Summary.backplane.core.tensor.Tensor <- function(..., na.rm = FALSE) {
   if (.Generic == "range" || ...length() != 1L || na.rm) {
     stop(
       .Generic, "() of tensors takes one tensor and no na.rm; ",
@@ -35,23 +35,23 @@ Summary.backplane.core.graph.Tensor <- function(..., na.rm = FALSE) {
   call_k(.Generic, list(x = ..1))
 }
 
-mean.backplane.core.graph.Tensor <- function(x, ...) {
+mean.backplane.core.tensor.Tensor <- function(x, ...) {
   k_mean(x)
 }
 
-t.backplane.core.graph.Tensor <- function(x) {
+t.backplane.core.tensor.Tensor <- function(x) {
   k_transpose(x)
 }
 
 # NA for sizes that are not known yet; NULL without axes, as for R's vectors.
-dim.backplane.core.graph.Tensor <- function(x) {
+dim.backplane.core.tensor.Tensor <- function(x) {
   sizes <- k_int_shape(x)
   if (length(sizes)) {
     vapply(sizes, function(n) if (is.null(n)) NA_integer_ else n, 1L)
   }
 }
 
-length.backplane.core.graph.Tensor <- function(x) {
+length.backplane.core.tensor.Tensor <- function(x) {
   sizes <- dim(x)
   if (anyNA(sizes)) {
     stop("a tensor with axes of unknown size has no length yet", call. = FALSE)
@@ -59,19 +59,19 @@ length.backplane.core.graph.Tensor <- function(x) {
   as.integer(prod(sizes))
 }
 
-as.array.backplane.core.graph.Tensor <- function(x, ...) {
+as.array.backplane.core.tensor.Tensor <- function(x, ...) {
   as.array(k_eval(x))
 }
 
-as.matrix.backplane.core.graph.Tensor <- function(x, ...) {
+as.matrix.backplane.core.tensor.Tensor <- function(x, ...) {
   as.matrix(k_eval(x))
 }
 
-as.double.backplane.core.graph.Tensor <- function(x, ...) {
+as.double.backplane.core.tensor.Tensor <- function(x, ...) {
   as.double(k_eval(x))
 }
 
-`[.backplane.core.graph.Tensor` <- function(x, ..., drop = TRUE) {
+`[.backplane.core.tensor.Tensor` <- function(x, ..., drop = TRUE) {
   caller <- parent.frame()
   subscripts <- lapply(eval(substitute(alist(...))), function(given) {
     if (identical(given, quote(expr = ))) {
@@ -90,7 +90,7 @@ as.double.backplane.core.graph.Tensor <- function(x, ...) {
   rethrow(bridge()$subset(x, subscripts, drop))
 }
 
-`[<-.backplane.core.graph.Tensor` <- function(x, ..., value) {
+`[<-.backplane.core.tensor.Tensor` <- function(x, ..., value) {
   stop(
     "tensors do not change: compute a new one (k_switch, k_concatenate), ",
     "or set a variable with k_set_value()",

@@ -15,7 +15,7 @@ covers <- function(name, code) {
 # A tensor's value, or an array that came at once, against what R computes: the
 # same numbers under the same subscripts.
 gives <- function(found, expected, tolerance = 1e-5) {
-  if (inherits(found, "backplane.core.graph.Tensor")) {
+  if (inherits(found, "backplane.core.tensor.Tensor")) {
     found <- k_eval(found)
   }
   if (is.null(dim(expected)) && length(expected) > 1L) {
