@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,6 +12,7 @@ from backplane import backend as K
 from backplane.core import context
 from backplane.core.graph import constant
 from backplane.ops.elementwise import neg
+from trust.faults import Injector, Interrupt, raising
 
 
 def meanwhile(surroundings, function):
@@ -106,3 +108,25 @@ def test_identifiers_of_many_threads_are_unique():
     with ThreadPoolExecutor(8) as pool:
         found = [uid for uids in pool.map(many, range(8)) for uid in uids]
     assert sorted(found) == list(range(1, 16001))
+
+
+def test_an_interrupt_leaves_no_block_behind():
+    """At the end of each call into C, Python may run the handler of a signal, which raises."""
+
+    def blocks():
+        with context.changed(line=("inner",)), context.changed(scopes=("a",)):
+            pass
+
+    before, number = context.current(), 0
+    reached = True
+    while reached:
+        number += 1
+        injector = Injector("return", number, raising(Interrupt))
+        try:
+            with injector.armed():
+                blocks()
+        except Interrupt:
+            gc.collect()  # A block whose end was never reached ends with its generator.
+        reached = injector.reached
+        assert context.current() is before, injector.place
+    assert number > 10
