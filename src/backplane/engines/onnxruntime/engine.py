@@ -18,11 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from onnx import ModelProto
 
+from backplane.core.atomic import Calls, at_once
 from backplane.core.numbers import show
 from backplane.core.spec import Spec
+from backplane.engines.arrays.engine import without_warnings
 from backplane.engines.arrays.native import SIZES, stand_in
 from backplane.engines.base import Engine, natives
-from backplane.engines.onnxruntime import control
+from backplane.engines.onnxruntime import control, updates
 from backplane.engines.onnxruntime import native as calls
 from backplane.engines.onnxruntime.builder import Place, Scope, Symbol, building, literal, made_by
 from backplane.engines.onnxruntime.export import export
@@ -72,10 +74,11 @@ class OnnxRuntime(Engine):
     shortage = "(?<!pre-)[Aa]llocat"
     takes_arrays = True
     gives_arrays = True
+    writes_over = True
     first_size = staticmethod(_first_size)
 
     def __init__(self) -> None:
-        joined = Table.of_rooms(__package__, control.lowerings(self), natives(self))
+        joined = Table.of_rooms(__package__, updates.TABLE, control.lowerings(self), natives(self))
         self.table = Table()
         self.table.update({name: _specified(entry) for name, entry in joined.items()})
 
@@ -110,6 +113,10 @@ class OnnxRuntime(Engine):
     def fetch(self, value: Value) -> np.ndarray:
         """The array itself."""
         return np.asarray(value)
+
+    def lend(self, value: Value) -> Value:
+        """A copy of what a later step of an optimizer writes to."""
+        return updates.lent(value)
 
     # --- functions of arrays ----------------------------------------------------------------------
 
@@ -149,6 +156,14 @@ class OnnxRuntime(Engine):
         if self.freezes(program):
             run.program = program  # type: ignore[attr-defined]
         return run
+
+    def updates_in_place(self, options: Mapping[str, Any]) -> bool:
+        """Where variables are arrays (`updates.py`)."""
+        return not options.get("native")
+
+    def commit(self, calls: Calls) -> None:
+        """Without floating-point warnings, of which one might be an error."""
+        _commit(calls)
 
     def freezes(self, program: Program) -> bool:
         """Whether a program may get a session in which variables are constants. ONNX Runtime rounds
@@ -222,12 +237,16 @@ def _specified(entry: Entry) -> Entry:
     return entry._replace(function=build, builds=True)
 
 
+_commit = without_warnings(at_once)
+
+
 class _Built(NamedTuple):
-    """The nodes of a program, and its inputs and outputs by name."""
+    """The nodes of a program, its inputs and outputs by name, and the steps after its session."""
 
     scope: Scope
     inputs: dict[str, Spec]
     outputs: dict[str, Spec]
+    steps: list[updates.Descent]
 
 
 def _built(program: Program, kind: str, kept: Collection[str] = ()) -> _Built:
@@ -235,17 +254,18 @@ def _built(program: Program, kind: str, kept: Collection[str] = ()) -> _Built:
     scope = Scope(loops=kind, serial=_threads(program) == 1, frozen=set(kept))
     with building(scope):
         given = [Symbol(f"x{i}", spec.dtype, spec.shape) for i, spec in enumerate(program.inputs)]
-        outputs = scope.outputs([*program.function(*given), *[x for _, x in scope.printed]])
-    specs = [*program.outputs, *[Spec(x.shape or (), x.dtype) for _, x in scope.printed]]
+        parts = updates.parts_of(program.function(*given), program)
+        outputs = scope.outputs([*parts.results, *[x for _, x in scope.printed]])
+    specs = [*parts.specs, *[Spec(x.shape or (), x.dtype) for _, x in scope.printed]]
     inputs = {key: spec for key, spec in named(given, program.inputs).items() if key not in kept}
-    return _Built(scope, inputs, named(outputs, specs))
+    return _Built(scope, inputs, named(outputs, specs), parts.steps)
 
 
 def _session(program: Program, kind: str, engine: OnnxRuntime) -> tuple[Call, bool, FailingLine]:
     """A session of a program whose loops are of a kind, whether they may turn out not to do, and
     what tells the line that an error comes from.
     """
-    scope, inputs, outputs = _built(program, kind)
+    scope, inputs, outputs, steps = _built(program, kind)
     if not outputs:  # ONNX Runtime takes no model without results.
         return (lambda *inputs: ()), False, lambda error: None
     start = partial(_started, program, scope, engine)
@@ -256,6 +276,7 @@ def _session(program: Program, kind: str, engine: OnnxRuntime) -> tuple[Call, bo
         call = engine.calling(start(model(scope, inputs, outputs, "program")), *names)
     if scope.printed:
         call = _printing(call, [how for how, _ in scope.printed])
+    call = updates.stepping(call, steps)
     # The emitted function, and with it those of its loops, is kept because what its lines mean is
     # forgotten with it.
     return call, scope.unsure, partial(_failing_line, scope.places, program.function)
@@ -266,7 +287,7 @@ def _frozen(program: Program, engine: OnnxRuntime, arrays: Mapping[int, np.ndarr
     positions. None if ONNX Runtime would not optimize it, or a session is not all that runs.
     """
     kept = {f"x{i}": array for i, array in arrays.items()}
-    scope, inputs, outputs = _built(program, "Scan", kept)
+    scope, inputs, outputs, _ = _built(program, "Scan", kept)
     if not outputs or scope.printed or calls.has_calls(scope):
         return None
     made = model(scope, inputs, outputs, "program", kept)

@@ -4,10 +4,11 @@ ONNX Runtime lays constant weights out once for its kernels, folds normalization
 and runs convolutions in blocks of channels. So a function without updates that finds the same
 values at some calls makes a second session. Results may differ by the rounding.
 
-Arrays of variables are replaced and never written to. So the values of a call are those of the
-session if they are the same objects, and a call never meets the weights of another moment, whoever
-sets them meanwhile. The session reads the arrays and does not hold them. So what training replaces
-is freed at once, and the session at the next call.
+Arrays of variables are replaced. A step that writes to rows of a table replaces the array too, by
+another one over the same memory (`updates.py`), and whoever reads meanwhile runs again. So the
+values of a call are those of the session if they are the same objects, and a call never meets the
+weights of another moment, whoever sets them meanwhile. The session reads the arrays and does not
+hold them. So what training replaces is freed at once, and the session at the next call.
 """
 
 from __future__ import annotations

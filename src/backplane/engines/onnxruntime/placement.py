@@ -6,7 +6,7 @@ tensors. So variables stay there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ class DeviceEngine(OnnxRuntime):
 
     takes_arrays = False
     gives_arrays = False
+    writes_over = False
     capabilities = OnnxRuntime.capabilities - {"freezes"}  # values on devices are no arrays
 
     def __init__(self, name: str) -> None:
@@ -49,6 +50,14 @@ class DeviceEngine(OnnxRuntime):
     def fetch(self, value: Value) -> np.ndarray:
         """A copy of the content."""
         return self.to_numpy(value)
+
+    def lend(self, value: Value) -> Value:
+        """The value itself: no program writes to it."""
+        return value
+
+    def updates_in_place(self, options: Mapping[str, Any]) -> bool:
+        """Not in the memory of a device."""
+        return False
 
     def detached(self, value: Value) -> Value:
         """A copy on the device."""
