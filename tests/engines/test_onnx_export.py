@@ -173,6 +173,23 @@ def test_the_version_of_the_operators(tmp_path: Path, opset: int) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5)
 
 
+@pytest.mark.parametrize("opset", [16, 19, 22])
+def test_versions_without_the_kernels_of_groups(tmp_path: Path, opset: int) -> None:
+    x = K.placeholder((None, 8), name="x")
+    centred = x - K.mean(x, axis=-1, keepdims=True)
+    y = centred / K.sqrt(K.mean(K.square(centred), axis=-1, keepdims=True) + 1e-5)
+    z = 0.5 * x * (1.0 + K.erf(x / np.sqrt(2.0)))
+    f = K.function([x], [y, z])
+    f.to_onnx(tmp_path / "f.onnx", opset=opset)
+    kinds = {node.op_type for node in onnx.load(tmp_path / "f.onnx").graph.node}
+    assert ("LayerNormalization" in kinds) == (opset >= 17)
+    assert ("Gelu" in kinds) == (opset >= 20)
+    given = rng.standard_normal((4, 8)).astype("float32")
+    found = ort.InferenceSession(tmp_path / "f.onnx").run(None, {"x": given})
+    for a, b in zip(found, f([given]), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
 def test_versions_that_there_are_not(tmp_path: Path) -> None:
     x = K.placeholder((None, 3), name="x")
     with pytest.raises(ValueError, match=r"opset must be from \d+ to \d+, got 3"):

@@ -39,7 +39,9 @@ def export(function: Function, path: str | Path, wishes: Wishes) -> None:
     names = _Names()
     inputs = [p for i, p in enumerate(function.inputs) if i not in function.switches]
     keys: dict[Tensor, Tensor] = {k: Placeholder(k.spec) for k in function.keys}
-    results, nexts = _lowered(function, keys, wishes.phase)
+    writer: Any = get(ENGINE)
+    engine = writer.for_opset(wishes.opset)
+    results, nexts = _lowered(function, keys, wishes.phase, engine)
     read = set(toposort(results))
     keys = {k: p for k, p in keys.items() if p in read}
     variables = [v for v in function.variables if v in read]
@@ -63,7 +65,6 @@ def export(function: Function, path: str | Path, wishes: Wishes) -> None:
     initial = {name_of[v]: v.numpy() for v in variables}
     initial |= {name_of[p]: np.array(k.words(), np.uint32) for k, p in keys.items()}  # type: ignore[attr-defined]
     constant_ones = set(variables) - set(function.updated) if wishes.freeze else set()
-    engine: Any = get(ENGINE)
     program = _program(engine, arguments, [*results, *[nexts[p] for p in keys.values()]])
     engine.export(
         program._replace(state=state), input_names, output_names, initial,
@@ -82,10 +83,9 @@ def _next(key: Tensor) -> Tensor:
 
 
 def _lowered(
-    function: Function, keys: dict[Tensor, Tensor], phase: int
+    function: Function, keys: dict[Tensor, Tensor], phase: int, engine: Engine
 ) -> tuple[list[Tensor], dict[Tensor, Tensor]]:
     """The outputs and new values of variables in primitives of the engine, and the next keys."""
-    engine = get(ENGINE)
     results = [*function.outputs, *function.news, *map(_next, keys.values())]
     replace: dict[Tensor, Tensor] = {**function.defaults, **keys}
     for i in function.switches:

@@ -24,7 +24,7 @@ from backplane.core.spec import Spec
 from backplane.engines.arrays.engine import without_warnings
 from backplane.engines.arrays.native import SIZES, stand_in
 from backplane.engines.base import Engine, natives
-from backplane.engines.onnxruntime import control, updates
+from backplane.engines.onnxruntime import control, groups, updates
 from backplane.engines.onnxruntime import native as calls
 from backplane.engines.onnxruntime.builder import Place, Scope, Symbol, building, literal, made_by
 from backplane.engines.onnxruntime.export import export
@@ -34,6 +34,7 @@ from backplane.engines.onnxruntime.library import (
     DIVIDING,
     DTYPES,
     IMPRECISE,
+    OPSET,
     THREADS,
     native,
     ort,
@@ -201,6 +202,16 @@ class OnnxRuntime(Engine):
         from backplane.engines.onnxruntime.placement import DeviceEngine
 
         return DeviceEngine(name)
+
+    def for_opset(self, opset: int | None) -> OnnxRuntime:
+        """This engine without the lowerings to operators that a version of ONNX does not have."""
+        missing = [name for name, since in groups.SINCE.items() if (opset or OPSET) < since]
+        if not missing:
+            return self
+        older = OnnxRuntime()
+        for name in missing:
+            del older.table[name]
+        return older
 
     def export(
         self,

@@ -28,6 +28,12 @@ def matmul(x: Symbol, y: Symbol, *, transpose_x: bool, transpose_y: bool) -> Sym
     return where(empty, number(0, y.dtype), y)
 
 
+@TABLE.add("matmul_add")
+def matmul_add(x: Symbol, y: Symbol, c: Symbol, *, transpose_x: bool, transpose_y: bool) -> Symbol:
+    """Matrix product, plus what is broadcast to its shape."""
+    return node("Gemm", x, y, c, transA=int(transpose_x), transB=int(transpose_y))
+
+
 def _swapped(x: Symbol) -> Symbol:
     perm = list(range(x.rank))
     return transpose(x, [*perm[:-2], perm[-1], perm[-2]])

@@ -13,6 +13,8 @@ from backplane.engines.onnxruntime.builder import Body, Node, Scope, Symbol
 from backplane.engines.onnxruntime.library import ELEMENT_TYPES, IR_VERSION, OPSET
 from backplane.engines.table import NOTHING
 
+ONE_NEEDED = frozenset({"MaxPool", "LayerNormalization"})
+"""Operations whose other results are optional."""
 CALL = "Call"
 """The operation of a node that stands for a call of Python."""
 
@@ -106,8 +108,9 @@ def names_read(scope: Scope, outputs: Iterable[str]) -> set[str]:
 def _node(each: Node, read: set[str]) -> NodeProto:
     """One node; what its bodies read of the graphs around them is added to `read`."""
     made = NodeProto(op_type=each.op, input=each.inputs, name=each.outputs[0])
-    # Without its optional second result a pooling is twice as fast.
-    drop = each.op == "MaxPool" and each.outputs[1] not in read
+    # Without its optional second result a pooling is twice as fast, and ONNX Runtime's optimizer
+    # joins normalizations with what is before them.
+    drop = each.op in ONE_NEEDED and read.isdisjoint(each.outputs[1:])
     made.output.extend(each.outputs[:1] if drop else each.outputs)
     for key, value in each.attributes.items():
         if isinstance(value, Body):

@@ -1,0 +1,105 @@
+"""ONNX Runtime: normalization over the last axes, and GELU, by their kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backplane import backend as K
+from backplane import engines
+from backplane.compile import passes
+from backplane.engines.onnxruntime import engine
+
+rng = np.random.default_rng(0)
+
+
+@pytest.fixture
+def kinds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
+    """The operations of the last model."""
+    made: list[Any] = []
+    model = engine.model
+
+    def noted(*args: Any) -> Any:
+        made.append(model(*args))
+        return made[-1]
+
+    monkeypatch.setattr(engine, "model", noted)
+    with engines.use("cntk"):
+        yield lambda: [node.op_type for node in made[-1].graph.node]
+
+
+def moments(x: Any, axes: list[int]) -> tuple[Any, Any, Any]:
+    centred = x - K.mean(x, axis=axes, keepdims=True)
+    variance = K.mean(K.square(centred), axis=axes, keepdims=True)
+    return centred / K.sqrt(variance + 1e-3), K.mean(x, axis=axes, keepdims=True), variance
+
+
+def oracle(x: Any, axes: tuple[int, ...]) -> Any:
+    x = x.astype("float64")
+    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + 1e-3)
+
+
+@pytest.mark.parametrize("shape", [(7,), (1, 7), (4, 1), (4, 7), ()])
+@pytest.mark.parametrize("axes", [(-1,), (-2, -1), (1,)])
+def test_parameters_of_any_shape(
+    kinds: Callable[[], list[str]], shape: tuple[int, ...], axes: tuple[int, ...]
+) -> None:
+    """The kernel takes parameters of the sizes that are normalized over."""
+    x = K.placeholder((None, 4, 7))
+    gamma, beta = (rng.normal(size=shape).astype("float32") for _ in range(2))
+    y = moments(x, [*axes])[0] * K.variable(gamma) + K.variable(beta)
+    f = K.function([x], [y])
+    fits = shape == (4, 7)[axes[0] :] and axes != (1,)
+    for rows in (3, 0):
+        given = (rng.normal(size=(rows, 4, 7)) + 5).astype("float32")
+        np.testing.assert_allclose(
+            f([given])[0], oracle(given, axes) * gamma + beta, rtol=1e-4, atol=1e-5
+        )
+    assert not fits or "LayerNormalization" in kinds()
+    assert axes != (1,) or "LayerNormalization" not in kinds()
+
+
+@pytest.mark.parametrize("off", [(), ("join_groups",)])
+def test_values_moments_and_gradients(kinds: Callable[[], list[str]], off: tuple[str, ...]) -> None:
+    x, g = K.placeholder((None, 8)), K.placeholder((None, 8))
+    gamma, beta = K.variable(rng.normal(size=8)), K.variable(rng.normal(size=8))
+    normed, mean, variance = moments(x, [-1])
+    y = normed * gamma + beta
+    h = x - 100.0
+    z = y + 0.5 * h * (1.0 + K.tanh(np.sqrt(2 / np.pi) * (h + 0.044715 * K.pow(h, 3))))
+    slopes = K.gradients(K.sum(z * g), [x, gamma, beta])
+    results = [z, mean, variance, *slopes]
+    given = [rng.normal(size=(5, 8)).astype("float32") + 100, rng.normal(size=(5, 8))]
+    with passes.without(*off):
+        found = K.function([x, g], results)(given)
+    assert ("Gelu" in kinds()) == (not off)
+    with engines.use("numpy"):
+        wanted = K.function([x, g], results)(given)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4)
+
+
+def test_a_large_mean_costs_no_digits(kinds: Callable[[], list[str]]) -> None:
+    x = K.placeholder((None, 64))
+    given = (rng.normal(size=(9, 64)) + 1000).astype("float32")
+    found = K.function([x], [moments(x, [-1])[0]])([given])[0]
+    assert "LayerNormalization" in kinds()
+    np.testing.assert_allclose(found, oracle(given, (-1,)), atol=3e-4)
+
+
+@pytest.mark.parametrize(("rows", "inner"), [(3, 5), (0, 5), (3, 0)])
+@pytest.mark.parametrize("shape", [(2,), (1, 2), (3, 2), (1,), ()])
+def test_a_product_that_adds(
+    kinds: Callable[[], list[str]], rows: int, inner: int, shape: tuple[int, ...]
+) -> None:
+    x, w = K.placeholder((None, inner)), K.variable(rng.normal(size=(inner, 2)))
+    if shape == (3, 2) and rows == 0:
+        shape = (1, 2)
+    c = rng.normal(size=shape).astype("float32")
+    f = K.function([x], [K.dot(x, w) + K.variable(c)])
+    given = rng.normal(size=(rows, inner)).astype("float32")
+    np.testing.assert_allclose(f([given])[0], given @ K.get_value(w) + c, rtol=1e-5, atol=1e-6)
+    assert ("Gemm" in kinds()) == (shape != (3, 2))
