@@ -145,6 +145,8 @@ class Scope:
     """Whether there are products of stacks of matrices."""
     frozen: set[str] = field(default_factory=set)
     """Inputs that are constants of this model, and what is computed from such alone."""
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    """What is known of operands, if there are such inputs."""
     _known: dict[Hashable, Any] = field(default_factory=dict)
     _count: int = 0
 
@@ -187,8 +189,10 @@ class Scope:
         outputs = [self.name() for _ in range(count)]
         place = _place.get()
         self.nodes.append(Node(op, names, tuple(outputs), attributes))
-        if self.frozen and all(map(self.is_constant, names)):
-            self.frozen.update(outputs)
+        if self.frozen:
+            self.shapes.update({x.name: x.shape for x in inputs if x is not None and x.shape})
+            if all(map(self.is_constant, names)):
+                self.frozen.update(outputs)
         if place is not None:
             self.root.places[outputs[0]] = place
         if key is not None:

@@ -28,6 +28,7 @@ from backplane.engines.onnxruntime import control, groups, updates
 from backplane.engines.onnxruntime import native as calls
 from backplane.engines.onnxruntime.builder import Place, Scope, Symbol, building, literal, made_by
 from backplane.engines.onnxruntime.export import export
+from backplane.engines.onnxruntime.folding import fold
 from backplane.engines.onnxruntime.frozen import FAILURES, settled
 from backplane.engines.onnxruntime.library import (
     CPU,
@@ -301,6 +302,7 @@ def _frozen(program: Program, engine: OnnxRuntime, arrays: Mapping[int, np.ndarr
     scope, inputs, outputs, _ = _built(program, "Scan", kept)
     if not outputs or scope.printed or calls.has_calls(scope):
         return None
+    fold(scope, list(outputs))
     made = model(scope, inputs, outputs, "program", kept)
     if not _pays(made):
         return None
