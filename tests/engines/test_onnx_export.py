@@ -194,3 +194,28 @@ def test_versions_that_there_are_not(tmp_path: Path) -> None:
     x = K.placeholder((None, 3), name="x")
     with pytest.raises(ValueError, match=r"opset must be from \d+ to \d+, got 3"):
         K.function([x], [x * 2.0]).to_onnx(tmp_path / "f.onnx", opset=3)
+
+
+@pytest.mark.parametrize("opset", [None, 22, 23])
+def test_the_kernel_of_an_lstm(tmp_path: Path, opset: int | None) -> None:
+    x = K.placeholder((None, 5, 3), name="x")
+    w, u = (K.variable(rng.standard_normal((n, 16))) for n in (3, 4))
+
+    def step(row: Any, states: Any) -> Any:
+        h, c = states
+        z = K.dot(row, w) + K.dot(h, u)
+        i, f, g, o = (z[:, n * 4 : (n + 1) * 4] for n in range(4))
+        c = K.sigmoid(f) * c + K.sigmoid(i) * K.tanh(g)
+        h = K.sigmoid(o) * K.tanh(c)
+        return h, [h, c]
+
+    start = K.tile(K.zeros_like(x[:, 0, :1]), (1, 4))
+    f = K.function([x], [K.rnn(step, x, [start, start])[1]])
+    f.to_onnx(tmp_path / "f.onnx", opset=opset)
+    assert b"LSTM" in (tmp_path / "f.onnx").read_bytes()
+    session = ort.InferenceSession(tmp_path / "f.onnx")
+    for samples in (2, 0):
+        given = rng.standard_normal((samples, 5, 3)).astype("float32")
+        np.testing.assert_allclose(
+            session.run(None, {"x": given})[0], f([given])[0], rtol=1e-5, atol=1e-6
+        )

@@ -126,7 +126,8 @@ PASSES = (
         lambda outputs, job: join_loops(outputs, job.engine),
         purpose="let one kernel compute the loop of an LSTM, if nobody reads its gates",
         gain="without gradients, an LSTM of 8 to 128 units takes 0.5 to 0.85 of the time on"
-        " PyTorch",
+        " PyTorch; predictions of a CTC recognizer and of a translator 0.70 and 0.89 on ONNX"
+        " Runtime",
         holds=frozenset([scan_]),
         when=lambda job: not job.keep_stops and job.engine.mesh is None,
     ),

@@ -1,4 +1,4 @@
-"""Lowerings: GELU, and normalization over the last axes, by their kernels."""
+"""Lowerings: GELU, normalization over the last axes, and the loop of an LSTM, by their kernels."""
 
 from __future__ import annotations
 
@@ -7,14 +7,27 @@ from collections.abc import Sequence
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.onnxruntime.builder import Symbol, literal, node, nodes
+from backplane.engines.onnxruntime.builder import (
+    Body,
+    Symbol,
+    ints,
+    literal,
+    nested,
+    node,
+    nodes,
+    number,
+    transpose,
+)
 from backplane.engines.onnxruntime.reductions import mean
+from backplane.engines.onnxruntime.shaping import constant_of
+from backplane.engines.onnxruntime.sizes import size, sizes
 from backplane.engines.table import Axes, Table
 
 TABLE = Table()
 
-SINCE = {"normalize": 17, "gelu": 20}
-"""The first version of ONNX's operators that has the kernel of a primitive."""
+SINCE = {"normalize": 17, "gelu": 20, "lstm": 22}
+"""The first version of ONNX's operators in which the lowering of a primitive can be written. onnx
+cannot convert what the one of an LSTM says of loops without steps."""
 
 
 @TABLE.add("gelu", unless=lambda specs, *, approximate: specs[0].dtype != "float32")
@@ -49,3 +62,52 @@ def normalize(x: Symbol, *parameters: Symbol, axes: Axes, epsilon: float) -> lis
     apart = node("Sub", x, centre, shape=x.shape)
     variance = mean(node("Mul", apart, apart, shape=x.shape), axes=axes, keepdims=True)
     return [y, centre, variance, scale]
+
+
+# --- LSTM -----------------------------------------------------------------------------------------
+
+
+def _has_no_lstm_kernel(specs: Sequence[Spec]) -> bool:
+    x, h, *_ = specs
+    return x.dtype != "float32" or not x.shape[2] or not h.shape[1]
+
+
+@TABLE.add("lstm", unless=_has_no_lstm_kernel)
+def lstm(
+    x: Symbol, h: Symbol, c: Symbol, kernel: Symbol, recurrent: Symbol, bias: Symbol
+) -> list[Symbol]:
+    """All states h, and the last h and c. Without samples the kernel ends the process, and without
+    steps it forgets the states.
+    """
+    weights = [_by_rows(t) for t in (kernel, recurrent, bias)]
+    steps, samples, _ = sizes(x)
+    if isinstance(steps, int) and isinstance(samples, int) and steps * samples:
+        return _lstm(x, h, c, *weights)
+    with nested() as nothing:
+        ys = constant_of((steps, samples, size(recurrent, 0)), 0, x.dtype)
+        then = Body(nothing, [], nothing.outputs([ys, h, c]))
+    with nested() as something:
+        orelse = Body(something, [], something.outputs(_lstm(x, h, c, *weights)))
+    empty = node("Equal", node("Size", x, dtype="int64"), number(0, "int64"))
+    return nodes("If", [empty], [x.dtype] * 3, then_branch=then, else_branch=orelse)
+
+
+def _by_rows(weights: Symbol) -> Symbol:
+    """The columns of the gates i, f, g and o as rows, in ONNX' order i, o, f, g."""
+    if weights.rank > 1:
+        weights = transpose(weights, (1, 0))
+    i, f, g, o = nodes("Split", [weights], [weights.dtype] * 4, num_outputs=4)
+    return node("Unsqueeze", node("Concat", i, o, f, g, axis=0), ints(0))
+
+
+def _lstm(
+    x: Symbol, h: Symbol, c: Symbol, kernel: Symbol, recurrent: Symbol, bias: Symbol
+) -> list[Symbol]:
+    """The kernel has a direction as its first or second axis, and two biases."""
+    units = size(h, 1)
+    assert isinstance(units, int)
+    biases = node("Concat", bias, literal(np.zeros((1, 4 * units), x.dtype)), axis=1)
+    states = [node("Unsqueeze", t, ints(0)) for t in (h, c)]
+    operands = [x, kernel, recurrent, biases, None, *states]
+    ys, h, c = nodes("LSTM", operands, [x.dtype] * 3, hidden_size=units)
+    return [node("Squeeze", ys, ints(1)), *[node("Squeeze", t, ints(0)) for t in (h, c)]]

@@ -1,4 +1,4 @@
-"""The loop of an LSTM by PyTorch's kernel: in which forms, and where it stays a loop."""
+"""The loop of an LSTM by a kernel of the library: in which forms, and where it stays a loop."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from backplane import backend as K
 from backplane import engines
 from backplane.compile import passes
 
-pytest.importorskip("torch")
-
 UNITS, FEATURES = 3, 2
 Step = Callable[[Any, Any], Any]
 
 
-@pytest.fixture(autouse=True)
-def on_torch() -> Iterator[None]:
-    with engines.use("torch"):
+@pytest.fixture(autouse=True, params=[("torch", "torch"), ("cntk", "onnxruntime")], ids=str)
+def on_engine(request: pytest.FixtureRequest) -> Iterator[None]:
+    name, library = request.param
+    pytest.importorskip(library)
+    with engines.use(name):
         yield
 
 
@@ -139,6 +139,12 @@ def test_a_training_step_keeps_its_loops_and_its_loss() -> None:
 
 
 def test_compiled() -> None:
+    pytest.importorskip("torch")
+    with engines.use("torch"):
+        _compare_compiled()
+
+
+def _compare_compiled() -> None:
     x, start = K.placeholder((5, 7, FEATURES)), K.zeros((5, UNITS))
     last, *_ = K.rnn(together(), x, [start, start])
     feed = np.random.default_rng(0).normal(size=(5, 7, FEATURES))
