@@ -94,7 +94,7 @@ through_decomposition(lstm_saving)
 
 @primitive(
     multiple=True,
-    memory=Memory.ANY,
+    memory=Memory.FRESH,
     precision=Precision.FULL,
     axes=lambda result, axis: [(result.inputs[0].inputs[3 + result.params["index"]], axis)],
 )

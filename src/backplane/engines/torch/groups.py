@@ -291,7 +291,8 @@ def lstm_grad(g_ys: Value, g_h: Value, g_c: Value, *given: Value) -> list[Value]
     operands, (ys, last_h, last_c, saved) = given[:6], given[6:]
     x, h, _, kernel, recurrent, bias = operands
     if not x.numel():
-        return [torch.zeros_like(x), g_h, g_c, *map(torch.zeros_like, (kernel, recurrent, bias))]
+        nothing = [torch.zeros_like(t) for t in (kernel, recurrent, bias)]
+        return [torch.zeros_like(x), g_h.clone(), g_c.clone(), *nothing]
     slopes = [t.contiguous() for t in (g_ys, g_h, g_c)]
     dx, by_kernel, by_recurrent, by_bias, _, dh, dc = aten.mkldnn_rnn_layer_backward.default(
         *_layer(*operands), ys, last_h, last_c, *slopes, FORWARDS, LSTM, h.shape[1], ONE_LAYER,
