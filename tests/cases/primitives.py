@@ -273,6 +273,27 @@ op(
     "pad", floats(2, 3), padding=((1, 0), (0, 2)), value=-1.5, smooth=True,
     oracle=lambda x, padding, value: np.pad(x, padding, constant_values=value),
 )  # fmt: skip
+LABELS = values([[2], [-1], [0], [3]])
+op(
+    "pick", floats(4, 3), LABELS, axis=1, smooth=True,
+    oracle=lambda x, i, axis: np.where((i >= 0) & (i < 3), np.take_along_axis(x, i % 3, 1), 0),
+)  # fmt: skip
+op(
+    "pick", floats(3, 4), values([[1, 0, 2, 9]]), id="first", axis=0, smooth=True, batch=False,
+    oracle=lambda x, i, axis: np.where(i < 3, np.take_along_axis(x, i % 3, 0), 0),
+)  # fmt: skip
+op(
+    "pick", floats(1, 3), values([[2], [0]]), id="broadcast", axis=1, smooth=True, batch=False,
+    oracle=lambda x, i, axis: np.take_along_axis(np.repeat(x, 2, 0), i, 1),
+)  # fmt: skip
+op(
+    "place", floats(4, 1), LABELS, axis=1, size=3, smooth=True,
+    oracle=lambda g, i, axis, size: np.where(i == np.arange(3), g, 0),
+)  # fmt: skip
+op(
+    "place", floats(1, 1), values([[2], [0]]), id="broadcast", axis=1, size=3, smooth=True,
+    batch=False, oracle=lambda g, i, axis, size: np.where(i == np.arange(3), g, 0),
+)  # fmt: skip
 op("gather", floats(3, 4), values([[0, 2], [-1, 2]]), axis=1, smooth=True, batch=False,
    oracle=lambda x, i, axis: np.take(x, i, axis))  # fmt: skip
 op(

@@ -38,7 +38,7 @@ EXACT = frozenset(
     "max min maximum minimum neg abs sign floor round relu relu_grad where clip reshape"
     " broadcast_to transpose expand_dims squeeze concat slice slice_grad flip pad gather head"
     " dynamic_slice dynamic_slice_grad identity stop_gradient print check_windows max_pool"
-    " max_pool_take full eye top_k stack to_dense to_sparse repeat tile".split()
+    " max_pool_take pick place full eye top_k stack to_dense to_sparse repeat tile".split()
 )
 """Primitives whose results are elements of their operands, or small whole numbers."""
 ADDING = frozenset(
@@ -50,7 +50,8 @@ BASIC = frozenset("add sub mul mul_no_nan div sqrt cast mod floordiv".split())
 """Operations that are exact whenever their result can be held."""
 COMPOSED = frozenset(
     "softmax log_softmax logsumexp prod cumprod pow mod floordiv max_pool_grad tanh_grad"
-    " sigmoid_grad adam_update momentum_update gradient_update rows_update".split()
+    " sigmoid_grad adam_update momentum_update gradient_update rows_update"
+    " average_update".split()
 )
 """The same, and even whole numbers lead to intermediate results that are rounded."""
 JUMPS = frozenset("floordiv mod floor round sign equal not_equal less less_equal".split())

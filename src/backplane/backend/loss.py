@@ -19,8 +19,9 @@ from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
 from backplane.ops.creation import scalar, shaped, size_at
 from backplane.ops.lift import as_tensor, cast_to
+from backplane.ops.picking import names_one, pick
 from backplane.ops.ragged import positions
-from backplane.ops.shaping import expand_dims, reshape
+from backplane.ops.shaping import expand_dims, reshape, squeeze
 
 __all__ = [
     "binary_crossentropy", "categorical_crossentropy", "in_top_k",
@@ -132,14 +133,13 @@ def sparse_categorical_crossentropy(
     target = as_tensor(target)
     if not is_integer(target.spec.dtype):
         target = cast_to(target, "int64")
+    labels = _labels(target, output, axis)
+    if classes > np.iinfo(labels.spec.dtype).max:
+        labels = cast_to(labels, "int64")
     logs = _log_probabilities(output, axis, False, from_logits)
-    sizes = tuple(classes if i == axis else 1 for i in range(output.ndim))
-    numbers = as_tensor(np.arange(classes, dtype=target.spec.dtype).reshape(sizes))
-    hit = ew.equal(_labels(target, output, axis), numbers)
-    dtype = logs.spec.dtype
-    chosen = red.sum(ew.where(hit, logs, scalar(0, dtype)), axes=(axis,), keepdims=False)
-    valid = red.any(hit, axes=(axis,), keepdims=False)
-    return -ew.where(valid, chosen, scalar(math.nan, dtype))
+    chosen = pick(logs, labels, axis=axis)
+    losses = -ew.where(names_one(labels, classes), chosen, scalar(math.nan, logs.spec.dtype))
+    return squeeze(losses, axes=(axis,))
 
 
 def _labels(target: Tensor, output: Tensor, axis: int) -> Tensor:

@@ -22,6 +22,7 @@ Each module imports only those above it:
 - `recurrence`: the loop of an LSTM
 - `random`: random numbers
 - `windows`, `convolution`, `pooling`: windows that slide along spatial axes
+- `picking`: one element along an axis, which a label names
 - `updates`: steps of optimizers
 - `operators`: what `+`, `[]`, … do
 
@@ -44,6 +45,7 @@ from backplane.ops import (
     linear,
     native,
     operators,
+    picking,
     pooling,
     ragged,
     random,
@@ -59,7 +61,7 @@ from backplane.ops import (
 
 __all__ = [
     "autodiff", "axes", "control", "convolution", "creation", "ctc", "effects", "elementwise",
-    "groups", "indexing", "lift", "linear", "native", "operators", "pooling", "ragged", "random",
-    "recognition", "rectifiers", "recurrence", "reduction", "remat", "shaping", "updates",
+    "groups", "indexing", "lift", "linear", "native", "operators", "picking", "pooling", "ragged",
+    "random", "recognition", "rectifiers", "recurrence", "reduction", "remat", "shaping", "updates",
     "windows",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The loop of an LSTM, for which libraries have a kernel."""
+"""The loop of an LSTM and its gradient, for which libraries have kernels."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from backplane.core.primitive import primitive
 from backplane.core.spec import FLOAT, Spec, check_dtype
 from backplane.core.traits import Memory, Precision
 from backplane.ops import control
+from backplane.ops.autodiff import gradients
+from backplane.ops.creation import full
+from backplane.ops.effects import identity
 from backplane.ops.elementwise import add, mul, sigmoid, tanh
 from backplane.ops.groups import through_decomposition
 from backplane.ops.indexing import ALL
@@ -57,3 +60,61 @@ def _(
 
 
 through_decomposition(lstm)
+
+
+# --- with what its gradient reads -----------------------------------------------------------------
+
+
+@primitive(
+    multiple=True,
+    memory=Memory.ANY,
+    precision=Precision.FULL,
+    axes=lambda result, axis: (
+        [(result.inputs[0].inputs[result.params["index"]], axis)]
+        if result.params["index"] < 3
+        else ()
+    ),
+)
+def lstm_saving(x: Spec, h: Spec, c: Spec, kernel: Spec, recurrent: Spec, bias: Spec) -> list[Spec]:
+    """The results of `lstm`, and bytes that only the engine understands, for `lstm_grad`. Put into
+    programs by the compiler, for engines with a kernel.
+    """
+    results = lstm.infer_rule(x, h, c, kernel, recurrent, bias)
+    return [*results, Spec((None,), "uint8")]
+
+
+@lstm_saving.decompose
+def _(*operands: Tensor) -> list[Tensor]:
+    # The decomposed gradient computes the steps again. It may be handed the bytes of any engine.
+    return [*lstm(*operands), full(shape=(0,), value=0, dtype="uint8")]
+
+
+through_decomposition(lstm_saving)
+
+
+@primitive(
+    multiple=True,
+    memory=Memory.FRESH,
+    precision=Precision.FULL,
+    axes=lambda result, axis: [(result.inputs[0].inputs[3 + result.params["index"]], axis)],
+)
+def lstm_grad(g_ys: Spec, g_h: Spec, g_c: Spec, *given: Spec) -> list[Spec]:
+    """The gradients of `lstm` by its six operands, from those of its three results. `given` are
+    the operands and the results of `lstm_saving`.
+    """
+    if len(given) != 10:
+        raise TypeError(f"lstm_grad: takes 10 operands beside the gradients, got {len(given)}")
+    return [*given[:6]]
+
+
+@lstm_grad.decompose
+def _(g_ys: Tensor, g_h: Tensor, g_c: Tensor, *given: Tensor) -> list[Tensor]:
+    # Operands may be equal, and may be computed from each other.
+    operands = [identity(t) for t in given[:6]]
+    assert lstm.decomposition is not None
+    results = lstm.decomposition(*operands)
+    found = gradients(results, operands, [g_ys, g_h, g_c], stop=operands)
+    return [t for t in found if t is not None]
+
+
+through_decomposition(lstm_grad)

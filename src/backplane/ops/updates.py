@@ -35,6 +35,21 @@ def _(factor: Tensor, *tensors: Tensor) -> list[Tensor]:
     return [add(p, mul(cast(factor, dtype=p.spec.dtype), g)) for p, g in pairs]
 
 
+@primitive(multiple=True, in_place=True, memory=Memory.ANY)
+def average_update(decay: Spec, gain: Spec, *tensors: Spec) -> list[Spec]:
+    """Moving averages, v' = decay · v + gain · x: [*v']. `tensors` are all v, then all x."""
+    return list(tensors[: len(tensors) // 2])
+
+
+@average_update.decompose
+def _(decay: Tensor, gain: Tensor, *tensors: Tensor) -> list[Tensor]:
+    found = []
+    for v, x in zip(*_split(tensors, 2), strict=True):
+        a, b = [cast(t, dtype=v.spec.dtype) for t in (decay, gain)]
+        found.append(add(mul(a, v), mul(b, x)))
+    return found
+
+
 @primitive(memory=Memory.FRESH, linear=(0, 1), axes=like_first)
 def rows_add(x: Spec, g: Spec, indices: Spec) -> Spec:
     """`x` of known sizes, to whose rows at `indices` the rows of `g` are added: x + scatter_add(g,

@@ -23,9 +23,16 @@ def alias_root(t: Tensor) -> Tensor:
     return t
 
 
-def alias_roots(tensors: Iterable[Tensor]) -> set[Tensor]:
+def _never(node: Tensor) -> bool:
+    return False
+
+
+def alias_roots(
+    tensors: Iterable[Tensor], is_kernel: Callable[[Tensor], bool] = _never
+) -> set[Tensor]:
     """All tensors whose memory the values of `tensors` may share. Branches and loops may hand an
-    operand on.
+    operand on. So may the decomposition of a primitive with several results, unless `is_kernel`
+    says of its node that a kernel computes it, which then keeps to the trait `memory`.
     """
     roots: set[Tensor] = set()
     waiting = list(tensors)
@@ -36,6 +43,8 @@ def alias_roots(tensors: Iterable[Tensor]) -> set[Tensor]:
         roots.add(root)
         if root.op is OUTPUT:
             source = root.inputs[0]
+            if source.op is not None and source.op.memory is Memory.FRESH and is_kernel(source):
+                continue
             # A loop of no steps gives its initial state.
             waiting += source.inputs[: source.params.get("carry", len(source.inputs))]
         elif root.op is not None and root.op.memory is Memory.ANY:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from backplane.compile.passes.hoist import hoist
+from backplane.compile.passes.join_gradients import join_gradients
 from backplane.compile.passes.join_groups import join_groups
 from backplane.compile.passes.join_loops import join_loops
 from backplane.compile.passes.loop_body import Joining
@@ -113,6 +114,15 @@ PASSES = (
         " gradient, and 3.5 ms as a loop",
         holds=LOOPS,
         optional=False,
+    ),
+    Pass(
+        "join_gradients",
+        lambda outputs, job: join_gradients(outputs, job.engine),
+        purpose="let two kernels compute the loop of an LSTM and the loop of its gradient",
+        gain="a training step of an LSTM of 8 to 128 units takes 0.2 to 0.8 of the time on PyTorch,"
+        " and of 256 units, with 64 samples, as long as without",
+        holds=frozenset([scan_]),
+        when=lambda job: not (job.keep_stops or job.loops) and job.engine.mesh is None,
     ),
     Pass(
         "prune",

@@ -60,18 +60,24 @@ def _joined(scan: Tensor, engine: Engine) -> list[Tensor] | None:
     if (carry, xs, scan.params["reverse"], scan.params["length"]) != (2, 1, False, None):
         return None
     for h in (0, 1):
-        gates = _gates(body, h)
-        if gates is not None and all(t is body.outputs[h] for t in body.outputs[2:]):
+        weights = weights_of(body, h)
+        if weights is not None and all(t is body.outputs[h] for t in body.outputs[2:]):
             outside = dict(zip(body.inputs[3:], scan.inputs[3:], strict=True))
-            weights = _weights(body, gates, h, outside)
-            if weights is None:
-                return None
+            weights = substitute(weights, outside)
             node = lstm(scan.inputs[2], scan.inputs[h], scan.inputs[1 - h], *weights)
             if not serves(engine.table.get(lstm.name), node[0].inputs[0]):
                 return None
             ys, *states = node
             return [states[h], states[1 - h], *[ys for _ in body.outputs[2:]]]
     return None
+
+
+def weights_of(body: Graph, h: int) -> list[Tensor] | None:
+    """The kernel, the recurrent kernel and the bias of the LSTM whose step `body` is, as it sees
+    them, if state `h` is h; None if it is another step.
+    """
+    gates = _gates(body, h)
+    return None if gates is None else _weights(body, gates, h)
 
 
 def _gates(body: Graph, h: int) -> list[Tensor] | None:
@@ -102,10 +108,8 @@ def _pair(
     return None
 
 
-def _weights(
-    body: Graph, gates: Sequence[Tensor], h: int, outside: dict[Tensor, Tensor]
-) -> list[Tensor] | None:
-    """The kernel, the recurrent kernel and the bias of all gates, outside of the loop."""
+def _weights(body: Graph, gates: Sequence[Tensor], h: int) -> list[Tensor] | None:
+    """The kernel, the recurrent kernel and the bias of all gates."""
     units = body.inputs[h].spec.shape[-1]
     if units is None:
         return None
@@ -127,7 +131,6 @@ def _weights(
     if not all(_is_vector(t.node) for t in bias):
         return None
     joined = [_columns(terms, units) for terms in found[: 2 + bool(bias)]]
-    joined = substitute(joined, outside)
     if bias:
         return [*joined[:2], reshape(joined[2], shape=(4 * units,))]
     return [*joined, full(shape=(4 * units,), value=0, dtype=joined[0].spec.dtype)]

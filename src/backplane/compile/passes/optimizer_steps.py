@@ -11,6 +11,7 @@ replaced by a primitive of `ops.updates`, one for all parameters with the same n
     m' = b * m - rate * g, p' = p + m'            momentum_update, Nesterov's too
     p' = p - rate * g                             gradient_update
     p' = p - rate * scatter_add(g, indices)       rows_update
+    v' = b * v + c * x                            average_update
 
 The order in which a step is written does not matter. Such a node writes over the old values of the
 variables. So it runs last, when nothing can fail any more and everybody has read the old values. If
@@ -19,6 +20,7 @@ another value shares memory with them, the step is not replaced.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -26,12 +28,19 @@ import numpy as np
 
 from backplane.compile.codegen.buffers import alias_roots
 from backplane.compile.passes.affine import Factor, Sum, factor_of, leaves, scaled
+from backplane.compile.passes.lower import serves
 from backplane.compile.passes.peephole import lookups
-from backplane.core.graph import Constant, Tensor
+from backplane.core.graph import Constant, Tensor, toposort
 from backplane.core.primitive import Primitive, outputs_of
 from backplane.engines.base import Engine
 from backplane.ops.elementwise import add, maximum, mul, sqrt
-from backplane.ops.updates import adam_update, gradient_update, momentum_update, rows_update
+from backplane.ops.updates import (
+    adam_update,
+    average_update,
+    gradient_update,
+    momentum_update,
+    rows_update,
+)
 
 FLOATS = ("float32", "float64")
 
@@ -62,7 +71,7 @@ def find_updates(
     """
     finder = _Finder(outputs, state)
     steps = [s for s in finder.steps() if s.op.name in engine.table]
-    steps = _undisturbed(steps, outputs)
+    steps = _undisturbed(steps, outputs, engine)
     groups: dict[Hashable, list[Step]] = {}
     for step in steps:
         groups.setdefault(step.key(), []).append(step)
@@ -72,17 +81,21 @@ def find_updates(
     return results
 
 
-def _undisturbed(steps: list[Step], outputs: Sequence[Tensor]) -> list[Step]:
+def _undisturbed(steps: list[Step], outputs: Sequence[Tensor], engine: Engine) -> list[Step]:
     """The steps whose variables may change in place, because nobody else would see it: no output
     has the memory of the old value, and no other step reads it.
     """
+
+    def is_kernel(node: Tensor) -> bool:
+        return node.op is not None and serves(engine.table.get(node.op.name), node)
+
     taken = {i for step in steps for i in step.positions}
-    seen = alias_roots([t for i, t in enumerate(outputs) if i not in taken])
+    seen = alias_roots([t for i, t in enumerate(outputs) if i not in taken], is_kernel)
     written = {v for step in steps for v in step.variables}
     kept = []
     for step in steps:
         read = [*step.operands, *[t for number in step.numbers for t in number.tensors()]]
-        if seen.isdisjoint(step.variables) and written.isdisjoint(alias_roots(read)):
+        if seen.isdisjoint(step.variables) and written.isdisjoint(alias_roots(read, is_kernel)):
             kept.append(step)
     return kept
 
@@ -118,6 +131,9 @@ class _Finder:
         self.variable = {outputs[i]: v for v, i in state.items()}
         self.places = set(self.variable)
         """Where sums are not looked into any further."""
+        self.reads = Counter([t for node in toposort(outputs) for t in node.inputs])
+        """How often each tensor is read, by outputs too."""
+        self.reads.update(outputs)
 
     def steps(self) -> list[Step]:
         """All steps that are found. No variable belongs to two of them."""
@@ -130,7 +146,21 @@ class _Finder:
             if step is not None and used.isdisjoint(step.variables):
                 found.append(step)
                 used.update(step.variables)
-        return found
+        # The averages in Adam's and momentum's steps look like others, but are read.
+        rest = [v for v in self.new if v not in used and self._is_float(v)]
+        rest = [v for v in rest if self.reads[self.new[v]] == 1]
+        return [*found, *[step for v in rest if (step := self._average(v)) is not None]]
+
+    def _average(self, v: Tensor) -> Step | None:
+        """The step of a moving average."""
+        parts = leaves(self.new[v], v, self.places - {self.new[v]})
+        own = parts.pop((v, None), None)
+        if own is None or own.is_one() or len(parts) != 1:
+            return None
+        (((x, under), gain),) = parts.items()
+        if under is not None:
+            return None
+        return self._made(average_update, [own.single(), gain.single()], [v], x)
 
     def _is_float(self, v: Tensor) -> bool:
         spec = v.spec

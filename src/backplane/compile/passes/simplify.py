@@ -26,6 +26,7 @@ from backplane.ops import reduction, shaping
 from backplane.ops.control import cond_
 from backplane.ops.creation import full
 from backplane.ops.effects import identity, stop_gradient
+from backplane.ops.picking import names_one, place
 from backplane.ops.remat import remat_
 
 FOLD_LIMIT = 64
@@ -190,9 +191,11 @@ def _sum_of_zeros(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
     sums.
     """
     (x,) = inputs
+    axes, keepdims = node.params["axes"], node.params["keepdims"]
+    if x.op is place and axes == (x.params["axis"],):
+        return _sum_of_placed(x, keepdims)
     if x.op is not full or x.params["value"] != 0:
         return None
-    axes, keepdims = node.params["axes"], node.params["keepdims"]
     dims, shape, given = [], [], iter(x.inputs)
     for axis, n in enumerate(x.params["shape"]):
         size = next(given) if n is None else None
@@ -205,6 +208,13 @@ def _sum_of_zeros(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
         return constant(0, node.spec.dtype)
     params = {"shape": tuple(shape), "value": 0, "dtype": node.spec.dtype}
     return Tensor(x.op, tuple(dims), params, node.spec, node.where)
+
+
+def _sum_of_placed(x: Tensor, keepdims: bool) -> Tensor:
+    """What `place` has put between zeros. The gradient of a crossentropy adds that up."""
+    g, labels = x.inputs
+    found = ew.where(names_one(labels, x.params["size"]), g, ew.zero(g))
+    return found if keepdims else shaping.squeeze(found, axes=(x.params["axis"],))
 
 
 _plus_zero = _neutral(0, (0, 1))

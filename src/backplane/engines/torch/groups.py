@@ -248,3 +248,54 @@ def lstm(x: Value, h: Value, c: Value, kernel: Value, recurrent: Value, bias: Va
     states = [h.unsqueeze(0), c.unsqueeze(0)]
     ys, h, c = torch.lstm(x, states, weights, True, 1, 0.0, False, False, False)
     return [ys, h[0], c[0]]
+
+
+def _has_no_lstm_gradient(specs: Sequence[Spec]) -> bool:
+    return _has_no_lstm_kernel(specs[-10:]) or not torch.backends.mkldnn.is_available()
+
+
+FORWARDS, LSTM, ONE_LAYER = False, 2, 1
+BIASES, ONE_DIRECTION, TIME_FIRST, TRAINS = True, False, False, True
+
+
+def _layer(
+    x: Value, h: Value, c: Value, kernel: Value, recurrent: Value, bias: Value
+) -> list[Value]:
+    """The operands as the kernels take them, which do not compare sizes."""
+    samples = x.shape[1]
+    if not samples == h.shape[0] == c.shape[0]:
+        found = f"{h.shape[0]} and {c.shape[0]}"
+        raise ValueError(f"lstm: x has {samples} samples, and the states have {found}")
+    weights = [kernel.t().contiguous(), recurrent.t().contiguous(), bias, torch.zeros_like(bias)]
+    return [x.contiguous(), *weights, h.contiguous(), c.contiguous()]
+
+
+@TABLE.add("lstm_saving", unless=_has_no_lstm_gradient)
+def lstm_saving(*operands: Value) -> list[Value]:
+    """The kernel that `torch.nn.LSTM` runs while it is trained, and the bytes that it keeps."""
+    x, h, *_ = operands
+    if not x.numel():
+        return [*lstm(*operands), x.new_empty(0, dtype=torch.uint8)]
+    given = [t.detach() for t in _layer(*operands)]
+    with torch.enable_grad():  # Without a tape it keeps nothing.
+        found = aten.mkldnn_rnn_layer.default(
+            *given, FORWARDS, [], LSTM, h.shape[1], ONE_LAYER, BIASES, ONE_DIRECTION, TIME_FIRST,
+            TRAINS,
+        )  # fmt: skip
+    return list(found)
+
+
+@TABLE.add("lstm_grad", unless=_has_no_lstm_gradient)
+def lstm_grad(g_ys: Value, g_h: Value, g_c: Value, *given: Value) -> list[Value]:
+    """The kernel of its gradient."""
+    operands, (ys, last_h, last_c, saved) = given[:6], given[6:]
+    x, h, _, kernel, recurrent, bias = operands
+    if not x.numel():
+        nothing = [torch.zeros_like(t) for t in (kernel, recurrent, bias)]
+        return [torch.zeros_like(x), g_h.clone(), g_c.clone(), *nothing]
+    slopes = [t.contiguous() for t in (g_ys, g_h, g_c)]
+    dx, by_kernel, by_recurrent, by_bias, _, dh, dc = aten.mkldnn_rnn_layer_backward.default(
+        *_layer(*operands), ys, last_h, last_c, *slopes, FORWARDS, LSTM, h.shape[1], ONE_LAYER,
+        BIASES, TRAINS, ONE_DIRECTION, [], TIME_FIRST, saved,
+    )  # fmt: skip
+    return [dx, dh, dc, by_kernel.t(), by_recurrent.t(), by_bias]

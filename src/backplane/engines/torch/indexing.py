@@ -126,3 +126,40 @@ def scatter_add(specs: Sequence[Spec], *, shape: Shape, axis: int) -> Lowering:
     if specs[0].dtype in SIGNED:
         return lambda g, *rest: modular(specs[0], lambda bits: lowering(bits, *rest))(g)
     return lowering
+
+
+# --- one element along an axis --------------------------------------------------------------------
+
+
+def _aligned(x: Value, labels: Value, axis: int) -> tuple[Value, Value]:
+    """Both with the same sizes, but along `axis`, and the labels as indices."""
+    rest = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+    indices = labels.to(torch.int64)
+    if rest != labels.shape:
+        shape = torch.broadcast_shapes(rest, labels.shape)
+        indices = indices.expand(shape)
+        x = x.expand(*shape[:axis], x.shape[axis], *shape[axis + 1 :])
+    return x, indices
+
+
+@TABLE.add("pick")
+def pick(x: Value, labels: Value, *, axis: int) -> Value:
+    """`gather`, which takes no index outside of the axis."""
+    x, indices = _aligned(x, labels, axis)
+    size = x.shape[axis]
+    if not size:
+        return x.new_zeros(indices.shape)
+    inside = indices.clamp(0, size - 1)
+    return torch.where(inside == indices, x.gather(axis, inside), 0)
+
+
+@TABLE.add("place")
+def place(g: Value, labels: Value, *, axis: int, size: int) -> Value:
+    """`scatter`."""
+    g, indices = _aligned(g, labels, axis)
+    sizes = (*g.shape[:axis], size, *g.shape[axis + 1 :])
+    if not size:
+        return g.new_zeros(sizes)
+    inside = indices.clamp(0, size - 1)
+    placed = torch.where(inside == indices, g, 0)
+    return g.new_zeros(sizes).scatter_(axis, inside, placed)

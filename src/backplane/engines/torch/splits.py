@@ -259,6 +259,11 @@ def _dynamic_slice(shapes: Shapes, *, shape: Ints) -> Splits:
     return [Split([i, None], i) for i in whole]
 
 
+@_rule("pick", "place")
+def _pick(shapes: Shapes, *, axis: int, **_: Any) -> Iterator[Split]:
+    yield from [split for split in _broadcast(shapes, len(shapes[0])) if split.result != axis]
+
+
 @_rule("gather")
 def _gather(shapes: Shapes, *, axis: int) -> Iterator[Split]:
     x, indices = map(len, shapes)

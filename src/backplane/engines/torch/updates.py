@@ -104,6 +104,14 @@ def gradient_update(factor: Value, *tensors: Value) -> Later:
     return ps, _add(_rate(factor), ps, gs)
 
 
+@TABLE.add("average_update")
+def average_update(decay: Value, gain: Value, *tensors: Value) -> Later:
+    """Two calls for all averages. `_foreach_lerp_` would be one, and make NaN of infinities."""
+    vs, xs = _split(tensors, 2)
+    vs = _owned(vs, xs)
+    return vs, [(torch._foreach_mul_, vs, _number(decay)), *_add(_number(gain), vs, xs)]
+
+
 @TABLE.add("rows_update")
 def rows_update(factor: Value, p: Value, *tensors: Value) -> Later:
     """`index_add_` for each pair of g and indices. It would find wrong indices when it is too late,
