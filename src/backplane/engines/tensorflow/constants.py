@@ -2,7 +2,8 @@
 
 Converting a Python tuple to a tensor costs more than most operations on small tensors, and traced
 programs would hold a copy for every use. So each axis, permutation and static shape is made once,
-as an eager tensor; a `tf.function` that uses it holds it as one constant node.
+as an eager tensor. TensorFlow hands such a tensor to a traced function as an argument, at every
+call and at every step of a loop. `hold_constants` makes it a node of the graph that uses it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,35 @@ from typing import Any
 
 from backplane.engines.table import Shape, Value, merge
 from backplane.engines.tensorflow.library import raw, tf
+
+MOST_HELD = 128
+"""Elements up to which a constant becomes a node."""
+
+
+def hold_constants() -> None:
+    """From now on, small eager tensors that are used in the graph of the moment become constants in
+    it. TensorFlow's optimizer then knows them: it folds what is computed from them, and a loop does
+    not carry them from step to step.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    capture = graph.capture
+    held: dict[int, tuple[Value, Value]] = {}
+
+    def capture_or_hold(tensor: Value, *args: Any, **kwargs: Any) -> Value:
+        if not hasattr(tensor, "numpy") or not _is_small(tensor):
+            return capture(tensor, *args, **kwargs)
+        if id(tensor) not in held:
+            with graph.as_default(), tf.control_dependencies(None):
+                held[id(tensor)] = tensor, tf.constant(tensor.numpy(), tensor.dtype)
+        return held[id(tensor)][1]
+
+    graph.capture = capture_or_hold
+
+
+def _is_small(tensor: Value) -> bool:
+    kind = tensor.dtype
+    plain = kind.is_integer or kind.is_floating or kind.is_bool
+    return plain and math.prod(tensor.shape) <= MOST_HELD
 
 
 @lru_cache(maxsize=4096)

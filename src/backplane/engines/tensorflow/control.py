@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
+from typing import Any
 
 from backplane.core.graph import Graph
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine
 from backplane.engines.programs import Function
 from backplane.engines.table import Lowering, Table, Value
-from backplane.engines.tensorflow.constants import ints, sizes_of, vector
+from backplane.engines.tensorflow.constants import hold_constants, ints, sizes_of, vector
 from backplane.engines.tensorflow.library import raw, tf
 
 Specs = Sequence[Spec]
@@ -40,6 +41,19 @@ def in_own_program() -> bool:
     return _OWN.get()
 
 
+def held(function: Function) -> Function:
+    """The function, to be traced; small constants in it become nodes of its graph if it is part of
+    a program of ours.
+    """
+
+    def traced(*operands: Value) -> Any:
+        if in_own_program() and not tf.executing_eagerly():
+            hold_constants()
+        return function(*operands)
+
+    return traced
+
+
 def lowerings(engine: Engine) -> Table:
     """The table of control flow, whose graphs `engine` turns into functions."""
     builders: dict[str, Lowering] = {"cond": _cond, "while_loop": _while_loop, "scan": _scan}
@@ -51,7 +65,8 @@ def _cond(engine: Engine, specs: Specs, *, then: Graph, orelse: Graph) -> Loweri
     if_true, if_false = engine.callable(then), engine.callable(orelse)
 
     def lower(predicate: Value, *operands: Value) -> list[Value]:
-        return list(tf.cond(predicate, lambda: if_true(*operands), lambda: if_false(*operands)))
+        branches = [held(partial(branch, *operands)) for branch in (if_true, if_false)]
+        return list(tf.cond(predicate, *branches))
 
     return lower
 
@@ -65,8 +80,8 @@ def _while_loop(engine: Engine, specs: Specs, *, test: Graph, body: Graph, carry
         state, consts = operands[:carry], operands[carry:]
         return list(
             tf.while_loop(
-                lambda *state: keep_on(*state, *consts)[0],
-                lambda *state: _promise(step(*state, *consts), carried),
+                held(lambda *state: keep_on(*state, *consts)[0]),
+                held(lambda *state: _promise(step(*state, *consts), carried)),
                 state,
                 shape_invariants=_invariants(carried),
             )
@@ -131,7 +146,10 @@ def _repeat(
     sinks = [tf.TensorArray(y.dtype, size=count, element_shape=y.shape) for y in stacked]
     invariants = tf.TensorShape(()), _invariants(carried), [tf.TensorShape(None)] * len(sinks)
     _, last, sinks = tf.while_loop(
-        lambda i, *_: i < count, advance, (ints(0), state, sinks), shape_invariants=invariants
+        lambda i, *_: i < count,
+        held(advance),
+        (ints(0), state, sinks),
+        shape_invariants=invariants,
     )
     return last, sinks
 

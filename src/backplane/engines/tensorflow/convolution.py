@@ -1,14 +1,17 @@
 """Convolution in one to three dimensions, and its two gradients.
 
-TensorFlow's CPU kernels know neither gradients of dilated or grouped convolutions, nor dilation or
-explicit padding in three dimensions. So each of the three functions below is a chain of reductions:
-one dimension is lifted to two, a dilation is moved into the batch (with strides: into the kernel),
-groups are split, and what is left is one kernel call. All of it is differentiable by a tape.
+TensorFlow's own CPU kernels know neither gradients of dilated or grouped convolutions, nor dilation
+or explicit padding in three dimensions. So each of the three functions below is a chain of
+reductions: one dimension is lifted to two, a dilation that no kernel knows is moved into the batch
+(with strides: into the kernel), groups are split, and what is left is one kernel call. All of it is
+differentiable by a tape.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from backplane.core import windows
@@ -16,6 +19,8 @@ from backplane.core.spec import Spec
 from backplane.core.windows import Padding
 from backplane.engines.table import Ints, Shape, Table, Value, merge
 from backplane.engines.tensorflow.constants import ints, larger, sizes_of, table, vector
+from backplane.engines.tensorflow.control import in_own_program
+from backplane.engines.tensorflow.direct import accelerated
 from backplane.engines.tensorflow.library import raw, tf
 
 Sizes = tuple[Value, ...]
@@ -50,6 +55,14 @@ class Window(NamedTuple):
         return self._replace(dilation=(1,) * len(self.strides))
 
     @property
+    def named(self) -> Window:
+        """The same with `"same"` for equal paddings. With others, oneDNN computes no gradients."""
+        if isinstance(self.padding, str) or max(self.strides) > 1:
+            return self
+        same = self._replace(padding="same")
+        return same if tuple([w.ends(0) for w in same.axes]) == self.padding else self
+
+    @property
     def inflated(self) -> Window:
         """The same with zeros between the elements of the kernel in place of the dilation."""
         spatial = tuple([w.span for w in self.axes])
@@ -73,6 +86,8 @@ class Window(NamedTuple):
     def options(self) -> dict[str, Any]:
         """Arguments of the kernels."""
         options: dict[str, Any] = {"strides": [1, *self.strides, 1]}
+        if self.dilated:
+            options["dilations"] = [1, *self.dilation, 1]
         if isinstance(self.padding, str):
             return {**options, "padding": self.padding.upper()}
         pairs = [0, 0, *(n for pair in self.padding for n in pair), 0, 0]
@@ -104,22 +119,33 @@ def _lacks_kernel(
 
 
 @TABLE.add("conv", unless=_lacks_kernel)
-def _conv_of(x: Value, kernel: Value, **given: Any) -> Value:
+def _conv_of(x: Value, kernel: Value, *bias: Value, **given: Any) -> Value:
     """Cross-correlation."""
-    window = Window(tuple(kernel.shape), **given)
+    window = Window(tuple(kernel.shape), **given).named
     if _is_empty(x, kernel):
         batch, *spatial, _ = sizes_of(x)
         outer = [w.count(n, larger) for w, n in zip(window.axes, spatial, strict=True)]
-        return tf.zeros(vector((batch, *outer, kernel.shape[-1])), x.dtype)
+        return _biased(tf.zeros(vector((batch, *outer, kernel.shape[-1])), x.dtype), *bias)
     if len(window.strides) > 1:
-        return _conv(x, kernel, window)
-    return tf.squeeze(_conv(_lift(x, 1), _lift(kernel, 0), window.lifted), 1)
+        return _biased(_conv(x, kernel, window), *bias)
+    y = _conv(_lift(x, 1), _lift(kernel, 0), window.lifted)
+    return tf.squeeze(_biased(y, *bias), 1)
+
+
+@TABLE.add("conv_bias", unless=lambda specs, **given: _lacks_kernel(specs[:2], **given))
+def _conv_bias(x: Value, kernel: Value, bias: Value, **given: Any) -> Value:
+    """TensorFlow's optimizer joins the two operations, if nothing lies between them."""
+    return _conv_of(x, kernel, bias, **given)
+
+
+def _biased(y: Value, *bias: Value) -> Value:
+    return raw.BiasAdd(value=y, bias=bias[0]) if bias else y
 
 
 @TABLE.add("conv_input_grad", unless=_lacks_kernel)
 def _conv_input_grad(g: Value, kernel: Value, *dims: Value, shape: Sizes, **given: Any) -> Value:
     """Gradient of a convolution by `x`; also the transposed convolution."""
-    window, sizes = Window(tuple(kernel.shape), **given), merge(shape, dims)
+    window, sizes = Window(tuple(kernel.shape), **given).named, merge(shape, dims)
     if _is_empty(g, kernel):
         return tf.zeros(vector(sizes), g.dtype)
     if len(window.strides) > 1:
@@ -131,7 +157,7 @@ def _conv_input_grad(g: Value, kernel: Value, *dims: Value, shape: Sizes, **give
 @TABLE.add("conv_kernel_grad", unless=_lacks_kernel)
 def _conv_kernel_grad(x: Value, g: Value, *, kernel_shape: Ints, **given: Any) -> Value:
     """Gradient of a convolution by the kernel."""
-    window = Window(kernel_shape, **given)
+    window = Window(kernel_shape, **given).named
     if _is_empty(x, g):
         return tf.zeros(ints(kernel_shape), x.dtype)
     if len(window.strides) > 1:
@@ -153,8 +179,38 @@ def _lift(x: Value, axis: int) -> Value:
 # --- dilation ------------------------------------------------------------------------------------
 
 
-def _conv(x: Value, kernel: Value, window: Window) -> Value:
+def _serves(x: Value, window: Window) -> bool:
+    """Whether the kernels for all three functions take the window as it is. Those of oneDNN know
+    dilation, and TensorFlow puts them into graphs only.
+    """
     if not window.dilated:
+        return True
+    plain = window.groups == 1 and len(window.strides) == 2 and max(window.strides) == 1
+    fits = plain and x.dtype == tf.float32 and in_own_program() and not accelerated()
+    return fits and _knows_dilation()
+
+
+@cache
+def _knows_dilation() -> bool:
+    """Whether the gradients by the kernel know dilation; without oneDNN they refuse it."""
+    with tf.init_scope():
+        x, g = tf.zeros((1, 1, 3, 1)), tf.zeros((1, 1, 1, 1))
+        options = Window((1, 2, 1, 1), 1, (1, 1), "valid", (1, 2)).options
+        tried = tf.function(
+            lambda: raw.Conv2DBackpropFilter(
+                input=x, filter_sizes=ints((1, 2, 1, 1)), out_backprop=g, **options
+            ),
+            autograph=False,
+        )
+        try:
+            tried()
+        except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
+            return False
+    return True
+
+
+def _conv(x: Value, kernel: Value, window: Window) -> Value:
+    if _serves(x, window):
         return _grouped_conv(x, kernel, window)
     if max(window.strides) > 1:
         return _grouped_conv(x, _inflate(kernel, window), window.inflated)
@@ -164,7 +220,7 @@ def _conv(x: Value, kernel: Value, window: Window) -> Value:
 
 
 def _input_grad(g: Value, kernel: Value, sizes: Sizes, window: Window) -> Value:
-    if not window.dilated:
+    if _serves(g, window):
         return _grouped_input_grad(g, kernel, sizes, window)
     if max(window.strides) > 1:
         return _grouped_input_grad(g, _inflate(kernel, window), sizes, window.inflated)
@@ -175,7 +231,7 @@ def _input_grad(g: Value, kernel: Value, sizes: Sizes, window: Window) -> Value:
 
 
 def _kernel_grad(x: Value, g: Value, window: Window) -> Value:
-    if not window.dilated:
+    if _serves(x, window):
         return _grouped_kernel_grad(x, g, window)
     if max(window.strides) > 1:
         y = _grouped_kernel_grad(x, g, window.inflated)
@@ -298,7 +354,29 @@ def _conv_kernel(x: Value, kernel: Value, window: Window) -> Value:
     return _called(function, window, count, input=x, filter=kernel)
 
 
+LEAST_PADDED = {"conv_input_grad": 24_576, "conv_kernel_grad": 8_192}
+"""Elements of a kernel from which on the border of an image is made or cut off by itself, because
+oneDNN computes the gradients only without one. By the kernel, 3×3×64×64 with strides takes 0.82 of
+the time and 7×7×3×64 0.47, but 3×3×8×32 1.08; by the image, 3×3×64×64 takes 0.84, 7×7×16×32 0.58,
+but 3×3×32×64 1.1 and 7×7×3×64 1.8. A dilated kernel is always treated so, because without oneDNN
+there is no kernel for it."""
+
+
+def _border(dtype: Any, window: Window, gradient: str) -> Sequence[tuple[int, int]] | None:
+    """The paddings along all axes of the image, if they are better made by themselves."""
+    if isinstance(window.padding, str) or len(window.strides) != 2:
+        return None
+    large = math.prod(window.kernel) >= LEAST_PADDED[gradient]
+    if not window.dilated and not (large and dtype == tf.float32 and not accelerated()):
+        return None
+    return ((0, 0), *window.padding, (0, 0))
+
+
 def _input_kernel(g: Value, kernel: Value, sizes: Sizes, window: Window) -> Value:
+    if border := _border(g.dtype, window, "conv_input_grad"):
+        whole = [n + a + b for n, (a, b) in zip(sizes, border, strict=True)]
+        y = _input_kernel(g, kernel, tuple(whole), window._replace(padding="valid"))
+        return raw.Slice(input=y, begin=ints(tuple([a for a, _ in border])), size=vector(sizes))
     two = len(window.strides) == 2
     function = raw.Conv2DBackpropInput if two else raw.Conv3DBackpropInputV2
     given = {"filter": kernel, "out_backprop": g, "input_sizes": vector(sizes)}
@@ -306,6 +384,8 @@ def _input_kernel(g: Value, kernel: Value, sizes: Sizes, window: Window) -> Valu
 
 
 def _kernel_kernel(x: Value, g: Value, window: Window) -> Value:
+    if border := _border(x.dtype, window, "conv_kernel_grad"):
+        x, window = raw.Pad(input=x, paddings=table(border)), window._replace(padding="valid")
     two = len(window.strides) == 2
     function = raw.Conv2DBackpropFilter if two else raw.Conv3DBackpropFilterV2
     given = {"input": x, "out_backprop": g, "filter_sizes": ints(window.kernel)}

@@ -185,7 +185,7 @@ def _traced(
         for i, spec in enumerate(program.inputs)
     ]
     function: Any = tf.function(
-        updates.traced(program, places, handles, fuse=whole is None and _on_cpu()),
+        control.held(updates.traced(program, places, handles, fuse=whole is None and _on_cpu())),
         input_signature=signature,
         autograph=False,
         jit_compile=whole,

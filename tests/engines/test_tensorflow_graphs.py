@@ -1,0 +1,129 @@
+"""What programs on TensorFlow hand to its optimizer: constants, biases, borders of images."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+
+from backplane import backend as K  # noqa: E402
+from backplane import engines  # noqa: E402
+from backplane.compile.program import clear_programs  # noqa: E402
+from backplane.engines.tensorflow import convolution, direct  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def on_tensorflow() -> Iterator[None]:
+    clear_programs()
+    with engines.use("tensorflow"):
+        yield
+    clear_programs()
+
+
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The concrete functions of the programs that the test compiles."""
+    found: list[Any] = []
+    call = direct.call
+
+    def noted(function: Any, *args: Any) -> Any:
+        found.append(function)
+        return call(function, *args)
+
+    monkeypatch.setattr(direct, "call", noted)
+    return found
+
+
+def floats(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=shape).astype("float32")
+
+
+def test_constants_are_nodes_of_the_graph_that_uses_them(traced: list[Any]) -> None:
+    x = K.placeholder(shape=(None, None, 8))
+
+    def step(row: Any, states: list[Any]) -> tuple[Any, list[Any]]:
+        h = K.tanh(row[:, :4] + row[:, 4:] * 0.5 + states[0])
+        return h, [h]
+
+    _, ys, _ = K.rnn(step, x, [K.zeros_like(x[:, 0, :4])])
+    given = floats(2, 5, 8)
+    (got,) = K.function([x], [ys])([given])
+    want, h = [], np.zeros((2, 4), "float32")
+    for t in range(5):
+        h = np.tanh(given[:, t, :4] + given[:, t, 4:] * 0.5 + h)
+        want.append(h)
+    np.testing.assert_allclose(got, np.stack(want, 1), rtol=1e-5)
+    (function,) = traced
+    assert len(function.inputs) == 1
+    loops = [op for op in function.graph.get_operations() if op.type in ("While", "StatelessWhile")]
+    (loop,) = loops
+    assert all(x.op.type != "Const" or x.shape.rank == 0 for x in loop.inputs)
+
+
+@pytest.mark.parametrize("shape", [(6, 3), (6, 6, 3)], ids=["1D", "2D"])
+def test_a_bias_lies_next_to_its_convolution(traced: list[Any], shape: tuple[int, ...]) -> None:
+    x, rank = K.placeholder(shape=(None, *shape)), len(shape) - 1
+    kernel, bias = K.variable(floats(*[2] * rank, 3, 4)), K.variable(floats(4))
+    convolve = K.conv1d if rank == 1 else K.conv2d
+    plain = convolve(x, kernel)
+    given = floats(2, *shape)
+    (got,) = K.function([x], [K.bias_add(plain, bias)])([given])
+    (want,) = K.function([x], [plain])([given])
+    np.testing.assert_allclose(got, want + floats(4), rtol=1e-5, atol=1e-6)
+    (add,) = [op for op in traced[0].graph.get_operations() if op.type == "BiasAdd"]
+    assert add.inputs[0].op.type == "Conv2D"
+
+
+WINDOWS = [
+    ((3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1)),
+    ((3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1)),
+    ((3, 2), (1, 1), ((0, 2), (3, 1)), (1, 1)),
+    ((3, 3), (1, 1), "same", (2, 2)),
+    ((2, 3), (1, 1), "valid", (3, 1)),
+    ((1, 2), (1, 1), ((0, 0), (4, 0)), (1, 4)),
+]
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+def test_gradients_are_equal_however_borders_and_dilation_are_made(
+    monkeypatch: pytest.MonkeyPatch, window: Any
+) -> None:
+    size, strides, padding, dilation = window
+    x, kernel = K.placeholder(shape=(None, 9, 8, 3)), K.variable(floats(*size, 3, 4))
+    image, named = x, padding
+    if not isinstance(padding, str):
+        image, named = K.spatial_2d_padding(x, padding), "valid"
+    y = K.conv2d(image, kernel, strides, named, dilation_rate=dilation)
+    loss = K.sum(K.square(y))
+
+    def found() -> list[np.ndarray]:
+        clear_programs()
+        function = K.function([x], [y, *K.gradients(loss, [x, kernel])])
+        return [np.asarray(a) for a in function([floats(2, 9, 8, 3)])]
+
+    everything = dict.fromkeys(convolution.LEAST_PADDED, 0)
+    nothing = dict.fromkeys(convolution.LEAST_PADDED, 10**9)
+    results = []
+    for least, knows in ((everything, True), (nothing, False)):
+        monkeypatch.setattr(convolution, "LEAST_PADDED", least)
+        if not knows:
+            monkeypatch.setattr(convolution, "_knows_dilation", lambda: False)
+        results.append(found())
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-4)
+
+
+def test_equal_paddings_have_a_name(traced: list[Any]) -> None:
+    x = K.placeholder(shape=(None, 8, 8, 3))
+    kernel = K.variable(floats(3, 3, 3, 4))
+    y = K.conv2d(K.spatial_2d_padding(x, ((1, 1), (1, 1))), kernel)
+    f = K.function([x], K.gradients(K.sum(K.square(y)), [x, kernel]))
+    f([floats(2, 8, 8, 3)])
+    found = [op for op in traced[0].graph.get_operations() if op.type.startswith("Conv2D")]
+    assert Counter(op.get_attr("padding") for op in found) == {b"SAME": len(found)}
+    assert len(found) == 3
