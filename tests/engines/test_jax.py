@@ -432,8 +432,28 @@ def test_options_for_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
     x = jnp.ones((4, 16, 16, 32))
     compiled = jax.jit(lambda x: x + 1, compiler_options=ask()).lower(x).compile()
     assert compiled(x).shape == x.shape
+    monkeypatch.setenv("XLA_FLAGS", "--xla_disable_hlo_passes=dce")
+    assert list(ask()) == ["xla_cpu_experimental_ynn_fusion_type"]
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_experimental_ynn_fusion_type=dot")
     assert ask() is None
+
+
+def test_a_gradient_that_several_results_read_is_computed_once() -> None:
+    """Each operation that reads a sum of products would compute it anew."""
+    if jax.default_backend() != "cpu":
+        return
+    kernel = jnp.asarray(floats(4, 4, 3, 5))
+    given = {"strides": (2, 2), "padding": "same", "dilation": (1, 1), "groups": 1}
+
+    def read(g: Any) -> Any:
+        found = cpu.input_grad(g, kernel, shape=(2, 16, 16, 3), limits=cpu.Limits(0, 0, 0), **given)
+        mean = jnp.mean(found, (0, 1, 2))
+        return found - mean, jnp.maximum(found, mean), jnp.transpose(found, (3, 1, 2, 0))
+
+    options = cpu.convolution_options()
+    text = jax.jit(read, compiler_options=options).lower(floats(2, 8, 8, 5)).compile().as_text()
+    assert text.count(" pad(") <= 16  # a term for each place of the kernel
+    assert "opt-barrier" in text
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,18 @@ def _convolution(
     return _training(K, K.mean(K.square(y)), [image, window])
 
 
+def _transposed(K: Any, dtype: str, x: Sequence[int], kernel: Sequence[int]) -> Work:
+    """A transposed convolution to images of the shape `x`, and the normalization behind it. Several
+    results read what it gives: a compiler may compute a sum of many terms anew for each of them.
+    """
+    batch, *sides, channels = x
+    image = _variable(K, dtype, batch, *[n // 2 for n in sides], kernel[-1])
+    window, gamma, beta = [_variable(K, dtype, *s) for s in (kernel, [channels], [channels])]
+    y = K.conv2d_transpose(image, window, x, strides=(2, 2), padding="same")
+    y = K.normalize_batch_in_training(y, gamma, beta, list(range(len(x) - 1)))[0]
+    return _training(K, K.mean(K.square(K.relu(y))), [image, window, gamma, beta])
+
+
 def _conv(
     quantity: float, x: Sequence[int], kernel: Sequence[int], function: str = "conv2d",
     **options: Any,
@@ -86,6 +98,13 @@ def _conv(
     label = f"{' over '.join(sizes)}, {x[-1]} to {kernel[-1]} channels, batch {x[0]}"
     build = partial(_convolution, x=x, kernel=kernel, function=function, **options)
     return Case(label, quantity, build)
+
+
+def _strided(x: Sequence[int], kernel: Sequence[int]) -> list[Case]:
+    """A convolution with strides, and the transposed one: both need the gradient by x."""
+    case = _conv(math.prod(kernel), x, kernel, strides=(2, 2))
+    back = partial(_transposed, x=x, kernel=kernel)
+    return [case, Case(f"{case.label}, transposed", case.quantity, back)]
 
 
 def _loop(K: Any, dtype: str, rows: int) -> Work:
@@ -141,7 +160,11 @@ BIASES = [
     for r, n in ((64, 64), (128, 256), (512, 512), (2048, 512), (4096, 1024))
 ]
 SMALL = [_conv(9 * c * c, (8, 2, 2, c), (3, 3, c, c)) for c in (4, 16, 64, 256)]
-STRIDED = [_conv(9 * c * c, (8, 16, 16, c), (3, 3, c, c), strides=(2, 2)) for c in (4, 16, 64, 128)]
+STRIDED = [
+    case
+    for n, k, c in ((16, 3, 4), (16, 3, 16), (16, 4, 32), (16, 3, 64), (16, 3, 128), (8, 3, 256))
+    for case in _strided((8, n, n, c), (k, k, c, c))
+]
 PHASES = [_conv(c, (8, 32, 32, c), (4, 4, c, 32), strides=(2, 2)) for c in (1, 3, 8, 16, 32, 64)]
 SINGLE = [_conv(n * n, (16, 28, 28, 1), (n, n, 1, 32)) for n in (3, 5, 7, 9)]
 CUBES = [_conv(n**3, (4, 10, 10, 10, 8), (n, n, n, 8, 16), "conv3d") for n in (2, 3, 5)]
