@@ -234,13 +234,12 @@ decoded("greedy-column", unit(2, 5, 3), [[5], [4]], greedy)
 decoded("greedy-ties", values(np.full((2, 3, 3), 0.25)), [3, 2], greedy)
 decoded("greedy-nothing", values(peaked([3, 3], [3, 3])), [2, 2], greedy)
 _OPTIONS = {"greedy": False, "beam_width": 64}
-decoded("beam", unit(2, 4, 3), [4, 3], beam, top_paths=3, **_OPTIONS)
+decoded("beam", unit(4, 4, 3), [4, 3, 0, 3], beam, top_paths=3, **_OPTIONS)
 decoded("beam-of-simplex", simplex(3, 4, 4), [4, 2, 3], beam, top_paths=4, **_OPTIONS)
 decoded(
     "beam-peaks", values(peaked([0, 2, 0, 1], [1, 1, 2, 1], classes=3)), [4, 4], beam, **_OPTIONS
 )
 decoded("beam-repeats", floats(2, 5, 2, low=0.4, high=0.6), [5, 4], beam, top_paths=3, **_OPTIONS)
-decoded("beam-no-steps", unit(2, 3, 3), [0, 3], beam, top_paths=2, **_OPTIONS)
 decoded("beam-only-blank", unit(2, 3, 1), [3, 2], beam, **_OPTIONS)
 decoded(
     "beam-narrow",

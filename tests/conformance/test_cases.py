@@ -90,7 +90,7 @@ def reference_gradients(case: Case) -> list[np.ndarray]:
         arrays = case.arrays("float64")
         inputs = placeholders(case, arrays)
         outputs = flat(case.call(K, *inputs))
-        return K.function(inputs, gradients_of(case, "float64", inputs, outputs))(arrays)
+        return K.function(inputs, gradients_of(case, inputs, outputs))(arrays)
 
 
 @contextmanager
@@ -105,20 +105,18 @@ def settings(floatx: str) -> Iterator[None]:
 
 
 @cache
-def factors_of(case: Case, dtype: str) -> list[np.ndarray | None]:
-    """The weights of the outputs in the sum that is differentiated."""
-    with settings(dtype):
-        return weights(run_symbolic(case, case.arrays(dtype), engines.get("numpy")), 7)
+def factors_of(case: Case) -> list[np.ndarray | None]:
+    """The weights of the outputs in the sum that is differentiated, alike in every dtype."""
+    with settings("float64"):
+        return weights(run_symbolic(case, case.arrays("float64"), engines.get("numpy")), 7)
 
 
-def gradients_of(
-    case: Case, dtype: str, inputs: list[Tensor], outputs: list[Tensor]
-) -> list[Tensor]:
+def gradients_of(case: Case, inputs: list[Tensor], outputs: list[Tensor]) -> list[Tensor]:
     """The gradients of the weighted sum of the outputs; zeros where nothing flows."""
     wanted = [inputs[i] for i in differentiated(case)]
     if not wanted:
         return []
-    found = K.gradients(loss_of(outputs, factors_of(case, dtype)), wanted)
+    found = K.gradients(loss_of(outputs, factors_of(case)), wanted)
     return [K.zeros_like(x) if g is None else g for g, x in zip(found, wanted, strict=True)]
 
 
@@ -148,10 +146,25 @@ def lacks(case: Case, engine: Any) -> frozenset[str]:
     return case.needs - engine.capabilities
 
 
+HALVES = {"float16": 2e-2, "bfloat16": 1e-1}
+"""How far a value of a function in half precision may be from the reference, beside the largest
+element of a result: a sum of rounded terms is only as good as their number allows."""
+
+
+@cache
+def halved() -> set[str]:
+    """One case of each function: half precision asks of an engine what it does with the dtype."""
+    fit = [
+        c for c in CASES
+        if c.dtypes == FLOATS and not c.needs and any(leaf.dtype is None for leaf in c.leaves())
+    ]  # fmt: skip
+    return {c.id for c in {c.name: c for c in reversed(fit)}.values()}
+
+
 def variants(case: Case) -> list[tuple[str, bool]]:
     """(dtype, whether the batch size is unknown) of the graphs in the compiled program: each dtype
     once, the first with an unknown batch. `test_eager` runs that dtype alone, with known sizes."""
-    first, *others = case.dtypes
+    first, *others = (*case.dtypes, *(HALVES if case.id in halved() else ()))
     return [(first, bool(case.batch)), *[(dtype, False) for dtype in others]]
 
 
@@ -166,12 +179,13 @@ class Variant(NamedTuple):
 
 
 def variant_of(case: Case, dtype: str, batch: bool) -> Variant:
-    """Gradients in half precision say nothing."""
-    K.set_floatx(dtype)
+    """Gradients in half precision say nothing. Keras has no `floatx` bfloat16: it is the dtype of
+    tensors only."""
+    K.set_floatx(dtype if dtype != "bfloat16" else "float32")
     arrays = case.arrays(dtype)
     inputs = placeholders(case, arrays, batch)
     outputs = flat(case.call(K, *inputs))
-    gradients = gradients_of(case, dtype, inputs, outputs) if dtype != "float16" else []
+    gradients = gradients_of(case, inputs, outputs) if dtype not in HALVES else []
     return Variant(dtype, arrays, inputs, outputs, gradients)
 
 
@@ -199,12 +213,26 @@ def test_value_and_gradient(case: Case, engine: Any, request: pytest.FixtureRequ
 
 def check_values(case: Case, v: Variant, results: list[np.ndarray]) -> None:
     """Values, dtypes and shapes of the outputs."""
+    in_half = v.dtype not in case.dtypes
     for out, result, want in zip(v.outputs, results, reference(case), strict=True):
         assert result.dtype.name == out.spec.dtype
         assert len(result.shape) == len(out.spec.shape)
         for n, m in zip(result.shape, out.spec.shape, strict=True):
             assert m is None or n == m, f"inferred {out.spec.shape}, real {result.shape}"
-        assert_close(result, want, v.dtype, scale_of(case, v.dtype))
+        if in_half:
+            check_half(result, want, HALVES[v.dtype])
+        else:
+            assert_close(result, want, v.dtype, scale_of(case, v.dtype))
+
+
+def check_half(result: np.ndarray, want: np.ndarray, near: float) -> None:
+    """What float16 cannot hold is left out."""
+    assert result.shape == want.shape
+    if want.dtype.kind == "f":
+        inside = np.isfinite(want) & (np.abs(want) < 6e4)
+        size = max(float(np.abs(want[inside]).max(initial=0)), 1e-2)
+        found = result[inside].astype("float64")
+        np.testing.assert_allclose(found, want[inside], rtol=near, atol=near * size)
 
 
 def check_gradients(case: Case, v: Variant, results: list[np.ndarray]) -> None:
@@ -213,48 +241,6 @@ def check_gradients(case: Case, v: Variant, results: list[np.ndarray]) -> None:
         scale = scale_of(case, v.dtype) * 10
         for found, want in zip(results, reference_gradients(case), strict=True):
             assert_close(found, want, v.dtype, scale, "gradient")
-
-
-HALVES = {"float16": 2e-2, "bfloat16": 1e-1}
-"""How far a value may be from the reference, beside the largest element of a result: a sum of
-rounded terms is only as good as their number allows."""
-
-
-@pytest.mark.parametrize("dtype", HALVES)
-def test_half(case: Case, engine: Any, dtype: str) -> None:
-    """Values in half precision, on engines that have it; what float16 cannot hold is left out."""
-    if skip_dtype(engine, dtype):
-        return
-    expected = reference(case)
-    if dtype == "float16":  # Keras has no `floatx` bfloat16: it is the dtype of tensors only.
-        K.set_floatx(dtype)
-    arrays = case.arrays(dtype)
-    inputs = placeholders(case, arrays)
-    outputs = flat(case.call(K, *inputs))
-    for out, result, want in zip(
-        outputs, K.function(inputs, outputs)(arrays), expected, strict=True
-    ):
-        assert result.dtype.name == out.spec.dtype
-        assert result.shape == want.shape
-        if want.dtype.kind == "f":
-            inside = np.isfinite(want) & (np.abs(want) < 6e4)
-            size = max(float(np.abs(want[inside]).max(initial=0)), 1e-2)
-            found = result[inside].astype("float64")
-            near = HALVES[dtype]
-            np.testing.assert_allclose(found, want[inside], rtol=near, atol=near * size)
-
-
-@cache
-def halved() -> set[str]:
-    """One case of each function: half precision asks of an engine what it does with the dtype."""
-    fit = [
-        c for c in CASES
-        if c.dtypes == FLOATS and not c.needs and any(leaf.dtype is None for leaf in c.leaves())
-    ]  # fmt: skip
-    return {c.id for c in {c.name: c for c in reversed(fit)}.values()}
-
-
-test_half.wanted = lambda case: case.id in halved()
 
 
 def test_eager(case: Case, engine: Any, request: pytest.FixtureRequest) -> None:
@@ -290,7 +276,7 @@ def test_gradient_is_the_derivative(case: Case) -> None:
     ]
     inputs = placeholders(case, arrays)
     outputs = flat(case.call(K, *inputs))
-    loss = loss_of(outputs, factors_of(case, "float64"))
+    loss = loss_of(outputs, factors_of(case))
     wanted = [inputs[i] for i in where]
     slope, terms = None, []
     for g, i in zip(K.gradients(loss, wanted), where, strict=True):
@@ -298,36 +284,31 @@ def test_gradient_is_the_derivative(case: Case) -> None:
             terms.append(K.sum(g * K.constant(directions[i], dtype="float64")))
             slope = terms[-1] if slope is None else slope + terms[-1]
     assert slope is not None, "nothing is connected"
-    check_slope(case, inputs, arrays, directions, where, loss, slope)
+    chain = [loss, slope]
     if case.smooth:
         curvature = None
         for g, i in zip(K.gradients(slope, wanted), where, strict=True):
             if g is not None:
                 term = K.sum(g * K.constant(directions[i], dtype="float64"))
                 curvature = term if curvature is None else curvature + term
-        if curvature is None:
-            curvature = K.constant(0.0, dtype="float64")
-        check_slope(case, inputs, arrays, directions, where, slope, curvature)
+        chain.append(K.constant(0.0, dtype="float64") if curvature is None else curvature)
+    check_slopes(inputs, arrays, directions, where, chain)
 
 
-def check_slope(case, inputs, arrays, directions, where, value, slope) -> None:
-    """`slope` is the derivative of `value` along the directions."""
-    f = K.function(inputs, [value])
+def check_slopes(inputs, arrays, directions, where, chain) -> None:
+    """Each tensor of the chain is the derivative of the one before it along the directions. One
+    program computes them all."""
+    f = K.function(inputs, chain)
 
-    def at(points: list[np.ndarray]) -> float:
-        return float(
-            f(
-                [
-                    p if i in where else a
-                    for i, (p, a) in enumerate(zip(points, arrays, strict=True))
-                ]
-            )[0]
-        )
+    def at(points: list[np.ndarray]) -> np.ndarray:
+        given = [
+            p if i in where else a for i, (p, a) in enumerate(zip(points, arrays, strict=True))
+        ]
+        return np.array([float(y) for y in f(given)])
 
-    floating = [a.astype("float64") for a in arrays]
-    numeric = directional(at, floating, directions)
-    found = float(K.function(inputs, [slope])(arrays)[0])
-    assert found == pytest.approx(numeric, rel=1e-5, abs=1e-6)
+    numeric = directional(at, [a.astype("float64") for a in arrays], directions)
+    found = at(arrays)
+    assert found[1:] == pytest.approx(numeric[:-1], rel=1e-5, abs=1e-6)
 
 
 test_gradient_is_the_derivative.wanted = lambda case: bool(differentiated(case))
@@ -339,7 +320,7 @@ def test_gradient_equals_jax(case: Case) -> None:
     engine = engines.get("jax")
     K.set_floatx("float32")
     arrays = case.arrays("float32")
-    factors = factors_of(case, "float32")
+    factors = factors_of(case)
     where = differentiated(case)
     fixed = [engine.from_numpy(a) for a in arrays]
 

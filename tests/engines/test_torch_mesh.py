@@ -74,7 +74,7 @@ def check_losses(folder, count):
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(tmp_path):
+def test_a_process_that_dies_ends_the_others_and_fewer_go_on(tmp_path):
     ended = in_processes(4, "train", tmp_path, 20, 2, 12)
     assert [process.code != 0 for process in ended] == [True] * 4
     for i in (0, 1, 3):
@@ -82,9 +82,9 @@ def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(tmp_path):
         # Measured on two busy cores: 8 s, most of them for the end of Python.
         assert ended[i].at - ended[2].at < 60
     assert max(losses(tmp_path, 1)) == 11
-    for process in in_processes(4, "train", tmp_path, 20):  # from the state after ten steps
+    for process in in_processes(2, "train", tmp_path, 20):  # from the state after ten steps
         assert process.code == 0, process.output
-    check_losses(tmp_path, 4)
+    check_losses(tmp_path, 2)
 
 
 @pytest.mark.slow

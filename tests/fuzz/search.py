@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from backplane import backend as K
 from backplane import engines
-from fuzz.programs import check_of, dtypes_of, written
+from fuzz.programs import Check, check_of, dtypes_of, written
 from fuzz.writer import Program, literal
 
 SHRINKING = 20.0
@@ -32,16 +32,25 @@ class Result(NamedTuple):
     """The failing program, made smaller, and the error."""
 
 
-def results(seed: int, names: Sequence[str]) -> Iterator[Result]:
-    """Check the program of a seed on engines, one after the other, with one reference."""
+def prepared(seed: int) -> tuple[Program, Check]:
+    """The program of a seed, and its check, which makes the reference when it is first needed."""
+    program = written(seed)
+    return program, check_of(program)
+
+
+def results(
+    seed: int, names: Sequence[str], known: Callable[[int], tuple[Program, Check]] = prepared
+) -> Iterator[Result]:
+    """Check the program of a seed on engines, one after the other, with one reference. Who calls
+    for one engine at a time may keep what has been prepared.
+    """
     K.clear_session()
     try:
-        program = written(seed)
+        program, check = known(seed)
     except Exception:  # noqa: BLE001 - the reference may fail
         for name in names:
             yield Result(seed, name, "failed", traceback.format_exc())
         return
-    check = check_of(program)
     for name in names:
         with engines.use(name) as engine:
             lacking = "bfloat16" in program.text() and "bfloat16" not in dtypes_of(engine)

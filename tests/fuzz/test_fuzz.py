@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,11 @@ from fuzz.bad_calls import calls, judged
 from fuzz.corpus import CORPUS
 from fuzz.programs import LEAST, Built, Check, check_of, written
 from fuzz.reference import Evaluation, expected
-from fuzz.search import Result, failure, results, shrunk
+from fuzz.search import Result, failure, prepared, results, shrunk
 from fuzz.writer import operations
 
 PROGRAMS = 40
-SECONDS = 15.0
+SECONDS = 12.0
 EVERY = 11
 """One bad call of so many is made on each engine, and others on the next engine."""
 
@@ -35,10 +35,14 @@ def clean_seed() -> Iterator[None]:
     K.set_random_seed(None)
 
 
+once = cache(prepared)
+"""Programs and their references are the same for all engines."""
+
+
 def test_random_programs(engine: Any) -> None:
     end, outcomes = time.monotonic() + SECONDS, []
     for seed in range(PROGRAMS):
-        [result] = results(seed, [engine.name])
+        [result] = results(seed, [engine.name], once)
         assert result.outcome != "failed", result.failure
         outcomes.append(result.outcome)
         if time.monotonic() > end and "compared" in outcomes:

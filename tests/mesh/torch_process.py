@@ -59,7 +59,7 @@ def results(case: Case, arrays: list[np.ndarray], last: bool | None) -> list[np.
                 axes = range(a.ndim)
                 K.shard(x, layout_of(a.shape, reversed(axes) if last else axes))
         outputs = flat(case.call(K, *inputs))
-        grads = gradients_of(case, case.dtypes[0], inputs, outputs)
+        grads = gradients_of(case, inputs, outputs)
         return K.function(inputs, [*outputs, *grads])(arrays)
 
 
