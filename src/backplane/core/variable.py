@@ -25,6 +25,9 @@ class Converter(Protocol):
     def placed(self, value: Any, dtype: str, layout: Layout | None) -> Any:
         """A native value with the content of an array, in a layout."""
 
+    def adopt(self, value: Any) -> None:
+        """Told of a value that it has placed, and that only a variable knows."""
+
     def to_numpy(self, value: Any) -> np.ndarray:
         """The content of a native value."""
 
@@ -96,10 +99,12 @@ class Variable(Tensor):
             values = self.values
             value = values.get(engine)
             if value is None:
-                array = _array(values)
+                array, alone = _array(values), len(values) == 1
                 value = values[engine] = engine.placed(array, self.spec.dtype, self.layout)
-                if value is not array:
-                    values.pop(None, None)  # one copy is enough, and can be made again
+                # One copy is enough, and can be made again. Who takes the array out of the table,
+                # where several threads read at once, knows that nobody else gets it.
+                if values.pop(None, None) is array and alone:
+                    engine.adopt(value)
         return value
 
     def lent(self, engine: Lender) -> Any:

@@ -301,6 +301,11 @@ class Engine:
         """
         return self.from_numpy(value, dtype)
 
+    def adopt(self, value: Value) -> None:
+        """Told of each value that `placed` has made of a variable's own array, and that nobody else
+        knows until it is lent: steps of optimizers may write over it without a copy.
+        """
+
     def parts(self, value: Value) -> list[Block] | None:
         """The parts of a value that this process is to save, so that all processes together save
         each element once. None if this process has the whole value.

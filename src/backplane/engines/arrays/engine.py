@@ -50,7 +50,11 @@ class ArrayEngine(Engine):
 
     def lend(self, value: Value) -> Value:
         """A copy of what a later step of an optimizer writes to."""
-        return np.array(value) if updates.may_be_written(value) else value
+        return updates.lent(value)
+
+    def adopt(self, value: Value) -> None:
+        """Let steps of optimizers write to it."""
+        updates.adopt(value)
 
 
 # --- floating-point errors ------------------------------------------------------------------------

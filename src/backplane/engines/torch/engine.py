@@ -156,10 +156,12 @@ class TorchEngine(Engine):
         return value.detach()
 
     def lend(self, value: Value) -> Value:
-        """A copy, if a later step of an optimizer writes to the value. Otherwise another tensor in
-        the same memory, so that users can put it on the tape without touching the variable's.
-        """
-        return value.clone() if updates.may_be_written(value) else value.detach()
+        """A copy, if a later step of an optimizer writes to the value."""
+        return updates.lent(value)
+
+    def adopt(self, value: Value) -> None:
+        """Let steps of optimizers write to it."""
+        updates.adopt(value)
 
     # --- meshes of devices ----------------------------------------------------------------------
 
