@@ -325,7 +325,7 @@ def test_a_step_takes_initial_values_that_nobody_else_knows(engine: Any) -> None
     before = [v.read(engine) for v in (p, q)]
     K.eager(K.identity)(q)
     step([np.ones((4, 3), "float32")])
-    if type(engine).adopt is not Engine.adopt:
+    if type(engine).adopted is not Engine.adopted:
         assert p.values[engine] is before[0]
         assert q.values[engine] is not before[1]
     for v in (p, q):

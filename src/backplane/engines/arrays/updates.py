@@ -50,14 +50,15 @@ def may_be_written(value: Value) -> bool:
     return isinstance(value, np.ndarray) and (value.base is not None or _is_in(_own, value))
 
 
-def adopt(value: Value) -> None:
-    """Let the first step take a value that only a variable knows. Arrays that are parts of others,
-    or that steps could not cut into blocks, are copied instead.
+def adopted(value: Value) -> Value:
+    """The value, which only a variable knows, so that the first step may take it. Arrays that are
+    parts of others, or that steps could not cut into blocks, are copied by the first step.
     """
     if isinstance(value, np.ndarray):
         flags = value.flags
         if flags.owndata and flags.writeable and flags.c_contiguous:
             _enter(_initial, value)
+    return value
 
 
 def lent(value: Value) -> Value:

@@ -35,9 +35,10 @@ def may_be_written(value: Value) -> bool:
     return hasattr(value, _MARK) or value._is_view()
 
 
-def adopt(value: Value) -> None:
-    """Let the first step take a tensor that only a variable knows."""
+def adopted(value: Value) -> Value:
+    """The tensor, which only a variable knows, so that the first step may take it."""
     setattr(value, _INITIAL, True)
+    return value
 
 
 def lent(value: Value) -> Value:
