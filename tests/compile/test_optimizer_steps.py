@@ -16,6 +16,7 @@ from backplane.compile.passes.optimizer_steps import find_updates
 from backplane.compile.passes.simplify import simplify
 from backplane.core.registry import PRIMITIVES
 from backplane.core.variable import Variable
+from backplane.engines.base import Engine
 
 rng = np.random.default_rng(0)
 
@@ -292,6 +293,46 @@ def test_values_that_were_handed_out_stay(engine: Any) -> None:
     np.testing.assert_allclose(one[0], 1)
 
 
+def test_initial_values_that_were_handed_out_stay(engine: Any) -> None:
+    """No step has run yet, so none has copied anything."""
+    start, g = np.array([1.0, 2.0], "float32"), K.placeholder((2,))
+    one = [np.ones(2, "float32")]
+    for hand_out in (
+        lambda p: K.eager(K.identity)(p),
+        lambda p: K.eager(K.reshape)(p, (1, 2)),
+        lambda p: K.function([], [p])([])[0],
+        lambda p: K.function([], [K.reshape(p, (1, 2))])([])[0],
+        lambda p: K.get_value(p),
+        lambda p: start,
+    ):
+        p, q = K.variable(start), K.variable([0.0, 0.0])
+        step = K.function([g], [K.sum(p)], updates=[(p, p - g)])
+        found = hand_out(p)
+        K.function([], [], updates=[(q, p)])([])
+        again = hand_out(p)
+        for _ in range(2):
+            step(one)
+        for kept in (found, again, q.eval()):
+            array = kept if isinstance(kept, np.ndarray) else engine.to_numpy(kept)
+            np.testing.assert_allclose(array.ravel(), [1, 2])
+        np.testing.assert_allclose(K.get_value(p), [-1, 0])
+
+
+def test_a_step_takes_initial_values_that_nobody_else_knows(engine: Any) -> None:
+    """It makes no copies, on engines that want to know such values."""
+    p, q = K.variable(np.ones((4, 3))), K.variable(np.ones((4, 3)))
+    g = K.placeholder((4, 3))
+    step = K.function([g], [K.sum(p)], updates=[(p, p - g), (q, q - g)])
+    before = [v.read(engine) for v in (p, q)]
+    K.eager(K.identity)(q)
+    step([np.ones((4, 3), "float32")])
+    if type(engine).adopted is not Engine.adopted:
+        assert p.values[engine] is before[0]
+        assert q.values[engine] is not before[1]
+    for v in (p, q):
+        np.testing.assert_array_equal(K.get_value(v), np.zeros((4, 3)))
+
+
 def test_constants_and_fed_arrays_stay(engine: Any) -> None:
     start = K.constant([5.0, 6.0])
     p, g, x = K.variable([1.0, 2.0]), K.placeholder((2,)), K.placeholder((2,))
@@ -346,7 +387,8 @@ def test_lowerings_compute_the_decompositions(
     engine: Any, name: str, numbers: Any, kinds: int, params: Any
 ) -> None:
     op = PRIMITIVES[name]
-    tensors = [t for _ in range(kinds) for t in (*variables(1), *variables(1, (4,)))]
+    # No variables: outside of updates, a step would change them.
+    tensors = [K.constant(rng.random(s)) for _ in range(kinds) for s in ((2, 3), (4,))]
     scalars = [K.constant(x) for x in numbers]
     assert op.decomposition is not None
     wanted = op.decomposition(*scalars, *tensors, **params)

@@ -40,6 +40,11 @@ _joining = RLock()
 """A thread may take it again, as the locks of domains."""
 
 
+converting = RLock()
+"""Held while a variable's own array becomes a value of an engine, which may keep its memory: no
+other thread is to make a second value of it."""
+
+
 class _Free:
     """A context manager that does nothing. Both methods are a function in C that takes any
     arguments and returns something false, so that `with` takes 40 ns.
@@ -154,7 +159,7 @@ def _after_fork() -> None:
 def _after_fork_in_child() -> None:
     """In a forked child nobody else is left who could give a lock back."""
     _held.clear()
-    for lock in (_joining, *[d.lock for d in _domains]):
+    for lock in (_joining, converting, *[d.lock for d in _domains]):
         lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 

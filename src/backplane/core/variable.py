@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from backplane.core.atomic import FREE, Domain, at_once, domains_of, under
+from backplane.core.atomic import FREE, Domain, at_once, converting, domains_of, under
 from backplane.core.context import current, user_line
 from backplane.core.graph import Tensor
 from backplane.core.mesh import Layout
@@ -24,6 +24,9 @@ class Converter(Protocol):
 
     def placed(self, value: Any, dtype: str, layout: Layout | None) -> Any:
         """A native value with the content of an array, in a layout."""
+
+    def adopted(self, array: np.ndarray, dtype: str, layout: Layout | None) -> Any:
+        """The same of an array that nobody else knows."""
 
     def to_numpy(self, value: Any) -> np.ndarray:
         """The content of a native value."""
@@ -95,12 +98,24 @@ class Variable(Tensor):
         with self.guard:
             values = self.values
             value = values.get(engine)
-            if value is None:
-                array = _array(values)
-                value = values[engine] = engine.placed(array, self.spec.dtype, self.layout)
-                if value is not array:
-                    values.pop(None, None)  # one copy is enough, and can be made again
-        return value
+            return self._given(engine, values) if value is None else value
+
+    def _given(self, engine: Converter, values: dict[Converter | None, Any]) -> Any:
+        """The value for an engine that does not have it yet. One copy is enough, and can be made
+        again, so the array goes, or becomes the value.
+        """
+        with converting:
+            value = values.get(engine)
+            if value is not None:  # Another thread was quicker.
+                return value
+            if len(values) == 1 and None in values:
+                # Told before others can find it, because they may lend it at once.
+                value = engine.adopted(values[None], self.spec.dtype, self.layout)
+            else:
+                value = engine.placed(_copied(values), self.spec.dtype, self.layout)
+            values[engine] = value
+            values.pop(None, None)
+            return value
 
     def lent(self, engine: Lender) -> Any:
         """The value as a native value that users may keep."""

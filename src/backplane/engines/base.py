@@ -301,6 +301,13 @@ class Engine:
         """
         return self.from_numpy(value, dtype)
 
+    def adopted(self, array: np.ndarray, dtype: str, layout: Layout | None) -> Value:
+        """As `placed`, for a variable's own array. The value may keep the array's memory, and steps
+        of optimizers may write over it without a copy, because nobody else knows it until it is
+        lent.
+        """
+        return self.placed(array, dtype, layout)
+
     def parts(self, value: Value) -> list[Block] | None:
         """The parts of a value that this process is to save, so that all processes together save
         each element once. None if this process has the whole value.

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from backplane.core.atomic import Calls, at_once
+from backplane.core.mesh import Layout
 from backplane.engines.arrays import updates
 from backplane.engines.base import Engine
 from backplane.engines.table import Value
@@ -50,7 +51,11 @@ class ArrayEngine(Engine):
 
     def lend(self, value: Value) -> Value:
         """A copy of what a later step of an optimizer writes to."""
-        return np.array(value) if updates.may_be_written(value) else value
+        return updates.lent(value)
+
+    def adopted(self, array: np.ndarray, dtype: str, layout: Layout | None) -> Value:
+        """The array, to which steps of optimizers may write."""
+        return updates.adopted(self.placed(array, dtype, layout))
 
 
 # --- floating-point errors ------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """Steps of optimizers in place, block by block.
 
-Only arrays that a step itself has made are written to: `K.variable`'s own, or one that came into a
-variable in another way, may be known to others, and is copied at the first step. A lowering gives
-the arrays, in which the new values will be, and the calls that write them.
+Only arrays that nobody else knows are written to: those that a step itself has made, and initial
+values of variables that have never been lent. What came into a variable in another way may be known
+to others, and is copied at the first step. A lowering gives the arrays, in which the new values
+will be, and the calls that write them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ Known = dict[int, Any]
 """Weak references to arrays, by id: arrays cannot be hashed."""
 
 _own: Known = {}
-"""The arrays that steps have made."""
+"""The arrays that belong to steps."""
+_initial: Known = {}
+"""The arrays that variables alone know, and that no step has written to."""
 _squares: Known = {}
 """Those of them that hold no negative number."""
 
@@ -45,6 +48,23 @@ _squares: Known = {}
 def may_be_written(value: Value) -> bool:
     """Whether a later step may write to the memory of `value`."""
     return isinstance(value, np.ndarray) and (value.base is not None or _is_in(_own, value))
+
+
+def adopted(value: Value) -> Value:
+    """The value, which only a variable knows, so that the first step may take it. Arrays that are
+    parts of others, or that steps could not cut into blocks, are copied by the first step.
+    """
+    if isinstance(value, np.ndarray):
+        flags = value.flags
+        if flags.owndata and flags.writeable and flags.c_contiguous:
+            _enter(_initial, value)
+    return value
+
+
+def lent(value: Value) -> Value:
+    """The value as others may keep it: a copy, if a step may write to it later."""
+    _initial.pop(id(value), None)  # Before it is asked whether a step has taken it meanwhile.
+    return np.array(value) if may_be_written(value) else value
 
 
 def _is_in(known: Known, x: Value) -> bool:
@@ -59,10 +79,10 @@ def _enter(known: Known, x: Value) -> None:
 
 
 def _owned(arrays: Arrays) -> list[Value]:
-    """The arrays themselves where they are a step's own, else copies that are."""
+    """The arrays themselves where they are a step's own, or become so, else copies that are."""
     found = []
     for x in arrays:
-        if not _is_in(_own, x):
+        if not (_is_in(_own, x) or _taken(x)):
             x = np.array(x, order="C")
             _enter(_own, x)
         found.append(x)
@@ -76,6 +96,17 @@ def renamed(own: Value) -> Value:
     x = own.view()
     _enter(_own, x)
     return x
+
+
+def _taken(x: Value) -> bool:
+    """Make a variable's initial array a step's own; False if others may know it."""
+    if not _is_in(_initial, x):
+        return False
+    _enter(_own, x)
+    if _initial.pop(id(x), None) is None:  # Another thread has lent it meanwhile.
+        _own.pop(id(x), None)
+        return False
+    return True
 
 
 def _split(arrays: Arrays, kinds: int) -> list[Arrays]:

@@ -60,6 +60,10 @@ class MeshEngine(TorchEngine):
         places = parts.placements_of(layout, self.grid)
         return parts.laid_out(made, places, self.grid)
 
+    def adopted(self, array: np.ndarray, dtype: str, layout: Layout | None) -> Value:
+        """As `placed`: parts are not written over."""
+        return self.placed(array, dtype, layout)
+
     def parts(self, value: Value) -> list[Block] | None:
         """Of equal parts, the one of the first process saves it."""
         if not isinstance(value, DTensor):

@@ -1,8 +1,9 @@
 """Lowerings: steps of optimizers, by the kernels of `torch.optim`, in place.
 
-Only tensors that a step itself has made are written to: `K.variable`'s own, or one that came into a
-variable in another way, may be known to others, and is copied at the first step. A lowering gives
-the tensors, in which the new values will be, and the calls that write them.
+Only tensors that nobody else knows are written to: those that a step itself has made, and initial
+values of variables that have never been lent. What came into a variable in another way may be known
+to others, and is copied at the first step. A lowering gives the tensors, in which the new values
+will be, and the calls that write them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from backplane.engines.torch.indexing import flat_indices
 TABLE = Table()
 
 _MARK = "_backplane_own"
+_INITIAL = "_backplane_initial"
+"""Marks the tensors that variables alone know, and that no step has written to."""
 _NUMBER = "_backplane_number"
 
 Tensors = Sequence[Value]
@@ -32,20 +35,47 @@ def may_be_written(value: Value) -> bool:
     return hasattr(value, _MARK) or value._is_view()
 
 
+def adopted(value: Value) -> Value:
+    """The tensor, which only a variable knows, so that the first step may take it."""
+    setattr(value, _INITIAL, True)
+    return value
+
+
+def lent(value: Value) -> Value:
+    """A copy, if a step may write to the value later. Otherwise another tensor in the same memory,
+    so that users can put it on the tape without touching the variable's.
+    """
+    value.__dict__.pop(_INITIAL, None)  # Before it is asked whether a step has taken it meanwhile.
+    return value.clone() if may_be_written(value) else value.detach()
+
+
+def _taken(x: Value, like: Value) -> bool:
+    """Make a variable's initial tensor a step's own, if it has the order in memory of another;
+    False if it has not, or if others may know it.
+    """
+    if not hasattr(x, _INITIAL) or x.stride() != like.stride():
+        return False
+    setattr(x, _MARK, True)
+    if x.__dict__.pop(_INITIAL, None) is None:  # Another thread has lent it meanwhile.
+        delattr(x, _MARK)
+        return False
+    return True
+
+
 def _owned(tensors: Tensors, gs: Tensors) -> list[Value]:
-    """The tensors themselves where they are a step's own, else copies that are.
+    """The tensors themselves where they are a step's own, or become so, else copies that are.
 
     A copy has the order of its gradient in memory. That of a convolution's kernel is the one that
     PyTorch's convolutions take: a kernel in K's order would be copied at each call.
     """
     pairs = zip(tensors, gs, strict=True)
-    return [x if hasattr(x, _MARK) else _copied(x, g) for x, g in pairs]
+    return [x if hasattr(x, _MARK) or _taken(x, g) else _copied(x, g) for x, g in pairs]
 
 
 def _states(tensors: Tensors, ps: Tensors) -> list[Value]:
     """The same, with the elements in the order of the parameters, which fused kernels expect."""
     return [
-        x if hasattr(x, _MARK) and x.stride() == p.stride() else _copied(x, p)
+        x if (hasattr(x, _MARK) and x.stride() == p.stride()) or _taken(x, p) else _copied(x, p)
         for x, p in zip(tensors, ps, strict=True)
     ]
 
@@ -117,7 +147,7 @@ def rows_update(factor: Value, p: Value, *tensors: Value) -> Later:
     """`index_add_` for each pair of g and indices. It would find wrong indices when it is too late,
     so a lookup that nobody reads finds them before.
     """
-    own = p if hasattr(p, _MARK) else _copied(p, p.contiguous())
+    (own,) = _owned([p], [p.contiguous()])
     calls: list[tuple[Any, ...]] = []
     firsts = own[(slice(None), *[slice(1)] * (own.ndim - 1))]
     for g, indices in zip(*_split(tensors, 2), strict=True):
