@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import Queue
 from threading import Lock
 from typing import Any
 
@@ -15,7 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import interleaved
+from benchmarks import interleaved, lanes
 from benchmarks.networks import NETWORKS, conditions, results, run
 from benchmarks.problem import ENGINES
 from benchmarks.timing import spread
@@ -41,6 +38,7 @@ def _listed(known: tuple[str, ...]) -> Any:
 @click.option("--core", type=int, default=interleaved.last_core, help="The core to measure on.")
 @click.option(
     "--lanes",
+    "count",
     default=1,
     show_default=True,
     type=click.IntRange(1),
@@ -58,7 +56,7 @@ def main(
     engines: list[str],
     rounds: int,
     core: int,
-    lanes: int,
+    count: int,
     resume: bool,
     tiny: bool,
     compiled: bool,
@@ -77,61 +75,41 @@ def main(
         _write_page(file)
         return
     left_out = () if compiled else ("by hand, compiled",)
-    how = run.How(rounds, tiny, left_out, lanes, conditions.commit())
+    how = run.How(rounds, tiny, left_out, count, conditions.commit())
     jobs = [(name, engine) for name in only for engine in engines]
     if resume:
         jobs = [job for job in jobs if not results.has(file, *job, how)]
     with Console(stderr=True).status("") as status:
-        found = _measured(jobs, _cores(core, lanes), how, file, status.update)
+        found = _measured(jobs, lanes.cores(core, count), how, file, status.update)
     if not tiny and output is None:
         _write_page(file)
     sys.exit(1 if any(row["error"] for row in found) else 0)
 
 
-def _cores(core: int, lanes: int) -> list[int]:
-    if lanes == 1:
-        return [core]
-    known = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
-    if lanes > len(known):
-        raise click.BadParameter(f"this process may use {len(known)} cores", param_hint="--lanes")
-    return known[-lanes:]
-
-
 def _measured(
     jobs: list[tuple[str, str]], cores: list[int], how: run.How, file: Path, say: run.Say
 ) -> run.Rows:
-    """Measure a network on an engine on each core, until no job is left; keep what was found."""
+    """Measure networks on engines, and keep what was found."""
     if not jobs:
         return []
-    free: Queue[int] = Queue()
-    for core in cores:
-        free.put(core)
     known = {} if how.tiny else {"limits": results.limits(cores[-1])}
+    first: dict[str, run.Rows] = {}
     keeping = Lock()
 
-    def one(job: tuple[str, str]) -> run.Rows:
-        core = free.get()
-        try:
-            name, engine = job
-            rows = run.engine(name, engine, core, say, how)
-            with keeping:
-                if not how.tiny and name not in known:
-                    known[name] = results.work(name, core)
-                if how.tiny:
-                    results.check(name, engine, rows, first.setdefault(name, rows))
-                else:
-                    results.keep(file, name, engine, rows, how, known[name], known["limits"])
-                _show(Console(), name, engine, rows)
-            return rows
-        finally:
-            free.put(core)
+    def one(job: tuple[str, str], core: int) -> run.Rows:
+        name, engine = job
+        rows = run.engine(name, engine, core, say, how)
+        with keeping:
+            if not how.tiny and name not in known:
+                known[name] = results.work(name, core)
+            if how.tiny:
+                results.check(name, engine, rows, first.setdefault(name, rows))
+            else:
+                results.keep(file, name, engine, rows, how, known[name], known["limits"])
+            _show(Console(), name, engine, rows)
+        return rows
 
-    first: dict[str, run.Rows] = {}
-    lanes = ThreadPoolExecutor(len(cores))
-    try:
-        return [row for rows in lanes.map(one, jobs) for row in rows]
-    finally:
-        lanes.shutdown(cancel_futures=True)
+    return [row for rows in lanes.each(jobs, cores, one) for row in rows]
 
 
 def _show(console: Console, name: str, engine: str, rows: Any) -> None:

@@ -1,4 +1,4 @@
-"""The file of results: rows of programs, which stay until the same programs are measured anew."""
+"""The file of results: rows of an engine's programs, which stay until they are measured anew."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def keep(
     file: Path, name: str, engine: str, rows: Rows, how: How,
     work: dict[str, int], limits: dict[str, float],
 ) -> None:  # fmt: skip
-    """Put rows in the place of older ones of the same programs. Their losses are compared with
-    those of another engine first. The file is read again and replaced at once, so that nothing is
-    lost if others write to it or this process ends.
+    """Put an engine's rows in the place of its older ones, all of them, since ratios are formed
+    between programs that took turns. Their losses are compared with those of another engine first.
+    The file is read again and replaced at once, so that nothing is lost if others write to it or
+    this process ends.
     """
     data = read(file)
     older = data["networks"].get(name, {}).get("programs", [])
     check(name, engine, rows, older)
     if data.get("machine", {}).get("processor") == machine.processor() and "limits" in data:
         limits = {key: max(value, data["limits"][key]) for key, value in limits.items()}
-    new = {(row["stack"], row["name"]) for row in rows}
-    programs = [*(row for row in older if (row["stack"], row["name"]) not in new), *rows]
+    programs = [*(row for row in older if _engine(row) != engine), *rows]
     programs.sort(key=lambda row: _order(_engine(row), row["stack"]))
     data["networks"][name] = {"work": work, "rounds": how.rounds, "programs": programs}
     data |= {"machine": machine.description(), "limits": limits}

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from backplane import engines
+from benchmarks import lanes
 from benchmarks.networks import (
     NETWORKS,
     __main__,
@@ -266,7 +267,9 @@ def test_rows_stay_until_they_are_measured_anew(tmp_path: Path) -> None:
     assert keep(measured("numpy")) == [("numpy", ""), ("jax", "")]
     other = {**measured("torch"), "losses": [2.0, 1.5, 1.1]}
     assert keep(other)[1:] == [("jax", ""), ("torch", "losses are 0.05 away from those of numpy")]
-    assert keep(measured("torch"))[2] == ("torch", "")
+    rows = measured("torch"), {**measured("torch"), "name": "by hand, compiled"}
+    assert keep(*rows)[2:] == [("torch", "")] * 2
+    assert keep(measured("torch"))[2:] == [("torch", "")]  # what did not take turns has gone
     assert results.has(file, "physics", "numpy", how)
     assert not results.has(file, "physics", "numpy", how._replace(commit="def"))
     assert not results.has(file, "physics", "torch", how)  # by hand is missing
@@ -284,7 +287,7 @@ def test_lanes_measure_at_once_and_go_on_where_they_were_ended(
         return [measured(engine, lanes=how.lanes)]
 
     monkeypatch.setattr(run, "engine", engine)
-    monkeypatch.setattr(__main__, "_cores", lambda core, lanes: [3, 5][:lanes])
+    monkeypatch.setattr(lanes, "cores", lambda core, count: [3, 5][:count])
     monkeypatch.setattr(results, "limits", lambda core: {"flops": 1.0, "bytes": 1.0})
     monkeypatch.setattr(results, "work", lambda name, core: {"flops": 1, "bytes": 1})
     monkeypatch.setattr(conditions, "commit", lambda: "abc")
@@ -304,7 +307,7 @@ def test_lanes_measure_at_once_and_go_on_where_they_were_ended(
 
 def test_more_lanes_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
-    assert __main__._cores(0, 1) == [0]
-    assert __main__._cores(0, 2) == [0, 1]
+    assert lanes.cores(0, 1) == [0]
+    assert lanes.cores(0, 2) == [0, 1]
     with pytest.raises(click.BadParameter, match="may use 2 cores"):
-        __main__._cores(0, 3)
+        lanes.cores(0, 3)
