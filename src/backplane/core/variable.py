@@ -22,20 +22,20 @@ Block = tuple[tuple[int, ...], np.ndarray]
 class Converter(Protocol):
     """The part of an engine that storage needs."""
 
-    def placed(self, value: object, dtype: str, layout: Layout | None) -> Any:
+    def placed(self, value: Any, dtype: str, layout: Layout | None) -> Any:
         """A native value with the content of an array, in a layout."""
 
-    def to_numpy(self, value: object) -> np.ndarray:
+    def to_numpy(self, value: Any) -> np.ndarray:
         """The content of a native value."""
 
-    def parts(self, value: object) -> list[Block] | None:
+    def parts(self, value: Any) -> list[Block] | None:
         """What this process has of a value that several processes hold together."""
 
 
 class Lender(Converter, Protocol):
     """The part of an engine that eager calls need, too."""
 
-    def lend(self, value: object) -> Any:
+    def lend(self, value: Any) -> Any:
         """A value of a variable as users may keep it."""
 
 
