@@ -11,7 +11,18 @@ from typing import Any
 import click
 from rich.console import Console
 
-from benchmarks import against, growth, interleaved, machine, memory, show, start, timing, workloads
+from benchmarks import (
+    against,
+    growth,
+    interleaved,
+    lanes,
+    machine,
+    memory,
+    show,
+    start,
+    timing,
+    workloads,
+)
 from benchmarks.problem import ENGINES
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
@@ -39,7 +50,19 @@ FILE = Path(__file__).parent / "results" / "latest.json"
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Compare Backplane in this tree with that in another one, a checkout, and stop.",
 )
-@click.option("--output", type=click.Path(path_type=Path), help="Write or update this JSON file.")
+@click.option(
+    "--lanes",
+    "count",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1),
+    help="With --against: measure so many workloads at once, each on a core of its own.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write or update this JSON file; with --against write a table in Markdown.",
+)
 def main(
     names: tuple[str, ...],
     engines: tuple[str, ...],
@@ -48,6 +71,7 @@ def main(
     core: int,
     clock: str,
     other: Path | None,
+    count: int,
     output: Path | None,
     page: bool,
 ) -> None:
@@ -63,9 +87,12 @@ def main(
     os.environ[timing.CLOCK] = clock
     console = Console(stderr=True)
     if other is not None:
+        cores = lanes.cores(core, count)
         with console.status("") as status:
-            rows = against.run(names, engines, rounds or 9, core, other, status.update)
-        sys.exit(0 if against.show(Console(), rows) else 1)
+            found = against.run(names, engines, rounds or 9, cores, other, status.update)
+        if output is not None:
+            against.write(output, *found)
+        sys.exit(0 if against.show(Console(), *found) else 1)
     partial = bool(engines) or quick
     file = output or (None if partial else FILE)
     rounds = rounds or (3 if quick else 9)

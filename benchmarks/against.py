@@ -14,7 +14,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import processes, start, workloads
+from benchmarks import lanes, page, processes, start, workloads
 from benchmarks.problem import BACKPLANE, ENGINES
 from benchmarks.show import SCALE
 from benchmarks.workers import ROOT, Worker, environment, pinned
@@ -59,23 +59,42 @@ class Row:
 
 
 def run(
-    names: Sequence[str], engines: Sequence[str], rounds: int, core: int, other: Path, say: Say
-) -> list[Row]:
-    """Measure all. An engine that the other tree lacks is left out."""
+    names: Sequence[str],
+    engines: Sequence[str],
+    rounds: int,
+    cores: Sequence[int],
+    other: Path,
+    say: Say,
+) -> tuple[list[Row], list[str]]:
+    """Measure all, an engine's workload on each core at once; the rows, and what failed in one of
+    the trees. An engine that the other tree lacks is left out.
+    """
     trees = ROOT, other.resolve()
-    found: list[Row] = []
-    for stack in engines or ENGINES:
-        for name in names or NAMES:
-            measured = interleaved if name not in workloads.SEPARATE else separate
-            for rows, take in measured(name, stack, core, trees):
-                for turn in range(_rounds(name, rounds)):
-                    say(f"{stack}: {name}, {rows[0].name}, round {turn + 1}")
-                    values = {side: take(side) for side in random.sample((0, 1), 2)}
-                    for row, ours, theirs in zip(rows, values[0], values[1], strict=True):
-                        row.ours.append(ours)
-                        row.theirs.append(theirs)
-                found += rows
-    return found
+    failures: list[str] = []
+
+    def one(job: tuple[str, str], core: int) -> list[Row]:
+        try:
+            return list(_job(*job, rounds, core, trees, say))
+        except RuntimeError as error:
+            failures.append(f"{job[1]} on {job[0]}: {' '.join(str(error).split())[:300]}")
+            return []
+
+    jobs = [(stack, name) for stack in engines or ENGINES for name in names or NAMES]
+    return [row for rows in lanes.each(jobs, cores, one) for row in rows], failures
+
+
+def _job(
+    stack: str, name: str, rounds: int, core: int, trees: Sequence[Path], say: Say
+) -> Iterator[Row]:
+    measured = interleaved if name not in workloads.SEPARATE else separate
+    for rows, take in measured(name, stack, core, trees):
+        for turn in range(_rounds(name, rounds)):
+            say(f"{stack}: {name}, {rows[0].name}, round {turn + 1}")
+            values = {side: take(side) for side in random.sample((0, 1), 2)}
+            for row, ours, theirs in zip(rows, values[0], values[1], strict=True):
+                row.ours.append(ours)
+                row.theirs.append(theirs)
+        yield from rows
 
 
 def _rounds(name: str, rounds: int) -> int:
@@ -143,18 +162,43 @@ def _imported(statement: str, core: int, trees: Sequence[Path]) -> Take:
     return take
 
 
-def show(console: Console, rows: Sequence[Row]) -> bool:
-    """A table; whether no row is slower than `LIMIT` and the mean is not above 1."""
+HEADINGS = ["workload", "engine", "", "this", "other", "ratio", "paired"]
+
+
+def _cells(row: Row) -> list[str]:
+    amounts = [f"{value * SCALE[row.unit]:.4g} {row.unit}" for value in row.least]
+    return [row.workload, row.stack, row.name, *amounts, f"{row.ratio:.3f}", f"{row.paired:.3f}"]
+
+
+def show(console: Console, rows: Sequence[Row], failures: Sequence[str] = ()) -> bool:
+    """A table; whether all ran, no row is slower than `LIMIT` and the mean is not above 1."""
     table = Table()
-    for heading in ("workload", "engine", "", "this", "other", "ratio", "paired"):
+    for heading in HEADINGS:
         table.add_column(heading)
     for row in rows:
-        amounts = [f"{value * SCALE[row.unit]:.4g} {row.unit}" for value in row.least]
-        style = "red" if row.ratio > LIMIT else ""
-        ratios = f"{row.ratio:.3f}", f"{row.paired:.3f}"
-        table.add_row(row.workload, row.stack, row.name, *amounts, *ratios, style=style)
+        table.add_row(*_cells(row), style="red" if row.ratio > LIMIT else "")
     console.print(table)
-    mean = math.exp(float(np.mean([math.log(row.ratio) for row in rows])))
-    worst = max(row.ratio for row in rows)
+    for text in failures:
+        console.print(f"failed: {text}", style="red")
+    mean, worst = _summary(rows)
     console.print(f"geometric mean {mean:.3f}, worst {worst:.3f} of {len(rows)} rows")
-    return mean <= 1 and worst <= LIMIT
+    return not failures and mean <= 1 and worst <= LIMIT
+
+
+def _summary(rows: Sequence[Row]) -> tuple[float, float]:
+    """The mean and the worst ratio."""
+    logs = [math.log(row.ratio) for row in rows]
+    return (math.exp(float(np.mean(logs))), math.exp(max(logs))) if logs else (math.nan, math.nan)
+
+
+def write(file: Path, rows: Sequence[Row], failures: Sequence[str]) -> None:
+    """The table in Markdown. Times are the least of the rounds."""
+    mean, worst = _summary(rows)
+    above = sum(row.ratio > LIMIT for row in rows)
+    lines = [
+        f"{len(rows)} rows, geometric mean {mean:.3f}, worst {worst:.3f}, {above} above {LIMIT}.",
+        "",
+        *page.table(HEADINGS, [_cells(row) for row in rows]),
+        *(f"- Failed: {text}" for text in failures),
+    ]
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -27,7 +27,7 @@ def timed(line: list[str], env: dict[str, str]) -> tuple[float, Any]:
     """Seconds from the start of a process to its first line, and that line, read as JSON. On the
     processor's clock: to the end of the process.
     """
-    start, used = time.perf_counter(), _used_by_children()
+    start = time.perf_counter()
     with subprocess.Popen(
         line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=ROOT, text=True
     ) as process:
@@ -36,17 +36,19 @@ def timed(line: list[str], env: dict[str, str]) -> tuple[float, Any]:
         first = process.stdout.readline()
         seconds = time.perf_counter() - start
         errors = process.stderr.read()
-        process.wait()
+        used = _waited(process)
     if process.returncode:
         raise RuntimeError(f"{' '.join(line[-3:])}: {errors.strip()[-500:]}")
-    if timing.on_cpu():
-        seconds = _used_by_children() - used
-    return seconds, json.loads(first)
+    return used if timing.on_cpu() else seconds, json.loads(first)
 
 
-def _used_by_children() -> float:
-    times = os.times()
-    return times.children_user + times.children_system
+def _waited(process: subprocess.Popen[str]) -> float:
+    """Wait for the end of a process; the seconds of the processor that it took, by itself: others
+    may end meanwhile.
+    """
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return used.ru_utime + used.ru_stime
 
 
 def say(answer: Any) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import interleaved, machine
-from benchmarks.networks import NETWORKS, run
+from benchmarks import interleaved, lanes
+from benchmarks.networks import NETWORKS, conditions, results, run
 from benchmarks.problem import ENGINES
 from benchmarks.timing import spread
-from benchmarks.workers import Worker
 
 PAGE = Path(__file__).parents[2] / "docs" / "networks.md"
 FILE = Path(__file__).parents[1] / "results" / "networks.json"
@@ -36,6 +36,17 @@ def _listed(known: tuple[str, ...]) -> Any:
 @click.option("--engines", default="", callback=_listed(ENGINES), help="Names of engines.")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
 @click.option("--core", type=int, default=interleaved.last_core, help="The core to measure on.")
+@click.option(
+    "--lanes",
+    "count",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Measure so many engines at once, each on a core of its own: the last ones.",
+)
+@click.option(
+    "--resume", is_flag=True, help="Leave out engines that were measured with these sources."
+)
 @click.option("--tiny", is_flag=True, help="Small sizes: the numbers are checked, no more.")
 @click.option("--compiled", is_flag=True, help="Measure `torch.compile` too, which takes minutes.")
 @click.option("--page", is_flag=True, help="Write docs/networks.md from the results, and stop.")
@@ -45,6 +56,8 @@ def main(
     engines: list[str],
     rounds: int,
     core: int,
+    count: int,
+    resume: bool,
     tiny: bool,
     compiled: bool,
     page: bool,
@@ -53,58 +66,53 @@ def main(
     """Measure networks that people train: Backplane beside programs by hand and Keras 3.
 
     Times are of one core, on two clocks: the wall's and the processor's, which does not count what
-    others do meanwhile. Results of engines that are not measured stay in the file. Exits with 1 if
-    a program fails or its losses differ.
+    others do meanwhile. What an engine gives for a network is written as soon as it is measured,
+    and results of others stay in the file. So a run that was ended goes on with --resume, and
+    several may write to one file. Exits with 1 if a program fails or its losses differ.
     """
     file = output or FILE
     if page:
         _write_page(file)
         return
-    console = Console(stderr=True)
     left_out = () if compiled else ("by hand, compiled",)
-    failed = False
-    with console.status("") as status:
-        data = _known(file, core)
-        for name in only:
-            rows = run.network(
-                name, engines, rounds, core, status.update, tiny=tiny, left_out=left_out
-            )
-            _show(Console(), name, engines, rows)
-            failed |= any(row["error"] for row in rows)
-            if not tiny:
-                _keep(data, name, rows, core, rounds)
-                file.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    how = run.How(rounds, tiny, left_out, count, conditions.commit())
+    jobs = [(name, engine) for name in only for engine in engines]
+    if resume:
+        jobs = [job for job in jobs if not results.has(file, *job, how)]
+    with Console(stderr=True).status("") as status:
+        found = _measured(jobs, lanes.cores(core, count), how, file, status.update)
     if not tiny and output is None:
         _write_page(file)
-    sys.exit(1 if failed else 0)
+    sys.exit(1 if any(row["error"] for row in found) else 0)
 
 
-def _known(file: Path, core: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"networks": {}}
-    if file.exists():
-        found = json.loads(file.read_text(encoding="utf-8"))
-    found["machine"] = machine.description()
-    return found
+def _measured(
+    jobs: list[tuple[str, str]], cores: list[int], how: run.How, file: Path, say: run.Say
+) -> run.Rows:
+    """Measure networks on engines, and keep what was found."""
+    if not jobs:
+        return []
+    known = {} if how.tiny else {"limits": results.limits(cores[-1])}
+    first: dict[str, run.Rows] = {}
+    keeping = Lock()
+
+    def one(job: tuple[str, str], core: int) -> run.Rows:
+        name, engine = job
+        rows = run.engine(name, engine, core, say, how)
+        with keeping:
+            if not how.tiny and name not in known:
+                known[name] = results.work(name, core)
+            if how.tiny:
+                results.check(name, engine, rows, first.setdefault(name, rows))
+            else:
+                results.keep(file, name, engine, rows, how, known[name], known["limits"])
+            _show(Console(), name, engine, rows)
+        return rows
+
+    return [row for rows in lanes.each(jobs, cores, one) for row in rows]
 
 
-def _keep(data: dict[str, Any], name: str, rows: Any, core: int, rounds: int) -> None:
-    """Put rows in the place of older ones of the same programs, with the first and last losses."""
-    for row in rows:
-        if "losses" in row:
-            row["losses"] = row["losses"][:: max(len(row["losses"]) - 1, 1)]
-    worker = Worker("numpy", core, None, "benchmarks.networks.workers", name, "Backplane", "full")
-    try:
-        data["limits"] = worker.ask(do="limits")
-        work = worker.ask(do="work")
-    finally:
-        worker.close()
-    older = data["networks"].get(name, {}).get("programs", [])
-    new = {(row["stack"], row["name"]) for row in rows}
-    kept = [row for row in older if (row["stack"], row["name"]) not in new]
-    data["networks"][name] = {"work": work, "rounds": rounds, "programs": [*kept, *rows]}
-
-
-def _show(console: Console, name: str, engines: list[str], rows: Any) -> None:
+def _show(console: Console, name: str, engine: str, rows: Any) -> None:
     table = Table(title=NETWORKS[name].title, title_justify="left")
     for heading in ("on", "program", "step ms", "cpu", "predict ms", "cpu", "first s", "peak MB"):
         table.add_column(heading)
@@ -114,12 +122,11 @@ def _show(console: Console, name: str, engines: list[str], rows: Any) -> None:
             continue
         table.add_row(row["stack"], row["name"], *cells(row))
     console.print(table)
-    for engine in engines:
-        for part in ("step", "predict"):
-            found = run.ratios(rows, engine, part, "cpu")
-            told = [f"{r['median']:.2f} of {r['name']}" for r in found.values()]
-            if told:
-                console.print(f"{engine}, {part}, processor time: {', '.join(told)}")
+    for part in ("step", "predict"):
+        found = run.ratios(rows, engine, part, "cpu")
+        told = [f"{r['median']:.2f} of {r['name']}" for r in found.values()]
+        if told:
+            console.print(f"{engine}, {part}, processor time: {', '.join(told)}")
 
 
 def cells(row: dict[str, Any]) -> list[str]:
@@ -131,9 +138,12 @@ def cells(row: dict[str, Any]) -> list[str]:
 
 
 def _write_page(file: Path) -> None:
-    from benchmarks.networks import page
+    from benchmarks.networks import causes, page
 
-    page.write(json.loads(file.read_text(encoding="utf-8")), PAGE)
+    try:
+        page.write(json.loads(file.read_text(encoding="utf-8")), PAGE, causes.read())
+    except causes.UnexplainedError as error:
+        raise click.ClickException(str(error)) from None
 
 
 if __name__ == "__main__":

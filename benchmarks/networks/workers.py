@@ -115,6 +115,10 @@ class Server:
             gc.enable()
         return {clock: float(np.median([t[clock] for t in taken])) for clock in ("wall", "cpu")}
 
+    def used(self) -> float:
+        """Seconds of the processor that this process has taken so far."""
+        return process_time()
+
     def work(self) -> dict[str, int]:
         """What a training step must do at least."""
         from benchmarks.networks import roofline

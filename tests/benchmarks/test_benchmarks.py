@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from backplane import engines
-from benchmarks import against, interleaved, page, targets, timing, workloads
+from benchmarks import against, interleaved, page, processes, targets, timing, workloads
 from benchmarks.problem import BACKPLANE, ENGINES, STACKS, Plan, Run
 from benchmarks.workers import Worker
 
@@ -88,11 +90,52 @@ def test_rows_of_two_trees_are_compared_by_their_least_values() -> None:
     assert not against.show(Console(quiet=True), [row, slower])
 
 
-def test_this_tree_against_itself() -> None:
-    rows = against.run(
-        ["call"], ["numpy"], 1, interleaved.last_core(), against.ROOT, lambda _: None
-    )
+def test_the_comparison_of_trees_is_written_as_a_table(tmp_path: Path) -> None:
+    rows = [
+        against.Row("call", engine, "Backplane", "ms", [ours], [2e-3])
+        for engine, ours in (("numpy", 1e-3), ("jax", 4e-3))
+    ]
+    file = tmp_path / "table.md"
+    against.write(file, rows, ["mlp on torch: no memory"])
+    text = file.read_text(encoding="utf-8")
+    assert text.startswith("2 rows, geometric mean 1.000, worst 2.000, 1 above 1.05.\n")
+    assert "| call | numpy | **Backplane** | 1 ms | 2 ms | 0.500 | 0.500 |" in text
+    assert text.endswith("- Failed: mlp on torch: no memory\n")
+    assert not against.show(Console(quiet=True), rows[:1], ["mlp on torch: no memory"])
+
+
+def test_this_tree_against_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = ["call", "chain"]
+    cores, measured = [interleaved.last_core()], against.interleaved
+
+    def interleave(name: str, *others: object) -> object:
+        if name == "chain":
+            raise RuntimeError("it does not run")
+        return measured(name, *others)
+
+    monkeypatch.setattr(against, "interleaved", interleave)
+    rows, failures = against.run(jobs, ["numpy"], 1, cores, against.ROOT, lambda _: None)
     assert [(row.workload, row.stack, len(row.ours)) for row in rows] == [("call", "numpy", 1)]
+    assert failures == ["chain on numpy: it does not run"]
+
+
+def test_each_process_has_its_own_time_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others end meanwhile, as in another lane."""
+    monkeypatch.setenv(timing.CLOCK, "cpu")
+    work = "import time\nwhile time.process_time() < {}: pass\nprint(1, flush=True)"
+
+    def timed(seconds: float) -> float:
+        line = [sys.executable, "-I", "-S", "-c", work.format(seconds)]
+        return processes.timed(line, dict(os.environ))[0]
+
+    with ThreadPoolExecutor(2) as threads:
+        short, long = threads.map(timed, (0.2, 0.6))
+    assert 0.2 <= short < long
+    assert long >= 0.6
+    with pytest.raises(RuntimeError, match="no such thing"):
+        processes.timed(
+            [sys.executable, "-c", "raise SystemExit('no such thing')"], dict(os.environ)
+        )
 
 
 @pytest.mark.parametrize("stack", ENGINES)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import threading
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -13,7 +16,18 @@ from click.testing import CliRunner
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from backplane import engines
-from benchmarks.networks import NETWORKS, __main__, page, roofline
+from benchmarks import lanes
+from benchmarks.networks import (
+    NETWORKS,
+    __main__,
+    causes,
+    conditions,
+    page,
+    results,
+    roofline,
+    run,
+)
+from benchmarks.networks.causes import Cause, Miss
 from benchmarks.networks.workers import programs
 from benchmarks.problem import BACKPLANE
 
@@ -123,14 +137,177 @@ def test_the_page_tells_what_is_missed(tmp_path: Path) -> None:
         "fastest": (2.0, "by hand on torch"),
     }
     file = tmp_path / "networks.md"
-    page.write(data, file)
+    why = [cause("slow", engines=["torch"])]
+    page.write(data, file, why)
     text = file.read_text(encoding="utf-8")
     assert "1 of 3 such ratios" in text
-    assert "| gpt | torch | step | best by hand: by hand | 1.05 | 2.00 |" in text
+    assert "| by hand | 1.05 | 2.00 | [slow](#it-is-slow) |" in text.replace("best by hand: ", "")
+    assert "### It is slow\n\n2 of the misses.\n\n- **Where the time goes.** In slow." in text
     assert "takes at least 5 ms" in text
     assert "`unet`, " in text[text.index("Not measured yet: ") :].partition("\n")[0]
     assert "; on NumPy all; on TensorFlow all; on JAX all; on PyTensor all;" in text
     assert "did not run: no way" in text
     picture = (tmp_path / "networks" / "steps.svg").read_bytes()
-    page.write(data, file)
+    page.write(data, file, why)
     assert (tmp_path / "networks" / "steps.svg").read_bytes() == picture
+    with pytest.raises(causes.UnexplainedError, match="no cause for gpt on torch, step over hand"):
+        page.write(data, file, [cause("slow", rivals=["fastest"])])
+    assert file.read_text(encoding="utf-8") == text  # nothing was written
+
+
+# --- why goals are missed -------------------------------------------------------------------------
+
+
+def cause(key: str, **where: object) -> Cause:
+    told = {"time": f"In {key}.", "tried": "Much.", "needs": "More."}
+    return Cause(key, f"It is {key}", told, [where])
+
+
+def test_the_first_cause_that_holds_explains_a_miss() -> None:
+    slow = Miss("gpt", "numpy", "step", "fastest", 1.5, 1.3)
+    close = slow._replace(ratio=1.33)
+    near, any_ = cause("near", near=1.05), cause("any", networks=["gpt"], parts=["step"])
+    assert causes.explained([close, slow], [near, any_]) == [near, any_]
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ({"networks": ["bert"]}, "no cause for gpt on numpy, step over fastest: 1.50"),
+        ({"engines": ["jax"]}, "no miss has one"),
+        ({"parts": ["predict"]}, "no miss has one"),
+        ({"rivals": ["hand", "keras3"]}, "no cause for gpt on numpy"),
+        ({"near": 1.1}, "no cause for gpt on numpy"),
+    ],
+)
+def test_misses_without_causes_and_causes_without_misses_are_errors(
+    place: dict, words: str
+) -> None:
+    slow = Miss("gpt", "numpy", "step", "fastest", 1.5, 1.3)
+    with pytest.raises(causes.UnexplainedError, match=words):
+        causes.explained([slow], [cause("one", **place)])
+    with pytest.raises(causes.UnexplainedError, match="no miss has one"):
+        causes.explained([slow], [cause("other"), cause("one", **place)])
+
+
+def test_what_a_cause_must_say(tmp_path: Path) -> None:
+    file = tmp_path / "causes.toml"
+    file.write_text("[slow]\nheading = 'x'\n")
+    with pytest.raises(ValueError, match="slow has"):
+        causes.read(file)
+    file.write_text("[slow]\nheading='x'\ntime='t'\ntried='t'\nneeds='n'\nwhere=[{machine='x'}]\n")
+    with pytest.raises(ValueError, match=r"where has \['machine'"):
+        causes.read(file)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:matplotlib.*")
+def test_the_page_in_the_docs_is_made_of_the_results_and_causes(tmp_path: Path) -> None:
+    file = tmp_path / "networks.md"
+    page.write(results.read(__main__.FILE), file, causes.read())
+    assert file.read_text(encoding="utf-8") == __main__.PAGE.read_text(encoding="utf-8")
+
+
+# --- conditions -----------------------------------------------------------------------------------
+
+
+def measured(stack: str, **how: object) -> dict:
+    known = conditions.measured("abc", 1, 0.0) | {"date": "2000-01-02"} | how
+    row = {"stack": stack, "name": BACKPLANE, "error": "", "measured": known, "losses": [2.0, 1.0]}
+    return row | {f"{part} {c}": [1.0] for part in ("step", "predict") for c in ("wall", "cpu")}
+
+
+def test_what_the_page_says_of_conditions() -> None:
+    rows = {
+        "gpt": [measured("numpy"), measured("torch"), measured("keras3-torch", quiet=False)],
+        "vae": [measured("numpy"), measured("torch", quiet=False, remark="Old", date="2000-01-09")],
+        "bert": [measured("numpy")],
+    }
+    assert conditions.remarks({name: {"programs": found} for name, found in rows.items()}) == [
+        "`gpt` and `vae` on PyTorch were measured while other programs ran; all other rows on an "
+        "otherwise idle machine.",
+        "Rows were measured from 2000-01-02 to 2000-01-09.",
+        "Old: `vae` on PyTorch.",
+    ]
+    pairs = {"gpt": {"programs": [measured("numpy", lanes=2)]}}
+    words = "2 at a time on an otherwise idle machine on 2000-01-02"
+    assert conditions.remarks(pairs) == [f"All rows were measured {words}."]
+    assert conditions.remarks({"gpt": {"programs": []}}) == []
+
+
+def test_how_busy_others_kept_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stat = tmp_path / "stat"
+    monkeypatch.setattr(conditions, "STAT", stat)
+    monkeypatch.setattr(conditions.time, "perf_counter", iter([0.0, 10.0]).__next__)
+    ticks = conditions.os.sysconf("SC_CLK_TCK")
+    stat.write_text(f"cpu {5 * ticks} 0 0 999 7 0 0 0 0 0\ncpu0 1 2 3\n")
+    watch = conditions.Watch()
+    stat.write_text(f"cpu {20 * ticks} {ticks} {ticks} 999999 77 0 0 0 0 0\n")
+    others = watch.others(own=9.0)
+    assert others == pytest.approx(0.8)
+    assert not conditions.measured("", 1, others)["quiet"]
+    assert conditions.measured("", 2, others)["quiet"]  # the other lane's
+    stat.unlink()
+    assert watch.others(1.0) is None
+    assert not conditions.measured("", 1, None)["quiet"]
+
+
+# --- measuring some and keeping the rest ----------------------------------------------------------
+
+
+def test_rows_stay_until_they_are_measured_anew(tmp_path: Path) -> None:
+    file, how = tmp_path / "networks.json", run.How(1, commit="abc")
+    work, limits = {"flops": 1, "bytes": 1}, {"flops": 1.0, "bytes": 1.0}
+
+    def keep(*rows: dict) -> list[tuple[str, list]]:
+        results.keep(file, "physics", rows[0]["stack"], list(rows), how, work, limits)
+        found = results.read(file)["networks"]["physics"]["programs"]
+        return [(row["stack"], row["error"]) for row in found]
+
+    assert keep(measured("jax")) == [("jax", "")]
+    assert keep(measured("numpy")) == [("numpy", ""), ("jax", "")]
+    other = {**measured("torch"), "losses": [2.0, 1.5, 1.1]}
+    assert keep(other)[1:] == [("jax", ""), ("torch", "losses are 0.05 away from those of numpy")]
+    rows = measured("torch"), {**measured("torch"), "name": "by hand, compiled"}
+    assert keep(*rows)[2:] == [("torch", "")] * 2
+    assert keep(measured("torch"))[2:] == [("torch", "")]  # what did not take turns has gone
+    assert results.has(file, "physics", "numpy", how)
+    assert not results.has(file, "physics", "numpy", how._replace(commit="def"))
+    assert not results.has(file, "physics", "torch", how)  # by hand is missing
+    assert not results.has(file, "gpt", "numpy", how)
+
+
+def test_lanes_measure_at_once_and_go_on_where_they_were_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, both, taken = tmp_path / "networks.json", threading.Barrier(2), []
+
+    def engine(name: str, engine: str, core: int, say: object, how: run.How) -> run.Rows:
+        both.wait(60)  # Neither goes on without the other.
+        taken.append((name, engine, core))
+        return [measured(engine, lanes=how.lanes)]
+
+    monkeypatch.setattr(run, "engine", engine)
+    monkeypatch.setattr(lanes, "cores", lambda core, count: [3, 5][:count])
+    monkeypatch.setattr(results, "limits", lambda core: {"flops": 1.0, "bytes": 1.0})
+    monkeypatch.setattr(results, "work", lambda name, core: {"flops": 1, "bytes": 1})
+    monkeypatch.setattr(conditions, "commit", lambda: "abc")
+    asked = ["--only", "vae,physics", "--output", str(file), "--lanes", "2", "--resume"]
+    done = CliRunner().invoke(__main__.main, [*asked, "--engines", "numpy,theano"])
+    assert done.exit_code == 0, done.output
+    assert {core for *_, core in taken} == {3, 5}
+    assert len(taken) == 4
+    found = results.read(file)["networks"]
+    assert {(name, row["stack"]) for name in found for row in found[name]["programs"]} == {
+        (name, engine) for name in ("vae", "physics") for engine in ("numpy", "theano")
+    }
+    taken.clear()
+    done = CliRunner().invoke(__main__.main, [*asked, "--engines", "numpy,theano"])
+    assert (done.exit_code, taken) == (0, [])
+
+
+def test_more_lanes_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    assert lanes.cores(0, 1) == [0]
+    assert lanes.cores(0, 2) == [0, 1]
+    with pytest.raises(click.BadParameter, match="may use 2 cores"):
+        lanes.cores(0, 3)

@@ -53,6 +53,25 @@ def test_a_training_step_runs_in_plain_onnx_runtime(tmp_path: Path) -> None:
         np.testing.assert_allclose(state["w"], K.get_value(w), rtol=1e-6)
 
 
+def test_convolutions_by_weights_that_are_frozen_stay_convolutions(tmp_path: Path) -> None:
+    """ONNX Runtime folds what follows into them. A kernel of one element that may be fed is better
+    off as a product.
+    """
+    x = K.placeholder((None, 4, 4, 3), name="x")
+    w = K.variable(rng.standard_normal((1, 1, 3, 5)), name="w")
+    f = K.function([x], [K.relu(K.conv2d(x, w, padding="same"), max_value=6)])
+    feed, found = rng.standard_normal((2, 4, 4, 3)).astype("float32"), []
+    for freeze in (False, True):
+        path = str(tmp_path / "f.onnx")
+        f.to_onnx(path, freeze=freeze)
+        found.append({node.op_type for node in onnx.load(path).graph.node})
+        (y,) = ort.InferenceSession(path).run(None, {"x": feed})
+        np.testing.assert_allclose(y, f([feed])[0], rtol=1e-5, atol=1e-6)
+    assert "Conv" not in found[0]
+    assert "Conv" in found[1]
+    assert not found[1] & {"MatMul", "Gemm"}
+
+
 def test_the_learning_phase_is_chosen_when_the_model_is_written(tmp_path: Path) -> None:
     x = K.placeholder((2,), name="x")
     f = K.function([x, K.learning_phase()], [K.in_train_phase(x * 2.0, x)])

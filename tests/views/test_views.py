@@ -117,6 +117,14 @@ def test_a_profile_groups_by_op_line_and_scope(engine):
     assert ("fuses ops" in text) == ("fuses" in engine.capabilities)
 
 
+def test_a_profile_runs_kernels_that_read_only_some_of_their_operands(engine):
+    """The gradient of a max-pooling, for one: operands that nobody reads are empty."""
+    x, w = K.placeholder((None, 6, 6, 2)), K.variable(np.full((3, 3, 2, 3), 0.1))
+    loss = K.sum(K.pool2d(K.conv2d(x, w, padding="same"), (2, 2), (2, 2)))
+    profile = K.function([x], K.gradients(loss, [w])).profile(np.ones((2, 6, 6, 2)), repeat=1)
+    assert any("pool" in row[0] for row in profile.by("op")), engine.name
+
+
 def test_the_flame_graph_and_the_trace_can_be_opened(tmp_path):
     f, _ = model()
     profile = f.profile(X, repeat=1)

@@ -107,7 +107,7 @@ def adaptable(function: F) -> F:
     """
 
     @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> Any:
         try:
             adapter = adapter_among((*args, *kwargs.values()))
             if adapter is None:

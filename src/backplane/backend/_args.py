@@ -41,7 +41,7 @@ def as_int(value: Any, what: str) -> int:
     raise TypeError(f"{what} must be an int, got {value!r}")
 
 
-def as_count(value: Any, what: str) -> int:
+def as_count(value: object, what: str) -> int:
     """An int of 0 or more; the ValueError for a negative one names `what`."""
     count = as_int(value, what)
     if count < 0:
@@ -66,7 +66,7 @@ def as_float(value: Any, what: str) -> float:
         raise TypeError(f"{what} must be a number, got {value!r}") from None
 
 
-def as_dtype(dtype: Any, default: str | None = None) -> str:
+def as_dtype(dtype: object, default: str | None = None) -> str:
     """The plain name of a dtype given as a string, a NumPy dtype or an engine's dtype object.
 
     Raises:
@@ -96,17 +96,17 @@ def _numpy_name(dtype: Any) -> str:
         return ""
 
 
-def as_axis(axis: Any, x: Tensor, what: str = "axis") -> int:
+def as_axis(axis: object, x: Tensor, what: str = "axis") -> int:
     """One non-negative axis of `x`."""
     return normalize_axis(as_int(axis, what), x.ndim, what)
 
 
-def as_new_axis(axis: Any, x: Tensor, what: str = "axis") -> int:
+def as_new_axis(axis: object, x: Tensor, what: str = "axis") -> int:
     """The place of an axis to be added to `x`, counted from the front."""
     return normalize_axis(as_int(axis, what), x.ndim + 1, what)
 
 
-def as_axes(axes: Any, x: Tensor, what: str = "axis") -> tuple[int, ...]:
+def as_axes(axes: object, x: Tensor, what: str = "axis") -> tuple[int, ...]:
     """Sorted non-negative axes of `x` from None (all), an int, or a sequence of ints."""
     if axes is None:
         return normalize_axes(None, x.ndim)
@@ -117,7 +117,7 @@ def as_axes(axes: Any, x: Tensor, what: str = "axis") -> tuple[int, ...]:
     return normalize_axes([as_int(axes, what)], x.ndim, what)
 
 
-def as_sizes(value: Any, count: int, what: str) -> tuple[int, ...]:
+def as_sizes(value: object, count: int, what: str) -> tuple[int, ...]:
     """`count` ints from one int or a sequence of `count`; the ValueError for anything else names
     `what`.
     """
@@ -134,7 +134,7 @@ def as_sizes(value: Any, count: int, what: str) -> tuple[int, ...]:
     return sizes
 
 
-def as_shape(shape: Any, what: str = "shape") -> tuple[list[Tensor], tuple[int | None, ...]]:
+def as_shape(shape: object, what: str = "shape") -> tuple[list[Tensor], tuple[int | None, ...]]:
     """A shape as `(dims, sizes)`: sizes known now, and a scalar int tensor for each None.
 
     `shape` is an int, a sequence of ints and scalar integer tensors, or an integer vector tensor
@@ -169,7 +169,7 @@ def as_shape(shape: Any, what: str = "shape") -> tuple[list[Tensor], tuple[int |
     return dims, tuple(sizes)
 
 
-def as_new_shape(shape: Any, what: str) -> tuple[list[Tensor], tuple[int | None, ...]]:
+def as_new_shape(shape: object, what: str) -> tuple[list[Tensor], tuple[int | None, ...]]:
     """`as_shape` for a tensor that is to be created; `check_possible`."""
     dims, sizes = as_shape(shape, what)
     check_possible(sizes, what)
@@ -188,7 +188,7 @@ def check_possible(sizes: Sequence[int | None], what: str) -> None:
         raise ValueError(f"{what}: {error}") from None
 
 
-def as_entries(values: Any, what: str) -> list[int | Tensor]:
+def as_entries(values: object, what: str) -> list[int | Tensor]:
     """Numbers that are given like a shape: ints, and scalar tensors for unknown ones."""
     dims, sizes = as_shape(values, what)
     given = iter(dims)

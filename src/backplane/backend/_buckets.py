@@ -151,7 +151,7 @@ class Lengths(dict[tuple[int, int], tuple[int, int]]):
     """(input, axis) → the size before and after padding."""
 
 
-def _is_whole(n: Any) -> bool:
+def _is_whole(n: object) -> bool:
     return isinstance(n, int | np.integer) and not isinstance(n, bool)
 
 

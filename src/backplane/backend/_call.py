@@ -77,7 +77,7 @@ class _Found:
         for value in values:
             self.look(value)
 
-    def look(self, value: Any) -> None:
+    def look(self, value: object) -> None:
         if isinstance(value, Tensor):
             if isinstance(value, Variable):
                 self.variables = True
@@ -124,7 +124,7 @@ def api(function: F) -> F:
     engines.DEFAULT_CHANGED.append(settled.clear)
 
     @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> Any:
         try:
             now = current()
             if kwargs:
@@ -175,7 +175,7 @@ def unconverted(function: F) -> F:
 def _general(function: Call, wrapper: Call) -> Call:
     """The call rule for any arguments: each call looks at everything that they contain."""
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         found = _Found((*args, *kwargs.values()))
         if found.natives:
             args, kwargs = map_leaves(_adapters.LIFT[0], bound_values((args, kwargs)))
@@ -189,7 +189,7 @@ def _general(function: Call, wrapper: Call) -> Call:
     return call
 
 
-def bound_values(tree: Any) -> Any:
+def bound_values(tree: object) -> Any:
     """`tree`; inside of a function of an engine's library (`core.native`), with the values that its
     tensors have there.
     """
@@ -228,7 +228,7 @@ def creates(function: F) -> F:
     """
 
     @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> Any:
         try:
             how = mode()
             if how == "symbolic":
@@ -281,7 +281,7 @@ def _by_items(function: Call, general: Call, mode: str) -> Call:
     """What calls with lists or tuples do: the types of the items choose among what was settled."""
     settled: dict[Any, Call] = {}
 
-    def choose(*args: Any, **kwargs: Any) -> Any:
+    def choose(*args: object, **kwargs: object) -> Any:
         kinds = tuple(
             [
                 tuple(map(type, v)) if type(v) is list or type(v) is tuple else None
@@ -415,7 +415,7 @@ MOST_ITEMS = 32
 """Items of a list that are named one by one."""
 
 
-def _needs_conversion(value: Any) -> bool:
+def _needs_conversion(value: object) -> bool:
     """Whether `value` is, or holds, an array that must be converted before any use."""
     if type(value) is list or type(value) is tuple:
         return any(map(_needs_conversion, value))

@@ -36,7 +36,7 @@ def visible(function: Callable[..., Any], wrapper: Callable[..., Any]) -> None:
     FUNCTIONS[name] = function
     CALL_RULE.add(wrapper.__code__)
 
-    def traced(*args: Any, **kwargs: Any) -> Any:
+    def traced(*args: object, **kwargs: object) -> Any:
         _load()
         return _tracer[0].call(name, args, kwargs)
 

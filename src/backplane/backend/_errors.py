@@ -36,7 +36,7 @@ def explained(function: F) -> F:
     """
 
     @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> Any:
         try:
             return function(*args, **kwargs)
         except (TypeError, ValueError, IndexError) as error:
@@ -98,7 +98,7 @@ def holds_itself(what: str) -> ValueError:
 MOST_LISTS = 100
 
 
-def _depth(value: Any) -> str | None:
+def _depth(value: object) -> str | None:
     waiting: list[tuple[Any, tuple[int, ...]]] = [(value, ())]
     while waiting:
         value, around = waiting.pop()
@@ -159,13 +159,13 @@ def _is_quoted(value: str, text: str) -> bool:
     return re.search(rf"\b(got|not) {re.escape(value)}(?!\w)", text) is not None
 
 
-def _items(value: Any) -> Iterator[Any]:
+def _items(value: object) -> Iterator[Any]:
     yield value
     if isinstance(value, list | tuple):
         yield from value
 
 
-def _tests(value: Any) -> tuple[Callable[[Any], Any], ...]:
+def _tests(value: object) -> tuple[Callable[[Any], Any], ...]:
     """What K functions do with their arguments. The truth of another library's tensor may be an
     error of that library, while it traces, and is never asked for.
     """
@@ -174,7 +174,7 @@ def _tests(value: Any) -> tuple[Callable[[Any], Any], ...]:
     return (as_tensor, bool) if isinstance(value, Tensor | np.ndarray) else (as_tensor,)
 
 
-def _fails_with(text: str, test: Callable[[Any], Any], value: Any) -> bool:
+def _fails_with(text: str, test: Callable[[Any], Any], value: object) -> bool:
     try:
         test(value)
     except (TypeError, ValueError) as error:
@@ -182,7 +182,7 @@ def _fails_with(text: str, test: Callable[[Any], Any], value: Any) -> bool:
     return False
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """What a reader needs to know of an argument."""
     if isinstance(value, Tensor | np.ndarray):
         return f"<shape {tuple(value.shape)}, dtype {value.dtype}>"

@@ -57,7 +57,7 @@ def take(choice: config.Choice, names: dict[str, Any]) -> None:
 
 
 def _refusal(key: str, name: str) -> Callable[..., Any]:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
+    def refuse(*args: object, **kwargs: object) -> Any:
         raise NotImplementedError(f"K.{key}: the backend {name!r} does not define it")
 
     refuse.__name__ = refuse.__qualname__ = key

@@ -169,11 +169,11 @@ def translated(function: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return call
 
 
-def _described(name: str, value: Any) -> str:
+def _described(name: str, value: object) -> str:
     return f"{name}={value!r}" if isinstance(value, str | int | float | tuple) else name
 
 
-def _is_old(function: str, name: str, value: Any, named: bool) -> bool:
+def _is_old(function: str, name: str, value: object, named: bool) -> bool:
     """Whether an argument shows that the call has Keras 1's spelling. `named` tells that it was
     given by keyword.
 
@@ -192,7 +192,7 @@ def _is_old(function: str, name: str, value: Any, named: bool) -> bool:
     return False
 
 
-def _value(function: str, name: str, value: Any) -> Any:
+def _value(function: str, name: str, value: object) -> Any:
     """An argument in today's form."""
     if name == "dim_ordering":
         return as_data_format(function, value)
@@ -203,7 +203,7 @@ def _value(function: str, name: str, value: Any) -> Any:
     return value
 
 
-def as_data_format(function: str, dim_ordering: Any) -> DataFormat:
+def as_data_format(function: str, dim_ordering: object) -> DataFormat:
     """The data format that a `dim_ordering` means; ValueError if it means none."""
     if dim_ordering == "default":
         dim_ordering = config.image_data_format()
@@ -254,7 +254,7 @@ def deprecated(advice: str) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: object, **kwargs: object) -> Any:
             warnings.warn(
                 f"K.{function.__name__} is a function of Keras 1: write {advice}",
                 DeprecationWarning,
@@ -271,7 +271,7 @@ def accepting(function: F) -> F:
     """Decorator for functions without `api` whose parameters have new names since Keras 1."""
 
     @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> Any:
         try:
             return function(*args, **kwargs)
         except TypeError:

@@ -27,10 +27,10 @@ def _meeting(name: str) -> Callable[[Tensor, Any], Any]:
     own = OPERATORS[name]
 
     @functools.wraps(own)
-    def apply(x: Tensor, y: Any) -> Any:
+    def apply(x: Tensor, y: object) -> Any:
         return own(x, y) if isinstance(y, _KNOWN) else general(x, y)
 
-    def operator(x: Any, y: Any) -> Any:
+    def operator(x: object, y: object) -> Any:
         return own(x, y)
 
     operator.__name__ = operator.__qualname__ = f"__{name}__"

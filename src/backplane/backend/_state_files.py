@@ -44,7 +44,7 @@ OURS = re.compile(r"\.?[0-9a-f]{16}-\d+\.safetensors.*")
 INSTALL = 'pip install "keras-backplane[state]"'
 
 
-def told(engine: Engine, thing: Any) -> list[Any]:
+def told(engine: Engine, thing: object) -> list[Any]:
     """What each process tells the others: lists, dicts, texts and numbers."""
     return [json.loads(text) for text in engine.texts(json.dumps(thing))]
 

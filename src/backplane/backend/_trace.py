@@ -115,7 +115,7 @@ def table() -> dict[Any, Any]:
     return made
 
 
-def keep(traces: dict[Any, Any], key: Any, trace: Any) -> None:
+def keep(traces: dict[Any, Any], key: object, trace: object) -> None:
     """Put a trace in a table."""
     if _count[0] >= TRACE_LIMIT:
         _count[0] = 0
@@ -129,7 +129,7 @@ _traces: dict[Any, Trace] = table()
 
 
 def run_now(
-    function: Callable[..., Any], args: Any, kwargs: Any, engine: Engine, arrays: bool = True
+    function: Callable[..., Any], args: object, kwargs: object, engine: Engine, arrays: bool = True
 ) -> Any:
     """Run a K function on native values: the values of `engine`, variables, and `arrays`, unless
     arrays are parameters of the function.
@@ -159,7 +159,7 @@ def run_now(
 
 def _trace_of(
     function: Callable[..., Any],
-    shape_of_call: Any,
+    shape_of_call: object,
     specs: Sequence[Spec | ArraySpec],
     leaves: Sequence[Any],
     engine: Engine,
@@ -181,7 +181,7 @@ def _trace_of(
 
 
 def traced_for(
-    function: Callable[..., Any], args: Any, kwargs: Any, engine: Engine
+    function: Callable[..., Any], args: object, kwargs: object, engine: Engine
 ) -> tuple[Trace, list[Any]]:
     """A new trace for arguments that contain no symbolic value of the engine, and the values to run
     it on.
@@ -190,7 +190,7 @@ def traced_for(
     return trace(function, shape_of_call, specs, engine, runs_at_once(engine)), leaves
 
 
-def abstracted(tree: Any, engine: Engine) -> tuple[Any, list[Any], list[Any]]:
+def abstracted(tree: object, engine: Engine) -> tuple[Any, list[Any], list[Any]]:
     """A tree of arguments with slots for what has a value, these values, and their specs."""
     leaves: list[Any] = []
     specs: list[Any] = []
@@ -287,7 +287,7 @@ def trace(
         result = function(*args, **kwargs)
     outputs: list[Tensor] = []
 
-    def slot(value: Any) -> Any:
+    def slot(value: object) -> Any:
         if not isinstance(value, Tensor):
             return value
         outputs.append(value)

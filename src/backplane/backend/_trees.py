@@ -6,7 +6,7 @@ from collections.abc import Callable, ValuesView
 from typing import Any
 
 
-def flatten(tree: Any) -> list[Any]:
+def flatten(tree: object) -> list[Any]:
     """The leaves of a tree in order. Dicts have the order of insertion."""
     if isinstance(tree, dict):
         tree = list(tree.values())
@@ -15,13 +15,13 @@ def flatten(tree: Any) -> list[Any]:
     return [tree]
 
 
-def unflatten(like: Any, leaves: list[Any]) -> Any:
+def unflatten(like: object, leaves: list[Any]) -> Any:
     """`leaves` in the structure of `like`."""
     following = iter(leaves)
     return map_leaves(lambda _: next(following), like)
 
 
-def map_leaves(function: Callable[[Any], Any], tree: Any, leaf: type | tuple[()] = ()) -> Any:
+def map_leaves(function: Callable[[Any], Any], tree: object, leaf: type | tuple[()] = ()) -> Any:
     """A tree of the same structure, with `function` applied to each leaf. Objects of the class
     `leaf` are leaves too.
     """
@@ -35,11 +35,11 @@ def map_leaves(function: Callable[[Any], Any], tree: Any, leaf: type | tuple[()]
     return function(tree)
 
 
-def as_list(value: Any) -> list[Any]:
+def as_list(value: object) -> list[Any]:
     """A list of one or of several values."""
     return list(value) if isinstance(value, list | tuple | ValuesView) else [value]
 
 
-def as_pairs(value: Any) -> Any:
+def as_pairs(value: object) -> Any:
     """An option in a form that can be part of a key. A dict becomes sorted pairs."""
     return tuple(sorted(value.items())) if isinstance(value, dict) else value

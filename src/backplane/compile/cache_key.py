@@ -52,7 +52,7 @@ def params_key(params: Mapping[str, Any]) -> Hashable:
     )
 
 
-def _exact(value: Any) -> Hashable:
+def _exact(value: object) -> Hashable:
     """A form that tells values apart which compare equal but mean different programs: 1, 1.0, True,
     -0.0.
     """

@@ -72,12 +72,12 @@ def feed_for(placeholder: Placeholder, position: int, function: str, parts: int 
     return feed
 
 
-def _ndim(value: Any) -> int | None:
+def _ndim(value: object) -> int | None:
     shape = getattr(value, "shape", None)
     return None if shape is None else len(shape)
 
 
-def check_has_value(value: Any, engine: Engine, what: str) -> None:
+def check_has_value(value: object, engine: Engine, what: str) -> None:
     """TypeError if `value` belongs to a function that its library is tracing or transforming."""
     if not engine.has_value(value):
         raise TypeError(
@@ -88,7 +88,7 @@ def check_has_value(value: Any, engine: Engine, what: str) -> None:
         )
 
 
-def as_array(value: Any, dtype: np.dtype[Any], what: str) -> np.ndarray:
+def as_array(value: object, dtype: np.dtype[Any], what: str) -> np.ndarray:
     """`value` as an array of `dtype`. Floats are not silently cut to integers.
 
     Raises:
@@ -119,7 +119,7 @@ def as_array(value: Any, dtype: np.dtype[Any], what: str) -> np.ndarray:
     return converted(array, dtype, what)
 
 
-def _switch(value: Any, what: str, spec: Spec) -> Any:
+def _switch(value: object, what: str, spec: Spec) -> Any:
     """The learning phase: 0 or 1, as a Python number."""
     array = np.asarray(value)
     if array.size != 1 or array.dtype.kind not in _KINDS:
@@ -128,7 +128,7 @@ def _switch(value: Any, what: str, spec: Spec) -> Any:
     return bool(number) if spec.dtype == "bool" else number
 
 
-def _checked_native(value: Any, engine: Engine, spec: Spec, what: str) -> Any:
+def _checked_native(value: object, engine: Engine, spec: Spec, what: str) -> Any:
     given = engine.spec_of(value)
     if given.dtype != spec.dtype:
         raise TypeError(f"{what}: takes {spec.dtype}, got a tensor of {given.dtype}")

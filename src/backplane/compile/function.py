@@ -31,7 +31,7 @@ class Function(Plan):
             return self.call(values)
         return self._checked(values)
 
-    def checked_count(self, values: Any) -> Sequence[Any]:
+    def checked_count(self, values: object) -> Sequence[Any]:
         """`values`, after a check that there is one for each input. A learning phase at the end
         may be left out, and lists of arrays among the values are joined.
         """
@@ -54,7 +54,7 @@ class Function(Plan):
             )
         return values
 
-    def _checked(self, values: Any) -> list[np.ndarray]:
+    def _checked(self, values: object) -> list[np.ndarray]:
         """Check the number of values, and run the variant that the switches among them choose."""
         values = self.checked_count(values)
         key = tuple([self.feeds[i](values[i], self.engine, False) for i in self.switches])
@@ -153,7 +153,7 @@ def _slow(function: Function) -> Call:
 def _other_sizes(function: Function, key: tuple[Any, ...]) -> Call:
     """The call for batches of different sizes."""
 
-    def run(owner: Function, values: Any) -> list[np.ndarray]:
+    def run(owner: Function, values: object) -> list[np.ndarray]:
         return owner.apart(key)(values)
 
     return _weakly(function, run)
@@ -165,7 +165,7 @@ def _weakly(function: Function, run: Callable[[Function, Any], list[np.ndarray]]
     """
     found = weakref.ref(function)
 
-    def call(values: Any = ()) -> list[np.ndarray]:
+    def call(values: object = ()) -> list[np.ndarray]:
         owner = found()
         if owner is None:  # somebody has kept the compiled call alone
             raise ReferenceError("the function of this call does not exist any more")

@@ -183,7 +183,7 @@ def _committing(
 ) -> Callable[..., tuple[Any, ...]]:
     """`function`, which runs the calls that it has returned last, for callers that expect none."""
 
-    def run(*inputs: Any) -> tuple[Any, ...]:
+    def run(*inputs: object) -> tuple[Any, ...]:
         *results, later = function(*inputs)
         engine.commit(later)
         return tuple(results)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from backplane.compile.passes.lower import UNREAD
 from backplane.compile.passes.prune import prune
 from backplane.compile.program import compiled
 from backplane.compile.source_map import failed_at, place_of
@@ -117,7 +118,7 @@ class Stepper:
         inputs: list[Tensor] = []
         taken: list[Value] = []
         for i, (t, value) in enumerate(zip(node.inputs, operands, strict=True)):
-            if isinstance(t, Constant) and is_scalar(t):
+            if t is UNREAD or (isinstance(t, Constant) and is_scalar(t)):
                 inputs.append(t)  # It may be a parameter of the kernel.
             elif node.op.host is not None and i >= node.op.host:
                 size = np.asarray(self.engine.to_numpy(value), t.spec.dtype)
@@ -130,7 +131,7 @@ class Stepper:
         if program is None:
             if len(self._programs) >= ARRANGEMENT_LIMIT:
                 self._programs.clear()
-            made = rebuild(node, tuple(inputs))
+            made = rebuild(node, tuple(inputs), keep_spec=UNREAD in node.inputs)
             results = outputs_of(made) if node.op.multiple else [made]
             given = [t for t in inputs if isinstance(t, Placeholder)]
             run, constants, *_ = compiled(self.engine, given, results, options=self.options)

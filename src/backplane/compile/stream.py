@@ -66,7 +66,7 @@ def _results(submit: Callable[[], Future[Any]], ahead: int) -> Iterator[Any]:
         yield value
 
 
-def prepared_for(function: Function, values: Any) -> list[Any]:
+def prepared_for(function: Function, values: object) -> list[Any]:
     """Values of the inputs, checked and converted. They are copies, because whoever reads a stream
     may use its arrays again while the values wait.
     """

@@ -108,7 +108,7 @@ def join(variables: Sequence[InDomain]) -> list[Domain]:
 
 
 def under(
-    locks: Sequence[AbstractContextManager[Any]], function: Callable[..., T], *args: Any
+    locks: Sequence[AbstractContextManager[Any]], function: Callable[..., T], *args: object
 ) -> T:
     """`function(*args)` while all locks are held. Only a `with` is sure to give a lock back."""
     if not locks:
@@ -124,7 +124,7 @@ def again(call: Callable[[Any], T], domains: Sequence[Domain]) -> Callable[[Any]
     """
     found = ref(call)
 
-    def locked(inputs: Any) -> T:
+    def locked(inputs: object) -> T:
         for d in domains:
             d.version = d.count  # It is None where a write was interrupted before its end.
         function = found()

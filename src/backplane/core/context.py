@@ -120,7 +120,7 @@ class Context:
         self.watcher = watcher
         self.mesh = mesh
 
-    def but(self, **fields: Any) -> Context:
+    def but(self, **fields: object) -> Context:
         """The same context with other values of some fields."""
         return Context(**{name: getattr(self, name) for name in self.__slots__} | fields)
 
@@ -137,7 +137,7 @@ current = _context.get
 
 
 @contextmanager
-def changed(**fields: Any) -> Iterator[Context]:
+def changed(**fields: object) -> Iterator[Context]:
     """Context manager: inside, these fields of the context have these values."""
     before = current()
     inside = before.but(**fields)

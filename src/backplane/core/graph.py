@@ -140,7 +140,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def constant(value: Any, dtype: str | None = None) -> Constant:
+def constant(value: object, dtype: str | None = None) -> Constant:
     """A constant leaf from a number or an array."""
     array = np.asarray(value, dtype=dtype)
     return Constant(array, Spec(array.shape, array.dtype.name))
@@ -168,7 +168,7 @@ def converted(array: np.ndarray, dtype: Any, what: str) -> np.ndarray:
     return array.astype(target)
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> Any:
     """The whole part as a Python number, which compares exactly; float64 rounds."""
     return np.trunc(value).item() if isinstance(value, np.generic) else value
 

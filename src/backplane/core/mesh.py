@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from backplane.core.context import current
 
@@ -94,7 +94,7 @@ def whole(rank: int) -> Layout:
     return ((),) * rank
 
 
-def layout_of(given: Any, rank: int, what: str) -> Layout:
+def layout_of(given: object, rank: int, what: str) -> Layout:
     """The layout that a user describes: for each axis a name, a tuple of names, or None.
 
     Raises:
@@ -117,7 +117,7 @@ def layout_of(given: Any, rank: int, what: str) -> Layout:
     return layout
 
 
-def _names(entry: Any, given: Any, what: str) -> tuple[str, ...]:
+def _names(entry: object, given: object, what: str) -> tuple[str, ...]:
     names = () if entry is None else (entry,) if isinstance(entry, str) else entry
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise TypeError(

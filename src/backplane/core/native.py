@@ -144,7 +144,7 @@ class Native:
         """The tensors that it uses from around it, found by calling it on stand-ins."""
         recorded: dict[Tensor, None] = {}
 
-        def run(size: int | None, *values: Any) -> list[Any]:
+        def run(size: int | None, *values: object) -> list[Any]:
             bound = Bound(self, {}, constant(0).serial, size)
             results = self._called(bound, values)
             recorded.update(dict.fromkeys(bound.values))

@@ -62,7 +62,7 @@ def is_bad(array: np.ndarray) -> bool:
 
 
 def complaint(
-    message: str, has_nan: Any, has_inf: Any, line: tuple[str, int] | None = None
+    message: str, has_nan: object, has_inf: object, line: tuple[str, int] | None = None
 ) -> FloatingPointError:
     """The error of `K.check_numerics`. It names the emitted `line` where no traceback will."""
     kind = "Inf and NaN" if has_nan and has_inf else "NaN" if has_nan else "Inf"

@@ -32,11 +32,11 @@ from backplane.core.tensor import outputs_of as outputs_of
 
 @overload
 def primitive(
-    *, memory: Memory, name: str | None = None, multiple: Literal[True], **traits: Any
+    *, memory: Memory, name: str | None = None, multiple: Literal[True], **traits: object
 ) -> Callable[[SpecRule], Primitive[list[Tensor]]]: ...
 @overload
 def primitive(
-    *, memory: Memory, name: str | None = None, multiple: Literal[False] = False, **traits: Any
+    *, memory: Memory, name: str | None = None, multiple: Literal[False] = False, **traits: object
 ) -> Callable[[SpecRule], Primitive[Tensor]]: ...
 def primitive(*, memory: Memory, name: str | None = None, **traits: Any) -> Any:
     """Decorator: declare a primitive with these traits (see `Primitive`). Its name is that of the

@@ -39,7 +39,7 @@ class Source:
         self.marks: dict[int, Any] = {}
         """The marks of lines, by their numbers."""
 
-    def line(self, text: str, mark: Any = None) -> None:
+    def line(self, text: str, mark: object = None) -> None:
         """Add a line at the present margin. `marked` returns the `mark` for the number of this
         line.
         """
@@ -57,7 +57,7 @@ class Source:
         finally:
             self._margin = before
 
-    def bind(self, thing: Any, stem: str) -> str:
+    def bind(self, thing: object, stem: str) -> str:
         """The global name of `thing`, the same at each call. It is `stem` if nothing else has that
         name.
         """
@@ -66,7 +66,7 @@ class Source:
             name = self._bound[id(thing)] = self.define(thing, stem)
         return name
 
-    def define(self, thing: Any, stem: str) -> str:
+    def define(self, thing: object, stem: str) -> str:
         """A global name of its own for `thing`."""
         stem = "".join([c if c.isalnum() else "_" for c in stem])
         name = f"{stem}_" if keyword.iskeyword(stem) else stem

@@ -14,7 +14,7 @@ from backplane.core.spec import Shape
 
 
 def _operator(name: str) -> Callable[..., Any]:
-    def method(self: SparseTensor, *operands: Any) -> Any:
+    def method(self: SparseTensor, *operands: object) -> Any:
         return OPERATORS[name](OPERATORS["to_dense"](self), *operands)
 
     return method
@@ -62,12 +62,12 @@ class SparseTensor(_Parts):
         __matmul__, __neg__ = _operator("matmul"), _operator("neg")
 
 
-def is_sparse_matrix(value: Any) -> bool:
+def is_sparse_matrix(value: object) -> bool:
     """Whether `value` is a matrix or array of `scipy.sparse`, in any format."""
     return hasattr(value, "toarray") and hasattr(value, "nnz")
 
 
-def is_triple(value: Any) -> bool:
+def is_triple(value: object) -> bool:
     """Whether `value` is the triple (indices, values, shape) of a matrix, the form that TensorFlow
     1 took for feeding.
     """

@@ -25,7 +25,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {}
 
 
 def _operator(name: str) -> Callable[..., Tensor]:
-    def method(self: Tensor, *args: Any) -> Tensor:
+    def method(self: Tensor, *args: object) -> Tensor:
         return OPERATORS[name](self, *args)
 
     method.__name__ = f"__{name}__"
@@ -232,7 +232,7 @@ class Tensor:
     __neg__, __abs__, __invert__ = _operator("neg"), _operator("abs"), _operator("invert")
     __getitem__ = _operator("getitem")
 
-    def eval(self, session: Any = None, feed_dict: Any = None) -> Any:
+    def eval(self, session: object = None, feed_dict: object = None) -> Any:
         """The value as a NumPy array: `K.eval`, with TensorFlow's spelling and arguments."""
         return OPERATORS["eval"](self, session, feed_dict)
 
@@ -477,7 +477,7 @@ class Primitive(Generic[R]):
         self.argument_rules = rules
 
     def cotangents(
-        self, g: Any, y: Any, node: Tensor, wanted: Sequence[bool]
+        self, g: object, y: object, node: Tensor, wanted: Sequence[bool]
     ) -> list[Tensor | None]:
         """The cotangents of the operands of `node`, computed from the cotangent `g` of its result
         `y`. If there are several results, `g` and `y` are lists. A cotangent is None if the operand

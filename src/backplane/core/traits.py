@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from backplane.core.tensor import Axis as Axis
 from backplane.core.tensor import AxisRule as AxisRule
@@ -57,7 +56,7 @@ def later_axes(parameter: str) -> StackRule:
     return rule
 
 
-def whole_time(parameter: str, whole: Any) -> StackRule:
+def whole_time(parameter: str, whole: object) -> StackRule:
     """For primitives of one operand with a parameter that has an entry for each axis: time gets the
     entry `whole`.
     """

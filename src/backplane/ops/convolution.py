@@ -103,7 +103,7 @@ def _without_channels(x: Tensor, kernel: Tensor, **window: Any) -> Tensor | None
 
 
 def _no_gradient_by_x(
-    g: Tensor, kernel: Tensor, *dims: Tensor, shape: Sizes, **window: Any
+    g: Tensor, kernel: Tensor, *dims: Tensor, shape: Sizes, **window: object
 ) -> Tensor | None:
     """Zeros, in the same cases. Sums of no elements lead gradients back to the operands."""
     if 0 not in kernel.spec.shape[-2:]:
@@ -167,7 +167,7 @@ def conv_kernel_grad(x: Spec, g: Spec, *, kernel_shape: Ints, **window: Unpack[G
 # --- gradients ------------------------------------------------------------------------------------
 
 
-def _by_kernel(x: Tensor, g: Tensor, kernel: Tensor, **window: Any) -> Tensor:
+def _by_kernel(x: Tensor, g: Tensor, kernel: Tensor, **window: object) -> Tensor:
     return conv_kernel_grad(x, g, kernel_shape=kernel.spec.shape, **window)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -47,7 +46,7 @@ def given(node: Tensor, axis: int) -> Sequence[Axis]:
     return [(size.inputs[0], size.params["axis"])] if size.op is dim else ()
 
 
-def stacked_shape(node: Tensor, operands: Sequence[Stacked], **changed: Any) -> Tensor | None:
+def stacked_shape(node: Tensor, operands: Sequence[Stacked], **changed: object) -> Tensor | None:
     """The trait `stacks` of primitives with the operands x, *dims and a parameter `shape`: time
     becomes the first entry of `shape`. `changed` holds other parameters that differ for the stack.
     """
@@ -68,7 +67,7 @@ def stacked_shape(node: Tensor, operands: Sequence[Stacked], **changed: Any) -> 
 
 
 @primitive(host=0, precision=Precision.FOLLOWS, memory=Memory.FRESH, axes=given)
-def full(*dims: Spec, shape: tuple[int | None, ...], value: Any, dtype: str) -> Spec:
+def full(*dims: Spec, shape: tuple[int | None, ...], value: object, dtype: str) -> Spec:
     """A tensor filled with one number."""
     if dims or None in shape:
         check_sizes("full", shape, dims)
@@ -156,13 +155,13 @@ def sizes_of(x: Tensor) -> list[Amount]:
     return [size_at(x, axis) for axis in range(x.ndim)]
 
 
-def shaped(op: Primitive[Tensor], sizes: Sequence[Amount], *xs: Tensor, **params: Any) -> Tensor:
+def shaped(op: Primitive[Tensor], sizes: Sequence[Amount], *xs: Tensor, **params: object) -> Tensor:
     """`op` on `xs` with `sizes` for its parameter `shape`."""
     dims, shape = dims_and_shape(sizes)
     return op(*xs, *dims, shape=shape, **params)
 
 
-def shaped_as(op: Primitive[Tensor], like: Tensor, *xs: Tensor, **params: Any) -> Tensor:
+def shaped_as(op: Primitive[Tensor], like: Tensor, *xs: Tensor, **params: object) -> Tensor:
     """`op` on `xs` with the shape of `like` for its parameter `shape`."""
     dims, shape = dims_of(like)
     return op(*xs, *dims, shape=shape, **params)

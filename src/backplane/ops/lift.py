@@ -21,7 +21,7 @@ from backplane.ops.shaping import stack
 _NUMBERS = frozenset((bool, int, float))
 
 
-def as_tensor(value: Any, dtype: str | None = None) -> Tensor:
+def as_tensor(value: object, dtype: str | None = None) -> Tensor:
     """`value` as a dense tensor: itself, or a constant made from a number, list or array.
 
     Args:
@@ -71,7 +71,7 @@ def _holds_tensor(values: Sequence[Any]) -> bool:
         raise ValueError("expected a tensor, an array or numbers, got a list in itself") from None
 
 
-def _array(value: Any) -> np.ndarray:
+def _array(value: object) -> np.ndarray:
     try:
         return np.asarray(value)
     except ValueError as error:  # rows of different lengths
@@ -93,7 +93,7 @@ def checked(array: Any, value: Any) -> Any:
     return array
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, np.ndarray | np.generic):
         return f"an array of dtype {value.dtype}"
     text = repr(value)
@@ -167,14 +167,14 @@ def _number(value: Number, dtype: str) -> Tensor:
         return _constant(np.asarray(value), dtype)  # says what is wrong
 
 
-def _in_dtype(t: Tensor, value: Any, dtype: str) -> Tensor:
+def _in_dtype(t: Tensor, value: object, dtype: str) -> Tensor:
     """An operand in the common dtype. Integers that somebody wrote down must not wrap."""
     if isinstance(t, Constant) and isinstance(t.value, np.ndarray) and t is not value:
         return _constant(t.value, dtype)
     return cast_to(t, dtype)
 
 
-def _rank(value: Any) -> int:
+def _rank(value: object) -> int:
     """How much `value` has to say about the dtype: numbers and lists 0, arrays 1, tensors 2."""
     if isinstance(value, Tensor):
         return 1 if isinstance(value, ArrayInput) else 2
@@ -192,7 +192,7 @@ def cast_to(x: Tensor, dtype: str) -> Tensor:
     return cast(x, dtype=dtype)
 
 
-def fitting(variable: Variable, value: Any, what: str) -> Tensor:
+def fitting(variable: Variable, value: object, what: str) -> Tensor:
     """`value` as a tensor that can become the value of `variable`.
 
     Raises:

@@ -45,7 +45,7 @@ class Pullback(NamedTuple):
         """The cotangents on values of the engine."""
         operands, given = values[: self.operands], values[self.operands :]
 
-        def run(*moving: Any) -> list[Any]:
+        def run(*moving: object) -> list[Any]:
             own = dict(zip(self.wanted, moving, strict=True))
             results = self.native(*[own.get(i, x) for i, x in enumerate(operands)])
             return [results[j] for j in self.used]

@@ -40,14 +40,14 @@ def _define(name: str, function: Operator, reflected: bool = False) -> None:
 
 
 def _of(primitive: ew.Op) -> Operator:
-    def apply(x: Any, y: Any) -> Tensor:
+    def apply(x: object, y: object) -> Tensor:
         a, b = promoted(x, y)
         return primitive(a, b)
 
     return apply
 
 
-def true_divide(x: Any, y: Any) -> Tensor:
+def true_divide(x: object, y: object) -> Tensor:
     """True division; two integers are divided as `floatx()`."""
     a, b = promoted(x, y)
     if not is_float(a.spec.dtype):
@@ -59,7 +59,7 @@ PRODUCTS = (2, 3)
 """The powers that are computed as products."""
 
 
-def power(x: Any, a: Any, name: str = "pow") -> Tensor:
+def power(x: object, a: object, name: str = "pow") -> Tensor:
     """`x` to the power of `a`. Squares and cubes are frequent, and become products: for a square
     NumPy's `power` takes 13 times as long (256 × 256 float32: 88 µs instead of 6.5).
     """
@@ -76,7 +76,7 @@ def power(x: Any, a: Any, name: str = "pow") -> Tensor:
 
 
 def _logic(on_bools: Operator, on_integers: Operator, sign: str) -> Operator:
-    def apply(x: Any, y: Any) -> Tensor:
+    def apply(x: object, y: object) -> Tensor:
         a, b = promoted(x, y)
         if a.spec.dtype == "bool":
             return on_bools(a, b)
@@ -121,7 +121,7 @@ _define("abs", ew.abs)
 # --- matrix product -------------------------------------------------------------------------------
 
 
-def matrix_product(x: Any, y: Any) -> Tensor:
+def matrix_product(x: object, y: object) -> Tensor:
     """The product as NumPy's matmul has it: vectors get an axis for the time being, and batch axes
     are broadcast.
     """
@@ -163,7 +163,7 @@ def _with_batch(x: Tensor, sources: Sequence[Tensor]) -> Tensor:
 # --- indexing -------------------------------------------------------------------------------------
 
 
-def getitem(x: Tensor, key: Any) -> Tensor:
+def getitem(x: Tensor, key: object) -> Tensor:
     """`x[key]` for integers, slices, None, an ellipsis, and integer tensors or arrays.
 
     A scalar integer tensor takes the place of an integer, also as an end or the step of a slice; an
@@ -244,7 +244,7 @@ def _size(x: Tensor, items: Sequence[Any]) -> Tensor | None:
     return None if place is None or not -len(sizes) <= place < len(sizes) else sizes[place]
 
 
-def _is_list_of_slices(key: Any) -> bool:
+def _is_list_of_slices(key: object) -> bool:
     """Whether `key` is a list that TensorFlow takes for a tuple. A list of integers is an array."""
     ends = (builtins.slice, type(None), type(Ellipsis))
     return isinstance(key, list) and any(isinstance(item, ends) for item in key)
@@ -276,7 +276,7 @@ def _forward(start: End, stop: End, step: int | None) -> tuple[End, End, int]:
     return start, stop, step
 
 
-def _bound(value: Any) -> End:
+def _bound(value: object) -> End:
     """An end or the step of a slice: an int if it is known."""
     if value is None:
         return None
@@ -349,7 +349,7 @@ def _single(i: int, size: int | None, axis: int) -> Part:
     return (i, i + 1 or None, 1)
 
 
-def _index(item: Any) -> Tensor:
+def _index(item: object) -> Tensor:
     """An index array as an integer tensor."""
     if isinstance(item, str | float):
         raise TypeError(f"x[...]: an index must be an integer, a slice, None or ..., got {item!r}")

@@ -211,7 +211,7 @@ def sum_to_like(g: Tensor, like: Tensor, y: Tensor) -> Tensor:
     return sum(g, axes=leading, keepdims=False) if leading else g
 
 
-def full_like(x: Tensor, value: Any, dtype: str | None = None) -> Tensor:
+def full_like(x: Tensor, value: object, dtype: str | None = None) -> Tensor:
     """A tensor of the shape of `x`, filled with a number. It has the dtype of `x` if none
     is given.
     """

@@ -298,7 +298,7 @@ class Emitter:
         named += [f"out={out}"] if out else []
         return f"{self.source.bind(lowering, name)}({', '.join([*operands, *named])})"
 
-    def _literal(self, value: Any, key: str) -> str:
+    def _literal(self, value: object, key: str) -> str:
         return repr(value) if _has_literal(value) else self.source.bind(value, key)
 
     def _name(self, node: Tensor) -> str:
@@ -350,7 +350,7 @@ def writes_over(node: Tensor) -> bool:
     return op is not None and op.in_place
 
 
-def _has_literal(value: Any) -> bool:
+def _has_literal(value: object) -> bool:
     if isinstance(value, tuple):
         return all(_has_literal(v) for v in value)
     if isinstance(value, float):

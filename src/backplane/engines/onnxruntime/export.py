@@ -84,7 +84,7 @@ def _model(
     name: str,
 ) -> onnx.ModelProto:
     # Loops that always do, as nobody is there for a second try.
-    scope = Scope(loops="Loop")
+    scope = Scope(loops="Loop", frozen=set(frozen))
     with building(scope):
         given = dict(zip(inputs, program.inputs, strict=True))
         symbols = [Symbol(key, spec.dtype, spec.shape) for key, spec in given.items()]
