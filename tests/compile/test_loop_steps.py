@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
+from backplane.compile import passes
 from backplane.compile.codegen import tiling
 from backplane.compile.passes.simplify import simplify
 from backplane.compile.program import clear_programs
@@ -185,7 +186,8 @@ def test_no_step_of_an_lstm_copies_or_cuts(engine, monkeypatch):
     start = K.sum(K.zeros_like(x), axis=1)
     last = K.rnn(step, x, [start, start])[0]
     f = K.function([x], [last, *K.gradients(K.sum(last * last), [w, u])])
-    f([RNG.normal(size=(2, 7, 4))])
+    with passes.without("join_gradients"):  # PyTorch has kernels for both loops.
+        f([RNG.normal(size=(2, 7, 4))])
     steps = [source for source in sources if "def later" in source]
     if "steps" not in engine.capabilities:
         assert not steps
