@@ -205,3 +205,26 @@ def test_normalization_inside_of_a_loop(monkeypatch: pytest.MonkeyPatch) -> None
         wanted = losses()
     for got, want in zip(found, wanted, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("between", [plain_erf, plain_tanh, lambda x: 0.5 * x, K.tanh])
+def test_groups_that_a_residual_connection_joins(
+    between: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Norms after the blocks, as in BERT: the end of each is a term of what the next one takes."""
+    x, gamma, beta = K.placeholder(X.shape), K.variable(GAMMA), K.variable(BETA)
+    kernel = K.constant(np.eye(8) + 0.1)
+    y = x
+    for _ in range(4):
+        y = rows(y + between(K.dot(y, kernel)), gamma, beta)
+    y = rows(between(y), gamma, beta)
+    found = [group.op for group in groups_in(toposort([y]))]
+    gelus = 5 if between in (plain_erf, plain_tanh) else 0
+    assert (found.count(normalize), found.count(gelu)) == (5, gelus)
+    slopes = K.gradients(K.sum(y * WEIGHTS), [x, gamma, beta])
+    joined = K.function([x], [y, *slopes])([X])
+    with as_written(monkeypatch):
+        slopes = K.gradients(K.sum(y * WEIGHTS), [x, gamma, beta])
+        wanted = K.function([x], [y, *slopes])([X])
+    for a, b in zip(joined, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * np.abs(b).max())

@@ -23,9 +23,9 @@ Monomial = frozenset[tuple[Tensor, int]]
 Polynomial = dict[Monomial, float]
 
 ARITHMETIC = frozenset((add, sub, mul, div, neg, pow))
-MOST_TERMS, DEPTH, MOST_CANDIDATES = 6, 8, 8
-"""How large polynomials become, how deep they are looked into, and how many tensors are tried as
-the operand of a group."""
+MOST_TERMS, DEPTH, MOST_CANDIDATES, MOST_SEEDS = 6, 8, 8, 4
+"""How large polynomials become, how deep they are looked into, how many tensors are tried as the
+operand of a group, and around how many nodes at once a group is looked for."""
 
 NEAR = {"float64": 1e-12}
 """How far, relatively, a coefficient may be from that of the kernel; 1e-6 for the other dtypes."""
@@ -123,22 +123,33 @@ class _Seed(NamedTuple):
 
 def groups_in(order: Sequence[Tensor]) -> list[Group]:
     """The largest groups in a graph. `order` has operands before users."""
-    seeds: dict[Tensor, tuple[_Seed, int]] = {}
+    near: dict[Tensor, dict[_Seed, int]] = {}
+    """The seeds below a node, and how far away. A residual connection leads from one group into the
+    next, so there may be several."""
     largest: dict[_Seed, Group] = {}
     for node in order:
         seed = _seed(node)
         if seed is not None:
-            seeds[node] = seed, 0
-        elif seeds and node.op in ARITHMETIC:
-            reached = {id(seeds[t][0]): seeds[t] for t in node.inputs if t in seeds}
-            if len(reached) == 1:
-                ((around, distance),) = reached.values()
-                if distance < DEPTH:
-                    seeds[node] = around, distance + 1
-                    found = around.match(node)
-                    if found is not None:
-                        largest[around] = found
+            near[node] = {seed: 0}
+        elif near and node.op in ARITHMETIC:
+            reached = _reached([near[t] for t in node.inputs if t in near])
+            if reached:
+                near[node] = reached
+            for around in reached:
+                found = around.match(node)
+                if found is not None:
+                    largest[around] = found
     return list(largest.values())
+
+
+def _reached(below: Sequence[dict[_Seed, int]]) -> dict[_Seed, int]:
+    """The nearest seeds of the operands, one step farther away."""
+    found: dict[_Seed, int] = {}
+    for seeds in below:
+        for seed, distance in seeds.items():
+            if distance < DEPTH:
+                found[seed] = min(distance + 1, found.get(seed, DEPTH))
+    return dict(sorted(found.items(), key=lambda item: item[1])[:MOST_SEEDS])
 
 
 def _seed(node: Tensor) -> _Seed | None:
