@@ -14,7 +14,7 @@ tf = pytest.importorskip("tensorflow")
 from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
 from backplane.compile.program import clear_programs  # noqa: E402
-from backplane.engines.tensorflow import convolution, direct  # noqa: E402
+from backplane.engines.tensorflow import convolution, direct, groups, updates  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -127,3 +127,59 @@ def test_equal_paddings_have_a_name(traced: list[Any]) -> None:
     found = [op for op in traced[0].graph.get_operations() if op.type.startswith("Conv2D")]
     assert Counter(op.get_attr("padding") for op in found) == {b"SAME": len(found)}
     assert len(found) == 3
+
+
+# --- normalization of a number of rows that a program does not know -------------------------------
+
+
+def normalized(x: Any) -> list[Any]:
+    y, mean, variance = K.normalize_batch_in_training(x, None, None, [0], epsilon=1e-3)
+    return [y, mean, variance, *K.gradients(K.sum(K.square(y) * y), [x])]
+
+
+def test_a_program_for_few_rows_has_no_branches_and_another_serves_many(traced: list[Any]) -> None:
+    x, v = K.placeholder(shape=(None, 3)), K.variable(np.zeros(3))
+    _, mean, *_ = outputs = normalized(x)
+    large = K.variable(np.zeros(updates.LARGE))
+    f = K.function([x], outputs, [K.update_add(v, mean), K.update_add(large, K.sum(x) + 1 - large)])
+    few, many = floats(8, 3), floats(groups.MOST_ROWS + 1, 3)
+    found = [f([few])]
+    assert not branches(traced[0])
+    found.append(f([many]))
+    assert branches(traced[1])
+    found.append(f([few]))
+    assert len(traced) == 2
+    for given, got in zip((few, many, few), found, strict=True):
+        with K.engine("numpy"):
+            again = K.placeholder(shape=(None, 3))
+            want = K.function([again], normalized(again))([given])
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+    means = sum(given.mean(0) for given in (few, many, few))
+    np.testing.assert_allclose(K.get_value(v), means, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(K.get_value(large), few.sum() + 1, rtol=1e-4)
+
+
+def test_a_program_with_other_effects_is_not_run_twice(
+    traced: list[Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    x = K.placeholder(shape=(None, 3))
+    f = K.function([x], normalized(K.print_tensor(x, message="seen")))
+    f([floats(groups.MOST_ROWS + 1, 3)])
+    assert branches(traced[-1])
+    out = capfd.readouterr()
+    assert (out.out + out.err).count("seen") == 1
+
+
+def test_a_branch_normalizes_any_number_of_rows(traced: list[Any]) -> None:
+    x, flag = K.placeholder(shape=(None, 3)), K.placeholder(shape=(), dtype="bool")
+    f = K.function([x, flag], [K.switch(flag, lambda: normalized(x)[0], lambda: x)])
+    given = floats(groups.MOST_ROWS + 1, 3)
+    (got,) = f([given, np.array(True)])
+    want = (given - given.mean(0)) / np.sqrt(given.var(0) + 1e-3)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    assert branches(traced[0])
+
+
+def branches(function: Any) -> list[Any]:
+    return [op for op in function.graph.get_operations() if op.type in ("If", "StatelessIf")]

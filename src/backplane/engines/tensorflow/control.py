@@ -24,16 +24,35 @@ EMPTY_STACK = "empty list"
 """In the message of the error of a loop that would stack no rows of unknown shape."""
 
 
+_FEW_ROWS: ContextVar[bool] = ContextVar("backplane_tensorflow_few_rows", default=False)
+
+MANY_ROWS = "more rows than the kernel takes"
+"""In the message of the error of a program for few rows."""
+
+
 @contextmanager
-def own_program() -> Iterator[None]:
+def own_program(few_rows: bool = False) -> Iterator[None]:
     """What is traced inside is a program of ours: no tape goes back through it, and where a loop
     makes no step, so that it fails with `EMPTY_STACK`, the program is run once more, not traced.
+
+    With `few_rows` it may fail with `MANY_ROWS`, and another program then runs in its place.
     """
-    token = _OWN.set(True)
+    tokens = _OWN.set(True), _FEW_ROWS.set(few_rows)
     try:
         yield
     finally:
-        _OWN.reset(token)
+        _OWN.reset(tokens[0])
+        _FEW_ROWS.reset(tokens[1])
+
+
+def takes_few_rows() -> bool:
+    """Whether the program that is traced now may fail with `MANY_ROWS`. The graphs of its branches,
+    loops and functions may not: nobody looks for checks in them.
+    """
+    if not _FEW_ROWS.get():
+        return False
+    outer = tf.compat.v1.get_default_graph().outer_graph
+    return not getattr(outer, "building_function", False)
 
 
 def in_own_program() -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -178,7 +178,67 @@ class TensorFlow(Engine):
 def _traced(
     program: Program, places: updates.Places, graphs: list[Any], handles: Collection[int]
 ) -> Function:
-    """The program over handles as a concrete function, whose graph joins `graphs`."""
+    """The program over handles, first as a function for few rows, if it may be run twice: its graph
+    is half as large, and TensorFlow's optimizer sees what follows a kernel.
+    """
+    general = partial(_function, program, places, graphs, handles)
+    if program.options.get("compile"):  # XLA drops checks.
+        return general()[0]
+    usual, operations = general(few_rows=True)
+    if not any(op.type == "Assert" and _tells_of_rows(op) for op in operations):
+        return usual
+    return _else(usual, general) if _is_repeatable(operations) else general()[0]
+
+
+def _tells_of_rows(op: Any) -> bool:
+    return bool(tf.get_static_value(op.inputs[1]) == control.MANY_ROWS.encode())
+
+
+_REPEATABLE = frozenset(
+    (
+        "Assert", "AssignVariableOp", "Placeholder", "ReadVariableOp", "ResourceGather",
+        "ResourceScatterAdd",
+    )
+)  # fmt: skip
+"""Operations marked as having state whose effect is on our variables alone, after all checks."""
+
+
+def _is_repeatable(operations: Sequence[Any]) -> bool:
+    return all(
+        not op.op_def.is_stateful or op.type in _REPEATABLE or op.name.startswith(updates.SCOPE)
+        for op in operations
+    )
+
+
+def _else(usual: Function, general: Callable[[], tuple[Function, Sequence[Any]]]) -> Function:
+    """The program for few rows, until it meets many; from then on the general one."""
+    made: list[Function] = []
+
+    def run(*inputs: Value) -> tuple[Value, ...]:
+        if not made and tf.executing_eagerly():
+            try:
+                return usual(*inputs)
+            except tf.errors.InvalidArgumentError as error:
+                if control.MANY_ROWS not in error.message:
+                    raise
+        if not made:
+            with tf.init_scope():
+                made.append(general()[0])
+        return made[0](*inputs)
+
+    return run
+
+
+def _function(
+    program: Program,
+    places: updates.Places,
+    graphs: list[Any],
+    handles: Collection[int],
+    few_rows: bool = False,
+) -> tuple[Function, Sequence[Any]]:
+    """The program over handles as a concrete function, whose graph joins `graphs`, and the
+    operations in it.
+    """
     whole = program.options.get("compile")
     signature = [
         tf.TensorSpec((), tf.resource) if i in handles else tf.TensorSpec(spec.shape, spec.dtype)
@@ -190,16 +250,17 @@ def _traced(
         autograph=False,
         jit_compile=whole,
     )
-    with control.own_program():
+    with control.own_program(few_rows):
         concrete = function.get_concrete_function()
     graphs.append(concrete.graph)
     if whole:
         _refuse_unchecked(concrete.graph)
     eager = updates.stepwise(program, places, handles)
     run = direct.call(concrete, eager, control.EMPTY_STACK)
-    if any(op.type in _FAIL_WHEN_EMPTY for op in concrete.graph.get_operations()):
+    operations = concrete.graph.get_operations()
+    if any(op.type in _FAIL_WHEN_EMPTY for op in operations):
         run = _eager_when_empty(run, eager, program)
-    return run
+    return run, operations
 
 
 SHORT = 8

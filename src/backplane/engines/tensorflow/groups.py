@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from backplane.core.spec import Spec
 from backplane.engines.table import Axes, Table, Value
 from backplane.engines.tensorflow.constants import ints, number, vector
-from backplane.engines.tensorflow.control import in_own_program
+from backplane.engines.tensorflow.control import MANY_ROWS, in_own_program, takes_few_rows
 from backplane.engines.tensorflow.direct import accelerated
 from backplane.engines.tensorflow.library import raw, tf
 from backplane.engines.tensorflow.reductions import mean, sum_
@@ -50,7 +50,11 @@ def _chosen(x: Value, by_kernel: Results, by_sums: Results) -> list[Value]:
     rows = x.shape[:-1].num_elements()
     if rows is not None:
         return by_kernel() if rows <= MOST_ROWS else by_sums()
-    return list(tf.cond(tf.size(x) <= MOST_ROWS * x.shape[-1], by_kernel, by_sums))
+    few = tf.size(x) <= MOST_ROWS * x.shape[-1]
+    if takes_few_rows():
+        raw.Assert(condition=few, data=[MANY_ROWS])
+        return by_kernel()
+    return list(tf.cond(few, by_kernel, by_sums))
 
 
 def _normalized_by_kernel(x: Value, *parameters: Value, epsilon: float) -> list[Value]:

@@ -24,6 +24,9 @@ from backplane.engines.tensorflow.library import raw, tf
 LARGE = 1 << 16
 """Elements from which on a variable is kept in place."""
 
+SCOPE = "updates"
+"""The scope of the names of kernels that write new values."""
+
 LONGEST = 64
 """The most operations in a chain. No step of an optimizer is longer."""
 
@@ -184,7 +187,8 @@ def _write(states: Sequence[State], others: Sequence[Value], graph: Any, fuse: b
         for chain in chains:
             first = states[chain.states[0]].new
             kernel = _kernel(chain.steps, chain.results, first.dtype, tuple(first.shape))
-            kernel([states[i].handle for i in chain.states], chain.inputs)
+            with tf.name_scope(SCOPE):
+                kernel([states[i].handle for i in chain.states], chain.inputs)
 
 
 # --- chains --------------------------------------------------------------------------------------
