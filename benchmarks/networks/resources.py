@@ -1,33 +1,51 @@
-"""What networks need: two threads against one, and memory, beside programs by hand.
+"""What networks need: two threads against one, memory, and the time to the first loss, beside
+programs by hand.
 
-    python -m benchmarks.networks.resources threads [ENGINE …]
-    python -m benchmarks.networks.resources memory [ENGINE …]
+    python -m benchmarks.networks.resources all [ENGINE …] [--only NETWORK,…]
 
-Each figure comes from a process of its own. `threads` prints the least milliseconds of a training
-step with one thread and with two, `memory` the most that a process held during three steps, less
-what it held before the network was built.
+measures all three and writes `docs/resources.md`; `threads`, `memory` and `first` measure one of
+them. Each figure comes from a process of its own. `threads` is the least time of a training step
+with one thread and with two, which needs an idle machine. `memory` is the most that a process held
+during three steps, less what it held before the network was built. `first` is the processor's time
+from an empty program to the first loss, and where it goes.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterator
-from time import perf_counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import perf_counter, process_time
 from typing import Any
 
-from benchmarks import processes
+import click
+
+from benchmarks import machine, processes
 from benchmarks.memory import held
 from benchmarks.networks import NETWORKS as WHOLE
+from benchmarks.networks import resources_page
 from benchmarks.networks.workers import Server, parts, programs
-from benchmarks.problem import ENGINES
+from benchmarks.problem import BACKPLANE, ENGINES, KERAS3
 from benchmarks.workers import ONE_THREAD
 
-NETWORKS = {"threads": ("unet", "gpt"), "memory": ("resnet50", "gpt")}
+NETWORKS = {"threads": ("unet", "gpt"), "costs": ("resnet50", "gpt")}
 """A convolutional network, and one of products of matrices."""
-SECONDS, LEAST = 3.0, 7
+SECONDS, LEAST = 2.0, 5
 """How long steps are timed, and how many at least."""
 STEPS = 3
+MODULE = "benchmarks.networks.resources"
+LEFT_OUT = ("by hand, compiled",)
+"""Programs that compile for minutes."""
+
+FILE = Path(__file__).parents[1] / "results" / "resources.json"
+PAGE = Path(__file__).parents[2] / "docs" / "resources.md"
+
+Row = dict[str, Any]
+
+
+# --- the child ------------------------------------------------------------------------------------
 
 
 def _threads(count: int) -> dict[str, str]:
@@ -39,69 +57,137 @@ def _threads(count: int) -> dict[str, str]:
 
 
 def measured() -> None:
-    """The child: seconds or bytes."""
-    what, cores, stack, network, program = processes.begin()
+    """The child: seconds of a step, or what the first steps cost."""
+    _, what, cores, stack, network, program, size = processes.begin()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, map(int, cores.split(",")))
-    server = Server(stack, network, program, "full")
-    if what == "memory":
-        processes.say(_memory(server))
-        return
+    server = Server(stack, network, program, size)
+    processes.say(_least(server, size) if what == "threads" else costs(server, program))
+
+
+def _least(server: Server, size: str) -> float:
+    """The least seconds of a step."""
     server.first()
     run = server.runs["step"]
     taken: list[float] = []
-    while sum(taken) < SECONDS or len(taken) < LEAST:
+    while len(taken) < LEAST or (sum(taken) < SECONDS and size == "full"):
         start = perf_counter()
         run.call(*run.arguments)
         taken.append(perf_counter() - start)
-    processes.say(min(taken))
+    return min(taken)
 
 
-def _memory(server: Server) -> int:
+def costs(server: Server, program: str) -> Row:
+    """Seconds to the first loss, those of each phase if it is a program in K, and bytes."""
     before = held("VmRSS") - held("RssFile")
-    server.first()
+    found: Row = {}
+    if program == BACKPLANE:
+        # Here: other stacks have no engine.
+        from benchmarks.networks.first import split
+
+        found["phases"] = split(server)
+        found["first"] = sum(found["phases"].values())
+    else:
+        start = process_time()
+        server.first()
+        found["first"] = process_time() - start
     run = server.runs["step"]
     for _ in range(STEPS - 1):
         run.call(*run.arguments)
-    return held("VmHWM") - held("RssFile") - before
+    return found | {"bytes": held("VmHWM") - held("RssFile") - before}
 
 
-def _rows(what: str, engines: list[str]) -> Iterator[tuple[str, str, str, list[float]]]:
-    for network in NETWORKS[what]:
-        for engine in engines:
-            for program in programs(network, engine):
-                if program == "by hand, compiled" or "step" not in parts(WHOLE[network], program):
-                    continue  # It compiles for minutes, or does not train.
-                found = [
-                    float(_child(what, n, engine, network, program))
-                    for n in ((1,) if what == "memory" else (1, 2))
-                ]
-                yield network, engine, program, found
+# --- the parent -----------------------------------------------------------------------------------
 
 
-def _child(what: str, threads: int, engine: str, network: str, program: str) -> Any:
-    module, core = "benchmarks.networks.resources", 0
+def _child(what: str, threads: int, stack: str, network: str, program: str, size: str) -> Any:
     every = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0, 1]
-    arguments = what, ",".join(map(str, every[-threads:])), engine, network, program
-    return processes.child(module, engine, core, *arguments, **_threads(threads))[1]
+    cores = every[-threads:]
+    arguments = what, ",".join(map(str, cores)), stack, network, program, size
+    return processes.child(MODULE, stack, cores[-1], "child", *arguments, **_threads(threads))[1]
 
 
-def main() -> None:
-    """Print a table."""
-    what, *engines = sys.argv[1:]
-    load = ", ".join(f"{n:.1f}" for n in os.getloadavg())
-    print(f"load {load} at the start, {os.cpu_count()} cores\n")
-    columns = ["one thread, ms", "two, ms", "gain"] if what == "threads" else ["MB"]
-    heads = ["network", "on", "program", *columns]
-    print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
-    for network, engine, program, found in _rows(what, engines or list(ENGINES)):
+def _measure(what: str, stack: str, network: str, program: str, size: str) -> Row:
+    row: Row = {"network": network, "stack": stack, "program": program, "error": ""}
+    try:
         if what == "threads":
-            one, two = (seconds * 1e3 for seconds in found)
-            figures = f"{one:.3g} | {two:.3g} | {one / two:.2f}"
-        else:
-            figures = f"{found[0] / 1e6:.0f}"
-        print(f"| `{network}` | `{engine}` | {program} | {figures} |", flush=True)
+            both = [_child(what, n, stack, network, program, size) for n in (1, 2)]
+            return row | {"seconds": both}
+        return row | _child(what, 1, stack, network, program, size)
+    except RuntimeError as error:
+        return row | {"error": str(error)}
+
+
+def _programs(what: str, engines: Sequence[str], only: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Stack, network and program of what is to be measured."""
+    for network in only or NETWORKS[what]:
+        # The first loss of Keras 3 is a goal, too.
+        keras = [s for s in KERAS3 if s.removeprefix("keras3-") in engines]
+        for stack in (*engines, *(keras if what == "costs" else ())):
+            for program in programs(network, stack):
+                if program not in LEFT_OUT and "step" in parts(WHOLE[network], program):
+                    yield stack, network, program
+
+
+def _shown(row: Row) -> str:
+    what = f"{row['network']} on {row['stack']}, {row['program']}: "
+    if row["error"]:
+        return what + row["error"]
+    if "seconds" in row:
+        one, two = row["seconds"]
+        return f"{what}{one * 1e3:.3g} ms, two threads {two * 1e3:.3g} ms, gain {one / two:.2f}"
+    own = [f"{name} {seconds:.2f}" for name, seconds in row.get("phases", {}).items()]
+    return f"{what}{row['bytes'] / 1e6:.0f} MB, first {row['first']:.2f} s; {', '.join(own)}"
+
+
+def updated(data: Row, kind: str, rows: Sequence[Row]) -> Row:
+    """The results, with rows in the place of older ones of the same programs."""
+
+    def key(row: Row) -> tuple[str, ...]:
+        return row["network"], row["stack"], row["program"]
+
+    new = {key(row) for row in rows}
+    kept = [row for row in data.get(kind, []) if key(row) not in new]
+    return data | {kind: [*kept, *rows]}
+
+
+def _known(context: Any, option: Any, text: str) -> list[str]:
+    names = [name for name in text.split(",") if name]
+    if unknown := sorted({*names} - {*WHOLE}):
+        raise click.BadParameter(f"{', '.join(unknown)}; there are {', '.join(WHOLE)}")
+    return names
+
+
+@click.command()
+@click.argument("what", type=click.Choice(["all", "threads", "memory", "first", "page"]))
+@click.argument("engines", nargs=-1, type=click.Choice(ENGINES))
+@click.option("--only", default="", callback=_known, help="Names of networks.")
+@click.option("--tiny", is_flag=True, help="Small sizes: a look whether all of it runs.")
+@click.option("--output", default=FILE, type=click.Path(path_type=Path), help="Another JSON file.")
+def main(what: str, engines: tuple[str, ...], only: list[str], tiny: bool, output: Path) -> None:
+    """Measure, and write the results and docs/resources.md; `page` only writes the page again.
+
+    `memory` and `first` come from the same processes, so each of them measures both. Exits with 1
+    if a program fails.
+    """
+    data: Row = json.loads(output.read_text("utf-8")) if output.exists() else {}
+    failed = False
+    kinds = {"all": ("threads", "costs"), "threads": ("threads",), "page": ()}
+    for kind in kinds.get(what, ("costs",)):
+        load = ", ".join(f"{n:.1f}" for n in os.getloadavg())
+        click.echo(f"{kind}: load {load} at the start, {os.cpu_count()} cores")
+        data |= {"machine": machine.description(), "load": {**data.get("load", {}), kind: load}}
+        for stack, network, program in _programs(kind, engines or ENGINES, only):
+            row = _measure(kind, stack, network, program, "tiny" if tiny else "full")
+            click.echo(_shown(row))
+            failed |= bool(row["error"])
+            data = updated(data, kind, [row])
+            if not tiny:  # Small sizes are no result.
+                output.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    if not tiny and output == FILE:
+        PAGE.write_text(resources_page.text(data), encoding="utf-8")
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":
-    measured() if sys.argv[1:2] == ["0"] else main()
+    measured() if sys.argv[2:3] == ["child"] else main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from backplane.compile.codegen import tiling
 from backplane.compile.program import clear_programs
 from backplane.core.graph import Tensor
 from backplane.core.registry import primitive
+from backplane.core.source import Source, marked
 from backplane.engines import kernels
 
 rng = np.random.default_rng(3)
@@ -334,3 +336,25 @@ def test_an_error_inside_a_chain_names_the_line_that_built_it(tiny: None) -> Non
     assert found is not None
     assert found.op.name == "exp"
     assert "test_tiling.py" in str(found.where)
+
+
+def test_equal_helpers_are_compiled_once_and_keep_their_lines() -> None:
+    """Errors in them still lead to the lines of the user."""
+    source = Source("program", bad=lambda x: 1 / x)
+    with source.block("def program(k, x):"):
+        source.line("return (first, second, third)[k](x)")
+    for name, parameter in (("first", "x"), ("second", "x"), ("third", "y")):
+        with source.helper(), source.block(f"def {name}({parameter}):"):
+            source.line("a = 1")
+            source.line(f"return a + bad({parameter})", mark=name)
+    program = source.function("program")
+    assert [program(k, 0.5) for k in range(3)] == [3, 3, 3]
+    names = program.__globals__
+    assert names["first"].__code__.co_code == names["second"].__code__.co_code
+    for k, name in enumerate(("first", "second", "third")):
+        with pytest.raises(ZeroDivisionError) as caught:
+            program(k, 0)
+        frame = traceback.extract_tb(caught.value.__traceback__)[-2]
+        assert frame.name == name
+        assert marked(frame.filename, frame.lineno or 0) == name
+        assert "return a + bad(" in (frame.line or "")

@@ -18,6 +18,7 @@ import linecache
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from types import CodeType, FunctionType
 from typing import Any
 from weakref import ref
 
@@ -38,6 +39,8 @@ class Source:
         self._bound: dict[int, str] = {}
         self.marks: dict[int, Any] = {}
         """The marks of lines, by their numbers."""
+        self._helpers: list[tuple[int, int]] = []
+        """Where the helpers are among the lines."""
 
     def line(self, text: str, mark: object = None) -> None:
         """Add a line at the present margin. `marked` returns the `mark` for the number of this
@@ -56,6 +59,15 @@ class Source:
             yield
         finally:
             self._margin = before
+
+    @contextmanager
+    def helper(self) -> Iterator[None]:
+        """Context manager: what is written inside is one function, without functions in it, which
+        others call. Helpers come last. Those that differ in their names alone are compiled once.
+        """
+        start = len(self.lines)
+        yield
+        self._helpers.append((start, len(self.lines)))
 
     def bind(self, thing: object, stem: str) -> str:
         """The global name of `thing`, the same at each call. It is `stem` if nothing else has that
@@ -83,7 +95,9 @@ class Source:
     def function(self, name: str) -> Callable[..., Any]:
         """Run the text, and return the function called `name` that it defines."""
         filename, text = f"<backplane {self.title} {next(_count)}>", self.text
-        exec(compile(text, filename, "exec"), self.names)
+        first = self._helpers[0][0] if self._helpers else len(self.lines)
+        exec(compile("\n".join(self.lines[:first]), filename, "exec"), self.names)
+        self._define_helpers(filename)
         # A function refers to its module: if the module referred to it, both would stay, with all
         # that the text names, until Python looks for cycles.
         function: Callable[..., Any] = self.names.pop(name)
@@ -93,6 +107,21 @@ class Source:
         gone = [ref(function, partial(known.pop, filename)) for known in (_marks, linecache.cache)]
         _marks[filename] = self.marks, gone
         return function
+
+    def _define_helpers(self, filename: str) -> None:
+        """Compile each helper's text once, and give the code to all that have it. The numbers of
+        its lines count from the first one, so that tracebacks show the helper itself.
+        """
+        known: dict[str, CodeType] = {}
+        for start, end in self._helpers:
+            head, *body = self.lines[start:end]
+            name, _, parameters = head.removeprefix("def ").partition("(")
+            text = "\n".join([f"def helper({parameters}", *body])
+            if text not in known:
+                constants = compile(text, filename, "exec").co_consts
+                known[text] = next(c for c in constants if isinstance(c, CodeType))
+            code = known[text].replace(co_name=name, co_qualname=name, co_firstlineno=start + 1)
+            self.names[name] = FunctionType(code, self.names)
 
 
 def marked(filename: str, line: int) -> Any:

@@ -182,7 +182,8 @@ class Emitter:
     def finished(self) -> Callable[..., Any]:
         """The function `program` of the text, after the functions of its chains have been added."""
         while self.functions:  # They refer to this emitter, which nobody needs any more.
-            self.functions.pop(0)(self.source)
+            with self.source.helper():
+                self.functions.pop(0)(self.source)
         return self.source.function("program")
 
     def unit(self, unit: Unit) -> None:

@@ -1,0 +1,125 @@
+"""The page docs/resources.md, made of the results of `benchmarks.networks.resources`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from benchmarks.page import table
+from benchmarks.problem import BACKPLANE, ENGINES, KERAS3
+
+DATA, VARIABLES = "data", "variables"
+GRAPH, GRADIENTS, PASSES, CODE = "graph", "gradients", "passes", "code"
+LIBRARY, RUN = "library", "run"
+
+PHASES = {
+    DATA: "random initial weights, which every program draws",
+    VARIABLES: "`K.variable` and `K.zeros`, which copies the weights",
+    GRAPH: "all other calls of K",
+    GRADIENTS: "`K.gradients`",
+    PASSES: "the passes over the graph",
+    CODE: "the text of the program and of its call, compiled by Python",
+    LIBRARY: "what the library compiles, and whatever else happens only once",
+    RUN: "a step, as long as the second one takes",
+}
+"""The phases, in their order, with what they are."""
+OURS = (GRAPH, GRADIENTS, PASSES, CODE)
+"""Those that Backplane itself spends."""
+
+HEAD = """\
+<!-- Written by `python -m benchmarks.networks.resources`; do not edit. -->
+# Threads, memory and the first step
+
+What training steps of a few networks need beside their time, which [Networks](networks.md) tells:
+`python -m benchmarks.networks.resources all` measures it on your machine. Each figure comes from
+one process. The programs by hand are those of the page on networks.
+"""
+THREADS = """\
+The least milliseconds of a training step with one thread and with two. The last column says how
+many times as fast two are.
+"""
+MEMORY = """\
+The most that a process holds during three training steps, less what it held before the network was
+built, in MB. The last column is this over the least of the programs by hand on the same engine.
+"""
+FIRST = """\
+The processor's seconds from an empty program to the first loss, with the library imported and used
+before. For Backplane the columns say where they go:
+"""
+ORDER = (*ENGINES, *KERAS3)
+
+Row = Mapping[str, Any]
+
+
+def text(data: Mapping[str, Any]) -> str:
+    """The page."""
+    lines = [HEAD]
+    found = data.get("machine")
+    if found is not None:
+        versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+        lines += [
+            f"Measured on {found['processor']}, {found['cores']} cores, Python {found['python']}, "
+            f"{found['date']}. {versions}. A load above 1 says that other programs ran; the first "
+            "of the three is that of the last minute.\n"
+        ]
+    for kind, section in (("threads", _threads), ("costs", _memory), ("costs", _first)):
+        rows = sorted(data.get(kind, ()), key=_place)
+        if rows:
+            lines += section([row for row in rows if not row["error"]])
+            lines += (
+                [f"The load was {data['load'][kind]} when it began.\n"] if "load" in data else []
+            )
+    failed = [row for kind in ("threads", "costs") for row in data.get(kind, ()) if row["error"]]
+    lines += [f"`{r['network']}` on `{r['stack']}`, {r['program']}: {r['error']}\n" for r in failed]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _place(row: Row) -> tuple[str, int, str]:
+    program = row["program"]
+    return row["network"], ORDER.index(row["stack"]), "" if program == BACKPLANE else program
+
+
+def _named(row: Row) -> list[str]:
+    return [f"`{row['network']}`", f"`{row['stack']}`", row["program"]]
+
+
+def _threads(rows: Sequence[Row]) -> Iterator[str]:
+    yield f"## Threads\n\n{THREADS}"
+    listed = []
+    for row in rows:
+        one, two = (seconds * 1e3 for seconds in row["seconds"])
+        listed.append([*_named(row), f"{one:.3g}", f"{two:.3g}", f"{one / two:.2f}"])
+    yield from table(["network", "on", "program", "one", "two", "gain"], listed)
+
+
+def _memory(rows: Sequence[Row]) -> Iterator[str]:
+    yield f"## Memory\n\n{MEMORY}"
+    listed = []
+    for row in rows:
+        rivals = [r["bytes"] for r in _by_hand(row, rows)]
+        ratio = f"{row['bytes'] / min(rivals):.2f}" if rivals and min(rivals) else ""
+        listed.append([*_named(row), f"{row['bytes'] / 1e6:.0f}", ratio])
+    yield from table(["network", "on", "program", "MB", "over by hand"], listed)
+
+
+def _by_hand(row: Row, rows: Sequence[Row]) -> list[Row]:
+    if row["program"] != BACKPLANE:
+        return []
+    same = [r for r in rows if (r["network"], r["stack"]) == (row["network"], row["stack"])]
+    return [r for r in same if r["program"] != BACKPLANE]
+
+
+def _first(rows: Sequence[Row]) -> Iterator[str]:
+    yield f"## The first step\n\n{FIRST}"
+    for name, meaning in PHASES.items():
+        yield f"- `{name}`: {meaning}"
+    yield f"- `ours`: the sum of {', '.join(f'`{name}`' for name in OURS)}\n"
+    listed = []
+    for row in rows:
+        phases = row.get("phases")
+        cells = [""] * (len(PHASES) + 1)
+        if phases is not None:
+            cells = [f"{sum(phases[name] for name in OURS):.2f}"]
+            cells += [f"{phases[name]:.2f}" for name in PHASES]
+        listed.append([*_named(row), f"{row['first']:.2f}", *cells])
+    yield from table(["network", "on", "program", "s", "ours", *PHASES], listed)
