@@ -380,7 +380,7 @@ def test_stacks_that_nobody_reads_are_left_away() -> None:
     [("valid", 1, 1), ("same", 2, 1), ("valid", 3, 1), ("same", 1, 2), (((2, 1), (0, 3)), 2, 1)],
     ids=str,
 )
-@pytest.mark.parametrize("groups", [(1, 3, 4), (1, 1, 4), (2, 4, 6), (4, 4, 8)], ids=str)
+@pytest.mark.parametrize("groups", [(1, 3, 4), (1, 1, 4), (2, 4, 6), (4, 4, 4), (4, 4, 8)], ids=str)
 def test_convolution_on_a_cpu_equals_that_of_accelerators(
     padding: Any, stride: int, dilation: int, groups: tuple[int, int, int]
 ) -> None:
