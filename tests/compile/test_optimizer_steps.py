@@ -16,12 +16,12 @@ from backplane.compile.passes.optimizer_steps import find_updates
 from backplane.compile.passes.simplify import simplify
 from backplane.core.registry import PRIMITIVES
 from backplane.core.variable import Variable
+from backplane.engines.table import Table
 
 rng = np.random.default_rng(0)
 
-KERNELS = SimpleNamespace(
-    table={"gradient_update", "momentum_update", "adam_update", "rows_update"}
-)
+KINDS = ("gradient_update", "momentum_update", "adam_update", "rows_update")
+KERNELS = SimpleNamespace(table=Table(**dict.fromkeys(KINDS, len)))
 """An engine that has all of them."""
 
 Pairs = Sequence[tuple[Variable, Any]]
