@@ -17,12 +17,13 @@ from backplane.compile.passes.simplify import simplify
 from backplane.core.registry import PRIMITIVES
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
+from backplane.engines.table import Table
 
 rng = np.random.default_rng(0)
 
 NAMES = ("gradient_update", "momentum_update", "adam_update", "rows_update", "average_update")
 KERNELS = SimpleNamespace(
-    table=dict.fromkeys((*NAMES, "normalize", "normalize_grad"), SimpleNamespace(unless=None))
+    table=Table(**dict.fromkeys((*NAMES, "normalize", "normalize_grad"), len))
 )
 """An engine that has all of them."""
 

@@ -1,4 +1,4 @@
-"""ONNX Runtime: steps that write to rows of a table in the memory of the table."""
+"""ONNX Runtime: steps of optimizers, and of rows of a table, in the memory of the variables."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ START = rng.random((6, 3)).astype("float32")
 
 @pytest.fixture(autouse=True)
 def any_size(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Tables of any size are written in place."""
+    """Variables of any size are written in place."""
     monkeypatch.setattr(updates, "LARGE", 0)
+    monkeypatch.setattr(updates, "MEAN", 0)
     with engines.use("cntk"):
         yield
 
@@ -202,3 +203,97 @@ def test_steps_on_a_device_and_of_the_librarys_tensors_replace_the_table() -> No
             before = K.get_value(table)
             step([np.array(rows)])
             close(K.get_value(table), moved(before, *rows))
+
+
+# --- steps of whole variables ---------------------------------------------------------------------
+
+
+def plain(p: Any, g: Any) -> list[Any]:
+    return [(p, p - 0.1 * g)]
+
+
+def with_momentum(p: Any, g: Any) -> list[Any]:
+    m = K.zeros(K.int_shape(p))
+    new = 0.9 * m - 0.1 * g
+    return [(m, new), (p, p + new)]
+
+
+def nesterov(p: Any, g: Any) -> list[Any]:
+    m = K.zeros(K.int_shape(p))
+    new = 0.9 * m - 0.1 * g
+    return [(m, new), (p, p + 0.9 * new - 0.1 * g)]
+
+
+def adam(p: Any, g: Any) -> list[Any]:
+    m, v = K.zeros(K.int_shape(p)), K.zeros(K.int_shape(p))
+    m_t, v_t = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * K.square(g)
+    return [(m, m_t), (v, v_t), (p, p - 0.1 * m_t / (K.sqrt(v_t) + 1e-7))]
+
+
+@pytest.mark.parametrize("way", [plain, with_momentum, nesterov, adam])
+def test_whole_variables_are_written_in_place(way: Any) -> None:
+    x = K.placeholder((None, 3))
+
+    def trained() -> tuple[Any, list[Any], list[Any]]:
+        weights = [K.variable(START[:3]), K.variable(START[3:4])]
+        loss = K.mean(K.square(K.dot(x, weights[0]) + weights[1] - 1.0))
+        pairs = [way(p, g) for p, g in zip(weights, K.gradients(loss, weights), strict=True)]
+        step = K.function([x], [loss], updates=[pair for group in pairs for pair in group])
+        return step, [v for group in pairs for v, _ in group], []
+
+    (f, variables, losses), (plain_f, wanted, wanted_losses) = trained(), trained()
+    feeds = [rng.normal(size=(4, 3)).astype("float32") for _ in range(4)]
+    with passes.without("optimizer_steps"):
+        for feed in feeds:
+            wanted_losses.append(plain_f([feed])[0])
+    losses.append(f([feeds[0]])[0])
+    before = [held(v) for v in variables]
+    kept = [K.get_value(v) for v in variables]
+    copies = [x.copy() for x in kept]
+    for feed in feeds[1:]:
+        losses.append(f([feed])[0])
+    close(losses, wanted_losses)
+    for v, w, old, x_kept, copy in zip(variables, wanted, before, kept, copies, strict=True):
+        close(K.get_value(v), K.get_value(w))
+        assert np.shares_memory(held(v), old)
+        np.testing.assert_array_equal(x_kept, copy)
+
+
+def test_a_session_with_constants_sees_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frozen, "CALLS", 0)
+    w, x = K.variable(START[:3]), K.placeholder((None, 3))
+    y = K.dot(x, w)
+    step = K.function([x], [], plain(w, K.gradients(K.sum(y * y), [w])[0]))
+    f = K.function([x], [y])
+    points = rng.random((2, 3)).astype("float32")
+    for _ in range(4):
+        step([points])
+        for _ in range(4):
+            close(f([points])[0], points @ K.get_value(w))
+
+
+@pytest.mark.parametrize("limit", ["LARGE", "MEAN"])
+def test_steps_of_small_variables_stay_as_they_are_written(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The decomposition of a step would compute more."""
+    monkeypatch.setattr(updates, limit, 1 << 10)
+    w, x = K.variable(START[:3]), K.placeholder((None, 3))
+    pairs = adam(w, K.gradients(K.sum(K.dot(x, w)), [w])[0])
+    step = K.function([x], [], pairs)
+    written = K.function([x], [], pairs)
+    step([START[:2, :3]])
+    with passes.without("optimizer_steps"):
+        written([START[:2, :3]])
+        lines = str(written.source()).splitlines()
+    assert "adam_update(" not in str(step.source())
+    assert len(str(step.source()).splitlines()) == len(lines)
+
+
+def test_a_step_by_what_is_fed_needs_no_session() -> None:
+    p, g, rate = K.variable(START), K.placeholder((6, 3)), K.placeholder(())
+    step = K.function([g, rate], [], [(p, p + rate * g)])
+    slopes = rng.normal(size=(6, 3)).astype("float32")
+    for _ in range(2):
+        step([slopes, 0.5])
+    close(K.get_value(p), START + slopes)

@@ -77,7 +77,7 @@ def find_updates(
         groups.setdefault(step.key(), []).append(step)
     results = list(outputs)
     for group in groups.values():
-        _replace(group, results)
+        _replace(group, results, engine)
     return results
 
 
@@ -100,8 +100,10 @@ def _undisturbed(steps: list[Step], outputs: Sequence[Tensor], engine: Engine) -
     return kept
 
 
-def _replace(group: Sequence[Step], results: list[Tensor]) -> None:
-    """Build one node for a group of steps, and put its results at their places."""
+def _replace(group: Sequence[Step], results: list[Tensor], engine: Engine) -> None:
+    """Build one node for a group of steps, and put its results at their places, if the engine's
+    kernel takes it.
+    """
     first = group[0]
     dtype = first.variables[0].spec.dtype
     numbers = [number.tensor(dtype) for number in first.numbers]
@@ -116,6 +118,8 @@ def _replace(group: Sequence[Step], results: list[Tensor]) -> None:
         tuple(op.infer_rule(*[t.spec for t in inputs], **params)),  # type: ignore[arg-type]
         results[first.positions[0]].where,
     )
+    if not serves(engine.table.get(op.name), node):
+        return
     found = outputs_of(node)
     for row, step in enumerate(group):
         for column, position in enumerate(step.positions):

@@ -95,6 +95,8 @@ def renamed(own: Value) -> Value:
     """
     x = own.view()
     _enter(_own, x)
+    if _is_in(_squares, own):
+        _enter(_squares, x)
     return x
 
 

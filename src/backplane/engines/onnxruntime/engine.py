@@ -258,7 +258,7 @@ class _Built(NamedTuple):
     scope: Scope
     inputs: dict[str, Spec]
     outputs: dict[str, Spec]
-    steps: list[updates.Descent]
+    steps: list[updates.Placed]
 
 
 def _built(program: Program, kind: str, kept: Collection[str] = ()) -> _Built:
@@ -266,7 +266,7 @@ def _built(program: Program, kind: str, kept: Collection[str] = ()) -> _Built:
     scope = Scope(loops=kind, serial=_threads(program) == 1, frozen=set(kept))
     with building(scope):
         given = [Symbol(f"x{i}", spec.dtype, spec.shape) for i, spec in enumerate(program.inputs)]
-        parts = updates.parts_of(program.function(*given), program)
+        parts = updates.parts_of(given, program.function(*given), program)
         outputs = scope.outputs([*parts.results, *[x for _, x in scope.printed]])
     specs = [*parts.specs, *[Spec(x.shape or (), x.dtype) for _, x in scope.printed]]
     inputs = {key: spec for key, spec in named(given, program.inputs).items() if key not in kept}
@@ -278,8 +278,10 @@ def _session(program: Program, kind: str, engine: OnnxRuntime) -> tuple[Call, bo
     what tells the line that an error comes from.
     """
     scope, inputs, outputs, steps = _built(program, kind)
+    written = {o for step in steps for o in step.outputs if o is not None}
+    count = len(program.outputs) - len(written)
     if not outputs:  # ONNX Runtime takes no model without results.
-        return (lambda *inputs: ()), False, lambda error: None
+        return updates.stepping(lambda *inputs: (), steps, count), False, lambda error: None
     start = partial(_started, program, scope, engine)
     names = list(inputs), list(outputs)
     if calls.has_calls(scope):
@@ -288,7 +290,7 @@ def _session(program: Program, kind: str, engine: OnnxRuntime) -> tuple[Call, bo
         call = engine.calling(start(model(scope, inputs, outputs, "program")), *names)
     if scope.printed:
         call = _printing(call, [how for how, _ in scope.printed])
-    call = updates.stepping(call, steps)
+    call = updates.stepping(call, steps, count)
     # The emitted function, and with it those of its loops, is kept because what its lines mean is
     # forgotten with it.
     return call, scope.unsure, partial(_failing_line, scope.places, program.function)
