@@ -116,7 +116,8 @@ def models_of_tensors_of_k(folder):
         K.function([image], [scores])([x])[0], model.predict(x, verbose=0), rtol=1e-4
     )
     trained = K.function([image], [model(image, training=True)])
-    assert np.abs(trained([x])[0] - trained([x])[0]).max() > 1e-4
+    # Two calls may drop the same of ten values; eight calls hardly do.
+    assert np.ptp([trained([x])[0] for _ in range(8)], axis=0).max() > 1e-4
     canvas = K.variable(x)
     loss = K.sum(K.square(model(canvas)[:, 0] - 1.0))
     step = K.function([], [loss], [K.update_sub(canvas, K.gradients(loss, canvas)[0])])
