@@ -120,10 +120,10 @@ def for_programs() -> Engine:
     Raises:
         ValueError: if the engine cannot compute on such a mesh, or if there is a device too.
     """
-    engine = current()
-    device: Engine | None = context.current().device
-    if device is not None and device.name == engine.name:
-        engine = device
+    now = context.current()
+    engine: Engine = now.engine or current()
+    if now.device is not None and now.device.name == engine.name:
+        engine = now.device
     if not MESHES or (mesh := current_mesh()) is None:
         return engine
     if engine.device is not None:
