@@ -1,4 +1,4 @@
-"""The jax engine: conversions, 64 bits, JAX's transformations, memory, loops, forms on a CPU."""
+"""The jax engine: conversions, 64 bits, JAX's transformations, memory, loops, random numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from backplane import engines  # noqa: E402
 from backplane.core.graph import Graph, Placeholder  # noqa: E402
 from backplane.core.registry import primitive  # noqa: E402
 from backplane.core.spec import Spec  # noqa: E402
-from backplane.engines.jax import ENGINE, cpu, engine, memory, native  # noqa: E402
+from backplane.engines.jax import ENGINE, engine, memory  # noqa: E402
 from backplane.engines.jax.random import threefry2x32, words_at_once, words_in_parts  # noqa: E402
 from backplane.engines.programs import Program  # noqa: E402
 from trust.faults import Interrupt, handling  # noqa: E402
@@ -370,120 +370,6 @@ def test_stacks_that_nobody_reads_are_left_away() -> None:
     run = ENGINE.table["scan"].function([], body=_doubling(), **options)
     final, stack = run(jnp.float32(1), jnp.zeros((3,)))
     assert (float(final), stack) == (8, None)
-
-
-# --- forms ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("padding", "stride", "dilation"),
-    [("valid", 1, 1), ("same", 2, 1), ("valid", 3, 1), ("same", 1, 2), (((2, 1), (0, 3)), 2, 1)],
-    ids=str,
-)
-@pytest.mark.parametrize("groups", [(1, 3, 4), (1, 1, 4), (2, 4, 6), (4, 4, 4), (4, 4, 8)], ids=str)
-def test_convolution_on_a_cpu_equals_that_of_accelerators(
-    padding: Any, stride: int, dilation: int, groups: tuple[int, int, int]
-) -> None:
-    count, channels, filters = groups
-    window = {
-        "strides": (stride, stride),
-        "padding": padding,
-        "dilation": (dilation, dilation),
-        "groups": count,
-    }
-    x, kernel = floats(2, 8, 7, channels), floats(3, 2, channels // count, filters)
-
-    products = {"limits": cpu.Limits(0, 0, 0)}
-    convolutions = {"limits": cpu.Limits(np.inf, np.inf, np.inf)}
-
-    def each(x: Any, kernel: Any) -> Any:
-        g = jnp.cos(native.conv(x, kernel, **window))
-        return [
-            (
-                forms.conv(x, kernel, **window, **limits),
-                forms.input_grad(g, kernel, shape=x.shape, **window, **limits),
-                forms.kernel_grad(x, g, kernel_shape=kernel.shape, **window, **limits),
-            )
-            for forms, limits in ((cpu, products), (cpu, convolutions), (native, {}))
-        ]
-
-    *found, expected = jax.jit(each)(x, kernel)
-    for values in found:
-        for a, b in zip(values, expected, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
-
-
-def test_transposed_convolution_is_differentiable_by_the_tape() -> None:
-    g, kernel = jnp.asarray(floats(1, 4, 4, 3)), jnp.asarray(floats(3, 3, 2, 3))
-
-    def up(kernel: Any) -> Any:
-        y = K.conv2d_transpose(g, kernel, (1, 8, 8, 2), strides=(2, 2), padding="same")
-        return K.sum(y * y)
-
-    step = 1e-2 * jnp.asarray(floats(*kernel.shape))
-    slope = jnp.sum(jax.grad(up)(kernel) * step)
-    np.testing.assert_allclose(slope, (up(kernel + step) - up(kernel - step)) / 2, rtol=1e-3)
-
-
-def test_options_for_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
-    if jax.default_backend() != "cpu":
-        return
-    ask = cpu.convolution_options.__wrapped__
-    x = jnp.ones((4, 16, 16, 32))
-    compiled = jax.jit(lambda x: x + 1, compiler_options=ask()).lower(x).compile()
-    assert compiled(x).shape == x.shape
-    monkeypatch.setenv("XLA_FLAGS", "--xla_disable_hlo_passes=dce")
-    assert list(ask()) == ["xla_cpu_experimental_ynn_fusion_type"]
-    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_experimental_ynn_fusion_type=dot")
-    assert ask() is None
-
-
-def test_a_gradient_that_several_results_read_is_computed_once() -> None:
-    """Each operation that reads a sum of products would compute it anew."""
-    if jax.default_backend() != "cpu":
-        return
-    kernel = jnp.asarray(floats(4, 4, 3, 5))
-    given = {"strides": (2, 2), "padding": "same", "dilation": (1, 1), "groups": 1}
-
-    def read(g: Any) -> Any:
-        found = cpu.input_grad(g, kernel, shape=(2, 16, 16, 3), limits=cpu.Limits(0, 0, 0), **given)
-        mean = jnp.mean(found, (0, 1, 2))
-        return found - mean, jnp.maximum(found, mean), jnp.transpose(found, (3, 1, 2, 0))
-
-    options = cpu.convolution_options()
-    text = jax.jit(read, compiler_options=options).lower(floats(2, 8, 8, 5)).compile().as_text()
-    assert text.count(" pad(") <= 16  # a term for each place of the kernel
-    assert "opt-barrier" in text
-
-
-@pytest.mark.parametrize(
-    ("pool", "strides", "padding"),
-    [
-        ((2, 2), (2, 2), "valid"),
-        ((3, 3), (2, 2), "same"),
-        ((2, 3), (3, 1), "valid"),
-        ((9, 9), (9, 9), "same"),
-        ((12, 11), (1, 1), "valid"),
-        ((9, 2), (2, 2), "valid"),
-    ],
-)
-def test_pooling_equals_windows_of_jax(pool: Any, strides: Any, padding: str) -> None:
-    x = rng.integers(0, 5, (2, 12, 11, 3)).astype(np.float32)
-    sizes = ((1, *pool, 1), (1, *strides, 1), padding.upper())
-
-    def largest(x: Any) -> Any:
-        return lax.reduce_window(x, -jnp.inf, lax.max, *sizes)
-
-    expected, back = jax.vjp(largest, x)
-    window = {"pool": pool, "strides": strides, "padding": padding}
-    y, positions = lowering("max_pool", wanted=(True, True), **window)(x)
-    np.testing.assert_array_equal(y, expected)
-    g = floats(*y.shape)
-    found = lowering("max_pool_grad", **window)(g, x, None, positions)
-    np.testing.assert_allclose(found, back(g)[0], atol=1e-5)
-    v = floats(*x.shape)
-    taken = lowering("max_pool_take", **window)(v, None, None, positions)
-    np.testing.assert_allclose(np.sum(taken * g), np.sum(found * v), rtol=1e-3, atol=1e-4)
 
 
 # --- random numbers -------------------------------------------------------------------------------

@@ -12,7 +12,8 @@
 - A result of additions and products is computed anew for each operation that reads it, all the
   terms of a transposed product too: a step of a network that draws 32 × 32 images takes 50 ms so,
   and 24 with a barrier behind them. XLA would remove barriers before it joins operations
-  (`convolution_options`).
+  (`convolution_options`). A program that computes no gradients by kernels reads most results once,
+  and is better off so: predictions of two networks that draw take 0.74 of the time.
 - Its library YNNPACK takes up to four times as long as its own kernels where the batch is large, so
   programs are compiled without it (`convolution_options`). Its own kernels are slow at a single
   channel; products are not.
@@ -214,9 +215,9 @@ def _spread(g: Value, strides: Ints) -> list[int]:
 
 
 @cache
-def convolution_options() -> dict[str, str] | None:
+def convolution_options(trains: bool) -> dict[str, str] | None:
     """Compiler options for a program with convolutions: YNNPACK does what it does by default, but
-    no convolutions, and barriers stay until operations have been joined.
+    no convolutions. In one that trains, barriers stay until operations have been joined.
 
     There are none if the user has made a choice about YNNPACK, or if this XLA does not know the
     option. A user's choice about passes stays.
@@ -226,7 +227,7 @@ def convolution_options() -> dict[str, str] | None:
         return None
     fusions = "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT,LIBRARY_FUSION_TYPE_REDUCE"
     options = {"xla_cpu_experimental_ynn_fusion_type": fusions}
-    if "xla_disable_hlo_passes" not in flags:
+    if trains and "xla_disable_hlo_passes" not in flags:
         options["xla_disable_hlo_passes"] = "cse_barrier_expander"
     try:
         jax.jit(lambda: np.int32(0), compiler_options=options).lower().compile()

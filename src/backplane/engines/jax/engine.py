@@ -321,7 +321,8 @@ def _for_symbolic_sizes(function: Function) -> Function:
 
 def _options(program: Program) -> dict[str, str] | None:
     convolves = "= conv" in program.source and jax.default_backend() == "cpu"
-    return cpu.convolution_options() if convolves else None
+    trains = "= conv_kernel_grad" in program.source
+    return cpu.convolution_options(trains) if convolves else None
 
 
 def _is_wide(program: Program) -> bool:
