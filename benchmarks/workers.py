@@ -35,6 +35,11 @@ ONE_THREAD = {
 }
 """Thread counts of every library, for the processes that are measured."""
 
+KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+"""Has glibc keep what a program frees, for its next allocation: where a machine hands out pages
+slowly, their number would be measured in the place of the program.
+"""
+
 MASKS = 8
 """Runs over which the loss with dropout is averaged, each with a mask of its own."""
 SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "GRPC_VERBOSITY": "ERROR", "ABSL_MIN_LOG_LEVEL": "3"}

@@ -30,6 +30,9 @@ their losses are compared over 20 steps before anything is timed.
 NOTES = (
     "One thread in every library and one core for every process. The programs of one engine take "
     "turns, block by block. Ratios are formed within each round, and their median is given.",
+    "The C library keeps what a program frees for its next allocation, in every process alike "
+    "(`MALLOC_MMAP_MAX_=0` and a large `MALLOC_TRIM_THRESHOLD_`). By default it gives large blocks "
+    "back at once, and how long it takes to get them again is the machine's affair.",
     "Times are the processor's. `wall` is the time on the clock, in which other programs are "
     "contained. These lengthen the processor's time too, because they share caches and memory. So "
     "what is over the best by hand and Keras 3, which took turns with ours, can be trusted more "

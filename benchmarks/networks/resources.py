@@ -28,7 +28,7 @@ from benchmarks.networks import NETWORKS as WHOLE
 from benchmarks.networks import resources_page
 from benchmarks.networks.workers import Server, parts, programs
 from benchmarks.problem import BACKPLANE, ENGINES, KERAS3
-from benchmarks.workers import ONE_THREAD
+from benchmarks.workers import KEEP_MEMORY, ONE_THREAD
 
 NETWORKS = {"threads": ("unet", "gpt"), "costs": ("resnet50", "gpt")}
 """A convolutional network, and one of products of matrices."""
@@ -104,7 +104,9 @@ def _child(what: str, threads: int, stack: str, network: str, program: str, size
     every = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0, 1]
     cores = every[-threads:]
     arguments = what, ",".join(map(str, cores)), stack, network, program, size
-    return processes.child(MODULE, stack, cores[-1], "child", *arguments, **_threads(threads))[1]
+    # Memory is measured as programs hold it by default.
+    extra = _threads(threads) | (KEEP_MEMORY if what == "threads" else {})
+    return processes.child(MODULE, stack, cores[-1], "child", *arguments, **extra)[1]
 
 
 def _measure(what: str, stack: str, network: str, program: str, size: str) -> Row:

@@ -36,7 +36,7 @@ one process. The programs by hand are those of the page on networks.
 """
 THREADS = """\
 The least milliseconds of a training step with one thread and with two. The last column says how
-many times as fast two are.
+many times as fast two are. As on the page on networks, the C library keeps what a program frees.
 """
 MEMORY = """\
 The most that a process holds during three training steps, less what it held before the network was

@@ -14,7 +14,7 @@ from benchmarks import timing
 from benchmarks.networks import NETWORKS, conditions
 from benchmarks.networks.workers import parts, programs
 from benchmarks.problem import BACKPLANE, KERAS3
-from benchmarks.workers import Worker, WorkerError
+from benchmarks.workers import KEEP_MEMORY, Worker, WorkerError
 
 Say = Callable[[str], None]
 Rows = list[dict[str, Any]]
@@ -62,7 +62,7 @@ def _taken(name: str, offered: Sequence[tuple[str, str]], core: int, say: Say, h
     module, size = "benchmarks.networks.workers", "tiny" if how.tiny else "full"
     rows: Rows = [{"stack": s, "name": p, "error": ""} for s, p in offered]
     watch = conditions.Watch()
-    workers = [Worker(s, core, None, module, name, p, size) for s, p in offered]
+    workers = [Worker(s, core, KEEP_MEMORY, module, name, p, size) for s, p in offered]
     does = {p: parts(NETWORKS[name], p) for _, p in offered}
     try:
         for row, worker in zip(rows, workers, strict=True):

@@ -3,6 +3,8 @@
 import asyncio
 import contextvars
 import gc
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -130,3 +132,28 @@ def test_an_interrupt_leaves_no_block_behind():
         reached = injector.reached
         assert context.current() is before, injector.place
     assert number > 10
+
+
+AFTER_LOADING = """
+import gc
+from backplane import engines
+
+gc.collect()
+engine = engines.get("numpy")
+young = [*gc.get_objects(generation=0), *gc.get_objects(generation=1)]
+assert not any(one is engine or one is vars(engine) for one in young)
+assert any(one is engine for one in gc.get_objects())
+assert not gc.get_freeze_count()
+"""
+
+
+def test_the_collector_does_not_go_through_a_loaded_library_as_if_it_were_young():
+    subprocess.run([sys.executable, "-c", AFTER_LOADING], check=True, timeout=300)
+
+
+def test_what_somebody_has_frozen_stays_frozen(monkeypatch):
+    called = []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 1)
+    monkeypatch.setattr(gc, "unfreeze", lambda: called.append("unfreeze"))
+    context.make_old()
+    assert not called

@@ -99,12 +99,11 @@ TODAY = {
 """Functions of Keras 1 that have another name today."""
 
 
+@functools.cache
 def signature(function: str) -> inspect.Signature:
     """The signature in Keras 1 of a function that `SIGNATURES` lists."""
     return inspect.signature(eval(f"lambda {SIGNATURES[function]}: None"))
 
-
-PARAMETERS = {name: tuple(signature(name).parameters) for name in SIGNATURES}
 
 KERNELS = {
     "atrous_conv2d": ("kernel",),
@@ -130,8 +129,8 @@ def modern(function: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[s
         TypeError: if an argument is given twice.
         ValueError: for an unknown `dim_ordering`.
     """
-    parameters = PARAMETERS.get(function)
-    if parameters is None or len(args) > len(parameters):
+    parameters = signature(function).parameters if function in SIGNATURES else {}
+    if len(args) > len(parameters) or not parameters:
         return None
     given = [(n, v, False) for n, v in zip(parameters, args, strict=False)]
     given += [(n, v, True) for n, v in kwargs.items()]
@@ -181,7 +180,7 @@ def _is_old(function: str, name: str, value: object, named: bool) -> bool:
     nothing.
     """
     if named and name in RENAMED:
-        return name in PARAMETERS[function]
+        return name in signature(function).parameters
     if name == "dim_ordering":
         return isinstance(value, str) and value in (*ORDERINGS, "default")
     if name == "padding" and function in PADDINGS:

@@ -39,7 +39,7 @@ def get_value(x: TensorLike) -> np.ndarray:
         >>> K.get_value(K.variable([1.0, 2.0]))
         array([1., 2.], dtype=float32)
     """
-    return value_of(x)
+    return x.numpy() if isinstance(x, Variable) else value_of(x)
 
 
 @accepting

@@ -85,12 +85,10 @@ class Engine:
     feeds_at_once: ClassVar[tuple[str, Callable[[np.ndarray], Value]] | None] = None
     """A condition over `{x}`, and a function that feeds an array of the right dtype for which the
     condition holds. It does the same as `feed`, without a function of ours around the library's."""
-    around: ClassVar[tuple[Callable[[], Any], Callable[[], Any], Callable[[Any], Any]] | None] = (
-        None
-    )
-    """Three functions: an emitted program calls the first two at its start, and the third at its
-    end, with what the first gave. They are called in its own text, because one more function around
-    a small program would slow it down."""
+    around: ClassVar[tuple[Callable[[], Any], Callable[[Any], Any], Any] | None] = None
+    """What reads a state of the process, what sets it, and the state in which programs run. An
+    emitted program does that in its own text, because one more function around a small program
+    would slow it down."""
     holds_arrays: ClassVar[bool] = False
     """Whether arrays of native byte order are values as they are, so that `from_numpy` returns its
     argument."""

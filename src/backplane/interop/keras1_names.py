@@ -70,7 +70,7 @@ def _translating(name: str) -> Callable[..., Any]:
 
 def _described(name: str, today: Callable[..., Any]) -> str:
     """The first lines of today's docstring, and where the others are."""
-    renamed = [(old, _keras1.RENAMED.get(old, old)) for old in _keras1.PARAMETERS[name]]
+    renamed = [(old, _keras1.RENAMED.get(old, old)) for old in _keras1.signature(name).parameters]
     lines = [f"`{old}` is called `{new}` there." for old, new in renamed if new not in (old, None)]
     lines += [f"`{old}` is not needed." for old, new in renamed if new is None]
     summary = (today.__doc__ or "").partition("\n\n")[0]

@@ -19,9 +19,9 @@ from backplane.views.costs import elements, flops, peak, size
 from backplane.views.words import Text, count_text, described, shape_text, size_text
 
 
-def rendered(*parts: Any, width: int = 100) -> Text:
+def rendered(*parts: Any) -> Text:
     """Parts of rich as plain text."""
-    console = Console(width=width, color_system=None, force_terminal=False, file=io.StringIO())
+    console = Console(width=100, color_system=None, force_terminal=False, file=io.StringIO())
     with console.capture() as capture:
         for part in parts:
             console.print(part, highlight=False, markup=False)

@@ -160,13 +160,13 @@ class Emitter:
             if around is None:
                 self._body()
             else:
-                source.names.update(zip(("read", "enter", "leave"), around, strict=True))
+                source.names.update(zip(("read", "change", "inside"), around, strict=True))
                 source.line("before = read()")
                 with source.block("try:"):
-                    source.line("enter()")
+                    source.line("change(inside)")
                     self._body()
                 with source.block("finally:"):
-                    source.line("leave(before)")
+                    source.line("change(before)")
         function = self.finished()
         return Emitted(function, source.text, self.lowerings, self.sizes_from_values)
 

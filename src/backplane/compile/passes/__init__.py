@@ -292,9 +292,10 @@ def optimized(outputs: Outputs, job: Job) -> Optimized:
     present: set[Primitive[Any] | None] = set()
     for row in PASSES:
         fits = not (row.holds and present.isdisjoint(row.holds))
-        if row.run is not None and row.name not in off and fits and row.when(job):
-            outputs = row.run(outputs, job)
-        if row.name in ("write_out", "lower") or not known:
+        run = row.run if row.name not in off and fits and row.when(job) else None
+        if run is not None:
+            outputs = run(outputs, job)
+        if not known or (run is not None and row.name in ("write_out", "lower")):
             known = known or list(outputs)
             present = {node.op for node in toposort(outputs)}
     return Optimized(known, list(outputs))

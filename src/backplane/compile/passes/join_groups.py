@@ -25,7 +25,8 @@ def join_groups(outputs: Sequence[Tensor]) -> list[Tensor]:
     for node in order:
         for t in node.inputs:
             users.setdefault(t, []).append(node)
-    made = {_key(node): node for node in order if node.op is not None}
+    ops = {group.op for group in groups}
+    made = {_key(node): node for node in order if node.op in ops}
     instead: dict[Tensor, Tensor] = {}
     for group in groups:
         if _is_closed(group, users, outputs):

@@ -98,8 +98,8 @@ def _decomposed(
             f"the engine {engine.name!r} has no lowering for the primitive {op.name!r}, which "
             f"has no decomposition either (built at {node.where})"
         )
-    fresh = [Placeholder(t.spec) if t.op is not None else t for t in inputs]
     with changed(line=node.where):
+        fresh = [Placeholder(t.spec) if t.op is not None else t for t in inputs]
         results = op.decomposition(*fresh, **node.params)
     # Specs are kept where the operands are put in, because an inferred spec may know less.
     mapping = {p: t for p, t in zip(fresh, inputs, strict=True) if p is not t}
