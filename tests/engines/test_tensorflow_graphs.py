@@ -15,6 +15,7 @@ from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
 from backplane.compile.program import clear_programs  # noqa: E402
 from backplane.engines.tensorflow import convolution, direct, groups, updates  # noqa: E402
+from backplane.ops.control import scan  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -63,8 +64,9 @@ def test_constants_are_nodes_of_the_graph_that_uses_them(traced: list[Any]) -> N
     assert len(numbers) == 2  # 0.5 and the 0 of the start: floats are not for the optimizer to know
     assert all(t.dtype.is_floating for t in numbers)
     loops = [op for op in function.graph.get_operations() if op.type in ("While", "StatelessWhile")]
-    (loop,) = loops
-    assert all(x.op.type != "Const" or x.shape.rank == 0 for x in loop.inputs)
+    assert len(loops) == 2  # of four steps in each turn, and of one
+    for loop in loops:
+        assert all(x.op.type != "Const" or x.shape.rank == 0 for x in loop.inputs)
 
 
 @pytest.mark.parametrize("shape", [(6, 3), (6, 6, 3)], ids=["1D", "2D"])
@@ -185,3 +187,37 @@ def test_a_branch_normalizes_any_number_of_rows(traced: list[Any]) -> None:
 
 def branches(function: Any) -> list[Any]:
     return [op for op in function.graph.get_operations() if op.type in ("If", "StatelessIf")]
+
+
+# --- loops ----------------------------------------------------------------------------------------
+
+
+def sums_and_slopes(given: np.ndarray, reverse: bool) -> list[np.ndarray]:
+    """Of h = h / 2 + x²: all h, and the gradient of their sum by x."""
+    ordered = given[::-1] if reverse else given
+    h = np.zeros_like(given[0]) if len(given) else np.zeros(given.shape[1:], "float32")
+    ys = []
+    for row in ordered:
+        h = h / 2 + row**2
+        ys.append(h)
+    weights = [2 - 0.5 ** (len(given) - 1 - t) for t in range(len(given))]
+    slopes = [2 * row * w for row, w in zip(ordered, weights, strict=True)]
+    found = [np.array(each, "float32").reshape(given.shape) for each in (ys, slopes)]
+    return [each[::-1] for each in found] if reverse else found
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("steps", [0, 1, 3, 4, 5, 8, 11])
+def test_loops_of_any_length(steps: int, known: bool, reverse: bool) -> None:
+    x = K.placeholder(shape=(steps if known else None, 2, 3))
+
+    def step(state: list[Any], rows: list[Any]) -> tuple[list[Any], list[Any]]:
+        h = state[0] / 2.0 + rows[0] * rows[0]
+        return [h], [h]
+
+    _, (ys,) = scan(step, [K.zeros((2, 3))], [x], reverse=reverse)
+    f = K.function([x], [ys, K.gradients(K.sum(ys), [x])[0]])
+    given = floats(steps, 2, 3)
+    for got, want in zip(f([given]), sums_and_slopes(given, reverse), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
-from backplane.core.graph import Graph
+from backplane.core.graph import Graph, toposort
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine
 from backplane.engines.programs import Function
@@ -26,23 +26,27 @@ EMPTY_STACK = "empty list"
 
 _FEW_ROWS: ContextVar[bool] = ContextVar("backplane_tensorflow_few_rows", default=False)
 
+_FOR_XLA: ContextVar[bool] = ContextVar("backplane_tensorflow_for_xla", default=False)
+
 MANY_ROWS = "more rows than the kernel takes"
 """In the message of the error of a program for few rows."""
 
 
 @contextmanager
-def own_program(few_rows: bool = False) -> Iterator[None]:
+def own_program(few_rows: bool = False, for_xla: bool = False) -> Iterator[None]:
     """What is traced inside is a program of ours: no tape goes back through it, and where a loop
     makes no step, so that it fails with `EMPTY_STACK`, the program is run once more, not traced.
 
     With `few_rows` it may fail with `MANY_ROWS`, and another program then runs in its place.
+    `for_xla` says that XLA compiles it.
     """
-    tokens = _OWN.set(True), _FEW_ROWS.set(few_rows)
+    tokens = _OWN.set(True), _FEW_ROWS.set(few_rows), _FOR_XLA.set(for_xla)
     try:
         yield
     finally:
         _OWN.reset(tokens[0])
         _FEW_ROWS.reset(tokens[1])
+        _FOR_XLA.reset(tokens[2])
 
 
 def takes_few_rows() -> bool:
@@ -140,13 +144,20 @@ def _scan(
             return [*state, *empty()]
         read = _reader(rows, count)
 
-        def advance(i: Value, state: Sequence[Value], sinks: Sequence[Value]) -> tuple[Value, ...]:
-            at = count - 1 - i if reverse else i
-            results = step(*state, *read(at), *consts)
-            written = [sink.write(at, y) for sink, y in zip(sinks, results[carry:], strict=True)]
-            return i + 1, _promise(results[:carry], carried), written
+        def advance(
+            size: int, i: Value, state: Sequence[Value], sinks: Sequence[Value]
+        ) -> tuple[Value, Sequence[Value], Sequence[Value]]:
+            """`size` steps."""
+            first = count - size - i if reverse else i
+            elements = read(first, size)
+            for n in reversed(range(size)) if reverse else range(size):
+                results = step(*state, *[each[n] for each in elements], *consts)
+                state = _promise(results[:carry], carried)
+                made = zip(sinks, results[carry:], strict=True)
+                sinks = [sink.write(first + n, y) for sink, y in made]
+            return i + size, state, sinks
 
-        last, sinks = _repeat(advance, count, state, carried, stacked)
+        last, sinks = _repeat(advance, _together(body), count, state, carried, stacked)
         if isinstance(count, int) or static or in_own_program():
             return [*last, *filled()]
         return [*last, *tf.cond(count > 0, filled, empty)]
@@ -154,23 +165,51 @@ def _scan(
     return lower
 
 
+TOGETHER = 4
+"""Steps in each turn of a loop. For every value that goes from turn to turn the executor has four
+nodes more to run. A training step of an LSTM and a GRU of 64 units takes 0.91 of the time with 4
+steps in a turn, and so does a prediction. With 8 they take as long, but the graph is larger."""
+
+LONGEST = 128
+"""Operations up to which a step is short: the gradients of an LSTM with a mask are 78. The graph of
+longer ones would be large."""
+
+
+def _together(body: Graph) -> int:
+    """Steps in each turn of a loop: several if they are short, in a program of ours. XLA would
+    compile each of them, and knows no shapes after the first of two loops.
+    """
+    order = toposort(body.outputs)
+    nests = any(isinstance(x, Graph) for t in order for x in t.params.values())
+    several = in_own_program() and not _FOR_XLA.get() and len(order) <= LONGEST and not nests
+    return TOGETHER if several else 1
+
+
 def _repeat(
-    advance: Function,
-    count: Value,
-    state: Sequence[Value],
-    carried: Specs,
+    advance: Function, together: int, count: Value, state: Sequence[Value], carried: Specs,
     stacked: Specs,
-) -> tuple[Sequence[Value], Sequence[Value]]:
+) -> tuple[Sequence[Value], Sequence[Value]]:  # fmt: skip
     """The last state, and one array of rows per result of a step."""
     sinks = [tf.TensorArray(y.dtype, size=count, element_shape=y.shape) for y in stacked]
     invariants = tf.TensorShape(()), _invariants(carried), [tf.TensorShape(None)] * len(sinks)
-    _, last, sinks = tf.while_loop(
-        lambda i, *_: i < count,
-        held(advance),
-        (ints(0), state, sinks),
-        shape_invariants=invariants,
-    )
-    return last, sinks
+    loop: Any = ints(0), tuple(state), sinks
+
+    def turns(size: int, loop: Any) -> Any:
+        return tf.while_loop(
+            lambda i, *_: i < count - (size - 1),
+            held(partial(advance, size)),
+            loop,
+            shape_invariants=invariants,
+        )
+
+    if together == 1 or not isinstance(count, int) or count >= together:
+        loop = turns(together, loop)
+    if together > 1:
+        if not isinstance(count, int):
+            loop = turns(1, loop)
+        elif rest := count % together:
+            loop = advance(rest, count - rest, *loop[1:])
+    return loop[1], loop[2]
 
 
 def _zero_rows(sequences: Sequence[Value]) -> list[Value]:
@@ -182,18 +221,20 @@ def _no_rows(ys: Sequence[Value]) -> list[Value]:
     return [tf.zeros(vector((0, *sizes_of(y))), y.dtype) for y in ys]
 
 
-def _reader(rows: Sequence[Value], count: Value) -> Callable[[Value], list[Value]]:
-    """A function that reads one row of each sequence."""
+def _reader(rows: Sequence[Value], count: Value) -> Callable[[Value, int], list[Any]]:
+    """A function that reads some rows of each sequence, one where a tape may go back."""
     if not in_own_program():
         arrays = [
             tf.TensorArray(x.dtype, size=count, element_shape=x.shape[1:]).unstack(x) for x in rows
         ]
-        return lambda at: [array.read(at) for array in arrays]
+        return lambda at, size: [[array.read(at)] for array in arrays]
 
-    def read(at: Value) -> list[Value]:
+    def read(at: Value, size: int) -> list[Any]:
         # A slice of the first axis shares memory. But its gradient has the size of all rows.
-        bounds = {"begin": vector((at,)), "end": vector((at + 1,)), "strides": ints((1,))}
-        return [raw.StridedSlice(input=x, **bounds, shrink_axis_mask=1) for x in rows]
+        bounds = {"begin": vector((at,)), "end": vector((at + size,)), "strides": ints((1,))}
+        if size == 1:
+            return [[raw.StridedSlice(input=x, **bounds, shrink_axis_mask=1)] for x in rows]
+        return [raw.Unpack(value=raw.StridedSlice(input=x, **bounds), num=size) for x in rows]
 
     return read
 

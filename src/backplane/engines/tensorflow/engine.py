@@ -250,7 +250,7 @@ def _function(
         autograph=False,
         jit_compile=whole,
     )
-    with control.own_program(few_rows):
+    with control.own_program(few_rows, for_xla=bool(whole)):
         concrete = function.get_concrete_function()
     graphs.append(concrete.graph)
     if whole:
