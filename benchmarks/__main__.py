@@ -50,14 +50,7 @@ FILE = Path(__file__).parent / "results" / "latest.json"
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Compare Backplane in this tree with that in another one, a checkout, and stop.",
 )
-@click.option(
-    "--lanes",
-    "count",
-    default=1,
-    show_default=True,
-    type=click.IntRange(1),
-    help="With --against: measure so many workloads at once, each on a core of its own.",
-)
+@lanes.option("With --against: measure so many workloads at once, each on a core of its own.")
 @click.option(
     "--output",
     type=click.Path(path_type=Path),

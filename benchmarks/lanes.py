@@ -14,6 +14,13 @@ Job = TypeVar("Job")
 Found = TypeVar("Found")
 
 
+def option(help: str) -> Callable[[Found], Found]:
+    """The option `--lanes` of a command, which gets it as `count`."""
+    return click.option(
+        "--lanes", "count", default=1, show_default=True, type=click.IntRange(1), help=help
+    )
+
+
 def cores(core: int, lanes: int) -> list[int]:
     """The cores to measure on: `core`, or for several lanes the last ones of this process.
 

@@ -36,14 +36,7 @@ def _listed(known: tuple[str, ...]) -> Any:
 @click.option("--engines", default="", callback=_listed(ENGINES), help="Names of engines.")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
 @click.option("--core", type=int, default=interleaved.last_core, help="The core to measure on.")
-@click.option(
-    "--lanes",
-    "count",
-    default=1,
-    show_default=True,
-    type=click.IntRange(1),
-    help="Measure so many engines at once, each on a core of its own: the last ones.",
-)
+@lanes.option("Measure so many engines at once, each on a core of its own: the last ones.")
 @click.option(
     "--resume", is_flag=True, help="Leave out engines that were measured with these sources."
 )

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ("src", "benchmarks", ":!benchmarks/results", ":!benchmarks/networks/causes.toml")
 """What a measurement depends on."""
 STAT = Path("/proc/stat")
-IDLE = 0.2
+IDLE = 0.1
 """An otherwise idle machine: others kept less than so much of a core busy."""
 
 BUSY = "while other programs ran"

@@ -12,23 +12,17 @@ from backplane import backend as K
 from backplane import engines
 from backplane.compile import passes
 from backplane.engines.onnxruntime import engine
+from spying import Spy
 
 rng = np.random.default_rng(0)
 
 
 @pytest.fixture
-def kinds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
+def kinds(spied: Spy) -> Iterator[Callable[[], list[str]]]:
     """The operations of the last model."""
-    made: list[Any] = []
-    model = engine.model
-
-    def noted(*args: Any) -> Any:
-        made.append(model(*args))
-        return made[-1]
-
-    monkeypatch.setattr(engine, "model", noted)
+    made = spied(engine, "model")
     with engines.use("cntk"):
-        yield lambda: [node.op_type for node in made[-1].graph.node]
+        yield lambda: [node.op_type for node in made[-1].result.graph.node]
 
 
 def moments(x: Any, axes: list[int]) -> tuple[Any, Any, Any]:

@@ -21,6 +21,7 @@ from backplane.core.registry import PRIMITIVES as P  # noqa: E402
 from backplane.core.spec import Spec  # noqa: E402
 from backplane.engines.programs import Program  # noqa: E402
 from backplane.engines.tensorflow import ENGINE, direct, groups  # noqa: E402
+from spying import Spy  # noqa: E402
 
 rng = np.random.default_rng(0)
 
@@ -238,11 +239,9 @@ def test_a_program_is_traced_once_for_all_sizes() -> None:
     assert len(traces) == 1
 
 
-def test_what_is_short_and_evaluated_makes_no_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_short_and_evaluated_makes_no_graph(spied: Spy) -> None:
     clear_programs()
-    graphs: list[str] = []
-    call = direct.call
-    monkeypatch.setattr(direct, "call", lambda f, *rest: graphs.append(f.name) or call(f, *rest))
+    graphs = spied(direct, "call")
     w = K.variable(rng.normal(size=(3, 3)))
     short, deep = K.tanh(K.dot(w, w) + 1.0), w
     for _ in range(9):
@@ -512,12 +511,10 @@ def test_it_loads_beside_an_engine_whose_name_keras_3_refuses(configured: str) -
 @pytest.mark.parametrize("rows", [3, 300], ids=["few", "many"])
 @pytest.mark.parametrize("given", [True, False])
 def test_batch_normalization_is_a_kernel_where_that_is_exact(
-    rows: int, given: bool, monkeypatch: pytest.MonkeyPatch
+    rows: int, given: bool, monkeypatch: pytest.MonkeyPatch, spied: Spy
 ) -> None:
     monkeypatch.setattr(groups, "MOST_ROWS", 6 * 16)
-    made: list[Any] = []
-    call = direct.call
-    monkeypatch.setattr(direct, "call", lambda f, *more: made.append(f) or call(f, *more))
+    made = spied(direct, "call")
     numbers = np.random.default_rng(2)
     a = numbers.normal(3, 2, (rows, 2, 8, 5)).astype("float32")
 
@@ -533,7 +530,7 @@ def test_batch_normalization_is_a_kernel_where_that_is_exact(
 
     for found, wanted in zip(run("tensorflow"), run("numpy"), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=2e-5 * np.abs(wanted).max())
-    names = str(made[0].graph.as_graph_def())
+    names = str(made[0].args[0].graph.as_graph_def())
     assert "FusedBatchNormV3" in names
     assert "FusedBatchNormGradV3" in names
 

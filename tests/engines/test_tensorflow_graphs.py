@@ -16,6 +16,7 @@ from backplane import engines  # noqa: E402
 from backplane.compile.program import clear_programs  # noqa: E402
 from backplane.engines.tensorflow import convolution, direct, groups, updates  # noqa: E402
 from backplane.ops.control import scan  # noqa: E402
+from spying import Call, Spy  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -27,24 +28,16 @@ def on_tensorflow() -> Iterator[None]:
 
 
 @pytest.fixture
-def traced(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The concrete functions of the programs that the test compiles."""
-    found: list[Any] = []
-    call = direct.call
-
-    def noted(function: Any, *args: Any) -> Any:
-        found.append(function)
-        return call(function, *args)
-
-    monkeypatch.setattr(direct, "call", noted)
-    return found
+def traced(spied: Spy) -> list[Call]:
+    """Where the concrete functions of the programs that the test compiles are called."""
+    return spied(direct, "call")
 
 
 def floats(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).normal(size=shape).astype("float32")
 
 
-def test_constants_are_nodes_of_the_graph_that_uses_them(traced: list[Any]) -> None:
+def test_constants_are_nodes_of_the_graph_that_uses_them(traced: list[Call]) -> None:
     x = K.placeholder(shape=(None, None, 8))
 
     def step(row: Any, states: list[Any]) -> tuple[Any, list[Any]]:
@@ -59,7 +52,8 @@ def test_constants_are_nodes_of_the_graph_that_uses_them(traced: list[Any]) -> N
         h = np.tanh(given[:, t, :4] + given[:, t, 4:] * 0.5 + h)
         want.append(h)
     np.testing.assert_allclose(got, np.stack(want, 1), rtol=1e-5)
-    (function,) = traced
+    (function,) = traced[0].args[:1]
+    assert len(traced) == 1
     _, *numbers = function.inputs
     assert len(numbers) == 2  # 0.5 and the 0 of the start: floats are not for the optimizer to know
     assert all(t.dtype.is_floating for t in numbers)
@@ -70,7 +64,7 @@ def test_constants_are_nodes_of_the_graph_that_uses_them(traced: list[Any]) -> N
 
 
 @pytest.mark.parametrize("shape", [(6, 3), (6, 6, 3)], ids=["1D", "2D"])
-def test_a_bias_lies_next_to_its_convolution(traced: list[Any], shape: tuple[int, ...]) -> None:
+def test_a_bias_lies_next_to_its_convolution(traced: list[Call], shape: tuple[int, ...]) -> None:
     x, rank = K.placeholder(shape=(None, *shape)), len(shape) - 1
     kernel, bias = K.variable(floats(*[2] * rank, 3, 4)), K.variable(floats(4))
     convolve = K.conv1d if rank == 1 else K.conv2d
@@ -79,7 +73,7 @@ def test_a_bias_lies_next_to_its_convolution(traced: list[Any], shape: tuple[int
     (got,) = K.function([x], [K.bias_add(plain, bias)])([given])
     (want,) = K.function([x], [plain])([given])
     np.testing.assert_allclose(got, want + floats(4), rtol=1e-5, atol=1e-6)
-    (add,) = [op for op in traced[0].graph.get_operations() if op.type == "BiasAdd"]
+    (add,) = [op for op in traced[0].args[0].graph.get_operations() if op.type == "BiasAdd"]
     assert add.inputs[0].op.type == "Conv2D"
 
 
@@ -122,13 +116,13 @@ def test_gradients_are_equal_however_borders_and_dilation_are_made(
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-4)
 
 
-def test_equal_paddings_have_a_name(traced: list[Any]) -> None:
+def test_equal_paddings_have_a_name(traced: list[Call]) -> None:
     x = K.placeholder(shape=(None, 8, 8, 3))
     kernel = K.variable(floats(3, 3, 3, 4))
     y = K.conv2d(K.spatial_2d_padding(x, ((1, 1), (1, 1))), kernel)
     f = K.function([x], K.gradients(K.sum(K.square(y)), [x, kernel]))
     f([floats(2, 8, 8, 3)])
-    found = [op for op in traced[0].graph.get_operations() if op.type.startswith("Conv2D")]
+    found = [op for op in traced[0].args[0].graph.get_operations() if op.type.startswith("Conv2D")]
     assert Counter(op.get_attr("padding") for op in found) == {b"SAME": len(found)}
     assert len(found) == 3
 
@@ -141,16 +135,16 @@ def normalized(x: Any) -> list[Any]:
     return [y, mean, variance, *K.gradients(K.sum(K.square(y) * y), [x])]
 
 
-def test_a_program_for_few_rows_has_no_branches_and_another_serves_many(traced: list[Any]) -> None:
+def test_a_program_for_few_rows_has_no_branches_and_another_serves_many(traced: list[Call]) -> None:
     x, v = K.placeholder(shape=(None, 3)), K.variable(np.zeros(3))
     _, mean, *_ = outputs = normalized(x)
     large = K.variable(np.zeros(updates.LARGE))
     f = K.function([x], outputs, [K.update_add(v, mean), K.update_add(large, K.sum(x) + 1 - large)])
     few, many = floats(8, 3), floats(groups.MOST_ROWS + 1, 3)
     found = [f([few])]
-    assert not branches(traced[0])
+    assert not branches(traced[0].args[0])
     found.append(f([many]))
-    assert branches(traced[1])
+    assert branches(traced[1].args[0])
     found.append(f([few]))
     assert len(traced) == 2
     for given, got in zip((few, many, few), found, strict=True):
@@ -165,24 +159,24 @@ def test_a_program_for_few_rows_has_no_branches_and_another_serves_many(traced: 
 
 
 def test_a_program_with_other_effects_is_not_run_twice(
-    traced: list[Any], capfd: pytest.CaptureFixture[str]
+    traced: list[Call], capfd: pytest.CaptureFixture[str]
 ) -> None:
     x = K.placeholder(shape=(None, 3))
     f = K.function([x], normalized(K.print_tensor(x, message="seen")))
     f([floats(groups.MOST_ROWS + 1, 3)])
-    assert branches(traced[-1])
+    assert branches(traced[-1].args[0])
     out = capfd.readouterr()
     assert (out.out + out.err).count("seen") == 1
 
 
-def test_a_branch_normalizes_any_number_of_rows(traced: list[Any]) -> None:
+def test_a_branch_normalizes_any_number_of_rows(traced: list[Call]) -> None:
     x, flag = K.placeholder(shape=(None, 3)), K.placeholder(shape=(), dtype="bool")
     f = K.function([x, flag], [K.switch(flag, lambda: normalized(x)[0], lambda: x)])
     given = floats(groups.MOST_ROWS + 1, 3)
     (got,) = f([given, np.array(True)])
     want = (given - given.mean(0)) / np.sqrt(given.var(0) + 1e-3)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
-    assert branches(traced[0])
+    assert branches(traced[0].args[0])
 
 
 def branches(function: Any) -> list[Any]:

@@ -4,7 +4,7 @@ fails."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ tf = pytest.importorskip("tensorflow")
 from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
 from backplane.engines.tensorflow import direct, updates  # noqa: E402
+from spying import Call, Spy  # noqa: E402
 
 SHAPE = (512, 512)
 
@@ -44,33 +45,25 @@ def trained(engine: str, shape: tuple[int, ...], **options: Any) -> list[np.ndar
 
 
 @pytest.fixture
-def kernels(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The chains that are made kernels of XLA while the test runs."""
-    made: list[Any] = []
-    make = updates._kernel
-
-    def spy(steps: Any, *args: Any) -> Any:
-        made.append(steps)
-        return make(steps, *args)
-
-    monkeypatch.setattr(updates, "_kernel", spy)
-    return made
+def kernels(spied: Spy) -> list[Call]:
+    """Where chains are made kernels of XLA while the test runs."""
+    return spied(updates, "_kernel")
 
 
 @pytest.mark.parametrize(("shape", "count"), [(SHAPE, 1), ((300, 300), 1), ((40, 5), 0)])
 def test_an_optimizer_in_one_kernel_computes_what_numpy_does(
-    shape: tuple[int, ...], count: int, kernels: list[Any]
+    shape: tuple[int, ...], count: int, kernels: list[Call]
 ) -> None:
     found, wanted = trained("tensorflow", shape), trained("numpy", shape)
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * np.abs(b).max())
     assert len(kernels) == count
     # Three moments' worth of steps, each once: 2 · m, 1 · g, …; none of the gradient's product.
-    assert all(10 <= len(steps) <= 14 for steps in kernels)
+    assert all(10 <= len(made.args[0]) <= 14 for made in kernels)
 
 
 @pytest.mark.parametrize("compile_", [True, False])
-def test_without_the_kernel_the_values_are_the_same(compile_: bool, kernels: list[Any]) -> None:
+def test_without_the_kernel_the_values_are_the_same(compile_: bool, kernels: list[Call]) -> None:
     found, wanted = trained("tensorflow", SHAPE, compile=compile_), trained("numpy", SHAPE)
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * np.abs(b).max())
@@ -91,7 +84,7 @@ def test_equal_chains_share_a_kernel() -> None:
     assert after.hits - before.hits == 1
 
 
-def test_chains_with_a_step_in_common_are_one_kernel(kernels: list[Any]) -> None:
+def test_chains_with_a_step_in_common_are_one_kernel(kernels: list[Call]) -> None:
     a, b = K.zeros(SHAPE), K.ones(SHAPE)
     shared = (a + b) * 2.0 - 1.0
     K.function([], [], [K.update(a, shared * b), K.update(b, shared + a)])([])
@@ -175,17 +168,15 @@ ROWS = (40_000, 2)
 
 
 @pytest.fixture
-def graphs(monkeypatch: pytest.MonkeyPatch) -> list[Counter[str]]:
+def graphs(spied: Spy) -> Callable[[], list[Counter[str]]]:
     """How often each operation is in the programs that are traced while the test runs."""
-    made: list[Counter[str]] = []
-    call = direct.call
+    calls = spied(direct, "call")
 
-    def spy(concrete: Any, *args: Any) -> Any:
-        made.append(Counter([op.type for op in concrete.graph.get_operations()]))
-        return call(concrete, *args)
+    def counted() -> list[Counter[str]]:
+        made = [call.args[0].graph.get_operations() for call in calls]
+        return [Counter([op.type for op in operations]) for operations in made]
 
-    monkeypatch.setattr(direct, "call", spy)
-    return made
+    return counted
 
 
 def looked_up(engine: str) -> list[np.ndarray]:
@@ -216,15 +207,15 @@ def looked_up(engine: str) -> list[np.ndarray]:
         return [*found, *K.batch_get_value([u, v])]
 
 
-def test_rows_of_tables_are_updated_as_numpy_does(graphs: list[Counter[str]]) -> None:
+def test_rows_of_tables_are_updated_as_numpy_does(graphs: Callable[[], list[Counter[str]]]) -> None:
     found, wanted = looked_up("tensorflow"), looked_up("numpy")
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
-    steps = [ops for ops in graphs if ops["ResourceScatterAdd"]]
+    steps = [ops for ops in graphs() if ops["ResourceScatterAdd"]]
     assert steps
     assert not any(ops["ReadVariableOp"] or ops["AssignVariableOp"] for ops in steps)
     # The tables are tensors at the first prediction, and variables after the first step.
-    assert {ops["ResourceGather"] for ops in graphs if ops["ResourceScatterAdd"] == 0} >= {4}
+    assert {ops["ResourceGather"] for ops in graphs() if ops["ResourceScatterAdd"] == 0} >= {4}
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["looked up", "not looked up"])
@@ -259,7 +250,9 @@ def test_rows_that_were_read_stay_as_they_were() -> None:
     np.testing.assert_array_equal(look([])[0][6:9], [[4, 4], [1, 1], [4, 4]])
 
 
-def test_a_new_table_that_somebody_reads_is_computed_whole(graphs: list[Counter[str]]) -> None:
+def test_a_new_table_that_somebody_reads_is_computed_whole(
+    graphs: Callable[[], list[Counter[str]]],
+) -> None:
     w, i = K.ones(ROWS), K.placeholder((None,), dtype="int32")
     (g,) = K.gradients(K.sum(K.square(K.gather(w, i))), [w])
     new = w - 0.25 * g
@@ -268,4 +261,4 @@ def test_a_new_table_that_somebody_reads_is_computed_whole(graphs: list[Counter[
         (total,) = step([[7, 7]])
         np.testing.assert_allclose(total, 39_999, rtol=1e-6)
     np.testing.assert_array_equal(K.get_value(w)[6:9], [[1, 1], [0, 0], [1, 1]])
-    assert not any(ops["ResourceScatterAdd"] for ops in graphs)
+    assert not any(ops["ResourceScatterAdd"] for ops in graphs())
