@@ -52,8 +52,8 @@ def test_constants_are_nodes_of_the_graph_that_uses_them(traced: list[Call]) -> 
         h = np.tanh(given[:, t, :4] + given[:, t, 4:] * 0.5 + h)
         want.append(h)
     np.testing.assert_allclose(got, np.stack(want, 1), rtol=1e-5)
-    (function,) = traced[0].args[:1]
-    assert len(traced) == 1
+    (call,) = traced
+    function = call.args[0]
     _, *numbers = function.inputs
     assert len(numbers) == 2  # 0.5 and the 0 of the start: floats are not for the optimizer to know
     assert all(t.dtype.is_floating for t in numbers)

@@ -177,7 +177,7 @@ longer ones would be large."""
 
 def _together(body: Graph) -> int:
     """Steps in each turn of a loop: several if they are short, in a program of ours. XLA would
-    compile each of them, and knows no shapes after the first of two loops.
+    compile each of them, and fails at the loss of CTC where a second loop makes the last steps.
     """
     order = toposort(body.outputs)
     nests = any(isinstance(x, Graph) for t in order for x in t.params.values())
