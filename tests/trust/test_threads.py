@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
+from backplane.core import variable
 from trust.threads import in_threads
 
 
@@ -66,6 +67,27 @@ def test_readers_see_whole_states(engine: Any) -> None:
 
     in_threads(5, work)
     assert float(K.get_value(count)) == 150
+
+
+def test_a_first_step_comes_while_somebody_reads(
+    engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first function that writes over variables' memory is made, and runs, between a reader's
+    look at the values and its copies of them. Until then readers need no lock.
+    """
+    w, count = K.variable(np.zeros((300, 300))), K.variable(0.0)
+    (g,) = K.gradients(-0.5 * K.sum(w), [w])
+    updates = [(w, w - g), (count, count + 0.5)]
+    steps, copied = iter(range(3)), variable._copied
+
+    def late(values: Any) -> np.ndarray:
+        for _ in steps:
+            in_threads(1, lambda: K.function([], [], updates=updates)([]))
+        return copied(values)
+
+    monkeypatch.setattr(variable, "_copied", late)
+    found = K.batch_get_value([w, count])
+    assert {found[0].min(), found[0].max(), found[1].item()} in ({0.0}, {1.5})
 
 
 def test_values_that_are_set_together_are_read_together(engine: Any) -> None:

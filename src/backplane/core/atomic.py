@@ -118,6 +118,26 @@ def under(
         return under(locks[4:], function, *args)
 
 
+def alone(variables: Sequence[InDomain], write: Callable[..., Any], *args: object) -> None:
+    """`write(*args)` while nobody else writes to the variables. Functions that write to a variable
+    without a domain wait until they may give it one.
+    """
+
+    def attempt() -> bool:
+        if domains_of(variables) != domains:  # Somebody was quicker.
+            return False
+        write(*args)
+        return True
+
+    while True:
+        domains = domains_of(variables)
+        locks: list[AbstractContextManager[Any]] = [d.lock for d in domains]
+        if any(v.domain is None for v in variables):
+            locks.append(_joining)
+        if under(locks, attempt):
+            return
+
+
 def again(call: Callable[[Any], T], domains: Sequence[Domain]) -> Callable[[Any], T]:
     """What a function without updates does when somebody has written meanwhile: the same once more,
     while it holds the locks. It refers to `call` weakly, which refers to it.

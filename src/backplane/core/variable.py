@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from backplane.core.atomic import FREE, Domain, at_once, converting, domains_of, under
+from backplane.core.atomic import FREE, Domain, alone, at_once, converting, domains_of, under
 from backplane.core.context import current, user_line
 from backplane.core.graph import Tensor
 from backplane.core.mesh import Layout
 from backplane.core.spec import Spec
+
+T = TypeVar("T")
 
 Block = tuple[tuple[int, ...], np.ndarray]
 """A part of a value: the position of its first element, and its content."""
@@ -90,15 +92,23 @@ class Variable(Tensor):
 
     @property
     def guard(self) -> AbstractContextManager[Any]:
-        """What is held while the value's memory is read."""
+        """What is held while the value's memory is read. It changes once at most: when somebody
+        makes the first function that writes over the memory. Who reads looks at it once more
+        afterwards, because that function may have run meanwhile.
+        """
         return FREE if self.domain is None else self.domain.guard
 
     def read(self, engine: Converter) -> Any:
         """The value as a native value of `engine`."""
-        with self.guard:
-            values = self.values
-            value = values.get(engine)
-            return self._given(engine, values) if value is None else value
+        while True:
+            guard = self.guard
+            with guard:
+                values = self.values
+                value = values.get(engine)
+                if value is None:
+                    value = self._given(engine, values)
+            if self.guard is guard:
+                return value
 
     def _given(self, engine: Converter, values: dict[Converter | None, Any]) -> Any:
         """The value for an engine that does not have it yet. One copy is enough, and can be made
@@ -119,26 +129,45 @@ class Variable(Tensor):
 
     def lent(self, engine: Lender) -> Any:
         """The value as a native value that users may keep."""
-        with self.guard:
-            return engine.lend(self.read(engine))
+        while True:
+            guard = self.guard
+            with guard:
+                value = engine.lend(self.read(engine))
+            if self.guard is guard:
+                return value
 
     def numpy(self) -> np.ndarray:
         """The value as a NumPy array of the caller's own."""
-        with self.guard:
-            return _copied(self.values)
-
-
-def _array(values: dict[Converter | None, Any]) -> np.ndarray:
-    array: np.ndarray | None = values.get(None)
-    if array is None:
-        ((engine, native), *_) = values.items()
-        assert engine is not None
-        array = engine.to_numpy(native)
-    return array
+        while True:
+            guard = self.guard
+            with guard:
+                array = _copied(self.values)
+            if self.guard is guard:
+                return array
 
 
 def _copied(values: dict[Converter | None, Any]) -> np.ndarray:
-    return np.array(values[None]) if None in values else _array(values)
+    array: np.ndarray | None = values.get(None)
+    if array is not None:
+        return np.array(array)
+    ((engine, native), *_) = list(values.items())  # Others may add to the dict meanwhile.
+    assert engine is not None
+    return engine.to_numpy(native)
+
+
+def _at_one_moment(
+    variables: Sequence[Variable],
+    locks: Callable[[Sequence[Variable]], list[AbstractContextManager[Any]]],
+    look: Callable[[], list[T]],
+) -> list[T]:
+    """What `look` finds while nobody writes to the variables. Their first functions may be made
+    meanwhile, and bring locks that nobody has held: then it looks again.
+    """
+    while True:
+        held = locks(variables)
+        found = under(held, look)
+        if locks(variables) == held:
+            return found
 
 
 def arrays(variables: Sequence[Variable]) -> list[np.ndarray]:
@@ -148,7 +177,7 @@ def arrays(variables: Sequence[Variable]) -> list[np.ndarray]:
         found = list(map(attrgetter("values"), variables))  # all by one call into C
         return [_copied(values) for values in found]
 
-    return under([d.guard for d in domains_of(variables)], copies)
+    return _at_one_moment(variables, _guards, copies)
 
 
 def contents(variables: Sequence[Variable], engine: Converter) -> list[np.ndarray | list[Block]]:
@@ -161,19 +190,19 @@ def contents(variables: Sequence[Variable], engine: Converter) -> list[np.ndarra
     def copies() -> list[np.ndarray | list[Block]]:
         return list(map(copy, list(map(attrgetter("values"), variables))))
 
-    return under([d.guard for d in domains_of(variables)], copies)
+    return _at_one_moment(variables, _guards, copies)
 
 
 def read(variables: Sequence[Variable], engine: Converter) -> list[Any]:
     """The values of variables at one moment, as native values of `engine`. They are converted if
     another engine holds them.
     """
-    return under(_locks(variables), lambda: [v.read(engine) for v in variables])
+    return _at_one_moment(variables, _locks, lambda: [v.read(engine) for v in variables])
 
 
 def lent(variables: Sequence[Variable], engine: Lender) -> list[Any]:
     """The values of variables at one moment, as native values that users may keep."""
-    return under(_locks(variables), lambda: [v.lent(engine) for v in variables])
+    return _at_one_moment(variables, _locks, lambda: [v.lent(engine) for v in variables])
 
 
 def assign(variables: Sequence[Variable], values: Sequence[np.ndarray]) -> None:
@@ -188,7 +217,7 @@ def hold(variables: Sequence[Variable], values: Sequence[dict[Converter | None, 
     array.
     """
     pairs = zip(variables, values, strict=True)
-    under(_locks(variables), at_once, [(setattr, v, "values", held) for v, held in pairs])
+    alone(variables, at_once, [(setattr, v, "values", held) for v, held in pairs])
 
 
 def lay_out(variable: Variable, layout: Layout) -> None:
@@ -199,11 +228,15 @@ def lay_out(variable: Variable, layout: Layout) -> None:
         variable.layout = layout
         variable.values = {None: value}
 
-    under(_locks([variable]), change)
+    alone([variable], change)
 
 
 def _locks(variables: Sequence[Variable]) -> list[AbstractContextManager[Any]]:
     return [d.lock for d in domains_of(variables)]
+
+
+def _guards(variables: Sequence[Variable]) -> list[AbstractContextManager[Any]]:
+    return [d.guard for d in domains_of(variables)]
 
 
 def _restored(
