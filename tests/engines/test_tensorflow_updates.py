@@ -3,6 +3,7 @@ fails."""
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -42,6 +43,25 @@ def trained(engine: str, shape: tuple[int, ...], **options: Any) -> list[np.ndar
         for _ in range(3):
             outputs = step([np.ones((2, shape[0]), "float32")])
         return [*outputs, *K.batch_get_value([w, m, v])]
+
+
+def test_old_memory_is_free_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables are moved to where steps write over them, before a step needs memory."""
+    moved: list[weakref.ref[Any]] = []
+    held: list[Any] = []
+    kept = updates.kept
+
+    def watched(value: Any) -> Any:
+        if isinstance(value, tf.Variable):  # The step has begun.
+            held.extend([x for x in moved if x() is not None])
+        else:
+            moved.append(weakref.ref(value))
+        return kept(value)
+
+    monkeypatch.setattr(updates, "kept", watched)
+    trained("tensorflow", SHAPE)
+    assert len(moved) == 3
+    assert not held
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
@@ -29,6 +29,9 @@ class Converter(Protocol):
 
     def adopted(self, array: np.ndarray, dtype: str, layout: Layout | None) -> Any:
         """The same of an array that nobody else knows."""
+
+    def kept(self, value: Any) -> Any:
+        """The value in the place where programs write over it."""
 
     def to_numpy(self, value: Any) -> np.ndarray:
         """The content of a native value."""
@@ -127,6 +130,13 @@ class Variable(Tensor):
             values.pop(None, None)
             return value
 
+    def keep(self, engine: Converter) -> None:
+        """Move the engine's value to where programs write over it. Its old memory is free before
+        the first of them needs memory.
+        """
+        values = self.values
+        values[engine] = engine.kept(values[engine])
+
     def lent(self, engine: Lender) -> Any:
         """The value as a native value that users may keep."""
         while True:
@@ -193,11 +203,22 @@ def contents(variables: Sequence[Variable], engine: Converter) -> list[np.ndarra
     return _at_one_moment(variables, _guards, copies)
 
 
-def read(variables: Sequence[Variable], engine: Converter) -> list[Any]:
+def read(
+    variables: Sequence[Variable], engine: Converter, kept: Collection[Variable] = ()
+) -> list[Any]:
     """The values of variables at one moment, as native values of `engine`. They are converted if
-    another engine holds them.
+    another engine holds them. The caller holds the locks of those that are `kept`, and will write
+    over them.
     """
-    return _at_one_moment(variables, _locks, lambda: [v.read(engine) for v in variables])
+
+    def look() -> list[Any]:
+        for v in variables:
+            v.read(engine)
+            if v in kept:
+                v.keep(engine)
+        return [v.read(engine) for v in variables]
+
+    return _at_one_moment(variables, _locks, look)
 
 
 def lent(variables: Sequence[Variable], engine: Lender) -> list[Any]:

@@ -306,6 +306,12 @@ class Engine:
         """
         return self.placed(array, dtype, layout)
 
+    def kept(self, value: Value) -> Value:
+        """The value of a variable in the place where programs write over it. Others may know the
+        value that is given.
+        """
+        return value
+
     def parts(self, value: Value) -> list[Block] | None:
         """The parts of a value that this process is to save, so that all processes together save
         each element once. None if this process has the whole value.

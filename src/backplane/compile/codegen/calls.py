@@ -14,7 +14,7 @@ they are unrolled into the text of one function:
             try:
                 w0 = v0.values[engine]
             except KeyError:
-                w0, = read(variables, engine)
+                w0, = read(variables, engine, kept)
             try:
                 n0, n1, r0, later = run(x0, x1, w0)
                 r0 = fetch(r0)
@@ -313,7 +313,8 @@ class _Writer:
                     source.line(f"w{i} = v{i}.values[engine]")
             with source.block("except KeyError:"):
                 targets = ", ".join([f"w{i}" for i in range(count)])
-                source.line(f"{targets}, = read(variables, engine)")
+                source.names["kept"] = {self.function.updated[i] for i in self.replaced}
+                source.line(f"{targets}, = read(variables, engine, kept)")
         return [f"w{i}" for i in range(count)]
 
     def _constants(self) -> list[str]:

@@ -92,6 +92,10 @@ class TensorFlow(Engine):
         """`Variable.assign`; in a `tf.function`, at each run."""
         return variable.assign(value)
 
+    def kept(self, value: Value) -> Value:
+        """A large one in a variable."""
+        return updates.kept(value)
+
     def lend(self, value: Value) -> Value:
         """The content of a variable that is replaced in place."""
         return updates.content(value)

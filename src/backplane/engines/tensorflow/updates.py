@@ -55,6 +55,16 @@ def _is_large(spec: Spec) -> bool:
     return spec.is_static and math.prod([n or 0 for n in spec.shape]) >= LARGE
 
 
+def kept(value: Value) -> Value:
+    """A large value in a variable, in memory of TensorFlow's allocator: that of the first new value
+    is taken from there, and what a tensor shares with NumPy would be of no use to later ones.
+    """
+    if isinstance(value, tf.Variable) or value.shape.num_elements() < LARGE:
+        return value
+    with tf.init_scope():
+        return tf.Variable(raw.DeepCopy(x=value), trainable=False)
+
+
 def content(value: Value) -> Value:
     """The tensor that a value is, or that a variable holds."""
     if isinstance(value, tf.Variable):
@@ -98,9 +108,7 @@ def keeping(make: Making, program: Program, places: Places) -> Function:
         held = []
         for i in places:
             x = values[i]
-            if not isinstance(x, tf.Variable):
-                with tf.init_scope():
-                    x = tf.Variable(x, trainable=False)
+            x = kept(x)
             held.append(x)
             values[i] = x.handle
         results = (*held, *run(*values))
