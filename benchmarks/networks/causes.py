@@ -19,9 +19,9 @@ class Miss(NamedTuple):
     network: str
     engine: str
     part: str
-    """`step` or `predict`."""
+    """`step` or `predict`; `threads`, `memory`, `first` or `ours` on the page on resources."""
     kind: str
-    """Over which rival: `hand`, `keras3` or `fastest`."""
+    """Over which rival: `hand`, `keras3` or `fastest`; `alone` if there is none."""
     ratio: float
     limit: float
     rival: str = ""
@@ -75,7 +75,7 @@ def read(file: Path = FILE) -> list[Cause]:
     return found
 
 
-def explained(misses: Sequence[Miss], causes: Sequence[Cause]) -> list[Cause]:
+def explained(misses: Sequence[Miss], causes: Sequence[Cause], file: Path = FILE) -> list[Cause]:
     """The cause of each miss: the first that explains it.
 
     Raises:
@@ -91,7 +91,7 @@ def explained(misses: Sequence[Miss], causes: Sequence[Cause]) -> list[Cause]:
     idle = [cause.key for cause in causes if cause.key not in used]
     if lost or idle:
         lines = [*(f"no cause for {text}" for text in lost), *(f"no miss has {k}" for k in idle)]
-        raise UnexplainedError("\n".join([f"{FILE.name}:", *lines]))
+        raise UnexplainedError("\n".join([f"{file.name}:", *lines]))
     return [cause for cause in found if cause is not None]
 
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from benchmarks.networks import causes
+from benchmarks.networks.causes import Miss
 from benchmarks.page import table
 from benchmarks.problem import BACKPLANE, ENGINES, KERAS3
+
+CAUSES = causes.FILE.with_name("resources_causes.toml")
 
 DATA, VARIABLES = "data", "variables"
 GRAPH, GRADIENTS, PASSES, CODE = "graph", "gradients", "passes", "code"
@@ -46,13 +51,27 @@ FIRST = """\
 The processor's seconds from an empty program to the first loss, with the library imported and used
 before. For Backplane the columns say where they go:
 """
+GOALS = """\
+Two threads are at least 1.7 times as fast as one, or as much as the best program by hand gains
+from them on the same engine. A training step of ResNet-50 and of the GPT holds at most 1.05 of the
+memory of the best program by hand. The first step takes at most as long as that of Keras 3, and on
+JAX as that of the program by hand. `ours` is at most a tenth of it on engines whose library
+compiles, and less than 0.5 s on the others. These goals are missed:
+"""
+GAIN, MEMORY_LIMIT, SHARE, SECONDS = 1.7, 1.05, 0.1, 0.5
+COMPILERS = ("tensorflow", "jax", "theano", "cntk")
+"""Engines whose library compiles programs."""
 ORDER = (*ENGINES, *KERAS3)
 
 Row = Mapping[str, Any]
 
 
-def text(data: Mapping[str, Any]) -> str:
-    """The page."""
+def text(data: Mapping[str, Any], file: Path = CAUSES) -> str:
+    """The page, with the causes of a file.
+
+    Raises:
+        UnexplainedError: if a goal is missed without a cause, or a cause has no such goal.
+    """
     lines = [HEAD]
     found = data.get("machine")
     if found is not None:
@@ -69,6 +88,8 @@ def text(data: Mapping[str, Any]) -> str:
             lines += (
                 [f"The load was {data['load'][kind]} when it began.\n"] if "load" in data else []
             )
+    if "threads" in data and "costs" in data:
+        lines += _goals(misses(data), file)
     failed = [row for kind in ("threads", "costs") for row in data.get(kind, ()) if row["error"]]
     lines += [f"`{r['network']}` on `{r['stack']}`, {r['program']}: {r['error']}\n" for r in failed]
     return "\n".join(lines).rstrip() + "\n"
@@ -123,3 +144,63 @@ def _first(rows: Sequence[Row]) -> Iterator[str]:
             cells += [f"{phases[name]:.2f}" for name in PHASES]
         listed.append([*_named(row), f"{row['first']:.2f}", *cells])
     yield from table(["network", "on", "program", "s", "ours", *PHASES], listed)
+
+
+# --- goals ----------------------------------------------------------------------------------------
+
+
+def misses(data: Mapping[str, Any]) -> list[Miss]:
+    """The goals that are missed. A ratio is what was measured over the limit, so the limit is 1."""
+    found = []
+    for kind, goals in (("threads", _of_threads), ("costs", _of_costs)):
+        rows = [row for row in sorted(data[kind], key=_place) if not row["error"]]
+        for row in [row for row in rows if row["program"] == BACKPLANE]:
+            for part, rival, ratio in goals(row, rows):
+                if ratio > 1:
+                    found.append(Miss(row["network"], row["stack"], part, rival, ratio, 1.0))
+    return found
+
+
+Goal = tuple[str, str, float]
+"""What it is about, beside what, and the measured value over the limit."""
+
+
+def _of_threads(row: Row, rows: Sequence[Row]) -> Iterator[Goal]:
+    gains = [_gain(rival) for rival in _by_hand(row, rows)]
+    limit = min([GAIN, max(gains, default=GAIN)])
+    yield "threads", "hand" if gains else "alone", limit / _gain(row)
+
+
+def _gain(row: Row) -> float:
+    one, two = row["seconds"]
+    return float(one / two)
+
+
+def _of_costs(row: Row, rows: Sequence[Row]) -> Iterator[Goal]:
+    rivals = _by_hand(row, rows)
+    if rivals:
+        least = min([rival["bytes"] for rival in rivals])
+        yield "memory", "hand", row["bytes"] / least / MEMORY_LIMIT
+    if rivals and row["stack"] == "jax":
+        yield "first", "hand", row["first"] / min([rival["first"] for rival in rivals])
+    stack = f"keras3-{row['stack']}"
+    for keras in [r for r in rows if (r["network"], r["stack"]) == (row["network"], stack)]:
+        yield "first", "keras3", row["first"] / keras["first"]
+    ours = sum([row["phases"][name] for name in OURS])
+    limit = SHARE * row["first"] if row["stack"] in COMPILERS else SECONDS
+    yield "ours", "alone", ours / limit
+
+
+def _goals(missed: Sequence[Miss], file: Path) -> Iterator[str]:
+    """What is missed, and why."""
+    yield f"## Goals\n\n{GOALS}"
+    known = causes.read(file)
+    found = causes.explained(missed, known, file)
+    rivals = {"hand": "by hand", "keras3": "Keras 3", "alone": ""}
+    listed = [
+        [f"`{m.network}`", f"`{m.engine}`", m.part, rivals[m.kind], f"{m.ratio:.2f}", cause.link]
+        for m, cause in zip(missed, found, strict=True)
+    ]
+    header = ["network", "on", "missed", "beside", "measured over the limit", "why"]
+    yield from table(header, listed)
+    yield from causes.section(known, found)

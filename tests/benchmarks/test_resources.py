@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from backplane import engines
 from backplane.compile import function, program
-from benchmarks.networks import first, resources, resources_page
+from benchmarks.networks import causes, first, resources, resources_page
 from benchmarks.networks.workers import Server
 from benchmarks.problem import BACKPLANE
 
@@ -66,7 +66,17 @@ def test_the_command_for_resources(tmp_path: Path) -> None:
     assert not file.exists()  # small sizes are no result
 
 
-def test_the_page_of_resources() -> None:
+CAUSE = """\
+[{key}]
+heading = "Why so {key}?"
+time = "In a profile."
+tried = "Much."
+needs = "More."
+where = [{{ engines = ["{engine}"], parts = ["{part}"] }}]
+"""
+
+
+def test_the_page_of_resources(tmp_path: Path) -> None:
     def row(stack: str, name: str, **found: object) -> dict:
         return {"network": "gpt", "stack": stack, "program": name, "error": "", **found}
 
@@ -80,8 +90,20 @@ def test_the_page_of_resources() -> None:
     again = row("torch", "by hand", first=1.0, bytes=2e8)
     data = resources.updated(data, "costs", [again])
     assert len(data["costs"]) == 3
-    data = resources.updated(data, "threads", [row("numpy", BACKPLANE, seconds=[0.2, 0.1])])
-    text = resources_page.text(data)
+    threads = [row("numpy", BACKPLANE, seconds=[0.2, 0.1])]
+    threads += [row("jax", name, seconds=[0.2, 0.16]) for name in (BACKPLANE, "by hand")]
+    threads += [row("torch", BACKPLANE, seconds=[0.15, 0.1])]
+    data = resources.updated(data, "threads", threads)
+    file = tmp_path / "causes.toml"
+    file.write_text(CAUSE.format(key="slow", engine="torch", part="ours"), encoding="utf-8")
+    with pytest.raises(causes.UnexplainedError, match=r"toml:\nno cause for gpt on torch, t"):
+        resources_page.text(data, file)
+    with file.open("a", encoding="utf-8") as more:
+        more.write(CAUSE.format(key="alone", engine="torch", part="threads"))
+    text = resources_page.text(data, file)
+    assert "| `gpt` | `torch` | threads |  | 1.13 | [alone](#why-so-alone) |" in text
+    assert "| `gpt` | `torch` | ours |  | 2.00 | [slow](#why-so-slow) |" in text
+    assert text.count("of the misses") == 2
     assert "| `gpt` | `numpy` | **Backplane** | 200 | 100 | 2.00 |" in text
     assert "| `gpt` | `torch` | **Backplane** | 150 | 0.75 |" in text
     assert "| `gpt` | `torch` | **Backplane** | 1.75 | 1.00 | 0.25 |" in text
