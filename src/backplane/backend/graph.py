@@ -19,7 +19,6 @@ from backplane.backend._trees import as_list, as_pairs
 from backplane.backend.devices import policy_of
 from backplane.backend.types import TensorLike
 from backplane.compile.feeds import check_has_value
-from backplane.compile.function import Function
 from backplane.compile.progress import counted
 from backplane.core.context import WATCHING, watcher
 from backplane.core.graph import OPERATORS, Constant, Tensor
@@ -32,6 +31,7 @@ from backplane.ops.lift import as_tensor, fitting
 
 if TYPE_CHECKING:
     from backplane.backend._buckets import Sizes
+    from backplane.compile.function import Function
     from backplane.views.profile import Profile
     from backplane.views.words import Text
 
@@ -411,7 +411,7 @@ def function(
         raise ValueError("K.function: inputs has the same tensor twice")
     results = [_output(t, i) for i, t in enumerate(as_list(outputs))]
     pairs = [_update(u, i) for i, u in enumerate(updates or [])]
-    made = Function(
+    made = _compiler()(
         tensors,
         results,
         pairs,
@@ -565,10 +565,19 @@ def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
     return call([])[0]
 
 
+def _compiler() -> type[Function]:
+    """The class of compiled functions. The compiler is imported when there is something to compile:
+    it is a fourth of what K is.
+    """
+    from backplane.compile.function import Function
+
+    return Function
+
+
 def _once(inputs: list[Tensor], x: Tensor, engine: Engine) -> Function:
     """The function that computes `x`, most likely a few times only."""
     options = (("once", True),) if "once" in engine.capabilities else ()
-    return Function(inputs, [x], engine=engine, name="eval", options=options)
+    return _compiler()(inputs, [x], engine=engine, name="eval", options=options)
 
 
 CALLS = "_calls"

@@ -8,7 +8,6 @@ from backplane import config
 from backplane.backend import _adapters
 from backplane.backend._errors import explained
 from backplane.backend.session import reset_session
-from backplane.compile.program import clear_programs
 from backplane.core import context
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.spec import Spec
@@ -103,6 +102,8 @@ def clear_session() -> None:
         >>> K.get_uid("dense")
         1
     """
+    from backplane.compile.program import clear_programs  # Here: the compiler is a fourth of K.
+
     context.reset_uids()
     context.reset_names()
     reset_phase()
