@@ -62,6 +62,7 @@ class Compiled(NamedTuple):
     `run` returns last write them."""
 
 
+@uncollected()
 def compiled(
     engine: Engine,
     inputs: Sequence[Tensor],
@@ -78,8 +79,37 @@ def compiled(
     `eager`, the emitted Python itself is returned, and `stop_gradient` is kept for the engine's own
     tape. `options` are passed on to the engine.
     """
-    with uncollected():
-        return _compiled(engine, inputs, outputs, state or {}, replace, eager, options)
+    state = state or {}
+    graph = prepared(engine, inputs, outputs, state, replace, eager, options)
+    simple, outputs, order, arrays = graph
+    arguments = [*inputs, *arrays]
+    key = (
+        engine.name,
+        engine.device,
+        engine.mesh,
+        eager,
+        tuple([isinstance(t, Variable) for t in inputs]),
+        tuple(sorted(state.items())),
+        options,
+        passes.switched_off(),
+        _assumed(inputs),
+        key_of(order, arguments, outputs),
+    )
+    function = _programs.get(key)
+    if function is None:
+        function = _programs[key] = _compile(
+            engine, arguments, outputs, order, state, eager, dict(options)
+        )
+        statistics.compilations += 1
+        if len(_programs) > CACHE_LIMIT:
+            _programs.popitem(last=False)
+    else:
+        statistics.cache_hits += 1
+        _programs.move_to_end(key)
+    written = frozenset([i for i, t in enumerate(outputs) if writes_over(t)])
+    if not written.issubset(state.values()):
+        function, written = _committing(function, engine), frozenset()
+    return Compiled(function, [_native(engine, t, eager) for t in arrays], simple, written)
 
 
 class Prepared(NamedTuple):
@@ -129,47 +159,6 @@ def _in_order_of_depth(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> l
         if node.op is not None and node.op.in_place:
             results += node.inputs  # One node may update all variables.
     return toposort(sorted(results, key=depth.__getitem__), stop=inputs)
-
-
-def _compiled(
-    engine: Engine,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    state: dict[int, int],
-    replace: dict[Tensor, Tensor] | None,
-    eager: bool,
-    options: tuple[tuple[str, Any], ...],
-) -> Compiled:
-    graph = prepared(engine, inputs, outputs, state, replace, eager, options)
-    simple, outputs, order, arrays = graph
-    arguments = [*inputs, *arrays]
-    key = (
-        engine.name,
-        engine.device,
-        engine.mesh,
-        eager,
-        tuple([isinstance(t, Variable) for t in inputs]),
-        tuple(sorted(state.items())),
-        options,
-        passes.switched_off(),
-        _assumed(inputs),
-        key_of(order, arguments, outputs),
-    )
-    function = _programs.get(key)
-    if function is None:
-        function = _programs[key] = _compile(
-            engine, arguments, outputs, order, state, eager, dict(options)
-        )
-        statistics.compilations += 1
-        if len(_programs) > CACHE_LIMIT:
-            _programs.popitem(last=False)
-    else:
-        statistics.cache_hits += 1
-        _programs.move_to_end(key)
-    written = frozenset([i for i, t in enumerate(outputs) if writes_over(t)])
-    if not written.issubset(state.values()):
-        function, written = _committing(function, engine), frozenset()
-    return Compiled(function, [_native(engine, t, eager) for t in arrays], simple, written)
 
 
 def _assumed(inputs: Sequence[Tensor]) -> Hashable:
