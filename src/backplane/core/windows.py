@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, Self, TypedDict
 
 Ints = tuple[int, ...]
 Pair = tuple[int, int]
@@ -22,15 +22,23 @@ Slice = tuple[int | None, int | None, int]
 
 
 class Sliding(TypedDict):
-    """How a kernel slides: parameters of a convolution and of its gradients."""
+    """How a kernel slides: `strides` and `dilation` have an int for each spatial axis."""
 
     strides: Ints
     padding: Padding
     dilation: Ints
 
 
+class Convolving(Sliding):
+    """All parameters of a convolution and of its gradients."""
+
+    groups: int
+
+
 class Pooling(TypedDict):
-    """The parameters of all poolings."""
+    """The parameters of all poolings: `pool`, the size of a window, and `strides` have an int for
+    each spatial axis.
+    """
 
     pool: Ints
     strides: Ints
@@ -118,13 +126,13 @@ class Placement:
         self.sizes = sizes
         self.windows = windows
 
-    @staticmethod
+    @classmethod
     @lru_cache(maxsize=1024)
     def of(
-        sizes: Ints, size: Ints, strides: Ints, padding: Padding, dilation: Ints | None = None
-    ) -> Placement:
+        cls, sizes: Ints, size: Ints, strides: Ints, padding: Padding, dilation: Ints | None = None
+    ) -> Self:
         """Windows of `size` elements over axes of `sizes` elements."""
-        return Placement(sizes, tuple(windows(size, strides, padding, dilation)))
+        return cls(sizes, tuple(windows(size, strides, padding, dilation)))
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from functools import reduce
 from math import prod
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Axis, Memory, Precision
-from backplane.core.windows import Ints, Padding
+from backplane.core.windows import Convolving, Ints, Padding
 from backplane.ops import windows as win
 from backplane.ops.creation import (
     check_sizes,
@@ -31,15 +31,6 @@ from backplane.ops.indexing import ALL, slice
 from backplane.ops.linear import matmul
 from backplane.ops.shaping import Sizes, broadcast_to, expand_dims, reshape, stack, sum, transpose
 from backplane.ops.windows import Layout
-
-
-class Geometry(TypedDict):
-    """The parameters of a convolution. `strides` and `dilation` have an int per spatial axis."""
-
-    strides: Ints
-    padding: Padding
-    dilation: Ints
-    groups: int
 
 
 def _result_shape(
@@ -116,7 +107,7 @@ def _no_gradient_by_x(
     precision=Precision.LOW, memory=Memory.FRESH, linear=(0, 1), axes=batch_of_first,
     shortcut=_without_channels,
 )  # fmt: skip
-def conv(x: Spec, kernel: Spec, **window: Unpack[Geometry]) -> Spec:
+def conv(x: Spec, kernel: Spec, **window: Unpack[Convolving]) -> Spec:
     """Cross-correlation of `x` with `kernel`.
 
     Each element of the result is the sum of the products of a window of `x` with the kernel, which
@@ -127,7 +118,7 @@ def conv(x: Spec, kernel: Spec, **window: Unpack[Geometry]) -> Spec:
 
 
 @primitive(memory=Memory.FRESH, axes=batch_of_first)
-def conv_bias(x: Spec, kernel: Spec, bias: Spec, **window: Unpack[Geometry]) -> Spec:
+def conv_bias(x: Spec, kernel: Spec, bias: Spec, **window: Unpack[Convolving]) -> Spec:
     """`conv` plus a vector with one element per channel. `compile.passes` puts it in the place of
     both.
     """
@@ -143,7 +134,7 @@ conv_bias.decompose(lambda x, kernel, bias, **window: add(conv(x, kernel, **wind
     shortcut=_no_gradient_by_x,
 )  # fmt: skip
 def conv_input_grad(
-    g: Spec, kernel: Spec, *dims: Spec, shape: Sizes, **window: Unpack[Geometry]
+    g: Spec, kernel: Spec, *dims: Spec, shape: Sizes, **window: Unpack[Convolving]
 ) -> Spec:
     """The gradient of `conv` with respect to `x`, which has `shape`: the transposed convolution of
     `g`.
@@ -156,7 +147,7 @@ def conv_input_grad(
 
 
 @primitive(precision=Precision.LOW, memory=Memory.FRESH, linear=(0, 1))
-def conv_kernel_grad(x: Spec, g: Spec, *, kernel_shape: Ints, **window: Unpack[Geometry]) -> Spec:
+def conv_kernel_grad(x: Spec, g: Spec, *, kernel_shape: Ints, **window: Unpack[Convolving]) -> Spec:
     """The gradient of `conv` with respect to its kernel, which has `kernel_shape`."""
     name = "conv_kernel_grad"
     _check_dtypes(name, x=x, g=g)

@@ -14,27 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from backplane.core.windows import Placement, Window
-from backplane.engines.kernels import limit
 from backplane.engines.table import Ints, Value
 from backplane.engines.torch.shaping import pad_amounts
-
-
-class Limits(NamedTuple):
-    """The limits of `torch.points` and `torch.windows`."""
-
-    points: float
-    windows: float
-
-    @classmethod
-    def of(cls, dtype: str) -> Limits:
-        """The limits in force."""
-        return cls(limit("torch.points", dtype), limit("torch.windows", dtype))
 
 
 class Products(Placement):
@@ -45,17 +31,16 @@ class Products(Placement):
         """Windows over axes of these sizes."""
         return cls(tuple(sizes), tuple(slid))
 
-    def serves(self, x: Value, kernel_shape: Ints, groups: int, limits: Limits) -> bool:
-        """Whether the product is the faster form: on the CPU, where windows have one element, or
-        there are few of them. `x` is an operand of the convolution or of its gradients.
+    def serves(self, x: Value, outputs: int, groups: int, few: float) -> bool:
+        """Whether the product is the faster form: on the CPU, where windows have one element, which
+        takes half to three quarters of the time, or where there are fewer than `few` windows for
+        each output channel. `x` is an operand of the convolution or of its gradients.
         """
         if groups > 1 or not x.is_cpu:
             return False
-        inputs, outputs = kernel_shape[-2:]
-        if self.elements == 1:
-            return inputs * outputs >= limits.points
-        # While PyTorch traces for any batch, that is no number, and asking would fix it.
-        return type(x.shape[0]) is int and x.shape[0] * self.places < limits.windows * outputs
+        # While PyTorch traces for any batch, the batch is no number, and asking would fix it.
+        batch = x.shape[0]
+        return self.elements == 1 or (type(batch) is int and batch * self.places < few * outputs)
 
     @cached_property
     def places(self) -> int:
