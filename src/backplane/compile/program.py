@@ -1,4 +1,4 @@
-"""Compiled programs, shared between equal graphs.
+"""Compiled programs, shared between equal graphs, and the functions of closed graphs.
 
 `compiled` takes a graph from inputs to outputs, runs the passes, turns array constants into inputs,
 and returns a callable that runs the graph. Programs of equal structure are compiled once per
@@ -15,8 +15,8 @@ import numpy as np
 
 from backplane.compile import passes
 from backplane.compile.cache_key import key_of, lifted
-from backplane.compile.codegen.closed_graphs import callable_of, steps_of
-from backplane.compile.codegen.programs import Emitter, writes_over
+from backplane.compile.codegen.loop_steps import StepEmitter
+from backplane.compile.codegen.programs import Emitter, emit, writes_over
 from backplane.compile.tables import tables
 from backplane.core.context import uncollected
 from backplane.core.graph import Constant, Graph, Placeholder, Tensor, is_array, toposort
@@ -24,7 +24,7 @@ from backplane.core.primitive import OUTPUT
 from backplane.core.sizes import assumption
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
-from backplane.engines.base import Engine, set_emitter
+from backplane.engines.base import Engine, Steps, set_emitter
 from backplane.engines.programs import Program
 
 CACHE_LIMIT = 1024
@@ -247,7 +247,7 @@ def emitter_for(
     eager: bool,
     options: Mapping[str, Any],
 ) -> Emitter:
-    """What writes the text of a prepared graph."""
+    """The writer of a prepared graph's text."""
     writes = "out" in engine.capabilities or (not eager and engine.writes(options))
     news = {outputs[i] for i in state.values()}
     return Emitter(inputs, outputs, engine, news=news, order=order, writes=writes)
@@ -279,6 +279,35 @@ def _check_sizes(engine: Engine, order: Sequence[Tensor]) -> None:
                     f"the engine {engine.name!r} has no axes of more than {most} elements, "
                     f"got {node!r}"
                 )
+
+
+# --- closed graphs: engines ask for the bodies of loops and for branches --------------------------
+
+
+def closed(graph: Graph, engine: Engine) -> list[Tensor]:
+    """The outputs of a closed graph, ready for emission."""
+    # Eager calls run these graphs too, and the engine's own tape must see where it stops.
+    return passes.optimized(graph.outputs, passes.Job(engine, keep_stops=True)).outputs
+
+
+def callable_of(graph: Graph, engine: Engine) -> Callable[..., tuple[Any, ...]]:
+    """A function over engine values that evaluates a closed graph. It is made once per engine."""
+    key = engine, passes.switched_off()
+    found: Callable[..., tuple[Any, ...]] | None = graph.cache.get(key)
+    if found is None:
+        found = emit(graph.inputs, closed(graph, engine), engine, whole=False).function
+        graph.cache[key] = found
+    return found
+
+
+def steps_of(body: Graph, engine: Engine, carry: int, xs: int) -> Steps:
+    """A loop's body as steps that write to memory which is kept. They are made once per engine."""
+    key = engine, carry, xs, passes.switched_off()
+    found: Steps | None = body.cache.get(key)
+    if found is None:
+        found = StepEmitter(body, closed(body, engine), engine, carry, xs).steps()
+        body.cache[key] = found
+    return found
 
 
 set_emitter(callable_of, steps_of)
