@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from backplane import config
 from backplane.backend import _adapters
 from backplane.backend._errors import explained
@@ -61,7 +59,7 @@ def _known() -> int | None:
 
 
 @explained
-def set_learning_phase(value: Any) -> None:
+def set_learning_phase(value: int) -> None:
     """Fix the learning phase.
 
     Args:
@@ -77,7 +75,7 @@ def set_learning_phase(value: Any) -> None:
         1
         >>> K.clear_session()
     """
-    if isinstance(value, Tensor) or value not in (0, 1):
+    if value not in (0, 1):
         raise ValueError(f"K.set_learning_phase: value must be 0 or 1, got {value!r}")
     _phase.value = int(value)
 

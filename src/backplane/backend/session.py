@@ -11,7 +11,7 @@ from backplane import engines
 from backplane.backend._call import api
 from backplane.backend._trees import flatten, unflatten
 from backplane.backend.state import update
-from backplane.backend.types import TensorLike
+from backplane.backend.types import TensorLike, Tree
 from backplane.core import context
 from backplane.core.graph import Tensor
 from backplane.ops.effects import Update
@@ -39,7 +39,7 @@ class Session:
     def __init__(self) -> None:
         self._functions: dict[Any, Function] = {}
 
-    def run(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
+    def run(self, fetches: Tree, feed_dict: Mapping[Tensor, TensorLike] | None = None) -> Any:
         """Compute tensors.
 
         Args:

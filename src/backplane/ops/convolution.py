@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from functools import reduce
 from math import prod
-from typing import Any, Unpack
+from typing import Unpack
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Axis, Memory, Precision
-from backplane.core.windows import Convolving, Ints, Padding
+from backplane.core.windows import Convolving, Ints, Padding, Sliding
 from backplane.ops import windows as win
 from backplane.ops.creation import (
     check_sizes,
@@ -79,7 +79,7 @@ def batch_of_first(node: Tensor, axis: int) -> list[Axis]:
     return [(node.inputs[0], 0)] if axis == 0 else []
 
 
-def _without_channels(x: Tensor, kernel: Tensor, **window: Any) -> Tensor | None:
+def _without_channels(x: Tensor, kernel: Tensor, **window: Unpack[Convolving]) -> Tensor | None:
     """The convolution of an `x` without channels, or with a kernel that gives none: that of sums
     over the channels, which are one channel. Libraries refuse the other, or do not return.
     """
@@ -228,7 +228,7 @@ def _known(kernel: Tensor) -> list[int]:
 
 
 @conv.decompose
-def _(x: Tensor, kernel: Tensor, *, groups: int, **window: Any) -> Tensor:
+def _(x: Tensor, kernel: Tensor, *, groups: int, **window: Unpack[Sliding]) -> Tensor:
     *size, per_group, filters = _known(kernel)
     laid = win.layout(win.spatial_sizes(x), size, **window)
     x = laid.pad(_with_channels(x, per_group * groups), 0)
@@ -241,7 +241,9 @@ def _(x: Tensor, kernel: Tensor, *, groups: int, **window: Any) -> Tensor:
 
 
 @conv_kernel_grad.decompose
-def _(x: Tensor, g: Tensor, *, kernel_shape: Ints, groups: int, **window: Any) -> Tensor:
+def _(
+    x: Tensor, g: Tensor, *, kernel_shape: Ints, groups: int, **window: Unpack[Sliding]
+) -> Tensor:
     *size, per_group, filters = kernel_shape
     laid = win.layout(win.spatial_sizes(x), size, **window)
     x = laid.pad(_with_channels(x, per_group * groups), 0)
@@ -256,7 +258,14 @@ def _(x: Tensor, g: Tensor, *, kernel_shape: Ints, groups: int, **window: Any) -
 
 
 @conv_input_grad.decompose
-def _(g: Tensor, kernel: Tensor, *dims: Tensor, shape: Sizes, groups: int, **window: Any) -> Tensor:
+def _(
+    g: Tensor,
+    kernel: Tensor,
+    *dims: Tensor,
+    shape: Sizes,
+    groups: int,
+    **window: Unpack[Sliding],
+) -> Tensor:
     *size, per_group, filters = _known(kernel)
     sizes = filled(shape, dims)
     laid = win.layout(sizes[1:-1], size, **window)

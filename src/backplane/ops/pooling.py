@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 
@@ -164,7 +164,7 @@ def _inside(laid: Layout, value: float, dtype: str) -> Tensor:
 
 
 @max_pool.decompose
-def _(x: Tensor, **window: Any) -> list[Tensor]:
+def _(x: Tensor, **window: Unpack[Pooling]) -> list[Tensor]:
     laid = _laid(win.spatial_sizes(x), **window)
     x = laid.pad(x, _lowest(x.spec.dtype))
     # Only to keep the contract. The decomposed gradients may be handed the positions of any engine,
@@ -188,7 +188,7 @@ def _hits(x: Tensor, y: Tensor, laid: Layout) -> Iterator[tuple[Ints, Tensor]]:
 
 
 @max_pool_grad.decompose
-def _(g: Tensor, x: Tensor, y: Tensor, positions: Tensor, **window: Any) -> Tensor:
+def _(g: Tensor, x: Tensor, y: Tensor, positions: Tensor, **window: Unpack[Pooling]) -> Tensor:
     laid = _laid(win.spatial_sizes(x), **window)
     zero = scalar(0, g.spec.dtype)
     parts = [laid.write(ew.where(hit, g, zero), at) for at, hit in _hits(x, y, laid)]
@@ -196,7 +196,7 @@ def _(g: Tensor, x: Tensor, y: Tensor, positions: Tensor, **window: Any) -> Tens
 
 
 @max_pool_take.decompose
-def _(v: Tensor, x: Tensor, y: Tensor, positions: Tensor, **window: Any) -> Tensor:
+def _(v: Tensor, x: Tensor, y: Tensor, positions: Tensor, **window: Unpack[Pooling]) -> Tensor:
     laid = _laid(win.spatial_sizes(x), **window)
     v = laid.pad(v, 0)
     taken: Tensor = scalar(0, v.spec.dtype)
@@ -213,7 +213,7 @@ def _counts(laid: Layout, dtype: str) -> Tensor:
 
 
 @avg_pool.decompose
-def _(x: Tensor, **window: Any) -> Tensor:
+def _(x: Tensor, **window: Unpack[Pooling]) -> Tensor:
     laid = _laid(win.spatial_sizes(x), **window)
     dtype = x.spec.dtype
     wide = "float32" if dtype in HALVES else dtype
@@ -223,7 +223,7 @@ def _(x: Tensor, **window: Any) -> Tensor:
 
 
 @avg_pool_grad.decompose
-def _(g: Tensor, *dims: Tensor, shape: Sizes, **window: Any) -> Tensor:
+def _(g: Tensor, *dims: Tensor, shape: Sizes, **window: Unpack[Pooling]) -> Tensor:
     sizes = filled(shape, dims)
     laid = _laid(sizes[1:-1], **window)
     share = ew.div(g, _counts(laid, g.spec.dtype))
