@@ -9,6 +9,7 @@ Source of "same": https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padd
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
@@ -148,6 +149,14 @@ class Placement:
     def counts(self) -> Ints:
         """How many windows there are along each axis: the spatial sizes of the result."""
         return tuple([w.count(n) for n, w in zip(self.sizes, self.windows, strict=True)])
+
+    @cached_property
+    def indices(self) -> list[tuple[slice, ...]]:
+        """For each element of a window, in row-major order, the index that reads it in all windows
+        from a padded array (batch, *spatial, channels).
+        """
+        parts = [[slice(*w.part(i)) for i in range(w.size)] for w in self.windows]
+        return [(slice(None), *index) for index in itertools.product(*parts)]
 
     @cached_property
     def elements(self) -> int:

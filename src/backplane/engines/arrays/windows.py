@@ -5,10 +5,8 @@ A *tap* is one position inside the window; its view has one element for each win
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -26,12 +24,6 @@ whole one; a whole batch at once took up to 1.6 times as much."""
 
 class Windows(Placement):
     """Windows with their views of arrays."""
-
-    @cached_property
-    def indices(self) -> list[tuple[slice, ...]]:
-        """For each tap, in row-major order, what it reads of the padded array."""
-        parts = [[slice(*w.part(i)) for i in range(w.size)] for w in self.windows]
-        return [(slice(None), *index) for index in itertools.product(*parts)]
 
     def pad(self, x: Value, value: float = 0) -> Value:
         """`x` with its padding."""

@@ -12,10 +12,9 @@ convolution takes the same either way.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
-import numpy as np
 import torch
 
 from backplane.core.windows import Placement, Window
@@ -73,7 +72,7 @@ class Products(Placement):
         parts = rows.reshape(batch, *self.counts, self.elements, inputs)
         # Zeros like the product: under `vmap`, what is added must not have more axes.
         x = parts.new_zeros((batch, *self.padded, inputs))
-        for i, place in enumerate(self._places()):
+        for i, place in enumerate(self.indices):
             x[place].add_(parts[..., i, :])
         if not self.is_padded:
             return x
@@ -86,16 +85,6 @@ class Products(Placement):
             return x.reshape(-1, inputs)
         if self.is_padded:
             x = torch.constant_pad_nd(x, pad_amounts([(0, 0), *self.pairs, (0, 0)]))
-        parts = [x[place] for place in self._places()]
+        parts = [x[place] for place in self.indices]
         whole = torch.cat(parts, -1) if len(parts) > 1 else parts[0]
         return whole.reshape(-1, self.elements * inputs)
-
-    def _places(self) -> Iterator[tuple[slice, ...]]:
-        """For each element of a window, the part of the padded x that all windows have there."""
-        for place in np.ndindex(*[w.size for w in self.windows]):
-            axes = zip(place, self.windows, self.counts, strict=True)
-            yield (slice(None), *[_span(i * w.dilation, n, w) for i, w, n in axes])
-
-
-def _span(start: int, count: int, window: Window) -> slice:
-    return slice(start, start + (count - 1) * window.stride + 1, window.stride)
