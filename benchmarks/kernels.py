@@ -118,7 +118,8 @@ def _limit_text(limit: float) -> str:
 
 def main() -> None:
     """The command."""
-    table = json.loads(RESULTS.read_text(encoding="utf-8"))
+    older = json.loads(RESULTS.read_text(encoding="utf-8"))
+    table = {name: found for name, found in older.items() if name in CHOICES}
     for engine in [] if "--page" in sys.argv else sys.argv[1:] or ENGINES:
         print(engine, flush=True)
         for name, found in _measured(engine).items():

@@ -90,7 +90,7 @@ def errors_of(engine: str, table: Sequence[Row], dtype: str) -> list[Errors]:
         outputs = [row.function.build(x) for row, x in zip(table, inputs, strict=True)]
         slopes = [K.gradients(y, [x])[0] for x, y in zip(inputs, outputs, strict=True)]
         with np.errstate(all="ignore"):
-            results = K.function(inputs, outputs + slopes)([row.xs for row in table])
+            results = K.function(inputs, [*outputs, *slopes])([row.xs for row in table])
     values, gradients = results[: len(table)], results[len(table) :]
     return [
         (measured(y, row.value, row.xs), measured(dy, row.slope, row.xs))

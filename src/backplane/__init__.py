@@ -25,7 +25,10 @@ def __getattr__(name: str) -> Any:
         # Here, not above: `import backplane` must stay cheap.
         from importlib import import_module
 
-        return import_module(f"{__name__}.{name}")
+        from backplane.core.context import uncollected
+
+        with uncollected():
+            return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

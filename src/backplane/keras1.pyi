@@ -22,6 +22,7 @@ from backplane.backend.types import Shape
 from backplane.backend.types import Size
 from backplane.backend.types import Sizes
 from backplane.backend.types import TensorLike
+from backplane.backend.types import Tree
 from backplane.core.graph import Tensor
 from backplane.core.variable import Variable
 from backplane.backend import abs as abs
@@ -478,7 +479,7 @@ def resize_volumes(X: np.ndarray | np.generic, depth_factor: int, height_factor:
 def resize_volumes(X: NativeT, depth_factor: int, height_factor: int, width_factor: int, dim_ordering: str) -> NativeT: ...
 @overload
 def resize_volumes(X: TensorLike, depth_factor: int, height_factor: int, width_factor: int, dim_ordering: str) -> Any: ...
-def rnn(step_function: Callable[..., Any], inputs: Any, initial_states: Any, go_backwards: bool=..., mask: TensorLike | None=..., constants: Any=..., unroll: bool=..., input_length: TensorLike | None=...) -> tuple[Any, Any, Any]:
+def rnn(step_function: Callable[..., Any], inputs: Tree, initial_states: Sequence[Tree] | Tensor, go_backwards: bool=..., mask: TensorLike | None=..., constants: Sequence[TensorLike] | None=..., unroll: bool=..., input_length: TensorLike | None=...) -> tuple[Any, Any, Any]:
     ...
 @overload
 def separable_conv2d(x: Symbolic, depthwise_kernel: Symbolic, pointwise_kernel: Symbolic, strides: Sizes=..., border_mode: Padding=..., dim_ordering: str=...) -> Tensor: ...

@@ -38,6 +38,12 @@ assert f([np.ones((2, 3))])[0].shape == (2, 2)
 """
 
 
+def test_the_import_alone_loads_no_compiler():
+    found = modules_after("")
+    assert {"backend.graph", "ops.control"} <= found
+    assert not {"compile.program", "compile.function", "compile.passes"} & found
+
+
 def test_a_small_program_loads_no_library_of_an_engine_and_no_export():
     found = modules_after(SMALL)
     assert {"backend.ctc", "backend.recurrence", "compile.passes.hoist"} <= found

@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from backplane import engines
-from backplane.backend._errors import explain, explain_shortage
+from backplane.backend._errors import EXPLAINED, explain
 from backplane.core import registry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -112,11 +112,8 @@ def adaptable(function: F) -> F:
             adapter = adapter_among((*args, *kwargs.values()))
             if adapter is None:
                 return function(*args, **kwargs)
-        except (TypeError, ValueError, IndexError) as error:
+        except EXPLAINED as error:
             explain(error, function, args, kwargs)
-            raise
-        except (RecursionError, MemoryError) as error:
-            explain_shortage(error, function, args, kwargs)
             raise
         return adapter.call(wrapper, args, kwargs)
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from backplane import config
-from backplane.backend._known import known_integers
-from backplane.core.graph import Tensor
-from backplane.core.registry import engine_of
+from backplane.core.graph import Constant, Tensor
 from backplane.core.shapes import check_elements, normalize_axes, normalize_axis
 from backplane.core.spec import DTYPES, is_integer
+from backplane.engines import engine_of
+from backplane.ops.creation import dim, scalar
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.shaping import concat, expand_dims
 
@@ -226,3 +226,40 @@ def shape_vector(dims: Sequence[Tensor], sizes: Sequence[int | None]) -> Tensor:
     scalars = [cast_to(next(given), "int32") if n is None else as_tensor(n, "int32") for n in sizes]
     pieces = [expand_dims(s, axes=(0,)) for s in scalars]
     return concat(*pieces, axis=0)
+
+
+# --- integers that are known while a graph is built -----------------------------------------------
+
+FAR = 64
+"""Nodes behind a tensor up to which it is looked at."""
+
+
+def known_integers(x: Tensor) -> np.ndarray | None:
+    """The values of an integer scalar or vector that follow from constants and known sizes alone,
+    such as those of `K.prod(K.int_shape(y)[1:])`; None if they depend on anything else.
+    """
+    if x.ndim > 1 or not is_integer(x.spec.dtype):
+        return None
+    sizes: dict[Tensor, Tensor] = {}
+    waiting, seen = [x], {x}
+    while waiting:
+        node = waiting.pop()
+        if node.op is dim:
+            size = node.inputs[0].spec.shape[node.params["axis"]]
+            if size is None:
+                return None
+            sizes[node] = scalar(size, node.spec.dtype)
+        elif node.op is None:
+            if not isinstance(node, Constant) or not isinstance(node.value, np.ndarray):
+                return None
+        else:
+            waiting += [t for t in node.inputs if t not in seen]
+            seen.update(node.inputs)
+        if len(seen) > FAR:
+            return None
+    from backplane.compile.passes.simplify import simplify  # Here: the compiler is a fourth of K.
+
+    (found,) = simplify([x], sizes)
+    if isinstance(found, Constant) and isinstance(found.value, np.ndarray):
+        return found.value
+    return None

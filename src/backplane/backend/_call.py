@@ -42,7 +42,7 @@ import numpy as np
 
 from backplane import engines
 from backplane.backend import _adapters, _dynamo
-from backplane.backend._errors import explain, explain_shortage
+from backplane.backend._errors import EXPLAINED, explain
 from backplane.backend._trace import PLAIN, keep, run_now, runs_at_once, table, traced_for
 from backplane.backend._trees import map_leaves
 from backplane.compile import source_map
@@ -140,17 +140,12 @@ def api(function: F) -> F:
                     settled.clear()
                 call = settled[kinds] = _settle(function, general, mode(), args, kwargs)
             return call(*args, **kwargs)
-        except (TypeError, ValueError) as error:
-            modern = OLD_SPELLINGS[0](function.__name__, args, kwargs)
+        except EXPLAINED as error:
+            fits = isinstance(error, TypeError | ValueError)
+            modern = OLD_SPELLINGS[0](function.__name__, args, kwargs) if fits else None
             if modern is None:
                 explain(error, function, args, kwargs)
                 raise
-        except IndexError as error:
-            explain(error, function, args, kwargs)
-            raise
-        except (RecursionError, MemoryError) as error:
-            explain_shortage(error, function, args, kwargs)
-            raise
         return wrapper(**modern)
 
     general = _general(function, wrapper)
@@ -240,15 +235,13 @@ def creates(function: F) -> F:
                 return function(*args, **kwargs)
             engine = found.engine(function.__name__)
             return run_now(function, args, kwargs, engine, arrays=False)
-        except (TypeError, ValueError) as error:
-            call = OLD_SPELLINGS[0](function.__name__, args, kwargs)
-            if call is None:
+        except EXPLAINED as error:
+            fits = isinstance(error, TypeError | ValueError)
+            modern = OLD_SPELLINGS[0](function.__name__, args, kwargs) if fits else None
+            if modern is None:
                 explain(error, function, args, kwargs)
                 raise
-        except (RecursionError, MemoryError) as error:
-            explain_shortage(error, function, args, kwargs)
-            raise
-        return wrapper(**call)
+        return wrapper(**modern)
 
     return wrapper  # type: ignore[return-value]
 

@@ -30,6 +30,10 @@ _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 _PACKAGES = os.path.dirname(_NUMPY[:-1]) + os.sep
 
 
+EXPLAINED = (TypeError, ValueError, IndexError, RecursionError, MemoryError)
+"""The errors for `explain`."""
+
+
 def explained(function: F) -> F:
     """Decorator for K functions that do not follow the call rule: their errors name the function
     and the argument.
@@ -39,11 +43,8 @@ def explained(function: F) -> F:
     def wrapper(*args: object, **kwargs: object) -> Any:
         try:
             return function(*args, **kwargs)
-        except (TypeError, ValueError, IndexError) as error:
+        except EXPLAINED as error:
             explain(error, function, args, kwargs)
-            raise
-        except (RecursionError, MemoryError) as error:
-            explain_shortage(error, function, args, kwargs)
             raise
 
     return wrapper  # type: ignore[return-value]
@@ -54,7 +55,15 @@ def explain(
 ) -> None:
     """Let the message of an error start with `K.name: `, and name the argument to blame. Errors of
     somebody else's code that K called, such as the step of a loop, stay as they are.
+
+    Raises:
+        ValueError: if Python has gone too deep, because an argument contains itself or lists in
+            lists in lists.
+        MemoryError: in place of one whose message does not start with `K.name: `.
     """
+    if isinstance(error, RecursionError | MemoryError):
+        _explain_shortage(error, function, args, kwargs)
+        return
     if len(error.args) != 1 or not _is_ours(error.__traceback__):
         return
     name = function.__name__
@@ -68,18 +77,9 @@ def explain(
     error.args = (f"K.{name}: {_with_argument(text, _given(function, args, kwargs))}",)
 
 
-def explain_shortage(
-    error: RecursionError | MemoryError,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
+def _explain_shortage(
+    error: Exception, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> None:
-    """After Python has gone too deep or memory was short.
-
-    Raises:
-        ValueError: if an argument contains itself or lists in lists in lists.
-        MemoryError: in place of one whose message does not start with `K.name: `.
-    """
     if isinstance(error, MemoryError):
         if _is_ours(error.__traceback__, running=True) and not str(error).startswith("K."):
             text = str(error) or "too little memory"

@@ -11,7 +11,6 @@ import numpy as np
 
 from backplane import config, engines
 from backplane.backend._trees import map_leaves
-from backplane.compile.program import compiled
 from backplane.compile.source_map import explain
 from backplane.core import context
 from backplane.core.graph import (
@@ -311,6 +310,8 @@ def trace(
     if watching is not None:
         made.program, made.constants = watching.program(engine, taken, outputs, replace), []
         return made
+    from backplane.compile.program import compiled  # Here: the compiler is a fourth of K.
+
     made.program, made.constants, *_ = compiled(
         engine, taken, outputs, replace=replace,
         eager=at_once, options=() if at_once else NATIVE,

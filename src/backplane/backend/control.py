@@ -11,10 +11,10 @@ from backplane.backend._adapters import adaptable
 from backplane.backend._args import as_dtype
 from backplane.backend._call import api
 from backplane.backend.phase import known_phase, learning_phase
-from backplane.backend.types import TensorLike
+from backplane.backend.types import DType, TensorLike
 from backplane.core.context import changed
 from backplane.core.graph import Tensor
-from backplane.core.registry import engine_of
+from backplane.engines import engine_of
 from backplane.ops import control
 from backplane.ops.elementwise import where
 from backplane.ops.lift import as_tensor, cast_to, promoted
@@ -22,7 +22,7 @@ from backplane.ops.shaping import expand_dims
 
 __all__ = ["foldl", "foldr", "in_test_phase", "in_train_phase", "map_fn", "switch"]
 
-Branch: TypeAlias = "TensorLike | Callable[[], Any]"
+Branch: TypeAlias = "TensorLike | Callable[[], TensorLike | Sequence[TensorLike]]"
 """A tensor, or a function without arguments that returns one."""
 
 
@@ -159,7 +159,7 @@ def map_fn(
     fn: Callable[..., Any],
     elems: TensorLike | Sequence[TensorLike],
     name: str | None = None,
-    dtype: Any = None,
+    dtype: DType | Sequence[DType | None] | None = None,
 ) -> Any:
     """Apply a function to each element along the first axis.
 
@@ -196,7 +196,7 @@ def map_fn(
 
 
 def _sequences(
-    fn: Any, elems: TensorLike | Sequence[TensorLike], what: str
+    fn: object, elems: TensorLike | Sequence[TensorLike], what: str
 ) -> tuple[list[Tensor], bool]:
     """The elements as tensors, and whether they were given as a list of them."""
     if not callable(fn):
@@ -214,7 +214,7 @@ def _sequences(
 def foldl(
     fn: Callable[..., Any],
     elems: TensorLike | Sequence[TensorLike],
-    initializer: Any = None,
+    initializer: TensorLike | Sequence[TensorLike] | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Combine the elements along the first axis from left to right.
@@ -241,7 +241,7 @@ def foldl(
 def foldr(
     fn: Callable[..., Any],
     elems: TensorLike | Sequence[TensorLike],
-    initializer: Any = None,
+    initializer: TensorLike | Sequence[TensorLike] | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Combine the elements along the first axis from right to left; see `K.foldl`.
@@ -257,7 +257,7 @@ def foldr(
 def _fold(
     fn: Callable[..., Any],
     elems: TensorLike | Sequence[TensorLike],
-    initializer: Any,
+    initializer: TensorLike | Sequence[TensorLike] | None,
     reverse: bool,
     what: str,
 ) -> Tensor:
@@ -267,8 +267,8 @@ def _fold(
         xs = [x[:-1] if reverse else x[1:] for x in xs]
         init = first
     else:
-        listed = isinstance(initializer, list | tuple)
-        init = [as_tensor(i) for i in (initializer if listed and packed else [initializer])]
+        given = initializer if packed and isinstance(initializer, list | tuple) else [initializer]
+        init = [as_tensor(i) for i in given]
     several = len(init) > 1 or (packed and initializer is None)
 
     def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:

@@ -23,10 +23,10 @@ from backplane.backend._errors import explained, holds_itself
 from backplane.backend.types import DType, Shape, Sizes, TensorLike
 from backplane.core import context
 from backplane.core.graph import Constant, Placeholder, Tensor, converted, with_given_name
-from backplane.core.registry import engine_of
 from backplane.core.sparse import dense_array, is_sparse_matrix
 from backplane.core.spec import Spec, is_integer
 from backplane.core.variable import Variable
+from backplane.engines import engine_of
 from backplane.ops import creation
 from backplane.ops.creation import full, shaped_as
 from backplane.ops.elementwise import cast

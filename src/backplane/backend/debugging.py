@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from backplane import engines
 from backplane.backend._call import api
 from backplane.backend.graph import KFunction
-from backplane.backend.types import TensorLike
+from backplane.backend.types import File, TensorLike
 from backplane.core.context import WATCHING, changed, watcher
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
@@ -24,7 +24,7 @@ __all__ = ["check_numerics", "debug", "plot_graph"]
 
 
 def plot_graph(
-    x: Any, to_file: Any = None, max_nodes: int = 60, name: str | None = None
+    x: Any, to_file: File | None = None, max_nodes: int = 60, name: str | None = None
 ) -> Picture:
     """Draw the graph of tensors, of a function, or of a model.
 

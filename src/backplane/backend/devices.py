@@ -9,14 +9,15 @@ from typing import Any
 from backplane import engines
 from backplane.backend._args import as_dtype
 from backplane.backend._errors import explained
-from backplane.compile.policy import PLAIN, LossScale, Policy
+from backplane.backend.types import DType, LossScale
+from backplane.compile.policy import PLAIN, Policy, Scaling
 from backplane.core import context
 
 __all__ = ["device", "list_devices", "mixed_precision"]
 
 LOW = ("bfloat16", "float16")
 
-DYNAMIC = LossScale(2.0**15, 2000)
+DYNAMIC = Scaling(2.0**15, 2000)
 """The scale to begin with is that of PyTorch's and Keras' own scalers; so are the steps."""
 
 
@@ -79,7 +80,9 @@ def _canonical(name: str) -> str:
 
 
 @explained
-def mixed_precision(dtype: str | None, loss_scale: Any = None) -> AbstractContextManager[Any]:
+def mixed_precision(
+    dtype: DType | None, loss_scale: LossScale = None
+) -> AbstractContextManager[Any]:
     """Context manager: functions that `K.function` makes inside run their products in a low
     precision.
 
@@ -110,7 +113,7 @@ def mixed_precision(dtype: str | None, loss_scale: Any = None) -> AbstractContex
     return context.changed(policy=_policy(dtype, loss_scale, ""))
 
 
-def policy_of(precision: Any, loss_scale: Any, accumulate: Any) -> Policy:
+def policy_of(precision: DType | None, loss_scale: LossScale, accumulate: int) -> Policy:
     """The policy for these arguments of `K.function`, inside of `mixed_precision` or not.
 
     Raises:
@@ -129,7 +132,7 @@ def policy_of(precision: Any, loss_scale: Any, accumulate: Any) -> Policy:
     return chosen if accumulate == 1 else chosen._replace(parts=accumulate)
 
 
-def _policy(precision: Any, loss_scale: Any, what: str) -> Policy:
+def _policy(precision: DType | None, loss_scale: LossScale, what: str) -> Policy:
     if precision is None:
         if loss_scale is not None:
             raise ValueError(f"{what}loss_scale needs a precision, one of {', '.join(LOW)}")
@@ -142,7 +145,7 @@ def _policy(precision: Any, loss_scale: Any, what: str) -> Policy:
     return Policy(dtype, _scale(loss_scale, what))
 
 
-def _scale(wish: Any, what: str) -> LossScale | None:
+def _scale(wish: Any, what: str) -> Scaling | None:
     """The scale that is asked for; None for 1, which changes nothing."""
     known = {"initial": DYNAMIC.initial, "steps": DYNAMIC.steps}
     if wish == "dynamic":
@@ -158,4 +161,4 @@ def _scale(wish: Any, what: str) -> LossScale | None:
             f"{what}loss_scale must be a positive number, 'dynamic', or a dict with initial and "
             f"steps, got {wish!r}"
         )
-    return None if (initial, steps) == (1, None) else LossScale(float(initial), steps)
+    return None if (initial, steps) == (1, None) else Scaling(float(initial), steps)

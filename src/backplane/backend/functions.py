@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 from backplane import engines
 from backplane.backend._adapters import LIFT, adaptable
-from backplane.backend._args import as_dtype
+from backplane.backend._args import as_dtype, known_integers
 from backplane.backend._call import bound_values, look
-from backplane.backend._known import known_integers
 from backplane.backend._trace import Slot, abstracted, fill, hashable, run_now, runs_at_once
 from backplane.backend._trees import flatten, map_leaves, unflatten
 from backplane.backend.types import DType, StaticShape, TensorLike

@@ -17,14 +17,13 @@ from backplane.backend._call import api
 from backplane.backend._errors import explained
 from backplane.backend._trees import as_list, as_pairs
 from backplane.backend.devices import policy_of
-from backplane.backend.types import TensorLike
+from backplane.backend.types import DType, File, LossScale, TensorLike
 from backplane.compile.feeds import check_has_value
-from backplane.compile.function import Function
 from backplane.compile.progress import counted
 from backplane.core.context import WATCHING, watcher
 from backplane.core.graph import OPERATORS, Constant, Tensor
-from backplane.core.registry import engine_of
 from backplane.core.variable import Variable
+from backplane.engines import engine_of
 from backplane.engines.base import Engine
 from backplane.ops import autodiff, effects
 from backplane.ops.effects import Update
@@ -32,6 +31,7 @@ from backplane.ops.lift import as_tensor, fitting
 
 if TYPE_CHECKING:
     from backplane.backend._buckets import Sizes
+    from backplane.compile.function import Function
     from backplane.views.profile import Profile
     from backplane.views.words import Text
 
@@ -269,7 +269,7 @@ class KFunction:
 
     def to_onnx(
         self,
-        path: Any,
+        path: File,
         outputs: Sequence[str] | None = None,
         learning_phase: int = 0,
         *,
@@ -339,12 +339,12 @@ def _is_single(inputs: Sequence[Any]) -> bool:
 
 @adaptable
 def function(
-    inputs: Any,
-    outputs: Any,
+    inputs: TensorLike | Sequence[TensorLike],
+    outputs: TensorLike | Iterable[TensorLike | None],
     updates: Iterable[Any] | None = None,
     name: str | None = None,
-    precision: str | None = None,
-    loss_scale: Any = None,
+    precision: DType | None = None,
+    loss_scale: LossScale = None,
     accumulate: int = 1,
     **kwargs: Any,
 ) -> KFunction:
@@ -411,7 +411,7 @@ def function(
         raise ValueError("K.function: inputs has the same tensor twice")
     results = [_output(t, i) for i, t in enumerate(as_list(outputs))]
     pairs = [_update(u, i) for i, u in enumerate(updates or [])]
-    made = Function(
+    made = _compiler()(
         tensors,
         results,
         pairs,
@@ -427,7 +427,7 @@ OPTIONS = ("compile", "freeze")
 """Keyword options of `K.function` that are handed to the engine."""
 
 
-def _input(t: Any, i: int) -> Tensor:
+def _input(t: object, i: int) -> Tensor:
     if not isinstance(t, Tensor):
         raise TypeError(f"K.function: inputs[{i}] must be a tensor, got {type(t).__name__}")
     return t
@@ -439,7 +439,7 @@ def _output(t: Any, i: int) -> Tensor:
     return as_tensor(t)
 
 
-def _update(update: Any, i: int) -> tuple[Variable, Tensor]:
+def _update(update: object, i: int) -> tuple[Variable, Tensor]:
     if isinstance(update, Update):
         return update.variable, update
     if isinstance(update, list | tuple) and len(update) == 2 and isinstance(update[0], Variable):
@@ -488,7 +488,7 @@ def gradients(
 
 
 @api
-def stop_gradient(variables: Any) -> Any:
+def stop_gradient(variables: TensorLike | Sequence[TensorLike]) -> Any:
     """Tensors with the same values, through which no gradient flows.
 
     Args:
@@ -565,10 +565,19 @@ def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
     return call([])[0]
 
 
+def _compiler() -> type[Function]:
+    """The class of compiled functions. The compiler is imported when there is something to compile:
+    it is a fourth of what K is.
+    """
+    from backplane.compile.function import Function
+
+    return Function
+
+
 def _once(inputs: list[Tensor], x: Tensor, engine: Engine) -> Function:
     """The function that computes `x`, most likely a few times only."""
     options = (("once", True),) if "once" in engine.capabilities else ()
-    return Function(inputs, [x], engine=engine, name="eval", options=options)
+    return _compiler()(inputs, [x], engine=engine, name="eval", options=options)
 
 
 CALLS = "_calls"

@@ -13,9 +13,9 @@ from backplane.backend._errors import explained
 from backplane.backend.types import StaticShape, TensorLike
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.numbers import Style
-from backplane.core.registry import engine_of
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
+from backplane.engines import engine_of
 from backplane.ops.creation import dims_of
 from backplane.ops.effects import print_
 from backplane.ops.lift import as_tensor

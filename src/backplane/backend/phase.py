@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from backplane import config
 from backplane.backend import _adapters
 from backplane.backend._errors import explained
 from backplane.backend.session import reset_session
-from backplane.compile.program import clear_programs
 from backplane.core import context
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.spec import Spec
@@ -62,7 +59,7 @@ def _known() -> int | None:
 
 
 @explained
-def set_learning_phase(value: Any) -> None:
+def set_learning_phase(value: int) -> None:
     """Fix the learning phase.
 
     Args:
@@ -78,7 +75,7 @@ def set_learning_phase(value: Any) -> None:
         1
         >>> K.clear_session()
     """
-    if isinstance(value, Tensor) or value not in (0, 1):
+    if value not in (0, 1):
         raise ValueError(f"K.set_learning_phase: value must be 0 or 1, got {value!r}")
     _phase.value = int(value)
 
@@ -103,6 +100,8 @@ def clear_session() -> None:
         >>> K.get_uid("dense")
         1
     """
+    from backplane.compile.program import clear_programs  # Here: the compiler is a fourth of K.
+
     context.reset_uids()
     context.reset_names()
     reset_phase()

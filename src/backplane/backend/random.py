@@ -19,9 +19,9 @@ from backplane.backend._errors import explained
 from backplane.backend.creation import variable
 from backplane.backend.types import DType, Seed, Shape, TensorLike
 from backplane.core.graph import KeySource, Tensor, constant
-from backplane.core.registry import engine_of
 from backplane.core.spec import KEY, is_float, promote
 from backplane.core.variable import Variable
+from backplane.engines import engine_of
 from backplane.ops import random
 from backplane.ops.creation import size_at, sizes_of
 from backplane.ops.elementwise import erfinv, floor, less_equal, where

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from backplane.backend._args import as_int
 from backplane.backend._call import api
 from backplane.backend._trees import flatten, unflatten
-from backplane.backend.types import TensorLike
+from backplane.backend.types import TensorLike, Tree
 from backplane.core.context import changed
 from backplane.core.graph import Tensor, constant
 from backplane.core.sizes import origin
@@ -25,11 +25,11 @@ __all__ = ["rnn"]
 @api
 def rnn(
     step_function: Callable[..., Any],
-    inputs: Any,
-    initial_states: Any,
+    inputs: Tree,
+    initial_states: Sequence[Tree] | Tensor,
     go_backwards: bool = False,
     mask: TensorLike | None = None,
-    constants: Any = None,
+    constants: Sequence[TensorLike] | None = None,
     unroll: bool = False,
     input_length: TensorLike | None = None,
     time_major: bool = False,
@@ -159,7 +159,12 @@ class _Run:
     """One call of `rnn`: the step function on flat lists, and the loop around it."""
 
     def __init__(
-        self, step: Callable[..., Any], inputs: Any, states: Any, constants: Any, zero_masked: bool
+        self,
+        step: Callable[..., Any],
+        inputs: Tree,
+        states: Sequence[Tree] | Tensor,
+        constants: Sequence[TensorLike] | None,
+        zero_masked: bool,
     ) -> None:
         if isinstance(states, Tensor):
             states = [states]

@@ -5,18 +5,20 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backplane import engines
 from backplane.backend._call import api
 from backplane.backend._trees import flatten, unflatten
 from backplane.backend.state import update
-from backplane.backend.types import TensorLike
-from backplane.compile.function import Function
+from backplane.backend.types import TensorLike, Tree
 from backplane.core import context
 from backplane.core.graph import Tensor
 from backplane.ops.effects import Update
 from backplane.ops.lift import as_tensor
+
+if TYPE_CHECKING:
+    from backplane.compile.function import Function
 
 __all__ = [
     "control_dependencies", "get_session", "manual_variable_initialization",
@@ -37,7 +39,7 @@ class Session:
     def __init__(self) -> None:
         self._functions: dict[Any, Function] = {}
 
-    def run(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
+    def run(self, fetches: Tree, feed_dict: Mapping[Tensor, TensorLike] | None = None) -> Any:
         """Compute tensors.
 
         Args:
@@ -55,6 +57,8 @@ class Session:
         engine = engines.for_programs()
         key = (engine, tuple(outputs), tuple(feeds))
         if key not in self._functions:
+            from backplane.compile.function import Function  # Here, as in `K.function`.
+
             self._functions[key] = Function(list(feeds), outputs, engine=engine, name="session.run")
         return unflatten(fetches, list(self._functions[key](list(feeds.values()))))
 

@@ -15,8 +15,8 @@ from backplane.backend.creation import _values
 from backplane.backend.graph import eval as value_of
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor
-from backplane.core.registry import engine_of
 from backplane.core.variable import Variable, arrays, assign
+from backplane.engines import engine_of
 from backplane.engines.base import Engine
 from backplane.ops.effects import Update
 from backplane.ops.lift import as_tensor, checked, fitting
@@ -110,8 +110,8 @@ def _set(tuples: Sequence[tuple[TensorLike, TensorLike]], what: str) -> None:
     ours = [(x, array) for x, array in checked if isinstance(x, Variable)]
     assign([variable for variable, _ in ours], [array for _, array in ours])
     for x, array in checked:
-        if not isinstance(x, Variable):
-            engine_of(x).assign(x, array)
+        if (owner := _owner(x, what)) is not None:
+            owner.assign(x, array)
 
 
 def _fitting_array(x: Any, value: TensorLike, what: str) -> np.ndarray:
@@ -135,7 +135,7 @@ def _owner(x: Any, what: str) -> Engine | None:
     """
     if isinstance(x, Variable):
         return None
-    owner: Engine | None = engine_of(x)
+    owner = engine_of(x)
     if owner is None or not owner.is_variable(x):
         raise TypeError(
             f"{what}: x must be a variable (a K.variable, a tf.Variable, a shared variable of "

@@ -11,7 +11,8 @@ numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -20,9 +21,9 @@ from backplane.core.graph import Tensor
 from backplane.core.variable import Variable
 
 __all__ = [
-    "Axes", "Axis", "CausalPadding", "DType", "DataFormat", "Interpolation", "MeshAxes",
-    "NativeDType", "NativeT", "NativeTensor", "Numbers", "Padding", "Pair", "PoolMode", "Shape",
-    "Size", "Sizes", "StaticShape", "Symbolic", "Tensor", "TensorLike", "Variable",
+    "Axes", "Axis", "CausalPadding", "DType", "DataFormat", "File", "Interpolation", "LossScale",
+    "MeshAxes", "NativeDType", "NativeT", "NativeTensor", "Numbers", "Padding", "Pair", "PoolMode",
+    "Shape", "Size", "Sizes", "StaticShape", "Symbolic", "Tensor", "TensorLike", "Tree", "Variable",
 ]  # fmt: skip
 
 
@@ -55,11 +56,20 @@ Numbers: TypeAlias = "float | Sequence[Numbers]"
 TensorLike: TypeAlias = "Tensor | NativeTensor | Numbers"
 """Whatever K computes with: symbolic tensors, variables, native tensors, arrays, numbers, lists."""
 
+Tree: TypeAlias = "TensorLike | Sequence[Tree] | Mapping[str, Tree]"
+"""A tensor, or a nested list, tuple or dict of tensors."""
+
+File: TypeAlias = "str | PathLike[str]"
+"""The path of a file."""
+
+LossScale: TypeAlias = "float | Literal['dynamic'] | Mapping[str, float] | None"
+"""By what a loss is multiplied: a number, `"dynamic"`, or a dict with `initial` and `steps`."""
+
 MeshAxes: TypeAlias = "str | Sequence[str] | None"
 """What splits one axis of a tensor: an axis of the mesh, several of them, or nothing."""
 
 Symbolic: TypeAlias = "Tensor | Numbers"
-"""What a function makes a symbolic tensor of."""
+"""What functions make symbolic tensors of: tensors and numbers, but no tensors of an engine."""
 
 Size: TypeAlias = "int | Tensor | NativeTensor"
 """A size that is known, or an integer scalar tensor that holds it."""
@@ -99,7 +109,7 @@ DataFormat: TypeAlias = Literal["channels_first", "channels_last"]
 """Where the channels stand among the axes of an image."""
 
 PoolMode: TypeAlias = Literal["max", "avg"]
-"""What pooling takes of each window."""
+"""Whether pooling takes the maximum or the mean of each window."""
 
 Interpolation: TypeAlias = Literal["nearest", "bilinear"]
 """How pixels between the given ones are found."""

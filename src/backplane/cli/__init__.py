@@ -10,9 +10,12 @@ from backplane.cli.bench import bench
 from backplane.cli.check import check
 from backplane.cli.engines import list_engines, show_versions
 from backplane.cli.explain import explain
-from backplane.cli.generation import generation_of
 from backplane.cli.output import PROJECT
 from backplane.cli.settings import show_config, use
+from backplane.interop import alias, generation, scripts
+
+SHOWN = 3
+"""Spellings that the line names."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,10 +40,22 @@ def run(keras: str | None, script: Path, arguments: tuple[str, ...]) -> None:
     installed keras, if any, stays as it is. What Python and NumPy have removed since then, such as
     `np.float`, is there.
     """
-    from backplane.interop import alias, scripts
-
-    alias.install(generation_of(script, keras))
+    alias.install(_generation_of(script, keras))
     scripts.run(script, arguments)
+
+
+def _generation_of(script: Path, asked: str | None) -> int:
+    """The generation of Keras for which `script` was written, or that was asked for. A line on
+    stderr says which, if the script imports Keras.
+    """
+    found = generation.of_script(script.read_text(encoding="utf-8", errors="replace"))
+    number = generation.DEFAULT if found is None else found.number
+    number = int(asked) if asked else number
+    if found is not None:
+        because = ", ".join(found.cues[:SHOWN]) or "no sign of another"
+        reason = "--keras" if asked else f"{because}; --keras chooses another"
+        click.echo(f"Written for Keras {number} ({reason}): K is {alias.OURS[number]}.", err=True)
+    return number
 
 
 @main.command()

@@ -71,10 +71,10 @@ def _training(K: Any, loss: Any, weights: Sequence[Any]) -> Work:
 
 
 def _convolution(
-    K: Any, dtype: str, x: Sequence[int], kernel: Sequence[int], function: str, **options: Any
+    K: Any, dtype: str, x: Sequence[int], kernel: Sequence[int], **options: Any
 ) -> Work:
     image, window = _variable(K, dtype, *x), _variable(K, dtype, *kernel)
-    y = getattr(K, function)(image, window, padding="same", **options)
+    y = K.conv2d(image, window, padding="same", **options)
     return _training(K, K.mean(K.square(y)), [image, window])
 
 
@@ -90,13 +90,10 @@ def _transposed(K: Any, dtype: str, x: Sequence[int], kernel: Sequence[int]) -> 
     return _training(K, K.mean(K.square(K.relu(y))), [image, window, gamma, beta])
 
 
-def _conv(
-    quantity: float, x: Sequence[int], kernel: Sequence[int], function: str = "conv2d",
-    **options: Any,
-) -> Case:  # fmt: skip
+def _conv(quantity: float, x: Sequence[int], kernel: Sequence[int], **options: Any) -> Case:
     sizes = (" × ".join(map(str, s)) for s in (kernel[:-2], x[1:-1]))
     label = f"{' over '.join(sizes)}, {x[-1]} to {kernel[-1]} channels, batch {x[0]}"
-    build = partial(_convolution, x=x, kernel=kernel, function=function, **options)
+    build = partial(_convolution, x=x, kernel=kernel, **options)
     return Case(label, quantity, build)
 
 
@@ -166,12 +163,6 @@ STRIDED = [
     for case in _strided((8, n, n, c), (k, k, c, c))
 ]
 PHASES = [_conv(c, (8, 32, 32, c), (4, 4, c, 32), strides=(2, 2)) for c in (1, 3, 8, 16, 32, 64)]
-SINGLE = [_conv(n * n, (16, 28, 28, 1), (n, n, 1, 32)) for n in (3, 5, 7, 9)]
-CUBES = [_conv(n**3, (4, 10, 10, 10, 8), (n, n, n, 8, 16), "conv3d") for n in (2, 3, 5)]
-KERNELS = [_conv(n * n, (8, 16, 16, 16), (n, n, 16, 16)) for n in (1, 2, 3, 5, 7)]
-DEPTHWISE = [
-    _conv(n * n, (8, 16, 16, 32), (n, n, 32, 1), "depthwise_conv2d") for n in (1, 2, 3, 5, 7)
-]
 UPDATES = [
     Case(f"{2**n:,} elements", 2**n, partial(_momentum, elements=2**n)) for n in range(16, 23)
 ]
@@ -182,7 +173,6 @@ CASES: Mapping[str, Sequence[Case]] = {
     **{name: LOOPS for name in kernels.CHOICES if name.endswith(".loops")},
     "numpy.blocks": CHAINS,
     "numpy.columns": WIDTHS,
-    "torch.points": POINTS,
     "torch.windows": SLIDING,
     "torch.phases": PHASES,
     "torch.products": PRODUCTS,
@@ -191,15 +181,11 @@ CASES: Mapping[str, Sequence[Case]] = {
     "jax.points": POINTS,
     "jax.small_images": SMALL,
     "jax.strided": STRIDED,
-    "jax.channels": SINGLE,
-    "jax.cubes": CUBES,
     "tensorflow.updates": CHAINS_OF_UPDATES,
     "theano.updates": UPDATES,
-    "cntk.kernels": KERNELS,
-    "cntk.depthwise": DEPTHWISE,
 }
 
-ONE_DTYPE = ("loops", "blocks", "products", "kernels", "depthwise")
+ONE_DTYPE = ("loops", "blocks", "products")
 """Choices that are made alike for all dtypes, or for float32 alone."""
 
 

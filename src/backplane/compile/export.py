@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,9 +13,8 @@ from backplane.compile import passes
 from backplane.compile.codegen.programs import emit
 from backplane.compile.function import Function
 from backplane.core.graph import GIVEN_NAME, Constant, Placeholder, Tensor, constant, toposort
-from backplane.core.registry import engine_of
 from backplane.core.spec import Spec
-from backplane.engines import get
+from backplane.engines import engine_of, get
 from backplane.engines.base import Engine
 from backplane.engines.programs import Program
 from backplane.ops.elementwise import add
@@ -34,7 +34,7 @@ class Wishes(NamedTuple):
     opset: int | None = None
 
 
-def export(function: Function, path: str | Path, wishes: Wishes) -> None:
+def export(function: Function, path: str | PathLike[str], wishes: Wishes) -> None:
     """Write `function` as an ONNX model; see `KFunction.to_onnx` for the arguments."""
     names = _Names()
     inputs = [p for i, p in enumerate(function.inputs) if i not in function.switches]

@@ -12,9 +12,9 @@ import numpy as np
 from backplane.compile.accumulation import is_split
 from backplane.core.graph import Placeholder, Tensor, converted
 from backplane.core.mesh import Mesh, feed_layout
-from backplane.core.registry import engine_of
 from backplane.core.sparse import dense_array, is_sparse_matrix, is_triple
 from backplane.core.spec import Spec
+from backplane.engines import engine_of
 from backplane.engines.base import Engine
 
 Feed = Callable[[Any, Engine, bool], Any]
@@ -119,7 +119,7 @@ def as_array(value: object, dtype: np.dtype[Any], what: str) -> np.ndarray:
     return converted(array, dtype, what)
 
 
-def _switch(value: object, what: str, spec: Spec) -> Any:
+def _switch(value: object, what: str, spec: Spec) -> float:
     """The learning phase: 0 or 1, as a Python number."""
     array = np.asarray(value)
     if array.size != 1 or array.dtype.kind not in _KINDS:

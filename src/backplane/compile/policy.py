@@ -31,7 +31,7 @@ from backplane.ops.elementwise import (
 from backplane.ops.reduction import all
 
 
-class LossScale(NamedTuple):
+class Scaling(NamedTuple):
     """The number by which the cotangent of the loss is multiplied, and gradients are divided."""
 
     initial: float
@@ -41,11 +41,11 @@ class LossScale(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """What is asked of `K.function`."""
+    """How one `K.function` is to run: precision, scale of the loss, and parts of the batch."""
 
     precision: str | None = None
     """The dtype in which products run."""
-    loss_scale: LossScale | None = None
+    loss_scale: Scaling | None = None
     parts: int = 1
     """Into how many parts the batch is split."""
 

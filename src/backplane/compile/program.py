@@ -1,4 +1,4 @@
-"""Compiled programs, shared between equal graphs.
+"""Compiled programs, shared between equal graphs, and the functions of closed graphs.
 
 `compiled` takes a graph from inputs to outputs, runs the passes, turns array constants into inputs,
 and returns a callable that runs the graph. Programs of equal structure are compiled once per
@@ -15,8 +15,8 @@ import numpy as np
 
 from backplane.compile import passes
 from backplane.compile.cache_key import key_of, lifted
-from backplane.compile.codegen.closed_graphs import callable_of, steps_of
-from backplane.compile.codegen.programs import Emitter, writes_over
+from backplane.compile.codegen.loop_steps import StepEmitter
+from backplane.compile.codegen.programs import Emitter, emit, writes_over
 from backplane.compile.tables import tables
 from backplane.core.context import uncollected
 from backplane.core.graph import Constant, Graph, Placeholder, Tensor, is_array, toposort
@@ -24,7 +24,7 @@ from backplane.core.primitive import OUTPUT
 from backplane.core.sizes import assumption
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
-from backplane.engines.base import Engine, set_emitter
+from backplane.engines.base import Engine, Steps, set_emitter
 from backplane.engines.programs import Program
 
 CACHE_LIMIT = 1024
@@ -62,6 +62,7 @@ class Compiled(NamedTuple):
     `run` returns last write them."""
 
 
+@uncollected()
 def compiled(
     engine: Engine,
     inputs: Sequence[Tensor],
@@ -78,8 +79,37 @@ def compiled(
     `eager`, the emitted Python itself is returned, and `stop_gradient` is kept for the engine's own
     tape. `options` are passed on to the engine.
     """
-    with uncollected():
-        return _compiled(engine, inputs, outputs, state or {}, replace, eager, options)
+    state = state or {}
+    graph = prepared(engine, inputs, outputs, state, replace, eager, options)
+    simple, outputs, order, arrays = graph
+    arguments = [*inputs, *arrays]
+    key = (
+        engine.name,
+        engine.device,
+        engine.mesh,
+        eager,
+        tuple([isinstance(t, Variable) for t in inputs]),
+        tuple(sorted(state.items())),
+        options,
+        passes.switched_off(),
+        _assumed(inputs),
+        key_of(order, arguments, outputs),
+    )
+    function = _programs.get(key)
+    if function is None:
+        function = _programs[key] = _compile(
+            engine, arguments, outputs, order, state, eager, dict(options)
+        )
+        statistics.compilations += 1
+        if len(_programs) > CACHE_LIMIT:
+            _programs.popitem(last=False)
+    else:
+        statistics.cache_hits += 1
+        _programs.move_to_end(key)
+    written = frozenset([i for i, t in enumerate(outputs) if writes_over(t)])
+    if not written.issubset(state.values()):
+        function, written = _committing(function, engine), frozenset()
+    return Compiled(function, [_native(engine, t, eager) for t in arrays], simple, written)
 
 
 class Prepared(NamedTuple):
@@ -129,47 +159,6 @@ def _in_order_of_depth(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> l
         if node.op is not None and node.op.in_place:
             results += node.inputs  # One node may update all variables.
     return toposort(sorted(results, key=depth.__getitem__), stop=inputs)
-
-
-def _compiled(
-    engine: Engine,
-    inputs: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    state: dict[int, int],
-    replace: dict[Tensor, Tensor] | None,
-    eager: bool,
-    options: tuple[tuple[str, Any], ...],
-) -> Compiled:
-    graph = prepared(engine, inputs, outputs, state, replace, eager, options)
-    simple, outputs, order, arrays = graph
-    arguments = [*inputs, *arrays]
-    key = (
-        engine.name,
-        engine.device,
-        engine.mesh,
-        eager,
-        tuple([isinstance(t, Variable) for t in inputs]),
-        tuple(sorted(state.items())),
-        options,
-        passes.switched_off(),
-        _assumed(inputs),
-        key_of(order, arguments, outputs),
-    )
-    function = _programs.get(key)
-    if function is None:
-        function = _programs[key] = _compile(
-            engine, arguments, outputs, order, state, eager, dict(options)
-        )
-        statistics.compilations += 1
-        if len(_programs) > CACHE_LIMIT:
-            _programs.popitem(last=False)
-    else:
-        statistics.cache_hits += 1
-        _programs.move_to_end(key)
-    written = frozenset([i for i, t in enumerate(outputs) if writes_over(t)])
-    if not written.issubset(state.values()):
-        function, written = _committing(function, engine), frozenset()
-    return Compiled(function, [_native(engine, t, eager) for t in arrays], simple, written)
 
 
 def _assumed(inputs: Sequence[Tensor]) -> Hashable:
@@ -258,7 +247,7 @@ def emitter_for(
     eager: bool,
     options: Mapping[str, Any],
 ) -> Emitter:
-    """What writes the text of a prepared graph."""
+    """The writer of a prepared graph's text."""
     writes = "out" in engine.capabilities or (not eager and engine.writes(options))
     news = {outputs[i] for i in state.values()}
     return Emitter(inputs, outputs, engine, news=news, order=order, writes=writes)
@@ -290,6 +279,35 @@ def _check_sizes(engine: Engine, order: Sequence[Tensor]) -> None:
                     f"the engine {engine.name!r} has no axes of more than {most} elements, "
                     f"got {node!r}"
                 )
+
+
+# --- closed graphs: engines ask for the bodies of loops and for branches --------------------------
+
+
+def closed(graph: Graph, engine: Engine) -> list[Tensor]:
+    """The outputs of a closed graph, ready for emission."""
+    # Eager calls run these graphs too, and the engine's own tape must see where it stops.
+    return passes.optimized(graph.outputs, passes.Job(engine, keep_stops=True)).outputs
+
+
+def callable_of(graph: Graph, engine: Engine) -> Callable[..., tuple[Any, ...]]:
+    """A function over engine values that evaluates a closed graph. It is made once per engine."""
+    key = engine, passes.switched_off()
+    found: Callable[..., tuple[Any, ...]] | None = graph.cache.get(key)
+    if found is None:
+        found = emit(graph.inputs, closed(graph, engine), engine, whole=False).function
+        graph.cache[key] = found
+    return found
+
+
+def steps_of(body: Graph, engine: Engine, carry: int, xs: int) -> Steps:
+    """A loop's body as steps that write to memory which is kept. They are made once per engine."""
+    key = engine, carry, xs, passes.switched_off()
+    found: Steps | None = body.cache.get(key)
+    if found is None:
+        found = StepEmitter(body, closed(body, engine), engine, carry, xs).steps()
+        body.cache[key] = found
+    return found
 
 
 set_emitter(callable_of, steps_of)

@@ -232,7 +232,7 @@ class Tensor:
     __neg__, __abs__, __invert__ = _operator("neg"), _operator("abs"), _operator("invert")
     __getitem__ = _operator("getitem")
 
-    def eval(self, session: object = None, feed_dict: object = None) -> Any:
+    def eval(self, session: object = None, feed_dict: object = None) -> np.ndarray:
         """The value as a NumPy array: `K.eval`, with TensorFlow's spelling and arguments."""
         return OPERATORS["eval"](self, session, feed_dict)
 

@@ -9,10 +9,11 @@ Source of "same": https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padd
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, Self, TypedDict
 
 Ints = tuple[int, ...]
 Pair = tuple[int, int]
@@ -22,15 +23,23 @@ Slice = tuple[int | None, int | None, int]
 
 
 class Sliding(TypedDict):
-    """How a kernel slides: parameters of a convolution and of its gradients."""
+    """How a kernel slides: `strides` and `dilation` have an int for each spatial axis."""
 
     strides: Ints
     padding: Padding
     dilation: Ints
 
 
+class Convolving(Sliding):
+    """All parameters of a convolution and of its gradients."""
+
+    groups: int
+
+
 class Pooling(TypedDict):
-    """The parameters of all poolings."""
+    """The parameters of all poolings: `pool`, the size of a window, and `strides` have an int for
+    each spatial axis.
+    """
 
     pool: Ints
     strides: Ints
@@ -118,13 +127,13 @@ class Placement:
         self.sizes = sizes
         self.windows = windows
 
-    @staticmethod
+    @classmethod
     @lru_cache(maxsize=1024)
     def of(
-        sizes: Ints, size: Ints, strides: Ints, padding: Padding, dilation: Ints | None = None
-    ) -> Placement:
+        cls, sizes: Ints, size: Ints, strides: Ints, padding: Padding, dilation: Ints | None = None
+    ) -> Self:
         """Windows of `size` elements over axes of `sizes` elements."""
-        return Placement(sizes, tuple(windows(size, strides, padding, dilation)))
+        return cls(sizes, tuple(windows(size, strides, padding, dilation)))
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
@@ -140,6 +149,14 @@ class Placement:
     def counts(self) -> Ints:
         """How many windows there are along each axis: the spatial sizes of the result."""
         return tuple([w.count(n) for n, w in zip(self.sizes, self.windows, strict=True)])
+
+    @cached_property
+    def indices(self) -> list[tuple[slice, ...]]:
+        """For each element of a window, in row-major order, the index that reads it in all windows
+        from a padded array (batch, *spatial, channels).
+        """
+        parts = [[slice(*w.part(i)) for i in range(w.size)] for w in self.windows]
+        return [(slice(None), *index) for index in itertools.product(*parts)]
 
     @cached_property
     def elements(self) -> int:

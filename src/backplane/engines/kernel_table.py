@@ -3,11 +3,7 @@
 from math import inf
 
 LIMITS: dict[str, dict[str, float]] = {
-    "cntk.depthwise": {"float32": inf},
-    "cntk.kernels": {"float32": inf},
     "cntk.loops": {"float32": 510.0},
-    "jax.channels": {"float32": inf, "float64": inf},
-    "jax.cubes": {"float32": inf, "float64": inf},
     "jax.loops": {"float32": 130.0},
     "jax.points": {"float32": 260.0, "float64": 0.0},
     "jax.small_images": {"float32": 580.0, "float64": 580.0},
@@ -24,7 +20,6 @@ LIMITS: dict[str, dict[str, float]] = {
     "torch.blocks": {"float32": 370000.0},
     "torch.loops": {"float32": inf},
     "torch.phases": {"float32": 11.0, "float64": inf},
-    "torch.points": {"float32": 0.0, "float64": 0.0},
     "torch.products": {"float32": 4194304},
     "torch.windows": {"float32": 2.8, "float64": 11.0},
 }

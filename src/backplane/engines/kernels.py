@@ -67,9 +67,6 @@ CHOICES = {
         "below",
     ),
     "numpy.loops": _STACKED,
-    "torch.points": Choice(
-        "elements of a kernel, one for each pair of channels", _TORCH, _PRODUCT, "below"
-    ),
     "torch.windows": Choice(
         "windows in the batch, for each output channel", _PRODUCT, _TORCH, "above"
     ),
@@ -94,12 +91,6 @@ CHOICES = {
     "jax.strided": Choice(
         "elements of a kernel that has strides", "gradient by x: " + _XLA, _PRODUCT, "below"
     ),
-    "jax.channels": Choice(
-        "elements of a window over a single channel", "sums of products", _XLA, "above"
-    ),
-    "jax.cubes": Choice(
-        "elements of a window over three axes", _PRODUCT, _XLA, "above"
-    ),
     "jax.loops": _STACKED,
     "tensorflow.loops": _STACKED,
     "tensorflow.updates": Choice(
@@ -112,13 +103,6 @@ CHOICES = {
         least=2**18,
     ),
     "cntk.loops": _STACKED,
-    "cntk.kernels": Choice(
-        "elements of a window", "gradient by the kernel: " + _PRODUCT, "a convolution", "above"
-    ),
-    "cntk.depthwise": Choice(
-        "elements of a window over a channel of its own", "gradient by the kernel: products",
-        "a convolution", "above",
-    ),
     "mlx.loops": _STACKED,
 }  # fmt: skip
 """All choices, by engine and name."""

@@ -9,7 +9,6 @@ Offers are ordinary results, so gradients of gradients need nothing more.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from backplane.core.graph import (
     Graph,
@@ -85,7 +84,7 @@ def sizes_inside(
 @primitive(name="scan", multiple=True, memory=Memory.ANY, axes=_steps_of_stack)
 def scan_(
     *operands: Spec, body: Graph, carry: int, xs: int, reverse: bool, length: int | None
-) -> Any:
+) -> list[Spec]:
     """Run `body` once per position of the leading axis of the sequences `xs`, and hand the carry on
     from step to step.
 
@@ -395,7 +394,7 @@ def fold(key: Tensor, counter: Tensor) -> Tensor:
 
 
 @primitive(name="cond", multiple=True, memory=Memory.ANY)
-def cond_(predicate: Spec, *operands: Spec, then: Graph, orelse: Graph) -> Any:
+def cond_(predicate: Spec, *operands: Spec, then: Graph, orelse: Graph) -> list[Spec]:
     """The results of `then` on the operands if the predicate holds, otherwise those of `orelse`.
     Only that branch runs, if the engine can do that.
     """
@@ -490,7 +489,7 @@ def _over(operands: Sequence[Tensor], graph: Graph, captured: Sequence[Tensor]) 
 
 
 @primitive(name="while_loop", multiple=True, memory=Memory.ANY)
-def while_loop_(*operands: Spec, test: Graph, body: Graph, carry: int) -> Any:
+def while_loop_(*operands: Spec, test: Graph, body: Graph, carry: int) -> list[Spec]:
     """Run `body` on the carry as long as `test` holds. There is no gradient: since the number of
     steps is unknown, nothing can be kept for a backward loop. Use a scan with a mask instead.
     """

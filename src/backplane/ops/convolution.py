@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from functools import reduce
 from math import prod
-from typing import Any, TypedDict, Unpack
+from typing import Unpack
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Axis, Memory, Precision
-from backplane.core.windows import Ints, Padding
+from backplane.core.windows import Convolving, Ints, Padding, Sliding
 from backplane.ops import windows as win
 from backplane.ops.creation import (
     check_sizes,
@@ -31,15 +31,6 @@ from backplane.ops.indexing import ALL, slice
 from backplane.ops.linear import matmul
 from backplane.ops.shaping import Sizes, broadcast_to, expand_dims, reshape, stack, sum, transpose
 from backplane.ops.windows import Layout
-
-
-class Geometry(TypedDict):
-    """The parameters of a convolution. `strides` and `dilation` have an int per spatial axis."""
-
-    strides: Ints
-    padding: Padding
-    dilation: Ints
-    groups: int
 
 
 def _result_shape(
@@ -88,7 +79,7 @@ def batch_of_first(node: Tensor, axis: int) -> list[Axis]:
     return [(node.inputs[0], 0)] if axis == 0 else []
 
 
-def _without_channels(x: Tensor, kernel: Tensor, **window: Any) -> Tensor | None:
+def _without_channels(x: Tensor, kernel: Tensor, **window: Unpack[Convolving]) -> Tensor | None:
     """The convolution of an `x` without channels, or with a kernel that gives none: that of sums
     over the channels, which are one channel. Libraries refuse the other, or do not return.
     """
@@ -116,7 +107,7 @@ def _no_gradient_by_x(
     precision=Precision.LOW, memory=Memory.FRESH, linear=(0, 1), axes=batch_of_first,
     shortcut=_without_channels,
 )  # fmt: skip
-def conv(x: Spec, kernel: Spec, **window: Unpack[Geometry]) -> Spec:
+def conv(x: Spec, kernel: Spec, **window: Unpack[Convolving]) -> Spec:
     """Cross-correlation of `x` with `kernel`.
 
     Each element of the result is the sum of the products of a window of `x` with the kernel, which
@@ -127,7 +118,7 @@ def conv(x: Spec, kernel: Spec, **window: Unpack[Geometry]) -> Spec:
 
 
 @primitive(memory=Memory.FRESH, axes=batch_of_first)
-def conv_bias(x: Spec, kernel: Spec, bias: Spec, **window: Unpack[Geometry]) -> Spec:
+def conv_bias(x: Spec, kernel: Spec, bias: Spec, **window: Unpack[Convolving]) -> Spec:
     """`conv` plus a vector with one element per channel. `compile.passes` puts it in the place of
     both.
     """
@@ -143,7 +134,7 @@ conv_bias.decompose(lambda x, kernel, bias, **window: add(conv(x, kernel, **wind
     shortcut=_no_gradient_by_x,
 )  # fmt: skip
 def conv_input_grad(
-    g: Spec, kernel: Spec, *dims: Spec, shape: Sizes, **window: Unpack[Geometry]
+    g: Spec, kernel: Spec, *dims: Spec, shape: Sizes, **window: Unpack[Convolving]
 ) -> Spec:
     """The gradient of `conv` with respect to `x`, which has `shape`: the transposed convolution of
     `g`.
@@ -156,7 +147,7 @@ def conv_input_grad(
 
 
 @primitive(precision=Precision.LOW, memory=Memory.FRESH, linear=(0, 1))
-def conv_kernel_grad(x: Spec, g: Spec, *, kernel_shape: Ints, **window: Unpack[Geometry]) -> Spec:
+def conv_kernel_grad(x: Spec, g: Spec, *, kernel_shape: Ints, **window: Unpack[Convolving]) -> Spec:
     """The gradient of `conv` with respect to its kernel, which has `kernel_shape`."""
     name = "conv_kernel_grad"
     _check_dtypes(name, x=x, g=g)
@@ -237,7 +228,7 @@ def _known(kernel: Tensor) -> list[int]:
 
 
 @conv.decompose
-def _(x: Tensor, kernel: Tensor, *, groups: int, **window: Any) -> Tensor:
+def _(x: Tensor, kernel: Tensor, *, groups: int, **window: Unpack[Sliding]) -> Tensor:
     *size, per_group, filters = _known(kernel)
     laid = win.layout(win.spatial_sizes(x), size, **window)
     x = laid.pad(_with_channels(x, per_group * groups), 0)
@@ -250,7 +241,9 @@ def _(x: Tensor, kernel: Tensor, *, groups: int, **window: Any) -> Tensor:
 
 
 @conv_kernel_grad.decompose
-def _(x: Tensor, g: Tensor, *, kernel_shape: Ints, groups: int, **window: Any) -> Tensor:
+def _(
+    x: Tensor, g: Tensor, *, kernel_shape: Ints, groups: int, **window: Unpack[Sliding]
+) -> Tensor:
     *size, per_group, filters = kernel_shape
     laid = win.layout(win.spatial_sizes(x), size, **window)
     x = laid.pad(_with_channels(x, per_group * groups), 0)
@@ -265,7 +258,14 @@ def _(x: Tensor, g: Tensor, *, kernel_shape: Ints, groups: int, **window: Any) -
 
 
 @conv_input_grad.decompose
-def _(g: Tensor, kernel: Tensor, *dims: Tensor, shape: Sizes, groups: int, **window: Any) -> Tensor:
+def _(
+    g: Tensor,
+    kernel: Tensor,
+    *dims: Tensor,
+    shape: Sizes,
+    groups: int,
+    **window: Unpack[Sliding],
+) -> Tensor:
     *size, per_group, filters = _known(kernel)
     sizes = filled(shape, dims)
     laid = win.layout(sizes[1:-1], size, **window)

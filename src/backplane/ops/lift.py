@@ -54,7 +54,7 @@ def as_tensor(value: object, dtype: str | None = None) -> Tensor:
     return _constant(array, dtype or _default_dtype(array))
 
 
-def _constant(array: Any, dtype: str | None) -> Constant:
+def _constant(array: np.ndarray, dtype: str | None) -> Constant:
     """A constant. Integers that the dtype cannot hold are an error."""
     if dtype is None or array.dtype == dtype or not is_integer(dtype):
         return constant(array, dtype)
@@ -80,7 +80,7 @@ def _array(value: object) -> np.ndarray:
         ) from None
 
 
-def checked(array: Any, value: Any) -> Any:
+def checked(array: Any, value: object) -> Any:
     """`array`, which was made from `value`, if it holds numbers.
 
     Raises:

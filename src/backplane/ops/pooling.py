@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from typing import Any, TypedDict, Unpack
+from typing import Unpack
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import HALVES, Spec, is_float
 from backplane.core.traits import Memory, Precision
-from backplane.core.windows import Ints, Padding
+from backplane.core.windows import Ints, Padding, Pooling
 from backplane.ops import elementwise as ew
 from backplane.ops import windows as win
 from backplane.ops.convolution import batch_of_first
@@ -36,16 +36,6 @@ from backplane.ops.creation import (
 from backplane.ops.reduction import argmax
 from backplane.ops.shaping import Sizes, stack
 from backplane.ops.windows import Layout
-
-
-class Geometry(TypedDict):
-    """The parameters of pooling: `pool`, the size of a window, and `strides` have an int for each
-    spatial axis.
-    """
-
-    pool: Ints
-    strides: Ints
-    padding: Padding
 
 
 def _result_shape(name: str, x: Sizes, *, pool: Ints, strides: Ints, padding: Padding) -> Sizes:
@@ -76,7 +66,7 @@ def _check_float(name: str, what: str, x: Spec) -> None:
     memory=Memory.FRESH,
     axes=lambda result, axis: batch_of_first(result.inputs[0], axis),
 )
-def max_pool(x: Spec, **window: Unpack[Geometry]) -> list[Spec]:
+def max_pool(x: Spec, **window: Unpack[Pooling]) -> list[Spec]:
     """The maximum of each window, in which padding never wins, and where it is: positions that only
     the engine understands, of the first maximum in row-major order.
     """
@@ -92,7 +82,7 @@ def max_pool(x: Spec, **window: Unpack[Geometry]) -> list[Spec]:
     linear=(0,),
     axes=lambda node, axis: [(node.inputs[1], axis)],
 )
-def max_pool_grad(g: Spec, x: Spec, y: Spec, positions: Spec, **window: Unpack[Geometry]) -> Spec:
+def max_pool_grad(g: Spec, x: Spec, y: Spec, positions: Spec, **window: Unpack[Pooling]) -> Spec:
     """The gradient of `max_pool` with respect to `x`: `g` goes to the first maximum of each
     window.
     """
@@ -109,7 +99,7 @@ def max_pool_grad(g: Spec, x: Spec, y: Spec, positions: Spec, **window: Unpack[G
     linear=(0,),
     axes=lambda node, axis: [(node.inputs[2], axis)],
 )
-def max_pool_take(v: Spec, x: Spec, y: Spec, positions: Spec, **window: Unpack[Geometry]) -> Spec:
+def max_pool_take(v: Spec, x: Spec, y: Spec, positions: Spec, **window: Unpack[Pooling]) -> Spec:
     """The elements of `v` at the first maximum of each window of `x`: the transpose of
     `max_pool_grad`.
     """
@@ -130,14 +120,14 @@ max_pool_take.vjps(lambda c, y, v, *at, **window: max_pool_grad(c, *at, **window
 
 
 @primitive(memory=Memory.VIEW, linear=(0,), axes=batch_of_first)
-def avg_pool(x: Spec, **window: Unpack[Geometry]) -> Spec:
+def avg_pool(x: Spec, **window: Unpack[Pooling]) -> Spec:
     """The mean of each window. Padding does not count."""
     _check_float("avg_pool", "x", x)
     return Spec(_result_shape("avg_pool", x.shape, **window), x.dtype)
 
 
 @primitive(host=1, memory=Memory.VIEW, linear=(0,), axes=given)
-def avg_pool_grad(g: Spec, *dims: Spec, shape: Sizes, **window: Unpack[Geometry]) -> Spec:
+def avg_pool_grad(g: Spec, *dims: Spec, shape: Sizes, **window: Unpack[Pooling]) -> Spec:
     """The gradient of `avg_pool` with respect to its operand, which has `shape`."""
     _check_float("avg_pool_grad", "g", g)
     check_sizes("avg_pool_grad", shape, dims)
@@ -174,7 +164,7 @@ def _inside(laid: Layout, value: float, dtype: str) -> Tensor:
 
 
 @max_pool.decompose
-def _(x: Tensor, **window: Any) -> list[Tensor]:
+def _(x: Tensor, **window: Unpack[Pooling]) -> list[Tensor]:
     laid = _laid(win.spatial_sizes(x), **window)
     x = laid.pad(x, _lowest(x.spec.dtype))
     # Only to keep the contract. The decomposed gradients may be handed the positions of any engine,
@@ -198,7 +188,7 @@ def _hits(x: Tensor, y: Tensor, laid: Layout) -> Iterator[tuple[Ints, Tensor]]:
 
 
 @max_pool_grad.decompose
-def _(g: Tensor, x: Tensor, y: Tensor, positions: Tensor, **window: Any) -> Tensor:
+def _(g: Tensor, x: Tensor, y: Tensor, positions: Tensor, **window: Unpack[Pooling]) -> Tensor:
     laid = _laid(win.spatial_sizes(x), **window)
     zero = scalar(0, g.spec.dtype)
     parts = [laid.write(ew.where(hit, g, zero), at) for at, hit in _hits(x, y, laid)]
@@ -206,7 +196,7 @@ def _(g: Tensor, x: Tensor, y: Tensor, positions: Tensor, **window: Any) -> Tens
 
 
 @max_pool_take.decompose
-def _(v: Tensor, x: Tensor, y: Tensor, positions: Tensor, **window: Any) -> Tensor:
+def _(v: Tensor, x: Tensor, y: Tensor, positions: Tensor, **window: Unpack[Pooling]) -> Tensor:
     laid = _laid(win.spatial_sizes(x), **window)
     v = laid.pad(v, 0)
     taken: Tensor = scalar(0, v.spec.dtype)
@@ -223,7 +213,7 @@ def _counts(laid: Layout, dtype: str) -> Tensor:
 
 
 @avg_pool.decompose
-def _(x: Tensor, **window: Any) -> Tensor:
+def _(x: Tensor, **window: Unpack[Pooling]) -> Tensor:
     laid = _laid(win.spatial_sizes(x), **window)
     dtype = x.spec.dtype
     wide = "float32" if dtype in HALVES else dtype
@@ -233,7 +223,7 @@ def _(x: Tensor, **window: Any) -> Tensor:
 
 
 @avg_pool_grad.decompose
-def _(g: Tensor, *dims: Tensor, shape: Sizes, **window: Any) -> Tensor:
+def _(g: Tensor, *dims: Tensor, shape: Sizes, **window: Unpack[Pooling]) -> Tensor:
     sizes = filled(shape, dims)
     laid = _laid(sizes[1:-1], **window)
     share = ew.div(g, _counts(laid, g.spec.dtype))

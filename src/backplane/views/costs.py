@@ -65,7 +65,11 @@ def _product(node: Tensor, unknown: int) -> int:
     return 2 * elements(node.spec, unknown) * (unknown if inner is None else inner)
 
 
-def _window(result: Callable[[Tensor], Spec], kernel: Callable[[Tensor], Sequence[Any]]) -> Any:
+Rule = Callable[[Tensor, int], int]
+"""A function of a node and of what an unknown size counts as."""
+
+
+def _window(result: Callable[[Tensor], Spec], kernel: Callable[[Tensor], Sequence[Any]]) -> Rule:
     def rule(node: Tensor, unknown: int) -> int:
         return 2 * elements(result(node), unknown) * int(math.prod(kernel(node)[:-1]))
 
@@ -73,7 +77,7 @@ def _window(result: Callable[[Tensor], Spec], kernel: Callable[[Tensor], Sequenc
 
 
 _conv = _window(lambda node: node.spec, lambda node: node.inputs[1].spec.shape)
-_RULES: Mapping[Primitive[Any], Callable[[Tensor, int], int]] = {
+_RULES: Mapping[Primitive[Any], Rule] = {
     matmul: _product,
     matmul_add: _product,
     conv: _conv,

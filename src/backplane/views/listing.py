@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from backplane.compile.codegen.closed_graphs import closed
 from backplane.compile.codegen.loop_steps import StepEmitter
 from backplane.compile.codegen.programs import Emitter
 from backplane.compile.function import Function
 from backplane.compile.plan import signature
-from backplane.compile.program import emitter_for, prepared
+from backplane.compile.program import closed, emitter_for, prepared
 from backplane.compile.source_map import Place
 from backplane.core.graph import Graph, Tensor, toposort
 from backplane.core.sizes import assuming

@@ -154,7 +154,7 @@ def _loop(scan: Tensor, engine: Engine) -> _Loop | None:
 
 
 def _states(tensors: Sequence[Tensor], h: int) -> tuple[Tensor, Tensor]:
-    """H and c, from the two states in the order of the loop."""
+    """The states `h` and `c`, from the two states in the order of the loop."""
     return tensors[h], tensors[1 - h]
 
 

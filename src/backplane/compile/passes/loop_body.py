@@ -25,10 +25,11 @@ from backplane.ops.shaping import transpose
 
 
 class Joining(NamedTuple):
-    """How the products of all steps become one."""
+    """How the products that the steps of a loop compute become one product for all steps."""
 
     pays: Callable[[int | None], bool]
-    """Whether that is faster, where each step has so many rows; None if their number is unknown."""
+    """Tells whether one product is faster than a product per step. The argument is the number of
+    rows in each step; None if it is unknown."""
     rows_first: bool = False
     """Whether the steps of the first row come first, then those of the second one. So an engine
     that has the rows in parts can go on with these parts."""
@@ -82,8 +83,8 @@ class Loop:
         return Stacked(x, True, self.joining.rows_first)
 
     def outside(self) -> dict[Tensor, Stacked]:
-        """What stands outside for the constants, and for the inputs that do not change from step to
-        step.
+        """What takes the place of the constants outside of the loop, and of the inputs that do not
+        change from step to step.
         """
         known = {t: self.stacked(x) for t, x in zip(self.rows, self.sequences, strict=True)}
         for t, x in zip(self.shared, self.constants, strict=True):

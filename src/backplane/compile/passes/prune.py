@@ -1,4 +1,4 @@
-"""Drops what nobody reads from loops: results, states, operands.
+"""Removes from loops what nobody reads: results, states and operands.
 
 Scans offer every intermediate value of their body to their gradient. Here the whole program is in
 sight, so a scan is reduced to the results that are used, the states that these need, and the
@@ -36,7 +36,7 @@ def prune(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 class _Plan:
-    """What is left of one scan."""
+    """One scan, without the results, states and operands that nobody reads."""
 
     def __init__(self, node: Tensor, used: set[int]) -> None:
         body: Graph = node.params["body"]

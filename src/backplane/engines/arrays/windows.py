@@ -5,18 +5,16 @@ A *tap* is one position inside the window; its view has one element for each win
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from backplane.core.windows import Padding, Placement, windows
+from backplane.core.windows import Placement
 from backplane.engines.arrays.elementwise import in_wide
 from backplane.engines.arrays.shaping import pad
-from backplane.engines.table import Ints, Value
+from backplane.engines.table import Value
 
 CACHE = 1 << 20
 """Bytes of scratch per block: a megabyte stays in the second-level cache, or nearly so. On one
@@ -26,20 +24,6 @@ whole one; a whole batch at once took up to 1.6 times as much."""
 
 class Windows(Placement):
     """Windows with their views of arrays."""
-
-    @staticmethod
-    @lru_cache(maxsize=1024)
-    def of(
-        sizes: Ints, size: Ints, strides: Ints, padding: Padding, dilation: Ints | None = None
-    ) -> Windows:
-        """Windows of `size` elements over axes of `sizes` elements."""
-        return Windows(sizes, tuple(windows(size, strides, padding, dilation)))
-
-    @cached_property
-    def indices(self) -> list[tuple[slice, ...]]:
-        """For each tap, in row-major order, what it reads of the padded array."""
-        parts = [[slice(*w.part(i)) for i in range(w.size)] for w in self.windows]
-        return [(slice(None), *index) for index in itertools.product(*parts)]
 
     def pad(self, x: Value, value: float = 0) -> Value:
         """`x` with its padding."""

@@ -25,7 +25,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,7 @@ import numpy as np
 from jax import lax
 
 from backplane.core.spec import Spec
-from backplane.core.windows import Padding, Placement
+from backplane.core.windows import Padding, Placement, Sliding
 from backplane.engines.jax import depthwise, native
 from backplane.engines.jax.windows import pad_spatial
 from backplane.engines.kernels import limit
@@ -70,14 +70,11 @@ class Limits(NamedTuple):
 def is_decomposed(
     specs: Sequence[Spec], *, groups: int, kernel_shape: Shape = (), **window: Any
 ) -> bool:
-    """Whether products of matrices, or of single numbers, are faster: a step of training takes an
-    eighth of the time over a single channel, and a quarter in three dimensions.
+    """Whether products of matrices, or of single numbers, are faster, whatever the sizes: a step of
+    training takes an eighth of the time over a single channel, and a quarter in three dimensions.
     """
     *sizes, channels, _ = kernel_shape or specs[1].shape
-    elements, dtype = math.prod([n or 1 for n in sizes]), specs[0].dtype
-    if len(sizes) == 3:
-        return elements < limit("jax.cubes", dtype)
-    return channels == groups == 1 and elements < limit("jax.channels", dtype)
+    return len(sizes) == 3 or channels == groups == 1
 
 
 def conv(x: Value, kernel: Value, *, groups: int, limits: Limits, **window: Any) -> Value:
@@ -141,18 +138,11 @@ def _each_group(
 # --- as a product of matrices ---------------------------------------------------------------------
 
 
-def _product(x: Value, kernel: Value, *, strides: Ints, padding: Padding, dilation: Ints) -> Value:
+def _product(x: Value, kernel: Value, **window: Unpack[Sliding]) -> Value:
     """The windows of `x` as rows of a matrix, times the kernel as another."""
-    at = Placement.of(x.shape[1:-1], kernel.shape[:-2], strides, padding, dilation)
+    at = Placement.of(x.shape[1:-1], kernel.shape[:-2], **window)
     x = pad_spatial(x, np.zeros((), x.dtype), at.pairs)
-    parts = []
-    for place in np.ndindex(kernel.shape[:-2]):
-        starts = [i * d for i, d in zip(place, dilation, strict=True)]
-        ends = zip(starts, at.counts, strides, strict=True)
-        stops = [i + (n - 1) * s + 1 for i, n, s in ends]
-        whole = (0, *starts, 0), (x.shape[0], *stops, x.shape[-1]), (1, *strides, 1)
-        parts.append(lax.slice(x, *whole))
-    rows = lax.concatenate(parts, x.ndim - 1)
+    rows = lax.concatenate([*depthwise.windows_of(x, at)], x.ndim - 1)
     matrix = lax.reshape(kernel, (rows.shape[-1], kernel.shape[-1]))
     return lax.dot_general(rows, matrix, (([rows.ndim - 1], [0]), ([], [])))
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from backplane.core.spec import Spec
-from backplane.core.windows import Padding, Window, windows
-from backplane.engines.kernels import limit
+from backplane.core.windows import Convolving, Window, windows
 from backplane.engines.onnxruntime.builder import (
     Shape,
     Size,
@@ -93,37 +92,25 @@ def _has_no_kernel(specs: Sequence[Spec], **params: Any) -> bool:
 def _is_kernel_product(
     specs: Sequence[Spec], *, kernel_shape: Ints, groups: int, **params: Any
 ) -> bool:
-    *window, channels, _ = kernel_shape
-    if groups == 1 or specs[0].dtype == "float64":
-        return groups > 1
-    return channels == 1 and math.prod(window) < limit("cntk.depthwise")
+    return groups > 1 and (kernel_shape[-2] == 1 or specs[0].dtype == "float64")
 
 
 # --- the primitives ------------------------------------------------------------------------------
 
 
-class Sliding(TypedDict):
-    """The parameters of a convolution and its gradients."""
-
-    strides: Ints
-    padding: Padding
-    dilation: Ints
-    groups: int
-
-
-def _windows(kernel_shape: Sequence[int | None] | None, at: Sliding) -> list[Window]:
+def _windows(kernel_shape: Sequence[int | None] | None, at: Convolving) -> list[Window]:
     """The windows of a kernel, all of whose sizes are known."""
     size = [n for n in (kernel_shape or ())[:-2] if n is not None]
     return windows(size, at["strides"], at["padding"], at["dilation"])
 
 
-def _attributes(at: Sliding) -> dict[str, Any]:
+def _attributes(at: Convolving) -> dict[str, Any]:
     return {"strides": at["strides"], "dilations": at["dilation"], "group": at["groups"]}
 
 
 @TABLE.add("conv_bias")
 @TABLE.add("conv", unless=_has_no_kernel)
-def conv(x: Symbol, kernel: Symbol, bias: Symbol | None = None, **at: Unpack[Sliding]) -> Symbol:
+def conv(x: Symbol, kernel: Symbol, bias: Symbol | None = None, **at: Unpack[Convolving]) -> Symbol:
     """Cross-correlation, plus a bias if there is one."""
     assert kernel.shape is not None
     slid, counts = _windows(kernel.shape, at), sizes(x)[1:-1]
@@ -153,7 +140,7 @@ def _at_points(x: Symbol, kernel: Symbol, bias: Symbol | None, slid: Sequence[Wi
 
 @TABLE.add("conv_input_grad", unless=_is_product)
 def conv_input_grad(
-    g: Symbol, kernel: Symbol, *dims: Symbol, shape: Shape, **at: Unpack[Sliding]
+    g: Symbol, kernel: Symbol, *dims: Symbol, shape: Shape, **at: Unpack[Convolving]
 ) -> Symbol:
     """Gradient of a convolution by x; also the transposed convolution."""
     wanted = filled(shape, dims)[1:-1]
@@ -188,11 +175,14 @@ def _cut(
 
 
 @TABLE.add("conv_kernel_grad", unless=_is_kernel_product)
-def conv_kernel_grad(x: Symbol, g: Symbol, *, kernel_shape: Ints, **at: Unpack[Sliding]) -> Symbol:
+def conv_kernel_grad(
+    x: Symbol, g: Symbol, *, kernel_shape: Ints, **at: Unpack[Convolving]
+) -> Symbol:
     """Gradient of a convolution by the kernel.
 
-    It is a convolution too, of x with g in the place of the kernel: batch and channels swap their
-    roles, and so do strides and dilation. Matrix products are faster where windows are small.
+    Matrix products take 0.3 to 0.9 of the time of a convolution. With groups it is a convolution of
+    x with g in the place of the kernel: batch and channels swap their roles, and so do strides and
+    dilation.
     """
     *window, channels, _ = kernel_shape
     rank, groups = x.rank, at["groups"]
@@ -200,7 +190,7 @@ def conv_kernel_grad(x: Symbol, g: Symbol, *, kernel_shape: Ints, **at: Unpack[S
         return constant_of(kernel_shape, 0, x.dtype)
     slid, counts = _windows(kernel_shape, at), sizes(x)[1:-1]
     pairs = pairs_of(slid, counts)
-    if groups == 1 and (x.dtype == "float64" or math.prod(window) < limit("cntk.kernels")):
+    if groups == 1:
         return _by_products(_padded(x, pairs), g, kernel_shape, slid)
     options = padding_options(slid, counts)
     if "auto_pad" in options:
@@ -246,8 +236,6 @@ def _by_products(x: Symbol, g: Symbol, kernel_shape: Ints, slid: Sequence[Window
 def _swapped(x: Symbol, channels: int, groups: int) -> Symbol:
     """(batch, *spatial, groups × channels) as (channels, groups × batch, *spatial)."""
     rank = x.rank
-    if groups == 1:
-        return transpose(x, (rank - 1, *range(rank - 1)))
     batch, *spatial = sizes(x)[:-1]
     parts = reshape(x, (batch, *spatial, groups, channels))
     parts = transpose(parts, (rank, rank - 1, *range(rank - 1)))

@@ -12,7 +12,6 @@ import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -214,19 +213,7 @@ class OnnxRuntime(Engine):
             del older.table[name]
         return older
 
-    def export(
-        self,
-        program: Program,
-        inputs: Sequence[str],
-        outputs: Sequence[str],
-        initial: Mapping[str, np.ndarray],
-        frozen: Collection[str],
-        path: Path,
-        name: str,
-        opset: int | None,
-    ) -> None:
-        """Write a program as an ONNX file (`export.py`)."""
-        export(program, inputs, outputs, initial, frozen, path, name, opset)
+    export = staticmethod(export)
 
 
 def _specified(entry: Entry) -> Entry:

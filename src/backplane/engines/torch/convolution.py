@@ -15,9 +15,10 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.core.windows import Padding, Placement, Sliding, Window, windows
+from backplane.engines.kernels import limit
 from backplane.engines.table import Ints, Lowering, Shape, Table, Value
 from backplane.engines.torch.phases import Phases
-from backplane.engines.torch.products import Limits, Products
+from backplane.engines.torch.products import Products
 from backplane.engines.torch.shaping import pad_amounts
 from backplane.engines.torch.tracing import host_shape, present_sizes
 
@@ -173,7 +174,8 @@ def conv(specs: Sequence[Spec], *, groups: int, **at: Unpack[Sliding]) -> Loweri
     """`torch.conv2d` or `conv3d`, which `torch.autocast` knows. A third operand is the bias of
     `conv_bias`.
     """
-    strides, dilation, limits = at["strides"], at["dilation"], Limits.of(specs[0].dtype)
+    strides, dilation = at["strides"], at["dilation"]
+    few = limit("torch.windows", specs[0].dtype)
     slid = windows(_window(specs[1].shape), **at)
     plan_for = planned(Plan.of, specs[0].shape, slid)
     convolve = torch.conv2d if len(strides) == 2 else torch.conv3d
@@ -184,7 +186,7 @@ def conv(specs: Sequence[Spec], *, groups: int, **at: Unpack[Sliding]) -> Loweri
         if 0 in plan.counts:
             return plan.empty(x, x.shape[0], kernel.shape[-1])
         products = products_for(present_sizes(x)[1:-1])
-        if products.serves(x, kernel.shape, groups, limits):
+        if products.serves(x, kernel.shape[-1], groups, few):
             return products.conv(x, kernel, bias)
         operands = [channels_first(plan.pad(x)), _output_first(kernel), bias]
         misread = _is_misread(x, plan, strides)
@@ -202,7 +204,8 @@ def conv_input_grad(
     specs: Sequence[Spec], *, shape: Shape, groups: int, **at: Unpack[Sliding]
 ) -> Lowering:
     """The transposed convolution, which `torch.autocast` knows."""
-    strides, dilation, limits = at["strides"], at["dilation"], Limits.of(specs[0].dtype)
+    strides, dilation = at["strides"], at["dilation"]
+    few = limit("torch.windows", specs[0].dtype)
     slid = windows(_window(specs[1].shape), **at)
     plan_for = planned(Plan.of, shape, slid)
     transposed = torch.conv_transpose2d if len(strides) == 2 else torch.conv_transpose3d
@@ -214,7 +217,7 @@ def conv_input_grad(
         if g.numel() == 0:
             return g.new_zeros(target)
         products = products_for(target[1:-1])
-        if products.serves(g, kernel.shape, groups, limits):
+        if products.serves(g, kernel.shape[-1], groups, few):
             return products.input_grad(g, kernel)
         if phases is not None and g.is_cpu:
             return phases.input_grad(g, kernel, products)
@@ -234,7 +237,8 @@ def conv_kernel_grad(
     specs: Sequence[Spec], *, kernel_shape: Ints, groups: int, **at: Unpack[Sliding]
 ) -> Lowering:
     """The part of ATen's `convolution_backward` that is the gradient by the kernel."""
-    strides, dilation, limits = at["strides"], at["dilation"], Limits.of(specs[0].dtype)
+    strides, dilation = at["strides"], at["dilation"]
+    few = limit("torch.windows", specs[0].dtype)
     slid = windows(_window(kernel_shape), **at)
     plan_for = planned(Plan.of, specs[0].shape, slid)
     products_for = planned(Products.over, specs[0].shape, slid)
@@ -249,7 +253,7 @@ def conv_kernel_grad(
             return g.new_zeros(kernel_shape)
         sizes = present_sizes(x)[1:-1]
         products = products_for(sizes)
-        if products.serves(x, kernel_shape, groups, limits):
+        if products.serves(x, outputs, groups, few):
             return products.kernel_grad(x, g, kernel_shape)
         plan = plan_for(sizes)
         # The kernel is read for its shape only.

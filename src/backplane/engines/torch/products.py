@@ -12,29 +12,14 @@ convolution takes the same either way.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
 
-import numpy as np
 import torch
 
 from backplane.core.windows import Placement, Window
-from backplane.engines.kernels import limit
 from backplane.engines.table import Ints, Value
 from backplane.engines.torch.shaping import pad_amounts
-
-
-class Limits(NamedTuple):
-    """The limits of `torch.points` and `torch.windows`."""
-
-    points: float
-    windows: float
-
-    @classmethod
-    def of(cls, dtype: str) -> Limits:
-        """The limits in force."""
-        return cls(limit("torch.points", dtype), limit("torch.windows", dtype))
 
 
 class Products(Placement):
@@ -45,17 +30,16 @@ class Products(Placement):
         """Windows over axes of these sizes."""
         return cls(tuple(sizes), tuple(slid))
 
-    def serves(self, x: Value, kernel_shape: Ints, groups: int, limits: Limits) -> bool:
-        """Whether the product is the faster form: on the CPU, where windows have one element, or
-        there are few of them. `x` is an operand of the convolution or of its gradients.
+    def serves(self, x: Value, outputs: int, groups: int, few: float) -> bool:
+        """Whether the product is the faster form: on the CPU, where windows have one element, which
+        takes half to three quarters of the time, or where there are fewer than `few` windows for
+        each output channel. `x` is an operand of the convolution or of its gradients.
         """
         if groups > 1 or not x.is_cpu:
             return False
-        inputs, outputs = kernel_shape[-2:]
-        if self.elements == 1:
-            return inputs * outputs >= limits.points
-        # While PyTorch traces for any batch, that is no number, and asking would fix it.
-        return type(x.shape[0]) is int and x.shape[0] * self.places < limits.windows * outputs
+        # While PyTorch traces for any batch, the batch is no number, and asking would fix it.
+        batch = x.shape[0]
+        return self.elements == 1 or (type(batch) is int and batch * self.places < few * outputs)
 
     @cached_property
     def places(self) -> int:
@@ -88,7 +72,7 @@ class Products(Placement):
         parts = rows.reshape(batch, *self.counts, self.elements, inputs)
         # Zeros like the product: under `vmap`, what is added must not have more axes.
         x = parts.new_zeros((batch, *self.padded, inputs))
-        for i, place in enumerate(self._places()):
+        for i, place in enumerate(self.indices):
             x[place].add_(parts[..., i, :])
         if not self.is_padded:
             return x
@@ -101,16 +85,6 @@ class Products(Placement):
             return x.reshape(-1, inputs)
         if self.is_padded:
             x = torch.constant_pad_nd(x, pad_amounts([(0, 0), *self.pairs, (0, 0)]))
-        parts = [x[place] for place in self._places()]
+        parts = [x[place] for place in self.indices]
         whole = torch.cat(parts, -1) if len(parts) > 1 else parts[0]
         return whole.reshape(-1, self.elements * inputs)
-
-    def _places(self) -> Iterator[tuple[slice, ...]]:
-        """For each element of a window, the part of the padded x that all windows have there."""
-        for place in np.ndindex(*[w.size for w in self.windows]):
-            axes = zip(place, self.windows, self.counts, strict=True)
-            yield (slice(None), *[_span(i * w.dilation, n, w) for i, w, n in axes])
-
-
-def _span(start: int, count: int, window: Window) -> slice:
-    return slice(start, start + (count - 1) * window.stride + 1, window.stride)
