@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from backplane.compile.passes.hoist import hoist
 from backplane.compile.passes.join_gradients import join_gradients
-from backplane.compile.passes.join_groups import join_groups
+from backplane.compile.passes.join_groups import join_groups, join_normalizations
 from backplane.compile.passes.join_loops import join_loops
 from backplane.compile.passes.loop_body import Joining
 from backplane.compile.passes.lower import LOOPS, lower, write_out
@@ -31,7 +31,7 @@ from backplane.engines import kernels
 from backplane.engines.base import Engine
 from backplane.engines.table import NOTHING
 from backplane.ops.control import scan_
-from backplane.ops.elementwise import add
+from backplane.ops.elementwise import add, pow, sqrt
 from backplane.ops.indexing import pad, scatter_add
 from backplane.ops.pooling import max_pool_grad
 
@@ -202,6 +202,17 @@ PASSES = (
         lambda outputs, job: simplify(outputs, keep_stops=job.keep_stops, lowered=True),
         purpose="the same for what decompositions have brought",
         gain="decompositions may be written plainly",
+    ),
+    Pass(
+        "join_normalizations",
+        lambda outputs, job: join_normalizations(outputs, job.engine),
+        purpose="let one kernel normalize by moments that are given, as in a prediction",
+        gain="on TensorFlow, whose optimizer joins that kernel with the convolution before it, a"
+        " prediction takes 0.80 of the time for MobileNetV2, 0.86 for a CTC recognizer, 0.94 for"
+        " DenseNet-121, 0.97 for ResNet-50 and 1.01 for DCGAN; PyTorch's `batch_norm` takes 0.85 to"
+        " 1.2 of the time of what it would replace, and is not used",
+        holds=frozenset([sqrt, pow]),
+        when=lambda job: not job.keep_stops,
     ),
     Pass(
         "biases",
