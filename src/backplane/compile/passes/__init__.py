@@ -22,7 +22,12 @@ from backplane.compile.passes.loop_body import Joining
 from backplane.compile.passes.lower import LOOPS, lower, write_out
 from backplane.compile.passes.optimizer_steps import find_updates
 from backplane.compile.passes.paddings import pad_in_kernels
-from backplane.compile.passes.peephole import add_biases, add_rows, mask_maxima
+from backplane.compile.passes.peephole import (
+    add_biases,
+    add_rows,
+    join_slices,
+    mask_maxima,
+)
 from backplane.compile.passes.prune import prune
 from backplane.compile.passes.simplify import simplify
 from backplane.core.graph import Tensor, substitute, toposort
@@ -33,6 +38,7 @@ from backplane.engines.table import NOTHING
 from backplane.ops.control import scan_
 from backplane.ops.elementwise import add, pow, sqrt
 from backplane.ops.indexing import pad, scatter_add
+from backplane.ops.indexing import slice as take_slice
 from backplane.ops.pooling import max_pool_grad
 
 Outputs = Sequence[Tensor]
@@ -213,6 +219,15 @@ PASSES = (
         " 1.2 of the time of what it would replace, and is not used",
         holds=frozenset([sqrt, pow]),
         when=lambda job: not job.keep_stops,
+    ),
+    Pass(
+        "join_slices",
+        lambda outputs, job: join_slices(outputs, job.engine),
+        purpose="take all parts of a tensor by one kernel, such as the gates of an LSTM",
+        gain="on TensorFlow, where each slice along such an axis copies, the prediction of a CTC"
+        " recognizer takes 0.94 of the time, that of bidirectional layers 0.98 and that of a"
+        " ConvLSTM 0.99; their training steps take 0.98, 0.98 and 0.97",
+        holds=frozenset([take_slice]),
     ),
     Pass(
         "biases",
