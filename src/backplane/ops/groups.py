@@ -217,6 +217,24 @@ def _(
 through_decomposition(normalize_grad)
 
 
+@primitive(memory=Memory.FRESH, precision=Precision.FULL, axes=like_first)
+def normalize_by(
+    x: Spec, mean: Spec, variance: Spec, gamma: Spec, beta: Spec, *, epsilon: float
+) -> Spec:
+    """(x − mean) / √(variance + ε) · gamma + beta. `compile.passes` puts it in the place of these
+    operations.
+    """
+    check_dtype("normalize_by", "x", x.dtype, FLOAT)
+    return x
+
+
+@normalize_by.decompose
+def _(
+    x: Tensor, mean: Tensor, variance: Tensor, gamma: Tensor, beta: Tensor, *, epsilon: float
+) -> Tensor:
+    return add(mul(sub(x, mean), mul(_scale(variance, epsilon), gamma)), beta)
+
+
 @normalize.vjp
 def _(
     g: Cotangents, y: Sequence[Tensor], x: Tensor, *parameters: Tensor, axes: Axes, epsilon: float

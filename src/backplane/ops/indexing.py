@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -84,6 +85,29 @@ def _check_fit(name: str, g: Spec, wanted: Sizes) -> None:
 
 slice.vjps(lambda g, y, x, *, slices: shaped_as(slice_grad, x, g, slices=slices))
 slice_grad.vjps(lambda c, y, g, *dims, shape, slices: slice(c, slices=slices))
+
+
+def _split_axis(result: Tensor, axis: int) -> Sequence[Axis]:
+    node = result.inputs[0]
+    return [(node.inputs[0], axis)] if axis != node.params["axis"] else ()
+
+
+@primitive(multiple=True, precision=Precision.FOLLOWS, memory=Memory.FRESH, axes=_split_axis)
+def split(x: Spec, *, axis: int, sizes: tuple[int, ...]) -> list[Spec]:
+    """Parts of the given sizes, one after the other along `axis`, whose size is their sum.
+    `compile.passes` puts it in the place of slices.
+    """
+    shapes.check_axes("split", (axis,), len(x.shape))
+    if x.shape[axis] != sum(sizes):
+        raise ValueError(f"split: sizes {sizes} of axis {axis} of a tensor of shape {x.shape}")
+    return [Spec((*x.shape[:axis], n, *x.shape[axis + 1 :]), x.dtype) for n in sizes]
+
+
+@split.decompose
+def _(x: Tensor, *, axis: int, sizes: tuple[int, ...]) -> list[Tensor]:
+    bounds = pairwise(accumulate(sizes, initial=0))
+    after = (ALL,) * (x.ndim - axis - 1)
+    return [slice(x, slices=((ALL,) * axis + ((a, b, 1),) + after)) for a, b in bounds]
 
 
 @primitive(

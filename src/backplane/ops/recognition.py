@@ -12,105 +12,28 @@ from functools import partial
 from typing import NamedTuple
 
 from backplane.core.graph import Tensor
+from backplane.core.primitive import Primitive
 from backplane.ops.autodiff import Group, set_recognition
-from backplane.ops.elementwise import add, div, erf, maximum, mul, neg, number, pow, sqrt, sub, tanh
-from backplane.ops.groups import CUBIC, SLOPE, gelu, normalize, varying
+from backplane.ops.creation import full
+from backplane.ops.elementwise import add, erf, maximum, mul, neg, number, pow, sqrt, sub, tanh
+from backplane.ops.groups import CUBIC, SLOPE, gelu, normalize, normalize_by, varying
+from backplane.ops.polynomials import (
+    ARITHMETIC,
+    DEPTH,
+    ONE,
+    Monomial,
+    Polynomial,
+    equal,
+    polynomial,
+    powers,
+    product,
+)
 from backplane.ops.reduction import mean
 from backplane.ops.shaping import expand_dims, reshape, squeeze
 
-Monomial = frozenset[tuple[Tensor, int]]
-"""Tensors with their powers."""
-Polynomial = dict[Monomial, float]
-
-ARITHMETIC = frozenset((add, sub, mul, div, neg, pow))
-MOST_TERMS, DEPTH, MOST_CANDIDATES, MOST_SEEDS = 6, 8, 8, 4
-"""How large polynomials become, how deep they are looked into, how many tensors are tried as the
-operand of a group, and around how many nodes at once a group is looked for."""
-
-NEAR = {"float64": 1e-12}
-"""How far, relatively, a coefficient may be from that of the kernel; 1e-6 for the other dtypes."""
-
-ONE: Monomial = frozenset()
-
-
-# --- polynomials ----------------------------------------------------------------------------------
-
-
-def _powers(*terms: tuple[Tensor, int]) -> Monomial:
-    return frozenset(terms)
-
-
-def _product(a: Monomial, b: Monomial, sign: int = 1) -> Monomial:
-    powers = dict(a)
-    for t, n in b:
-        powers[t] = powers.get(t, 0) + sign * n
-    return frozenset([(t, n) for t, n in powers.items() if n])
-
-
-def _times(p: Polynomial, q: Polynomial) -> Polynomial:
-    found: Polynomial = {}
-    for a, m in p.items():
-        for b, n in q.items():
-            key = _product(a, b)
-            found[key] = found.get(key, 0.0) + m * n
-    return found
-
-
-def _plus(p: Polynomial, q: Polynomial, factor: float = 1.0) -> Polynomial:
-    found = dict(p)
-    for key, n in q.items():
-        found[key] = found.get(key, 0.0) + factor * n
-    return found
-
-
-Atom = Callable[[Tensor], Tensor | None]
-"""Gives what stands for a tensor that a polynomial is one of, None for other tensors."""
-
-
-def _polynomial(t: Tensor, atom: Atom, depth: int = DEPTH) -> tuple[Polynomial, bool]:
-    """`t` as a polynomial, and whether any atom occurs in it. What contains none stays whole."""
-    known = atom(t)
-    if known is not None:
-        return {_powers((known, 1)): 1.0}, True
-    constant = number(t)
-    if constant is not None:
-        return {ONE: constant}, False
-    if t.op in ARITHMETIC and depth:
-        parts = [_polynomial(x, atom, depth - 1) for x in t.inputs]
-        if any(occurs for _, occurs in parts):
-            found = _combined(t, [p for p, _ in parts])
-            if found is not None and len(found) <= MOST_TERMS:
-                return found, True
-    return {_powers((t, 1)): 1.0}, False
-
-
-def _combined(t: Tensor, parts: Sequence[Polynomial]) -> Polynomial | None:
-    """The result of an operation on polynomials, if it is one."""
-    p = parts[0]
-    if t.op is neg:
-        return _plus({}, p, -1.0)
-    q = parts[1]
-    if t.op in (add, sub):
-        return _plus(p, q, 1.0 if t.op is add else -1.0)
-    if t.op is mul:
-        return _times(p, q)
-    if len(q) != 1:
-        return None
-    ((key, factor),) = q.items()
-    if t.op is div:
-        return {_product(a, key, -1): n / factor for a, n in p.items()} if factor else None
-    if key or factor not in (2.0, 3.0):
-        return None
-    found = p
-    for _ in range(int(factor) - 1):
-        found = _times(found, p)
-    return found
-
-
-def _equal(p: Polynomial, q: Polynomial, dtype: str) -> bool:
-    near = NEAR.get(dtype, 1e-6)
-    return p.keys() == q.keys() and all(abs(p[k] - q[k]) <= near * abs(q[k]) for k in q)
-
+MOST_CANDIDATES, MOST_SEEDS = 8, 4
+"""How many tensors are tried as the operand of a group, and around how many nodes at once one is
+looked for."""
 
 # --- what surrounds the end -----------------------------------------------------------------------
 
@@ -122,13 +45,26 @@ class _Seed(NamedTuple):
 
 
 def groups_in(order: Sequence[Tensor]) -> list[Group]:
-    """The largest groups in a graph. `order` has operands before users."""
+    """The largest groups in a graph that have a gradient of their own. `order` has operands before
+    users.
+    """
+    return _around(order, _seed)
+
+
+def normalizations_by_given_in(order: Sequence[Tensor]) -> list[Group]:
+    """The largest groups for `normalize_by` in a graph, whose operands but the first are vectors
+    along the last axis.
+    """
+    return _around(order, _given_around)
+
+
+def _around(order: Sequence[Tensor], seed_of: Callable[[Tensor], _Seed | None]) -> list[Group]:
     near: dict[Tensor, dict[_Seed, int]] = {}
     """The seeds below a node, and how far away. A residual connection leads from one group into the
     next, so there may be several."""
     largest: dict[_Seed, Group] = {}
     for node in order:
-        seed = _seed(node)
+        seed = seed_of(node)
         if seed is not None:
             near[node] = {seed: 0}
         elif near and node.op in ARITHMETIC:
@@ -178,11 +114,11 @@ def _gelu_around(curve: Tensor) -> _Seed | None:
     """`curve` is the tangent or the error function of a polynomial of x."""
     approximate, dtype = curve.op is tanh, curve.spec.dtype
     for x in _candidates(curve.inputs[0]):
-        argument, _ = _polynomial(curve.inputs[0], lambda t, x=x: x if t is x else None)  # type: ignore[misc]
-        wanted = {_powers((x, 1)): SLOPE if approximate else 0.5**0.5}
+        argument, _ = polynomial(curve.inputs[0], lambda t, x=x: x if t is x else None)  # type: ignore[misc]
+        wanted = {powers((x, 1)): SLOPE if approximate else 0.5**0.5}
         if approximate:
-            wanted[_powers((x, 3))] = SLOPE * CUBIC
-        if _equal(argument, wanted, dtype):
+            wanted[powers((x, 3))] = SLOPE * CUBIC
+        if equal(argument, wanted, dtype):
             return _Seed(_gelu_matcher(x, curve, approximate))
     return None
 
@@ -199,11 +135,11 @@ def _candidates(argument: Tensor) -> list[Tensor]:
 
 
 def _gelu_matcher(x: Tensor, curve: Tensor, approximate: bool) -> Callable[[Tensor], Group | None]:
-    wanted = {_powers((x, 1)): 0.5, _powers((x, 1), (curve, 1)): 0.5}
+    wanted = {powers((x, 1)): 0.5, powers((x, 1), (curve, 1)): 0.5}
 
     def match(end: Tensor) -> Group | None:
-        found, _ = _polynomial(end, lambda t: t if t is x or t is curve else None)
-        if end.spec != x.spec or not _equal(found, wanted, x.spec.dtype):
+        found, _ = polynomial(end, lambda t: t if t is x or t is curve else None)
+        if end.spec != x.spec or not equal(found, wanted, x.spec.dtype):
             return None
         return Group(gelu, (x,), {"approximate": approximate}, end, {}, _inside(end, (x,)))
 
@@ -248,13 +184,17 @@ def _is_kept(shape: Sequence[int | None], x: Tensor, axes: tuple[int, ...]) -> b
     return list(shape) == whole or (leading and list(shape) == whole[len(axes) :])
 
 
-def _normalize_around(root: Tensor) -> _Seed | None:
-    power, total = -1, root.inputs[0]
+def _power(root: Tensor) -> int | None:
+    """-1 for a square root, by which x is divided, 1 for the reciprocal of one; else None."""
     if root.op is pow:
-        exponent = number(root.inputs[1])
-        if exponent not in (0.5, -0.5):
-            return None
-        power = -1 if exponent == 0.5 else 1
+        return {0.5: -1, -0.5: 1}.get(number(root.inputs[1]) or 0.0)
+    return -1 if root.op is sqrt else None
+
+
+def _normalize_around(root: Tensor) -> _Seed | None:
+    power, total = _power(root), root.inputs[0]
+    if power is None:
+        return None
     if total.op is maximum and 0.0 in [number(t) for t in total.inputs]:
         total = next((t for t in total.inputs if number(t) != 0.0), total)
     if total.op is not add:
@@ -299,17 +239,17 @@ def _normalization(end: Tensor, deviation: _Deviation) -> Group | None:
             return t
         return deviation.variance if deviation.centre(t) else None
 
-    found, _ = _polynomial(end, atom)
+    found, _ = polynomial(end, atom)
     terms = {key: n for key, n in found.items() if deviation.root in dict(key)}
     rest = [(key, n) for key, n in found.items() if key not in terms]
-    divided = _powers((deviation.root, deviation.power))
-    by_x = [_product(key, divided, -1) for key in terms if x in dict(key)]
+    divided = powers((deviation.root, deviation.power))
+    by_x = [product(key, divided, -1) for key in terms if x in dict(key)]
     if len(by_x) != 1 or len(rest) > 1:
         return None
-    gamma = _product(by_x[0], _powers((x, 1)), -1)
+    gamma = product(by_x[0], powers((x, 1)), -1)
     # `atom` lets the variance stand for the mean.
-    moved = _product(gamma, _powers((deviation.variance, 1)))
-    if terms != {_product(by_x[0], divided): 1.0, _product(moved, divided): -1.0}:
+    moved = product(gamma, powers((deviation.variance, 1)))
+    if terms != {product(by_x[0], divided): 1.0, product(moved, divided): -1.0}:
         return None
     parameters = [*gamma, *[power for key, n in rest for power in (key if n == 1.0 else ())]]
     if len(gamma) != len(rest) or len(parameters) not in (0, 2):
@@ -329,6 +269,83 @@ def _is_parameter(t: Tensor, x: Tensor, axes: tuple[int, ...]) -> bool:
         return False
     along = varying(t.spec, x.spec)
     return along.issubset(axes) or along.isdisjoint(axes)
+
+
+# --- normalization by given moments ---------------------------------------------------------------
+
+
+def is_vector(t: Tensor) -> bool:
+    """Whether a tensor varies along its last axis alone, whose size is known."""
+    return t.ndim > 0 and t.spec.shape[-1] is not None and {1}.issuperset(t.spec.shape[:-1])
+
+
+def _given_around(root: Tensor) -> _Seed | None:
+    """`root` is the square root of a vector plus ε, or its reciprocal."""
+    power = _power(root)
+    if power is None or not is_vector(root):
+        return None
+    variance, epsilon = root.inputs[0], 0.0
+    if variance.op is add:
+        for t, more in (variance.inputs, variance.inputs[::-1]):
+            known = number(more)
+            if known is not None:
+                variance, epsilon = t, known
+    if variance.spec.shape != root.spec.shape:
+        return None
+    divided = powers((root, power))
+    return _Seed(partial(_by_given, divided=divided, variance=variance, epsilon=epsilon))
+
+
+def _by_given(end: Tensor, divided: Monomial, variance: Tensor, epsilon: float) -> Group | None:
+    """The group that ends at `end`, if it is x − mean, divided by the deviation, perhaps times
+    gamma, perhaps plus beta, all of which are vectors.
+    """
+    ((root, power),) = divided
+    if end.ndim < 2 or is_vector(end) or end.spec.dtype != root.spec.dtype:
+        return None
+    found, _ = polynomial(end, lambda t: t if t is root else None)
+    terms = {product(key, divided, -1): n for key, n in found.items() if (root, power) in key}
+    rest = {key: n for key, n in found.items() if root not in dict(key)}
+    by_x = [(key, t) for key in terms for t, n in key if n == 1 and t.spec == end.spec]
+    if len(by_x) != 1 or terms.pop(by_x[0][0]) != 1.0 or 1 + len(terms) + len(rest) < len(found):
+        return None
+    whole, x = by_x[0]
+    factor = product(whole, powers((x, 1)), -1)
+    moved = {product(key, factor, -1): -n for key, n in terms.items()}
+    if not moved:  # What contains no root was left whole.
+        x, gamma = _unwrapped(x, mul)
+        x, centre = _unwrapped(x, sub)
+        factor, moved = product(factor, gamma), {centre: 1.0} if centre else {}
+    zero, one = (full(shape=variance.spec.shape, value=n, dtype=x.spec.dtype) for n in (0, 1))
+    vectors = (_vector(moved), variance, _vector({factor: 1.0}, one), _vector(rest, zero))
+    operands = (x, *[t for t in vectors if t is not None])
+    if len(operands) <= len(vectors):
+        return None
+    return Group(normalize_by, operands, {"epsilon": epsilon}, end, {}, _inside(end, operands))
+
+
+def _unwrapped(x: Tensor, op: Primitive[Tensor]) -> tuple[Tensor, Monomial]:
+    """The operands of `op`, if `x` is its result on a tensor of the same shape and a vector."""
+    for i in (0, 1) if x.op is op and op is mul else (0,) if x.op is op else ():
+        t, other = x.inputs[i], x.inputs[1 - i]
+        if t.spec == x.spec and is_vector(other):
+            return t, powers((other, 1))
+    return x, ONE
+
+
+def _vector(p: Polynomial, without: Tensor | None = None) -> Tensor | None:
+    """The vector that a polynomial is, or `without` if it has no terms or is 1; else None."""
+    if not p or p == {ONE: 1.0}:
+        return without
+    (key, n), *more = p.items()
+    if more or len(key) != 1 or abs(n) != 1.0:
+        return None
+    ((t, power),) = key
+    if power != 1 or not is_vector(t):
+        return None
+    if n == 1.0:
+        return t
+    return t.inputs[0] if t.op is neg else neg(t)
 
 
 set_recognition(groups_in)

@@ -16,13 +16,18 @@ from typing import Any, NamedTuple
 
 from backplane.compile.passes.hoist import hoist
 from backplane.compile.passes.join_gradients import join_gradients
-from backplane.compile.passes.join_groups import join_groups
+from backplane.compile.passes.join_groups import join_groups, join_normalizations
 from backplane.compile.passes.join_loops import join_loops
 from backplane.compile.passes.loop_body import Joining
 from backplane.compile.passes.lower import LOOPS, lower, write_out
 from backplane.compile.passes.optimizer_steps import find_updates
 from backplane.compile.passes.paddings import pad_in_kernels
-from backplane.compile.passes.peephole import add_biases, add_rows, mask_maxima
+from backplane.compile.passes.peephole import (
+    add_biases,
+    add_rows,
+    join_slices,
+    mask_maxima,
+)
 from backplane.compile.passes.prune import prune
 from backplane.compile.passes.simplify import simplify
 from backplane.core.graph import Tensor, substitute, toposort
@@ -31,8 +36,9 @@ from backplane.engines import kernels
 from backplane.engines.base import Engine
 from backplane.engines.table import NOTHING
 from backplane.ops.control import scan_
-from backplane.ops.elementwise import add
+from backplane.ops.elementwise import add, pow, sqrt
 from backplane.ops.indexing import pad, scatter_add
+from backplane.ops.indexing import slice as take_slice
 from backplane.ops.pooling import max_pool_grad
 
 Outputs = Sequence[Tensor]
@@ -202,6 +208,26 @@ PASSES = (
         lambda outputs, job: simplify(outputs, keep_stops=job.keep_stops, lowered=True),
         purpose="the same for what decompositions have brought",
         gain="decompositions may be written plainly",
+    ),
+    Pass(
+        "join_normalizations",
+        lambda outputs, job: join_normalizations(outputs, job.engine),
+        purpose="let one kernel normalize by moments that are given, as in a prediction",
+        gain="on TensorFlow, whose optimizer joins that kernel with the convolution before it, a"
+        " prediction takes 0.80 of the time for MobileNetV2, 0.86 for a CTC recognizer, 0.94 for"
+        " DenseNet-121, 0.97 for ResNet-50 and 1.01 for DCGAN; PyTorch's `batch_norm` takes 0.85 to"
+        " 1.2 of the time of what it would replace, and is not used",
+        holds=frozenset([sqrt, pow]),
+        when=lambda job: not job.keep_stops,
+    ),
+    Pass(
+        "join_slices",
+        lambda outputs, job: join_slices(outputs, job.engine),
+        purpose="take all parts of a tensor by one kernel, such as the gates of an LSTM",
+        gain="on TensorFlow, where each slice along such an axis copies, the prediction of a CTC"
+        " recognizer takes 0.94 of the time, that of bidirectional layers 0.98 and that of a"
+        " ConvLSTM 0.99; their training steps take 0.98, 0.98 and 0.97",
+        holds=frozenset([take_slice]),
     ),
     Pass(
         "biases",

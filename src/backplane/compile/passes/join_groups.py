@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 
 from backplane.compile.cache_key import params_key
+from backplane.compile.passes.lower import serves
 from backplane.core.context import changed
 from backplane.core.graph import Tensor, rebuild, toposort
 from backplane.core.primitive import outputs_of
+from backplane.engines.base import Engine
 from backplane.ops.autodiff import Group
-from backplane.ops.recognition import groups_in
+from backplane.ops.groups import normalize_by
+from backplane.ops.recognition import groups_in, is_vector, normalizations_by_given_in
 from backplane.ops.shaping import squeeze
 
 
@@ -21,10 +24,7 @@ def join_groups(outputs: Sequence[Tensor]) -> list[Tensor]:
     groups = groups_in(order)
     if not groups:
         return list(outputs)
-    users: dict[Tensor, list[Tensor]] = {}
-    for node in order:
-        for t in node.inputs:
-            users.setdefault(t, []).append(node)
+    users = _users(order)
     ops = {group.op for group in groups}
     made = {_key(node): node for node in order if node.op in ops}
     instead: dict[Tensor, Tensor] = {}
@@ -36,6 +36,35 @@ def join_groups(outputs: Sequence[Tensor]) -> list[Tensor]:
                 y = results[i]
                 instead[t] = y if t.ndim == y.ndim else squeeze(y, axes=group.params["axes"])
     return _with(outputs, instead)
+
+
+def join_normalizations(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
+    """`outputs`, lowered for `engine`, with `normalize_by` in the place of a difference, a product
+    and a sum, unless others read what is between these.
+    """
+    entry = engine.table.get(normalize_by.name)
+    if entry is None:
+        return list(outputs)
+    order = toposort(outputs)
+    groups = normalizations_by_given_in(order)
+    users = _users(order) if groups else {}
+    instead: dict[Tensor, Tensor] = {}
+    for group in groups:
+        own = {*group.inside, group.end}
+        large = {t for t in group.inside if not is_vector(t)}
+        alone = all(own.issuperset(users[t]) for t in large) and large.isdisjoint(outputs)
+        (node,) = _listed(group)
+        if alone and serves(entry, node):
+            instead[group.end] = node
+    return _with(outputs, instead) if instead else list(outputs)
+
+
+def _users(order: Sequence[Tensor]) -> dict[Tensor, list[Tensor]]:
+    users: dict[Tensor, list[Tensor]] = {}
+    for node in order:
+        for t in node.inputs:
+            users.setdefault(t, []).append(node)
+    return users
 
 
 def _key(node: Tensor) -> Hashable:

@@ -15,7 +15,8 @@ from backplane.core.spec import is_float
 from backplane.engines.base import Engine
 from backplane.ops.convolution import conv, conv_bias
 from backplane.ops.elementwise import add, cast, mul, relu_grad, sub
-from backplane.ops.indexing import scatter_add, slice_grad
+from backplane.ops.indexing import ALL, Sizes, Slices, scatter_add, slice_grad, split
+from backplane.ops.indexing import slice as take_slice
 from backplane.ops.linear import matmul, matmul_add
 from backplane.ops.pooling import max_pool_grad
 from backplane.ops.shaping import concat, reshape
@@ -223,8 +224,15 @@ def _part(t: Tensor) -> _Part | None:
     """The part that `t` is, if it is the gradient of a slice without gaps along a single axis of
     known size.
     """
-    shape, slices = t.spec.shape, t.params["slices"]
-    cut = [i for i, part in enumerate(slices) if part != (None, None, 1)]
+    span = _span(t.spec.shape, t.params["slices"])
+    return None if span is None else _Part(t.spec.shape, *span, t.inputs[0])
+
+
+def _span(shape: Sizes, slices: Slices) -> tuple[int, int, int] | None:
+    """The axis along which slices take a part without gaps, where that begins, and where it ends,
+    if there is a single one and its size is known.
+    """
+    cut = [i for i, part in enumerate(slices) if part != ALL]
     if len(cut) != 1:
         return None
     axis = cut[0]
@@ -232,4 +240,42 @@ def _part(t: Tensor) -> _Part | None:
     if n is None or step != 1:
         return None
     first, end, _ = slice(start, stop).indices(n)
-    return _Part(shape, axis, first, end, t.inputs[0]) if first < end else None
+    return (axis, first, end) if first < end else None
+
+
+# --- slices ---------------------------------------------------------------------------------------
+
+
+def join_slices(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
+    """`outputs`, lowered for `engine`, with one `split` in the place of slices that are all of a
+    tensor along one of its axes. Along the first one, slices share the tensor's memory and stay.
+    """
+    if split.name not in engine.table:
+        return list(outputs)
+    spans: dict[tuple[Tensor, int], dict[tuple[int, int], Tensor]] = {}
+    for node in toposort(outputs):
+        if node.op is take_slice:
+            x = node.inputs[0]
+            span = _span(x.spec.shape, node.params["slices"])
+            if span is not None and span[0] > 0:
+                spans.setdefault((x, span[0]), {})[span[1:]] = node
+    places: dict[Tensor, tuple[int, tuple[int, ...], int]] = {}
+    for (x, axis), found in spans.items():
+        order = sorted(found)
+        starts, ends = [a for a, _ in order], [b for _, b in order]
+        if len(order) > 1 and [*starts, x.spec.shape[axis]] == [0, *ends]:
+            sizes = tuple([b - a for a, b in order])
+            places |= {found[span]: (axis, sizes, i) for i, span in enumerate(order)}
+    made: dict[tuple[Tensor, int], list[Tensor]] = {}
+
+    def parted(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+        if node not in places:
+            return None
+        axis, sizes, i = places[node]
+        key = node.inputs[0], axis
+        if key not in made:
+            with changed(line=node.where):
+                made[key] = split(inputs[0], axis=axis, sizes=sizes)
+        return made[key][i]
+
+    return rewrite(outputs, parted, keep_specs=True) if places else list(outputs)

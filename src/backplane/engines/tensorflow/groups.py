@@ -85,7 +85,7 @@ def _normalized_by_sums(x: Value, *parameters: Value, axes: Axes, epsilon: float
 
 
 def _flat(t: Value) -> Value:
-    return raw.Reshape(tensor=t, shape=ints((-1,)))
+    return t if t.shape.rank == 1 else raw.Reshape(tensor=t, shape=ints((-1,)))
 
 
 def _nothing(x: Value) -> tuple[Value, Value]:
@@ -140,6 +140,27 @@ def _by_sums(
         scale * gamma[0] if gamma else scale
     )
     return [by_x, *[tf.reshape(t, gamma[0].shape) for t in (moment, total) if gamma]]
+
+
+def _has_no_kernel_for_given(specs: Sequence[Spec], *, epsilon: float) -> bool:
+    rank = len(specs[0].shape)
+    return rank < 2 or _has_no_kernel(specs, axes=tuple(range(rank - 1)))
+
+
+@TABLE.add("normalize_by", unless=_has_no_kernel_for_given)
+def _normalize_by(
+    x: Value, centre: Value, variance: Value, gamma: Value, beta: Value, *, epsilon: float
+) -> Value:
+    """TensorFlow's optimizer joins this kernel with a convolution before it and a rectifier behind
+    it. A tape would not see that it depends on the moments.
+    """
+    if not in_own_program():
+        return (x - centre) * (_scale(variance, epsilon) * gamma) + beta
+    found = raw.FusedBatchNormV3(
+        x=_as_images(x), scale=_flat(gamma), offset=_flat(beta), mean=_flat(centre),
+        variance=_flat(variance), epsilon=epsilon, is_training=False,
+    )  # fmt: skip
+    return _like(found.y, x)
 
 
 # --- connectionist temporal classification --------------------------------------------------------

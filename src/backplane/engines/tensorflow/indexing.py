@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from backplane.core.spec import Spec
-from backplane.engines.table import Shape, Slices, Table, Value, merge
+from backplane.engines.table import Ints, Shape, Slices, Table, Value, merge
 from backplane.engines.tensorflow.constants import (
     ints,
     number,
@@ -38,6 +38,14 @@ def _bounds(slices: Slices) -> dict[str, Any]:
 @TABLE.add("slice")
 def _slice(x: Value, *, slices: Slices) -> Value:
     return raw.StridedSlice(input=x, **_bounds(slices)) if slices else raw.Identity(input=x)
+
+
+@TABLE.add("split")
+def _split(x: Value, *, axis: int, sizes: Ints) -> list[Value]:
+    if len(set(sizes)) == 1:
+        return list(raw.Split(axis=ints(axis), value=x, num_split=len(sizes)))
+    parts = raw.SplitV(value=x, size_splits=ints(sizes), axis=ints(axis), num_split=len(sizes))
+    return list(parts)
 
 
 @TABLE.add("slice_grad")
