@@ -1,8 +1,9 @@
 """Measures the choices between formulations (`engines.kernels`), and fits their limits.
 
-    python -m backplane.cli.kernels ENGINE CLOCK
+    python -m backplane.cli.kernels ENGINE CLOCK [CHOICE …]
 
-measures those of one engine and prints them as JSON, in the form of a table's `choices`. CLOCK is
+measures those of one engine, or some of them, and prints them as JSON, in the form of a table's
+`choices`. CLOCK is
 `wall` or `cpu`: the processor's clock does not count what other programs do meanwhile, but it
 counts each thread.
 """
@@ -42,12 +43,14 @@ class Work(NamedTuple):
     outputs: Sequence[Any]
     updates: Sequence[tuple[Any, Any]] = ()
     feeds: Sequence[tuple[Any, np.ndarray]] = ()
+    whole: bool = False
+    """Whether to leave the outputs as they are: a compiler may join their sums with the work."""
 
     def function(self, K: Any, whole: bool = False) -> Call:
         """A call of that function. It returns the sums of the outputs, unless they are wanted as a
         whole.
         """
-        outputs = [t if whole else K.sum(t) for t in self.outputs]
+        outputs = [t if whole or self.whole else K.sum(t) for t in self.outputs]
         inputs, values = [t for t, _ in self.feeds], [array for _, array in self.feeds]
         return partial(K.function(inputs, outputs, self.updates), values)
 
@@ -76,6 +79,11 @@ def _convolution(
     image, window = _variable(K, dtype, *x), _variable(K, dtype, *kernel)
     y = getattr(K, function)(image, window, padding="same", **options)
     return _training(K, K.mean(K.square(y)), [image, window])
+
+
+def _predicted(K: Any, dtype: str, x: Sequence[int], kernel: Sequence[int]) -> Work:
+    image, window = _variable(K, dtype, *x), _variable(K, dtype, *kernel)
+    return Work([K.conv2d(image, window, padding="same")], whole=True)
 
 
 def _transposed(K: Any, dtype: str, x: Sequence[int], kernel: Sequence[int]) -> Work:
@@ -167,6 +175,13 @@ STRIDED = [
 ]
 PHASES = [_conv(c, (8, 32, 32, c), (4, 4, c, 32), strides=(2, 2)) for c in (1, 3, 8, 16, 32, 64)]
 SINGLE = [_conv(n * n, (16, 28, 28, 1), (n, n, 1, 32)) for n in (3, 5, 7, 9)]
+PREDICTED = [
+    _conv(9 * c * d, (8, n, n, c), (3, 3, c, d))._replace(
+        build=partial(_predicted, x=(8, n, n, c), kernel=(3, 3, c, d))
+    )
+    for n, c, d in ((32, 8, 32), (32, 16, 32), (16, 32, 32), (16, 64, 64), (16, 128, 64),
+                    (8, 128, 128), (8, 128, 256), (4, 256, 256), (4, 512, 512))
+]  # fmt: skip
 CUBES = [_conv(n**3, (4, 10, 10, 10, 8), (n, n, n, 8, 16), "conv3d") for n in (2, 3, 5)]
 KERNELS = [_conv(n * n, (8, 16, 16, 16), (n, n, 16, 16)) for n in (1, 2, 3, 5, 7)]
 DEPTHWISE = [
@@ -193,21 +208,22 @@ CASES: Mapping[str, Sequence[Case]] = {
     "jax.strided": STRIDED,
     "jax.channels": SINGLE,
     "jax.cubes": CUBES,
+    "jax.ynnpack": PREDICTED,
     "tensorflow.updates": CHAINS_OF_UPDATES,
     "theano.updates": UPDATES,
     "cntk.kernels": KERNELS,
     "cntk.depthwise": DEPTHWISE,
 }
 
-ONE_DTYPE = ("loops", "blocks", "products", "kernels", "depthwise")
+ONE_DTYPE = ("loops", "blocks", "products", "kernels", "depthwise", "ynnpack")
 """Choices that are made alike for all dtypes, or for float32 alone."""
 
 
 # --- measuring ------------------------------------------------------------------------------------
 
 
-def measured(engine: str, clock: str) -> dict[str, Any]:
-    """The choices of the engine that is configured, with their measurements."""
+def measured(engine: str, clock: str, *only: str) -> dict[str, Any]:
+    """The choices of the engine that is configured, or `only` some, with their measurements."""
     from backplane import backend as K
     from backplane.compile.program import clear_programs
 
@@ -216,7 +232,7 @@ def measured(engine: str, clock: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, cases in CASES.items():
         owner, _, choice = name.partition(".")
-        if owner != engine:
+        if owner != engine or (only and name not in only):
             continue
         for dtype in kernels.DTYPES[: 1 if choice in ONE_DTYPE else None]:
             rows = []
@@ -294,14 +310,14 @@ def fitted(name: str, rows: Sequence[Sequence[Any]]) -> float:
 # --- the user's table -----------------------------------------------------------------------------
 
 
-def on_engine(engine: str, clock: str = "wall") -> dict[str, Any]:
+def on_engine(engine: str, clock: str = "wall", *only: str) -> dict[str, Any]:
     """`measured` in a process of its own.
 
     Raises:
         subprocess.CalledProcessError: if it fails.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "backplane.cli.kernels", engine, clock],
+        [sys.executable, "-m", "backplane.cli.kernels", engine, clock, *only],
         check=True,
         capture_output=True,
         text=True,
@@ -348,4 +364,4 @@ def rows_of(choices: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 if __name__ == "__main__":
     # Libraries may write to stdout too: the answer is the last line.
-    print(json.dumps(measured(*sys.argv[1:3])))
+    print(json.dumps(measured(*sys.argv[1:])))

@@ -12,6 +12,7 @@ LIMITS: dict[str, dict[str, float]] = {
     "jax.points": {"float32": 260.0, "float64": 0.0},
     "jax.small_images": {"float32": 580.0, "float64": 580.0},
     "jax.strided": {"float32": 25000.0, "float64": 580.0},
+    "jax.ynnpack": {"float32": 210000.0},
     "mlx.loops": {"float32": 130.0},
     "numpy.blocks": {"float32": 93000.0},
     "numpy.columns": {"float32": 2.8, "float64": 2.8},

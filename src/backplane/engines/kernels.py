@@ -100,6 +100,10 @@ CHOICES = {
     "jax.cubes": Choice(
         "elements of a window over three axes", _PRODUCT, _XLA, "above"
     ),
+    "jax.ynnpack": Choice(
+        "elements of a kernel, in programs without gradients by kernels",
+        "YNNPACK's convolution", _XLA, "above",
+    ),
     "jax.loops": _STACKED,
     "tensorflow.loops": _STACKED,
     "tensorflow.updates": Choice(
