@@ -127,6 +127,27 @@ def _loop(K: Any, dtype: str, rows: int) -> Work:
     return _training(K, K.mean(K.rnn(step, x, [start])[0]), [w, u])
 
 
+def _predicted_loop(K: Any, dtype: str, rows: int, gates: int) -> Work:
+    """A simple recurrent layer, or an LSTM, without gradients."""
+    x = _variable(K, dtype, rows, 32, 64)
+    w, u = _variable(K, dtype, 64, gates * 128), _variable(K, dtype, 128, gates * 128)
+    zeros = K.zeros((rows, 128), dtype)
+
+    def simple(row: Any, states: list[Any]) -> tuple[Any, list[Any]]:
+        h = K.tanh(K.dot(row, w) + K.dot(states[0], u))
+        return h, [h]
+
+    def lstm(row: Any, states: list[Any]) -> tuple[Any, list[Any]]:
+        z = K.dot(row, w) + K.dot(states[0], u)
+        i, f, g, o = [z[:, 128 * n : 128 * (n + 1)] for n in range(4)]
+        c = K.sigmoid(f) * states[1] + K.sigmoid(i) * K.tanh(g)
+        h = K.sigmoid(o) * K.tanh(c)
+        return h, [h, c]
+
+    step, states = (simple, [zeros]) if gates == 1 else (lstm, [zeros, zeros])
+    return Work([K.rnn(step, x, states)[0]])
+
+
 def _chain(K: Any, dtype: str, elements: int) -> Work:
     """RMSprop's arithmetic, on values that are not written back."""
     p, a, g = [_variable(K, dtype, elements) for _ in range(3)]
@@ -148,6 +169,11 @@ def _momentum(K: Any, dtype: str, elements: int) -> Work:
 
 
 LOOPS = [Case(f"{n} rows, 32 steps", n, partial(_loop, rows=n)) for n in (4, 16, 64, 256, 1024)]
+PREDICTED_LOOPS = [
+    Case(f"{what}, {n} rows, 32 steps", n, partial(_predicted_loop, rows=n, gates=gates))
+    for what, gates in (("simple", 1), ("LSTM", 4))
+    for n in (4, 16, 64, 256)
+]
 CHAINS = [Case(f"{2**n:,} elements", 2**n, partial(_chain, elements=2**n)) for n in range(16, 23)]
 POINTS = [
     _conv(c * d, (8, n, n, c), (1, 1, c, d))
@@ -195,6 +221,7 @@ CHAINS_OF_UPDATES = [case._replace(quantity=4 * case.quantity) for case in UPDAT
 
 CASES: Mapping[str, Sequence[Case]] = {
     **{name: LOOPS for name in kernels.CHOICES if name.endswith(".loops")},
+    "jax.predicted_loops": PREDICTED_LOOPS,
     "numpy.blocks": CHAINS,
     "numpy.columns": WIDTHS,
     "torch.points": POINTS,
@@ -215,7 +242,9 @@ CASES: Mapping[str, Sequence[Case]] = {
     "cntk.depthwise": DEPTHWISE,
 }
 
-ONE_DTYPE = ("loops", "blocks", "products", "kernels", "depthwise", "ynnpack")
+ONE_DTYPE = (
+    "loops", "predicted_loops", "blocks", "products", "kernels", "depthwise", "ynnpack",
+)  # fmt: skip
 """Choices that are made alike for all dtypes, or for float32 alone."""
 
 

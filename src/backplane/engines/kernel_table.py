@@ -10,6 +10,7 @@ LIMITS: dict[str, dict[str, float]] = {
     "jax.cubes": {"float32": inf, "float64": inf},
     "jax.loops": {"float32": 130.0},
     "jax.points": {"float32": 260.0, "float64": 0.0},
+    "jax.predicted_loops": {"float32": 0.0},
     "jax.small_images": {"float32": 580.0, "float64": 580.0},
     "jax.strided": {"float32": 25000.0, "float64": 580.0},
     "jax.ynnpack": {"float32": 210000.0},
