@@ -1,12 +1,12 @@
 """The table of kernels that Backplane brings: measures the choices, and writes them with their
 measurements.
 
-    python -m benchmarks.kernels [ENGINE …]
+    python -m benchmarks.kernels [ENGINE …] [CHOICE …]
 
 measures with one thread on one core, on the processor's clock, and writes
 `benchmarks/results/kernels.json`, and what follows from the measurements: the limits in
-`src/backplane/engines/kernel_table.py`, and `docs/kernels.md`. Engines that are not named keep what
-was measured before. With `--page` nothing is measured.
+`src/backplane/engines/kernel_table.py`, and `docs/kernels.md`. Engines, or choices such as
+`jax.loops`, that are not named keep what was measured before. With `--page` nothing is measured.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/kernels.json"
 TABLE = ROOT / "src/backplane/engines/kernel_table.py"
 PAGE = ROOT / "docs/kernels.md"
+
+PROCESSORS = "on"
+"""The key of the results that says on what each choice was measured."""
 
 HEAD = '''"""The limits of `kernels`. Measured by `python -m benchmarks.kernels`."""
 
@@ -54,19 +57,20 @@ The choices are for the processor. On other devices convolutions and products ar
 Whether oneDNN multiplies faster than MKL is tried once more in each process, unless you have
 measured it, because it differs from processor to processor.
 
-Times are the least milliseconds of several calls, on one core of {processor}, with one thread, on
-the processor's clock. A case whose times differ by less than 5 % decides nothing, and no limit is
-so low that a compiler's work would not be worth it. Results and gradients are reduced to their
-sums, which takes the same time in both forms.
+Times are the least milliseconds of several calls, on one core, with one thread, on the processor's
+clock. Beside each choice stands what it was measured on. A case whose times differ by less than 5 %
+decides nothing, and no limit is so low that a compiler's work would not be worth it. Results and
+gradients are reduced to their sums where that takes the same time in both forms.
 """
 
 
 def _measured(name: str) -> dict[str, Any]:
-    """The choices of an engine, on one core."""
-    os.environ.update(environment(name))
+    """The choices of an engine, or one choice, on one core."""
+    engine, _, choice = name.partition(".")
+    os.environ.update(environment(engine))
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    return measuring.on_engine(name, "cpu")
+    return measuring.on_engine(engine, "cpu", *([name] if choice else []))
 
 
 def _limit(name: str, measurements: list[Any]) -> float:
@@ -83,22 +87,23 @@ def _source(table: dict[str, Any]) -> Iterator[str]:
     yield "}\n"
 
 
-def _page(table: dict[str, Any]) -> Iterator[str]:
-    yield INTRODUCTION.format(processor=f"{machine.processor()} ({os.cpu_count()} cores)")
+def _page(table: dict[str, Any], processors: dict[str, str]) -> Iterator[str]:
+    yield INTRODUCTION
     for engine in ENGINES:
         yield f"## {engine}\n"
         for name, by_dtype in sorted(table.items()):
             if name.partition(".")[0] == engine:
-                yield from _choice(name, by_dtype)
+                yield from _choice(name, by_dtype, processors[name])
 
 
-def _choice(name: str, by_dtype: dict[str, Any]) -> Iterator[str]:
+def _choice(name: str, by_dtype: dict[str, Any], processor: str) -> Iterator[str]:
     choice = CHOICES[name]
     limits = {dtype: _limit(name, rows) for dtype, rows in by_dtype.items()}
     shown = ", ".join(f"{_limit_text(limit)} in {dtype}" for dtype, limit in limits.items())
     yield f"### `{name}`\n"
     yield f"Below the limit: {choice.below}. From it on: {choice.above}."
-    yield f"The quantity: {choice.quantity}. The limit: {shown}.\n"
+    yield f"The quantity: {choice.quantity}. The limit: {shown}."
+    yield f"Measured on {processor}.\n"
     yield "| work | dtype | quantity | below, ms | from it on, ms |\n|---|---|---|---|---|"
     for dtype, rows in by_dtype.items():
         for work, quantity, *times in rows:
@@ -119,20 +124,24 @@ def _limit_text(limit: float) -> str:
 def main() -> None:
     """The command."""
     older = json.loads(RESULTS.read_text(encoding="utf-8"))
+    processors = {name: p for name, p in older.pop(PROCESSORS).items() if name in CHOICES}
     table = {name: found for name, found in older.items() if name in CHOICES}
-    for engine in [] if "--page" in sys.argv else sys.argv[1:] or ENGINES:
-        print(engine, flush=True)
-        for name, found in _measured(engine).items():
+    processor = f"{machine.processor()}, {os.cpu_count()} cores"
+    for wanted in [] if "--page" in sys.argv else sys.argv[1:] or ENGINES:
+        print(wanted, flush=True)
+        for name, found in _measured(wanted).items():
             table[name] = {dtype: x["measured"] for dtype, x in found.items()}
-        _write(table)
-    _write(table)
+            processors[name] = processor
+        _write(table, processors)
+    _write(table, processors)
 
 
-def _write(table: dict[str, Any]) -> None:
+def _write(table: dict[str, Any], processors: dict[str, str]) -> None:
     """Write the measurements, and what follows from them."""
-    RESULTS.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps({**table, PROCESSORS: processors}, indent=1, ensure_ascii=False)
+    RESULTS.write_text(f"{text}\n", encoding="utf-8")
     TABLE.write_text("\n".join(_source(table)), encoding="utf-8")
-    PAGE.write_text("\n".join(_page(table)).rstrip() + "\n", encoding="utf-8")
+    PAGE.write_text("\n".join(_page(table, processors)).rstrip() + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

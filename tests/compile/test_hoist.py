@@ -166,6 +166,22 @@ def everything(x, s, w):
     return [*finals, *ys]
 
 
+def test_products_of_inputs_may_stay_where_readouts_move():
+    """What comes before a loop may pay less than what comes after it."""
+    w, u, v = weights(3, 4), weights(4, 4), weights(4, 5)
+
+    def step(row, states):
+        h = K.tanh(K.dot(row, w) + K.dot(states[0], u))
+        return K.dot(h, v), [h]
+
+    plain = prune([K.rnn(step, K.zeros((2, 6, 3), "float64"), [K.zeros((2, 4), "float64")])[1]])
+    for early in (True, False):
+        outputs = prune(hoist(plain, Joining(lambda rows: True, before=lambda rows, e=early: e)))
+        (inside,) = bodies(outputs)
+        assert inside["matmul"] == (1 if early else 2)
+        assert ops(outputs)["matmul"] == (2 if early else 1)
+
+
 @pytest.mark.parametrize("unknown", [False, True])
 def test_derivatives_of_what_moves(unknown):
     x, s, w = RNG.normal(size=(4, 3, 3)), RNG.normal(size=(3, 3)), RNG.normal(size=(3, 3))

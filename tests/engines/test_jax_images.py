@@ -15,6 +15,7 @@ from jax import lax  # noqa: E402
 
 from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
+from backplane.engines import kernels  # noqa: E402
 from backplane.engines.jax import ENGINE, cpu, native  # noqa: E402
 
 rng = np.random.default_rng(0)
@@ -101,7 +102,7 @@ def test_barriers_stay_only_where_kernels_are_trained(monkeypatch: pytest.Monkey
     asked = []
     options = cpu.convolution_options
     monkeypatch.setattr(
-        cpu, "convolution_options", lambda trains: asked.append(trains) or options(trains)
+        cpu, "convolution_options", lambda trains, _: asked.append(trains) or options(trains)
     )
     with engines.use("jax"):
         x, kernel = K.variable(floats(2, 8, 8, 3)), K.variable(floats(4, 4, 5, 3))
@@ -110,6 +111,91 @@ def test_barriers_stay_only_where_kernels_are_trained(monkeypatch: pytest.Monkey
         assert asked == [False]
         K.function([], K.gradients(K.sum(K.square(y)), [kernel]))([])
         assert asked == [False, True]
+
+
+def asked_for_ynnpack(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each program that is compiled from now on leaves convolutions to YNNPACK."""
+    asked: list[bool] = []
+    options = cpu.convolution_options
+
+    def ask(trains: bool, library: bool) -> Any:
+        asked.append(library)
+        return options(trains, library)
+
+    monkeypatch.setattr(cpu, "convolution_options", ask)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("channels", "filters", "served"),
+    [(8, 17, True), (8, 16, False), (4, 64, False), (512, 64, False)],
+)
+def test_ynnpack_serves_where_kernels_are_small(
+    monkeypatch: pytest.MonkeyPatch, channels: int, filters: int, served: bool
+) -> None:
+    if jax.default_backend() != "cpu":
+        return
+    asked = asked_for_ynnpack(monkeypatch)
+    x, kernel = floats(2, 6, 6, channels), floats(3, 3, channels, filters)
+    with engines.use("jax"), kernels.forced(jax__ynnpack=200_000):
+        y = K.conv2d(K.variable(x), K.variable(kernel), padding="same")
+        (found,) = K.function([], [y])([])
+    assert asked == [served]
+    expected = lax.conv_general_dilated(
+        x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_ynnpack_is_chosen_for_each_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The size of the image decides which of two kernels does more of the work."""
+    if jax.default_backend() != "cpu":
+        return
+    asked = asked_for_ynnpack(monkeypatch)
+    with engines.use("jax"), kernels.forced(jax__ynnpack=40_000):
+        x = K.placeholder((1, None, None, 32))
+        small, large = K.variable(floats(3, 3, 32, 32)), K.variable(floats(3, 3, 32, 512))
+        first = K.conv2d(x, small, padding="same")
+        last = K.conv2d(x[:, :6, :6], large, padding="same")
+        f = K.function([x], [K.sum(first), K.sum(last)])
+        shapes = [(1, n, n, 32) for n in (6, 64, 6)]
+        results = [f([np.ones(shape, np.float32)]) for shape in shapes]
+    assert asked == [False, True]
+    assert results[0] == results[2]
+
+
+def test_ynnpack_serves_in_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    if jax.default_backend() != "cpu":
+        return
+    asked = asked_for_ynnpack(monkeypatch)
+    with engines.use("jax"):
+        x, kernel = K.variable(floats(2, 3, 6, 6, 32)), K.variable(floats(3, 3, 32, 32))
+
+        def step(row: Any, states: Any) -> Any:
+            h = K.tanh(row + K.conv2d(states[0], kernel, padding="same"))
+            return h, [h]
+
+        few, first = K.variable(floats(2, 6, 6, 4)), K.variable(floats(3, 3, 4, 32))
+        start = K.conv2d(few, first, padding="same")  # decides nothing
+        K.function([], [K.rnn(step, x, [start])[0]])([])
+    assert asked == [True]
+
+
+def test_ynnpack_serves_for_float64_in_training_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """XLA's own convolutions take up to a hundred times as long there."""
+    if jax.default_backend() != "cpu":
+        return
+    asked = asked_for_ynnpack(monkeypatch)
+    with engines.use("jax"):
+        for dtype in ("float64", "float32"):
+            x = K.variable(floats(2, 6, 6, 32), dtype=dtype)
+            kernel = K.variable(floats(3, 3, 32, 1024), dtype=dtype)
+            loss = K.sum(K.conv2d(x, kernel, padding="same"))
+            (slope,) = K.gradients(loss, [kernel])
+            K.function([], [loss])([])
+            K.function([], [slope])([])
+            K.function([], [], [(kernel, kernel - slope)])([])
+    assert asked == [True, True, True, False, False, False]
 
 
 def test_a_gradient_that_several_results_read_is_computed_once() -> None:

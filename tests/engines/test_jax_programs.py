@@ -16,7 +16,12 @@ jax = pytest.importorskip("jax")
 
 from backplane import backend as K  # noqa: E402
 from backplane import engines  # noqa: E402
+from backplane.compile import passes  # noqa: E402
+from backplane.core.graph import toposort  # noqa: E402
+from backplane.engines import kernels  # noqa: E402
 from backplane.engines.jax import ENGINE  # noqa: E402
+from backplane.ops.control import scan_  # noqa: E402
+from backplane.ops.linear import matmul  # noqa: E402
 
 PROGRAMS = Path(__file__).parents[1] / "programs" / "test_programs.py"
 rng = np.random.default_rng(0)
@@ -112,3 +117,21 @@ def test_whole_programs_with_all_optimizations() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
+
+
+def test_only_predictions_follow_the_limit_of_predictions() -> None:
+    x, w, u = [K.variable(rng.normal(size=n)) for n in ((2, 5, 3), (3, 4), (4, 4))]
+
+    def step(row: Any, states: Any) -> Any:
+        h = K.tanh(K.dot(row, w) + K.dot(states[0], u))
+        return h, [h]
+
+    loss = K.sum(K.rnn(step, x, [K.zeros((2, 4))])[0])
+    products = []
+    for outputs in ([loss], [loss, *K.gradients(loss, [w])]):
+        with kernels.forced(jax__predicted_loops=0.0, jax__loops=np.inf):
+            found = passes.optimized(outputs, passes.Job(ENGINE)).outputs
+        first = next(t for t in toposort(found) if t.op is scan_)
+        inside = toposort(first.params["body"].outputs)
+        products.append(sum(t.op is matmul for t in inside))
+    assert products == [2, 1]

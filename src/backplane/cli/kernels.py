@@ -1,8 +1,9 @@
 """Measures the choices between formulations (`engines.kernels`), and fits their limits.
 
-    python -m backplane.cli.kernels ENGINE CLOCK
+    python -m backplane.cli.kernels ENGINE CLOCK [CHOICE …]
 
-measures those of one engine and prints them as JSON, in the form of a table's `choices`. CLOCK is
+measures those of one engine, or some of them, and prints them as JSON, in the form of a table's
+`choices`. CLOCK is
 `wall` or `cpu`: the processor's clock does not count what other programs do meanwhile, but it
 counts each thread.
 """
@@ -42,12 +43,14 @@ class Work(NamedTuple):
     outputs: Sequence[Any]
     updates: Sequence[tuple[Any, Any]] = ()
     feeds: Sequence[tuple[Any, np.ndarray]] = ()
+    whole: bool = False
+    """Whether to leave the outputs as they are: a compiler may join their sums with the work."""
 
     def function(self, K: Any, whole: bool = False) -> Call:
         """A call of that function. It returns the sums of the outputs, unless they are wanted as a
         whole.
         """
-        outputs = [t if whole else K.sum(t) for t in self.outputs]
+        outputs = [t if whole or self.whole else K.sum(t) for t in self.outputs]
         inputs, values = [t for t, _ in self.feeds], [array for _, array in self.feeds]
         return partial(K.function(inputs, outputs, self.updates), values)
 
@@ -76,6 +79,11 @@ def _convolution(
     image, window = _variable(K, dtype, *x), _variable(K, dtype, *kernel)
     y = K.conv2d(image, window, padding="same", **options)
     return _training(K, K.mean(K.square(y)), [image, window])
+
+
+def _predicted(K: Any, dtype: str, x: Sequence[int], kernel: Sequence[int]) -> Work:
+    image, window = _variable(K, dtype, *x), _variable(K, dtype, *kernel)
+    return Work([K.conv2d(image, window, padding="same")], whole=True)
 
 
 def _transposed(K: Any, dtype: str, x: Sequence[int], kernel: Sequence[int]) -> Work:
@@ -116,6 +124,27 @@ def _loop(K: Any, dtype: str, rows: int) -> Work:
     return _training(K, K.mean(K.rnn(step, x, [start])[0]), [w, u])
 
 
+def _predicted_loop(K: Any, dtype: str, rows: int, gates: int) -> Work:
+    """A simple recurrent layer, or an LSTM, without gradients."""
+    x = _variable(K, dtype, rows, 32, 64)
+    w, u = _variable(K, dtype, 64, gates * 128), _variable(K, dtype, 128, gates * 128)
+    zeros = K.zeros((rows, 128), dtype)
+
+    def simple(row: Any, states: list[Any]) -> tuple[Any, list[Any]]:
+        h = K.tanh(K.dot(row, w) + K.dot(states[0], u))
+        return h, [h]
+
+    def lstm(row: Any, states: list[Any]) -> tuple[Any, list[Any]]:
+        z = K.dot(row, w) + K.dot(states[0], u)
+        i, f, g, o = [z[:, 128 * n : 128 * (n + 1)] for n in range(4)]
+        c = K.sigmoid(f) * states[1] + K.sigmoid(i) * K.tanh(g)
+        h = K.sigmoid(o) * K.tanh(c)
+        return h, [h, c]
+
+    step, states = (simple, [zeros]) if gates == 1 else (lstm, [zeros, zeros])
+    return Work([K.rnn(step, x, states)[0]])
+
+
 def _chain(K: Any, dtype: str, elements: int) -> Work:
     """RMSprop's arithmetic, on values that are not written back."""
     p, a, g = [_variable(K, dtype, elements) for _ in range(3)]
@@ -137,6 +166,11 @@ def _momentum(K: Any, dtype: str, elements: int) -> Work:
 
 
 LOOPS = [Case(f"{n} rows, 32 steps", n, partial(_loop, rows=n)) for n in (4, 16, 64, 256, 1024)]
+PREDICTED_LOOPS = [
+    Case(f"{what}, {n} rows, 32 steps", n, partial(_predicted_loop, rows=n, gates=gates))
+    for what, gates in (("simple", 1), ("LSTM", 4))
+    for n in (4, 16, 64, 256)
+]
 CHAINS = [Case(f"{2**n:,} elements", 2**n, partial(_chain, elements=2**n)) for n in range(16, 23)]
 POINTS = [
     _conv(c * d, (8, n, n, c), (1, 1, c, d))
@@ -163,6 +197,13 @@ STRIDED = [
     for case in _strided((8, n, n, c), (k, k, c, c))
 ]
 PHASES = [_conv(c, (8, 32, 32, c), (4, 4, c, 32), strides=(2, 2)) for c in (1, 3, 8, 16, 32, 64)]
+PREDICTED = [
+    _conv(9 * c * d, (8, n, n, c), (3, 3, c, d))._replace(
+        build=partial(_predicted, x=(8, n, n, c), kernel=(3, 3, c, d))
+    )
+    for n, c, d in ((32, 8, 32), (32, 16, 32), (16, 32, 32), (16, 64, 64), (16, 128, 64),
+                    (8, 128, 128), (8, 128, 256), (4, 256, 256), (4, 512, 512))
+]  # fmt: skip
 UPDATES = [
     Case(f"{2**n:,} elements", 2**n, partial(_momentum, elements=2**n)) for n in range(16, 23)
 ]
@@ -171,6 +212,7 @@ CHAINS_OF_UPDATES = [case._replace(quantity=4 * case.quantity) for case in UPDAT
 
 CASES: Mapping[str, Sequence[Case]] = {
     **{name: LOOPS for name in kernels.CHOICES if name.endswith(".loops")},
+    "jax.predicted_loops": PREDICTED_LOOPS,
     "numpy.blocks": CHAINS,
     "numpy.columns": WIDTHS,
     "torch.windows": SLIDING,
@@ -181,19 +223,20 @@ CASES: Mapping[str, Sequence[Case]] = {
     "jax.points": POINTS,
     "jax.small_images": SMALL,
     "jax.strided": STRIDED,
+    "jax.ynnpack": PREDICTED,
     "tensorflow.updates": CHAINS_OF_UPDATES,
     "theano.updates": UPDATES,
 }
 
-ONE_DTYPE = ("loops", "blocks", "products")
+ONE_DTYPE = ("loops", "predicted_loops", "blocks", "products", "ynnpack")
 """Choices that are made alike for all dtypes, or for float32 alone."""
 
 
 # --- measuring ------------------------------------------------------------------------------------
 
 
-def measured(engine: str, clock: str) -> dict[str, Any]:
-    """The choices of the engine that is configured, with their measurements."""
+def measured(engine: str, clock: str, *only: str) -> dict[str, Any]:
+    """The choices of the engine that is configured, or `only` some, with their measurements."""
     from backplane import backend as K
     from backplane.compile.program import clear_programs
 
@@ -202,7 +245,7 @@ def measured(engine: str, clock: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, cases in CASES.items():
         owner, _, choice = name.partition(".")
-        if owner != engine:
+        if owner != engine or (only and name not in only):
             continue
         for dtype in kernels.DTYPES[: 1 if choice in ONE_DTYPE else None]:
             rows = []
@@ -280,14 +323,14 @@ def fitted(name: str, rows: Sequence[Sequence[Any]]) -> float:
 # --- the user's table -----------------------------------------------------------------------------
 
 
-def on_engine(engine: str, clock: str = "wall") -> dict[str, Any]:
+def on_engine(engine: str, clock: str = "wall", *only: str) -> dict[str, Any]:
     """`measured` in a process of its own.
 
     Raises:
         subprocess.CalledProcessError: if it fails.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "backplane.cli.kernels", engine, clock],
+        [sys.executable, "-m", "backplane.cli.kernels", engine, clock, *only],
         check=True,
         capture_output=True,
         text=True,
@@ -334,4 +377,4 @@ def rows_of(choices: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 if __name__ == "__main__":
     # Libraries may write to stdout too: the answer is the last line.
-    print(json.dumps(measured(*sys.argv[1:3])))
+    print(json.dumps(measured(*sys.argv[1:])))

@@ -91,7 +91,15 @@ CHOICES = {
     "jax.strided": Choice(
         "elements of a kernel that has strides", "gradient by x: " + _XLA, _PRODUCT, "below"
     ),
+    "jax.ynnpack": Choice(
+        "elements of a kernel, in programs without gradients by kernels",
+        "YNNPACK's convolution", _XLA, "above",
+    ),
     "jax.loops": _STACKED,
+    "jax.predicted_loops": Choice(
+        "rows of a step, in programs without gradients",
+        "products of inputs for all steps before a loop", "a product per step", "above",
+    ),
     "tensorflow.loops": _STACKED,
     "tensorflow.updates": Choice(
         "operations behind the new values of variables", "TensorFlow's kernels", "a kernel of XLA",
@@ -126,12 +134,12 @@ def limit(name: str, dtype: str = DTYPES[0]) -> float:
     return found.get(dtype, found[DTYPES[0]])
 
 
-def engines_limit(engine: str, choice: str) -> float:
-    """The limit of a choice that the compiler makes for an engine. Engines of other packages have
-    NumPy's.
+def engines_limit(engine: str, *choices: str) -> float:
+    """The limit of a choice that the compiler makes for an engine: the first that this engine has.
+    Engines of other packages have NumPy's last one.
     """
-    name = f"{engine}.{choice}"
-    return limit(name if name in CHOICES else f"numpy.{choice}")
+    names = [f"{engine}.{choice}" for choice in choices]
+    return limit(next((name for name in names if name in CHOICES), f"numpy.{choices[-1]}"))
 
 
 def settled(name: str) -> bool:

@@ -61,7 +61,7 @@ class _Before:
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
-        self.known = Known(loop)
+        self.known = Known(loop, loop.joining.early())
 
     def move(self) -> None:
         """Let the loop take the stacks of the moved nodes as further sequences."""

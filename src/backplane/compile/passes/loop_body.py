@@ -33,6 +33,12 @@ class Joining(NamedTuple):
     rows_first: bool = False
     """Whether the steps of the first row come first, then those of the second one. So an engine
     that has the rows in parts can go on with these parts."""
+    before: Callable[[int | None], bool] | None = None
+    """Whether it is faster for what comes before the loop, if that is another question."""
+
+    def early(self) -> Joining:
+        """How those become one that come before the loop."""
+        return self if self.before is None else self._replace(pays=self.before)
 
     def adds_up(self, node: Tensor) -> bool:
         """Whether the results of a node in all steps are added up as one, if they can be. Gradients
@@ -126,9 +132,9 @@ def _tied(body: Graph, operands: Sequence[Tensor], carry: int, xs: int) -> dict[
 class Known:
     """The part of a body that can be computed outside of the loop, and what it needs."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, joining: Joining) -> None:
         self.values = loop.outside()
-        self.joining = loop.joining
+        self.joining = joining
         self.products: set[Tensor] = set()
         """Nodes whose stacks are computed from a product: moving those pays."""
         self.large: set[Tensor] = set()

@@ -34,7 +34,7 @@ class After:
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
         self.order = toposort(loop.outputs)
-        self.known = Known(loop)
+        self.known = Known(loop, loop.joining)
         self.needs: dict[Tensor, set[Tensor]] = {t: set() for t in self.known.values}
         self.stacks: dict[Tensor, Tensor] = {}
         """Stand-ins for the stacks that the loop would give."""

@@ -14,9 +14,8 @@
   and 24 with a barrier behind them. XLA would remove barriers before it joins operations
   (`convolution_options`). A program that computes no gradients by kernels reads most results once,
   and is better off so: predictions of two networks that draw take 0.74 of the time.
-- Its library YNNPACK takes up to four times as long as its own kernels where the batch is large, so
-  programs are compiled without it (`convolution_options`). Its own kernels are slow at a single
-  channel; products are not.
+- Its library YNNPACK is faster for some programs (`ynnpack`). XLA's own kernels are slow at a
+  single channel; products are not.
 """
 
 from __future__ import annotations
@@ -205,9 +204,10 @@ def _spread(g: Value, strides: Ints) -> list[int]:
 
 
 @cache
-def convolution_options(trains: bool) -> dict[str, str] | None:
+def convolution_options(trains: bool, library: bool = False) -> dict[str, str] | None:
     """Compiler options for a program with convolutions: YNNPACK does what it does by default, but
-    no convolutions. In one that trains, barriers stay until operations have been joined.
+    convolutions only if it is the `library` for them. In one that trains, barriers stay until
+    operations have been joined.
 
     There are none if the user has made a choice about YNNPACK, or if this XLA does not know the
     option. A user's choice about passes stays.
@@ -215,7 +215,8 @@ def convolution_options(trains: bool) -> dict[str, str] | None:
     flags = os.environ.get("XLA_FLAGS", "")
     if "ynn_fusion" in flags:
         return None
-    fusions = "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT,LIBRARY_FUSION_TYPE_REDUCE"
+    kinds = ["INDIVIDUAL_DOT", "REDUCE", *(["INDIVIDUAL_CONVOLUTION"] if library else [])]
+    fusions = ",".join([f"LIBRARY_FUSION_TYPE_{kind}" for kind in kinds])
     options = {"xla_cpu_experimental_ynn_fusion_type": fusions}
     if trains and "xla_disable_hlo_passes" not in flags:
         options["xla_disable_hlo_passes"] = "cse_barrier_expander"

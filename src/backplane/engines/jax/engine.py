@@ -17,7 +17,7 @@ from backplane.core.graph import KeySource
 from backplane.core.mesh import Mesh
 from backplane.core.spec import DTYPES, Spec
 from backplane.engines.base import Engine, natives
-from backplane.engines.jax import as_pytrees, control, cpu, memory, unknown
+from backplane.engines.jax import as_pytrees, control, cpu, memory, unknown, ynnpack
 from backplane.engines.programs import Function, Program, writing
 from backplane.engines.table import Lowering, Table, Value
 
@@ -232,11 +232,19 @@ class JaxEngine(Engine):
         """
         if program.sizes_from_values:
             return memory.following(self.eager(program))
-        function, options, places = _strong(program.function), _options(program), _donated(program)
+        function, places = _strong(program.function), _donated(program)
         if places:
+            options = _options(program, ynnpack.wide(program))
             run = memory.donating(function, places, program.inputs, options, self.look)
             return writing(_in_64_bits(run) if _is_wide(program) else run, places.values())
-        run = self.jitted(function, options)
+        if _predicts(program):
+
+            def jitted(library: bool) -> Function:
+                return self.jitted(function, _options(program, library))
+
+            run = ynnpack.chosen(function, program.inputs, jitted)
+        else:
+            run = self.jitted(function, _options(program, ynnpack.wide(program)))
         run = _in_64_bits(run) if _is_wide(program) else run
         return memory.following(run) if program.reads_variables else run
 
@@ -319,10 +327,22 @@ def _for_symbolic_sizes(function: Function) -> Function:
     return run
 
 
-def _options(program: Program) -> dict[str, str] | None:
-    convolves = "= conv" in program.source and jax.default_backend() == "cpu"
-    trains = "= conv_kernel_grad" in program.source
-    return cpu.convolution_options(trains) if convolves else None
+def _convolves(program: Program) -> bool:
+    return "= conv" in program.source and jax.default_backend() == "cpu"
+
+
+def _trains(program: Program) -> bool:
+    return "= conv_kernel_grad" in program.source
+
+
+def _predicts(program: Program) -> bool:
+    """Whether it convolves and computes no gradients by kernels."""
+    return _convolves(program) and not _trains(program)
+
+
+def _options(program: Program, library: bool) -> dict[str, str] | None:
+    """Options for the compiler; see `cpu.convolution_options`."""
+    return cpu.convolution_options(_trains(program), library) if _convolves(program) else None
 
 
 def _is_wide(program: Program) -> bool:
