@@ -24,9 +24,10 @@ NAMES := $(shell PYTHONPATH=src $(PYTHON) -c 'from backplane.known_engines impor
 UNKNOWN := $(filter-out all $(NAMES),$(ENGINES))
 $(if $(UNKNOWN),$(error ENGINES has no $(UNKNOWN); there are $(NAMES) all))
 
-# One thread in each test process: the processes are the parallelism. TF counts its own.
+# One thread in each test process: the processes are the parallelism. TF counts its own. Tests start many
+# processes, so Python keeps what it has compiled, even where the environment says that it should not.
 TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 \
-	TF_NUM_INTEROP_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2
+	TF_NUM_INTEROP_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2 PYTHONDONTWRITEBYTECODE=
 
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-fast soak reference generate docs dist pythons benchmarks accuracy lint format r clean

@@ -118,7 +118,6 @@ def built(graph: Any, dtype: str) -> tuple[list[Tensor], list[Tensor]]:
     return ([x, y, b] if known else [x, b]), [*results, K.sum(results[0]), K.max(tensors[-1])]
 
 
-@pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @settings(max_examples=40, deadline=None)
 @given(graph=graphs(), special=st.sampled_from(SPECIAL), seed=st.integers(0, 99))
@@ -128,14 +127,13 @@ def built(graph: Any, dtype: str) -> tuple[list[Tensor], list[Tensor]]:
     seed=0,
 )
 def test_blocks_give_what_nodes_one_by_one_give(
-    dtype: str, name: str, graph: Any, special: float, seed: int
+    dtype: str, graph: Any, special: float, seed: int
 ) -> None:
-    with K.engine(name):
-        random = np.random.default_rng(seed)
-        sizes = [(6, 3), (6, 3), (3,)] if graph[2] else [(6, 3), (3,)]
-        values = [random.normal(size=s).astype(dtype) for s in sizes]
-        values[0][2, 1] = special
-        plain, blocked = plain_and_blocked(lambda: built(graph, dtype), values)
+    random = np.random.default_rng(seed)
+    sizes = [(6, 3), (6, 3), (3,)] if graph[2] else [(6, 3), (3,)]
+    values = [random.normal(size=s).astype(dtype) for s in sizes]
+    values[0][2, 1] = special
+    plain, blocked = plain_and_blocked(lambda: built(graph, dtype), values)
     tolerance = {"float16": 1e-2, "float32": 1e-5, "float64": 1e-12}[dtype]
     for p, b in zip(plain, blocked, strict=True):
         assert p.dtype == b.dtype
