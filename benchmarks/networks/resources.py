@@ -26,6 +26,7 @@ from benchmarks import machine, processes
 from benchmarks.memory import held
 from benchmarks.networks import NETWORKS as WHOLE
 from benchmarks.networks import resources_page
+from benchmarks.networks.causes import UnexplainedError
 from benchmarks.networks.workers import Server, parts, programs
 from benchmarks.problem import BACKPLANE, ENGINES, KERAS3
 from benchmarks.workers import KEEP_MEMORY, ONE_THREAD
@@ -170,7 +171,7 @@ def main(what: str, engines: tuple[str, ...], only: list[str], tiny: bool, outpu
     """Measure, and write the results and docs/resources.md; `page` only writes the page again.
 
     `memory` and `first` come from the same processes, so each of them measures both. Exits with 1
-    if a program fails.
+    if a program fails, or a goal that is missed has no cause in `resources_causes.toml`.
     """
     data: Row = json.loads(output.read_text("utf-8")) if output.exists() else {}
     failed = False
@@ -187,7 +188,11 @@ def main(what: str, engines: tuple[str, ...], only: list[str], tiny: bool, outpu
             if not tiny:  # Small sizes are no result.
                 output.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     if not tiny and output == FILE:
-        PAGE.write_text(resources_page.text(data), encoding="utf-8")
+        try:
+            page = resources_page.text(data)
+        except UnexplainedError as error:
+            raise click.ClickException(str(error)) from None
+        PAGE.write_text(page, encoding="utf-8")
     sys.exit(1 if failed else 0)
 
 
