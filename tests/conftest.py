@@ -20,9 +20,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from compile_quickly import SETTINGS
 
-# TensorFlow imports the installed Keras 3, and with it scikit-learn, which is a third of its start.
-# Of its old Keras, which is not installed, it imports nothing. Tests of Keras 3 import that.
-os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 # `test_jax_programs.py` runs whole programs without these settings.
 os.environ.update(SETTINGS | os.environ)
 

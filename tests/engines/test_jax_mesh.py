@@ -8,7 +8,7 @@ import pytest
 
 from backplane import backend as K
 from interop.environments import locked
-from mesh.checks import BY_GRID_SHORTLY, CHECKS, OTHERS
+from mesh.checks import BY_GRID, CHECKS, OTHERS
 from mesh.jax_process import PATIENCE
 from mesh.processes import free_port, run_all
 from mesh.train import losses, train
@@ -80,8 +80,7 @@ def test_in_four_processes(tmp_path):
 
 @pytest.mark.slow
 def test_more_in_four_processes(tmp_path):
-    """`test_on_eight_devices` trains by rows and columns for all steps."""
-    checked(tmp_path, [*BY_GRID_SHORTLY, *[name for name in OTHERS if name not in (*FEW, THREADS)]])
+    checked(tmp_path, [*BY_GRID, *[name for name in OTHERS if name not in (*FEW, THREADS)]])
 
 
 DONATED = """

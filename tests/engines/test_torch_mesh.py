@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 from backplane import backend as K
 from interop.environments import python_with
 from interop.test_classic import LATEST
-from mesh.checks import BY_GRID, BY_GRID_SHORTLY, BY_ROWS, OTHERS
+from mesh.checks import BY_GRID, BY_ROWS, OTHERS
 from mesh.processes import free_port, run_all
 from mesh.train import losses, train
 
@@ -55,10 +55,7 @@ def test_in_two_processes(tmp_path):
 
 @pytest.mark.slow
 def test_in_four_processes(tmp_path):
-    """The smaller networks train by rows and columns for all steps. One of the transformer takes
-    four processes 150 ms each."""
-    long, shortly = [n for n in BY_GRID if "transformer" not in n], list(BY_GRID_SHORTLY)[-1]
-    names = [n for n in (*BY_ROWS, *long, shortly, *OTHERS) if n != THREADS]
+    names = [name for name in (*BY_ROWS, *BY_GRID, *OTHERS) if name != THREADS]
     check(4, "checks", tmp_path, *names, MESH_DEVICES="4")
 
 

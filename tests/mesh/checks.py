@@ -29,8 +29,6 @@ from mesh.programs import PROGRAMS, losses
 DEVICES = int(os.environ.get("MESH_DEVICES", "8"))
 LONG = 100
 """Steps of training by rows and columns."""
-SHORT = 20
-"""Steps of training by rows, and of whatever else trains longer elsewhere."""
 ROWS = {"batch": DEVICES}
 GRID = {"batch": DEVICES // 2, "model": 2}
 
@@ -377,24 +375,16 @@ def _refuses_bad_parts(engine: Any, good: Path, bad: Path, values: np.ndarray) -
             K.save_state(bad.parent / f"nowhere-{engine.process}" / "state", {"w": w})
 
 
-BY_ROWS = {f"{name} by rows": partial(equal_losses, name, ROWS, SHORT) for name in PROGRAMS}
+BY_ROWS = {f"{name} by rows": partial(equal_losses, name, ROWS, 20) for name in PROGRAMS}
 BY_GRID = {
     f"{name} by rows and columns": partial(equal_losses, name, GRID, LONG) for name in PROGRAMS
 }
-BY_GRID_SHORTLY = {
-    f"{name} by rows and columns, shortly": partial(equal_losses, name, GRID, SHORT)
-    for name in PROGRAMS
-}
-"""Their first steps, for processes that take long for more."""
 OTHERS: dict[str, Callable[..., None]] = {
     name.removeprefix("check_"): function
     for name, function in list(globals().items())
     if name.startswith("check_")
 }
 CHECKS: dict[str, Callable[..., None]] = {**BY_ROWS, **BY_GRID, **OTHERS}
-"""What runs if nothing is chosen."""
-NAMED = {**CHECKS, **BY_GRID_SHORTLY}
-"""What can be chosen."""
 
 
 def failure(check: Callable[..., None], folder: Path) -> str:
@@ -411,7 +401,7 @@ def failure(check: Callable[..., None], folder: Path) -> str:
 def main(engine: str, file: str, *names: str) -> None:
     """Run checks, by default all of them."""
     with K.engine(engine):
-        found = {n: failure(NAMED[n], Path(file).parent) for n in names or CHECKS}
+        found = {n: failure(CHECKS[n], Path(file).parent) for n in names or CHECKS}
     Path(file).write_text(json.dumps(found))
 
 

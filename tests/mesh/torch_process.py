@@ -256,7 +256,7 @@ def failure(check: Callable[[], None]) -> str:
 def tell(task: str, file: Path, names: Sequence[str]) -> None:
     """Write what failed in this process, by the names of checks."""
     if task == "checks":
-        failed = {n: checks.failure(checks.NAMED[n], file.parent) for n in names}
+        failed = {n: checks.failure(checks.CHECKS[n], file.parent) for n in names}
     else:
         failed = {n: failure(check) for n, check in (cases() if task == "cases" else ALL).items()}
     file.with_name(f"{file.name}-{dist.get_rank()}").write_text(json.dumps(failed))
