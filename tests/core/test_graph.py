@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from backplane.core import primitive as declaring
-from backplane.core.graph import Graph, constant, depends_on, rebuild, substitute, toposort
+from backplane.core.graph import (
+    Graph,
+    constant,
+    depends_on,
+    rebuild,
+    sorted_once,
+    substitute,
+    toposort,
+)
 from backplane.core.registry import PRIMITIVES, primitive
 from backplane.core.spec import Spec
 from backplane.core.trace import call, close, trace
@@ -191,3 +199,25 @@ def test_several_results():
 def test_a_spec_rule_names_what_is_wrong(build, error, message):
     with pytest.raises(error, match=message):
         build()
+
+
+def test_inside_of_sorted_once_an_order_is_kept_until_another_graph_comes():
+    x = leaf()
+    y = elementwise.tanh(x)
+    z = elementwise.mul(y, x)
+    with sorted_once():
+        first = toposort([z])
+        assert toposort([z], stop=[x]) is first  # A leaf ends nothing early.
+        assert toposort([z], stop=[y]) == [y, x, z]
+        assert toposort([y]) == [x, y]
+        assert toposort([z]) == first == [x, y, z]
+    assert toposort([z]) is not first
+
+
+def test_no_graph_is_kept_after_sorted_once():
+    y = elementwise.tanh(leaf())
+    gone = weakref.ref(y)
+    with sorted_once():
+        toposort([y])
+    del y
+    assert gone() is None

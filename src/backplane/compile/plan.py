@@ -13,7 +13,15 @@ from backplane.compile.feeds import Feed, feed_for
 from backplane.compile.policy import PLAIN, Planned, Policy, planned
 from backplane.compile.program import Compiled
 from backplane.compile.source_map import explain, place_of, tell
-from backplane.core.graph import KeySource, Placeholder, Tensor, constant, substitute, toposort
+from backplane.core.graph import (
+    KeySource,
+    Placeholder,
+    Tensor,
+    constant,
+    sorted_once,
+    substitute,
+    toposort,
+)
 from backplane.core.mesh import Mesh, check_layout, whole
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
@@ -28,6 +36,7 @@ Call = Callable[..., list[np.ndarray]]
 class Plan:
     """The graph of a function, and what it takes and updates: the arguments are `K.function`'s."""
 
+    @sorted_once()
     def __init__(
         self,
         inputs: Sequence[Any],

@@ -19,7 +19,15 @@ from backplane.compile.codegen.loop_steps import StepEmitter
 from backplane.compile.codegen.programs import Emitter, emit, writes_over
 from backplane.compile.tables import tables
 from backplane.core.context import uncollected
-from backplane.core.graph import Constant, Graph, Placeholder, Tensor, is_array, toposort
+from backplane.core.graph import (
+    Constant,
+    Graph,
+    Placeholder,
+    Tensor,
+    is_array,
+    sorted_once,
+    toposort,
+)
 from backplane.core.primitive import OUTPUT
 from backplane.core.sizes import assumption
 from backplane.core.spec import Spec
@@ -118,11 +126,12 @@ class Prepared(NamedTuple):
     simple: list[Tensor]
     """The outputs as the first pass left them."""
     outputs: list[Tensor]
-    order: list[Tensor]
+    order: Sequence[Tensor]
     arrays: list[Tensor]
     """The constants that became inputs."""
 
 
+@sorted_once()
 def prepared(
     engine: Engine,
     inputs: Sequence[Tensor],
@@ -147,7 +156,7 @@ def prepared(
     return Prepared(simple, outputs, order, arrays)
 
 
-def _in_order_of_depth(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
+def _in_order_of_depth(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     """All nodes, operands before users, and what shallow results need before the rest. So the
     gradient of a late layer's weights is computed when its operands are, and frees them.
     """
@@ -203,7 +212,7 @@ def _compile(
     engine: Engine,
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
-    order: list[Tensor],
+    order: Sequence[Tensor],
     state: dict[int, int],
     eager: bool,
     options: dict[str, Any],
@@ -242,7 +251,7 @@ def emitter_for(
     engine: Engine,
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
-    order: list[Tensor],
+    order: Sequence[Tensor],
     state: dict[int, int],
     eager: bool,
     options: Mapping[str, Any],
@@ -284,6 +293,7 @@ def _check_sizes(engine: Engine, order: Sequence[Tensor]) -> None:
 # --- closed graphs: engines ask for the bodies of loops and for branches --------------------------
 
 
+@sorted_once()
 def closed(graph: Graph, engine: Engine) -> list[Tensor]:
     """The outputs of a closed graph, ready for emission."""
     # Eager calls run these graphs too, and the engine's own tape must see where it stops.

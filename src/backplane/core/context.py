@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from itertools import chain
-from operator import call
+from operator import attrgetter, call, is_
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -96,38 +96,44 @@ class Context:
 
     def __init__(
         self,
-        engine: Any = None,
-        mode: str | None = None,
-        scopes: tuple[str, ...] = (),
-        updated: Mapping[Any, Any] = NOTHING,
-        line: Where | None = None,
-        step: bool = False,
         bound: Any = None,
-        watcher: Any = None,
-        policy: Any = None,
         device: Any = None,
+        engine: Any = None,
+        line: Where | None = None,
         mesh: tuple[Any] | None = None,
+        mode: str | None = None,
+        policy: Any = None,
+        scopes: tuple[str, ...] = (),
+        step: bool = False,
+        updated: Mapping[Any, Any] = NOTHING,
+        watcher: Any = None,
     ) -> None:
         self.bound = bound
         self.device = device
         self.engine = engine
+        self.line = line
+        self.mesh = mesh
         self.mode = mode
         self.policy = policy
         self.scopes = scopes
-        self.updated = updated
-        self.line = line
         self.step = step
+        self.updated = updated
         self.watcher = watcher
-        self.mesh = mesh
 
     def but(self, **fields: object) -> Context:
         """The same context with other values of some fields."""
-        return Context(**{name: getattr(self, name) for name in self.__slots__} | fields)
+        other = Context(*_fields(self))
+        for name, value in fields.items():
+            setattr(other, name, value)
+        return other
 
     def equals(self, other: Context) -> bool:
         """Whether all fields are the same objects."""
-        return all(getattr(self, name) is getattr(other, name) for name in self.__slots__)
+        return all(map(is_, _fields(self), _fields(other)))
 
+
+_fields = attrgetter(*Context.__slots__)
+"""All fields of a context, in the order of its arguments."""
 
 _OUTSIDE = Context()
 _context: ContextVar[Context] = ContextVar("backplane", default=_OUTSIDE)
@@ -154,10 +160,12 @@ def changed(**fields: object) -> Iterator[Context]:
     finally:
         with suppress(ValueError):  # The block was entered in another task.
             found.extend(leave)
-        # Set back only these fields: other blocks may end in another order than they began.
-        after = found[0].but(**{name: getattr(before, name) for name in fields})
-        if not current().equals(after):
-            _context.set(after)
+        # Set back only these fields: other blocks may end in another order than they began. Where
+        # none is open, resetting has done it.
+        if found[0] is not inside or len(found) == 1:
+            after = found[0].but(**{name: getattr(before, name) for name in fields})
+            if not current().equals(after):
+                _context.set(after)
 
 
 WATCHING: list[None] = []

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from _thread import allocate_lock  # `threading` imports much more than this.
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
@@ -192,12 +194,47 @@ class Graph:
         return f"<Graph ({ins}) -> ({outs})>"
 
 
-def toposort(outputs: Iterable[Tensor], stop: Iterable[Tensor] = ()) -> list[Tensor]:
+def toposort(outputs: Iterable[Tensor], stop: Iterable[Tensor] = ()) -> Sequence[Tensor]:
     """All nodes that `outputs` need, operands before users. Nodes in `stop` count as leaves."""
+    outputs = tuple(outputs)
+    leaves = {t for t in stop if t.inputs}
+    last = _last.get()
+    if last is None or leaves:
+        return _sorted(outputs, leaves)
+    if last.outputs != outputs:
+        last.outputs, last.order = outputs, _sorted(outputs, leaves)
+    return last.order
+
+
+class _Last:
+    """A graph, by its outputs, and the order of its nodes."""
+
+    __slots__ = ("order", "outputs")
+
+    def __init__(self) -> None:
+        self.outputs: tuple[Tensor, ...] = ()
+        self.order: Sequence[Tensor] = ()
+
+
+_last: ContextVar[_Last | None] = ContextVar("the graph that was sorted last", default=None)
+
+
+@contextmanager
+def sorted_once() -> Iterator[None]:
+    """Context manager: inside, a graph that is walked several times in a row is sorted once. Graphs
+    never change, but this must not keep one longer than needed.
+    """
+    token = _last.set(_Last())
+    try:
+        yield
+    finally:
+        _last.reset(token)
+
+
+def _sorted(outputs: tuple[Tensor, ...], leaves: Collection[Tensor]) -> Sequence[Tensor]:
     seen: set[Tensor] = set()
-    leaves = set(stop)
     order: list[Tensor] = []
-    stack: list[Tensor | None] = list(outputs)
+    stack: list[Tensor | None] = [*outputs]
     stack.reverse()
     while stack:
         node = stack.pop()

@@ -113,7 +113,10 @@ def assuming(leaves: Sequence[Tensor]) -> Iterator[None]:
 
 def origin(x: Tensor, axis: int) -> Axis:
     """The tensor and the axis that the unknown size of `axis` of `x` is taken from."""
-    return (assumption() or _PLAIN).origin(x, axis)
+    assumed = assumption()
+    if assumed is None and (known := _origins(x).get(axis)) is not None:
+        return known
+    return (assumed or _PLAIN).origin(x, axis)
 
 
 def tie(x: Tensor, axis: int, to: Tensor, to_axis: int) -> None:

@@ -17,7 +17,7 @@ import keyword
 import linecache
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from types import CodeType, FunctionType
 from typing import Any
 from weakref import ref
@@ -96,7 +96,7 @@ class Source:
         """Run the text, and return the function called `name` that it defines."""
         filename, text = f"<backplane {self.title} {next(_count)}>", self.text
         first = self._helpers[0][0] if self._helpers else len(self.lines)
-        exec(compile("\n".join(self.lines[:first]), filename, "exec"), self.names)
+        exec(_compiled("\n".join(self.lines[:first]), filename), self.names)
         self._define_helpers(filename)
         # A function refers to its module: if the module referred to it, both would stay, with all
         # that the text names, until Python looks for cycles.
@@ -118,10 +118,34 @@ class Source:
             name, _, parameters = head.removeprefix("def ").partition("(")
             text = "\n".join([f"def helper({parameters}", *body])
             if text not in known:
-                constants = compile(text, filename, "exec").co_consts
+                constants = _compiled(text, filename).co_consts
                 known[text] = next(c for c in constants if isinstance(c, CodeType))
             code = known[text].replace(co_name=name, co_qualname=name, co_firstlineno=start + 1)
             self.names[name] = FunctionType(code, self.names)
+
+
+SHORT, MOST_KEPT = 8_000, 256
+"""How many characters a text has whose code is kept, and how many are kept."""
+
+
+def _compiled(text: str, filename: str) -> CodeType:
+    """The code of a text. That of short ones is kept: the calls of programs with equal structure
+    have the same text, and Python's compiler takes most of the time to make such a call.
+    """
+    if len(text) > SHORT:
+        return compile(text, filename, "exec")
+    return _in_file(_code(text), filename)
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def _code(text: str) -> CodeType:
+    return compile(text, "<backplane>", "exec")
+
+
+def _in_file(code: CodeType, filename: str) -> CodeType:
+    """The code, and that of the functions in it, as if it came from this file."""
+    inner = [_in_file(c, filename) if isinstance(c, CodeType) else c for c in code.co_consts]
+    return code.replace(co_filename=filename, co_consts=tuple(inner))
 
 
 def marked(filename: str, line: int) -> Any:

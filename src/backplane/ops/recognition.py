@@ -7,9 +7,9 @@ gamma · m / s + beta.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import Primitive
@@ -44,27 +44,32 @@ class _Seed(NamedTuple):
     match: Callable[[Tensor], Group | None]
 
 
+Seeds = Mapping[Primitive[Any] | None, Callable[[Tensor], _Seed | None]]
+"""From the primitives of seeds to what makes a seed of a node, if it is one."""
+
+
 def groups_in(order: Sequence[Tensor]) -> list[Group]:
     """The largest groups in a graph that have a gradient of their own. `order` has operands before
     users.
     """
-    return _around(order, _seed)
+    return _around(order, SEEDS)
 
 
 def normalizations_by_given_in(order: Sequence[Tensor]) -> list[Group]:
     """The largest groups for `normalize_by` in a graph, whose operands but the first are vectors
     along the last axis.
     """
-    return _around(order, _given_around)
+    return _around(order, SEEDS_BY_GIVEN)
 
 
-def _around(order: Sequence[Tensor], seed_of: Callable[[Tensor], _Seed | None]) -> list[Group]:
+def _around(order: Sequence[Tensor], seeds: Seeds) -> list[Group]:
     near: dict[Tensor, dict[_Seed, int]] = {}
     """The seeds below a node, and how far away. A residual connection leads from one group into the
     next, so there may be several."""
     largest: dict[_Seed, Group] = {}
     for node in order:
-        seed = seed_of(node)
+        find = seeds.get(node.op)
+        seed = None if find is None else find(node)
         if seed is not None:
             near[node] = {seed: 0}
         elif near and node.op in ARITHMETIC:
@@ -86,14 +91,6 @@ def _reached(below: Sequence[dict[_Seed, int]]) -> dict[_Seed, int]:
             if distance < DEPTH:
                 found[seed] = min(distance + 1, found.get(seed, DEPTH))
     return dict(sorted(found.items(), key=lambda item: item[1])[:MOST_SEEDS])
-
-
-def _seed(node: Tensor) -> _Seed | None:
-    if node.op is tanh or node.op is erf:
-        return _gelu_around(node)
-    if node.op is sqrt or node.op is pow:
-        return _normalize_around(node)
-    return None
 
 
 def _inside(end: Tensor, operands: Iterable[Tensor]) -> frozenset[Tensor]:
@@ -347,5 +344,10 @@ def _vector(p: Polynomial, without: Tensor | None = None) -> Tensor | None:
         return t
     return t.inputs[0] if t.op is neg else neg(t)
 
+
+SEEDS: Seeds = {
+    tanh: _gelu_around, erf: _gelu_around, sqrt: _normalize_around, pow: _normalize_around
+}  # fmt: skip
+SEEDS_BY_GIVEN: Seeds = {sqrt: _given_around, pow: _given_around}
 
 set_recognition(groups_in)

@@ -64,7 +64,7 @@ class Emitter:
         engine: Engine,
         *,
         news: Collection[Tensor] = (),
-        order: list[Tensor] | None = None,
+        order: Sequence[Tensor] | None = None,
         writes: bool = False,
     ) -> None:
         self.engine = engine

@@ -20,7 +20,6 @@ another value shares memory with them, the step is not replaced.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -29,8 +28,8 @@ import numpy as np
 from backplane.compile.codegen.buffers import alias_roots
 from backplane.compile.passes.affine import Factor, Sum, factor_of, leaves, scaled
 from backplane.compile.passes.lower import serves
-from backplane.compile.passes.peephole import lookups
-from backplane.core.graph import Constant, Tensor, toposort
+from backplane.compile.passes.peephole import lookups, uses_of
+from backplane.core.graph import Constant, Tensor
 from backplane.core.primitive import Primitive, outputs_of
 from backplane.engines.base import Engine
 from backplane.ops.elementwise import add, maximum, mul, sqrt
@@ -135,9 +134,7 @@ class _Finder:
         self.variable = {outputs[i]: v for v, i in state.items()}
         self.places = set(self.variable)
         """Where sums are not looked into any further."""
-        self.reads = Counter([t for node in toposort(outputs) for t in node.inputs])
-        """How often each tensor is read, by outputs too."""
-        self.reads.update(outputs)
+        self.outputs = outputs
 
     def steps(self) -> list[Step]:
         """All steps that are found. No variable belongs to two of them."""
@@ -152,7 +149,8 @@ class _Finder:
                 used.update(step.variables)
         # The averages in Adam's and momentum's steps look like others, but are read.
         rest = [v for v in self.new if v not in used and self._is_float(v)]
-        rest = [v for v in rest if self.reads[self.new[v]] == 1]
+        uses = uses_of(self.outputs) if rest else {}
+        rest = [v for v in rest if uses[self.new[v]] == 1]
         return [*found, *[step for v in rest if (step := self._average(v)) is not None]]
 
     def _average(self, v: Tensor) -> Step | None:

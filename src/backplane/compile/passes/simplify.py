@@ -77,7 +77,7 @@ def _shorter(node: Tensor, inputs: tuple[Tensor, ...], keep_stops: bool) -> Tens
     if op is OUTPUT:
         source = inputs[0]
         return source.inputs[node.params["index"]] if source.op is remat_ else _chosen(node, source)
-    if inputs and not (op.effect or op.varies) and all(isinstance(t, Constant) for t in inputs):
+    if inputs and isinstance(inputs[0], Constant) and not (op.effect or op.varies):
         folded = _fold(node, inputs)
         if folded is not None:
             return folded
@@ -91,6 +91,8 @@ def _fold(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
     """The value of a small node that has only constants as inputs."""
     assert node.op is not None
     if node.op.multiple or not node.spec.is_static:
+        return None
+    if not all(isinstance(t, Constant) for t in inputs):
         return None
     small = (product(node.spec.shape) or 0) <= FOLD_LIMIT
     engine = get("numpy")

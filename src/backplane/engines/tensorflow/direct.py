@@ -32,6 +32,7 @@ SIGNATURE = "{x}._shape_tuple()", "{x}._datatype_enum()"
 """Shape and dtype of an eager tensor, as TensorFlow's own operations read them."""
 
 _ALIGNMENT = 64
+_from_dlpack = tf.experimental.dlpack.from_dlpack
 
 
 def tensor(array: np.ndarray) -> Value:
@@ -43,10 +44,10 @@ def tensor(array: np.ndarray) -> Value:
     """
     copy = _aligned_copy(array)
     if copy.dtype.kind != "V":
-        found = tf.experimental.dlpack.from_dlpack(copy.__dlpack__())
+        found = _from_dlpack(copy.__dlpack__())
         return found if not accelerated() else _copied(found)
     # DLPack knows no more than NumPy does of its own: bfloat16 and its like go as their bits.
-    found = tf.experimental.dlpack.from_dlpack(copy.view(f"u{copy.itemsize}").__dlpack__())
+    found = _from_dlpack(copy.view(f"u{copy.itemsize}").__dlpack__())
     return _copied(found, array.dtype.name)
 
 
