@@ -29,14 +29,11 @@ class Windows(Placement):
         """`x` with its padding."""
         if not self.is_padded:
             return x
-        return pad(x, padding=((0, 0), *self.pairs, (0, 0)), value=value)
+        return pad(x, padding=self.around, value=value)
 
     def crop(self, x: Value) -> Value:
         """The inverse of `pad`."""
-        if not self.is_padded:
-            return x
-        inner = [slice(a, a + n) for n, (a, _) in zip(self.sizes, self.pairs, strict=True)]
-        return x[(slice(None), *inner)]
+        return x[self.inside] if self.is_padded else x
 
     def taps(self, x: Value) -> Iterator[Value]:
         """For each tap, in row-major order, its view of the padded array `x`."""

@@ -141,7 +141,7 @@ def _product(x: Value, kernel: Value, **window: Unpack[Sliding]) -> Value:
     """The windows of `x` as rows of a matrix, times the kernel as another."""
     at = Placement.of(x.shape[1:-1], kernel.shape[:-2], **window)
     x = pad_spatial(x, np.zeros((), x.dtype), at.pairs)
-    rows = lax.concatenate([*depthwise.windows_of(x, at)], x.ndim - 1)
+    rows = lax.concatenate([x[index] for index in at.indices], x.ndim - 1)
     matrix = lax.reshape(kernel, (rows.shape[-1], kernel.shape[-1]))
     return lax.dot_general(rows, matrix, (([rows.ndim - 1], [0]), ([], [])))
 
@@ -161,13 +161,12 @@ def _input_grad(
     if 0 in g.shape:
         return lax.full(shape, 0, g.dtype)
     at = Placement.of(shape[1:-1], kernel.shape[:-2], strides, padding, dilation)
-    axes = zip(at.windows, at.pairs, at.sizes, _spread(g, strides), strict=True)
     turned = jnp.swapaxes(lax.rev(kernel, range(len(strides))), -1, -2)
     return lax.conv_general_dilated(
         g,
         lax.optimization_barrier(turned),
         window_strides=(1,) * len(strides),
-        padding=[(w.span - 1 - before, n - m + before) for w, (before, _), n, m in axes],
+        padding=at.gradient_pairs,
         lhs_dilation=strides,
         rhs_dilation=dilation,
         dimension_numbers=native.layout(len(strides)),
@@ -181,23 +180,17 @@ def _kernel_grad(
     if 0 in g.shape:
         return lax.full(kernel_shape, 0, g.dtype)
     at = Placement.of(x.shape[1:-1], kernel_shape[:-2], strides, padding, dilation)
-    axes = zip(at.windows, at.pairs, at.sizes, _spread(g, strides), strict=True)
     channels = x.ndim - 1
     spatial = range(1, channels)
     found = lax.conv_general_dilated(
         lax.optimization_barrier(lax.transpose(x, (channels, *spatial, 0))),
         lax.optimization_barrier(lax.transpose(g, (*spatial, 0, channels))),
         window_strides=dilation,
-        padding=[(before, w.span - 1 + m - n - before) for w, (before, _), n, m in axes],
+        padding=[(a, b - rest) for (a, b), rest in zip(at.pairs, at.rest, strict=True)],
         rhs_dilation=strides,
         dimension_numbers=native.layout(len(strides)),
     )
     return lax.transpose(found, (*spatial, 0, channels))
-
-
-def _spread(g: Value, strides: Ints) -> list[int]:
-    """The spatial sizes of `g` with zeros between its elements."""
-    return [(n - 1) * s + 1 for n, s in zip(g.shape[1:-1], strides, strict=True)]
 
 
 # --- what XLA is told -----------------------------------------------------------------------------
