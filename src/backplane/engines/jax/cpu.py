@@ -54,12 +54,12 @@ class Limits(NamedTuple):
         return cls(*[limit(f"jax.{name}", dtype) for name in cls._fields])
 
     def point(self, kernel: Ints) -> bool:
-        """Where the kernel has one element for each pair of channels."""
+        """Whether a product serves because the kernel has one element for each pair of channels."""
         return math.prod(kernel[:-2]) == 1 and math.prod(kernel) >= self.points
 
     def larger(self, kernel: Ints, *images: Ints) -> bool:
-        """Where it is larger than one of the images that it slides over: x, and in gradients `g`
-        too.
+        """Whether a product serves because the kernel is larger than one of the images that it
+        slides over. These are x, and in gradients `g` too.
         """
         sizes = kernel[:-2]
         larger = any(k > n for image in images for k, n in zip(sizes, image[1:-1], strict=True))
@@ -157,7 +157,9 @@ def _transposed(linear: Callable[[Value], Value], shape: Ints, g: Value) -> Valu
 def _input_grad(
     g: Value, kernel: Value, *, shape: Ints, strides: Ints, padding: Padding, dilation: Ints
 ) -> Value:
-    """With strides there are zeros between the elements of `g`."""
+    """The kernel, turned around, slides over `g`. With strides there are zeros between the elements
+    of `g`.
+    """
     if 0 in g.shape:
         return lax.full(shape, 0, g.dtype)
     at = Placement.of(shape[1:-1], kernel.shape[:-2], strides, padding, dilation)

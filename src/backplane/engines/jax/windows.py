@@ -33,7 +33,8 @@ class Windows(Placement):
 
     Attributes:
         window: Their sizes.
-        strides: Where there is only one window any stride leads to it: it is that of tiles.
+        strides: Their steps. Where an axis has a single window, any step would do. It is the size
+            of the window then, so that the window counts as a tile.
         tiled: Whether the windows neither overlap nor leave gaps.
     """
 

@@ -88,11 +88,11 @@ Builder = Callable[..., Lowering]
 
 
 def on_two_axes(build: Builder) -> Builder:
-    """A builder for two or three spatial axes that serves one axis as well, as the second of two.
+    """Decorator: a builder for two or three spatial axes, which then takes a single one too.
 
-    The other axis comes after the batch. In kernels it comes before all axes. Kernels are the
-    second operand of a convolution and of its gradient by the input, and the result of its gradient
-    by the kernel.
+    The single axis becomes the second of two, and the first one has size 1. In images the new axis
+    comes after the batch, and in kernels it comes first. Kernels are the second operand of a
+    convolution and of its gradient by the input, and the result of its gradient by the kernel.
     """
 
     def lifted(specs: Sequence[Spec], *, strides: Ints, padding: Padding, **given: Any) -> Lowering:
