@@ -159,6 +159,31 @@ class Placement:
         return [(slice(None), *index) for index in itertools.product(*parts)]
 
     @cached_property
+    def around(self) -> tuple[Pair, ...]:
+        """The padding of all axes of an array (batch, *spatial, channels)."""
+        return ((0, 0), *self.pairs, (0, 0))
+
+    @cached_property
+    def inside(self) -> tuple[slice, ...]:
+        """The index that reads such an array from itself with its padding."""
+        ends = zip(self.pairs, self.sizes, strict=True)
+        return (slice(None), *[slice(before, before + n) for (before, _), n in ends])
+
+    @cached_property
+    def rest(self) -> Ints:
+        """The elements at the end of each padded axis that no window reaches."""
+        axes = zip(self.padded, self.counts, self.windows, strict=True)
+        return tuple([n - (count - 1) * w.stride - w.span for n, count, w in axes])
+
+    @cached_property
+    def gradient_pairs(self) -> tuple[Pair, ...]:
+        """The padding of a gradient, spread by the strides, over which the kernel slides turned
+        around, step by step, to give the gradient by what the windows read. Negative amounts cut.
+        """
+        axes = zip(self.windows, self.pairs, self.rest, strict=True)
+        return tuple([(w.span - 1 - a, w.span - 1 - b + rest) for w, (a, b), rest in axes])
+
+    @cached_property
     def elements(self) -> int:
         """The number of elements of a window."""
         return math.prod([w.size for w in self.windows])

@@ -99,7 +99,8 @@ def _load(name: str) -> Engine:
             )
         with context.uncollected():
             engine: Engine = importlib.import_module(f"backplane.engines.{folder}").ENGINE
-            # Else the first graphs pay: two fifths of our own work on a ResNet-50 with PyTorch.
+            # Otherwise the collector goes through the library's objects while the first graphs are
+            # built. With PyTorch that is two fifths of our own work on a ResNet-50.
             context.make_old()
         return engine
     for point in _third_party():

@@ -54,6 +54,10 @@ class Engine:
     """Canonical name, as in `known_engines`."""
     library: ClassVar[str]
     """The top-level module of the library, used to recognise its values without importing it."""
+    native_types: ClassVar[tuple[type, ...]]
+    """The classes of the library's tensors."""
+    hashable: ClassVar[tuple[str, ...]] = ()
+    """What `signature` gives for all types."""
     capabilities: ClassVar[frozenset[str]] = frozenset()
     """Any of: `host_shapes` (sizes are ints while a program runs or is traced), `float16`,
     `bfloat16`, `unsigned` (arithmetic of uint16 … uint64), `eager` (lowerings run on values at
@@ -83,8 +87,8 @@ class Engine:
     gives_arrays: ClassVar[bool] = False
     """Whether results with axes are NumPy arrays, so that `fetch` returns its argument."""
     feeds_at_once: ClassVar[tuple[str, Callable[[np.ndarray], Value]] | None] = None
-    """A condition over `{x}`, and a function that feeds an array of the right dtype for which the
-    condition holds. It does the same as `feed`, without a function of ours around the library's."""
+    """A condition over `{x}`, and a function of the library. If an array of the right dtype meets
+    the condition, the function feeds it, as `feed` would. That saves one call of Python."""
     around: ClassVar[tuple[Callable[[], Any], Callable[[Any], Any], Any] | None] = None
     """What reads a state of the process, what sets it, and the state in which programs run. An
     emitted program does that in its own text, because one more function around a small program
@@ -105,7 +109,7 @@ class Engine:
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a tensor of this engine."""
-        raise NotImplementedError
+        return isinstance(value, self.native_types)
 
     def spec_of(self, value: Value) -> Spec:
         """The shape and the name of the dtype of a native value. A size that is unknown while the
@@ -124,7 +128,7 @@ class Engine:
         this type only if these have the same spec, and tell that quickly. If there are none,
         `spec_of` serves.
         """
-        return ()
+        return self.hashable
 
     def is_symbolic(self, value: Value) -> bool:
         """Whether `value` stands for a value that is computed later, on an engine without `eager`.
@@ -208,7 +212,9 @@ class Engine:
         return True
 
     def has_value(self, value: Value) -> bool:
-        """Whether `value` has numbers now. What a library traces functions with has none."""
+        """Whether the numbers of `value` are known now. Those of a value with which the library
+        traces a function are not.
+        """
         return not self.is_symbolic(value)
 
     def is_variable(self, value: Value) -> bool:
@@ -287,6 +293,13 @@ class Engine:
         """
         if mesh.size == 1:
             return self
+        engines: dict[Mesh, Engine] = self.__dict__.setdefault("_on_mesh", {})
+        if mesh not in engines:
+            engines[mesh] = self.with_mesh(mesh)
+        return engines[mesh]
+
+    def with_mesh(self, mesh: Mesh) -> Engine:
+        """A new engine for a mesh of several devices."""
         raise ValueError(
             f"K.set_mesh: the engine {self.name!r} computes on one device, and the mesh {mesh} has "
             f"{mesh.size}; choose an engine that computes on several (docs/scaling.md)"

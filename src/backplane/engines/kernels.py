@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
@@ -26,11 +27,31 @@ from backplane.engines.kernel_table import LIMITS
 VARIABLE = "BACKPLANE_KERNELS"
 OFF = "off"
 VERSION = 1
-"""Of the form of a table."""
+"""The version of the form in which tables are written."""
 FILE = "backplane-kernels.json"
 """The user's table, which lies beside `keras.json`."""
 DTYPES = ("float32", "float64")
 """Those that are measured. Others follow the first."""
+
+
+ADVANTAGE = 0.85
+"""What is measured while a program runs serves if it needs less than this share of the time: a
+close race must not be decided by noise, or equal processes would round differently."""
+
+
+def is_faster(
+    other: Callable[..., Any], plain: Callable[..., Any], operands: Sequence[Any], rounds: int
+) -> bool:
+    """Whether `other` computes the same faster than `plain`."""
+    times = [(_seconds(plain, operands), _seconds(other, operands)) for _ in range(rounds)]
+    default, tried = (min(of) for of in zip(*times, strict=True))
+    return tried < ADVANTAGE * default
+
+
+def _seconds(function: Callable[..., Any], operands: Sequence[Any]) -> float:
+    begin = time.perf_counter()
+    function(*operands)
+    return time.perf_counter() - begin
 
 
 class Choice(NamedTuple):
@@ -42,7 +63,8 @@ class Choice(NamedTuple):
     plain: str
     """`below` or `above`: which serves where nothing was measured."""
     least: float = 0.0
-    """No limit is lower: what is compiled first, or takes longer to begin, must be worth it."""
+    """The limit is never lower than this, because the other form must first be compiled, or takes
+    longer to begin."""
     tried: bool = False
     """Whether the processor decides more than the sizes: then each process tries both forms once,
     unless the user has measured them."""
@@ -136,7 +158,7 @@ def limit(name: str, dtype: str = DTYPES[0]) -> float:
 
 def engines_limit(engine: str, *choices: str) -> float:
     """The limit of a choice that the compiler makes for an engine: the first that this engine has.
-    Engines of other packages have NumPy's last one.
+    An engine of another package gets NumPy's limit of the last choice.
     """
     names = [f"{engine}.{choice}" for choice in choices]
     return limit(next((name for name in names if name in CHOICES), f"numpy.{choices[-1]}"))

@@ -22,6 +22,14 @@ class OnDevice(Engine):
     feeds_at_once = None
     device: str
 
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.device, self.place = name, self.named(name)
+
+    def named(self, name: str) -> Any:
+        """The device of that name, as the library has it."""
+        return name
+
     def here(self) -> AbstractContextManager[Any]:
         """The library's own context manager: what is made inside is on the device."""
         raise NotImplementedError

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
+from backplane.core.graph import Graph
 from backplane.core.spec import Spec
 from backplane.engines.table import NOTHING, Lowering, Value
 
@@ -50,6 +51,37 @@ class Program(NamedTuple):
     options: Mapping[str, Any] = NOTHING
     """Wishes of the caller that only some engines know (`compile=True` for torch). `once` is for
     engines with that capability: the program is likely to run a few times only."""
+
+
+class Scanning(NamedTuple):
+    """The parameters of `scan`: how its operands and results are laid out. The operands are the
+    states, the sequences over whose rows the loop runs, and constants. The body takes states, a row
+    of each sequence and constants, and gives states and what is stacked.
+    """
+
+    body: Graph
+    carry: int
+    """The number of states."""
+    xs: int
+    """The number of sequences."""
+    reverse: bool
+    length: int | None
+    """The number of steps if there are no sequences."""
+
+    @property
+    def carried(self) -> list[Spec]:
+        """The specs of the states."""
+        return [t.spec for t in self.body.inputs[: self.carry]]
+
+    @property
+    def stacked(self) -> list[Spec]:
+        """The specs of a row of each stack."""
+        return [t.spec for t in self.body.outputs[self.carry :]]
+
+    def parts(self, operands: Sequence[Value]) -> tuple[Sequence[Value], ...]:
+        """The states, the sequences and the constants."""
+        end = self.carry + self.xs
+        return operands[: self.carry], operands[self.carry : end], operands[end:]
 
 
 Line = tuple[str, int]

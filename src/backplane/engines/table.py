@@ -5,8 +5,10 @@ engines' tables share.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from backplane.core.spec import Spec
@@ -63,6 +65,13 @@ class Entry(NamedTuple):
     steady: Callable[..., Callable[[Value], Lowering] | None] | None = None
     unless: Callable[..., bool] | None = None
 
+    def lowering(self, specs: Sequence[Spec], params: Mapping[str, Any]) -> Lowering:
+        """The function of the operands alone, for operands of these specs."""
+        if self.builds:
+            built: Lowering = self.function(specs, **params)
+            return built
+        return partial(self.function, **params) if params else self.function
+
 
 NOTHING: Mapping[Any, Any] = {}
 
@@ -72,6 +81,24 @@ ROOMS = (
 )  # fmt: skip
 """The modules of an engine's folder that hold lowerings, one per theme, each in its `TABLE`. If a
 library has none of its own for a theme, the module is missing."""
+
+
+NUMPYS_NAMES = {
+    **{
+        name: name
+        for name in (
+            "abs", "sign", "exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "add",
+            "maximum", "minimum", "equal", "not_equal", "less", "less_equal", "logical_not",
+            "logical_and", "logical_or",
+        )
+    },
+    "neg": "negative", "sub": "subtract", "mul": "multiply", "div": "divide",
+    "floordiv": "floor_divide", "mod": "remainder", "pow": "power", "bit_and": "bitwise_and",
+    "bit_or": "bitwise_or", "bit_xor": "bitwise_xor", "shift_left": "left_shift",
+    "shift_right": "right_shift",
+}  # fmt: skip
+"""Element-wise primitives whose lowering in a library that follows NumPy is one function, and its
+name there."""
 
 
 class Table(dict[str, Entry]):
@@ -92,6 +119,14 @@ class Table(dict[str, Entry]):
 
     def __init__(self, facts: Mapping[str, Any] = NOTHING, /, **functions: Lowering) -> None:
         super().__init__({name: Entry(f, **facts) for name, f in functions.items()})
+
+    @classmethod
+    def like_numpy(
+        cls, library: ModuleType, facts: Mapping[str, Any] = NOTHING, /, **functions: Lowering
+    ) -> Table:
+        """A table of the functions of a library that have `NUMPYS_NAMES`, and of others."""
+        found = {name: getattr(library, theirs) for name, theirs in NUMPYS_NAMES.items()}
+        return cls(facts, **{**found, **functions})
 
     @classmethod
     def of_rooms(cls, folder: str, *more: Mapping[str, Entry]) -> Table:
@@ -130,9 +165,23 @@ class Table(dict[str, Entry]):
         return self.add(*names, builds=True, **facts)
 
 
+def in_wider(
+    cast: Callable[[Value, Any], Value], wider: Mapping[Any, Any], function: Lowering
+) -> Lowering:
+    """`function`, computed in a wider dtype where `wider` names one for that of the operands."""
+
+    def lowering(*xs: Value, **params: object) -> Value:
+        dtype = xs[0].dtype
+        if dtype not in wider:
+            return function(*xs, **params)
+        return cast(function(*[cast(x, wider[dtype]) for x in xs], **params), dtype)
+
+    return lowering
+
+
 ADDED_SINGLY = 4096
-"""So many float32 at most are added up one after the other without thought: one by one, a million
-times 0.1 is 100,958."""
+"""Up to so many float32 are simply added up one after the other. The error grows with their number:
+a million times 0.1, added one by one, is 100,958."""
 
 
 def even_part(count: int, most: int = 1024) -> int:
@@ -181,6 +230,13 @@ def host_shape(shape: Sequence[int | None], dims: Sequence[Value]) -> tuple[int,
     if not dims:
         return tuple(shape)  # type: ignore[arg-type]
     return tuple(int(size) for size in merge(shape, dims))
+
+
+def barrier(x: Value, *after: Value) -> Value:
+    """The lowering of `barrier` for engines that run operations in the order in which they stand:
+    `x` itself.
+    """
+    return x
 
 
 def check_windows(x: Value, *, sizes: Sequence[int]) -> Value:

@@ -6,26 +6,26 @@ The steps of a scan write to the rows of its stacks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
 
 from backplane.core.graph import Graph, toposort
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine, Stack, Steps
+from backplane.engines.programs import Scanning
 from backplane.engines.table import Lowering, Table, Value
 
-Step = Callable[..., Sequence[Value]]
+Values = Sequence[Value]
 
 
 class Room(NamedTuple):
     """How steps write to memory that is there."""
 
-    serves: Callable[[Sequence[Value]], bool] | None
+    serves: Callable[[Values], bool] | None
     """Whether they may, for these operands; None if they always may."""
     empty: Callable[[int, Value], Value]
     """A stack for so many values like the one given."""
-    places: Callable[[Value], Sequence[Value]]
+    places: Callable[[Value], Values]
     """The rows of a stack as views, in order."""
     copy: Callable[[Value], Value]
 
@@ -33,72 +33,17 @@ class Room(NamedTuple):
 class Rows(NamedTuple):
     """What a loop does with an engine's values."""
 
-    of: Callable[[Value], Sequence[Value]]
+    of: Callable[[Value], Values]
     """The rows of a sequence, in order."""
-    stack: Callable[[Sequence[Value]], Value]
+    stack: Callable[[Values], Value]
     zeros: Callable[[Sequence[int], str], Value]
     """An array of a shape and dtype."""
-    for_steps: Callable[[Sequence[Value]], Sequence[Value]] = tuple
+    for_steps: Callable[[Values], Values] = tuple
     """What all steps read, in the form that is read fastest."""
     room: Room | None = None
-    after: Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]] | None = None
-    """The first values, which are not computed before the second ones: for a library that computes
-    lazily. Otherwise what each step makes is kept until the library gets to its last result."""
-
-
-def run(
-    steps: Steps,
-    state: Sequence[Value],
-    elements: Iterable[Sequence[Value]],
-    constants: Sequence[Value],
-    count: int,
-    reverse: bool,
-    room: Room,
-) -> list[Value]:
-    """The final states and the stacks of `count` steps, one at least. `elements` are the rows of
-    the sequences in the order of the steps; `reverse` says that the last ones come first.
-    """
-    first, later = steps.make(*constants)
-    elements = iter(elements)
-    results = first(*state, *next(elements))
-    made = [_stack(stack, state, results, count, reverse, room) for stack in steps.stacks]
-    places = zip(*[views for _, views in made], strict=True) if made else repeat(())
-    carried = results[: len(state)]
-    for element, place in zip(elements, places, strict=False):
-        carried = later(*carried, *element, *place)
-    # A row of a stack would keep the whole stack.
-    finals = [
-        room.copy(x) if is_row else x for x, is_row in zip(carried, steps.placed, strict=True)
-    ]
-    return [*finals, *[_result(made[k][0], count, before, reverse) for k, before in steps.results]]
-
-
-def _stack(
-    stack: Stack,
-    state: Sequence[Value],
-    results: Sequence[Value],
-    count: int,
-    reverse: bool,
-    room: Room,
-) -> tuple[Value, Sequence[Value]]:
-    """A stack that holds the first step's result, and the places of the others."""
-    y = results[stack.output]
-    more = stack.state is not None
-    made = room.empty(count + more, y)
-    views = room.places(made)
-    if reverse:
-        views = views[::-1]
-    if stack.state is not None:
-        views[0][...] = state[stack.state]
-    views[more][...] = y
-    return made, views[1 + more :]
-
-
-def _result(room: Value, count: int, before: bool, reverse: bool) -> Value:
-    """The rows of a stack that belong to a result."""
-    if len(room) == count:
-        return room
-    return room[:-1] if before != reverse else room[1:]
+    after: Callable[[Values, Values], Values] | None = None
+    """The first values, not to be computed before the second ones. A library that computes lazily
+    needs this. Otherwise it would keep what each step makes until it gets to its last result."""
 
 
 def loops(engine: Engine, rows: Rows) -> Table:
@@ -125,89 +70,107 @@ def loops(engine: Engine, rows: Rows) -> Table:
 
         return lowering
 
-    table.build("scan")(partial(_scan, engine, rows))
+    table.build("scan")(lambda specs, **given: _Scan(engine, rows, Scanning(**given)).lowering)
     return table
 
 
-def _scan(
-    engine: Engine,
-    rows: Rows,
-    specs: Sequence[Spec],
-    *,
-    body: Graph,
-    carry: int,
-    xs: int,
-    reverse: bool,
-    length: int | None,
-) -> Lowering:
-    saves_memory = _saves_memory(body)
-    room = None if saves_memory else rows.room
-    after = rows.after if saves_memory else None
-    kept = engine.steps(body, carry, xs) if room is not None and room.serves is None else None
-    step = engine.callable(body) if kept is None else None
+class _Scan:
+    """A scan over an engine's values."""
 
-    def lowering(*operands: Value) -> list[Value]:
-        state, sequences = operands[:carry], operands[carry : carry + xs]
-        constants = rows.for_steps(operands[carry + xs :])
-        count = sequences[0].shape[0] if xs else length or 0
+    def __init__(self, engine: Engine, rows: Rows, loop: Scanning) -> None:
+        self.engine, self.rows, self.loop, self.reverse = engine, rows, loop, loop.reverse
+        # A barrier says that somebody pays for less memory in a loop. Its temporaries are not kept
+        # from step to step then: with them, a training step in parts takes twice as much.
+        nodes = toposort(loop.body.outputs)
+        saves_memory = any(t.op is not None and t.op.name == "barrier" for t in nodes)
+        self.room = None if saves_memory else rows.room
+        self.after = rows.after if saves_memory else None
+        always = self.room is not None and self.room.serves is None
+        self.steps = self._steps() if always else None
+        self.step = None if always else engine.callable(loop.body)
+
+    def _steps(self) -> Steps:
+        return self.engine.steps(self.loop.body, self.loop.carry, self.loop.xs)
+
+    def lowering(self, *operands: Value) -> list[Value]:
+        """Run the loop."""
+        rows, room = self.rows, self.room
+        state, sequences, constants = self.loop.parts(operands)
+        constants = rows.for_steps(constants)
+        count = sequences[0].shape[0] if sequences else self.loop.length or 0
         if not count:
-            single = step or engine.callable(body)
-            return [*state, *_empty_stacks(single, body, state, sequences, constants, rows)]
+            return [*state, *self._empty_stacks(state, sequences, constants)]
         columns = [rows.of(x) for x in sequences]
-        ordered = [reversed(c) if reverse else c for c in columns]
-        elements = zip(*ordered, strict=True) if xs else repeat((), count)
+        ordered = [reversed(c) if self.reverse else c for c in columns]
+        elements = zip(*ordered, strict=True) if sequences else repeat((), count)
         if room is not None and (room.serves is None or room.serves(operands)):
-            steps = kept or engine.steps(body, carry, xs)
-            return run(steps, state, elements, constants, count, reverse, room)
+            return self._in_room(room, state, elements, constants, count)
+        return self._in_new_memory(state, elements, constants)
+
+    def _in_room(
+        self, room: Room, state: Values, elements: Iterable[Values], constants: Values, count: int
+    ) -> list[Value]:
+        """The final states and the stacks of `count` steps, one at least. `elements` are the rows
+        of the sequences in the order of the steps.
+        """
+        steps = self.steps or self._steps()
+        first, later = steps.make(*constants)
+        elements = iter(elements)
+        results = first(*state, *next(elements))
+        made = [self._stack(room, stack, state, results, count) for stack in steps.stacks]
+        places = zip(*[views for _, views in made], strict=True) if made else repeat(())
+        carried = results[: len(state)]
+        for element, place in zip(elements, places, strict=False):
+            carried = later(*carried, *element, *place)
+        # A row of a stack would keep the whole stack.
+        pairs = zip(carried, steps.placed, strict=True)
+        finals = [room.copy(x) if is_row else x for x, is_row in pairs]
+        return [*finals, *[self._result(made[k][0], count, b) for k, b in steps.results]]
+
+    def _stack(
+        self, room: Room, stack: Stack, state: Values, results: Values, count: int
+    ) -> tuple[Value, Values]:
+        """A stack that holds the first step's result, and the places of the others."""
+        y = results[stack.output]
+        more = stack.state is not None
+        made = room.empty(count + more, y)
+        views = room.places(made)
+        if self.reverse:
+            views = views[::-1]
+        if stack.state is not None:
+            views[0][...] = state[stack.state]
+        views[more][...] = y
+        return made, views[1 + more :]
+
+    def _result(self, made: Value, count: int, before: bool) -> Value:
+        """The rows of a stack that belong to a result."""
+        if len(made) == count:
+            return made
+        return made[:-1] if before != self.reverse else made[1:]
+
+    def _in_new_memory(
+        self, state: Values, elements: Iterable[Values], constants: Values
+    ) -> list[Value]:
+        """The same, where the steps write to no memory that is there."""
+        step, after = self.step, self.after
         assert step is not None
-        return _stacked(step, state, elements, constants, reverse, rows, after)
+        made: list[Values] = []
+        for row in elements:
+            element = after(row, state) if after is not None and state else row
+            results = step(*state, *element, *constants)
+            state = results[: len(state)]
+            made.append(results[len(state) :])
+        if self.reverse:
+            made.reverse()
+        return [*state, *map(self.rows.stack, zip(*made, strict=True))]
 
-    return lowering
-
-
-def _saves_memory(body: Graph) -> bool:
-    """Whether somebody pays for less memory in a loop. Its temporaries are not kept from step to
-    step then: with them, a training step in parts takes twice as much.
-    """
-    return any(t.op is not None and t.op.name == "barrier" for t in toposort(body.outputs))
-
-
-def _stacked(
-    step: Step,
-    state: Sequence[Value],
-    elements: Iterable[Sequence[Value]],
-    constants: Sequence[Value],
-    reverse: bool,
-    rows: Rows,
-    after: Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]] | None,
-) -> list[Value]:
-    """What `run` gives, without writing to any memory. A step may begin `after` the state."""
-    made: list[Sequence[Value]] = []
-    for row in elements:
-        element = after(row, state) if after is not None and state else row
-        results = step(*state, *element, *constants)
-        state = results[: len(state)]
-        made.append(results[len(state) :])
-    if reverse:
-        made.reverse()
-    return [*state, *map(rows.stack, zip(*made, strict=True))]
-
-
-def _empty_stacks(
-    step: Step,
-    body: Graph,
-    state: Sequence[Value],
-    sequences: Sequence[Value],
-    constants: Sequence[Value],
-    rows: Rows,
-) -> list[Value]:
-    """The results of a scan of no steps; a step on zeros tells sizes that the graph does not."""
-    specs = [t.spec for t in body.outputs[len(state) :]]
-    shapes: list[Sequence[Any]] = [spec.shape for spec in specs]
-    if not all(spec.is_static for spec in specs):
-        first = [t.spec.dtype for t in body.inputs[len(state) :]]
-        element = [
-            rows.zeros(x.shape[1:], dtype) for x, dtype in zip(sequences, first, strict=False)
-        ]
-        shapes = [y.shape for y in step(*state, *element, *constants)[len(state) :]]
-    return [rows.zeros((0, *n), spec.dtype) for n, spec in zip(shapes, specs, strict=True)]
+    def _empty_stacks(self, state: Values, sequences: Values, constants: Values) -> list[Value]:
+        """The stacks of no steps; a step on zeros tells sizes that the graph does not."""
+        zeros, specs, body = self.rows.zeros, self.loop.stacked, self.loop.body
+        shapes: list[Sequence[Any]] = [spec.shape for spec in specs]
+        if not all(spec.is_static for spec in specs):
+            step = self.step or self.engine.callable(body)
+            pairs = zip(sequences, body.inputs[len(state) :], strict=False)
+            element = [zeros(x.shape[1:], t.spec.dtype) for x, t in pairs]
+            shapes = [y.shape for y in step(*state, *element, *constants)[len(state) :]]
+        return [zeros((0, *n), spec.dtype) for n, spec in zip(shapes, specs, strict=True)]

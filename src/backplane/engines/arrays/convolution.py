@@ -69,11 +69,7 @@ def _correlate_depthwise(x: Value, kernel: Value, windows: Windows) -> Value:
     outputs = kernel.shape[-1]
     (first, weight), *others = _weighted(_repeated(x, outputs), kernel, windows)
     y = np.empty((len(x), *windows.counts, outputs), x.dtype)
-    product = None
-    for block in windows.blocks(len(x), 3 * outputs, x.itemsize):
-        part = y[block]
-        if product is None or product.shape != part.shape:
-            product = np.empty(part.shape, x.dtype)
+    for block, part, product in windows.parts(y, 3 * outputs):
         np.multiply(first[block], weight, out=part)
         for tap, weights in others:
             part += np.multiply(tap[block], weights, out=product)
@@ -192,11 +188,7 @@ class _Columns:
 def _add_input_grad_depthwise(x: Value, g: Value, kernel: Value, windows: Windows) -> None:
     times = g.shape[-1] // x.shape[-1]
     taps = _weighted(x, kernel, windows)
-    product = None
-    for block in windows.blocks(len(g), 3 * g.shape[-1], g.itemsize):
-        part = g[block]
-        if product is None or product.shape != part.shape:
-            product = np.empty(part.shape, g.dtype)
+    for block, part, product in windows.parts(g, 3 * g.shape[-1]):
         for tap, weights in taps:
             np.multiply(part, weights, out=product)
             target = tap[block]
@@ -236,13 +228,9 @@ def _kernel_grad_depthwise(x: Value, g: Value, shape: Ints, windows: Windows) ->
     outputs = shape[-1]
     taps = list(windows.taps(_repeated(x, outputs)))
     kernel = np.zeros((len(taps), outputs), g.dtype)
-    product = None
-    for block in windows.blocks(len(g), 3 * outputs, g.itemsize):
-        part = g[block]
-        if product is None or product.shape != part.shape:
-            product = np.empty(part.shape, g.dtype)
-            rows = product.reshape(-1, outputs)
-            ones = np.ones(len(rows), g.dtype)
+    for block, part, product in windows.parts(g, 3 * outputs):
+        rows = product.reshape(-1, outputs)
+        ones = np.ones(len(rows), g.dtype)
         for row, tap in zip(kernel, taps, strict=True):
             np.multiply(tap[block], part, out=product)
             row += np.dot(ones, rows)

@@ -12,43 +12,9 @@ import numpy as np
 from backplane.core.numbers import check, show
 from backplane.core.spec import HALVES, Spec, is_float
 from backplane.engines.arrays.special import erfinv
-from backplane.engines.table import Lowering, Table, Value, check_windows
+from backplane.engines.table import Lowering, Table, Value, barrier, check_windows
 
-TABLE = Table(
-    {"out": 1},
-    neg=np.negative,
-    abs=np.absolute,
-    sign=np.sign,
-    exp=np.exp,
-    expm1=np.expm1,
-    log=np.log,
-    log1p=np.log1p,
-    sqrt=np.sqrt,
-    sin=np.sin,
-    cos=np.cos,
-    tanh=np.tanh,
-    logical_not=np.logical_not,
-    add=np.add,
-    sub=np.subtract,
-    mul=np.multiply,
-    div=np.true_divide,
-    floordiv=np.floor_divide,
-    mod=np.remainder,
-    pow=np.power,
-    maximum=np.maximum,
-    minimum=np.minimum,
-    equal=np.equal,
-    not_equal=np.not_equal,
-    less=np.less,
-    less_equal=np.less_equal,
-    logical_and=np.logical_and,
-    logical_or=np.logical_or,
-    bit_and=np.bitwise_and,
-    bit_or=np.bitwise_or,
-    bit_xor=np.bitwise_xor,
-    shift_left=np.left_shift,
-    shift_right=np.right_shift,
-)
+TABLE = Table.like_numpy(np, {"out": 1})
 
 
 @TABLE.add("identity", "stop_gradient")
@@ -57,13 +23,7 @@ def unchanged(x: Value) -> Value:
     return x
 
 
-@TABLE.add("barrier")
-def barrier(x: Value, *after: Value) -> Value:
-    """`x` itself: operations run in the order in which they stand."""
-    return x
-
-
-TABLE.add("check_windows")(check_windows)
+TABLE.update(Table(barrier=barrier, check_windows=check_windows))
 
 
 def in_single(build: Callable[..., Lowering], specs: Sequence[Spec], **params: Any) -> Lowering:

@@ -45,12 +45,10 @@ class ArrayEngine(Engine):
         return np.asarray(value)
 
     def commit(self, calls: Calls) -> None:
-        """Without floating-point warnings, of which one might be an error."""
+        """Run the calls without floating-point warnings, of which one might be an error."""
         _commit(calls)
 
-    def lend(self, value: Value) -> Value:
-        """A copy of what a later step of an optimizer writes to."""
-        return updates.lent(value)
+    lend = staticmethod(updates.lent)
 
     def adopted(self, array: np.ndarray, dtype: str, layout: Layout | None) -> Value:
         """The array, to which steps of optimizers may write."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -43,9 +42,6 @@ SMALL = 1_000_000
 takes half the time of a product of few rows."""
 BLOCK, NARROWEST = 1 << 15, 128
 """Bytes that a block of columns has at most, and a row of it at least."""
-ADVANTAGE = 0.85
-"""Blocks serve if they need less than this share of the time: a close race must not be decided by
-noise, or equal processes would round differently."""
 
 
 def steady(
@@ -106,15 +102,7 @@ def blocks_are_faster() -> bool:
     x, y = np.ones((32, 128), np.float32), np.ones((128, 512), np.float32)
     out = np.empty((32, 512), np.float32)
     blocked = _Blocked(64, y)
-    rounds = [(_seconds(x.dot, y, out), _seconds(blocked, x, out)) for _ in range(16)]
-    default, other = (min(times) for times in zip(*rounds, strict=True))
-    return other < ADVANTAGE * default
-
-
-def _seconds(product: Callable[..., Value], *operands: Value) -> float:
-    begin = time.perf_counter()
-    product(*operands)
-    return time.perf_counter() - begin
+    return kernels.is_faster(blocked, lambda x, out: x.dot(y, out), (x, out), 16)
 
 
 # --- the lowering

@@ -7,15 +7,29 @@ from collections.abc import Sequence
 import numpy as np
 
 from backplane.core.spec import Spec
+from backplane.engines.base import Engine
 from backplane.engines.table import Lowering, Value
 
 SIZES = (12, 24)
-"""In the place of unknown sizes. The functions really run on arrays of these sizes."""
+"""These stand in the place of unknown sizes. The functions really run on arrays of such sizes."""
 
 
-def stand_in(spec: Spec) -> Value:
-    """Ones."""
-    return np.ones(spec.shape, spec.dtype)
+class TakesFunctions(Engine):
+    """An engine that calls functions of arrays in Python."""
+
+    stand_in_sizes = SIZES
+    differentiates = False
+    calls_numpy = True
+
+    def stand_in(self, spec: Spec) -> Value:
+        """Ones: functions of arrays must be run to see what they give."""
+        return np.ones(spec.shape, spec.dtype)
+
+    def native(
+        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
+    ) -> Lowering:
+        """The function, which may write to none of its operands."""
+        return on_arrays(function, results)
 
 
 def on_arrays(function: Lowering, results: Sequence[Spec] | None) -> Lowering:

@@ -201,25 +201,21 @@ def _exponential(function: Callable[..., Value], specs: Sequence[Spec], axes: Ax
     return in_single(build, specs)
 
 
-@TABLE.build("softmax")
-def _softmax(specs: Sequence[Spec], *, axis: int) -> Lowering:
-    def softmax(x: Value, largest: Reduction, total: Reduction) -> Value:
-        y = x - largest(x)
-        np.exp(y, out=y)
-        y /= total(y)
-        return y
-
-    return _exponential(softmax, specs, (axis,))
+def _softmax(x: Value, largest: Reduction, total: Reduction) -> Value:
+    y = x - largest(x)
+    np.exp(y, out=y)
+    y /= total(y)
+    return y
 
 
-@TABLE.build("log_softmax")
-def _log_softmax(specs: Sequence[Spec], *, axis: int) -> Lowering:
-    def log_softmax(x: Value, largest: Reduction, total: Reduction) -> Value:
-        y = x - largest(x)
-        y -= np.log(total(np.exp(y)))
-        return y
+def _log_softmax(x: Value, largest: Reduction, total: Reduction) -> Value:
+    y = x - largest(x)
+    y -= np.log(total(np.exp(y)))
+    return y
 
-    return _exponential(log_softmax, specs, (axis,))
+
+TABLE.build("softmax")(lambda specs, *, axis: _exponential(_softmax, specs, (axis,)))
+TABLE.build("log_softmax")(lambda specs, *, axis: _exponential(_log_softmax, specs, (axis,)))
 
 
 @TABLE.build("logsumexp")

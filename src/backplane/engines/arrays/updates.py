@@ -45,11 +45,6 @@ _squares: Known = {}
 """Those of them that hold no negative number."""
 
 
-def may_be_written(value: Value) -> bool:
-    """Whether a later step may write to the memory of `value`."""
-    return isinstance(value, np.ndarray) and (value.base is not None or _is_in(_own, value))
-
-
 def adopted(value: Value) -> Value:
     """The value, which only a variable knows, so that the first step may take it. Arrays that are
     parts of others, or that steps could not cut into blocks, are copied by the first step.
@@ -64,7 +59,8 @@ def adopted(value: Value) -> Value:
 def lent(value: Value) -> Value:
     """The value as others may keep it: a copy, if a step may write to it later."""
     _initial.pop(id(value), None)  # Before it is asked whether a step has taken it meanwhile.
-    return np.array(value) if may_be_written(value) else value
+    written = isinstance(value, np.ndarray) and (value.base is not None or _is_in(_own, value))
+    return np.array(value) if written else value
 
 
 def _is_in(known: Known, x: Value) -> bool:
@@ -111,7 +107,8 @@ def _taken(x: Value) -> bool:
     return True
 
 
-def _split(arrays: Arrays, kinds: int) -> list[Arrays]:
+def split(arrays: Arrays, kinds: int) -> list[Arrays]:
+    """What a step gets for its parameters, by kind: the parameters, their states, gradients."""
     count = len(arrays) // kinds
     return [arrays[i * count : (i + 1) * count] for i in range(kinds)]
 
@@ -151,7 +148,7 @@ def _blocks(*kinds: Arrays) -> Iterator[tuple[Value, ...]]:
 @TABLE.add("gradient_update")
 def gradient_update(factor: Value, *arrays: Value, loop: Loop = _no_loop) -> Later:
     """The step `p += factor · g`."""
-    ps, gs = _split(arrays, 2)
+    ps, gs = split(arrays, 2)
     a = np.asarray(factor, ps[0].dtype)
     calls = _whole(loop, "gradient", [a], ps, gs)
     ps = _owned(ps)
@@ -170,7 +167,7 @@ def rows_update(factor: Value, p: Value, *tensors: Value, loop: Loop = _no_loop)
     flat, (size, *rest) = own.reshape(-1), p.shape
     width = math.prod(rest)
     calls: Calls = []
-    for g, indices in zip(*_split(tensors, 2), strict=True):
+    for g, indices in zip(*split(tensors, 2), strict=True):
         rows = checked_rows(indices, size)
         places = (rows * width)[:, None] + np.arange(width)
         calls.append((np.add.at, flat, places.reshape(-1), (g * a).reshape(-1)))
@@ -182,7 +179,7 @@ def momentum_update(
     momentum: Value, gain: Value, step: Value, *arrays: Value, nesterov: bool, loop: Loop = _no_loop
 ) -> Later:
     """The steps `m = momentum · m + gain · g` and `p += step · m`."""
-    ps, ms, gs = _split(arrays, 3)
+    ps, ms, gs = split(arrays, 3)
     numbers = [np.asarray(x, ps[0].dtype) for x in (momentum, gain, step)]
     calls = _whole(loop, "nesterov" if nesterov else "momentum", numbers, ps, ms, gs)
     ps, ms = _owned(ps), _owned(ms)
@@ -217,7 +214,7 @@ def adam_update(
     The root of a negative number is 0 in K. With beta2 between 0 and 1, a step makes no negative
     numbers.
     """
-    ps, ms, vs, gs = _split(arrays, 4)
+    ps, ms, vs, gs = split(arrays, 4)
     usual = 0 <= beta2 <= 1 and all(_is_in(_squares, v) or bool((v >= 0).all()) for v in vs)
     numbers = [
         np.asarray(x, ps[0].dtype) for x in (rate, beta1, 1 - beta1, beta2, 1 - beta2, epsilon)

@@ -22,6 +22,10 @@ processor blocks of 128 KB to 1 MB took the same time, on another half a megabyt
 whole one; a whole batch at once took up to 1.6 times as much."""
 
 
+Block = tuple[slice, slice]
+"""An index of samples, and of rows of their images."""
+
+
 class Windows(Placement):
     """Windows with their views of arrays."""
 
@@ -29,14 +33,11 @@ class Windows(Placement):
         """`x` with its padding."""
         if not self.is_padded:
             return x
-        return pad(x, padding=((0, 0), *self.pairs, (0, 0)), value=value)
+        return pad(x, padding=self.around, value=value)
 
     def crop(self, x: Value) -> Value:
         """The inverse of `pad`."""
-        if not self.is_padded:
-            return x
-        inner = [slice(a, a + n) for n, (a, _) in zip(self.sizes, self.pairs, strict=True)]
-        return x[(slice(None), *inner)]
+        return x[self.inside] if self.is_padded else x
 
     def taps(self, x: Value) -> Iterator[Value]:
         """For each tap, in row-major order, its view of the padded array `x`."""
@@ -51,7 +52,7 @@ class Windows(Placement):
         within = [step * w.dilation for step, w in zip(steps, self.windows, strict=True)]
         return as_strided(x, shape, (batch, *between, *within, channel), writeable=False)
 
-    def blocks(self, batch: int, elements: int, itemsize: int) -> Iterator[tuple[slice, slice]]:
+    def blocks(self, batch: int, elements: int, itemsize: int) -> Iterator[Block]:
         """Indices of (batch, counts[0]) that cut a result into blocks.
 
         Scratch of `elements` at each window of a block stays within `CACHE`: a block is several
@@ -68,6 +69,17 @@ class Windows(Placement):
         for sample in range(batch):
             for start in range(0, first, rows):
                 yield slice(sample, sample + 1), slice(start, start + rows)
+
+    def parts(self, whole: Value, elements: int) -> Iterator[tuple[Block, Value, Value]]:
+        """Such blocks of an array: the index, the part, and scratch of its shape, which serves one
+        block after the other.
+        """
+        scratch = None
+        for block in self.blocks(len(whole), elements, whole.itemsize):
+            part = whole[block]
+            if scratch is None or scratch.shape != part.shape:
+                scratch = np.empty(part.shape, whole.dtype)
+            yield block, part, scratch
 
 
 def in_blas_dtype(x: Value) -> Value:

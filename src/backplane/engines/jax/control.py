@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import jax
 from jax import lax
@@ -11,6 +12,7 @@ from jax import lax
 from backplane.core.graph import Graph
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine
+from backplane.engines.programs import Scanning
 from backplane.engines.table import Lowering, Table, Value
 
 Values = tuple[Value, ...]
@@ -46,29 +48,21 @@ def lowerings(engine: Engine) -> Table:
         return _once(lowering)
 
     @table.build("scan", wanted=True)
-    def scan(
-        specs: Sequence[Spec],
-        *,
-        body: Graph,
-        carry: int,
-        xs: int,
-        reverse: bool,
-        length: int | None,
-        wanted: tuple[bool, ...],
-    ) -> Lowering:
-        step = _typed(engine, body)
-        read = [i for i, w in enumerate(wanted) if w and i >= carry]
+    def scan(specs: Sequence[Spec], *, wanted: tuple[bool, ...], **given: Any) -> Lowering:
+        loop = Scanning(**given)
+        step = _typed(engine, loop.body)
+        read = [i for i, w in enumerate(wanted) if w and i >= loop.carry]
 
         def lowering(*operands: Value) -> list[Value]:
-            sequences, constants = operands[carry : carry + xs], operands[carry + xs :]
+            initial, sequences, constants = loop.parts(operands)
 
             def run(state: Values, items: Values) -> tuple[Values, list[Value]]:
                 outputs = step(*state, *items, *constants)
-                return outputs[:carry], [outputs[i] for i in read]
+                return outputs[: loop.carry], [outputs[i] for i in read]
 
-            steps = None if sequences else length
-            final, stacks = lax.scan(run, operands[:carry], sequences, steps, reverse)
-            results = [*final, *[None] * (len(wanted) - carry)]
+            steps = None if sequences else loop.length
+            final, stacks = lax.scan(run, initial, sequences, steps, loop.reverse)
+            results = [*final, *[None] * (len(wanted) - loop.carry)]
             for i, stack in zip(read, stacks, strict=True):
                 results[i] = stack
             return results

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,13 +10,14 @@ import jax
 
 from backplane.core.spec import Spec
 from backplane.engines.jax import cpu, native
-from backplane.engines.jax.kernel import kernel as kernel_of
-from backplane.engines.jax.kernel import sized
+from backplane.engines.jax.kernel import kernel, sized
 from backplane.engines.table import Lowering, Table, Value
 
 TABLE = Table()
 
-_WINDOW = ("strides", "padding", "dilation", "groups")
+_GIVEN = ("limits", "strides", "padding", "dilation", "groups")
+
+Decorator = Callable[[Lowering], Lowering]
 
 
 def _on_cpu() -> bool:
@@ -27,39 +28,23 @@ def _is_decomposed(specs: Sequence[Spec], **given: Any) -> bool:
     return _on_cpu() and cpu.is_decomposed(specs, **given)
 
 
-def _in_form(name: str, kernels: Lowering) -> None:
-    """Register the lowering of a primitive: `kernels`, told what suits the device."""
+def _register(name: str, anywhere: Lowering, on_cpu: Lowering, made: Decorator) -> None:
+    """Register the two forms of a primitive, of which that of the device serves. `made` makes one
+    kernel of the steps of either.
+    """
+
+    @made
+    def run(a: Value, b: Value, *, limits: cpu.Limits | None, **given: Any) -> Value:
+        if limits is None:
+            return anywhere(a, b, **given)
+        return on_cpu(a, b, limits=limits, **given)
 
     @TABLE.build(name, unless=_is_decomposed)
     def build(specs: Sequence[Spec], **given: Any) -> Lowering:
         limits = cpu.Limits.of(specs[0].dtype) if _on_cpu() else None
-        return partial(kernels, limits=limits, **given)
+        return partial(run, limits=limits, **given)
 
 
-@kernel_of("limits", *_WINDOW)
-def _conv(x: Value, kernel: Value, *, limits: cpu.Limits | None, **window: Any) -> Value:
-    """Cross-correlation."""
-    if limits is None:
-        return native.conv(x, kernel, **window)
-    return cpu.conv(x, kernel, limits=limits, **window)
-
-
-@sized(2, "limits", *_WINDOW)
-def _conv_input_grad(g: Value, kernel: Value, *, limits: cpu.Limits | None, **given: Any) -> Value:
-    """The gradient by x, which is the transposed convolution too."""
-    if limits is None:
-        return native.input_grad(g, kernel, **given)
-    return cpu.input_grad(g, kernel, limits=limits, **given)
-
-
-@kernel_of("limits", "kernel_shape", *_WINDOW)
-def _conv_kernel_grad(x: Value, g: Value, *, limits: cpu.Limits | None, **given: Any) -> Value:
-    """The gradient by the kernel."""
-    if limits is None:
-        return native.kernel_grad(x, g, **given)
-    return cpu.kernel_grad(x, g, limits=limits, **given)
-
-
-_in_form("conv", _conv)
-_in_form("conv_input_grad", _conv_input_grad)
-_in_form("conv_kernel_grad", _conv_kernel_grad)
+_register("conv", native.conv, cpu.conv, kernel(*_GIVEN))
+_register("conv_input_grad", native.input_grad, cpu.input_grad, sized(2, *_GIVEN))
+_register("conv_kernel_grad", native.kernel_grad, cpu.kernel_grad, kernel("kernel_shape", *_GIVEN))

@@ -54,12 +54,12 @@ class Limits(NamedTuple):
         return cls(*[limit(f"jax.{name}", dtype) for name in cls._fields])
 
     def point(self, kernel: Ints) -> bool:
-        """Where the kernel has one element for each pair of channels."""
+        """Whether a product serves because the kernel has one element for each pair of channels."""
         return math.prod(kernel[:-2]) == 1 and math.prod(kernel) >= self.points
 
     def larger(self, kernel: Ints, *images: Ints) -> bool:
-        """Where it is larger than one of the images that it slides over: x, and in gradients `g`
-        too.
+        """Whether a product serves because the kernel is larger than one of the images that it
+        slides over. These are x, and in gradients `g` too.
         """
         sizes = kernel[:-2]
         larger = any(k > n for image in images for k, n in zip(sizes, image[1:-1], strict=True))
@@ -141,7 +141,7 @@ def _product(x: Value, kernel: Value, **window: Unpack[Sliding]) -> Value:
     """The windows of `x` as rows of a matrix, times the kernel as another."""
     at = Placement.of(x.shape[1:-1], kernel.shape[:-2], **window)
     x = pad_spatial(x, np.zeros((), x.dtype), at.pairs)
-    rows = lax.concatenate([*depthwise.windows_of(x, at)], x.ndim - 1)
+    rows = lax.concatenate([x[index] for index in at.indices], x.ndim - 1)
     matrix = lax.reshape(kernel, (rows.shape[-1], kernel.shape[-1]))
     return lax.dot_general(rows, matrix, (([rows.ndim - 1], [0]), ([], [])))
 
@@ -157,17 +157,18 @@ def _transposed(linear: Callable[[Value], Value], shape: Ints, g: Value) -> Valu
 def _input_grad(
     g: Value, kernel: Value, *, shape: Ints, strides: Ints, padding: Padding, dilation: Ints
 ) -> Value:
-    """With strides there are zeros between the elements of `g`."""
+    """The kernel, turned around, slides over `g`. With strides there are zeros between the elements
+    of `g`.
+    """
     if 0 in g.shape:
         return lax.full(shape, 0, g.dtype)
     at = Placement.of(shape[1:-1], kernel.shape[:-2], strides, padding, dilation)
-    axes = zip(at.windows, at.pairs, at.sizes, _spread(g, strides), strict=True)
     turned = jnp.swapaxes(lax.rev(kernel, range(len(strides))), -1, -2)
     return lax.conv_general_dilated(
         g,
         lax.optimization_barrier(turned),
         window_strides=(1,) * len(strides),
-        padding=[(w.span - 1 - before, n - m + before) for w, (before, _), n, m in axes],
+        padding=at.gradient_pairs,
         lhs_dilation=strides,
         rhs_dilation=dilation,
         dimension_numbers=native.layout(len(strides)),
@@ -181,23 +182,17 @@ def _kernel_grad(
     if 0 in g.shape:
         return lax.full(kernel_shape, 0, g.dtype)
     at = Placement.of(x.shape[1:-1], kernel_shape[:-2], strides, padding, dilation)
-    axes = zip(at.windows, at.pairs, at.sizes, _spread(g, strides), strict=True)
     channels = x.ndim - 1
     spatial = range(1, channels)
     found = lax.conv_general_dilated(
         lax.optimization_barrier(lax.transpose(x, (channels, *spatial, 0))),
         lax.optimization_barrier(lax.transpose(g, (*spatial, 0, channels))),
         window_strides=dilation,
-        padding=[(before, w.span - 1 + m - n - before) for w, (before, _), n, m in axes],
+        padding=[(a, b - rest) for (a, b), rest in zip(at.pairs, at.rest, strict=True)],
         rhs_dilation=strides,
         dimension_numbers=native.layout(len(strides)),
     )
     return lax.transpose(found, (*spatial, 0, channels))
-
-
-def _spread(g: Value, strides: Ints) -> list[int]:
-    """The spatial sizes of `g` with zeros between its elements."""
-    return [(n - 1) * s + 1 for n, s in zip(g.shape[1:-1], strides, strict=True)]
 
 
 # --- what XLA is told -----------------------------------------------------------------------------

@@ -18,44 +18,13 @@ from backplane.engines.jax.kernel import kernel
 from backplane.engines.programs import emitted_line
 from backplane.engines.table import Lowering, Table, Value
 
-TABLE = Table(
+TABLE = Table.like_numpy(
+    jnp,
     identity=lambda x: x,  # arrays are never written to
-    neg=jnp.negative,
-    abs=jnp.abs,
-    sign=jnp.sign,
     floor=jnp.floor,
     round=jnp.round,
-    exp=jnp.exp,
-    expm1=jnp.expm1,
-    log=jnp.log,
-    log1p=jnp.log1p,
-    sqrt=jnp.sqrt,
-    sin=jnp.sin,
-    cos=jnp.cos,
-    tanh=jnp.tanh,
     sigmoid=jax.nn.sigmoid,
     erf=lax.erf,
-    logical_not=jnp.logical_not,
-    add=jnp.add,
-    sub=jnp.subtract,
-    mul=jnp.multiply,
-    div=jnp.true_divide,
-    floordiv=jnp.floor_divide,
-    mod=jnp.remainder,
-    pow=jnp.power,
-    maximum=jnp.maximum,
-    minimum=jnp.minimum,
-    equal=jnp.equal,
-    not_equal=jnp.not_equal,
-    less=jnp.less,
-    less_equal=jnp.less_equal,
-    logical_and=jnp.logical_and,
-    logical_or=jnp.logical_or,
-    bit_and=jnp.bitwise_and,
-    bit_or=jnp.bitwise_or,
-    bit_xor=jnp.bitwise_xor,
-    shift_left=jnp.left_shift,
-    shift_right=jnp.right_shift,
     where=jnp.where,
     stop_gradient=lax.stop_gradient,
 )
@@ -92,11 +61,9 @@ def barrier(x: Value, *after: Value) -> Value:
     """`x`, which the compiler takes for something else. On a CPU XLA drops its own barriers early,
     so there a branch hides `x`: its predicate is always true, but depends on `after`.
     """
-    return lax.platform_dependent(x, *after, cpu=_branch, default=_own_barrier)
-
-
-def _own_barrier(*operands: Value) -> Value:
-    return lax.optimization_barrier(operands)[0]
+    return lax.platform_dependent(
+        x, *after, cpu=_branch, default=lambda *operands: lax.optimization_barrier(operands)[0]
+    )
 
 
 def _branch(x: Value, *after: Value) -> Value:

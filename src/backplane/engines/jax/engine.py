@@ -39,26 +39,15 @@ class JaxEngine(Engine):
     writes_over = True
     library = "jax"
     shortage = "RESOURCE_EXHAUSTED"
-    capabilities = frozenset(
-        (
-            "host_shapes",
-            "float16",
-            "bfloat16",
-            "unsigned",
-            "eager",
-            "static",
-            "tape",
-            "fuses",
-            "unchecked",
-            "mesh",
-        )
-    )
+    capabilities = frozenset((
+        "host_shapes", "float16", "bfloat16", "unsigned", "eager", "static", "tape", "fuses",
+        "unchecked", "mesh",
+    ))  # fmt: skip
 
     _idle: Any = None
     """A state of JAX in which nothing was traced."""
 
     def __init__(self) -> None:
-        self._on_mesh: dict[Mesh, JaxEngine] = {}
         self.table = Table.of_rooms(__package__, control.lowerings(self), natives(self))
 
     # --- values ---------------------------------------------------------------------------------
@@ -95,7 +84,7 @@ class JaxEngine(Engine):
         return np.array(value.shape, object if None in unknown.sizes(value) else np.int32)
 
     def known_sizes(self, value: Value) -> np.ndarray | None:
-        """For short vectors of integers that are no tracers."""
+        """The numbers of short vectors of integers that are no tracers."""
         if isinstance(value, jax.core.Tracer) or unknown.is_size(value):
             return None
         return np.asarray(value) if unknown.may_be_sizes(value) and self.is_tracing() else None
@@ -124,10 +113,6 @@ class JaxEngine(Engine):
             return io_callback(source.draw, jax.ShapeDtypeStruct((4,), np.uint32))
         return self.from_numpy(source.draw())
 
-    def to_numpy(self, value: Value) -> np.ndarray:
-        """A copy."""
-        return _copied(value)
-
     def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray]:
         """A copy that users may write to. A large result is waited for first: if there was no
         memory for it, copying would end the process.
@@ -143,20 +128,17 @@ class JaxEngine(Engine):
         """The array itself: a compiled program takes it faster than anything made of it."""
         return array
 
-    def lend(self, value: Value) -> Value:
-        """A copy, because the variable's own memory is donated when a program replaces it."""
-        return _lent(value)
-
-    def current(self, value: Value) -> Value:
-        """Its successor, if a program has taken its memory."""
-        return memory.current(value)
+    to_numpy = staticmethod(memory.following(lambda value: np.array(jax.block_until_ready(value))))
+    current = staticmethod(memory.current)
+    lend = staticmethod(memory.following(jnp.copy))
+    """A copy, because the variable's own memory is donated when a program replaces it."""
 
     def holds(self, dtype: str) -> bool:
         """JAX cuts wide types to 32 bits, unless it is told not to."""
         return dtype not in WIDE or bool(jax.config.jax_enable_x64)
 
     def has_value(self, value: Value) -> bool:
-        """Not a tracer, nor a symbolic size."""
+        """Whether it is neither a tracer nor a symbolic size."""
         return not (isinstance(value, jax.core.Tracer) or unknown.is_size(value))
 
     def wait(self, values: Sequence[Value]) -> None:
@@ -167,16 +149,12 @@ class JaxEngine(Engine):
         except (RuntimeError, ValueError):
             _waited(*values)
 
-    def on_mesh(self, mesh: Mesh) -> JaxEngine:
+    def with_mesh(self, mesh: Mesh) -> Engine:
         """Programs over all devices, by XLA's partitioner."""
-        if mesh.size == 1:
-            return self
-        if mesh not in self._on_mesh:
-            # Here: a program on one device needs none of it.
-            from backplane.engines.jax.sharding import MeshEngine
+        # Here: a program on one device needs none of it.
+        from backplane.engines.jax.sharding import MeshEngine
 
-            self._on_mesh[mesh] = MeshEngine(mesh)
-        return self._on_mesh[mesh]
+        return MeshEngine(mesh)
 
     # --- functions of JAX -----------------------------------------------------------------------
 
@@ -185,7 +163,7 @@ class JaxEngine(Engine):
         return np.zeros(spec.shape, spec.dtype)
 
     def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
-        """By tracing."""
+        """Trace the function."""
         shapes = [jax.ShapeDtypeStruct(s.shape, s.dtype) for s in specs]
         with memory.wide(_needs_64_bits(specs)):
             closed, found = jax.make_jaxpr(function, return_shape=True)(*shapes)
@@ -194,7 +172,9 @@ class JaxEngine(Engine):
     def native(
         self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
     ) -> Lowering:
-        """The function where JAX has the dtypes that it had when it was traced for its specs."""
+        """The function, which runs with or without 64-bit types, as when it was traced for its
+        specs.
+        """
 
         def run(*operands: Value) -> list[Value]:
             with memory.wide(_needs_64_bits(specs)):
@@ -208,7 +188,7 @@ class JaxEngine(Engine):
     def pullback(
         self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
     ) -> Sequence[Value]:
-        """By `jax.vjp`."""
+        """Use `jax.vjp`."""
         return jax.vjp(function, *operands)[1](list(cotangents))
 
     # --- programs -------------------------------------------------------------------------------
@@ -218,7 +198,7 @@ class JaxEngine(Engine):
         return list(local_devices())
 
     def with_device(self, name: str) -> Engine:
-        """By JAX's default device."""
+        """JAX, whose default device is set while programs run."""
         # Here: few programs choose a device.
         from backplane.engines.jax.placement import DeviceEngine
 
@@ -248,7 +228,7 @@ class JaxEngine(Engine):
         run = _in_64_bits(run) if _is_wide(program) else run
         return memory.following(run) if program.reads_variables else run
 
-    def jitted(self, function: Function, options: Any) -> Function:
+    def jitted(self, function: Function, options: dict[str, str] | None) -> Function:
         """`jax.jit` with options for the compiler."""
         return jax.jit(function, compiler_options=options)
 
@@ -256,8 +236,8 @@ class JaxEngine(Engine):
         """Called with the first compiled program of each set of input shapes."""
 
     def eager(self, program: Program) -> Function:
-        """For arrays with values `jax.jit` too: one dispatch instead of one for each operation.
-        Calls while JAX traces become part of that trace, step by step.
+        """Compile the program by `jax.jit` for arrays with values: that is one dispatch instead of
+        one for each operation. While JAX traces, a call becomes part of that trace, step by step.
         """
         function = _strong(program.function)
         run = _for_symbolic_sizes(function)
@@ -282,8 +262,6 @@ def _fetched(value: Value) -> np.ndarray:
     return np.array(value.block_until_ready())
 
 
-_copied = memory.following(lambda value: np.array(jax.block_until_ready(value)))
-_lent = memory.following(jnp.copy)
 _waited = memory.following(lambda *values: jax.block_until_ready(values))
 
 
@@ -307,8 +285,8 @@ def _at_once(compiled: Function, steps: Function) -> Function:
 
 
 def _for_symbolic_sizes(function: Function) -> Function:
-    """`function`, which may fail for symbolic sizes; then only the results' shapes are found. What
-    is computed from sizes alone is sizes again.
+    """`function`, called with symbolic sizes too. Where it fails for them, only the shapes of its
+    results are found. What it computes from sizes alone is sizes again.
     """
 
     def run(*inputs: Value) -> tuple[Value, ...]:

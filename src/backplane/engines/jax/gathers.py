@@ -57,13 +57,13 @@ class _Operation(NamedTuple):
     name: str
     line: Line | None
     shapes: Sequence[tuple[int, ...]]
-    """Of the operands that have axes."""
+    """The shapes of the operands that have axes."""
     runs_graph: bool
 
 
 class Gathers(threading.local):
-    """The operations of a program, and what the compiler gathers or moves for them. Each thread
-    traces programs of its own.
+    """The operations of a program, and what the compiler gathers or moves for them. Each thread has
+    its own, because it traces programs of its own.
     """
 
     _numbers = count()
@@ -103,9 +103,9 @@ class Gathers(threading.local):
         return run
 
     def tell(self, text: str) -> None:
-        """Warn of each operation in the program that was compiled last, none of whose operands
-        stays in its place. One that is element-wise keeps any layout: if something moves there,
-        users want that. The operations are then forgotten.
+        """Warn of each operation that keeps none of its operands in its place, in the program that
+        was compiled last. There is no warning of an element-wise operation: it keeps any layout, so
+        if something moves there, users have asked for it. The operations are then forgotten.
         """
         operations, self._operations = self._operations, {}
         lines = _lines(text)

@@ -100,7 +100,7 @@ def donating(
     function: Function,
     places: Mapping[int, int],
     specs: Sequence[Spec],
-    options: Any,
+    options: dict[str, str] | None,
     look: Callable[[Any], None],
 ) -> Function:
     """`function`, compiled. The inputs at the keys of `places` give their memory to the outputs
@@ -112,7 +112,8 @@ def donating(
     unknown = [i for i, spec in enumerate(specs) if not spec.is_static]
     pairs, count = tuple(places.items()), max(places.values()) + 1
     needed: dict[Shapes, int | None] = {}
-    """By the shapes of the inputs: bytes of memory; 0 where they are too few to be tried."""
+    """The bytes of memory that a call needs, by the shapes of the inputs. 0 says that they are too
+    few to be tried, and None that the program calls Python."""
 
     def start(*inputs: Value) -> tuple[Value, ...]:
         ident = get_ident()

@@ -15,15 +15,14 @@ from backplane.engines.table import Value
 class DeviceEngine(OnDevice, JaxEngine):
     """JAX, whose programs run on one device."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.device = name
-        self._place = local_devices()[name]
+    def named(self, name: str) -> jax.Device:
+        """One of `jax.local_devices`."""
+        return local_devices()[name]
 
     def here(self) -> AbstractContextManager[Any]:
         """JAX's default device."""
-        return jax.default_device(self._place)
+        return jax.default_device(self.place)
 
     def moved(self, value: Value) -> Value:
         """A copy on the device, or the value itself if it is there."""
-        return jax.device_put(value, self._place)
+        return jax.device_put(value, self.place)

@@ -86,7 +86,7 @@ def _max_pool_grad(g: Value, x: Value, y: None, positions: Value, **given: Any) 
         return windows.untile(jnp.where(here, windows.spread(g), 0))
     parts = [
         windows.put(jnp.where(positions == i, g, 0), place)
-        for i, place in enumerate(windows.places())
+        for i, place in enumerate(np.ndindex(windows.window))
     ]
     return windows.crop(reduce(lax.add, parts))
 
@@ -103,10 +103,7 @@ def _max_pool_take(v: Value, x: None, y: None, positions: Value, **given: Any) -
         taken = jnp.where(here, windows.tiles(v, zero(v)), 0)
         return jnp.sum(taken, axis=windows.inner, dtype=v.dtype)
     v = windows.pad(v, zero(v))
-    parts = [
-        jnp.where(positions == i, windows.take(v, place), 0)
-        for i, place in enumerate(windows.places())
-    ]
+    parts = [jnp.where(positions == i, v[index], 0) for i, index in enumerate(windows.indices)]
     return reduce(lax.add, parts)
 
 

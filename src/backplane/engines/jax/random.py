@@ -89,7 +89,7 @@ TABLE = table(words_at_once)
 
 @TABLE.add("key_words")
 def _key_words(key: Value) -> Value:
-    """Of a typed key its data."""
+    """The words of a key of JAX, typed or not."""
     typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
     words = jax.random.key_data(key) if typed else key
     return words if words.shape == (4,) else jnp.pad(words, (0, 2))

@@ -63,10 +63,10 @@ class MeshEngine(JaxEngine):
 
     # --- programs -------------------------------------------------------------------------------
 
-    def jitted(self, function: Function, options: Any) -> Function:
+    def jitted(self, function: Function, options: dict[str, str] | None) -> Function:
         """What the compiler has made is looked at."""
         run: Any = super().jitted(function, options)
-        seen: set[Any] = set()
+        seen: set[tuple[Ints, ...]] = set()
 
         def call(*inputs: Value) -> tuple[Value, ...]:
             shapes = tuple([x.shape for x in inputs])

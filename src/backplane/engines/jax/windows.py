@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain, product
+from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 from jax import lax
@@ -33,7 +33,8 @@ class Windows(Placement):
 
     Attributes:
         window: Their sizes.
-        strides: Where there is only one window any stride leads to it: it is that of tiles.
+        strides: Their steps. Where an axis has a single window, any step would do. It is the size
+            of the window then, so that the window counts as a tile.
         tiled: Whether the windows neither overlap nor leave gaps.
     """
 
@@ -50,25 +51,14 @@ class Windows(Placement):
 
     def crop(self, x: Value) -> Value:
         """`x` without the padding."""
-        return pad_spatial(x, zero(x), [(-a, -b) for a, b in self.pairs])
+        return x[self.inside]
 
     # --- as slices: the elements of all windows that are at one place -----------------------------
-
-    def places(self) -> Iterator[Ints]:
-        """The places in a window, in row-major order."""
-        return product(*map(range, self.window))
 
     def along(self, x: Value, axis: int) -> list[Value]:
         """For each place along one axis of the padded `x`, the elements there."""
         n, k, s = self.counts[axis], self.window[axis], self.strides[axis]
         return [lax.slice_in_dim(x, i, i + (n - 1) * s + 1, s, axis + 1) for i in range(k)]
-
-    def take(self, x: Value, place: Ints) -> Value:
-        """The elements at `place` of the padded `x`."""
-        ends = zip(place, self.counts, self.strides, strict=True)
-        stops = [i + (n - 1) * s + 1 for i, n, s in ends]
-        shape = x.shape
-        return lax.slice(x, (0, *place, 0), (shape[0], *stops, shape[-1]), (1, *self.strides, 1))
 
     def put(self, v: Value, place: Ints) -> Value:
         """Zeros of the padded sizes with `v` at `place` of all windows."""

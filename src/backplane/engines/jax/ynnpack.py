@@ -42,15 +42,15 @@ Jit = Callable[[bool], Function]
 def chosen(function: Function, specs: Sequence[Spec], jit: Jit) -> Function:
     """`function`, compiled by `jit` as suits the shapes of its inputs, whose specs are given."""
     unknown = [i for i, spec in enumerate(specs) if not spec.is_static]
-    forms: dict[bool, Any] = {}
-    found: dict[Shapes, Any] = {}
+    forms: dict[bool, Function] = {}
+    found: dict[Shapes, Function] = {}
 
-    def run(*inputs: Value) -> Any:
+    def run(*inputs: Value) -> tuple[Value, ...]:
         shapes = tuple([inputs[i].shape for i in unknown])
         form = found.get(shapes)
         return (first(inputs) if form is None else form)(*inputs)
 
-    def first(inputs: tuple[Value, ...]) -> Any:
+    def first(inputs: tuple[Value, ...]) -> Function:
         if any(isinstance(x, jax.core.Tracer) for x in inputs):
             return form_of(False)  # It becomes part of the trace, and is compiled with that.
         # What is traced here is not traced again: JAX keeps it with the function.
@@ -58,7 +58,7 @@ def chosen(function: Function, specs: Sequence[Spec], jit: Jit) -> Function:
         found[tuple([inputs[i].shape for i in unknown])] = form
         return form
 
-    def form_of(library: bool) -> Any:
+    def form_of(library: bool) -> Function:
         if library not in forms:
             forms[library] = jit(library)
         return forms[library]

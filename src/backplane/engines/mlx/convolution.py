@@ -53,9 +53,7 @@ def conv_input_grad(
     if not (g.size and kernel.size):
         return mx.zeros(sizes, g.dtype)
     place = Placement.of(sizes[1:-1], kernel.shape[:-2], **at)
-    before = [w.span - 1 - a for w, (a, _) in zip(place.windows, place.pairs, strict=True)]
-    axes = zip(place.sizes, place.counts, at["strides"], place.pairs, strict=True)
-    after = [n - (m - 1) * s - 1 + a for n, m, s, (a, _) in axes]
+    before, after = zip(*place.gradient_pairs, strict=True)
     return mx.conv_general(
         g,
         _turned(kernel, groups),

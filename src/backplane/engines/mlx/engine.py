@@ -32,6 +32,8 @@ class MLXEngine(Engine):
 
     name = "mlx"
     library = "mlx"
+    native_types = (mx.array,)
+    hashable = ("{x}.shape", "{x}.dtype")
     capabilities = frozenset(
         ("host_shapes", "float16", "bfloat16", "unsigned", "eager", "tape", "unchecked", "lazy")
     )
@@ -44,26 +46,14 @@ class MLXEngine(Engine):
 
     # --- values ---------------------------------------------------------------------------------
 
-    def owns(self, value: object) -> bool:
-        """Whether `value` is an `mx.array`; what MLX traces with is one too."""
-        return isinstance(value, mx.array)
-
     def spec_of(self, value: Value) -> Spec:
         """Shape and dtype, known also while MLX traces."""
         dtype = value.dtype
         return Spec(tuple(value.shape), NAMES.get(dtype) or str(dtype).removeprefix("mlx.core."))
 
-    def signature(self, kind: type) -> tuple[str, ...]:
-        """Shape and dtype."""
-        return "{x}.shape", "{x}.dtype"
-
-    def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
-        """A copy, in memory that all devices share."""
-        return from_numpy(array, dtype)
-
-    def to_numpy(self, value: Value) -> np.ndarray:
-        """A copy; this is where a lazy value is computed."""
-        return to_numpy(value)
+    from_numpy = staticmethod(from_numpy)
+    to_numpy = staticmethod(to_numpy)
+    """Copies. All devices share their memory, and a lazy value is computed when it is copied."""
 
     def fetching(self, spec: Spec) -> Callable[[Value], np.ndarray]:
         """NumPy's own function, which copies."""
@@ -86,7 +76,7 @@ class MLXEngine(Engine):
     def pullback(
         self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
     ) -> Sequence[Value]:
-        """By `mx.vjp`."""
+        """Use `mx.vjp`."""
         return mx.vjp(function, list(operands), list(cotangents))[1]
 
     # --- programs -------------------------------------------------------------------------------
@@ -97,7 +87,7 @@ class MLXEngine(Engine):
         return [f"{name}:0" for name, kind in kinds if mx.is_available(kind)]
 
     def with_device(self, name: str) -> Engine:
-        """By MLX's streams."""
+        """MLX, whose programs run in a stream of the device."""
         return DeviceEngine(name)
 
     def compile(self, program: Program) -> Function:
@@ -138,14 +128,9 @@ def _placed(program: Program, function: Function) -> Function:
 class DeviceEngine(OnDevice, MLXEngine):
     """MLX, whose programs run on one device. All devices share their memory."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.device = name
-        self._place = mx.gpu if name.startswith("gpu") else mx.cpu
-
     def here(self) -> AbstractContextManager[Any]:
         """A stream of the device."""
-        return mx.stream(self._place)
+        return mx.stream(mx.gpu if self.device.startswith("gpu") else mx.cpu)
 
     def moved(self, value: Value) -> Value:
         """The value itself."""

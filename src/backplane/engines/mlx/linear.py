@@ -12,21 +12,21 @@ from backplane.engines.table import Lowering, Table, Value
 TABLE = Table()
 
 
-def _swapped(x: Value) -> Value:
-    return mx.swapaxes(x, -1, -2)
-
-
 @TABLE.build("matmul")
-def matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
+def matmul(specs: Sequence[Spec], **swaps: bool) -> Lowering:
     """`mx.matmul`, whose kernels read swapped axes as they are."""
-    function = mx.matmul if is_float(specs[0].dtype) else _of_ints
-    if transpose_x and transpose_y:
-        return lambda x, y: function(_swapped(x), _swapped(y))
-    if transpose_x:
-        return lambda x, y: function(_swapped(x), y)
-    if transpose_y:
-        return lambda x, y: function(x, _swapped(y))
-    return function
+    product = mx.matmul if is_float(specs[0].dtype) else _of_ints
+    return lambda x, y: product(*_swapped(x, y, **swaps))
+
+
+@TABLE.add("matmul_add")
+def matmul_add(x: Value, y: Value, c: Value, **swaps: bool) -> Value:
+    """`mx.addmm`."""
+    return mx.addmm(c, *_swapped(x, y, **swaps))
+
+
+def _swapped(x: Value, y: Value, *, transpose_x: bool, transpose_y: bool) -> tuple[Value, Value]:
+    return x.swapaxes(-1, -2) if transpose_x else x, y.swapaxes(-1, -2) if transpose_y else y
 
 
 AT_ONCE = 16
@@ -41,13 +41,3 @@ def _of_ints(x: Value, y: Value) -> Value:
         products = x[..., i : i + AT_ONCE, None] * y[..., None, i : i + AT_ONCE, :]
         total = total + mx.sum(products, -2).astype(x.dtype)
     return total
-
-
-@TABLE.build("matmul_add")
-def matmul_add(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
-    """`mx.addmm`."""
-
-    def lowering(x: Value, y: Value, c: Value) -> Value:
-        return mx.addmm(c, _swapped(x) if transpose_x else x, _swapped(y) if transpose_y else y)
-
-    return lowering

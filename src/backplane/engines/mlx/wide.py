@@ -30,7 +30,7 @@ def _with_slope(function: Lowering, slope: Callable[[Value, Value], Value]) -> L
 
 
 def _exp(x: Value) -> Value:
-    """By `expm1`, which is exact in float64; a power of the rounded e is 7e-14 off."""
+    """Use `expm1`, which is exact in float64. A power of the rounded e would be 7e-14 off."""
     large = mx.expm1(mx.abs(x)) + 1
     return mx.where(x < 0, 1 / large, large)
 

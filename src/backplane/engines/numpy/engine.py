@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,9 @@ from backplane.engines.arrays.buffers import BLOCKS, LOOPS
 from backplane.engines.arrays.control import Room, Rows, loops
 from backplane.engines.arrays.engine import SILENCE, ArrayEngine
 from backplane.engines.arrays.linear import for_steps
-from backplane.engines.arrays.native import SIZES, on_arrays, stand_in
+from backplane.engines.arrays.native import TakesFunctions
 from backplane.engines.base import Blocks, natives
-from backplane.engines.table import Lowering, Table, Value
+from backplane.engines.table import Table, Value
 
 # `dtype.name` takes longer than a small ufunc; types of equal width share a name (long, long long).
 _NAMES = {np.dtype(code).num: np.dtype(code).name for code in np.typecodes["AllInteger"] + "?efd"}
@@ -23,7 +23,9 @@ assert set(_NAMES.values()) == DTYPES - {"bfloat16"}
 
 
 def _places(stack: Value) -> list[Value]:
-    """Rows without axes are no views: they become rows of one element."""
+    """The rows of a stack as views. A row without axes would be a number, which is no view, so such
+    a stack is read as rows of one element.
+    """
     return list(stack if stack.ndim > 1 else stack.reshape(-1, 1))
 
 
@@ -34,12 +36,14 @@ def _empty(count: int, y: Value) -> Value:
 ROWS = Rows(list, np.stack, np.zeros, for_steps, Room(None, _empty, _places, np.array))
 
 
-class NumPyEngine(ArrayEngine):
+class NumPyEngine(TakesFunctions, ArrayEngine):
     """Programs run as emitted. The table is that of `engines.arrays`."""
 
     name = "numpy"
     takes_arrays = gives_arrays = True
     library = "numpy"
+    native_types = (np.ndarray, np.generic)
+    hashable = ("{x}.shape", "{x}.dtype")
     capabilities = frozenset(
         {"host_shapes", "float16", "bfloat16", "unsigned", "eager", "out", "blocks", "steps"}
     )
@@ -49,32 +53,10 @@ class NumPyEngine(ArrayEngine):
         own = updates.TABLE, loops(self, ROWS), natives(self)
         self.table = Table.of_rooms("backplane.engines.arrays", *own)
 
-    def owns(self, value: object) -> bool:
-        """Whether `value` is an array or a NumPy scalar."""
-        return isinstance(value, np.ndarray | np.generic)
-
     def spec_of(self, value: Value) -> Spec:
         """Shape and dtype name of an array or a NumPy scalar."""
         dtype = value.dtype
         return Spec(value.shape, _NAMES.get(dtype.num) or dtype.name)
-
-    def signature(self, kind: type) -> tuple[str, ...]:
-        """Shape and dtype."""
-        return "{x}.shape", "{x}.dtype"
-
-    stand_in_sizes = SIZES
-    differentiates = False
-    calls_numpy = True
-
-    def stand_in(self, spec: Spec) -> Value:
-        """Ones: functions of arrays must be run to see what they give."""
-        return stand_in(spec)
-
-    def native(
-        self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
-    ) -> Lowering:
-        """The function, which may write to none of its operands."""
-        return on_arrays(function, results)
 
     def blocks(self) -> Blocks:
         """NumPy's calls."""

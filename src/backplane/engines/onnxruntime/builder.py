@@ -8,7 +8,7 @@ without care.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -50,6 +50,56 @@ class Symbol:
         """The number of axes."""
         assert self.shape is not None
         return len(self.shape)
+
+    @property
+    def sizes(self) -> tuple[Size, ...]:
+        """The sizes of all axes."""
+        return tuple([self.size(axis) for axis in range(self.rank)])
+
+    def size(self, axis: int) -> Size:
+        """The size of an axis."""
+        assert self.shape is not None
+        known = self.shape[axis]
+        if known is not None:
+            return known
+        return node("Shape", self, shape=(1,), start=axis, end=axis + 1)
+
+    def cast(self, dtype: str) -> Symbol:
+        """The same in another dtype."""
+        if self.dtype == dtype:
+            return self
+        if self.array is not None and self.array.size == 1:
+            return literal(self.array.astype(dtype))
+        return node("Cast", self, dtype=dtype, shape=self.shape, to=ELEMENT_TYPES[dtype])
+
+    def transpose(self, perm: Sequence[int]) -> Symbol:
+        """The axes in another order."""
+        perm = tuple(perm)
+        if perm == tuple(range(len(perm))):
+            return self
+        shape = None if self.shape is None else tuple([self.shape[i] for i in perm])
+        scope = current()
+        name = scope.name_of(self)
+        source = scope.find(("transposed", name, perm))
+        if source is not None:  # this is itself transposed, from there
+            return Symbol(source[0], self.dtype, shape)
+        y = node("Transpose", self, shape=shape, perm=perm)
+        back = tuple([perm.index(i) for i in range(len(perm))])
+        scope.note(("transposed", y.name, back), [name])
+        return y
+
+    def reshape(self, sizes: Sequence[Size]) -> Symbol:
+        """The same elements in another shape; one size may be -1."""
+        shape = tuple([n if isinstance(n, int) and n >= 0 else None for n in sizes])
+        if self.shape == shape and None not in shape:
+            return self
+        unknown = [i for i, n in enumerate(sizes) if not isinstance(n, int)]
+        if len(unknown) == 1 and all(n > 0 for n in sizes if isinstance(n, int)):
+            # What is left over is the one that is not known: no need to compute it.
+            sizes = [-1 if i == unknown[0] else n for i, n in enumerate(sizes)]
+        # Zero is a size, except beside -1, where ONNX does not allow it to be.
+        allowzero = int(not any(isinstance(n, int) and n < 0 for n in sizes))
+        return node("Reshape", self, vector(sizes), shape=shape, allowzero=allowzero)
 
     # --- sizes; they are not negative, so that rounding toward zero rounds down -------------------
 
@@ -313,6 +363,22 @@ def nodes(
     return [Symbol(name, dtype) for name, dtype in zip(names, dtypes, strict=True)]
 
 
+def chosen(
+    condition: Symbol,
+    dtypes: Sequence[str],
+    then: Callable[[], Sequence[Symbol]],
+    orelse: Callable[[], Sequence[Symbol]],
+) -> list[Symbol]:
+    """The results, of these dtypes, of one of two functions. The nodes that they make go to
+    branches, of which only the one taken runs.
+    """
+    bodies = []
+    for branch in (then, orelse):
+        with nested() as scope:
+            bodies.append(Body(scope, [], scope.outputs(branch())))
+    return nodes("If", [condition], dtypes, then_branch=bodies[0], else_branch=bodies[1])
+
+
 def literal(array: np.ndarray) -> Symbol:
     """A constant with the content of an array."""
     return Symbol("", array.dtype.name, array.shape, array)
@@ -328,27 +394,16 @@ def ints(*values: int) -> Symbol:
     return literal(np.array(values, np.int64))
 
 
-def cast(x: Symbol, dtype: str) -> Symbol:
-    """`x` in another dtype."""
-    if x.dtype == dtype:
-        return x
-    if x.array is not None and x.array.size == 1:
-        return literal(x.array.astype(dtype))
-    return node("Cast", x, dtype=dtype, shape=x.shape, to=ELEMENT_TYPES[dtype])
-
-
-def transpose(x: Symbol, perm: Sequence[int]) -> Symbol:
-    """The axes in another order."""
-    perm = tuple(perm)
-    if perm == tuple(range(len(perm))):
-        return x
-    shape = None if x.shape is None else tuple([x.shape[i] for i in perm])
-    scope = current()
-    name = scope.name_of(x)
-    source = scope.find(("transposed", name, perm))
-    if source is not None:  # x is itself transposed, from there
-        return Symbol(source[0], x.dtype, shape)
-    y = node("Transpose", x, shape=shape, perm=perm)
-    back = tuple([perm.index(i) for i in range(len(perm))])
-    scope.note(("transposed", y.name, back), [name])
-    return y
+def vector(numbers: Sequence[Size]) -> Symbol:
+    """Sizes as one int64 vector."""
+    parts: list[Symbol] = []
+    run: list[int] = []
+    for n in numbers:
+        if isinstance(n, int):
+            run.append(n)
+            continue
+        parts += [ints(*run), n] if run else [n]
+        run = []
+    if run or not parts:
+        parts.append(ints(*run))
+    return parts[0] if len(parts) == 1 else node("Concat", *parts, axis=0, shape=(len(numbers),))

@@ -9,7 +9,8 @@ are read from the graph around it. Graphs that call users' functions are run by 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from backplane.core.graph import Graph
 from backplane.core.spec import Spec
@@ -19,16 +20,19 @@ from backplane.engines.onnxruntime.builder import (
     Scope,
     Size,
     Symbol,
+    chosen,
     current,
     ints,
     nested,
     node,
     nodes,
     number,
+    vector,
 )
 from backplane.engines.onnxruntime.hosted import or_hosted
 from backplane.engines.onnxruntime.shaping import constant_of, flip
-from backplane.engines.onnxruntime.sizes import as_scalar_of_int64, size, sizes, vector
+from backplane.engines.onnxruntime.sizes import as_scalar_of_int64
+from backplane.engines.programs import Scanning
 from backplane.engines.table import Lowering, Table
 
 Specs = Sequence[Spec]
@@ -50,14 +54,11 @@ def _body(scope: Scope, inputs: list[Symbol], results: Sequence[Symbol], specs: 
 
 def cond(engine: Engine, specs: Specs, *, then: Graph, orelse: Graph) -> Lowering:
     """Build a branch: only the one taken runs."""
-    branches = {"then_branch": engine.callable(then), "else_branch": engine.callable(orelse)}
+    branches = engine.callable(then), engine.callable(orelse)
+    dtypes = [t.spec.dtype for t in then.outputs]
 
     def lower(predicate: Symbol, *operands: Symbol) -> list[Symbol]:
-        bodies = {}
-        for key, run in branches.items():
-            with nested() as scope:
-                bodies[key] = Body(scope, [], scope.outputs(run(*operands)))
-        return nodes("If", [predicate], [t.spec.dtype for t in then.outputs], **bodies)
+        return chosen(predicate, dtypes, *[partial(run, *operands) for run in branches])
 
     return lower
 
@@ -83,43 +84,36 @@ def while_loop(engine: Engine, specs: Specs, *, test: Graph, body: Graph, carry:
 _FLAG = Spec((), "bool")
 
 
-class _Loop(NamedTuple):
-    """A scan: what runs a step, the specs of what that takes and gives, and how many there are."""
+class _Steps(NamedTuple):
+    """A scan, what runs a step, and how many steps there are."""
 
-    step: Step
-    takes: Specs
-    gives: Specs
-    length: Size
-    reverse: bool
+    loop: Scanning
+    run: Step
+    times: Size
+
+    @property
+    def gives(self) -> Specs:
+        """The specs of what a step gives."""
+        return [t.spec for t in self.loop.body.outputs]
 
 
-def scan(
-    engine: Engine,
-    specs: Specs,
-    *,
-    body: Graph,
-    carry: int,
-    xs: int,
-    reverse: bool,
-    length: int | None,
-) -> Lowering:
+def scan(engine: Engine, specs: Specs, **given: Any) -> Lowering:
     """Build a loop over the first axis of xs that stacks what each step gives."""
-    step = engine.callable(body)
-    takes, gives = [t.spec for t in body.inputs], [t.spec for t in body.outputs]
-    widened = any(a.shape != b.shape for a, b in zip(specs[:carry], takes, strict=False))
-    varying = not all(spec.is_static for spec in takes[:carry])
+    loop = Scanning(**given)
+    step, carried = engine.callable(loop.body), loop.carried
+    widened = any(a.shape != b.shape for a, b in zip(specs, carried, strict=False))
+    varying = not all(spec.is_static for spec in carried)
 
     def lower(*operands: Symbol) -> list[Symbol]:
-        state, rows = operands[:carry], operands[carry : carry + xs]
-        consts = operands[carry + xs :]
-        count: Size = size(rows[0], 0) if rows else length or 0
-        loop = _Loop(step, takes, gives, count, reverse)
+        state, rows, consts = loop.parts(operands)
+        count: Size = rows[0].size(0) if rows else loop.length or 0
+        steps = _Steps(loop, step, count)
         root = current().root
         certain = not varying and isinstance(count, int) and count > 0
         if certain or not (root.loops == "Loop" or widened or count == 0):
             root.unsure |= not certain
-            return _as_scan(loop, state, rows, consts)
-        return _as_loop(loop, state, rows, consts)
+            return _as_scan(steps, state, rows, consts)
+        return _as_loop(steps, state, rows, consts)
 
     return lower
 
@@ -127,17 +121,18 @@ def scan(
 Symbols = Sequence[Symbol]
 
 
-def _as_scan(loop: _Loop, state: Symbols, rows: Symbols, consts: Symbols) -> list[Symbol]:
-    carry, gives = len(state), loop.gives
+def _as_scan(steps: _Steps, state: Symbols, rows: Symbols, consts: Symbols) -> list[Symbol]:
+    carry, gives = len(state), steps.gives
     with nested() as scope:
-        inputs = _symbols(scope, loop.takes[: carry + len(rows)])
-        results = loop.step(*inputs, *consts)
+        takes = steps.loop.body.inputs[: carry + len(rows)]
+        inputs = _symbols(scope, [t.spec for t in takes])
+        results = steps.run(*inputs, *consts)
         # Something must say how many steps there are.
         idle = [] if rows else [Symbol(scope.name(), "bool", ())]
         each = _body(scope, inputs + idle, results, gives)
     if not rows:
-        rows = [constant_of([loop.length], 0, "bool")]
-    way = int(loop.reverse)
+        rows = [constant_of([steps.times], 0, "bool")]
+    way = int(steps.loop.reverse)
     return nodes(
         "Scan",
         [*state, *rows],
@@ -149,47 +144,46 @@ def _as_scan(loop: _Loop, state: Symbols, rows: Symbols, consts: Symbols) -> lis
     )
 
 
-def _as_loop(loop: _Loop, state: Symbols, rows: Symbols, consts: Symbols) -> list[Symbol]:
+def _as_loop(steps: _Steps, state: Symbols, rows: Symbols, consts: Symbols) -> list[Symbol]:
     carry = len(state)
-    times = as_scalar_of_int64(loop.length)
+    times = as_scalar_of_int64(steps.times)
     with nested() as scope:
-        inputs = _symbols(scope, [Spec((), "int64"), _FLAG, *loop.takes[:carry]])
+        inputs = _symbols(scope, [Spec((), "int64"), _FLAG, *steps.loop.carried])
         at = inputs[0]
-        if loop.reverse:
+        if steps.loop.reverse:
             at = node("Sub", node("Sub", times, number(1, "int64")), at)
         each = [node("Gather", x, at, axis=0, shape=(x.shape or ())[1:]) for x in rows]
-        results = loop.step(*inputs[2:], *each, *consts)
-        made = _body(scope, inputs, [inputs[1], *results], [_FLAG, *loop.gives])
-    listed = nodes("Loop", [times, None, *state], _dtypes(loop.gives), body=made)
-    stacked = [Spec((None, *spec.shape), spec.dtype) for spec in loop.gives[carry:]]
+        results = steps.run(*inputs[2:], *each, *consts)
+        made = _body(scope, inputs, [inputs[1], *results], [_FLAG, *steps.gives])
+    listed = nodes("Loop", [times, None, *state], _dtypes(steps.gives), body=made)
+    stacked = [Spec((None, *spec.shape), spec.dtype) for spec in steps.loop.stacked]
     ys = [y.known(spec) for y, spec in zip(listed[carry:], stacked, strict=True)]
-    if loop.reverse:
+    if steps.loop.reverse:
         ys = [flip(y, axes=(0,)) for y in ys]
-    if not all(spec.is_static for spec in loop.gives[carry:]) and rows:
-        ys = _with_sizes(loop, ys, state, rows, consts)
+    if not all(spec.is_static for spec in steps.loop.stacked) and rows:
+        ys = _with_sizes(steps, ys, state, rows, consts)
     return [*listed[:carry], *ys]
 
 
 def _with_sizes(
-    loop: _Loop, ys: Symbols, state: Symbols, rows: Symbols, consts: Symbols
+    steps: _Steps, ys: Symbols, state: Symbols, rows: Symbols, consts: Symbols
 ) -> list[Symbol]:
     """The stacks, whose unknown sizes a step on zeros tells where there are no steps: ONNX Runtime
     takes them for 0.
     """
-    none = node("Equal", vector([loop.length]), ints(0))
-    with nested() as known:
-        counts = [node("Shape", y, shape=(y.rank - 1,), start=1) for y in ys]
-        orelse = Body(known, [], known.outputs(counts))
-    with nested() as empty:
-        zeros = [constant_of(sizes(x)[1:], 0, x.dtype) for x in rows]
-        results = loop.step(*state, *zeros, *consts)[len(state) :]
-        found = [
-            node("Shape", y, shape=(len(spec.shape),))
-            for y, spec in zip(results, loop.gives[len(state) :], strict=True)
-        ]
-        then = Body(empty, [], empty.outputs(found))
-    inner = nodes("If", [none], ["int64"] * len(ys), then_branch=then, else_branch=orelse)
-    first = vector([loop.length])
+    none = node("Equal", vector([steps.times]), ints(0))
+
+    def of_a_step() -> list[Symbol]:
+        zeros = [constant_of(x.sizes[1:], 0, x.dtype) for x in rows]
+        results = steps.run(*state, *zeros, *consts)[len(state) :]
+        pairs = zip(results, steps.loop.stacked, strict=True)
+        return [node("Shape", y, shape=(len(spec.shape),)) for y, spec in pairs]
+
+    def of_stacks() -> list[Symbol]:
+        return [node("Shape", y, shape=(y.rank - 1,), start=1) for y in ys]
+
+    inner = chosen(none, ["int64"] * len(ys), of_a_step, of_stacks)
+    first = vector([steps.times])
     return [
         node("Reshape", y, node("Concat", first, n, axis=0), shape=y.shape, allowzero=1)
         for y, n in zip(ys, inner, strict=True)
@@ -198,10 +192,6 @@ def _with_sizes(
 
 def lowerings(engine: Engine) -> Table:
     """The table of control flow, whose graphs `engine` turns into functions."""
-    builds: dict[str, Callable[..., Lowering]] = {
-        "cond": cond,
-        "while_loop": while_loop,
-        "scan": scan,
-    }
+    builds: dict[str, Lowering] = {"cond": cond, "while_loop": while_loop, "scan": scan}
     made = {name: or_hosted(name, build, engine) for name, build in builds.items()}
     return Table({"builds": True}, **made)

@@ -14,18 +14,10 @@ from typing import Any, Unpack
 
 from backplane.core.spec import Spec
 from backplane.core.windows import Convolving, Window, windows
-from backplane.engines.onnxruntime.builder import (
-    Shape,
-    Size,
-    Symbol,
-    current,
-    ints,
-    node,
-    transpose,
-)
+from backplane.engines.onnxruntime.builder import Shape, Size, Symbol, current, ints, node, vector
 from backplane.engines.onnxruntime.indexing import slice_
 from backplane.engines.onnxruntime.shaping import concat, constant_of, pad
-from backplane.engines.onnxruntime.sizes import at_least, filled, reshape, sizes, static, vector
+from backplane.engines.onnxruntime.sizes import at_least, filled, static
 from backplane.engines.table import Ints, Table
 
 TABLE = Table()
@@ -38,17 +30,17 @@ Pairs = Sequence[tuple[Size, Size]]
 
 def channels_first(x: Symbol) -> Symbol:
     """(batch, *spatial, channels) as (batch, channels, *spatial)."""
-    return transpose(x, (0, x.rank - 1, *range(1, x.rank - 1)))
+    return x.transpose((0, x.rank - 1, *range(1, x.rank - 1)))
 
 
 def channels_last(x: Symbol, rank: int) -> Symbol:
     """The inverse of `channels_first`."""
-    return transpose(x, (0, *range(2, rank), 1))
+    return x.transpose((0, *range(2, rank), 1))
 
 
 def _kernel_first(kernel: Symbol) -> Symbol:
     """(*spatial, inputs, outputs) as (outputs, inputs, *spatial)."""
-    return transpose(kernel, (kernel.rank - 1, kernel.rank - 2, *range(kernel.rank - 2)))
+    return kernel.transpose((kernel.rank - 1, kernel.rank - 2, *range(kernel.rank - 2)))
 
 
 # --- padding -------------------------------------------------------------------------------------
@@ -113,7 +105,7 @@ def _attributes(at: Convolving) -> dict[str, Any]:
 def conv(x: Symbol, kernel: Symbol, bias: Symbol | None = None, **at: Unpack[Convolving]) -> Symbol:
     """Cross-correlation, plus a bias if there is one."""
     assert kernel.shape is not None
-    slid, counts = _windows(kernel.shape, at), sizes(x)[1:-1]
+    slid, counts = _windows(kernel.shape, at), x.sizes[1:-1]
     if _is_pointwise(kernel.shape, at["groups"]) and not current().is_constant(kernel.name):
         return _at_points(x, kernel, bias, slid)
     options = padding_options(slid, counts)
@@ -128,14 +120,14 @@ def _at_points(x: Symbol, kernel: Symbol, bias: Symbol | None, slid: Sequence[Wi
     taken here: ONNX Runtime lays it out once, and joins it with what follows.
     """
     assert x.shape is not None
-    channels, filters = sizes(kernel)[-2:]
+    channels, filters = kernel.sizes[-2:]
     counts = [w.count(n) for n, w in zip(x.shape[1:-1], slid, strict=True)]
-    padded = _padded(x, pairs_of(slid, sizes(x)[1:-1]))
+    padded = _padded(x, pairs_of(slid, x.sizes[1:-1]))
     part = slice_(padded, slices=((None, None, 1), *[w.part(0) for w in slid], (None, None, 1)))
     part = part.known(Spec((x.shape[0], *counts, x.shape[-1]), x.dtype))
-    y = node("MatMul", reshape(part, (-1, channels)), reshape(kernel, (channels, filters)))
+    y = node("MatMul", part.reshape((-1, channels)), kernel.reshape((channels, filters)))
     y = y if bias is None else node("Add", y, bias)
-    return reshape(y, (*sizes(part)[:-1], filters))
+    return y.reshape((*part.sizes[:-1], filters))
 
 
 @TABLE.add("conv_input_grad", unless=_is_product)
@@ -146,7 +138,7 @@ def conv_input_grad(
     wanted = filled(shape, dims)[1:-1]
     slid = _windows(kernel.shape, at)
     pairs = pairs_of(slid, wanted)
-    whole = [(n - 1) * w.stride + w.span for n, w in zip(sizes(g)[1:-1], slid, strict=True)]
+    whole = [(n - 1) * w.stride + w.span for n, w in zip(g.sizes[1:-1], slid, strict=True)]
     # What windows reach behind the wanted end; less than 0 where they leave elements there unread.
     behind = [w - before - n for w, n, (before, _) in zip(whole, wanted, pairs, strict=True)]
     befores = [before for before, _ in pairs]
@@ -186,9 +178,9 @@ def conv_kernel_grad(
     """
     *window, channels, _ = kernel_shape
     rank, groups = x.rank, at["groups"]
-    if sizes(x)[0] == 0:  # without channels the kernel does not return
+    if x.sizes[0] == 0:  # without channels the kernel does not return
         return constant_of(kernel_shape, 0, x.dtype)
-    slid, counts = _windows(kernel_shape, at), sizes(x)[1:-1]
+    slid, counts = _windows(kernel_shape, at), x.sizes[1:-1]
     pairs = pairs_of(slid, counts)
     if groups == 1:
         return _by_products(_padded(x, pairs), g, kernel_shape, slid)
@@ -198,7 +190,7 @@ def conv_kernel_grad(
     y = node(
         "Conv",
         _swapped(x, channels, groups),
-        transpose(g, (rank - 1, *range(rank - 1))),
+        g.transpose((rank - 1, *range(rank - 1))),
         strides=at["dilation"],
         dilations=at["strides"],
         group=groups,
@@ -207,7 +199,7 @@ def conv_kernel_grad(
     # There may be more places than the kernel has elements.
     spatial = range(2, rank)
     y = node("Slice", y, ints(*[0] * len(window)), ints(*window), ints(*spatial))
-    return transpose(y, (*spatial, 0, 1))
+    return y.transpose((*spatial, 0, 1))
 
 
 def _by_products(x: Symbol, g: Symbol, kernel_shape: Ints, slid: Sequence[Window]) -> Symbol:
@@ -228,15 +220,15 @@ def _by_products(x: Symbol, g: Symbol, kernel_shape: Ints, slid: Sequence[Window
     if math.prod(window) * channels <= NARROW:
         # Several thin matrices cost more than one of them all.
         parts, width = [concat(*parts, axis=x.rank - 1)], math.prod(window) * channels
-    cotangents = reshape(g, (-1, filters))
-    found = [node("Gemm", reshape(part, (-1, width)), cotangents, transA=1) for part in parts]
-    return reshape(concat(*found, axis=0), kernel_shape)
+    cotangents = g.reshape((-1, filters))
+    found = [node("Gemm", part.reshape((-1, width)), cotangents, transA=1) for part in parts]
+    return concat(*found, axis=0).reshape(kernel_shape)
 
 
 def _swapped(x: Symbol, channels: int, groups: int) -> Symbol:
     """(batch, *spatial, groups × channels) as (channels, groups × batch, *spatial)."""
     rank = x.rank
-    batch, *spatial = sizes(x)[:-1]
-    parts = reshape(x, (batch, *spatial, groups, channels))
-    parts = transpose(parts, (rank, rank - 1, *range(rank - 1)))
-    return reshape(parts, (channels, batch * groups, *spatial))
+    batch, *spatial = x.sizes[:-1]
+    parts = x.reshape((batch, *spatial, groups, channels))
+    parts = parts.transpose((rank, rank - 1, *range(rank - 1)))
+    return parts.reshape((channels, batch * groups, *spatial))

@@ -14,30 +14,22 @@ from typing import Any
 import numpy as np
 
 from backplane.core.spec import UNSIGNED, is_float
-from backplane.engines.onnxruntime.builder import Symbol, cast, current, ints, node, number
-from backplane.engines.table import Table
+from backplane.engines.onnxruntime.builder import Symbol, current, ints, node, number
+from backplane.engines.table import Table, in_wider
 
 Function = Callable[..., Symbol]
 
+_NODES = {
+    "abs": "Abs", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "sin": "Sin", "cos": "Cos",
+    "tanh": "Tanh", "add": "Add", "mul": "Mul", "div": "Div", "equal": "Equal",
+    "logical_not": "Not", "logical_and": "And", "logical_or": "Or", "bit_and": "BitwiseAnd",
+    "bit_or": "BitwiseOr", "bit_xor": "BitwiseXor", "less": "Less", "less_equal": "LessOrEqual",
+}  # fmt: skip
+"""Primitives that are one operation of ONNX, and its name."""
+
 TABLE = Table(
-    cast=cast,
-    abs=partial(node, "Abs"),
-    exp=partial(node, "Exp"),
-    log=partial(node, "Log"),
-    sqrt=partial(node, "Sqrt"),
-    sin=partial(node, "Sin"),
-    cos=partial(node, "Cos"),
-    tanh=partial(node, "Tanh"),
-    logical_not=partial(node, "Not"),
-    add=partial(node, "Add"),
-    mul=partial(node, "Mul"),
-    div=partial(node, "Div"),
-    equal=partial(node, "Equal"),
-    logical_and=partial(node, "And"),
-    logical_or=partial(node, "Or"),
-    bit_and=partial(node, "BitwiseAnd"),
-    bit_or=partial(node, "BitwiseOr"),
-    bit_xor=partial(node, "BitwiseXor"),
+    **{name: partial(node, op) for name, op in _NODES.items()},
+    cast=Symbol.cast,
     identity=lambda x: x,
     stop_gradient=lambda x: x,
     # -x; unsigned integers wrap around.
@@ -49,18 +41,7 @@ TABLE = Table(
 
 def through(wider: dict[str, str]) -> Callable[[Function], Function]:
     """Decorator: a lowering that computes some dtypes in others and casts the result back."""
-
-    def decorate(function: Function) -> Function:
-        def lower(*operands: Symbol, **params: object) -> Symbol:
-            dtype = operands[0].dtype
-            wide = wider.get(dtype)
-            if wide is None:
-                return function(*operands, **params)
-            return cast(function(*[cast(x, wide) for x in operands], **params), dtype)
-
-        return lower
-
-    return decorate
+    return partial(in_wider, Symbol.cast, wider)
 
 
 # In float16 the kernel gives 0 for NaN.
@@ -76,15 +57,15 @@ _COMPARED = {"bool": "uint8", "uint16": "int32", "int16": "int32", "uint32": "in
 def comparable(x: Symbol) -> Symbol:
     """`x` in a dtype that has kernels which compare, in the same order."""
     if x.dtype == "uint64":
-        return cast(node("BitwiseXor", x, number(SIGN_BIT, "uint64")), "int64")
-    return cast(x, _COMPARED.get(x.dtype, x.dtype))
+        return node("BitwiseXor", x, number(SIGN_BIT, "uint64")).cast("int64")
+    return x.cast(_COMPARED.get(x.dtype, x.dtype))
 
 
 def restored(y: Symbol, dtype: str) -> Symbol:
     """The inverse of `comparable`, for elements of what it gave."""
     if dtype == "uint64":
-        return node("BitwiseXor", cast(y, "uint64"), number(SIGN_BIT, "uint64"))
-    return cast(y, dtype)
+        return node("BitwiseXor", y.cast("uint64"), number(SIGN_BIT, "uint64"))
+    return y.cast(dtype)
 
 
 # --- one operand ---------------------------------------------------------------------------------
@@ -95,12 +76,6 @@ def _rounded(op: str, x: Symbol) -> Symbol:
 
 
 TABLE.update(Table(floor=partial(_rounded, "Floor"), round=partial(_rounded, "Round")))
-
-
-@TABLE.add("relu")
-def relu(x: Symbol) -> Symbol:
-    """max(x, 0)."""
-    return _rectified(x) if is_float(x.dtype) else maximum(x, number(0, x.dtype))
 
 
 @TABLE.add("sigmoid")
@@ -180,13 +155,13 @@ def check_numerics(x: Symbol, *, message: str) -> Symbol:
     """ONNX has no operation that refuses numbers. But an index out of range stops a session, also
     inside a loop: the index is 0 if all is well, else it says what is wrong (`bad_numbers`).
     """
-    wide = cast(x, "float32") if x.dtype == "float16" else x
+    wide = x.cast("float32") if x.dtype == "float16" else x
     index = number(0, "int64")
     for bit, kind in enumerate(("IsNaN", "IsInf"), 1):
         count = node(
-            "ReduceSum", cast(node(kind, wide, dtype="bool"), "int64"), keepdims=0, shape=()
+            "ReduceSum", node(kind, wide, dtype="bool").cast("int64"), keepdims=0, shape=()
         )
-        found = cast(cast(count, "bool"), "int64")
+        found = count.cast("bool").cast("int64")
         index = node("Add", index, node("Mul", found, number(bit, "int64")))
     nothing = node("Gather", ints(0), index, axis=0, shape=())
     shape = node("Shape", x, dtype="int64", shape=(x.rank,))
@@ -231,6 +206,9 @@ def maximum(x: Symbol, y: Symbol) -> Symbol:
     return node("Max", x, y)
 
 
+TABLE.add("relu")(lambda x: maximum(x, number(0, x.dtype)))
+
+
 def _rectified(x: Symbol) -> Symbol:
     y = node("Relu", x)
     current().note(("rectified", y.name), x)
@@ -270,7 +248,7 @@ def floordiv(x: Symbol, y: Symbol) -> Symbol:
         negative = [node("Less", v, zero) for v in (x, divisor)]
         exact = node("Equal", node("Mod", x, divisor), zero)
         moved = node("And", node("Xor", *negative), node("Not", exact))
-        quotient = node("Sub", quotient, cast(moved, x.dtype))
+        quotient = node("Sub", quotient, moved.cast(x.dtype))
     if fine is None:
         return quotient
     zero = number(0, x.dtype)
@@ -306,25 +284,9 @@ def _float_rest(x: Symbol, y: Symbol) -> tuple[Symbol, Symbol]:
 def _float_floordiv(x: Symbol, y: Symbol) -> Symbol:
     rest, moved = _float_rest(x, y)
     whole = node("Round", node("Div", node("Sub", x, rest), y))
-    whole = node("Sub", whole, cast(moved, x.dtype))
+    whole = node("Sub", whole, moved.cast(x.dtype))
     by_zero = node("Equal", y, number(0, x.dtype))
     return where(by_zero, node("Div", x, y), whole)
-
-
-@TABLE.add("less")
-def less(x: Symbol, y: Symbol) -> Symbol:
-    """Whether x < y; False < True."""
-    if x.dtype == "bool":
-        return node("And", node("Not", x), y)
-    return node("Less", x, y)
-
-
-@TABLE.add("less_equal")
-def less_equal(x: Symbol, y: Symbol) -> Symbol:
-    """Whether x ≤ y; False ≤ True."""
-    if x.dtype == "bool":
-        return node("Or", node("Not", x), y)
-    return node("LessOrEqual", x, y)
 
 
 @TABLE.add("where")
@@ -334,7 +296,7 @@ def where(c: Symbol, x: Symbol, y: Symbol) -> Symbol:
         return node("Or", node("And", c, x), node("And", node("Not", c), y))
     dtype = x.dtype
     wide = {"int16": "int32", "uint16": "int32", "uint64": "int64"}.get(dtype, dtype)
-    return cast(node("Where", c, cast(x, wide), cast(y, wide)), dtype)
+    return node("Where", c, x.cast(wide), y.cast(wide)).cast(dtype)
 
 
 # --- shifts: ONNX has them for unsigned integers only --------------------------------------------
@@ -342,7 +304,7 @@ def where(c: Symbol, x: Symbol, y: Symbol) -> Symbol:
 
 def _shifted(x: Symbol, y: Symbol, direction: str) -> Symbol:
     wide = "uint64" if x.dtype in ("int64", "uint64") else "uint32"
-    return cast(node("BitShift", cast(x, wide), cast(y, wide), direction=direction), x.dtype)
+    return node("BitShift", x.cast(wide), y.cast(wide), direction=direction).cast(x.dtype)
 
 
 @TABLE.add("shift_right")
@@ -351,5 +313,5 @@ def shift_right(x: Symbol, y: Symbol) -> Symbol:
     if x.dtype in UNSIGNED:
         return _shifted(x, y, "RIGHT")
     # The bits of a negative number are those of a number that is not, inverted.
-    mask = node("Sub", number(0, x.dtype), cast(less(x, number(0, x.dtype)), x.dtype))
+    mask = node("Sub", number(0, x.dtype), node("Less", x, number(0, x.dtype)).cast(x.dtype))
     return node("BitwiseXor", _shifted(node("BitwiseXor", x, mask), y, "RIGHT"), mask)

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from onnx import ModelProto
 
-from backplane.core.atomic import Calls, at_once
 from backplane.core.numbers import show
 from backplane.core.spec import Spec
-from backplane.engines.arrays.engine import without_warnings
-from backplane.engines.arrays.native import SIZES, stand_in
+from backplane.engines.arrays.engine import ArrayEngine
+from backplane.engines.arrays.native import TakesFunctions
 from backplane.engines.base import Engine, natives
 from backplane.engines.onnxruntime import control, groups, updates
 from backplane.engines.onnxruntime import native as calls
@@ -64,18 +63,18 @@ def _first_size(value: Value) -> int:
     return len(value) if isinstance(value, np.ndarray) else int(value.shape()[0])
 
 
-class OnnxRuntime(Engine):
+class OnnxRuntime(TakesFunctions, ArrayEngine):
     """ONNX Runtime on the CPU."""
 
     name = "cntk"
     library = "onnxruntime"
+    native_types = (ort.OrtValue,)
     capabilities = frozenset({"float16", "unsigned", "freezes"})
     missing_dtypes = frozenset({"bfloat16"})
     index_errors = (native.InvalidArgument,)
     shortage = "(?<!pre-)[Aa]llocat"
-    takes_arrays = True
-    gives_arrays = True
-    writes_over = True
+    takes_arrays = gives_arrays = True
+    holds_arrays = False
     first_size = staticmethod(_first_size)
 
     def __init__(self) -> None:
@@ -84,10 +83,6 @@ class OnnxRuntime(Engine):
         self.table.update({name: _specified(entry) for name, entry in joined.items()})
 
     # --- values -----------------------------------------------------------------------------------
-
-    def owns(self, value: object) -> bool:
-        """Whether `value` is a tensor of ONNX Runtime."""
-        return isinstance(value, ort.OrtValue)
 
     def spec_of(self, value: Value) -> Spec:
         """Shape and dtype name."""
@@ -107,27 +102,10 @@ class OnnxRuntime(Engine):
         """A literal of the model."""
         return literal(array)
 
-    def feed(self, array: np.ndarray) -> Value:
-        """The array itself."""
-        return array
-
-    def fetch(self, value: Value) -> np.ndarray:
-        """The array itself."""
-        return np.asarray(value)
-
-    def lend(self, value: Value) -> Value:
-        """A copy of what a later step of an optimizer writes to."""
-        return updates.lent(value)
+    # The first step of an optimizer copies the initial values, which may be constants of a session.
+    adopted = Engine.adopted
 
     # --- functions of arrays ----------------------------------------------------------------------
-
-    stand_in_sizes = SIZES
-    differentiates = False
-    calls_numpy = True
-
-    def stand_in(self, spec: Spec) -> Value:
-        """Ones: functions of arrays must be run to see what they give."""
-        return stand_in(spec)
 
     def as_value(self, result: Any) -> Value:
         """An array."""
@@ -159,12 +137,8 @@ class OnnxRuntime(Engine):
         return run
 
     def updates_in_place(self, options: Mapping[str, Any]) -> bool:
-        """Where variables are arrays (`updates.py`)."""
+        """Whether variables are arrays, to which steps can write (`updates.py`)."""
         return not options.get("native")
-
-    def commit(self, calls: Calls) -> None:
-        """Without floating-point warnings, of which one might be an error."""
-        _commit(calls)
 
     def freezes(self, program: Program) -> bool:
         """Whether a program may get a session in which variables are constants. ONNX Runtime rounds
@@ -197,7 +171,9 @@ class OnnxRuntime(Engine):
         return [*(["gpu:0"] if GPUS.intersection(ort.get_available_providers()) else []), "cpu:0"]
 
     def with_device(self, name: str) -> Engine:
-        """By its providers. Values are tensors of ONNX Runtime in the memory of the device."""
+        """ONNX Runtime with the providers of the device. Values are tensors in the memory of the
+        device.
+        """
         # Here: few programs choose a device.
         from backplane.engines.onnxruntime.placement import DeviceEngine
 
@@ -220,9 +196,7 @@ def _specified(entry: Entry) -> Entry:
     """An entry whose lowering gets symbols that know as much of their shapes as the graph does."""
 
     def build(specs: Sequence[Spec], **params: Any) -> Lowering:
-        lowering = partial(entry.function, **params)
-        if entry.builds:
-            lowering = entry.function(specs, **params)
+        lowering = entry.lowering(specs, params)
 
         def lower(*operands: Symbol | None) -> Any:
             known = [
@@ -234,9 +208,6 @@ def _specified(entry: Entry) -> Entry:
         return lower
 
     return entry._replace(function=build, builds=True)
-
-
-_commit = without_warnings(at_once)
 
 
 class _Built(NamedTuple):

@@ -42,7 +42,16 @@ def export(
     """Write a program with names for its inputs and outputs, and values for some of the inputs.
     Those that are `frozen` are constants of the model.
     """
-    made = _model(program, inputs, outputs, frozen, name)
+    # Loops that always do, as nobody is there for a second try.
+    scope = Scope(loops="Loop", frozen=set(frozen))
+    given = dict(zip(inputs, program.inputs, strict=True))
+    with building(scope):
+        symbols = [Symbol(key, spec.dtype, spec.shape) for key, spec in given.items()]
+        results = program.function(*symbols)
+    for key, x in zip(outputs, results, strict=True):
+        scope.nodes.append(Node("Identity", (scope.name_of(x),), (key,), {}))
+    fed = {key: spec for key, spec in given.items() if key not in frozen}
+    made = model(scope, fed, dict(zip(outputs, program.outputs, strict=True)), name)
     made.graph.initializer.extend([tensor(key, array) for key, array in initial.items()])
     if opset is not None:
         made = _converted(made, opset)
@@ -74,22 +83,3 @@ def _converted(made: onnx.ModelProto, opset: int) -> onnx.ModelProto:
         raise ValueError(
             f"to_onnx: this function cannot be written in opset {opset}, only in {OPSET} ({error})"
         ) from error
-
-
-def _model(
-    program: Program,
-    inputs: Sequence[str],
-    outputs: Sequence[str],
-    frozen: Collection[str],
-    name: str,
-) -> onnx.ModelProto:
-    # Loops that always do, as nobody is there for a second try.
-    scope = Scope(loops="Loop", frozen=set(frozen))
-    with building(scope):
-        given = dict(zip(inputs, program.inputs, strict=True))
-        symbols = [Symbol(key, spec.dtype, spec.shape) for key, spec in given.items()]
-        results = program.function(*symbols)
-    for key, x in zip(outputs, results, strict=True):
-        scope.nodes.append(Node("Identity", (scope.name_of(x),), (key,), {}))
-    given = {key: spec for key, spec in given.items() if key not in frozen}
-    return model(scope, given, dict(zip(outputs, program.outputs, strict=True)), name)

@@ -51,8 +51,8 @@ class _Values:
     def __init__(self, ids: tuple[int, ...], arrays: Sequence[np.ndarray]) -> None:
         self.ids = ids
         self.gone: list[ref[np.ndarray]] = []
-        """Arrays that do not exist any more, so that others may have their identity. `append` runs
-        no Python: that would come between the writes of an update.
+        """What is left of arrays that do not exist any more. Others may have their identity now.
+        `append` runs no Python, which could otherwise run between the writes of an update.
         """
         self.refs = [ref(array, self.gone.append) for array in arrays]
         self.calls = count()

@@ -7,20 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from backplane.core.spec import Spec
-from backplane.engines.onnxruntime.builder import (
-    Body,
-    Symbol,
-    ints,
-    literal,
-    nested,
-    node,
-    nodes,
-    number,
-    transpose,
-)
+from backplane.engines.onnxruntime.builder import Symbol, chosen, ints, literal, node, nodes, number
 from backplane.engines.onnxruntime.reductions import mean
 from backplane.engines.onnxruntime.shaping import constant_of
-from backplane.engines.onnxruntime.sizes import size, sizes
 from backplane.engines.table import Axes, Table
 
 TABLE = Table()
@@ -80,22 +69,23 @@ def lstm(
     steps it forgets the states.
     """
     weights = [_by_rows(t) for t in (kernel, recurrent, bias)]
-    steps, samples, _ = sizes(x)
+    steps, samples, _ = x.sizes
     if isinstance(steps, int) and isinstance(samples, int) and steps * samples:
         return _lstm(x, h, c, *weights)
-    with nested() as nothing:
-        ys = constant_of((steps, samples, size(recurrent, 0)), 0, x.dtype)
-        then = Body(nothing, [], nothing.outputs([ys, h, c]))
-    with nested() as something:
-        orelse = Body(something, [], something.outputs(_lstm(x, h, c, *weights)))
+    shape = steps, samples, recurrent.size(0)
     empty = node("Equal", node("Size", x, dtype="int64"), number(0, "int64"))
-    return nodes("If", [empty], [x.dtype] * 3, then_branch=then, else_branch=orelse)
+    return chosen(
+        empty,
+        [x.dtype] * 3,
+        lambda: [constant_of(shape, 0, x.dtype), h, c],
+        lambda: _lstm(x, h, c, *weights),
+    )
 
 
 def _by_rows(weights: Symbol) -> Symbol:
     """The columns of the gates i, f, g and o as rows, in ONNX' order i, o, f, g."""
     if weights.rank > 1:
-        weights = transpose(weights, (1, 0))
+        weights = weights.transpose((1, 0))
     i, f, g, o = nodes("Split", [weights], [weights.dtype] * 4, num_outputs=4)
     return node("Unsqueeze", node("Concat", i, o, f, g, axis=0), ints(0))
 
@@ -104,7 +94,7 @@ def _lstm(
     x: Symbol, h: Symbol, c: Symbol, kernel: Symbol, recurrent: Symbol, bias: Symbol
 ) -> list[Symbol]:
     """The kernel has a direction as its first or second axis, and two biases."""
-    units = size(h, 1)
+    units = h.size(1)
     assert isinstance(units, int)
     biases = node("Concat", bias, literal(np.zeros((1, 4 * units), x.dtype)), axis=1)
     states = [node("Unsqueeze", t, ints(0)) for t in (h, c)]

@@ -1,5 +1,5 @@
-"""Loops and branches whose bodies call users' functions: Python runs them, their bodies are
-programs of their own.
+"""Loops and branches whose bodies call users' functions. Python runs them, and each of their bodies
+is a program of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def or_hosted(name: str, build: Build, engine: Engine) -> Build:
 
 
 class _Programs:
-    """What the lowerings of `arrays` ask of an engine."""
+    """An engine as far as the lowerings of `arrays` need one."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

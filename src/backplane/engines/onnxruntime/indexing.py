@@ -8,13 +8,12 @@ from backplane.engines.onnxruntime.builder import (
     Shape,
     Size,
     Symbol,
-    cast,
     current,
     ints,
     node,
     nodes,
     number,
-    transpose,
+    vector,
 )
 from backplane.engines.onnxruntime.elementwise import comparable, restored, through
 from backplane.engines.onnxruntime.shaping import END, constant_of, pad
@@ -23,12 +22,8 @@ from backplane.engines.onnxruntime.sizes import (
     at_least,
     at_most,
     filled,
-    reshape,
     shape_of,
-    size,
-    sizes,
     total,
-    vector,
 )
 from backplane.engines.table import Table
 
@@ -68,7 +63,7 @@ def slice_grad(g: Symbol, *dims: Symbol, shape: Shape, slices: tuple[Slice, ...]
             padding.append((0, 0))
             continue
         before = _first(part[0], n)
-        padding.append((before, n - before - size(spread, axis)))
+        padding.append((before, n - before - spread.size(axis)))
     return pad(spread, padding=padding, value=0)
 
 
@@ -81,15 +76,15 @@ def _first(start: int | None, n: Size) -> Size:
 def _spread(g: Symbol, steps: Sequence[int]) -> Symbol:
     """`g` with zeros between its elements, `steps` apart."""
     for axis, step in enumerate(steps):
-        counts = sizes(g)
+        counts = g.sizes
         if step == 1 or counts[axis] == 1:
             continue
         padding = [(0, 0)] * g.rank
         padding.insert(axis + 1, (0, step - 1))
         longer = [*counts[: axis + 1], 1, *counts[axis + 1 :]]
-        g = pad(reshape(g, longer), padding=padding, value=0)
+        g = pad(g.reshape(longer), padding=padding, value=0)
         merged = [n * step if i == axis else n for i, n in enumerate(counts)]
-        g = reshape(g, merged)
+        g = g.reshape(merged)
         last = at_least(merged[axis] - (step - 1), 0)
         shape = shape_of([last if i == axis else n for i, n in enumerate(merged)])
         g = node("Slice", g, ints(0), ints(1 - step), ints(axis), shape=shape)
@@ -102,7 +97,7 @@ def _spread(g: Symbol, steps: Sequence[int]) -> Symbol:
 def _start(starts: Symbol, whole: Sequence[Size], window: Sequence[Size]) -> Symbol:
     """Starts moved so that the window lies inside."""
     last = vector([n - m for n, m in zip(whole, window, strict=True)])
-    return node("Max", node("Min", cast(starts, "int64"), last), ints(0))
+    return node("Max", node("Min", starts.cast("int64"), last), ints(0))
 
 
 @TABLE.add("dynamic_slice")
@@ -111,7 +106,7 @@ def dynamic_slice(x: Symbol, starts: Symbol, *dims: Symbol, shape: Shape) -> Sym
     window = filled(shape, dims)
     if not window:
         return x
-    start = _start(starts, sizes(x), window)
+    start = _start(starts, x.sizes, window)
     stop = node("Add", start, vector(window))
     return node("Slice", x, start, stop, ints(*range(x.rank)), shape=shape)
 
@@ -120,7 +115,7 @@ def dynamic_slice(x: Symbol, starts: Symbol, *dims: Symbol, shape: Shape) -> Sym
 @through({"bool": "uint8", "uint16": "uint32", "int16": "int32"})
 def dynamic_slice_grad(g: Symbol, starts: Symbol, *dims: Symbol, shape: Shape) -> Symbol:
     """Zeros with `g` in the window that begins at `starts`."""
-    whole, window = filled(shape, dims), sizes(g)
+    whole, window = filled(shape, dims), g.sizes
     if not whole:
         return g
     before = _start(starts, whole, window)
@@ -133,7 +128,7 @@ def dynamic_slice_grad(g: Symbol, starts: Symbol, *dims: Symbol, shape: Shape) -
 
 
 def _indices(indices: Symbol) -> Symbol:
-    return indices if indices.dtype in ("int32", "int64") else cast(indices, "int64")
+    return indices if indices.dtype in ("int32", "int64") else indices.cast("int64")
 
 
 @TABLE.add("scatter_add")
@@ -141,27 +136,27 @@ def scatter_add(g: Symbol, indices: Symbol, *dims: Symbol, shape: Shape, axis: i
     """Zeros with `g` added at the indices along an axis."""
     wanted = filled(shape, dims)
     if g.dtype == "float16":  # sums would be rounded after each addition
-        wide = cast(g, "float32")
-        return cast(scatter_add(wide, indices, *dims, shape=shape, axis=axis), g.dtype)
-    count = total(sizes(indices))
+        wide = g.cast("float32")
+        return scatter_add(wide, indices, *dims, shape=shape, axis=axis).cast(g.dtype)
+    count = total(indices.sizes)
     outer, inner = total(wanted[:axis]), total(wanted[axis + 1 :])
-    places = reshape(_indices(indices), (count,))
-    rows = reshape(g, (outer, count, inner))
+    places = _indices(indices).reshape((count,))
+    rows = g.reshape((outer, count, inner))
     if axis:
-        rows = transpose(rows, (1, 0, 2))
+        rows = rows.transpose((1, 0, 2))
     width = outer * inner
-    summed = _add_rows(reshape(rows, (count, width)), places, (wanted[axis], width))
+    summed = _add_rows(rows.reshape((count, width)), places, (wanted[axis], width))
     if axis:
-        summed = transpose(reshape(summed, (wanted[axis], outer, inner)), (1, 0, 2))
-    return reshape(summed, wanted)
+        summed = summed.reshape((wanted[axis], outer, inner)).transpose((1, 0, 2))
+    return summed.reshape(wanted)
 
 
 def _add_rows(rows: Symbol, places: Symbol, shape: tuple[Size, Size]) -> Symbol:
     """Zeros of a matrix's shape with rows added at places."""
     zeros = constant_of(shape, 0, rows.dtype)
-    places = cast(places, "int64")
+    places = places.cast("int64")
     if current().root.serial:
-        at = reshape(places, (size(rows, 0), 1))
+        at = places.reshape((rows.size(0), 1))
         return node("ScatterND", zeros, at, rows, reduction="add")
     # On several threads `ScatterND` loses additions, and `ScatterElements` is slow but for vectors.
     count, width = shape
@@ -169,11 +164,11 @@ def _add_rows(rows: Symbol, places: Symbol, shape: tuple[Size, Size]) -> Symbol:
     from_end = node("Add", places, vector([count]))
     places = node("Where", negative, from_end, places)
     steps = node("Range", *[as_scalar_of_int64(n) for n in (0, width, 1)])
-    places = node("Mul", reshape(places, (size(rows, 0), 1)), vector([width]))
-    flat = reshape(node("Add", places, steps), (-1,))
-    zeros, rows = reshape(zeros, (-1,)), reshape(rows, (-1,))
+    places = node("Mul", places.reshape((rows.size(0), 1)), vector([width]))
+    flat = node("Add", places, steps).reshape((-1,))
+    zeros, rows = zeros.reshape((-1,)), rows.reshape((-1,))
     summed = node("ScatterElements", zeros, flat, rows, reduction="add", axis=0)
-    return reshape(summed, shape)
+    return summed.reshape(shape)
 
 
 # --- the largest ---------------------------------------------------------------------------------
@@ -184,4 +179,4 @@ def top_k(x: Symbol, *, k: int) -> list[Symbol]:
     """The k largest along the last axis, and where they are."""
     numbers = comparable(x)
     values, positions = nodes("TopK", [numbers, ints(k)], [numbers.dtype, "int64"])
-    return [restored(values, x.dtype), cast(positions, "int32")]
+    return [restored(values, x.dtype), positions.cast("int32")]

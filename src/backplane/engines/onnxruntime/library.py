@@ -10,6 +10,7 @@ import onnxruntime as ort
 from onnx import TensorProto
 from onnxruntime.capi import onnxruntime_pybind11_state as native
 
+from backplane.core import spec
 from backplane.engines.table import NOTHING
 
 OPSET = 22
@@ -30,21 +31,8 @@ def _threads() -> int:
 
 THREADS = _threads()
 
-ELEMENT_TYPES = {
-    "bool": TensorProto.BOOL,
-    "uint8": TensorProto.UINT8,
-    "uint16": TensorProto.UINT16,
-    "uint32": TensorProto.UINT32,
-    "uint64": TensorProto.UINT64,
-    "int8": TensorProto.INT8,
-    "int16": TensorProto.INT16,
-    "int32": TensorProto.INT32,
-    "int64": TensorProto.INT64,
-    "float16": TensorProto.FLOAT16,
-    "bfloat16": TensorProto.BFLOAT16,
-    "float32": TensorProto.FLOAT,
-    "float64": TensorProto.DOUBLE,
-}
+_NAMES = {"float32": "FLOAT", "float64": "DOUBLE"}
+ELEMENT_TYPES = {name: getattr(TensorProto, _NAMES.get(name, name.upper())) for name in spec.DTYPES}
 """ONNX' number of each dtype."""
 
 DTYPES = {number: name for name, number in ELEMENT_TYPES.items()}

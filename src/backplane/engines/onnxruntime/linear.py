@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from backplane.core.spec import is_float
-from backplane.engines.onnxruntime.builder import Symbol, current, ints, node, number, transpose
+from backplane.engines.onnxruntime.builder import Symbol, current, ints, node, number, vector
 from backplane.engines.onnxruntime.elementwise import TO_INT32, through, where
-from backplane.engines.onnxruntime.sizes import size, vector
 from backplane.engines.table import Table
 
 TABLE = Table()
@@ -17,7 +16,7 @@ def matmul(x: Symbol, y: Symbol, *, transpose_x: bool, transpose_y: bool) -> Sym
     """Matrix product of the last two axes."""
     if x.rank == 2 and is_float(x.dtype) and (transpose_x or transpose_y):
         return node("Gemm", x, y, transA=int(transpose_x), transB=int(transpose_y))
-    inner = size(x, x.rank - 2 if transpose_x else x.rank - 1)
+    inner = x.size(x.rank - 2 if transpose_x else x.rank - 1)
     if x.rank > 2:
         current().root.stacks = True
     y = node("MatMul", _swapped(x) if transpose_x else x, _swapped(y) if transpose_y else y)
@@ -36,4 +35,4 @@ def matmul_add(x: Symbol, y: Symbol, c: Symbol, *, transpose_x: bool, transpose_
 
 def _swapped(x: Symbol) -> Symbol:
     perm = list(range(x.rank))
-    return transpose(x, [*perm[:-2], perm[-1], perm[-2]])
+    return x.transpose([*perm[:-2], perm[-1], perm[-2]])

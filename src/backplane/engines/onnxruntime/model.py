@@ -71,16 +71,11 @@ def named_only(made: ModelProto) -> list[str]:
     return [t.name for t in made.graph.initializer if t.data_location == TensorProto.EXTERNAL]
 
 
-def _described(name: str, spec: Spec | None) -> ValueInfoProto:
+def _described(name: str, spec: Spec | Symbol | None) -> ValueInfoProto:
     """Name, dtype and shape. Sizes that are not known have no name either: two may differ."""
     if spec is None:
         return ValueInfoProto(name=name)
-    shape = spec.shape
-    return helper.make_tensor_value_info(name, ELEMENT_TYPES[spec.dtype], shape)
-
-
-def _typed(x: Symbol) -> ValueInfoProto:
-    return helper.make_tensor_value_info(x.name, ELEMENT_TYPES[x.dtype], x.shape)
+    return helper.make_tensor_value_info(name, ELEMENT_TYPES[spec.dtype], spec.shape)
 
 
 def _nodes(scope: Scope, outputs: Iterable[str]) -> tuple[list[NodeProto], set[str]]:
@@ -135,8 +130,8 @@ def _body(body: Body, name: str, read: set[str]) -> GraphProto:
     listed, used = _nodes(body.scope, names)
     graph = GraphProto(name=f"{name}_body")
     graph.node.extend(listed)
-    graph.input.extend([_typed(x) for x in body.inputs])
-    graph.output.extend([_typed(x) for x in body.outputs])
+    graph.input.extend([_described(x.name, x) for x in body.inputs])
+    graph.output.extend([_described(x.name, x) for x in body.outputs])
     read.update(used)
     return graph
 

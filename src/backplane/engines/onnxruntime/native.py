@@ -58,7 +58,7 @@ def in_parts(
     which tells the dtypes and ranks of what goes from part to part.
     """
     parts = list(_parts(scope, outputs))
-    runs: list[Callable[..., Any] | None] = [None] * len(parts)
+    runs: list[Callable[..., list[Value]] | None] = [None] * len(parts)
 
     def run(*given: Value) -> tuple[Value, ...]:
         values: dict[str, Any] = {**scope.literals, **dict(zip(inputs, given, strict=True))}

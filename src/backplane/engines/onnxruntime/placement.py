@@ -56,7 +56,7 @@ class DeviceEngine(OnnxRuntime):
         return value
 
     def updates_in_place(self, options: Mapping[str, Any]) -> bool:
-        """Not in the memory of a device."""
+        """No: the arrays of NumPy are not in the memory of a device."""
         return False
 
     def detached(self, value: Value) -> Value:

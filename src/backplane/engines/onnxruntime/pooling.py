@@ -7,14 +7,10 @@ from typing import Any, Unpack
 
 from backplane.core.spec import Spec, is_float
 from backplane.core.windows import Ints, Padding, Pooling, windows
-from backplane.engines.onnxruntime.builder import Symbol, cast, ints, node, nodes, number
-from backplane.engines.onnxruntime.convolution import (
-    channels_first,
-    channels_last,
-    padding_options,
-)
+from backplane.engines.onnxruntime.builder import Symbol, ints, node, nodes, number, vector
+from backplane.engines.onnxruntime.convolution import channels_first, channels_last, padding_options
 from backplane.engines.onnxruntime.shaping import concat, constant_of
-from backplane.engines.onnxruntime.sizes import reshape, size, sizes, total, vector
+from backplane.engines.onnxruntime.sizes import total
 from backplane.engines.table import Table
 
 TABLE = Table()
@@ -24,10 +20,10 @@ TABLE = Table()
 def check_windows(x: Symbol, *, sizes: Ints) -> Symbol:
     """`x` itself. When the model runs, there is an error if an axis is shorter than the window."""
     long = [(axis, n) for axis, n in enumerate(sizes) if n]
-    counts = vector([size(x, axis) for axis, _ in long])
+    counts = vector([x.size(axis) for axis, _ in long])
     short = node("Less", counts, ints(*[n for _, n in long]))
     # The only element of a list is looked up, at 0 if all windows fit and else at 1.
-    index = node("ReduceMax", cast(short, "int64"), keepdims=1, shape=(1,))
+    index = node("ReduceMax", short.cast("int64"), keepdims=1, shape=(1,))
     nothing = node("Gather", ints(0), index, axis=0)
     shape = node("Add", node("Shape", x, shape=(x.rank,)), nothing)
     return node("Reshape", x, shape, shape=x.shape)
@@ -42,7 +38,7 @@ def _gaps(x: Spec, *, pool: Ints, strides: Ints, padding: Padding) -> bool:
 
 
 def _options(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> dict[str, Any]:
-    options = padding_options(windows(pool, strides, padding), sizes(x)[1:-1])
+    options = padding_options(windows(pool, strides, padding), x.sizes[1:-1])
     return {"kernel_shape": pool, "strides": strides, **options}
 
 
@@ -61,19 +57,19 @@ def max_pool_grad(
     g: Symbol, x: Symbol, y: Symbol, positions: Symbol, **at: Unpack[Pooling]
 ) -> Symbol:
     """Zeros with `g` added at the positions."""
-    batch, *spatial, channels = sizes(x)
+    batch, *spatial, channels = x.sizes
     if _tiles(x, **at):
         return _by_tiles(g, x, y, at["pool"])
     wide = "float32" if g.dtype == "float16" else g.dtype  # the kernel lacks float16
     zeros = constant_of([total([batch, channels, *spatial])], 0, wide)
-    places, parts = (reshape(channels_first(t), (-1,)) for t in (positions, cast(g, wide)))
-    flat = cast(node("ScatterElements", zeros, places, parts, reduction="add", axis=0), g.dtype)
-    return channels_last(reshape(flat, (batch, channels, *spatial)), x.rank)
+    places, parts = (channels_first(t).reshape((-1,)) for t in (positions, g.cast(wide)))
+    flat = node("ScatterElements", zeros, places, parts, reduction="add", axis=0).cast(g.dtype)
+    return channels_last(flat.reshape((batch, channels, *spatial)), x.rank)
 
 
 def _tiles(x: Symbol, *, pool: Ints, strides: Ints, padding: Padding) -> bool:
     """Whether the windows touch, and each element is in one of them."""
-    _, *spatial, channels = sizes(x)
+    _, *spatial, channels = x.sizes
     padded = not isinstance(padding, str) and any(map(any, padding))
     fit = all(isinstance(n, int) and n % k == 0 for n, k in zip(spatial, pool, strict=True))
     return fit and pool == strides and not padded and isinstance(channels, int)
@@ -84,20 +80,20 @@ def _by_tiles(g: Symbol, x: Symbol, y: Symbol, pool: Ints) -> Symbol:
 
     A pooling that also gives positions takes ten times as long; here nothing reads them.
     """
-    _, *counts, channels = sizes(y)
+    _, *counts, channels = y.sizes
     widths = [math.prod([*counts[i + 1 :], channels]) for i in range(len(pool))]
     parts: dict[Ints, Symbol] = {(): x}
     for k, width in reversed(list(zip(pool, widths, strict=True))):
-        cut = {at: reshape(part, (-1, k * width)) for at, part in parts.items()}
+        cut = {at: part.reshape((-1, k * width)) for at, part in parts.items()}
         pieces = {at: _split(part, k) for at, part in cut.items()}
         parts = {(i, *at): pieces[at][i] for i in range(k) for at in pieces}
-    rows = [reshape(t, (-1, widths[0])) for t in (y, g)]
+    rows = [t.reshape((-1, widths[0])) for t in (y, g)]
     parts = _at_first_maximum(parts, *rows)
     for k, width in zip(pool, widths, strict=True):
-        parts = {at: reshape(part, (-1, width)) for at, part in parts.items()}
+        parts = {at: part.reshape((-1, width)) for at, part in parts.items()}
         rest = dict.fromkeys([at[1:] for at in parts])
         parts = {at: concat(*[parts[i, *at] for i in range(k)], axis=1) for at in rest}
-    return reshape(parts[()], sizes(x))
+    return parts[()].reshape(x.sizes)
 
 
 def _split(x: Symbol, count: int) -> list[Symbol]:
@@ -123,7 +119,7 @@ def max_pool_take(
     v: Symbol, _x: None, _y: None, positions: Symbol, **at: Unpack[Pooling]
 ) -> Symbol:
     """`v` at the positions."""
-    taken = node("Gather", reshape(channels_first(v), (-1,)), channels_first(positions), axis=0)
+    taken = node("Gather", channels_first(v).reshape((-1,)), channels_first(positions), axis=0)
     return channels_last(taken, v.rank)
 
 

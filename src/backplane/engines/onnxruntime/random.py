@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 
-from backplane.engines.onnxruntime.builder import Shape, Size, Symbol, cast, ints, node, number
-from backplane.engines.onnxruntime.sizes import as_scalar_of_int64, filled, reshape, total, vector
+from backplane.engines.onnxruntime.builder import Shape, Size, Symbol, ints, node, number, vector
+from backplane.engines.onnxruntime.sizes import as_scalar_of_int64, filled, total
 from backplane.engines.table import Table
 
 TABLE = Table()
@@ -39,7 +39,7 @@ def _mixed(x: Symbol) -> Symbol:
 
 def _words(key: Symbol, count: Size) -> Symbol:
     """A vector of `count` random words of 64 bits."""
-    pairs = reshape(cast(key, "uint64"), (2, 2))
+    pairs = key.cast("uint64").reshape((2, 2))
     high = node("BitShift", node("Gather", pairs, ints(1), axis=1), _word(32), direction="LEFT")
     seed, place = (
         node("Gather", node("Add", high, node("Gather", pairs, ints(0), axis=1)), ints(i), axis=0)
@@ -48,13 +48,13 @@ def _words(key: Symbol, count: Size) -> Symbol:
     # Where the sequence begins is a hash of the key, so that sequences of near keys lie far apart.
     start = _mixed(node("Add", _mixed(node("Add", seed, _word(_GOLDEN))), place))
     steps = node("Range", *[as_scalar_of_int64(n) for n in (0, count, 1)])
-    counter = node("Mul", cast(steps, "uint64"), _word(_GOLDEN))
-    return _mixed(node("Add", counter, reshape(start, (1,))))
+    counter = node("Mul", steps.cast("uint64"), _word(_GOLDEN))
+    return _mixed(node("Add", counter, start.reshape((1,))))
 
 
 def _fraction(bits: Symbol, kept: int, dtype: str, offset: float = 0.0) -> Symbol:
     """A number of `kept` bits as a fraction in [0, 1), moved by `offset` of its last place."""
-    x = cast(bits, dtype)
+    x = bits.cast(dtype)
     if offset:
         x = node("Add", x, number(offset, dtype))
     return node("Mul", x, number(2.0**-kept, dtype))
@@ -73,7 +73,7 @@ def _half(count: Size) -> Size:
 def _joined(parts: list[Symbol], count: Size, shape: tuple[Size, ...]) -> Symbol:
     """Two vectors, together at least `count` long, as a tensor of a shape."""
     both = node("Concat", *parts, axis=0)
-    return reshape(node("Slice", both, ints(0), vector([count]), ints(0)), shape)
+    return node("Slice", both, ints(0), vector([count]), ints(0)).reshape(shape)
 
 
 _KEPT = {"float16": 11, "float32": 24}
@@ -86,7 +86,7 @@ def random_uniform(key: Symbol, *dims: Symbol, shape: Shape, dtype: str) -> Symb
     wanted = filled(shape, dims)
     count = total(wanted)
     if dtype == "float64":
-        return reshape(_fraction(_shifted(_words(key, count), 11), 53, dtype), wanted)
+        return _fraction(_shifted(_words(key, count), 11), 53, dtype).reshape(wanted)
     kept = _KEPT[dtype]
     parts = [_fraction(x, kept, dtype) for x in _halves(_words(key, _half(count)), kept)]
     return _joined(parts, count, wanted)
@@ -113,4 +113,4 @@ def random_normal(key: Symbol, *dims: Symbol, shape: Shape, dtype: str) -> Symbo
     angle = _fraction(second, kept[1], work)
     angle = node("Mul", angle, number(2 * math.pi, work))
     parts = [node("Mul", radius, node(op, angle)) for op in ("Cos", "Sin")]
-    return cast(_joined(parts, count, wanted), dtype)
+    return _joined(parts, count, wanted).cast(dtype)

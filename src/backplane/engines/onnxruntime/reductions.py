@@ -10,13 +10,12 @@ from backplane.engines.onnxruntime.builder import (
     Body,
     Size,
     Symbol,
-    cast,
     ints,
     nested,
     node,
     nodes,
     number,
-    transpose,
+    vector,
 )
 from backplane.engines.onnxruntime.elementwise import (
     TO_INT32,
@@ -27,15 +26,7 @@ from backplane.engines.onnxruntime.elementwise import (
     where,
 )
 from backplane.engines.onnxruntime.shaping import constant_of
-from backplane.engines.onnxruntime.sizes import (
-    filled,
-    reshape,
-    shape_of,
-    size,
-    sizes,
-    total,
-    vector,
-)
+from backplane.engines.onnxruntime.sizes import filled, shape_of, total
 from backplane.engines.table import ADDED_SINGLY, Axes, Shape, Table, even_part, runs_of
 
 TABLE = Table(softmax=partial(node, "Softmax"), log_softmax=partial(node, "LogSoftmax"))
@@ -57,37 +48,37 @@ def _reduced(op: str, x: Symbol, axes: Axes, keepdims: bool) -> Symbol:
     known = math.prod([n for n in counts if n is not None])
     if known <= (SEVERAL if None in counts else ADDED_SINGLY):
         return node(op, x, ints(*axes), keepdims=int(keepdims))
-    kept = [1 if i in axes else n for i, n in enumerate(sizes(x))]
+    kept = [1 if i in axes else n for i, n in enumerate(x.sizes)]
     runs = runs_of(axes)
     y = x
     for run in runs:
         y = _reduced_run(op, y, run)
-    return reshape(y, kept if keepdims else [n for i, n in enumerate(kept) if i not in axes])
+    return y.reshape(kept if keepdims else [n for i, n in enumerate(kept) if i not in axes])
 
 
 def _reduced_run(op: str, x: Symbol, run: Axes) -> Symbol:
     """Sum or mean over neighbouring axes, of which one of size 1 is left for each."""
-    all_sizes, first, last = sizes(x), run[0], run[-1]
+    all_sizes, first, last = x.sizes, run[0], run[-1]
     before, after = all_sizes[:first], all_sizes[last + 1 :]
     count = total(all_sizes[first : last + 1])
     known = math.prod([n for n in all_sizes[first : last + 1] if isinstance(n, int)])
     part = even_part(known, math.isqrt(known) if isinstance(count, int) else 256)
     ones = (1,) * len(run)
     if (isinstance(count, int) and count <= ADDED_SINGLY) or not part:
-        y = _in_one_step(op, reshape(x, (*before, count, *after)), first)
-        return reshape(y, (*before, *ones, *after))
+        y = _in_one_step(op, x.reshape((*before, count, *after)), first)
+        return y.reshape((*before, *ones, *after))
     sums = node(
-        op, reshape(x, (*before, count // part, part, *after)), ints(first + 1), keepdims=0,
+        op, x.reshape((*before, count // part, part, *after)), ints(first + 1), keepdims=0,
         shape=shape_of((*before, count // part, *after)),
     )  # fmt: skip
-    return reshape(_reduced(op, sums, (first,), True), (*before, *ones, *after))
+    return _reduced(op, sums, (first,), True).reshape((*before, *ones, *after))
 
 
 def _in_one_step(op: str, x: Symbol, axis: int) -> Symbol:
     """Sum or mean over an axis whose many elements, if there are many, cannot be divided: what is
     left over by 512 is added apart.
     """
-    count = size(x, axis)
+    count = x.size(axis)
     assert x.shape is not None
     if op == "ReduceSum" and isinstance(count, int) and count > ADDED_SINGLY:
         cut = ints(count - count % 512)
@@ -127,24 +118,24 @@ def prod(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
 def _whole_sum(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
     """The sum of integers as a matrix product with ones, which takes half the time besides."""
     rows, shape = _as_rows(x, axes, keepdims)
-    ones = constant_of((size(rows, 1), 1), 1, x.dtype)
-    return reshape(node("MatMul", rows, ones), shape)
+    ones = constant_of((rows.size(1), 1), 1, x.dtype)
+    return node("MatMul", rows, ones).reshape(shape)
 
 
 @through(TO_INT64)
 def _whole_prod(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
     """The product of integers as the last of the products up to each one."""
     rows, shape = _as_rows(x, axes, keepdims)
-    stack = _products(transpose(rows, (1, 0)), False)
-    return reshape(node("Gather", stack, number(-1, "int64"), axis=0), shape)
+    stack = _products(rows.transpose((1, 0)), False)
+    return node("Gather", stack, number(-1, "int64"), axis=0).reshape(shape)
 
 
 def _as_rows(x: Symbol, axes: Axes, keepdims: bool) -> tuple[Symbol, list[Size]]:
     """A matrix with what is reduced in its rows, and the shape of the result."""
-    counts = sizes(x)
+    counts = x.sizes
     kept = [i for i in range(x.rank) if i not in axes]
     outer, inner = (total([counts[i] for i in part]) for part in (kept, axes))
-    rows = reshape(transpose(x, (*kept, *axes)), (outer, inner))
+    rows = x.transpose((*kept, *axes)).reshape((outer, inner))
     if keepdims:
         return rows, [1 if i in axes else n for i, n in enumerate(counts)]
     return rows, [counts[i] for i in kept]
@@ -153,11 +144,11 @@ def _as_rows(x: Symbol, axes: Axes, keepdims: bool) -> tuple[Symbol, list[Size]]
 @TABLE.add("mean")
 def mean(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
     """Mean over axes; NaN where there are no elements, of which the kernel says 0."""
-    counted = total([size(x, axis) for axis in axes])
+    counted = total([x.size(axis) for axis in axes])
     divisible = not isinstance(counted, int) or counted <= ADDED_SINGLY or even_part(counted)
     if isinstance(counted, int) and counted and (divisible or x.dtype == "float16"):
         return _reduced("ReduceMean", x, axes, keepdims)
-    count = cast(reshape(vector([counted]), ()), x.dtype)
+    count = vector([counted]).reshape(()).cast(x.dtype)
     return node("Div", sum_(x, axes=axes, keepdims=keepdims), count)
 
 
@@ -174,9 +165,9 @@ def sum_to(x: Symbol, *dims: Symbol, shape: Shape) -> Symbol:
     ones = node("Equal", vector([*[1] * (x.rank - len(wanted)), *wanted]), ints(1))
     axes = node("Reshape", node("NonZero", ones), ints(-1))
     wide = TO_INT64.get(x.dtype, x.dtype)
-    y = node("ReduceSum", cast(x, wide), axes, keepdims=1, noop_with_empty_axes=1)
+    y = node("ReduceSum", x.cast(wide), axes, keepdims=1, noop_with_empty_axes=1)
     target = vector(wanted)
-    return node("Reshape", cast(y, x.dtype), target, shape=shape_of(wanted), allowzero=1)
+    return node("Reshape", y.cast(x.dtype), target, shape=shape_of(wanted), allowzero=1)
 
 
 # --- extremes ------------------------------------------------------------------------------------
@@ -184,11 +175,11 @@ def sum_to(x: Symbol, *dims: Symbol, shape: Shape) -> Symbol:
 
 def _checked_axes(x: Symbol, axes: Axes) -> Symbol:
     """The axes; at run time an error where there are no elements: the kernel would give ±inf."""
-    counted = total([size(x, axis) for axis in axes])
+    counted = total([x.size(axis) for axis in axes])
     if isinstance(counted, int) and counted:
         return ints(*axes)
     # The only element of a list is looked up, at 0 if there are elements and at 1 if not.
-    empty = cast(node("Equal", vector([counted]), ints(0)), "int64")
+    empty = node("Equal", vector([counted]), ints(0)).cast("int64")
     return node("Add", ints(*axes), node("Gather", ints(0), empty, axis=0))
 
 
@@ -198,16 +189,16 @@ def _extreme(op: str, x: Symbol, axes: Axes, keepdims: bool) -> Symbol:
     y = restored(node(op, comparable(x), checked, keepdims=int(keepdims)), x.dtype)
     if not is_float(x.dtype):
         return y
-    unknown = cast(node("IsNaN", x), "uint8")
-    some = cast(node("ReduceMax", unknown, checked, keepdims=int(keepdims)), "bool")
+    unknown = node("IsNaN", x).cast("uint8")
+    some = node("ReduceMax", unknown, checked, keepdims=int(keepdims)).cast("bool")
     return where(some, number(math.nan, x.dtype), y)
 
 
 @TABLE.add("any")
 def any_(x: Symbol, *, axes: Axes, keepdims: bool) -> Symbol:
     """Whether any element over axes is true; of no elements none is."""
-    count = node("ReduceSum", cast(x, "int32"), ints(*axes), keepdims=int(keepdims))
-    return cast(count, "bool")
+    count = node("ReduceSum", x.cast("int32"), ints(*axes), keepdims=int(keepdims))
+    return count.cast("bool")
 
 
 @TABLE.add("all")
@@ -237,9 +228,9 @@ TABLE.update(
 @through({"float16": "float32", **TO_INT64})
 def cumsum(x: Symbol, *, axis: int, reverse: bool) -> Symbol:
     """Sums of the elements up to each one."""
-    count = size(x, axis)
+    count = x.size(axis)
     if x.dtype == "float32" and not (isinstance(count, int) and count <= ADDED_SINGLY):
-        return cast(cumsum(cast(x, "float64"), axis=axis, reverse=reverse), "float32")
+        return cumsum(x.cast("float64"), axis=axis, reverse=reverse).cast("float32")
     return node("CumSum", x, number(axis, "int64"), reverse=int(reverse))
 
 
@@ -248,17 +239,17 @@ def cumsum(x: Symbol, *, axis: int, reverse: bool) -> Symbol:
 def cumprod(x: Symbol, *, axis: int, reverse: bool) -> Symbol:
     """Products of the elements up to each one."""
     front = (axis, *[i for i in range(x.rank) if i != axis])
-    stack = _products(transpose(x, front), reverse)
+    stack = _products(x.transpose(front), reverse)
     part = (0, -1) if reverse else (1, 2**63 - 1)
     stack = node("Slice", stack, ints(part[0]), ints(part[1]), ints(0))
-    return transpose(stack, tuple([front.index(i) for i in range(x.rank)]))
+    return stack.transpose(tuple([front.index(i) for i in range(x.rank)]))
 
 
 def _products(x: Symbol, reverse: bool) -> Symbol:
     """Products along the first axis, by a loop: ONNX before opset 26 has no operation for it. A row
     of ones is put in front, so that there is always a step.
     """
-    row = sizes(x)[1:]
+    row = x.sizes[1:]
     one = constant_of((1, *row), 1, x.dtype)
     rows = node("Concat", *([x, one] if reverse else [one, x]), axis=0)
     with nested() as inner:

@@ -12,30 +12,20 @@ from backplane.engines.onnxruntime.builder import (
     Shape,
     Size,
     Symbol,
-    cast,
     ints,
     literal,
     node,
     number,
-    transpose,
-)
-from backplane.engines.onnxruntime.elementwise import through
-from backplane.engines.onnxruntime.sizes import (
-    as_scalar,
-    filled,
-    reshape,
-    shape_of,
-    size,
-    sizes,
-    static,
     vector,
 )
+from backplane.engines.onnxruntime.elementwise import through
+from backplane.engines.onnxruntime.sizes import as_scalar, filled, shape_of, static
 from backplane.engines.table import Table
 
 TABLE = Table(
-    transpose=transpose,
-    dim=lambda x, *, axis: as_scalar(size(x, axis)),
-    reshape=lambda x, *dims, shape: reshape(x, filled(shape, dims)),
+    transpose=Symbol.transpose,
+    dim=lambda x, *, axis: as_scalar(x.size(axis)),
+    reshape=lambda x, *dims, shape: x.reshape(filled(shape, dims)),
     expand_dims=lambda x, *, axes: node("Unsqueeze", x, ints(*axes)) if axes else x,
     squeeze=lambda x, *, axes: node("Squeeze", x, ints(*axes)) if axes else x,
     full=lambda *dims, shape, value, dtype: constant_of(filled(shape, dims), value, dtype),
@@ -79,7 +69,7 @@ def pad(x: Symbol, *, padding: Sequence[tuple[Size, Size]], value: float) -> Sym
     if all(isinstance(n, int) and n == 0 for pair in padding for n in pair):
         return x
     befores, afters = zip(*padding, strict=True)
-    whole = shape_of([n + a + b for n, (a, b) in zip(sizes(x), padding, strict=True)])
+    whole = shape_of([n + a + b for n, (a, b) in zip(x.sizes, padding, strict=True)])
     return node("Pad", x, vector([*befores, *afters]), number(value, x.dtype), shape=whole)
 
 
@@ -99,10 +89,10 @@ def constant_of(shape: Sequence[Size], value: float, dtype: str) -> Symbol:
 def arange(start: Symbol, stop: Symbol, step: Symbol, *, dtype: str) -> Symbol:
     """Evenly spaced numbers."""
     if not is_float(start.dtype):
-        wide = [cast(x, "int64") for x in (start, stop, step)]
-        return cast(node("Range", *wide), dtype)
+        wide = [x.cast("int64") for x in (start, stop, step)]
+        return node("Range", *wide).cast(dtype)
     # Counted in whole steps: adding the step again and again would lose digits.
-    first, last, by = (cast(x, "float64") for x in (start, stop, step))
-    count = cast(node("Ceil", node("Div", node("Sub", last, first), by)), "int64")
+    first, last, by = (x.cast("float64") for x in (start, stop, step))
+    count = node("Ceil", node("Div", node("Sub", last, first), by)).cast("int64")
     steps = node("Range", number(0, "int64"), count, number(1, "int64"))
-    return cast(node("Add", first, node("Mul", cast(steps, "float64"), by)), dtype)
+    return node("Add", first, node("Mul", steps.cast("float64"), by)).cast(dtype)

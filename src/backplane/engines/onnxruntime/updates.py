@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
 from backplane.core.spec import Spec
 from backplane.engines.arrays import updates
 from backplane.engines.onnxruntime.builder import Symbol
@@ -47,9 +45,9 @@ class Step(NamedTuple):
 
 
 def _add(name: str, numbers: int, kinds: int) -> None:
-    """Enter the lowering of a step of an optimizer with so many numbers. Its tensors are of so many
-    kinds, of which the last is read only; or one table and what belongs to its rows, if there are
-    none.
+    """Register the lowering of a step of an optimizer. It takes so many numbers, and then tensors
+    of so many kinds, the last of which is only read. With no kinds it takes a table and what
+    belongs to its rows.
     """
 
     def written(tensors: Sequence[T]) -> int:
@@ -140,8 +138,3 @@ def stepping(call: Call, steps: Sequence[Placed], count: int) -> Call:
         return (*plain, calls)
 
     return run if steps else call
-
-
-def lent(value: Value) -> Value:
-    """A copy of what a later step writes to."""
-    return np.array(value) if updates.may_be_written(value) else value

@@ -15,7 +15,6 @@ from operator import itemgetter, methodcaller
 from typing import Any
 
 import numpy as np
-from pytensor.compile.ops import DeepCopyOp, TypeCastingOp
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.scalar import basic as ps
@@ -23,7 +22,7 @@ from pytensor.scalar.math import Sigmoid
 from pytensor.tensor import basic, extra_ops, math, subtensor
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
-from pytensor.tensor.shape import Reshape, Shape_i, SpecifyShape
+from pytensor.tensor.shape import Reshape, Shape_i
 from pytensor.tensor.utils import import_func_from_string
 
 from backplane.core.spec import Spec
@@ -236,24 +235,17 @@ def _(op: Reshape, node: Apply) -> Call:
 
 
 def _uncast(sizes: Sequence[Variable]) -> list[Variable]:
-    """Sizes before they were made int64: NumPy takes any integers."""
-    return [
-        n.owner.inputs[0]
-        if n.owner is not None
-        and isinstance(n.owner.op, Elemwise)
-        and isinstance(n.owner.op.scalar_op, ps.Cast)
-        and n.owner.inputs[0].type.dtype.startswith(("int", "uint"))
-        else n
-        for n in sizes
-    ]
+    """Sizes before their dtype was changed: NumPy takes any integers."""
+    return [_uncast([n.owner.inputs[0]])[0] if _casts_integers(n.owner) else n for n in sizes]
 
 
-@call_of.register
-def _(op: SpecifyShape, node: Apply) -> Call:
-    if all(isinstance(n, Constant) for n in node.inputs[1:]):
-        # A promise: where it is not kept, the next operation says so.
-        return Call(unchanged, node.inputs[:1])
-    return call_of.dispatch(Op)(op, node)
+def _casts_integers(node: Apply | None) -> bool:
+    """Whether a node brings integers to a dtype that holds any size."""
+    if node is None or not isinstance(node.op, Elemwise):
+        return False
+    (x, *_), (y, *_) = node.inputs, node.outputs
+    fits = x.type.dtype.startswith(("int", "uint")) and y.type.dtype in ("int32", "int64")
+    return isinstance(node.op.scalar_op, ps.Cast) and fits
 
 
 @call_of.register
@@ -274,18 +266,6 @@ def _(op: basic.Alloc, node: Apply) -> Call:
 
 
 @call_of.register
-def _(op: basic.AllocEmpty, node: Apply) -> Call:
-    dtype = np.dtype(op.dtype)
-    return Call(lambda *sizes: np.empty(sizes, dtype), _uncast(node.inputs))
-
-
-@call_of.register
-def _(op: basic.MakeVector, node: Apply) -> Call:
-    dtype = np.dtype(op.dtype)
-    return Call(lambda *xs: np.array(xs, dtype), node.inputs)
-
-
-@call_of.register
 def _(op: basic.Join, node: Apply) -> Call:
     axis, *xs = node.inputs
     known = static(axis)
@@ -299,16 +279,9 @@ def _(op: basic.ARange, node: Apply) -> Call:
     return Call(partial(np.arange, dtype=np.dtype(op.dtype)), node.inputs)
 
 
-@call_of.register(basic.ScalarFromTensor)
-@call_of.register(basic.TensorFromScalar)
-@call_of.register(TypeCastingOp)
-def _(op: Op, node: Apply) -> Call:
-    return Call(unchanged, node.inputs, view=True)
-
-
 @call_of.register
-def _(op: DeepCopyOp, node: Apply) -> Call:
-    return Call(np.array, node.inputs)
+def _(op: basic.ScalarFromTensor, node: Apply) -> Call:
+    return Call(unchanged, node.inputs, view=True)
 
 
 # --- indexing -------------------------------------------------------------------------------------
@@ -320,14 +293,11 @@ def _index(idx_list: Sequence[Any], values: Sequence[Any]) -> tuple[Any, ...]:
     def value(i: int | None) -> Any:
         return None if i is None else values[i]
 
-    return tuple(
-        [
-            slice(value(e.start), value(e.stop), value(e.step))
-            if isinstance(e, slice)
-            else values[e]
-            for e in idx_list
-        ]
-    )
+    def part(e: Any) -> Any:
+        parts = isinstance(e, slice)
+        return slice(value(e.start), value(e.stop), value(e.step)) if parts else values[e]
+
+    return tuple(map(part, idx_list))
 
 
 @call_of.register(subtensor.Subtensor)
@@ -360,7 +330,7 @@ def _(op: subtensor.IncSubtensor, node: Apply) -> Call:
     index = _index(op.idx_list, known)
     change: Any = operator.setitem if op.set_instead_of_inc else _increment
     made = Call(np.array, [x])
-    if x.owner is not None and isinstance(x.owner.op, basic.Alloc | basic.AllocEmpty):
+    if x.owner is not None and isinstance(x.owner.op, basic.Alloc):
         alone = call_of(x.owner.op, x.owner)
         made = made if alone.view else alone
     make, count = made.function, len(made.inputs)

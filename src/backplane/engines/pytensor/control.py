@@ -22,6 +22,7 @@ from backplane.core.graph import Graph, toposort
 from backplane.core.native import Native
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine
+from backplane.engines.programs import Scanning
 from backplane.engines.pytensor.kernel import lowering
 from backplane.engines.pytensor.library import number, size, type_of, with_shape
 from backplane.engines.table import Lowering, Table, Value
@@ -99,19 +100,13 @@ def _while_loop(
     return loop(count, *state, *consts, return_list=True)
 
 
-def _scan(
-    engine: Engine,
-    *operands: Value,
-    body: Graph,
-    carry: int,
-    xs: int,
-    reverse: bool,
-    length: int | None,
-) -> list[Value]:
-    state = _typed(operands[:carry], body.inputs)
-    rows, consts = operands[carry : carry + xs], operands[carry + xs :]
-    count = size(rows[0], 0) if xs else number(length or 0, "int64")
-    back = slice(None, None, -1 if reverse else None)
+def _scan(engine: Engine, *operands: Value, **given: Any) -> list[Value]:
+    loop = Scanning(**given)
+    body, carry = loop.body, loop.carry
+    initial, rows, consts = loop.parts(operands)
+    state = _typed(initial, body.inputs)
+    count = size(rows[0], 0) if rows else number(loop.length or 0, "int64")
+    back = slice(None, None, -1 if loop.reverse else None)
     results = _scan_of(engine.callable(body), body, state, rows, consts)(
         count,
         *[x[back] for x in rows],

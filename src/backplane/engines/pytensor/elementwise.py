@@ -5,9 +5,7 @@ What is missing here is decomposed, so that any linker of PyTensor can compile i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
@@ -16,39 +14,22 @@ from pytensor.raise_op import Assert
 from backplane.core.spec import is_float
 from backplane.engines.arrays.elementwise import unchanged
 from backplane.engines.pytensor.library import number
-from backplane.engines.table import Table, Value
+from backplane.engines.table import Table, Value, in_wider
 
+in_single = partial(in_wider, pt.cast, {"float16": "float32"})
+"""Makes a function that computes float16 in float32: SciPy and BLAS have no float16."""
 
-def in_single(function: Callable[..., Value], *xs: Value, **params: Any) -> Value:
-    """`function` of float16 operands, computed in float32: SciPy and BLAS have no float16."""
-    if xs[0].dtype != "float16":
-        return function(*xs, **params)
-    wide = [pt.cast(x, "float32") for x in xs]
-    return pt.cast(function(*wide, **params), "float16")
-
+_SAME_NAMES = (
+    "neg", "abs", "sign", "exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "add",
+    "sub", "mul", "mod", "pow", "maximum", "minimum", "cast",
+)  # fmt: skip
+"""Primitives that PyTensor calls as we do."""
 
 TABLE = Table(
-    neg=pt.neg,
-    abs=pt.abs,
-    sign=pt.sign,
-    exp=pt.exp,
-    expm1=pt.expm1,
-    log=pt.log,
-    log1p=pt.log1p,
-    sqrt=pt.sqrt,
-    sin=pt.sin,
-    cos=pt.cos,
-    tanh=pt.tanh,
+    **{name: getattr(pt, name) for name in _SAME_NAMES},
     logical_not=pt.invert,
-    add=pt.add,
-    sub=pt.sub,
-    mul=pt.mul,
     div=pt.true_div,
     floordiv=pt.int_div,
-    mod=pt.mod,
-    pow=pt.pow,
-    maximum=pt.maximum,
-    minimum=pt.minimum,
     equal=pt.eq,
     not_equal=pt.neq,
     less=pt.lt,
@@ -61,10 +42,9 @@ TABLE = Table(
     where=pt.switch,
     stop_gradient=disconnected_grad,
     identity=unchanged,
-    cast=pt.cast,
-    sigmoid=partial(in_single, pt.sigmoid),
-    erf=partial(in_single, pt.erf),
-    erfinv=partial(in_single, pt.erfinv),
+    sigmoid=in_single(pt.sigmoid),
+    erf=in_single(pt.erf),
+    erfinv=in_single(pt.erfinv),
     # Toward minus infinity; PyTensor would make floats of whole numbers.
     floor=lambda x: pt.floor(x) if is_float(x.dtype) else pt.tensor_copy(x),
     # To the nearest whole number, halves to the even one.

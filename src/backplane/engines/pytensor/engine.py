@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 
-from backplane.core.graph import Tensor
 from backplane.core.source import marked
 from backplane.core.spec import Spec
 from backplane.engines.arrays.engine import ArrayEngine
@@ -92,7 +90,7 @@ class PyTensorEngine(ArrayEngine):
         return type_of(spec)()
 
     def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
-        """By the types of the graph that the function makes."""
+        """Read the types of the graph that the function makes."""
         results = function(*map(self.stand_in, specs))
         native.refuse_random(results)
         return [spec_of(y) for y in results], False
@@ -101,21 +99,14 @@ class PyTensorEngine(ArrayEngine):
         """A variable."""
         return pt.as_tensor_variable(result)
 
+    pullback = staticmethod(native.pullback)
+    sources = staticmethod(native.sources)
+
     def native(
         self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
     ) -> Lowering:
         """The function on variables that know as much of their shapes as the graph does."""
         return knowing_shapes(function, specs, results, with_shape)
-
-    def pullback(
-        self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
-    ) -> Sequence[Value]:
-        """By `pytensor.grad`."""
-        return native.pullback(function, operands, cotangents)
-
-    def sources(self, value: Value) -> Mapping[Value, Tensor]:
-        """Those that PyTensor's conversion has made variables of."""
-        return native.sources(value)
 
     def rebuilt(self, value: Value, replace: Mapping[Value, Value]) -> Value:
         """A copy of the graph."""
@@ -124,7 +115,9 @@ class PyTensorEngine(ArrayEngine):
     # --- programs ---------------------------------------------------------------------------------
 
     def updates_in_place(self, options: Mapping[str, Any]) -> bool:
-        """In our own mode: PyTensor's linkers do not know what `Kernel` writes to."""
+        """Whether the program is for our own mode. PyTensor's linkers do not know what `Kernel`
+        writes to.
+        """
         return _mode(options) is ARRAYS
 
     def compile(self, program: Program) -> Function:
@@ -153,9 +146,7 @@ def _noted(entry: Entry) -> Entry:
     """An entry whose lowering notes in PyTensor's nodes to which line of a program they belong."""
 
     def build(specs: Sequence[Spec], **params: Any) -> Lowering:
-        given = (
-            entry.function(specs, **params) if entry.builds else partial(entry.function, **params)
-        )
+        given = entry.lowering(specs, params)
 
         def lower(*operands: Value) -> Any:
             results = given(*operands)

@@ -30,7 +30,7 @@ from backplane.engines.arrays import (
 from backplane.engines.base import Engine
 from backplane.engines.pytensor.library import type_of
 from backplane.engines.pytensor.updates import loop
-from backplane.engines.table import Entry, Lowering, Table, Value
+from backplane.engines.table import Axes, Entry, Lowering, Table, Value
 
 KERNELS = Table.joined(
     convolution.TABLE,
@@ -51,6 +51,10 @@ KERNELS = Table.joined(
 `numpy`, which computes what they hold."""
 
 
+Wanted = tuple[bool, ...] | None
+"""Which results anyone reads; None for all of them."""
+
+
 class Kernel(Op):
     """A primitive computed by a function on NumPy arrays.
 
@@ -66,7 +70,7 @@ class Kernel(Op):
         name: str,
         specs: Sequence[Spec],
         params: Mapping[str, Any],
-        wanted: tuple[bool, ...] | None,
+        wanted: Wanted,
     ) -> None:
         self.engine = engine
         self.name = name
@@ -95,12 +99,10 @@ class Kernel(Op):
         return [y for y, yes in zip(results, self.wanted, strict=True) if yes]
 
     def _function(self) -> Lowering:
-        """From arrays for the operands to one array, or several."""
+        """A function of arrays for the operands, which gives one array or several."""
         entry = KERNELS.get(self.name) or get("numpy").table[self.name]
-        params = self.params if not entry.wanted else {**self.params, "wanted": self.wanted}
-        if entry.builds:
-            return entry.function(self.specs, **params)
-        return partial(entry.function, **params) if params else entry.function
+        wanted = {"wanted": self.wanted} if entry.wanted else {}
+        return entry.lowering(self.specs, {**self.params, **wanted})
 
     def __str__(self) -> str:
         return self.name
@@ -166,7 +168,7 @@ def _completed(name: str, specs: Sequence[Spec]) -> list[Spec]:
 
 
 def lowering(
-    engine: Engine, name: str, specs: Sequence[Spec], *, wanted: Any = None, **params: Any
+    engine: Engine, name: str, specs: Sequence[Spec], *, wanted: Wanted = None, **params: Any
 ) -> Lowering:
     """A primitive as a `Kernel`, as a function of variables."""
     kernel = Kernel(engine, name, _completed(name, specs), params, wanted)
@@ -183,7 +185,9 @@ def lowering(
     return lower
 
 
-def _never_empty(specs: Sequence[Spec], *, axis: int = 0, axes: Any = None, **_: Any) -> bool:
+def _never_empty(
+    specs: Sequence[Spec], *, axis: int = 0, axes: Axes | None = None, **_: Any
+) -> bool:
     """Whether it is known that the axes of an operand have elements."""
     return all(specs[0].shape[i] for i in ((axis,) if axes is None else axes))
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.scalar.basic import Cast
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import Shape_i
 
 from backplane.core.spec import Spec
@@ -48,19 +47,9 @@ def size(x: Value, axis: int) -> Value:
     return Shape_i(axis)(x) if known is None else number(known, "int64")
 
 
-def _uncast(dim: Value) -> Value:
-    """The int64 size that a `dim` of ours, which is int32, was made of."""
-    node = dim.owner
-    if node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Cast):
-        (source,) = node.inputs
-        if source.owner is not None and isinstance(source.owner.op, Shape_i):
-            return source
-    return dim
-
-
 def sizes(shape: Sequence[int | None], dims: Sequence[Value]) -> list[Value]:
     """One scalar per axis: `shape` with its unknown sizes taken from `dims`."""
-    return [number(n, "int64") if isinstance(n, int) else _uncast(n) for n in merge(shape, dims)]
+    return [number(n, "int64") if isinstance(n, int) else n for n in merge(shape, dims)]
 
 
 def vector(shape: Sequence[int | None], dims: Sequence[Value]) -> Value:

@@ -18,4 +18,4 @@ def matmul(x: Value, y: Value, *, transpose_x: bool, transpose_y: bool) -> Value
     turned = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
     left = shuffled(x, turned) if transpose_x else x
     right = shuffled(y, turned) if transpose_y else y
-    return in_single(product, left, right)
+    return in_single(product)(left, right)

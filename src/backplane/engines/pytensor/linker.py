@@ -41,7 +41,8 @@ class Emission:
         self.names: dict[Variable, str] = {x: f"a{i}" for i, x in enumerate(self.inputs)}
         self.later: list[str] = []
         """The names of the calls that write over operands, which the program leaves to be done."""
-        self._plan(_writers_last(graph.toposort()))
+        # What writes over variables comes after all that may still read them, or fail.
+        self._plan(sorted(graph.toposort(), key=_writes))
 
     # --- planning: from the outputs back ----------------------------------------------------------
 
@@ -124,21 +125,9 @@ class Emission:
         return self.names[x]
 
 
-def _writers_last(order: Sequence[Apply]) -> list[Apply]:
-    """`order`, but what writes over variables after all that may still read them, or fail."""
-    writers = [n for n in order if _writes(n)]
-    last = set(writers)
-    return [*[n for n in order if n not in last], *writers]
-
-
 def _writes(node: Apply) -> bool:
     """Whether a node leaves calls to be done which write over its operands."""
     return isinstance(node.op, Kernel) and primitive(node.op.name).in_place
-
-
-def function_of(graph: Any) -> Function:
-    """A Python function over arrays that computes a PyTensor graph."""
-    return Emission(graph).function()
 
 
 class ArrayLinker(JITLinker):
@@ -148,7 +137,7 @@ class ArrayLinker(JITLinker):
 
     def fgraph_convert(self, fgraph: Any, **_: Any) -> Function:
         """The graph as a function."""
-        return function_of(fgraph)
+        return Emission(fgraph).function()
 
     def jit_compile(self, fn: Function) -> Function:
         """The function, silent about floating-point errors."""

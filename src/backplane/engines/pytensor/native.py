@@ -29,8 +29,8 @@ def refuse_random(results: Sequence[Value]) -> None:
 def pullback(
     function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
 ) -> Sequence[Value]:
-    """By `pytensor.grad`, on variables apart from all others: one operand may have been computed
-    from another.
+    """Use `pytensor.grad`. Its variables are apart from all others, because one operand may have
+    been computed from another.
     """
     own = [x.type() for x in operands]
     known = dict(zip(function(*own), cotangents, strict=True))

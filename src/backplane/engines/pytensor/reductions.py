@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytensor.tensor as pt
 
 from backplane.core.spec import UNSIGNED, bits, is_float
@@ -14,19 +12,16 @@ TABLE = Table()
 
 
 @TABLE.add("sum")
+@in_single
 def sum_(x: Value, *, axes: Axes, keepdims: bool) -> Value:
     """The sum in the operand's dtype; PyTensor's default widens small integers."""
-    return in_single(_sum, x, axes=axes, keepdims=keepdims)
-
-
-def _sum(x: Value, *, axes: Axes, keepdims: bool) -> Value:
     return pt.sum(x, axis=axes, dtype=x.dtype, acc_dtype=x.dtype, keepdims=keepdims)
 
 
 @TABLE.add("mean", unless=lambda specs, **_: specs[0].dtype != "float16")
 def mean(x: Value, *, axes: Axes, keepdims: bool) -> Value:
     """The mean of float16, whose sum float16 may not hold."""
-    return in_single(pt.mean, x, axis=axes, keepdims=keepdims)
+    return in_single(pt.mean)(x, axis=axes, keepdims=keepdims)
 
 
 @TABLE.add("prod")
@@ -72,7 +67,7 @@ def _cumulative(function: Lowering) -> Lowering:
         # NumPy accumulates small integers in 64 bits; PyTensor does not expect it.
         return pt.cast(function(pt.cast(x[back], "int64"), axis=axis)[back], x.dtype)
 
-    return partial(in_single, along)
+    return in_single(along)
 
 
 TABLE.add("cumsum")(_cumulative(pt.cumsum))

@@ -11,7 +11,7 @@ from typing import Any
 from backplane.core.graph import Graph, toposort
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine
-from backplane.engines.programs import Function
+from backplane.engines.programs import Function, Scanning
 from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.tensorflow.constants import hold_constants, ints, sizes_of, vector
 from backplane.engines.tensorflow.library import raw, tf
@@ -34,8 +34,8 @@ MANY_ROWS = "more rows than the kernel takes"
 
 @contextmanager
 def own_program(few_rows: bool = False, for_xla: bool = False) -> Iterator[None]:
-    """What is traced inside is a program of ours: no tape goes back through it, and where a loop
-    makes no step, so that it fails with `EMPTY_STACK`, the program is run once more, not traced.
+    """Context manager: what is traced inside is a program of ours. No tape goes back through it. It
+    may fail with `EMPTY_STACK` where a loop makes no step, and then runs once more without a trace.
 
     With `few_rows` it may fail with `MANY_ROWS`, and another program then runs in its place.
     `for_xla` says that XLA compiles it.
@@ -65,8 +65,8 @@ def in_own_program() -> bool:
 
 
 def held(function: Function) -> Function:
-    """The function, to be traced; small constants in it become nodes of its graph if it is part of
-    a program of ours.
+    """The function as it is to be traced. If it is part of a program of ours, small constants in it
+    become nodes of its graph.
     """
 
     def traced(*operands: Value) -> Any:
@@ -113,26 +113,16 @@ def _while_loop(engine: Engine, specs: Specs, *, test: Graph, body: Graph, carry
     return lower
 
 
-def _scan(
-    engine: Engine,
-    specs: Specs,
-    *,
-    body: Graph,
-    carry: int,
-    xs: int,
-    reverse: bool,
-    length: int | None,
-) -> Lowering:
+def _scan(engine: Engine, specs: Specs, **given: Any) -> Lowering:
     """Build a loop over the first axis of xs that stacks what each step gives."""
-    step = engine.callable(body)
-    carried = [t.spec for t in body.inputs[:carry]]
-    stacked = [t.spec for t in body.outputs[carry:]]
+    scan = Scanning(**given)
+    step, carry, reverse = engine.callable(scan.body), scan.carry, scan.reverse
+    carried, stacked = scan.carried, scan.stacked
     static = all(spec.is_static for spec in stacked)
 
     def lower(*operands: Value) -> list[Value]:
-        state, consts = operands[:carry], operands[carry + xs :]
-        rows = operands[carry : carry + xs]
-        count: Value = sizes_of(rows[0])[0] if rows else length
+        state, rows, consts = scan.parts(operands)
+        count: Value = sizes_of(rows[0])[0] if rows else scan.length
 
         def empty() -> list[Value]:
             return _no_rows(step(*state, *_zero_rows(rows), *consts)[carry:])
@@ -157,7 +147,7 @@ def _scan(
                 sinks = [sink.write(first + n, y) for sink, y in made]
             return i + size, state, sinks
 
-        last, sinks = _repeat(advance, _together(body), count, state, carried, stacked)
+        last, sinks = _repeat(advance, _together(scan.body), count, state, carried, stacked)
         if isinstance(count, int) or static or in_own_program():
             return [*last, *filled()]
         return [*last, *tf.cond(count > 0, filled, empty)]

@@ -118,9 +118,11 @@ def _lacks_kernel(
     return padding != "same" or (gaps and specs[0].dtype != "float32")
 
 
-@TABLE.add("conv", unless=_lacks_kernel)
+@TABLE.add("conv", "conv_bias", unless=_lacks_kernel)
 def _conv_of(x: Value, kernel: Value, *bias: Value, **given: Any) -> Value:
-    """Cross-correlation."""
+    """Cross-correlation. TensorFlow's optimizer joins it with the sum of a bias, if nothing lies
+    between them.
+    """
     window = Window(tuple(kernel.shape), **given).named
     if _is_empty(x, kernel):
         batch, *spatial, _ = sizes_of(x)
@@ -130,12 +132,6 @@ def _conv_of(x: Value, kernel: Value, *bias: Value, **given: Any) -> Value:
         return _biased(_conv(x, kernel, window), *bias)
     y = _conv(_lift(x, 1), _lift(kernel, 0), window.lifted)
     return tf.squeeze(_biased(y, *bias), 1)
-
-
-@TABLE.add("conv_bias", unless=lambda specs, **given: _lacks_kernel(specs[:2], **given))
-def _conv_bias(x: Value, kernel: Value, bias: Value, **given: Any) -> Value:
-    """TensorFlow's optimizer joins the two operations, if nothing lies between them."""
-    return _conv_of(x, kernel, bias, **given)
 
 
 def _biased(y: Value, *bias: Value) -> Value:

@@ -16,7 +16,8 @@ from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.tensorflow.constants import number
 from backplane.engines.tensorflow.library import computed_in, raw, tf
 
-_UNSIGNED = frozenset((tf.uint8, tf.uint16, tf.uint32, tf.uint64))
+_SIGNED = dict.fromkeys((tf.uint8, tf.uint16, tf.uint32, tf.uint64), tf.int64)
+"""Where unsigned integers, which lack kernels, are computed in. They wrap around alike there."""
 
 
 def _of_floats(kernel: Lowering) -> Lowering:
@@ -48,11 +49,15 @@ TABLE = Table(
     mul_no_nan=lambda x, y: raw.MulNoNan(x=x, y=y),
     div=tf.realdiv,
     mod=lambda x, y: raw.FloorMod(x=x, y=y),
-    pow=computed_in(dict.fromkeys(_UNSIGNED, tf.int64), lambda x, y: raw.Pow(x=x, y=y)),
+    pow=computed_in(_SIGNED, lambda x, y: raw.Pow(x=x, y=y)),
+    neg=computed_in(_SIGNED, lambda x: raw.Neg(x=x)),
+    sub=computed_in(_SIGNED, lambda x, y: raw.Sub(x=x, y=y)),
     maximum=tf.maximum,
     minimum=tf.minimum,
     equal=lambda x, y: raw.Equal(x=x, y=y),
     not_equal=lambda x, y: raw.NotEqual(x=x, y=y),
+    less=lambda x, y: raw.Less(x=x, y=y),
+    less_equal=lambda x, y: raw.LessEqual(x=x, y=y),
     logical_and=tf.logical_and,
     logical_or=tf.logical_or,
     bit_and=tf.bitwise.bitwise_and,
@@ -61,7 +66,7 @@ TABLE = Table(
     shift_left=tf.bitwise.left_shift,
     shift_right=tf.bitwise.right_shift,
     where=lambda c, x, y: raw.SelectV2(condition=c, t=x, e=y),
-    abs=lambda x: raw.Identity(input=x) if x.dtype in _UNSIGNED else raw.Abs(x=x),
+    abs=lambda x: raw.Identity(input=x) if x.dtype in _SIGNED else raw.Abs(x=x),
 )
 
 
@@ -98,47 +103,11 @@ def _check_numerics(x: Value, *, message: str) -> Value:
     return raw.CheckNumerics(tensor=x, message=f"{message}{at}")
 
 
-# --- where a kernel lacks a dtype ----------------------------------------------------------------
-
-
-@TABLE.add("neg")
-def _neg(x: Value) -> Value:
-    """Unsigned integers wrap around."""
-    if x.dtype in _UNSIGNED:
-        return raw.AddV2(x=raw.Invert(x=x), y=number(1, x.dtype.name))
-    return raw.Neg(x=x)
-
-
-@TABLE.add("sub")
-def _sub(x: Value, y: Value) -> Value:
-    """Unsigned integers wrap around."""
-    if x.dtype in _UNSIGNED:
-        # TensorFlow's optimizer turns 0 - y into a `Neg` that unsigned integers do not have.
-        return raw.Invert(x=raw.AddV2(x=raw.Invert(x=x), y=y))
-    return raw.Sub(x=x, y=y)
-
-
 @TABLE.add("sign")
 def _sign(x: Value) -> Value:
-    if x.dtype in _UNSIGNED:
+    if x.dtype in _SIGNED:
         return tf.cast(raw.NotEqual(x=x, y=tf.zeros_like(x)), x.dtype)
     return raw.Sign(x=x)
-
-
-@TABLE.add("less")
-def _less(x: Value, y: Value) -> Value:
-    """False < True."""
-    if x.dtype == tf.bool:
-        return tf.logical_and(tf.logical_not(x), y)
-    return raw.Less(x=x, y=y)
-
-
-@TABLE.add("less_equal")
-def _less_equal(x: Value, y: Value) -> Value:
-    """False <= True."""
-    if x.dtype == tf.bool:
-        return tf.logical_or(tf.logical_not(x), y)
-    return raw.LessEqual(x=x, y=y)
 
 
 # --- where a kernel gives other values -----------------------------------------------------------
@@ -158,7 +127,8 @@ def _erf(x: Value) -> Value:
 def _relu_grad(g: Value, y: Value) -> Value:
     """`g` where `y` is positive, else 0, even if `g` is infinite: `ReluGrad` gives NaN there."""
     zero = number(0, y.dtype.name)
-    # Else the executor computes the mask with y, in the forward pass, and holds it until here.
+    # Without this the executor would compute the mask in the forward pass, as soon as y is there,
+    # and would hold it until here.
     with tf.control_dependencies([g]):
         positive = raw.Greater(x=y, y=zero)
     return _masked(g, positive)

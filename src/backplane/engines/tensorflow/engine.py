@@ -24,7 +24,6 @@ from backplane.engines.tensorflow.library import tf
 STAND_INS = "stand_ins"
 """The name of the graph in which a user's function is traced for its shapes."""
 
-_TENSORS = (tf.Tensor, tf.Variable)
 _ARRAY_DTYPES = {name: np.dtype(tf.dtypes.as_dtype(name).as_numpy_dtype) for name in DTYPES}
 
 
@@ -33,6 +32,7 @@ class TensorFlow(Engine):
 
     name = "tensorflow"
     library = "tensorflow"
+    native_types = (tf.Tensor, tf.Variable)
     writes_over = True
     capabilities = frozenset({"float16", "bfloat16", "unsigned", "eager", "tape", "once"})
     index_errors = (tf.errors.InvalidArgumentError,)
@@ -41,10 +41,6 @@ class TensorFlow(Engine):
 
     def __init__(self) -> None:
         self.table = Table.of_rooms(__package__, control.lowerings(self), natives(self))
-
-    def owns(self, value: object) -> bool:
-        """Whether `value` is a tensor, eager or of a graph, or a variable."""
-        return isinstance(value, _TENSORS)
 
     def spec_of(self, value: Value) -> Spec:
         """Shape and dtype; sizes may be unknown inside a `tf.function`, the rank may not."""
@@ -81,7 +77,7 @@ class TensorFlow(Engine):
         return array if type(array) is np.ndarray else np.asarray(array)
 
     def has_value(self, value: Value) -> bool:
-        """Not a tensor of a graph, nor a variable where one is traced."""
+        """Whether it is neither a tensor of a graph nor, while a function is traced, a variable."""
         return hasattr(value, "numpy") and not (self.is_variable(value) and self.is_tracing())
 
     def is_variable(self, value: Value) -> bool:
@@ -92,13 +88,8 @@ class TensorFlow(Engine):
         """`Variable.assign`; in a `tf.function`, at each run."""
         return variable.assign(value)
 
-    def kept(self, value: Value) -> Value:
-        """A large one in a variable."""
-        return updates.kept(value)
-
-    def lend(self, value: Value) -> Value:
-        """The content of a variable that is replaced in place."""
-        return updates.content(value)
+    kept = staticmethod(updates.kept)
+    lend = staticmethod(updates.content)
 
     stand_in_sizes = ()
 
@@ -111,7 +102,7 @@ class TensorFlow(Engine):
             return tf.compat.v1.placeholder(spec.dtype, spec.shape)
 
     def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
-        """By tracing."""
+        """Trace the function."""
         graph = tf.__internal__.FuncGraph(STAND_INS)
         with graph.as_default():
             found, _ = super().abstract(function, specs)
@@ -131,22 +122,18 @@ class TensorFlow(Engine):
         return tf.SparseTensor(*parts)
 
     def sparse_parts(self, result: Any) -> Any:
-        """Of a `tf.SparseTensor`."""
+        """The parts of a `tf.SparseTensor`."""
         if not isinstance(result, tf.SparseTensor):
             return result
         return SparseTensor(result.indices, result.values, result.dense_shape)
+
+    pullback = staticmethod(native.pullback)
 
     def native(
         self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
     ) -> Lowering:
         """The function on tensors that know as much of their shapes as the graph does."""
         return knowing_shapes(function, specs, results, native.known)
-
-    def pullback(
-        self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
-    ) -> Sequence[Value]:
-        """By a tape."""
-        return native.pullback(function, operands, cotangents)
 
     def devices(self) -> list[str]:
         """All devices: accelerators first."""
@@ -155,7 +142,7 @@ class TensorFlow(Engine):
         return sorted(names, key=lambda name: name.startswith("cpu"))
 
     def with_device(self, name: str) -> Engine:
-        """By `tf.device`."""
+        """TensorFlow, whose programs run inside of `tf.device`."""
         return DeviceEngine(name)
 
     def has_kernels(self, options: Mapping[str, Any]) -> bool:
@@ -291,12 +278,7 @@ _FAIL_WHEN_EMPTY = frozenset(
 
 def _refuse_unchecked(graph: Any) -> None:
     """Refuse a program for XLA with `check_numerics` in it, which XLA drops."""
-    made = graph.as_graph_def()
-    nodes = [
-        *made.node,
-        *[node for function in made.library.function for node in function.node_def],
-    ]
-    if any(node.op == "CheckNumerics" for node in nodes):
+    if "CheckNumerics" in native.operations(graph):
         raise NotImplementedError(
             "K.check_numerics: XLA, which the option compile=True asks for, drops the check. Leave "
             "out the option"
@@ -317,10 +299,6 @@ def _eager_when_empty(run: Function, eager: Function, program: Program) -> Funct
 
 class DeviceEngine(OnDevice, TensorFlow):
     """TensorFlow, whose programs run on one device."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.device = name
 
     def here(self) -> AbstractContextManager[Any]:
         """`tf.device`."""

@@ -173,8 +173,9 @@ def _has_no_ctc_kernel(specs: Sequence[Spec]) -> bool:
 
 @TABLE.add("ctc_loss", unless=_has_no_ctc_kernel)
 def _ctc_loss(scores: Value, labels: Value, steps: Value, counts: Value) -> list[Value]:
-    """By the kernel for float64, because it computes probabilities and not their logarithms. It
-    refuses samples without labels: these get one, and the loss of blanks in its place.
+    """Use the kernel for float64, because the kernel computes probabilities and not their
+    logarithms. It refuses samples without labels. So these get a label, and the loss of blanks
+    takes the place of what the kernel gives for them.
     """
     dtype = scores.dtype
     if 0 in scores.shape.as_list():

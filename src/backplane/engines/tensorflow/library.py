@@ -6,11 +6,11 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
 
-from backplane.engines.table import Lowering, Value
+from backplane.engines.table import in_wider
 
 # These two kinds of line are logged before TensorFlow reads any setting, and say nothing is wrong.
 _NOTES = (b"WARNING: All log messages before absl::InitializeLog()", b"I0000 ")
@@ -97,16 +97,7 @@ HALVES = {tf.float16: tf.float32, tf.bfloat16: tf.float32}
 """Kernels for half precision add up in half precision, where 2048 + 1 is 2048."""
 
 
-def computed_in(wider: Mapping[Any, Any], function: Lowering) -> Lowering:
-    """`function`, computed in a wider dtype where `wider` names one for that of the operands."""
-
-    def lowering(*xs: Value, **parameters: object) -> Value:
-        dtype = xs[0].dtype
-        if dtype not in wider:
-            return function(*xs, **parameters)
-        return tf.cast(function(*[tf.cast(x, wider[dtype]) for x in xs], **parameters), dtype)
-
-    return lowering
-
+computed_in = partial(in_wider, tf.cast)
+"""Makes a function that computes some dtypes in others."""
 
 __all__ = ["HALVES", "computed_in", "raw", "tf"]

@@ -30,11 +30,13 @@ def is_stateful(graph: Any) -> bool:
         and known.is_stateful
         and name not in _HARMLESS
         and not name.startswith("TensorArray")
-        for name in _operations(graph.as_graph_def())
+        for name in operations(graph)
     )
 
 
-def _operations(definition: Any) -> Iterator[str]:
+def operations(graph: Any) -> Iterator[str]:
+    """The names of the operations in a graph and in the functions that it calls."""
+    definition = graph.as_graph_def()
     yield from (node.op for node in definition.node)
     for function in definition.library.function:
         yield from (node.op for node in function.node_def)
@@ -50,7 +52,7 @@ def known(x: Value, shape: Shape) -> Value:
 def pullback(
     function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
 ) -> Sequence[Value]:
-    """By a tape."""
+    """Use a tape."""
     own = [tf.identity(x) for x in operands]
     with tf.GradientTape() as tape:
         tape.watch(own)

@@ -60,54 +60,41 @@ def _check_windows(x: Value, *, sizes: Ints) -> Value:
 # --- the primitives ------------------------------------------------------------------------------
 
 
-def _is_explicit(specs: Sequence[Spec], *, padding: Padding, **given: Any) -> bool:
-    """Whether there is padding that the kernels do not take; no function of K asks for it."""
-    return not isinstance(padding, str)
+def _has_no_kernel(specs: Sequence[Spec], *, padding: Padding, **given: Any) -> bool:
+    """Whether the kernels lack the dtype, or the padding, for which no function of K asks."""
+    return not isinstance(padding, str) or specs[0].dtype in ("uint32", "uint64")
 
 
-@TABLE.add("max_pool", wanted=True, unless=_is_explicit)
+@TABLE.add("max_pool", wanted=True, unless=_has_no_kernel)
 def _max_pool(x: Value, *, wanted: tuple[bool, ...], **given: Any) -> list[Value]:
     """The maxima. The kernels of the gradient find the positions again."""
-    if signed := _SIGNED.get(x.dtype):
-        bits = _sign_flipped(raw.Bitcast(input=x, type=signed))
-        y, positions = _max_pool(bits, wanted=wanted, **given)
-        return [raw.Bitcast(input=_sign_flipped(y), type=x.dtype), positions]
     y = _pool(raw.MaxPool, x, Windows(**given))
     return [y, tf.zeros_like(y, tf.int64) if wanted[1] else None]
 
 
-@TABLE.add("max_pool_grad", reads=(0, 1, 2), unless=_is_explicit)
+@TABLE.add("max_pool_grad", reads=(0, 1, 2), unless=_has_no_kernel)
 def _max_pool_grad(g: Value, x: Value, y: Value, positions: None, **given: Any) -> Value:
     """`g` where the maxima are, 0 elsewhere. For bfloat16 the kernel ends the process."""
     gradient = computed_in(HALVES, lambda g, x, y: _max_grad(g, x, y, Windows(**given)))
     return gradient(g, x, y)
 
 
-@TABLE.add("max_pool_take", reads=(0, 1, 2), unless=_is_explicit)
+@TABLE.add("max_pool_take", reads=(0, 1, 2), unless=_has_no_kernel)
 def _max_pool_take(v: Value, x: Value, y: Value, positions: None, **given: Any) -> Value:
     """The elements of `v` where the maxima are."""
     return _max_take(v, x, y, Windows(**given))
 
 
-@TABLE.add("avg_pool", unless=_is_explicit)
+@TABLE.add("avg_pool", unless=_has_no_kernel)
 def _avg_pool(x: Value, **given: Any) -> Value:
     """Elements that padding adds do not count."""
     return _pool(_avg, x, Windows(**given))
 
 
-@TABLE.add("avg_pool_grad", unless=_is_explicit)
+@TABLE.add("avg_pool_grad", unless=_has_no_kernel)
 def _avg_pool_grad(g: Value, *dims: Value, shape: Shape, **given: Any) -> Value:
     """Each element of a window gets its share of `g`."""
     return _avg_grad(g, merge(shape, dims), Windows(**given))
-
-
-_SIGNED = {tf.uint32: tf.int32, tf.uint64: tf.int64}
-"""Dtypes without a kernel of max-pooling, and those whose kernel serves: with the first bit flipped
-they are ordered alike."""
-
-
-def _sign_flipped(x: Value) -> Value:
-    return raw.BitwiseXor(x=x, y=tf.constant(x.dtype.min, x.dtype))
 
 
 # --- one, two and three dimensions by the kernels for two ----------------------------------------

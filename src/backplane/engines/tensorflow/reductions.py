@@ -125,15 +125,15 @@ def mean(x: Value, *, axes: Axes, keepdims: bool) -> Value:
     return y
 
 
-def _logsumexp(x: Value, *, axes: Axes, keepdims: bool) -> Value:
-    return tf.reduce_logsumexp(x, ints(axes), keepdims)
-
-
-def _running(function: Lowering) -> Lowering:
-    """`function`, whose kernel takes the elements one by one: half floats in float32, many float32
-    in float64.
+def _running(kernel: Lowering) -> Lowering:
+    """A kernel that takes the elements one by one: of half floats in float32, of many float32 in
+    float64.
     """
-    few, many = computed_in(HALVES, function), computed_in(_RUNNING, function)
+
+    def along(x: Value, *, axis: int, reverse: bool) -> Value:
+        return kernel(x=x, axis=ints(axis), reverse=reverse)
+
+    few, many = computed_in(HALVES, along), computed_in(_RUNNING, along)
 
     def lowering(x: Value, *, axis: int, reverse: bool) -> Value:
         count = x.shape[axis]
@@ -143,18 +143,12 @@ def _running(function: Lowering) -> Lowering:
     return lowering
 
 
-def _cumsum(x: Value, *, axis: int, reverse: bool) -> Value:
-    return raw.Cumsum(x=x, axis=ints(axis), reverse=reverse)
-
-
-def _cumprod(x: Value, *, axis: int, reverse: bool) -> Value:
-    return raw.Cumprod(x=x, axis=ints(axis), reverse=reverse)
-
-
 TABLE = Table(
     sum=computed_in(HALVES, sum_),
     mean=computed_in(HALVES, mean),
-    logsumexp=computed_in(HALVES, _logsumexp),
+    logsumexp=computed_in(
+        HALVES, lambda x, *, axes, keepdims: tf.reduce_logsumexp(x, ints(axes), keepdims)
+    ),
     prod=_reduction(raw.Prod),
     any=_reduction(raw.Any),
     all=_reduction(raw.All),
@@ -162,8 +156,8 @@ TABLE = Table(
     min=_extreme(raw.Min),
     argmax=lambda x, *, axis: raw.ArgMax(input=x, dimension=ints(axis), output_type=tf.int64),
     argmin=lambda x, *, axis: raw.ArgMin(input=x, dimension=ints(axis), output_type=tf.int64),
-    cumsum=_running(_cumsum),
-    cumprod=_running(_cumprod),
+    cumsum=_running(raw.Cumsum),
+    cumprod=_running(raw.Cumprod),
     top_k=lambda x, *, k: list(raw.TopKV2(input=x, k=ints(k))),
 )
 

@@ -9,12 +9,12 @@ and three spatial axes, so one spatial axis becomes the second of two.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 import torch
 
 from backplane.core.spec import Spec
-from backplane.core.windows import Padding, Placement, Sliding, Window, windows
+from backplane.core.windows import Padding, Sliding, Window, windows
 from backplane.engines.kernels import limit
 from backplane.engines.table import Ints, Lowering, Shape, Table, Value
 from backplane.engines.torch.phases import Phases
@@ -23,8 +23,6 @@ from backplane.engines.torch.shaping import pad_amounts
 from backplane.engines.torch.tracing import host_shape, present_sizes
 
 TABLE = Table()
-
-Pairs = Sequence[tuple[int, int]]
 
 # --- shared with pooling ------------------------------------------------------------------------
 
@@ -43,45 +41,28 @@ def channels_last(x: Value) -> Value:
 Planned = TypeVar("Planned")
 
 
-class Plan(NamedTuple):
+class Plan(Products):
     """Windows over spatial axes of known sizes, as a kernel of PyTorch slides them.
 
-    Kernels pad both ends of an axis alike, by `amounts`. Other padding, `around`, is added before
-    the kernel runs. With `ceil`, the last window may reach beyond the padding. `rest` counts the
-    elements at the end of each axis that no window reaches.
+    Attributes:
+        amounts: What the kernel adds at both ends of each axis.
+        apart: Whether the padding is added before the kernel runs, because the ends differ.
+        ceil: Whether the last window may reach beyond the padding.
     """
 
-    sizes: Sequence[int]
-    counts: Sequence[int]
-    rest: Sequence[int]
-    amounts: Sequence[int]
-    around: Pairs | None = None
-    ceil: bool = False
-
-    @classmethod
-    def of(cls, sizes: Sequence[int], slid: Sequence[Window]) -> Plan:
-        """A plan in which the kernel pads each axis whose ends get the same amount."""
-        placement = Placement(tuple(sizes), tuple(slid))
-        pairs, counts = placement.pairs, placement.counts
-        axes = zip(placement.padded, counts, slid, strict=True)
-        rest = [n - (count - 1) * w.stride - w.span for n, count, w in axes]
-        if all(before == after for before, after in pairs):
-            return cls(sizes, counts, rest, [before for before, _ in pairs])
-        return cls(sizes, counts, rest, [0] * len(pairs), pairs)
+    def __init__(self, sizes: Sequence[int], slid: Sequence[Window]) -> None:
+        super().__init__(tuple(sizes), tuple(slid))
+        self.apart = any(before != after for before, after in self.pairs)
+        self.amounts = [0 if self.apart else before for before, _ in self.pairs]
+        self.ceil = False
 
     def pad(self, x: Value, value: Any = 0) -> Value:
         """`x`, channels last, with the padding that the kernel does not do."""
-        if self.around is None:
-            return x
-        return torch.constant_pad_nd(x, pad_amounts([(0, 0), *self.around, (0, 0)]), value)
+        return torch.constant_pad_nd(x, pad_amounts(self.around), value) if self.apart else x
 
     def crop(self, x: Value) -> Value:
         """A view of `x`, channels last, without that padding."""
-        if self.around is None:
-            return x
-        starts = [before for before, _ in self.around]
-        inside = [slice(a, a + n) for a, n in zip(starts, self.sizes, strict=True)]
-        return x[(slice(None), *inside)]
+        return x[self.inside] if self.apart else x
 
     def empty(self, x: Value, batch: int, channels: int) -> Value:
         """An empty result, if an axis has no windows."""
@@ -107,11 +88,11 @@ Builder = Callable[..., Lowering]
 
 
 def on_two_axes(build: Builder) -> Builder:
-    """A builder for two or three spatial axes that serves one axis as well, as the second of two.
+    """Decorator: a builder for two or three spatial axes, which then takes a single one too.
 
-    The other axis comes after the batch. In kernels it comes before all axes. Kernels are the
-    second operand of a convolution and of its gradient by the input, and the result of its gradient
-    by the kernel.
+    The single axis becomes the second of two, and the first one has size 1. In images the new axis
+    comes after the batch, and in kernels it comes first. Kernels are the second operand of a
+    convolution and of its gradient by the input, and the result of its gradient by the kernel.
     """
 
     def lifted(specs: Sequence[Spec], *, strides: Ints, padding: Padding, **given: Any) -> Lowering:
@@ -177,17 +158,15 @@ def conv(specs: Sequence[Spec], *, groups: int, **at: Unpack[Sliding]) -> Loweri
     strides, dilation = at["strides"], at["dilation"]
     few = limit("torch.windows", specs[0].dtype)
     slid = windows(_window(specs[1].shape), **at)
-    plan_for = planned(Plan.of, specs[0].shape, slid)
+    plan_for = planned(Plan, specs[0].shape, slid)
     convolve = torch.conv2d if len(strides) == 2 else torch.conv3d
-    products_for = planned(Products.over, specs[0].shape, slid)
 
     def lowering(x: Value, kernel: Value, bias: Value | None = None) -> Value:
         plan = plan_for(present_sizes(x)[1:-1])
         if 0 in plan.counts:
             return plan.empty(x, x.shape[0], kernel.shape[-1])
-        products = products_for(present_sizes(x)[1:-1])
-        if products.serves(x, kernel.shape[-1], groups, few):
-            return products.conv(x, kernel, bias)
+        if plan.serves(x, kernel.shape[-1], groups, few):
+            return plan.conv(x, kernel, bias)
         operands = [channels_first(plan.pad(x)), _output_first(kernel), bias]
         misread = _is_misread(x, plan, strides)
         if misread:
@@ -207,21 +186,19 @@ def conv_input_grad(
     strides, dilation = at["strides"], at["dilation"]
     few = limit("torch.windows", specs[0].dtype)
     slid = windows(_window(specs[1].shape), **at)
-    plan_for = planned(Plan.of, shape, slid)
+    plan_for = planned(Plan, shape, slid)
     transposed = torch.conv_transpose2d if len(strides) == 2 else torch.conv_transpose3d
-    products_for = planned(Products.over, shape, slid)
     phases = Phases.of(slid, shape[-1], groups, specs[0].dtype)
 
     def lowering(g: Value, kernel: Value, *dims: Value) -> Value:
         target = host_shape(shape, dims)
         if g.numel() == 0:
             return g.new_zeros(target)
-        products = products_for(target[1:-1])
-        if products.serves(g, kernel.shape[-1], groups, few):
-            return products.input_grad(g, kernel)
-        if phases is not None and g.is_cpu:
-            return phases.input_grad(g, kernel, products)
         plan = plan_for(target[1:-1])
+        if plan.serves(g, kernel.shape[-1], groups, few):
+            return plan.input_grad(g, kernel)
+        if phases is not None and g.is_cpu:
+            return phases.input_grad(g, kernel, plan)
         x = transposed(
             channels_first(g), _output_first(kernel), None,
             strides, plan.amounts, plan.rest, groups, dilation,
@@ -240,8 +217,7 @@ def conv_kernel_grad(
     strides, dilation = at["strides"], at["dilation"]
     few = limit("torch.windows", specs[0].dtype)
     slid = windows(_window(kernel_shape), **at)
-    plan_for = planned(Plan.of, specs[0].shape, slid)
-    products_for = planned(Products.over, specs[0].shape, slid)
+    plan_for = planned(Plan, specs[0].shape, slid)
     none = [0] * len(strides)
     *spatial, inputs, outputs = kernel_shape
     # A kernel with one output, seen with the output first, is not contiguous for PyTorch's slow
@@ -251,11 +227,9 @@ def conv_kernel_grad(
     def lowering(x: Value, g: Value) -> Value:
         if g.numel() == 0:
             return g.new_zeros(kernel_shape)
-        sizes = present_sizes(x)[1:-1]
-        products = products_for(sizes)
-        if products.serves(x, outputs, groups, few):
-            return products.kernel_grad(x, g, kernel_shape)
-        plan = plan_for(sizes)
+        plan = plan_for(present_sizes(x)[1:-1])
+        if plan.serves(x, outputs, groups, few):
+            return plan.kernel_grad(x, g, kernel_shape)
         # The kernel is read for its shape only.
         kernel = x.new_empty(whole) if outputs == 1 else _output_first(x.new_empty(kernel_shape))
         operands = [channels_first(g), channels_first(plan.pad(x)), kernel]

@@ -8,11 +8,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.nn import functional as F
 
 from backplane.core.numbers import complaint, show
 from backplane.core.spec import Spec, is_float
-from backplane.engines.table import Entry, Lowering, Table, Value, check_windows
+from backplane.engines.table import Entry, Lowering, Table, Value, barrier, check_windows
 from backplane.engines.torch.dtypes import (
     SIGNED,
     TORCH,
@@ -26,10 +25,11 @@ from backplane.engines.torch.tracing import only_values_count, values_are_known
 
 aten = torch.ops.aten
 
+nn = torch._C._nn
+"""What is behind the functions of `torch.nn.functional`, which take no `out`."""
+
 TABLE = Table(
     {"out": 1},
-    floor=torch.floor,
-    round=torch.round,
     div=torch.div,
     equal=torch.eq,
     not_equal=torch.ne,
@@ -38,60 +38,41 @@ TABLE = Table(
     bit_and=torch.bitwise_and,
     bit_or=torch.bitwise_or,
     bit_xor=torch.bitwise_xor,
+    # Returns x itself above a threshold. The default threshold, 20, is too low for float64.
+    softplus=partial(nn.softplus, threshold=40),
 )
 TABLE.update(Table(erfinv=torch.erfinv, logical_not=torch.logical_not, check_windows=check_windows))
 
-for _name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "sigmoid", "erf"):
+for _name in (
+    "floor", "round", "exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "sigmoid", "erf"
+):  # fmt: skip
     TABLE[_name] = Entry(getattr(torch, _name), out=1, over=getattr(torch, f"{_name}_"))
 
 
-def _gradient(kernel: Any, *constants: float) -> Lowering:
-    """PyTorch's own kernel of a gradient, from the cotangent and the result."""
+def gradient(kernel: Any, *constants: float, **options: str) -> Lowering:
+    """PyTorch's own kernel of a gradient, from the cotangent and the operand or the result."""
     into, fresh = kernel.grad_input, kernel.default
 
     def lowering(g: Value, y: Value, out: Value | None = None) -> Value:
         if out is None:
-            return fresh(g, y, *constants)
-        return into(g, y, *constants, grad_input=out)
+            return fresh(g, y, *constants, **options)
+        return into(g, y, *constants, **options, grad_input=out)
 
     return lowering
 
 
-TABLE["sigmoid_grad"] = Entry(_gradient(aten.sigmoid_backward), out=1)
-TABLE["tanh_grad"] = Entry(_gradient(aten.tanh_backward), out=1)
-TABLE["relu_grad"] = Entry(_gradient(aten.threshold_backward, 0), out=1)
-
-
-@TABLE.build("clipped_relu", out=1)
-def clipped_relu(specs: Sequence[Spec], *, high: float) -> Lowering:
-    """`torch.nn.functional.hardtanh`, of which `relu6` is a case."""
-
-    def lowering(x: Value, out: Value | None = None) -> Value:
-        return F.hardtanh(x, 0, high) if out is None else aten.hardtanh.out(x, 0, high, out=out)
-
-    return lowering
-
-
-@TABLE.build("clipped_relu_grad", out=1)
-def clipped_relu_grad(specs: Sequence[Spec], *, high: float) -> Lowering:
-    """The kernel of its gradient, which is 0 at both bounds."""
-    return _gradient(aten.hardtanh_backward, 0, high)
-
-
-@TABLE.build("leaky_relu", out=1)
-def leaky_relu(specs: Sequence[Spec], *, slope: float) -> Lowering:
-    """`torch.nn.functional.leaky_relu`."""
-
-    def lowering(x: Value, out: Value | None = None) -> Value:
-        return F.leaky_relu(x, slope) if out is None else aten.leaky_relu.out(x, slope, out=out)
-
-    return lowering
-
-
-@TABLE.build("leaky_relu_grad", out=1)
-def leaky_relu_grad(specs: Sequence[Spec], *, slope: float) -> Lowering:
-    """The kernel of its gradient."""
-    return _gradient(aten.leaky_relu_backward, slope, False)
+TABLE["sigmoid_grad"] = Entry(gradient(aten.sigmoid_backward), out=1)
+TABLE["tanh_grad"] = Entry(gradient(aten.tanh_backward), out=1)
+TABLE["relu_grad"] = Entry(gradient(aten.threshold_backward, 0), out=1)
+TABLE.update(
+    Table(
+        {"builds": True, "out": 1},
+        clipped_relu=lambda specs, *, high: partial(nn.hardtanh, min_val=0, max_val=high),
+        clipped_relu_grad=lambda specs, *, high: gradient(aten.hardtanh_backward, 0, high),
+        leaky_relu=lambda specs, *, slope: partial(nn.leaky_relu, negative_slope=slope),
+        leaky_relu_grad=lambda specs, *, slope: gradient(aten.leaky_relu_backward, slope, False),
+    )
+)
 
 
 @TABLE.add("mul_no_nan", out=2)
@@ -184,14 +165,13 @@ def sign(specs: Sequence[Spec]) -> Lowering:
     return torch.sign
 
 
-@TABLE.add("softplus", out=1)
-def softplus(x: Value, out: Value | None = None) -> Value:
-    """PyTorch's softplus, which returns x itself above a threshold. The default threshold, 20, is
-    too low for float64.
-    """
-    if out is None:
-        return F.softplus(x, threshold=40)
-    return aten.softplus.out(x, 1, 40, out=out)
+TABLE.update(
+    Table(
+        identity=lambda x: x.view_as(x),
+        stop_gradient=torch.Tensor.detach,  # A view that PyTorch's tape does not follow.
+        barrier=barrier,
+    )
+)
 
 
 @TABLE.build("cast")
@@ -199,24 +179,6 @@ def cast(specs: Sequence[Spec], *, dtype: str) -> Lowering:
     """`Tensor.to`, which returns its operand if nothing changes."""
     target = TORCH[dtype]
     return lambda x: x.to(target)
-
-
-@TABLE.add("identity")
-def identity(x: Value) -> Value:
-    """A view."""
-    return x.view_as(x)
-
-
-@TABLE.add("barrier")
-def barrier(x: Value, *after: Value) -> Value:
-    """`x` itself: operations run in the order in which they stand."""
-    return x
-
-
-@TABLE.add("stop_gradient")
-def stop_gradient(x: Value) -> Value:
-    """A view that PyTorch's tape does not follow."""
-    return x.detach()
 
 
 @TABLE.add("print")

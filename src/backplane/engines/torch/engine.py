@@ -35,6 +35,9 @@ class TorchEngine(Engine):
 
     name = "torch"
     library = "torch"
+    native_types = (torch.Tensor,)
+    hashable = ("{x}.shape", "{x}.dtype")
+    """Where PyTorch's compiler traces, a shape may not be hashable."""
     index_errors = (IndexError, RuntimeError)
     shortage = "allocate memory|out of memory"
     writes_over = True
@@ -46,16 +49,11 @@ class TorchEngine(Engine):
     feeds_at_once = None if devices.ACCELERATED else ("{x}.flags.carray", torch.from_numpy)
 
     def __init__(self) -> None:
-        self._on_mesh: dict[Mesh, Engine] = {}
         running_graphs = Table.joined(loops(self, ROWS), natives(self))
         self.table = Table.of_rooms(__package__, updates.TABLE, running_graphs)
         self._running_graphs = frozenset(running_graphs)
 
     # --- values ---------------------------------------------------------------------------------
-
-    def owns(self, value: object) -> bool:
-        """Whether `value` is a `torch.Tensor`."""
-        return isinstance(value, torch.Tensor)
 
     def spec_of(self, value: Value) -> Spec:
         """Sizes are unknown where PyTorch's compiler traces with symbolic ones, and where
@@ -79,14 +77,10 @@ class TorchEngine(Engine):
         return tracing.in_jit_trace()
 
     def has_value(self, value: Value) -> bool:
-        """Not where a program is exported or transformed by `torch.func`."""
+        """Whether the program is neither exported nor transformed by `torch.func`."""
         return not (
             torch._C._functorch.is_functorch_wrapped_tensor(value) or isinstance(value, FakeTensor)
         )
-
-    def signature(self, kind: type) -> tuple[str, ...]:
-        """Shape and dtype. Where PyTorch's compiler traces, a shape may not be hashable."""
-        return "{x}.shape", "{x}.dtype"
 
     def from_numpy(self, array: np.ndarray, dtype: str | None = None) -> Value:
         """A copy, on the default device."""
@@ -155,9 +149,7 @@ class TorchEngine(Engine):
         """The same memory, off the tape."""
         return value.detach()
 
-    def lend(self, value: Value) -> Value:
-        """A copy, if a later step of an optimizer writes to the value."""
-        return updates.lent(value)
+    lend = staticmethod(updates.lent)
 
     def adopted(self, array: np.ndarray, dtype: str, layout: Layout | None) -> Value:
         """A tensor, to which steps of optimizers may write, in the array's memory: a copy of 1 GB
@@ -171,17 +163,12 @@ class TorchEngine(Engine):
 
     # --- meshes of devices ----------------------------------------------------------------------
 
-    def on_mesh(self, mesh: Mesh) -> Engine:
+    def with_mesh(self, mesh: Mesh) -> Engine:
         """Programs over several processes, by `torch.distributed`."""
-        if mesh.size == 1:
-            return self
-        if mesh not in self._on_mesh:
-            # Here: a program on one device needs none of it.
-            from backplane.engines.torch.on_mesh import MeshEngine
-            from backplane.engines.torch.processes import grid_of
+        # Here: a program on one device needs none of it.
+        from backplane.engines.torch.on_mesh import MeshEngine
 
-            self._on_mesh[mesh] = MeshEngine(self, mesh, grid_of(mesh))
-        return self._on_mesh[mesh]
+        return MeshEngine(self, mesh)
 
     # --- functions of PyTorch -------------------------------------------------------------------
 
@@ -190,8 +177,10 @@ class TorchEngine(Engine):
         return torch.empty(spec.shape, dtype=TORCH[spec.dtype])
 
     def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
-        """By PyTorch's fake tensors."""
+        """Run the function on PyTorch's fake tensors."""
         return native.abstract(lambda: super(TorchEngine, self).abstract(function, specs)[0])
+
+    pullback = staticmethod(native.pullback)
 
     def native(
         self, function: Lowering, specs: Sequence[Spec], results: Sequence[Spec] | None
@@ -202,17 +191,11 @@ class TorchEngine(Engine):
         run: Lowering = torch.compiler.disable(user.__call__) if reads else user
         return run
 
-    def pullback(
-        self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]
-    ) -> Sequence[Value]:
-        """By PyTorch's tape."""
-        return native.pullback(function, operands, cotangents)
-
     # --- programs -------------------------------------------------------------------------------
 
     def updates_in_place(self, options: Mapping[str, Any]) -> bool:
-        """By PyTorch's kernels for optimizers. With `torch.compile` they are not used, because it
-        fuses the operations by itself.
+        """Whether PyTorch's kernels for optimizers serve. With `torch.compile` they do not, because
+        it fuses the operations by itself.
         """
         return not options.get("compile")
 
@@ -231,7 +214,7 @@ class TorchEngine(Engine):
         return devices.names()
 
     def with_device(self, name: str) -> Engine:
-        """By PyTorch's default device."""
+        """PyTorch, whose default device is set while programs run."""
         return DeviceEngine(name)
 
     def compile(self, program: Program) -> Function:
@@ -317,19 +300,15 @@ class DeviceEngine(OnDevice, TorchEngine):
     """PyTorch, whose programs run on one device."""
 
     feeds_at_once = None
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.device = name
-        self._place = devices.named(name)
+    named = staticmethod(devices.named)
 
     def here(self) -> AbstractContextManager[Any]:
         """PyTorch's default device."""
-        return self._place
+        return self.place
 
     def moved(self, value: Value) -> Value:
         """A copy on the device, or the value itself if it is there."""
-        return value.to(self._place)
+        return value.to(self.place)
 
 
 ENGINE = TorchEngine()

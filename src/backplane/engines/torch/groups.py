@@ -11,6 +11,7 @@ import torch
 from backplane.core.spec import Spec
 from backplane.engines.table import Axes, Lowering, Table, Value
 from backplane.engines.torch import devices
+from backplane.engines.torch.elementwise import gradient, nn
 from backplane.engines.torch.tracing import only_values_count
 
 TABLE = Table()
@@ -22,28 +23,14 @@ KIND = {True: "tanh", False: "none"}
 
 @TABLE.build("gelu", out=1)
 def gelu(specs: Sequence[Spec], *, approximate: bool) -> Lowering:
-    """`torch.nn.functional.gelu`."""
-    kind = KIND[approximate]
-
-    def lowering(x: Value, out: Value | None = None) -> Value:
-        if out is None:
-            return torch.nn.functional.gelu(x, approximate=kind)
-        return aten.gelu.out(x, approximate=kind, out=out)
-
-    return lowering
+    """What is behind `torch.nn.functional.gelu`."""
+    return partial(nn.gelu, approximate=KIND[approximate])
 
 
 @TABLE.build("gelu_grad", out=1)
 def gelu_grad(specs: Sequence[Spec], *, approximate: bool) -> Lowering:
     """The kernel of its gradient."""
-    kind = KIND[approximate]
-
-    def lowering(g: Value, x: Value, out: Value | None = None) -> Value:
-        if out is None:
-            return aten.gelu_backward.default(g, x, approximate=kind)
-        return aten.gelu_backward.grad_input(g, x, approximate=kind, grad_input=out)
-
-    return lowering
+    return gradient(aten.gelu_backward, approximate=KIND[approximate])
 
 
 # --- normalization --------------------------------------------------------------------------------

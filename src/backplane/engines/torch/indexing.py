@@ -61,29 +61,21 @@ def _clamped(starts: Value, shape: Sequence[int], sizes: Sequence[int]) -> list[
     ]
 
 
-@TABLE.build("dynamic_slice")
-def dynamic_slice(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
+@TABLE.add("dynamic_slice")
+def dynamic_slice(x: Value, starts: Value, *dims: Value, shape: Shape) -> Value:
     """A view. PyTorch slices at numbers of the host, so the starts are copied to the host."""
-
-    def lowering(x: Value, starts: Value, *dims: Value) -> Value:
-        sizes = host_shape(shape, dims)
-        places = zip(_clamped(starts, x.shape, sizes), sizes, strict=True)
-        return x[tuple(slice(start, start + size) for start, size in places)]
-
-    return lowering
+    sizes = host_shape(shape, dims)
+    places = zip(_clamped(starts, x.shape, sizes), sizes, strict=True)
+    return x[tuple([slice(start, start + size) for start, size in places])]
 
 
-@TABLE.build("dynamic_slice_grad")
-def dynamic_slice_grad(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
+@TABLE.add("dynamic_slice_grad")
+def dynamic_slice_grad(g: Value, starts: Value, *dims: Value, shape: Shape) -> Value:
     """Padding around `g`. The starts are copied to the host."""
-
-    def lowering(g: Value, starts: Value, *dims: Value) -> Value:
-        sizes = host_shape(shape, dims)
-        places = zip(_clamped(starts, sizes, g.shape), sizes, g.shape, strict=True)
-        amounts = pad_amounts([(start, n - start - m) for start, n, m in places])
-        return torch.constant_pad_nd(g, amounts, 0)
-
-    return lowering
+    sizes = host_shape(shape, dims)
+    places = zip(_clamped(starts, sizes, g.shape), sizes, g.shape, strict=True)
+    amounts = pad_amounts([(start, n - start - m) for start, n, m in places])
+    return torch.constant_pad_nd(g, amounts, 0)
 
 
 # --- gathering ----------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Sequence
 
 import torch
@@ -24,10 +23,6 @@ from backplane.engines.torch.tracing import in_jit_trace, is_recorded
 
 TABLE = Table()
 
-ADVANTAGE = 0.85
-"""oneDNN serves if it needs less than this share of the time: a close race must not be decided by
-noise, or equal processes would round differently."""
-
 
 def has_onednn() -> bool:
     """Whether this build of PyTorch has oneDNN's operator for linear layers."""
@@ -39,12 +34,6 @@ def onednn(x: Value, y: Value) -> Value:
     return torch.ops.mkldnn._linear_pointwise.default(x, y.t(), None, "none", [], "")
 
 
-def _seconds(product: Lowering, x: Value, y: Value) -> float:
-    begin = time.perf_counter()
-    product(x, y)
-    return time.perf_counter() - begin
-
-
 @functools.cache
 def onednn_is_faster() -> bool:
     """Whether oneDNN beats PyTorch's default here. Takes some 10 ms, once per process."""
@@ -53,9 +42,7 @@ def onednn_is_faster() -> bool:
     with torch.no_grad():
         x = torch.ones(128, 512, dtype=torch.float32, device="cpu")
         y = torch.ones(512, 512, dtype=torch.float32, device="cpu")
-        rounds = [(_seconds(torch.mm, x, y), _seconds(onednn, x, y)) for _ in range(8)]
-    default, other = (min(times) for times in zip(*rounds, strict=True))
-    return other < ADVANTAGE * default
+        return kernels.is_faster(onednn, torch.mm, (x, y), 8)
 
 
 def asks_for_tape(lowering: Lowering) -> bool:
@@ -90,22 +77,22 @@ def _by_size(large: float) -> Lowering:
 
 
 def _prefers_onednn() -> bool:
-    """Not where operations are recorded: the measurement would be a part of the record. There is
-    none where the table is of this machine.
+    """Whether oneDNN is known, or measured now, to be the faster one. It does not serve where
+    operations are recorded, because the measurement would be a part of the record. Nothing is
+    measured if the user has a table of this machine.
     """
     return not is_recorded() and (kernels.settled("torch.products") or onednn_is_faster())
 
 
-def _large(specs: Sequence[Spec], transpose_x: bool, transpose_y: bool) -> float | None:
+def _large(specs: Sequence[Spec], transpose_y: bool) -> float | None:
     """From how many multiplications on oneDNN serves; None if these matrices are surely smaller.
     Unknown sizes count as 1024.
     """
     large = kernels.limit("torch.products")
     if specs[0].dtype != "float32" or specs[0].ndim != 2 or not has_onednn():
         return None
-    rows, inner = reversed(specs[0].shape) if transpose_x else specs[0].shape
-    columns = specs[1].shape[0 if transpose_y else 1]
-    most = math.prod(1024 if n is None else n for n in (rows, inner, columns))
+    sizes = *specs[0].shape, specs[1].shape[not transpose_y]
+    most = math.prod(1024 if n is None else n for n in sizes)
     return large if most >= large and _prefers_onednn() else None
 
 
@@ -113,7 +100,7 @@ def _large(specs: Sequence[Spec], transpose_x: bool, transpose_y: bool) -> float
 def matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
     """`torch.matmul` on transposed views."""
     product: Lowering = torch.matmul
-    large = _large(specs, transpose_x, transpose_y)
+    large = _large(specs, transpose_y)
     if large is not None:
         product = _by_size(large)
     product = modular(specs[0], product)
@@ -124,7 +111,7 @@ def matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lo
 def matmul_add(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
     """`torch.addmm`, where the product alone is not oneDNN's."""
     biased: Lowering = _addmm
-    large = _large(specs, transpose_x, transpose_y)
+    large = _large(specs, transpose_y)
     many = kernels.limit("torch.biases", specs[0].dtype)
     if large is not None:
         biased = _sum_by_size(large)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch.distributed as dist
-from torch.distributed.tensor import DeviceMesh, DTensor
+from torch.distributed.tensor import DTensor
 
 from backplane.core.mesh import Layout, Mesh
 from backplane.core.spec import Spec
 from backplane.core.variable import Block
 from backplane.engines.arrays.control import loops
-from backplane.engines.base import Engine, Read
+from backplane.engines.base import Read
 from backplane.engines.programs import Function, Program
 from backplane.engines.table import Ints, Value
 from backplane.engines.torch import parts, processes, sharding
@@ -29,10 +29,10 @@ class MeshEngine(TorchEngine):
     writes_over = False
     feeds_at_once = None
 
-    def __init__(self, plain: TorchEngine, mesh: Mesh, grid: DeviceMesh) -> None:
-        self.mesh, self.grid = mesh, grid
-        self.table = sharding.over(grid, mesh, plain.table)
-        self.table.update(loops(self, sharding.rows(grid, ROWS)))
+    def __init__(self, plain: TorchEngine, mesh: Mesh) -> None:
+        self.mesh, self.grid = mesh, processes.grid_of(mesh)
+        self.table = sharding.over(self.grid, mesh, plain.table)
+        self.table.update(loops(self, sharding.rows(self.grid, ROWS)))
 
     # --- processes ------------------------------------------------------------------------------
 
@@ -65,7 +65,7 @@ class MeshEngine(TorchEngine):
         return self.placed(array, dtype, layout)
 
     def parts(self, value: Value) -> list[Block] | None:
-        """Of equal parts, the one of the first process saves it."""
+        """This process's part. If several processes have the same part, the first one saves it."""
         if not isinstance(value, DTensor):
             return None
         start, _, first = parts.block(value.shape, value.placements, self.grid)
@@ -95,10 +95,6 @@ class MeshEngine(TorchEngine):
         return value.detach()
 
     # --- programs -------------------------------------------------------------------------------
-
-    def on_mesh(self, mesh: Mesh) -> Engine:
-        """Engines over other meshes belong to the engine itself."""
-        raise AssertionError("an engine over a mesh is not asked for another one")
 
     def updates_in_place(self, options: Mapping[str, Any]) -> bool:
         """Parts are not written over."""

@@ -36,19 +36,20 @@ MEAN_GRAD = {2: aten.avg_pool2d_backward.default, 3: aten.avg_pool3d_backward.de
 """PyTorch's kernels by the number of spatial axes."""
 
 
-def _plan(sizes: Sequence[int], slid: Sequence[Window]) -> Plan:
+class _Plan(Plan):
     """A plan in which the kernel pads if it can. It pads both ends alike, by half a window at most.
     Over three axes it refuses sizes smaller than the window, even if padding makes up for it.
     """
-    found = Plan.of(sizes, slid)
-    amounts = [before for before, _ in found.around] if found.around else found.amounts
-    axes = list(zip(sizes, amounts, slid, strict=True))
-    if all(2 * p <= w.size and (len(axes) == 2 or n >= w.size) for n, p, w in axes):
-        for ceil in (False, True):
-            if list(found.counts) == [_kernel_count(*axis, ceil) for axis in axes]:
-                return found._replace(amounts=amounts, around=None, ceil=ceil)
-    pairs = found.around or [(p, p) for p in amounts]
-    return found._replace(amounts=[0] * len(axes), around=pairs)
+
+    def __init__(self, sizes: Sequence[int], slid: Sequence[Window]) -> None:
+        super().__init__(sizes, slid)
+        amounts = [before for before, _ in self.pairs]
+        axes = list(zip(sizes, amounts, slid, strict=True))
+        fits = all(2 * p <= w.size and (len(axes) == 2 or n >= w.size) for n, p, w in axes)
+        known = [tuple([_kernel_count(*axis, ceil) for axis in axes]) for ceil in (False, True)]
+        self.apart = not fits or self.counts not in known
+        self.ceil = not self.apart and known.index(self.counts) == 1
+        self.amounts = [0] * len(axes) if self.apart else amounts
 
 
 def _kernel_count(n: int, amount: int, w: Window, ceil: bool) -> int:
@@ -68,7 +69,7 @@ class _Kernels:
         self.pool, self.strides = pool, strides
         self.rank = len(pool)
         self.ones, self.none = (1,) * self.rank, (0,) * self.rank
-        self.plan = planned(_plan, shape, windows(pool, strides, padding))
+        self.plan = planned(_Plan, shape, windows(pool, strides, padding))
 
     def max(self, x: Value) -> list[Value]:
         """The maxima, and their positions, which are numbers of elements in the padded plane of one
@@ -107,7 +108,7 @@ class _Kernels:
         plan = self.plan(present_sizes(x)[1:-1])
         if 0 in plan.counts:
             return plan.empty(x, x.shape[0], x.shape[-1])
-        if plan.around is not None:
+        if plan.apart:
             return self._total(plan.pad(x)) / self._valid(x, plan)
         y = MEAN[self.rank](
             channels_first(x), self.pool, self.strides, plan.amounts, plan.ceil, False, None
@@ -119,12 +120,12 @@ class _Kernels:
         plan = self.plan(shape[1:-1])
         if g.numel() == 0:
             return g.new_zeros(shape)
-        if plan.around is not None:
+        if plan.apart:
             g = g / self._valid(g, plan)
         # The operand is read for its shape only.
         x_grad = MEAN_GRAD[self.rank](
             channels_first(g), channels_first(plan.pad(g.new_empty(shape))), self.pool,
-            self.strides, plan.amounts, plan.ceil, False, None if plan.around is None else 1,
+            self.strides, plan.amounts, plan.ceil, False, 1 if plan.apart else None,
         )  # fmt: skip
         return plan.crop(channels_last(x_grad))
 
@@ -163,7 +164,9 @@ TABLE.build("max_pool_take", reads=(0, 3))(_builder(_Kernels.max_take, 0))
 
 
 def _widened(spec: Spec, lowering: Lowering) -> Lowering:
-    """In float32 where PyTorch has no kernel: means over three axes of 16-bit floats."""
+    """`lowering`, computed in float32 where PyTorch has no kernel. That is the case for means of
+    16-bit floats over three axes.
+    """
     if spec.ndim < 5 or spec.dtype not in HALVES:
         return lowering
     return lambda x, *dims: lowering(x.to(torch.float32), *dims).to(x.dtype)

@@ -12,23 +12,17 @@ convolution takes the same either way.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import cached_property
 
 import torch
 
-from backplane.core.windows import Placement, Window
+from backplane.core.windows import Placement
 from backplane.engines.table import Ints, Value
 from backplane.engines.torch.shaping import pad_amounts
 
 
 class Products(Placement):
     """Windows over spatial axes of known sizes, channels last."""
-
-    @classmethod
-    def over(cls, sizes: Sequence[int], slid: Sequence[Window]) -> Products:
-        """Windows over axes of these sizes."""
-        return cls(tuple(sizes), tuple(slid))
 
     def serves(self, x: Value, outputs: int, groups: int, few: float) -> bool:
         """Whether the product is the faster form: on the CPU, where windows have one element, which
@@ -74,17 +68,14 @@ class Products(Placement):
         x = parts.new_zeros((batch, *self.padded, inputs))
         for i, place in enumerate(self.indices):
             x[place].add_(parts[..., i, :])
-        if not self.is_padded:
-            return x
-        inside = zip(self.pairs, self.sizes, strict=True)
-        return x[(slice(None), *[slice(a, a + n) for (a, _), n in inside])]
+        return x[self.inside] if self.is_padded else x
 
     def _rows(self, x: Value) -> Value:
         inputs = x.shape[-1]
         if self.plain:
             return x.reshape(-1, inputs)
         if self.is_padded:
-            x = torch.constant_pad_nd(x, pad_amounts([(0, 0), *self.pairs, (0, 0)]))
+            x = torch.constant_pad_nd(x, pad_amounts(self.around))
         parts = [x[place] for place in self.indices]
         whole = torch.cat(parts, -1) if len(parts) > 1 else parts[0]
         return whole.reshape(-1, self.elements * inputs)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import torch
 
-from backplane.core.spec import Spec
 from backplane.engines.arrays.random import TABLE as PORTABLE
 from backplane.engines.table import Lowering, Shape, Table, Value
 from backplane.engines.torch.devices import default_device
@@ -42,20 +39,15 @@ def generator(key: Value) -> torch.Generator | None:
     return torch.Generator(default_device()).manual_seed(seed)
 
 
-def _sampler(sample: Callable[..., Value]) -> Callable[..., Lowering]:
-    def build(specs: Sequence[Spec], *, shape: Shape, dtype: str) -> Lowering:
-        target = TORCH[dtype]
+def _sampler(sample: Lowering) -> Lowering:
+    def lowering(key: Value, *dims: Value, shape: Shape, dtype: str) -> Value:
+        return sample(host_shape(shape, dims), generator=generator(key), dtype=TORCH[dtype])
 
-        def lowering(key: Value, *dims: Value) -> Value:
-            return sample(host_shape(shape, dims), generator=generator(key), dtype=target)
-
-        return lowering
-
-    return build
+    return lowering
 
 
-TABLE.build("random_uniform")(_sampler(torch.rand))
-TABLE.build("random_normal")(_sampler(torch.randn))
+TABLE.add("random_uniform")(_sampler(torch.rand))
+TABLE.add("random_normal")(_sampler(torch.randn))
 
 
 @TABLE.add("key_words")

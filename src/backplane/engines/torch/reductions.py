@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 
@@ -18,12 +19,6 @@ LONG_ROW = 1024
 """From this length on, `top_k` tries to avoid sorting whole rows."""
 
 
-@TABLE.build("sum")
-def sum_(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
-    """PyTorch sums small integers in int64, hence the dtype."""
-    return modular(specs[0], lambda x: torch.sum(x, axes, keepdims, dtype=x.dtype))
-
-
 @TABLE.build("prod")
 def prod(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
     """`torch.prod` takes one axis at a time."""
@@ -36,23 +31,8 @@ def prod(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
     return modular(specs[0], lowering)
 
 
-@TABLE.build("max")
-def max_(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
-    """Tied maxima share the gradient, as in `amax`."""
-    return ordered(specs[0], lambda x: torch.amax(x, axes, keepdims))
-
-
-@TABLE.build("min")
-def min_(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
-    """Tied minima share the gradient, as in `amin`."""
-    return ordered(specs[0], lambda x: torch.amin(x, axes, keepdims))
-
-
-def _reduction(function: Callable[..., Value]) -> Callable[..., Lowering]:
-    def build(specs: Sequence[Spec], *, axes: Axes, keepdims: bool) -> Lowering:
-        return lambda x: function(x, axes, keepdims)
-
-    return build
+def _reduction(function: Lowering) -> Lowering:
+    return lambda specs, *, axes, keepdims: lambda x: function(x, axes, keepdims)
 
 
 def _position(function: Callable[..., Value]) -> Callable[..., Lowering]:
@@ -77,16 +57,16 @@ def _cumulative(function: Callable[..., Value]) -> Callable[..., Lowering]:
     return build
 
 
-def _normalized(function: Callable[..., Value]) -> Callable[..., Lowering]:
-    def build(specs: Sequence[Spec], *, axis: int) -> Lowering:
-        return lambda x: function(x, axis)
-
-    return build
-
-
 TABLE.update(
     Table(
         {"builds": True},
+        # PyTorch sums small integers in int64, hence the dtype.
+        sum=lambda specs, *, axes, keepdims: modular(
+            specs[0], lambda x: torch.sum(x, axes, keepdims, dtype=x.dtype)
+        ),
+        # Tied maxima share the gradient, which those of `torch.max` do not.
+        max=lambda specs, **of: ordered(specs[0], _reduction(torch.amax)(specs, **of)),
+        min=lambda specs, **of: ordered(specs[0], _reduction(torch.amin)(specs, **of)),
         mean=_reduction(torch.mean),
         any=_reduction(torch.any),
         all=_reduction(torch.all),
@@ -95,8 +75,8 @@ TABLE.update(
         argmin=_position(torch.argmin),
         cumsum=_cumulative(torch.cumsum),
         cumprod=_cumulative(torch.cumprod),
-        softmax=_normalized(torch.softmax),
-        log_softmax=_normalized(torch.log_softmax),
+        softmax=lambda specs, *, axis: partial(torch.softmax, dim=axis),
+        log_softmax=lambda specs, *, axis: partial(torch.log_softmax, dim=axis),
     )
 )
 

@@ -37,10 +37,7 @@ def broadcast_to(specs: Sequence[Spec], *, shape: Shape) -> Lowering:
     return lambda x: x.expand(shape)
 
 
-@TABLE.build("transpose")
-def transpose(specs: Sequence[Spec], *, perm: tuple[int, ...]) -> Lowering:
-    """A view."""
-    return lambda x: x.permute(perm)
+TABLE.build("transpose")(lambda specs, *, perm: lambda x: x.permute(perm))
 
 
 @TABLE.build("expand_dims")
@@ -69,16 +66,11 @@ def squeeze(specs: Sequence[Spec], *, axes: tuple[int, ...]) -> Lowering:
     return lowering
 
 
-@TABLE.build("concat", into=True)
-def concat(specs: Sequence[Spec], *, axis: int) -> Lowering:
-    """`torch.cat`."""
-    return lambda *xs, out=None: torch.cat(xs, axis, out=out)
-
-
-@TABLE.build("flip")
-def flip(specs: Sequence[Spec], *, axes: tuple[int, ...]) -> Lowering:
-    """A copy, as PyTorch has no negative strides."""
-    return modular(specs[0], lambda x: x.flip(axes))
+TABLE.build("concat", into=True)(
+    lambda specs, *, axis: lambda *xs, out=None: torch.cat(xs, axis, out=out)
+)
+# A copy, because PyTorch has no negative strides.
+TABLE.build("flip")(lambda specs, *, axes: modular(specs[0], lambda x: x.flip(axes)))
 
 
 def pad_amounts(padding: Sequence[tuple[int, int]]) -> list[int]:

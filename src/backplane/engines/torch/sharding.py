@@ -8,7 +8,7 @@ so that a lowering of a single process runs as it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -39,7 +39,10 @@ SHAPES = frozenset(("shape", "kernel_shape"))
 """The parameters that give the shape of a result."""
 
 MOST_PLANS = 256
-"""For each operation of a program: one is needed for each combination of shapes and layouts."""
+"""The plans that are kept for each operation of a program. Each combination of shapes and layouts
+needs one."""
+
+Params = Mapping[str, Any]
 
 AS_THEY_ARE = ("dim", "barrier")
 """Lowerings that read no elements."""
@@ -58,27 +61,20 @@ class _Plan(NamedTuple):
     divisor: int = 1
     """How many means the sum over the processes adds up."""
     again: Placements | None = None
-    """Where the results of the parts go that are reduced once more."""
+    """Where the results of the parts are moved to, before they are reduced once more."""
 
 
 class Operation:
     """A primitive over a mesh, as a lowering."""
 
     def __init__(
-        self, mesh: DeviceMesh, name: str, entry: Entry, specs: Sequence[Spec], params: Any
+        self, mesh: DeviceMesh, name: str, entry: Entry, specs: Sequence[Spec], params: Params
     ) -> None:
         self.mesh, self.name, self.entry = mesh, name, entry
         self.specs, self.params = specs, params
         self.host: int | None = PRIMITIVES[name].host if name in PRIMITIVES else None
-        self.plain = self.lowering(specs, params)
+        self.plain = entry.lowering(specs, params)
         self.plans: dict[Any, _Plan] = {}
-
-    def lowering(self, specs: Sequence[Spec], params: Any) -> Lowering:
-        """What one process runs on operands of these specs."""
-        if self.entry.builds:
-            built: Lowering = self.entry.function(specs, **params)
-            return built
-        return partial(self.entry.function, **params) if params else self.entry.function
 
     def __call__(self, *operands: Value) -> Any:
         """The result, in parts if the operands are and the primitive allows it."""
@@ -137,26 +133,27 @@ class _Planner:
         operation = self.operation
         possible = splits(operation.name, self.whole, **self.params)
         chosen = [self._chosen(possible, axis) for axis in range(self.mesh.ndim)]
-        lost = [split is None and self._is_cut(axis) for axis, split in enumerate(chosen)]
+        lost = [split.result == "whole" and self._is_cut(a) for a, split in enumerate(chosen)]
         if any(lost) and self.mesh.get_rank() == 0:
             _warn(operation.name, self.operands)
-        again = any(split is not None and split.result == "again" for split in chosen)
+        again = any(split.result == "again" for split in chosen)
         params = {**self.params, **{key: tuple(sizes) for key, sizes in self.results.items()}}
         specs = [
             spec._replace(shape=tuple(shape)) if _is_read(x) else spec
             for x, spec, shape in zip(self.operands, operation.specs, self.shapes, strict=False)
         ]
-        lowering = operation.lowering(specs, {**params, "keepdims": True} if again else params)
-        held = [a for a, split in enumerate(chosen) if split is not None and split.result == "held"]
+        lowering = operation.entry.lowering(
+            specs, {**params, "keepdims": True} if again else params
+        )
+        held, averaged = (
+            [axis for axis, split in enumerate(chosen) if split.result == kind]
+            for kind in ("held", "mean")
+        )
         return _Plan(
             [self._places(i, chosen) for i in range(len(self.operands))],
             self._held(lowering, held) if held else lowering,
             tuple([_joined(split, again) for split in chosen]),
-            math.prod(
-                self.mesh.size(axis)
-                for axis, split in enumerate(chosen)
-                if split is not None and split.result == "mean"
-            ),
+            math.prod(map(self.mesh.size, averaged)),
             self._kept(chosen) if again else None,
         )
 
@@ -183,7 +180,7 @@ class _Planner:
     def _is_cut(self, axis: int) -> bool:
         return any(isinstance(places[axis], Shard) for places in self.given)
 
-    def _chosen(self, possible: Sequence[Split], axis: int) -> Split | None:
+    def _chosen(self, possible: Sequence[Split], axis: int) -> Split:
         """The split over an axis of the mesh that moves the fewest elements, among those that keep
         one operand where it is.
         """
@@ -193,7 +190,7 @@ class _Planner:
         if not ways and self.operation.name == UNBIND and self._is_cut(axis):
             ways = fit[:1]  # The rows of a loop come one by one, but each can be in parts.
         if not ways:
-            return None
+            return Split([None for _ in self.operands], "whole")
         best = min(ways, key=lambda s: self._cost(s, axis))
         for shape, i in zip(self.shapes, best.operands, strict=True):
             if i is not None:
@@ -224,20 +221,19 @@ class _Planner:
         ]
         return sum(sent) + (0 if isinstance(split.result, int) else 2 * min(counts))
 
-    def _kept(self, chosen: Sequence[Split | None]) -> Placements:
+    def _kept(self, chosen: Sequence[Split]) -> Placements:
         """The places of the first operand, but for axes that are reduced."""
-        stays = [split is not None and split.result != "again" for split in chosen]
-        pairs = zip(self._places(0, chosen), stays, strict=True)
-        return tuple([place if kept else Replicate() for place, kept in pairs])
+        pairs = zip(self._places(0, chosen), chosen, strict=True)
+        return tuple([Replicate() if s.result == "again" else place for place, s in pairs])
 
-    def _places(self, i: int, chosen: Sequence[Split | None]) -> Placements:
-        axes = [None if split is None else split.operands[i] for split in chosen]
+    def _places(self, i: int, chosen: Sequence[Split]) -> Placements:
+        axes = [split.operands[i] for split in chosen]
         return tuple([Replicate() if axis is None else Shard(axis) for axis in axes])
 
 
-def _joined(split: Split | None, again: bool) -> Placement:
-    """Where the results of the parts are. Before a reduction is done again, all axes are there."""
-    if split is None:
+def _joined(split: Split, again: bool) -> Placement:
+    """Where the results of the parts are. Before a reduction is done again, they have all axes."""
+    if split.result == "whole":
         return Replicate()
     if again:
         (axis,) = split.operands

@@ -1,7 +1,7 @@
 """Along which axes operations can be computed in parts, for `torch.distributed`.
 
-A rule tells for one primitive, from the shapes of its operands and its parameters, all `Split`s. A
-primitive without a rule needs its operands whole.
+Each primitive has a rule. It takes the shapes of the operands and the parameters, and gives all
+`Split`s that are possible. A primitive without a rule needs its operands whole.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 from backplane.core.primitive import Primitive
 from backplane.core.registry import PRIMITIVES
-from backplane.engines.table import Axes, Ints, Slices
+from backplane.engines.table import Axes, Ints
 
-Joined = Literal["sum", "mean", "again", "held"]
+Joined = Literal["sum", "mean", "again", "held", "whole"]
 
 
 class Split(NamedTuple):
@@ -24,7 +24,8 @@ class Split(NamedTuple):
     result: int | Joined
     """The axis along which the parts of each result lie one after another. Otherwise each part has
     the shape of the whole, and the whole is their sum or their mean, or the same reduction `again`
-    over the parts. With `held`, each part has what it holds of the whole, and zeros elsewhere."""
+    over the parts. With `held`, each part has what it holds of the whole, and zeros elsewhere. With
+    `whole` nothing is cut: each part computes the whole."""
 
 
 Shapes = Sequence[Ints]
@@ -38,6 +39,9 @@ RULES: dict[str, Rule] = {}
 
 ALL = (None, None, 1)
 """The slice of a whole axis."""
+
+UNBIND, STACK = "rows", "stacked"
+"""What loops do with the rows of their sequences and results."""
 
 
 def has_rule(op: Primitive[Any]) -> bool:
@@ -85,6 +89,38 @@ def _except(shapes: Shapes, *axes: int) -> Iterator[Split]:
     return _same(shapes, [i for i in range(len(shapes[0])) if i not in axes])
 
 
+RULES.update(
+    concat=lambda shapes, *, axis: _except(shapes, axis),
+    flip=lambda shapes, *, axes: _except(shapes, *axes),
+    pad=lambda shapes, *, padding, value: _where(shapes, padding, (0, 0)),
+    slice=lambda shapes, *, slices: _where(shapes, slices, ALL),
+    slice_grad=lambda shapes, *, slices, shape: _where(shapes, slices, ALL),
+    check_windows=lambda shapes, *, sizes: _same(shapes, [i for i, n in enumerate(sizes) if n < 2]),
+    softmax=lambda shapes, *, axis: _except(shapes, axis),
+    log_softmax=lambda shapes, *, axis: _except(shapes, axis),
+    cumsum=lambda shapes, *, axis, reverse: _except(shapes, axis),
+    cumprod=lambda shapes, *, axis, reverse: _except(shapes, axis),
+    top_k=lambda shapes, *, k: _except(shapes, len(shapes[0]) - 1),
+    argmax=lambda shapes, *, axis: _without(shapes, (axis,)),
+    argmin=lambda shapes, *, axis: _without(shapes, (axis,)),
+    squeeze=lambda shapes, *, axes: _without(shapes, axes),
+    transpose=lambda shapes, *, perm: [Split([old], new) for new, old in enumerate(perm)],
+    rows=lambda shapes: _without(shapes, (0,)),
+    stacked=lambda shapes: [Split([i for _ in shapes], i + 1) for i in range(len(shapes[0]))],
+)
+
+
+def _where(shapes: Shapes, amounts: Sequence[Any], nothing: Any) -> Iterator[Split]:
+    """Splits along the axes where nothing is added or left out."""
+    return _same(shapes, [i for i, amount in enumerate(amounts) if amount == nothing])
+
+
+def _without(shapes: Shapes, axes: Axes) -> list[Split]:
+    """Splits along the axes of an operand that the result keeps; it lacks `axes`."""
+    kept = [i for i in range(len(shapes[0])) if i not in axes]
+    return [Split([i], place) for place, i in enumerate(kept)]
+
+
 # --- reductions, and what works along axes --------------------------------------------------------
 
 
@@ -108,21 +144,6 @@ def _sum_to(shapes: Shapes, *, shape: Ints) -> Iterator[Split]:
     for i, n in enumerate(shapes[0]):
         stays = i >= added and shape[i - added] == n
         yield Split([i], i - added if stays else "sum")
-
-
-@_rule("softmax", "log_softmax", "cumsum", "cumprod")
-def _along(shapes: Shapes, *, axis: int, reverse: bool = False) -> Splits:
-    return _except(shapes, axis)
-
-
-@_rule("argmax", "argmin")
-def _position(shapes: Shapes, *, axis: int) -> Splits:
-    return [Split([i], i - (i > axis)) for i in range(len(shapes[0])) if i != axis]
-
-
-@_rule("top_k")
-def _top_k(shapes: Shapes, *, k: int) -> Splits:
-    return _except(shapes, len(shapes[0]) - 1)
 
 
 # --- products -------------------------------------------------------------------------------------
@@ -208,49 +229,13 @@ def _broadcast_to(shapes: Shapes, *, shape: Ints) -> Splits:
     return [Split([i], i + added) for i, n in enumerate(shapes[0]) if n == shape[i + added]]
 
 
-@_rule("transpose")
-def _transpose(shapes: Shapes, *, perm: Axes) -> Splits:
-    return [Split([old], new) for new, old in enumerate(perm)]
-
-
 @_rule("expand_dims")
 def _expand_dims(shapes: Shapes, *, axes: Axes) -> Splits:
     places = [i for i in range(len(shapes[0]) + len(axes)) if i not in axes]
     return [Split([i], place) for i, place in enumerate(places)]
 
 
-@_rule("squeeze")
-def _squeeze(shapes: Shapes, *, axes: Axes) -> Splits:
-    kept = [i for i in range(len(shapes[0])) if i not in axes]
-    return [Split([i], place) for place, i in enumerate(kept)]
-
-
-@_rule("concat")
-def _concat(shapes: Shapes, *, axis: int) -> Splits:
-    return _except(shapes, axis)
-
-
-@_rule("flip")
-def _flip(shapes: Shapes, *, axes: Axes) -> Splits:
-    return _except(shapes, *axes)
-
-
-@_rule("pad")
-def _pad(shapes: Shapes, *, padding: Sequence[tuple[int, int]], value: Any) -> Splits:
-    return _same(shapes, [i for i, ends in enumerate(padding) if ends == (0, 0)])
-
-
-@_rule("check_windows")
-def _check_windows(shapes: Shapes, *, sizes: Sequence[int]) -> Splits:
-    return _same(shapes, [i for i, n in enumerate(sizes) if n <= 1])
-
-
 # --- parts ----------------------------------------------------------------------------------------
-
-
-@_rule("slice", "slice_grad")
-def _slice(shapes: Shapes, *, slices: Slices, **_: Any) -> Splits:
-    return _same(shapes, [i for i, part in enumerate(slices) if part == ALL])
 
 
 @_rule("dynamic_slice", "dynamic_slice_grad")
@@ -279,18 +264,3 @@ def _scatter_add(shapes: Shapes, *, axis: int, **_: Any) -> Iterator[Split]:
     yield from [Split([axis + i, i], "sum") for i in range(indices)]
     yield from [Split([i, None], i) for i in range(axis)]
     yield from [Split([i, None], i - indices + 1) for i in range(axis + indices, g)]
-
-
-# --- the rows of a loop ---------------------------------------------------------------------------
-
-UNBIND, STACK = "rows", "stacked"
-
-
-@_rule(UNBIND)
-def _rows(shapes: Shapes) -> Splits:
-    return [Split([i], i - 1) for i in range(1, len(shapes[0]))]
-
-
-@_rule(STACK)
-def _stacked(shapes: Shapes) -> Splits:
-    return [Split([i for _ in shapes], i + 1) for i in range(len(shapes[0]))]

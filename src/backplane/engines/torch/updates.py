@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from backplane.engines.arrays.updates import split
 from backplane.engines.table import Table, Value
 from backplane.engines.torch.indexing import flat_indices
 
@@ -22,7 +23,7 @@ TABLE = Table()
 
 _MARK = "_backplane_own"
 _INITIAL = "_backplane_initial"
-"""Marks the tensors that variables alone know, and that no step has written to."""
+"""Marks the tensors that only variables know, and that no step has written to."""
 _NUMBER = "_backplane_number"
 
 Tensors = Sequence[Value]
@@ -105,21 +106,16 @@ def _number(x: Value) -> Any:
     return found
 
 
-def _rate(x: Value) -> Any:
+def _rate(x: Value) -> float | torch.Tensor:
     """A scalar that may be computed anew in each step: on an accelerator it stays a tensor."""
     return x.item() if x.is_cpu else x
 
 
-def _add(factor: Any, ps: Tensors, xs: Tensors) -> list[tuple[Any, ...]]:
+def _add(factor: float | torch.Tensor, ps: Tensors, xs: Tensors) -> list[tuple[Any, ...]]:
     """The calls that add a multiple of `xs`."""
     if isinstance(factor, torch.Tensor):
         return [(torch._foreach_add_, ps, torch._foreach_mul(xs, factor))]
     return [(partial(torch._foreach_add_, alpha=factor), ps, xs)]
-
-
-def _split(tensors: Tensors, kinds: int) -> list[Tensors]:
-    count = len(tensors) // kinds
-    return [tensors[i * count : (i + 1) * count] for i in range(kinds)]
 
 
 def _has_kernel(x: Value) -> bool:
@@ -129,7 +125,7 @@ def _has_kernel(x: Value) -> bool:
 @TABLE.add("gradient_update")
 def gradient_update(factor: Value, *tensors: Value) -> Later:
     """One pass over all parameters."""
-    ps, gs = _split(tensors, 2)
+    ps, gs = split(tensors, 2)
     ps = _owned(ps, gs)
     return ps, _add(_rate(factor), ps, gs)
 
@@ -137,7 +133,7 @@ def gradient_update(factor: Value, *tensors: Value) -> Later:
 @TABLE.add("average_update")
 def average_update(decay: Value, gain: Value, *tensors: Value) -> Later:
     """Two calls for all averages. `_foreach_lerp_` would be one, and make NaN of infinities."""
-    vs, xs = _split(tensors, 2)
+    vs, xs = split(tensors, 2)
     vs = _owned(vs, xs)
     return vs, [(torch._foreach_mul_, vs, _number(decay)), *_add(_number(gain), vs, xs)]
 
@@ -150,7 +146,7 @@ def rows_update(factor: Value, p: Value, *tensors: Value) -> Later:
     (own,) = _owned([p], [p.contiguous()])
     calls: list[tuple[Any, ...]] = []
     firsts = own[(slice(None), *[slice(1)] * (own.ndim - 1))]
-    for g, indices in zip(*_split(tensors, 2), strict=True):
+    for g, indices in zip(*split(tensors, 2), strict=True):
         rows = flat_indices(indices, p.shape[0])
         firsts.index_select(0, rows)
         rate, change = _rate(factor), g.reshape(rows.shape[0], *p.shape[1:])
@@ -168,7 +164,7 @@ def momentum_update(
     that m and p are as here. In float64 one minus the dampening would have lost digits.
     """
     decay, a, b = _number(momentum), _rate(gain), _rate(step)
-    ps, ms, gs = _split(tensors, 3)
+    ps, ms, gs = split(tensors, 3)
     ps = _owned(ps, gs)
     ms = _states(ms, ps)
     fits = decay and not nesterov and ps[0].dtype == torch.float32 and _has_kernel(ps[0])
@@ -195,7 +191,7 @@ def adam_update(rate: Value, beta1: Value, beta2: Value, epsilon: Value, *tensor
     many there is nothing to correct.
     """
     a, b1, b2, e = _rate(rate), _number(beta1), _number(beta2), _number(epsilon)
-    ps, ms, vs, gs = _split(tensors, 4)
+    ps, ms, vs, gs = split(tensors, 4)
     usual = 0 <= b1 < 1 and 0 <= b2 < 1 and _has_kernel(ps[0])
     # The kernel's root of a negative number is NaN. What a step has made is none.
     if not usual or any(not hasattr(v, _MARK) and bool((v < 0).any()) for v in vs):
