@@ -31,8 +31,9 @@ class Asked(dict[str, float]):
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder for the user's table, which is read anew."""
+    """A folder for the user's table, which is read anew. What a measurement forces goes with it."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.setattr(kernels, "FORCED", {})
     monkeypatch.delenv(kernels.VARIABLE, raising=False)
     for cached in (kernels.limits, kernels.users_limits):
         cached.cache_clear()
