@@ -3,8 +3,27 @@
 from __future__ import annotations
 
 import os
-import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+
+@contextmanager
+def beside(file: str, content: bytes) -> Iterator[str]:
+    """Context manager: the name of a new file beside `file`. Its content is on the disk.
+    At the end it is deleted, unless it has another name by then.
+    """
+    folder, name = os.path.split(file)
+    part = os.path.join(folder, f".{name}.{os.urandom(8).hex()}")
+    try:
+        with open(part, "xb") as stream:
+            stream.write(content)
+            # A disk may store the name first: power loss must not leave an empty file.
+            stream.flush()
+            os.fsync(stream.fileno())
+        yield part
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(part)
 
 
 def replace(file: str, content: bytes) -> None:
@@ -23,22 +42,14 @@ def replace(file: str, content: bytes) -> None:
         (b'new', ['file'])
     """
     file = os.path.realpath(file)
-    folder, name = os.path.split(file)
-    part = os.path.join(folder, f".{name}.{os.urandom(8).hex()}")
-    try:
-        with open(part, "xb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
+    with beside(file, content) as part:
         if os.path.exists(file):
+            import shutil  # Here: it takes a start of K longer than all else in this module.
+
             shutil.copymode(file, part)
         os.replace(part, file)
-    except BaseException:
-        with suppress(FileNotFoundError):  # An interrupt may come after the last step.
-            os.unlink(part)
-        raise
     if os.name == "posix":  # The new name too must be on the disk.
-        place = os.open(folder, os.O_RDONLY)
+        place = os.open(os.path.dirname(file), os.O_RDONLY)
         try:
             os.fsync(place)
         finally:

@@ -11,6 +11,8 @@ from contextlib import suppress
 from numbers import Real
 from typing import Any, NamedTuple
 
+from backplane import _files
+
 # Not `json`, unless a person wrote the file, nor `pathlib` and `dataclasses`: nothing else that a
 # small program on NumPy imports needs them, and together they take 6 ms.
 
@@ -84,23 +86,13 @@ def write(file: str) -> None:
             "backend": "tensorflow"
         }
     """
-    folder = os.path.dirname(file)
-    part = os.path.join(folder, f".keras.json.{os.urandom(8).hex()}")
     with suppress(OSError):
         if os.path.islink(file):
             # It points nowhere just now, perhaps to a disk that is not mounted. It is not ours.
             return
-        os.makedirs(folder, exist_ok=True)
-        try:
-            with open(part, "x", encoding="utf-8") as stream:
-                stream.write(DEFAULT_TEXT)
-                # A disk may store the name first: power loss must not leave an empty file.
-                stream.flush()
-                os.fsync(stream.fileno())
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        with _files.beside(file, DEFAULT_TEXT.encode()) as part:
             _place(part, file)
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(part)
 
 
 def _place(part: str, file: str) -> None:
@@ -112,9 +104,9 @@ def _place(part: str, file: str) -> None:
     except FileExistsError:
         pass
     except (OSError, AttributeError):  # a disk without links: exclusive, if not in one step
-        with open(file, "x", encoding="utf-8") as stream:
+        with open(file, "xb") as stream:
             try:
-                stream.write(DEFAULT_TEXT)
+                stream.write(DEFAULT_TEXT.encode())
                 stream.flush()
             except BaseException:
                 os.unlink(file)

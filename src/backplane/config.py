@@ -163,11 +163,12 @@ def override_backend(name: str) -> Callable[[], None]:
         'jax'
         >>> undo()
     """
-    before, _state.in_use = _state.in_use, name
+    return _changed("in_use", name)
 
-    def undo() -> None:
-        _state.in_use = before
 
+def _changed(name: str, value: Any) -> Callable[[], None]:
+    undo = partial(setattr, _state, name, getattr(_state, name))
+    setattr(_state, name, value)
     return undo
 
 
@@ -219,12 +220,7 @@ def follow(owner: Any) -> Callable[[], None]:
         >>> config.floatx()
         'float32'
     """
-    before, _state.owner = _state.owner, owner
-
-    def undo() -> None:
-        _state.owner = before
-
-    return undo
+    return _changed("owner", owner)
 
 
 def _owner() -> Any:

@@ -155,7 +155,7 @@ def test_without_a_file_when_it_cannot_be_written(file, monkeypatch, failing):
         monkeypatch.setattr(
             builtins,
             "open",
-            lambda path, mode="r", **k: (refuse if mode == "x" else opened)(path, mode, **k),
+            lambda path, mode="r", **k: (refuse if "x" in mode else opened)(path, mode, **k),
         )
     else:
         monkeypatch.setattr(os, failing, refuse)

@@ -71,19 +71,18 @@ def meet() -> None:
     can then take tensors of ours.
     """
     engines.meet()
-    for package, name in ADAPTERS.items():
-        if package in sys.modules:
-            import_module(name)
+    _of_loaded()
+
+
+def _of_loaded() -> list[Any]:
+    """The adapters of libraries that are loaded."""
+    return [import_module(name) for package, name in ADAPTERS.items() if package in sys.modules]
 
 
 def phase() -> int | None:
     """The learning phase of a library in use at the moment; None if no library has one."""
-    for package, name in ADAPTERS.items():
-        if package in sys.modules:
-            found: int | None = import_module(name).phase()
-            if found is not None:
-                return found
-    return None
+    phases = (adapter.phase() for adapter in _of_loaded())
+    return next((phase for phase in phases if phase is not None), None)
 
 
 def adapter_among(values: Iterable[Any]) -> Any:

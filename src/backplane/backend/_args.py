@@ -13,7 +13,7 @@ from backplane.core.graph import Constant, Tensor
 from backplane.core.shapes import check_elements, normalize_axes, normalize_axis
 from backplane.core.spec import DTYPES, is_integer
 from backplane.engines import engine_of
-from backplane.ops.creation import dim, scalar
+from backplane.ops.creation import dim, filled, scalar
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.shaping import concat, expand_dims
 
@@ -170,7 +170,7 @@ def as_shape(shape: object, what: str = "shape") -> tuple[list[Tensor], tuple[in
 
 
 def as_new_shape(shape: object, what: str) -> tuple[list[Tensor], tuple[int | None, ...]]:
-    """`as_shape` for a tensor that is to be created; `check_possible`."""
+    """What `as_shape` gives for the shape of a tensor to be created, which must be possible."""
     dims, sizes = as_shape(shape, what)
     check_possible(sizes, what)
     return dims, sizes
@@ -191,8 +191,7 @@ def check_possible(sizes: Sequence[int | None], what: str) -> None:
 def as_entries(values: object, what: str) -> list[int | Tensor]:
     """Numbers that are given like a shape: ints, and scalar tensors for unknown ones."""
     dims, sizes = as_shape(values, what)
-    given = iter(dims)
-    return [next(given) if n is None else n for n in sizes]
+    return filled(sizes, dims)
 
 
 def _scalar(size: Tensor, what: str) -> Tensor:
@@ -222,10 +221,8 @@ def shape_vector(dims: Sequence[Tensor], sizes: Sequence[int | None]) -> Tensor:
     """The int32 vector of sizes. It is constant if all sizes are known."""
     if not dims:
         return as_tensor(np.asarray(sizes, np.int32))
-    given = iter(dims)
-    scalars = [cast_to(next(given), "int32") if n is None else as_tensor(n, "int32") for n in sizes]
-    pieces = [expand_dims(s, axes=(0,)) for s in scalars]
-    return concat(*pieces, axis=0)
+    scalars = [cast_to(as_tensor(n, "int32"), "int32") for n in filled(sizes, dims)]
+    return concat(*[expand_dims(s, axes=(0,)) for s in scalars], axis=0)
 
 
 # --- integers that are known while a graph is built -----------------------------------------------

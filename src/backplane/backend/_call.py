@@ -87,7 +87,7 @@ class _Found:
             # NumPy turns arrays without axes into scalars. Whole numbers among them may also be
             # axes and counts.
             self.arrays = True
-            if value.dtype == object:  # Sizes left open.
+            if value.dtype == object:  # It is a shape, and some sizes are tensors.
                 self.look(value.tolist())
         elif isinstance(value, list | tuple):
             for item in value:

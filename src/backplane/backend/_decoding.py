@@ -10,23 +10,11 @@ from backplane import config
 from backplane.core.graph import Tensor, constant
 from backplane.ops import control, indexing, reduction
 from backplane.ops import elementwise as ew
+from backplane.ops import ragged as rg
 from backplane.ops.axes import merge_axes, permuted
 from backplane.ops.creation import shaped, shaped_as, size_at
 from backplane.ops.indexing import pad, scatter_add
 from backplane.ops.lift import cast_to
-from backplane.ops.ragged import (
-    IMPOSSIBLE,
-    column,
-    compacted,
-    integer,
-    log_sum,
-    narrowed,
-    picked,
-    positions,
-    row,
-    shifted,
-    size_of,
-)
 from backplane.ops.reduction import argmax, top_k
 from backplane.ops.shaping import broadcast_to, concat, expand_dims, reshape, squeeze
 
@@ -36,15 +24,15 @@ def best_path(y_pred: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     the probability of these classes.
     """
     best = argmax(y_pred, axis=2)
-    here = row(positions(best, 1)) < column(lengths)
-    blank = cast_to(size_of(y_pred, 2) - 1, "int64")
-    keep = ew.logical_and(here, ew.not_equal(best, shifted(best, 1, -1)))
+    here = rg.row(rg.positions(best, 1)) < rg.column(lengths)
+    blank = cast_to(rg.size_of(y_pred, 2) - 1, "int64")
+    keep = ew.logical_and(here, ew.not_equal(best, rg.shifted(best, 1, -1)))
     keep = ew.logical_and(keep, ew.not_equal(best, blank))
-    (path,) = compacted(keep, best, fill=-1)
+    (path,) = rg.compacted(keep, best, fill=-1)
     chosen = reduction.max(y_pred, axes=(2,), keepdims=False)
     logs = ew.log(chosen + config.epsilon())
     logs = ew.where(here, logs, constant(0, logs.spec.dtype))
-    return narrowed(path, keep), -reduction.sum(logs, axes=(1,), keepdims=True)
+    return rg.narrowed(path, keep), -reduction.sum(logs, axes=(1,), keepdims=True)
 
 
 def beam_search(
@@ -54,22 +42,22 @@ def beam_search(
     log-probabilities of these sequences.
     """
     if logs.spec.shape[2] == 1:  # The search needs a label, even one that never occurs.
-        logs = pad(logs, padding=((0, 0), (0, 0), (1, 0)), value=IMPOSSIBLE)
+        logs = pad(logs, padding=((0, 0), (0, 0), (1, 0)), value=rg.IMPOSSIBLE)
     search = _Search(logs, lengths, width)
     score, labels = search.run(paths)
     best = indexing.slice(score, slices=((None, None, 1), (0, paths, 1)))
-    reached = best > IMPOSSIBLE / 2
+    reached = best > rg.IMPOSSIBLE / 2
     best = ew.where(reached, best, constant(-math.inf, best.spec.dtype))
     found = []
     for k in range(paths):
         path = squeeze(_part(labels, k), axes=(2,))
         path = cast_to(permuted(path, (1, 0)), "int64")
         keep = path >= 0
-        (path,) = compacted(keep, path, fill=-1)
+        (path,) = rg.compacted(keep, path, fill=-1)
         if merge_repeated:
-            keep = ew.logical_and(path >= 0, ew.not_equal(path, shifted(path, 1, -1)))
-            (path,) = compacted(keep, path, fill=-1)
-        found.append(narrowed(path, keep))
+            keep = ew.logical_and(path >= 0, ew.not_equal(path, rg.shifted(path, 1, -1)))
+            (path,) = rg.compacted(keep, path, fill=-1)
+        found.append(rg.narrowed(path, keep))
     return found, best
 
 
@@ -98,8 +86,8 @@ class _Search:
     def __init__(self, logs: Tensor, lengths: Tensor, width: int) -> None:
         self.logs, self.lengths, self.width = logs, lengths, width
         self.dtype = logs.spec.dtype
-        self.impossible = constant(IMPOSSIBLE, self.dtype)
-        self.labels = size_of(logs, 2) - 1
+        self.impossible = constant(rg.IMPOSSIBLE, self.dtype)
+        self.labels = rg.size_of(logs, 2) - 1
 
     def run(self, paths: int) -> tuple[Tensor, Tensor]:
         """Scores (samples, width), best first, and the labels of the best sequences (time, samples,
@@ -109,19 +97,19 @@ class _Search:
         only_first = np.arange(self.width) == 0
 
         def everywhere(first: float, others: float, dtype: str) -> Tensor:
-            row = constant(np.where(only_first, first, others), dtype)
-            return shaped(broadcast_to, [samples, self.width], row)
+            values = constant(np.where(only_first, first, others), dtype)
+            return shaped(broadcast_to, [samples, self.width], values)
 
         hashes = [everywhere(0, NOBODY, "int64") for _ in BASES]
         parents = [everywhere(ORPHAN, ORPHAN, "int64") for _ in BASES]
         ends = [
-            everywhere(0, IMPOSSIBLE, self.dtype),
-            everywhere(IMPOSSIBLE, IMPOSSIBLE, self.dtype),
+            everywhere(0, rg.IMPOSSIBLE, self.dtype),
+            everywhere(rg.IMPOSSIBLE, rg.IMPOSSIBLE, self.dtype),
         ]
         last = everywhere(-1, -1, "int32")
-        items = [positions(self.logs, 1), permuted(self.logs, (1, 0, 2))]
+        items = [rg.positions(self.logs, 1), permuted(self.logs, (1, 0, 2))]
         final, (source, added) = control.scan(self.step, [*ends, last, *hashes, *parents], items)
-        return log_sum(final[:2]), self.trace_back(source, added, paths)
+        return rg.log_sum(final[:2]), self.trace_back(source, added, paths)
 
     def step(self, carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """One time step. Every sequence is kept, with a blank or its last label once more, and
@@ -130,41 +118,42 @@ class _Search:
         time, log = items
         blank_end, label_end, last = carry[:3]
         hashes, parents = carry[3:5], carry[5:]
-        total = log_sum([blank_end, label_end])
+        # The log-probabilities of the ways that end in a blank, of the others, and of all.
+        ways = [blank_end, label_end, rg.log_sum([blank_end, label_end])]
         match = self.is_parent(hashes, parents)
-        ends = self.kept(log, blank_end, label_end, total, last, match)
-        longer = self.extended(log, blank_end, total, last, match)
-        candidates = concat(log_sum(ends), merge_axes(longer, [[0], [1, 2]]), axis=1)
+        ends = self.kept(log, ways, last, match)
+        longer = self.extended(log, ways, last, match)
+        candidates = concat(rg.log_sum(ends), merge_axes(longer, [[0], [1, 2]]), axis=1)
         score, place = top_k(candidates, k=self.width)
 
         stays = place < self.width
-        beyond = ew.maximum(place - self.width, integer(0))
+        beyond = ew.maximum(place - self.width, rg.integer(0))
         source = ew.where(stays, place, ew.floordiv(beyond, self.labels))
         label = ew.mod(beyond, self.labels)
-        alive = score > IMPOSSIBLE / 2
+        alive = score > rg.IMPOSSIBLE / 2
         stays_alive = ew.logical_and(stays, alive)
 
         def choose(kept: Tensor, new: Tensor, dead: float) -> Tensor:
             nothing = constant(dead, new.spec.dtype)
-            kept = picked(kept, source)
+            kept = rg.picked(kept, source)
             return ew.where(stays_alive, kept, ew.where(alive, new, nothing))
 
         following = [
-            choose(ends[0], self.impossible, IMPOSSIBLE),
-            choose(ends[1], score, IMPOSSIBLE),
+            choose(ends[0], self.impossible, rg.IMPOSSIBLE),
+            choose(ends[1], score, rg.IMPOSSIBLE),
             choose(last, label, -1),
         ]
         wide = cast_to(label, "int64") + 1
         for h, base in zip(hashes, BASES.tolist(), strict=True):
-            longer_hash = ew.mod(picked(h, source) * base + wide, constant(MODULUS, "int64"))
+            longer_hash = ew.mod(rg.picked(h, source) * base + wide, constant(MODULUS, "int64"))
             following.append(choose(h, longer_hash, NOBODY))
         following += [
-            choose(p, picked(h, source), ORPHAN) for h, p in zip(hashes, parents, strict=True)
+            choose(p, rg.picked(h, source), ORPHAN) for h, p in zip(hashes, parents, strict=True)
         ]
-        active = time < column(self.lengths)
+        active = time < rg.column(self.lengths)
         carry = [ew.where(active, new, old) for new, old in zip(following, carry, strict=True)]
-        added = ew.where(ew.logical_or(stays, ew.logical_not(active)), integer(-1), label)
-        return carry, [ew.where(active, source, row(self.places())), added]
+        added = ew.where(ew.logical_or(stays, ew.logical_not(active)), rg.integer(-1), label)
+        return carry, [ew.where(active, source, rg.row(self.places())), added]
 
     def places(self) -> Tensor:
         return constant(np.arange(self.width), "int32")
@@ -177,48 +166,32 @@ class _Search:
         ]
         return ew.logical_and(*same)
 
-    def kept(
-        self,
-        log: Tensor,
-        blank_end: Tensor,
-        label_end: Tensor,
-        total: Tensor,
-        last: Tensor,
-        match: Tensor,
-    ) -> list[Tensor]:
+    def kept(self, log: Tensor, ways: list[Tensor], last: Tensor, match: Tensor) -> list[Tensor]:
         """Log-probabilities of the sequences that stay as they are: of the ways that end in a
         blank, and of those that end in the last label, written once more or added to the parent
         just now.
         """
-        again = ew.equal(expand_dims(last, axes=(2,)), expand_dims(last, axes=(1,)))
-        # A label behind the same label needs a blank between them.
-        before = ew.where(again, *[expand_dims(t, axes=(2,)) for t in (blank_end, total)])
+        before = _before(expand_dims(last, axes=(1,)), ways, last)
         before = ew.where(match, before, self.impossible)
         from_parent = reduction.max(before, axes=(1,), keepdims=False)
-        own = picked(log, ew.maximum(last, integer(0)))
+        own = rg.picked(log, ew.maximum(last, rg.integer(0)))
         blank = indexing.slice(log, slices=((None, None, 1), (-1, None, 1)))
-        ends = [total + blank, log_sum([label_end, from_parent]) + own]
+        ends = [ways[2] + blank, rg.log_sum([ways[1], from_parent]) + own]
         return [ew.maximum(t, self.impossible) for t in ends]
 
-    def extended(
-        self, log: Tensor, blank_end: Tensor, total: Tensor, last: Tensor, match: Tensor
-    ) -> Tensor:
+    def extended(self, log: Tensor, ways: list[Tensor], last: Tensor, match: Tensor) -> Tensor:
         """Log-probabilities (samples, width, labels) of all sequences with one more label, except
         of sequences that are in the beam already.
         """
         labels = indexing.slice(log, slices=((None, None, 1), (None, -1, 1)))
-        numbers = row(row(positions(labels, 1)))
-        last_column = expand_dims(last, axes=(2,))
-        before = ew.where(ew.equal(last_column, numbers),
-            *[expand_dims(t, axes=(2,)) for t in (blank_end, total)],
-        )  # fmt: skip
-        longer = before + expand_dims(labels, axes=(1,))
+        numbers = rg.row(rg.row(rg.positions(labels, 1)))
+        longer = _before(numbers, ways, last) + expand_dims(labels, axes=(1,))
         # Each sequence j whose parent i is in the beam marks its place (i, label) as taken.
         parent = argmax(cast_to(match, "int32"), axis=1)
         has_parent = reduction.any(match, axes=(1,), keepdims=False)
-        width, classes = integer(self.width), self.labels
-        start = column(positions(log, 0) * (width * classes))
-        at = cast_to(parent, "int32") * classes + ew.maximum(last, integer(0)) + start
+        width, classes = rg.integer(self.width), self.labels
+        start = rg.column(rg.positions(log, 0) * (width * classes))
+        at = cast_to(parent, "int32") * classes + ew.maximum(last, rg.integer(0)) + start
         flat = merge_axes(longer, [[0, 1, 2]])
         hits, places = (merge_axes(t, [[0, 1]]) for t in (cast_to(has_parent, "int32"), at))
         taken = shaped_as(scatter_add, flat, hits, places, axis=0)
@@ -234,6 +207,14 @@ class _Search:
         start = shaped(broadcast_to, sizes, constant(np.arange(paths), "int32"))
 
         def back(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-            return [picked(items[0], carry[0])], [picked(items[1], carry[0])]
+            return [rg.picked(items[0], carry[0])], [rg.picked(items[1], carry[0])]
 
         return control.scan(back, [start], [source, added], reverse=True)[1][0]
+
+
+def _before(labels: Tensor, ways: list[Tensor], last: Tensor) -> Tensor:
+    """Log-probabilities of what one of these labels may follow. A label behind the same label needs
+    a blank between them.
+    """
+    same = ew.equal(expand_dims(last, axes=(2,)), labels)
+    return ew.where(same, expand_dims(ways[0], axes=(2,)), expand_dims(ways[2], axes=(2,)))

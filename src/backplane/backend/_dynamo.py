@@ -49,7 +49,7 @@ class _Own(dict[str, Any]):
     """
 
     def keys(self) -> Any:
-        """None."""
+        """No names, so that nothing is copied."""
         return ().__iter__()
 
     __iter__ = keys

@@ -206,14 +206,12 @@ def as_data_format(function: str, dim_ordering: object) -> DataFormat:
     """The data format that a `dim_ordering` means; ValueError if it means none."""
     if dim_ordering == "default":
         dim_ordering = config.image_data_format()
-    for data_format in ORDERINGS.values():
-        if dim_ordering == data_format:
-            return data_format
-    if not isinstance(dim_ordering, str) or dim_ordering not in ORDERINGS:
+    known = ORDERINGS | {name: name for name in ORDERINGS.values()}
+    if not isinstance(dim_ordering, str) or dim_ordering not in known:
         raise ValueError(
             f"K.{function}: dim_ordering must be 'tf', 'th' or 'default', got {dim_ordering!r}"
         )
-    return ORDERINGS[dim_ordering]
+    return known[dim_ordering]
 
 
 def _both_sides(padding: Any, axes: int) -> tuple[tuple[int, int], ...] | None:

@@ -52,13 +52,14 @@ def _ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping
     bound = context.current().bound
     if bound is not None and bound.engine.calls_numpy:
         return call_of(bound.engine.name, function, inputs, options)
-    # Of `array += tensor`, which binds the name to the result, as of any other immutable object.
+    # `array += tensor` gives the array as `out`. The name is then bound to the result, as for any
+    # immutable object.
     in_place = options.keys() == {"out"} and options["out"][0] is inputs[0]
     if called and (in_place or not options):
         if name in UFUNCS:
             return OPERATORS[UFUNCS[name]](*inputs)
         if name in ("equal", "not_equal"):
-            return name == "not_equal"  # As for any operands of `==` that are not the same object.
+            return name == "not_equal"  # Tensors are equal only to themselves.
     given = f" with {', '.join(options)}" if called and options else ""
     return _of_numpy(function, f"np.{name}{'' if called else f'.{method}'}{given}", inputs, options)
 
@@ -125,7 +126,8 @@ def _jax_array(x: Tensor) -> Any:
         return bound[x]
     if engine.holds(x.spec.dtype) and is_closed([x]):
         return run_now(as_tensor, (x,), {}, engine)
-    # Called by JAX's operators, and by what takes arguments of compiled functions apart.
+    # JAX's operators ask, and so does what flattens the arguments of a compiled function. Both can
+    # go on with the tensor itself.
     caller = sys._getframe(2).f_code.co_filename
     return x if caller.endswith(("array_methods.py", "as_pytrees.py")) else _value(x, "jax")
 
@@ -158,14 +160,14 @@ def _operated(function: Callable[..., Any], operands: Sequence[Any]) -> Any:
 
 
 def _torch_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
-    # What is called on a tensor, and not `torch.mul`, may come from an operator.
+    # An operator comes as a method of the tensor class; `torch.mul` comes as a function.
     method = isinstance(function, MethodDescriptorType) and not kwargs
     found = _operated(function, args) if method else NotImplemented
     return call_of("torch", function, args, kwargs) if found is NotImplemented else found
 
 
 def _tf_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
-    # TensorFlow's operators give a name, be it None, which hardly anybody else does.
+    # TensorFlow's operators always give `name`, even if it is None. Hardly anybody else does.
     operands = [*args, *[value for key, value in kwargs.items() if key != "name"]]
     found = _operated(function, operands) if "name" in kwargs else NotImplemented
     return call_of("tensorflow", function, args, kwargs) if found is NotImplemented else found

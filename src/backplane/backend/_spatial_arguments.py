@@ -23,10 +23,11 @@ def is_first(data_format: str | None) -> bool:
         ) from None
 
 
-def check_rank(what: str, x: Tensor, rank: int) -> None:
-    """ValueError, which names the argument `what`, if it has another rank."""
+def check_rank(what: str, x: Tensor, rank: int) -> Tensor:
+    """The argument `what`, which must have this rank; the ValueError for another one names it."""
     if x.ndim != rank:
         raise ValueError(f"{what} must have {rank} axes, got shape {x.spec.shape}")
+    return x
 
 
 def known_shape(what: str, x: Tensor, rank: int) -> tuple[int, ...]:

@@ -112,23 +112,19 @@ class InParts:
 
     def _checked(self, part: Part) -> np.ndarray:
         file = parts_folder(self.state) / part.file
+        whose = f", a part of the state {str(self.state)!r}"
         safetensors = library("K.load_state")
         try:
             with safetensors.safe_open(file, "np") as content:
                 value: np.ndarray = content.get_tensor(part.key)
         except FileNotFoundError as error:
-            raise ValueError(
-                f"K.load_state: {str(file)!r} is missing, a part of the state {str(self.state)!r}"
-            ) from error
+            raise ValueError(f"K.load_state: {str(file)!r} is missing{whose}") from error
         except (safetensors.SafetensorError, OSError) as error:
-            raise ValueError(
-                f"K.load_state: {str(file)!r} is torn, a part of the state {str(self.state)!r}: "
-                f"{error}"
-            ) from error
+            raise ValueError(f"K.load_state: {str(file)!r} is torn{whose}: {error}") from error
         if digest({part.key: value}) != part.digest or value.dtype != self.dtype:
             raise ValueError(
-                f"K.load_state: {str(file)!r} was altered, a part of the state "
-                f"{str(self.state)!r}: the checksum of {part.key!r} does not fit"
+                f"K.load_state: {str(file)!r} was altered{whose}: the checksum of {part.key!r} "
+                "does not fit"
             )
         return value
 

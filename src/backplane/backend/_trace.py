@@ -133,19 +133,14 @@ def run_now(
     """Run a K function on native values: the values of `engine`, variables, and `arrays`, unless
     arrays are parameters of the function.
     """
-    leaves: list[Any] = []
-    specs: list[Any] = []
-    shape_of_call = (
-        _abstract(args, engine, leaves, specs, arrays),
-        _abstract(kwargs, engine, leaves, specs, arrays),
-    )
+    shape_of_call, leaves, specs = abstracted((args, kwargs), engine, arrays)
     watching = context.watcher()
     if watching is not None and runs_at_once(engine) and not engine.is_tracing():
         made = trace(function, shape_of_call, specs, engine, True, watching)
         return made(engine, leaves)
     try:
         found = _trace_of(function, shape_of_call, specs, leaves, engine)
-    except ValueError:  # Sizes that the library leaves open may have to be known.
+    except ValueError:  # Perhaps it needs sizes that the library leaves unknown.
         present = [
             s if isinstance(s, ArraySpec) else engine.present_spec(x)
             for s, x in zip(specs, leaves, strict=True)
@@ -189,11 +184,13 @@ def traced_for(
     return trace(function, shape_of_call, specs, engine, runs_at_once(engine)), leaves
 
 
-def abstracted(tree: object, engine: Engine) -> tuple[Any, list[Any], list[Any]]:
+def abstracted(
+    tree: object, engine: Engine, arrays: bool = True
+) -> tuple[Any, list[Any], list[Any]]:
     """A tree of arguments with slots for what has a value, these values, and their specs."""
     leaves: list[Any] = []
     specs: list[Any] = []
-    return _abstract(tree, engine, leaves, specs, arrays=True), leaves, specs
+    return _abstract(tree, engine, leaves, specs, arrays), leaves, specs
 
 
 def _abstract(
@@ -218,7 +215,8 @@ def _abstract(
         else:
             return value
     elif isinstance(value, np.ndarray):
-        if value.dtype == object and any(map(engine.owns, value.flat)):  # Sizes left open.
+        if value.dtype == object and any(map(engine.owns, value.flat)):
+            # It is a shape, and some sizes are tensors of the engine.
             return _abstract(value.tolist(), engine, leaves, specs, arrays)
         if not arrays:
             return value

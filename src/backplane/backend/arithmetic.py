@@ -19,6 +19,7 @@ from backplane.ops import elementwise as ew
 from backplane.ops.creation import scalar
 from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.operators import power
+from backplane.ops.shaping import is_broadcast
 
 __all__ = [
     "abs", "cast", "clip", "cos", "erf", "erfinv", "exp", "identity", "log", "maximum", "minimum",
@@ -311,10 +312,7 @@ def clip(x: TensorLike, min_value: TensorLike | None, max_value: TensorLike | No
 def _check_bound(x: Tensor, bound: Tensor) -> None:
     """Refuse a bound that would broadcast `x` to another shape."""
     shape, own = bound.spec.shape, x.spec.shape
-    behind = own[len(own) - len(shape) :] if len(shape) <= len(own) else None
-    if behind is None or any(
-        n not in (1, None, m) and m is not None for n, m in zip(shape, behind, strict=True)
-    ):
+    if not is_broadcast(shape, own):
         raise ValueError(f"a bound of shape {shape} does not broadcast to the shape {own} of x")
 
 

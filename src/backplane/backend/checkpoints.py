@@ -14,6 +14,7 @@ import numpy as np
 from backplane import engines
 from backplane.core.graph import Tensor
 from backplane.core.mesh import check_layout
+from backplane.core.spec import Spec
 from backplane.core.variable import Variable, contents, hold
 from backplane.engines.base import Engine
 
@@ -235,22 +236,15 @@ def _in_all(engine: Engine, attempt: Callable[[], T], what: str) -> T:
 
 
 def _by_name(variables: Named, what: str) -> dict[str, Variable]:
+    wanted = "variables must be a list of variables, or a dict from names to variables"
     if isinstance(variables, Tensor) or not isinstance(variables, Iterable):
-        raise TypeError(
-            f"{what}: variables must be a list of variables, or a dict from names to variables; "
-            f"got {type(variables).__name__}"
-        )
-    given: list[tuple[Any, Any]] = (
-        list(variables.items())
-        if isinstance(variables, Mapping)
-        else [(getattr(variable, "name", None), variable) for variable in variables]
-    )
+        raise TypeError(f"{what}: {wanted}; got {type(variables).__name__}")
+    given: list[tuple[Any, Any]] = [(getattr(v, "name", None), v) for v in variables]
+    if isinstance(variables, Mapping):
+        given = list(variables.items())
     for name, variable in given:
         if not isinstance(name, str) or not isinstance(variable, Variable):
-            raise TypeError(
-                f"{what}: variables must be a list of variables, or a dict from names to "
-                f"variables; got {name!r}: {type(variable).__name__}"
-            )
+            raise TypeError(f"{what}: {wanted}; got {name!r}: {type(variable).__name__}")
     named = dict(given)
     if "__metadata__" in named:
         raise ValueError(f"{what}: in safetensors files, no value can have the name '__metadata__'")
@@ -268,9 +262,7 @@ def _check(name: str, variable: Variable, state: State, engine: Engine) -> None:
     if value is None:
         there = ", ".join(sorted([*state.whole, *state.in_parts])) or "nothing"
         raise ValueError(f"K.load_state: the file has no {name!r}; it holds {there}")
-    fits = [n in (None, m) for n, m in zip(variable.spec.shape, value.shape, strict=False)]
-    same_rank = len(variable.spec.shape) == len(value.shape)
-    if not (same_rank and all(fits)) or value.dtype.name != variable.spec.dtype:
+    if not variable.spec.accepts(Spec(value.shape, value.dtype.name)):
         raise ValueError(
             f"K.load_state: {name!r} is {value.dtype.name} {value.shape} in the file, and the "
             f"variable is {variable.spec.dtype} {tuple(variable.spec.shape)}"

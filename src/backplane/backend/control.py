@@ -22,6 +22,7 @@ from backplane.ops.shaping import expand_dims
 
 __all__ = ["foldl", "foldr", "in_test_phase", "in_train_phase", "map_fn", "switch"]
 
+Elements: TypeAlias = "TensorLike | Sequence[TensorLike]"
 Branch: TypeAlias = "TensorLike | Callable[[], TensorLike | Sequence[TensorLike]]"
 """A tensor, or a function without arguments that returns one."""
 
@@ -177,7 +178,7 @@ def map_fn(
         >>> K.eval(K.map_fn(lambda x: x * 2, K.constant([1.0, 2.0])))
         array([2., 4.], dtype=float32)
     """
-    xs, packed = _sequences(fn, elems, "K.map_fn")
+    xs, packed = _sequences(fn, elems)
     listed = [False]
 
     def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
@@ -195,18 +196,16 @@ def map_fn(
     return ys if listed[0] else ys[0]
 
 
-def _sequences(
-    fn: object, elems: TensorLike | Sequence[TensorLike], what: str
-) -> tuple[list[Tensor], bool]:
+def _sequences(fn: object, elems: Elements) -> tuple[list[Tensor], bool]:
     """The elements as tensors, and whether they were given as a list of them."""
     if not callable(fn):
-        raise TypeError(f"{what}: fn must be a function, got {fn!r}")
+        raise TypeError(f"fn must be a function, got {fn!r}")
     listed = elems if isinstance(elems, list | tuple) else []
     packed = any(isinstance(e, Tensor) for e in listed)
     xs = [as_tensor(e) for e in listed] if packed else [as_tensor(elems)]
     for x in xs:
         if x.ndim == 0:
-            raise ValueError(f"{what}: elems needs at least one axis, got a scalar")
+            raise ValueError("elems needs at least one axis, got a scalar")
     return xs, packed
 
 
@@ -234,7 +233,7 @@ def foldl(
         >>> K.eval(K.foldl(lambda acc, x: acc - x, K.constant([5.0, 2.0, 1.0]))).item()
         2.0
     """
-    return _fold(fn, elems, initializer, False, "K.foldl")
+    return _fold(fn, elems, initializer, reverse=False)
 
 
 @api
@@ -251,21 +250,16 @@ def foldr(
         >>> K.eval(K.foldr(lambda acc, x: acc - x, K.constant([5.0, 2.0, 1.0]))).item()
         -6.0
     """
-    return _fold(fn, elems, initializer, True, "K.foldr")
+    return _fold(fn, elems, initializer, reverse=True)
 
 
 def _fold(
-    fn: Callable[..., Any],
-    elems: TensorLike | Sequence[TensorLike],
-    initializer: TensorLike | Sequence[TensorLike] | None,
-    reverse: bool,
-    what: str,
+    fn: Callable[..., Any], elems: Elements, initializer: Elements | None, reverse: bool
 ) -> Tensor:
-    xs, packed = _sequences(fn, elems, what)
+    xs, packed = _sequences(fn, elems)
     if initializer is None:
-        first = [x[-1] if reverse else x[0] for x in xs]
+        init = [x[-1] if reverse else x[0] for x in xs]
         xs = [x[:-1] if reverse else x[1:] for x in xs]
-        init = first
     else:
         given = initializer if packed and isinstance(initializer, list | tuple) else [initializer]
         init = [as_tensor(i) for i in given]

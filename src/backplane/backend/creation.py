@@ -349,7 +349,7 @@ def arange(
     given: list[Any] = [start, stop, step]
     if not any(isinstance(v, Tensor) for v in given):
         for number in given:
-            as_tensor(number)  # says what is wrong
+            as_tensor(number)  # Raises a TypeError for what is no number.
         if step == 0:
             raise ValueError("K.arange: step must not be 0")
         array = _range(start, stop, step, dtype)

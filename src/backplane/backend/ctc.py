@@ -13,26 +13,20 @@ from backplane.backend import _decoding
 from backplane.backend._args import as_int, shape_vector
 from backplane.backend._call import api
 from backplane.backend._errors import explained
+from backplane.backend._spatial_arguments import check_rank
 from backplane.backend.activation import float_tensor
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor, constant
 from backplane.core.sparse import SparseTensor
 from backplane.core.spec import bits
 from backplane.ops import elementwise as ew
+from backplane.ops import ragged as rg
 from backplane.ops import reduction
 from backplane.ops.axes import merge_axes, permuted
 from backplane.ops.creation import dims_of
 from backplane.ops.ctc import ctc_loss
 from backplane.ops.indexing import head
 from backplane.ops.lift import as_tensor, cast_to
-from backplane.ops.ragged import (
-    column,
-    compacted,
-    integer,
-    positions,
-    row,
-    size_of,
-)
 from backplane.ops.reduction import log_softmax
 from backplane.ops.shaping import concat, full_like, squeeze
 
@@ -72,16 +66,15 @@ def ctc_label_dense_to_sparse(labels: TensorLike, label_lengths: TensorLike) -> 
 
 @api
 def _sparse_parts(labels: TensorLike, label_lengths: TensorLike) -> tuple[Tensor, Tensor, Tensor]:
-    name = "K.ctc_label_dense_to_sparse"
-    labels = _ranked(as_tensor(labels), 2, f"{name}: labels")
-    lengths = _lengths(label_lengths, labels, f"{name}: label_lengths")
-    here = ew.less(row(positions(labels, 1)), column(lengths))
+    labels = check_rank("labels", as_tensor(labels), 2)
+    lengths = _lengths("label_lengths", label_lengths, labels)
+    here = ew.less(rg.row(rg.positions(labels, 1)), rg.column(lengths))
     zeros = full_like(labels, 0, "int64")
-    samples = column(cast_to(positions(labels, 0), "int64")) + zeros
-    places = row(cast_to(positions(labels, 1), "int64")) + zeros
-    keep, *parts = [merge_axes(row(t), [[0], [1, 2]]) for t in (here, samples, places, labels)]
-    rows, columns = compacted(keep, *parts[:2], fill=-1)
-    (values,) = compacted(keep, parts[2])
+    samples = rg.column(cast_to(rg.positions(labels, 0), "int64")) + zeros
+    places = rg.row(cast_to(rg.positions(labels, 1), "int64")) + zeros
+    keep, *parts = [merge_axes(rg.row(t), [[0], [1, 2]]) for t in (here, samples, places, labels)]
+    rows, columns = rg.compacted(keep, *parts[:2], fill=-1)
+    (values,) = rg.compacted(keep, parts[2])
     count = reduction.sum(cast_to(keep, "int32"), axes=(0, 1), keepdims=False)
     indices = concat(*[permuted(t, (1, 0)) for t in (rows, columns)], axis=1)
     return (
@@ -121,28 +114,28 @@ def ctc_batch_cost(
         >>> K.eval(K.exp(-cost)).round(2)  # 0.6 * 0.6 + 2 * 0.6 * 0.4
         array([[0.84]], dtype=float32)
     """
-    name = "K.ctc_batch_cost"
-    y_pred = _ranked(float_tensor(y_pred), 3, f"{name}: y_pred")
-    labels = cast_to(_ranked(as_tensor(y_true), 2, f"{name}: y_true"), "int32")
-    _same_samples(labels, y_pred, f"{name}: y_true")
-    steps = _lengths(input_length, y_pred, f"{name}: input_length")
-    count = _lengths(label_length, y_pred, f"{name}: label_length")
+    y_pred = check_rank("y_pred", float_tensor(y_pred), 3)
+    labels = cast_to(check_rank("y_true", as_tensor(y_true), 2), "int32")
+    _same_samples("y_true", labels, y_pred)
+    steps = _lengths("input_length", input_length, y_pred)
+    count = _lengths("label_length", label_length, y_pred)
 
-    here = ew.less(row(positions(labels, 1)), column(count))
-    blank = size_of(y_pred, 2) - 1
+    places = rg.row(rg.positions(labels, 1))
+    here = ew.less(places, rg.column(count))
+    blank = rg.size_of(y_pred, 2) - 1
     known = ew.logical_and(here, ew.logical_and(labels >= 0, labels < blank))
     # The blank, or a larger number, ends the labels. No other label may follow.
     used = reduction.sum(cast_to(known, "int32"), axes=(1,), keepdims=False)
-    expected = ew.where(ew.less(row(positions(labels, 1)), column(used)), known, labels >= blank)
+    expected = ew.where(ew.less(places, rg.column(used)), known, labels >= blank)
     valid = reduction.all(ew.logical_or(expected, ew.logical_not(here)), axes=(1,), keepdims=False)
-    for length, most in ((steps, size_of(y_pred, 1)), (count, size_of(labels, 1))):
+    for length, most in ((steps, rg.size_of(y_pred, 1)), (count, rg.size_of(labels, 1))):
         valid = ew.logical_and(valid, ew.logical_and(length >= 0, length <= most))
     usable = ew.where(known, labels, blank)
-    steps = ew.minimum(ew.maximum(steps, integer(0)), size_of(y_pred, 1))
+    steps = ew.minimum(ew.maximum(steps, rg.integer(0)), rg.size_of(y_pred, 1))
 
     loss, _ = ctc_loss(_scores(y_pred), usable, steps, used)
     loss = ew.where(valid, loss, constant(math.nan, loss.spec.dtype))
-    return column(cast_to(loss, y_pred.spec.dtype))
+    return rg.column(cast_to(loss, y_pred.spec.dtype))
 
 
 def _scores(y_pred: Tensor) -> Tensor:
@@ -194,18 +187,14 @@ def ctc_decode(
         >>> K.eval(best)
         array([[0, 1]])
     """
-    name = "K.ctc_decode"
-    y_pred = _ranked(float_tensor(y_pred), 3, f"{name}: y_pred")
-    lengths = _lengths(input_length, y_pred, f"{name}: input_length")
+    y_pred = check_rank("y_pred", float_tensor(y_pred), 3)
+    lengths = _lengths("input_length", input_length, y_pred)
     if greedy:
         path, score = _decoding.best_path(y_pred, lengths)
         return [path], score
-    width, paths = (
-        as_int(beam_width, f"{name}: beam_width"),
-        as_int(top_paths, f"{name}: top_paths"),
-    )
+    width, paths = as_int(beam_width, "beam_width"), as_int(top_paths, "top_paths")
     if not 1 <= paths <= width:
-        raise ValueError(f"{name}: top_paths must be from 1 to beam_width = {width}, got {paths}")
+        raise ValueError(f"top_paths must be from 1 to beam_width = {width}, got {paths}")
     logs = log_softmax(_scores(y_pred), axis=2)
     found, score = _decoding.beam_search(logs, lengths, width, paths, bool(merge_repeated))
     return found, cast_to(score, y_pred.spec.dtype)
@@ -214,13 +203,7 @@ def ctc_decode(
 # --- arguments ------------------------------------------------------------------------------------
 
 
-def _ranked(x: Tensor, rank: int, what: str) -> Tensor:
-    if x.ndim != rank:
-        raise ValueError(f"{what} must have {rank} axes, got shape {tuple(x.spec.shape)}")
-    return x
-
-
-def _lengths(value: TensorLike, x: Tensor, what: str) -> Tensor:
+def _lengths(what: str, value: TensorLike, x: Tensor) -> Tensor:
     """One int32 length per sample of `x`, from (samples,) or (samples, 1)."""
     lengths = as_tensor(value)
     given = lengths.spec.shape
@@ -228,11 +211,11 @@ def _lengths(value: TensorLike, x: Tensor, what: str) -> Tensor:
         lengths = squeeze(lengths, axes=(1,))
     if lengths.ndim != 1:
         raise ValueError(f"{what} must have shape (samples,) or (samples, 1), got {tuple(given)}")
-    _same_samples(lengths, x, what)
+    _same_samples(what, lengths, x)
     return cast_to(lengths, "int32")
 
 
-def _same_samples(x: Tensor, y: Tensor, what: str) -> None:
+def _same_samples(what: str, x: Tensor, y: Tensor) -> None:
     n, m = x.spec.shape[0], y.spec.shape[0]
     if n is not None and m is not None and n != m:
         raise ValueError(f"{what} has {n} samples, expected {m}")

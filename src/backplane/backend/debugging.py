@@ -64,13 +64,10 @@ def plot_graph(
     else:
         found = list(getattr(x, "outputs", None) or (x if isinstance(x, list | tuple) else [x]))
         title = getattr(x, "name", None) or "graph"
-        if (
-            found
-            and all(hasattr(t, "_keras_history") for t in found)
-            and not isinstance(found[0], Tensor)
-        ):
+        ours = bool(found) and all(isinstance(t, Tensor) for t in found)
+        if found and not ours and all(hasattr(t, "_keras_history") for t in found):
             return drawing.draw_model(found, name or title, to_file, max_nodes)
-        if not found or not all(isinstance(t, Tensor) for t in found):
+        if not ours:
             raise TypeError(
                 "K.plot_graph: x must be a tensor, a list of tensors, a function of K.function, or "
                 f"a model of Keras, got {type(x).__name__}"
@@ -120,7 +117,7 @@ def debug(stop: bool = True, inf: bool = True) -> Iterator[Debugger]:
 
 @contextmanager
 def _watching() -> Iterator[None]:
-    """Lead all calls past the shortcuts that do not ask who is watching, while a block is open."""
+    """Context manager: inside, no call takes a shortcut that does not ask who is watching."""
     WATCHING.append(None)
     KFunction.__call__ = _WatchedCalls()  # type: ignore[method-assign, assignment]
     _forget_settled()

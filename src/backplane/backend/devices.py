@@ -110,7 +110,7 @@ def mixed_precision(
         >>> f([[[1.0, 1.0]]])[0].dtype, K.floatx()
         (dtype('float32'), 'float32')
     """
-    return context.changed(policy=_policy(dtype, loss_scale, ""))
+    return context.changed(policy=_policy(dtype, loss_scale))
 
 
 def policy_of(precision: DType | None, loss_scale: LossScale, accumulate: int) -> Policy:
@@ -120,32 +120,27 @@ def policy_of(precision: DType | None, loss_scale: LossScale, accumulate: int) -
         ValueError: names the argument that does not fit.
     """
     if type(accumulate) is not int or accumulate < 1:
-        raise ValueError(
-            f"K.function: accumulate must be a whole number, 1 or more, got {accumulate!r}"
-        )
-    around: Policy = context.current().policy or PLAIN
-    if precision is None and loss_scale is None:
-        chosen = around
-    else:
-        dtype = around.precision if precision is None else precision
-        chosen = _policy(dtype, loss_scale, "K.function: ")
+        raise ValueError(f"accumulate must be a whole number, 1 or more, got {accumulate!r}")
+    chosen: Policy = context.current().policy or PLAIN
+    if precision is not None or loss_scale is not None:
+        chosen = _policy(chosen.precision if precision is None else precision, loss_scale)
     return chosen if accumulate == 1 else chosen._replace(parts=accumulate)
 
 
-def _policy(precision: DType | None, loss_scale: LossScale, what: str) -> Policy:
+def _policy(precision: DType | None, loss_scale: LossScale) -> Policy:
     if precision is None:
         if loss_scale is not None:
-            raise ValueError(f"{what}loss_scale needs a precision, one of {', '.join(LOW)}")
+            raise ValueError(f"loss_scale needs a precision, one of {', '.join(LOW)}")
         return PLAIN
     dtype = as_dtype(precision)
     if dtype not in LOW:
-        raise ValueError(f"{what}the precision must be one of {', '.join(LOW)}, got {precision!r}")
+        raise ValueError(f"the precision must be one of {', '.join(LOW)}, got {precision!r}")
     if loss_scale is None:
         return Policy(dtype, DYNAMIC if dtype == "float16" else None)
-    return Policy(dtype, _scale(loss_scale, what))
+    return Policy(dtype, _scale(loss_scale))
 
 
-def _scale(wish: Any, what: str) -> Scaling | None:
+def _scale(wish: Any) -> Scaling | None:
     """The scale that is asked for; None for 1, which changes nothing."""
     known = {"initial": DYNAMIC.initial, "steps": DYNAMIC.steps}
     if wish == "dynamic":
@@ -158,7 +153,7 @@ def _scale(wish: Any, what: str) -> Scaling | None:
         initial = steps = 0
     if not (initial > 0 and (steps is None or (type(steps) is int and steps > 0))):
         raise ValueError(
-            f"{what}loss_scale must be a positive number, 'dynamic', or a dict with initial and "
+            f"loss_scale must be a positive number, 'dynamic', or a dict with initial and "
             f"steps, got {wish!r}"
         )
     return None if (initial, steps) == (1, None) else Scaling(float(initial), steps)

@@ -92,7 +92,7 @@ def native(
             [map_leaves(slot, t) if isinstance(t, SparseTensor) else slot(t) for t in tensors]
         )
         called = _Called(engine, fn, slots, {})
-        return _node(engine, called, operands, gradient, stateful, given, isinstance(spec, list))
+        return _node(engine, called, operands, gradient, stateful, given)
     slots, values, _ = abstracted(tensors, engine)
     at_once = runs_at_once(engine) or any(map(engine.is_symbolic, values))
     if at_once and all(type(t) is Slot for t in flatten(slots)):
@@ -103,11 +103,12 @@ def native(
     return run_now(native, (fn, *tensors), {"stateful": stateful, "spec": spec}, engine)
 
 
-def _specs(spec: Any) -> list[Spec]:
-    return [
-        Spec(tuple(shape), as_dtype(dtype))
-        for shape, dtype in (spec if isinstance(spec, list) else [spec])
-    ]
+def _specs(spec: Any) -> Sequence[Spec]:
+    """The specs of the results: a list if a list was given."""
+    if isinstance(spec, list):
+        return [s for one in spec for s in _specs(one)]
+    shape, dtype = spec
+    return (Spec(tuple(shape), as_dtype(dtype)),)
 
 
 def with_sparse(engine: Engine, tree: Any) -> Any:
@@ -171,7 +172,6 @@ def _node(
     gradient: Callable[..., Any] | None = None,
     stateful: bool | None = None,
     given: Sequence[Spec] | None = None,
-    listed: bool = False,
 ) -> Any:
     """The node of a call, and its results in the structure in which the function returns them."""
     function = Native(engine, called, called.name, gradient=gradient, given=given)
@@ -189,7 +189,7 @@ def _node(
     marked = function.stateful if stateful is None else stateful
     results = (stateful_native if marked else native_)(*operands, *captured, function=function)
     if given is not None:
-        return results if listed else results[0]
+        return results if isinstance(given, list) else results[0]
     return unflatten(called.structure, results)
 
 
@@ -199,10 +199,7 @@ def call_of(name: str, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, A
     """
     bound = context.current().bound
     if bound is not None and bound.engine.name == name:
-        args, kwargs = map_leaves(
-            lambda v: bound[v] if isinstance(v, Tensor) else v, (args, kwargs)
-        )
-        args, kwargs = with_sparse(bound.engine, (args, kwargs))
+        args, kwargs = with_sparse(bound.engine, bound_values((args, kwargs)))
         return fn(*args, **kwargs)
     operands: list[Tensor] = []
     engine = engines.get(name)
@@ -210,7 +207,8 @@ def call_of(name: str, fn: Callable[..., Any], args: Any, kwargs: Mapping[str, A
     def slot(value: Any) -> Any:
         if not isinstance(value, Tensor):
             return value
-        # What keeps sizes unknown while it traces follows known ones, and those of arguments.
+        # A known size becomes a number, unless the engine traces with numbers that stand in for
+        # unknown sizes: then it needs the tensor.
         known = None if engine.stand_in_sizes else known_integers(value)
         if known is not None:
             return known

@@ -71,7 +71,7 @@ class KFunction:
         self._one_out = one_out
         self.name = function.name
         self.loss_scale = function.loss_scale
-        own = weakref.ref(self)  # else it would refer to itself
+        own = weakref.ref(self)  # A strong reference would make a cycle.
         self.__call__ = lambda inputs=(): own()._run(inputs)  # type: ignore[union-attr]
 
     def _run(self, inputs: Any = ()) -> Any:
@@ -84,7 +84,7 @@ class KFunction:
         return outputs
 
     def _values(self, inputs: Any) -> Any:
-        """The list of values that is left of what the caller gives."""
+        """The values for the compiled function, made from what the caller gives."""
         single = self._one_in and not (isinstance(inputs, list | tuple) and _is_single(inputs))
         values = [inputs] if single else inputs
         if self._fixed and isinstance(values, list | tuple):
@@ -400,10 +400,8 @@ def function(
             f"K.function: unknown keyword arguments {', '.join(sorted(kwargs))}; there is no "
             f"Session.run to pass them to. Known options: {', '.join(OPTIONS)}"
         )
-    one_in, one_out = (
-        not isinstance(inputs, list | tuple),
-        not isinstance(outputs, list | tuple | ValuesView),
-    )
+    one_in = not isinstance(inputs, list | tuple)
+    one_out = not isinstance(outputs, list | tuple | ValuesView)
     given = as_list(inputs)
     fixed = {i: t for i, t in enumerate(given) if isinstance(t, bool | int) and t in (0, 1)}
     tensors = [_input(t, i) for i, t in enumerate(given) if i not in fixed]

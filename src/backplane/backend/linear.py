@@ -19,7 +19,7 @@ from backplane.ops.axes import merge_axes, permuted, reshape_to
 from backplane.ops.creation import scalar
 from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.linear import matmul
-from backplane.ops.shaping import reshape
+from backplane.ops.shaping import is_broadcast, reshape
 
 __all__ = ["batch_dot", "bias_add", "dot", "l2_normalize", "transpose"]
 
@@ -250,7 +250,6 @@ def bias_add(x: TensorLike, bias: TensorLike, data_format: DataFormat | None = N
         spatial = shape[:-1] or (1,) * (rank - 2)
         shape = (shape[-1], *spatial)
         bias = reshape(bias, shape=shape)
-    for n, m in zip(shape[::-1], x.spec.shape[::-1], strict=False):
-        if n not in (1, m) and m is not None:
-            raise ValueError(f"bias {bias.spec.shape} does not fit x of shape {x.spec.shape}")
+    if not is_broadcast(shape, x.spec.shape):
+        raise ValueError(f"bias {bias.spec.shape} does not fit x of shape {x.spec.shape}")
     return x + bias

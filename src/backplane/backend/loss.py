@@ -20,7 +20,7 @@ from backplane.ops import reduction as red
 from backplane.ops.creation import scalar, shaped, size_at
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.picking import names_one, pick
-from backplane.ops.ragged import positions
+from backplane.ops.ragged import column, positions, row
 from backplane.ops.shaping import expand_dims, reshape, squeeze
 
 __all__ = [
@@ -219,11 +219,8 @@ def in_top_k(predictions: TensorLike, targets: TensorLike, k: int) -> Tensor:
         )
     if not is_integer(targets.spec.dtype):
         raise TypeError(f"targets must be integers, got {targets.spec.dtype}")
-    numbers = positions(predictions, 1)
-    here = ew.equal(
-        expand_dims(cast_to(targets, "int64"), axes=(1,)),
-        expand_dims(cast_to(numbers, "int64"), axes=(0,)),
-    )
+    numbers = cast_to(positions(predictions, 1), "int64")
+    here = ew.equal(column(cast_to(targets, "int64")), row(numbers))
     finite = (predictions - predictions) >= 0.0
     nothing = scalar(0, predictions.spec.dtype)
     chosen = red.sum(ew.where(here, predictions, nothing), axes=(1,), keepdims=True)

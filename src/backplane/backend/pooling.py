@@ -165,9 +165,7 @@ def local_conv1d(
         array([ 3., 50.,  4.], dtype=float32)
     """
     spatial.is_first(data_format)
-    x, weights = _operands(inputs, kernel, 3)
-    counts = spatial.known_shape("kernel", weights, 3)[:1]
-    return _local(x, weights, kernel_size, strides, counts, channels_major=False)
+    return _local(inputs, kernel, kernel_size, strides, None, first=False)
 
 
 @api
@@ -208,56 +206,48 @@ def local_conv2d(
         >>> K.eval(K.local_conv2d(x, kernel, (2, 2), (1, 1), (1, 2)))[0, :, :, 0]
         array([[12.,  8.]], dtype=float32)
     """
-    first = spatial.is_first(data_format)
-    x, weights = _operands(inputs, kernel, 4)
-    counts = spatial.as_steps("output_shape", output_shape, 2)
-    if prod(counts) != weights.spec.shape[0]:
-        raise ValueError(
-            f"output_shape {counts} has {prod(counts)} places, kernel has weights for "
-            f"{weights.spec.shape[0]} (shape {weights.spec.shape})"
-        )
-    y = _local(
-        spatial.to_last(x, first), weights, kernel_size, strides, counts, channels_major=first
-    )
-    return spatial.from_last(y, first)
-
-
-def _operands(inputs: TensorLike, kernel: TensorLike, rank: int) -> tuple[Tensor, Tensor]:
-    """`inputs` and `kernel` in one float dtype, after the checks that need no other argument."""
-    x, weights = promoted(inputs, kernel)
-    if not is_float(x.spec.dtype):
-        raise TypeError(f"inputs and kernel must be float, got {x.spec.dtype}")
-    spatial.check_rank("inputs", x, rank)
-    spatial.known_shape("kernel", weights, 3)
-    return x, weights
+    return _local(inputs, kernel, kernel_size, strides, output_shape, spatial.is_first(data_format))
 
 
 def _local(
-    x: Tensor,
-    kernel: Tensor,
+    inputs: TensorLike,
+    kernel: TensorLike,
     kernel_size: Sizes,
     strides: Sizes,
-    counts: tuple[int, ...],
-    channels_major: bool,
+    output_shape: Sizes | None,
+    first: bool,
 ) -> Tensor:
-    """One matrix product for each place: (places, batch, window) times (places, window,
-    filters).
+    """One matrix product for each place: (places, batch, window) times (places, window, filters).
+    Without an `output_shape` there is one spatial axis, and the kernel tells how many places.
     """
-    places, length, filters = spatial.known_shape("kernel", kernel, 3)
+    x, weights = promoted(inputs, kernel)
+    if not is_float(x.spec.dtype):
+        raise TypeError(f"inputs and kernel must be float, got {x.spec.dtype}")
+    x = spatial.check_rank("inputs", x, 3 if output_shape is None else 4)
+    places, length, filters = spatial.known_shape("kernel", weights, 3)
+    counts: tuple[int, ...] = (places,)
+    if output_shape is not None:
+        counts, x = spatial.as_steps("output_shape", output_shape, 2), spatial.to_last(x, first)
+        if prod(counts) != places:
+            raise ValueError(
+                f"output_shape {counts} has {prod(counts)} places, kernel has weights for {places} "
+                f"(shape {weights.spec.shape})"
+            )
     window = spatial.as_steps("kernel_size", kernel_size, len(counts))
     laid = windows(window, spatial.as_steps("strides", strides, len(counts)), "valid")
     channels = length // prod(window)
     if channels * prod(window) != length or x.spec.shape[-1] not in (channels, None):
         raise ValueError(
-            f"kernel {kernel.spec.shape} has {length} weights per place and filter, but "
+            f"kernel {weights.spec.shape} has {length} weights per place and filter, but "
             f"a window {window} of inputs with {x.spec.shape[-1]} channels needs another number"
         )
     rows = patches(_covered(x, laid, counts), laid)
     rows = reshape(rows, shape=(-1, places, prod(window), channels))
-    rows = transpose(rows, perm=(1, 0, 3, 2) if channels_major else (1, 0, 2, 3))
+    rows = transpose(rows, perm=(1, 0, 3, 2) if first else (1, 0, 2, 3))
     rows = reshape(rows, shape=(places, -1, length))
-    y = transpose(matmul(rows, kernel, transpose_x=False, transpose_y=False), perm=(1, 0, 2))
-    return reshape(y, shape=(-1, *counts, filters)) if len(counts) > 1 else y
+    y = transpose(matmul(rows, weights, transpose_x=False, transpose_y=False), perm=(1, 0, 2))
+    y = reshape(y, shape=(-1, *counts, filters)) if len(counts) > 1 else y
+    return spatial.from_last(y, first)
 
 
 def _covered(x: Tensor, laid: Sequence[Window], counts: Sequence[int]) -> Tensor:

@@ -73,7 +73,7 @@ def set_random_seed(seed: int | None, portable: bool = False) -> None:
     _seeds.portable = bool(portable)
 
 
-def key_of(seed: Seed, what: str) -> Tensor:
+def key_of(seed: Seed) -> Tensor:
     """The key of one random tensor: a source that gives another one at each run, or the key that
     was given as the seed.
 
@@ -81,21 +81,21 @@ def key_of(seed: Seed, what: str) -> Tensor:
         TypeError: if a tensor is given that is no key.
     """
     if not isinstance(seed, Tensor | np.ndarray) and engine_of(seed) is None:
-        return key_source(seed, what)
+        return key_source(seed)
     key = as_tensor(seed)
     dtype, shape = key.spec.dtype, key.spec.shape
     if (dtype == "uint32" and shape in ((2,), (4,))) or (dtype.startswith(KEY) and shape == ()):
         return random.key_words(key)
     raise TypeError(
-        f"{what}: seed must be an int or a random key (two or four words of uint32, or what "
+        "seed must be an int or a random key (two or four words of uint32, or what "
         f"jax.random.key gives), got a tensor of dtype {dtype} and shape {tuple(shape)}"
     )
 
 
-def key_source(seed: Any, what: str) -> KeySource:
+def key_source(seed: Any) -> KeySource:
     """A source of keys for one random tensor."""
     if seed is not None:
-        return KeySource(as_int(seed, f"{what}: seed"))
+        return KeySource(as_int(seed, "seed"))
     if _seeds.generator is not None:
         return KeySource(int(_seeds.generator.integers(2**63)))
     # This is NumPy's global generator on purpose: in classic Keras too, `np.random.seed` fixes the
@@ -103,23 +103,22 @@ def key_source(seed: Any, what: str) -> KeySource:
     return KeySource(int(np.random.randint(10**6)), given=False)  # noqa: NPY002
 
 
-_UNIFORM = (random.random_uniform, portable_uniform)
-_NORMAL = (random.random_normal, portable_normal)
+Samplers = tuple[Callable[..., Tensor], Callable[..., Tensor]]
+_UNIFORM: Samplers = (random.random_uniform, portable_uniform)
+_NORMAL: Samplers = (random.random_normal, portable_normal)
 """How an engine draws, and how it draws if samples are to be the same on all engines."""
 
 
-def _sample(
-    kind: tuple[Callable[..., Tensor], ...], shape: Shape, dtype: str, seed: Seed, what: str
-) -> Tensor:
-    """New samples for the function `what`."""
-    dims, sizes = as_new_shape(shape, f"{what}: shape")
-    return kind[_seeds.portable](key_of(seed, what), *dims, shape=sizes, dtype=dtype)
+def _sample(kind: Samplers, shape: Shape, dtype: str, seed: Seed, what: str = "shape") -> Tensor:
+    """New samples. Errors call the shape `what`."""
+    dims, sizes = as_new_shape(shape, what)
+    return kind[_seeds.portable](key_of(seed), *dims, shape=sizes, dtype=dtype)
 
 
-def _float_dtype(dtype: DType | None, what: str) -> str:
+def _float_dtype(dtype: DType | None) -> str:
     name = as_dtype(dtype)
     if not is_float(name):
-        raise ValueError(f"{what}: dtype must be a float type, got {name!r}")
+        raise ValueError(f"dtype must be a float type, got {name!r}")
     return name
 
 
@@ -149,8 +148,7 @@ def random_normal(
         >>> bool(4.8 < K.eval(x).mean() < 5.2)
         True
     """
-    name = "K.random_normal"
-    return _sample(_NORMAL, shape, _float_dtype(dtype, name), seed, name) * stddev + mean
+    return _sample(_NORMAL, shape, _float_dtype(dtype), seed) * stddev + mean
 
 
 @creates
@@ -179,14 +177,14 @@ def random_uniform(
         >>> bool(2 <= x.min() and x.max() < 3)
         True
     """
-    what, name = "K.random_uniform", as_dtype(dtype)
+    name = as_dtype(dtype)
     if is_float(name):
-        sample = _sample(_UNIFORM, shape, name, seed, what)
+        sample = _sample(_UNIFORM, shape, name, seed)
         for bound in (minval, maxval):
-            as_tensor(bound)  # says what is wrong
+            as_tensor(bound)  # Raises a TypeError for what is no number.
         return sample if (minval, maxval) == (0.0, 1.0) else sample * (maxval - minval) + minval
-    low, high = as_int(minval, f"{what}: minval"), as_int(maxval, f"{what}: maxval")
-    steps = floor(_sample(_UNIFORM, shape, "float64", seed, what) * float(high - low))
+    low, high = as_int(minval, "minval"), as_int(maxval, "maxval")
+    steps = floor(_sample(_UNIFORM, shape, "float64", seed) * float(high - low))
     return cast_to(steps, name) + low
 
 
@@ -207,7 +205,7 @@ def random_binomial(
         >>> sorted(set(K.eval(K.random_binomial((100,), p=0.5, seed=1)).tolist()))
         [0.0, 1.0]
     """
-    sample = _sample(_UNIFORM, shape, "float32", seed, "K.random_binomial")
+    sample = _sample(_UNIFORM, shape, "float32", seed)
     return cast_to(sample < p, as_dtype(dtype))
 
 
@@ -237,9 +235,9 @@ def truncated_normal(
         >>> bool(abs(x).max() <= 2)
         True
     """
-    name = _float_dtype(dtype, "K.truncated_normal")
+    name = _float_dtype(dtype)
     # float64 keeps the engines together in the tails, where erfinv is steep.
-    u = _sample(_UNIFORM, shape, "float64", seed, "K.truncated_normal") * 2.0 - 1.0
+    u = _sample(_UNIFORM, shape, "float64", seed) * 2.0 - 1.0
     cut: Tensor = erfinv(u * _WITHIN_TWO) * _SQRT_TWO
     return cast_to(cut, name) * stddev + mean
 
@@ -323,26 +321,20 @@ def dropout(
     """
     x = as_tensor(x)
     if not isinstance(level, Tensor):
-        level = as_float(level, "K.dropout: level")
+        level = as_float(level, "level")
         if not 0 <= level < 1:
-            raise ValueError(f"K.dropout: level must be in [0, 1), got {level}")
+            raise ValueError(f"level must be in [0, 1), got {level}")
         if level == 0:
             return x
     if noise_shape is None:
         noise_shape = sizes_of(x)
     elif isinstance(noise_shape, list | tuple):
         if len(noise_shape) != x.ndim and None in noise_shape:
-            raise ValueError(f"K.dropout: noise_shape {noise_shape} must have {x.ndim} entries")
+            raise ValueError(f"noise_shape {noise_shape} must have {x.ndim} entries")
         noise_shape = [size_at(x, i) if n is None else n for i, n in enumerate(noise_shape)]
-    dims, sizes = as_new_shape(noise_shape, "K.dropout: noise_shape")
     # In half precision few samples would lie beside a small level.
     dtype = promote(x.spec.dtype if is_float(x.spec.dtype) else config.floatx(), "float32")
-    key = key_of(seed, "K.dropout")
-    sample = _UNIFORM[_seeds.portable](key, *dims, shape=sizes, dtype=dtype)
+    sample = _sample(_UNIFORM, noise_shape, dtype, seed, "noise_shape")
     scaled: Tensor = x / (1.0 - level)
     zero = constant(0, scaled.spec.dtype)
-    return where(less_equal(_level(level, dtype), sample), scaled, zero)
-
-
-def _level(level: TensorLike, dtype: str) -> Tensor:
-    return cast_to(as_tensor(level, dtype), dtype)
+    return where(less_equal(cast_to(as_tensor(level, dtype), dtype), sample), scaled, zero)

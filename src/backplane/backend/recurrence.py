@@ -21,6 +21,8 @@ from backplane.ops.shaping import expand_dims, reshape, squeeze, stack, transpos
 
 __all__ = ["rnn"]
 
+Lists = tuple[list[Tensor], list[Tensor]]
+
 
 @api
 def rnn(
@@ -76,9 +78,7 @@ def rnn(
     xs = [as_tensor(x) for x in flatten(inputs)]
     for x in xs:
         if x.ndim < 3:
-            raise ValueError(
-                f"K.rnn: inputs must have at least 3 axes, got shape {tuple(x.spec.shape)}"
-            )
+            raise ValueError(f"inputs must have at least 3 axes, got shape {x.spec.shape}")
     if not time_major:
         xs = [_swapped(x) for x in xs]
     run = _Run(step_function, inputs, initial_states, constants, zero_output_for_mask)
@@ -88,20 +88,16 @@ def rnn(
         if mask is None and not unroll:
             mask = _lengths_mask(as_tensor(input_length), xs[0], time_major)
     elif input_length is not None and not unroll and steps is not None:
-        limit = min(as_int(input_length, "K.rnn: input_length"), steps)
+        limit = min(as_int(input_length, "input_length"), steps)
     masks = _time_major_mask(mask, xs[0], time_major) if mask is not None else None
     if masks is not None and not run.states:
-        raise ValueError(
-            "K.rnn: with a mask, initial_states must hold at least one state, got none"
-        )
+        raise ValueError("with a mask, initial_states must hold at least one state, got none")
     if go_backwards:
         xs = [flip(x, axes=(0,)) for x in xs]
         masks = None if masks is None else flip(masks, axes=(0,))
     if unroll:
         if steps is None:
-            raise ValueError(
-                "K.rnn: unroll needs a known number of steps, got an unknown time axis"
-            )
+            raise ValueError("unroll needs a known number of steps, got an unknown time axis")
         last, outputs = run.unrolled(xs, masks, steps)
     else:
         last, outputs = run.looped(xs, masks, limit)
@@ -142,8 +138,7 @@ def _time_major_mask(mask: TensorLike, x: Tensor, time_major: bool) -> Tensor:
         time, samples = x.spec.shape[:2]
         wanted = (time, samples) if time_major else (samples, time)
         raise ValueError(
-            f"K.rnn: mask must have shape ({axes}) or ({axes}, 1), here {wanted}, "
-            f"got {tuple(given)}"
+            f"mask must have shape ({axes}) or ({axes}, 1), here {wanted}, got {tuple(given)}"
         )
     return mask
 
@@ -176,7 +171,7 @@ class _Run:
         self.zero_masked = zero_masked
         self.output_nest: Any = None
 
-    def step(self, xs: list[Tensor], states: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    def step(self, xs: list[Tensor], states: list[Tensor]) -> Lists:
         """One step on flat lists."""
         with changed(step=True):
             output, new = self.step_function(
@@ -187,14 +182,14 @@ class _Run:
         listed = [as_tensor(s) for s in flatten(new)]
         if len(listed) != len(self.states):
             raise ValueError(
-                f"K.rnn: a step must return as many states as initial_states has "
+                f"a step must return as many states as initial_states has "
                 f"({len(self.states)}), got {len(listed)}"
             )
         return [as_tensor(y) for y in flatten(output)], listed
 
     def masked_step(
         self, mask: Tensor, xs: list[Tensor], states: list[Tensor], before: list[Tensor]
-    ) -> tuple[list[Tensor], list[Tensor]]:
+    ) -> Lists:
         """One step in which the samples outside the mask keep their states and outputs."""
         outputs, new = self.step(xs, states)
         others = [zeros_like(y) for y in outputs] if self.zero_masked else before
@@ -208,9 +203,7 @@ class _Run:
         outputs, _ = self.step(control.first_items(xs), self.states)
         return [_zeros_of_shape(y) for y in outputs]
 
-    def unrolled(
-        self, xs: list[Tensor], masks: Tensor | None, steps: int
-    ) -> tuple[list[Tensor], list[Tensor]]:
+    def unrolled(self, xs: list[Tensor], masks: Tensor | None, steps: int) -> Lists:
         """Copy the step once per time step."""
         rows: list[list[Tensor]] = []
         for t in range(steps):
@@ -222,12 +215,10 @@ class _Run:
                 outputs, self.states = self.masked_step(masks[t], items, self.states, before)
             rows.append(outputs)
         if not rows:
-            raise ValueError("K.rnn: unroll needs at least one step, got 0")
+            raise ValueError("unroll needs at least one step, got 0")
         return rows[-1], [stack(list(column), 0) for column in zip(*rows, strict=True)]
 
-    def looped(
-        self, xs: list[Tensor], masks: Tensor | None, limit: int | None
-    ) -> tuple[list[Tensor], list[Tensor]]:
+    def looped(self, xs: list[Tensor], masks: Tensor | None, limit: int | None) -> Lists:
         """Scan over time."""
         steps = xs[0].spec.shape[0]
         short = limit is not None and steps is not None and limit < steps
@@ -240,7 +231,7 @@ class _Run:
         before = zeros if carry_outputs else []
         places: list[int | None] = []
 
-        def body(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        def body(carry: list[Tensor], items: list[Tensor]) -> Lists:
             if masks is None:
                 outputs, new = self.step(items, carry[:n])
             else:

@@ -48,10 +48,8 @@ def stack(x: Sequence[TensorLike] | TensorLike, axis: Axis = 0) -> Tensor:
         raise ValueError("x must hold at least one tensor, got an empty list")
     parts = promoted(*x)
     for part in parts[1:]:
-        a, b = parts[0].spec.shape, part.spec.shape
-        if len(a) != len(b) or any(
-            None not in (m, n) and m != n for m, n in zip(a, b, strict=True)
-        ):
+        if not parts[0].spec.accepts(part.spec):
+            a, b = parts[0].spec.shape, part.spec.shape
             raise ValueError(f"x must hold tensors of one shape, got {a} and {b}")
     return sh.stack(parts, as_new_axis(axis, parts[0]))
 
@@ -212,11 +210,8 @@ def _part(x: Tensor, axis: int, start: int, size: int) -> tuple[int | None, int 
     """The Python slice for one axis, checked as far as its size is known."""
     whole = x.spec.shape[axis]
     stop = whole if size == -1 else start + size
-    if (
-        start < 0
-        or size < -1
-        or (whole is not None and stop is not None and not start <= stop <= whole)
-    ):
+    inside = whole is None or stop is None or start <= stop <= whole
+    if start < 0 or size < -1 or not inside:
         raise ValueError(
             f"start {start} and size {size} along axis {axis} do not lie inside a tensor "
             f"of shape {x.spec.shape}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from backplane import engines
@@ -29,7 +29,7 @@ py_all = builtins.all
 py_sum = builtins.sum
 
 
-class Session:
+class Session(AbstractContextManager["Session"]):
     """Computes tensors: `session.run(fetches, feed_dict)`.
 
     A session has no state, because variables hold their own values. It keeps the functions that it
@@ -65,9 +65,6 @@ class Session:
     def close(self) -> None:
         """Forget the compiled functions."""
         self._functions.clear()
-
-    def __enter__(self) -> Session:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()

@@ -15,6 +15,7 @@ from backplane.backend.creation import _values
 from backplane.backend.graph import eval as value_of
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor
+from backplane.core.spec import Spec
 from backplane.core.variable import Variable, arrays, assign
 from backplane.engines import engine_of
 from backplane.engines.base import Engine
@@ -118,8 +119,7 @@ def _fitting_array(x: Any, value: TensorLike, what: str) -> np.ndarray:
     owner = _owner(x, what)
     spec = x.spec if owner is None else owner.spec_of(x)
     array = _values(value, spec.dtype, f"{what}: value")
-    known = [n if size is None else size for n, size in zip(array.shape, spec.shape, strict=False)]
-    if array.ndim != spec.ndim or array.shape != tuple(known):
+    if not spec.accepts(Spec(array.shape, spec.dtype)):
         raise ValueError(
             f"{what}: the variable {x.name!r} has shape {spec.shape}, the value has shape "
             f"{array.shape}"

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import click
 
-from backplane.cli.output import (
-    NewFile,
-    console,
-    engines_option,
-    installed_among,
-    json_option,
-    write_json,
-    write_table,
-)
+from backplane.cli import output
 from backplane.cli.workloads import WORKLOADS
 
 BAR, LONGEST = 30, 5
@@ -35,7 +27,7 @@ short to compare. They end in an arrow."""
     "script", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@engines_option
+@output.engines_option
 @click.option("--workload", type=click.Choice(list(WORKLOADS)), multiple=True, help="Default: all.")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1), help="Repetitions.")
 @click.option(
@@ -45,9 +37,9 @@ short to compare. They end in an arrow."""
     type=click.FloatRange(0),
     help="For each workload and round.",
 )
-@click.option("--plot", type=NewFile(), help="A bar chart's file.")
+@click.option("--plot", type=output.NewFile(), help="A bar chart's file.")
 @click.option("--kernels", "choices", is_flag=True, help="Measure the table of kernels instead.")
-@json_option
+@output.json_option
 def bench(
     script: Path | None,
     arguments: tuple[str, ...],
@@ -68,7 +60,7 @@ def bench(
     With --kernels, Backplane measures where it has two ways to compute the same, and writes a table
     that later programs follow. The other options but --engine and --json have no meaning then.
     """
-    names = installed_among(chosen)
+    names = output.installed_among(chosen)
     if choices:
         if script is not None:
             raise click.UsageError("--kernels measures no script")
@@ -79,8 +71,8 @@ def bench(
     subjects = [script.name] if script else list(workload or WORKLOADS)
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
     failures: dict[tuple[str, str], str] = {}
-    with console(stderr=True).status("") as status:
-        for turn, subject, name in _turns(rounds, subjects, names):
+    with output.console(stderr=True).status("") as status:
+        for turn, subject, name in product(range(1, rounds + 1), subjects, names):
             if (subject, name) in failures:
                 continue
             status.update(f"{subject} on {name}, round {turn} of {rounds}")
@@ -98,7 +90,7 @@ def bench(
         _draw(rows, plot)
     if as_json:
         listed = [{"subject": s, "engine": e, "error": text} for (s, e), text in failures.items()]
-        write_json({"rounds": rounds, "results": rows, "failures": listed})
+        output.write_json({"rounds": rounds, "results": rows, "failures": listed})
     else:
         _show(rows)
     for (subject, name), text in failures.items():
@@ -116,7 +108,7 @@ def _measure_kernels(names: Sequence[str], as_json: bool) -> None:
     except OSError as error:
         raise click.ClickException(f"the table cannot be written: {error}") from error
     found: dict[str, Any] = {}
-    with console(stderr=True).status("") as status:
+    with output.console(stderr=True).status("") as status:
         for name in names:
             status.update(f"kernels of {name}")
             try:
@@ -125,9 +117,9 @@ def _measure_kernels(names: Sequence[str], as_json: bool) -> None:
                 raise click.ClickException(f"{name}:\n{error.stderr.strip()}") from error
     file, rows = kernels.write(found), kernels.rows_of(found)
     if as_json:
-        write_json({"file": file, "results": rows})
+        output.write_json({"file": file, "results": rows})
         return
-    write_table(
+    output.write_table(
         rows, ("choice", "dtype", "work", "serves", "ms", "other ms"), right=("ms", "other ms")
     )
     click.echo(f"\nProcesses that begin now follow {file}.")
@@ -135,35 +127,15 @@ def _measure_kernels(names: Sequence[str], as_json: bool) -> None:
         click.echo(f"{VARIABLE}={OFF} comes before the file: unset it.", err=True)
 
 
-def _turns(
-    rounds: int, subjects: Sequence[str], names: Sequence[str]
-) -> Iterator[tuple[int, str, str]]:
-    for turn in range(1, rounds + 1):
-        for subject in subjects:
-            for name in names:
-                yield turn, subject, name
-
-
-def _run(command: Sequence[str], name: str) -> str:
-    """The output of a Python process whose K runs on the engine."""
-    done = subprocess.run(
-        [sys.executable, *command],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "KERAS_BACKEND": name},
-    )
-    return done.stdout
-
-
 def _script(script: Path, arguments: Sequence[str], name: str) -> dict[str, float]:
     start = perf_counter()
-    _run(["-m", "backplane", "run", str(script), *arguments], name)
+    output.run_python(["-m", "backplane", "run", str(script), *arguments], name)
     return {"seconds": perf_counter() - start}
 
 
 def _network(workload: str, seconds: float, name: str) -> dict[str, float]:
-    printed = _run(["-m", "backplane.cli.workloads", workload, str(seconds)], name)
+    command = ["-m", "backplane.cli.workloads", workload, str(seconds)]
+    printed = output.run_python(command, name)
     return json.loads(printed.splitlines()[-1])
 
 
@@ -194,7 +166,7 @@ def _show(rows: Sequence[dict[str, Any]]) -> None:
             for row in mine
         ]
         click.secho(f"\n{subject}", bold=True)
-        write_table(shown, ("engine", *columns, "ratio", ""), right=("ratio", *columns))
+        output.write_table(shown, ("engine", *columns, "ratio", ""), right=("ratio", *columns))
 
 
 def _bar(ratio: float, longest: float) -> str:

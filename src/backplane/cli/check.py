@@ -17,17 +17,8 @@ from xml.etree import ElementTree
 
 import click
 
+from backplane.cli import output
 from backplane.cli.engines import library_of
-from backplane.cli.output import (
-    PROJECT,
-    NewFile,
-    console,
-    engines_option,
-    installed_among,
-    json_option,
-    write_json,
-    write_table,
-)
 
 ASPECTS = ("value", "spec", "gradient")
 COLUMNS = ("engine", "version", "passed", "failed", "skipped", "seconds")
@@ -38,14 +29,14 @@ LIBRARIES = ("ml_dtypes", "pytest", "scipy")
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@engines_option
+@output.engines_option
 @click.option(
     "--suite",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The folder tests of Backplane's source; needed unless Backplane runs from its source.",
 )
-@click.option("--html", "page", type=NewFile(), help="A page.")
-@json_option
+@click.option("--html", "page", type=output.NewFile(), help="A page.")
+@output.json_option
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def check(
     chosen: Sequence[str],
@@ -59,16 +50,17 @@ def check(
     Ends with a table, and with --html in a page that has a row for each function. Exits with 1 if a
     test fails. For example: backplane check --engine jax --html check.html -- -x -k conv2d
     """
-    names = installed_among(chosen)
+    names = output.installed_among(chosen)
     tests = suite or Path(__file__).parents[3] / "tests"
     if not (tests / "conformance").is_dir():
         raise click.UsageError(
             "the suite is part of Backplane's source, not of what pip installs: unpack the source "
-            f"distribution of version {version(PROJECT)} and give its folder tests as --suite"
+            f"distribution of version {version(output.PROJECT)} and give its folder tests as "
+            "--suite"
         )
     if missing := [name for name in LIBRARIES if importlib.util.find_spec(name) is None]:
         raise click.ClickException(
-            f'the suite needs {", ".join(missing)}: pip install "{PROJECT}[check]"'
+            f'the suite needs {", ".join(missing)}: pip install "{output.PROJECT}[check]"'
         )
     with tempfile.TemporaryDirectory(prefix="backplane-check-") as folder:
         report, record = Path(folder, "report.xml"), Path(folder, "record.json")
@@ -76,7 +68,7 @@ def check(
         command += ["--config-file", str(tests.parent / "pyproject.toml")]
         command += [f"--junitxml={report}", f"--record={record}", "--engines", ",".join(names)]
         # In a pipe, pytest says nothing until it has finished, and stdout is for the result alone.
-        command += [] if console(stderr=True).is_terminal else ["-q", "--no-header"]
+        command += [] if output.console(stderr=True).is_terminal else ["-q", "--no-header"]
         command += [*arguments, str(tests / "conformance")]
         status = subprocess.run(command, check=False, stdout=sys.stderr).returncode
         status = {0: 0, USAGE: 2}.get(status, 1)
@@ -87,9 +79,9 @@ def check(
     if page is not None:
         page.write_text(_page(rows, failures, confirmed), encoding="utf-8")
     if as_json:
-        write_json({"engines": rows, "failures": failures, "functions": confirmed})
+        output.write_json({"engines": rows, "failures": failures, "functions": confirmed})
     else:
-        write_table(rows, COLUMNS, right=COLUMNS[2:])
+        output.write_table(rows, COLUMNS, right=COLUMNS[2:])
     sys.exit(status)
 
 
@@ -132,7 +124,7 @@ def _page(
     )
     listed = "".join(f"<li><code>{html.escape(name)}</code></li>" for name in failures)
     return _TEMPLATE.format(
-        version=html.escape(version(PROJECT)),
+        version=html.escape(version(output.PROJECT)),
         result=f"{len(failures)} failed" if failures else "everything passed",
         kind="bad" if failures else "good",
         head=_row(COLUMNS, "th"),

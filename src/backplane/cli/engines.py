@@ -9,6 +9,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Any
 
@@ -16,14 +17,7 @@ import click
 
 from backplane import _keras_json as keras_json
 from backplane import config, engines
-from backplane.cli.output import (
-    PROJECT,
-    console,
-    install_command,
-    json_option,
-    write_json,
-    write_table,
-)
+from backplane.cli import output
 from backplane.core.spec import DTYPES, FLOATS
 from backplane.known_engines import ENGINES
 
@@ -74,7 +68,7 @@ def choice() -> tuple[str, str]:
 
 @click.command("engines")
 @click.option("--quick", is_flag=True, help="Load no library: devices and dtypes stay unknown.")
-@json_option
+@output.json_option
 def list_engines(quick: bool, as_json: bool) -> None:
     """List the engines, and what each of them has here.
 
@@ -84,12 +78,12 @@ def list_engines(quick: bool, as_json: bool) -> None:
         chosen, why = choice()
     except click.ClickException as error:
         chosen, why = "", error.message
-    with console(stderr=True).status("Looking" if quick else "Loading the libraries"):
+    with output.console(stderr=True).status("Looking" if quick else "Loading the libraries"):
         rows = [_described(name, name == chosen) for name in engines.names()]
         if not quick:
             _add_loaded([row for row in rows if row["version"] is not None])
     if as_json:
-        write_json({"engines": rows, "chosen": chosen or None, "because": why})
+        output.write_json({"engines": rows, "chosen": chosen or None, "because": why})
         return
     for row in rows:
         row["engine"] = f"{row['engine']} *" if row["chosen"] else row["engine"]
@@ -98,7 +92,7 @@ def list_engines(quick: bool, as_json: bool) -> None:
             missing = sorted(DTYPES - set(row["dtypes"]))
             row["dtypes"] = f"all but {', '.join(missing)}" if missing else "all"
     columns = ["engine", "library", "version", "devices", "dtypes", "install"]
-    write_table(rows, [c for c in columns if any(row.get(c) for row in rows)])
+    output.write_table(rows, [c for c in columns if any(row.get(c) for row in rows)])
     click.echo(f"\n* {chosen} is used here ({why})." if chosen else f"\nNone is used: {why}")
 
 
@@ -111,29 +105,25 @@ def _described(name: str, chosen: bool) -> dict[str, Any]:
         "version": number if there else None,
         "chosen": chosen,
     }
-    return row if there else row | {"install": install_command(name)}
+    return row if there else row | {"install": output.install_command(name)}
 
 
 def _add_loaded(rows: Sequence[dict[str, Any]]) -> None:
     """Add what only a loaded library knows. Each is loaded in a process of its own, all at the same
     time: what they print, and a library that does not load, then harm nobody.
     """
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", _PROBE, row["engine"]],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for row in rows
-    ]
-    for row, process in zip(rows, running, strict=True):
-        out, errors = process.communicate()
-        if process.returncode:
-            last = errors.strip().splitlines()[-1:] or [f"exit status {process.returncode}"]
-            row["devices"] = f"does not load: {last[0]}"
-        else:
-            row |= json.loads(out.splitlines()[-1])
+    names = [row["engine"] for row in rows]
+    with ThreadPoolExecutor(len(names) or 1) as pool:
+        for row, facts in zip(rows, pool.map(_loaded, names), strict=True):
+            row |= facts
+
+
+def _loaded(name: str) -> dict[str, Any]:
+    try:
+        return json.loads(output.run_python(["-c", _PROBE, name], name).splitlines()[-1])
+    except subprocess.CalledProcessError as error:
+        last = error.stderr.strip().splitlines()[-1:] or [f"exit status {error.returncode}"]
+        return {"devices": f"does not load: {last[0]}"}
 
 
 _PROBE = """
@@ -151,11 +141,11 @@ def loaded(name: str) -> dict[str, list[str]]:
 
 
 @click.command("show-versions")
-@json_option
+@output.json_option
 def show_versions(as_json: bool) -> None:
     """Show the versions to paste into a report."""
     found = {
-        PROJECT: version(PROJECT),
+        output.PROJECT: version(output.PROJECT),
         "python": platform.python_version(),
         "system": platform.platform(),
         "executable": sys.executable,
@@ -163,6 +153,7 @@ def show_versions(as_json: bool) -> None:
     found |= {library: number for library, number in map(library_of, engines.names()) if number}
     found |= {project: number for project in OTHERS if (number := version_of(project))}
     if as_json:
-        write_json(found)
+        output.write_json(found)
     else:
-        write_table(({"": name, "version": text} for name, text in found.items()), ("", "version"))
+        rows = [{"": name, "version": text} for name, text in found.items()]
+        output.write_table(rows, ("", "version"))

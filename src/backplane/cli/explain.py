@@ -36,7 +36,7 @@ class FunctionName(click.ParamType):  # type: ignore[type-arg]  # as in output.p
     name = "function"
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
-        """The names that begin so."""
+        """The names that begin with what was typed."""
         prefix = "K." if incomplete.startswith("K.") else ""
         names = [prefix + name for name in functions()]
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
@@ -90,7 +90,7 @@ ENTRY = re.compile(r" +[\w*, ]+: ")
 
 
 def fitted(text: str, width: int) -> str:
-    """A documentation whose paragraphs are no wider than this. Examples stay as they are."""
+    """The documentation with paragraphs no wider than `width`. Examples stay as they are."""
     prose, mark, example = text.partition("\nExample:\n")
     made: list[str] = []
     for line in prose.split("\n"):
@@ -104,7 +104,7 @@ def fitted(text: str, width: int) -> str:
 
 
 def _filled(line: str, width: int) -> str:
-    """One paragraph in lines, those of an entry further in than its first one."""
+    """One paragraph, broken into lines. Those of an entry are further in than its first one."""
     margin = len(line) - len(line.lstrip()) + 4 * bool(ENTRY.match(line))
     return textwrap.fill(
         line, width, subsequent_indent=" " * margin, break_long_words=False, break_on_hyphens=False
@@ -112,7 +112,7 @@ def _filled(line: str, width: int) -> str:
 
 
 def _namespace() -> ModuleType:
-    """K, whatever engine is configured: its line on stderr says nothing here."""
+    """K on the configured engine. The line about the engine that its import writes is left out."""
     said = StringIO()
     try:
         with redirect_stderr(said):

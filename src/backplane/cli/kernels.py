@@ -14,7 +14,6 @@ import json
 import math
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -25,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backplane import _files
+from backplane.cli.output import run_python
 from backplane.engines import kernels
 from backplane.engines.kernel_table import LIMITS
 
@@ -240,7 +240,7 @@ def measured(engine: str, clock: str, *only: str) -> dict[str, Any]:
     from backplane import backend as K
     from backplane.compile.program import clear_programs
 
-    # Whatever the user's table says.
+    # The table that the user has already must not decide what is measured.
     kernels.FORCED.update({name: rows[kernels.DTYPES[0]] for name, rows in LIMITS.items()})
     found: dict[str, Any] = {}
     for name, cases in CASES.items():
@@ -275,7 +275,7 @@ def forms(K: Any, name: str, case: Case, dtype: str) -> list[Call]:
 
 
 def _inside(name: str, limit: float, call: Call) -> Call:
-    """Some choices are made at each call."""
+    """The call with that form in force: some choices are made anew at each call."""
 
     def run() -> Any:
         kernels.FORCED[name] = limit
@@ -304,13 +304,10 @@ def fitted(name: str, rows: Sequence[Sequence[Any]]) -> float:
     between = [math.sqrt(a * b) for a, b in pairwise(sizes)]
     limits = [0.0, *[float(f"{limit:.2g}") for limit in between], math.inf]
 
+    shares = [(quantity, math.log(below / above)) for _, quantity, below, above in rows]
+
     def cost(limit: float) -> float:
-        total = 0.0
-        for _, quantity, below, above in rows:
-            share = math.log(below / above)
-            share = 0.0 if abs(share) < CLOSE else share
-            total += share if quantity < limit else 0.0
-        return total
+        return sum([s for quantity, s in shares if quantity < limit and abs(s) >= CLOSE])
 
     choice = kernels.CHOICES[name]
     lowest = min(map(cost, limits))
@@ -329,14 +326,8 @@ def on_engine(engine: str, clock: str = "wall", *only: str) -> dict[str, Any]:
     Raises:
         subprocess.CalledProcessError: if it fails.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", "backplane.cli.kernels", engine, clock, *only],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "KERAS_BACKEND": engine},
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+    printed = run_python(["-m", "backplane.cli.kernels", engine, clock, *only], engine)
+    return json.loads(printed.splitlines()[-1])
 
 
 def write(choices: Mapping[str, Any]) -> str:
@@ -359,7 +350,7 @@ def write(choices: Mapping[str, Any]) -> str:
 
 
 def rows_of(choices: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """For people: what was measured, and which form serves from now on."""
+    """The rows of a table that tells what was measured, and which form serves from now on."""
     rows = []
     for name, by_dtype in choices.items():
         choice = kernels.CHOICES[name]

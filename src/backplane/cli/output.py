@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,7 +52,7 @@ def _cell(value: Any) -> str:
 
 
 def console(stderr: bool = False) -> Console:
-    """A console that prints text as it is. In a pipe, lines are as long as they are."""
+    """A console that prints text as it is. In a pipe, it breaks no line."""
     found = Console(highlight=False, markup=False, soft_wrap=True, stderr=stderr)
     if not found.is_terminal:
         found.width = 1000
@@ -88,7 +90,7 @@ class EngineName(click.ParamType):  # type: ignore[type-arg]  # older releases o
         return found
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
-        """The names that begin so."""
+        """The names that begin with what was typed."""
         return [CompletionItem(name) for name in engines.names() if name.startswith(incomplete)]
 
 
@@ -112,3 +114,16 @@ def installed_among(chosen: Sequence[str]) -> list[str]:
 def install_command(name: str) -> str:
     """What to type to get an engine's library."""
     return f'pip install "{PROJECT}[{name}]"'
+
+
+def run_python(command: Sequence[str], engine: str) -> str:
+    """What Python writes to stdout in a process of its own, where that engine is in force.
+
+    Raises:
+        subprocess.CalledProcessError: if it fails.
+    """
+    environment = {**os.environ, "KERAS_BACKEND": engine}
+    done = subprocess.run(
+        [sys.executable, *command], check=True, capture_output=True, text=True, env=environment
+    )
+    return done.stdout

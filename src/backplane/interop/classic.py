@@ -34,16 +34,16 @@ class _Text(str):
 
 
 def restore_h5py() -> None:
-    """Attributes of HDF5 files as text that can be decoded."""
+    """Let Keras use h5py 3 as it used h5py 2."""
     try:
         attributes = import_module("h5py").AttributeManager
     except ImportError:
         return  # Keras works without h5py too, but for its files.
-    # h5py 3: attributes that are text come as str, and lists of text as arrays of str; h5py 2 gave
-    # bytes and arrays of bytes, so that Keras decodes keras_version, backend, model_config, and
-    # the names of layers and weights.
-    # h5py 3: a file is opened for reading unless a mode is given. It was "a" before: Keras makes
-    # files in memory so. `fid` became `id`; Keras asks a file for its bytes through it.
+    # h5py 3 gives text as str, and lists of text as arrays of str. h5py 2 gave bytes and arrays of
+    # bytes, so Keras decodes keras_version, backend, model_config, and the names of layers and
+    # weights. h5py 3 also opens a file for reading if no mode is given. Before, the mode was "a",
+    # and Keras relies on it to make files in memory. `fid`, through which Keras asks a file for its
+    # bytes, is now called `id`.
     file = import_module("h5py").File
     file.__init__.__defaults__ = ("a", *file.__init__.__defaults__[1:])
     file.fid = property(lambda self: self.id)
@@ -56,8 +56,8 @@ def restore_h5py() -> None:
         if isinstance(value, np.ndarray) and value.dtype == object:
             return np.char.encode(value.astype(str), "utf-8")
         if isinstance(value, np.ndarray) and value.shape == (0,):
-            # NumPy 2.2: an empty array is neither true nor false, but Keras asks `if weight_names:`
-            # (of an array of bytes it makes a list before that).
+            # From NumPy 2.2 on, an empty array is neither true nor false, but Keras asks
+            # `if weight_names:`. Of an array of bytes it makes a list before that.
             return value.astype(np.bytes_)
         return _Text(value) if type(value) is str else value
 
@@ -66,12 +66,12 @@ def restore_h5py() -> None:
 
 
 def restore_yaml() -> None:
-    """`yaml.load` without a loader."""
+    """Let `yaml.load` be called without a loader."""
     try:
         yaml: Any = import_module("yaml")
     except ImportError:
         return  # Only `model_from_yaml` needs it.
-    # PyYAML 6: the argument Loader is required. Releases before 2.3 call `yaml.load(text)`. The
+    # PyYAML 6 requires the argument Loader, but Keras before 2.3 calls `yaml.load(text)`. The
     # default is the full loader, as it was in PyYAML 5.1.
     load = yaml.load
     if load.__defaults__ is None:

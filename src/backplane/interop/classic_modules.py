@@ -56,24 +56,6 @@ LAYERS = ("keras.layers.core", "keras.layers.convolutional")
 Execute = Callable[[ModuleType], None]
 
 
-class _Loader(Loader):
-    """A loader that loads a module of Keras as `loader` does, or an empty one if there is none, and
-    fills it by `execute`.
-    """
-
-    def __init__(self, loader: Any, execute: Execute) -> None:
-        self.loader = loader
-        self.execute = execute
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As Keras' own loader does."""
-        return None if self.loader is None else self.loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Fill the module."""
-        self.execute(module)
-
-
 @contextmanager
 def _named(backend: str) -> Iterator[None]:
     """Let the environment name that backend for a while, and `keras.json` none, as Keras reads it:
@@ -217,7 +199,11 @@ def _layers(execute: Execute, ours: str, module: ModuleType) -> None:
         vars(module)["K"] = _AsTensorFlow(BACKEND)
 
 
-def _tensorflow_backend(ours: str, module: ModuleType) -> None:
+def _empty(module: ModuleType) -> None:
+    """Executes a module that has no code."""
+
+
+def _tensorflow_backend(execute: Execute, ours: str, module: ModuleType) -> None:
     """Fill `keras.backend.tensorflow_backend` with our names, but not those that Keras has."""
     with _named(ours):
         own = importlib.import_module(ours)
@@ -246,19 +232,14 @@ class _Finder(MetaPathFinder):
             self.ours = os.environ.get("KERAS_BACKEND", "")
         if name not in CONCERNED or not self.ours.startswith(PREFIX):
             return None
-        if name in BACKENDS:
-            return ModuleSpec(
-                name,
-                _Loader(None, functools.partial(_tensorflow_backend, self.ours)),
-                is_package=False,
-            )
-        spec = PathFinder.find_spec(name, path)
-        if spec is None or spec.origin is None or spec.loader is None:
+        spec = ModuleSpec(name, Loader()) if name in BACKENDS else PathFinder.find_spec(name, path)
+        if spec is None or spec.loader is None:
             return spec
-        around = _around(name, Path(spec.origin))
+        around = _around(name, Path(spec.origin or name))
         if around is not None:
-            execute = functools.partial(around, spec.loader.exec_module, self.ours)
-            spec.loader = _Loader(spec.loader, execute)
+            loader: Any = spec.loader
+            execute = getattr(loader, "exec_module", _empty)
+            loader.exec_module = functools.partial(around, execute, self.ours)
         return spec
 
 
@@ -274,12 +255,13 @@ def _around(name: str, file: Path) -> Callable[[Execute, str, ModuleType], None]
 
 
 AROUND = {
+    **dict.fromkeys(BACKENDS, _tensorflow_backend),
     TOPOLOGY: _topology,
     CALLBACKS: _callbacks,
     **dict.fromkeys(KERNELS, _kernels),
     **dict.fromkeys(LAYERS, _layers),
 }
-CONCERNED = frozenset((BACKEND, *BACKENDS, *AROUND))
+CONCERNED = frozenset((BACKEND, *AROUND))
 
 
 def install() -> None:

@@ -31,8 +31,8 @@ PROGRAMS = SimpleNamespace()
 """The programs found so far. They are attributes, because the compiler looks up attributes anew at
 each use."""
 
-# Where the compiler's graph breaks, a K function is called as ever: nothing below it is compiled on
-# its own.
+# Where the compiler's graph breaks, a K function is called as usual, and nothing that it calls is
+# compiled by itself.
 for _code in CALL_RULE:
     set_code_exec_strategy(_code, FrameExecStrategy(FrameAction.SKIP, FrameAction.SKIP))
 
@@ -48,7 +48,7 @@ def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return getattr(PROGRAMS, found)(*leaves)
 
 
-# Traced by the compiler: nothing but what it can follow.
+# The compiler traces these functions, so they do nothing that it cannot follow.
 
 
 def _described(value: Any, leaves: list[Any]) -> Any:
@@ -60,10 +60,9 @@ def _described(value: Any, leaves: list[Any]) -> Any:
         return ("tensor", _sizes(value), value.dtype)
     if isinstance(value, dict):
         return ("dict", tuple(value), tuple([_described(v, leaves) for v in value.values()]))
-    if isinstance(value, list):
-        return ("list", tuple([_described(v, leaves) for v in value]))
-    if isinstance(value, tuple):
-        return ("tuple", tuple([_described(v, leaves) for v in value]))
+    if isinstance(value, list | tuple):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return (kind, tuple([_described(v, leaves) for v in value]))
     if value is None or isinstance(value, PLAIN):
         return ("plain", value)
     if isinstance(value, FunctionType) and not value.__code__.co_freevars:
@@ -75,7 +74,7 @@ def _sizes(x: torch.Tensor) -> tuple[int | None, ...]:
     return tuple([n if has_static_value(n) else None for n in x.shape])
 
 
-# Run by the compiler while it traces.
+# The compiler runs these functions while it traces.
 
 
 @constant
@@ -85,7 +84,7 @@ def _program(name: str, args: Any, kwargs: Any) -> str:
     """
     try:
         key = (name, hashable(args), hashable(kwargs))
-    except TypeError:  # a function, which may mean something else tomorrow
+    except TypeError:  # A function is among them, and may change.
         key = None
     if key in _found and _found[key][1].holds():
         return _found[key][0]

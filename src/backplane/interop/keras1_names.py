@@ -69,7 +69,7 @@ def _translating(name: str) -> Callable[..., Any]:
 
 
 def _described(name: str, today: Callable[..., Any]) -> str:
-    """The first lines of today's docstring, and where the others are."""
+    """The first lines of today's docstring, and where to read on."""
     renamed = [(old, _keras1.RENAMED.get(old, old)) for old in _keras1.signature(name).parameters]
     lines = [f"`{old}` is called `{new}` there." for old, new in renamed if new not in (old, None)]
     lines += [f"`{old}` is not needed." for old, new in renamed if new is None]

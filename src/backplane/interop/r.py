@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -189,6 +190,7 @@ def ranked(x: Any, value: Any) -> Any:
     return value
 
 
+@dataclass(eq=False, repr=False)
 class Function:
     """What `K$function` gives: it takes a list of values and returns a list of arrays.
 
@@ -196,13 +198,10 @@ class Function:
     names, so may the list of values, in any order.
     """
 
-    def __init__(
-        self, function: KFunction, inputs: Any, names: list[str] | None, labels: list[str] | None
-    ) -> None:
-        self._function = function
-        self._inputs = inputs
-        self._names = names
-        self._labels = labels
+    _function: KFunction
+    _inputs: Any
+    _names: list[str] | None
+    _labels: list[str] | None
 
     def __call__(self, inputs: Any = ()) -> Any:
         """Run it; see `KFunction`.

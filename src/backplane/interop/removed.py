@@ -37,27 +37,27 @@ def _put_back(module: Any, names: Mapping[str, Any]) -> None:
 
 def _restore_python() -> None:
     """Names that Python removed."""
-    # Python 3.10: the abstract classes left `collections`. Keras takes Container (of epochs
+    # In Python 3.10 the abstract classes left `collections`. Keras takes Container (of epochs
     # to validate), Iterable (callbacks), Mapping and Sequence (losses and metrics) from there.
     for name in ("Container", "Iterable", "Mapping", "Sequence"):
         _put_back(collections, {name: getattr(collections.abc, name)})
-    # Python 3.11: `getargspec` and its result type went. Keras 2.2.5 and 2.3 describe functions by
-    # the type (`keras.utils.generic_utils`), older releases call the function.
+    # In Python 3.11 `getargspec` and its result type went. Keras 2.2.5 and 2.3 describe functions
+    # by the type (`keras.utils.generic_utils`), and older releases call the function.
     _put_back(inspect, {"getargspec": _getargspec, "ArgSpec": _ArgSpec})
 
 
 # --- NumPy ----------------------------------------------------------------------------------------
 
 NUMPY: dict[str, Any] = {
-    # NumPy 1.18 to 1.24: `rank`, `asscalar`, `alen`, and the aliases of builtin types. Keras' own
-    # NumPy code has np.bool and np.int. Scripts have the others, np.float most of all.
+    # NumPy 1.18 to 1.24 removed `rank`, `asscalar`, `alen`, and the aliases of builtin types.
+    # Keras' own code has np.bool and np.int. Scripts have the others, np.float most of all.
     "rank": np.ndim,
     "asscalar": lambda a: np.asarray(a).item(),
     "alen": lambda a: len(np.atleast_1d(a)),
     **{kind.__name__: kind for kind in (bool, int, float, complex, object, str)},
     "unicode": str,
     "long": int,
-    # NumPy 2.0: second names. Callbacks start from np.Inf, HDF5 attributes are compared with
+    # NumPy 2.0 removed second names. Callbacks start from np.Inf, HDF5 attributes are compared with
     # np.string_, and keras_preprocessing looks for np.unicode_ when it pads sequences. Scripts
     # multiply the sizes of weights by np.product.
     **dict.fromkeys(("Inf", "Infinity", "infty", "PINF"), np.inf),
@@ -83,7 +83,7 @@ NUMPY: dict[str, Any] = {
         a, dtype if np.issubdtype(dtype, np.inexact) else np.float64
     ),
     "row_stack": np.vstack,
-    # NumPy 2.4: `in1d` and `trapz`, which are spelled `isin` and `trapezoid` today.
+    # NumPy 2.4 removed `in1d` and `trapz`, which are spelled `isin` and `trapezoid` today.
     "in1d": lambda ar1, ar2, assume_unique=False, invert=False: np.isin(
         np.ravel(ar1), ar2, assume_unique, invert
     ),

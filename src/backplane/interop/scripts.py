@@ -25,7 +25,7 @@ def run(script: Path, arguments: Sequence[str]) -> None:
         ['-n', '3']
     """
     sys.argv = [str(script), *arguments]
-    # As Python does: modules beside the script can be imported.
+    # As with Python itself, modules beside the script can be imported.
     sys.path[0] = str(script.resolve().parent)
     show = sys.excepthook
 

@@ -2,6 +2,7 @@
 
 Each module imports only those above it:
 
+- `families`: the traits that many declarations share
 - `creation`: sizes, numbers and tensors made of them
 - `effects`: passing a value on and doing something besides, updates of variables
 - `indexing`: parts of tensors
@@ -30,38 +31,16 @@ Arguments are canonical here: axes are sorted tuples of non-negative integers, a
 equal dtypes. `backplane.backend` accepts the friendly forms and makes them canonical.
 """
 
-from backplane.ops import (
-    autodiff,
-    axes,
-    control,
-    convolution,
-    creation,
+# Each of these imports those of the others that it builds on.
+from backplane.ops import (  # noqa: F401
     ctc,
-    effects,
-    elementwise,
-    groups,
-    indexing,
-    lift,
-    linear,
-    native,
     operators,
     picking,
     pooling,
-    ragged,
     random,
     recognition,
     rectifiers,
     recurrence,
-    reduction,
     remat,
-    shaping,
     updates,
-    windows,
-)  # fmt: skip
-
-__all__ = [
-    "autodiff", "axes", "control", "convolution", "creation", "ctc", "effects", "elementwise",
-    "groups", "indexing", "lift", "linear", "native", "operators", "picking", "pooling", "ragged",
-    "random", "recognition", "rectifiers", "recurrence", "reduction", "remat", "shaping", "updates",
-    "windows",
-]  # fmt: skip
+)

@@ -27,6 +27,7 @@ from backplane.core.traits import Axis, Memory
 from backplane.ops.autodiff import gradients, reached
 from backplane.ops.creation import dim
 from backplane.ops.elementwise import add, bit_and, cast, mul
+from backplane.ops.families import Cotangents
 from backplane.ops.indexing import ALL, pad
 from backplane.ops.indexing import slice as slice_
 from backplane.ops.shaping import concat, squeeze, sum_to_like, zeros_like
@@ -119,7 +120,7 @@ class _Backward:
 
     def __init__(
         self,
-        g: list[Tensor | None],
+        g: Cotangents,
         y: list[Tensor],
         operands: Sequence[Tensor],
         *,
@@ -157,7 +158,7 @@ class _Backward:
             live = found
             losses |= {self.body.outputs[i] for i in live}
 
-    def cotangents(self) -> list[Tensor | None]:
+    def cotangents(self) -> Cotangents:
         """One cotangent, or None, per operand of the forward scan."""
         inputs = self.body.inputs
         d_state = [Placeholder(inputs[i].spec) for i in self.state]
@@ -420,13 +421,8 @@ def cond_(predicate: Spec, *operands: Spec, then: Graph, orelse: Graph) -> list[
 
 @cond_.vjp
 def _(
-    g: list[Tensor | None],
-    y: list[Tensor],
-    predicate: Tensor,
-    *operands: Tensor,
-    then: Graph,
-    orelse: Graph,
-) -> list[Tensor | None]:
+    g: Cotangents, y: list[Tensor], predicate: Tensor, *operands: Tensor, then: Graph, orelse: Graph
+) -> Cotangents:
     wrt = [i for i, t in enumerate(operands) if is_float(t.spec.dtype)]
     used = [j for j, gj in enumerate(g) if gj is not None]
     results = cond_(
@@ -436,10 +432,8 @@ def _(
         then=_branch_gradient(then, wrt, used),
         orelse=_branch_gradient(orelse, wrt, used),
     )
-    found: list[Tensor | None] = [None] * len(operands)
-    for i, t in zip(wrt, results, strict=True):
-        found[i] = t
-    return [None, *found]
+    found = dict(zip(wrt, results, strict=True))
+    return [None, *[found.get(i) for i in range(len(operands))]]
 
 
 def _branch_gradient(branch: Graph, wrt: Sequence[int], used: Sequence[int]) -> Graph:

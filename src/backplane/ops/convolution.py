@@ -15,7 +15,7 @@ from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Axis, Memory, Precision
-from backplane.core.windows import Convolving, Ints, Padding, Sliding
+from backplane.core.windows import Convolving, Ints, Sliding
 from backplane.ops import windows as win
 from backplane.ops.creation import (
     check_sizes,
@@ -27,34 +27,24 @@ from backplane.ops.creation import (
     sizes_of,
 )
 from backplane.ops.elementwise import add, mul
-from backplane.ops.indexing import ALL, slice
+from backplane.ops.indexing import ALL, check_fit, slice
 from backplane.ops.linear import matmul
 from backplane.ops.shaping import Sizes, broadcast_to, expand_dims, reshape, stack, sum, transpose
 from backplane.ops.windows import Layout
 
 
 def _result_shape(
-    name: str,
-    x: Sizes,
-    kernel: Sizes,
-    *,
-    strides: Ints,
-    padding: Padding,
-    dilation: Ints,
-    groups: int,
+    name: str, x: Sizes, kernel: Sizes, groups: int, **window: Unpack[Sliding]
 ) -> Sizes:
     """The shape of the convolution of an `x` and a `kernel` of these shapes, whose known sizes are
     checked.
     """
-    if not 3 <= len(x) <= 5:
-        raise ValueError(
-            f"{name}: x must have 3 to 5 axes (batch, 1 to 3 spatial, channels), got {x}"
-        )
+    win.check_rank(name, x)
     if len(kernel) != len(x):
         raise ValueError(f"{name}: kernel must have {len(x)} axes as x has, got shape {kernel}")
     if None in kernel:
         raise ValueError(f"{name}: all sizes of kernel must be known, got shape {kernel}")
-    *window, per_group, filters = kernel
+    *size, per_group, filters = kernel
     if groups < 1 or filters % groups:  # type: ignore[operator]
         raise ValueError(f"{name}: groups must divide the {filters} output channels, got {groups}")
     channels = per_group * groups  # type: ignore[operator]
@@ -62,7 +52,7 @@ def _result_shape(
         raise ValueError(
             f"{name}: x has {x[-1]} channels, but the kernel {kernel} is for {channels}"
         )
-    windows = win.windows_of(name, tuple(window), strides, dilation, padding)  # type: ignore[arg-type]
+    windows = win.windows_of(name, tuple(size), **window)  # type: ignore[arg-type]
     return (x[0], *win.output_sizes(name, x[1:-1], windows), filters)
 
 
@@ -142,7 +132,7 @@ def conv_input_grad(
     name = "conv_input_grad"
     _check_dtypes(name, g=g, kernel=kernel)
     check_sizes(name, shape, dims)
-    win.check_output(name, "g", g, _result_shape(name, shape, kernel.shape, **window))
+    check_fit(name, "g", g, _result_shape(name, shape, kernel.shape, **window))
     return Spec(shape, g.dtype)
 
 
@@ -151,7 +141,7 @@ def conv_kernel_grad(x: Spec, g: Spec, *, kernel_shape: Ints, **window: Unpack[C
     """The gradient of `conv` with respect to its kernel, which has `kernel_shape`."""
     name = "conv_kernel_grad"
     _check_dtypes(name, x=x, g=g)
-    win.check_output(name, "g", g, _result_shape(name, x.shape, kernel_shape, **window))
+    check_fit(name, "g", g, _result_shape(name, x.shape, kernel_shape, **window))
     return Spec(kernel_shape, x.dtype)
 
 

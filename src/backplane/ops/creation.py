@@ -113,7 +113,7 @@ def scalar(value: Number, dtype: str) -> Constant:
     them.
     """
     if value == 0 and isinstance(value, float) and math.copysign(1.0, value) < 0:
-        return constant(value, dtype)  # equal to 0 as a key, but not the same number
+        return constant(value, dtype)  # As a key it equals 0, but it is another number.
     return _scalar(value, dtype)
 
 

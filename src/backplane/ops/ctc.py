@@ -7,39 +7,24 @@ labelling unsegmented sequence data with recurrent neural networks (ICML 2006).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from backplane.core.graph import Tensor, constant
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, check_dtype
-from backplane.core.traits import Memory, Precision
+from backplane.core.traits import Memory
 from backplane.ops import control
 from backplane.ops import elementwise as ew
+from backplane.ops import ragged as rg
 from backplane.ops.autodiff import gradients
 from backplane.ops.axes import merge_axes, permuted
 from backplane.ops.creation import shaped, size_at
 from backplane.ops.effects import identity
-from backplane.ops.ragged import (
-    IMPOSSIBLE,
-    column,
-    integer,
-    log_sum,
-    picked,
-    positions,
-    row,
-    shifted,
-    size_of,
-)
+from backplane.ops.families import Cotangents, results_like
 from backplane.ops.reduction import log_softmax, logsumexp
 from backplane.ops.shaping import broadcast_to, concat, expand_dims, full_like
 
 
-@primitive(
-    multiple=True,
-    memory=Memory.FRESH,
-    precision=Precision.FULL,
-    axes=lambda result, axis: [(result.inputs[0].inputs[0], axis)],
-)
+@primitive(multiple=True, memory=Memory.FRESH, axes=results_like(0, 0))
 def ctc_loss(scores: Spec, labels: Spec, steps: Spec, counts: Spec) -> list[Spec]:
     """−log of the probability of each sample's labels, then its gradient by the scores. A softmax
     of `scores` (samples, time, classes) gives the probabilities of each step, and the last class is
@@ -57,32 +42,30 @@ def ctc_loss(scores: Spec, labels: Spec, steps: Spec, counts: Spec) -> list[Spec
 def _(scores: Tensor, *others: Tensor) -> list[Tensor]:
     scores = identity(scores)  # The other operands may be computed from it.
     loss = _written_out(scores, *others)
-    return [loss, *_slopes(loss, scores)]
+    return [loss, _slopes(loss, scores)]
 
 
 @ctc_loss.vjp
-def _(
-    g: Sequence[Tensor | None], y: Sequence[Tensor], scores: Tensor, *others: Tensor
-) -> list[Tensor | None]:
+def _(g: Cotangents, y: list[Tensor], scores: Tensor, *others: Tensor) -> Cotangents:
     found = None if g[0] is None else expand_dims(g[0], axes=(1, 2)) * y[1]
     if g[1] is not None:
         given = identity(scores)
         slopes = _slopes(_written_out(given, *others), given)
-        (more,) = gradients(slopes, [given], [g[1]], stop=[given])
+        (more,) = gradients([slopes], [given], [g[1]], stop=[given])
         found = more if found is None or more is None else found + more
     return [found, None, None, None]
 
 
-def _slopes(loss: Tensor, scores: Tensor) -> list[Tensor]:
+def _slopes(loss: Tensor, scores: Tensor) -> Tensor:
     (slopes,) = gradients([loss], [scores], [full_like(loss, 1)], stop=[scores])
     assert slopes is not None
-    return [slopes]
+    return slopes
 
 
 def _written_out(scores: Tensor, labels: Tensor, steps: Tensor, counts: Tensor) -> Tensor:
     """The loss as a loop over the time steps."""
     total = _log_probability(log_softmax(scores, axis=2), labels, steps, counts)
-    impossible = total <= IMPOSSIBLE / 2
+    impossible = total <= rg.IMPOSSIBLE / 2
     return ew.where(impossible, constant(math.inf, total.spec.dtype), 0.0 - total)
 
 
@@ -90,35 +73,32 @@ def _log_probability(logs: Tensor, labels: Tensor, steps: Tensor, counts: Tensor
     """The log of the probability of each sample's labels. The forward variables of CTC are computed
     one time step after another.
     """
-    blank = size_of(logs, 2) - 1
+    blank = rg.size_of(logs, 2) - 1
     path = _with_blanks(labels, blank)
-    emitted = picked(permuted(logs, (0, 2, 1)), path)
+    emitted = rg.picked(permuted(logs, (0, 2, 1)), path)
     # A label may follow another one without a blank between them, unless both are equal.
-    skips = ew.logical_and(
-        ew.not_equal(path, blank),
-        ew.not_equal(path, shifted(path, 2, -1)),
-    )
+    skips = ew.logical_and(ew.not_equal(path, blank), ew.not_equal(path, rg.shifted(path, 2, -1)))
     dtype = logs.spec.dtype
-    impossible = constant(IMPOSSIBLE, dtype)
+    impossible = constant(rg.IMPOSSIBLE, dtype)
     # Before the first step, only the beginning of the path is reached. Both the first blank and the
     # first label are one move away from it.
-    first = ew.equal(positions(path, 1), integer(0))
-    start = ew.where(row(first), full_like(path, 0, dtype), impossible)
-    columns = column(steps)
+    first = ew.equal(rg.positions(path, 1), rg.integer(0))
+    start = ew.where(rg.row(first), full_like(path, 0, dtype), impossible)
+    columns = rg.column(steps)
 
     def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         (alpha,), (time, log) = carry, items
-        leap = ew.where(skips, shifted(alpha, 2, IMPOSSIBLE), impossible)
-        new = log_sum([alpha, shifted(alpha, 1, IMPOSSIBLE), leap]) + log
+        leap = ew.where(skips, rg.shifted(alpha, 2, rg.IMPOSSIBLE), impossible)
+        new = rg.log_sum([alpha, rg.shifted(alpha, 1, rg.IMPOSSIBLE), leap]) + log
         # Unreachable places would otherwise sink lower and lower.
         new = ew.maximum(new, impossible)
         return [ew.where(time < columns, new, alpha)], []
 
-    times = positions(logs, 1)
+    times = rg.positions(logs, 1)
     (alpha,), _ = control.scan(step, [start], [times, permuted(emitted, (2, 0, 1))])
     # A path ends in the last label or in the blank behind it.
-    distance = column(counts * 2) - row(positions(path, 1))
-    ends = ew.logical_or(ew.equal(distance, integer(0)), ew.equal(distance, integer(1)))
+    distance = rg.column(counts * 2) - rg.row(rg.positions(path, 1))
+    ends = ew.logical_or(ew.equal(distance, rg.integer(0)), ew.equal(distance, rg.integer(1)))
     return logsumexp(ew.where(ends, alpha, impossible), axes=(1,), keepdims=False)
 
 

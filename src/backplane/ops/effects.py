@@ -10,8 +10,9 @@ from backplane.core.graph import Tensor, toposort
 from backplane.core.mesh import Layout
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
-from backplane.core.traits import Memory, Precision, Stacked, like_first, whole_time
+from backplane.core.traits import Memory, Stacked, like_first, whole_time
 from backplane.core.variable import Variable
+from backplane.ops.families import moving
 
 
 def _stack_of_first(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
@@ -19,19 +20,16 @@ def _stack_of_first(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     return node.op(operands[0].tensor)
 
 
-@primitive(
-    precision=Precision.FOLLOWS, memory=Memory.VIEW, elementwise=True, on_host=True, linear=(0,),
-    axes=like_first, stacks=_stack_of_first,
-)  # fmt: skip
+_passing = moving(Memory.VIEW, like_first, elementwise=True, on_host=True, stacks=_stack_of_first)
+
+
+@_passing
 def identity(x: Spec) -> Spec:
     """The operand itself, as a tensor of its own."""
     return x
 
 
-@primitive(
-    precision=Precision.FOLLOWS, memory=Memory.VIEW, elementwise=True, on_host=True, linear=(0,),
-    axes=like_first, stacks=_stack_of_first,
-)  # fmt: skip
+@_passing
 def stop_gradient(x: Spec) -> Spec:
     """The operand, but no gradient passes through to it, not even on an engine's own tape."""
     return x
@@ -56,7 +54,7 @@ def check_numerics(x: Spec, *, message: str) -> Spec:
     return x
 
 
-@primitive(precision=Precision.FOLLOWS, memory=Memory.VIEW, linear=(0,), axes=like_first)
+@moving(Memory.VIEW, like_first)
 def check_windows(x: Spec, *, sizes: tuple[int, ...]) -> Spec:
     """The operand, after a check that each axis has at least as many elements as `sizes` says. So a
     window is known to fit along axes whose size is only known when the program runs.
@@ -70,10 +68,7 @@ def check_windows(x: Spec, *, sizes: tuple[int, ...]) -> Spec:
     return x
 
 
-@primitive(
-    precision=Precision.FOLLOWS, memory=Memory.VIEW, linear=(0,), axes=like_first,
-    stacks=whole_time("layout", ()),
-)  # fmt: skip
+@moving(Memory.VIEW, like_first, stacks=whole_time("layout", ()))
 def shard(x: Spec, *, layout: Layout) -> Spec:
     """The operand, which lies on a mesh of devices in that layout. Its gradient lies so too.
     Without a mesh it is the operand itself.
@@ -83,10 +78,6 @@ def shard(x: Spec, *, layout: Layout) -> Spec:
 
 shard.vjps(lambda g, y, x, *, layout: shard(g, layout=layout))
 shard.decompose(lambda x, *, layout: identity(x))
-identity.vjps(lambda g, y, x: g)
-check_windows.vjps(lambda g, y, x, *, sizes: g)
-print_.vjps(lambda g, y, x, *, message, style: g)
-check_numerics.vjps(lambda g, y, x, *, message: g)
 
 
 # --- sparse matrices: tensors whose spec says `sparse` --------------------------------------------
@@ -109,8 +100,8 @@ def to_sparse(x: Spec) -> Spec:
     return Spec(x.shape, x.dtype, sparse=True)
 
 
-to_dense.vjps(lambda g, y, x: g)
-to_sparse.vjps(lambda g, y, x: g)
+for _op in (identity, print_, check_numerics, check_windows, to_dense, to_sparse):
+    _op.vjps(lambda g, y, x, **params: g)
 to_dense.decompose(lambda x: identity(x))
 to_sparse.decompose(lambda x: identity(x))
 

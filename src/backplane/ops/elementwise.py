@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -30,26 +30,12 @@ from backplane.core.spec import (
     check_dtype,
     is_float,
 )
-from backplane.core.traits import (
-    AxisRule,
-    Memory,
-    Precision,
-    Stacked,
-    StackRule,
-    broadcasting,
-    like_first,
-)
+from backplane.core.traits import Memory, Precision, Stacked, broadcasting, like_first
+from backplane.ops import shaping as sh
 from backplane.ops.creation import scalar
-from backplane.ops.shaping import (
-    broadcast_like,
-    expand_dims,
-    reshape,
-    sum_to_like,
-    zeros_like,
-)
 
 Op = Primitive[Tensor]
-FULL = Precision.FULL
+FULL, BOUNDS = Precision.FULL, Precision.BOUNDS
 BinaryRule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
@@ -61,36 +47,24 @@ def _stacked(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     aligned = []
     for x, stacked, _ in operands:
         missing = node.ndim + 1 - x.ndim if stacked else 0
-        aligned.append(expand_dims(x, axes=tuple(range(1, 1 + missing))) if missing else x)
+        aligned.append(sh.expand_dims(x, axes=tuple(range(1, 1 + missing))) if missing else x)
     return node.op(*aligned, **node.params)
 
 
-def elementwise_op(
-    rule: Callable[..., Spec],
-    name: str | None = None,
-    *,
-    memory: Memory = Memory.FRESH,
-    axes: AxisRule = broadcasting,
-    stacks: StackRule = _stacked,
-    precision: Precision = Precision.FOLLOWS,
-    **traits: Any,
-) -> Op:
-    """An element-wise primitive, with the traits that all of them have."""
-    declare: Callable[[Any], Op] = primitive(
-        name=name, memory=memory, elementwise=True, axes=axes, stacks=stacks, precision=precision,
-        **traits,
-    )  # fmt: skip
+USUAL: dict[str, Any] = {
+    "elementwise": True, "memory": Memory.FRESH, "axes": broadcasting, "stacks": _stacked,
+    "precision": Precision.FOLLOWS,
+}  # fmt: skip
+"""The traits of an element-wise primitive, unless it says otherwise."""
+
+
+def elementwise_op(rule: Callable[..., Spec], name: str | None = None, **traits: Any) -> Op:
+    """An element-wise primitive. It has the `USUAL` traits, except for those that are given."""
+    declare: Callable[[Any], Op] = primitive(name=name, **{**USUAL, **traits})
     return declare(rule)
 
 
-def _unary(
-    name: str,
-    doc: str,
-    accepted: frozenset[str],
-    vjp: Any = None,
-    linear: Sequence[int] = (),
-    precision: Precision = Precision.FOLLOWS,
-) -> Op:
+def _unary(name: str, doc: str, accepted: frozenset[str], vjp: Any = None, **traits: Any) -> Op:
     """A primitive of one operand whose result has the operand's shape and dtype."""
 
     def rule(x: Spec) -> Spec:
@@ -100,20 +74,14 @@ def _unary(
 
     rule.__doc__ = doc
     host = accepted is not FLOAT
-    declared = elementwise_op(
-        rule, name, axes=like_first, on_host=host, linear=linear, precision=precision
-    )
+    declared = elementwise_op(rule, name, axes=like_first, on_host=host, **traits)
     if vjp is not None:
         declared.vjps(vjp)
     return declared
 
 
 def _binary(
-    name: str,
-    doc: str,
-    accepted: frozenset[str],
-    result: str | None = None,
-    **traits: Any,
+    name: str, doc: str, accepted: frozenset[str], result: str | None = None, **traits: Any
 ) -> Op:
     """A primitive of two operands of one dtype that are broadcast. The result has their dtype, or
     `result` if that is given.
@@ -142,12 +110,12 @@ def _broadcast(name: str, *operands: tuple[int | None, ...]) -> tuple[int | None
 
 def _to_x(rule: BinaryRule) -> BinaryRule:
     """A rule for the first of two broadcast operands: its cotangent, summed down to its shape."""
-    return lambda g, z, x, y: sum_to_like(rule(g, z, x, y), x, z)
+    return lambda g, z, x, y: sh.sum_to_like(rule(g, z, x, y), x, z)
 
 
 def _to_y(rule: BinaryRule) -> BinaryRule:
     """A rule for the second operand."""
-    return lambda g, z, x, y: sum_to_like(rule(g, z, x, y), y, z)
+    return lambda g, z, x, y: sh.sum_to_like(rule(g, z, x, y), y, z)
 
 
 def number(x: Tensor) -> float | None:
@@ -175,12 +143,12 @@ def _stacked_sum(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     once.
     """
     for (x, stacked, _), (c, varies, _) in (operands, operands[::-1]):
-        if stacked and not varies and x.op is reshape:
+        if stacked and not varies and x.op is sh.reshape:
             rows = x.inputs[0]
             if rows.ndim == node.ndim == 2 and (c.ndim < 2 or c.spec.shape[0] == 1):
                 total = add(rows, c)
                 if total.spec == rows.spec:
-                    return reshape(total, *x.inputs[1:], **x.params)
+                    return sh.reshape(total, *x.inputs[1:], **x.params)
     return _stacked(node, operands)
 
 
@@ -243,40 +211,32 @@ pow = _binary("pow", "x to the power y.", NUMBER, precision=FULL)
 pow.vjps(_to_x(_pow_x), _to_y(_pow_y))
 
 
-def _not_less(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    return where(less_equal(y, x), g, zero(g))
+def _kept(condition: Tensor, g: Tensor) -> Tensor:
+    return where(condition, g, zero(g))
 
 
-def _less(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    return where(less_equal(y, x), zero(g), g)
-
-
-def _not_greater(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    return where(less_equal(x, y), g, zero(g))
-
-
-def _greater(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    return where(less_equal(x, y), zero(g), g)
+def _dropped(condition: Tensor, g: Tensor) -> Tensor:
+    return where(condition, zero(g), g)
 
 
 maximum = _binary(
-    "maximum",
-    "The larger of x and y; the gradient of a tie goes to x.",
-    NUMBER,
-    precision=Precision.BOUNDS,
+    "maximum", "The larger of x and y; the gradient of a tie goes to x.", NUMBER, precision=BOUNDS
 )
-maximum.vjps(_to_x(_not_less), _to_y(_less))
+maximum.vjps(
+    _to_x(lambda g, z, x, y: _kept(less_equal(y, x), g)),
+    _to_y(lambda g, z, x, y: _dropped(less_equal(y, x), g)),
+)
 minimum = _binary(
-    "minimum",
-    "The smaller of x and y; the gradient of a tie goes to x.",
-    NUMBER,
-    precision=Precision.BOUNDS,
+    "minimum", "The smaller of x and y; the gradient of a tie goes to x.", NUMBER, precision=BOUNDS
 )
-minimum.vjps(_to_x(_not_greater), _to_y(_greater))
+minimum.vjps(
+    _to_x(lambda g, z, x, y: _kept(less_equal(x, y), g)),
+    _to_y(lambda g, z, x, y: _dropped(less_equal(x, y), g)),
+)
 
 neg: Op = _unary("neg", "−x.", NUMBER, lambda g, y, x: neg(g), linear=(0,))
 abs = _unary("abs", "|x|; its slope at 0 is 0.", NUMBER, lambda g, y, x: mul(g, sign(x)))
-sign: Op = _unary("sign", "The sign of x: −1, 0 or 1.", NUMBER, lambda g, y, x: zeros_like(x))
+sign: Op = _unary("sign", "The sign of x: −1, 0 or 1.", NUMBER, lambda g, y, x: sh.zeros_like(x))
 floor = _unary("floor", "x rounded toward minus infinity.", NUMBER)
 round = _unary("round", "x rounded to the nearest whole number; halves go to the even one.", NUMBER)
 
@@ -284,7 +244,7 @@ round = _unary("round", "x rounded to the nearest whole number; halves go to the
 
 exp = _unary("exp", "e to the power x.", FLOAT, lambda g, y, x: mul_no_nan(y, g), precision=FULL)
 expm1 = _unary("expm1", "e to the power x, minus 1, exact near 0.", FLOAT, precision=FULL)
-expm1.vjps(lambda g, y, x: mul_no_nan(exp(x), g))  # y + 1 would cancel
+expm1.vjps(lambda g, y, x: mul_no_nan(exp(x), g))  # y + 1 would lose digits near 0.
 log = _unary("log", "The natural logarithm.", FLOAT, precision=FULL)
 log.vjps(lambda g, y, x: mul_no_nan(div(one(x), x), g))
 log1p = _unary("log1p", "The natural logarithm of 1 + x, exact near 0.", FLOAT, precision=FULL)
@@ -310,11 +270,8 @@ def _polynomial(x: Tensor, *coefficients: float) -> Tensor:
     """The polynomial with these coefficients, the one of the highest power first, by
     Horner's rule.
     """
-    first, *others = [scalar(c, x.spec.dtype) for c in coefficients]
-    total: Tensor = first
-    for c in others:
-        total = add(mul(total, x), c)
-    return total
+    scalars: list[Tensor] = [scalar(c, x.spec.dtype) for c in coefficients]
+    return reduce(lambda total, c: add(mul(total, x), c), scalars)
 
 
 @erf.decompose
@@ -367,8 +324,8 @@ def _(x: Tensor) -> Tensor:
     centre = mul(_rational(sub(number(0.180625), mul(half, half)), CENTRE), half)
     distance = sub(number(1), abs(x))
     edge = equal(distance, number(0))
-    # Near 1: the quantile at this distance from it. At 1 itself, value and slope are those of a
-    # pole; the other branch must be finite there, for engines' own tapes.
+    # Near 1 the result follows from the distance to 1. At 1 itself it is infinite. The branch that
+    # is not chosen must be finite even there, because engines' own tapes differentiate it too.
     r = sqrt(neg(log(mul(where(edge, number(1), distance), number(0.5)))))
     near, far = _rational(sub(r, number(1.6)), TAIL), _rational(sub(r, number(5)), FAR_TAIL)
     tail = where(less(number(5), r), far, near)
@@ -378,9 +335,9 @@ def _(x: Tensor) -> Tensor:
 
 # --- activations and the gradients that engines have kernels for ----------------------------------
 
-relu = _unary("relu", "max(x, 0); its slope at 0 is 0.", NUMBER, lambda g, y, x: relu_grad(g, y))
-sigmoid = _unary("sigmoid", "1 / (1 + e^−x).", FLOAT, lambda g, y, x: sigmoid_grad(g, y))
-tanh = _unary("tanh", "The hyperbolic tangent.", FLOAT, lambda g, y, x: tanh_grad(g, y))
+relu = _unary("relu", "max(x, 0); its slope at 0 is 0.", NUMBER)
+sigmoid = _unary("sigmoid", "1 / (1 + e^−x).", FLOAT)
+tanh = _unary("tanh", "The hyperbolic tangent.", FLOAT)
 softplus = _unary(
     "softplus", "log(1 + e^x), without overflow for large |x|.", FLOAT, precision=FULL
 )
@@ -406,47 +363,55 @@ def _(x: Tensor) -> Tensor:
     return div(x, add(abs(x), one(x)))
 
 
-def _activation_grad(name: str, doc: str) -> Op:
-    """A primitive of a cotangent and a forward result of equal shapes. It is linear in the
-    cotangent.
-    """
-
-    def rule(g: Spec, y: Spec) -> Spec:
-        if g.dtype != y.dtype:
-            raise TypeError(f"{name}: g has dtype {g.dtype} and y {y.dtype}; cast one of them")
-        if g.shape == y.shape:
-            return g
-        return Spec(_broadcast(name, g.shape, y.shape), g.dtype)
-
-    rule.__doc__ = doc
-    return elementwise_op(rule, name, axes=like_first, linear=(0,), stacks=stacked_alike)
-
-
 def stacked_alike(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     """The trait `stacks`. Kernels take operands of one shape, so an operand that stays the same is
     repeated.
     """
     g, y = [v.tensor for v in operands]
     if not operands[0].stacked:
-        g = broadcast_like(g, y)
+        g = sh.broadcast_like(g, y)
     elif not operands[1].stacked:
-        y = broadcast_like(y, g)
+        y = sh.broadcast_like(y, g)
     return _stacked(node, [Stacked(g, True), Stacked(y, True)])
 
 
-relu_grad: Op = _activation_grad(
-    "relu_grad", "g where y > 0, else 0: the gradient of `relu` from its result y."
-)
-relu_grad.vjps(lambda c, z, g, y: relu_grad(c, y), lambda c, z, g, y: zeros_like(y))
-sigmoid_grad: Op = _activation_grad(
-    "sigmoid_grad", "g · y · (1 − y): the gradient of `sigmoid` from its result y."
-)
+gradient_op = partial(elementwise_op, axes=like_first, linear=(0,), stacks=stacked_alike)
+"""Decorator: declare a primitive of a cotangent and of a tensor from which the slope follows. It is
+linear in the cotangent."""
+
+
+def like_both(name: str, g: Spec, y: Spec) -> Spec:
+    """The result of such a primitive."""
+    if g.dtype != y.dtype:
+        raise TypeError(f"{name}: g has dtype {g.dtype} and y {y.dtype}; cast one of them")
+    return g if g.shape == y.shape else Spec(_broadcast(name, g.shape, y.shape), g.dtype)
+
+
+@gradient_op
+def relu_grad(g: Spec, y: Spec) -> Spec:
+    """The cotangent g where y > 0, else 0: the gradient of `relu` from its result y."""
+    return like_both("relu_grad", g, y)
+
+
+@gradient_op
+def sigmoid_grad(g: Spec, y: Spec) -> Spec:
+    """The product g · y · (1 − y): the gradient of `sigmoid` from its result y."""
+    return like_both("sigmoid_grad", g, y)
+
+
+@gradient_op
+def tanh_grad(g: Spec, y: Spec) -> Spec:
+    """The product g · (1 − y²): the gradient of `tanh` from its result y."""
+    return like_both("tanh_grad", g, y)
+
+
+relu.vjps(lambda g, y, x: relu_grad(g, y))
+sigmoid.vjps(lambda g, y, x: sigmoid_grad(g, y))
+tanh.vjps(lambda g, y, x: tanh_grad(g, y))
+relu_grad.vjps(lambda c, z, g, y: relu_grad(c, y), lambda c, z, g, y: sh.zeros_like(y))
 sigmoid_grad.vjps(
     lambda c, z, g, y: sigmoid_grad(c, y),
     lambda c, z, g, y: mul(mul(c, g), sub(one(y), add(y, y))),
-)
-tanh_grad: Op = _activation_grad(
-    "tanh_grad", "g · (1 − y²): the gradient of `tanh` from its result y."
 )
 tanh_grad.vjps(
     lambda c, z, g, y: tanh_grad(c, y),
@@ -460,21 +425,16 @@ def _(g: Tensor, y: Tensor) -> Tensor:
 
 
 sigmoid_grad.decompose(lambda g, y: mul(mul(g, y), sub(one(y), y)))
-
-
 tanh_grad.decompose(lambda g, y: mul(g, sub(one(y), mul(y, y))))
 
 
 # --- comparison, logic and bits -------------------------------------------------------------------
 
-equal = _binary("equal", "Whether x = y.", DTYPES, result="bool", precision=Precision.BOUNDS)
-not_equal = _binary(
-    "not_equal", "Whether x ≠ y.", DTYPES, result="bool", precision=Precision.BOUNDS
-)
-less = _binary("less", "Whether x < y.", NUMBER, result="bool", precision=Precision.BOUNDS)
-less_equal = _binary(
-    "less_equal", "Whether x ≤ y.", NUMBER, result="bool", precision=Precision.BOUNDS
-)
+_comparison = partial(_binary, result="bool", precision=BOUNDS)
+equal = _comparison("equal", "Whether x = y.", DTYPES)
+not_equal = _comparison("not_equal", "Whether x ≠ y.", DTYPES)
+less = _comparison("less", "Whether x < y.", NUMBER)
+less_equal: Op = _comparison("less_equal", "Whether x ≤ y.", NUMBER)
 
 logical_not = _unary("logical_not", "Whether x is false.", BOOL)
 logical_and = _binary("logical_and", "Whether both are true.", BOOL)
@@ -505,8 +465,8 @@ def where(c: Spec, x: Spec, y: Spec) -> Spec:
 
 where.vjps(
     None,
-    lambda g, z, c, x, y: sum_to_like(where(c, g, zero(g)), x, z),
-    lambda g, z, c, x, y: sum_to_like(where(c, zero(g), g), y, z),
+    lambda g, z, c, x, y: sh.sum_to_like(_kept(c, g), x, z),
+    lambda g, z, c, x, y: sh.sum_to_like(_dropped(c, g), y, z),
 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from backplane.core import shapes
@@ -15,42 +16,30 @@ from backplane.core.graph import Tensor
 from backplane.core.primitive import Primitive, primitive
 from backplane.core.spec import FLOAT, Spec, check_dtype
 from backplane.core.traits import Memory, Precision, like_first
+from backplane.ops import elementwise as ew
 from backplane.ops.autodiff import gradients
 from backplane.ops.creation import scalar
 from backplane.ops.effects import identity
-from backplane.ops.elementwise import (
-    add,
-    div,
-    elementwise_op,
-    erf,
-    exp,
-    mul,
-    mul_no_nan,
-    sqrt,
-    stacked_alike,
-    sub,
-    tanh,
-)
+from backplane.ops.elementwise import add, div, erf, exp, mul, mul_no_nan, sqrt, sub, tanh
+from backplane.ops.families import Cotangents, results_like
 from backplane.ops.reduction import count, mean
 from backplane.ops.shaping import Axes, sum, sum_to_like
-
-Cotangents = Sequence[Tensor | None]
 
 
 def through_decomposition(op: Primitive[Any]) -> None:
     """Let `op` have the gradient of its decomposition."""
+    op.vjp(lambda g, y, *operands, **params: slopes(op, g, operands, **params))
 
-    def rule(g: Any, y: Any, *operands: Tensor, **params: Any) -> list[Tensor | None]:
-        assert op.decomposition is not None
-        # Operands may be equal, and may be computed from each other.
-        given = [identity(t) for t in operands]
-        found = op.decomposition(*given, **params)
-        results, seeds = (found, g) if op.multiple else ([found], [g])
-        reached = [(t, c) for t, c in zip(results, seeds, strict=True) if c is not None]
-        losses, seeds = [t for t, _ in reached], [c for _, c in reached]
-        return gradients(losses, given, seeds, stop=given)
 
-    op.vjp(rule)
+def slopes(op: Primitive[Any], g: Any, operands: Sequence[Tensor], **params: Any) -> Cotangents:
+    """The gradients of the decomposition of `op` by its operands, from those of its results."""
+    assert op.decomposition is not None
+    # Operands may be equal, and may be computed from each other.
+    given = [identity(t) for t in operands]
+    found = op.decomposition(*given, **params)
+    results, seeds = (found, g) if op.multiple else ([found], [g])
+    reached = [(t, c) for t, c in zip(results, seeds, strict=True) if c is not None]
+    return gradients([t for t, _ in reached], given, [c for _, c in reached], stop=given)
 
 
 # --- GELU -----------------------------------------------------------------------------------------
@@ -60,7 +49,8 @@ CUBIC = 0.044715
 SLOPE = math.sqrt(2 / math.pi)
 
 
-def _gelu_spec(x: Spec, *, approximate: bool) -> Spec:
+@partial(ew.elementwise_op, axes=like_first, precision=Precision.FULL)
+def gelu(x: Spec, *, approximate: bool) -> Spec:
     """The product of x and the probability that a standard normal number is below x. If
     `approximate`, 0.5 · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³))).
     """
@@ -68,18 +58,12 @@ def _gelu_spec(x: Spec, *, approximate: bool) -> Spec:
     return x
 
 
-def _gelu_grad_spec(g: Spec, x: Spec, *, approximate: bool) -> Spec:
+@partial(ew.gradient_op, precision=Precision.FULL)
+def gelu_grad(g: Spec, x: Spec, *, approximate: bool) -> Spec:
     """The product of g and the derivative of `gelu` at x."""
-    if g.dtype != x.dtype:
-        raise TypeError(f"gelu_grad: g has dtype {g.dtype} and x {x.dtype}; cast one of them")
-    return Spec(shapes.broadcast(g.shape, x.shape), x.dtype)
+    return ew.like_both("gelu_grad", g, x)
 
 
-gelu = elementwise_op(_gelu_spec, "gelu", axes=like_first, precision=Precision.FULL)
-gelu_grad = elementwise_op(
-    _gelu_grad_spec, "gelu_grad", axes=like_first, precision=Precision.FULL, linear=(0,),
-    stacks=stacked_alike,
-)  # fmt: skip
 gelu.vjps(lambda g, y, x, *, approximate: gelu_grad(g, x, approximate=approximate))
 
 
@@ -122,12 +106,7 @@ through_decomposition(gelu_grad)
 # --- normalization --------------------------------------------------------------------------------
 
 
-@primitive(
-    multiple=True,
-    memory=Memory.FRESH,
-    precision=Precision.FULL,
-    axes=lambda result, axis: [(result.inputs[0].inputs[0], axis)],
-)
+@primitive(multiple=True, memory=Memory.FRESH, axes=results_like(0, 0, 0, 0))
 def normalize(x: Spec, *parameters: Spec, axes: Axes, epsilon: float) -> list[Spec]:
     """(x − mean) / √(variance + ε), with mean and variance over `axes`, times gamma plus beta if
     these two are given. Then the mean, the variance, and 1 / √(variance + ε), whose `axes` have
@@ -143,12 +122,7 @@ def normalize(x: Spec, *parameters: Spec, axes: Axes, epsilon: float) -> list[Sp
     return [x, moment, moment, moment]
 
 
-@primitive(
-    multiple=True,
-    memory=Memory.FRESH,
-    precision=Precision.FULL,
-    axes=lambda result, axis: [(result.inputs[0].inputs[4 if result.params["index"] else 1], axis)],
-)
+@primitive(multiple=True, memory=Memory.FRESH, axes=results_like(1, 4, 4))
 def normalize_grad(
     g: Spec, x: Spec, mean: Spec, scale: Spec, *gamma: Spec, axes: Axes
 ) -> list[Spec]:
@@ -184,7 +158,7 @@ def _(x: Tensor, *parameters: Tensor, axes: Axes, epsilon: float) -> list[Tensor
         return [mul(centred, scale), *others, scale]
     gamma, beta = parameters
     if varying(gamma.spec, x.spec).isdisjoint(axes):
-        y = mul(centred, mul(scale, gamma))  # Both are small.
+        y = mul(centred, mul(scale, gamma))  # These two are small, so their product comes first.
     else:
         y = mul(mul(centred, scale), gamma)
     return [add(y, beta), *others, scale]
@@ -217,7 +191,7 @@ def _(
 through_decomposition(normalize_grad)
 
 
-@primitive(memory=Memory.FRESH, precision=Precision.FULL, axes=like_first)
+@primitive(memory=Memory.FRESH, axes=like_first)
 def normalize_by(
     x: Spec, mean: Spec, variance: Spec, gamma: Spec, beta: Spec, *, epsilon: float
 ) -> Spec:
@@ -238,8 +212,8 @@ def _(
 @normalize.vjp
 def _(
     g: Cotangents, y: Sequence[Tensor], x: Tensor, *parameters: Tensor, axes: Axes, epsilon: float
-) -> list[Tensor | None]:
-    found: list[Tensor | None] = [None, *[None for _ in parameters]]
+) -> Cotangents:
+    found: Cotangents = [None, *[None for _ in parameters]]
     if g[0] is not None:
         found = [*normalize_grad(g[0], x, y[1], y[3], *parameters[:1], axes=axes)]
         if parameters and parameters[1].spec.shape != parameters[0].spec.shape:

@@ -21,6 +21,7 @@ from backplane.core.traits import (
     whole_time,
 )
 from backplane.ops.creation import check_sizes, given, shaped, shaped_as, size_at, stacked_shape
+from backplane.ops.families import moving, other_axes
 
 Slices = tuple[tuple[int | None, int | None, int], ...]
 Sizes = tuple[int | None, ...]
@@ -45,10 +46,7 @@ def _sliced_axis(node: Tensor, axis: int) -> Sequence[Axis]:
     return [(node.inputs[0], axis)] if node.params["slices"][axis] == ALL else ()
 
 
-@primitive(
-    precision=Precision.FOLLOWS, memory=Memory.VIEW, on_host=True, linear=(0,), axes=_sliced_axis,
-    stacks=whole_time("slices", ALL),
-)  # fmt: skip
+@moving(Memory.VIEW, _sliced_axis, on_host=True, stacks=whole_time("slices", ALL))
 def slice(x: Spec, *, slices: Slices) -> Spec:
     """The elements that one slice (start, stop, step) per axis reads, as in Python; step ≥ 1."""
     return Spec(_sliced("slice", x.shape, slices), x.dtype)
@@ -59,40 +57,32 @@ def _stacked_grad(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
     return stacked_shape(node, operands, slices=slices)
 
 
-@primitive(
-    host=1,
-    precision=Precision.FOLLOWS,
-    memory=Memory.FRESH,
-    linear=(0,),
-    axes=given,
-    stacks=_stacked_grad,
-)
+@moving(Memory.FRESH, given, host=1, stacks=_stacked_grad)
 def slice_grad(g: Spec, *dims: Spec, shape: Sizes, slices: Slices) -> Spec:
     """The gradient of `slice`: zeros of `shape`, with `g` at the places that `slices` would
     read.
     """
     check_sizes("slice_grad", shape, dims)
-    _check_fit("slice_grad", g, _sliced("slice_grad", shape, slices))
+    check_fit("slice_grad", "g", g, _sliced("slice_grad", shape, slices))
     return Spec(shape, g.dtype)
 
 
-def _check_fit(name: str, g: Spec, wanted: Sizes) -> None:
-    if len(g.shape) != len(wanted):
-        raise ValueError(f"{name}: g has shape {g.shape}, wanted {wanted}")
-    for a, b in zip(g.shape, wanted, strict=True):
-        shapes.merge_size(a, b, f"{name}: g has shape {g.shape}, wanted {wanted}")
+def check_fit(name: str, what: str, given: Spec, wanted: Sizes) -> None:
+    """ValueError if the operand `what` does not have the shape `wanted`, as far as is known."""
+    if not given.accepts(Spec(wanted, given.dtype)):
+        raise ValueError(f"{name}: {what} has shape {given.shape}, wanted {wanted}")
 
 
 slice.vjps(lambda g, y, x, *, slices: shaped_as(slice_grad, x, g, slices=slices))
 slice_grad.vjps(lambda c, y, g, *dims, shape, slices: slice(c, slices=slices))
 
 
-def _split_axis(result: Tensor, axis: int) -> Sequence[Axis]:
-    node = result.inputs[0]
-    return [(node.inputs[0], axis)] if axis != node.params["axis"] else ()
-
-
-@primitive(multiple=True, precision=Precision.FOLLOWS, memory=Memory.FRESH, axes=_split_axis)
+@primitive(
+    multiple=True,
+    precision=Precision.FOLLOWS,
+    memory=Memory.FRESH,
+    axes=lambda result, axis: other_axes(result.inputs[0], axis),
+)
 def split(x: Spec, *, axis: int, sizes: tuple[int, ...]) -> list[Spec]:
     """Parts of the given sizes, one after the other along `axis`, whose size is their sum.
     `compile.passes` puts it in the place of slices.
@@ -110,14 +100,7 @@ def _(x: Tensor, *, axis: int, sizes: tuple[int, ...]) -> list[Tensor]:
     return [slice(x, slices=((ALL,) * axis + ((a, b, 1),) + after)) for a, b in bounds]
 
 
-@primitive(
-    precision=Precision.FOLLOWS,
-    memory=Memory.VIEW,
-    on_host=True,
-    linear=(0,),
-    axes=like_first,
-    stacks=later_axes("axes"),
-)
+@moving(Memory.VIEW, like_first, on_host=True, stacks=later_axes("axes"))
 def flip(x: Spec, *, axes: tuple[int, ...]) -> Spec:
     """The elements in reverse order along `axes`."""
     shapes.check_axes("flip", axes, len(x.shape))
@@ -131,12 +114,7 @@ def _padded_axis(node: Tensor, axis: int) -> Sequence[Axis]:
     return [(node.inputs[0], axis)] if node.params["padding"][axis] == (0, 0) else ()
 
 
-@primitive(
-    precision=Precision.FOLLOWS,
-    memory=Memory.FRESH,
-    axes=_padded_axis,
-    stacks=whole_time("padding", (0, 0)),
-)
+@moving(Memory.FRESH, _padded_axis, linear=(), stacks=whole_time("padding", (0, 0)))
 def pad(x: Spec, *, padding: tuple[tuple[int, int], ...], value: float) -> Spec:
     """The operand inside a border of constant `value`: (before, after) elements per axis, none
     negative.
@@ -181,14 +159,7 @@ def _stacked_rows(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
     return gather(table.tensor, indices.tensor, axis=0)
 
 
-@primitive(
-    precision=Precision.FOLLOWS,
-    memory=Memory.FRESH,
-    on_host=True,
-    linear=(0,),
-    axes=_gathered_axis,
-    stacks=_stacked_rows,
-)
+@moving(Memory.FRESH, _gathered_axis, on_host=True, stacks=_stacked_rows)
 def gather(x: Spec, indices: Spec, *, axis: int) -> Spec:
     """The slices of `x` along `axis` that `indices` name. Negative indices count from the end. The
     axes of `indices` take the place of that axis.
@@ -206,7 +177,7 @@ def scatter_add(g: Spec, indices: Spec, *dims: Spec, shape: Sizes, axis: int) ->
     _check_indices("scatter_add", indices)
     check_sizes("scatter_add", shape, dims)
     shapes.check_axes("scatter_add", (axis,), len(shape))
-    _check_fit("scatter_add", g, shape[:axis] + indices.shape + shape[axis + 1 :])
+    check_fit("scatter_add", "g", g, shape[:axis] + indices.shape + shape[axis + 1 :])
     return Spec(shape, g.dtype)
 
 
@@ -226,7 +197,7 @@ def _check_starts(name: str, starts: Spec, rank: int) -> None:
         )
 
 
-@primitive(host=2, precision=Precision.FOLLOWS, memory=Memory.VIEW, linear=(0,), axes=given)
+@moving(Memory.VIEW, given, host=2)
 def dynamic_slice(x: Spec, starts: Spec, *dims: Spec, shape: Sizes) -> Spec:
     """The part of `x` that begins at `starts` and has the sizes `shape`. Starts are clamped so that
     the part lies inside of `x`.
@@ -241,7 +212,7 @@ def dynamic_slice(x: Spec, starts: Spec, *dims: Spec, shape: Sizes) -> Spec:
     return Spec(shape, x.dtype)
 
 
-@primitive(host=2, precision=Precision.FOLLOWS, memory=Memory.FRESH, linear=(0,), axes=given)
+@moving(Memory.FRESH, given, host=2)
 def dynamic_slice_grad(g: Spec, starts: Spec, *dims: Spec, shape: Sizes) -> Spec:
     """The gradient of `dynamic_slice`: zeros of `shape`, with `g` at `starts`."""
     _check_starts("dynamic_slice_grad", starts, len(shape))
@@ -262,13 +233,7 @@ dynamic_slice_grad.vjps(
 # --- parts whose size is computed -----------------------------------------------------------------
 
 
-@primitive(
-    host=1,
-    precision=Precision.FOLLOWS,
-    memory=Memory.VIEW,
-    linear=(0,),
-    axes=lambda node, i: [(node.inputs[0], i)] if i != node.params["axis"] else (),
-)
+@moving(Memory.VIEW, other_axes, host=1)
 def head(x: Spec, length: Spec, *, axis: int) -> Spec:
     """The first `length` elements along `axis`. This size is a result of the computation.
 

@@ -74,7 +74,7 @@ def _holds_tensor(values: Sequence[Any]) -> bool:
 def _array(value: object) -> np.ndarray:
     try:
         return np.asarray(value)
-    except ValueError as error:  # rows of different lengths
+    except ValueError as error:  # The rows have different lengths.
         raise TypeError(
             f"expected a tensor, an array or numbers, got {_shown(value)}: {error}"
         ) from None
@@ -87,7 +87,7 @@ def checked(array: Any, value: object) -> Any:
         TypeError: shows `value` if it does not.
     """
     if array.dtype == object and array.size and all(type(n) is int for n in array.flat):
-        return converted(array, "int64", "the operand")  # more than 64 bits: says so
+        return converted(array, "int64", "the operand")  # Raises: too many bits.
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         raise TypeError(f"expected a tensor, an array or numbers, got {_shown(value)}")
     return array
@@ -164,7 +164,7 @@ def _number(value: Number, dtype: str) -> Tensor:
     try:
         return scalar(value, dtype)
     except OverflowError:
-        return _constant(np.asarray(value), dtype)  # says what is wrong
+        return _constant(np.asarray(value), dtype)  # Raises a ValueError that says what is wrong.
 
 
 def _in_dtype(t: Tensor, value: object, dtype: str) -> Tensor:
@@ -198,15 +198,12 @@ def fitting(variable: Variable, value: object, what: str) -> Tensor:
     Raises:
         ValueError: if its shape differs.
     """
-    new = as_tensor(value, variable.spec.dtype)
-    spec = variable.spec
-    if new.spec.shape != spec.shape:
-        fits = len(new.spec.shape) == len(spec.shape) and all(
-            a is None or a == b for a, b in zip(new.spec.shape, spec.shape, strict=False)
+    shape, dtype = variable.spec.shape, variable.spec.dtype
+    new = as_tensor(value, dtype)
+    sizes = zip(new.spec.shape, shape, strict=False)
+    if new.ndim != len(shape) or any(n not in (None, m) for n, m in sizes):
+        raise ValueError(
+            f"{what}: the variable {variable.name!r} has shape {shape}, the new value has shape "
+            f"{tuple(new.spec.shape)}"
         )
-        if not fits:
-            raise ValueError(
-                f"{what}: the variable {variable.name!r} has shape {spec.shape}, the new value has "
-                f"shape {tuple(new.spec.shape)}"
-            )
-    return cast_to(new, spec.dtype)
+    return cast_to(new, dtype)

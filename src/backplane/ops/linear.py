@@ -15,7 +15,7 @@ from backplane.ops.shaping import reshape, transpose
 
 
 def _product_axis(node: Tensor, axis: int) -> Sequence[Axis]:
-    x, y = node.inputs[:2]  # `matmul_add` has a third
+    x, y = node.inputs[:2]  # `matmul_add` has a third operand.
     if axis == node.ndim - 2:
         return [(x, axis + 1 if node.params["transpose_x"] else axis)]
     if axis == node.ndim - 1:

@@ -10,6 +10,7 @@ from backplane.core.native import Native
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory
+from backplane.ops.families import Cotangents
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.shaping import zeros_like
 
@@ -30,13 +31,13 @@ class Pullback(NamedTuple):
     """From operands and cotangents of results to cotangents of operands: the engine differentiates.
 
     Attributes:
-        native: The function.
+        native: The function of values, which has an attribute `engine`.
         operands: The number of its operands.
         wanted: The operands whose cotangents are results.
         used: The results that have cotangents.
     """
 
-    native: Native
+    native: Any
     operands: int
     wanted: tuple[int, ...]
     used: tuple[int, ...]
@@ -53,9 +54,7 @@ class Pullback(NamedTuple):
         return self.native.engine.pullback(run, [operands[i] for i in self.wanted], given)
 
 
-def _backward(
-    g: list[Tensor | None], y: list[Tensor], *operands: Tensor, function: Native
-) -> list[Tensor | None]:
+def _backward(g: Cotangents, y: list[Tensor], *operands: Tensor, function: Native) -> Cotangents:
     if function.gradient is not None:
         return _by_rule(g, y, operands, function)
     if not function.engine.differentiates:
@@ -72,15 +71,13 @@ def _backward(
         *[t for t in g if t is not None],
         function=Native(function.engine, pull, name, like=wanted),
     )
-    found: list[Tensor | None] = [None] * len(operands)
-    for i, t in zip(wanted, results, strict=True):
-        found[i] = t
-    return found
+    found = dict(zip(wanted, results, strict=True))
+    return [found.get(i) for i in range(len(operands))]
 
 
 def _by_rule(
-    g: list[Tensor | None], y: Sequence[Tensor], operands: Sequence[Tensor], function: Native
-) -> list[Tensor | None]:
+    g: Cotangents, y: Sequence[Tensor], operands: Sequence[Tensor], function: Native
+) -> Cotangents:
     assert function.gradient is not None
     listed = [zeros_like(t) if gj is None else gj for gj, t in zip(g, y, strict=True)]
     found = function.gradient(listed if len(y) > 1 else listed[0], *operands)
@@ -98,9 +95,7 @@ native_.vjp(_backward)
 
 
 @stateful_native.vjp
-def _(
-    g: list[Tensor | None], y: list[Tensor], *operands: Tensor, function: Native
-) -> list[Tensor | None]:
+def _(g: Cotangents, y: list[Tensor], *operands: Tensor, function: Native) -> Cotangents:
     if function.gradient is None:
         raise ValueError(
             f"K.gradients: {function.name} draws random numbers or has an effect, so it cannot be "

@@ -9,11 +9,11 @@ import numpy as np
 
 from backplane.core import shapes
 from backplane.core.graph import Constant, Tensor, constant
-from backplane.core.primitive import primitive
 from backplane.core.spec import FLOAT, Spec, check_dtype, is_integer
-from backplane.core.traits import Memory, Precision, Stacked, broadcasting
+from backplane.core.traits import Memory, Stacked, broadcasting
 from backplane.ops.creation import scalar
 from backplane.ops.elementwise import equal, less, less_equal, logical_and, where
+from backplane.ops.families import moving
 from backplane.ops.shaping import expand_dims, sum, sum_to_like
 
 
@@ -40,10 +40,7 @@ def _stacked(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     return node.op(x, labels, **{**node.params, "axis": node.params["axis"] + 1})
 
 
-@primitive(
-    precision=Precision.FOLLOWS, memory=Memory.FRESH, linear=(0,), axes=broadcasting,
-    stacks=_stacked,
-)  # fmt: skip
+@moving(Memory.FRESH, broadcasting, stacks=_stacked)
 def pick(x: Spec, labels: Spec, *, axis: int) -> Spec:
     """The element of `x` along `axis` that each label names; 0 if there is none. `labels` have size
     1 along `axis`, and so has the result. The other axes are broadcast.
@@ -51,10 +48,7 @@ def pick(x: Spec, labels: Spec, *, axis: int) -> Spec:
     return _along("pick", x, labels, axis, 1)
 
 
-@primitive(
-    precision=Precision.FOLLOWS, memory=Memory.FRESH, linear=(0,), axes=broadcasting,
-    stacks=_stacked,
-)  # fmt: skip
+@moving(Memory.FRESH, broadcasting, stacks=_stacked)
 def place(g: Spec, labels: Spec, *, axis: int, size: int) -> Spec:
     """The gradient of `pick`: `size` elements along `axis`, zeros but for that which the label
     names, which is `g`.
@@ -64,21 +58,19 @@ def place(g: Spec, labels: Spec, *, axis: int, size: int) -> Spec:
     return _along("place", g, labels, axis, size)
 
 
-@pick.vjp
-def _(g: Tensor, y: Tensor, x: Tensor, labels: Tensor, *, axis: int) -> list[Tensor | None]:
+def _placed(g: Tensor, y: Tensor, x: Tensor, labels: Tensor, *, axis: int) -> Tensor:
     size = x.spec.shape[axis]
     if size is None:
         raise ValueError(f"pick: for a gradient, the size of axis {axis} of x must be known")
-    found = place(g, labels, axis=axis, size=size)
-    return [sum_to_like(found, x, found), None]
+    return _summed(place(g, labels, axis=axis, size=size), x)
 
 
-@place.vjp
-def _(
-    c: Tensor, y: Tensor, g: Tensor, labels: Tensor, *, axis: int, size: int
-) -> list[Tensor | None]:
-    found = pick(c, labels, axis=axis)
-    return [sum_to_like(found, g, found), None]
+def _summed(found: Tensor, like: Tensor) -> Tensor:
+    return sum_to_like(found, like, found)
+
+
+pick.vjps(_placed)
+place.vjps(lambda c, y, g, labels, *, axis, size: _summed(pick(c, labels, axis=axis), g))
 
 
 @lru_cache(maxsize=32)

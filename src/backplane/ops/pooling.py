@@ -17,7 +17,7 @@ import numpy as np
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import HALVES, Spec, is_float
-from backplane.core.traits import Memory, Precision
+from backplane.core.traits import Axis, Memory, Precision
 from backplane.core.windows import Ints, Padding, Pooling
 from backplane.ops import elementwise as ew
 from backplane.ops import windows as win
@@ -33,16 +33,15 @@ from backplane.ops.creation import (
     shaped_as,
     sizes_of,
 )
+from backplane.ops.families import moving
+from backplane.ops.indexing import check_fit
 from backplane.ops.reduction import argmax
 from backplane.ops.shaping import Sizes, stack
 from backplane.ops.windows import Layout
 
 
 def _result_shape(name: str, x: Sizes, *, pool: Ints, strides: Ints, padding: Padding) -> Sizes:
-    if not 3 <= len(x) <= 5:
-        raise ValueError(
-            f"{name}: x must have 3 to 5 axes (batch, 1 to 3 spatial, channels), got {x}"
-        )
+    win.check_rank(name, x)
     if len(pool) != len(x) - 2:
         raise ValueError(f"{name}: pool must be {len(x) - 2} ints for x of shape {x}, got {pool}")
     windows = win.windows_of(name, pool, strides, (1,) * len(pool), padding)
@@ -60,12 +59,11 @@ def _check_float(name: str, what: str, x: Spec) -> None:
 # --- maximum --------------------------------------------------------------------------------------
 
 
-@primitive(
-    multiple=True,
-    precision=Precision.FOLLOWS,
-    memory=Memory.FRESH,
-    axes=lambda result, axis: batch_of_first(result.inputs[0], axis),
-)
+def _batch_of_results(result: Tensor, axis: int) -> Sequence[Axis]:
+    return batch_of_first(result.inputs[0], axis)
+
+
+@primitive(multiple=True, precision=Precision.FOLLOWS, memory=Memory.FRESH, axes=_batch_of_results)
 def max_pool(x: Spec, **window: Unpack[Pooling]) -> list[Spec]:
     """The maximum of each window, in which padding never wins, and where it is: positions that only
     the engine understands, of the first maximum in row-major order.
@@ -76,12 +74,7 @@ def max_pool(x: Spec, **window: Unpack[Pooling]) -> list[Spec]:
     return [Spec(shape, x.dtype), Spec(shape, "int64")]
 
 
-@primitive(
-    precision=Precision.FOLLOWS,
-    memory=Memory.FRESH,
-    linear=(0,),
-    axes=lambda node, axis: [(node.inputs[1], axis)],
-)
+@moving(Memory.FRESH, lambda node, axis: [(node.inputs[1], axis)])
 def max_pool_grad(g: Spec, x: Spec, y: Spec, positions: Spec, **window: Unpack[Pooling]) -> Spec:
     """The gradient of `max_pool` with respect to `x`: `g` goes to the first maximum of each
     window.
@@ -89,25 +82,20 @@ def max_pool_grad(g: Spec, x: Spec, y: Spec, positions: Spec, **window: Unpack[P
     _check_float("max_pool_grad", "g", g)
     shape = _result_shape("max_pool_grad", x.shape, **window)
     for what, operand in (("g", g), ("y", y), ("positions", positions)):
-        win.check_output("max_pool_grad", what, operand, shape)
+        check_fit("max_pool_grad", what, operand, shape)
     return Spec(x.shape, g.dtype)
 
 
-@primitive(
-    precision=Precision.FOLLOWS,
-    memory=Memory.FRESH,
-    linear=(0,),
-    axes=lambda node, axis: [(node.inputs[2], axis)],
-)
+@moving(Memory.FRESH, lambda node, axis: [(node.inputs[2], axis)])
 def max_pool_take(v: Spec, x: Spec, y: Spec, positions: Spec, **window: Unpack[Pooling]) -> Spec:
     """The elements of `v` at the first maximum of each window of `x`: the transpose of
     `max_pool_grad`.
     """
     _check_float("max_pool_take", "v", v)
     shape = _result_shape("max_pool_take", x.shape, **window)
-    win.check_output("max_pool_take", "v", v, x.shape)
+    check_fit("max_pool_take", "v", v, x.shape)
     for what, operand in (("y", y), ("positions", positions)):
-        win.check_output("max_pool_take", what, operand, shape)
+        check_fit("max_pool_take", what, operand, shape)
     return Spec(shape, v.dtype)
 
 
@@ -132,7 +120,7 @@ def avg_pool_grad(g: Spec, *dims: Spec, shape: Sizes, **window: Unpack[Pooling])
     _check_float("avg_pool_grad", "g", g)
     check_sizes("avg_pool_grad", shape, dims)
     wanted = _result_shape("avg_pool_grad", shape, **window)
-    win.check_output("avg_pool_grad", "g", g, wanted)
+    check_fit("avg_pool_grad", "g", g, wanted)
     return Spec(shape, g.dtype)
 
 
@@ -167,8 +155,8 @@ def _inside(laid: Layout, value: float, dtype: str) -> Tensor:
 def _(x: Tensor, **window: Unpack[Pooling]) -> list[Tensor]:
     laid = _laid(win.spatial_sizes(x), **window)
     x = laid.pad(x, _lowest(x.spec.dtype))
-    # Only to keep the contract. The decomposed gradients may be handed the positions of any engine,
-    # so they find the maxima again, and nothing computes these.
+    # Nothing reads these positions, so they are never computed: the decomposed gradients may get
+    # those of any engine, and find the maxima again. But `max_pool` has two results.
     positions = argmax(stack([laid.read(x, at) for at in laid.offsets()], 0), axis=0)
     return [_reduced(x, laid, ew.maximum), positions]
 

@@ -7,6 +7,7 @@ one. Probabilities are held as logarithms.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from backplane.ops import indexing, reduction
 from backplane.ops.axes import merge_axes
 from backplane.ops.creation import arange, shaped_as, size_at
 from backplane.ops.effects import stop_gradient
-from backplane.ops.elementwise import exp, log, maximum, where
+from backplane.ops.elementwise import add, exp, log, maximum, where
 from backplane.ops.indexing import gather, head, pad, scatter_add
 from backplane.ops.lift import cast_to
 from backplane.ops.reduction import cumsum
@@ -99,14 +100,8 @@ def log_sum(terms: Sequence[Tensor]) -> Tensor:
     """log(exp(a) + exp(b) + …) of finite terms. The largest term is taken out first. The result
     does not depend on the number that is taken out, so no derivative does.
     """
-    largest = terms[0]
-    for t in terms[1:]:
-        largest = maximum(largest, t)
-    largest = stop_gradient(largest)
-    total = exp(terms[0] - largest)
-    for t in terms[1:]:
-        total = total + exp(t - largest)
-    return log(total) + largest
+    largest = stop_gradient(reduce(maximum, terms))
+    return log(reduce(add, [exp(t - largest) for t in terms])) + largest
 
 
 def row(x: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ make equal floats of it.
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 import numpy as np
 
@@ -16,15 +17,15 @@ from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory
 from backplane.ops import elementwise as ew
-from backplane.ops.creation import arange, full, given
+from backplane.ops.creation import arange, given
 from backplane.ops.indexing import dynamic_slice
 from backplane.ops.indexing import slice as slice_
-from backplane.ops.shaping import concat, reshape, squeeze
+from backplane.ops.shaping import Sizes, concat, reshape, squeeze, zeros_like
 
 Words = tuple[Tensor, Tensor]
 
 
-def _spec(name: str, key: Spec, shape: tuple[int | None, ...], dtype: str) -> Spec:
+def _spec(name: str, key: Spec, shape: Sizes, dtype: str) -> Spec:
     if key.shape != (4,) or key.dtype != "uint32":
         raise ValueError(f"{name}: the key must be 4 words of uint32, got {key}")
     if dtype != "uint32" and not is_float(dtype):
@@ -48,19 +49,19 @@ def _(key: Tensor) -> Tensor:
 
 
 @primitive(host=1, varies=True, memory=Memory.FRESH, axes=given)
-def random_uniform(key: Spec, *dims: Spec, shape: tuple[int | None, ...], dtype: str) -> Spec:
+def random_uniform(key: Spec, *dims: Spec, shape: Sizes, dtype: str) -> Spec:
     """Uniform samples from [0, 1), drawn by the engine's own generator."""
     return _spec("random_uniform", key, shape, dtype)
 
 
 @primitive(host=1, varies=True, memory=Memory.FRESH, axes=given)
-def random_normal(key: Spec, *dims: Spec, shape: tuple[int | None, ...], dtype: str) -> Spec:
+def random_normal(key: Spec, *dims: Spec, shape: Sizes, dtype: str) -> Spec:
     """Normal samples of mean 0 and deviation 1, drawn by the engine's own generator."""
     return _spec("random_normal", key, shape, dtype)
 
 
 @primitive(host=1, memory=Memory.FRESH, axes=given)
-def random_bits(key: Spec, *dims: Spec, shape: tuple[int | None, ...]) -> Spec:
+def random_bits(key: Spec, *dims: Spec, shape: Sizes) -> Spec:
     """Random uint32 words, the same on every engine: Threefry-2x32 in counter mode.
 
     The seed encrypts (counter, fold) to a subkey, and the subkey encrypts (i, 0) for i = 0, 1, ….
@@ -72,26 +73,23 @@ def random_bits(key: Spec, *dims: Spec, shape: tuple[int | None, ...]) -> Spec:
 
 
 @random_bits.decompose
-def _(key: Tensor, *dims: Tensor, shape: tuple[int | None, ...]) -> Tensor:
-    w = [squeeze(slice_(key, slices=((i, i + 1, 1),)), axes=(0,)) for i in range(4)]
+def _(key: Tensor, *dims: Tensor, shape: Sizes) -> Tensor:
+    w = [_item(key, i) for i in range(4)]
     subkey = threefry((w[0], w[1]), (w[2], w[3]))
     known = math.prod(n for n in shape if n is not None)
-    if not dims:
+    if dims:
+        total = reduce(ew.mul, [constant(known, "int32"), *dims])
+        half = ew.floordiv(ew.add(total, constant(1, "int32")), constant(2, "int32"))
+        steps = arange(constant(0, "int32"), half, constant(1, "int32"), dtype="int32")
+        blocks = ew.cast(steps, dtype="uint32")
+    else:
         blocks = constant(np.arange(-(-known // 2)), "uint32")
-        zeros = constant(np.zeros(-(-known // 2)), "uint32")
-        first, second = threefry(subkey, (blocks, zeros))
-        words = slice_(concat(first, second, axis=0), slices=((0, known, 1),))
-        return reshape(words, shape=tuple(shape))
-    total: Tensor = constant(known, "int32")
-    for dim in dims:
-        total = ew.mul(total, dim)
-    half = ew.floordiv(ew.add(total, constant(1, "int32")), constant(2, "int32"))
-    steps = arange(constant(0, "int32"), half, constant(1, "int32"), dtype="int32")
-    nothing = full(half, shape=(None,), value=0, dtype="uint32")
-    first, second = threefry(subkey, (ew.cast(steps, dtype="uint32"), nothing))
-    starts = constant(np.zeros(1), "int32")
-    words = dynamic_slice(concat(first, second, axis=0), starts, total, shape=(None,))
-    return reshape(words, *dims, shape=tuple(shape))
+    both = concat(*threefry(subkey, (blocks, zeros_like(blocks))), axis=0)
+    if dims:
+        words = dynamic_slice(both, constant(np.zeros(1), "int32"), total, shape=(None,))
+    else:
+        words = slice_(both, slices=((0, known, 1),))
+    return reshape(words, *dims, shape=shape)
 
 
 _ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
@@ -128,9 +126,7 @@ _KEPT = {"float16": 11, "bfloat16": 8, "float32": 24}
 """Bits of a uniform sample: as many as the significand holds."""
 
 
-def portable_uniform(
-    key: Tensor, *dims: Tensor, shape: tuple[int | None, ...], dtype: str
-) -> Tensor:
+def portable_uniform(key: Tensor, *dims: Tensor, shape: Sizes, dtype: str) -> Tensor:
     """Uniform samples from [0, 1), bit for bit equal on every engine."""
     if dtype != "float64":
         return _fraction(random_bits(key, *dims, shape=shape), _KEPT[dtype], dtype)
@@ -140,9 +136,7 @@ def portable_uniform(
     return ew.add(_fraction(high, 27, dtype), fine)
 
 
-def portable_normal(
-    key: Tensor, *dims: Tensor, shape: tuple[int | None, ...], dtype: str
-) -> Tensor:
+def portable_normal(key: Tensor, *dims: Tensor, shape: Sizes, dtype: str) -> Tensor:
     """Normal samples by the method of Box and Muller (1958), equal on every engine up to the
     rounding of log and cos.
 

@@ -35,17 +35,12 @@ MOST_CANDIDATES, MOST_SEEDS = 8, 4
 """How many tensors are tried as the operand of a group, and around how many nodes at once one is
 looked for."""
 
+Seed = Callable[[Tensor], Group | None]
+"""What finds the group around a node in a node that may be the group's end."""
+Seeds = Mapping[Primitive[Any] | None, Callable[[Tensor], Seed | None]]
+"""From the primitives of nodes inside of groups to what makes a seed of a node, if it is one."""
+
 # --- what surrounds the end -----------------------------------------------------------------------
-
-
-class _Seed(NamedTuple):
-    """A node that may be inside of a group, and what finds the group in a node around it."""
-
-    match: Callable[[Tensor], Group | None]
-
-
-Seeds = Mapping[Primitive[Any] | None, Callable[[Tensor], _Seed | None]]
-"""From the primitives of seeds to what makes a seed of a node, if it is one."""
 
 
 def groups_in(order: Sequence[Tensor]) -> list[Group]:
@@ -63,10 +58,10 @@ def normalizations_by_given_in(order: Sequence[Tensor]) -> list[Group]:
 
 
 def _around(order: Sequence[Tensor], seeds: Seeds) -> list[Group]:
-    near: dict[Tensor, dict[_Seed, int]] = {}
+    near: dict[Tensor, dict[Seed, int]] = {}
     """The seeds below a node, and how far away. A residual connection leads from one group into the
     next, so there may be several."""
-    largest: dict[_Seed, Group] = {}
+    largest: dict[Seed, Group] = {}
     for node in order:
         find = seeds.get(node.op)
         seed = None if find is None else find(node)
@@ -77,15 +72,15 @@ def _around(order: Sequence[Tensor], seeds: Seeds) -> list[Group]:
             if reached:
                 near[node] = reached
             for around in reached:
-                found = around.match(node)
+                found = around(node)
                 if found is not None:
                     largest[around] = found
     return list(largest.values())
 
 
-def _reached(below: Sequence[dict[_Seed, int]]) -> dict[_Seed, int]:
+def _reached(below: Sequence[dict[Seed, int]]) -> dict[Seed, int]:
     """The nearest seeds of the operands, one step farther away."""
-    found: dict[_Seed, int] = {}
+    found: dict[Seed, int] = {}
     for seeds in below:
         for seed, distance in seeds.items():
             if distance < DEPTH:
@@ -107,7 +102,7 @@ def _inside(end: Tensor, operands: Iterable[Tensor]) -> frozenset[Tensor]:
 # --- GELU -----------------------------------------------------------------------------------------
 
 
-def _gelu_around(curve: Tensor) -> _Seed | None:
+def _gelu_around(curve: Tensor) -> Seed | None:
     """`curve` is the tangent or the error function of a polynomial of x."""
     approximate, dtype = curve.op is tanh, curve.spec.dtype
     for x in _candidates(curve.inputs[0]):
@@ -116,7 +111,7 @@ def _gelu_around(curve: Tensor) -> _Seed | None:
         if approximate:
             wanted[powers((x, 3))] = SLOPE * CUBIC
         if equal(argument, wanted, dtype):
-            return _Seed(_gelu_matcher(x, curve, approximate))
+            return partial(_gelu, x=x, curve=curve)
     return None
 
 
@@ -131,16 +126,12 @@ def _candidates(argument: Tensor) -> list[Tensor]:
     return found[1:]
 
 
-def _gelu_matcher(x: Tensor, curve: Tensor, approximate: bool) -> Callable[[Tensor], Group | None]:
+def _gelu(end: Tensor, x: Tensor, curve: Tensor) -> Group | None:
     wanted = {powers((x, 1)): 0.5, powers((x, 1), (curve, 1)): 0.5}
-
-    def match(end: Tensor) -> Group | None:
-        found, _ = polynomial(end, lambda t: t if t is x or t is curve else None)
-        if end.spec != x.spec or not equal(found, wanted, x.spec.dtype):
-            return None
-        return Group(gelu, (x,), {"approximate": approximate}, end, {}, _inside(end, (x,)))
-
-    return match
+    found, _ = polynomial(end, lambda t: t if t is x or t is curve else None)
+    if end.spec != x.spec or not equal(found, wanted, x.spec.dtype):
+        return None
+    return Group(gelu, (x,), {"approximate": curve.op is tanh}, end, {}, _inside(end, (x,)))
 
 
 # --- normalization --------------------------------------------------------------------------------
@@ -188,7 +179,7 @@ def _power(root: Tensor) -> int | None:
     return -1 if root.op is sqrt else None
 
 
-def _normalize_around(root: Tensor) -> _Seed | None:
+def _normalize_around(root: Tensor) -> Seed | None:
     power, total = _power(root), root.inputs[0]
     if power is None:
         return None
@@ -203,7 +194,7 @@ def _normalize_around(root: Tensor) -> _Seed | None:
             x, axes = known
             deviation = _Deviation(root, power, x, _whole(variance), axes, epsilon)
             if _is_kept(root.spec.shape, x, axes):
-                return _Seed(partial(_normalization, deviation=deviation))
+                return partial(_normalization, deviation=deviation)
     return None
 
 
@@ -276,7 +267,7 @@ def is_vector(t: Tensor) -> bool:
     return t.ndim > 0 and t.spec.shape[-1] is not None and {1}.issuperset(t.spec.shape[:-1])
 
 
-def _given_around(root: Tensor) -> _Seed | None:
+def _given_around(root: Tensor) -> Seed | None:
     """`root` is the square root of a vector plus ε, or its reciprocal."""
     power = _power(root)
     if power is None or not is_vector(root):
@@ -290,7 +281,7 @@ def _given_around(root: Tensor) -> _Seed | None:
     if variance.spec.shape != root.spec.shape:
         return None
     divided = powers((root, power))
-    return _Seed(partial(_by_given, divided=divided, variance=variance, epsilon=epsilon))
+    return partial(_by_given, divided=divided, variance=variance, epsilon=epsilon)
 
 
 def _by_given(end: Tensor, divided: Monomial, variance: Tensor, epsilon: float) -> Group | None:

@@ -5,24 +5,18 @@ from __future__ import annotations
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import FLOAT, Spec, check_dtype
-from backplane.core.traits import Memory, Precision
+from backplane.core.traits import Memory
 from backplane.ops import control
-from backplane.ops.autodiff import gradients
 from backplane.ops.creation import full
-from backplane.ops.effects import identity
 from backplane.ops.elementwise import add, mul, sigmoid, tanh
-from backplane.ops.groups import through_decomposition
+from backplane.ops.families import results_like
+from backplane.ops.groups import slopes, through_decomposition
 from backplane.ops.indexing import ALL
 from backplane.ops.indexing import slice as slice_
 from backplane.ops.linear import matmul
 
 
-@primitive(
-    multiple=True,
-    memory=Memory.ANY,
-    precision=Precision.FULL,
-    axes=lambda result, axis: [(result.inputs[0].inputs[result.params["index"]], axis)],
-)
+@primitive(multiple=True, memory=Memory.ANY, axes=results_like(0, 1, 2))
 def lstm(x: Spec, h: Spec, c: Spec, kernel: Spec, recurrent: Spec, bias: Spec) -> list[Spec]:
     """All states h of an LSTM over x (time, samples, features), then the last states h and c, both
     (samples, units). z = x_t · kernel + h · recurrent + bias has four parts: i, f, g and o. The new
@@ -39,9 +33,8 @@ def lstm(x: Spec, h: Spec, c: Spec, kernel: Spec, recurrent: Spec, bias: Spec) -
 
 
 @lstm.decompose
-def _(
-    x: Tensor, h: Tensor, c: Tensor, kernel: Tensor, recurrent: Tensor, bias: Tensor
-) -> list[Tensor]:
+def _(x: Tensor, h: Tensor, c: Tensor, *weights: Tensor) -> list[Tensor]:
+    kernel, recurrent, bias = weights
     units = recurrent.spec.shape[0]
     assert units is not None
 
@@ -65,16 +58,7 @@ through_decomposition(lstm)
 # --- with what its gradient reads -----------------------------------------------------------------
 
 
-@primitive(
-    multiple=True,
-    memory=Memory.ANY,
-    precision=Precision.FULL,
-    axes=lambda result, axis: (
-        [(result.inputs[0].inputs[result.params["index"]], axis)]
-        if result.params["index"] < 3
-        else ()
-    ),
-)
+@primitive(multiple=True, memory=Memory.ANY, axes=results_like(0, 1, 2))
 def lstm_saving(x: Spec, h: Spec, c: Spec, kernel: Spec, recurrent: Spec, bias: Spec) -> list[Spec]:
     """The results of `lstm`, and bytes that only the engine understands, for `lstm_grad`. Put into
     programs by the compiler, for engines with a kernel.
@@ -92,12 +76,7 @@ def _(*operands: Tensor) -> list[Tensor]:
 through_decomposition(lstm_saving)
 
 
-@primitive(
-    multiple=True,
-    memory=Memory.FRESH,
-    precision=Precision.FULL,
-    axes=lambda result, axis: [(result.inputs[0].inputs[3 + result.params["index"]], axis)],
-)
+@primitive(multiple=True, memory=Memory.FRESH, axes=results_like(*range(3, 9)))
 def lstm_grad(g_ys: Spec, g_h: Spec, g_c: Spec, *given: Spec) -> list[Spec]:
     """The gradients of `lstm` by its six operands, from those of its three results. `given` are
     the operands and the results of `lstm_saving`.
@@ -109,12 +88,7 @@ def lstm_grad(g_ys: Spec, g_h: Spec, g_c: Spec, *given: Spec) -> list[Spec]:
 
 @lstm_grad.decompose
 def _(g_ys: Tensor, g_h: Tensor, g_c: Tensor, *given: Tensor) -> list[Tensor]:
-    # Operands may be equal, and may be computed from each other.
-    operands = [identity(t) for t in given[:6]]
-    assert lstm.decomposition is not None
-    results = lstm.decomposition(*operands)
-    found = gradients(results, operands, [g_ys, g_h, g_c], stop=operands)
-    return [t for t in found if t is not None]
+    return [t for t in slopes(lstm, [g_ys, g_h, g_c], given[:6]) if t is not None]
 
 
 through_decomposition(lstm_grad)

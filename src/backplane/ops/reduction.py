@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
 
 from backplane.core import shapes
 from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import BOOL, FLOAT, NUMBER, Spec, check_dtype
-from backplane.core.traits import Memory, Precision, later_axes, like_first
+from backplane.core.traits import Axis, Memory, Precision, later_axes, like_first
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
 from backplane.ops.control import scan
 from backplane.ops.creation import arange, dim, full, scalar, shaped, shaped_as, sizes_of
 from backplane.ops.effects import stop_gradient
-from backplane.ops.elementwise import Op
 from backplane.ops.indexing import ALL, pad, scatter_add, slice
 from backplane.ops.shaping import Axes, reduction
 from backplane.ops.shaping import sum as sum
@@ -107,27 +105,26 @@ any = reduction("any", "Whether any element is true.", BOOL)
 all = reduction("all", "Whether all elements are true.", BOOL)
 
 
-def _position(name: str, doc: str) -> Op:
-    def rule(x: Spec, *, axis: int) -> Spec:
-        shapes.check_axes(name, (axis,), len(x.shape))
-        sh.check_elements(name, x, (axis,))
-        return Spec(x.shape[:axis] + x.shape[axis + 1 :], "int64")
-
-    rule.__doc__ = doc
-    return primitive(
-        name=name,
-        memory=Memory.FRESH,
-        axes=lambda node, i: [(node.inputs[0], i + (i >= node.params["axis"]))],
-        stacks=later_axes("axis"),
-    )(rule)
+def _without_axis(node: Tensor, axis: int) -> Sequence[Axis]:
+    return [(node.inputs[0], axis + (axis >= node.params["axis"]))]
 
 
-argmax = _position(
-    "argmax", "The position (int64) of the largest element along `axis`, the first of ties."
-)
-argmin = _position(
-    "argmin", "The position (int64) of the smallest element along `axis`, the first of ties."
-)
+def _position(name: str, x: Spec, axis: int) -> Spec:
+    shapes.check_axes(name, (axis,), len(x.shape))
+    sh.check_elements(name, x, (axis,))
+    return Spec(x.shape[:axis] + x.shape[axis + 1 :], "int64")
+
+
+@primitive(memory=Memory.FRESH, axes=_without_axis, stacks=later_axes("axis"))
+def argmax(x: Spec, *, axis: int) -> Spec:
+    """The position (int64) of the largest element along `axis`, the first of ties."""
+    return _position("argmax", x, axis)
+
+
+@primitive(memory=Memory.FRESH, axes=_without_axis, stacks=later_axes("axis"))
+def argmin(x: Spec, *, axis: int) -> Spec:
+    """The position (int64) of the smallest element along `axis`, the first of ties."""
+    return _position("argmin", x, axis)
 
 
 @primitive(multiple=True, memory=Memory.FRESH)
@@ -164,31 +161,26 @@ def _(g: Sequence[Tensor | None], y: Sequence[Tensor], x: Tensor, *, k: int) -> 
 # --- cumulative -----------------------------------------------------------------------------------
 
 
-def _along_axis(rule: Any, name: str, linear: Sequence[int] = ()) -> Op:
-    """A primitive with a parameter `axis` whose result has the shape of its operand."""
-    return primitive(
-        name=name, memory=Memory.FRESH, linear=linear, axes=like_first, stacks=later_axes("axis")
-    )(rule)
+def _along(name: str, x: Spec, axis: int, accepted: frozenset[str]) -> Spec:
+    """The result of a primitive that works along one axis and keeps the shape."""
+    check_dtype(name, "x", x.dtype, accepted)
+    shapes.check_axes(name, (axis,), len(x.shape))
+    return x
 
 
-def _cumulative(name: str, doc: str, linear: Sequence[int] = ()) -> Op:
-    def rule(x: Spec, *, axis: int, reverse: bool) -> Spec:
-        check_dtype(name, "x", x.dtype, NUMBER)
-        shapes.check_axes(name, (axis,), len(x.shape))
-        return x
-
-    rule.__doc__ = doc
-    return _along_axis(rule, name, linear)
+@primitive(memory=Memory.FRESH, linear=(0,), axes=like_first, stacks=later_axes("axis"))
+def cumsum(x: Spec, *, axis: int, reverse: bool) -> Spec:
+    """For each element, the sum of the elements up to it along `axis`."""
+    return _along("cumsum", x, axis, NUMBER)
 
 
-cumsum = _cumulative(
-    "cumsum", "For each element, the sum of the elements up to it along `axis`.", linear=(0,)
-)
 cumsum.vjps(lambda g, y, x, *, axis, reverse: cumsum(g, axis=axis, reverse=not reverse))
 
-cumprod = _cumulative(
-    "cumprod", "For each element, the product of the elements up to it along `axis`."
-)
+
+@primitive(memory=Memory.FRESH, axes=like_first, stacks=later_axes("axis"))
+def cumprod(x: Spec, *, axis: int, reverse: bool) -> Spec:
+    """For each element, the product of the elements up to it along `axis`."""
+    return _along("cumprod", x, axis, NUMBER)
 
 
 @cumprod.vjp
@@ -218,20 +210,16 @@ def _recurrence(g: Tensor, a: Tensor, reverse: bool) -> Tensor:
 # --- normalisation along axes ---------------------------------------------------------------------
 
 
-def _scaled(name: str, doc: str) -> Op:
-    def rule(x: Spec, *, axis: int) -> Spec:
-        check_dtype(name, "x", x.dtype, FLOAT)
-        shapes.check_axes(name, (axis,), len(x.shape))
-        return x
-
-    rule.__doc__ = doc
-    return _along_axis(rule, name)
+@primitive(memory=Memory.FRESH, axes=like_first, stacks=later_axes("axis"))
+def softmax(x: Spec, *, axis: int) -> Spec:
+    """The exponentials along `axis`, scaled to sum to one."""
+    return _along("softmax", x, axis, FLOAT)
 
 
-softmax = _scaled("softmax", "The exponentials along `axis`, scaled to sum to one.")
-log_softmax = _scaled(
-    "log_softmax", "The logarithm of `softmax`, exact even where `softmax` is tiny."
-)
+@primitive(memory=Memory.FRESH, axes=like_first, stacks=later_axes("axis"))
+def log_softmax(x: Spec, *, axis: int) -> Spec:
+    """The logarithm of `softmax`, exact even where `softmax` is tiny."""
+    return _along("log_softmax", x, axis, FLOAT)
 
 
 @softmax.vjp

@@ -12,6 +12,7 @@ from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory, Precision, like_first
 from backplane.ops.autodiff import gradients
 from backplane.ops.effects import identity
+from backplane.ops.families import Cotangents
 from backplane.ops.native import stateful_native
 
 
@@ -38,9 +39,7 @@ remat_.decompose(lambda *operands, body: [identity(t) for t in operands[: len(bo
 
 
 @remat_.vjp
-def _(
-    g: list[Tensor | None], y: list[Tensor], *operands: Tensor, body: Graph
-) -> list[Tensor | None]:
+def _(g: Cotangents, y: list[Tensor], *operands: Tensor, body: Graph) -> Cotangents:
     reached = [gj for gj in g if gj is not None]
     # Sizes may be numbers of the host, and cost no memory.
     again = [

@@ -13,7 +13,7 @@ from backplane.core.graph import Constant, Tensor, constant
 from backplane.core.primitive import Primitive, primitive
 from backplane.core.sizes import origin, same_shape
 from backplane.core.spec import NUMBER, Spec, check_dtype
-from backplane.core.traits import Axis, Memory, Precision, Stacked, later_axes, reduced
+from backplane.core.traits import Axis, Memory, Stacked, later_axes, reduced
 from backplane.ops.creation import (
     check_sizes,
     full,
@@ -24,6 +24,7 @@ from backplane.ops.creation import (
     stacked_shape,
 )
 from backplane.ops.effects import identity
+from backplane.ops.families import moving, other_axes
 from backplane.ops.indexing import ALL, dynamic_slice, slice
 
 Axes = tuple[int, ...]
@@ -49,10 +50,7 @@ def _reshaped_axis(node: Tensor, axis: int) -> Sequence[Axis]:
     return [(x, x.spec.shape.index(None))]
 
 
-@primitive(
-    host=1, precision=Precision.FOLLOWS, memory=Memory.VIEW, on_host=True, linear=(0,),
-    axes=_reshaped_axis, stacks=stacked_shape,
-)  # fmt: skip
+@moving(Memory.VIEW, _reshaped_axis, host=1, on_host=True, stacks=stacked_shape)
 def reshape(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
     """The same elements, in row-major order, in another shape. One size may be -1, which follows
     from the others.
@@ -94,25 +92,20 @@ def _stacked_broadcast(node: Tensor, operands: Sequence[Stacked]) -> Tensor | No
     return stacked_shape(node, [Stacked(x, stacked), *operands[1:]])
 
 
-@primitive(
-    host=1,
-    precision=Precision.FOLLOWS,
-    memory=Memory.VIEW,
-    on_host=True,
-    linear=(0,),
-    axes=given,
-    stacks=_stacked_broadcast,
-)
+def is_broadcast(shape: Sizes, whole: Sizes) -> bool:
+    """Whether a tensor of `shape` can be broadcast to the shape `whole`, as far as is known."""
+    return len(shape) <= len(whole) and all(
+        n == m or n in (1, None) or m is None
+        for n, m in zip(reversed(shape), reversed(whole), strict=False)
+    )
+
+
+@moving(Memory.VIEW, given, host=1, on_host=True, stacks=_stacked_broadcast)
 def broadcast_to(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
     """The operand, repeated along new leading axes and along axes of size 1, by NumPy's rules."""
     if dims or None in shape:
         check_sizes("broadcast_to", shape, dims)
-    missing = len(shape) - len(x.shape)
-    fits = missing >= 0 and all(
-        a == n or a == 1 or a is None or n is None
-        for a, n in zip(x.shape, shape[missing:], strict=True)
-    )
-    if not fits:
+    if not is_broadcast(x.shape, shape):
         raise ValueError(f"broadcast_to: shape {x.shape} cannot be broadcast to {shape}")
     return Spec(shape, x.dtype)
 
@@ -171,12 +164,7 @@ def sum_to(x: Spec, *dims: Spec, shape: Sizes) -> Spec:
     """
     if dims or None in shape:
         check_sizes("sum_to", shape, dims)
-    extra = len(x.shape) - len(shape)
-    fits = extra >= 0 and all(
-        a == n or n == 1 or a is None or n is None
-        for a, n in zip(x.shape[extra:], shape, strict=True)
-    )
-    if not fits:
+    if not is_broadcast(shape, x.shape):
         raise ValueError(f"sum_to: shape {x.shape} is no broadcast of {shape}")
     return Spec(shape, x.dtype)
 
@@ -235,13 +223,11 @@ def _stacked_transpose(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     return transpose(operands[0].tensor, perm=(0, *[i + 1 for i in node.params["perm"]]))
 
 
-@primitive(
-    precision=Precision.FOLLOWS,
-    memory=Memory.VIEW,
-    linear=(0,),
-    axes=lambda node, axis: [(node.inputs[0], node.params["perm"][axis])],
-    stacks=_stacked_transpose,
-)
+def _transposed_axis(node: Tensor, axis: int) -> Sequence[Axis]:
+    return [(node.inputs[0], node.params["perm"][axis])]
+
+
+@moving(Memory.VIEW, _transposed_axis, stacks=_stacked_transpose)
 def transpose(x: Spec, *, perm: tuple[int, ...]) -> Spec:
     """Axes in another order: axis i of the result is axis perm[i] of `x`."""
     if sorted(perm) != list(range(len(x.shape))):
@@ -256,14 +242,11 @@ def _(g: Tensor, y: Tensor, x: Tensor, *, perm: tuple[int, ...]) -> Tensor:
     return transpose(g, perm=tuple(perm.index(i) for i in range(len(perm))))
 
 
-@primitive(
-    precision=Precision.FOLLOWS,
-    memory=Memory.VIEW,
-    on_host=True,
-    linear=(0,),
-    axes=lambda node, i: [(node.inputs[0], i - builtins.sum(a < i for a in node.params["axes"]))],
-    stacks=later_axes("axes"),
-)
+def _expanded_axis(node: Tensor, axis: int) -> Sequence[Axis]:
+    return [(node.inputs[0], axis - builtins.sum(a < axis for a in node.params["axes"]))]
+
+
+@moving(Memory.VIEW, _expanded_axis, on_host=True, stacks=later_axes("axes"))
 def expand_dims(x: Spec, *, axes: tuple[int, ...]) -> Spec:
     """The operand with new axes of size 1. `axes` are their places in the result."""
     rank = len(x.shape) + len(axes)
@@ -277,14 +260,7 @@ def _squeezed_axis(node: Tensor, axis: int) -> Sequence[Axis]:
     return [(node.inputs[0], kept[axis])]
 
 
-@primitive(
-    precision=Precision.FOLLOWS,
-    memory=Memory.VIEW,
-    on_host=True,
-    linear=(0,),
-    axes=_squeezed_axis,
-    stacks=later_axes("axes"),
-)
+@moving(Memory.VIEW, _squeezed_axis, on_host=True, stacks=later_axes("axes"))
 def squeeze(x: Spec, *, axes: tuple[int, ...]) -> Spec:
     """The operand without `axes`, each of which has size 1."""
     shapes.check_axes("squeeze", axes, len(x.shape))
@@ -309,14 +285,11 @@ def _stacked_parts(node: Tensor, operands: Sequence[Stacked]) -> Tensor | None:
     return concat(*[v.tensor for v in operands], axis=node.params["axis"] + 1)
 
 
-@primitive(
-    precision=Precision.FOLLOWS,
-    memory=Memory.FRESH,
-    on_host=True,
-    axes=lambda node, i: [(node.inputs[0], i)] if i != node.params["axis"] else (),
-    stacks=_stacked_parts,
-    shortcut=lambda *xs, axis: identity(xs[0]) if len(xs) == 1 else None,
-)
+def _of_one(*xs: Tensor, axis: int) -> Tensor | None:
+    return identity(xs[0]) if len(xs) == 1 else None
+
+
+@moving(Memory.FRESH, other_axes, linear=(), on_host=True, stacks=_stacked_parts, shortcut=_of_one)
 def concat(*xs: Spec, axis: int) -> Spec:
     """The operands one after another along `axis`. All other sizes are equal."""
     if not xs:
@@ -364,16 +337,15 @@ def scalars_in(vector: Tensor) -> list[Tensor] | None:
 
 def _part(sizes: Sequence[int | None], k: int) -> tuple[int | None, int | None, int]:
     """The slice of part `k`. After the one unknown size it is counted from the end."""
-    n, before, after = sizes[k], sizes[:k], sizes[k + 1 :]
+    n = sizes[k]
+    before, after = (
+        builtins.sum(m for m in part if m is not None) for part in (sizes[:k], sizes[k + 1 :])
+    )
     if n == 0:
         return (0, 0, 1)
-    if None in before:
-        stop = -builtins.sum(m for m in after if m is not None)
-        return (stop - (n or 0), stop or None, 1)
-    start = builtins.sum(m for m in before if m is not None)
-    if n is None:
-        return (start, -builtins.sum(m for m in after if m is not None) or None, 1)
-    return (start, start + n, 1)
+    if None in sizes[:k]:
+        return (-after - (n or 0), -after or None, 1)
+    return (before, -after or None if n is None else before + n, 1)
 
 
 def _dynamic_parts(g: Tensor, xs: Sequence[Tensor], axis: int) -> list[Tensor]:

@@ -14,8 +14,7 @@ from math import prod
 from typing import NamedTuple
 
 from backplane.core.graph import Tensor
-from backplane.core.shapes import Size, Sizes
-from backplane.core.spec import Spec
+from backplane.core.shapes import Sizes
 from backplane.core.windows import Ints, Padding, Slice, windows
 from backplane.core.windows import Window as Window
 from backplane.ops.creation import Amount, full, scalar, shaped, size_at
@@ -75,13 +74,12 @@ def fitting(x: Tensor, size: Ints, dilation: Ints, padding: Padding) -> Tensor:
     return check_windows(x, sizes=(0, *needed, 0)) if any(needed) else x
 
 
-def check_output(name: str, what: str, given: Spec, wanted: Sequence[Size]) -> None:
-    """ValueError if the operand `what` does not have the shape `wanted`."""
-    fits = len(given.shape) == len(wanted) and all(
-        a is None or b is None or a == b for a, b in zip(given.shape, wanted, strict=True)
-    )
-    if not fits:
-        raise ValueError(f"{name}: {what} has shape {given.shape}, wanted {tuple(wanted)}")
+def check_rank(name: str, x: Sizes) -> None:
+    """ValueError unless a tensor of this shape can have windows."""
+    if not 3 <= len(x) <= 5:
+        raise ValueError(
+            f"{name}: x must have 3 to 5 axes (batch, 1 to 3 spatial, channels), got {x}"
+        )
 
 
 # --- windows over a tensor ------------------------------------------------------------------------

@@ -80,7 +80,7 @@ class Debugger:
         outputs: Sequence[Tensor],
         replace: Mapping[Tensor, Tensor],
     ) -> Callable[..., tuple[Value, ...]]:
-        """What runs the graph of an eager call op by op."""
+        """A function that runs the graph of an eager call op by op."""
         graph = as_built(outputs, replace)
 
         def run(*values: Value) -> tuple[Value, ...]:

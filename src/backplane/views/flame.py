@@ -15,7 +15,7 @@ COLORS = ("#cfd8e3", "#f6d9a8", "#f2b880", "#e8986b", "#dd7a5f")
 
 
 class Part(NamedTuple):
-    """One box."""
+    """A box of the flame graph."""
 
     name: str
     depth: int

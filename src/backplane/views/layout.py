@@ -225,7 +225,7 @@ def placed(plan: Plan, opened: set[int], root: bool = True) -> Placed:
     ]
 
     def along(i: int, key: str, below: bool) -> list[Point]:
-        """The way between an item and the end of its row, where a box beside it makes that high."""
+        """The line from an item to the edge of its row, if a box beside it makes the row higher."""
         x, y, _, height = rects[i]
         port = inner[i].port(key) if i in inner else None
         edge = row(plan.places[i][1])[below]
@@ -288,7 +288,7 @@ def _across(
         rows.setdefault(y, []).append(key)
     layers = [rows[y] for y in sorted(rows)]
     for sweep in range(SWEEPS):
-        # Last of all, everything goes between what is above and below.
+        # The last sweep puts everything between what is above and what is below.
         looking = links if sweep == SWEEPS - 1 else (links[sweep % 2],)
         for row in layers if sweep % 2 == 0 else reversed(layers):
             wanted = []

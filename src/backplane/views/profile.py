@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+import timeit
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -21,7 +21,7 @@ from backplane.engines.base import Engine
 from backplane.views.costs import size
 from backplane.views.flame import flame_html, flame_svg
 from backplane.views.summary import rendered
-from backplane.views.words import line_text, size_text, spec_text
+from backplane.views.words import in_unit, line_text, size_text, spec_text
 
 MOST_ROWS = 15
 
@@ -187,12 +187,7 @@ def profile(function: Function, values: Sequence[Any], repeat: int) -> Profile:
 def _whole(function: Function, values: Sequence[Any], repeat: int) -> float:
     """The seconds of the quickest of some whole calls."""
     function(list(values))
-    times = []
-    for _ in range(max(repeat, 3)):
-        start = time.perf_counter()
-        function(list(values))
-        times.append(time.perf_counter() - start)
-    return min(times)
+    return min(timeit.repeat(lambda: function(list(values)), number=1, repeat=max(repeat, 3)))
 
 
 def _record(step: Step, engine: Engine) -> Record:
@@ -209,7 +204,4 @@ def _record(step: Step, engine: Engine) -> Record:
 
 
 def _time(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} µs"
+    return in_unit(seconds * 1e6, " µs", " ms", " s")

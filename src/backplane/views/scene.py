@@ -94,6 +94,12 @@ class Unit:
         return self.node is not None and self.node.op is None
 
 
+class Places(dict[int, int | None]):
+    """From the ids of units to the items of a box. The item of a leaf is None if each of its
+    readers gets a copy of it.
+    """
+
+
 class Scene:
     """Builds the boxes of one graph. `roots` are its outputs, each with the item that marks it, if
     any.
@@ -128,7 +134,7 @@ class Scene:
     def _units(
         self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], outside: tuple[str, ...] = ()
     ) -> dict[Any, Unit]:
-        """The drawn nodes, in the order in which they were built, by node."""
+        """The nodes to draw, in the order in which they were built."""
         order = sorted(toposort(outputs, stop=inputs), key=lambda t: t.serial)
         drawn = [t for t in order if t not in set(inputs) and t.op is not OUTPUT]
         return {t: self._unit(t, outside) for t in drawn if not is_scalar(t)}
@@ -161,12 +167,11 @@ class Scene:
 
     def _box(self, units: Sequence[Unit], known: dict[Any, Unit], depth: int) -> Box:
         """The box of some of the units of a graph."""
-        box, place = Box(), dict[int, int]()
-        copied: set[int] = set()
+        box, place = Box(), Places()
         for name, members, inner_depth in self._groups(units, depth):
             first = members[0]
             if len(members) == 1 and first.leaf and self._has_many_readers(first, depth):
-                copied.add(id(first))
+                place[id(first)] = None
                 continue
             place |= {id(u): len(box.items) for u in members}
             if len(members) == 1:
@@ -176,7 +181,7 @@ class Scene:
             inner = self._box(members, known, inner_depth)
             kind = kinds.pop() if len(kinds) == 1 else "state" if name == UPDATES else "forward"
             box.items.append(Item(kind, name, f"{inner.count()} nodes", name, inner))
-        self._connect(box, units, known, place, copied)
+        self._connect(box, units, known, place)
         return _bundled(box)
 
     def _has_many_readers(self, leaf: Unit, depth: int) -> bool:
@@ -209,27 +214,22 @@ class Scene:
             else:
                 yield "", [leaf], depth
         for i, (name, members) in enumerate(runs):
-            # What stands for several runs has these inside.
+            # A box that stands for several runs holds their boxes.
             yield name or "", [*added[i], *members], depth + (not chunked or name in names)
 
     def _connect(
-        self,
-        box: Box,
-        units: Sequence[Unit],
-        known: dict[Any, Unit],
-        place: dict[int, int],
-        copied: set[int],
+        self, box: Box, units: Sequence[Unit], known: dict[Any, Unit], place: Places
     ) -> None:
         """The edges between the items of a box, and its ports."""
         inside = {id(u) for u in units}
         edges: dict[tuple[int, int, str], Edge] = {}
         for unit in units:
-            if id(unit) in copied:
-                continue
             target = place[id(unit)]
+            if target is None:
+                continue
             for i, t in enumerate(unit.operands):
                 made = known.get(_node(t))
-                source = self._source(box, made, place, t, target, copied)
+                source = self._source(box, made, place, t, target)
                 port = f"operand {i}" if box.items[target] is unit.item else self.key(t)
                 if source != target and (source, target, port) not in edges:
                     kind = made.item.kind if made is not None else "forward"
@@ -237,13 +237,12 @@ class Scene:
                     edges[source, target, port] = Edge(source, target, label, kind, key, port)
         box.edges += edges.values()
         for unit in units:
+            at = place[id(unit)]
             for t in self._results(unit):
-                if any(id(u) not in inside for u in self.readers[t]) and id(unit) in place:
-                    box.ports[f"out {self.key(t)}"] = len(box.items)
-                    label, kind = spec_text(t.spec), unit.item.kind
-                    box.edges.append(
-                        Edge(place[id(unit)], len(box.items), label, kind, self.key(t))
-                    )
+                if at is not None and any(id(u) not in inside for u in self.readers[t]):
+                    end, label, key = len(box.items), spec_text(t.spec), self.key(t)
+                    box.ports[f"out {key}"] = end
+                    box.edges.append(Edge(at, end, label, unit.item.kind, key))
                     box.items.append(Item("out", "", tip=label))
 
     def _results(self, unit: Unit) -> Sequence[Tensor]:
@@ -253,23 +252,16 @@ class Scene:
             return ()
         return [*self.results[node]] if node.op is not None and node.op.multiple else (node,)
 
-    def _source(
-        self,
-        box: Box,
-        made: Unit | None,
-        place: dict[int, int],
-        t: Tensor,
-        target: int,
-        copied: set[int],
-    ) -> int:
+    def _source(self, box: Box, made: Unit | None, place: Places, t: Tensor, target: int) -> int:
         """The item that a tensor comes from: a port, if it comes from outside."""
-        if made is not None and id(made) in place:
-            return place[id(made)]
-        key = f"{target} {self.key(t)}" if made is not None and id(made) in copied else self.key(t)
+        copied = made if made is not None and id(made) in place else None
+        at = place[id(copied)] if copied is not None else None
+        if at is not None:
+            return at
+        key = self.key(t) if copied is None else f"{target} {self.key(t)}"
         if key not in box.ports:
             box.ports[key] = len(box.items)
-            copy = made is not None and id(made) in copied
-            item = replace(made.item) if copy and made else Item("in", "", tip=spec_text(t.spec))
+            item = Item("in", "", tip=spec_text(t.spec)) if copied is None else replace(copied.item)
             box.items.append(item)
         return box.ports[key]
 

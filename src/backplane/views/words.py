@@ -51,20 +51,21 @@ def line_text(where: Where | None, most: int = 0) -> str:
 
 def size_text(count: float) -> str:
     """A number of bytes with a unit."""
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} GB"
+    return in_unit(count, " B", " kB", " MB", " GB")
 
 
 def count_text(count: float) -> str:
-    """A large number in short."""
-    for unit in ("", " k", " M", " G"):
-        if count < 1000:
-            return f"{count:.3g}{unit}"
-        count /= 1000
-    return f"{count:.3g} T"
+    """A large number in short, such as `1.5 M`."""
+    return in_unit(count, "", " k", " M", " G", " T")
+
+
+def in_unit(count: float, unit: str, *larger: str) -> str:
+    """The number in the first of these units in which it is below 1000; each is 1000 times the one
+    before.
+    """
+    if count < 1000 or not larger:
+        return f"{count:.3g}{unit}"
+    return in_unit(count / 1000, *larger)
 
 
 class Text(str):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 
@@ -19,14 +19,13 @@ from backplane.core.graph import Placeholder, Tensor, rewrite
 from backplane.core.primitive import Primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory
+from backplane.engines.base import Engine
 from backplane.engines.table import Entry
-from backplane.interop.keras3 import slopes
-from backplane.interop.keras3.opening import opened
+from backplane.interop.keras3.opening import opened, standing_for, tensor_of
 from backplane.ops.autodiff import gradients
 from backplane.ops.lift import cast_to
+from backplane.ops.native import Pullback
 from backplane.ops.shaping import zeros_like
-
-Values = Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -51,37 +50,31 @@ class _Caller(keras.layers.Layer):
 _callers: list[_Caller] = []
 
 
+@dataclass(eq=False, repr=False)
 class OperationCall:
     """The call of an operation of Keras as a function of values: first of the tensors among its
     arguments, then of its variables. Its variables stay as they are.
-
-    Args:
-        operation: The layer or operation.
-        arguments: Its positional and keyword arguments, with a `Slot` for each tensor.
-        masks: For each operand that is a tensor, the operand that is its mask, or None.
-        variables: The variables whose values are the last operands.
-        given: The specs of the operands for which the results have the specs `results`.
-        results: The specs of the results.
-        training: Whether layers are called for training.
     """
 
-    def __init__(
-        self,
-        operation: Any,
-        arguments: Any,
-        masks: Sequence[int | None],
-        variables: Sequence[Any],
-        given: Sequence[Spec],
-        results: Sequence[Spec],
-        training: bool,
-    ) -> None:
-        self.operation = operation
-        self.arguments = arguments
-        self.masks = masks
-        self.variables = variables
-        self.given = tuple(given)
-        self.results = list(results)
-        self.training = training
+    operation: Any
+    """The layer or operation."""
+    arguments: Any
+    """Its positional and keyword arguments, with a `Slot` for each tensor."""
+    masks: Sequence[int | None]
+    """For each operand that is a tensor, the operand that is its mask, or None."""
+    variables: Sequence[keras.Variable]
+    """The variables whose values are the last operands."""
+    given: tuple[Spec, ...]
+    """The specs of the operands for which the results have the specs `results`."""
+    results: list[Spec]
+    """The specs of the results."""
+    training: bool
+    """Whether layers are called for training."""
+
+    @property
+    def engine(self) -> Engine:
+        """The engine whose values the operands are."""
+        return engine()
 
     def __repr__(self) -> str:
         return f"<call of {self.operation.name}>"
@@ -111,13 +104,20 @@ class OperationCall:
 
     def opened(self, *operands: Tensor) -> list[Tensor]:
         """The results for tensors of K, computed by K alone."""
-        found = opened(
-            self.operation, self._filled, operands, self.masks, self.variables, self._called
-        )
+        count = len(operands) - len(self.variables)
+        standing = [standing_for(t) for t in operands[:count]]
+        for tensor, mask in zip(standing, self.masks, strict=False):
+            if mask is not None:
+                tensor._keras_mask = standing[mask]
+        args, kwargs = self._filled(standing)
+        values = dict(zip(map(id, self.variables), operands[count:], strict=True))
+        with opened(self.operation, values):
+            found = self._called(lambda: self.operation(*args, **kwargs))
+        tensors = map(tensor_of, keras.tree.flatten(found))
         specs = self.specs(*[t.spec for t in operands])
-        return [cast_to(t, s.dtype) for t, s in zip(found, specs, strict=True)]
+        return [cast_to(t, s.dtype) for t, s in zip(tensors, specs, strict=True)]
 
-    def _filled(self, values: Values) -> Any:
+    def _filled(self, values: Sequence[Any]) -> Any:
         return keras.tree.map_structure(
             lambda leaf: values[leaf.operand] if isinstance(leaf, Slot) else leaf, self.arguments
         )
@@ -135,42 +135,39 @@ def _set_mask(value: Any, mask: Any) -> None:
         keras.src.backend.set_keras_mask(value, mask)
 
 
-class Slope(NamedTuple):
+class Slope(Pullback):
     """The cotangents of operands of a call, as a function of its operands and then of the
-    cotangents of its results.
+    cotangents of its results. `native` is the call.
     """
 
-    call: Any
-    arity: int
-    """How many operands the call has."""
-    wanted: tuple[int, ...]
-    """The operands whose cotangents are computed."""
-    reached: tuple[int, ...]
-    """The results whose cotangents are given."""
+    __slots__ = ()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the call."""
+        return self.native.engine
 
     def specs(self, *operands: Spec) -> list[Spec]:
-        """Those of the operands."""
+        """The specs of the cotangents, which are those of the operands."""
         return [operands[i] for i in self.wanted]
 
     def __call__(self, *values: Any) -> list[Any]:
         """The cotangents."""
-        operands, cotangents = values[: self.arity], values[self.arity :]
-
-        def function(*wanted: Any) -> list[Any]:
-            filled = dict(zip(self.wanted, wanted, strict=True))
-            results = self.call(*[filled.get(i, value) for i, value in enumerate(operands)])
-            return [results[i] for i in self.reached]
-
-        return slopes.pulled_back(function, [operands[i] for i in self.wanted], cotangents)
+        if not self.engine.differentiates:
+            raise NotImplementedError(
+                f"Keras' backend {self.engine.name!r} cannot differentiate: use one of jax, "
+                "tensorflow, torch"
+            )
+        return [self.engine.as_value(g) for g in super().__call__(*values)]
 
     def opened(self, *tensors: Tensor) -> list[Tensor]:
         """The cotangents as tensors of K."""
-        operands, cotangents = tensors[: self.arity], tensors[self.arity :]
+        operands, cotangents = tensors[: self.operands], tensors[self.operands :]
         # Tensors of their own, because one tensor may stand for several operands.
         fresh: list[Tensor] = [Placeholder(t.spec) for t in operands]
-        results = self.call.opened(*fresh)
+        results = self.native.opened(*fresh)
         found = gradients(
-            [results[i] for i in self.reached], [fresh[i] for i in self.wanted], cotangents
+            [results[i] for i in self.used], [fresh[i] for i in self.wanted], cotangents
         )
         filled = [
             zeros_like(fresh[i]) if g is None else g
@@ -193,12 +190,12 @@ keras_call: Primitive[list[Tensor]] = Primitive(
 @keras_call.vjp
 def _(g: list[Tensor | None], y: list[Tensor], *operands: Tensor, call: Any) -> list[Tensor | None]:
     wanted = tuple([i for i, t in enumerate(operands) if is_float(t.spec.dtype)])
-    reached = tuple([i for i, gi in enumerate(g) if gi is not None])
-    given = [gi for gi in g if gi is not None]
     if not wanted:
         return [None] * len(operands)
-    slope = Slope(call, len(operands), wanted, reached)
-    found = dict(zip(wanted, keras_call(*operands, *given, call=slope), strict=True))
+    used = tuple([i for i, gi in enumerate(g) if gi is not None])
+    slope = Slope(call, len(operands), wanted, used)
+    results = keras_call(*operands, *[gi for gi in g if gi is not None], call=slope)
+    found = dict(zip(wanted, results, strict=True))
     return [found.get(i) for i in range(len(operands))]
 
 
@@ -207,7 +204,7 @@ def _(*operands: Tensor, call: Any) -> list[Tensor]:
     return call.opened(*operands)
 
 
-def engine() -> Any:
+def engine() -> Engine:
     """The engine of Keras' backend, able to run such calls.
 
     Raises:

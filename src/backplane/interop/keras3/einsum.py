@@ -67,7 +67,7 @@ def _letters(subscripts: str, operands: tuple[Tensor, ...]) -> tuple[list[list[s
 
 
 def _summed(x: Tensor, letters: list[str], kept: list[str]) -> tuple[Tensor, list[str]]:
-    """Summed over the letters that appear nowhere else."""
+    """The operand summed over letters that appear nowhere else, and the letters that are left."""
     axes = [i for i, n in enumerate(letters) if n not in kept]
     return (K.sum(x, axes) if axes else x), [n for n in letters if n in kept]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from types import ModuleType, TracebackType
+from contextlib import AbstractContextManager
+from types import ModuleType
 from typing import Any
 
 import keras
@@ -22,18 +23,10 @@ LAMBDAS = "keras.src.utils.python_utils"
 """Whose globals the code of a saved `Lambda` layer sees once it is loaded."""
 
 
-class Installation:
+class Installation(AbstractContextManager["Installation"]):
     """What `install` returns; as a context manager it uninstalls at its end."""
 
-    def __enter__(self) -> Installation:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         uninstall()
 
 
@@ -76,8 +69,9 @@ def install() -> Installation:
     if not _undo:
         engine = engines.get(keras.backend.backend())
         names = {name: getattr(K, name) for name in K.__all__} | MAKERS
-        for module in _modules(engine.name):
-            _add(module, names)
+        _add(keras.backend, names)
+        if engine.name == "tensorflow":
+            _add(importlib.import_module(TENSORFLOW), names)
         _add(importlib.import_module(LAMBDAS), {"K": keras.backend, "np": np})
         _undo.append(engines.override_default(engine))
         _undo.append(config.follow(keras.backend))
@@ -89,13 +83,6 @@ def _add(module: ModuleType, names: dict[str, Any]) -> None:
     added = {name: value for name, value in names.items() if name not in vars(module)}
     vars(module).update(added)
     _added.append((module, added))
-
-
-def _modules(engine: str) -> list[ModuleType]:
-    found = [keras.backend]
-    if engine == "tensorflow":
-        found.append(importlib.import_module(TENSORFLOW))
-    return found
 
 
 def uninstall() -> None:

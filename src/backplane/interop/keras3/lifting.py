@@ -156,7 +156,7 @@ def _maker(node: Any) -> Callable[[bool], list[Tensor]]:
         return calls.Slot(len(tensors) - 1)
 
     arguments = node.arguments.convert(slot)
-    arguments[1].pop("training", None)  # Of this, `make` is told.
+    arguments[1].pop("training", None)  # `make` is given the phase.
     extra = {id(mask): mask for mask in masks if mask is not None}
     places = [None if m is None else len(tensors) + list(extra).index(id(m)) for m in masks]
     tensors += map(lifted, extra.values())
@@ -167,7 +167,7 @@ def _maker(node: Any) -> Callable[[bool], list[Tensor]]:
         operands = [*tensors, *values]
         call = calls.OperationCall(
             operation, arguments, places, variables,
-            [t.spec for t in operands], [_spec(t) for t in node.outputs], training,
+            tuple([t.spec for t in operands]), [_spec(t) for t in node.outputs], training,
         )  # fmt: skip
         return calls.keras_call(*operands, call=call)
 
@@ -175,8 +175,8 @@ def _maker(node: Any) -> Callable[[bool], list[Tensor]]:
 
 
 def _state(operation: Any) -> tuple[list[keras.Variable], list[Tensor]]:
-    """The variables of a layer with their values: those of generators of random numbers are drawn
-    by K, anew at each run.
+    """The variables of a layer with their values. K draws those of random generators anew at each
+    run.
     """
     if not isinstance(operation, keras.layers.Layer):
         return [], []

@@ -11,6 +11,7 @@ from backplane import backend as K
 from backplane import engines
 from backplane.backend import _operators
 from backplane.backend._args import as_dtype
+from backplane.backend._protocols import REFLECTED
 from backplane.backend._trees import map_leaves
 from backplane.core.graph import Constant, Placeholder, Tensor, toposort
 from backplane.core.spec import Spec
@@ -47,7 +48,7 @@ class KCall(keras.Operation):
         return _described(results, self.function)
 
     def get_config(self) -> dict[str, Any]:
-        """What makes an equal operation."""
+        """What an equal operation can be made of."""
         return {"name": self.name, "function": self.function}
 
 
@@ -130,13 +131,12 @@ def operation(operator: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 def _mirrored(operator: str) -> str:
     """The method of the right operand that computes what `operator` of the left one does."""
     name = operator.strip("_")
-    order = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-    other = order.get(name) or (name[1:] if name in _operators.REFLECTED else f"r{name}")
+    other = REFLECTED.get(name) or (name[1:] if name in _operators.REFLECTED else f"r{name}")
     return f"__{other}__"
 
 
 def _unique(function: str) -> str:
-    """A name as Keras gives its own operations, of which it is none: `mean`, `mean_1`, …"""
+    """A new name for an operation, as Keras names its own: `mean`, `mean_1`, …"""
     count = keras.backend.get_uid(function) - 1
     return f"{function}_{count}" if count else function
 
@@ -149,7 +149,7 @@ def _argument(value: Any, function: str) -> Any:
     if isinstance(value, Tensor):
         return _closed(value, function)
     if isinstance(value, keras.KerasTensor):
-        # `sparse` says little: Keras 3.15 sets it on the product of a tensor and a number.
+        # `sparse` cannot be trusted: Keras 3.15 sets it on the product of a tensor and a number.
         if value.ragged:
             raise TypeError(f"K.{function}: {value!r} is ragged, which K functions do not take")
         return value

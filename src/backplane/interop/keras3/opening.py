@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from threading import RLock
@@ -37,37 +37,20 @@ _draws: ContextVar[Iterator[int] | None] = ContextVar("draws", default=None)
 _lock = RLock()
 
 
-def opened(
-    operation: Any,
-    arguments: Callable[[Sequence[Any]], Any],
-    operands: Sequence[Tensor],
-    masks: Sequence[int | None],
-    variables: Sequence[keras.Variable],
-    run: Callable[[Callable[[], Any]], Any],
-) -> list[Tensor]:
-    """The results of the call of an operation on tensors of K.
+@contextmanager
+def opened(operation: Any, values: Mapping[int, Tensor]) -> Iterator[None]:
+    """Context manager: inside, an operation of Keras can be called on KerasTensors that stand for
+    tensors of K.
 
     Args:
         operation: The layer or operation.
-        arguments: Gives its positional and keyword arguments for given tensors.
-        operands: The tensors among its arguments, then the values of its variables.
-        masks: For each operand that is a tensor, the operand that is its mask, or None.
-        variables: The variables whose values are the last operands.
-        run: Calls a function in the learning phase of the call.
+        values: What stands for its variables, by their ids.
 
     Raises:
         NotImplementedError: if it does something for which there is no translation; names it.
     """
-    count = len(operands) - len(variables)
-    standing = [standing_for(t) for t in operands[:count]]
-    for tensor, mask in zip(standing, masks, strict=False):
-        if mask is not None:
-            tensor._keras_mask = standing[mask]
-    args, kwargs = arguments(standing)
-    values = dict(zip(map(id, variables), operands[count:], strict=True))
     with _lock, changed(mode="symbolic"), _replaced(), _swapped(operation, values):
-        found = run(lambda: operation(*args, **kwargs))
-    return [tensor_of(t) for t in keras.tree.flatten(found)]
+        yield
 
 
 # --- tensors of K as KerasTensors -----------------------------------------------------------------
@@ -112,7 +95,7 @@ def tensor_of(value: Any) -> Any:
 
 @contextmanager
 def _swapped(operation: Any, values: Mapping[int, Tensor]) -> Iterator[None]:
-    """For the time being, KerasTensors in the place of the variables of a layer."""
+    """Context manager: KerasTensors stand in the place of the variables of a layer."""
     layers = (
         operation._flatten_layers(include_self=True)
         if isinstance(operation, keras.layers.Layer)
@@ -155,7 +138,7 @@ def _swapped(operation: Any, values: Mapping[int, Tensor]) -> Iterator[None]:
 
 
 def _plain(found: Any) -> Any:
-    """A list of Keras, which tells its layer of changes, as a plain one."""
+    """A list of Keras as a plain one. Keras' own lists tell their layer of changes."""
     return list(found) if isinstance(found, list) else found
 
 
@@ -164,7 +147,7 @@ def _plain(found: Any) -> Any:
 
 @contextmanager
 def _replaced() -> Iterator[None]:
-    """The functions of this section in the place of Keras' own, for this thread."""
+    """Context manager: in this thread, the functions of this section replace Keras' own."""
     token = _draws.set(itertools.count())
     try:
         with ExitStack() as stack:
@@ -177,7 +160,9 @@ def _replaced() -> Iterator[None]:
 
 
 def _choosing(own: Any, function: Callable[..., Any]) -> Any:
-    """`function`, which is told of the function that it replaces, where a call is being opened."""
+    """A function that calls `function` while a layer is being opened, and Keras' `own` otherwise.
+    `function` gets `own` as its first argument.
+    """
 
     @functools.wraps(own)
     def replacement(*args: Any, **kwargs: Any) -> Any:
@@ -252,7 +237,7 @@ def _shape(own: Any, x: Any) -> Any:
 
 
 def _converted(own: Any, x: Any, dtype: Any = None, **more: Any) -> Any:
-    """`convert_to_tensor` and `cast`."""
+    """Replaces `convert_to_tensor` and `cast`."""
     if not isinstance(x, keras.KerasTensor):
         return own(x, dtype, **more)
     value = tensor_of(x)
@@ -262,7 +247,7 @@ def _converted(own: Any, x: Any, dtype: Any = None, **more: Any) -> Any:
 
 
 def _each_step(layer: Any, x: Tensor, training: Any = None, mask: Any = None) -> Tensor:
-    """`TimeDistributed` along an axis of unknown size."""
+    """Applies a `TimeDistributed` layer along an axis of unknown size."""
     options = {"training": training} if layer.layer._call_has_training_arg else {}
     masked = mask is not None and layer.layer._call_has_mask_arg
 
@@ -316,7 +301,7 @@ def _random(function: Callable[..., Tensor]) -> Callable[..., Any]:
 
 
 def _of_preprocessing(own: Any, self: Any, name: str) -> Any:
-    """Layers for preprocessing ask a backend of their own: these are the operations."""
+    """The operation of that name. Layers for preprocessing ask a backend of their own for it."""
     return getattr(keras.src.ops, name)
 
 
@@ -325,7 +310,7 @@ def _mish(own: Any, x: Any) -> Any:
 
 
 def _nothing(own: Any, *args: Any, **kwargs: Any) -> None:
-    """Keras would record the call in the layer."""
+    """Replaces what records a call in its layer."""
 
 
 _backend: Any = keras.src.backend

@@ -73,14 +73,6 @@ def _assign(what: str, x: Any, value: Any) -> Any:
     return x.assign(value.value if isinstance(value, keras.Variable) else value)
 
 
-def _update_add(x: Any, increment: Any) -> Any:
-    return _assign("K.update_add", x, x.value + _operand(increment, x))
-
-
-def _update_sub(x: Any, decrement: Any) -> Any:
-    return _assign("K.update_sub", x, x.value - _operand(decrement, x))
-
-
 def _moving_average(x: Any, value: Any, momentum: Any) -> Any:
     momentum = _operand(momentum, x)
     new = x.value * momentum + _operand(value, x) * (1.0 - momentum)
@@ -127,8 +119,8 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "batch_set_value": _batch_set,
     "variable": _variable,
     "update": lambda x, new_x: _assign("K.update", x, new_x),
-    "update_add": _update_add,
-    "update_sub": _update_sub,
+    "update_add": lambda x, increment: _assign("K.update_add", x, x.value + _operand(increment, x)),
+    "update_sub": lambda x, decrement: _assign("K.update_sub", x, x.value - _operand(decrement, x)),
     "moving_average_update": _moving_average,
     "function": function,
     "gradients": _gradients,

@@ -7,7 +7,7 @@ and of the operands.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import log, sqrt
+from math import log
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,13 +15,16 @@ import keras
 import numpy as np
 
 from backplane import backend as K
+from backplane.backend.activation import float_tensor
 from backplane.core.graph import Tensor
 from backplane.core.spec import bits, is_float
 from backplane.interop.keras3.einsum import einsum
 from backplane.ops import elementwise as ew
-from backplane.ops.creation import arange, scalar, shaped, size_at
+from backplane.ops.creation import shaped, size_at
+from backplane.ops.groups import gelu
 from backplane.ops.indexing import flip, gather, pad
 from backplane.ops.lift import as_tensor, cast_to
+from backplane.ops.ragged import positions
 from backplane.ops.reduction import top_k
 from backplane.ops.shaping import broadcast_to, expand_dims, full_like, reshape, squeeze, transpose
 
@@ -39,17 +42,12 @@ def refused(what: str) -> NotImplementedError:
 # --- elementwise ----------------------------------------------------------------------------------
 
 
-def _float(x: Any) -> Tensor:
-    x = as_tensor(x)
-    return x if is_float(x.spec.dtype) else cast_to(x, K.floatx())
-
-
 def _unary(function: Function) -> Function:
     return lambda op, x: function(x)
 
 
 def _of_float(function: Function) -> Function:
-    return lambda op, x: function(_float(x))
+    return lambda op, x: function(float_tensor(x))
 
 
 def _dtype(x: Any) -> Any:
@@ -67,20 +65,11 @@ def _binary(function: Function) -> Function:
 
 
 def _divided(x: Tensor, y: Tensor) -> Tensor:
-    return ew.div(_float(x), _float(y))
+    return ew.div(float_tensor(x), float_tensor(y))
 
 
 def _bools(function: Function) -> Function:
     return lambda op, *xs: function(*[cast_to(as_tensor(x), "bool") for x in xs])
-
-
-def _tanh_gelu(x: Tensor) -> Tensor:
-    inner: Tensor = sqrt(2 / np.pi) * (x + 0.044715 * x * x * x)
-    return 0.5 * x * (1.0 + K.tanh(inner))
-
-
-def _gelu(op: Any, x: Tensor) -> Tensor:
-    return _tanh_gelu(x) if op.approximate else 0.5 * x * (1.0 + K.erf(x / sqrt(2)))
 
 
 def _where(op: Any, condition: Any, x: Any, y: Any) -> Tensor:
@@ -144,7 +133,8 @@ ELEMENTWISE: dict[str, Function] = {
     "LessEqual": _binary(ew.less_equal), "Greater": _binary(lambda x, y: ew.less(y, x)),
     "GreaterEqual": _binary(lambda x, y: ew.less_equal(y, x)),
     "LogicalAnd": _bools(ew.logical_and), "LogicalOr": _bools(ew.logical_or),
-    "Elu": lambda op, x: K.elu(x, op.alpha), "Gelu": _gelu, "ReLU": _relu,
+    "Elu": lambda op, x: K.elu(x, op.alpha), "ReLU": _relu,
+    "Gelu": lambda op, x: gelu(x, approximate=op.approximate),
     "Celu": lambda op, x: op.alpha * K.elu(x / op.alpha),
     "LeakyRelu": lambda op, x: K.relu(x, op.negative_slope),
     "Glu": _glu, "Squareplus": lambda op, x: (x + ew.sqrt(x * x + op.b)) / 2.0,
@@ -170,7 +160,7 @@ def _reduction(function: Function) -> Function:
 
 
 def _total(function: Function) -> Function:
-    """Sums and products: Keras counts in 32 bits at least."""
+    """A sum or a product. As in Keras, it counts in 32 bits at least."""
 
     def total(op: Any, x: Tensor) -> Tensor:
         small = not is_float(x.spec.dtype) and bits(x.spec.dtype) < 32
@@ -224,23 +214,16 @@ def listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple | range) else [value]
 
 
-def _transpose(op: Any, x: Tensor) -> Tensor:
-    axes = range(x.ndim)[::-1] if op.axes is None else [a % x.ndim for a in op.axes]
-    return transpose(x, perm=tuple(axes))
+def _reordered(x: Tensor, order: Callable[..., np.ndarray], *axes: Any) -> Tensor:
+    """`x` with its axes in the order into which a function of NumPy brings those of an array."""
+    array = np.empty(range(x.ndim))  # The size of each axis is its number.
+    return transpose(x, perm=order(array, *axes).shape)
 
 
-def _moved(op: Any, x: Tensor) -> Tensor:
-    sources, targets = ([a % x.ndim for a in listed(axes)] for axes in (op.source, op.destination))
-    perm = [i for i in range(x.ndim) if i not in sources]
-    for target, source in sorted(zip(targets, sources, strict=True)):
-        perm.insert(target, source)
-    return transpose(x, perm=tuple(perm))
-
-
-def _swapped(op: Any, x: Tensor) -> Tensor:
-    perm = list(range(x.ndim))
-    perm[op.axis1], perm[op.axis2] = perm[op.axis2], perm[op.axis1]
-    return transpose(x, perm=tuple(perm))
+def axes_of(x: Tensor, axis: Any) -> tuple[int, ...]:
+    """The axes that an operation names: sorted, and counted from the front. None means all."""
+    axes = range(x.ndim) if axis is None else listed(axis)
+    return tuple(sorted(a % x.ndim for a in axes))
 
 
 def _expanded(op: Any, x: Tensor) -> Tensor:
@@ -251,12 +234,8 @@ def _expanded(op: Any, x: Tensor) -> Tensor:
 
 def _squeezed(op: Any, x: Tensor) -> Tensor:
     ones = [i for i, n in enumerate(x.spec.shape) if n == 1]
-    axes = ones if op.axis is None else [a % x.ndim for a in listed(op.axis)]
-    return squeeze(x, axes=tuple(sorted(axes))) if axes else x
-
-
-def _concatenated(op: Any, xs: Any) -> Tensor:
-    return K.concatenate(alike(*xs), op.axis)
+    axes = axes_of(x, ones if op.axis is None else op.axis)
+    return squeeze(x, axes=axes) if axes else x
 
 
 def _split(op: Any, x: Tensor) -> list[Tensor]:
@@ -302,14 +281,9 @@ def _taken(op: Any, x: Any, indices: Any) -> Tensor:
     return gather(x, wrapped, axis=axis)
 
 
-def _flipped(op: Any, x: Tensor) -> Tensor:
-    axes = range(x.ndim) if op.axis is None else [a % x.ndim for a in listed(op.axis)]
-    return flip(x, axes=tuple(sorted(axes)))
-
-
 def _triangle(lower: bool) -> Function:
     def function(op: Any, x: Tensor) -> Tensor:
-        rows, columns = (places(size_at(x, a)) for a in (x.ndim - 2, x.ndim - 1))
+        rows, columns = (positions(x, a) for a in (x.ndim - 2, x.ndim - 1))
         distance = columns - expand_dims(rows, axes=(1,)) - op.k
         inside = distance <= 0 if lower else distance >= 0
         return x * K.cast(inside, x.spec.dtype)
@@ -317,21 +291,9 @@ def _triangle(lower: bool) -> Function:
     return function
 
 
-def places(size: Any) -> Tensor:
-    """0, 1, … for each place of an axis."""
-    zero, one = scalar(0, "int32"), scalar(1, "int32")
-    stop = size if isinstance(size, Tensor) else scalar(size, "int32")
-    return arange(zero, stop, one, dtype="int32")
-
-
 def _arange(op: Any, start: Any, stop: Any = None, step: Any = None) -> Tensor:
     start, stop = (0, start) if stop is None else (start, stop)
     return K.arange(start, stop, 1 if step is None else step, dtype=op.dtype or "int32")
-
-
-def _dotted(op: Any, x: Any, y: Any) -> Tensor:
-    x, y = alike(x, y)
-    return x @ y
 
 
 def _tensordot(op: Any, x: Any, y: Any) -> Tensor:
@@ -349,14 +311,18 @@ def _tensordot(op: Any, x: Any, y: Any) -> Tensor:
 
 
 SHAPES: dict[str, Function] = {
-    "Reshape": _reshape, "Transpose": _transpose, "Moveaxis": _moved, "Swapaxes": _swapped,
-    "ExpandDims": _expanded, "Squeeze": _squeezed, "Concatenate": _concatenated,
+    "Reshape": _reshape, "Transpose": lambda op, x: _reordered(x, np.transpose, op.axes),
+    "Moveaxis": lambda op, x: _reordered(x, np.moveaxis, op.source, op.destination),
+    "Swapaxes": lambda op, x: _reordered(x, np.swapaxes, op.axis1, op.axis2),
+    "ExpandDims": _expanded, "Squeeze": _squeezed,
+    "Concatenate": lambda op, xs: K.concatenate(alike(*xs), op.axis),
     "Stack": lambda op, xs: K.stack(alike(*xs), op.axis), "Split": _split,
     "Unstack": _unstacked, "Pad": _padded, "Repeat": _repeated, "Take": _taken,
-    "Tile": lambda op, x: K.tile(x, op.repeats), "Flip": _flipped,
+    "Tile": lambda op, x: K.tile(x, op.repeats),
+    "Flip": lambda op, x: flip(x, axes=axes_of(x, op.axis)),
     "BroadcastTo": lambda op, x: shaped(broadcast_to, list(op.shape), x),
     "Ravel": lambda op, x: reshape(x, shape=(-1,)), "GetItem": lambda op, x, key: x[key],
     "Tril": _triangle(True), "Triu": _triangle(False), "Arange": _arange,
-    "Matmul": _dotted, "Tensordot": _tensordot,
+    "Matmul": _binary(lambda x, y: x @ y), "Tensordot": _tensordot,
     "Einsum": lambda op, *xs: einsum(op.subscripts, *alike(*xs)),
 }  # fmt: skip

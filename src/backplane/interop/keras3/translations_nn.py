@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -12,20 +13,12 @@ from backplane.backend._convolution_nd import Convolution
 from backplane.backend.pooling import pooled
 from backplane.core.graph import Tensor
 from backplane.core.spec import bits
+from backplane.interop.keras3 import translations as tr
 from backplane.interop.keras3.einsum import einsum
-from backplane.interop.keras3.translations import (
-    ELEMENTWISE,
-    REDUCTIONS,
-    SHAPES,
-    Function,
-    alike,
-    listed,
-    places,
-    refused,
-)
 from backplane.ops import elementwise as ew
 from backplane.ops.creation import size_at
 from backplane.ops.lift import as_tensor, cast_to
+from backplane.ops.ragged import positions
 from backplane.ops.reduction import log_softmax, softmax
 from backplane.ops.shaping import expand_dims
 
@@ -37,7 +30,7 @@ def _convolution(op: Any, x: Tensor) -> Convolution:
 
 
 def _conv(op: Any, x: Tensor, kernel: Tensor) -> Tensor:
-    x, kernel = alike(x, kernel)
+    x, kernel = tr.alike(x, kernel)
     made = _convolution(op, x)
     channels = x.spec.shape[1 if made.channels_first else -1]
     groups = 1 if channels is None else channels // kernel.spec.shape[-2]  # type: ignore[operator]
@@ -45,11 +38,11 @@ def _conv(op: Any, x: Tensor, kernel: Tensor) -> Tensor:
 
 
 def _depthwise(op: Any, x: Tensor, kernel: Tensor) -> Tensor:
-    return _convolution(op, x).depthwise(*alike(x, kernel))
+    return _convolution(op, x).depthwise(*tr.alike(x, kernel))
 
 
 def _separable(op: Any, x: Tensor, depthwise: Tensor, pointwise: Tensor) -> Tensor:
-    return _convolution(op, x).separable(*alike(x, depthwise, pointwise))
+    return _convolution(op, x).separable(*tr.alike(x, depthwise, pointwise))
 
 
 def _transposed(op: Any, x: Tensor, kernel: Tensor) -> Tensor:
@@ -57,7 +50,7 @@ def _transposed(op: Any, x: Tensor, kernel: Tensor) -> Tensor:
     sizes = [-1] * x.ndim
     if op.output_padding is not None:
         sizes = _padded_sizes(op, x, kernel, made)
-    x, kernel = alike(x, kernel)
+    x, kernel = tr.alike(x, kernel)
     return made.transposed(x, kernel, sizes)
 
 
@@ -74,12 +67,12 @@ def _padded_sizes(op: Any, x: Tensor, kernel: Tensor, made: Convolution) -> list
         span = (kernel.spec.shape[i] - 1) * rate + 1  # type: ignore[operator]
         cut = 2 * (span // 2) if op.padding == "same" else 0
         if span - cut + extra < 1:
-            raise refused("the operation ConvTranspose with so small an output_padding")
+            raise tr.refused("the operation ConvTranspose with so small an output_padding")
         sizes[first + i] = (size_at(x, first + i) - 1) * stride + span - cut + extra
     return sizes
 
 
-def _pool(mode: str) -> Function:
+def _pool(mode: str) -> tr.Function:
     def function(op: Any, x: Tensor) -> Tensor:
         strides = op.pool_size if op.strides is None else op.strides
         count = x.ndim - 2
@@ -95,7 +88,7 @@ def _resized(op: Any, x: Tensor) -> Tensor:
     )
     sizes = [x.spec.shape[a] for a in axes]
     if more or op.interpolation not in ("nearest", "bilinear") or None in sizes:
-        raise refused(f"the operation Resize with {op.interpolation!r} or unknown sizes")
+        raise tr.refused(f"the operation Resize with {op.interpolation!r} or unknown sizes")
     for axis, size, wanted in zip(axes, sizes, op.size, strict=True):
         weights = cast_to(as_tensor(_weights(size, wanted, op.interpolation)), x.spec.dtype)  # type: ignore[arg-type]
         letters = "abcdefg"[: x.ndim]
@@ -105,7 +98,9 @@ def _resized(op: Any, x: Tensor) -> Tensor:
 
 
 def _weights(size: int, wanted: int, interpolation: str) -> np.ndarray[Any, Any]:
-    """The weights of `size` places in `wanted` places, whose centers are half a place inside."""
+    """How much each of `size` pixels weighs in each of `wanted` pixels. The center of a pixel is
+    half a pixel from its border.
+    """
     centers = (np.arange(wanted) + 0.5) * size / wanted - 0.5
     if interpolation == "nearest":
         return np.eye(size, dtype="float32")[np.floor(centers + 0.5).astype(int)]
@@ -116,7 +111,7 @@ def _weights(size: int, wanted: int, interpolation: str) -> np.ndarray[Any, Any]
 # --- normalization --------------------------------------------------------------------------------
 
 
-def _at(value: Any, x: Tensor, axes: list[int]) -> Tensor:
+def _at(value: Any, x: Tensor, axes: Sequence[int]) -> Tensor:
     """A tensor over some axes of `x`, so that it broadcasts to `x`."""
     value = cast_to(as_tensor(value), x.spec.dtype)
     others = tuple([i for i in range(x.ndim) if i not in axes])
@@ -135,7 +130,7 @@ def _batch_norm(
 
 
 def _layer_norm(op: Any, x: Tensor, gamma: Any = None, beta: Any = None) -> Tensor:
-    axes = sorted(a % x.ndim for a in listed(op.axis))
+    axes = tr.axes_of(x, op.axis)
     wide = cast_to(x, "float32") if bits(x.spec.dtype) < 32 else x
     epsilon = K.epsilon() if op.epsilon is None else op.epsilon
     variance = K.var(wide, axes, keepdims=True)
@@ -149,7 +144,7 @@ def _layer_norm(op: Any, x: Tensor, gamma: Any = None, beta: Any = None) -> Tens
 
 
 def _rms_norm(op: Any, x: Tensor, scale: Any = None) -> Tensor:
-    axes = sorted(a % x.ndim for a in listed(op.axis))
+    axes = tr.axes_of(x, op.axis)
     epsilon = K.epsilon() if op.epsilon is None else op.epsilon
     wide = cast_to(x, "float32") if bits(x.spec.dtype) < 32 else x
     y = wide / K.sqrt(K.mean(K.square(wide), axes, keepdims=True) + epsilon)
@@ -158,8 +153,8 @@ def _rms_norm(op: Any, x: Tensor, scale: Any = None) -> Tensor:
 
 def _normalized(op: Any, x: Tensor) -> Tensor:
     if op.order != 2:
-        raise refused(f"the operation Normalize of order {op.order}")
-    axis = None if op.axis is None else listed(op.axis)
+        raise tr.refused(f"the operation Normalize of order {op.order}")
+    axis = None if op.axis is None else tr.listed(op.axis)
     squares = K.sum(K.square(x), axis, keepdims=True)
     epsilon = K.epsilon() if op.epsilon is None else op.epsilon
     return x / K.sqrt(K.maximum(squares, epsilon**2))
@@ -168,7 +163,7 @@ def _normalized(op: Any, x: Tensor) -> Tensor:
 # --- attention and softmax ------------------------------------------------------------------------
 
 
-def _softmax(function: Function) -> Function:
+def _softmax(function: tr.Function) -> tr.Function:
     return lambda op, x: function(x, axis=op.axis % x.ndim)
 
 
@@ -180,14 +175,14 @@ def _attention(
     if heads > 1:
         key, value = (K.repeat_elements(t, heads, 2) for t in (key, value))
     if op.attn_logits_soft_cap is not None:
-        raise refused("the operation DotProductAttention with attn_logits_soft_cap")
+        raise tr.refused("the operation DotProductAttention with attn_logits_soft_cap")
     width = query.spec.shape[3]
     scale = 1.0 / width**0.5 if scale is None else scale  # type: ignore[operator]
     scores = einsum("btnh,bsnh->bnts", query, key) * scale
     if bias is not None:
         scores = scores + cast_to(bias, scores.spec.dtype)
     if op.is_causal:
-        t, s = (places(size_at(scores, axis)) for axis in (2, 3))
+        t, s = (positions(scores, axis) for axis in (2, 3))
         early = K.expand_dims(K.expand_dims(s <= expand_dims(t, axes=(1,)), 0), 0)
         mask = early if mask is None else ew.logical_and(cast_to(mask, "bool"), early)
     if mask is not None:
@@ -197,12 +192,12 @@ def _attention(
 
 
 def _least(x: Tensor) -> float:
-    """The number for what a mask hides."""
+    """The score of what a mask hides. Its exponential is 0."""
     return -3e4 if x.spec.dtype == "float16" else -1e30
 
 
 def _softmax_layer(layer: Any, x: Tensor, mask: Any = None) -> Tensor:
-    axes = [a % x.ndim for a in listed(layer.axis)]
+    axes = tr.axes_of(x, layer.axis)
     if mask is not None:
         mask = K.greater(cast_to(mask, x.spec.dtype), 0.5)
         x = ew.where(mask, x, K.zeros_like(x) + _least(x))
@@ -215,7 +210,7 @@ def _softmax_layer(layer: Any, x: Tensor, mask: Any = None) -> Tensor:
 
 def _one_hot(op: Any, x: Any) -> Tensor:
     if op.sparse:
-        raise refused("the operation OneHot with sparse=True")
+        raise tr.refused("the operation OneHot with sparse=True")
     codes = K.one_hot(x, op.num_classes)
     codes = cast_to(codes, keras.backend.standardize_dtype(op.dtype or K.floatx()))
     axis = op.axis % codes.ndim
@@ -225,7 +220,7 @@ def _one_hot(op: Any, x: Any) -> Tensor:
     return K.permute_dimensions(codes, [*order[:axis], codes.ndim - 1, *order[axis:]])
 
 
-NN: dict[str, Function] = {
+NN: dict[str, tr.Function] = {
     "Conv": _conv, "DepthwiseConv": _depthwise, "SeparableConv": _separable,
     "ConvTranspose": _transposed, "MaxPool": _pool("max"), "AveragePool": _pool("avg"),
     "Resize": _resized,
@@ -239,8 +234,8 @@ NN: dict[str, Function] = {
         lambda op, t, y: K.sparse_categorical_crossentropy(t, y, op.from_logits, op.axis),
 }  # fmt: skip
 
-OPERATIONS = {**ELEMENTWISE, **REDUCTIONS, **SHAPES, **NN}
+OPERATIONS = {**tr.ELEMENTWISE, **tr.REDUCTIONS, **tr.SHAPES, **NN}
 """From the name of an operation's class to a function of the operation and its operands."""
 
-LAYERS: dict[type, Function] = {keras.layers.Softmax: _softmax_layer}
+LAYERS: dict[type, tr.Function] = {keras.layers.Softmax: _softmax_layer}
 """From the class of a layer that asks Keras' backend for more than operations to its function."""

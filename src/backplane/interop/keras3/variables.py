@@ -51,8 +51,8 @@ def variable(
 
 
 def _of_keras(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of K with a `keras.Variable` for the K.variable that it makes; inside the call of
-    a layer, where no variable can be made, with a tensor.
+    """The same function, but it makes a `keras.Variable`. Inside the call of a layer, where no
+    variable can be made, it makes a tensor.
     """
 
     @functools.wraps(function)

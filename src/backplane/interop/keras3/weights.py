@@ -37,7 +37,7 @@ class Twin(Variable):
     @values.setter
     def values(self, values: dict[Any, Any]) -> None:
         [value] = values.values()
-        if hasattr(self, "source"):  # else it is the constructor's
+        if hasattr(self, "source"):  # The constructor of `Variable` sets it before.
             self.source.assign(value)
 
 
