@@ -20,8 +20,6 @@ modules = ["models", "graphs", "behaviour", "every_function"]
 if importlib.util.find_spec("onnxruntime"):
     modules.append("exported")
 loaded = [importlib.import_module(module) for module in modules]
-# Keras collects garbage whenever its session is cleared, which is after each program. What has been
-# imported stays: to look through it each time took up to half of all the time.
 gc.collect()
 gc.freeze()
 results = {}
@@ -34,6 +32,9 @@ for module in loaded:
         except Exception:  # noqa: BLE001 - the test of that program fails with it
             results[program.__name__] = {"error": traceback.format_exc()}
         K.clear_session()
+        # This collects garbage. What is left are modules and caches, which stay: to look through
+        # them after each program took up to half of all the time.
         keras.backend.clear_session()
+        gc.freeze()
 with open(sys.argv[1], "w") as file:
     json.dump(results, file)
