@@ -66,6 +66,24 @@ def chosen_engines(given: str) -> list[str]:
     return [name for name in engines.names() if engines.installed(name)]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests go first, so that quick ones are left to fill up the end. Each test process of
+    pytest-xdist begins with an equal part of the list, and gets an equal part of either kind.
+
+    Slow tests keep their order: those that share results stay in one process, and none waits for
+    what another one computes. They are not taken over, as long as there are quick ones.
+    """
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    quick = [item for item in items if not item.get_closest_marker("slow")]
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    parts = [
+        found[len(found) * i // count : len(found) * (i + 1) // count]
+        for i in range(count)
+        for found in (slow, quick)
+    ]
+    items[:] = [item for part in parts for item in part]
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine" in metafunc.fixturenames:
         metafunc.parametrize(
@@ -73,9 +91,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         )
 
 
+@cache
+def load(name: str) -> None:
+    """Import an engine with its library. Of these objects, too, the garbage collector need not
+    look at any: they stay.
+    """
+    gc.collect()
+    engines.get(name)
+    gc.freeze()
+
+
 @pytest.fixture
 def engine(request: pytest.FixtureRequest) -> object:
     """The engine under test, in force during the test."""
+    load(request.param)
     with engines.use(request.param) as found:
         name = request.config.getoption("--device")
         with changed(device=on_device(found, name)) if name else nullcontext():

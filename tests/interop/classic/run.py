@@ -3,6 +3,7 @@
 They are those of `programs.py` and `programs_larger.py`, or of `programs_1_….py` for Keras 1.
 """
 
+import gc
 import json
 import os
 import sys
@@ -60,6 +61,7 @@ def main(result, *chosen):
 
         PROGRAMS = PROGRAMS | programs_larger.PROGRAMS
 
+    gc.freeze()  # What has been imported stays: the collector need not look through it.
     results = {name: run(PROGRAMS[name]) for name in chosen or PROGRAMS}
     with open(result, "w") as file:
         json.dump(results, file, default=float)
