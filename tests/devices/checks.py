@@ -29,23 +29,23 @@ LARGE = 1 << 16
 @contextmanager
 def counted(engine: Any) -> Iterator[Counter[str]]:
     """Count the large arrays that go to an engine, and those that come back."""
-    kind, found = type(engine), Counter[str]()
-    inside, outside = kind.from_numpy, kind.to_numpy
+    found = Counter[str]()
+    inside, outside = engine.from_numpy, engine.to_numpy
 
-    def from_numpy(self: Any, array: Any, *dtype: Any) -> Any:
+    def from_numpy(array: Any, *dtype: Any) -> Any:
         found["in"] += np.size(array) >= LARGE
-        return inside(self, array, *dtype)
+        return inside(array, *dtype)
 
-    def to_numpy(self: Any, value: Any) -> Any:
-        array = outside(self, value)
+    def to_numpy(value: Any) -> Any:
+        array = outside(value)
         found["out"] += np.size(array) >= LARGE
         return array
 
-    kind.from_numpy, kind.to_numpy = from_numpy, to_numpy
+    engine.from_numpy, engine.to_numpy = from_numpy, to_numpy
     try:
         yield found
     finally:
-        kind.from_numpy, kind.to_numpy = inside, outside
+        del engine.from_numpy, engine.to_numpy
 
 
 def second() -> Any:

@@ -59,6 +59,7 @@ def test_old_memory_is_free_before_the_first_step(monkeypatch: pytest.MonkeyPatc
         return kept(value)
 
     monkeypatch.setattr(updates, "kept", watched)
+    monkeypatch.setattr(type(engines.get("tensorflow")), "kept", staticmethod(watched))
     trained("tensorflow", SHAPE)
     assert len(moved) == 3
     assert not held

@@ -7,6 +7,7 @@ argument that is to blame only after something has failed.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
@@ -114,13 +115,15 @@ def _depth(value: object) -> str | None:
 
 def _is_ours(trace: TracebackType | None, running: bool = False) -> bool:
     """Whether an error comes from our code, or from NumPy below it, and has not passed through a
-    user's. An emitted program counts as our code if `running`.
+    user's. An emitted program counts as our code if `running`. Context managers that serve as
+    decorators put a function of `contextlib` in between.
     """
     names = []
     while trace is not None:
         names.append(trace.tb_frame.f_code.co_filename)
         trace = trace.tb_next
-    libraries = (_OURS, _PACKAGES, "<backplane ", "<__array_function__", "numpy/")
+    between = contextlib.__file__
+    libraries = (_OURS, _PACKAGES, "<backplane ", "<__array_function__", "numpy/", between)
     last = (_OURS, _NUMPY, "numpy/", *(["<backplane "] if running else []))
     return names[-1].startswith(last) and all(n.startswith(libraries) for n in names)
 
