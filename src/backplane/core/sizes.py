@@ -37,7 +37,8 @@ class Sizes:
             node, i = stack[-1]
             known = self._known(node)
             if i not in known:
-                first = self._unknown(self._needed(node))
+                needed = self._needed(node)
+                first = self._unknown(needed) if needed else ()
                 sources = () if first else self._sources(node, i)
                 if waiting := first or self._unknown(sources):
                     stack.extend(waiting)
@@ -50,7 +51,7 @@ class Sizes:
     def _unknown(self, axes: Iterable[Axis]) -> list[Axis]:
         return [(t, i) for t, i in axes if i not in self._known(t)]
 
-    def _needed(self, x: Tensor) -> Iterable[Axis]:
+    def _needed(self, x: Tensor) -> Sequence[Axis]:
         """What must be known before the trait of `x` is asked, because it looks at them itself."""
         return ()
 
@@ -77,7 +78,7 @@ class Assumption(Sizes):
     def _known(self, x: Tensor) -> dict[int, Axis | None]:
         return self._found.setdefault(x, {})
 
-    def _needed(self, x: Tensor) -> Iterable[Axis]:
+    def _needed(self, x: Tensor) -> Sequence[Axis]:
         """For the result of a loop, its operands."""
         node = x.inputs[0] if x.inputs else x
         if node.op is None or not node.op.multiple or node in self.loops:

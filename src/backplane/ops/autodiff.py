@@ -141,16 +141,18 @@ def _backward(node: Tensor, table: Cotangents, connected: set[Tensor]) -> None:
         index = node.params["index"]
         slots[index] = g if slots[index] is None else add(slots[index], g)
         return
-    wanted = [t in connected for t in node.inputs]
-    if op.argument_rules is not None and not op.multiple and _is_zero(g):
+    if op.argument_rules is not None and not op.multiple:
         # Rules are linear in g: zeros stay zeros and need not be computed.
-        triples = zip(op.argument_rules, node.inputs, wanted, strict=False)
-        found = [zeros_like(x) if rule is not None and yes else None for rule, x, yes in triples]
-    else:
-        found = op.cotangents(g, outputs_of(node) if op.multiple else node, node, wanted)
-    for x, cotangent in zip(node.inputs, found, strict=False):
-        if cotangent is not None:
-            _accumulate(table, x, cotangent)
+        nothing = _is_zero(g)
+        for rule, x in zip(op.argument_rules, node.inputs, strict=False):
+            if rule is not None and x in connected:
+                found = zeros_like(x) if nothing else rule(g, node, *node.inputs, **node.params)
+                _accumulate(table, x, found)
+        return
+    wanted = [t in connected for t in node.inputs]
+    y = outputs_of(node) if op.multiple else node
+    for x, found in zip(node.inputs, op.cotangents(g, y, node, wanted), strict=False):
+        _accumulate(table, x, found)
 
 
 def _groups(order: Sequence[Tensor], asked: Collection[Tensor]) -> Mapping[Tensor, Group]:
@@ -170,11 +172,12 @@ def _backward_group(group: Group, table: Cotangents, connected: set[Tensor]) -> 
         g = [g, *[None for _ in y[1:]]]
     wanted = [t in connected for t in group.operands]
     for x, cotangent in zip(group.operands, group.op.cotangents(g, y, node, wanted), strict=False):
-        if cotangent is not None:
-            _accumulate(table, x, cotangent)
+        _accumulate(table, x, cotangent)
 
 
-def _accumulate(table: Cotangents, x: Tensor, cotangent: Tensor) -> None:
+def _accumulate(table: Cotangents, x: Tensor, cotangent: Tensor | None) -> None:
+    if cotangent is None:
+        return
     known = table.get(x)
     if known is None or _is_zero(known):
         table[x] = cotangent
