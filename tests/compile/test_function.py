@@ -159,6 +159,11 @@ def test_a_missing_feed_is_named_with_its_line(engine: Any) -> None:
         K.eval(y * 2.0)
 
 
+def test_errors_that_pass_through_a_decorator_of_contextlib_name_the_function(engine: Any) -> None:
+    with pytest.raises(ValueError, match=r"^K\.eval: .*is needed for the outputs but is no input"):
+        K.eval(K.placeholder(shape=()))
+
+
 def test_bad_arguments_are_refused(engine: Any) -> None:
     x = K.placeholder(shape=(1,))
     with pytest.raises(ValueError, match="unknown keyword arguments fetches"):

@@ -112,16 +112,13 @@ class Source:
         """Compile each helper's text once, and give the code to all that have it. The numbers of
         its lines count from the first one, so that tracebacks show the helper itself.
         """
-        known: dict[str, CodeType] = {}
         for start, end in self._helpers:
             head, *body = self.lines[start:end]
             name, _, parameters = head.removeprefix("def ").partition("(")
-            text = "\n".join([f"def helper({parameters}", *body])
-            if text not in known:
-                constants = _compiled(text, filename).co_consts
-                known[text] = next(c for c in constants if isinstance(c, CodeType))
-            code = known[text].replace(co_name=name, co_qualname=name, co_firstlineno=start + 1)
-            self.names[name] = FunctionType(code, self.names)
+            module = _code("\n".join([f"def helper({parameters}", *body]))
+            code = next(c for c in module.co_consts if isinstance(c, CodeType))
+            code = code.replace(co_name=name, co_qualname=name, co_firstlineno=start + 1)
+            self.names[name] = FunctionType(_in_file(code, filename), self.names)
 
 
 SHORT, MOST_KEPT = 8_000, 256

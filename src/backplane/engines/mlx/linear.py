@@ -16,7 +16,7 @@ TABLE = Table()
 def matmul(specs: Sequence[Spec], **swaps: bool) -> Lowering:
     """`mx.matmul`, whose kernels read swapped axes as they are."""
     product = mx.matmul if is_float(specs[0].dtype) else _of_ints
-    return lambda x, y: product(*_swapped(x, y, **swaps))
+    return (lambda x, y: product(*_swapped(x, y, **swaps))) if any(swaps.values()) else product
 
 
 @TABLE.add("matmul_add")
