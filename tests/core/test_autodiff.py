@@ -391,3 +391,13 @@ def test_what_does_not_reach_the_loss_through_a_loop_has_no_gradient(unroll):
     assert K.gradients(K.sum(final), [start]) == [None]
     g_w, g_start = K.gradients(K.sum(last), [w, start])
     np.testing.assert_array_equal(K.eval(g_w), np.full((4, 4), 2.0))
+
+
+def test_a_gradient_depends_on_the_results_of_a_loop_that_it_reads() -> None:
+    x = K.placeholder(shape=(3, 2))
+    y = K.map_fn(K.tanh, x)
+    slope = K.gradients(K.sum(y), [x])[0]
+    curvature = K.gradients(K.sum(slope), [y])[0]
+    data = np.linspace(-1, 1, 6, dtype="float32").reshape(3, 2)
+    found = K.function([x], [curvature])([data])[0]
+    np.testing.assert_allclose(found, -2 * np.tanh(data), rtol=1e-5, atol=1e-6)

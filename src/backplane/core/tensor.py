@@ -523,11 +523,14 @@ OUTPUT: Primitive[Tensor] = Primitive(
 """Picks one result of a node that has several. Gradients and code generation treat it specially."""
 
 
-def outputs_of(node: Tensor) -> list[Tensor]:
-    """The results of a node that has several."""
+def outputs_of(node: Tensor, picked: Mapping[int, Tensor] | None = None) -> list[Tensor]:
+    """The results of a node that has several. Those that are `picked` already are taken as they
+    are.
+    """
     specs: tuple[Spec, ...] = node.spec  # type: ignore[assignment]
     scopes = None if isinstance(node._name, str) else node._name
+    known = picked or {}
     return [
-        Tensor(OUTPUT, (node,), {"index": i}, spec, node.where, scopes)
+        known[i] if i in known else Tensor(OUTPUT, (node,), {"index": i}, spec, node.where, scopes)
         for i, spec in enumerate(specs)
     ]

@@ -17,6 +17,9 @@ from backplane.ops.elementwise import add
 from backplane.ops.shaping import ones_like, zeros_like
 
 Cotangents = dict[Tensor, Any]
+Picked = dict[Tensor, dict[int, Tensor]]
+"""For nodes with several results, those that the graph picks. The gradient reads the same tensors,
+so that a gradient of the gradient sees that it depends on them."""
 
 
 class Group(NamedTuple):
@@ -89,7 +92,10 @@ def gradients(
             if loss in connected:
                 made += [ones_like(loss)] if seed is None else []
                 _accumulate(table, loss, made[-1] if seed is None else seed)
+        picked: Picked = {}
         for node in reversed(order):
+            if node.op is OUTPUT:
+                picked.setdefault(node.inputs[0], {})[node.params["index"]] = node
             # A tensor of `wrt` may be the result of a primitive without a gradient.
             if node in table and (node.op is OUTPUT or (node.op and node.op.differentiable)):
                 # Tensors of the gradient belong to the line of the original.
@@ -97,7 +103,7 @@ def gradients(
                 if node in groups:
                     _backward_group(groups[node], table, connected)
                 else:
-                    _backward(node, table, connected)
+                    _backward(node, table, connected, picked)
     found = [table.get(t) for t in wrt]
     for x, t in zip(wrt, found, strict=True):
         if t is not None and made:
@@ -130,7 +136,7 @@ def reached(order: Sequence[Tensor], wrt: Sequence[Tensor]) -> set[Tensor]:
     return found
 
 
-def _backward(node: Tensor, table: Cotangents, connected: set[Tensor]) -> None:
+def _backward(node: Tensor, table: Cotangents, connected: set[Tensor], picked: Picked) -> None:
     """Hand the cotangent of `node` on to its operands."""
     op = node.op
     assert op is not None
@@ -150,7 +156,7 @@ def _backward(node: Tensor, table: Cotangents, connected: set[Tensor]) -> None:
                 _accumulate(table, x, found)
         return
     wanted = [t in connected for t in node.inputs]
-    y = outputs_of(node) if op.multiple else node
+    y = outputs_of(node, picked.get(node)) if op.multiple else node
     for x, found in zip(node.inputs, op.cotangents(g, y, node, wanted), strict=False):
         _accumulate(table, x, found)
 

@@ -30,8 +30,8 @@ from backplane.compile.passes.peephole import (
 )
 from backplane.compile.passes.prune import prune
 from backplane.compile.passes.simplify import simplify
-from backplane.core.graph import Tensor, substitute, toposort
-from backplane.core.primitive import Primitive
+from backplane.core.graph import Tensor, rebuild, rewrite, substitute, toposort
+from backplane.core.primitive import OUTPUT, Primitive
 from backplane.engines import kernels
 from backplane.engines.base import Engine
 from backplane.engines.table import NOTHING
@@ -339,4 +339,22 @@ def optimized(outputs: Outputs, job: Job) -> Optimized:
         if not known or (run is not None and row.name in ("write_out", "lower")):
             known = known or list(outputs)
             present = {node.op for node in toposort(outputs)}
-    return Optimized(known, list(outputs))
+    return Optimized(known, _one_per_result(outputs))
+
+
+def _one_per_result(outputs: Outputs) -> list[Tensor]:
+    """`outputs`, in which no result of a node is picked twice. Code generation names results by the
+    tensors that pick them. Each gradient may pick them anew, as does each rewriting of a graph.
+    """
+    picked = [(t.inputs[0], t.params["index"]) for t in toposort(outputs) if t.op is OUTPUT]
+    if len(set(picked)) == len(picked):
+        return list(outputs)
+    first: dict[tuple[Tensor, int], Tensor] = {}
+
+    def shared(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
+        if node.op is not OUTPUT:
+            return None
+        made = node if inputs == node.inputs else rebuild(node, inputs, keep_spec=True)
+        return first.setdefault((inputs[0], node.params["index"]), made)
+
+    return rewrite(outputs, shared, keep_specs=True)
