@@ -216,16 +216,10 @@ def test_functions_of_numpy_are_those_of_k():
 
 def test_functions_of_numpy_that_k_lacks():
     x = K.constant([[-4.0, 3.0]])
-    np.testing.assert_allclose(value(np.arctan(x)), np.arctan([[-4, 3]]), rtol=1e-6)
-    np.testing.assert_array_equal(value(np.linalg.norm(x, axis=1)), [5])
-    np.testing.assert_array_equal(value(np.concatenate([x, x])), [[-4, 3]] * 2)
-    np.testing.assert_array_equal(value(np.maximum.reduce(x, axis=1)), [3])
-    with K.engine("theano" if engines.installed("theano") else "torch"):
-        refused = r"np\.arctan takes no symbolic tensors: use the functions"
-        with pytest.raises(TypeError, match=refused):
+    refused = r"np\.arctan takes no symbolic tensors: use the functions of K, .*K\.native"
+    for name in ("numpy", "theano" if engines.installed("theano") else "torch"):
+        with K.engine(name), pytest.raises(TypeError, match=refused):
             np.arctan(x)
-        with pytest.raises(TypeError, match=r"np\.add\.reduce takes no symbolic tensors"):
-            np.add.reduce(x)
 
 
 # --- indexing -------------------------------------------------------------------------------------

@@ -67,15 +67,20 @@ def explain(
         return
     if len(error.args) != 1 or not _is_ours(error.__traceback__):
         return
-    name = function.__name__
+    name = f"K.{function.__name__}"
     plain = getattr(error, "plain", None) or str(error)
-    if plain.startswith(f"K.{name} "):
+    label = getattr(function, "label", None)
+    if label is not None:  # A function of NumPy, in terms of K.
+        if str(error).startswith(("K.", label)):
+            return
+        name = label
+    if plain.startswith(f"{name} "):
         return
     inner, colon, text = plain.partition(": ")
     if not colon or not (inner in PRIMITIVES or re.fullmatch(r"K\.\w+", inner)):
         text = plain
     error.plain = text  # type: ignore[attr-defined]
-    error.args = (f"K.{name}: {_with_argument(text, _given(function, args, kwargs))}",)
+    error.args = (f"{name}: {_with_argument(text, _given(function, args, kwargs))}",)
 
 
 def _explain_shortage(

@@ -1,8 +1,8 @@
 """Functions of NumPy and of the engines' libraries that are called on our tensors.
 
-Each library asks operands that it does not know by a protocol of its own. A function of K serves
-where there is one of the same name and meaning. Otherwise the call becomes a part of the graph, as
-`K.native` makes it.
+Each library asks operands that it does not know by a protocol of its own. NumPy's functions are
+those of K, on every engine (`_numpy_table.py`). A call of an engine's library becomes a part of the
+graph, as `K.native` makes it.
 """
 
 from __future__ import annotations
@@ -15,30 +15,32 @@ from typing import Any
 import numpy as np
 
 from backplane import engines
+from backplane.backend import _numpy_arrays, _numpy_elements  # noqa: F401 - what `find` finds
 from backplane.backend._call import is_closed
+from backplane.backend._numpy_table import find, name_of, partner_of, refused
 from backplane.backend._trace import run_now
 from backplane.backend.functions import call_of
 from backplane.core import context
 from backplane.core.graph import OPERATORS, Tensor
-from backplane.engines.base import Engine
 from backplane.ops.lift import as_tensor
 
 # --- NumPy ----------------------------------------------------------------------------------------
 
 UFUNCS = {
-    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv",
-    "floor_divide": "floordiv", "remainder": "mod", "power": "pow", "matmul": "matmul",
-    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "invert": "invert",
-    "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
-    "absolute": "abs", "negative": "neg",
+    np.add: "add", np.subtract: "sub", np.multiply: "mul", np.divide: "truediv",
+    np.floor_divide: "floordiv", np.remainder: "mod", np.power: "pow", np.matmul: "matmul",
+    np.bitwise_and: "and", np.bitwise_or: "or", np.bitwise_xor: "xor",
+    np.less: "lt", np.less_equal: "le", np.greater: "gt", np.greater_equal: "ge",
 }  # fmt: skip
-"""NumPy's functions behind operators."""
+"""NumPy's functions behind operators of two operands."""
 
-OF_K = {
-    "cos", "exp", "log", "maximum", "minimum", "sign", "sin", "sqrt", "square", "tanh",
-    "all", "any", "expand_dims", "max", "mean", "min", "prod", "reshape", "std", "sum", "var",
+ALONG: dict[tuple[str, Any], Any] = {
+    ("reduce", np.add): np.sum, ("reduce", np.multiply): np.prod,
+    ("reduce", np.maximum): np.max, ("reduce", np.minimum): np.min,
+    ("reduce", np.logical_and): np.all, ("reduce", np.logical_or): np.any,
+    ("accumulate", np.add): np.cumsum, ("accumulate", np.multiply): np.cumprod,
 }  # fmt: skip
-"""NumPy's functions that K has under the same name, with the same first arguments and defaults."""
+"""The functions that `reduce` and `accumulate` of a ufunc are."""
 
 
 def _ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
@@ -47,42 +49,69 @@ def _ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping
     Raises:
         TypeError: where there is no such function of tensors.
     """
-    name, called = ufunc.__name__, method == "__call__"
-    function = ufunc if called else getattr(ufunc, method)
+    called = method == "__call__"
     bound = context.current().bound
     if bound is not None and bound.engine.calls_numpy:
-        return call_of(bound.engine.name, function, inputs, options)
+        return call_of(
+            bound.engine.name, ufunc if called else getattr(ufunc, method), inputs, options
+        )
+    out = options.get("out", (None,))
     # `array += tensor` gives the array as `out`. The name is then bound to the result, as for any
     # immutable object.
-    in_place = options.keys() == {"out"} and options["out"][0] is inputs[0]
-    if called and (in_place or not options):
-        if name in UFUNCS:
-            return OPERATORS[UFUNCS[name]](*inputs)
-        if name in ("equal", "not_equal"):
-            return name == "not_equal"  # Tensors are equal only to themselves.
-    given = f" with {', '.join(options)}" if called and options else ""
-    return _of_numpy(function, f"np.{name}{'' if called else f'.{method}'}{given}", inputs, options)
+    if all(x is None for x in out) or (called and len(options) == 1 and out[0] is inputs[0]):
+        options = {name: value for name, value in options.items() if name != "out"}
+    if not called:
+        return _method(ufunc, method, inputs, options)
+    if not options:
+        if ufunc in UFUNCS:
+            return _operator(UFUNCS[ufunc], *inputs)
+        if ufunc in (np.equal, np.not_equal) and not isinstance(inputs[0], Tensor):
+            # `array == tensor`: tensors are equal only to themselves.
+            return ufunc is np.not_equal
+    return _of_numpy(ufunc, name_of(ufunc), inputs, options)
+
+
+def _method(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """`reduce`, `accumulate` or `outer` of a ufunc."""
+    name = f"{name_of(ufunc)}.{method}"
+    function = ALONG.get((method, ufunc))
+    if function is not None:
+        if len(inputs) == 1:  # The method goes along the first axis, the function along all.
+            options = {"axis": 0, **options}
+        return _of_numpy(function, name, inputs, options)
+    if method == "outer" and find(ufunc) is not None:
+        x, y = map(as_tensor, inputs)
+        columns = tuple([slice(None)] * x.ndim + [None] * y.ndim)
+        return _of_numpy(ufunc, name, (x[columns], y), options)
+    raise TypeError(_refusal(name, ""))
 
 
 def _array_function(function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
-    return _of_numpy(function, f"np.{function.__name__}", args, kwargs)
+    bound = context.current().bound
+    if bound is not None and bound.engine.calls_numpy:
+        return call_of(bound.engine.name, function, args, kwargs)
+    given = {name: value for name, value in kwargs.items() if name != "out" or value is not None}
+    return _of_numpy(function, name_of(function), args, given)
 
 
 def _of_numpy(function: Any, name: str, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """A function of NumPy: K's if it has it, else a part of the graph of an engine on which
-    functions are NumPy's.
-    """
-    bound = context.current().bound
-    engine: Engine = engines.current() if bound is None else bound.engine
-    known = bound is None and getattr(function, "__name__", "") in OF_K
-    if known and len(args) <= 2 and not options.keys() - {"axis", "keepdims"}:
-        from backplane import backend  # Here: the namespace imports this module.
+    """A function of NumPy in terms of K.
 
-        return getattr(backend, function.__name__)(*args, **options)
-    if engine.calls_numpy and "out" not in options:
-        return call_of(engine.name, function, args, options)
-    raise TypeError(
-        f"{name} takes no symbolic tensors: use the functions of K, or K.eval for a value"
+    Raises:
+        TypeError: if K has none, or none with such arguments.
+    """
+    own = find(function)
+    given = "" if own is None else refused(own, args, options)
+    if own is None or given:
+        raise TypeError(_refusal(f"{name}{given}", partner_of(function)))
+    return own(*args, **options)
+
+
+def _refusal(name: str, partner: str) -> str:
+    instead = f"K.{partner}" if partner else "the functions of K"
+    return (
+        f"{name} takes no symbolic tensors: use {instead}, or K.eval for a value. On the engines "
+        "numpy and cntk, K.native calls a function of arrays inside a graph"
     )
 
 
@@ -153,7 +182,11 @@ def _operated(function: Callable[..., Any], operands: Sequence[Any]) -> Any:
     operator = OPERATOR_OF.get(function.__name__.strip("_"), OPERATOR_OF.get(function.__name__))
     if operator is None or len(operands) != 2:
         return NotImplemented
-    x, y = operands
+    return _operator(operator, *operands)
+
+
+def _operator(operator: str, x: Any, y: Any) -> Any:
+    """An operator, of which at least one operand is a tensor of ours."""
     if isinstance(x, Tensor):
         return OPERATORS[operator](x, y)
     return OPERATORS[REFLECTED.get(operator, f"r{operator}")](y, x)

@@ -1,0 +1,339 @@
+"""NumPy's functions on tensors, element by element and along axes, in terms of K."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from backplane.backend import activation, arithmetic, comparison, reduction, shaping
+from backplane.backend._args import as_axis, as_int
+from backplane.backend._numpy_table import FUNCTIONS, in_dtype, listed, of
+from backplane.backend.activation import float_tensor
+from backplane.core.graph import OPERATORS, Tensor
+from backplane.core.shapes import normalize_axes
+from backplane.core.spec import is_float
+from backplane.ops import elementwise as ew
+from backplane.ops import reduction as red
+from backplane.ops import shaping as sh
+from backplane.ops.creation import scalar
+from backplane.ops.lift import as_tensor, cast_to, promoted
+
+Function = Callable[..., Any]
+
+
+# --- element by element ---------------------------------------------------------------------------
+
+
+def _unary(function: Any, body: Function, k: str = "") -> None:
+    @of(function, k=k)
+    def call(x: Any, /, *, dtype: Any = None) -> Tensor:
+        found: Tensor = body(in_dtype(dtype, x))
+        return found
+
+
+def _binary(function: Any, body: Function, k: str = "") -> None:
+    @of(function, k=k)
+    def call(x1: Any, x2: Any, /, *, dtype: Any = None) -> Tensor:
+        a, b = promoted(x1, x2)
+        found: Tensor = body(in_dtype(dtype, a), in_dtype(dtype, b))
+        return found
+
+
+def _on_floats(body: Function) -> Function:
+    return lambda x: body(float_tensor(x))
+
+
+def _like(value: float, x: Tensor) -> Tensor:
+    return scalar(value, x.spec.dtype)
+
+
+def _is_nan(x: Tensor) -> Tensor:
+    return ew.not_equal(x, x)
+
+
+def _is_infinite(x: Tensor) -> Tensor:
+    return ew.equal(ew.abs(x), _like(math.inf, x))
+
+
+def _toward_zero(x: Tensor) -> Tensor:
+    return ew.mul(ew.sign(x), ew.floor(ew.abs(x))) if is_float(x.spec.dtype) else x
+
+
+def _truth(x: Any) -> Tensor:
+    return cast_to(as_tensor(x), "bool")
+
+
+_K_UNARY: dict[Any, str] = {
+    np.exp: "exp", np.log: "log", np.sqrt: "sqrt", np.square: "square", np.sin: "sin",
+    np.cos: "cos", np.sign: "sign", np.rint: "round", np.fabs: "abs",
+}  # fmt: skip
+for _ufunc, _name in _K_UNARY.items():
+    _unary(_ufunc, getattr(arithmetic, _name), k=_name)
+_unary(np.tanh, activation.tanh, k="tanh")
+_unary("expit", activation.sigmoid, k="sigmoid")
+_unary("erf", arithmetic.erf, k="erf")
+_unary("erfinv", arithmetic.erfinv, k="erfinv")
+_unary("logit", _on_floats(lambda x: ew.sub(ew.log(x), ew.log1p(ew.neg(x)))))
+_unary(np.positive, lambda x: x)
+_unary(np.conjugate, lambda x: x)
+_unary(np.reciprocal, _on_floats(lambda x: ew.div(_like(1, x), x)))
+_unary(np.expm1, _on_floats(ew.expm1))
+_unary(np.log1p, _on_floats(ew.log1p))
+_unary(np.log2, _on_floats(lambda x: ew.mul(ew.log(x), _like(1 / math.log(2), x))))
+_unary(np.log10, _on_floats(lambda x: ew.mul(ew.log(x), _like(1 / math.log(10), x))))
+_unary(np.exp2, _on_floats(lambda x: ew.exp(ew.mul(x, _like(math.log(2), x)))))
+_unary(np.tan, _on_floats(lambda x: ew.div(ew.sin(x), ew.cos(x))))
+_unary(np.sinh, _on_floats(
+    lambda x: ew.mul(ew.sub(ew.expm1(x), ew.expm1(ew.neg(x))), _like(0.5, x))
+))  # fmt: skip
+_unary(np.cosh, _on_floats(lambda x: ew.mul(ew.add(ew.exp(x), ew.exp(ew.neg(x))), _like(0.5, x))))
+_unary(np.arctanh, _on_floats(
+    lambda x: ew.mul(ew.sub(ew.log1p(x), ew.log1p(ew.neg(x))), _like(0.5, x))
+))  # fmt: skip
+_unary(np.floor, ew.floor)
+_unary(np.ceil, lambda x: ew.neg(ew.floor(ew.neg(x))))
+_unary(np.trunc, _toward_zero)
+_unary(np.isnan, _is_nan)
+_unary(np.isinf, _on_floats(_is_infinite))
+_unary(np.isfinite, _on_floats(
+    lambda x: ew.logical_not(ew.logical_or(_is_nan(x), _is_infinite(x)))
+))  # fmt: skip
+_unary(np.logical_not, lambda x: ew.logical_not(_truth(x)))
+for _ufunc, _factor in ((np.deg2rad, math.pi / 180), (np.rad2deg, 180 / math.pi)):
+    _unary(_ufunc, _on_floats(lambda x, factor=_factor: ew.mul(x, _like(factor, x))))
+FUNCTIONS[np.radians], FUNCTIONS[np.degrees] = FUNCTIONS[np.deg2rad], FUNCTIONS[np.rad2deg]
+
+_OPERATORS: dict[Any, str] = {
+    np.add: "add", np.subtract: "sub", np.multiply: "mul", np.divide: "truediv",
+    np.floor_divide: "floordiv", np.remainder: "mod", np.bitwise_and: "and",
+    np.bitwise_or: "or", np.bitwise_xor: "xor",
+}  # fmt: skip
+for _ufunc, _operator in _OPERATORS.items():
+    _binary(_ufunc, OPERATORS[_operator])
+_unary(np.absolute, arithmetic.abs, k="abs")
+_unary(np.negative, ew.neg)
+_unary(np.invert, OPERATORS["invert"])
+_binary(np.power, OPERATORS["pow"], k="pow")
+_binary(np.float_power, lambda x, y: ew.pow(*map(float_tensor, promoted(x, y))), k="pow")
+_binary(np.maximum, arithmetic.maximum, k="maximum")
+_binary(np.minimum, arithmetic.minimum, k="minimum")
+for _name in ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal"):
+    _binary(getattr(np, _name), getattr(comparison, _name), k=_name)
+_binary(np.logical_and, lambda x, y: ew.logical_and(_truth(x), _truth(y)))
+_binary(np.logical_or, lambda x, y: ew.logical_or(_truth(x), _truth(y)))
+_binary(np.logical_xor, lambda x, y: ew.not_equal(_truth(x), _truth(y)))
+_binary(np.left_shift, ew.shift_left)
+_binary(np.right_shift, ew.shift_right)
+
+
+@of(np.logaddexp, k="logsumexp")
+def _logaddexp(x1: Any, x2: Any, /) -> Tensor:
+    a, b = (float_tensor(x) for x in promoted(x1, x2))
+    return red.logsumexp(sh.stack([a, b], 0), axes=(0,), keepdims=False)
+
+
+@of(np.hypot)
+def _hypot(x1: Any, x2: Any, /) -> Tensor:
+    a, b = (float_tensor(x) for x in promoted(x1, x2))
+    return ew.sqrt(ew.add(ew.mul(a, a), ew.mul(b, b)))
+
+
+@of(np.round, np.around, k="round")
+def _round(a: Any, decimals: int = 0, out: None = None) -> Tensor:
+    decimals = as_int(decimals, "decimals")
+    if not decimals:
+        return arithmetic.round(a)
+    x = as_tensor(a)
+    power = _like(10.0 ** builtins.abs(decimals), float_tensor(x))
+    up, down = (ew.mul, ew.div) if decimals > 0 else (ew.div, ew.mul)
+    return down(ew.round(up(float_tensor(x), power)), power)
+
+
+@of(np.fix)
+def _fix(x: Any, out: None = None) -> Tensor:
+    return _toward_zero(as_tensor(x))
+
+
+@of(np.clip, k="clip")
+def _clip(
+    a: Any, a_min: Any = None, a_max: Any = None, out: None = None, *, min: Any = None,
+    max: Any = None,
+) -> Tensor:  # fmt: skip
+    low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
+    return arithmetic.clip(a, low, high)
+
+
+@of(np.where, k="switch")
+def _where(condition: Any, x: Any = None, y: Any = None, /) -> Tensor:
+    if x is None or y is None:
+        raise TypeError(
+            "np.where of a condition alone gives indices, whose number would depend on values: "
+            "give x and y, or use K.switch(condition, x, y)"
+        )
+    a, b = promoted(x, y)
+    return ew.where(_truth(condition), a, b)
+
+
+@of(np.nan_to_num)
+def _nan_to_num(
+    x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None
+) -> Tensor:
+    x = as_tensor(x)
+    if not is_float(x.spec.dtype):
+        return x
+    import ml_dtypes  # Here: it knows the range of bfloat16 too, and only this function asks.
+
+    largest = float(ml_dtypes.finfo(x.spec.dtype).max)
+    high = _like(largest if posinf is None else posinf, x)
+    low = _like(-largest if neginf is None else neginf, x)
+    found = ew.where(_is_nan(x), _like(nan, x), x)
+    found = ew.where(ew.equal(x, _like(math.inf, x)), high, found)
+    return ew.where(ew.equal(x, _like(-math.inf, x)), low, found)
+
+
+# --- reductions -----------------------------------------------------------------------------------
+
+
+def _reducing(function: Any, name: str) -> None:
+    """A reduction with the arguments `a, axis, dtype, out, keepdims`."""
+    body = getattr(reduction, name)
+
+    @of(function, k=name)
+    def call(
+        a: Any, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False
+    ) -> Tensor:
+        return body(_counted(in_dtype(dtype, a)), axis, keepdims)
+
+
+def _counted(x: Tensor) -> Tensor:
+    return cast_to(x, "int32") if x.spec.dtype == "bool" else x
+
+
+def _choosing(functions: Sequence[Any], name: str) -> None:
+    """A reduction with the arguments `a, axis, out, keepdims`."""
+    body = getattr(reduction, name)
+
+    @of(*functions, k=name)
+    def call(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Tensor:
+        x = as_tensor(a)
+        bools = name in ("any", "all")
+        return body(_truth(x) if bools else x, axis, keepdims)
+
+
+for _name in ("sum", "prod", "mean"):
+    _reducing(getattr(np, _name), _name)
+_choosing([np.max, np.amax], "max")
+_choosing([np.min, np.amin], "min")
+_choosing([np.any], "any")
+_choosing([np.all], "all")
+
+
+def _variance(x: Tensor, axis: Any, ddof: float, keepdims: bool) -> Tensor:
+    if not ddof:
+        return reduction.var(x, axis, keepdims)
+    x = float_tensor(x)
+    axes = normalize_axes(None if axis is None else listed(axis), x.ndim)
+    squares = ew.mul(x - reduction.mean(x, axis, True), x - reduction.mean(x, axis, True))
+    number = ew.sub(red.count(x, axes, x.spec.dtype), _like(ddof, x))
+    return ew.div(reduction.sum(squares, axis, keepdims), number)
+
+
+@of(np.var, k="var")
+def _var(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
+    keepdims: bool = False,
+) -> Tensor:  # fmt: skip
+    return _variance(in_dtype(dtype, a), axis, ddof, keepdims)
+
+
+@of(np.std, k="std")
+def _std(
+    a: Any, axis: Any = None, dtype: Any = None, out: None = None, ddof: float = 0,
+    keepdims: bool = False,
+) -> Tensor:  # fmt: skip
+    x = in_dtype(dtype, a)
+    if not ddof:
+        return reduction.std(x, axis, keepdims)
+    return ew.sqrt(_variance(x, axis, ddof, keepdims))
+
+
+def _placing(function: Any, name: str) -> None:
+    body = getattr(reduction, name)
+
+    @of(function, k=name)
+    def call(a: Any, axis: Any = None, out: None = None, *, keepdims: bool = False) -> Tensor:
+        x = as_tensor(a)
+        found: Tensor = body(
+            shaping.flatten(x) if axis is None else x, -1 if axis is None else axis
+        )
+        if not keepdims:
+            return found
+        places = range(x.ndim) if axis is None else [as_axis(axis, x)]
+        return sh.expand_dims(found, axes=tuple(places))
+
+
+def _cumulating(functions: Sequence[Any], name: str) -> None:
+    body = getattr(reduction, name)
+
+    @of(*functions, k=name)
+    def call(a: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Tensor:
+        x = _counted(in_dtype(dtype, a))
+        found: Tensor = body(shaping.flatten(x), 0) if axis is None else body(x, axis)
+        return found
+
+
+_placing(np.argmax, "argmax")
+_placing(np.argmin, "argmin")
+_cumulating([np.cumsum], "cumsum")
+_cumulating([np.cumprod], "cumprod")
+
+
+@of(np.ptp)
+def _ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Tensor:
+    return ew.sub(reduction.max(a, axis, keepdims), reduction.min(a, axis, keepdims))
+
+
+@of(np.count_nonzero)
+def _count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
+    return reduction.sum(cast_to(_truth(a), "int32"), axis, keepdims)
+
+
+@of(np.average)
+def _average(a: Any, axis: Any = None, weights: Any = None, *, keepdims: bool = False) -> Tensor:
+    if weights is None:
+        return reduction.mean(a, axis, keepdims)
+    x, w = promoted(a, weights)
+    x, w = float_tensor(x), float_tensor(w)
+    if w.ndim == 1 and x.ndim > 1:
+        if axis is None:
+            raise ValueError("np.average: weights of one axis need an axis")
+        place = as_axis(axis, x)
+        w = sh.expand_dims(w, axes=tuple(i for i in range(x.ndim) if i != place))
+    w = sh.broadcast_like(w, x)
+    total = reduction.sum(w, axis, keepdims)
+    return ew.div(reduction.sum(ew.mul(x, w), axis, keepdims), total)
+
+
+@of(np.linalg.norm, k="sqrt")
+def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
+    x = float_tensor(x)
+    whole = x.ndim if axis is None else len(listed(axis))
+    if ord not in (None, "fro") and whole != 1:
+        raise TypeError(
+            f"np.linalg.norm: ord={ord!r} of {whole} axes takes no symbolic tensors; give one axis"
+        )
+    if ord in (None, "fro", 2):
+        return ew.sqrt(reduction.sum(ew.mul(x, x), axis, keepdims))
+    if ord in (math.inf, -math.inf):
+        chosen = reduction.max if ord > 0 else reduction.min
+        return chosen(ew.abs(x), axis, keepdims)
+    if ord == 1:
+        return reduction.sum(ew.abs(x), axis, keepdims)
+    if ord == 0:
+        return reduction.sum(cast_to(_truth(x), x.spec.dtype), axis, keepdims)
+    powers = reduction.sum(ew.pow(ew.abs(x), _like(ord, x)), axis, keepdims)
+    return ew.pow(powers, _like(1 / ord, x))
