@@ -81,6 +81,17 @@ k_binary_crossentropy <- function(target, output, from_logits = FALSE) {
   ))
 }
 
+k_binary_focal_crossentropy <- function(
+    target, output, apply_class_balancing = FALSE, alpha = 0.25, gamma = 2,
+    from_logits = FALSE
+) {
+  call_k("binary_focal_crossentropy", list(
+      target = target, output = output,
+      apply_class_balancing = apply_class_balancing, alpha = alpha,
+      gamma = gamma, from_logits = from_logits
+  ))
+}
+
 k_cast <- function(x, dtype) {
   call_k("cast", list(x = x, dtype = dtype))
 }
@@ -95,6 +106,15 @@ k_categorical_crossentropy <- function(
   call_k("categorical_crossentropy", list(
       target = target, output = output, from_logits = from_logits,
       axis = axis
+  ))
+}
+
+k_categorical_focal_crossentropy <- function(
+    target, output, alpha = 0.25, gamma = 2, from_logits = FALSE, axis = -1L
+) {
+  call_k("categorical_focal_crossentropy", list(
+      target = target, output = output, alpha = alpha, gamma = gamma,
+      from_logits = from_logits, axis = axis
   ))
 }
 
@@ -840,11 +860,11 @@ k_softsign <- function(x) {
 }
 
 k_sparse_categorical_crossentropy <- function(
-    target, output, from_logits = FALSE, axis = -1L
+    target, output, from_logits = FALSE, axis = -1L, ignore_class = NULL
 ) {
   call_k("sparse_categorical_crossentropy", list(
       target = target, output = output, from_logits = from_logits,
-      axis = axis
+      axis = axis, ignore_class = ignore_class
   ))
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cases.record import case, floats, ints, simplex, unit, values
+from cases.record import case, floats, ints, positive, simplex, unit, values
 
 EPSILON = 1e-7
 
@@ -117,6 +117,134 @@ case(
     oracle=binary,
     id="far",
     from_logits=True,
+)
+
+
+def ignoring(target, output, from_logits=False, axis=-1, ignore_class=None):
+    kept = target.astype(int) != ignore_class
+    losses = sparse(np.where(kept, target, 0), output, from_logits, axis)
+    return np.where(kept, losses, 0.0)
+
+
+VOID = [[0, 255, 2], [1, 1, 255]]
+for from_logits in (False, True):
+    case(
+        "sparse_categorical_crossentropy",
+        values(VOID),
+        floats(2, 3, 4) if from_logits else simplex(2, 3, 4),
+        oracle=ignoring,
+        id=f"ignored-{from_logits}",
+        smooth=True,
+        from_logits=from_logits,
+        ignore_class=255,
+    )
+case(
+    "sparse_categorical_crossentropy",
+    values([[0, -1], [2, 1]]),
+    floats(2, 3, 2),
+    oracle=ignoring,
+    id="ignored-first",
+    smooth=True,
+    from_logits=True,
+    axis=1,
+    ignore_class=-1,
+    errors=[
+        (
+            (ints(2), floats(2, 3)),
+            {"ignore_class": 0.5},
+            TypeError,
+            r"K\.sparse_categorical_crossentropy: ignore_class",
+        )
+    ],
+)
+case(
+    "sparse_categorical_crossentropy",
+    values([1, 0], "uint8"),
+    simplex(2, 3),
+    oracle=ignoring,
+    id="ignored-none",
+    ignore_class=-1,
+)
+
+
+def binary_focal(
+    target, output, apply_class_balancing=False, alpha=0.25, gamma=2.0, from_logits=False
+):
+    p = 1 / (1 + np.exp(-output)) if from_logits else output
+    happened = target * p + (1 - target) * (1 - p)
+    losses = (1 - happened) ** gamma * binary(target, output, from_logits)
+    weight = target * alpha + (1 - target) * (1 - alpha)
+    return losses * weight if apply_class_balancing else losses
+
+
+case("binary_focal_crossentropy", unit(3, 4), unit(3, 4), oracle=binary_focal, smooth=True)
+case(
+    "binary_focal_crossentropy",
+    unit(3, 4),
+    floats(3, 4),
+    oracle=binary_focal,
+    smooth=True,
+    from_logits=True,
+    apply_class_balancing=True,
+    alpha=0.7,
+    gamma=1.5,
+)
+case(
+    "binary_focal_crossentropy",
+    ints(3, 4, high=2),
+    unit(3, 4),
+    oracle=binary_focal,
+    id="labels",
+    apply_class_balancing=True,
+    gamma=0,
+)
+
+
+def categorical_focal(target, output, alpha=0.25, gamma=2.0, from_logits=False, axis=-1):
+    p = np.exp(log_softmax(output, axis)) if from_logits else output
+    p = np.clip(p / p.sum(axis, keepdims=True), EPSILON, 1 - EPSILON)
+    alpha = np.asarray(alpha)
+    if alpha.ndim:
+        alpha = np.moveaxis(np.broadcast_to(alpha, (*[1] * (p.ndim - 1), alpha.size)), -1, axis)
+    return -(alpha * (1 - p) ** gamma * target * np.log(p)).sum(axis)
+
+
+for axis, shape in ((-1, (4, 3)), (1, (2, 3, 4)), (-2, (2, 3, 4))):
+    for from_logits in (False, True):
+        case(
+            "categorical_focal_crossentropy",
+            simplex(*shape),
+            floats(*shape) if from_logits else positive(*shape),
+            oracle=categorical_focal,
+            id=f"{len(shape)}{axis}{from_logits}",
+            smooth=True,
+            from_logits=from_logits,
+            axis=axis,
+        )
+case(
+    "categorical_focal_crossentropy",
+    simplex(2, 3, 4),
+    positive(2, 3, 4),
+    oracle=categorical_focal,
+    id="weighted",
+    smooth=True,
+    alpha=[0.1, 0.2, 0.7],
+    gamma=0.5,
+    axis=1,
+    errors=[
+        (
+            (floats(2, 3), floats(2, 4)),
+            {},
+            ValueError,
+            r"K\.categorical_focal_crossentropy: target must have the shape of output",
+        ),
+        (
+            (floats(2, 3), floats(2, 3)),
+            {"axis": 2},
+            ValueError,
+            r"K\.categorical_focal_crossentropy: axis",
+        ),
+    ],
 )
 case(
     "in_top_k",

@@ -24,6 +24,7 @@ from backplane.backend import (
     ctc,
     debugging,
     devices,
+    focal_loss,
     functions,
     graph,
     inspection,
@@ -50,10 +51,10 @@ from backplane.backend._call import unconverted as _unconverted
 from backplane.backend.tensorflow_backend import leaked as __getattr__  # noqa: F401
 
 _CHAPTERS = (
-    activation, arithmetic, checkpoints, common, comparison, control, convolution, creation, ctc,
-    debugging, devices, functions, graph, inspection, keras1, linear, loss, normalization, padding,
-    phase, pooling, random, recurrence, reduction, resizing, scaling, selection, session, shaping,
-    sharding, sparse, state,
+    activation, arithmetic, checkpoints, common, comparison, control, convolution, creation,
+    ctc, debugging, devices, focal_loss, functions, graph, inspection, keras1, linear, loss,
+    normalization, padding, phase, pooling, random, recurrence, reduction, resizing, scaling,
+    selection, session, shaping, sharding, sparse, state,
 )  # fmt: skip
 
 _FUNCTIONS = {name: getattr(chapter, name) for chapter in _CHAPTERS for name in chapter.__all__}

@@ -11,6 +11,7 @@ from backplane.backend._args import as_count, as_int
 from backplane.backend._call import api
 from backplane.backend.activation import float_tensor
 from backplane.backend.types import Axis, TensorLike
+from backplane.core import context
 from backplane.core.graph import Tensor
 from backplane.core.primitive import Primitive
 from backplane.core.shapes import broadcast
@@ -21,7 +22,7 @@ from backplane.ops.creation import scalar, shaped, size_at
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.picking import names_one, pick
 from backplane.ops.ragged import column, positions, row
-from backplane.ops.shaping import expand_dims, reshape, squeeze
+from backplane.ops.shaping import expand_dims, full_like, reshape, squeeze
 
 __all__ = [
     "binary_crossentropy", "categorical_crossentropy", "in_top_k",
@@ -45,21 +46,32 @@ def _clipped(x: Tensor) -> Tensor:
     return ew.maximum(ew.minimum(x, scalar(1.0 - epsilon, dtype)), scalar(epsilon, dtype))
 
 
-def _before(output: Tensor, activation: Primitive[Tensor]) -> Tensor | None:
-    """The argument of the activation that made `output`. A loss that is computed from the argument
-    is exact even where probabilities are close to 0 or 1.
+def _logits(
+    what: str, output: Tensor, activation: Primitive[Tensor], from_logits: bool, **params: int
+) -> Tensor | None:
+    """The logits of the loss `what`, if there are any: `output` if it holds them, else the argument
+    of the activation that made it. A loss that is computed from logits is exact even where
+    probabilities are close to 0 or 1.
     """
-    return output.inputs[0] if output.op is activation else None
+    made = output.op is activation
+    if from_logits:
+        if made:
+            context.warn(
+                f"K.{what}: received `from_logits=True`, but `output` is the result of a "
+                f"{activation.name}, so it holds probabilities. They are taken for logits, as "
+                "asked; leave from_logits out if that is not meant"
+            )
+        return output
+    return output.inputs[0] if made and output.params.items() >= params.items() else None
 
 
-def _log_probabilities(output: Tensor, axis: int, normalized: bool, from_logits: bool) -> Tensor:
-    """Log-probabilities along `axis` of logits, of a softmax, or of plain probabilities."""
-    logits = output if from_logits else _before(output, red.softmax)
-    if logits is not None and (from_logits or output.params["axis"] == axis):
-        return red.log_softmax(logits, axis=axis)
+def _log_probabilities(x: Tensor, axis: int, normalized: bool, from_logits: bool) -> Tensor:
+    """Log-probabilities along `axis` of logits or of probabilities."""
+    if from_logits:
+        return red.log_softmax(x, axis=axis)
     if normalized:
-        return ew.log(_clipped(output / red.sum(output, axes=(axis,), keepdims=True)))
-    return red.log_softmax(ew.log(_clipped(output)), axis=axis)
+        return ew.log(_clipped(x / red.sum(x, axes=(axis,), keepdims=True)))
+    return red.log_softmax(ew.log(_clipped(x)), axis=axis)
 
 
 @api
@@ -93,13 +105,19 @@ def categorical_crossentropy(
     axis = _axis(axis, output)
     target = cast_to(as_tensor(target), output.spec.dtype)
     broadcast(target.spec.shape, output.spec.shape)
-    logs = _log_probabilities(output, axis, True, from_logits)
+    logits = _logits("categorical_crossentropy", output, red.softmax, from_logits, axis=axis)
+    x = output if logits is None else logits
+    logs = _log_probabilities(x, axis, True, logits is not None)
     return -red.sum(target * logs, axes=(axis,), keepdims=False)
 
 
 @api
 def sparse_categorical_crossentropy(
-    target: TensorLike, output: TensorLike, from_logits: bool = False, axis: Axis = -1
+    target: TensorLike,
+    output: TensorLike,
+    from_logits: bool = False,
+    axis: Axis = -1,
+    ignore_class: int | None = None,
 ) -> Tensor:
     """Crossentropy between a distribution and a class given by its number.
 
@@ -110,6 +128,8 @@ def sparse_categorical_crossentropy(
         output: Probabilities or logits, as in `K.categorical_crossentropy`.
         from_logits: Whether `output` holds logits.
         axis: Axis of the classes.
+        ignore_class: Number that stands for no class, such as -1 or 255. Where the target is that
+            number, the loss is 0, and `output` has no influence on any gradient.
 
     Returns:
         A tensor of the shape of `output` without `axis`.
@@ -136,10 +156,29 @@ def sparse_categorical_crossentropy(
     labels = _labels(target, output, axis)
     if classes > np.iinfo(labels.spec.dtype).max:
         labels = cast_to(labels, "int64")
-    logs = _log_probabilities(output, axis, False, from_logits)
-    chosen = pick(logs, labels, axis=axis)
-    losses = -ew.where(names_one(labels, classes), chosen, scalar(math.nan, logs.spec.dtype))
-    return squeeze(losses, axes=(axis,))
+    logits = _logits("sparse_categorical_crossentropy", output, red.softmax, from_logits, axis=axis)
+    x = output if logits is None else logits
+    named = names_one(labels, classes)
+    if ignore_class is not None:
+        ignored = _ignored(labels, as_int(ignore_class, "ignore_class"))
+        # Ones are probabilities as well as logits. Whatever stood there, NaN too, is dropped.
+        x = ew.where(ignored, scalar(1, x.spec.dtype), x)
+    logs = _log_probabilities(x, axis, False, logits is not None)
+    losses = -ew.where(named, pick(logs, labels, axis=axis), scalar(math.nan, logs.spec.dtype))
+    if ignore_class is None:
+        return squeeze(losses, axes=(axis,))
+    losses = squeeze(ew.where(ignored, scalar(0, logs.spec.dtype), losses), axes=(axis,))
+    # As in tf.keras, whose means over a loss leave out what this mask does.
+    losses._keras_mask = squeeze(ew.logical_not(ignored), axes=(axis,))  # type: ignore[attr-defined]
+    return losses
+
+
+def _ignored(labels: Tensor, number: int) -> Tensor:
+    """Where the labels are `number`, which their dtype may be too narrow for."""
+    limits = np.iinfo(labels.spec.dtype)
+    if not limits.min <= number <= limits.max:
+        return full_like(labels, 0, "bool")
+    return ew.equal(labels, scalar(number, labels.spec.dtype))
 
 
 def _labels(target: Tensor, output: Tensor, axis: int) -> Tensor:
@@ -180,7 +219,7 @@ def binary_crossentropy(
     """
     output = float_tensor(output)
     target = cast_to(as_tensor(target), output.spec.dtype)
-    logits = output if from_logits else _before(output, ew.sigmoid)
+    logits = _logits("binary_crossentropy", output, ew.sigmoid, from_logits)
     if logits is None:
         p = _clipped(output)
         return -(target * ew.log(p) + (1.0 - target) * ew.log1p(-p))

@@ -13,6 +13,7 @@ import gc
 import linecache
 import os
 import sys
+import warnings
 from _thread import allocate_lock  # `threading` imports much more than this.
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -232,6 +233,18 @@ def user_line() -> Where | None:
             return Where(code.co_filename, frame.f_lineno, code.co_name, context.scopes, callers)
         frame = frame.f_back
     return None
+
+
+_warned: dict[Any, Any] = {}
+
+
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn in the name of the user's line that is being executed."""
+    where = user_line()
+    if where is None:
+        warnings.warn(text, category, stacklevel=2)
+    else:
+        warnings.warn_explicit(text, category, where.filename, where.line, registry=_warned)
 
 
 def _origin(filename: str) -> int:

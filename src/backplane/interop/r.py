@@ -31,7 +31,7 @@ AXES = frozenset(("axes", "axis", "pattern"))
 
 INTEGERS = frozenset({
     "beam_width", "bottom_pad", "broadcastable", "depth_factor", "dilation_rate",
-    "filter_shape", "height_factor", "image_shape", "k", "kernel_size", "left_pad",
+    "filter_shape", "height_factor", "ignore_class", "image_shape", "k", "kernel_size", "left_pad",
     "max_nodes", "n", "ndim", "noise_shape", "num_classes", "output_shape", "padding",
     "pool_size", "reduction_axes", "rep", "right_pad", "seed", "set_learning_phase.value",
     "shape", "size", "start", "step", "stop", "strides", "summarize", "top_pad",
