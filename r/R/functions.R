@@ -464,8 +464,10 @@ k_list_devices <- function() {
   call_k("list_devices", list())
 }
 
-k_load_state <- function(path, variables = NULL) {
-  call_k("load_state", list(path = path, variables = variables))
+k_load_state <- function(path, variables = NULL, random_state = TRUE) {
+  call_k("load_state", list(
+      path = path, variables = variables, random_state = random_state
+  ))
 }
 
 k_local_conv1d <- function(
@@ -671,6 +673,10 @@ k_random_normal_variable <- function(
   ))
 }
 
+k_random_state <- function() {
+  call_k("random_state", list())
+}
+
 k_random_uniform <- function(
     shape, minval = 0, maxval = 1, dtype = NULL, seed = NULL
 ) {
@@ -809,6 +815,10 @@ k_set_mesh <- function(axes) {
 
 k_set_random_seed <- function(seed, portable = FALSE) {
   call_k("set_random_seed", list(seed = seed, portable = portable))
+}
+
+k_set_random_state <- function(state) {
+  call_k("set_random_state", list(state = state))
 }
 
 k_set_session <- function(session) {

@@ -555,3 +555,16 @@ def test_the_loss_of_ctc_fits_numpys_also_where_there_is_nothing(compile_: bool 
     options = {} if compile_ is None else {"compile": compile_}
     for found, wanted in zip(run("tensorflow", **options), run("numpy"), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_the_counter_of_a_traced_function_is_part_of_the_random_state():
+    traced = tf.function(lambda x: K.dropout(x, 0.5, seed=1))
+    x = tf.ones(32)
+    traced(x)
+    state = K.random_state()
+    first, second = traced(x).numpy(), traced(x).numpy()
+    K.set_random_state(state)
+    assert (traced(x).numpy() == first).all()
+    assert (first != second).any()
+    del traced
+    K.set_random_state(state)

@@ -17,7 +17,7 @@ def save(file, values, token):
     blocks = [[((2 * i, j), values[2 * i : 2 * i + 2, j : j + 3]) for j in (0, 3)] for i in (0, 1)]
     written = [_state_files.write_parts(names[i], {"w": blocks[i]}) for i in range(2)]
     table = {"w": ("float32", values.shape, [part for parts in written for part in parts["w"]])}
-    content = _state_files.packed({"b": values[0]}, table)
+    content = _state_files.packed({"b": values[0]}, table, K.random_state())
     return names, lambda: _files.replace(str(file), content)
 
 

@@ -88,9 +88,11 @@ from backplane.backend.phase import set_learning_phase as set_learning_phase
 from backplane.backend.random import random_binomial as random_binomial
 from backplane.backend.random import random_normal as random_normal
 from backplane.backend.random import random_normal_variable as random_normal_variable
+from backplane.backend.random import random_state as random_state
 from backplane.backend.random import random_uniform as random_uniform
 from backplane.backend.random import random_uniform_variable as random_uniform_variable
 from backplane.backend.random import set_random_seed as set_random_seed
+from backplane.backend.random import set_random_state as set_random_state
 from backplane.backend.random import truncated_normal as truncated_normal
 from backplane.backend.recurrence import rnn as rnn
 from backplane.backend.scaling import remat as remat
@@ -242,6 +244,7 @@ __all__ = [
     "random_binomial",
     "random_normal",
     "random_normal_variable",
+    "random_state",
     "random_uniform",
     "random_uniform_variable",
     "relu",
@@ -265,6 +268,7 @@ __all__ = [
     "set_learning_phase",
     "set_mesh",
     "set_random_seed",
+    "set_random_state",
     "set_session",
     "set_value",
     "shape",

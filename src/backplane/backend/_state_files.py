@@ -23,8 +23,11 @@ from backplane.engines.base import Engine
 # Modules that only files need are imported where they are used: `import` need not wait for them.
 
 DIGEST = "backplane.sha256"
-"""The key of the checksum over all names, dtypes, shapes, values and the table of parts, in the
-file's metadata."""
+"""The key of the checksum over all names, dtypes, shapes and values, the table of parts and the
+state of random numbers, in the file's metadata."""
+
+RANDOM = "backplane.random"
+"""The key of the state of random numbers."""
 
 PARTS = "backplane.parts"
 """The key of the table of parts."""
@@ -134,6 +137,8 @@ class State(NamedTuple):
 
     whole: dict[str, np.ndarray]
     in_parts: dict[str, InParts]
+    random: str | None
+    """What `K.random_state` has returned. Files that older versions have saved lack it."""
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -144,12 +149,17 @@ def parts_folder(file: str | os.PathLike[str]) -> Path:
     return Path(f"{os.path.realpath(file)}.parts")
 
 
-def packed(state: Mapping[str, np.ndarray], parts: Mapping[str, Any] | None = None) -> bytes:
+def packed(
+    state: Mapping[str, np.ndarray],
+    parts: Mapping[str, Any] | None = None,
+    random: str | None = None,
+) -> bytes:
     """The content of a file. `parts` is the table of parts that are in other files: for each name
-    the arguments of `InParts`.
+    the arguments of `InParts`. `random` is the state of random numbers.
     """
-    table = json.dumps(parts) if parts else ""
-    marks = {DIGEST: digest(state, table)} | ({PARTS: table} if table else {})
+    texts = {PARTS: json.dumps(parts) if parts else None, RANDOM: random}
+    marks = {key: text for key, text in texts.items() if text is not None}
+    marks[DIGEST] = digest(state, *marks.values())
     return library("K.save_state").numpy.save(dict(state), marks)
 
 
@@ -208,25 +218,26 @@ def read(file: Path) -> State:
     except (safetensors.SafetensorError, ValueError, TypeError, KeyError) as error:
         raise ValueError(f"K.load_state: {str(file)!r} is torn or no state: {error}") from error
     marks = header.get("__metadata__", {})
-    table = marks.get(PARTS, "")
-    if marks.get(DIGEST) != digest(state, table):
+    texts = [marks[key] for key in (PARTS, RANDOM) if key in marks]
+    if marks.get(DIGEST) != digest(state, *texts):
         raise ValueError(
             f"K.load_state: {str(file)!r} was altered, or K.save_state has not written it: its "
             "checksum does not fit"
         )
-    parts = json.loads(table) if table else {}
-    return State(state, {name: InParts(file, *given) for name, given in parts.items()})
+    parts = json.loads(marks.get(PARTS, "{}"))
+    in_parts = {name: InParts(file, *given) for name, given in parts.items()}
+    return State(state, in_parts, marks.get(RANDOM))
 
 
 def _array(dtype: str, shape: Sequence[int], data: bytes) -> np.ndarray:
     return np.frombuffer(data, as_dtype(DTYPES[dtype])).reshape(shape).copy()
 
 
-def digest(state: Mapping[str, np.ndarray], table: str = "") -> str:
-    """The checksum over arrays, with their names, dtypes and shapes, and a table of parts."""
+def digest(state: Mapping[str, np.ndarray], *texts: str) -> str:
+    """The checksum over arrays, with their names, dtypes and shapes, and over texts."""
     import hashlib
 
-    found = hashlib.sha256(table.encode())
+    found = hashlib.sha256("".join(texts).encode())
     for name, value in sorted(state.items()):
         found.update(f"{name}\0{value.dtype.name}\0{value.shape}\0".encode())
         found.update(value.reshape(-1).view(np.uint8).data)

@@ -1,4 +1,6 @@
-"""Saving the values of variables to a file, and loading them again, on any engine."""
+"""Saving the values of variables and the state of random numbers to a file, and loading them again,
+on any engine.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from backplane import engines
+from backplane.backend.random import random_state as present_state
+from backplane.backend.random import set_random_state
 from backplane.core.graph import Tensor
 from backplane.core.mesh import check_layout
 from backplane.core.spec import Spec
@@ -34,12 +38,13 @@ T = TypeVar("T")
 
 
 def save_state(path: str | os.PathLike[str], variables: Named) -> None:
-    """Save the values of variables to a file, in one step.
+    """Save the values of variables, and the state of random numbers, to a file, in one step.
 
     The file has the format safetensors, which other libraries read. The values are those of one
     moment: no update of another thread falls between them. They are first written to a file beside
     `path`, which takes its place when everything is on the disk. So `path` holds the old state or
-    the new one, whatever happens meanwhile.
+    the new one, whatever happens meanwhile. What `K.random_state` returns is saved with the values,
+    so a program that loads them goes on with the same random numbers.
 
     With several processes, each calls this function, and all return when the state is there. The
     first one writes `path`. Values that lie on the mesh in parts are not put together: each process
@@ -78,7 +83,8 @@ def save_state(path: str | os.PathLike[str], variables: Named) -> None:
     _state_files.library("K.save_state")
     engine = _sharing(named.values())
     engine.agree("K.save_state: the list of names", "\n".join(named))
-    values = dict(zip(named, contents(list(named.values()), engine), strict=True))
+    found, random = contents(list(named.values()), engine, present_state)
+    values = dict(zip(named, found, strict=True))
     split = {name: v for name, v in values.items() if isinstance(v, list)}
     whole = {n: np.asarray(v, order="C") for n, v in values.items() if not isinstance(v, list)}
     file, token, parts = os.fspath(path), "", {}
@@ -94,7 +100,7 @@ def save_state(path: str | os.PathLike[str], variables: Named) -> None:
 
     def finish() -> None:
         if engine.process == 0:
-            _files.replace(file, _state_files.packed(whole, parts))
+            _files.replace(file, _state_files.packed(whole, parts, random))
             _state_files.remove_other_parts(file, token)
 
     _in_all(engine, finish, "K.save_state")
@@ -112,18 +118,26 @@ def _table(
 
 
 def load_state(
-    path: str | os.PathLike[str], variables: Named | None = None
+    path: str | os.PathLike[str],
+    variables: Named | None = None,
+    random_state: bool = True,
 ) -> dict[str, np.ndarray]:
     """Load what `K.save_state` has saved, on the same engine or on another one.
 
     The file is checked before any variable changes. If all names, shapes and dtypes fit, all
-    variables are set at once. With several processes, each calls this function; if one of them
-    cannot read what it needs, no variable changes in any. An addition of Backplane.
+    variables are set at once. Random numbers then go on from the saved state, as after
+    `K.set_random_state`: a run that is resumed has the losses of one that nothing has stopped. A
+    file of an older version has no such state, and a warning says so.
+
+    With several processes, each calls this function; if one of them cannot read what it needs, no
+    variable changes in any. An addition of Backplane.
 
     Args:
         path: The file; or a folder, whose newest complete file is taken. Each newer file that is
             torn, altered or cannot be read is named in a warning.
         variables: As in `K.save_state`: the variables to set. Without them nothing is set.
+        random_state: Whether the state of random numbers is set too. False is for weights that are
+            only the start of something else.
 
     Returns:
         A dict from names to arrays: everything that the file holds. If values were saved in parts,
@@ -157,6 +171,14 @@ def load_state(
         loaded = _in_all(engine, lambda: _read(given, read), "K.load_state")
     _in_all(engine, loaded.check, "K.load_state")
     hold(list(named.values()), loaded.values)
+    if random_state and loaded.random is not None:
+        set_random_state(loaded.random)
+    elif random_state:
+        warnings.warn(
+            f"K.load_state: {os.fspath(path)!r} was saved without the state of random numbers, by "
+            "an older version: random tensors go on from where they are",
+            stacklevel=2,
+        )
     return loaded.state
 
 
@@ -166,6 +188,7 @@ class _Loaded(NamedTuple):
     state: dict[str, np.ndarray]
     values: list[dict[Any, Any]]
     """For each variable what it is to hold."""
+    random: str | None = None
     misfit: ValueError | None = None
 
     def check(self) -> None:
@@ -182,7 +205,7 @@ def _for_variables(state: State, named: Mapping[str, Variable], engine: Engine) 
         for name, variable in named.items():
             _check(name, variable, state, engine)
     except ValueError as error:
-        return _Loaded({}, [], error)
+        return _Loaded({}, [], misfit=error)
     whole = dict(state.whole)
     values: list[dict[Any, Any]] = []
     for name, variable in named.items():
@@ -196,7 +219,7 @@ def _for_variables(state: State, named: Mapping[str, Variable], engine: Engine) 
             if name not in whole:
                 whole[name] = state.in_parts[name].whole()
             values.append({None: whole[name].copy()})  # The caller gets the array itself.
-    return _Loaded(whole, values)
+    return _Loaded(whole, values, state.random)
 
 
 def _whole(state: State) -> dict[str, np.ndarray]:

@@ -7,6 +7,7 @@ draws new samples. The seed alone decides the sequence of samples of a tensor.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from backplane.backend._call import api, creates
 from backplane.backend._errors import explained
 from backplane.backend.creation import variable
 from backplane.backend.types import DType, Seed, Shape, TensorLike
+from backplane.core import random_state as states
 from backplane.core.graph import KeySource, Tensor, constant
 from backplane.core.spec import KEY, is_float, promote
 from backplane.core.variable import Variable
@@ -29,8 +31,9 @@ from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.random import portable_normal, portable_uniform
 
 __all__ = [
-    "dropout", "random_binomial", "random_normal", "random_normal_variable", "random_uniform",
-    "random_uniform_variable", "set_random_seed", "truncated_normal",
+    "dropout", "random_binomial", "random_normal", "random_normal_variable", "random_state",
+    "random_uniform", "random_uniform_variable", "set_random_seed", "set_random_state",
+    "truncated_normal",
 ]  # fmt: skip
 
 
@@ -66,11 +69,97 @@ def set_random_seed(seed: int | None, portable: bool = False) -> None:
         True
         >>> K.set_random_seed(None)
     """
+    states.forget_awaited()
     if seed is None:
         _seeds.generator, _seeds.portable = None, False
         return
     _seeds.generator = np.random.default_rng(as_int(seed, "K.set_random_seed: seed"))
     _seeds.portable = bool(portable)
+
+
+@explained
+def random_state() -> str:
+    """The state of all random numbers, for programs that save their state by themselves.
+
+    It holds the counter of each random tensor, so that its next samples are known, and where
+    `K.set_random_seed` is in its sequence of seeds. `K.save_state` saves it, too. The generators of
+    the program itself are no part of it (`numpy.random`, for example), nor are those of libraries.
+    An addition of Backplane: the documents of the Keras backend API do not have it.
+
+    Returns:
+        A text of one line, which any file can hold.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> y = K.dropout(K.ones((100,)), 0.5, seed=1)
+        >>> state = K.random_state()
+        >>> a = K.eval(y)
+        >>> K.set_random_state(state)
+        >>> bool((a == K.eval(y)).all())
+        True
+    """
+    generator = _seeds.generator
+    return json.dumps({
+        "version": _VERSION,
+        "process": states.identity(),
+        "portable": _seeds.portable,
+        "seeds": None if generator is None else generator.bit_generator.state,
+        "tensors": states.saved(),
+    })  # fmt: skip
+
+
+_VERSION = 1
+
+
+@explained
+def set_random_state(state: str) -> None:
+    """Let all random numbers go on from a state that `K.random_state` has given.
+
+    A process that goes on with the work of another one builds the same program: each random tensor
+    is known by its seed, and by its place in the order in which those without a seed of their own
+    were made. Random tensors that are made afterwards find their state, too.
+    An addition of Backplane: the documents of the Keras backend API do not have it.
+
+    Args:
+        state: What `K.random_state` has returned, in this process or in another one.
+
+    Raises:
+        TypeError: if `state` is no text.
+        ValueError: if it is not from `K.random_state`. Nothing has changed then.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.set_random_state(K.random_state())
+    """
+    text: Any = state
+    if isinstance(text, np.ndarray) and text.ndim == 0:
+        text = text.item()  # `np.load` gives texts so.
+    if not isinstance(text, str | bytes):
+        raise TypeError(
+            "K.set_random_state: state must be the text that K.random_state has returned, got "
+            f"{type(text).__name__}"
+        )
+    try:
+        given = json.loads(text)
+        version, portable, seeds = given["version"], given["portable"], given["seeds"]
+        own = given["process"] == states.identity()
+        entries = [states.Saved(*entry) for entry in given["tensors"]]
+        generator = None if seeds is None else np.random.default_rng()
+        if generator is not None:
+            generator.bit_generator.state = seeds
+        if version != _VERSION or not all(map(_is_entry, entries)):
+            raise ValueError(f"it has version {version!r}")
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(
+            f"K.set_random_state: state must be the text that K.random_state has returned: {error}"
+        ) from None
+    _seeds.generator, _seeds.portable = generator, bool(portable)
+    states.restore(entries, own)
+
+
+def _is_entry(entry: states.Saved) -> bool:
+    numbers = entry.serial, entry.seed, entry.counter
+    return all(type(n) is int for n in numbers) and entry.seed >= 0 <= entry.counter
 
 
 def key_of(seed: Seed) -> Tensor:
@@ -94,13 +183,17 @@ def key_of(seed: Seed) -> Tensor:
 
 def key_source(seed: Any) -> KeySource:
     """A source of keys for one random tensor."""
-    if seed is not None:
-        return KeySource(as_int(seed, "seed"))
+    chosen = None if seed is None else as_int(seed, "seed")
+    restored = states.arriving(chosen)
+    if restored is not None:
+        return restored
+    if chosen is not None:
+        return KeySource(chosen)
     if _seeds.generator is not None:
-        return KeySource(int(_seeds.generator.integers(2**63)))
+        return KeySource(int(_seeds.generator.integers(2**63)), drawn=True)
     # This is NumPy's global generator on purpose: in classic Keras too, `np.random.seed` fixes the
     # seeds.
-    return KeySource(int(np.random.randint(10**6)), given=False)  # noqa: NPY002
+    return KeySource(int(np.random.randint(10**6)), given=False, drawn=True)  # noqa: NPY002
 
 
 Samplers = tuple[Callable[..., Tensor], Callable[..., Tensor]]

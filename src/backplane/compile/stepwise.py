@@ -233,7 +233,7 @@ def call_stepwise(
         leaves |= zip(function.variables, lent(function.variables, engine), strict=True)
         # The outputs first: what a gradient gets wrong mostly comes from what is before it.
         results = stepper.run(graph([*function.outputs, *function.news], replace), leaves)
-    except Exception:
+    except BaseException:
         undraw(function.keys, keys)
         raise
     arrays = [np.array(engine.to_numpy(value)) for value in results]

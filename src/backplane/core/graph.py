@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from _thread import allocate_lock  # `threading` imports much more than this.
+from _thread import RLock  # `threading` imports much more than this.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, Protocol, TypeGuard, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -17,7 +18,8 @@ from backplane.core.spec import Spec
 from backplane.core.tensor import OPERATORS as OPERATORS
 from backplane.core.tensor import Tensor as Tensor
 
-_drawing = allocate_lock()
+drawing = RLock()
+"""Held while counters of random keys change. A handler of a signal may save them meanwhile."""
 
 TensorT = TypeVar("TensorT", bound=Tensor)
 
@@ -88,21 +90,26 @@ class KeySource(Tensor):
     sequence of samples in every process.
     """
 
-    __slots__ = ("counter", "given", "seed")
+    __slots__ = ("counter", "drawn", "elsewhere", "given", "seed")
 
-    def __init__(self, seed: int, given: bool = True) -> None:
+    def __init__(self, seed: int, given: bool = True, drawn: bool = False) -> None:
         super().__init__(None, (), {}, Spec((4,), "uint32"), user_line(), None)
         self.seed = seed
         self.given = given
         """Whether somebody chose the seed. If not, a forked child draws other numbers."""
+        self.drawn = drawn
+        """Whether the seed is one of a sequence, and not that of the call which made the source."""
         self.counter = 0
+        self.elsewhere: Counter | None = None
+        """What counts in the place of `counter`, in a function that an engine's library traces."""
+        key_sources[self.serial] = self
 
     def words(self) -> tuple[int, int, int, int]:
         """The next key, without drawing it."""
         high = (self.seed >> 32) & 0xFFFFFFFF
         return (
             self.seed & 0xFFFFFFFF,
-            high if self.given else high ^ _process[0],
+            high if self.given else high ^ process[0],
             self.counter & 0xFFFFFFFF,
             0,
         )
@@ -112,13 +119,26 @@ class KeySource(Tensor):
         return draw([self])[0]
 
 
-_process = [0]
+class Counter(Protocol):
+    """A counter that a library keeps."""
+
+    def read(self) -> int | None:
+        """How often keys were drawn. None if nothing can draw any more."""
+
+    def write(self, count: int) -> None:
+        """Let the next key be that of so many draws."""
+
+
+key_sources: WeakValueDictionary[int, KeySource] = WeakValueDictionary()
+"""All key sources that there are, by serial number and so in the order in which they were made."""
+
+process = [0]
 """A number that differs in each forked child."""
 
 
 def draw(sources: Sequence[KeySource]) -> np.ndarray:
     """Draw the next key of each source. Several threads may draw at once."""
-    with _drawing:
+    with drawing:
         keys = [source.words() for source in sources]
         for source in sources:
             source.counter += 1
@@ -127,15 +147,15 @@ def draw(sources: Sequence[KeySource]) -> np.ndarray:
 
 def undraw(sources: Sequence[KeySource], keys: np.ndarray) -> None:
     """Give back keys that were drawn for nothing, unless somebody has drawn since."""
-    with _drawing:
+    with drawing:
         for source, key in zip(sources, keys, strict=True):
             if (source.counter - 1) & 0xFFFFFFFF == key[2]:
                 source.counter -= 1
 
 
 def _after_fork() -> None:
-    _drawing._at_fork_reinit()  # type: ignore[attr-defined]
-    _process[0] = int.from_bytes(os.urandom(4), "little")
+    drawing._at_fork_reinit()  # type: ignore[attr-defined]
+    process[0] = int.from_bytes(os.urandom(4), "little")
 
 
 if hasattr(os, "register_at_fork"):

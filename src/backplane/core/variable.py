@@ -190,17 +190,22 @@ def arrays(variables: Sequence[Variable]) -> list[np.ndarray]:
     return _at_one_moment(variables, _guards, copies)
 
 
-def contents(variables: Sequence[Variable], engine: Converter) -> list[np.ndarray | list[Block]]:
-    """As `arrays`; but of values that several processes hold by `engine`, this one's parts."""
+def contents(
+    variables: Sequence[Variable], engine: Converter, beside: Callable[[], T]
+) -> tuple[list[np.ndarray | list[Block]], T]:
+    """As `arrays`; but of values that several processes hold by `engine`, this one's parts. And
+    what `beside` returns at the same moment, between two calls that write to the variables.
+    """
 
     def copy(values: dict[Converter | None, Any]) -> np.ndarray | list[Block]:
         parts = engine.parts(values[engine]) if engine in values else None
         return _copied(values) if parts is None else parts
 
-    def copies() -> list[np.ndarray | list[Block]]:
-        return list(map(copy, list(map(attrgetter("values"), variables))))
+    def copies() -> list[Any]:
+        return [beside(), *map(copy, list(map(attrgetter("values"), variables)))]
 
-    return _at_one_moment(variables, _guards, copies)
+    other, *values = _at_one_moment(variables, _locks, copies)
+    return values, other
 
 
 def read(

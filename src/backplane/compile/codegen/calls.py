@@ -181,9 +181,11 @@ class _Writer:
                 source.line("undraw(sources, keys)")
             self._repeat_if_changed()
             self._explain(feeds)
-        if self._follows():
+        if self._follows() or self.function.keys:
             with source.block("except BaseException:"):
                 self._go_forward()
+                if not self._follows():  # Else the step may have been made.
+                    source.line("undraw(sources, keys)")
                 source.line("raise")
         if self.replaced:
             # There is no way back to the old values, so fetching, which may fail, comes afterwards.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import ref
+
 from backplane.core.graph import KeySource
 from backplane.engines.table import Lowering, Shape, Table, Value
 from backplane.engines.tensorflow.constants import ints, shape_vector
@@ -43,11 +45,35 @@ def counted(source: KeySource) -> Value:
             return tf.constant(source.draw())
         count = raw.VarHandleOp(dtype=tf.int64, shape=(), shared_name=_ANONYMOUS)
         raw.AssignVariableOp(resource=count, value=tf.constant(source.counter, tf.int64))
+    source.elsewhere = _Count(count)
+    count.source = source  # It lives as long as its counter.
     drawn = raw.ReadVariableOp(resource=count, dtype=tf.int64)
     with tf.control_dependencies([drawn]):
         raw.AssignAddVariableOp(resource=count, value=tf.constant(1, tf.int64))
     low, high, _, fold = (tf.constant(word, tf.uint32) for word in source.words())
     return tf.stack([low, high, tf.cast(tf.reshape(drawn, ()), tf.uint32), fold])
+
+
+class _Count:
+    """A source's counter in a variable, which is freed with the traced function."""
+
+    def __init__(self, variable: Value) -> None:
+        self._variable = ref(variable)
+
+    def read(self) -> int | None:
+        """The count, if the function still exists."""
+        variable = self._variable()
+        if variable is None:
+            return None
+        with tf.init_scope():
+            return int(raw.ReadVariableOp(resource=variable, dtype=tf.int64))
+
+    def write(self, count: int) -> None:
+        """Set the count, if the function still exists."""
+        variable = self._variable()
+        if variable is not None:
+            with tf.init_scope():
+                raw.AssignVariableOp(resource=variable, value=tf.constant(count, tf.int64))
 
 
 def _sampler(kernel: Lowering) -> Lowering:
