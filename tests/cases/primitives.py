@@ -12,6 +12,7 @@ import numpy as np
 from backplane.backend._call import api
 from backplane.core.registry import primitive
 from backplane.ops.lift import as_tensor
+from backplane.ops.scattering import scatter_set
 from cases.record import bools, case, distinct, floats, ints, positive, values
 
 
@@ -119,6 +120,43 @@ op("cast", HALVES, id="to-int", oracle=np.array([-1, 0, 0, 0, 1]), dtype="int32"
 op("cast", HALVES, id="to-bool", oracle=lambda x, dtype: x != 0, dtype="bool", grad=False)
 op("cast", bools(4), id="of-bool", oracle=lambda x, dtype: x.astype(dtype), dtype="float32")
 op("cast", floats(2, 3), id="to-double", oracle=lambda x, dtype: x, dtype="float64", smooth=True)
+
+# --- angles and bits ------------------------------------------------------------------------------
+
+AROUND = [
+    values([1.0, 1.0, -1.0, -1.0, 0.5, -3.0, 0.01, 1e-3]),
+    values([1.0, -1.0, 1.0, -1.0, 4.0, 0.25, -2.0, 1e3]),
+]
+INFINITY = np.inf
+ANGLES = [
+    ([0.0, -0.0, 0.0, -0.0], [0.0, 0.0, -0.0, -0.0]),
+    ([0.0, -0.0, 1.0, -1.0], [-2.0, -2.0, 0.0, -0.0]),
+    ([INFINITY, -INFINITY, INFINITY, 1.0], [INFINITY, -INFINITY, 1.0, -INFINITY]),
+    ([np.nan, 1.0, 3e4, 1e-4], [1.0, np.nan, 3e4, 1e-4]),
+]
+op("atan2", *AROUND, oracle=np.arctan2, smooth=True)
+op("atan2", floats(2, 1, low=0.5), positive(3), id="broadcast", oracle=np.arctan2, smooth=True)
+for ys, xs in ANGLES:
+    op("atan2", values(ys), values(xs), id="special", oracle=np.arctan2, grad=False)
+
+
+def recast(x: np.ndarray, dtype: str) -> np.ndarray:
+    size = np.dtype(dtype).itemsize
+    if size < x.itemsize:
+        return x[..., None].view(dtype)
+    return x.view(dtype) if size == x.itemsize else x.view(dtype)[..., 0]
+
+
+BITS = [
+    ("float32", "int32"), ("int32", "float32"), ("float64", "int64"), ("float32", "uint8"),
+    ("uint32", "int32"), ("int64", "uint16"), ("uint8", "uint32"), ("int16", "float16"),
+]  # fmt: skip
+for old, new in BITS:
+    parts = max(np.dtype(new).itemsize // np.dtype(old).itemsize, 1)
+    shape = (3, parts) if parts > 1 else (3, 2)
+    given = np.arange(100, 100 + math.prod(shape)).reshape(shape).astype(old)
+    op("bitcast", values(given, old), id=f"{old}-{new}", oracle=recast, dtype=new)
+op("bitcast", values(np.float32(1.5), "float32"), id="scalar", oracle=recast, dtype="int32")
 
 # --- groups ---------------------------------------------------------------------------------------
 
@@ -248,6 +286,26 @@ op("top_k", distinct(2, 3, 5), oracle=largest, k=3)
 op("top_k", values([[1.0, 2.0, 2.0, 1.0]]), id="ties", oracle=largest, k=3, grad=False)
 op("top_k", ints(3, 6, high=4), id="int", oracle=largest, k=6)
 
+
+def ordered(x: np.ndarray) -> list[np.ndarray]:
+    order = np.argsort(x, axis=-1, kind="stable")
+    return [np.take_along_axis(x, order, -1), order.astype("int32")]
+
+
+op("sort", distinct(2, 3, 5), oracle=ordered, smooth=True)
+op("sort", distinct(7), id="vector", oracle=ordered, smooth=True, batch=False)
+op("sort", floats(2, 0), id="empty", oracle=ordered, grad=False)
+op("sort", values([[2.0, 1.0, 2.0, 1.0, -0.0, 0.0]]), id="ties", oracle=ordered, grad=False)
+MIXED = [[np.nan, 1.0, np.inf, -np.inf, np.nan, -1.0], [3.0, np.inf, 1.0, 2.0, -np.inf, 0.0]]
+op("sort", values(MIXED), id="not-finite", oracle=ordered, grad=False)
+for dtype, low, high in (
+    ("int32", -4, 4), ("int64", -(2**40), 2**40), ("uint8", 0, 256), ("int8", -128, 128),
+    ("uint16", 0, 2**16), ("uint32", 0, 2**32),
+):  # fmt: skip
+    op("sort", ints(3, 6, low=low, high=high, dtype=dtype), id=dtype, oracle=ordered)
+EXTREME = values(np.array([[2**63, 1, 2**64 - 1, 0, 2**63 - 1]], "uint64"), "uint64")
+op("sort", EXTREME, id="uint64", oracle=ordered)
+
 # --- shaping and indexing -------------------------------------------------------------------------
 
 EVERY_OTHER = ((None, None, 1), (1, None, 2))
@@ -304,6 +362,60 @@ op(
     "scatter_add", floats(3, 4), values([1, 0, 1, 1]), id="inner", shape=(3, 2), axis=1,
     batch=False, oracle=lambda g, i, shape, axis: placed(shape[::-1], i, g.T).T,
 )  # fmt: skip
+COMBINED = {"max": np.maximum, "min": np.minimum, "mul": np.multiply}
+
+
+def combined(x: np.ndarray, i: np.ndarray, updates: np.ndarray, by: str) -> np.ndarray:
+    y = x.copy()
+    COMBINED[by].at(y, i, updates)
+    return y
+
+
+for by in COMBINED:
+    op(
+        "scatter", distinct(4, 3), values([[0, 2], [-1, 2]]), floats(2, 2, 3), id=by, by=by,
+        oracle=combined, smooth=True, batch=(0,),
+    )  # fmt: skip
+    op("scatter", distinct(4), values([1, 0, 1]), floats(3), id=f"{by}-vector", by=by,
+       oracle=combined, smooth=True, batch=(0,))  # fmt: skip
+    op("scatter", ints(4, 2, low=-5), values([3, 3]), ints(2, 2, low=-5), id=f"{by}-int", by=by,
+       oracle=combined)  # fmt: skip
+    op("scatter", floats(2, 3), values(np.zeros(0, "int32")), floats(0, 3), id=f"{by}-none", by=by,
+       oracle=combined, grad=False)  # fmt: skip
+op(
+    "scatter", values([1.0, 2.0, 0.0, 3.0]), values([0, 0, 1, 2, 3, 3]),
+    values([0.0, 5.0, 2.0, 4.0, 0.0, 0.0]), id="zeros", by="mul", oracle=combined,
+)  # fmt: skip
+_scatter = _caller("scatter")
+case(
+    "ops.scatter", values([1.0, 2.0, 5.0]), values([1.0, 3.0, 3.0]), id="ties", grad=False,
+    fn=lambda K, x, u: _scatter(x, np.array([0, 1, 1]), u, by="max"), oracle=np.array([1.0, 3, 5]),
+    kinks=[(([1.0, 2.0, 5.0], [1.0, 3.0, 3.0]), ([0.5, 0, 1], [0.5, 0.5, 0.5]))],
+)  # fmt: skip
+
+
+def replaced(x: np.ndarray, i: np.ndarray, updates: np.ndarray) -> np.ndarray:
+    y = x.copy()
+    for place, row in zip(i.reshape(-1), updates.reshape(-1, *x.shape[1:]), strict=True):
+        y[place] = row
+    return y
+
+
+@api
+def _replaced(x: Any, i: Any, updates: Any) -> Any:
+    return scatter_set(as_tensor(x), as_tensor(i), as_tensor(updates))
+
+
+for name, operands in {
+    "repeated": (floats(4, 3), values([[0, 2], [-1, 2]]), floats(2, 2, 3)),
+    "vector": (floats(4), values([1, 0, 1]), floats(3)),
+    "one": (floats(4, 2), values(2), floats(2)),
+    "none": (floats(2, 3), values(np.zeros(0, "int32")), floats(0, 3)),
+}.items():
+    case(
+        "rows.set", *operands, id=name, oracle=replaced, smooth=name != "none",
+        grad=name != "none", batch=(0,), fn=lambda K, *a: _replaced(*a),
+    )  # fmt: skip
 for start, where in (((1, 2), np.s_[1:3, 2:4]), ((9, -3), np.s_[1:3, 0:2])):
     op(
         "dynamic_slice", floats(3, 4), values(start), id=str(start), shape=(2, 2), smooth=True,

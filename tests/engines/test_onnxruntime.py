@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import DTYPES, SIGNED, UNSIGNED, Spec
 from backplane.engines.onnxruntime import ENGINE, engine, library
 from backplane.engines.table import Entry
+from backplane.ops.elementwise import bitcast
 
 rng = np.random.default_rng(0)
 
@@ -443,3 +445,25 @@ def test_float32_sums_up_to_many_elements_keep_their_digits() -> None:
     x = K.placeholder((None,))
     (y,) = K.function([x], [K.cumsum(x)])([np.full(10**6, 0.1, np.float32)])
     np.testing.assert_allclose(y[-1], 1e5, rtol=1e-5)
+
+
+# --- primitives that the host computes ------------------------------------------------------------
+
+
+def test_loops_and_branches_around_what_the_host_computes() -> None:
+    x, flag = K.placeholder(shape=(3, 2)), K.placeholder(shape=(), dtype="bool")
+    bits = K.map_fn(lambda row: bitcast(row * 2.0, dtype="int32"), x, dtype="int32")
+    branch = K.switch(flag, lambda: bitcast(x, dtype="int32"), lambda: K.cast(x, "int32"))
+    given = rng.normal(size=(3, 2)).astype("float32")
+    for chosen in (True, False):
+        found = K.function([x, flag], [bits, branch])([given, np.array(chosen)])
+        np.testing.assert_array_equal(found[0], (given * 2).view("int32"))
+        wanted = given.view("int32") if chosen else given.astype("int32")
+        np.testing.assert_array_equal(found[1], wanted)
+
+
+def test_what_the_host_computes_cannot_be_exported(tmp_path: Path) -> None:
+    x = K.placeholder(shape=(None, 2))
+    f = K.function([x], [bitcast(x, dtype="int32") + 1])
+    with pytest.raises(ValueError, match="bitcast, which ONNX has no operation for"):
+        f.to_onnx(tmp_path / "bits.onnx")

@@ -17,6 +17,9 @@ Each module imports only those above it:
 - `axes`: axes in another order, and axes made one
 - `ragged`: rows of different lengths, sums of probabilities
 - `ctc`: a loss of sequences that are not aligned
+- `angles`: the angle of a point
+- `sorting`: the elements of rows in order
+- `scattering`: rows that are combined with rows of a table
 - `groups`: what libraries compute by one kernel, and `recognition`, which finds it in graphs
 - `rectifiers`: piecewise linear activations
 - `linear`: products of matrices
@@ -33,6 +36,7 @@ equal dtypes. `backplane.backend` accepts the friendly forms and makes them cano
 
 # Each of these imports those of the others that it builds on.
 from backplane.ops import (  # noqa: F401
+    angles,
     ctc,
     operators,
     picking,
@@ -42,5 +46,7 @@ from backplane.ops import (  # noqa: F401
     rectifiers,
     recurrence,
     remat,
+    scattering,
+    sorting,
     updates,
 )

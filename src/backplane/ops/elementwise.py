@@ -27,6 +27,7 @@ from backplane.core.spec import (
     INTEGER,
     NUMBER,
     Spec,
+    bits,
     check_dtype,
     is_float,
 )
@@ -80,7 +81,7 @@ def _unary(name: str, doc: str, accepted: frozenset[str], vjp: Any = None, **tra
     return declared
 
 
-def _binary(
+def binary(
     name: str, doc: str, accepted: frozenset[str], result: str | None = None, **traits: Any
 ) -> Op:
     """A primitive of two operands of one dtype that are broadcast. The result has their dtype, or
@@ -152,13 +153,13 @@ def _stacked_sum(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
     return _stacked(node, operands)
 
 
-add: Op = _binary("add", "x + y.", NUMBER, stacks=_stacked_sum)
+add: Op = binary("add", "x + y.", NUMBER, stacks=_stacked_sum)
 add.vjps(_to_x(lambda g, z, x, y: g), _to_y(lambda g, z, x, y: g))
-sub = _binary("sub", "x − y.", NUMBER)
+sub = binary("sub", "x − y.", NUMBER)
 sub.vjps(_to_x(lambda g, z, x, y: g), _to_y(lambda g, z, x, y: neg(g)))
-mul = _binary("mul", "x · y.", NUMBER, linear=(0, 1))
+mul = binary("mul", "x · y.", NUMBER, linear=(0, 1))
 mul.vjps(_to_x(lambda g, z, x, y: mul(g, y)), _to_y(lambda g, z, x, y: mul(g, x)))
-mul_no_nan = _binary(
+mul_no_nan = binary(
     "mul_no_nan", "x · y, but 0 where y is 0, even if x is infinite or NaN there.", FLOAT,
     linear=(0, 1),
 )  # fmt: skip
@@ -179,10 +180,10 @@ def _div_x(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return mul_no_nan(div(one(y), y), g)
 
 
-div = _binary("div", "True division x / y.", FLOAT, linear=(0,))
+div = binary("div", "True division x / y.", FLOAT, linear=(0,))
 div.vjps(_to_x(_div_x), _to_y(lambda g, z, x, y: neg(mul_no_nan(div(z, y), g))))
-floordiv = _binary("floordiv", "x / y rounded toward minus infinity.", NUMBER, precision=FULL)
-mod = _binary("mod", "The remainder of `floordiv`; it has the sign of y.", NUMBER, precision=FULL)
+floordiv = binary("floordiv", "x / y rounded toward minus infinity.", NUMBER, precision=FULL)
+mod = binary("mod", "The remainder of `floordiv`; it has the sign of y.", NUMBER, precision=FULL)
 mod.vjps(_to_x(lambda g, z, x, y: g), _to_y(lambda g, z, x, y: neg(mul(g, floordiv(x, y)))))
 
 
@@ -207,7 +208,7 @@ def _pow_y(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return mul_no_nan(mul(z, log_x), g)
 
 
-pow = _binary("pow", "x to the power y.", NUMBER, precision=FULL)
+pow = binary("pow", "x to the power y.", NUMBER, precision=FULL)
 pow.vjps(_to_x(_pow_x), _to_y(_pow_y))
 
 
@@ -219,14 +220,14 @@ def _dropped(condition: Tensor, g: Tensor) -> Tensor:
     return where(condition, zero(g), g)
 
 
-maximum = _binary(
+maximum = binary(
     "maximum", "The larger of x and y; the gradient of a tie goes to x.", NUMBER, precision=BOUNDS
 )
 maximum.vjps(
     _to_x(lambda g, z, x, y: _kept(less_equal(y, x), g)),
     _to_y(lambda g, z, x, y: _dropped(less_equal(y, x), g)),
 )
-minimum = _binary(
+minimum = binary(
     "minimum", "The smaller of x and y; the gradient of a tie goes to x.", NUMBER, precision=BOUNDS
 )
 minimum.vjps(
@@ -266,7 +267,7 @@ erfinv.vjps(
 )
 
 
-def _polynomial(x: Tensor, *coefficients: float) -> Tensor:
+def polynomial(x: Tensor, *coefficients: float) -> Tensor:
     """The polynomial with these coefficients, the one of the highest power first, by
     Horner's rule.
     """
@@ -289,17 +290,17 @@ def _(x: Tensor) -> Tensor:
     a = minimum(abs(x), scalar(6, x.spec.dtype))
     z = mul(a, a)
     near = div(
-        _polynomial(z, 9.60497373987051638749e0, 9.00260197203842689217e1, 2.23200534594684319226e3,
+        polynomial(z, 9.60497373987051638749e0, 9.00260197203842689217e1, 2.23200534594684319226e3,
                     7.00332514112805075473e3, 5.55923013010394962768e4),
-        _polynomial(z, 1.0, 3.35617141647503099647e1, 5.21357949780152679795e2,
+        polynomial(z, 1.0, 3.35617141647503099647e1, 5.21357949780152679795e2,
                     4.59432382970980127987e3, 2.26290000613890934246e4, 4.92673942608635921086e4),
     )  # fmt: skip
     far = div(
-        _polynomial(a, 2.46196981473530512524e-10, 5.64189564831068821977e-1,
+        polynomial(a, 2.46196981473530512524e-10, 5.64189564831068821977e-1,
                     7.46321056442269912687e0, 4.86371970985681366614e1, 1.96520832956077098242e2,
                     5.26445194995477358631e2, 9.34528527171957607540e2, 1.02755188689515710272e3,
                     5.57535335369399327526e2),
-        _polynomial(a, 1.0, 1.32281951154744992508e1, 8.67072140885989742329e1,
+        polynomial(a, 1.0, 1.32281951154744992508e1, 8.67072140885989742329e1,
                     3.54937778887819891062e2, 9.75708501743205489753e2, 1.82390916687909736289e3,
                     2.24633760818710981792e3, 1.65666309194161350182e3, 5.57535340817727675546e2),
     )  # fmt: skip
@@ -308,7 +309,7 @@ def _(x: Tensor) -> Tensor:
 
 
 def _rational(x: Tensor, coefficients: Rational) -> Tensor:
-    return div(_polynomial(x, *coefficients[0]), _polynomial(x, *coefficients[1]))
+    return div(polynomial(x, *coefficients[0]), polynomial(x, *coefficients[1]))
 
 
 @erfinv.decompose
@@ -430,21 +431,21 @@ tanh_grad.decompose(lambda g, y: mul(g, sub(one(y), mul(y, y))))
 
 # --- comparison, logic and bits -------------------------------------------------------------------
 
-_comparison = partial(_binary, result="bool", precision=BOUNDS)
+_comparison = partial(binary, result="bool", precision=BOUNDS)
 equal = _comparison("equal", "Whether x = y.", DTYPES)
 not_equal = _comparison("not_equal", "Whether x ≠ y.", DTYPES)
 less = _comparison("less", "Whether x < y.", NUMBER)
 less_equal: Op = _comparison("less_equal", "Whether x ≤ y.", NUMBER)
 
 logical_not = _unary("logical_not", "Whether x is false.", BOOL)
-logical_and = _binary("logical_and", "Whether both are true.", BOOL)
-logical_or = _binary("logical_or", "Whether at least one of them is true.", BOOL)
+logical_and = binary("logical_and", "Whether both are true.", BOOL)
+logical_or = binary("logical_or", "Whether at least one of them is true.", BOOL)
 
-bit_and = _binary("bit_and", "The bits that are set in both.", INTEGER)
-bit_or = _binary("bit_or", "The bits that are set in at least one of them.", INTEGER)
-bit_xor = _binary("bit_xor", "The bits that are set in exactly one of them.", INTEGER)
-shift_left = _binary("shift_left", "The bits of x, moved up by y places.", INTEGER)
-shift_right = _binary(
+bit_and = binary("bit_and", "The bits that are set in both.", INTEGER)
+bit_or = binary("bit_or", "The bits that are set in at least one of them.", INTEGER)
+bit_xor = binary("bit_xor", "The bits that are set in exactly one of them.", INTEGER)
+shift_left = binary("shift_left", "The bits of x, moved up by y places.", INTEGER)
+shift_right = binary(
     "shift_right", "The bits of x, moved down by y places; a signed x keeps its sign.", INTEGER
 )
 
@@ -481,3 +482,22 @@ def cast(x: Spec, *, dtype: str) -> Spec:
 
 
 cast.vjp(lambda g, y, x, *, dtype: cast(g, dtype=x.spec.dtype) if is_float(x.spec.dtype) else None)
+
+
+@primitive(memory=Memory.VIEW, precision=FULL)
+def bitcast(x: Spec, *, dtype: str) -> Spec:
+    """The bits of the elements, read as `dtype`. If an element of `dtype` is smaller, a new last
+    axis counts its parts, the lowest bits first. If it is larger, the last axis must hold just the
+    parts of one, and goes away.
+    """
+    for what, given in (("x", x.dtype), ("the wanted dtype", dtype)):
+        check_dtype("bitcast", what, given, NUMBER)
+    old, new = bits(x.dtype), bits(dtype)
+    if old > new:
+        return Spec((*x.shape, old // new), dtype)
+    if old < new and (not x.shape or x.shape[-1] not in (new // old, None)):
+        raise ValueError(
+            f"bitcast: one {dtype} is {new // old} elements of {x.dtype}, and the last axis of x "
+            f"must have as many: x has shape {x.shape}"
+        )
+    return Spec(x.shape if old == new else x.shape[:-1], dtype)

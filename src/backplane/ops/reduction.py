@@ -143,18 +143,19 @@ def top_k(x: Spec, *, k: int) -> list[Spec]:
 
 @top_k.vjp
 def _(g: Sequence[Tensor | None], y: Sequence[Tensor], x: Tensor, *, k: int) -> Tensor | None:
+    return None if g[0] is None or k == 0 else in_rows(g[0], y[1], x)
+
+
+def in_rows(g: Tensor, positions: Tensor, x: Tensor) -> Tensor:
+    """Zeros like `x`, to which the elements of `g` are added at `positions` along the last axis."""
     # Rows are laid one after another, so that positions are positions in one long vector.
-    values, positions = g[0], y[1]
-    if values is None or k == 0:
-        return None
-    n = x.spec.shape[-1]
-    size: Tensor = dim(x, axis=x.ndim - 1) if n is None else scalar(n, "int32")
     flat = sh.reshape(x, shape=(-1,))
-    rows = sh.reshape(positions, shape=(-1, k))
-    total = dim(flat, axis=0)
-    starts = arange(scalar(0, "int32"), total, size, dtype="int32")
-    places = sh.reshape(ew.add(rows, sh.expand_dims(starts, axes=(1,))), shape=(-1,))
-    summed = shaped_as(scatter_add, flat, sh.reshape(values, shape=(-1,)), places, axis=0)
+    rows, size = count(x, range(x.ndim - 1), "int32"), count(x, (x.ndim - 1,), "int32")
+    numbers = arange(scalar(0, "int32"), rows, scalar(1, "int32"), dtype="int32")
+    starts = ew.mul(numbers, size)
+    starts = shaped(sh.reshape, [*sizes_of(x)[:-1], 1], starts)
+    places = sh.reshape(ew.add(positions, starts), shape=(-1,))
+    summed = shaped_as(scatter_add, flat, sh.reshape(g, shape=(-1,)), places, axis=0)
     return sh.reshape_like(summed, x)
 
 

@@ -102,6 +102,22 @@ def _where_scalar(mask: Value, x: Value, y: Value, out: Value | None = None) -> 
     return out
 
 
+@TABLE.build("atan2", out=1)
+def _atan2(specs: Sequence[Spec]) -> Lowering:
+    return in_single(lambda specs: np.arctan2, specs)
+
+
+@TABLE.add("bitcast")
+def _bitcast(x: Value, *, dtype: str) -> Value:
+    kind = np.dtype(dtype)
+    x = np.ascontiguousarray(x) if x.ndim else x
+    if kind.itemsize == x.itemsize:
+        return x.view(kind)
+    if kind.itemsize < x.itemsize:
+        return x[..., None].view(kind)
+    return x.view(kind)[..., 0] if x.size else np.empty(x.shape[:-1], kind)
+
+
 @TABLE.add("print")
 def _print(x: Value, *, message: str, style: tuple[Any, ...]) -> Value:
     show(x, message, style)

@@ -80,6 +80,17 @@ def _scatter_add(g: Value, indices: Value, *dims: Value, shape: Shape, axis: int
     return x.astype(g.dtype, copy=False).reshape(sizes)
 
 
+_COMBINED = {"max": np.maximum, "min": np.minimum, "mul": np.multiply}
+
+
+@TABLE.add("scatter")
+def _scatter(x: Value, indices: Value, updates: Value, *, by: str) -> Value:
+    y = x.astype(in_wide(x.dtype))
+    rows = checked_rows(indices, len(x))
+    _COMBINED[by].at(y, rows, updates.reshape(-1, *x.shape[1:]).astype(y.dtype, copy=False))
+    return y.astype(x.dtype, copy=False)
+
+
 def _window(sizes: Sequence[int], starts: Value, shape: Sequence[int]) -> tuple[slice, ...]:
     """Slices of lengths `shape` from `starts` on, moved to lie inside `sizes`."""
     firsts = [min(max(s, 0), n - m) for s, n, m in zip(starts.tolist(), sizes, shape, strict=True)]

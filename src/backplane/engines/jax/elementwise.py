@@ -25,6 +25,8 @@ TABLE = Table.like_numpy(
     round=jnp.round,
     sigmoid=jax.nn.sigmoid,
     erf=lax.erf,
+    atan2=jnp.arctan2,
+    bitcast=lambda x, *, dtype: lax.bitcast_convert_type(x, dtype),
     where=jnp.where,
     stop_gradient=lax.stop_gradient,
 )

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from backplane.engines.jax.kernel import sized
+from backplane.engines.jax.kernel import kernel, sized
 from backplane.engines.table import Ints, Shape, Slices, Table, Value, host_shape
 
 TABLE = Table()
@@ -57,6 +57,37 @@ def _scatter_add(g: Value, indices: Value, *, shape: Ints, axis: int) -> Value:
 def _rows_add(x: Value, g: Value, indices: Value) -> Value:
     """`x.at[…].add`. If `x` is a variable that the program replaces, XLA writes to its memory."""
     return x.at[indices].add(g)
+
+
+@TABLE.add("scatter")
+@kernel("by")
+def _scatter(x: Value, indices: Value, updates: Value, *, by: str) -> Value:
+    """`x.at[…].max`, `min` or `multiply`."""
+    if by == "mul":
+        return _times(x, indices, updates)
+    rows = x.at[indices]
+    return rows.max(updates) if by == "max" else rows.min(updates)
+
+
+@jax.custom_vjp
+def _times(x: Value, indices: Value, updates: Value) -> Value:
+    """JAX itself differentiates such products only where no index is repeated."""
+    return x.at[indices].multiply(updates)
+
+
+def _times_backward(kept: tuple[Value, ...], g: Value) -> tuple[Value, None, Value]:
+    """The product of the other factors, from the number of zeros and the product of the rest."""
+    x, indices, updates = kept
+    zero, is_zero = x == 0, updates == 0
+    factors, others = jnp.where(zero, 1, x), jnp.where(is_zero, 1, updates)
+    zeros = zero.astype("int32").at[indices].add(is_zero.astype("int32"))
+    product = g * _times(factors, indices, others)
+    to_x = jnp.where(zeros == zero, product / factors, 0)
+    alone = zeros[indices] == is_zero
+    return to_x, None, jnp.where(alone, product[indices] / others, 0)
+
+
+_times.defvjp(lambda *operands: (_times(*operands), operands), _times_backward)
 
 
 @TABLE.add("dynamic_slice")

@@ -98,3 +98,11 @@ def _softmax(x: Value, *, axis: int) -> Value:
     largest = jnp.max(x, axis=axis, keepdims=True, initial=-jnp.inf)
     powers = jnp.exp(x - lax.stop_gradient(largest))
     return powers / jnp.sum(powers, axis=axis, keepdims=True)
+
+
+@TABLE.add("sort")
+@kernel()
+def _sort(x: Value) -> list[Value]:
+    """`lax.sort` of the elements together with their positions."""
+    positions = lax.broadcasted_iota("int32", x.shape, x.ndim - 1)
+    return list(lax.sort((x, positions), is_stable=True, num_keys=1))

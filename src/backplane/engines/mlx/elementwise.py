@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 
 from backplane.core.numbers import complaint, show
-from backplane.core.spec import Spec, is_float
+from backplane.core.spec import Spec, bits, is_float
 from backplane.engines.mlx import wide
 from backplane.engines.mlx.values import MLX, to_numpy
 from backplane.engines.table import Lowering, Table, Value, check_windows
@@ -42,6 +42,7 @@ _by_width("exp", mx.exp, wide.exp)
 _by_width("sin", mx.sin, wide.sin)
 _by_width("cos", mx.cos, wide.cos)
 _by_width("sigmoid", mx.sigmoid, wide.sigmoid)
+TABLE.add("atan2", unless=wide.is_wide)(mx.arctan2)
 TABLE.add("erfinv", unless=wide.is_wide)(mx.erfinv)
 # `mx.erf` has no digits near 0 (it is 0 at 1e-8, and 4e-4 off at 1e-4): decomposed.
 
@@ -140,6 +141,17 @@ def cast(specs: Sequence[Spec], *, dtype: str) -> Lowering:
     """`array.astype`."""
     target = MLX[dtype]
     return lambda x: x.astype(target)
+
+
+@TABLE.build("bitcast")
+def bitcast(specs: Sequence[Spec], *, dtype: str) -> Lowering:
+    """`array.view`, which multiplies or divides the size of the last axis."""
+    old, new, target = bits(specs[0].dtype), bits(dtype), MLX[dtype]
+    if old == new:
+        return lambda x: x.view(target) if x.ndim else x[None].view(target)[0]
+    if old > new:
+        return lambda x: x[..., None].view(target)
+    return lambda x: mx.squeeze(x.view(target), -1)
 
 
 @TABLE.add("identity")

@@ -125,3 +125,30 @@ def _added(x: Value, g: Value, indices: Value, axis: int) -> Value:
     valid, safe = _inside(indices, x.shape[axis])
     given = masked(g, _along(valid, g.ndim, axis))
     return x.at[(*[slice(None)] * axis, safe)].add(given)
+
+
+@TABLE.build("scatter")
+def scatter(specs: Sequence[Spec], *, by: str) -> Lowering:
+    """`array.at[…].maximum`, `minimum` or `multiply`. At an index out of range they would write to
+    any memory: what changes nothing goes to the first row instead.
+    """
+    name = {"max": "maximum", "min": "minimum", "mul": "multiply"}[by]
+    nothing = scalar(_neutral(specs[0].dtype, by), specs[0].dtype)
+
+    def lowering(x: Value, indices: Value, updates: Value) -> Value:
+        if not x.size or not updates.size:
+            return x * mx.ones((), x.dtype)  # in memory of its own
+        valid, safe = _inside(indices, x.shape[0])
+        given = mx.where(_along(valid, updates.ndim, 0), updates, nothing)
+        return getattr(x.at[safe], name)(given)
+
+    return lowering
+
+
+def _neutral(dtype: str, by: str) -> float:
+    if by == "mul":
+        return 1
+    if is_float(dtype):
+        return -math.inf if by == "max" else math.inf
+    limits = np.iinfo(dtype)
+    return int(limits.min if by == "max" else limits.max)

@@ -163,3 +163,12 @@ def top_k(x: Value, *, k: int) -> list[Value]:
     indices = mx.argsort(x[back], axis=-1)[back][..., :k].astype(mx.int32)
     indices = x.shape[-1] - 1 - indices
     return [mx.take_along_axis(x, indices, -1), indices]
+
+
+@TABLE.add("sort")
+def sort(x: Value) -> list[Value]:
+    """`mx.argsort`, which is stable and puts NaN last."""
+    if not x.size:
+        return [x, x.astype(mx.int32)]
+    order = mx.argsort(x, axis=-1).astype(mx.int32)
+    return [mx.take_along_axis(x, order, -1), order]

@@ -28,6 +28,7 @@ from backplane.engines.onnxruntime.builder import Place, Scope, Symbol, building
 from backplane.engines.onnxruntime.export import export
 from backplane.engines.onnxruntime.folding import fold
 from backplane.engines.onnxruntime.frozen import FAILURES, settled
+from backplane.engines.onnxruntime.hosted import host_kernels
 from backplane.engines.onnxruntime.library import (
     CPU,
     DIVIDING,
@@ -78,7 +79,8 @@ class OnnxRuntime(TakesFunctions, ArrayEngine):
     first_size = staticmethod(_first_size)
 
     def __init__(self) -> None:
-        joined = Table.of_rooms(__package__, updates.TABLE, control.lowerings(self), natives(self))
+        own = updates.TABLE, control.lowerings(self), host_kernels(), natives(self)
+        joined = Table.of_rooms(__package__, *own)
         self.table = Table()
         self.table.update({name: _specified(entry) for name, entry in joined.items()})
 

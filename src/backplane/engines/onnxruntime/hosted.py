@@ -1,26 +1,53 @@
-"""Loops and branches whose bodies call users' functions. Python runs them, and each of their bodies
-is a program of its own.
+"""What Python runs between the sessions of a program: primitives that ONNX has no operation for,
+and loops and branches whose bodies contain such primitives or call users' functions. Each of their
+bodies is a program of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from backplane.core.graph import Graph, Tensor, toposort
 from backplane.core.native import Native
+from backplane.core.registry import primitive
 from backplane.core.spec import Spec
+from backplane.engines import get
 from backplane.engines.arrays.control import Rows, loops
 from backplane.engines.base import Engine
 from backplane.engines.onnxruntime import native
 from backplane.engines.programs import Program
-from backplane.engines.table import Lowering
+from backplane.engines.table import Lowering, Table
 
 Build = Callable[..., Lowering]
 
 ROWS = Rows(lambda x: [x[i, ...] for i in range(len(x))], np.stack, np.zeros)
+
+
+ON_HOST = ("bitcast",)
+"""The primitives that ONNX has no operation for, and that no others express. The kernels of the
+engine `numpy` compute them."""
+
+
+def host_kernels() -> Table:
+    """Lowerings that leave these primitives to the host."""
+    table = Table()
+    for name in ON_HOST:
+        table.build(name)(partial(_on_host, name))
+    return table
+
+
+def _on_host(name: str, specs: Sequence[Spec], **params: Any) -> Lowering:
+    op = primitive(name)
+    run = get("numpy").table[name].lowering(specs, params)
+    what = f"{name}, which ONNX has no operation for and the host computes,"
+    if op.multiple:
+        return native.lowering(run, op.infer_rule(*specs, **params), what)
+    lower = native.lowering(lambda *xs: [run(*xs)], [op.infer_rule(*specs, **params)], what)
+    return lambda *operands: lower(*operands)[0]
 
 
 def or_hosted(name: str, build: Build, engine: Engine) -> Build:
@@ -56,10 +83,17 @@ def _is_single(t: Tensor) -> bool:
 
 
 def _calls(value: Any) -> bool:
-    """Whether a parameter of a primitive is such a function, or a graph that calls one."""
+    """Whether a parameter of a primitive is a user's function, or a graph that calls one or
+    contains a primitive that the host computes.
+    """
     if isinstance(value, Graph):
-        return any(_calls(p) for t in toposort(value.outputs) for p in t.params.values())
+        nodes = toposort(value.outputs)
+        return any(_is_on_host(t) or any(map(_calls, t.params.values())) for t in nodes)
     return isinstance(value, Native)
+
+
+def _is_on_host(t: Tensor) -> bool:
+    return t.op is not None and t.op.name in ON_HOST
 
 
 def _results(

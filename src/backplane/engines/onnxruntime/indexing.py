@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from backplane.core.spec import is_float
 from backplane.engines.onnxruntime.builder import (
     Shape,
     Size,
     Symbol,
+    chosen,
     current,
     ints,
     node,
@@ -15,7 +18,7 @@ from backplane.engines.onnxruntime.builder import (
     number,
     vector,
 )
-from backplane.engines.onnxruntime.elementwise import comparable, restored, through
+from backplane.engines.onnxruntime.elementwise import TO_INT32, comparable, restored, through, where
 from backplane.engines.onnxruntime.shaping import END, constant_of, pad
 from backplane.engines.onnxruntime.sizes import (
     as_scalar_of_int64,
@@ -159,6 +162,13 @@ def _add_rows(rows: Symbol, places: Symbol, shape: tuple[Size, Size]) -> Symbol:
         at = places.reshape((rows.size(0), 1))
         return node("ScatterND", zeros, at, rows, reduction="add")
     # On several threads `ScatterND` loses additions, and `ScatterElements` is slow but for vectors.
+    return _scattered(zeros, rows, places, shape, "add")
+
+
+def _scattered(
+    x: Symbol, rows: Symbol, places: Symbol, shape: tuple[Size, Size], reduction: str
+) -> Symbol:
+    """A matrix of a shape whose rows at places are combined with others, all laid out in a line."""
     count, width = shape
     negative = node("Less", places, number(0, "int64"))
     from_end = node("Add", places, vector([count]))
@@ -166,9 +176,9 @@ def _add_rows(rows: Symbol, places: Symbol, shape: tuple[Size, Size]) -> Symbol:
     steps = node("Range", *[as_scalar_of_int64(n) for n in (0, width, 1)])
     places = node("Mul", places.reshape((rows.size(0), 1)), vector([width]))
     flat = node("Add", places, steps).reshape((-1,))
-    zeros, rows = zeros.reshape((-1,)), rows.reshape((-1,))
-    summed = node("ScatterElements", zeros, flat, rows, reduction="add", axis=0)
-    return summed.reshape(shape)
+    x, rows = x.reshape((-1,)), rows.reshape((-1,))
+    y = node("ScatterElements", x, flat, rows, reduction=reduction, axis=0)
+    return y.reshape(shape)
 
 
 # --- the largest ---------------------------------------------------------------------------------
@@ -180,3 +190,45 @@ def top_k(x: Symbol, *, k: int) -> list[Symbol]:
     numbers = comparable(x)
     values, positions = nodes("TopK", [numbers, ints(k)], [numbers.dtype, "int64"])
     return [restored(values, x.dtype), positions.cast("int32")]
+
+
+@TABLE.add("sort")
+def sort(x: Symbol) -> list[Symbol]:
+    """The k smallest, k being the size of the axis. NaN, which has no place among numbers, counts
+    as infinite, and is moved behind all others if there is any.
+    """
+    keys = comparable(x)
+    keys = keys.cast({"float16": "float32", **TO_INT32}.get(keys.dtype, keys.dtype))
+    count = vector([x.size(x.rank - 1)])
+    if not is_float(x.dtype):
+        return _in_order(x, _smallest_first(keys, count))
+    is_nan = node("IsNaN", keys)
+    order = _smallest_first(where(is_nan, number(math.inf, keys.dtype), keys), count)
+
+    def moved() -> list[Symbol]:
+        behind = node("GatherElements", is_nan.cast("int32"), order, axis=-1)
+        return [node("GatherElements", order, _smallest_first(behind, count), axis=-1)]
+
+    some = node("ReduceSum", is_nan.cast("int32"), keepdims=0, shape=()).cast("bool")
+    return _in_order(x, *chosen(some, ["int64"], moved, lambda: [order]))
+
+
+def _smallest_first(keys: Symbol, count: Symbol) -> Symbol:
+    return nodes("TopK", [keys, count], [keys.dtype, "int64"], largest=0)[1]
+
+
+def _in_order(x: Symbol, order: Symbol) -> list[Symbol]:
+    return [node("GatherElements", x, order, axis=-1, shape=x.shape), order.cast("int32")]
+
+
+# --- rows combined with others -------------------------------------------------------------------
+
+
+@TABLE.add("scatter")
+@through({"float16": "float32", "int16": "int32", "uint16": "int32"})
+def scatter(x: Symbol, indices: Symbol, updates: Symbol, *, by: str) -> Symbol:
+    """`ScatterElements` on the table and its rows as matrices."""
+    count, width = total(indices.sizes), total(x.sizes[1:])
+    places = indices.cast("int64").reshape((count,))
+    table, rows = x.reshape((x.size(0), width)), updates.reshape((count, width))
+    return _scattered(table, rows, places, (x.size(0), width), by).reshape(x.sizes)

@@ -86,9 +86,7 @@ def _nodes(scope: Scope, outputs: Iterable[str]) -> tuple[list[NodeProto], set[s
         if read.isdisjoint(each.outputs):
             continue
         if each.op == CALL:
-            raise ValueError(
-                "a function that was given to K.native cannot be part of an ONNX model"
-            )
+            raise ValueError(f"{each.attributes['what']} cannot be part of an ONNX model")
         kept.append(_node(each, read))
         read.update(each.inputs)
     kept.reverse()

@@ -23,15 +23,19 @@ Start = Callable[[ModelProto], Any]
 """Makes a session of a model."""
 
 
-def lowering(function: Lowering, results: Sequence[Spec] | None) -> Lowering:
-    """A node that stands for the call."""
+def lowering(
+    function: Lowering,
+    results: Sequence[Spec] | None,
+    what: str = "a function that was given to K.native",
+) -> Lowering:
+    """A node that stands for the call. `what` is called, in errors."""
     call = on_arrays(function, results)
 
     def lower(*operands: Symbol) -> list[Symbol]:
         scope = current()
         assert results is not None
         assert scope.parent is None, "loops and branches around it are run by Python"
-        names = scope.add(CALL, operands, len(results), {"call": call})
+        names = scope.add(CALL, operands, len(results), {"call": call, "what": what})
         pairs = zip(names, results, strict=True)
         return [Symbol(name, spec.dtype, spec.shape) for name, spec in pairs]
 

@@ -45,6 +45,7 @@ TABLE = Table(
     sigmoid=in_single(pt.sigmoid),
     erf=in_single(pt.erf),
     erfinv=in_single(pt.erfinv),
+    atan2=in_single(pt.arctan2),
     # Toward minus infinity; PyTensor would make floats of whole numbers.
     floor=lambda x: pt.floor(x) if is_float(x.dtype) else pt.tensor_copy(x),
     # To the nearest whole number, halves to the even one.

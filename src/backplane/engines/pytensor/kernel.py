@@ -39,9 +39,12 @@ KERNELS = Table.joined(
     {
         name: room.TABLE[name]
         for room, names in (
-            (elementwise, ("barrier", "print", "check_numerics", "shift_left", "shift_right")),
+            (
+                elementwise,
+                ("barrier", "bitcast", "check_numerics", "print", "shift_left", "shift_right"),
+            ),
             (reductions, ("sum_to", "softmax", "log_softmax", "logsumexp")),
-            (indexing, ("scatter_add", "dynamic_slice", "dynamic_slice_grad")),
+            (indexing, ("scatter", "scatter_add", "dynamic_slice", "dynamic_slice_grad")),
         )
         for name in names
     },

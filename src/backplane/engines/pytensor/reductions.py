@@ -81,3 +81,10 @@ def top_k(x: Value, *, k: int) -> list[Value]:
     order = pt.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :k]
     indices = x.shape[-1] - 1 - order
     return [pt.take_along_axis(x, indices, axis=-1), pt.cast(indices, "int32")]
+
+
+@TABLE.add("sort")
+def sort(x: Value) -> list[Value]:
+    """The elements along the last axis in ascending order, and where they were."""
+    order = pt.argsort(x, axis=-1, kind="stable")
+    return [pt.take_along_axis(x, order, axis=-1), pt.cast(order, "int32")]

@@ -14,7 +14,7 @@ from backplane.core.spec import Spec
 from backplane.engines.programs import emitted_line
 from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.tensorflow.constants import number
-from backplane.engines.tensorflow.library import computed_in, raw, tf
+from backplane.engines.tensorflow.library import HALVES, computed_in, raw, tf
 
 _SIGNED = dict.fromkeys((tf.uint8, tf.uint16, tf.uint32, tf.uint64), tf.int64)
 """Where unsigned integers, which lack kernels, are computed in. They wrap around alike there."""
@@ -37,6 +37,8 @@ TABLE = Table(
     sqrt=lambda x: raw.Sqrt(x=x),
     sin=tf.sin,
     cos=tf.cos,
+    atan2=computed_in(HALVES, lambda y, x: raw.Atan2(y=y, x=x)),
+    bitcast=lambda x, *, dtype: raw.Bitcast(input=x, type=tf.dtypes.as_dtype(dtype)),
     tanh=tf.tanh,
     sigmoid=lambda x: raw.Sigmoid(x=x),
     softplus=lambda x: raw.Softplus(features=x),

@@ -15,7 +15,7 @@ from backplane.engines.tensorflow.constants import (
     sizes_of,
     vector,
 )
-from backplane.engines.tensorflow.library import raw, tf
+from backplane.engines.tensorflow.library import HALVES, raw, tf
 
 TABLE = Table()
 
@@ -180,3 +180,22 @@ def _rows_add(x: Value, g: Value, indices: Value) -> Value:
         g = raw.ExpandDims(input=g, axis=ints(0))
     where = raw.ExpandDims(input=_indices(indices, x.shape[0]), axis=ints(-1))
     return raw.TensorScatterAdd(tensor=x, indices=where, updates=g)
+
+
+@TABLE.add("scatter")
+def _scatter(x: Value, indices: Value, updates: Value, *, by: str) -> Value:
+    """Maxima and minima in a copy of `x`. Products are those of segments: there is no kernel that
+    multiplies in place.
+    """
+    size = size_of(x, axis=0) if x.shape[0] is None else x.shape[0]
+    where = _indices(indices, size)
+    if by == "mul":
+        if x.dtype in HALVES:
+            wide = [raw.Cast(x=t, DstT=tf.float32) for t in (x, updates)]
+            return raw.Cast(x=_scatter(wide[0], indices, wide[1], by=by), DstT=x.dtype)
+        product = raw.UnsortedSegmentProd(
+            data=updates, segment_ids=where, num_segments=size_of(x, axis=0)
+        )
+        return raw.Mul(x=x, y=product)
+    kernel = raw.TensorScatterMax if by == "max" else raw.TensorScatterMin
+    return kernel(tensor=x, indices=raw.ExpandDims(input=where, axis=ints(-1)), updates=updates)

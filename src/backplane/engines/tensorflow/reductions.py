@@ -186,3 +186,30 @@ def _sum_to(x: Value, *dims: Value, shape: Shape) -> Value:
     axes, _ = raw.BroadcastGradientArgs(s0=wanted, s1=tf.shape(x))
     y = computed_in(HALVES, lambda x: raw.Sum(input=x, axis=axes))(x)
     return raw.Reshape(tensor=y, shape=wanted)
+
+
+def _ordered_bits(x: Value) -> Value:
+    """Integers in the order of the elements, signed ones of 32 or 64 bits. Zeros are equal, and NaN
+    is the largest.
+    """
+    if x.dtype in HALVES:
+        return _ordered_bits(raw.Cast(x=x, DstT=tf.float32))
+    if not x.dtype.is_floating:
+        if x.dtype == tf.uint64:
+            return raw.Bitcast(input=x, type=tf.int64) ^ tf.int64.min
+        wide = tf.int64 if x.dtype.size == 8 or x.dtype == tf.uint32 else tf.int32
+        return raw.Cast(x=x, DstT=wide)
+    kind = tf.int32 if x.dtype == tf.float32 else tf.int64
+    found = raw.Bitcast(input=x + number(0, x.dtype.name), type=kind)  # −0 + 0 is 0
+    sign = raw.RightShift(x=found, y=number(kind.size * 8 - 1, kind.name))
+    largest = number(kind.max, kind.name)
+    keys = raw.BitwiseXor(x=found, y=raw.BitwiseAnd(x=sign, y=largest))
+    return raw.SelectV2(condition=raw.IsNan(x=x), t=largest, e=keys)
+
+
+@TABLE.add("sort")
+def _sort(x: Value) -> list[Value]:
+    """The order of the largest of inverted integers: ties keep their order, as `TopKV2` says."""
+    keys = raw.Invert(x=_ordered_bits(tf.stop_gradient(x)))
+    order = raw.TopKV2(input=keys, k=size_of(x, axis=x.shape.rank - 1)).indices
+    return [tf.gather(x, order, batch_dims=x.shape.rank - 1), order]

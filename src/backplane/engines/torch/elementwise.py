@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from backplane.core.numbers import complaint, show
-from backplane.core.spec import Spec, is_float
+from backplane.core.spec import Spec, bits, is_float
 from backplane.engines.table import Entry, Lowering, Table, Value, barrier, check_windows
 from backplane.engines.torch.dtypes import (
     SIGNED,
@@ -30,6 +30,7 @@ nn = torch._C._nn
 
 TABLE = Table(
     {"out": 1},
+    atan2=torch.atan2,
     div=torch.div,
     equal=torch.eq,
     not_equal=torch.ne,
@@ -179,6 +180,17 @@ def cast(specs: Sequence[Spec], *, dtype: str) -> Lowering:
     """`Tensor.to`, which returns its operand if nothing changes."""
     target = TORCH[dtype]
     return lambda x: x.to(target)
+
+
+@TABLE.build("bitcast")
+def bitcast(specs: Sequence[Spec], *, dtype: str) -> Lowering:
+    """`Tensor.view`, which multiplies or divides the size of the last axis."""
+    old, new, target = bits(specs[0].dtype), bits(dtype), TORCH[dtype]
+    if old == new:
+        return lambda x: x.view(target)
+    if old > new:
+        return lambda x: x.unsqueeze(-1).view(target)
+    return lambda x: x.contiguous().view(target).squeeze(-1)
 
 
 @TABLE.add("print")

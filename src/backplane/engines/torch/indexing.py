@@ -8,7 +8,7 @@ import torch
 
 from backplane.core.spec import Spec
 from backplane.engines.table import Lowering, Shape, Slices, Table, Value
-from backplane.engines.torch.dtypes import SIGNED, modular
+from backplane.engines.torch.dtypes import SIGNED, modular, ordered
 from backplane.engines.torch.shaping import pad_amounts
 from backplane.engines.torch.tracing import host_shape
 
@@ -117,6 +117,23 @@ def scatter_add(specs: Sequence[Spec], *, shape: Shape, axis: int) -> Lowering:
 
     if specs[0].dtype in SIGNED:
         return lambda g, *rest: modular(specs[0], lambda bits: lowering(bits, *rest))(g)
+    return lowering
+
+
+_COMBINED = {"max": (ordered, "amax"), "min": (ordered, "amin"), "mul": (modular, "prod")}
+
+
+@TABLE.build("scatter")
+def scatter(specs: Sequence[Spec], *, by: str) -> Lowering:
+    """`scatter_reduce` along the first axis."""
+    choice, reduce = _COMBINED[by]
+
+    def lowering(x: Value, indices: Value, updates: Value) -> Value:
+        flat = flat_indices(indices, x.shape[0])
+        rows = updates.reshape(-1, *x.shape[1:])
+        places = flat.to(torch.int64).reshape(-1, *[1] * (x.ndim - 1)).expand_as(rows)
+        return choice(specs[0], lambda x, rows: x.scatter_reduce(0, places, rows, reduce))(x, rows)
+
     return lowering
 
 

@@ -115,3 +115,16 @@ def _largest(x: Value, k: int) -> Value:
         if not bool((values[..., 1:] == values[..., :-1]).any()):
             return indices[..., :k]
     return torch.sort(x, stable=True, descending=True)[1][..., :k]
+
+
+@TABLE.build("sort")
+def sort(specs: Sequence[Spec]) -> Lowering:
+    """`torch.sort`."""
+    find = compared(specs[0], lambda x: torch.sort(x, stable=True)[1])
+
+    def lowering(x: Value) -> list[Value]:
+        positions = find(x)
+        values = modular(specs[0], lambda bits: torch.gather(bits, -1, positions))
+        return [values(x), positions.to(torch.int32)]
+
+    return lowering

@@ -101,6 +101,7 @@ RULES.update(
     cumsum=lambda shapes, *, axis, reverse: _except(shapes, axis),
     cumprod=lambda shapes, *, axis, reverse: _except(shapes, axis),
     top_k=lambda shapes, *, k: _except(shapes, len(shapes[0]) - 1),
+    sort=lambda shapes: _except(shapes, len(shapes[0]) - 1),
     argmax=lambda shapes, *, axis: _without(shapes, (axis,)),
     argmin=lambda shapes, *, axis: _without(shapes, (axis,)),
     squeeze=lambda shapes, *, axes: _without(shapes, axes),

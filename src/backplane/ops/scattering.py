@@ -1,0 +1,109 @@
+"""Rows that are combined with the rows of a table at positions that a program computes."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from backplane.core.graph import Tensor
+from backplane.core.primitive import primitive
+from backplane.core.spec import NUMBER, Spec, check_dtype, is_integer
+from backplane.core.traits import Memory, like_first
+from backplane.ops import elementwise as ew
+from backplane.ops import shaping as sh
+from backplane.ops.creation import arange, scalar, shaped, shaped_as, size_at
+from backplane.ops.families import Cotangents
+from backplane.ops.indexing import check_fit, gather, scatter_add
+from backplane.ops.reduction import count
+
+Combination = Literal["max", "min", "mul"]
+
+
+def _check(name: str, x: Spec, indices: Spec, updates: Spec) -> None:
+    if not x.shape:
+        raise ValueError(f"{name}: x must have at least one axis, got a scalar")
+    if not is_integer(indices.dtype):
+        raise TypeError(f"{name}: indices must be integers, got dtype {indices.dtype}")
+    if updates.dtype != x.dtype:
+        raise TypeError(
+            f"{name}: x has dtype {x.dtype} and updates {updates.dtype}; cast one of them"
+        )
+    check_fit(name, "updates", updates, indices.shape + x.shape[1:])
+
+
+@primitive(memory=Memory.FRESH, axes=like_first)
+def scatter(x: Spec, indices: Spec, updates: Spec, *, by: Combination) -> Spec:
+    """`x`, whose rows at `indices` are combined with the rows of `updates` by maximum ("max"),
+    minimum ("min") or product ("mul"). Negative indices count from the end. Rows for which there
+    are several updates are combined with all of them; tied extremes share the gradient.
+    """
+    check_dtype("scatter", "x", x.dtype, NUMBER)
+    if by not in ("max", "min", "mul"):
+        raise ValueError(f"scatter: by must be 'max', 'min' or 'mul', got {by!r}")
+    _check("scatter", x, indices, updates)
+    return x
+
+
+@scatter.vjp
+def _(
+    g: Tensor, y: Tensor, x: Tensor, indices: Tensor, updates: Tensor, *, by: Combination
+) -> Cotangents:
+    if by == "mul":
+        to_x, to_updates = _of_product(g, x, indices, updates)
+        return [to_x, None, to_updates]
+    kept, hits = ew.equal(x, y), ew.equal(updates, gather(y, indices, axis=0))
+    marks = [ew.cast(t, dtype=x.spec.dtype) for t in (kept, hits)]
+    ties = ew.add(marks[0], shaped_as(scatter_add, x, marks[1], indices, axis=0))
+    # Where the extreme is NaN nothing equals it.
+    share = ew.div(g, ew.maximum(ties, ew.one(ties)))
+    there = gather(share, indices, axis=0)
+    return [ew.where(kept, share, ew.zero(x)), None, ew.where(hits, there, ew.zero(x))]
+
+
+def _of_product(g: Tensor, x: Tensor, indices: Tensor, updates: Tensor) -> tuple[Tensor, Tensor]:
+    """Each factor gets the product of the others. It follows from the number of zeros and from the
+    product of what is not zero.
+    """
+
+    def split(factor: Tensor) -> tuple[Tensor, Tensor]:
+        is_zero = ew.equal(factor, ew.zero(factor))
+        return ew.cast(is_zero, dtype=factor.spec.dtype), ew.where(is_zero, ew.one(factor), factor)
+
+    (x_zero, x_other), (zero, other) = split(x), split(updates)
+    zeros = ew.add(x_zero, shaped_as(scatter_add, x, zero, indices, axis=0))
+    product = ew.mul(g, scatter(x_other, indices, other, by="mul"))
+
+    def rest(product: Tensor, zeros: Tensor, own: Tensor, factor: Tensor) -> Tensor:
+        alone = ew.equal(zeros, own)  # no zero but perhaps the factor itself
+        return ew.where(alone, ew.div(product, factor), ew.zero(product))
+
+    there = [gather(t, indices, axis=0) for t in (product, zeros)]
+    return rest(product, zeros, x_zero, x_other), rest(there[0], there[1], zero, other)
+
+
+def scatter_set(x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
+    """`x`, whose rows at `indices` are replaced by the rows of `updates`: the last of them where an
+    index is repeated, on each engine.
+    """
+    _check("scatter_set", x.spec, indices.spec, updates.spec)
+    total = count(indices, range(indices.ndim), "int32")
+    own = _numbers(count(x, (0,), "int32"))
+    nobody = sh.full_like(own, -1)
+    last = scatter(nobody, sh.reshape(indices, shape=(-1,)), _numbers(total), by="max")
+    sizes = [size_at(updates, i) for i in range(updates.ndim)]
+    rows = updates
+    if indices.ndim != 1:
+        known = indices.spec.is_static
+        rows = shaped(
+            sh.reshape,
+            [math.prod(sizes[: indices.ndim]) if known else total, *sizes[indices.ndim :]],
+            updates,
+        )
+    # New rows stand before the old ones, and one gather picks from both.
+    places = ew.where(ew.less_equal(scalar(0, "int32"), last), last, ew.add(own, total))
+    return gather(sh.concat(rows, x, axis=0), places, axis=0)
+
+
+def _numbers(total: Tensor) -> Tensor:
+    """0, 1, … before `total`."""
+    return arange(scalar(0, "int32"), total, scalar(1, "int32"), dtype="int32")
