@@ -362,7 +362,7 @@ op(
     "scatter_add", floats(3, 4), values([1, 0, 1, 1]), id="inner", shape=(3, 2), axis=1,
     batch=False, oracle=lambda g, i, shape, axis: placed(shape[::-1], i, g.T).T,
 )  # fmt: skip
-COMBINED = {"max": np.maximum, "min": np.minimum, "mul": np.multiply}
+COMBINED = {"max": np.maximum, "min": np.minimum, "product": np.multiply}
 
 
 def combined(x: np.ndarray, i: np.ndarray, updates: np.ndarray, by: str) -> np.ndarray:
@@ -384,7 +384,7 @@ for by in COMBINED:
        oracle=combined, grad=False)  # fmt: skip
 op(
     "scatter", values([1.0, 2.0, 0.0, 3.0]), values([0, 0, 1, 2, 3, 3]),
-    values([0.0, 5.0, 2.0, 4.0, 0.0, 0.0]), id="zeros", by="mul", oracle=combined,
+    values([0.0, 5.0, 2.0, 4.0, 0.0, 0.0]), id="zeros", by="product", oracle=combined,
 )  # fmt: skip
 _scatter = _caller("scatter")
 case(

@@ -16,7 +16,7 @@ from backplane.ops.families import Cotangents
 from backplane.ops.indexing import check_fit, gather, scatter_add
 from backplane.ops.reduction import count
 
-Combination = Literal["max", "min", "mul"]
+Combination = Literal["max", "min", "product"]
 
 
 def _check(name: str, x: Spec, indices: Spec, updates: Spec) -> None:
@@ -34,12 +34,12 @@ def _check(name: str, x: Spec, indices: Spec, updates: Spec) -> None:
 @primitive(memory=Memory.FRESH, axes=like_first)
 def scatter(x: Spec, indices: Spec, updates: Spec, *, by: Combination) -> Spec:
     """`x`, whose rows at `indices` are combined with the rows of `updates` by maximum ("max"),
-    minimum ("min") or product ("mul"). Negative indices count from the end. Rows for which there
+    minimum ("min") or product ("product"). Negative indices count from the end. Rows for which there
     are several updates are combined with all of them; tied extremes share the gradient.
     """
     check_dtype("scatter", "x", x.dtype, NUMBER)
-    if by not in ("max", "min", "mul"):
-        raise ValueError(f"scatter: by must be 'max', 'min' or 'mul', got {by!r}")
+    if by not in ("max", "min", "product"):
+        raise ValueError(f"scatter: by must be 'max', 'min' or 'product', got {by!r}")
     _check("scatter", x, indices, updates)
     return x
 
@@ -48,7 +48,7 @@ def scatter(x: Spec, indices: Spec, updates: Spec, *, by: Combination) -> Spec:
 def _(
     g: Tensor, y: Tensor, x: Tensor, indices: Tensor, updates: Tensor, *, by: Combination
 ) -> Cotangents:
-    if by == "mul":
+    if by == "product":
         to_x, to_updates = _of_product(g, x, indices, updates)
         return [to_x, None, to_updates]
     kept, hits = ew.equal(x, y), ew.equal(updates, gather(y, indices, axis=0))
@@ -71,7 +71,7 @@ def _of_product(g: Tensor, x: Tensor, indices: Tensor, updates: Tensor) -> tuple
 
     (x_zero, x_other), (zero, other) = split(x), split(updates)
     zeros = ew.add(x_zero, shaped_as(scatter_add, x, zero, indices, axis=0))
-    product = ew.mul(g, scatter(x_other, indices, other, by="mul"))
+    product = ew.mul(g, scatter(x_other, indices, other, by="product"))
 
     def rest(product: Tensor, zeros: Tensor, own: Tensor, factor: Tensor) -> Tensor:
         alone = ew.equal(zeros, own)  # no zero but perhaps the factor itself

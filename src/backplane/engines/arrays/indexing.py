@@ -80,7 +80,7 @@ def _scatter_add(g: Value, indices: Value, *dims: Value, shape: Shape, axis: int
     return x.astype(g.dtype, copy=False).reshape(sizes)
 
 
-_COMBINED = {"max": np.maximum, "min": np.minimum, "mul": np.multiply}
+_COMBINED = {"max": np.maximum, "min": np.minimum, "product": np.multiply}
 
 
 @TABLE.add("scatter")

@@ -63,7 +63,7 @@ def _rows_add(x: Value, g: Value, indices: Value) -> Value:
 @kernel("by")
 def _scatter(x: Value, indices: Value, updates: Value, *, by: str) -> Value:
     """`x.at[…].max`, `min` or `multiply`."""
-    if by == "mul":
+    if by == "product":
         return _times(x, indices, updates)
     rows = x.at[indices]
     return rows.max(updates) if by == "max" else rows.min(updates)

@@ -132,7 +132,7 @@ def scatter(specs: Sequence[Spec], *, by: str) -> Lowering:
     """`array.at[…].maximum`, `minimum` or `multiply`. At an index out of range they would write to
     any memory: what changes nothing goes to the first row instead.
     """
-    name = {"max": "maximum", "min": "minimum", "mul": "multiply"}[by]
+    name = {"max": "maximum", "min": "minimum", "product": "multiply"}[by]
     nothing = scalar(_neutral(specs[0].dtype, by), specs[0].dtype)
 
     def lowering(x: Value, indices: Value, updates: Value) -> Value:
@@ -146,7 +146,7 @@ def scatter(specs: Sequence[Spec], *, by: str) -> Lowering:
 
 
 def _neutral(dtype: str, by: str) -> float:
-    if by == "mul":
+    if by == "product":
         return 1
     if is_float(dtype):
         return -math.inf if by == "max" else math.inf

@@ -231,4 +231,5 @@ def scatter(x: Symbol, indices: Symbol, updates: Symbol, *, by: str) -> Symbol:
     count, width = total(indices.sizes), total(x.sizes[1:])
     places = indices.cast("int64").reshape((count,))
     table, rows = x.reshape((x.size(0), width)), updates.reshape((count, width))
-    return _scattered(table, rows, places, (x.size(0), width), by).reshape(x.sizes)
+    reduction = "mul" if by == "product" else by
+    return _scattered(table, rows, places, (x.size(0), width), reduction).reshape(x.sizes)

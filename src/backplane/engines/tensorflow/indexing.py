@@ -189,7 +189,7 @@ def _scatter(x: Value, indices: Value, updates: Value, *, by: str) -> Value:
     """
     size = size_of(x, axis=0) if x.shape[0] is None else x.shape[0]
     where = _indices(indices, size)
-    if by == "mul":
+    if by == "product":
         if x.dtype in HALVES:
             wide = [raw.Cast(x=t, DstT=tf.float32) for t in (x, updates)]
             return raw.Cast(x=_scatter(wide[0], indices, wide[1], by=by), DstT=x.dtype)

@@ -120,7 +120,7 @@ def scatter_add(specs: Sequence[Spec], *, shape: Shape, axis: int) -> Lowering:
     return lowering
 
 
-_COMBINED = {"max": (ordered, "amax"), "min": (ordered, "amin"), "mul": (modular, "prod")}
+_COMBINED = {"max": (ordered, "amax"), "min": (ordered, "amin"), "product": (modular, "prod")}
 
 
 @TABLE.build("scatter")
