@@ -34,8 +34,8 @@ def _check(name: str, x: Spec, indices: Spec, updates: Spec) -> None:
 @primitive(memory=Memory.FRESH, axes=like_first)
 def scatter(x: Spec, indices: Spec, updates: Spec, *, by: Combination) -> Spec:
     """`x`, whose rows at `indices` are combined with the rows of `updates` by maximum ("max"),
-    minimum ("min") or product ("product"). Negative indices count from the end. Rows for which there
-    are several updates are combined with all of them; tied extremes share the gradient.
+    minimum ("min") or multiplication ("product"). Negative indices count from the end. A row that
+    has several updates is combined with all of them; tied extremes share the gradient.
     """
     check_dtype("scatter", "x", x.dtype, NUMBER)
     if by not in ("max", "min", "product"):
