@@ -31,6 +31,17 @@ LAYERS: dict[str, set[str]] = {
     "views": {"core", "ops", "compile", "registry", "protocol"},
     "backend": {"core", "ops", "compile", "views", "registry", "protocol", "config"},
     "interop": {"core", "ops", "compile", "views", "registry", "protocol", "config", "backend"},
+    "keras3": {
+        "core",
+        "ops",
+        "compile",
+        "views",
+        "registry",
+        "protocol",
+        "config",
+        "backend",
+        "interop",
+    },
     "cli": {
         "core",
         "ops",
@@ -41,6 +52,7 @@ LAYERS: dict[str, set[str]] = {
         "config",
         "backend",
         "interop",
+        "keras3",
     },
 }
 """Layer → the others that it may import. A layer is a folder or a module of the package, but for
@@ -83,7 +95,7 @@ LIBRARIES: dict[str, set[str]] = {
     "jax": {"engines.jax", "interop.keras3"},
     "jaxlib": {"engines.jax"},
     "numba": {"engines.pytensor"},
-    "keras": {"interop"},
+    "keras": {"interop", "keras3"},
 }
 """Library of an engine → the parts of the package that may import it."""
 

@@ -1,0 +1,349 @@
+"""The call rule of Keras' backend functions, and what turns their arguments into tensors.
+
+A function is written once, over tensors of a graph:
+
+    @op
+    def add(x1, x2):
+        return ew.add(*alike(x1, x2))
+
+How a call of it runs depends on its arguments and on where it stands:
+
+- Inside another such function it just runs: tensors of a graph come in and go out.
+- If an argument is symbolic (`keras3.tensor.Tensor`), or a step is being traced (`tracing`), it
+  builds graph, and its results are symbolic.
+- Otherwise it is traced once for the shapes, dtypes and parameters, and runs at once on the engine.
+  The results are tensors of the engine's library. Engines that only compile (`eager_engine`) leave
+  this to NumPy.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar, overload
+
+import numpy as np
+
+from backplane import engines
+from backplane.backend._trace import run_now
+from backplane.backend._trees import map_leaves
+from backplane.core import context, graph
+from backplane.core.spec import DTYPES
+from backplane.engines.base import Engine
+from backplane.keras3.tensor import Tensor
+from backplane.ops.lift import as_tensor, cast_to
+from backplane.ops.shaping import stack
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+OUTSIDE, TRACING, INSIDE = 0, 1, 2
+"""Where a call stands: in the user's code, in the user's code while a step is traced, or inside
+another function of the backend."""
+
+_where: ContextVar[int] = ContextVar("where a call of keras3 stands", default=OUTSIDE)
+
+_PLAIN = (bool, int, float, str)
+
+
+def eager_engine() -> Engine:
+    """The engine on which calls outside of steps run: the one in force, or NumPy's if that one only
+    compiles programs.
+    """
+    engine = engines.current()
+    return engine if "eager" in engine.capabilities else engines.get("numpy")
+
+
+# --- where calls stand ----------------------------------------------------------------------------
+
+
+def is_tracing() -> bool:
+    """Whether a step is being traced, or shapes are being found out."""
+    return _where.get() == TRACING
+
+
+@contextmanager
+def tracing() -> Iterator[None]:
+    """Context manager: inside, every call builds graph, also one without any symbolic argument."""
+    token = _where.set(TRACING)
+    try:
+        with context.changed(mode="symbolic", bound=None):
+            yield
+    finally:
+        _where.reset(token)
+
+
+@contextmanager
+def _standing(where: int) -> Iterator[None]:
+    token = _where.set(where)
+    try:
+        yield
+    finally:
+        _where.reset(token)
+
+
+def users(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that the user gave (a branch, the body of a loop), to be called from inside of a
+    function of the backend: it gets symbolic tensors, and gives tensors of the graph back.
+    """
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with _standing(TRACING):
+            result = function(*wrapped(args), **wrapped(kwargs))
+        return unwrapped(result)
+
+    return called
+
+
+# --- the decorator --------------------------------------------------------------------------------
+
+
+@overload
+def op(function: F) -> F: ...
+@overload
+def op(*, eager_only: str = "", static: Sequence[str] = ()) -> Callable[[F], F]: ...
+def op(
+    function: Callable[..., Any] | None = None, *, eager_only: str = "", static: Sequence[str] = ()
+) -> Any:
+    """Decorator for functions of Keras' backend. It applies the call rule.
+
+    Args:
+        function: The function, over tensors of a graph.
+        eager_only: Why the function cannot be part of a graph, if so: its result has a shape that
+            depends on values. The words follow "it has no symbolic form: ".
+        static: Names of parameters that are known while a graph is built, such as axes and shapes.
+            Arrays and tensors of an engine in their place become plain numbers and lists.
+    """
+    if function is None:
+        return functools.partial(op, eager_only=eager_only, static=static)
+    positions = _positions(function, static)
+
+    @functools.wraps(function)
+    def body(*args: Any, **kwargs: Any) -> Any:
+        token = _where.set(INSIDE)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _where.reset(token)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        where = _where.get()
+        if where == INSIDE:
+            return function(*args, **kwargs)
+        if positions:
+            args, kwargs = _known(args, kwargs, positions)
+        found = _Arguments(args, kwargs)
+        if found.symbolic or where == TRACING:
+            if eager_only:
+                raise TypeError(
+                    f"keras.ops.{function.__name__} has no symbolic form: {eager_only}. Call it "
+                    "on values, outside of models and steps"
+                )
+            args, kwargs = map_leaves(_lifted, (found.args, found.kwargs))
+            return wrapped(body(*args, **kwargs))
+        return run_now(body, found.args, found.kwargs, eager_engine())
+
+    return call
+
+
+def _positions(function: Callable[..., Any], static: Sequence[str]) -> dict[Any, str]:
+    """The parameters in `static`, by position and by name."""
+    names = list(inspect.signature(function).parameters)
+    return {key: name for name in static for key in (names.index(name), name)}
+
+
+def _known(args: Any, kwargs: Any, positions: dict[Any, str]) -> tuple[Any, Any]:
+    args = [plain(v) if i in positions else v for i, v in enumerate(args)]
+    return tuple(args), {k: plain(v) if k in positions else v for k, v in kwargs.items()}
+
+
+def plain(value: Any) -> Any:
+    """Arrays and tensors of an engine as Python's numbers and lists; anything else as it is."""
+    kind = type(value)
+    if kind in _PLAIN or value is None:
+        return value
+    if kind in (list, tuple):
+        return kind([plain(v) for v in value])
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Tensor | graph.Tensor):
+        return value
+    if _is_variable(value):
+        return plain(value.value)
+    engine = engines.engine_of(value)
+    return value if engine is None else engine.to_numpy(value).tolist()
+
+
+class _Arguments:
+    """The arguments of a call, with variables of Keras replaced by their values, and tensors of
+    foreign engines by arrays; and whether there is a symbolic one.
+    """
+
+    __slots__ = ("args", "engine", "kwargs", "symbolic")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.symbolic = False
+        self.engine = eager_engine()
+        self.args = tuple([self.taken(v) for v in args])
+        self.kwargs = {k: self.taken(v) for k, v in kwargs.items()} if kwargs else kwargs
+
+    def taken(self, value: Any) -> Any:
+        """One argument."""
+        kind = type(value)
+        if kind in _PLAIN or value is None:
+            return value
+        if kind is Tensor:
+            self.symbolic = True
+            return value.core
+        if kind is list or kind is tuple:
+            return kind([self.taken(v) for v in value])
+        if kind is dict:
+            return {k: self.taken(v) for k, v in value.items()}
+        if isinstance(value, graph.Tensor):
+            self.symbolic = True
+            return value
+        if _is_variable(value):
+            return self.taken(value.value)
+        if isinstance(value, np.ndarray | np.generic):
+            return value
+        if not self.engine.owns(value) and (other := engines.engine_of(value)) is not None:
+            return other.to_numpy(value)
+        return value
+
+
+def _is_variable(value: Any) -> bool:
+    """Whether it is a variable of Keras."""
+    return hasattr(type(value), "_direct_assign")
+
+
+def _lifted(value: Any) -> Any:
+    """Arrays and tensors of an engine as constants of a graph; anything else as it is."""
+    if type(value) in _PLAIN or value is None or isinstance(value, graph.Tensor):
+        return value
+    if isinstance(value, np.ndarray | np.floating | np.bool_):
+        return as_tensor(value)
+    return value if engines.engine_of(value) is None else as_tensor(value)
+
+
+def wrapped(result: Any) -> Any:
+    """A result with its tensors of a graph in the form that Keras sees."""
+    if isinstance(result, graph.Tensor):
+        return Tensor(result)
+    return map_leaves(lambda v: Tensor(v) if isinstance(v, graph.Tensor) else v, result)
+
+
+def unwrapped(result: Any) -> Any:
+    """The inverse of `wrapped`. Variables of Keras become their values."""
+
+    def core(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return value.core
+        return core(value.value) if _is_variable(value) else value
+
+    return map_leaves(core, result)
+
+
+# --- operands -------------------------------------------------------------------------------------
+
+
+def standard(dtype: Any) -> str:
+    """The name of a dtype, given as a name, a type, or a dtype of some library. None stands for
+    `floatx()`.
+    """
+    from keras.src.backend.common.variables import standardize_dtype
+
+    return standardize_dtype(dtype)
+
+
+def introduce_dtypes(engine: Engine) -> None:
+    """Let Keras know the dtypes of an engine's library, if they do not tell their names."""
+    from keras.src.backend.common.dtypes import PYTHON_DTYPES_MAP
+
+    float32 = engine.from_numpy(np.zeros((), "float32")).dtype
+    if hasattr(float32, "name") or "torch" in str(float32):
+        return
+    for name in DTYPES - engine.missing_dtypes:
+        value = engine.from_numpy(np.zeros((), "float32"), name)
+        if engine.spec_of(value).dtype == name:
+            PYTHON_DTYPES_MAP[value.dtype] = name
+
+
+def result_type(*dtypes: Any) -> str:
+    """The dtype of what is computed from operands of these dtypes. Python's types stand for numbers
+    that do not widen the others.
+    """
+    from keras.src.backend.common.dtypes import result_type as lattice
+
+    return lattice(*dtypes)
+
+
+def dtype_of(x: Any) -> str:
+    """The dtype that `x` has, or gets as a tensor."""
+    kind = _kind(x)
+    return kind if isinstance(kind, str) else result_type(kind)
+
+
+def _kind(x: Any) -> Any:
+    """The dtype of a tensor or array, and the type of a number."""
+    if isinstance(x, graph.Tensor):
+        return x.spec.dtype
+    if type(x) in (bool, int, float):
+        return type(x)
+    if isinstance(x, np.ndarray | np.generic):
+        return standard(x.dtype)
+    if isinstance(x, list | tuple):
+        return result_type(*map(_kind, _leaves(x)))
+    return as_tensor(x).spec.dtype
+
+
+def _leaves(x: Any) -> Iterator[Any]:
+    for item in x:
+        if isinstance(item, list | tuple):
+            yield from _leaves(item)
+        else:
+            yield item
+
+
+def tensor_of(x: Any, dtype: Any = None) -> graph.Tensor:
+    """`x` as a tensor of a graph.
+
+    Args:
+        x: Tensor, array, number, or nested list of these.
+        dtype: The dtype to be; None for its own. By default numbers and lists of numbers become
+            `floatx()`, int32 or bool, and lists that hold tensors what `result_type` says.
+
+    Raises:
+        TypeError: for anything else.
+    """
+    if isinstance(x, graph.Tensor):
+        return x if dtype is None else cast_to(x, standard(dtype))
+    name = dtype_of(x) if dtype is None else standard(dtype)
+    if isinstance(x, list | tuple) and any(isinstance(v, graph.Tensor) for v in _leaves(x)):
+        return stack([tensor_of(v, name) for v in x], 0)
+    if isinstance(x, list | tuple):
+        x = np.asarray(x)
+        x = x.astype(name) if x.size else np.zeros(x.shape, name)
+    elif isinstance(x, np.ndarray | np.generic):
+        x = np.asarray(x).astype(name, copy=False)
+    found = as_tensor(x, name)
+    return cast_to(found, name)
+
+
+def alike(*xs: Any) -> list[graph.Tensor]:
+    """Operands as tensors of one dtype, which `result_type` chooses. Python's numbers do not widen
+    the others.
+    """
+    dtype = result_type(*map(_kind, xs))
+    return [tensor_of(x, dtype) for x in xs]
+
+
+def float_of(x: Any) -> graph.Tensor:
+    """`x` in the dtype in which functions of real numbers compute: ints and bools become
+    `floatx()`.
+    """
+    t = tensor_of(x)
+    return cast_to(t, result_type(None if t.spec.dtype == "int64" else t.spec.dtype, float))

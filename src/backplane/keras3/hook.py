@@ -1,0 +1,287 @@
+"""The import hook: Keras 3 finds Backplane as one of its backends.
+
+Keras picks its backend from a closed list, by chains of `if backend() == "tensorflow": … elif …`.
+Six modules end such a chain with an error. While they are imported, their syntax trees get one more
+branch, made of the branch for NumPy. And the modules `keras.src.backend.backplane.…` exist: they
+hold the functions of `backplane.keras3`.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import CodeType, ModuleType
+from typing import Any
+
+from backplane import engines
+from backplane.known_engines import canonical
+
+NAME = "backplane"
+"""What `keras.backend.backend()` gives."""
+
+PREFIX = f"keras.src.backend.{NAME}"
+
+SERVED = {
+    "core": "backplane.keras3.ops.core",
+    "image": "backplane.keras3.ops.image",
+    "linalg": "backplane.keras3.ops.linalg",
+    "math": "backplane.keras3.ops.math",
+    "nn": "backplane.keras3.ops.nn",
+    "numpy": "backplane.keras3.ops.numpy",
+    "random": "backplane.keras3.random",
+    "rnn": "backplane.keras3.rnn",
+    "trainer": "backplane.keras3.trainer",
+    "layer": "backplane.keras3.trainer",
+    "export": "backplane.keras3.export",
+}
+"""Module of Keras' backend → our module with its functions."""
+
+AT_TOP = {
+    "core": (
+        "IS_THREAD_SAFE", "SUPPORTS_COMPLEX_DTYPES", "SUPPORTS_RAGGED_TENSORS",
+        "SUPPORTS_SPARSE_TENSORS", "Variable", "cast", "compute_output_spec", "cond",
+        "convert_to_numpy", "convert_to_tensor", "device_scope", "is_tensor", "name_scope",
+        "random_seed_dtype", "shape", "vectorized_map",
+    ),
+    "rnn": ("bidirectional_gru", "bidirectional_lstm", "cudnn_ok", "gru", "lstm", "rnn"),
+}  # fmt: skip
+"""What the package of the backend itself has, by module."""
+
+_installed: list[MetaPathFinder] = []
+
+
+def install() -> None:
+    """Put the finder in place. To install twice is to install once."""
+    if not _installed:
+        _installed.append(Finder())
+        sys.meta_path.insert(0, _installed[0])
+
+
+def asked(name: str) -> bool:
+    """Whether the name of a backend means this one: `backplane`, or `backplane.ENGINE`.
+
+    Raises:
+        ValueError: if there is no such engine.
+    """
+    first, _, engine = name.partition(".")
+    if first != NAME:
+        return False
+    if engine and canonical(engine) is None:
+        raise ValueError(
+            f"KERAS_BACKEND={name}: there is no engine {engine!r}{engines.suggestion(engine)}; "
+            f"there are {', '.join(engines.names())}"
+        )
+    return True
+
+
+class Finder(MetaPathFinder):
+    """Finds the modules of the backend, and those of Keras that are to know it."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec of a module that this finder is for; None for all others."""
+        if fullname == PREFIX or fullname.startswith(f"{PREFIX}."):
+            short = fullname[len(PREFIX) + 1 :]
+            if short and short not in SERVED:
+                return None
+            return ModuleSpec(fullname, _Server(short), is_package=not short)
+        if fullname != CONFIG and fullname not in CHANGED:
+            return None
+        spec = PathFinder.find_spec(fullname, path)
+        if spec is None or not isinstance(spec.loader, SourceFileLoader):
+            return spec
+        spec.loader = _Changed(spec.loader.name, spec.loader.path)
+        return spec
+
+
+class _Server(Loader):
+    """Makes a module of the backend."""
+
+    def __init__(self, short: str) -> None:
+        self.short = short
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leave it to Python to make an empty module."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Fill the module with our functions."""
+        if self.short:
+            ours = importlib.import_module(SERVED[self.short])
+            vars(module).update({k: v for k, v in vars(ours).items() if not k.startswith("__")})
+            vars(module)["__getattr__"] = _refusal(self.short)
+            return
+        for short, names in AT_TOP.items():
+            served = importlib.import_module(f"{PREFIX}.{short}")
+            vars(module).update({name: _member(served, name) for name in names})
+        for short in ("image", "linalg", "math", "nn", "numpy", "random"):
+            vars(module)[short] = importlib.import_module(f"{PREFIX}.{short}")
+
+
+def _member(served: ModuleType, name: str) -> Any:
+    """A function of a module; if there is none, one that says so when it is called."""
+    if name in vars(served):
+        return vars(served)[name]
+
+    def refuse(*args: object, **kwargs: object) -> Any:
+        return getattr(served, name)
+
+    return refuse
+
+
+def _refusal(short: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a module of the backend."""
+
+    def refuse(name: str) -> Any:
+        raise AttributeError(
+            f"the backend 'backplane' has no function {short}.{name}; "
+            "`python -m backplane.keras3.inventory` lists all that this Keras has and it lacks"
+        )
+
+    return refuse
+
+
+class _Changed(SourceFileLoader):
+    """Loads a module of Keras whose syntax tree is changed first, if Keras runs on this backend.
+    There is no cached code of such a module.
+    """
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """The code of the changed tree."""
+        if fullname == CONFIG or (fullname != FIRST and not _runs_here()):
+            return super().get_code(fullname)
+        tree = self.tree()
+        CHANGED[fullname](tree)
+        return compile(ast.fix_missing_locations(tree), self.path, "exec", dont_inherit=True)
+
+    def tree(self) -> ast.Module:
+        """The syntax tree as it is."""
+        return ast.parse(self.get_data(self.path), self.path)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the module. The one with Keras' settings comes first, and tells which backend is
+        asked for.
+        """
+        super().exec_module(module)
+        settings = vars(module)
+        if module.__name__ == CONFIG and asked(settings["_BACKEND"]):
+            settings["_BACKEND"] = NAME
+            _check_all()
+
+
+CONFIG = "keras.src.backend.config"
+FIRST = "keras.src.backend"
+"""The module that is loaded before Keras' settings, so it is changed whatever they are."""
+
+
+def _runs_here() -> bool:
+    """Whether Keras runs on this backend."""
+    config = sys.modules.get(CONFIG)
+    return config is not None and config._BACKEND == NAME
+
+
+def _check_all() -> None:
+    """Look for the places to be changed before Keras meets the first of them.
+
+    Raises:
+        ImportError: names all modules in which there is none.
+    """
+    lacking = []
+    for fullname, change in CHANGED.items():
+        spec = PathFinder.find_spec(fullname, _folder_of(fullname))
+        loader = None if spec is None else spec.loader
+        if not isinstance(loader, SourceFileLoader) or not change(
+            _Changed(fullname, loader.path).tree()
+        ):
+            lacking.append(fullname)
+    if lacking:
+        raise ImportError(
+            f"this Keras is not one that backplane.keras3 knows: no choice of a backend was found "
+            f"in {', '.join(lacking)}"
+        )
+
+
+def _folder_of(fullname: str) -> list[str]:
+    """The folders in which a module of Keras lies, without importing anything."""
+    [root] = sys.modules["keras"].__path__
+    return [os.path.join(root, *fullname.split(".")[1:-1])]
+
+
+# --- the changes ----------------------------------------------------------------------------------
+
+
+def _asks_for(test: ast.expr) -> str | None:
+    """The name in `backend() == "name"` or `self._backend == "name"`; None for anything else."""
+    if (
+        isinstance(test, ast.Compare)
+        and isinstance(test.comparators[0], ast.Constant)
+        and "backend" in ast.unparse(test.left)
+    ):
+        return str(test.comparators[0].value)
+    return None
+
+
+class _ToOurs(ast.NodeTransformer):
+    """Turns imports of Keras' NumPy backend into imports of this one."""
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom:
+        module = (node.module or "").replace("keras.src.backend.numpy", PREFIX)
+        names = [ast.alias(a.name.replace("Numpy", "Backplane"), a.asname) for a in node.names]
+        return ast.ImportFrom(module, names, node.level)
+
+
+def _extend_chain(tree: ast.Module) -> bool:
+    """Add a branch to the chain that ends with an error. Returns whether there is one."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.If) or _asks_for(node.test) != "tensorflow":
+            continue
+        branches = [node]
+        while len(branches[-1].orelse) == 1 and isinstance(branches[-1].orelse[0], ast.If):
+            branches.append(branches[-1].orelse[0])
+        last, model = branches[-1], [b for b in branches if _asks_for(b.test) == "numpy"]
+        if model and len(last.orelse) == 1 and isinstance(last.orelse[0], ast.Raise):
+            body = [_ToOurs().visit(ast.parse(ast.unparse(s)).body[0]) for s in model[0].body]
+            last.orelse = [ast.If(_renamed(model[0].test), body, last.orelse)]
+            return True
+    return False
+
+
+def _renamed(test: ast.expr) -> ast.expr:
+    """The condition of NumPy's branch, for this backend."""
+    found = ast.parse(ast.unparse(test), mode="eval").body
+    assert isinstance(found, ast.Compare)
+    found.comparators = [ast.Constant(NAME)]
+    return found
+
+
+def _extend_dynamic(tree: ast.Module) -> bool:
+    """Let `DynamicBackend` know this backend: in the list that it accepts, and in its choice."""
+    accepts = chooses = False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.NotIn):
+            names = node.comparators[0]
+            if isinstance(names, ast.Tuple) and "backend" in ast.unparse(node.left):
+                names.elts.append(ast.Constant(NAME))
+                accepts = True
+        elif isinstance(node, ast.FunctionDef) and node.name == "__getattr__":
+            last = node.body[-1]
+            if isinstance(last, ast.If) and _asks_for(last.test):
+                text = f"return getattr(importlib.import_module('{PREFIX}'), name)"
+                node.body.append(ast.If(_renamed(last.test), ast.parse(text).body, []))
+                chooses = True
+    return accepts and chooses
+
+
+CHANGED: dict[str, Callable[[ast.Module], bool]] = {
+    "keras.src.backend": _extend_chain,
+    "keras.src.layers.layer": _extend_chain,
+    "keras.src.models.model": _extend_chain,
+    "keras.src.export.saved_model": _extend_chain,
+    "keras.src.utils.backend_utils": _extend_dynamic,
+}
+"""Module of Keras → what changes its syntax tree, and returns whether it found the place."""

@@ -1,0 +1,161 @@
+"""Keras' backend functions of the module `core`: conversions, control flow, shapes of results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from keras.src import tree
+from keras.src.backend.common.keras_tensor import KerasTensor
+from keras.src.backend.common.name_scope import name_scope as name_scope
+from keras.src.backend.common.stateless_scope import StatelessScope
+from keras.src.backend.common.symbolic_scope import SymbolicScope
+
+from backplane import backend as K
+from backplane.core.graph import Placeholder
+from backplane.core.spec import Spec
+from backplane.keras3.call import (
+    eager_engine,
+    introduce_dtypes,
+    is_tracing,
+    op,
+    result_type,
+    standard,
+    tensor_of,
+    tracing,
+)
+from backplane.keras3.tensor import Tensor
+from backplane.keras3.variable import Variable as Variable
+from backplane.keras3.variable import to_array
+from backplane.ops.creation import dim
+from backplane.ops.lift import cast_to
+
+SUPPORTS_SPARSE_TENSORS = False
+SUPPORTS_RAGGED_TENSORS = False
+SUPPORTS_COMPLEX_DTYPES = False
+IS_THREAD_SAFE = True
+
+introduce_dtypes(eager_engine())
+
+
+def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None) -> Any:
+    """`x` as a tensor: of the engine's library, or symbolic while a step is traced."""
+    if sparse:
+        raise ValueError("sparse tensors are not supported by the backend 'backplane'")
+    if ragged:
+        raise ValueError("ragged tensors are not supported by the backend 'backplane'")
+    dtype = None if dtype is None else standard(dtype)
+    if isinstance(x, Variable):
+        x = x.value
+    if isinstance(x, Tensor):
+        return x if dtype in (None, x.dtype) else _cast(x, dtype)
+    engine = eager_engine()
+    if engine.owns(x) and dtype in (None, standard(x.dtype)):
+        return x
+    if is_tracing() or _holds_symbolic(x):
+        return _convert(x, dtype)
+    if engine.owns(x):
+        return _cast(x, dtype)
+    return engine.from_numpy(_array(x, dtype))
+
+
+def _holds_symbolic(x: Any) -> bool:
+    return isinstance(x, list | tuple) and any(
+        isinstance(v, Tensor) or _holds_symbolic(v) for v in x
+    )
+
+
+def _array(x: Any, dtype: str | None) -> np.ndarray:
+    """Numbers, lists that may hold tensors, or another library's tensor, as an array."""
+    if isinstance(x, list | tuple):
+        parts = tree.flatten(x)
+        if dtype is None:
+            dtype = result_type(*[getattr(v, "dtype", type(v)) for v in parts])
+        if any(not isinstance(v, int | float) for v in parts):
+            x = tree.map_structure(to_array, x)
+    else:
+        dtype = dtype or result_type(getattr(x, "dtype", type(x)))
+        x = to_array(x)
+    return np.asarray(x).astype(dtype)
+
+
+@op
+def _convert(x: Any, dtype: str | None) -> Any:
+    return tensor_of(x, dtype)
+
+
+@op
+def _cast(x: Any, dtype: str) -> Any:
+    return cast_to(tensor_of(x), dtype)
+
+
+def convert_to_numpy(x: Any) -> np.ndarray:
+    """`x` as an array."""
+    if isinstance(x, Tensor):
+        return np.asarray(x)  # Raises: it has no value.
+    return np.array(to_array(x))
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether `x` is a tensor of the engine's library, or a symbolic one."""
+    return isinstance(x, Tensor) or eager_engine().owns(x) or isinstance(x, np.generic)
+
+
+def shape(x: Any) -> tuple[Any, ...]:
+    """The sizes of the axes. A size that is unknown until the program runs is a symbolic scalar."""
+    if not isinstance(x, Tensor):
+        return tuple(x.shape)
+    sizes = enumerate(x.core.spec.shape)
+    return tuple([Tensor(dim(x.core, axis=i)) if n is None else n for i, n in sizes])
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """`x` in another dtype."""
+    return convert_to_tensor(x, dtype=dtype)
+
+
+@op
+def getitem(x: Any, key: Any) -> Any:
+    """A part of a tensor: what `x[key]` is for a symbolic tensor."""
+    return tensor_of(x)[key]
+
+
+@op
+def stop_gradient(variable: Any) -> Any:
+    """The tensor itself, but gradients do not flow through it."""
+    return K.stop_gradient(tensor_of(variable))
+
+
+def random_seed_dtype() -> str:
+    """The dtype of the state of a `SeedGenerator`."""
+    return "uint32" if "unsigned" in eager_engine().capabilities else "int32"
+
+
+@contextmanager
+def device_scope(device_name: str) -> Iterator[None]:
+    """Context manager: computations inside run on a device, such as `cpu:0`."""
+    with K.device(device_name):
+        yield
+
+
+def compute_output_spec(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The shapes and dtypes of what a function gives for KerasTensors, as KerasTensors."""
+    made: dict[int, Tensor] = {}
+
+    def lift(x: Any) -> Any:
+        if not isinstance(x, KerasTensor):
+            return x
+        if id(x) not in made:
+            made[id(x)] = Tensor(Placeholder(Spec(tuple(x.shape), standard(x.dtype))))
+        return made[id(x)]
+
+    def lower(x: Any) -> Any:
+        if isinstance(x, Tensor) or is_tensor(x):
+            return KerasTensor(tuple(x.shape), standard(x.dtype))
+        return x
+
+    with StatelessScope(), SymbolicScope(), tracing():
+        args, kwargs = tree.map_structure(lift, (args, kwargs))
+        return tree.map_structure(lower, fn(*args, **kwargs))

@@ -1,0 +1,1 @@
+"""Keras' backend functions of the module `math`."""

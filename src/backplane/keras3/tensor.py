@@ -1,0 +1,130 @@
+"""The symbolic tensor that Keras 3 sees: a thin shell around a tensor of a graph.
+
+Core's tensors compare by identity, so that they can be keys and members of lists. Keras compares
+tensors element by element. So Keras gets this class, whose operators are Keras' functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+from backplane.core import graph
+
+NUMPY = "backplane.keras3.ops.numpy"
+"""The module with the functions of operators. It is looked up at the first use, because it is
+written over tensors itself."""
+
+
+def _operator(name: str, swapped: bool = False) -> Callable[..., Any]:
+    def method(self: Tensor, *others: object) -> Any:
+        function = getattr(import_module(NUMPY), name)
+        return function(*others, self) if swapped else function(self, *others)
+
+    return method
+
+
+class Tensor:
+    """A tensor of a graph, with the operators and attributes that Keras' code uses.
+
+    Attributes:
+        core: The tensor of the graph.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "core")
+    __array_priority__ = 1000
+    __array_ufunc__ = None  # `array + tensor` is left to the tensor.
+
+    def __init__(self, core: graph.Tensor) -> None:
+        self.core = core
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """The sizes of the axes; None for one that is unknown until the program runs."""
+        return tuple(self.core.spec.shape)
+
+    @property
+    def dtype(self) -> str:
+        """The name of the dtype."""
+        return self.core.spec.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self.core.ndim
+
+    @property
+    def name(self) -> str:
+        """The name of the tensor in the graph."""
+        return self.core.name
+
+    @property
+    def T(self) -> Any:  # noqa: N802 - its name in NumPy
+        """The tensor with its axes in reverse order."""
+        return import_module(NUMPY).transpose(self)
+
+    def astype(self, dtype: Any) -> Any:
+        """The tensor in another dtype."""
+        return import_module("backplane.keras3.ops.core").cast(self, dtype)
+
+    def reshape(self, *shape: Any) -> Any:
+        """The elements in another shape, given as numbers or as one tuple."""
+        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
+        return import_module(NUMPY).reshape(self, sizes)
+
+    def __repr__(self) -> str:
+        return f"<symbolic tensor {self.name!r} shape={self.shape} dtype={self.dtype}>"
+
+    __add__, __radd__ = _operator("add"), _operator("add", True)
+    __sub__, __rsub__ = _operator("subtract"), _operator("subtract", True)
+    __mul__, __rmul__ = _operator("multiply"), _operator("multiply", True)
+    __truediv__, __rtruediv__ = _operator("true_divide"), _operator("true_divide", True)
+    __floordiv__, __rfloordiv__ = _operator("floor_divide"), _operator("floor_divide", True)
+    __mod__, __rmod__ = _operator("mod"), _operator("mod", True)
+    __pow__, __rpow__ = _operator("power"), _operator("power", True)
+    __matmul__, __rmatmul__ = _operator("matmul"), _operator("matmul", True)
+    __and__, __rand__ = _operator("bitwise_and"), _operator("bitwise_and", True)
+    __or__, __ror__ = _operator("bitwise_or"), _operator("bitwise_or", True)
+    __xor__, __rxor__ = _operator("bitwise_xor"), _operator("bitwise_xor", True)
+    __lshift__, __rlshift__ = _operator("left_shift"), _operator("left_shift", True)
+    __rshift__, __rrshift__ = _operator("right_shift"), _operator("right_shift", True)
+    __eq__, __ne__ = _operator("equal"), _operator("not_equal")
+    __lt__, __le__ = _operator("less"), _operator("less_equal")
+    __gt__, __ge__ = _operator("greater"), _operator("greater_equal")
+    __neg__, __abs__, __invert__ = _operator("negative"), _operator("abs"), _operator("bitwise_not")
+    __hash__ = object.__hash__
+
+    def __getitem__(self, key: Any) -> Any:
+        return import_module("backplane.keras3.ops.core").getitem(self, key)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError(f"len of {self!r}: it has no axes")
+        if self.shape[0] is None:
+            raise TypeError(f"len of {self!r}: the size of its first axis is unknown")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"{self!r} has no truth value: it is computed when the program runs. Use "
+            "keras.ops.cond, or keras.ops.where, to choose inside of a model or a train_step"
+        )
+
+    def _no_value(self, *_: object, **__: object) -> Any:
+        raise TypeError(
+            f"{self!r} has no value: it is computed when the program runs. Inside of `fit`, and "
+            "while Keras finds out shapes, tensors are symbolic. Use keras.ops, not NumPy; in a "
+            "metric or a callback, values are there"
+        )
+
+    __array__ = __float__ = __int__ = __index__ = numpy = _no_value
+
+    def __copy__(self) -> Tensor:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Tensor:
+        return self

@@ -1,0 +1,72 @@
+"""`keras.Variable` on Backplane: its value lives in a variable of K, which programs read and write.
+
+Outside of steps the value is a tensor of the engine's library, or of NumPy where the engine only
+compiles. It is the reader's own: steps that write over the variable's memory leave it as it was.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from keras.src.backend.common import KerasVariable
+
+from backplane import engines
+from backplane.core import variable as core
+from backplane.core.graph import Tensor as Node
+from backplane.keras3 import call
+from backplane.keras3.tensor import Tensor
+
+
+class Variable(KerasVariable):
+    """A variable of Keras. `cell` is the variable of K with its value."""
+
+    cell: core.Variable | None = None
+
+    @property
+    def _value(self) -> Any:
+        """The value now; None until the variable is initialized."""
+        return None if self.cell is None else self.cell.lent(call.eager_engine())
+
+    @_value.setter
+    def _value(self, value: Any) -> None:
+        if value is None:
+            self.cell = None
+            return
+        array = to_array(value)
+        if self.cell is None:
+            self.cell = core.Variable(np.array(array, self._dtype), self._path)
+            self.cell.trainable = bool(self._trainable)
+        else:
+            core.assign([self.cell], [np.array(array, self._dtype)])
+
+    def _initialize(self, value: Any) -> None:
+        self._value = value
+
+    def _direct_assign(self, value: Any) -> None:
+        self._value = value
+
+    def _convert_to_tensor(self, value: Any, dtype: Any = None) -> Any:
+        from backplane.keras3.ops.core import convert_to_tensor
+
+        return convert_to_tensor(value, dtype=dtype)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        array = self.cell.numpy() if self.cell is not None else np.asarray(self.value)
+        return array if dtype is None else array.astype(dtype)
+
+
+def to_array(value: Any) -> np.ndarray:
+    """Anything that has a value as a NumPy array.
+
+    Raises:
+        TypeError: for symbolic tensors.
+    """
+    if isinstance(value, KerasVariable):
+        value = value.value
+    if isinstance(value, Tensor):
+        value = value.core
+    if isinstance(value, Node):
+        return value.eval()
+    engine = engines.engine_of(value)
+    return np.asarray(value) if engine is None else engine.to_numpy(value)

@@ -1,0 +1,96 @@
+"""The pytest plug-in that runs Keras' own tests on Backplane.
+
+It puts the import hook in place before Keras is imported, stands in for the `conftest` that Keras'
+wheel lacks, and leaves out the tests that are listed in `excluded/all.txt` and in
+`excluded/ENGINE.txt`. A line there is `pattern: reason`. The pattern matches node ids as a shell
+does, relative to `keras/src`, such as `ops/math_test.py::*fft*`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import backplane.keras3  # noqa: F401 - before Keras
+
+HERE = Path(__file__).parent
+ENGINE = os.environ["KERAS_SUITE_ENGINE"]
+MARKERS = ("requires_trainable_backend", "multi_device")
+
+
+def skip_if_backend(given_backend: str, reason: str) -> pytest.MarkDecorator:
+    """A mark of tests that a backend cannot pass."""
+    from keras.src.backend import backend
+
+    return pytest.mark.skipif(backend() == given_backend, reason=reason)
+
+
+conftest = types.ModuleType("conftest")
+conftest.skip_if_backend = skip_if_backend  # type: ignore[attr-defined]
+sys.modules["conftest"] = conftest
+
+
+def exclusions(engine: str) -> list[tuple[str, str]]:
+    """The pairs (pattern, reason) for an engine.
+
+    Raises:
+        ValueError: names a line without a reason.
+    """
+    found = []
+    for file in (HERE / "excluded" / "all.txt", HERE / "excluded" / f"{engine}.txt"):
+        for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+            if not line.strip() or line.startswith("#"):
+                continue
+            pattern, sep, reason = line.partition(": ")
+            if not sep or not reason.strip():
+                raise ValueError(f"{file.name}: no reason in the line {line!r}")
+            found.append((pattern.strip(), reason.strip()))
+    return found
+
+
+def node_id(item: pytest.Item) -> str:
+    """The id of a test, relative to `keras/src`."""
+    return item.nodeid.rpartition("keras/src/")[2]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is excluded."""
+    if os.environ.get("KERAS_SUITE_ALL"):
+        return
+    patterns = exclusions(ENGINE)
+    for item in items:
+        for pattern, reason in patterns:
+            if fnmatch.fnmatch(node_id(item), pattern):
+                item.add_marker(pytest.mark.skip(reason=f"excluded: {reason}"))
+                break
+
+
+_outcomes: dict[str, dict[str, object]] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Keep the outcome of each test."""
+    name = report.nodeid.rpartition("keras/src/")[2]
+    known = _outcomes.get(name)
+    if known is not None and report.passed:
+        return
+    reason = ""
+    if report.skipped and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2]
+    elif report.failed:
+        reason = str(report.longrepr).strip().splitlines()[-1][:300]
+    trainable = "requires_trainable_backend" in report.keywords
+    _outcomes[name] = {"outcome": report.outcome, "reason": reason, "trainable": trainable}
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the outcomes, if asked to. Processes of pytest-xdist leave that to the main one."""
+    file = os.environ.get("KERAS_SUITE_WRITE")
+    if file and not hasattr(session.config, "workerinput"):
+        Path(file).write_text(json.dumps(_outcomes, indent=1, sort_keys=True), encoding="utf-8")
