@@ -123,7 +123,7 @@ def test_a_value_that_does_not_fit_comes_in_its_place(engine: Any) -> None:
     with pytest.raises(ValueError, match="axis 1 has 3 elements instead of 2"):
         next(results)
     assert K.get_value(total).tolist() == [1.0, 1.0]
-    with pytest.raises(ValueError, match="takes 1 values"):
+    with pytest.raises(ValueError, match="takes 1 value"):
         next(f.map([[np.ones((1, 2)), 1.0]]))
 
 

@@ -171,7 +171,7 @@ def test_views_check_their_numbers():
 
 def test_a_profile_checks_the_number_of_values():
     f, _ = model()
-    with pytest.raises(ValueError, match="takes 1 values"):
+    with pytest.raises(ValueError, match="takes 1 value"):
         f.profile(X, X)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from backplane import config
 from backplane.core.graph import Constant, Tensor
+from backplane.core.registry import suggestion
 from backplane.core.shapes import check_elements, normalize_axes, normalize_axis
 from backplane.core.spec import DTYPES, is_integer
 from backplane.engines import engine_of
@@ -83,7 +84,8 @@ def as_dtype(dtype: object, default: str | None = None) -> str:
         name = text.rpartition(".")[2] if text.startswith("torch.") else _numpy_name(dtype)
     name = str.__str__(name).removesuffix("_ref")
     if name not in DTYPES:
-        raise ValueError(f"dtype {dtype!r} is unknown; there are {', '.join(sorted(DTYPES))}")
+        near = suggestion(name, DTYPES, cutoff=0.5)
+        raise ValueError(f"dtype {dtype!r} is unknown{near}; there are {', '.join(sorted(DTYPES))}")
     if name == "bfloat16":
         import ml_dtypes  # noqa: F401 - NumPy knows the name from then on.
     return name

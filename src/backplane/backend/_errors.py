@@ -13,14 +13,14 @@ import inspect
 import os
 import re
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
 import numpy as np
 
 from backplane.core.graph import Tensor
-from backplane.core.registry import PRIMITIVES
+from backplane.core.registry import PRIMITIVES, suggestion
 from backplane.core.sparse import SparseTensor
 from backplane.ops.lift import as_tensor
 
@@ -79,8 +79,32 @@ def explain(
     inner, colon, text = plain.partition(": ")
     if not colon or not (inner in PRIMITIVES or re.fullmatch(r"K\.\w+", inner)):
         text = plain
+    text = _of_call(text, function)
     error.plain = text  # type: ignore[attr-defined]
     error.args = (f"{name}: {_with_argument(text, _given(function, args, kwargs))}",)
+
+
+def _of_call(text: str, function: Callable[..., Any]) -> str:
+    """`text`; if it is Python's for arguments that do not fit the parameters, it names these."""
+    start = f"{function.__name__}() "
+    if not text.startswith(start):
+        return text
+    plain = text.removeprefix(start)
+    parameters = inspect.signature(function).parameters.values()
+    strange = re.fullmatch(r"got an unexpected keyword argument '(\w+)'", plain)
+    if strange is not None:
+        named = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
+        return unknown_keywords(strange.groups(), named)
+    bare = [str(p.replace(annotation=p.empty)) for p in parameters]
+    return f"{plain}; the arguments are ({', '.join(bare)})"
+
+
+def unknown_keywords(given: Iterable[str], known: Iterable[str]) -> str:
+    """What to say of keyword arguments that a function does not have."""
+    known, given = list(known), list(given)
+    plural = "s" * (len(given) > 1)
+    named = ", ".join(f"{name!r}{suggestion(name, known)}" for name in given)
+    return f"unknown keyword argument{plural} {named}; there are {', '.join(known)}"
 
 
 def _explain_shortage(
@@ -153,8 +177,7 @@ def _with_argument(text: str, given: Mapping[str, Any]) -> str:
     quoted = [name for name, value in given.items() if _is_quoted(_short(value), text)]
     if len(quoted) == 1:
         return f"{quoted[0]}: {text}"
-    listed = ", ".join(f"{name} = {_short(value)}" for name, value in given.items())
-    return f"{text} ({listed})" if given else text
+    return f"{text} ({_listed(given)})" if given else text
 
 
 def _is_named(name: str, text: str) -> bool:
@@ -190,12 +213,64 @@ def _fails_with(text: str, test: Callable[[Any], Any], value: object) -> bool:
     return False
 
 
-def _short(value: object) -> str:
-    """What a reader needs to know of an argument."""
+def described(value: object) -> str:
+    """What was given, for errors: a tensor, which may stand for an array, a list of so many, or the
+    value itself.
+    """
+    if isinstance(value, list | tuple | dict):
+        return f"a {type(value).__name__} of {len(value)}"
     if isinstance(value, Tensor | np.ndarray):
-        return f"<shape {tuple(value.shape)}, dtype {value.dtype}>"
-    return _REPR.repr(value)
+        kind = "a tensor" if isinstance(value, Tensor) else "an array"
+        return f"{kind} of shape {tuple(value.shape)} and dtype {value.dtype}"
+    return _short(value)
 
 
-_REPR = reprlib.Repr()
-_REPR.maxother = _REPR.maxstring = 60
+def call_given(
+    function: Callable[..., Any], args: tuple[Any, ...], what: str, parameters: str
+) -> Any:
+    """Call the function that the user gave as the argument `what`.
+
+    Raises:
+        TypeError: if it cannot be called with such arguments, described by `parameters`.
+    """
+    if not callable(function):
+        raise TypeError(f"{what} must be a function of {parameters}, got {described(function)}")
+    try:
+        return function(*args)
+    except TypeError as error:
+        trace = error.__traceback__
+        if trace is None or trace.tb_next is not None:  # It was called, and has failed inside.
+            raise
+        raise TypeError(f"{what} is called with {parameters}: {error}") from None
+
+
+class _Short(reprlib.Repr):
+    """What a reader needs to know of an argument, and of what a list holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxother = self.maxstring = 60
+        self.maxlist = self.maxtuple = self.maxdict = 3
+
+    def repr1(self, x: Any, level: int) -> str:
+        if isinstance(x, Tensor | np.ndarray):
+            return f"<shape {tuple(x.shape)}, dtype {x.dtype}>"
+        return super().repr1(x, level)
+
+    def repr_function(self, x: Any, level: int) -> str:
+        return f"<function {x.__qualname__}>"
+
+
+_short = _Short().repr
+
+MOST_TEXT = 240
+"""Characters of all arguments together."""
+
+
+def _listed(given: Mapping[str, Any]) -> str:
+    """All arguments. Those that do not fit are named by their types."""
+    texts = {name: _short(value) for name, value in given.items()}
+    for name in sorted(texts, key=lambda name: -len(texts[name])):
+        if sum(map(len, texts.values())) > MOST_TEXT:
+            texts[name] = f"<{type(given[name]).__name__}>"
+    return ", ".join(f"{name} = {text}" for name, text in texts.items())

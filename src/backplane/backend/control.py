@@ -10,6 +10,7 @@ import numpy as np
 from backplane.backend._adapters import adaptable
 from backplane.backend._args import as_dtype
 from backplane.backend._call import api
+from backplane.backend._errors import call_given, described
 from backplane.backend.phase import known_phase, learning_phase
 from backplane.backend.types import DType, TensorLike
 from backplane.core.context import changed
@@ -27,8 +28,10 @@ Branch: TypeAlias = "TensorLike | Callable[[], TensorLike | Sequence[TensorLike]
 """A tensor, or a function without arguments that returns one."""
 
 
-def _called(branch: Branch) -> Any:
-    return branch() if callable(branch) and not isinstance(branch, Tensor) else branch
+def _called(branch: Branch, what: str) -> Any:
+    if callable(branch) and not isinstance(branch, Tensor):
+        return call_given(branch, (), what, "no arguments")
+    return branch
 
 
 @api
@@ -58,11 +61,17 @@ def switch(condition: TensorLike, then_expression: Branch, else_expression: Bran
     return _switch(condition, then_expression, else_expression)
 
 
-def _switch(condition: TensorLike, then_expression: Branch, else_expression: Branch) -> Any:
+def _switch(
+    condition: TensorLike,
+    then_expression: Branch,
+    else_expression: Branch,
+    names: tuple[str, str] = ("then_expression", "else_expression"),
+) -> Any:
+    """`names`: what the K function calls the two."""
     condition = cast_to(as_tensor(condition), "bool")
     if condition.ndim == 0:
-        return _choose(condition, then_expression, else_expression)
-    then, orelse = promoted(_called(then_expression), _called(else_expression))
+        return _choose(condition, then_expression, else_expression, names)
+    then, orelse = promoted(_called(then_expression, names[0]), _called(else_expression, names[1]))
     rank = max(then.ndim, orelse.ndim)
     if condition.ndim > rank:
         raise ValueError(
@@ -73,7 +82,7 @@ def _switch(condition: TensorLike, then_expression: Branch, else_expression: Bra
     return where(condition, then, orelse)
 
 
-def _choose(condition: Tensor, then: Branch, orelse: Branch) -> Any:
+def _choose(condition: Tensor, then: Branch, orelse: Branch, names: tuple[str, str]) -> Any:
     """One of two expressions, chosen by a scalar. Tensors need no branch, because they are computed
     anyway.
     """
@@ -83,9 +92,13 @@ def _choose(condition: Tensor, then: Branch, orelse: Branch) -> Any:
             return where(condition, a, b)
     single = [True]
 
-    def traced(branch: Branch) -> Callable[[], list[Tensor]]:
+    def traced(branch: Branch, what: str) -> Callable[[], list[Tensor]]:
         def run() -> list[Tensor]:
-            value = _called(branch)
+            value = _called(branch, what)
+            if value is None:
+                raise TypeError(
+                    f"{what} must be a tensor, or a function that returns one, got None"
+                )
             if isinstance(value, list | tuple):
                 single[0] = False
                 return [as_tensor(v) for v in value]
@@ -93,7 +106,7 @@ def _choose(condition: Tensor, then: Branch, orelse: Branch) -> Any:
 
         return run
 
-    results = control.cond(condition, traced(then), traced(orelse))
+    results = control.cond(condition, traced(then, names[0]), traced(orelse, names[1]))
     return results[0] if single[0] else results
 
 
@@ -124,8 +137,7 @@ def in_train_phase(x: Branch, alt: Branch, training: TensorLike | None = None) -
             training = 0
     if isinstance(training, _NUMBER):
         branch = x if training else alt
-        if callable(branch) and not isinstance(branch, Tensor):
-            return branch()
+        return _called(branch, "x" if training else "alt")
     return _phase_switch(x, alt, training)
 
 
@@ -135,8 +147,8 @@ _NUMBER = (bool, int, float, np.integer, np.bool_)
 def _choice(x: Branch, alt: Branch, training: TensorLike | None) -> Any:
     training = learning_phase() if training is None else training
     if isinstance(training, _NUMBER):
-        return _called(x if training else alt)
-    return _switch(training, x, alt)
+        return _called(x, "x") if training else _called(alt, "alt")
+    return _switch(training, x, alt, ("x", "alt"))
 
 
 _choice.__name__ = "in_train_phase"
@@ -183,7 +195,9 @@ def map_fn(
 
     def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         with changed(step=True):
-            found = fn(items if packed else items[0])
+            found = call_given(fn, (items if packed else items[0],), "fn", "an element")
+        if found is None:
+            raise TypeError("fn must return a tensor, got None")
         listed[0] = isinstance(found, list | tuple)
         ys = [as_tensor(y) for y in (found if listed[0] else [found])]
         kinds = dtype if isinstance(dtype, list | tuple) else [dtype] * len(ys)
@@ -199,7 +213,7 @@ def map_fn(
 def _sequences(fn: object, elems: Elements) -> tuple[list[Tensor], bool]:
     """The elements as tensors, and whether they were given as a list of them."""
     if not callable(fn):
-        raise TypeError(f"fn must be a function, got {fn!r}")
+        raise TypeError(f"fn must be a function, got {described(fn)}")
     listed = elems if isinstance(elems, list | tuple) else []
     packed = any(isinstance(e, Tensor) for e in listed)
     xs = [as_tensor(e) for e in listed] if packed else [as_tensor(elems)]
@@ -267,8 +281,12 @@ def _fold(
 
     def step(carry: list[Tensor], items: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         with changed(step=True):
-            found = fn(carry if several else carry[0], items if packed else items[0])
+            args = (carry if several else carry[0], items if packed else items[0])
+            found = call_given(fn, args, "fn", "(accumulator, element)")
         listed = found if isinstance(found, list | tuple) else [found]
+        if found is None or len(listed) != len(carry):
+            wanted = f"{len(carry)} tensors" if several else "a tensor"
+            raise TypeError(f"fn must return {wanted} like the accumulator, got {described(found)}")
         return [cast_to(as_tensor(f), c.spec.dtype) for f, c in zip(listed, carry, strict=True)], []
 
     step(init, control.first_items(xs, reverse=reverse))

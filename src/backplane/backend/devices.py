@@ -123,18 +123,22 @@ def policy_of(precision: DType | None, loss_scale: LossScale, accumulate: int) -
         raise ValueError(f"accumulate must be a whole number, 1 or more, got {accumulate!r}")
     chosen: Policy = context.current().policy or PLAIN
     if precision is not None or loss_scale is not None:
-        chosen = _policy(chosen.precision if precision is None else precision, loss_scale)
+        low = chosen.precision if precision is None else precision
+        chosen = _policy(low, loss_scale, "precision")
     return chosen if accumulate == 1 else chosen._replace(parts=accumulate)
 
 
-def _policy(precision: DType | None, loss_scale: LossScale) -> Policy:
+def _policy(precision: DType | None, loss_scale: LossScale, what: str = "dtype") -> Policy:
     if precision is None:
         if loss_scale is not None:
             raise ValueError(f"loss_scale needs a precision, one of {', '.join(LOW)}")
         return PLAIN
-    dtype = as_dtype(precision)
+    try:
+        dtype = as_dtype(precision)
+    except ValueError:
+        dtype = ""
     if dtype not in LOW:
-        raise ValueError(f"the precision must be one of {', '.join(LOW)}, got {precision!r}")
+        raise ValueError(f"{what} must be one of {', '.join(LOW)}, got {precision!r}")
     if loss_scale is None:
         return Policy(dtype, DYNAMIC if dtype == "float16" else None)
     return Policy(dtype, _scale(loss_scale))

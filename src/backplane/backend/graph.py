@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
-from inspect import Parameter, Signature
+from inspect import Parameter, Signature, signature
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,9 @@ from backplane import engines
 from backplane.backend._adapters import LIFT, adaptable, adapter_among
 from backplane.backend._args import as_count
 from backplane.backend._call import api
-from backplane.backend._errors import explained
-from backplane.backend._trees import as_list, as_pairs
+from backplane.backend._errors import described, explained, unknown_keywords
+from backplane.backend._function_arguments import NO_GRADIENT, as_input, as_output, as_updates
+from backplane.backend._trees import as_list, as_pairs, flatten
 from backplane.backend.devices import policy_of
 from backplane.backend.types import DType, File, LossScale, TensorLike
 from backplane.compile.feeds import check_has_value
@@ -26,8 +27,7 @@ from backplane.core.variable import Variable
 from backplane.engines import engine_of
 from backplane.engines.base import Engine
 from backplane.ops import autodiff, effects
-from backplane.ops.effects import Update
-from backplane.ops.lift import as_tensor, fitting
+from backplane.ops.lift import as_tensor
 
 if TYPE_CHECKING:
     from backplane.backend._buckets import Sizes
@@ -72,10 +72,14 @@ class KFunction:
         self.name = function.name
         self.loss_scale = function.loss_scale
         own = weakref.ref(self)  # A strong reference would make a cycle.
-        self.__call__ = lambda inputs=(): own()._run(inputs)  # type: ignore[union-attr]
+        self.__call__ = lambda *args, **kwargs: own()._run(*args, **kwargs)  # type: ignore[union-attr]
 
-    def _run(self, inputs: Any = ()) -> Any:
+    def _run(self, *given: Any, **named: Any) -> Any:
         """The call until it is compiled. With single values and fixed numbers, it stays in use."""
+        inputs = given[0] if given else named.pop("inputs", ())
+        if len(given) > 1 or named:
+            form = "f(a)" if self._one_in else None
+            raise self._function.refusal(len(given), named, form)
         outputs = self._function(self._values(inputs))
         if self._one_in or self._one_out or self._fixed:
             return outputs[0] if self._one_out else outputs
@@ -396,19 +400,20 @@ def function(
     """
     options = tuple(sorted((k, as_pairs(kwargs.pop(k))) for k in list(kwargs) if k in OPTIONS))
     if kwargs:
+        known = [*list(signature(function).parameters)[:-1], *OPTIONS]
         raise ValueError(
-            f"K.function: unknown keyword arguments {', '.join(sorted(kwargs))}; there is no "
-            f"Session.run to pass them to. Known options: {', '.join(OPTIONS)}"
+            f"K.function: {unknown_keywords(sorted(kwargs), known)}. "
+            "There is no Session.run to pass others to"
         )
     one_in = not isinstance(inputs, list | tuple)
     one_out = not isinstance(outputs, list | tuple | ValuesView)
     given = as_list(inputs)
     fixed = {i: t for i, t in enumerate(given) if isinstance(t, bool | int) and t in (0, 1)}
-    tensors = [_input(t, i) for i, t in enumerate(given) if i not in fixed]
+    tensors = [as_input(t, i) for i, t in enumerate(given) if i not in fixed]
     if len(set(tensors)) != len(tensors):
         raise ValueError("K.function: inputs has the same tensor twice")
-    results = [_output(t, i) for i, t in enumerate(as_list(outputs))]
-    pairs = [_update(u, i) for i, u in enumerate(updates or [])]
+    results = [as_output(t, i) for i, t in enumerate(as_list(outputs))]
+    pairs = as_updates(updates)
     made = _compiler()(
         tensors,
         results,
@@ -423,29 +428,6 @@ def function(
 
 OPTIONS = ("compile", "freeze")
 """Keyword options of `K.function` that are handed to the engine."""
-
-
-def _input(t: object, i: int) -> Tensor:
-    if not isinstance(t, Tensor):
-        raise TypeError(f"K.function: inputs[{i}] must be a tensor, got {type(t).__name__}")
-    return t
-
-
-def _output(t: Any, i: int) -> Tensor:
-    if t is None or isinstance(t, str):
-        raise TypeError(f"K.function: outputs[{i}] must be a tensor, got {t!r}")
-    return as_tensor(t)
-
-
-def _update(update: object, i: int) -> tuple[Variable, Tensor]:
-    if isinstance(update, Update):
-        return update.variable, update
-    if isinstance(update, list | tuple) and len(update) == 2 and isinstance(update[0], Variable):
-        return update[0], fitting(update[0], update[1], f"K.function: updates[{i}]")
-    raise TypeError(
-        f"K.function: updates[{i}] must come from K.update, K.update_add, K.update_sub or "
-        f"K.moving_average_update, or be a pair (variable, new value), got {update!r}"
-    )
 
 
 @adaptable
@@ -547,7 +529,7 @@ def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
     if not isinstance(x, Tensor):
         owner = engine_of(x)
         if owner is None:
-            return np.asarray(x)
+            return _array(x)
         check_has_value(x, owner, "K.eval")
         return np.asarray(owner.to_numpy(x))
     engine = engines.for_programs()
@@ -561,6 +543,24 @@ def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
     call = _once([], x, engine).without_graph()
     x.__dict__.setdefault(CALLS, {})[engine] = call
     return call([])[0]
+
+
+def _array(x: Any) -> np.ndarray:
+    """What is neither a tensor nor native, as an array.
+
+    Raises:
+        TypeError: if it holds no numbers, or several tensors.
+    """
+    if isinstance(x, list | tuple | dict) and any(isinstance(t, Tensor) for t in flatten(x)):
+        raise TypeError(
+            f"x must be one tensor, got {described(x)}; K.function([], tensors)([]) computes "
+            "several at once, and K.batch_get_value(variables) reads several variables"
+        )
+    array = np.asarray(x)
+    if array.dtype.kind in "OSU":
+        given = NO_GRADIENT if x is None else described(x)
+        raise TypeError(f"x must be a tensor, an array or numbers, got {given}")
+    return array
 
 
 def _compiler() -> type[Function]:
@@ -577,6 +577,8 @@ def _once(inputs: list[Tensor], x: Tensor, engine: Engine) -> Function:
     options = (("once", True),) if "once" in engine.capabilities else ()
     return _compiler()(inputs, [x], engine=engine, name="eval", options=options)
 
+
+eval.__qualname__ = "K.eval"  # Python's own error for too many arguments begins with this name.
 
 CALLS = "_calls"
 """Where a tensor keeps what computes it, by engine, from its first evaluation on."""

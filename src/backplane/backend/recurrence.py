@@ -7,6 +7,7 @@ from typing import Any
 
 from backplane.backend._args import as_int
 from backplane.backend._call import api
+from backplane.backend._errors import call_given, described
 from backplane.backend._trees import flatten, unflatten
 from backplane.backend.types import TensorLike, Tree
 from backplane.core.context import changed
@@ -174,10 +175,16 @@ class _Run:
     def step(self, xs: list[Tensor], states: list[Tensor]) -> Lists:
         """One step on flat lists."""
         with changed(step=True):
-            output, new = self.step_function(
-                unflatten(self.input_nest, xs),
-                [*unflatten(self.state_nest, states), *self.constants],
+            result = call_given(
+                self.step_function,
+                (
+                    unflatten(self.input_nest, xs),
+                    [*unflatten(self.state_nest, states), *self.constants],
+                ),
+                "step_function",
+                "(x_t, states)",
             )
+        output, new = self._pair(result)
         self.output_nest = output
         listed = [as_tensor(s) for s in flatten(new)]
         if len(listed) != len(self.states):
@@ -186,6 +193,26 @@ class _Run:
                 f"({len(self.states)}), got {len(listed)}"
             )
         return [as_tensor(y) for y in flatten(output)], listed
+
+    def _pair(self, result: object) -> tuple[Any, Any]:
+        """The output and the new states of one step.
+
+        Raises:
+            TypeError: if the step has returned something else.
+        """
+        if not isinstance(result, list | tuple) or len(result) != 2:
+            raise TypeError(
+                f"step_function must return a pair (output, new_states), got {described(result)}"
+            )
+        output, new = result
+        if output is None:
+            raise TypeError("step_function must return a tensor as its output, got None")
+        if new is None:
+            raise TypeError(
+                "step_function must return its new states as a list, which is empty where there "
+                "are none, got None"
+            )
+        return output, new
 
     def masked_step(
         self, mask: Tensor, xs: list[Tensor], states: list[Tensor], before: list[Tensor]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -23,8 +23,10 @@ from backplane.core.sizes import assuming
 class Function(Plan):
     """A compiled function; see `K.function` for the arguments."""
 
-    def __call__(self, values: Sequence[Any] = ()) -> list[np.ndarray]:
+    def __call__(self, values: Sequence[Any] = (), *more: object) -> list[np.ndarray]:
         """Run on a list of values, one per input, and return the outputs as NumPy arrays."""
+        if more:
+            raise self.refusal(1 + len(more))
         if (watching := watcher()) is not None:
             return watching.call(self, self.checked_count(values))
         if self.call is not None:
@@ -38,7 +40,7 @@ class Function(Plan):
         if not isinstance(values, list | tuple):
             raise TypeError(
                 f"K.function {self.name!r}: inputs must be a list or tuple of values, "
-                f"got {type(values).__name__}"
+                f"{self.form()}, got {type(values).__name__}"
             )
         given = len(values)
         if given < len(self.feeds) and all(p.default is not None for p in self.inputs[given:]):
@@ -48,14 +50,36 @@ class Function(Plan):
             joined = _joined(values)
             values = joined if len(joined) == len(self.feeds) else values
         if len(values) != len(self.feeds):
-            raise ValueError(
-                f"K.function {self.name!r} takes {len(self.feeds)} values "
-                f"({', '.join(p.name for p in self.inputs)}), got {len(values)}"
-            )
+            raise ValueError(f"{self._takes()}, got {len(values)}")
         return values
 
-    def _checked(self, values: object) -> list[np.ndarray]:
+    def form(self) -> str:
+        """How to call the function, for errors: `f([a, b])`."""
+        letters = "abcdefgh"[: len(self.feeds)]
+        return f"f([{', '.join(letters)}{', …' * (len(self.feeds) > len(letters))}])"
+
+    def _takes(self) -> str:
+        count = len(self.feeds)
+        names = f" ({', '.join(p.name for p in self.inputs)})" if count else ""
+        return f"K.function {self.name!r} takes {count} value{'s' * (count != 1)}{names}"
+
+    def refusal(
+        self, count: int, keywords: Iterable[str] = (), form: str | None = None
+    ) -> TypeError:
+        """The error for a call with other arguments than one list. `form` says how to call it
+        instead.
+        """
+        form = self.form() if form is None else form
+        named = f" and the keywords {', '.join(keywords)}" if keywords else ""
+        where = " in one list" if form.startswith("f([") else ""
+        return TypeError(
+            f"{self._takes()}{where}, {form}; got {count} argument{'s' * (count != 1)}{named}"
+        )
+
+    def _checked(self, values: object = (), *more: object) -> list[np.ndarray]:
         """Check the number of values, and run the variant that the switches among them choose."""
+        if more:
+            raise self.refusal(1 + len(more))
         values = self.checked_count(values)
         key = tuple([self.feeds[i](values[i], self.engine, False) for i in self.switches])
         call = self._calls.get(key)
@@ -64,6 +88,8 @@ class Function(Plan):
         with shown(f"Compiling {self.name!r} for {self.engine.name}"):
             call = self._calls[key] = self._straight(key, alike=self._are_alike(values))
             self.call = self.call or (self._by_switches() if self.switches else call)
+            # Python's own error for keywords begins with this name.
+            self.call.__qualname__ = f"K.function {self.name!r}"
             return call(list(values))  # Some engines compile in the first run.
 
     def _are_alike(self, values: Sequence[Any]) -> bool:
@@ -116,13 +142,13 @@ class Function(Plan):
         find, checked = self._calls.get, _slow(self)
         take, one = itemgetter(*self.switches), len(self.switches) == 1
 
-        def call(inputs: Any = ()) -> list[np.ndarray]:
+        def call(inputs: Any = (), *more: object) -> list[np.ndarray]:
             try:
                 key = take(inputs)
                 chosen = find((key,) if one else key)
             except (LookupError, TypeError):
                 chosen = None
-            return checked(inputs) if chosen is None else chosen(inputs)
+            return checked(inputs, *more) if chosen is None or more else chosen(inputs)
 
         return call
 
@@ -159,17 +185,17 @@ def _other_sizes(function: Function, key: tuple[Any, ...]) -> Call:
     return _weakly(function, run)
 
 
-def _weakly(function: Function, run: Callable[[Function, Any], list[np.ndarray]]) -> Call:
+def _weakly(function: Function, run: Call) -> Call:
     """`run` of the function. It refers to that weakly, because the function holds the caller of
     this: a reference cycle would keep the variables until Python's collector runs.
     """
     found = weakref.ref(function)
 
-    def call(values: object = ()) -> list[np.ndarray]:
+    def call(values: object = (), *more: object) -> list[np.ndarray]:
         owner = found()
         if owner is None:  # somebody has kept the compiled call alone
             raise ReferenceError("the function of this call does not exist any more")
-        return run(owner, values)
+        return run(owner, values, *more)
 
     return call
 

@@ -1,12 +1,25 @@
-"""Primitives by name and engines by name: where `ops`, `compile`, `backend` and engines meet."""
+"""Primitives by name and engines by name: where `ops`, `compile`, `backend` and engines meet. Also
+what errors say of a name that nobody has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from backplane.core.spec import DTYPES, KEY, Spec
 from backplane.core.tensor import Primitive
+
+
+def suggestion(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """` (did you mean 'numpy'?)` if one of the `known` names is almost `name`; otherwise nothing.
+    `cutoff` says how much alike they must be: 1 is equal.
+    """
+    import difflib  # Here: only mistakes need it.
+
+    close = difflib.get_close_matches(name, list(known), 1, cutoff)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
 
 PRIMITIVES: dict[str, Primitive[Any]] = {}
 """Every primitive, as soon as the module of `ops` that declares it is imported."""

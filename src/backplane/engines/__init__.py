@@ -111,13 +111,9 @@ def _load(name: str) -> Engine:
 
 
 def suggestion(name: str) -> str:
-    """`, did you mean 'numpy'?` if an engine's name is almost `name`; otherwise nothing."""
-    # Imported here: only mistakes need it.
-    import difflib
-
+    """` (did you mean 'numpy'?)` if an engine's name is almost `name`; otherwise nothing."""
     known = [*names(), *ALIASES, *SPELLINGS]
-    close = difflib.get_close_matches(name.strip().lower(), known, 1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    return registry.suggestion(name.strip().lower(), known)
 
 
 def current() -> Engine:

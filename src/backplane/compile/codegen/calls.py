@@ -3,9 +3,9 @@
 Loops that check feeds, read variables and write updates take longer than a small program does. So
 they are unrolled into the text of one function:
 
-    def call(inputs=()):
-        if type(inputs) is not list or len(inputs) != 2:
-            return slow(inputs)
+    def call(inputs=(), *more):
+        if more or type(inputs) is not list or len(inputs) != 2:
+            return slow(inputs, *more)
         x0, x1, = inputs
         if type(x0) is not ndarray or x0.dtype is not d0 or x0.shape != s0:
             x0 = feed0(x0, engine, False)
@@ -81,7 +81,7 @@ class _Writer:
         if not self.function.updated:
             return self._without_updates()
         locks = self._locks()
-        with self.source.block("def call(inputs=()):"):
+        with self.source.block("def call(inputs=(), *more):"):
             feeds = self._feeds()
             if len(locks) > MOST_LOCKS:
                 self.source.names["under"] = under
@@ -115,7 +115,7 @@ class _Writer:
         if self.engine.writes_over:
             self._join()
         places = range(len(self.domains))
-        with self.source.block("def call(inputs=()):"):
+        with self.source.block("def call(inputs=(), *more):"):
             feeds = self._feeds()
             for i in places:
                 with self.source.block(f"if (version{i} := domain{i}.version) is None:"):
@@ -256,8 +256,9 @@ class _Writer:
         # Switches chose the variant, so their values are not read again.
         count, switches = len(self.function.inputs), self.function.switches
         names = ["_" if i in switches else f"x{i}" for i in range(count)]
-        with self.source.block(f"if type(inputs) is not list or len(inputs) != {count}:"):
-            self.source.line("return slow(inputs)")
+        fits = f"type(inputs) is not list or len(inputs) != {count}"
+        with self.source.block(f"if more or {fits}:"):
+            self.source.line("return slow(inputs, *more)")
         if names:
             self.source.line(f"{', '.join(names)}, = inputs")
         read = [(i, name) for i, name in enumerate(names) if i not in switches]

@@ -1,0 +1,49 @@
+"""The arguments of `K.function`: its inputs, outputs and updates, checked one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from backplane.backend._errors import described
+from backplane.core.graph import Tensor
+from backplane.core.variable import Variable
+from backplane.ops.effects import Update
+from backplane.ops.lift import as_tensor, fitting
+
+NO_GRADIENT = "None, which K.gradients gives for a tensor that the loss does not depend on"
+
+
+def as_input(t: object, i: int) -> Tensor:
+    """An input; TypeError if it is no tensor."""
+    if not isinstance(t, Tensor):
+        raise TypeError(f"K.function: inputs[{i}] must be a tensor, got {type(t).__name__}")
+    return t
+
+
+def as_output(t: Any, i: int) -> Tensor:
+    """An output; TypeError if there is none."""
+    if t is None or isinstance(t, str):
+        given = NO_GRADIENT if t is None else repr(t)
+        raise TypeError(f"K.function: outputs[{i}] must be a tensor, got {given}")
+    return as_tensor(t)
+
+
+def as_updates(updates: Any) -> list[tuple[Variable, Tensor]]:
+    """The updates as pairs of a variable and its new value; TypeError for anything else."""
+    if isinstance(updates, Tensor | dict | str):
+        hint = "list(updates.items())" if isinstance(updates, dict) else "[update]"
+        raise TypeError(f"K.function: updates must be a list, {hint}, got {described(updates)}")
+    return [_update(u, i) for i, u in enumerate(() if updates is None else updates)]
+
+
+def _update(update: object, i: int) -> tuple[Variable, Tensor]:
+    if isinstance(update, Update):
+        return update.variable, update
+    if isinstance(update, list | tuple) and len(update) == 2 and isinstance(update[0], Variable):
+        if update[1] is None:
+            raise TypeError(f"K.function: updates[{i}] has no new value, got {NO_GRADIENT}")
+        return update[0], fitting(update[0], update[1], f"K.function: updates[{i}]")
+    raise TypeError(
+        f"K.function: updates[{i}] must come from K.update, K.update_add, K.update_sub or "
+        f"K.moving_average_update, or be a pair (variable, new value), got {update!r}"
+    )

@@ -1,0 +1,141 @@
+"""Mistakes that people make, and what the errors must say of them.
+
+Each line of a table is a call, behind `->` the error's type, and the words that its message must
+have, separated by `|`. All engines say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from backplane import backend as K
+
+FUNCTIONS = """
+f(A, A) -> TypeError: K.function 'f' takes 2 values (x, y) in one list, f([a, b]); got 2 arguments
+f(A) -> TypeError: K.function 'f': inputs must be a list or tuple of values, f([a, b]), got ndarray
+f([A]) -> ValueError: K.function 'f' takes 2 values (x, y), got 1
+f([A, A, A]) -> ValueError: K.function 'f' takes 2 values (x, y), got 3
+f([[A, A, A]]) -> ValueError: K.function 'f' takes 2 values (x, y), got 1
+f({'x': A, 'y': A}) -> TypeError: K.function 'f' | inputs | got dict
+f(None) -> TypeError: K.function 'f' | inputs | got NoneType
+f(x=A, y=A) -> TypeError: K.function 'f' | keyword
+f([A, 'a']) -> TypeError: K.function 'f': input 1 ('y') | float32 | str
+f([A, None]) -> TypeError: K.function 'f': input 1 ('y') | float32 | NoneType
+f([A, X]) -> TypeError: K.function 'f': input 1 ('y') | symbolic
+f([A, [[1, 2], [1]]]) -> ValueError: K.function 'f': input 1 ('y') | no regular array
+f([A, ones(3)]) -> ValueError: K.function 'f': input 1 ('y') | (None, 3) | (3,)
+f([A, ones(2, 4)]) -> ValueError: K.function 'f': input 1 ('y') | (None, 3) | (2, 4)
+g(A, A) -> TypeError: K.function 'g' takes 1 value (x), f(a); got 2 arguments
+u(A, A) -> TypeError: K.function 'u' takes 2 values (x, y) in one list, f([a, b]); got 2 arguments
+p(A, 1) -> TypeError: K.function 'p' takes 2 values | in one list, f([a, b]); got 2 arguments
+K.function([X], [K.gradients(K.sum(Y), [X])[0]]) -> TypeError: K.function: outputs[0] | got None, which K.gradients gives
+K.function([X], None) -> TypeError: K.function: outputs[0] must be a tensor, got None
+K.function([X], [X], [(V, None)]) -> TypeError: K.function: updates[0] | None, which K.gradients gives
+K.function([X], [X], [X]) -> TypeError: K.function: updates[0] must come from K.update
+K.function([X], [X], V) -> TypeError: K.function: updates must be a list
+K.function([X], [X], (V, V)) -> TypeError: K.function: updates[0] must come from K.update
+K.function([A], [X]) -> TypeError: K.function: inputs[0] must be a tensor, got ndarray
+K.function(['x'], [X]) -> TypeError: K.function: inputs[0] must be a tensor, got str
+K.function(None, [X]) -> TypeError: K.function: inputs[0] must be a tensor, got NoneType
+K.function([X], [X + Y]) -> ValueError: K.function 'function': the placeholder 'y' | is no input
+K.function([X, X], [X]) -> ValueError: K.function: inputs has the same tensor twice
+K.function([X], [X], precision='fp16') -> ValueError: K.function: precision must be one of bfloat16, float16, got 'fp16'
+K.function([X], [X], precision=16) -> ValueError: K.function: precision must be one of bfloat16, float16, got 16
+K.function([X], [X], precison='float16') -> ValueError: K.function: unknown keyword argument 'precison' (did you mean 'precision'?) | inputs, outputs, updates, name, precision, loss_scale, accumulate, compile, freeze
+K.function([X], [X], feed_dict={}) -> ValueError: K.function: unknown keyword argument 'feed_dict' | Session.run
+K.function([X], [X], accumulate=0) -> ValueError: K.function: accumulate must be a whole number, 1 or more, got 0
+K.function([X], [X], precision='float16', loss_scale='fast') -> ValueError: K.function: loss_scale must be | 'fast'
+K.mixed_precision('fp16') -> ValueError: K.mixed_precision: dtype must be one of bfloat16, float16, got 'fp16'
+K.eval([V, V]) -> TypeError: K.eval: x must be one tensor, got a list of 2 | K.function([], tensors)([]) | K.batch_get_value
+K.eval({'v': V}) -> TypeError: K.eval: x must be one tensor, got a dict of 1
+K.eval(None) -> TypeError: K.eval: x must be a tensor, an array or numbers, got None, which K.gradients gives
+K.eval('x') -> TypeError: K.eval: x must be a tensor, an array or numbers, got 'x'
+K.eval(X) -> ValueError: K.eval: | the placeholder 'x' | is no input
+K.eval(V, 1) -> TypeError: K.eval | 1 positional argument
+K.gradients(K.sum(X), None) -> TypeError: K.gradients: variables must be symbolic tensors, got NoneType
+K.gradients(3.0, [X]) -> TypeError: K.gradients: loss must be symbolic tensors, got float
+"""
+"""Functions, what is fed to them, and evaluation."""
+
+STEPS = """
+K.rnn(lambda x, s: x, S, [Z]) -> TypeError: K.rnn: step_function must return a pair (output, new_states), got a tensor of shape (2, 4)
+K.rnn(lambda x, s: None, S, [Z]) -> TypeError: K.rnn: step_function must return a pair (output, new_states), got None
+K.rnn(lambda x, s: (x, s, s), S, [Z]) -> TypeError: K.rnn: step_function must return a pair (output, new_states), got a tuple of 3
+K.rnn(lambda x, s: (x, None), S, [Z]) -> TypeError: K.rnn: step_function must return its new states as a list | got None
+K.rnn(lambda x, s: (None, s), S, [Z]) -> TypeError: K.rnn: step_function must return a tensor as its output, got None
+K.rnn(lambda x, s: (x, []), S, [Z]) -> ValueError: K.rnn: a step must return as many states as initial_states has (1), got 0
+K.rnn(lambda x: (x, []), S, []) -> TypeError: K.rnn: step_function is called with (x_t, states): | 2 were given
+K.rnn(3, S, []) -> TypeError: K.rnn: step_function must be a function of (x_t, states), got 3
+K.rnn(lambda x, s: (x, s), A, []) -> ValueError: K.rnn: inputs must have at least 3 axes, got shape (2, 3)
+K.map_fn(lambda: 1.0, A) -> TypeError: K.map_fn: fn is called with an element: | 1 was given
+K.map_fn(lambda x: None, A) -> TypeError: K.map_fn: fn must return a tensor, got None
+K.map_fn(A, lambda x: x) -> TypeError: K.map_fn: fn must be a function
+K.foldl(lambda x: x, A) -> TypeError: K.foldl: fn is called with (accumulator, element): | 2 were given
+K.foldr(lambda a, x: None, A) -> TypeError: K.foldr: fn must return a tensor like the accumulator, got None
+K.foldl(lambda a, x: (a, a), A) -> TypeError: K.foldl: fn must return a tensor like the accumulator, got a tuple of 2
+K.switch(K.sum(X) > 0, lambda x: x, lambda: 1.0) -> TypeError: K.switch: then_expression is called with no arguments:
+K.switch(X > 0, 1.0, lambda x: x) -> TypeError: K.switch: else_expression is called with no arguments:
+K.switch(K.sum(X) > 0, lambda: None, lambda: 1.0) -> TypeError: K.switch: then_expression must be a tensor, or a function that returns one, got None
+K.in_train_phase(lambda x: x, A) -> TypeError: K.in_train_phase: x is called with no arguments:
+K.in_train_phase(A, lambda x: x, training=0) -> TypeError: K.in_train_phase: alt is called with no arguments:
+"""
+"""Functions that the user gives: steps of loops, branches."""
+
+KEYWORDS = """
+K.mean(X, axes=0) -> TypeError: K.mean: unknown keyword argument 'axes' (did you mean 'axis'?); there are x, axis, keepdims
+K.sum(X, keep_dims=True) -> TypeError: K.sum: unknown keyword argument 'keep_dims' (did you mean 'keepdims'?)
+K.variable(1.0, trainable=False) -> TypeError: K.variable: unknown keyword argument 'trainable'; there are value, dtype, name, constraint
+K.dot(X) -> TypeError: K.dot: missing 1 required positional argument: 'y'; the arguments are (x, y)
+K.dot(X, Y, Y) -> TypeError: K.dot: takes 2 positional arguments but 3 were given; the arguments are (x, y)
+K.set_epsilon(eps=1.0) -> TypeError: K.set_epsilon: unknown keyword argument 'eps'; there are e
+K.zeros((2,), 'fp16') -> ValueError: K.zeros: dtype 'fp16' is unknown (did you mean 'float16'?); there are
+"""
+"""Arguments that a function does not have."""
+
+TABLES = {"functions": FUNCTIONS, "steps": STEPS, "keywords": KEYWORDS}
+
+
+class Mistake(NamedTuple):
+    """A call, the type of its error, and the words in its message."""
+
+    call: str
+    error: str
+    words: tuple[str, ...]
+
+
+def mistakes(table: str) -> Iterator[Mistake]:
+    """The rows of a table."""
+    for line in TABLES[table].strip().splitlines():
+        call, _, wanted = line.partition(" -> ")
+        error, _, words = wanted.partition(": ")
+        yield Mistake(call, error, tuple(word.strip() for word in words.split(" | ")))
+
+
+def names() -> dict[str, Any]:
+    """What calls may use: placeholders X and Y, a variable V, an array A, functions f, g, …"""
+    K.clear_session()  # Names are unique: each table has the same.
+    x, y = K.placeholder((None, 3), name="x"), K.placeholder((None, 3), name="y")
+    v = K.variable(np.ones(3), name="v")
+    return {
+        "K": K, "np": np, "X": x, "Y": y, "V": v, "A": np.ones((2, 3), "float32"),
+        "S": K.placeholder((2, 5, 4), name="s"), "Z": K.placeholder((2, 4), name="z"),
+        "I": K.placeholder((None,), dtype="int32", name="i"),
+        "P": K.placeholder((None, 8, 8, 3), name="p"),
+        "ones": lambda *shape: np.ones(shape, "float32"),
+        "f": K.function([x, y], [x + y], name="f"),
+        "g": K.function(x, x * 2, name="g"),
+        "u": K.function([x, y], [x + y], [(v, v * 2)], name="u"),
+        "p": K.function([x, K.learning_phase()], [K.in_train_phase(x, 2 * x)], name="p"),
+    }  # fmt: skip
+
+
+def message(call: str, given: dict[str, Any]) -> str:
+    """What the call's error says, with its type; "no error" if there is none."""
+    try:
+        eval(call, dict(given))
+    except Exception as error:  # noqa: BLE001 - all are looked at
+        return f"{type(error).__name__}: {error}"
+    return "no error"
