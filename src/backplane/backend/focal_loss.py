@@ -64,6 +64,7 @@ def binary_focal_crossentropy(
     target = _like(target, output)
     losses = binary_crossentropy(target, output, from_logits)
     p = ew.sigmoid(output) if from_logits else output
+    p = _clipped(p)  # The slope of the power at 0 may be infinite.
     missing = 1.0 - (target * p + (1.0 - target) * (1.0 - p))
     losses = missing ** _like(gamma, output) * losses
     if apply_class_balancing:

@@ -15,7 +15,7 @@ from backplane.core import context
 from backplane.core.graph import Tensor
 from backplane.core.primitive import Primitive
 from backplane.core.shapes import broadcast
-from backplane.core.spec import is_integer
+from backplane.core.spec import ROUNDING, is_integer
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
 from backplane.ops.creation import scalar, shaped, size_at
@@ -41,8 +41,11 @@ def _axis(axis: Axis, output: Tensor) -> int:
 
 
 def _clipped(x: Tensor) -> Tensor:
-    """The probabilities, clipped to [epsilon, 1 - epsilon] so that their logarithms are finite."""
-    epsilon, dtype = config.epsilon(), x.spec.dtype
+    """The probabilities, clipped to [epsilon, 1 - epsilon] so that their logarithms are finite. An
+    epsilon that the dtype cannot take from 1 becomes the least that it can.
+    """
+    dtype = x.spec.dtype
+    epsilon = max(config.epsilon(), ROUNDING[dtype])
     return ew.maximum(ew.minimum(x, scalar(1.0 - epsilon, dtype)), scalar(epsilon, dtype))
 
 
@@ -83,8 +86,8 @@ def categorical_crossentropy(
     Args:
         target: Tensor of the shape of `output`.
         output: Probabilities or logits. Probabilities are first scaled to sum to 1 along `axis`,
-            and then kept away from 0 and 1 by `K.epsilon()`. The result of a softmax is traced back
-            to its logits.
+            and then kept away from 0 and 1 by `K.epsilon()`, or by the precision of their dtype if
+            that is larger. The result of a softmax is traced back to its logits.
         from_logits: Whether `output` holds logits.
         axis: Axis of the classes.
 
@@ -205,8 +208,9 @@ def binary_crossentropy(
 
     Args:
         target: Tensor that broadcasts with `output`.
-        output: Probabilities or logits. Probabilities are kept away from 0 and 1 by `K.epsilon()`.
-            The result of a sigmoid is traced back to its logits.
+        output: Probabilities or logits. Probabilities are kept away from 0 and 1 by `K.epsilon()`,
+            or by the precision of their dtype if that is larger. The result of a sigmoid is traced
+            back to its logits.
         from_logits: Whether `output` holds logits.
 
     Returns:

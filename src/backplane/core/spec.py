@@ -9,6 +9,8 @@ FLOATS = (*HALVES, "float32", "float64")
 SIGNED = ("int8", "int16", "int32", "int64")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 DTYPES = frozenset(("bool", *FLOATS, *SIGNED, *UNSIGNED))
+ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
+"""The relative error of rounding to a dtype: the distance from 1 to the number below it."""
 KEY = "key<"
 """What the dtypes of JAX's random keys begin with. Only random functions read such tensors."""
 
