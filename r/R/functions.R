@@ -212,12 +212,12 @@ k_ctc_batch_cost <- function(y_true, y_pred, input_length, label_length) {
 
 k_ctc_decode <- function(
     y_pred, input_length, greedy = TRUE, beam_width = 100L, top_paths = 1L,
-    merge_repeated = FALSE
+    merge_repeated = FALSE, pad_to_steps = FALSE
 ) {
   call_k("ctc_decode", list(
       y_pred = y_pred, input_length = input_length, greedy = greedy,
       beam_width = beam_width, top_paths = top_paths,
-      merge_repeated = merge_repeated
+      merge_repeated = merge_repeated, pad_to_steps = pad_to_steps
   ))
 }
 
@@ -358,12 +358,16 @@ k_gather <- function(reference, indices) {
   call_k("gather", list(reference = reference, indices = indices))
 }
 
+k_get_graph <- function() {
+  call_k("get_graph", list())
+}
+
 k_get_mesh <- function() {
   call_k("get_mesh", list())
 }
 
-k_get_session <- function() {
-  call_k("get_session", list())
+k_get_session <- function(op_input_list = c()) {
+  call_k("get_session", list(op_input_list = op_input_list))
 }
 
 k_get_uid <- function(prefix = "") {
@@ -452,6 +456,10 @@ k_learning_phase <- function() {
   call_k("learning_phase", list())
 }
 
+k_learning_phase_scope <- function(value) {
+  call_k("learning_phase_scope", list(value = value))
+}
+
 k_less <- function(x, y) {
   call_k("less", list(x = x, y = y))
 }
@@ -467,6 +475,16 @@ k_list_devices <- function() {
 k_load_state <- function(path, variables = NULL, random_state = TRUE) {
   call_k("load_state", list(
       path = path, variables = variables, random_state = random_state
+  ))
+}
+
+k_local_conv <- function(
+    inputs, kernel, kernel_size, strides, output_shape, data_format = NULL
+) {
+  call_k("local_conv", list(
+      inputs = inputs, kernel = kernel, kernel_size = kernel_size,
+      strides = strides, output_shape = output_shape,
+      data_format = data_format
   ))
 }
 
@@ -592,10 +610,12 @@ k_permute_dimensions <- function(x, pattern) {
 }
 
 k_placeholder <- function(
-    shape = NULL, ndim = NULL, dtype = NULL, sparse = FALSE, name = NULL
+    shape = NULL, ndim = NULL, dtype = NULL, sparse = FALSE, name = NULL,
+    ragged = FALSE
 ) {
   call_k("placeholder", list(
-      shape = shape, ndim = ndim, dtype = dtype, sparse = sparse, name = name
+      shape = shape, ndim = ndim, dtype = dtype, sparse = sparse,
+      name = name, ragged = ragged
   ))
 }
 
@@ -648,6 +668,12 @@ k_py_all <- function(iterable) {
 
 k_py_sum <- function(iterable, start = 0L) {
   call_k("py_sum", list(iterable = iterable, start = start))
+}
+
+k_random_bernoulli <- function(shape, p = 0, dtype = NULL, seed = NULL) {
+  call_k("random_bernoulli", list(
+      shape = shape, p = p, dtype = dtype, seed = seed
+  ))
 }
 
 k_random_binomial <- function(shape, p = 0, dtype = NULL, seed = NULL) {
@@ -746,14 +772,16 @@ k_reverse <- function(x, axes) {
 k_rnn <- function(
     step_function, inputs, initial_states, go_backwards = FALSE, mask = NULL,
     constants = NULL, unroll = FALSE, input_length = NULL,
-    time_major = FALSE, zero_output_for_mask = FALSE
+    time_major = FALSE, zero_output_for_mask = FALSE,
+    return_all_outputs = TRUE
 ) {
   call_k("rnn", list(
       step_function = step_function, inputs = inputs,
       initial_states = initial_states, go_backwards = go_backwards,
       mask = mask, constants = constants, unroll = unroll,
       input_length = input_length, time_major = time_major,
-      zero_output_for_mask = zero_output_for_mask
+      zero_output_for_mask = zero_output_for_mask,
+      return_all_outputs = return_all_outputs
   ))
 }
 
@@ -931,6 +959,10 @@ k_switch <- function(condition, then_expression, else_expression) {
 
 k_symbolic <- function(func) {
   call_k("symbolic", list(func = func))
+}
+
+k_symbolic_learning_phase <- function() {
+  call_k("symbolic_learning_phase", list())
 }
 
 k_tanh <- function(x) {

@@ -10,6 +10,7 @@ from typing import Any, overload
 import numpy as np
 
 from backplane.backend.control import Branch
+from backplane.backend.session import Session
 from backplane.backend.types import Axes
 from backplane.backend.types import Axis
 from backplane.backend.types import CausalPadding
@@ -57,7 +58,6 @@ from backplane.backend import floatx as floatx
 from backplane.backend import foldl as foldl
 from backplane.backend import foldr as foldr
 from backplane.backend import gather as gather
-from backplane.backend import get_session as get_session
 from backplane.backend import get_uid as get_uid
 from backplane.backend import get_value as get_value
 from backplane.backend import get_variable_shape as get_variable_shape
@@ -82,7 +82,6 @@ from backplane.backend import not_equal as not_equal
 from backplane.backend import ones as ones
 from backplane.backend import ones_like as ones_like
 from backplane.backend import permute_dimensions as permute_dimensions
-from backplane.backend import placeholder as placeholder
 from backplane.backend import pow as pow
 from backplane.backend import prod as prod
 from backplane.backend import py_all as py_all
@@ -367,6 +366,8 @@ def expand_dims(x: NativeT, dim: Axis=...) -> NativeT: ...
 def expand_dims(x: TensorLike, dim: Axis=...) -> Any: ...
 def function(inputs: Any, outputs: Any, updates: Any=..., **kwargs: Any) -> Any:
     ...
+def get_session() -> Session:
+    ...
 def image_dim_ordering() -> str:
     ...
 def in_test_phase(x: Branch, alt: Branch) -> Any:
@@ -420,6 +421,8 @@ def one_hot(indices: NativeT, nb_classes: Size) -> NativeT: ...
 @overload
 def one_hot(indices: TensorLike, nb_classes: Size) -> Any: ...
 def pack(x: Sequence[TensorLike] | TensorLike) -> Tensor:
+    ...
+def placeholder(shape: Shape | None=..., ndim: int | None=..., dtype: DType | None=..., sparse: bool=..., name: str | None=...) -> Tensor:
     ...
 @overload
 def pool2d(x: Symbolic, pool_size: Sizes, strides: Sizes=..., border_mode: Padding=..., dim_ordering: str=..., pool_mode: PoolMode=...) -> Tensor: ...

@@ -146,6 +146,35 @@ case(
     grad=False,
 )
 
+case("local_conv", LX, LW, (3,), (1,), (4,), oracle=loops.local_conv, id="1d")
+case(
+    "local_conv",
+    floats(5, 2, 6),
+    floats(2, 6, 3),
+    (3,),
+    (3,),
+    (2,),
+    oracle=loops.local_conv,
+    id="1d-first",
+    **FIRST,
+)
+case(
+    "local_conv",
+    floats(2, 4, 3, 3, 2),
+    floats(6, 16, 3),
+    (2, 2, 2),
+    (1, 1, 2),
+    (3, 2, 1),
+    oracle=loops.local_conv,
+    id="3d",
+    smooth=True,
+    errors=[
+        ((floats(2, 3), LW, 3, 1, (2,)), {}, ValueError, r"K\.local_conv: inputs must have 3 axes"),
+        ((LX, LW, 3, 1, (2, 2)), {}, ValueError, r"K\.local_conv: output_shape must be 1 int"),
+        ((LX, LW, 3, 1, (3,)), {}, ValueError, r"K\.local_conv: output_shape .* has 3 places"),
+    ],
+)
+
 LX, LW = floats(5, 4, 5, 2), floats(6, 12, 3)
 case(
     "local_conv2d",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from typing import Any
 
@@ -63,3 +64,150 @@ def test_focal_losses_without_focus_are_the_plain_ones(engine: object) -> None:
     )
     found = K.binary_focal_crossentropy(target, p, gamma=0.0)
     np.testing.assert_allclose(K.eval(found), K.eval(K.binary_crossentropy(target, p)), atol=1e-5)
+
+
+def test_the_learning_phase_of_a_block(engine: object) -> None:
+    x, alt = K.constant(2.0), K.constant(3.0)
+    outside = K.learning_phase()
+    assert outside is K.symbolic_learning_phase()
+    with K.learning_phase_scope(1):
+        assert K.learning_phase() == 1
+        assert K.eval(K.in_train_phase(x, alt)) == 2
+        assert K.symbolic_learning_phase() is outside
+        with K.learning_phase_scope(0):
+            assert K.eval(K.in_train_phase(x, alt)) == 3
+        seen: list[Any] = []
+        other = threading.Thread(target=lambda: seen.append(K.learning_phase()))
+        other.start()
+        other.join()
+        assert seen == [outside]
+        K.set_learning_phase(0)
+        assert K.learning_phase() == 0
+    assert K.learning_phase() is outside
+    K.set_learning_phase(1)
+    with K.learning_phase_scope(0):
+        assert K.learning_phase() == 0
+    assert K.learning_phase() == 1
+    for value in (None, 2, "train"):
+        with pytest.raises(ValueError, match=r"K\.learning_phase_scope: value must be 0 or 1"):
+            K.learning_phase_scope(value)
+
+
+def test_eager_calls_follow_the_block_although_programs_are_kept(engine: object) -> None:
+    @K.eager
+    def value() -> float:
+        return float(K.in_train_phase(K.square(K.variable(2.0)), K.square(K.variable(3.0))))
+
+    assert value() == 9
+    for phase in (1, 0, 1):
+        with K.learning_phase_scope(phase):
+            assert value() == (4 if phase else 9)
+    assert K.eager(K.learning_phase)() == 0
+
+
+def test_a_graph_that_is_asked_for() -> None:
+    graph = K.get_graph()
+    assert graph is K.get_graph()
+    assert graph is K.get_session().graph
+    assert K.get_session((K.ones((1,)),)) is K.get_session()
+    with graph.as_default() as inside:
+        assert inside is graph
+        assert K.is_symbolic(K.exp(np.ones(2)))
+    assert isinstance(K.exp(np.ones(2)), type(K.exp(np.ones(3))))
+    assert not K.is_symbolic(K.exp(np.ones(2)))
+    with pytest.raises(AttributeError, match=r"no attribute 'get_operations'.*as_default"):
+        graph.get_operations()
+    K.clear_session()
+    assert K.get_graph() is not graph
+
+
+def test_names_of_arguments() -> None:
+    assert K.batch_get_value(tensors=[K.zeros(())]) == [0.0]
+    before = K.epsilon()
+    K.set_epsilon(value=1e-3)
+    assert K.epsilon() == 1e-3
+    K.set_epsilon(before)
+    K.set_floatx(value="float64")
+    assert K.dtype(K.zeros(())) == "float64"
+    K.set_floatx("float32")
+
+
+def test_tensors_in_the_default_float_type(engine: Any) -> None:
+    found = K.cast_to_floatx(K.variable(1, dtype="float64"))
+    assert K.dtype(found) == "float32"
+    assert K.eval(found) == 1
+    native = K.cast_to_floatx(engine.from_numpy(np.ones(2, "int32")))
+    assert type(native) is type(engine.from_numpy(np.ones(2, "float32")))
+    assert K.eval(native).dtype == "float32"
+    assert type(K.cast_to_floatx(2)) is np.ndarray
+
+
+def test_placeholders_say_what_cannot_be_left_open() -> None:
+    with pytest.raises(NotImplementedError, match=r"K\.placeholder: ragged=True.* with a mask"):
+        K.placeholder((None, None), ragged=True)
+    assert K.int_shape(K.placeholder((None, 2), ragged=False)) == (None, 2)
+    with pytest.raises(ValueError, match=r"every tensor has a known number of axes.*ndim=2"):
+        K.placeholder()
+
+
+@pytest.mark.parametrize("unroll", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("time_major", [False, True])
+def test_the_last_output_alone(
+    engine: object, unroll: bool, masked: bool, time_major: bool
+) -> None:
+    x = np.arange(12, dtype="float32").reshape(2, 3, 2)
+    mask = np.array([[1, 1, 0], [0, 1, 1]], bool)
+    if time_major:
+        x, mask = x.swapaxes(0, 1), mask.T
+
+    def run(**kwargs: Any) -> list[Any]:
+        return K.rnn(
+            lambda x, states: (x + states[0], [x + states[0]]),
+            K.constant(x),
+            [K.zeros((2, 2))],
+            mask=K.constant(mask, dtype="bool") if masked else None,
+            unroll=unroll,
+            time_major=time_major,
+            **kwargs,
+        )
+
+    last, outputs, states = run(return_all_outputs=False)
+    wanted_last, all_outputs, wanted_states = map(K.eval, [*run()[:2], run()[2][0]])
+    np.testing.assert_array_equal(K.eval(last), wanted_last)
+    np.testing.assert_array_equal(K.eval(states[0]), wanted_states)
+    axis = 0 if time_major else 1
+    assert K.int_shape(outputs)[axis] == 1
+    np.testing.assert_array_equal(K.eval(outputs), np.take(all_outputs, [-1], axis))
+
+
+@pytest.mark.parametrize("greedy", [True, False])
+@pytest.mark.parametrize("size", [None, 4])
+def test_sequences_as_long_as_there_are_steps(engine: object, greedy: bool, size: Any) -> None:
+    p = np.full((2, 4, 3), 0.1, "float32")
+    p[0, :, 2] = 0.8
+    p[0, 1] = [0.8, 0.1, 0.1]
+    p[1, :, 1] = 0.8
+    x = K.placeholder((None, size, 3))
+    paths, _ = K.ctc_decode(x, [4, 3], greedy, top_paths=1, pad_to_steps=True)
+    found = K.function([x], paths)([p])[0]
+    np.testing.assert_array_equal(found, [[0, -1, -1, -1], [1, -1, -1, -1]])
+    native = K.ctc_decode(p, [4, 3], greedy, top_paths=1, pad_to_steps=True)[0][0]
+    np.testing.assert_array_equal(K.eval(native), found)
+
+
+def test_a_condition_with_more_axes_than_an_expression() -> None:
+    x, y = K.constant(np.ones((2, 3))), K.constant(np.ones(3))
+    for then, orelse, what in ((y, x, "then_expression"), (x, y, "else_expression")):
+        with pytest.raises(ValueError, match=rf"K\.switch: condition has 2 axes.* 1 of {what}"):
+            K.switch(K.equal(x, x), lambda then=then: then, lambda orelse=orelse: orelse)
+    np.testing.assert_array_equal(K.eval(K.switch(K.equal(x, x), 0.0, x)), np.zeros((2, 3)))
+    np.testing.assert_array_equal(K.eval(K.switch(K.equal(x, x), x, 0.0)), np.ones((2, 3)))
+
+
+def test_bernoulli_samples(engine: object) -> None:
+    K.set_random_seed(1)
+    found = K.eval(K.random_bernoulli((2000,), p=0.25, dtype="int32", seed=3))
+    assert found.dtype == "int32"
+    np.testing.assert_array_equal(found, K.eval(K.random_binomial((2000,), 0.25, "int32", seed=3)))
+    assert 0.2 < found.mean() < 0.3

@@ -84,7 +84,10 @@ from backplane.backend.keras1 import set_image_dim_ordering as set_image_dim_ord
 from backplane.backend.normalization import normalize_batch_in_training as normalize_batch_in_training
 from backplane.backend.phase import clear_session as clear_session
 from backplane.backend.phase import learning_phase as learning_phase
+from backplane.backend.phase import learning_phase_scope as learning_phase_scope
 from backplane.backend.phase import set_learning_phase as set_learning_phase
+from backplane.backend.phase import symbolic_learning_phase as symbolic_learning_phase
+from backplane.backend.random import random_bernoulli as random_bernoulli
 from backplane.backend.random import random_binomial as random_binomial
 from backplane.backend.random import random_normal as random_normal
 from backplane.backend.random import random_normal_variable as random_normal_variable
@@ -99,6 +102,7 @@ from backplane.backend.scaling import remat as remat
 from backplane.backend.selection import concatenate as concatenate
 from backplane.backend.selection import stack as stack
 from backplane.backend.session import control_dependencies as control_dependencies
+from backplane.backend.session import get_graph as get_graph
 from backplane.backend.session import get_session as get_session
 from backplane.backend.session import manual_variable_initialization as manual_variable_initialization
 from backplane.backend.session import py_all as py_all
@@ -181,6 +185,7 @@ __all__ = [
     "foldr",
     "function",
     "gather",
+    "get_graph",
     "get_mesh",
     "get_session",
     "get_uid",
@@ -204,10 +209,12 @@ __all__ = [
     "is_variable",
     "l2_normalize",
     "learning_phase",
+    "learning_phase_scope",
     "less",
     "less_equal",
     "list_devices",
     "load_state",
+    "local_conv",
     "local_conv1d",
     "local_conv2d",
     "log",
@@ -241,6 +248,7 @@ __all__ = [
     "prod",
     "py_all",
     "py_sum",
+    "random_bernoulli",
     "random_binomial",
     "random_normal",
     "random_normal_variable",
@@ -293,6 +301,7 @@ __all__ = [
     "sum",
     "switch",
     "symbolic",
+    "symbolic_learning_phase",
     "tanh",
     "temporal_padding",
     "tile",
@@ -828,6 +837,14 @@ def temporal_padding(x: np.ndarray | np.generic, padding: Pair=(1, 1)) -> Any: .
 def temporal_padding(x: NativeT, padding: Pair=(1, 1)) -> NativeT: ...
 @overload
 def temporal_padding(x: TensorLike, padding: Pair=(1, 1)) -> Any: ...
+@overload
+def local_conv(inputs: Symbolic, kernel: Symbolic, kernel_size: Sizes, strides: Sizes, output_shape: Sizes, data_format: DataFormat | None=None) -> Tensor: ...
+@overload
+def local_conv(inputs: np.ndarray | np.generic, kernel: TensorLike, kernel_size: Sizes, strides: Sizes, output_shape: Sizes, data_format: DataFormat | None=None) -> Any: ...
+@overload
+def local_conv(inputs: NativeT, kernel: TensorLike, kernel_size: Sizes, strides: Sizes, output_shape: Sizes, data_format: DataFormat | None=None) -> NativeT: ...
+@overload
+def local_conv(inputs: TensorLike, kernel: TensorLike, kernel_size: Sizes, strides: Sizes, output_shape: Sizes, data_format: DataFormat | None=None) -> Any: ...
 @overload
 def local_conv1d(inputs: Symbolic, kernel: Symbolic, kernel_size: Sizes, strides: Sizes, data_format: DataFormat | None=None) -> Tensor: ...
 @overload

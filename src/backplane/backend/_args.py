@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,23 @@ from backplane.engines import engine_of
 from backplane.ops.creation import dim, filled, scalar
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.shaping import concat, expand_dims
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def also_named(**names: str) -> Callable[[F], F]:
+    """Decorator for functions whose parameters have other names in tf.keras: maps those names to
+    ours.
+    """
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def wrapper(*args: object, **kwargs: object) -> Any:
+            return function(*args, **{names.get(name, name): v for name, v in kwargs.items()})
+
+        return wrapper  # type: ignore[return-value]
+
+    return decorate
 
 
 def as_int(value: Any, what: str) -> int:

@@ -19,9 +19,9 @@ from backplane.ops.reduction import argmax, top_k
 from backplane.ops.shaping import broadcast_to, concat, expand_dims, reshape, squeeze
 
 
-def best_path(y_pred: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+def best_path(y_pred: Tensor, lengths: Tensor, whole: bool) -> tuple[Tensor, Tensor]:
     """The best class of each step, with repetitions merged and blanks removed, and minus the log of
-    the probability of these classes.
+    the probability of these classes. With `whole`, the path is as long as there are steps.
     """
     best = argmax(y_pred, axis=2)
     here = rg.row(rg.positions(best, 1)) < rg.column(lengths)
@@ -32,14 +32,16 @@ def best_path(y_pred: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     chosen = reduction.max(y_pred, axes=(2,), keepdims=False)
     logs = ew.log(chosen + config.epsilon())
     logs = ew.where(here, logs, constant(0, logs.spec.dtype))
-    return rg.narrowed(path, keep), -reduction.sum(logs, axes=(1,), keepdims=True)
+    return path if whole else rg.narrowed(path, keep), -reduction.sum(
+        logs, axes=(1,), keepdims=True
+    )
 
 
 def beam_search(
-    logs: Tensor, lengths: Tensor, width: int, paths: int, merge_repeated: bool
+    logs: Tensor, lengths: Tensor, width: int, paths: int, merge_repeated: bool, whole: bool
 ) -> tuple[list[Tensor], Tensor]:
     """The `paths` best sequences for log-probabilities (samples, time, classes), and the
-    log-probabilities of these sequences.
+    log-probabilities of these sequences. With `whole`, sequences are as long as there are steps.
     """
     if logs.spec.shape[2] == 1:  # The search needs a label, even one that never occurs.
         logs = pad(logs, padding=((0, 0), (0, 0), (1, 0)), value=rg.IMPOSSIBLE)
@@ -57,7 +59,7 @@ def beam_search(
         if merge_repeated:
             keep = ew.logical_and(path >= 0, ew.not_equal(path, rg.shifted(path, 1, -1)))
             (path,) = rg.compacted(keep, path, fill=-1)
-        found.append(rg.narrowed(path, keep))
+        found.append(path if whole else rg.narrowed(path, keep))
     return found, best
 
 

@@ -57,6 +57,7 @@ SIGNATURES = {
     " volume_shape=None, filter_shape=None, filter_dilation=(1, 1, 1)",
     "ctc_decode": "y_pred, input_length, greedy=True, beam_width=100, top_paths=1",
     "expand_dims": "x, dim=-1",
+    "get_session": "",
     "in_test_phase": "x, alt",
     "in_train_phase": "x, alt",
     "l2_normalize": "x, axis",
@@ -66,6 +67,7 @@ SIGNATURES = {
     "moving_average_update": "variable, value, momentum",
     "one_hot": "indices, nb_classes",
     "pack": "x",
+    "placeholder": "shape=None, ndim=None, dtype=None, sparse=False, name=None",
     "pool2d": "x, pool_size, strides=(1, 1), border_mode='valid', dim_ordering='default',"
     " pool_mode='max'",
     "pool3d": "x, pool_size, strides=(1, 1, 1), border_mode='valid', dim_ordering='default',"

@@ -8,9 +8,13 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from backplane import config, engines
+from backplane.backend._adapters import adaptable
+from backplane.backend._args import also_named
 from backplane.backend._errors import explained
+from backplane.backend.arithmetic import cast
 from backplane.config import epsilon, floatx, image_data_format
 from backplane.core import context
+from backplane.core.graph import Tensor
 
 __all__ = [
     "backend", "cast_to_floatx", "eager", "engine", "epsilon", "floatx", "get_uid",
@@ -20,11 +24,34 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-cast_to_floatx = explained(config.cast_to_floatx)
 normalize_data_format = explained(config.normalize_data_format)
-set_epsilon = explained(config.set_epsilon)
-set_floatx = explained(config.set_floatx)
+set_epsilon = also_named(value="e")(explained(config.set_epsilon))
+set_floatx = also_named(value="floatx")(explained(config.set_floatx))
 set_image_data_format = explained(config.set_image_data_format)
+
+
+@adaptable
+def cast_to_floatx(x: Any) -> Any:
+    """An array in the dtype `K.floatx()`; a tensor likewise, as in tf.keras.
+
+    Args:
+        x: Array, number or (nested) list; or a tensor, symbolic or native.
+
+    Returns:
+        A NumPy array for numbers and arrays, else a tensor.
+
+    Raises:
+        TypeError: if `x` holds no numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> from backplane import backend as K
+        >>> K.cast_to_floatx(np.array([1.0, 2.0])).dtype
+        dtype('float32')
+    """
+    if isinstance(x, Tensor) or engines.engine_of(x) is not None:
+        return cast(x, floatx())
+    return config.cast_to_floatx(x)
 
 
 @explained

@@ -73,10 +73,13 @@ def _switch(
         return _choose(condition, then_expression, else_expression, names)
     then, orelse = promoted(_called(then_expression, names[0]), _called(else_expression, names[1]))
     rank = max(then.ndim, orelse.ndim)
-    if condition.ndim > rank:
-        raise ValueError(
-            f"condition has {condition.ndim} axes, more than the {rank} of the expressions"
-        )
+    for what, x in (("then_expression", then), ("else_expression", orelse)):
+        # A scalar stands for a tensor of the other expression's shape.
+        if condition.ndim > (x.ndim or rank):
+            raise ValueError(
+                f"condition has {condition.ndim} axes, more than the {x.ndim} of {what}: "
+                "Rank of `condition` should be less than or equal to that of the expressions"
+            )
     if condition.ndim < rank:
         condition = expand_dims(condition, axes=tuple(range(condition.ndim, rank)))
     return where(condition, then, orelse)

@@ -49,6 +49,7 @@ def placeholder(
     dtype: DType | None = None,
     sparse: bool = False,
     name: str | None = None,
+    ragged: bool = False,
 ) -> Tensor:
     """Instantiate a placeholder: a tensor whose value is fed to a `K.function`.
 
@@ -59,6 +60,7 @@ def placeholder(
         dtype: Name of the dtype; default `K.floatx()`.
         sparse: Whether a two-dimensional sparse matrix (`scipy.sparse`) may be fed.
         name: Name of the tensor.
+        ragged: Must be False. Rows of different lengths are fed padded, with a mask beside them.
 
     Returns:
         A symbolic tensor.
@@ -66,6 +68,7 @@ def placeholder(
     Raises:
         ValueError: if neither `shape` nor `ndim` is given, a size is negative, or a sparse
             placeholder is not two-dimensional.
+        NotImplementedError: if `ragged` is True.
 
     Example:
         >>> from backplane import backend as K
@@ -75,8 +78,16 @@ def placeholder(
         >>> K.ndim(K.placeholder(ndim=3))
         3
     """
+    if ragged:
+        raise NotImplementedError(
+            "K.placeholder: ragged=True is not supported, no engine has ragged tensors in common: "
+            "feed rows padded to one length, with a mask as a second placeholder"
+        )
     if shape is None and ndim is None:
-        raise ValueError("K.placeholder: one of shape and ndim must be given")
+        raise ValueError(
+            "K.placeholder: one of shape and ndim must be given, because every tensor has a known "
+            "number of axes; sizes may be unknown: K.placeholder(ndim=2)"
+        )
     if shape is None:
         count = as_count(ndim, "K.placeholder: ndim")
         if count > MOST_AXES:

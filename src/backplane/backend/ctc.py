@@ -154,6 +154,7 @@ def ctc_decode(
     beam_width: int = 100,
     top_paths: int = 1,
     merge_repeated: bool = False,
+    pad_to_steps: bool = False,
 ) -> tuple[list[Tensor], Tensor]:
     """Read label sequences off the predictions of a CTC network.
 
@@ -167,15 +168,17 @@ def ctc_decode(
         top_paths: Number of sequences that the beam search returns, best first; at most
             `beam_width`.
         merge_repeated: Whether to merge equal neighbours in the results of the beam search, too.
+        pad_to_steps: Whether sequences are padded to the number of time steps, as in tf.keras, on
+            every engine.
 
     Returns:
         `(sequences, scores)`. `sequences` is a list of `top_paths` integer tensors (samples,
-        longest), or of a single one if `greedy`. They are padded with −1. `longest` is the length
-        of the longest sequence in the tensor; in compiled functions, engines that compile for fixed
-        sizes (JAX) give all time steps instead. The `scores` of the beam search (samples,
-        top_paths) are the log-probabilities of the sequences. The greedy scores (samples, 1) are
-        minus the log-probability of the steps' best classes. A sequence that the search did not
-        reach is empty and has score −inf.
+        longest), or of a single one if `greedy`. They are padded with −1. Unless `pad_to_steps` is
+        set, `longest` is the length of the longest sequence in the tensor; in compiled functions,
+        engines that compile for fixed sizes (JAX) give all time steps instead. The `scores` of the
+        beam search (samples, top_paths) are the log-probabilities of the sequences. The greedy
+        scores (samples, 1) are minus the log-probability of the steps' best classes. A sequence
+        that the search did not reach is empty and has score −inf.
 
     Raises:
         ValueError: if the ranks do not fit, or if `top_paths` is not between 1 and `beam_width`.
@@ -190,13 +193,15 @@ def ctc_decode(
     y_pred = check_rank("y_pred", float_tensor(y_pred), 3)
     lengths = _lengths("input_length", input_length, y_pred)
     if greedy:
-        path, score = _decoding.best_path(y_pred, lengths)
+        path, score = _decoding.best_path(y_pred, lengths, bool(pad_to_steps))
         return [path], score
     width, paths = as_int(beam_width, "beam_width"), as_int(top_paths, "top_paths")
     if not 1 <= paths <= width:
         raise ValueError(f"top_paths must be from 1 to beam_width = {width}, got {paths}")
     logs = log_softmax(_scores(y_pred), axis=2)
-    found, score = _decoding.beam_search(logs, lengths, width, paths, bool(merge_repeated))
+    found, score = _decoding.beam_search(
+        logs, lengths, width, paths, bool(merge_repeated), bool(pad_to_steps)
+    )
     return found, cast_to(score, y_pred.spec.dtype)
 
 

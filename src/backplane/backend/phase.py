@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from typing import Any
+
 from backplane import config
 from backplane.backend import _adapters
 from backplane.backend._errors import explained
@@ -10,7 +13,10 @@ from backplane.core import context
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.spec import Spec
 
-__all__ = ["clear_session", "learning_phase", "set_learning_phase"]
+__all__ = [
+    "clear_session", "learning_phase", "learning_phase_scope", "set_learning_phase",
+    "symbolic_learning_phase",
+]  # fmt: skip
 
 
 class _Phase:
@@ -30,8 +36,9 @@ def learning_phase() -> int | Tensor:
     """The learning phase: 0 in test, 1 in training.
 
     Returns:
-        The number that `K.set_learning_phase` fixed. Inside of the call of a Keras 3 layer, the
-        number that its `training` argument means. Otherwise a scalar bool tensor, which can be an
+        The number that `K.set_learning_phase` or `K.learning_phase_scope` fixed. Inside of the call
+        of a Keras 3 layer, the number that its `training` argument means; inside of `K.eager`, 0.
+        Otherwise a scalar bool tensor, which can be an
         input of functions that behave differently in training and test. If it is not fed, it is 0.
 
     Example:
@@ -42,8 +49,23 @@ def learning_phase() -> int | Tensor:
         ([array([6.], dtype=float32)], [array([3.], dtype=float32)])
     """
     known = known_phase()
-    if known is not None:
-        return known
+    return symbolic_learning_phase() if known is None else known
+
+
+def symbolic_learning_phase() -> Tensor:
+    """The learning phase as an input of functions, even where it is fixed for what is built now.
+
+    An addition of Backplane, from tf.keras: the documents of the Keras backend API do not have it.
+
+    Returns:
+        A scalar bool tensor. If it is not fed, it is 0.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> phase = K.symbolic_learning_phase()
+        >>> K.function([phase], [K.in_train_phase(1.0, 0.0, training=phase)])([1])
+        [array(1., dtype=float32)]
+    """
     if _phase.tensor is None:
         _phase.tensor = Placeholder(Spec((), "bool"), "keras_learning_phase", default=False)
     return _phase.tensor
@@ -55,7 +77,14 @@ def known_phase() -> int | None:
 
 
 def _known() -> int | None:
-    return _adapters.phase() if _phase.value is None else _phase.value
+    scope = context.current().phase
+    if scope is not None:
+        return scope[0]
+    if _phase.value is not None:
+        return _phase.value
+    found = _adapters.phase()
+    # Where everything computes at once, nothing can be fed.
+    return 0 if found is None and context.mode() == "eager" else found
 
 
 @explained
@@ -75,9 +104,41 @@ def set_learning_phase(value: int) -> None:
         1
         >>> K.clear_session()
     """
+    number = _as_phase(value, "K.set_learning_phase")
+    scope = context.current().phase
+    if scope is None:
+        _phase.value = number
+    else:
+        scope[0] = number
+
+
+def _as_phase(value: object, what: str) -> int:
     if value not in (0, 1):
-        raise ValueError(f"K.set_learning_phase: value must be 0 or 1, got {value!r}")
-    _phase.value = int(value)
+        raise ValueError(f"{what}: value must be 0 or 1, got {value!r}")
+    return 1 if value else 0
+
+
+@explained
+def learning_phase_scope(value: int) -> AbstractContextManager[Any]:
+    """Context manager: what is built or computed inside has this learning phase.
+
+    An addition of Backplane, from tf.keras: the documents of the Keras backend API do not have it.
+    It holds for the thread or task that enters it.
+
+    Args:
+        value: 0 (test) or 1 (train).
+
+    Raises:
+        ValueError: for anything else.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> with K.learning_phase_scope(1):
+        ...     y = K.in_train_phase(K.constant(1.0), K.constant(0.0))
+        >>> K.eval(y).item()
+        1.0
+    """
+    return context.changed(phase=[_as_phase(value, "K.learning_phase_scope")])
 
 
 def reset_phase() -> None:

@@ -18,7 +18,7 @@ from backplane.ops.pooling import avg_pool, max_pool
 from backplane.ops.shaping import reshape, transpose
 from backplane.ops.windows import fitting, patches
 
-__all__ = ["local_conv1d", "local_conv2d", "pool2d", "pool3d"]
+__all__ = ["local_conv", "local_conv1d", "local_conv2d", "pool2d", "pool3d"]
 
 
 def pooled(
@@ -132,6 +132,53 @@ def pool3d(
 
 
 @api
+def local_conv(
+    inputs: TensorLike,
+    kernel: TensorLike,
+    kernel_size: Sizes,
+    strides: Sizes,
+    output_shape: Sizes,
+    data_format: DataFormat | None = None,
+) -> Tensor:
+    """Convolution over any number of spatial axes, with a different kernel for each place of the
+    result.
+
+    An addition of Backplane, from tf.keras: the documents of the Keras backend API do not have it.
+
+    Args:
+        inputs: Float tensor (batch, spatial axes…, channels), or (batch, channels, spatial axes…)
+            with channels first.
+        kernel: Tensor (places of the result, elements of a window * channels, filters). The second
+            axis runs over (window, channels), or over (channels, window) with channels first.
+        kernel_size: Size of a window along each spatial axis.
+        strides: Elements from one window to the next along each spatial axis.
+        output_shape: Size of the result along each spatial axis.
+        data_format: `"channels_last"`, `"channels_first"`, or None for `K.image_data_format()`.
+
+    Returns:
+        A tensor (batch, *output_shape, filters), or (batch, filters, *output_shape) with channels
+        first.
+
+    Raises:
+        ValueError: if `data_format` is not a data format, if a rank is wrong, or if the sizes do
+            not fit each other.
+        TypeError: if the dtypes are no floats, or `output_shape` is no list of ints.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x = K.constant([[[1.0], [2.0], [3.0]]])
+        >>> kernel = K.constant([[[1.0], [1.0]], [[0.0], [1.0]]])
+        >>> K.eval(K.local_conv(x, kernel, (2,), (1,), (2,)))[0, :, 0]
+        array([3., 3.], dtype=float32)
+    """
+    count = as_tensor(inputs).ndim - 2
+    if count < 1:
+        raise ValueError(f"inputs must have 3 axes or more, got {count + 2}")
+    sizes = spatial.as_steps("output_shape", output_shape, count)
+    return _local(inputs, kernel, kernel_size, strides, sizes, spatial.is_first(data_format))
+
+
+@api
 def local_conv1d(
     inputs: TensorLike,
     kernel: TensorLike,
@@ -206,7 +253,8 @@ def local_conv2d(
         >>> K.eval(K.local_conv2d(x, kernel, (2, 2), (1, 1), (1, 2)))[0, :, :, 0]
         array([[12.,  8.]], dtype=float32)
     """
-    return _local(inputs, kernel, kernel_size, strides, output_shape, spatial.is_first(data_format))
+    sizes = spatial.as_steps("output_shape", output_shape, 2)
+    return _local(inputs, kernel, kernel_size, strides, sizes, spatial.is_first(data_format))
 
 
 def _local(
@@ -214,7 +262,7 @@ def _local(
     kernel: TensorLike,
     kernel_size: Sizes,
     strides: Sizes,
-    output_shape: Sizes | None,
+    output_shape: tuple[int, ...] | None,
     first: bool,
 ) -> Tensor:
     """One matrix product for each place: (places, batch, window) times (places, window, filters).
@@ -223,16 +271,15 @@ def _local(
     x, weights = promoted(inputs, kernel)
     if not is_float(x.spec.dtype):
         raise TypeError(f"inputs and kernel must be float, got {x.spec.dtype}")
-    x = spatial.check_rank("inputs", x, 3 if output_shape is None else 4)
+    x = spatial.check_rank("inputs", x, 3 if output_shape is None else len(output_shape) + 2)
     places, length, filters = spatial.known_shape("kernel", weights, 3)
-    counts: tuple[int, ...] = (places,)
-    if output_shape is not None:
-        counts, x = spatial.as_steps("output_shape", output_shape, 2), spatial.to_last(x, first)
-        if prod(counts) != places:
-            raise ValueError(
-                f"output_shape {counts} has {prod(counts)} places, kernel has weights for {places} "
-                f"(shape {weights.spec.shape})"
-            )
+    counts = (places,) if output_shape is None else output_shape
+    x = spatial.to_last(x, first)
+    if prod(counts) != places:
+        raise ValueError(
+            f"output_shape {counts} has {prod(counts)} places, kernel has weights for {places} "
+            f"(shape {weights.spec.shape})"
+        )
     window = spatial.as_steps("kernel_size", kernel_size, len(counts))
     laid = windows(window, spatial.as_steps("strides", strides, len(counts)), "valid")
     channels = length // prod(window)

@@ -31,9 +31,9 @@ from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.random import portable_normal, portable_uniform
 
 __all__ = [
-    "dropout", "random_binomial", "random_normal", "random_normal_variable", "random_state",
-    "random_uniform", "random_uniform_variable", "set_random_seed", "set_random_state",
-    "truncated_normal",
+    "dropout", "random_bernoulli", "random_binomial", "random_normal", "random_normal_variable",
+    "random_state", "random_uniform", "random_uniform_variable", "set_random_seed",
+    "set_random_state", "truncated_normal",
 ]  # fmt: skip
 
 
@@ -300,6 +300,23 @@ def random_binomial(
     """
     sample = _sample(_UNIFORM, shape, "float32", seed)
     return cast_to(sample < p, as_dtype(dtype))
+
+
+@creates
+def random_bernoulli(
+    shape: Shape, p: TensorLike = 0.0, dtype: DType | None = None, seed: Seed = None
+) -> Tensor:
+    """Samples that are 1 with probability `p`, and 0 otherwise: `K.random_binomial` under the name
+    that it has in tf.keras, where its arguments are described.
+
+    An addition of Backplane, from tf.keras: the documents of the Keras backend API do not have it.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> sorted(set(K.eval(K.random_bernoulli((100,), p=0.5, seed=1)).tolist()))
+        [0.0, 1.0]
+    """
+    return random_binomial(shape, p, dtype, seed)
 
 
 @creates

@@ -37,6 +37,7 @@ def rnn(
     input_length: TensorLike | None = None,
     time_major: bool = False,
     zero_output_for_mask: bool = False,
+    return_all_outputs: bool = True,
 ) -> tuple[Any, Any, Any]:
     """Iterate over the time axis of a tensor.
 
@@ -59,6 +60,8 @@ def rnn(
             sample's length, unless there is a `mask`.
         time_major: Whether inputs, mask and outputs have time first: (time, samples, …).
         zero_output_for_mask: Whether a skipped step has zeros as its output instead.
+        return_all_outputs: Whether `outputs` holds the outputs of all steps, or that of the last
+            step alone: (samples, 1, …).
 
     Returns:
         `(last_output, outputs, new_states)`: the output of the last step that ran (samples, …), all
@@ -102,6 +105,8 @@ def rnn(
         last, outputs = run.unrolled(xs, masks, steps)
     else:
         last, outputs = run.looped(xs, masks, limit)
+    if not return_all_outputs:
+        outputs = [expand_dims(y, axes=(0,)) for y in last]
     if not time_major:
         outputs = [_swapped(y) for y in outputs]
     return (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from backplane.compile.function import Function
 
 __all__ = [
-    "control_dependencies", "get_session", "manual_variable_initialization",
+    "control_dependencies", "get_graph", "get_session", "manual_variable_initialization",
     "pattern_broadcast", "py_all", "py_sum", "set_session",
 ]  # fmt: skip
 
@@ -62,6 +62,11 @@ class Session(AbstractContextManager["Session"]):
             self._functions[key] = Function(list(feeds), outputs, engine=engine, name="session.run")
         return unflatten(fetches, list(self._functions[key](list(feeds.values()))))
 
+    @property
+    def graph(self) -> Graph:
+        """What `K.get_graph` returns."""
+        return get_graph()
+
     def close(self) -> None:
         """Forget the compiled functions."""
         self._functions.clear()
@@ -73,8 +78,11 @@ class Session(AbstractContextManager["Session"]):
 _session: list[Session] = []
 
 
-def get_session() -> Session:
+def get_session(op_input_list: object = ()) -> Session:
     """The session in force.
+
+    Args:
+        op_input_list: Accepted for compatibility: tf.keras found the graph of the session by it.
 
     Example:
         >>> from backplane import backend as K
@@ -106,8 +114,55 @@ def set_session(session: Any) -> None:
 
 
 def reset_session() -> None:
-    """Let the next `get_session` make a new session."""
+    """Let the next `get_session` make a new session, and the next `get_graph` a new graph."""
     _session.clear()
+    _graph.clear()
+
+
+class Graph:
+    """What `K.get_graph` returns: a stand-in for TensorFlow's graph, which holds nothing."""
+
+    def as_default(self) -> AbstractContextManager[Graph]:
+        """Context manager: calls inside build a graph, even those of arrays and native tensors."""
+        return _building(self)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"the graph of K.get_graph has no attribute {name!r}: it has as_default() alone, since "
+            "no graph of K holds tensors or operations; a tensor itself leads to what it was made "
+            "from (K.plot_graph shows it)"
+        )
+
+
+@contextmanager
+def _building(graph: Graph) -> Iterator[Graph]:
+    with context.changed(mode="symbolic"):
+        yield graph
+
+
+_graph: list[Graph] = []
+
+
+def get_graph() -> Graph:
+    """The graph in force, for `with K.get_graph().as_default():`.
+
+    An addition of Backplane, from tf.keras: the documents of the Keras backend API do not have it.
+    Inside such a block calls build a graph, even those of arrays and native tensors. There is no
+    global graph to ask for tensors or operations, so the object can do no more than that.
+
+    Returns:
+        An object with the method `as_default`. `K.clear_session` puts another one in its place.
+
+    Example:
+        >>> import numpy as np
+        >>> from backplane import backend as K
+        >>> with K.get_graph().as_default():
+        ...     K.is_symbolic(K.sum(np.ones(3)))
+        True
+    """
+    if not _graph:
+        _graph.append(Graph())
+    return _graph[0]
 
 
 _manual = [False]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from backplane.backend._adapters import adaptable
+from backplane.backend._args import also_named
 from backplane.backend._keras1 import accepting
 from backplane.backend._trace import run_now
 from backplane.backend.creation import _values
@@ -44,12 +45,13 @@ def get_value(x: TensorLike) -> np.ndarray:
 
 
 @accepting
+@also_named(tensors="ops")
 @adaptable
 def batch_get_value(ops: Iterable[TensorLike]) -> list[np.ndarray]:
     """The values of several variables as a list of NumPy arrays.
 
     Args:
-        ops: Variables. Other tensors are evaluated.
+        ops: Variables. Other tensors are evaluated. The name `tensors` is accepted too.
 
     Example:
         >>> from backplane import backend as K

@@ -13,6 +13,7 @@ from typing import Any
 
 from backplane import config, engines
 from backplane.backend.normalization import normalize_batch_in_training
+from backplane.backend.phase import known_phase
 from backplane.core.graph import Tensor
 from backplane.core.variable import Variable
 from backplane.ops.lift import as_tensor, cast_to
@@ -55,6 +56,11 @@ def _get_available_gpus() -> list[str]:
     does.
     """
     return []
+
+
+def global_learning_phase_is_set() -> bool:
+    """Whether the learning phase is a number, and no input of functions."""
+    return known_phase() is not None
 
 
 def _is_tf_1() -> bool:

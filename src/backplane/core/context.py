@@ -83,6 +83,8 @@ class Context:
         step: Whether a step function of a loop runs. Meanwhile tensors lack the attributes that
             classic Keras takes for signs of a layer's output (`Tensor._keras_shape`).
         watcher: Who runs functions in place of their programs: what `K.debug` has put here.
+        phase: A list with the learning phase of the innermost `K.learning_phase_scope`, which
+            `K.set_learning_phase` writes to; None outside of any.
         policy: How `K.function` changes the graphs that it is given: what the innermost
             `K.mixed_precision` says, or None outside of any.
         mesh: A tuple with the mesh that the innermost `with K.set_mesh(…)` chose, which may be
@@ -91,8 +93,8 @@ class Context:
 
     # Read at each call of K and for each node: slots take half the time of a named tuple's fields.
     __slots__ = (
-        "bound", "device", "engine", "line", "mesh", "mode", "policy", "scopes", "step", "updated",
-        "watcher",
+        "bound", "device", "engine", "line", "mesh", "mode", "phase", "policy", "scopes", "step",
+        "updated", "watcher",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +105,7 @@ class Context:
         line: Where | None = None,
         mesh: tuple[Any] | None = None,
         mode: str | None = None,
+        phase: list[int] | None = None,
         policy: Any = None,
         scopes: tuple[str, ...] = (),
         step: bool = False,
@@ -115,6 +118,7 @@ class Context:
         self.line = line
         self.mesh = mesh
         self.mode = mode
+        self.phase = phase
         self.policy = policy
         self.scopes = scopes
         self.step = step
