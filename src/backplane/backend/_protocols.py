@@ -147,24 +147,48 @@ def _tf_tensor(x: Tensor) -> Any:
     return _value(x, "tensorflow")
 
 
-def _jax_array(x: Tensor) -> Any:
-    """What `Tensor.__jax_array__` gives."""
+def _present(x: Tensor, name: str) -> Any:
+    """The value of a tensor inside of a function of that engine, or of one that needs no feeding;
+    None if there is none.
+    """
     bound = context.current().bound
-    engine = engines.get("jax")
+    engine = engines.get(name)
     if bound is not None and bound.engine is engine:
         return bound[x]
     if engine.holds(x.spec.dtype) and is_closed([x]):
         return run_now(as_tensor, (x,), {}, engine)
+    return None
+
+
+def _jax_array(x: Tensor) -> Any:
+    """What `Tensor.__jax_array__` gives."""
+    found = _present(x, "jax")
+    if found is not None:
+        return found
     # JAX's operators ask, and so does what flattens the arguments of a compiled function. Both can
     # go on with the tensor itself.
     caller = sys._getframe(2).f_code.co_filename
     return x if caller.endswith(("array_methods.py", "as_pytrees.py")) else _value(x, "jax")
 
 
+def _mlx_array(x: Tensor) -> Any:
+    """What `Tensor.__mlx_array__` gives. MLX's operators ask for it, and leave nothing to their
+    right operand.
+    """
+    found = _present(x, "mlx")
+    if found is not None:
+        return found
+    raise TypeError(
+        f"{x!r} is symbolic and cannot become a value of mlx: use the functions of K, or "
+        "K.native(function, tensor) with K.engine('mlx'); an array of MLX to the left of an "
+        "operator must be K.eval(array)"
+    )
+
+
 REFLECTED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 NAMES = {
     "add": "add add_v2 _add_dispatch", "sub": "sub subtract", "mul": "mul multiply",
-    "truediv": "div true_divide truediv", "floordiv": "floor_divide floor_div",
+    "truediv": "div true_divide truediv", "floordiv": "floor_divide floor_div floordiv",
     "mod": "remainder floor_mod", "pow": "pow", "matmul": "matmul",
     "lt": "lt less", "le": "le less_equal", "gt": "gt greater", "ge": "ge greater_equal",
     "and": "bitwise_and logical_and and", "or": "bitwise_or logical_or or",
@@ -193,10 +217,16 @@ def _operator(operator: str, x: Any, y: Any) -> Any:
 
 
 def _torch_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
-    # An operator comes as a method of the tensor class; `torch.mul` comes as a function.
-    method = isinstance(function, MethodDescriptorType) and not kwargs
-    found = _operated(function, args) if method else NotImplemented
+    # An operator comes as a method of the tensor class, some of which are written in Python;
+    # `torch.mul` comes as a function.
+    name = getattr(function, "__qualname__", "")
+    method = isinstance(function, MethodDescriptorType) or name.startswith(METHODS)
+    found = _operated(function, args) if method and not kwargs else NotImplemented
     return call_of("torch", function, args, kwargs) if found is NotImplemented else found
+
+
+METHODS = ("Tensor.", "TensorBase.")
+"""What the names of PyTorch's methods of tensors begin with."""
 
 
 def _tf_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
@@ -214,5 +244,5 @@ OPERATORS.update(
     tf_tensor=_tf_tensor,
     tf_function=_tf_function,
     jax_array=_jax_array,
-    mlx_array=lambda x: _value(x, "mlx"),
+    mlx_array=_mlx_array,
 )

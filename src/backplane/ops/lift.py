@@ -44,7 +44,9 @@ def as_tensor(value: object, dtype: str | None = None) -> Tensor:
         return value
     engine = registry.engine_of(value)
     if engine is not None:
-        return Constant(value, registry.native_spec(engine, value))
+        # A variable counts as the value that it has now.
+        held = engine.as_value(value) if engine.is_variable(value) else value
+        return Constant(held, registry.native_spec(engine, value))
     if isinstance(value, list | tuple) and _holds_tensor(value):
         parts = promoted(*value) if dtype is None else [as_tensor(v, dtype) for v in value]
         return stack(parts, 0)
