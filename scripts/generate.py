@@ -3,9 +3,10 @@
     python scripts/generate.py [--check]
 
 They are the stubs of K and of K in Keras 1, the modules bound to engines (`backplane.jax`, …), the
-page of primitives, and the R functions with their help pages. With `--check` nothing is written,
-and the exit status tells whether all of them are up to date. Only `docs/reference.md` is not among
-them: it says what passed in a run of the tests (`scripts/make_reference.py`).
+pages of primitives and of other libraries' names, and the R functions with their help pages. With
+`--check` nothing is written, and the exit status tells whether all of them are up to date. Only
+`docs/reference.md` is not among them: it says what passed in a run of the tests
+(`scripts/make_reference.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import make_keras1_stub
+import make_migration
 import make_primitives
 import make_r
 import make_stubs
@@ -42,6 +44,7 @@ def files() -> Iterator[tuple[Path, str]]:
     yield from make_stubs.files()
     yield from make_keras1_stub.files()
     yield from make_primitives.files()
+    yield from make_migration.files()
     yield from make_r.files()
 
 

@@ -208,6 +208,22 @@ def test_explain_an_unknown_function():
 
 
 @pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("reduce_mean", "write K.mean(x, axis)"),
+        ("tf.reduce_mean", "write K.mean(x, axis)"),
+        ("np.exp", "write K.exp(x)"),
+        ("w.assign", "write K.update(w, value)"),
+        ("T.nnet.relu", "write K.relu(x)"),
+    ],
+)
+def test_explain_a_name_of_another_library(name, said):
+    result = call("explain", name)
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+@pytest.mark.parametrize(
     ("words", "completed"),
     [
         ("use nu", "numpy"),

@@ -95,7 +95,36 @@ K.zeros((2,), 'fp16') -> ValueError: K.zeros: dtype 'fp16' is unknown (did you m
 """
 """Arguments that a function does not have."""
 
-TABLES = {"functions": FUNCTIONS, "steps": STEPS, "keywords": KEYWORDS}
+NAMES = """
+K.reduce_mean -> AttributeError: K has no attribute 'reduce_mean': write K.mean(x, axis)
+K.concat([X, Y], 1) -> AttributeError: K has no attribute 'concat': write K.concatenate(values, axis)
+K.convert_to_tensor(A) -> AttributeError: write K.constant(value)
+K.cat -> AttributeError: write K.concatenate(tensors, axis)
+K.placehodler((2,)) -> AttributeError: K has no attribute 'placehodler' (did you mean 'placeholder'?)
+K.conv2D -> AttributeError: K has no attribute 'conv2D' (did you mean 'conv2d'?)
+K.Session -> AttributeError: write K.get_session(), or better K.function(inputs, outputs)
+K.arcsinh(X) -> AttributeError: K.native(fn, x) calls a function of the engine's own library, such as np.arcsinh
+K.get_default_graph() -> AttributeError: there is no global graph
+K.dtype_of -> AttributeError: K has no attribute 'dtype_of'
+X.mean() -> AttributeError: Placeholder has no attribute 'mean': write K.mean(x)
+X.T -> AttributeError: Placeholder has no attribute 'T': write K.transpose(x)
+X.reshape((3,)) -> AttributeError: Placeholder has no attribute 'reshape': write K.reshape(x, shape)
+(X + 1).sum(axis=0) -> AttributeError: Tensor has no attribute 'sum': write K.sum(x)
+(X + 1).view(3) -> AttributeError: Tensor has no attribute 'view': write K.reshape(x, shape)
+X.size() -> AttributeError: Placeholder has no attribute 'size': write K.size(x)
+X.numpy() -> AttributeError: Placeholder has no attribute 'numpy': | K.eval(x)
+X.astype('int32') -> AttributeError: write K.cast(x, dtype)
+X.detach() -> AttributeError: write K.stop_gradient(x)
+X.dimshuffle(1, 0) -> AttributeError: write K.permute_dimensions(x, (1, 0))
+X.reduce_sum() -> AttributeError: write K.sum(x, axis)
+V.assign(A) -> AttributeError: Variable has no attribute 'assign': write K.update(w, value) inside functions, K.set_value(w, value) outside
+V.assign_add(A) -> AttributeError: Variable has no attribute 'assign_add': write K.update_add(w, increment)
+V.get_value() -> AttributeError: Variable has no attribute 'get_value': write K.get_value(x)
+V.backward() -> AttributeError: write K.gradients(loss, variables)
+"""
+"""Names of other libraries on K, its tensors and its variables."""
+
+TABLES = {"names": NAMES, "functions": FUNCTIONS, "steps": STEPS, "keywords": KEYWORDS}
 
 
 class Mistake(NamedTuple):

@@ -38,5 +38,14 @@ def _meeting(name: str) -> Callable[[Tensor, Any], Any]:
     return apply
 
 
+def _lacks(name: str) -> str:
+    """What to say of an attribute that tensors do not have."""
+    from backplane.backend._elsewhere import for_attribute  # Here: only mistakes need the tables.
+
+    return for_attribute(name)
+
+
+OPERATORS["lacks"] = _lacks
+
 for _name in (*BINARY, *REFLECTED, *ORDER):
     OPERATORS[_name] = _meeting(_name)

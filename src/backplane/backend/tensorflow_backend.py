@@ -97,7 +97,11 @@ def leaked(name: str) -> Any:
             f"K has no attribute {name!r}: {title} itself is not part of K on the engine "
             f"{engines.current().name!r}. Use the function of K that does the same."
         )
-    raise AttributeError(f"K has no attribute {name!r}")
+    if name.startswith("_"):
+        raise AttributeError(f"K has no attribute {name!r}")
+    from backplane.backend._elsewhere import for_function  # Here: only mistakes need the tables.
+
+    raise AttributeError(f"K has no attribute {name!r}{for_function(name)}")
 
 
 def __getattr__(name: str) -> Any:

@@ -57,9 +57,7 @@ def explain(name: str, as_json: bool) -> None:
     function = getattr(_namespace(), name, None)
     facts = functions().get(name)
     if function is None or facts is None:
-        near = difflib.get_close_matches(name, functions(), 3)
-        hint = f"; did you mean {', '.join(near)}?" if near else ""
-        raise click.BadParameter(f"K has no function {name!r}{hint}", param_hint="NAME")
+        raise click.BadParameter(f"K has no function {name!r}{_hint(name)}", param_hint="NAME")
     signature, text = _signature(function), inspect.getdoc(function) or ""
     documents = [DOCUMENTS[number] for number in facts["documents"]]
     if as_json:
@@ -76,6 +74,15 @@ def explain(name: str, as_json: bool) -> None:
         ({"engine": engine, "tests confirm": seen} for engine, seen in facts["engines"].items()),
         ("engine", "tests confirm"),
     )
+
+
+def _hint(name: str) -> str:
+    """What K has in the place of a function of another library, or names that are spelled alike."""
+    from backplane.backend import _elsewhere  # Here: it brings K, which is there by now.
+
+    near = difflib.get_close_matches(name, functions(), 3)
+    found = _elsewhere.for_function(name)
+    return f"; did you mean {', '.join(near)}?" if near and not found.startswith(":") else found
 
 
 def _signature(function: Callable[..., Any]) -> str:

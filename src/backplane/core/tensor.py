@@ -98,7 +98,8 @@ class Tensor:
     if not TYPE_CHECKING:  # Otherwise checkers would take any name for an attribute.
 
         def __getattr__(self, name: str) -> Any:
-            more = WITHOUT.get(name, "")
+            tell = OPERATORS.get("lacks")
+            more = "" if name.startswith("_") or tell is None else tell(name)
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{more}")
 
     @property
@@ -293,15 +294,6 @@ class Tensor:
 
     def __deepcopy__(self, memo: Any) -> Tensor:
         return self
-
-
-WITHOUT = {
-    "graph": ": there is no global graph; a tensor itself holds what it is computed from",
-    "consumers": ": a tensor does not know its users",
-    "device": ": a graph runs where its engine does",
-    "numpy": ": it is symbolic; use K.eval or K.function",
-}
-"""What is said of attributes that tensors of TensorFlow have, and ours have not."""
 
 
 # --- what primitives declare ---------------------------------------------------------------------
