@@ -17,6 +17,13 @@ def permuted(x: Tensor, order: Sequence[int]) -> Tensor:
     return x if order == tuple(range(x.ndim)) else transpose(x, perm=order)
 
 
+def moved(x: Tensor, source: int, target: int) -> Tensor:
+    """`x` with axis `source` at the place `target`; the others keep their order."""
+    order = [i for i in range(x.ndim) if i != source]
+    order.insert(target, source)
+    return permuted(x, order)
+
+
 def merge_axes(x: Tensor, groups: Sequence[Sequence[int]]) -> Tensor:
     """`x` with each group of neighbouring axes made one; an empty group gives a new axis of size 1.
 
