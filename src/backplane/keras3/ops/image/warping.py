@@ -1,4 +1,4 @@
-"""Images read at other places: by coordinates, affine and perspective maps."""
+"""Images read at other places: by coordinates and affine maps."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
-from backplane.keras3.ops.linalg import solve
-from backplane.keras3.random import normal
-
-from backplane import backend as K
 from backplane.core.graph import Tensor
 from backplane.core.spec import HALVES, is_float
 from backplane.keras3.call import op, tensor_of
 from backplane.keras3.ops.image.colors import check_rank
-from backplane.keras3.ops.image.filters import gaussian_blur
 from backplane.keras3.settings import data_format_of
 from backplane.ops import elementwise as ew
 from backplane.ops.axes import merge_axes, permuted
@@ -23,7 +18,7 @@ from backplane.ops.creation import Amount, size_at
 from backplane.ops.indexing import gather
 from backplane.ops.lift import cast_to, promoted
 from backplane.ops.ragged import positions
-from backplane.ops.shaping import concat, expand_dims, squeeze, stack
+from backplane.ops.shaping import expand_dims, squeeze
 
 INTERPOLATIONS = {"nearest": 0, "bilinear": 1}
 
@@ -50,7 +45,8 @@ FILL_MODES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 """From the name of a fill mode to the element that is read in the place of one beyond the ends."""
 
 
-def _check_modes(interpolation: str, fill_mode: str) -> None:
+def check_modes(interpolation: str, fill_mode: str) -> None:
+    """ValueError for an unknown interpolation or fill mode."""
     if interpolation not in INTERPOLATIONS:
         raise ValueError(
             "Invalid value for argument `interpolation`. Expected of one "
@@ -170,7 +166,7 @@ def map_coordinates(
     return _restored(y, x.spec.dtype)
 
 
-class _Images:
+class Images:
     """Images, channels last, as rows of pixels."""
 
     def __init__(self, images: Any, data_format: str | None) -> None:
@@ -196,7 +192,7 @@ class _Images:
         return squeeze(y, axes=(0,)) if self.given.ndim == 3 else y
 
 
-def _numbers(transform: Tensor, dtype: str) -> list[Tensor]:
+def numbers_of(transform: Tensor, dtype: str) -> list[Tensor]:
     """The numbers of a map, each (samples, 1, 1)."""
     wide = cast_to(transform if transform.ndim == 2 else expand_dims(transform, axes=(0,)), dtype)
     return [expand_dims(wide[:, i], axes=(1, 2)) for i in range(8)]
@@ -219,118 +215,21 @@ def affine_transform(
     Raises:
         ValueError: for an unknown `interpolation` or `fill_mode`, or if the shapes do not fit.
     """
-    _check_modes(interpolation, fill_mode)
+    check_modes(interpolation, fill_mode)
     transform = tensor_of(transform)
-    given = _Images(images, data_format)
+    given = Images(images, data_format)
     if transform.ndim not in (1, 2):
         raise ValueError(
             "Invalid transform rank: expected rank 1 (single transform) or rank 2 (batch of "
             f"transforms). Received input with shape: transform.shape={transform.spec.shape}"
         )
-    a0, a1, a2, b0, b1, b2, *_ = _numbers(transform, given.dtype)
+    a0, a1, a2, b0, b1, b2, *_ = numbers_of(transform, given.dtype)
     y, x = given.grid()
-    everywhere = ew.zero(x) * _one_of_each(given)
+    everywhere = ew.zero(x) * one_of_each(given)
     rows, columns = b0 * x + b1 * y + b2 + everywhere, a0 * x + a1 * y + a2 + everywhere
     return given.at(rows, columns, INTERPOLATIONS[interpolation], fill_mode, fill_value)
 
 
-def _one_of_each(given: _Images) -> Tensor:
+def one_of_each(given: Images) -> Tensor:
     """A number for each sample (samples, 1, 1), by which one map is broadcast to all of them."""
     return expand_dims(cast_to(positions(given.x, 0), given.dtype), axes=(1, 2))
-
-
-@op
-def perspective_transform(
-    images: Any,
-    start_points: Any,
-    end_points: Any,
-    interpolation: str = "bilinear",
-    fill_value: float = 0,
-    data_format: str | None = None,
-) -> Tensor:
-    """Images moved so that four points come to lie where four others are.
-
-    Args:
-        images: One image or several.
-        start_points: Four points (x, y) of the given images: (4, 2), or (samples, 4, 2).
-        end_points: Where they come to lie; of the same shape.
-        interpolation: `"nearest"` or `"bilinear"`.
-        fill_value: What lies outside of the given images.
-        data_format: `"channels_last"` or `"channels_first"`; Keras' default for None.
-
-    Raises:
-        ValueError: for an unknown `interpolation`, or if the shapes do not fit.
-    """
-    _check_modes(interpolation, "constant")
-    given = _Images(images, data_format)
-    start, end = (tensor_of(t, given.dtype) for t in (start_points, end_points))
-    for name, points in (("start_points", start), ("end_points", end)):
-        if tuple(points.spec.shape[-2:]) != (4, 2) or points.ndim not in (2, 3):
-            raise ValueError(
-                f"Invalid {name} shape: expected (4,2) for a single image or (N,4,2) for a batch. "
-                f"Received shape: {points.spec.shape}"
-            )
-    if start.spec.shape != end.spec.shape:
-        raise ValueError(
-            "start_points and end_points must have the same shape. Received "
-            f"start_points.shape={start.spec.shape}, end_points.shape={end.spec.shape}"
-        )
-    start, end = (t if t.ndim == 3 else expand_dims(t, axes=(0,)) for t in (start, end))
-    a0, a1, a2, b0, b1, b2, c0, c1 = _numbers(_homography(start, end), given.dtype)
-    y, x = given.grid()
-    divisor = c0 * x + c1 * y + 1.0 + ew.zero(x) * _one_of_each(given)
-    rows, columns = (b0 * x + b1 * y + b2) / divisor, (a0 * x + a1 * y + a2) / divisor
-    return given.at(rows, columns, INTERPOLATIONS[interpolation], "constant", fill_value)
-
-
-@op
-def compute_homography_matrix(start_points: Any, end_points: Any) -> Tensor:
-    """The eight numbers of the perspective map from `end_points` to `start_points`, both (samples,
-    4, 2).
-
-    Source: https://en.wikipedia.org/wiki/Homography_(computer_vision)
-    """
-    return _homography(tensor_of(start_points), tensor_of(end_points))
-
-
-def _homography(start: Tensor, end: Tensor) -> Tensor:
-    """Each pair of points gives two equations, and the eight of them have one solution."""
-    sx, sy, ex, ey = start[..., 0], start[..., 1], end[..., 0], end[..., 1]
-    none, one = K.zeros_like(ex), K.ones_like(ex)
-    by_x = stack([ex, ey, one, none, none, none, -sx * ex, -sx * ey], 2)
-    by_y = stack([none, none, none, ex, ey, one, -sy * ex, -sy * ey], 2)
-    wanted = expand_dims(concat(sx, sy, axis=1), axes=(2,))
-    return squeeze(solve(concat(by_x, by_y, axis=1), wanted), axes=(2,))
-
-
-@op
-def elastic_transform(
-    images: Any,
-    alpha: float = 20.0,
-    sigma: float = 5.0,
-    interpolation: str = "bilinear",
-    fill_mode: str = "reflect",
-    fill_value: float = 0.0,
-    seed: Any = None,
-    data_format: str | None = None,
-) -> Tensor:
-    """Images whose pixels are moved by `alpha` times smooth random numbers: normal ones of the
-    standard deviation `sigma`, blurred by a normal density of this deviation.
-
-    Source: https://doi.org/10.1109/ICDAR.2003.1227801
-
-    Raises:
-        ValueError: for an unknown `interpolation` or `fill_mode`, or if the shapes do not fit.
-    """
-    _check_modes(interpolation, fill_mode)
-    given = _Images(images, data_format)
-    sizes = [size_at(given.x, axis) for axis in range(3)]
-    noise = cast_to(normal(sizes, seed=seed, dtype=given.dtype), given.dtype) * float(sigma)
-    window = int(6 * float(sigma)) | 1
-    blurred = gaussian_blur(
-        expand_dims(noise, axes=(3,)), (window, window), (float(sigma),) * 2, "channels_last"
-    )
-    moved_by = squeeze(blurred, axes=(3,)) * float(alpha)
-    y, x = given.grid()
-    order = INTERPOLATIONS[interpolation]
-    return given.at(y + moved_by, x + moved_by, order, fill_mode, fill_value)

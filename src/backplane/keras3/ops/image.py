@@ -1,1 +1,0 @@
-"""Keras' backend functions of the module `image`."""
