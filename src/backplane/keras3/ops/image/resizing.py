@@ -11,6 +11,7 @@ import numpy as np
 from backplane import backend as K
 from backplane.core.graph import Tensor
 from backplane.core.spec import HALVES
+from backplane.core.windows import Slice
 from backplane.keras3.call import float_of, op, tensor_of
 from backplane.keras3.ops.image.colors import check_rank
 from backplane.keras3.settings import data_format_of
@@ -106,7 +107,7 @@ def _cropped(x: Tensor, axes: Sequence[int], size: Sequence[int]) -> Tensor:
     ):
         kept = max(min(n, int(float(other * wanted) / across)), 1)
         start = int(float(n - kept) / 2)
-        parts = [ALL] * x.ndim
+        parts: list[Slice] = [ALL] * x.ndim
         parts[axis] = (start, start + kept, 1)
         x = slice(x, slices=tuple(parts))
     return x

@@ -38,7 +38,7 @@ def unfold(
     x = permuted(tensor_of(input), (0, 2, 3, 1))
     laid = _layout(win.spatial_sizes(x), kernel_size, dilation, padding, stride)
     found = win.patches(laid.pad(x, 0), laid.windows)
-    channels = x.spec.shape[-1]
+    channels = size_at(x, 3)
     sizes = [size_at(found, i) for i in range(3)]
     y = shaped(reshape, [*sizes, laid.elements, channels], found)
     return merge_axes(permuted(y, (0, 4, 3, 1, 2)), [[0], [1, 2], [3, 4]])

@@ -145,8 +145,8 @@ def multi_hot(
     """1 for each class that the operand names, 0 for the others."""
     _refuse_sparse("multi_hot", sparse)
     x = tensor_of(x)
-    codes = _coded(x, num_classes, axis, dtype)
-    return K.max(codes, axis=1 if x.ndim > 1 else 0)
+    codes = _coded(x, num_classes, axis, "bool")
+    return cast_to(K.any(codes, axis=1 if x.ndim > 1 else 0), standard(dtype))
 
 
 @op
