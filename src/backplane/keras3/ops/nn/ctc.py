@@ -85,7 +85,7 @@ def ctc_decode(
             f"Invalid strategy {strategy}. Supported values are 'greedy' and 'beam_search'."
         )
     logs = reduction.log_softmax(_blank_last(scores, blank), axis=2)
-    paths, best = _decoding.beam_search(logs, lengths, beam_width, top_paths, False, whole=True)
+    paths, best = _decoding.beam_search(logs, lengths, beam_width, top_paths, False, True)
     joined = cast_to(stack(paths, 0), "int32")
     return ew.where(joined >= blank, joined + 1, joined), best
 
