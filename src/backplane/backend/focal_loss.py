@@ -7,6 +7,7 @@ Source: T.-Y. Lin, P. Goyal, R. Girshick, K. He, P. Dollár: Focal loss for dens
 from __future__ import annotations
 
 from backplane.backend._call import api
+from backplane.backend._loss_shapes import check_classes, check_pairs
 from backplane.backend.activation import float_tensor
 from backplane.backend.loss import _axis, _clipped, _logits, binary_crossentropy
 from backplane.backend.types import Axis, TensorLike
@@ -62,6 +63,7 @@ def binary_focal_crossentropy(
     """
     output = float_tensor(output)
     target = _like(target, output)
+    check_pairs(target, output)  # So that errors name this function.
     losses = binary_crossentropy(target, output, from_logits)
     p = ew.sigmoid(output) if from_logits else output
     p = _clipped(p)  # The slope of the power at 0 may be infinite.
@@ -113,6 +115,7 @@ def categorical_focal_crossentropy(
     output = float_tensor(output)
     axis = _axis(axis, output)
     target = _like(target, output)
+    check_classes(target, output, axis)
     if target.ndim != output.ndim or not output.spec.accepts(target.spec):
         raise ValueError(
             f"target must have the shape of output, {output.spec.shape}, got {target.spec.shape}"

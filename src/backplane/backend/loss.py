@@ -9,12 +9,12 @@ import numpy as np
 from backplane import config
 from backplane.backend._args import as_count, as_int
 from backplane.backend._call import api
+from backplane.backend._loss_shapes import check_classes, check_numbers, check_pairs
 from backplane.backend.activation import float_tensor
 from backplane.backend.types import Axis, TensorLike
 from backplane.core import context
 from backplane.core.graph import Tensor
 from backplane.core.primitive import Primitive
-from backplane.core.shapes import broadcast
 from backplane.core.spec import ROUNDING, is_integer
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
@@ -95,7 +95,8 @@ def categorical_crossentropy(
         A tensor of the shape of `output` without `axis`.
 
     Raises:
-        ValueError: if `output` has no such `axis`, or the shapes do not fit.
+        ValueError: if `output` has no such `axis`, or the shapes do not fit. Class numbers in the
+            place of distributions are refused, as far as shapes tell them.
 
     Example:
         >>> from backplane import backend as K
@@ -107,7 +108,7 @@ def categorical_crossentropy(
     output = float_tensor(output)
     axis = _axis(axis, output)
     target = cast_to(as_tensor(target), output.spec.dtype)
-    broadcast(target.spec.shape, output.spec.shape)
+    check_classes(target, output, axis)
     logits = _logits("categorical_crossentropy", output, red.softmax, from_logits, axis=axis)
     x = output if logits is None else logits
     logs = _log_probabilities(x, axis, True, logits is not None)
@@ -156,6 +157,7 @@ def sparse_categorical_crossentropy(
     target = as_tensor(target)
     if not is_integer(target.spec.dtype):
         target = cast_to(target, "int64")
+    check_numbers(target, output, axis)
     labels = _labels(target, output, axis)
     if classes > np.iinfo(labels.spec.dtype).max:
         labels = cast_to(labels, "int64")
@@ -207,7 +209,7 @@ def binary_crossentropy(
     -(target * log(output) + (1 - target) * log(1 - output)).
 
     Args:
-        target: Tensor that broadcasts with `output`.
+        target: Tensor of the shape of `output`, or one that broadcasts to it.
         output: Probabilities or logits. Probabilities are kept away from 0 and 1 by `K.epsilon()`,
             or by the precision of their dtype if that is larger. The result of a sigmoid is traced
             back to its logits.
@@ -216,6 +218,10 @@ def binary_crossentropy(
     Returns:
         A tensor of the broadcast shape.
 
+    Raises:
+        ValueError: if the shapes do not fit, or if each target would meet each output, as those of
+            shape (n,) would meet outputs of shape (n, 1).
+
     Example:
         >>> from backplane import backend as K
         >>> K.eval(K.binary_crossentropy(K.constant([1.0]), K.constant([0.5]))).round(4)
@@ -223,6 +229,7 @@ def binary_crossentropy(
     """
     output = float_tensor(output)
     target = cast_to(as_tensor(target), output.spec.dtype)
+    check_pairs(target, output)
     logits = _logits("binary_crossentropy", output, ew.sigmoid, from_logits)
     if logits is None:
         p = _clipped(output)
@@ -247,7 +254,7 @@ def in_top_k(predictions: TensorLike, targets: TensorLike, k: int) -> Tensor:
         NaN or infinite.
 
     Raises:
-        ValueError: if the ranks do not fit.
+        ValueError: if the ranks or the numbers of samples do not fit.
 
     Example:
         >>> from backplane import backend as K
@@ -260,6 +267,9 @@ def in_top_k(predictions: TensorLike, targets: TensorLike, k: int) -> Tensor:
             "predictions must have 2 axes and targets 1, got shapes "
             f"{predictions.spec.shape} and {targets.spec.shape}"
         )
+    n, m = targets.spec.shape[0], predictions.spec.shape[0]
+    if None not in (n, m) and n != m:
+        raise ValueError(f"targets has {n} samples, and predictions has {m}")
     if not is_integer(targets.spec.dtype):
         raise TypeError(f"targets must be integers, got {targets.spec.dtype}")
     numbers = cast_to(positions(predictions, 1), "int64")
