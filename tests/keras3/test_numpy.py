@@ -1,0 +1,90 @@
+"""The functions of `keras.ops.numpy` on symbolic tensors and on values, beside NumPy's."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backplane import backend as K
+from backplane.backend._trees import map_leaves
+from backplane.engines.base import Engine
+from backplane.keras3.call import eager_engine
+from backplane.keras3.ops import numpy as ops
+from backplane.keras3.tensor import Tensor
+from keras3.numpy_cases import CASES, Case
+
+
+def _arrays(tree: Any) -> list[np.ndarray]:
+    """The values in a nest of results, one after another."""
+    found: list[np.ndarray] = []
+    engine = eager_engine()
+    map_leaves(
+        lambda v: found.append(engine.to_numpy(v) if engine.owns(v) else np.asarray(v)), tree
+    )
+    return found
+
+
+def _expected(case: Case) -> list[np.ndarray]:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return _arrays(case.oracle(case.arrays))
+
+
+def _slopes(case: Case, weights: list[np.ndarray]) -> list[np.ndarray]:
+    """The gradients of the weighted sum of the results, by differences of the oracle in float64."""
+    arrays = [a.astype("float64") for a in case.arrays]
+
+    def total(arrays: list[np.ndarray]) -> float:
+        return sum(
+            float(np.sum(w * y)) for w, y in zip(weights, _arrays(case.oracle(arrays)), strict=True)
+        )
+
+    slopes = []
+    for i, array in enumerate(arrays):
+        slope = np.empty(array.shape)
+        for at in np.ndindex(array.shape):
+            moved = []
+            for by in (1e-6, -1e-6):
+                changed = array.copy()
+                changed[at] += by
+                moved.append(total([*arrays[:i], changed, *arrays[i + 1 :]]))
+            slope[at] = (moved[0] - moved[1]) / 2e-6
+        slopes.append(slope)
+    return slopes
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_symbolic_and_eager(engine: Engine, case: Case) -> None:
+    """With an unknown first size, in a K.function, and on values at once."""
+    expected = _expected(case)
+    shapes = [a.shape if case.fixed or not a.ndim else (None, *a.shape[1:]) for a in case.arrays]
+    inputs = [
+        K.placeholder(shape=shape, dtype=str(a.dtype))
+        for shape, a in zip(shapes, case.arrays, strict=True)
+    ]
+    function = getattr(ops, case.name)
+    result = case.called(function, [Tensor(x) for x in inputs])
+    outputs: list[Any] = []
+    map_leaves(lambda t: outputs.append(t.core), result)
+    gradients = []
+    weights: list[np.ndarray] = []
+    if case.slopes:
+        rng = np.random.default_rng(3)
+        weights = [rng.uniform(0.5, 1.5, y.shape).astype("float32") for y in expected]
+        loss = sum(K.sum(y * w) for y, w in zip(outputs, weights, strict=True))
+        gradients = K.gradients(loss, inputs)
+    values = K.function(inputs, [*outputs, *gradients])(case.arrays)
+    for value, wanted in zip(values, expected, strict=False):
+        np.testing.assert_allclose(value, wanted, rtol=2e-5, atol=1e-5)
+        assert value.shape == wanted.shape
+    if case.slopes:
+        slopes = _slopes(case, weights)
+        for value, wanted in zip(values[len(outputs) :], slopes, strict=True):
+            np.testing.assert_allclose(value, wanted, rtol=2e-3, atol=2e-3)
+    at_once = _arrays(case.called(function, list(case.arrays)))
+    for value, wanted, symbolic in zip(at_once, expected, outputs, strict=True):
+        np.testing.assert_allclose(value, wanted, rtol=2e-5, atol=1e-5)
+        assert str(value.dtype) == symbolic.spec.dtype
