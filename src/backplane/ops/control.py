@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 
 from backplane.core.graph import (
     Graph,
-    KeySource,
     Placeholder,
     Tensor,
     constant,
@@ -22,10 +21,10 @@ from backplane.core.graph import (
 from backplane.core.primitive import OUTPUT, primitive
 from backplane.core.sizes import Assumption, Sizes, assumption, origin, tie
 from backplane.core.spec import Spec, is_float
-from backplane.core.trace import close, trace
 from backplane.core.traits import Axis, Memory
 from backplane.ops.autodiff import gradients, reached
-from backplane.ops.creation import dim
+from backplane.ops.bodies import branch, trace
+from backplane.ops.creation import sizes_among
 from backplane.ops.elementwise import add, bit_and, cast, mul
 from backplane.ops.families import Cotangents
 from backplane.ops.indexing import ALL, pad
@@ -163,7 +162,6 @@ class _Backward:
         inputs = self.body.inputs
         d_state = [Placeholder(inputs[i].spec) for i in self.state]
         d_ys = [Placeholder(self.body.outputs[self.carry + j].spec) for j in self.moving]
-        totals = [Placeholder(inputs[i].spec) for i in self.constants]
         losses = [self.body.outputs[i] for i in self.state]
         losses += [self.body.outputs[self.carry + j] for j in self.moving]
         wrt = [inputs[i] for i in (*self.state, *self.sequences, *self.constants)]
@@ -174,8 +172,9 @@ class _Backward:
             flowing[i] if i in flowing else zeros_like(d)
             for i, d in zip(self.state, d_state, strict=True)
         ]
-        for i, total in zip(self.constants, totals, strict=True):
-            following.append(add(total, flowing[i]) if i in flowing else total)
+        self.constants = [i for i in self.constants if i in flowing]
+        totals = [Placeholder(inputs[i].spec) for i in self.constants]
+        following += [add(t, flowing[i]) for i, t in zip(self.constants, totals, strict=True)]
         flows = [i for i in self.sequences if i in flowing]
         d_xs = [flowing[i] for i in flows]
         results = self._scan([*d_state, *totals], d_ys, following, d_xs)
@@ -228,8 +227,10 @@ class _Backward:
         """
         offered = {t: self.y[i] for i, t in enumerate(self.body.outputs) if i >= self.carry}
         position = {t: i for i, t in enumerate(self.body.inputs)}
-        forward = set(toposort(self.body.outputs))
-        stop = [t for t in forward if t in offered and not _is_size(t)]
+        forward = toposort(self.body.outputs)
+        sizes = sizes_among(forward)
+        # Sizes are read again from their tensors, because engines need them as plain ints.
+        stop = [t for t in forward if t in offered and t not in sizes]
         saved: dict[Tensor, Tensor] = {}
         shared: dict[Tensor, Tensor] = {}
         for t in toposort(outputs, stop=[*stop, *position]):
@@ -238,24 +239,18 @@ class _Backward:
             i = position.get(t)
             if i is not None and i >= self.carry:
                 (saved if i < self.carry + self.xs else shared)[t] = self.operands[i]
-            elif t in offered and not _is_size(t):
+            elif t in offered and t not in sizes:
                 saved[t] = offered[t]
         return saved, shared
-
-
-def _is_size(t: Tensor) -> bool:
-    """Whether the tensor is a size. Sizes are read again from their tensor, because engines need
-    them as plain ints.
-    """
-    return t.op is dim
 
 
 def _node(
     operands: Sequence[Tensor], body: Graph, carry: int, xs: int, reverse: bool, length: int | None
 ) -> list[Tensor]:
     """A scan node whose body also gives every intermediate value, as an offer to its gradient."""
-    listed = set(body.outputs[carry:])
-    offers = [t for t in toposort(body.outputs) if t not in listed and _may_be_read(t, body, carry)]
+    order, listed = toposort(body.outputs), set(body.outputs[carry:])
+    passed = listed | sizes_among(order)
+    offers = [t for t in order if t not in passed and _may_be_read(t, body, carry)]
     offering = Graph(body.inputs, [*body.outputs, *offers])
     return scan_(*operands, body=offering, carry=carry, xs=xs, reverse=reverse, length=length)
 
@@ -263,7 +258,7 @@ def _node(
 def _may_be_read(t: Tensor, body: Graph, carry: int) -> bool:
     if t.op is None:
         return t in body.inputs[:carry]
-    return not _is_size(t) and (t.op is OUTPUT or not t.op.multiple)
+    return t.op is OUTPUT or not t.op.multiple
 
 
 def scan(
@@ -425,28 +420,38 @@ def _(
 ) -> Cotangents:
     wrt = [i for i, t in enumerate(operands) if is_float(t.spec.dtype)]
     used = [j for j, gj in enumerate(g) if gj is not None]
+    sides = [_BranchGradient(then, wrt, used), _BranchGradient(orelse, wrt, used)]
+    reached_ = [i for i in wrt if any(i in side.flowing for side in sides)]
+    if not reached_:
+        return [None] * (1 + len(operands))
     results = cond_(
         predicate,
         *operands,
         *[gj for gj in g if gj is not None],
-        then=_branch_gradient(then, wrt, used),
-        orelse=_branch_gradient(orelse, wrt, used),
+        then=sides[0].graph(reached_),
+        orelse=sides[1].graph(reached_),
     )
-    found = dict(zip(wrt, results, strict=True))
+    found = dict(zip(reached_, results, strict=True))
     return [None, *[found.get(i) for i in range(len(operands))]]
 
 
-def _branch_gradient(branch: Graph, wrt: Sequence[int], used: Sequence[int]) -> Graph:
-    """A branch that leads from the operands and the cotangents of the used results to the
+class _BranchGradient:
+    """What leads from the operands of a branch and the cotangents of its used results to the
     cotangents of `wrt`. It computes the original branch again, because no values of it are kept
     outside.
     """
-    inputs = [Placeholder(t.spec) for t in branch.inputs]
-    outputs = substitute(branch.outputs, dict(zip(branch.inputs, inputs, strict=True)))
-    seeds = [Placeholder(branch.outputs[j].spec) for j in used]
-    flowed = gradients([outputs[j] for j in used], [inputs[i] for i in wrt], seeds)
-    full_ = [zeros_like(inputs[i]) if t is None else t for i, t in zip(wrt, flowed, strict=True)]
-    return Graph([*inputs, *seeds], full_)
+
+    def __init__(self, branch: Graph, wrt: Sequence[int], used: Sequence[int]) -> None:
+        self.inputs = [Placeholder(t.spec) for t in branch.inputs]
+        outputs = substitute(branch.outputs, dict(zip(branch.inputs, self.inputs, strict=True)))
+        self.seeds = [Placeholder(branch.outputs[j].spec) for j in used]
+        flowed = gradients([outputs[j] for j in used], [self.inputs[i] for i in wrt], self.seeds)
+        self.flowing = {i: t for i, t in zip(wrt, flowed, strict=True) if t is not None}
+
+    def graph(self, wrt: Sequence[int]) -> Graph:
+        """The graph whose results are the cotangents of `wrt`."""
+        found = [self.flowing[i] if i in self.flowing else zeros_like(self.inputs[i]) for i in wrt]
+        return Graph([*self.inputs, *self.seeds], found)
 
 
 def cond(
@@ -458,9 +463,7 @@ def cond(
     """
     mark = constant(0).serial
     branches = [list(then()), list(orelse())]
-    graphs: list[tuple[Graph, list[Tensor], list[KeySource]]] = [
-        close(b, (), mark, lazy=True) for b in branches
-    ]
+    graphs = [branch(b, mark) for b in branches]
     captured = [[*tensors, *keys] for _, tensors, keys in graphs]
     operands = list(dict.fromkeys(captured[0] + captured[1]))
     then_graph, orelse_graph = (

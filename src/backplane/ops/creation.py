@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from backplane.core.graph import Constant, Tensor, constant
+from backplane.core.graph import Constant, Tensor, constant, is_array
 from backplane.core.primitive import Primitive, primitive
-from backplane.core.spec import DTYPES, Spec, is_integer
+from backplane.core.spec import DTYPES, Spec, is_float, is_integer
 from backplane.core.traits import Axis, Memory, Precision, Stacked, later_axes
 
 Number = bool | int | float
@@ -106,6 +106,23 @@ def dim(x: Spec, *, axis: int) -> Spec:
     if not 0 <= axis < len(x.shape):
         raise ValueError(f"dim: axis {axis} is out of range for a tensor with {len(x.shape)} axes")
     return Spec((), "int32")
+
+
+def sizes_among(order: Iterable[Tensor]) -> set[Tensor]:
+    """The nodes whose values follow from sizes alone. `order` has operands before users."""
+    sizes: set[Tensor] = set()
+    for node in order:
+        if node.op is dim:
+            sizes.add(node)
+        elif node.op is not None and node.op.on_host and not is_float(node.spec.dtype):
+            known = [t in sizes or _is_small_constant(t) for t in node.inputs]
+            if all(known) and any(t in sizes for t in node.inputs):
+                sizes.add(node)
+    return sizes
+
+
+def _is_small_constant(t: Tensor) -> bool:
+    return is_array(t) and t.value.size <= 64
 
 
 def scalar(value: Number, dtype: str) -> Constant:

@@ -32,7 +32,7 @@ from backplane.core.spec import is_float
 from backplane.engines import get, kernels
 from backplane.engines.base import Engine
 from backplane.engines.table import Entry, Lowering
-from backplane.ops.creation import dim
+from backplane.ops.creation import dim, sizes_among
 from backplane.ops.elementwise import cast
 from backplane.ops.remat import barrier
 
@@ -84,7 +84,7 @@ class Emitter:
         self.converters: dict[str, Callable[[Any], Any]] = {}
         self.sizes_from_values = False
         self.host_shapes = "host_shapes" in engine.capabilities
-        self.host = _host_nodes(self.order) if self.host_shapes else set()
+        self.host = sizes_among(self.order) if self.host_shapes else set()
         self.units = self._units()
         self.order = [n for u in self.units for n in (u.members if isinstance(u, Chain) else [u])]
         self.buffers = Buffers(self.order, self.outputs, engine, self.host)
@@ -316,25 +316,6 @@ class Emitter:
             self.later.append(f"later{len(self.later)}")
             return f"({', '.join(targets)},), {self.later[-1]}"
         return f"{', '.join(targets)},"
-
-
-def _host_nodes(order: Sequence[Tensor]) -> set[Tensor]:
-    """The nodes whose values follow from sizes alone."""
-    host: set[Tensor] = set()
-    for node in order:
-        if node.op is None or node.op is OUTPUT:
-            continue
-        if node.op is dim:
-            host.add(node)
-        elif node.op.on_host and not is_float(node.spec.dtype):
-            known = [t in host or _small_constant(t) for t in node.inputs]
-            if all(known) and any(t in host for t in node.inputs):
-                host.add(node)
-    return host
-
-
-def _small_constant(t: Tensor) -> bool:
-    return isinstance(t, Constant) and isinstance(t.value, np.ndarray) and t.value.size <= 64
 
 
 def _in_place_last(order: Sequence[Unit]) -> Sequence[Unit]:
