@@ -211,3 +211,71 @@ def test_bernoulli_samples(engine: object) -> None:
     assert found.dtype == "int32"
     np.testing.assert_array_equal(found, K.eval(K.random_binomial((2000,), 0.25, "int32", seed=3)))
     assert 0.2 < found.mean() < 0.3
+
+
+def test_functions_of_dicts_and_nested_lists(engine: object) -> None:
+    x, y, z = K.placeholder(()), K.placeholder((None,)), K.placeholder((2,))
+    f = K.function({"x": x, "more": [y, (z,)]}, {"sum": x + K.sum(y), "parts": [(y * 2.0,), z]})
+    for _ in range(2):
+        found = f({"more": [[1.0, 2.0], ([3.0, 4.0],)], "x": 5.0})
+        assert list(found) == ["sum", "parts"]
+        assert found["sum"] == 8
+        assert type(found["parts"][0]) is tuple
+        np.testing.assert_array_equal(found["parts"][0][0], [2, 4])
+        np.testing.assert_array_equal(found["parts"][1], [3, 4])
+    (other,) = f.map([{"x": 0.0, "more": [[1.0], ([3.0, 4.0],)]}])
+    assert other["sum"] == 1
+    padded = f.in_buckets({0: 4}, check=False)({"x": 0.0, "more": [[1.0], ([3.0, 4.0],)]})
+    np.testing.assert_array_equal(padded["parts"][0][0], [2])
+    product = K.function({"a": x, "b": y}, [x * y])
+    np.testing.assert_array_equal(product({"b": [2.0], "a": 3.0})[0], [6])
+    for wrong, error, text in (
+        ({"a": 1.0}, ValueError, r"inputs must have the keys \['a', 'b'\], got \['a'\]"),
+        ([1.0, [2.0]], TypeError, r"inputs must be a dict with the keys \['a', 'b'\]"),
+    ):
+        with pytest.raises(error, match=text):
+            product(wrong)
+    with pytest.raises(ValueError, match=r"inputs\['more'\] must be a list of 2 values, got 1"):
+        f({"x": 1.0, "more": [[1.0]]})
+    with pytest.raises(TypeError, match=r"f\(a\); got 2 arguments"):
+        product({"a": 1.0}, {"b": 1.0})
+    with pytest.raises(TypeError, match=r"K\.function: inputs\[1\] must be a tensor"):
+        K.function({"a": x, "b": "y"}, x)
+
+
+def test_a_phase_in_a_nest(engine: object) -> None:
+    x = K.placeholder(())
+    y = K.in_train_phase(x * 2.0, x)
+    f = K.function({"x": x, "phase": K.learning_phase()}, y)
+    assert [f({"x": 3.0, "phase": p}) for p in (0, 1, None)] == [3, 6, 3]
+    K.set_learning_phase(1)
+    f = K.function({"x": x, "phase": K.learning_phase()}, K.in_train_phase(x * 2.0, x))
+    assert f({"x": 3.0, "phase": 1}) == 6
+    K.set_learning_phase(0)
+
+
+def test_a_single_scalar_in_a_list_and_outside(engine: object) -> None:
+    x = K.placeholder(())
+    f = K.function(x, x * x)
+    for value in (3.0, [3.0], (3,), np.float32(3), [np.float32(3)], np.array(3.0), [np.array(3.0)]):
+        assert f(value) == 9
+    vector = K.placeholder((None,))
+    g = K.function(vector, K.sum(vector))
+    assert g([1.0, 2.0]) == g([[1.0, 2.0]]) == 3
+    assert g([4.0]) == 4
+
+
+def test_variables_and_constants_are_fed_by_value(engine: object) -> None:
+    x, n = K.placeholder((2,)), K.placeholder((), dtype="int32")
+    v = K.variable([1.0, 2.0])
+    f = K.function([x, n, K.learning_phase()], [x * 2.0, K.in_train_phase(n + 1, n)])
+    for fed in (v, K.constant([1.0, 2.0]), K.variable([1.0, 2.0], dtype="float64")):
+        found = f([fed, K.constant(3, dtype="int32"), None])
+        np.testing.assert_array_equal(found[0], [2, 4])
+        assert found[1] == 3
+    K.set_value(v, [5.0, 5.0])
+    np.testing.assert_array_equal(f([v, 3, 1])[0], [10, 10])
+    with pytest.raises(TypeError, match="cannot be fed, only values"):
+        f([K.placeholder((2,)), 3, 1])
+    with pytest.raises(ValueError, match=r"takes shape \(2,\)"):
+        f([K.zeros((3,)), 3, 1])

@@ -25,14 +25,14 @@ class Bucketed:
         self,
         function: Function,
         values: Callable[[Any], Any],
-        one_out: bool,
+        convert: Callable[[list[np.ndarray]], Any] | None,
         buckets: Sizes | Mapping[int, Sizes],
         check: bool,
     ) -> None:
         given = buckets if isinstance(buckets, Mapping) else {1: buckets}
         self.what = f"K.function {function.name!r}: in_buckets"
         self.buckets = dict(self._checked(axis, sizes) for axis, sizes in given.items())
-        self._function, self._values, self._one_out = function, values, one_out
+        self._function, self._values, self._convert = function, values, convert
         self.places = [
             (i, axis)
             for i, p in enumerate(function.inputs)
@@ -80,7 +80,7 @@ class Bucketed:
         return self._given(self._cropped(self._function.outputs, self._function(padded), lengths))
 
     def _given(self, outputs: list[np.ndarray]) -> Any:
-        return outputs[0] if self._one_out else outputs
+        return outputs if self._convert is None else self._convert(outputs)
 
     def _padded(self, values: list[Any]) -> tuple[list[Any], Lengths]:
         """The values with zeros at their ends, and each size before and after."""

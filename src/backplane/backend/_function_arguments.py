@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from backplane.backend._errors import described
+from backplane.backend._trees import flatten, is_nest
 from backplane.core.graph import Tensor
 from backplane.core.variable import Variable
 from backplane.ops.effects import Update
@@ -47,3 +48,8 @@ def _update(update: object, i: int) -> tuple[Variable, Tensor]:
         f"K.function: updates[{i}] must come from K.update, K.update_add, K.update_sub or "
         f"K.moving_average_update, or be a pair (variable, new value), got {update!r}"
     )
+
+
+def is_nest_of_tensors(outputs: object) -> bool:
+    """Whether outputs lie in a dict or in nested lists. Lists of numbers are constants."""
+    return is_nest(outputs) and any(isinstance(t, Tensor) for t in flatten(outputs))

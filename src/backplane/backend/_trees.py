@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ValuesView
+from collections.abc import Callable, Mapping, ValuesView
 from typing import Any
 
 
@@ -33,6 +33,36 @@ def map_leaves(function: Callable[[Any], Any], tree: object, leaf: type | tuple[
         values = [map_leaves(function, value, leaf) for value in tree]
         return type(tree)(*values) if hasattr(tree, "_fields") else type(tree)(values)
     return function(tree)
+
+
+def matched(like: object, tree: object, what: str) -> list[Any]:
+    """The parts of `tree` that stand where `like` has its leaves, in the order of these. Dicts are
+    matched by their keys.
+
+    Raises:
+        TypeError, ValueError: if `tree` has another structure; they name `what`.
+    """
+    if isinstance(like, dict):
+        if not isinstance(tree, Mapping):
+            raise TypeError(f"{what} must be a dict with the keys {list(like)}, got {tree!r:.60}")
+        if like.keys() != tree.keys():
+            raise ValueError(f"{what} must have the keys {list(like)}, got {list(tree)}")
+        parts = [(part, tree[key], f"{what}[{key!r}]") for key, part in like.items()]
+    elif isinstance(like, list | tuple):
+        if not isinstance(tree, list | tuple) or len(tree) != len(like):
+            got = f"{len(tree)}" if isinstance(tree, list | tuple) else f"{tree!r:.60}"
+            raise ValueError(f"{what} must be a list of {len(like)} values, got {got}")
+        parts = [(a, b, f"{what}[{i}]") for i, (a, b) in enumerate(zip(like, tree, strict=True))]
+    else:
+        return [tree]
+    return [leaf for part in parts for leaf in matched(*part)]
+
+
+def is_nest(value: object) -> bool:
+    """Whether `value` is a dict, or a list with lists or dicts in it."""
+    if isinstance(value, list | tuple):
+        return any(isinstance(part, list | tuple | dict) for part in value)
+    return isinstance(value, dict)
 
 
 def as_list(value: object) -> list[Any]:

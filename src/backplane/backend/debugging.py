@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from backplane import engines
 from backplane.backend._call import api
-from backplane.backend.graph import KFunction
+from backplane.backend._kfunction import KFunction
 from backplane.backend.types import File, TensorLike
 from backplane.core.context import WATCHING, changed, watcher
 from backplane.core.graph import Tensor

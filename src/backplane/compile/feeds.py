@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from backplane.compile.accumulation import is_split
-from backplane.core.graph import Placeholder, Tensor, converted
+from backplane.core.graph import Constant, Placeholder, Tensor, converted
 from backplane.core.mesh import Mesh, feed_layout
 from backplane.core.sparse import dense_array, is_sparse_matrix, is_triple
 from backplane.core.spec import Spec
+from backplane.core.variable import Variable
 from backplane.engines import engine_of
 from backplane.engines.base import Engine
 
@@ -49,6 +50,8 @@ def feed_for(placeholder: Placeholder, position: int, function: str, parts: int 
         if type(value) is not np.ndarray or value.dtype is not dtype:
             if type(value) is list and len(value) == 1 and _ndim(value[0]) == rank:
                 (value,) = value  # Of the lists of arrays that `checked_count` joins.
+            if isinstance(value, Constant | Variable):
+                value = value.eval()
             if isinstance(value, Tensor):
                 raise TypeError(f"{what}: the symbolic {value!r} cannot be fed, only values")
             owner = engine_of(value)
@@ -120,7 +123,9 @@ def as_array(value: object, dtype: np.dtype[Any], what: str) -> np.ndarray:
 
 
 def _switch(value: object, what: str, spec: Spec) -> float:
-    """The learning phase: 0 or 1, as a Python number."""
+    """The learning phase: 0 or 1, as a Python number. None is its default."""
+    if value is None:
+        value = 0
     array = np.asarray(value)
     if array.size != 1 or array.dtype.kind not in _KINDS:
         raise ValueError(f"{what}: takes one number, 0 (test) or 1 (train), got {value!r}")

@@ -21,8 +21,8 @@ import numpy as np
 
 from backplane import backend as K
 from backplane import engines
+from backplane.backend._kfunction import KFunction
 from backplane.backend._trees import flatten
-from backplane.backend.graph import KFunction
 from backplane.core.graph import Tensor
 from backplane.core.sparse import SparseTensor
 
