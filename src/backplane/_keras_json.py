@@ -18,6 +18,9 @@ from backplane import _files
 
 FLOATX = ("float16", "float32", "float64")
 DATA_FORMATS = ("channels_first", "channels_last")
+OWN_BACKEND = "backplane_backend"
+"""The key for an engine that Keras 3 does not have. `import keras` fails for such a name under
+`backend`, and Keras leaves keys alone that it does not know."""
 DIM_ORDERINGS = {"th": "channels_first", "tf": "channels_last"}
 """Keras 1's names for the data formats."""
 
@@ -152,7 +155,7 @@ def read(file: str) -> tuple[Settings, bool]:
                 raise ValueError(f"{file}, line {line}, key {key!r}: {error}") from None
     found = Settings(**values)
     written_by_us = len(values) == len(found) and found == Settings()
-    return found, "backend" in given and not written_by_us
+    return found, ("backend" in given or OWN_BACKEND in given) and not written_by_us
 
 
 def given(file: str) -> dict[str, object]:
@@ -257,6 +260,7 @@ _CHECKS: Mapping[str, tuple[str, Callable[[object], Any]]] = {
     "epsilon": ("epsilon", check_epsilon),
     "floatx": ("floatx", check_floatx),
     "backend": ("backend", check_backend),
+    OWN_BACKEND: ("backend", check_backend),
 }
 
 KEYS = tuple(_CHECKS)

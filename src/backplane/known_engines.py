@@ -23,6 +23,9 @@ class KnownEngine(NamedTuple):
             has no protocol for foreign ones.
         module: A module of the library, if its top-level one has no file of its own. Else any
             folder of that name would pass for the library.
+        launcher: The command that starts its processes, one for each device, and the variable of
+            the environment by which they know it.
+        in_keras: Whether Keras 3 has a backend of that name, and so can read it in `keras.json`.
         spellings: What people also write for it; `K.backend()` answers with the documented name.
     """
 
@@ -33,6 +36,8 @@ class KnownEngine(NamedTuple):
     aliases: tuple[str, ...] = ()
     spellings: tuple[str, ...] = ()
     introduced: bool = False
+    launcher: tuple[str, str] | None = None
+    in_keras: bool = True
     module: str = "__init__"
 
     @property
@@ -47,10 +52,16 @@ ENGINES = {
         "TensorFlow", "tensorflow", values_from=("keras",), spellings=("tf",)
     ),
     "jax": KnownEngine("JAX", "jax", values_from=("jaxlib",), introduced=True),
-    "torch": KnownEngine("PyTorch", "torch", spellings=("pytorch",)),
-    "theano": KnownEngine("Theano", "pytensor", aliases=("pytensor",), introduced=True),
-    "cntk": KnownEngine("CNTK", "onnxruntime", others=("onnx",), aliases=("onnxruntime",)),
-    "mlx": KnownEngine("MLX", "mlx", module="core"),
+    "torch": KnownEngine(
+        "PyTorch", "torch", spellings=("pytorch",), launcher=("torchrun", "TORCHELASTIC_RUN_ID")
+    ),
+    "theano": KnownEngine(
+        "Theano", "pytensor", aliases=("pytensor",), introduced=True, in_keras=False
+    ),
+    "cntk": KnownEngine(
+        "CNTK", "onnxruntime", others=("onnx",), aliases=("onnxruntime",), in_keras=False
+    ),
+    "mlx": KnownEngine("MLX", "mlx", module="core", in_keras=False),
 }
 """By the name in `keras.json`, which is also that of the module bound to the engine
 (`backplane.jax`) and of the extra that installs its library. When nothing is configured, the first

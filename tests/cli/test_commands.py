@@ -152,6 +152,28 @@ def test_use_begins_a_file(home):
     assert json.loads((home / "keras.json").read_text())["floatx"] == "float32"
 
 
+@pytest.mark.parametrize("before", [None, "jax", "cntk", "theano", "their.module"])
+@pytest.mark.parametrize("name", ["cntk", "theano", "mlx"])
+def test_keras_3_still_finds_a_backend_of_its_own(home, monkeypatch, before, name):
+    if before is not None:
+        (home / "keras.json").write_text(json.dumps({"backend": before, "theirs": [1]}))
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    assert call("use", name).exit_code == 0
+    found = json.loads((home / "keras.json").read_text())
+    assert found["backplane_backend"] == name
+    own = before if before in ("jax", "their.module") else "tensorflow"
+    assert found["backend"] == own
+    rows = as_json("config")["settings"]
+    assert (rows[-1]["value"], rows[-1]["from"].rpartition("key ")[2]) == (
+        name,
+        "'backplane_backend'",
+    )
+    assert keras_json.read(str(home / "keras.json"))[1]
+    assert call("use", "numpy").exit_code == 0
+    found = json.loads((home / "keras.json").read_text())
+    assert (found["backend"], "backplane_backend" in found) == ("numpy", False)
+
+
 def test_use_says_when_the_environment_comes_first(home, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     result = call("use", "numpy")

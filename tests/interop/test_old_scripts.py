@@ -67,6 +67,29 @@ def test_without_any_keras(run):
     assert "pip install keras" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from keras.engine.topology import Layer",
+        "from keras.layers import CuDNNLSTM",
+        "import keras\nkeras.layers.CuDNNLSTM(3)",
+        "from keras.layers import Dense\nDense(3, init='uniform')",
+        "from tensorflow.keras.layers import CuDNNGRU",
+    ],
+)
+def test_what_keras_3_lacks_is_answered_with_keras_2(run, text):
+    done = run(f"from keras import backend as K\n{text}\n", options=["--keras", "2"])
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("The script was written for Keras 2, and Keras 3.")
+    assert "pip install keras==2.3.1" in last
+
+
+def test_other_errors_of_a_script_are_left_alone(run):
+    done = run("import keras\nkeras.layers\n1 / 0\n")
+    assert done.stderr.splitlines()[-1] == "ZeroDivisionError: division by zero"
+
+
 NAMES_OF_NUMPY = """
 import sys
 import numpy as np

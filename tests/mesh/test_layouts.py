@@ -60,6 +60,15 @@ def test_an_engine_of_one_device_refuses_more(engine):
     assert K.get_mesh() is None
 
 
+def test_processes_of_torchrun_on_another_engine_are_told_so(monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    with K.engine("numpy"), pytest.raises(ValueError, match=r"K\.set_mesh: .*KERAS_BACKEND=torch$"):
+        K.set_mesh({"batch": 2})
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID")
+    with K.engine("numpy"), pytest.raises(ValueError, match=r"scaling\.md\)$"):
+        K.set_mesh({"batch": 2})
+
+
 def test_a_mesh_is_for_the_process_or_for_a_block():
     K.set_mesh({"batch": 1})
     found = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 
@@ -13,6 +14,7 @@ from backplane.core import context
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.mesh import Mesh, check_layout, current_mesh, layout_of, set_default_mesh
 from backplane.core.variable import Variable, lay_out
+from backplane.known_engines import ENGINES
 from backplane.ops import effects
 from backplane.ops.lift import as_tensor
 
@@ -79,8 +81,27 @@ def set_mesh(axes: Mapping[str, int] | None) -> MeshInForce:
     if axes is not None:
         sizes = {name: as_int(n, f"K.set_mesh: the size of {name!r}") for name, n in axes.items()}
         mesh = Mesh.of(sizes)
-        engines.current().on_mesh(mesh)
+        _check(mesh)
     return MeshInForce(mesh, set_default_mesh(mesh))
+
+
+def _check(mesh: Mesh) -> None:
+    """ValueError if the engine in force cannot compute on the mesh. It says so if a launcher has
+    started the process for another one.
+    """
+    engine = engines.current()
+    try:
+        engine.on_mesh(mesh)
+    except ValueError as error:
+        for name, known in ENGINES.items():
+            if known.launcher is not None and name != engine.name:
+                command, variable = known.launcher
+                if variable in os.environ:
+                    raise ValueError(
+                        f"{error}. {command} has started this process for the engine {name!r}, and "
+                        f"the engine in force is {engine.name!r}: set KERAS_BACKEND={name}"
+                    ) from None
+        raise
 
 
 def get_mesh() -> dict[str, int] | None:

@@ -40,8 +40,9 @@ def run(keras: str | None, script: Path, arguments: tuple[str, ...]) -> None:
     installed keras, if any, stays as it is. What Python and NumPy have removed since then, such as
     `np.float`, is there.
     """
-    alias.install(_generation_of(script, keras))
-    scripts.run(script, arguments)
+    number = _generation_of(script, keras)
+    alias.install(number)
+    scripts.run(script, arguments, lambda error: alias.advice(error, number))
 
 
 def _generation_of(script: Path, asked: str | None) -> int:

@@ -13,7 +13,7 @@ from backplane import _files, engines
 from backplane import _keras_json as keras_json
 from backplane.cli.engines import choice
 from backplane.cli.output import EngineName, install_command, json_option, write_json, write_table
-from backplane.known_engines import canonical
+from backplane.known_engines import ENGINES, canonical
 
 KERAS_KEYS = ("nnx_enabled", "max_epochs", "max_steps_per_epoch")
 """Keys that Keras 3 keeps in the same file."""
@@ -31,6 +31,8 @@ def show_config(as_json: bool) -> None:
         raise click.ClickException(str(error)) from error
     old = "image_dim_ordering" in given and "image_data_format" not in given
     keys = {"image_data_format": "image_dim_ordering"} if old else {}
+    if keras_json.OWN_BACKEND in given:
+        keys["backend"] = keras_json.OWN_BACKEND
     rows: list[dict[str, Any]] = [
         {"setting": name, "value": value, "from": _origin(file, keys.get(name, name), given)}
         for name, value in settings._asdict().items()
@@ -82,8 +84,24 @@ def _write_choice(file: str, name: str) -> None:
         ValueError: if it does not hold settings.
     """
     keras_json.write(file)
-    settings = keras_json.given(file) | {"backend": name}
+    settings = keras_json.given(file)
+    settings.pop(keras_json.OWN_BACKEND, None)
+    if name in ENGINES and ENGINES[name].in_keras:
+        settings["backend"] = name
+    else:
+        # What stays under `backend` is for Keras 3, which has to find a backend of its own there.
+        if not _is_in_keras(str(settings.get("backend"))):
+            settings["backend"] = keras_json.Settings().backend
+        settings[keras_json.OWN_BACKEND] = name
     _files.replace(file, f"{json.dumps(settings, indent=4)}\n".encode())
+
+
+def _is_in_keras(name: str) -> bool:
+    """Whether Keras 3 can read the name under `backend`. Names of modules count: Keras 3 takes
+    some, and it is not for us to change them.
+    """
+    engine = canonical(name)
+    return engine is None or name.startswith("backplane.") or ENGINES[engine].in_keras
 
 
 @click.command()
@@ -92,7 +110,8 @@ def _write_choice(file: str, name: str) -> None:
 def use(name: str, as_json: bool) -> None:
     """Write the engine to `keras.json`.
 
-    Everything else in the file stays as it is.
+    Everything else in the file stays as it is. Keras 3 reads the same file. An engine that Keras 3
+    does not have is written under a key of its own, `backplane_backend`.
     """
     if not engines.installed(name):
         raise click.ClickException(f"{name} is not installed: {install_command(name)}")

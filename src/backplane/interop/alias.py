@@ -47,6 +47,34 @@ ADVICE = (
 """What to do where a script asks for more of Keras than there is."""
 
 
+RELEASES = {1: "1.2.2", 2: "2.3.1"}
+"""Generation of Keras → its last release that takes our backend."""
+
+
+def advice(error: BaseException, generation: int) -> str | None:
+    """What to do about an error of a script for that generation of Keras: to install it, if what
+    the script has found is Keras 3, and the error comes from there.
+    """
+    keras = sys.modules.get(KERAS)
+    version = str(getattr(keras, "__version__", "")) if "keras.src" in sys.modules else ""
+    if generation not in RELEASES or not version or not _is_of_keras(error):
+        return None
+    return (
+        f"The script was written for Keras {generation}, and Keras {version} is installed, which "
+        f"lacks some of it: pip install keras=={RELEASES[generation]}, in an environment of its "
+        "own (docs/classic-keras.md)"
+    )
+
+
+def _is_of_keras(error: BaseException) -> bool:
+    """Whether an error names Keras, or was raised in it."""
+    trace, inside = error.__traceback__, False
+    while trace is not None:
+        inside = str(trace.tb_frame.f_globals.get("__name__", "")).startswith("keras.")
+        trace = trace.tb_next
+    return inside or (isinstance(error, ImportError | AttributeError) and KERAS in str(error))
+
+
 class _Keras(ModuleType):
     """`keras` itself: our backend, and the rest from the installed one, loaded when asked for."""
 

@@ -85,7 +85,8 @@ def choose_ours() -> None:
     """
     asked = os.environ.get("KERAS_BACKEND")
     try:
-        name = asked or keras_json.given(keras_json.path()).get("backend", "tensorflow")
+        given = keras_json.given(keras_json.path())
+        name = asked or given.get(keras_json.OWN_BACKEND) or given.get("backend", "tensorflow")
     except FileNotFoundError:
         name = "tensorflow"
     engine = canonical(str(name))

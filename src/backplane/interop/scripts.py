@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
 
-def run(script: Path, arguments: Sequence[str]) -> None:
+def run(
+    script: Path,
+    arguments: Sequence[str],
+    advice: Callable[[BaseException], str | None] = lambda error: None,
+) -> None:
     """Run a script as `__main__`. If it fails, the traceback begins with the script's own frames.
 
     Args:
         script: The file.
         arguments: What the script finds in `sys.argv` behind its own name.
+        advice: Says what to do about an error, which is shown below the traceback.
 
     Example:
         >>> import pathlib, tempfile
@@ -31,6 +36,8 @@ def run(script: Path, arguments: Sequence[str]) -> None:
 
     def own(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         # There is no frame of the script where it does not even compile.
+        if text := advice(error):
+            error.add_note(text)
         show(kind, error.with_traceback(_below(trace, str(script))), error.__traceback__)
 
     sys.excepthook = own
