@@ -77,7 +77,7 @@ NOTHING: Mapping[Any, Any] = {}
 
 ROOMS = (
     "elementwise", "reductions", "groups", "linear", "shaping", "indexing", "convolution",
-    "pooling", "random",
+    "factorizations", "pooling", "random",
 )  # fmt: skip
 """The modules of an engine's folder that hold lowerings, one per theme, each in its `TABLE`. If a
 library has none of its own for a theme, the module is missing."""

@@ -23,6 +23,8 @@ Each module imports only those above it:
 - `groups`: what libraries compute by one kernel, and `recognition`, which finds it in graphs
 - `rectifiers`: piecewise linear activations
 - `linear`: products of matrices
+- `fourier`: Fourier transforms
+- `factorization`: factors of matrices and equations, and `spectra`: singular values, eigenvalues
 - `recurrence`: the loop of an LSTM
 - `random`: random numbers
 - `windows`, `convolution`, `pooling`: windows that slide along spatial axes
@@ -38,6 +40,7 @@ equal dtypes. `backplane.backend` accepts the friendly forms and makes them cano
 from backplane.ops import (  # noqa: F401
     angles,
     ctc,
+    fourier,
     operators,
     picking,
     pooling,
@@ -48,5 +51,6 @@ from backplane.ops import (  # noqa: F401
     remat,
     scattering,
     sorting,
+    spectra,
     updates,
 )

@@ -12,7 +12,7 @@ import numpy as np
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import Rows, loops
 from backplane.engines.base import Engine, natives
-from backplane.engines.mlx import elementwise
+from backplane.engines.mlx import elementwise, factorizations
 from backplane.engines.mlx.values import MLX, NAMES, from_numpy, to_numpy
 from backplane.engines.placement import OnDevice
 from backplane.engines.programs import Function, Program
@@ -42,7 +42,8 @@ class MLXEngine(Engine):
     largest_size = 2**31 - 1
 
     def __init__(self) -> None:
-        self.table = Table.of_rooms(__package__, loops(self, ROWS), natives(self))
+        own = factorizations.lowerings(self), loops(self, ROWS), natives(self)
+        self.table = Table.of_rooms(__package__, *own)
 
     # --- values ---------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from backplane.core.spec import Spec
 from backplane.engines import get
 from backplane.engines.arrays.control import Rows, loops
 from backplane.engines.base import Engine
+from backplane.engines.factorizations import is_half
 from backplane.engines.onnxruntime import native
 from backplane.engines.programs import Program
 from backplane.engines.table import Lowering, Table
@@ -27,7 +28,8 @@ Build = Callable[..., Lowering]
 ROWS = Rows(lambda x: [x[i, ...] for i in range(len(x))], np.stack, np.zeros)
 
 
-ON_HOST = ("bitcast",)
+FACTORIZATIONS = ("cholesky", "triangular_solve", "lu", "qr", "svd", "eigh", "eig")
+ON_HOST = ("bitcast", *FACTORIZATIONS)
 """The primitives that ONNX has no operation for, and that no others express. The kernels of the
 engine `numpy` compute them."""
 
@@ -36,7 +38,8 @@ def host_kernels() -> Table:
     """Lowerings that leave these primitives to the host."""
     table = Table()
     for name in ON_HOST:
-        table.build(name)(partial(_on_host, name))
+        unless = is_half if name in FACTORIZATIONS else None
+        table.build(name, unless=unless)(partial(_on_host, name))
     return table
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from backplane.core.spec import is_float
+from backplane.engines.factorizations import is_half
 from backplane.engines.onnxruntime.builder import Symbol, current, ints, node, number, vector
 from backplane.engines.onnxruntime.elementwise import TO_INT32, through, where
+from backplane.engines.onnxruntime.sizes import total
 from backplane.engines.table import Table
 
 TABLE = Table()
@@ -36,3 +38,12 @@ def matmul_add(x: Symbol, y: Symbol, c: Symbol, *, transpose_x: bool, transpose_
 def _swapped(x: Symbol) -> Symbol:
     perm = list(range(x.rank))
     return x.transpose([*perm[:-2], perm[-1], perm[-2]])
+
+
+@TABLE.add("fft", unless=is_half)
+def fft(re: Symbol, im: Symbol) -> list[Symbol]:
+    """`DFT`, of rows whose numbers are pairs."""
+    n = re.size(re.rank - 1)
+    pairs = [x.reshape((total(re.sizes[:-1]), n, 1)) for x in (re, im)]
+    y = node("DFT", node("Concat", *pairs, axis=2), None, number(1, "int64"))
+    return [node("Gather", y, number(i, "int64"), axis=2).reshape(re.sizes) for i in (0, 1)]

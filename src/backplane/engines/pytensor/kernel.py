@@ -13,7 +13,6 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor import as_tensor_variable
 
-from backplane.core.graph import Graph, Placeholder
 from backplane.core.registry import primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory
@@ -21,6 +20,7 @@ from backplane.engines import get
 from backplane.engines.arrays import (
     convolution,
     elementwise,
+    factorizations,
     indexing,
     pooling,
     random,
@@ -28,12 +28,14 @@ from backplane.engines.arrays import (
     updates,
 )
 from backplane.engines.base import Engine
+from backplane.engines.factorizations import gradient_graph
 from backplane.engines.pytensor.library import type_of
 from backplane.engines.pytensor.updates import loop
 from backplane.engines.table import Axes, Entry, Lowering, Table, Value
 
 KERNELS = Table.joined(
     convolution.TABLE,
+    factorizations.TABLE,
     pooling.TABLE,
     random.TABLE,
     {
@@ -139,24 +141,14 @@ class Kernel(Op):
         self, inputs: Sequence[Value], outputs: Sequence[Value], cotangents: Sequence[Value]
     ) -> list[Value]:
         """The gradient rule of the primitive, lowered to PyTensor."""
-        leaves = [Placeholder(spec) for spec in self.specs]
-        result: Any = self.primitive(*leaves, **self.params)
-        listed = result if self.multiple else [result]
         kept = [i for i, yes in enumerate(self.wanted) if yes]
         flowing = {
             i: g for i, g in zip(kept, cotangents, strict=True)
-            if not isinstance(g.type, DisconnectedType) and is_float(listed[i].spec.dtype)
+            if not isinstance(g.type, DisconnectedType) and is_float(g.dtype)
         }  # fmt: skip
-        seeds = {i: Placeholder(listed[i].spec) for i in flowing}
-        given = [seeds.get(i) for i in range(len(listed))]
-        node = listed[0].inputs[0] if self.multiple else result
-        g, y = (given, listed) if self.multiple else (given[0], result)
-        wanted = [is_float(s.dtype) for s in self.specs]
-        found = list(self.primitive.cotangents(g, y, node, wanted)) if flowing else []
-        found += [None] * (len(leaves) - len(found))
-        graph = Graph([*leaves, *seeds.values()], [g for g in found if g is not None])
+        graph, has = gradient_graph(self.name, self.specs, self.params, flowing.__contains__)
         values = iter(self.engine.callable(graph)(*inputs, *flowing.values()))
-        return [disconnected_type() if g is None else next(values) for g in found]
+        return [next(values) if yes else disconnected_type() for yes in has]
 
 
 def _completed(name: str, specs: Sequence[Spec]) -> list[Spec]:
@@ -199,7 +191,7 @@ def kernels(engine: Engine) -> Table:
     """Lowerings to `Kernel`."""
     table = Table()
     for name, entry in KERNELS.items():
-        facts = {"reads": entry.reads, "wanted": entry.wanted}
+        facts = {"reads": entry.reads, "wanted": entry.wanted, "unless": entry.unless}
         table.build(name, **facts)(partial(lowering, engine, name))
     for name in ("softmax", "log_softmax", "logsumexp"):
         # Their decompositions, which other linkers compile, take the maximum of each row.

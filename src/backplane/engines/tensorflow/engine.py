@@ -18,7 +18,7 @@ from backplane.engines.base import Engine, natives
 from backplane.engines.placement import OnDevice
 from backplane.engines.programs import Function, Program, located
 from backplane.engines.table import Lowering, Table, Value, knowing_shapes
-from backplane.engines.tensorflow import control, direct, native, random, updates
+from backplane.engines.tensorflow import control, direct, factorizations, native, random, updates
 from backplane.engines.tensorflow.library import tf
 
 STAND_INS = "stand_ins"
@@ -40,7 +40,8 @@ class TensorFlow(Engine):
     largest_size = 2**31 - 1
 
     def __init__(self) -> None:
-        self.table = Table.of_rooms(__package__, control.lowerings(self), natives(self))
+        own = control.lowerings(self), factorizations.lowerings(self), natives(self)
+        self.table = Table.of_rooms(__package__, *own)
 
     def spec_of(self, value: Value) -> Spec:
         """Shape and dtype; sizes may be unknown inside a `tf.function`, the rank may not."""

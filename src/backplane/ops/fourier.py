@@ -1,0 +1,86 @@
+"""Discrete Fourier transforms. Complex numbers are pairs of reals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from backplane.core.graph import Tensor
+from backplane.core.primitive import primitive
+from backplane.core.spec import FLOAT, HALVES, Spec, check_dtype
+from backplane.core.traits import Memory
+from backplane.ops import elementwise as ew
+from backplane.ops import shaping as sh
+from backplane.ops.creation import arange, scalar, shaped, sizes_of
+from backplane.ops.families import Cotangents, results_like
+from backplane.ops.linear import matmul
+from backplane.ops.reduction import count
+
+Pair = tuple[Tensor, Tensor]
+"""The real and the imaginary part."""
+
+
+@primitive(multiple=True, memory=Memory.FRESH, axes=results_like(0, 0))
+def fft(re: Spec, im: Spec) -> list[Spec]:
+    """The Fourier transform along the last axis: Σ_t x_t · e^(−2πi·kt/n) for k = 0, …, n − 1."""
+    check_dtype("fft", "re", re.dtype, FLOAT)
+    if re.dtype != im.dtype or not re.accepts(im):
+        raise ValueError(
+            "fft: the real and the imaginary part must have one shape and one dtype, got shapes "
+            f"{re.shape} and {im.shape}, dtypes {re.dtype} and {im.dtype}"
+        )
+    if not re.shape:
+        raise ValueError("fft: re and im must have at least one axis, got scalars")
+    shape = tuple([m if n is None else n for n, m in zip(re.shape, im.shape, strict=True)])
+    return [Spec(shape, re.dtype)] * 2
+
+
+@fft.vjp
+def _(g: Cotangents, y: Sequence[Tensor], re: Tensor, im: Tensor) -> Cotangents:
+    a, b = [sh.zeros_like(t) if c is None else c for c, t in zip(g, y, strict=True)]
+    return list(backward(a, b))
+
+
+def backward(re: Tensor, im: Tensor) -> Pair:
+    """The sums with e^(+2πi·kt/n): what `fft` makes of the parts in the other order, in the other
+    order.
+    """
+    b, a = fft(im, re)
+    return a, b
+
+
+def inverse_fft(re: Tensor, im: Tensor) -> Pair:
+    """The inverse of `fft`: `backward`, divided by the number of elements."""
+    a, b = backward(re, im)
+    n = count(re, (re.ndim - 1,), re.spec.dtype)
+    return ew.div(a, n), ew.div(b, n)
+
+
+@fft.decompose
+def _(re: Tensor, im: Tensor) -> list[Tensor]:
+    """Products with the matrix of the transform. Its angles are those of kt modulo n, so that they
+    are as exact for large numbers.
+    """
+    dtype = re.spec.dtype
+    if dtype in HALVES:
+        found = fft(ew.cast(re, dtype="float32"), ew.cast(im, dtype="float32"))
+        return [ew.cast(t, dtype=dtype) for t in found]
+    n = count(re, (re.ndim - 1,), "int64")
+    k = arange(scalar(0, "int64"), n, scalar(1, "int64"), dtype="int64")
+    turns = ew.mod(ew.mul(sh.expand_dims(k, axes=(1,)), sh.expand_dims(k, axes=(0,))), n)
+    share = ew.div(ew.cast(turns, dtype="float64"), ew.cast(n, dtype="float64"))
+    angle = ew.mul(share, scalar(2 * math.pi, "float64"))
+    cos, sin = [ew.cast(f(angle), dtype=dtype) for f in (ew.cos, ew.sin)]
+
+    def product(x: Tensor, matrix: Tensor) -> Tensor:
+        sizes = sizes_of(x)
+        known = None not in x.spec.shape[:-1]
+        total = math.prod(sizes[:-1]) if known else count(x, range(x.ndim - 1), "int32")
+        rows = shaped(sh.reshape, [total, sizes[-1]], x)
+        found = matmul(rows, matrix, transpose_x=False, transpose_y=False)
+        return sh.reshape_like(found, x)
+
+    return [
+        ew.add(product(re, cos), product(im, sin)),
+        ew.sub(product(im, cos), product(re, sin)),
+    ]
