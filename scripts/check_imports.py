@@ -70,6 +70,7 @@ PARTS = {
     "engines": "registry",
     "engines.base": "protocol",
     "engines.layouts": "protocol",
+    "engines.factorizations": "protocol",
     "engines.kernel_table": "protocol",
     "engines.kernels": "protocol",
     "engines.placement": "protocol",
