@@ -69,17 +69,8 @@ def tracing() -> Iterator[None]:
     """Context manager: inside, every call builds graph, also one without any symbolic argument."""
     token = _where.set(TRACING)
     try:
-        with context.changed(mode="symbolic", bound=None):
+        with context.changed(mode=None, bound=None):
             yield
-    finally:
-        _where.reset(token)
-
-
-@contextmanager
-def _standing(where: int) -> Iterator[None]:
-    token = _where.set(where)
-    try:
-        yield
     finally:
         _where.reset(token)
 
@@ -91,7 +82,7 @@ def users(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        with _standing(TRACING):
+        with tracing():
             result = function(*wrapped(args), **wrapped(kwargs))
         return unwrapped(result)
 

@@ -18,6 +18,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Any
 
+from backplane import config as backplane_config
 from backplane import engines
 from backplane.known_engines import canonical
 
@@ -36,7 +37,7 @@ SERVED = {
     "random": "backplane.keras3.random",
     "rnn": "backplane.keras3.rnn",
     "trainer": "backplane.keras3.trainer",
-    "layer": "backplane.keras3.trainer",
+    "layer": "backplane.keras3.layer",
     "export": "backplane.keras3.export",
 }
 """Module of Keras' backend → our module with its functions."""
@@ -172,6 +173,7 @@ class _Changed(SourceFileLoader):
         if module.__name__ == CONFIG and asked(settings["_BACKEND"]):
             settings["_BACKEND"] = NAME
             _check_all()
+            _take_over()
 
 
 CONFIG = "keras.src.backend.config"
@@ -204,6 +206,18 @@ def _check_all() -> None:
             f"this Keras is not one that backplane.keras3 knows: no choice of a backend was found "
             f"in {', '.join(lacking)}"
         )
+
+
+def _take_over() -> None:
+    """Let K follow Keras' settings, and take Keras' objects by this package's adapter."""
+    from backplane.backend import _adapters
+
+    _adapters.ADAPTERS["keras.src.backend.common"] = ADAPTER
+    _adapters.ADAPTERS["backplane.keras3"] = ADAPTER
+    backplane_config.follow(sys.modules[CONFIG])
+
+
+ADAPTER = "backplane.keras3.adapter"
 
 
 def _folder_of(fullname: str) -> list[str]:

@@ -10,7 +10,13 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from backplane.core import graph
+from backplane.core.variable import Variable
+from backplane.keras3 import trace
+
+_CHANGING = (graph.Placeholder, Variable)
 
 NUMPY = "backplane.keras3.ops.numpy"
 """The module with the functions of operators. It is looked up at the first use, because it is
@@ -21,6 +27,16 @@ def _operator(name: str, swapped: bool = False) -> Callable[..., Any]:
     def method(self: Tensor, *others: object) -> Any:
         function = getattr(import_module(NUMPY), name)
         return function(*others, self) if swapped else function(self, *others)
+
+    return method
+
+
+def _comparison(name: str) -> Callable[..., Any]:
+    compare = _operator(name)
+
+    def method(self: Tensor, other: object) -> Any:
+        # `tensor == None` and `tensor == "auto"` ask what a value is; they compare no elements.
+        return NotImplemented if other is None or isinstance(other, str) else compare(self, other)
 
     return method
 
@@ -89,7 +105,7 @@ class Tensor:
     __xor__, __rxor__ = _operator("bitwise_xor"), _operator("bitwise_xor", True)
     __lshift__, __rlshift__ = _operator("left_shift"), _operator("left_shift", True)
     __rshift__, __rrshift__ = _operator("right_shift"), _operator("right_shift", True)
-    __eq__, __ne__ = _operator("equal"), _operator("not_equal")
+    __eq__, __ne__ = _comparison("equal"), _comparison("not_equal")
     __lt__, __le__ = _operator("less"), _operator("less_equal")
     __gt__, __ge__ = _operator("greater"), _operator("greater_equal")
     __neg__, __abs__, __invert__ = _operator("negative"), _operator("abs"), _operator("bitwise_not")
@@ -109,19 +125,52 @@ class Tensor:
         return (self[i] for i in range(len(self)))
 
     def __bool__(self) -> bool:
-        raise TypeError(
-            f"{self!r} has no truth value: it is computed when the program runs. Use "
-            "keras.ops.cond, or keras.ops.where, to choose inside of a model or a train_step"
-        )
+        if not self.has_value:
+            raise TypeError(
+                f"{self!r} has no truth value: it is computed when the program runs. Use "
+                "keras.ops.cond, or keras.ops.where, to choose inside of a model or a train_step"
+            )
+        return bool(self.core.eval())
 
-    def _no_value(self, *_: object, **__: object) -> Any:
-        raise TypeError(
-            f"{self!r} has no value: it is computed when the program runs. Inside of `fit`, and "
-            "while Keras finds out shapes, tensors are symbolic. Use keras.ops, not NumPy; in a "
-            "metric or a callback, values are there"
-        )
+    @property
+    def has_value(self) -> bool:
+        """Whether the value can be computed now: nothing has to be fed, and no variable is read
+        whose value a traced step would take for granted.
+        """
+        traced = trace.current()
+        open_leaves = (graph.Placeholder,) if traced is None or traced.eager else _CHANGING
+        return not any(isinstance(t, open_leaves) for t in graph.toposort([self.core]))
 
-    __array__ = __float__ = __int__ = __index__ = numpy = _no_value
+    def numpy(self) -> np.ndarray:
+        """The value as an array, where nothing has to be fed to compute it.
+
+        Raises:
+            TypeError: if the tensor depends on what a program is fed.
+        """
+        if not self.has_value:
+            raise TypeError(
+                f"{self!r} has no value: it is computed when the program runs. Inside of `fit`, "
+                "and while Keras finds out shapes, tensors are symbolic. Use keras.ops, not NumPy; "
+                "or compile the model with run_eagerly=True, to look at values"
+            )
+        return self.core.eval()
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    def item(self) -> Any:
+        """The value of a tensor with one element, as a Python number."""
+        return self.numpy().item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        return self.item().__index__()
 
     def __copy__(self) -> Tensor:
         return self

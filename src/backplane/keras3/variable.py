@@ -2,6 +2,7 @@
 
 Outside of steps the value is a tensor of the engine's library, or of NumPy where the engine only
 compiles. It is the reader's own: steps that write over the variable's memory leave it as it was.
+While a step is traced, the value is symbolic.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from typing import Any
 
 import numpy as np
 from keras.src.backend.common import KerasVariable
+from keras.src.backend.common.stateless_scope import get_stateless_scope
 
 from backplane import engines
+from backplane.core import graph
 from backplane.core import variable as core
-from backplane.core.graph import Tensor as Node
-from backplane.keras3 import call
+from backplane.keras3 import call, trace
 from backplane.keras3.tensor import Tensor
 
 
@@ -33,12 +35,34 @@ class Variable(KerasVariable):
         if value is None:
             self.cell = None
             return
-        array = to_array(value)
+        array = np.array(to_array(value), self._dtype)
         if self.cell is None:
-            self.cell = core.Variable(np.array(array, self._dtype), self._path)
+            self.cell = core.Variable(array, self._path)
             self.cell.trainable = bool(self._trainable)
         else:
-            core.assign([self.cell], [np.array(array, self._dtype)])
+            core.assign([self.cell], [array])
+
+    @property
+    def value(self) -> Any:
+        """The value now: a tensor of the engine's library, or a symbolic one in a step."""
+        traced = trace.current()
+        if traced is None:
+            return super().value
+        traced.touched(self)
+        scope = get_stateless_scope()
+        changed = None if scope is None else scope.get_current_value(self)
+        if changed is None and self.cell is not None:
+            return self._maybe_autocast(Tensor(self.cell))
+        return super().value
+
+    def assign(self, value: Any) -> Any:
+        """Set the variable to a value of its shape. In a step that is traced it becomes an update
+        of the step.
+        """
+        traced = trace.current()
+        if traced is not None:
+            traced.touched(self)
+        return super().assign(value)
 
     def _initialize(self, value: Any) -> None:
         self._value = value
@@ -52,7 +76,7 @@ class Variable(KerasVariable):
         return convert_to_tensor(value, dtype=dtype)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        array = self.cell.numpy() if self.cell is not None else np.asarray(self.value)
+        array = to_array(self.value)
         return array if dtype is None else array.astype(dtype)
 
 
@@ -65,8 +89,8 @@ def to_array(value: Any) -> np.ndarray:
     if isinstance(value, KerasVariable):
         value = value.value
     if isinstance(value, Tensor):
-        value = value.core
-    if isinstance(value, Node):
+        return value.numpy()
+    if isinstance(value, graph.Tensor):
         return value.eval()
     engine = engines.engine_of(value)
     return np.asarray(value) if engine is None else engine.to_numpy(value)

@@ -461,9 +461,15 @@ def cond(
     engine can do that. Both may use tensors from outside. They must give equally many results, of
     equal dtypes and ranks.
     """
+    return chosen(predicate, lambda: (then(), orelse()))
+
+
+def chosen(
+    predicate: Tensor, both: Callable[[], tuple[Sequence[Tensor], Sequence[Tensor]]]
+) -> list[Tensor]:
+    """`cond`, for branches whose results are only known when both have been traced."""
     mark = constant(0).serial
-    branches = [list(then()), list(orelse())]
-    graphs = [branch(b, mark) for b in branches]
+    graphs = [branch(list(b), mark) for b in both()]
     captured = [[*tensors, *keys] for _, tensors, keys in graphs]
     operands = list(dict.fromkeys(captured[0] + captured[1]))
     then_graph, orelse_graph = (

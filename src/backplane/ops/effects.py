@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from backplane.core.context import current, user_line
@@ -12,7 +12,7 @@ from backplane.core.primitive import primitive
 from backplane.core.spec import Spec, is_float
 from backplane.core.traits import Memory, Stacked, like_first, whole_time
 from backplane.core.variable import Variable
-from backplane.ops.families import moving
+from backplane.ops.families import Cotangents, moving
 
 
 def _stack_of_first(node: Tensor, operands: Sequence[Stacked]) -> Tensor:
@@ -104,6 +104,39 @@ for _op in (identity, print_, check_numerics, check_windows, to_dense, to_sparse
     _op.vjps(lambda g, y, x, **params: g)
 to_dense.decompose(lambda x: identity(x))
 to_sparse.decompose(lambda x: identity(x))
+
+
+Rule = Callable[[Cotangents], Cotangents]
+
+
+@primitive(multiple=True, memory=Memory.ANY)
+def with_gradient(*operands: Spec, rule: Rule, results: int) -> list[Spec]:
+    """The first operands, as many as there are `results`. Their gradient is what `rule` makes of
+    their cotangents, for the other operands, and not that of what they were computed by.
+    """
+    return list(operands[:results])
+
+
+@with_gradient.decompose
+def _(*operands: Tensor, rule: Any, results: int) -> list[Tensor]:
+    return [identity(t) for t in operands[:results]]
+
+
+@with_gradient.vjp
+def _(
+    g: Cotangents,
+    y: list[Tensor],
+    *operands: Tensor,
+    rule: Rule,
+    results: int,
+) -> Cotangents:
+    found = rule(g)
+    if len(found) != len(operands) - results:
+        raise ValueError(
+            f"with_gradient: the rule gives {len(found)} cotangents for "
+            f"{len(operands) - results} operands"
+        )
+    return [*[None] * results, *found]
 
 
 # --- updates of variables -------------------------------------------------------------------------

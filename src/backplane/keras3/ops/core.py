@@ -26,6 +26,22 @@ from backplane.keras3.call import (
     tensor_of,
     tracing,
 )
+from backplane.keras3.ops.control import associative_scan as associative_scan
+from backplane.keras3.ops.control import cond as cond
+from backplane.keras3.ops.control import custom_gradient as custom_gradient
+from backplane.keras3.ops.control import fori_loop as fori_loop
+from backplane.keras3.ops.control import map as map
+from backplane.keras3.ops.control import remat as remat
+from backplane.keras3.ops.control import scan as scan
+from backplane.keras3.ops.control import switch as switch
+from backplane.keras3.ops.control import vectorized_map as vectorized_map
+from backplane.keras3.ops.control import while_loop as while_loop
+from backplane.keras3.ops.parts import getitem as getitem
+from backplane.keras3.ops.parts import scatter as scatter
+from backplane.keras3.ops.parts import scatter_update as scatter_update
+from backplane.keras3.ops.parts import slice as slice
+from backplane.keras3.ops.parts import slice_update as slice_update
+from backplane.keras3.ops.parts import unstack as unstack
 from backplane.keras3.tensor import Tensor
 from backplane.keras3.variable import Variable as Variable
 from backplane.keras3.variable import to_array
@@ -114,12 +130,6 @@ def shape(x: Any) -> tuple[Any, ...]:
 def cast(x: Any, dtype: Any) -> Any:
     """`x` in another dtype."""
     return convert_to_tensor(x, dtype=dtype)
-
-
-@op
-def getitem(x: Any, key: Any) -> Any:
-    """A part of a tensor: what `x[key]` is for a symbolic tensor."""
-    return tensor_of(x)[key]
 
 
 @op

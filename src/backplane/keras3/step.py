@@ -1,0 +1,163 @@
+"""Steps of models: traced once for each structure of their data, compiled by K, and called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from keras.src import tree
+from keras.src.backend.common.stateless_scope import StatelessScope
+
+from backplane import backend as K
+from backplane import config
+from backplane.core.graph import Placeholder, constant
+from backplane.core.sizes import tie
+from backplane.core.spec import Spec
+from backplane.keras3.call import tensor_of, tracing, unwrapped
+from backplane.keras3.ops.core import is_tensor
+from backplane.keras3.tensor import Tensor
+from backplane.keras3.trace import Trace, recording
+from backplane.keras3.variable import to_array
+from backplane.ops.lift import cast_to
+
+
+class Step:
+    """A step of a model, as a function of arrays.
+
+    It is traced when data of a new structure come: other dtypes, or other sizes apart from the
+    batch's, which is open.
+
+    Attributes:
+        function: The step, over symbolic tensors. It may assign variables of Keras.
+        last: The function of K that ran last.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], eager: bool = False) -> None:
+        self.function = function
+        self.eager = eager
+        self.last: Any = None
+        self._programs: dict[Any, _Program] = {}
+
+    def __call__(self, data: Any) -> Any:
+        """The results for one batch: arrays in the place of tensors."""
+        data = tree.map_structure(_array, data)
+        if self.eager:
+            program = _Program(self.function, data, eager=True)
+        else:
+            key = _signature(data)
+            if key not in self._programs:
+                self._programs[key] = _traced(self.function, data)
+            program = self._programs[key]
+        self.last = program.compiled
+        return program(data)
+
+
+def _array(x: Any) -> Any:
+    """A leaf of the data as an array, if it has numbers."""
+    if isinstance(x, np.ndarray):
+        array = x
+    elif x is None or isinstance(x, str | bytes):
+        return x
+    else:
+        array = to_array(x)
+    if array.dtype.name == "float64" and config.floatx() != "float64":
+        return array.astype(config.floatx())
+    return array
+
+
+def _signature(data: Any) -> Any:
+    """What decides about the program: the structure, dtypes, and sizes but for the first."""
+    if isinstance(data, np.ndarray):
+        return data.shape[1:] if data.ndim else None, data.dtype
+    if isinstance(data, list | tuple):
+        return (type(data), *[_signature(x) for x in data])
+    if isinstance(data, dict):
+        return (dict, *[(k, _signature(x)) for k, x in data.items()])
+    return data
+
+
+def _traced(function: Callable[[Any], Any], data: Any) -> _Program:
+    """A program for any size of the batch; if the step needs to know it, for this one."""
+    try:
+        return _Program(function, data)
+    except (TypeError, ValueError, IndexError):
+        sizes = {x.shape[0] for x in tree.flatten(data) if isinstance(x, np.ndarray) and x.ndim}
+        return _Program(function, data, batch=sizes.pop() if len(sizes) == 1 else -1)
+
+
+class _Program:
+    """One traced step, compiled."""
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        data: Any,
+        eager: bool = False,
+        batch: int | None = None,
+    ) -> None:
+        leaves = [x for x in tree.flatten(data) if isinstance(x, np.ndarray)]
+        self.batch = batch
+        if eager:
+            self.feeds: list[Placeholder] = []
+            given: list[Any] = [constant(x) for x in leaves]
+        else:
+            self.feeds = given = _placeholders(leaves, opened=batch is None)
+        following = iter(given)
+        data = tree.map_structure(
+            lambda x: Tensor(next(following)) if isinstance(x, np.ndarray) else x, data
+        )
+        while True:
+            result, updates, traced = _run(function, data, eager)
+            if not traced.uninitialized:
+                break
+        self.result = result
+        self.places = [i for i, x in enumerate(tree.flatten(result)) if _has_value(x)]
+        flat = tree.flatten(result)
+        outputs = [tensor_of(unwrapped(flat[i])) for i in self.places]
+        self.compiled = K.function(self.feeds, outputs, updates=updates)
+
+    def __call__(self, data: Any) -> Any:
+        leaves = [x for x in tree.flatten(data) if isinstance(x, np.ndarray)]
+        values = self.compiled(leaves if self.feeds else [])
+        if len(self.places) == 1 and isinstance(self.result, Tensor):
+            return values[0]
+        flat = tree.flatten(self.result)
+        for i, value in zip(self.places, values, strict=True):
+            flat[i] = value
+        return tree.pack_sequence_as(self.result, flat)
+
+
+def _has_value(x: Any) -> bool:
+    return isinstance(x, Tensor) or is_tensor(x)
+
+
+def _placeholders(leaves: list[np.ndarray], opened: bool) -> list[Placeholder]:
+    """A placeholder for each array. The first size of those with the batch's size is open."""
+    batch = next((x.shape[0] for x in leaves if x.ndim), None)
+    made: list[Placeholder] = []
+    first: Placeholder | None = None
+    for x in leaves:
+        is_open = opened and x.ndim and x.shape[0] == batch
+        shape = (None, *x.shape[1:]) if is_open else x.shape
+        feed = Placeholder(Spec(shape, x.dtype.name))
+        if is_open and first is not None:
+            tie(feed, 0, first, 0)
+        elif is_open:
+            first = feed
+        made.append(feed)
+    return made
+
+
+def _run(function: Callable[[Any], Any], data: Any, eager: bool) -> tuple[Any, list[Any], Trace]:
+    """The results of a step on symbolic data, and the updates of variables."""
+    with recording(eager) as traced, StatelessScope(collect_losses=True) as scope, tracing():
+        result = function(data)
+    updates = []
+    for variable in traced.variables.values():
+        new = scope.get_current_value(variable)
+        if new is not None and variable.cell is not None:
+            node = tensor_of(unwrapped(new))
+            if node is not variable.cell:
+                updates.append(K.update(variable.cell, cast_to(node, variable.cell.spec.dtype)))
+    return result, updates, traced

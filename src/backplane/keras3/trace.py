@@ -1,0 +1,48 @@
+"""What a step of training reads and writes while it is traced.
+
+Keras sends the assignments of variables to its `StatelessScope` then. This module keeps what that
+scope does not know: which variables were read or written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+
+class Trace:
+    """The variables of Keras that a traced step touched."""
+
+    def __init__(self, eager: bool = False) -> None:
+        self.eager = eager
+        """Whether the step runs only once, on data that are constants, so that values can be looked
+        at while it is traced."""
+        self.variables: dict[int, Any] = {}
+        self.uninitialized = False
+        """Whether a variable was read that has no value yet. It gets one when Keras' scope ends;
+        then the step is traced again."""
+
+    def touched(self, variable: Any) -> None:
+        """Remember a variable."""
+        self.variables[id(variable)] = variable
+        if variable.cell is None:
+            self.uninitialized = True
+
+
+_current: ContextVar[Trace | None] = ContextVar("the step that is being traced", default=None)
+
+current = _current.get
+"""The trace of the step that is being traced; None outside of any."""
+
+
+@contextmanager
+def recording(eager: bool = False) -> Iterator[Trace]:
+    """Context manager: a new trace, which is the current one inside."""
+    made = Trace(eager)
+    token = _current.set(made)
+    try:
+        yield made
+    finally:
+        _current.reset(token)
