@@ -20,6 +20,7 @@ from backplane.ops import control
 from backplane.ops.elementwise import where
 from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.shaping import expand_dims
+from backplane.ops.switches import as_branch
 
 __all__ = ["foldl", "foldr", "in_test_phase", "in_train_phase", "map_fn", "switch"]
 
@@ -82,7 +83,7 @@ def _switch(
             )
     if condition.ndim < rank:
         condition = expand_dims(condition, axes=tuple(range(condition.ndim, rank)))
-    return where(condition, then, orelse)
+    return where(condition, as_branch(then), as_branch(orelse))
 
 
 def _choose(condition: Tensor, then: Branch, orelse: Branch, names: tuple[str, str]) -> Any:
@@ -92,7 +93,7 @@ def _choose(condition: Tensor, then: Branch, orelse: Branch, names: tuple[str, s
     if not callable(then) and not callable(orelse) and not isinstance(then, list | tuple):
         a, b = promoted(then, orelse)
         if a.spec == b.spec or a.spec.shape == b.spec.shape:
-            return where(condition, a, b)
+            return where(condition, as_branch(a), as_branch(b))
     single = [True]
 
     def traced(branch: Branch, what: str) -> Callable[[], list[Tensor]]:

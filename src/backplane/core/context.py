@@ -67,7 +67,8 @@ NOTHING: Mapping[Any, Any] = {}
 
 class Context:
     """What holds for the code that runs now. A context never changes, and `but` makes another one.
-    The exception is a loop in a block of its own (`changed`), which may move on the block's `line`.
+    The exception is a loop in a block of its own (`changed`), which may move on the block's `line`
+    and `masked`.
 
     Attributes:
         device: The engine on the device that the innermost `K.device` chose; None outside of any.
@@ -79,6 +80,8 @@ class Context:
             `K.control_dependencies` says that an update comes first.
         line: The line of the user's code that new tensors belong to, if it is not the one being
             executed.
+        masked: Whether the gradient that is being built passes through a branch of a switch, so
+            that cotangents are 0 where the branch was not chosen.
         bound: The values of tensors while a function of an engine's library runs (`core.native`).
         step: Whether a step function of a loop runs. Meanwhile tensors lack the attributes that
             classic Keras takes for signs of a layer's output (`Tensor._keras_shape`).
@@ -93,8 +96,8 @@ class Context:
 
     # Read at each call of K and for each node: slots take half the time of a named tuple's fields.
     __slots__ = (
-        "bound", "device", "engine", "line", "mesh", "mode", "phase", "policy", "scopes", "step",
-        "updated", "watcher",
+        "bound", "device", "engine", "line", "masked", "mesh", "mode", "phase", "policy", "scopes",
+        "step", "updated", "watcher",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +106,7 @@ class Context:
         device: Any = None,
         engine: Any = None,
         line: Where | None = None,
+        masked: bool = False,
         mesh: tuple[Any] | None = None,
         mode: str | None = None,
         phase: list[int] | None = None,
@@ -116,6 +120,7 @@ class Context:
         self.device = device
         self.engine = engine
         self.line = line
+        self.masked = masked
         self.mesh = mesh
         self.mode = mode
         self.phase = phase

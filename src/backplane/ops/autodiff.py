@@ -7,14 +7,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from backplane.core.context import changed, user_line
-from backplane.core.graph import Tensor, toposort
+from backplane.core.context import changed, current, user_line
+from backplane.core.graph import Tensor, constant, toposort
 from backplane.core.primitive import OUTPUT, Primitive, outputs_of
 from backplane.core.spec import is_float
 from backplane.core.variable import Variable
 from backplane.ops.creation import full
+from backplane.ops.effects import branch
 from backplane.ops.elementwise import add
 from backplane.ops.shaping import ones_like, zeros_like
+from backplane.ops.switches import guarded
 
 Cotangents = dict[Tensor, Any]
 Picked = dict[Tensor, dict[int, Tensor]]
@@ -86,8 +88,12 @@ def gradients(
     groups = _groups(order, {*wrt, *stop})
     table: Cotangents = {}
     made: list[Tensor] = []
-    line = user_line()
-    with changed(line=line and line.of_gradient()) as here:
+    line, masked = user_line(), current().masked
+    if seeds is not None and not masked:
+        # What a later step of a loop has not chosen was computed by the steps before.
+        masked = any(node.op is branch for node in order)
+    switched = set(order) if masked else set[Tensor]()
+    with changed(line=line and line.of_gradient(), masked=masked) as here:
         for loss, seed in zip(losses, seeds or [None] * len(losses), strict=True):
             if loss in connected:
                 made += [ones_like(loss)] if seed is None else []
@@ -100,10 +106,12 @@ def gradients(
             if node in table and (node.op is OUTPUT or (node.op and node.op.differentiable)):
                 # Tensors of the gradient belong to the line of the original.
                 here.line = node.where and node.where.of_gradient()
+                here.masked = node in switched or node.op is branch
+                under = _Switched(table[node], switched) if here.masked else None
                 if node in groups:
-                    _backward_group(groups[node], table, connected)
+                    _backward_group(groups[node], table, connected, under)
                 else:
-                    _backward(node, table, connected, picked)
+                    _backward(node, table, connected, picked, under)
     found = [table.get(t) for t in wrt]
     for x, t in zip(wrt, found, strict=True):
         if t is not None and made:
@@ -136,7 +144,13 @@ def reached(order: Sequence[Tensor], wrt: Sequence[Tensor]) -> set[Tensor]:
     return found
 
 
-def _backward(node: Tensor, table: Cotangents, connected: set[Tensor], picked: Picked) -> None:
+def _backward(
+    node: Tensor,
+    table: Cotangents,
+    connected: set[Tensor],
+    picked: Picked,
+    under: _Switched | None,
+) -> None:
     """Hand the cotangent of `node` on to its operands."""
     op = node.op
     assert op is not None
@@ -146,6 +160,8 @@ def _backward(node: Tensor, table: Cotangents, connected: set[Tensor], picked: P
         slots = table.setdefault(source, [None] * len(source.spec))
         index = node.params["index"]
         slots[index] = g if slots[index] is None else add(slots[index], g)
+        if under is not None:
+            under.below.add(source)
         return
     if op.argument_rules is not None and not op.multiple:
         # Rules are linear in g: zeros stay zeros and need not be computed.
@@ -153,12 +169,27 @@ def _backward(node: Tensor, table: Cotangents, connected: set[Tensor], picked: P
         for rule, x in zip(op.argument_rules, node.inputs, strict=False):
             if rule is not None and x in connected:
                 found = zeros_like(x) if nothing else rule(g, node, *node.inputs, **node.params)
-                _accumulate(table, x, found)
+                _accumulate(table, x, found, under)
         return
     wanted = [t in connected for t in node.inputs]
     y = outputs_of(node, picked.get(node)) if op.multiple else node
     for x, found in zip(node.inputs, op.cotangents(g, y, node, wanted), strict=False):
-        _accumulate(table, x, found)
+        _accumulate(table, x, found, under)
+
+
+class _Switched:
+    """A node under a switch: what its rule finds is 0 where its cotangents are."""
+
+    def __init__(self, g: Any, below: set[Tensor]) -> None:
+        """`below`: the nodes under a switch, which the operands of this one join."""
+        self.below = below
+        self.sources = [t for t in g if t is not None] if isinstance(g, list) else [g]
+        self.mark = constant(0).serial
+
+    def safe(self, x: Tensor, cotangent: Tensor) -> Tensor:
+        """The cotangent that the operand `x` gets."""
+        self.below.add(x)
+        return guarded(cotangent, self.sources, self.mark)
 
 
 def _groups(order: Sequence[Tensor], asked: Collection[Tensor]) -> Mapping[Tensor, Group]:
@@ -167,7 +198,9 @@ def _groups(order: Sequence[Tensor], asked: Collection[Tensor]) -> Mapping[Tenso
     return {group.end: group for group in found if group.inside.isdisjoint(asked)}
 
 
-def _backward_group(group: Group, table: Cotangents, connected: set[Tensor]) -> None:
+def _backward_group(
+    group: Group, table: Cotangents, connected: set[Tensor], under: _Switched | None
+) -> None:
     """Hand the cotangent of a group's end on to the group's operands. What else reads the nodes
     inside has its own share in their cotangents.
     """
@@ -178,12 +211,16 @@ def _backward_group(group: Group, table: Cotangents, connected: set[Tensor]) -> 
         g = [g, *[None for _ in y[1:]]]
     wanted = [t in connected for t in group.operands]
     for x, cotangent in zip(group.operands, group.op.cotangents(g, y, node, wanted), strict=False):
-        _accumulate(table, x, cotangent)
+        _accumulate(table, x, cotangent, under)
 
 
-def _accumulate(table: Cotangents, x: Tensor, cotangent: Tensor | None) -> None:
+def _accumulate(
+    table: Cotangents, x: Tensor, cotangent: Tensor | None, under: _Switched | None = None
+) -> None:
     if cotangent is None:
         return
+    if under is not None:
+        cotangent = under.safe(x, cotangent)
     known = table.get(x)
     if known is None or _is_zero(known):
         table[x] = cotangent

@@ -35,6 +35,14 @@ def stop_gradient(x: Spec) -> Spec:
     return x
 
 
+@_passing
+def branch(x: Spec) -> Spec:
+    """What a switch may choose: the operand itself. The gradient through it is 0, and not NaN, in
+    elements that were not chosen (`ops.switches`).
+    """
+    return x
+
+
 @primitive(name="print", effect=True, memory=Memory.VIEW, axes=like_first)
 def print_(x: Spec, *, message: str, style: tuple[Any, ...]) -> Spec:
     """The operand. The message and its value go to stdout when it is computed, in a style: how many
@@ -100,8 +108,9 @@ def to_sparse(x: Spec) -> Spec:
     return Spec(x.shape, x.dtype, sparse=True)
 
 
-for _op in (identity, print_, check_numerics, check_windows, to_dense, to_sparse):
+for _op in (identity, branch, print_, check_numerics, check_windows, to_dense, to_sparse):
     _op.vjps(lambda g, y, x, **params: g)
+branch.decompose(lambda x: identity(x))
 to_dense.decompose(lambda x: identity(x))
 to_sparse.decompose(lambda x: identity(x))
 

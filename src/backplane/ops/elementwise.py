@@ -3,7 +3,7 @@
 A cotangent that is 0 stays 0 even where the derivative is infinite or undefined, because a branch
 that `where` masked out must contribute 0, not NaN. `mul_no_nan(f, g)` takes care of that. Unlike
 `where(g == 0, 0, f * g)`, its own derivative with respect to g is f at g = 0 too, which gradients
-of gradients need.
+of gradients need, as long as f is finite.
 """
 
 from __future__ import annotations
@@ -163,9 +163,15 @@ mul_no_nan = binary(
     "mul_no_nan", "x · y, but 0 where y is 0, even if x is infinite or NaN there.", FLOAT,
     linear=(0, 1),
 )  # fmt: skip
-mul_no_nan.vjps(
-    _to_x(lambda g, z, x, y: mul_no_nan(y, g)), _to_y(lambda g, z, x, y: mul_no_nan(x, g))
-)
+
+
+def _no_nan_y(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """The other factor; 0 where that is no number and the result is 0 all the same."""
+    counts = logical_or(less(abs(x), scalar(math.inf, x.spec.dtype)), not_equal(y, zero(y)))
+    return where(counts, mul_no_nan(x, g), zero(g))
+
+
+mul_no_nan.vjps(_to_x(lambda g, z, x, y: mul_no_nan(y, g)), _to_y(_no_nan_y))
 
 
 @mul_no_nan.decompose

@@ -25,7 +25,7 @@ from backplane.ops import elementwise as ew
 from backplane.ops import reduction, shaping
 from backplane.ops.control import cond_
 from backplane.ops.creation import full
-from backplane.ops.effects import identity, stop_gradient
+from backplane.ops.effects import branch, identity, stop_gradient
 from backplane.ops.picking import names_one, place
 from backplane.ops.remat import remat_
 
@@ -231,6 +231,7 @@ RULES: dict[Primitive[Any], Callable[[Tensor, tuple[Tensor, ...]], Tensor | None
     ew.where: _where,
     full: _scalar,
     identity: _first,
+    branch: _first,
     stop_gradient: _first,
     ew.cast: _same_dtype,
     shaping.reshape: _unchanged,

@@ -1,0 +1,68 @@
+"""Gradients under a switch: a branch that was not chosen contributes 0, and not NaN.
+
+Rules multiply a cotangent by the slope, and 0 · ∞ is NaN. Where an operation stands in a branch of
+a switch, its cotangent is 0 in the elements that were not chosen, and its values may be anything
+there. So the products that its rule has built are replaced by `mul_no_nan`. Outside of switches
+rules stay as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from backplane.core.graph import Tensor, rebuild
+from backplane.ops.effects import branch
+from backplane.ops.elementwise import div, mul, mul_no_nan, number, one
+
+
+def as_branch(x: Tensor) -> Tensor:
+    """What a switch may choose. Leaves have no rule that could multiply."""
+    return x if x.op is None or x.op is branch else branch(x)
+
+
+def guarded(found: Tensor, sources: Collection[Tensor], mark: int) -> Tensor:
+    """What a rule has `found` for the cotangents `sources`, but 0 where these are 0. Its nodes have
+    serial numbers above `mark`.
+    """
+    return _Guard(sources, mark).visit(found)[0]
+
+
+class _Guard:
+    def __init__(self, sources: Collection[Tensor], mark: int) -> None:
+        self.mark = mark
+        self.seen: dict[Tensor, tuple[Tensor, bool]] = {t: (t, True) for t in sources}
+
+    def visit(self, node: Tensor) -> tuple[Tensor, bool]:
+        """What takes the place of a node, and whether it is computed from the cotangents."""
+        if node not in self.seen:
+            self.seen[node] = self._visited(node)
+        return self.seen[node]
+
+    def _visited(self, node: Tensor) -> tuple[Tensor, bool]:
+        if node.serial <= self.mark or not node.inputs:
+            return node, False
+        found = [self.visit(t) for t in node.inputs]
+        moving = [i for i, (_, moves) in enumerate(found) if moves]
+        if not moving:
+            return node, False
+        inputs = tuple([t for t, _ in found])
+        made = node if inputs == node.inputs else rebuild(node, inputs)
+        return self._safe(made, moving[0]) if len(moving) == 1 else made, True
+
+    def _safe(self, node: Tensor, i: int) -> Tensor:
+        """`node`, which is linear in its operand `i` alone, but 0 where that is 0."""
+        op, inputs = node.op, node.inputs
+        assert op is not None
+        if op is mul or (op is div and i == 0):
+            g, factor = inputs[i], inputs[1 - i]
+            known = number(factor)
+            if known is not None and math.isfinite(known) and (known or op is mul):
+                return node
+            return mul_no_nan(factor if op is mul else div(one(factor), factor), g)
+        if not op.elementwise or op is mul_no_nan or op.decomposition is None or len(inputs) < 2:
+            return node
+        inner = _Guard([inputs[i]], self.mark)
+        plain = op.decomposition(*inputs, **node.params)
+        safe = inner.visit(plain)[0]
+        return node if safe is plain else safe
