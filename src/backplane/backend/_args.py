@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -94,12 +94,16 @@ def as_dtype(dtype: object, default: str | None = None) -> str:
     if dtype is None:
         return default or config.floatx()
     given = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
+    given = "float" if dtype is float else given
     if isinstance(given, str):
-        name = given
+        name = ALIASES.get(given, given)
+        if name[-1:].isdigit() and name not in DTYPES:  # As in `<f4`.
+            name = _numpy_name(name) or name
     else:
-        # torch spells its dtypes `torch.float32`; Python and NumPy types have a NumPy dtype.
+        # `torch.float32`, `mlx.core.float32`; types of Python and NumPy have a NumPy dtype.
         text = str(dtype)
-        name = text.rpartition(".")[2] if text.startswith("torch.") else _numpy_name(dtype)
+        spelled = text.startswith(("torch.", "mlx."))
+        name = text.rpartition(".")[2] if spelled else _numpy_name(dtype)
     name = str.__str__(name).removesuffix("_ref")
     if name not in DTYPES:
         near = suggestion(name, DTYPES, cutoff=0.5)
@@ -107,6 +111,11 @@ def as_dtype(dtype: object, default: str | None = None) -> str:
     if name == "bfloat16":
         import ml_dtypes  # noqa: F401 - NumPy knows the name from then on.
     return name
+
+
+ALIASES = {"float": "float32", "single": "float32", "double": "float64", "half": "float16",
+           "int": "int64", "bool_": "bool"}  # fmt: skip
+"""Other names of dtypes, as TensorFlow reads them; Python's `float` is the first one."""
 
 
 def _numpy_name(dtype: Any) -> str:
@@ -130,8 +139,7 @@ def as_axes(axes: object, x: Tensor, what: str = "axis") -> tuple[int, ...]:
     """Sorted non-negative axes of `x` from None (all), an int, or a sequence of ints."""
     if axes is None:
         return normalize_axes(None, x.ndim)
-    if isinstance(axes, np.ndarray):
-        axes = axes.tolist()
+    axes = entries_of(axes, "axis")
     if isinstance(axes, list | tuple | set | frozenset | range):
         return normalize_axes([as_int(a, what) for a in axes], x.ndim, what)
     return normalize_axes([as_int(axes, what)], x.ndim, what)
@@ -141,8 +149,7 @@ def as_sizes(value: object, count: int, what: str) -> tuple[int, ...]:
     """`count` ints from one int or a sequence of `count`; the ValueError for anything else names
     `what`.
     """
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
+    value = entries_of(value, what)
     if isinstance(value, list | tuple):
         sizes = tuple(as_int(v, what) for v in value)
     else:
@@ -152,6 +159,27 @@ def as_sizes(value: object, count: int, what: str) -> tuple[int, ...]:
     if len(sizes) != count:
         raise ValueError(f"{what} must be {count} ints, got {value!r}")
     return sizes
+
+
+def entries_of(shape: Any, what: str) -> Any:
+    """The entries of a shape as a list or tuple, whichever object of a library it is:
+    `tf.TensorShape`, `torch.Size`, a range, an array. Anything else, such as a number or a tensor,
+    is returned as it is.
+
+    Raises:
+        ValueError: if the number of its entries is unknown; names `what`.
+    """
+    if isinstance(shape, list | tuple | int | Tensor):
+        return shape
+    if isinstance(shape, np.ndarray):
+        return shape.tolist()
+    unordered = isinstance(shape, str | bytes | set | frozenset | dict)
+    if not isinstance(shape, Iterable) or unordered or engine_of(shape) is not None:
+        return shape
+    try:
+        return tuple(shape)
+    except ValueError:
+        raise ValueError(f"{what} has an unknown number of sizes: {shape!r}") from None
 
 
 def as_shape(shape: object, what: str = "shape") -> tuple[list[Tensor], tuple[int | None, ...]]:
@@ -166,8 +194,7 @@ def as_shape(shape: object, what: str = "shape") -> tuple[list[Tensor], tuple[in
     """
     if isinstance(shape, Tensor):
         return _of_vector(shape, what)
-    if isinstance(shape, np.ndarray):
-        shape = shape.tolist()
+    shape = entries_of(shape, what)
     if not isinstance(shape, list | tuple):
         engine = engine_of(shape) if len(getattr(shape, "shape", ())) else None
         if engine is not None and not engine.has_value(shape):
@@ -182,6 +209,11 @@ def as_shape(shape: object, what: str = "shape") -> tuple[list[Tensor], tuple[in
             sizes.append(known)
             if known is None:
                 dims.append(_scalar(size, what))
+        elif size is None:
+            raise TypeError(
+                f"{what}: each size must be an int, got None in {tuple(shape)}; K.shape(x) gives "
+                "the sizes of a tensor that are unknown before a value is fed"
+            )
         else:
             number = as_int(size, f"{what}: each size")
             check_size(number, what)

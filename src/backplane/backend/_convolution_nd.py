@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from backplane.backend import _spatial_arguments as spatial
-from backplane.backend._args import as_entries
+from backplane.backend._args import as_entries, entries_of
 from backplane.backend.types import Shape, Sizes, TensorLike
 from backplane.core.graph import Tensor
 from backplane.core.windows import Padding, Window, windows
@@ -121,7 +119,7 @@ class Convolution:
         The batch size is that of `x`, and the number of channels is `outputs`, which the kernel
         fixes. If `output_shape` gives these two, they must agree.
         """
-        listed = given.tolist() if isinstance(given, np.ndarray) else given
+        listed = entries_of(given, "output_shape")
         if isinstance(listed, list | tuple):
             listed = [-1 if n is None else n for n in listed]
         sizes = as_entries(listed, "output_shape")

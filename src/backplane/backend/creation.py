@@ -17,6 +17,7 @@ from backplane.backend._args import (
     as_new_shape,
     as_sizes,
     check_possible,
+    entries_of,
 )
 from backplane.backend._call import api, creates
 from backplane.backend._errors import explained, holds_itself
@@ -94,7 +95,8 @@ def placeholder(
             raise ValueError(f"K.placeholder: ndim must be at most {MOST_AXES}, got {count}")
         sizes: tuple[int | None, ...] = (None,) * count
     else:
-        listed = shape if isinstance(shape, list | tuple) else [shape]
+        listed = entries_of(shape, "K.placeholder: shape")
+        listed = listed if isinstance(listed, list | tuple) else [listed]
         sizes = tuple(None if n is None else as_int(n, "K.placeholder: shape") for n in listed)
     check_possible(sizes, "K.placeholder: shape")
     if sparse and len(sizes) != 2:
@@ -202,9 +204,10 @@ def constant(
         return value if dtype is None else cast_to(value, as_dtype(dtype))
     array = _values(value, as_dtype(dtype), "K.constant: value")
     if shape is not None:
-        sizes = as_sizes(
-            shape, len(shape) if isinstance(shape, list | tuple) else 1, "K.constant: shape"
-        )
+        what = "K.constant: shape"
+        listed = entries_of(shape, what)
+        count = len(listed) if isinstance(listed, list | tuple) else 1
+        sizes = as_sizes(listed, count, what)
         array = _filled(array, sizes)
     sparse = is_sparse_matrix(value) and array.ndim == 2
     return Constant(array, Spec(array.shape, array.dtype.name, sparse), name)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from backplane import config
-from backplane.backend._args import as_dtype, as_float, as_int, as_new_shape
+from backplane.backend._args import as_dtype, as_float, as_int, as_new_shape, entries_of
 from backplane.backend._call import api, creates
 from backplane.backend._errors import explained
 from backplane.backend.creation import variable
@@ -436,6 +436,7 @@ def dropout(
             raise ValueError(f"level must be in [0, 1), got {level}")
         if level == 0:
             return x
+    noise_shape = entries_of(noise_shape, "noise_shape")
     if noise_shape is None:
         noise_shape = sizes_of(x)
     elif isinstance(noise_shape, list | tuple):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from backplane.backend._args import as_axis, as_count, as_entries, as_new_axis, as_shape
+from backplane.backend._args import as_axis, as_count, as_entries, as_new_axis, as_shape, entries_of
 from backplane.backend._call import api
 from backplane.backend.types import Axis, Shape, Size, TensorLike
+from backplane.core import spec
 from backplane.core.graph import Tensor
 from backplane.ops import shaping as sh
 from backplane.ops.axes import merge_axes, permuted
@@ -26,7 +28,7 @@ def reshape(x: TensorLike, shape: Shape) -> Tensor:
     Args:
         x: Tensor.
         shape: Sizes: ints and scalar integer tensors, or an integer vector such as `K.shape(y)`.
-            One size may be -1; it follows from the others.
+            One size may be -1; it follows from the others. So does one unknown size of `y.shape`.
 
     Returns:
         A tensor.
@@ -41,10 +43,21 @@ def reshape(x: TensorLike, shape: Shape) -> Tensor:
         (None, 2, 2)
     """
     x = as_tensor(x)
-    dims, sizes = as_shape(shape)
+    dims, sizes = as_shape(_told_by_tensor(shape))
     if any(n is not None and n < -1 for n in sizes):
         raise ValueError(f"sizes must be 0 or more, or -1, got shape {sizes}")
     return sh.reshape(x, *dims, shape=sizes)
+
+
+def _told_by_tensor(shape: Any) -> Any:
+    """The shape that is asked for. If it is that of another tensor, such as `tf.TensorShape`, one
+    size may be unknown there.
+    """
+    entries = entries_of(shape, "shape")
+    if entries is shape and not isinstance(shape, spec.Shape):
+        return shape
+    unknown = entries.count(None) == 1 and -1 not in entries
+    return [-1 if n is None else n for n in entries] if unknown else entries
 
 
 @api
@@ -68,7 +81,7 @@ def permute_dimensions(x: TensorLike, pattern: Sequence[Axis]) -> Tensor:
         (2, 4, 3)
     """
     x = as_tensor(x)
-    order = [as_axis(axis, x, "pattern") for axis in pattern]
+    order = [as_axis(axis, x, "pattern") for axis in entries_of(pattern, "pattern")]
     if sorted(order) != list(range(x.ndim)):
         raise ValueError(f"pattern must name each of the {x.ndim} axes of x once, got {pattern}")
     return permuted(x, order)

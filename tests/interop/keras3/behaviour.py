@@ -304,6 +304,15 @@ def shapes_as_a_whole(folder):
     x = np.arange(72.0).reshape(3, 4, 6)
     np.testing.assert_array_equal(model.predict(x, verbose=0), x.reshape(3, 24))
 
+    class Like(keras.layers.Layer):
+        def call(self, x, like):
+            return K.reshape(K.cast(x, "float"), (-1, *like.shape[1:])) + K.ones(like.shape[1:])
+
+    flat, like = keras.Input((6,)), keras.Input((2, 3))
+    model = keras.Model([flat, like], Like()(flat, like))
+    rows = model.predict([np.zeros((4, 6)), np.zeros((4, 2, 3))], verbose=0)
+    np.testing.assert_array_equal(rows, np.ones((4, 2, 3)))
+
 
 PROGRAMS = [
     questions, values_of_variables, scopes, learning_phase, refusals, functions_of_models,

@@ -10,7 +10,7 @@ import numpy as np
 from backplane import backend as K
 from backplane import engines
 from backplane.backend import _operators
-from backplane.backend._args import as_dtype
+from backplane.backend._args import as_dtype, entries_of
 from backplane.backend._protocols import REFLECTED
 from backplane.backend._trees import map_leaves
 from backplane.core.graph import Constant, Placeholder, Tensor, toposort
@@ -155,6 +155,9 @@ def _argument(value: Any, function: str) -> Any:
         return value
     if isinstance(value, _PLAIN) or K.is_tensor(value):
         return value
+    entries = entries_of(value, f"K.{function}")
+    if entries is not value:  # Such as a `tf.TensorShape`.
+        return entries
     if isinstance(value, type) or not callable(value):
         return as_dtype(value)
     raise TypeError(
