@@ -17,7 +17,11 @@ SEED ?=
 
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
-INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -c constraints.txt
+# The pip that knows dependency groups.
+PIP := pip==25.3
+INSTALL := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet -c constraints.txt
+# What `make dist` needs lies in an environment of its own, without any engine.
+DIST_BIN := build/dist-env/bin
 # All engines, from the one list of them.
 NAMES := $(shell PYTHONPATH=src $(PYTHON) -c 'from backplane.known_engines import ENGINES; print(*ENGINES)')
 
@@ -91,9 +95,14 @@ benchmarks: $(STAMPS)/dev
 accuracy: $(STAMPS)/dev
 	$(TEST_ENV) $(BIN)/python scripts/make_accuracy.py
 
-dist: $(STAMPS)/dev
-	$(INSTALL) -e '.[dist]'
-	$(BIN)/python scripts/make_dist.py
+dist: $(DIST_BIN)/twine
+	$(DIST_BIN)/python scripts/make_dist.py
+
+$(DIST_BIN)/twine: pyproject.toml
+	$(PYTHON) -m venv build/dist-env
+	$(DIST_BIN)/python -m pip install --quiet --disable-pip-version-check '$(PIP)'
+	$(DIST_BIN)/python -m pip install --quiet --group dist
+	touch $@
 
 # Every Python that the metadata names and this machine has, but for the one of $(VENV).
 pythons: $(STAMPS)/dev
@@ -119,16 +128,20 @@ clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis
 
 $(STAMPS):
-	$(PYTHON) -m venv $(VENV)
-	mkdir -p $@
+	@echo 'Setting up $(VENV) …'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(PIP)'
+	@mkdir -p $@
 
 $(STAMPS)/examples: pyproject.toml constraints.txt | $(STAMPS)
-	$(INSTALL) -e '.[examples]'
-	touch $@
+	@echo 'Installing Backplane and what its examples need …'
+	@$(INSTALL) -e . --group examples
+	@touch $@
 
 $(STAMPS)/dev: pyproject.toml constraints.txt | $(STAMPS)
-	$(INSTALL) -e '.[all,benchmarks,dev,docs,examples]'
-	touch $@
+	@echo 'Installing all engines and the tools of developers (some minutes, a few GB) …'
+	@$(INSTALL) -e '.[all,check]' --group dev
+	@touch $@
 
 # NumPy comes with the package.
 $(STAMPS)/numpy: $(STAMPS)/examples
@@ -136,8 +149,9 @@ $(STAMPS)/numpy: $(STAMPS)/examples
 
 # The examples' requirements first: two pip runs at once would get in each other's way.
 $(patsubst %,$(STAMPS)/%,all $(filter-out numpy,$(NAMES))): $(STAMPS)/%: pyproject.toml constraints.txt | $(STAMPS)/examples
-	$(INSTALL) -e '.[$*]'
-	touch $@
+	@echo 'Installing the engine $* …'
+	@$(INSTALL) -e '.[$*]'
+	@touch $@
 
 # pip runs one at a time, also under `make -j`.
 .NOTPARALLEL:

@@ -41,10 +41,15 @@ class Choice(NamedTuple):
 
     @property
     def announcement(self) -> str:
-        """The line for stderr: `Using TensorFlow backend.`, and why, if nobody asked for it."""
-        title = ENGINES[self.engine].title if self.engine else self.name
-        reason = f" ({self.origin})" if self.origin == FALLBACK else ""
-        return f"Using {title} backend{reason}."
+        """The line for stderr: `Using TensorFlow backend.` It also names the library that stands in
+        for Theano or CNTK, and the reason, if nobody asked for the engine.
+        """
+        if self.engine is None:
+            return f"Using {self.name} backend."
+        known = ENGINES[self.engine]
+        notes = [known.successor, self.origin if self.origin == FALLBACK else ""]
+        more = "".join([f" ({note})" for note in notes if note])
+        return f"Using {known.title} backend{more}."
 
 
 FALLBACK = "the first installed engine: nothing is configured and TensorFlow is not installed"

@@ -27,6 +27,7 @@ class KnownEngine(NamedTuple):
             the environment by which they know it.
         in_keras: Whether Keras 3 has a backend of that name, and so can read it in `keras.json`.
         spellings: What people also write for it; `K.backend()` answers with the documented name.
+        successor: The library that really runs, if it goes by another name than the title's.
     """
 
     title: str
@@ -39,6 +40,7 @@ class KnownEngine(NamedTuple):
     launcher: tuple[str, str] | None = None
     in_keras: bool = True
     module: str = "__init__"
+    successor: str = ""
 
     @property
     def libraries(self) -> tuple[str, ...]:
@@ -56,10 +58,20 @@ ENGINES = {
         "PyTorch", "torch", spellings=("pytorch",), launcher=("torchrun", "TORCHELASTIC_RUN_ID")
     ),
     "theano": KnownEngine(
-        "Theano", "pytensor", aliases=("pytensor",), introduced=True, in_keras=False
+        "Theano",
+        "pytensor",
+        aliases=("pytensor",),
+        introduced=True,
+        in_keras=False,
+        successor="PyTensor",
     ),
     "cntk": KnownEngine(
-        "CNTK", "onnxruntime", others=("onnx",), aliases=("onnxruntime",), in_keras=False
+        "CNTK",
+        "onnxruntime",
+        others=("onnx",),
+        aliases=("onnxruntime",),
+        in_keras=False,
+        successor="ONNX Runtime",
     ),
     "mlx": KnownEngine("MLX", "mlx", module="core", in_keras=False),
 }

@@ -195,7 +195,7 @@ def test_aliases_keep_their_name_and_find_their_engine(monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "pytensor")
     choice = config.choose_engine(only("theano"))
     assert (choice.name, choice.engine, config.backend()) == ("pytensor", "theano", "pytensor")
-    assert choice.announcement == "Using Theano backend."
+    assert choice.announcement == "Using Theano backend (PyTensor)."
 
 
 @pytest.mark.parametrize("name", ["my_package.my_module", "my_module", "backplane.mine"])

@@ -90,7 +90,7 @@ def test_the_environment_overrides_the_file(engine: Any, tmp_path: Path) -> None
     code = "from backplane import backend; print(backend.backend())"
     ran = run_python(code, tmp_path, KERAS_BACKEND=engine.name)
     title = ENGINES[engine.name].title if engine.name in ENGINES else engine.name
-    assert f"Using {title} backend." in ran.stderr
+    assert f"Using {title} backend" in ran.stderr
     assert ran.stdout == f"{engine.name}\n"
 
 

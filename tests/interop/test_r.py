@@ -31,7 +31,7 @@ test_dir(
 def test_the_package_passes_its_own_tests(name, tmp_path):
     tests = PACKAGE / "tests" / "testthat"
     done = run_r(tmp_path, "-e", RUN_TESTS, tests, KERAS_BACKEND=name)
-    assert f"Using {ENGINES[name]} backend." in done.stderr
+    assert f"Using {ENGINES[name]} backend" in done.stderr
     found = re.search(r"\[ FAIL 0 \| WARN 0 \| SKIP 0 \| PASS (\d+) \]", done.stdout)
     assert found, done.stdout
     assert int(found[1]) > 400

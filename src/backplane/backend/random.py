@@ -7,7 +7,6 @@ draws new samples. The seed alone decides the sequence of samples of a tensor.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -98,6 +97,8 @@ def random_state() -> str:
         >>> bool((a == K.eval(y)).all())
         True
     """
+    import json  # Here, and below: K needs it for nothing else, and takes longer to start with it.
+
     generator = _seeds.generator
     return json.dumps({
         "version": _VERSION,
@@ -131,6 +132,8 @@ def set_random_state(state: str) -> None:
         >>> from backplane import backend as K
         >>> K.set_random_state(K.random_state())
     """
+    import json
+
     text: Any = state
     if isinstance(text, np.ndarray) and text.ndim == 0:
         text = text.item()  # `np.load` gives texts so.
