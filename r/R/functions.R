@@ -1,5 +1,13 @@
 # Written by scripts/make_r.py from Backplane's Python signatures: do not edit.
 
+k_RandomGenerator <- function(
+    seed = NULL, rng_type = NULL, force_generator = FALSE
+) {
+  call_k("RandomGenerator", list(
+      seed = seed, rng_type = rng_type, force_generator = force_generator
+  ))
+}
+
 k_abs <- function(x) {
   call_k("abs", list(x = x))
 }
@@ -265,6 +273,10 @@ k_device <- function(name) {
   call_k("device", list(name = name))
 }
 
+k_disable_tf_random_generator <- function() {
+  call_k("disable_tf_random_generator", list())
+}
+
 k_dot <- function(x, y) {
   call_k("dot", list(x = x, y = y))
 }
@@ -285,6 +297,10 @@ k_eager <- function(func) {
 
 k_elu <- function(x, alpha = 1) {
   call_k("elu", list(x = x, alpha = alpha))
+}
+
+k_enable_tf_random_generator <- function() {
+  call_k("enable_tf_random_generator", list())
 }
 
 k_engine <- function(name) {
@@ -442,6 +458,10 @@ k_is_sparse <- function(tensor) {
 
 k_is_tensor <- function(x) {
   call_k("is_tensor", list(x = x))
+}
+
+k_is_tf_random_generator_enabled <- function() {
+  call_k("is_tf_random_generator_enabled", list())
 }
 
 k_is_variable <- function(x) {

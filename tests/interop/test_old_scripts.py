@@ -119,11 +119,36 @@ import sys
 from tensorflow.keras import backend as K
 from tensorflow.keras.backend import ones
 from keras import backend
-assert K is backend and ones is K.ones and "tensorflow" not in sys.modules
+assert K.dot is backend.dot and ones is K.ones is backend.ones and "tensorflow" not in sys.modules
 print(K.eval(K.ones((2,))))
 """
     done = run(text)
     assert done.stdout == "[1. 1.]\n", done.stderr
+
+
+def test_what_keras_of_tensorflow_defined_otherwise(run):
+    text = """
+import numpy as np
+from tensorflow.keras import backend as K
+import keras.backend
+p = np.zeros((1, 4, 3), "float32")
+p[0, :, 0] = 1
+for k in (K, keras.backend):
+    print(k.eval(k.ctc_decode(p, [4])[0][0]).tolist())
+x, w = np.arange(6.0).reshape(1, 2, 3), np.ones((2, 4, 1))
+print(K.local_conv1d(x, w, (2,), (1,), "channels_first").tolist())
+print(K.eval(K.print_tensor(K.constant(np.arange(9.0)), "x")).sum())
+print(K.experimental.is_tf_random_generator_enabled(), K.RandomGenerator(1)._rng_type)
+with K.learning_phase_scope(1):
+    print(K.learning_phase())
+from tensorflow.keras.backend import *
+print(float(K.eval(binary_focal_crossentropy(K.ones((1,)), K.ones((1,))))[0]) < 1e-6)
+"""
+    done = run(text)
+    assert done.stdout.splitlines() == [
+        "[[0, -1, -1, -1]]", "[[0]]", "[[[8.0, 12.0]]]", "x [0. 1. 2. ... 6. 7. 8.]", "36.0",
+        "True stateful", "1", "True",
+    ], done.stdout + done.stderr  # fmt: skip
 
 
 @pytest.mark.slow
@@ -155,7 +180,7 @@ print(slope([[[1.0, 2.0, 3.0]]])[0].tolist())
 def test_keras_of_tensorflow_beside_tensorflow(run, text):
     pytest.importorskip("tensorflow")
     done = run(f"{text}print(K.__name__, K.eval(K.zeros((1,))))", KERAS_BACKEND="tensorflow")
-    assert done.stdout == "backplane.backend [0.]\n", done.stderr
+    assert done.stdout == "tensorflow.keras.backend [0.]\n", done.stderr
 
 
 @pytest.mark.slow
@@ -165,7 +190,7 @@ import sys; sys.modules["tensorflow"] = None
 from tensorflow.keras import backend as K
 from tensorflow.keras.layers import Dense, Input
 import keras
-assert K is keras.backend and Dense is keras.layers.Dense
+assert K.dot is keras.backend.dot and Dense is keras.layers.Dense
 print(K.backend(), K.int_shape(Dense(2)(Input((3,)))))
 """
     done = run(text, python=python_with("2.3.1"))

@@ -279,3 +279,52 @@ def test_variables_and_constants_are_fed_by_value(engine: object) -> None:
         f([K.placeholder((2,)), 3, 1])
     with pytest.raises(ValueError, match=r"takes shape \(2,\)"):
         f([K.zeros((3,)), 3, 1])
+
+
+def test_a_generator_of_layers(engine: object) -> None:
+    def samples(source: Any, count: int = 2, **kwargs: Any) -> list[np.ndarray]:
+        return [K.eval(source.random_normal((5,), **kwargs)) for _ in range(count)]
+
+    for kind in ("stateful", "legacy_stateful"):
+        a, b = samples(K.RandomGenerator(7, kind))
+        assert (a != b).all()
+        np.testing.assert_array_equal(samples(K.RandomGenerator(7, kind)), [a, b])
+        K.set_random_seed(3)
+        first = samples(K.RandomGenerator(rng_type=kind)), samples(K.RandomGenerator(rng_type=kind))
+        K.set_random_seed(3)
+        again = samples(K.RandomGenerator(rng_type=kind)), samples(K.RandomGenerator(rng_type=kind))
+        np.testing.assert_array_equal(first, again)
+        assert not np.array_equal(*first)
+    K.set_random_seed(None)
+    source = K.RandomGenerator(7, "stateless")
+    a, b = samples(source)
+    np.testing.assert_array_equal(a, b)
+    (c,), (d,) = samples(source, 1, nonce=5), samples(source, 1, nonce=-6)
+    assert not np.array_equal(a, c)
+    assert not np.array_equal(c, d)
+    key = source.make_seed_for_stateless_op()
+    assert (key.dtype, key.shape) == ("uint32", (2,))
+    assert K.RandomGenerator(rng_type="legacy_stateful").make_seed_for_stateless_op() is None
+
+
+def test_what_a_generator_of_layers_draws(engine: object) -> None:
+    source = K.RandomGenerator(1)
+    assert source._rng_type == "stateful"
+    uniform = K.eval(source.random_uniform((1000,), dtype="float64"))
+    assert uniform.dtype == "float64"
+    assert (uniform >= 0).all()
+    assert (uniform < 1).all()
+    assert set(K.eval(source.random_uniform((100,), 2, 5, "int32"))) == {2, 3, 4}
+    assert abs(K.eval(source.truncated_normal((500,)))).max() <= 2
+    kept = K.eval(source.dropout(K.ones((50, 4)), 0.5, (50, 1)))
+    assert set(kept.ravel()) == {0, 2}
+    assert (kept == kept[:, :1]).all()
+    K.disable_tf_random_generator()
+    assert K.RandomGenerator(1)._rng_type == "legacy_stateful"
+    assert K.RandomGenerator(1, force_generator=True)._rng_type == "stateful"
+    K.experimental.enable_tf_random_generator()
+    assert K.is_tf_random_generator_enabled()
+    with pytest.raises(ValueError, match="Got: unknown"):
+        K.RandomGenerator(rng_type="unknown")
+    with pytest.raises(TypeError, match=r"K\.RandomGenerator: seed must be an int"):
+        K.RandomGenerator("a")

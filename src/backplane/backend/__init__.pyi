@@ -97,6 +97,10 @@ from backplane.backend.random import random_uniform_variable as random_uniform_v
 from backplane.backend.random import set_random_seed as set_random_seed
 from backplane.backend.random import set_random_state as set_random_state
 from backplane.backend.random import truncated_normal as truncated_normal
+from backplane.backend.random_generator import RandomGenerator as RandomGenerator
+from backplane.backend.random_generator import disable_tf_random_generator as disable_tf_random_generator
+from backplane.backend.random_generator import enable_tf_random_generator as enable_tf_random_generator
+from backplane.backend.random_generator import is_tf_random_generator_enabled as is_tf_random_generator_enabled
 from backplane.backend.recurrence import rnn as rnn
 from backplane.backend.scaling import remat as remat
 from backplane.backend.selection import concatenate as concatenate
@@ -122,6 +126,7 @@ from backplane.backend.state import update_add as update_add
 from backplane.backend.state import update_sub as update_sub
 
 __all__ = [
+    "RandomGenerator",
     "abs",
     "all",
     "any",
@@ -165,11 +170,13 @@ __all__ = [
     "deconv2d",
     "depthwise_conv2d",
     "device",
+    "disable_tf_random_generator",
     "dot",
     "dropout",
     "dtype",
     "eager",
     "elu",
+    "enable_tf_random_generator",
     "engine",
     "epsilon",
     "equal",
@@ -206,6 +213,7 @@ __all__ = [
     "is_placeholder",
     "is_sparse",
     "is_tensor",
+    "is_tf_random_generator_enabled",
     "is_variable",
     "l2_normalize",
     "learning_phase",

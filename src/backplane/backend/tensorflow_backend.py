@@ -87,6 +87,8 @@ def leaked(name: str) -> Any:
         return sys.modules[__name__]
     if name in SETTINGS:
         return SETTINGS[name]()
+    if name == "experimental":  # `tf.keras.backend.experimental.enable_tf_random_generator`
+        return sys.modules["backplane.backend.random_generator"]
     if name in globals() and not name.startswith("__"):
         return globals()[name]
     if name in LIBRARIES:

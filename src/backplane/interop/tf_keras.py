@@ -1,8 +1,9 @@
 """`tensorflow.keras` as scripts of 2019 to 2023 import it: the installed Keras, with our backend.
 
 `from tensorflow.keras import backend as K` then means what `from keras import backend as K` means,
-and `tensorflow.keras.layers` is `keras.layers`: of classic Keras, or of Keras 3 with the names that
-it keeps for TensorFlow's users. TensorFlow itself is imported only by scripts that say so.
+but for what tf.keras defined otherwise (`backplane.interop.tf_keras_names`). And
+`tensorflow.keras.layers` is `keras.layers`: of classic Keras, or of Keras 3 with the names that it
+keeps for TensorFlow's users. TensorFlow itself is imported only by scripts that say so.
 """
 
 from __future__ import annotations
@@ -53,6 +54,19 @@ class Same(Loader):
         vars(module).update(self.kept)
 
 
+class _Backend(Loader):
+    """Makes `tensorflow.keras.backend`."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The module."""
+        from backplane.interop.tf_keras_names import Backend  # Here: it needs K.
+
+        return Backend(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing: it is complete."""
+
+
 class _TfKeras(ModuleType):
     """`tensorflow.keras` itself."""
 
@@ -80,6 +94,8 @@ class _Finder(MetaPathFinder):
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """The spec of such a module, else None."""
+        if name == f"{NAME}.backend":
+            return ModuleSpec(name, _Backend(), is_package=True)
         if name.startswith(f"{NAME}."):
             found = importlib.util.find_spec(_own(name))
             packaged = found is not None and found.submodule_search_locations is not None
@@ -99,7 +115,7 @@ def install() -> None:
         >>> tf_keras.install()  # doctest: +SKIP
         >>> from tensorflow.keras import backend as K  # doctest: +SKIP
         >>> K.__name__  # doctest: +SKIP
-        'backplane.backend'
+        'tensorflow.keras.backend'
     """
     sys.modules[NAME] = _TfKeras()
     sys.meta_path.insert(0, _Finder())
