@@ -38,7 +38,8 @@ case(
             ValueError,
             r"K\.switch: .*number",
         ),
-        ([bools(), lambda: K.ones((2,)), lambda: K.ones((2, 1))], {}, ValueError, r"K\.switch: "),
+        ([bools(), lambda: K.ones((2,)), lambda: K.ones((3, 4))], {}, ValueError, r"K\.switch: "),
+        ([bools(), _F, floats(4)], {}, ValueError, r"K\.switch: .*\(4,\)"),
         (
             [bools(), lambda: K.ones((2,)), lambda: K.ones((2,), dtype="int32")],
             {},
@@ -102,6 +103,14 @@ case(
     kinks=[(([4.0, 0.0, -1.0],), ([0.25, 0, 0],))],
 )
 
+
+def _switched(lazy: bool) -> Any:
+    """A choice between tensors, or between functions, of shapes that are broadcast."""
+    if lazy:
+        return lambda K, c, a, b: K.switch(c, lambda: K.tanh(a), lambda: b * 1.0)
+    return lambda K, c, a, b: K.switch(c, K.tanh(a), b)
+
+
 for _flag in (True, False):
     _id = "true" if _flag else "false"
     case(
@@ -126,6 +135,19 @@ for _flag in (True, False):
         oracle=lambda c, a, b: np.tanh(a) * b if c else b * b,
         batch=(1, 2),
     )
+    for _other in (0.0, floats(2), floats(1, 2), floats(2, 1), floats(3, 1, 2)):
+        for _lazy in (False, True):
+            case(
+                "switch",
+                values(np.array(_flag)),
+                _F,
+                _other,
+                id=f"broadcast-{'functions-' if _lazy else ''}{_id}",
+                smooth=True,
+                fn=_switched(_lazy),
+                oracle=lambda c, a, b: np.broadcast_arrays(np.tanh(a) if c else b * 1.0, a + b)[0],
+                batch=(1,),
+            )
     case(
         "switch",
         values(np.array(_flag)),
@@ -184,7 +206,6 @@ case(
 # --- the learning phase ---------------------------------------------------------------------------
 
 
-_ONE = K.ones((1,))
 case(
     "in_train_phase",
     _F,
@@ -193,7 +214,20 @@ case(
     smooth=True,
     eager=False,
     batch=(0, 1),
-    errors=[([lambda: 1.0 * _ONE, lambda: _ONE[0]], {}, ValueError, r"K\.in_train_phase: ")],
+    errors=[
+        ([lambda: K.ones((2, 3)), lambda: K.ones((2,))], {}, ValueError, r"K\.in_train_phase: "),
+        ([K.ones((2, 3)), K.ones((2,))], {}, ValueError, r"K\.in_train_phase: .*\(2, 3\)"),
+    ],
+)
+case("in_train_phase", _F, 0.0, id="number", oracle=0 * np.ones((2, 2)), eager=False)
+case("in_test_phase", _F, 0.0, id="number", oracle=lambda x, alt: x, eager=False, smooth=True)
+case(
+    "in_train_phase",
+    _F,
+    id="number-beside-a-function",
+    fn=lambda K, x: K.in_train_phase(lambda: x * 2.0, 0.0),
+    oracle=lambda x: 0 * x,
+    eager=False,
 )
 case("in_test_phase", _F, _G, oracle=lambda x, alt: x, smooth=True, eager=False, batch=(0, 1))
 for _training in (0, 1, True, False):

@@ -15,11 +15,14 @@ from backplane.backend.phase import known_phase, learning_phase
 from backplane.backend.types import DType, TensorLike
 from backplane.core.context import changed
 from backplane.core.graph import Tensor
+from backplane.core.shapes import broadcast
+from backplane.core.sizes import origin
 from backplane.engines import engine_of
 from backplane.ops import control
+from backplane.ops.creation import Amount, shaped, size_at
 from backplane.ops.elementwise import where
 from backplane.ops.lift import as_tensor, cast_to, promoted
-from backplane.ops.shaping import expand_dims
+from backplane.ops.shaping import broadcast_to, expand_dims
 from backplane.ops.switches import as_branch
 
 __all__ = ["foldl", "foldr", "in_test_phase", "in_train_phase", "map_fn", "switch"]
@@ -92,26 +95,68 @@ def _choose(condition: Tensor, then: Branch, orelse: Branch, names: tuple[str, s
     """
     if not callable(then) and not callable(orelse) and not isinstance(then, list | tuple):
         a, b = promoted(then, orelse)
-        if a.spec == b.spec or a.spec.shape == b.spec.shape:
+        if a.spec.shape == b.spec.shape or (
+            _is_stretched(a, b) and _common_shape(a, b, names) is not None
+        ):
             return where(condition, as_branch(a), as_branch(b))
     single = [True]
 
-    def traced(branch: Branch, what: str) -> Callable[[], list[Tensor]]:
-        def run() -> list[Tensor]:
-            value = _called(branch, what)
-            if value is None:
-                raise TypeError(
-                    f"{what} must be a tensor, or a function that returns one, got None"
-                )
-            if isinstance(value, list | tuple):
-                single[0] = False
-                return [as_tensor(v) for v in value]
-            return [as_tensor(value)]
+    def listed(branch: Branch, what: str) -> list[Any]:
+        value = _called(branch, what)
+        if value is None:
+            raise TypeError(f"{what} must be a tensor, or a function that returns one, got None")
+        if isinstance(value, list | tuple):
+            single[0] = False
+            return [*value]
+        return [value]
 
-        return run
+    def both() -> tuple[list[Tensor], list[Tensor]]:
+        found = listed(then, names[0]), listed(orelse, names[1])
+        if len(found[0]) != len(found[1]):  # `cond` says so.
+            return [as_tensor(x) for x in found[0]], [as_tensor(x) for x in found[1]]
+        pairs = [_alike(a, b, names) for a, b in zip(*found, strict=True)]
+        return [a for a, _ in pairs], [b for _, b in pairs]
 
-    results = control.cond(condition, traced(then, names[0]), traced(orelse, names[1]))
+    results = control.chosen(condition, both)
     return results[0] if single[0] else results
+
+
+def _alike(a: Any, b: Any, names: tuple[str, str]) -> tuple[Tensor, Tensor]:
+    """What two branches give, broadcast to one shape if their shapes tell that they differ. A plain
+    number takes the dtype of a tensor.
+    """
+    if isinstance(a, Tensor) != isinstance(b, Tensor):
+        a, b = promoted(a, b)
+    a, b = as_tensor(a), as_tensor(b)
+    if not _is_stretched(a, b):
+        return a, b
+    sizes: list[Amount] = []
+    shape = _common_shape(a, b, names)
+    for axis, n in enumerate(shape):
+        aligned = [(x, axis - len(shape) + x.ndim) for x in (a, b)]
+        x, i = next(((x, i) for x, i in aligned if i >= 0 and x.spec.shape[i] == n), (a, 0))
+        sizes.append(size_at(*origin(x, i)) if n is None else n)
+    a, b = (x if x.spec.shape == shape else shaped(broadcast_to, sizes, x) for x in (a, b))
+    return a, b
+
+
+def _common_shape(a: Tensor, b: Tensor, names: tuple[str, str]) -> tuple[int | None, ...]:
+    """The shape that two expressions are broadcast to; ValueError if there is none."""
+    try:
+        return broadcast(a.spec.shape, b.spec.shape)
+    except ValueError:
+        raise ValueError(
+            f"{names[0]} has shape {a.spec.shape} and {names[1]} {b.spec.shape}, which cannot be "
+            "broadcast to one shape"
+        ) from None
+
+
+def _is_stretched(a: Tensor, b: Tensor) -> bool:
+    """Whether one of two shapes is certain to be broadcast, if it fits the other."""
+    if a.ndim != b.ndim:
+        return True
+    sizes = zip(a.spec.shape, b.spec.shape, strict=True)
+    return any((n == 1) != (m == 1) for n, m in sizes)
 
 
 @adaptable
@@ -120,7 +165,7 @@ def in_train_phase(x: Branch, alt: Branch, training: TensorLike | None = None) -
 
     Args:
         x: Tensor, or function that returns one.
-        alt: Likewise, of the same shape.
+        alt: Likewise, of the same shape or one that is broadcast with it.
         training: The phase: 0, 1, a bool, or a scalar tensor. Default: `K.learning_phase()`.
 
     Returns:
