@@ -83,6 +83,7 @@ UNARY = [
         ("log1p", POSITIVE, None), ("log2", POSITIVE, None), ("log10", POSITIVE, None),
         ("sqrt", POSITIVE, None), ("cbrt", X, None), ("sin", X, None), ("cos", X, None),
         ("tan", UNIT, None), ("sinh", X, None), ("cosh", X, None), ("tanh", X, None),
+        ("arcsin", UNIT, None), ("arccos", UNIT, None), ("arctan", X * 2, None),
         ("arcsinh", X, None), ("arccosh", POSITIVE + 1, None), ("arctanh", UNIT, None),
         ("deg2rad", X, None), ("rad2deg", X, None), ("sinc", X, None), ("i0", X * 8, None),
         ("reciprocal", POSITIVE, None), ("square", X, None), ("negative", X, None),
@@ -116,6 +117,7 @@ BINARY = [
 ] + [
     Case("divide", [X, POSITIVE], slopes=True),
     Case("true_divide", [COLUMN, POSITIVE], slopes=True),
+    Case("arctan2", [X, ROW], slopes=True),
     Case("divide_no_nan", [X, POSITIVE], oracle=np.divide, slopes=True),
     Case("power", [POSITIVE, X], slopes=True), Case("power", [X], 3, slopes=True),
     Case("mod", [X, POSITIVE], slopes=True), Case("fmod", [X, POSITIVE], slopes=True),
@@ -249,4 +251,29 @@ COUNTING = [
     Case("geomspace", [POSITIVE, POSITIVE * 3], 4, slopes=True),
 ]  # fmt: skip
 
-CASES = [*UNARY, *BINARY, *REDUCTIONS, *NANS, *SHAPES, *PRODUCTS, *COUNTING]
+SORTING = [
+    Case("sort", [X], slopes=True), Case("sort", [CUBE], 1, slopes=True), Case("sort", [X], None),
+    Case("sort", [M], 0), Case("sort", [B]), Case("sort", [ODD]),
+    Case("argsort", [X]), Case("argsort", [X], 0),
+    Case("argsort", [M % 3], oracle=lambda x: np.argsort(x, kind="stable")),
+    Case("argpartition", [X], 1, oracle=lambda x, k: np.argsort(x)),
+    Case("median", [X], slopes=True), Case("median", [CUBE], (0, 2), slopes=True),
+    Case("median", [X], 1, keepdims=True), Case("median", [ODD], 1), Case("median", [M]),
+    Case("quantile", [X], 0.3, slopes=True), Case("quantile", [CUBE], [0.0, 0.4, 1.0], 1),
+    *[Case("quantile", [CUBE], 0.41, (1, 2), method=method, keepdims=True)
+      for method in ("linear", "lower", "higher", "nearest", "midpoint")],
+    Case("percentile", [X], 30, 0, slopes=True), Case("nanmedian", [GAPS], 1),
+    Case("nanmedian", [GAPS]), Case("nanquantile", [GAPS], [0.25, 0.5], 0),
+    Case("nanpercentile", [GAPS], 75.0, 1, keepdims=True),
+]  # fmt: skip
+
+_SIGNS = np.array([[0.0, -0.0, 1.0], [-1.0, np.inf, -np.inf]], "float32")
+BITS = [
+    Case("signbit", [_SIGNS]), Case("signbit", [M]), Case("nextafter", [X, Y]),
+    Case("nextafter", [_SIGNS, _SIGNS[::-1].copy()]),
+    Case("view", [X], "int32", oracle=lambda x, dtype: x.view(dtype)),
+    Case("view", [X], "int16", oracle=lambda x, dtype: x.view(dtype)),
+    Case("view", [M.astype("int8")], "int32", oracle=lambda x, dtype: x.view(dtype)),
+]  # fmt: skip
+
+CASES = [*SORTING, *BITS, *UNARY, *BINARY, *REDUCTIONS, *NANS, *SHAPES, *PRODUCTS, *COUNTING]

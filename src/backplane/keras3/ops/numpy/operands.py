@@ -44,7 +44,7 @@ def tensors(*xs: Any) -> list[Any]:
 
 def common_type(*xs: Any, also: Sequence[Any] = ()) -> str:
     """The dtype of a result of these operands, and of operands of the dtypes `also`."""
-    return result_type(*map(dtype_of, xs), *also)
+    return result_type(*[type(x) if isinstance(x, SCALARS) else dtype_of(x) for x in xs], *also)
 
 
 def cast_all(dtype: str, *xs: Any) -> list[Tensor]:

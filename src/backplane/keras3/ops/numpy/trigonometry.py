@@ -8,13 +8,14 @@ from typing import Any
 
 from backplane.core.graph import Tensor
 from backplane.keras3.call import op
-from backplane.keras3.ops.numpy.operands import float_of, like, odd
+from backplane.keras3.ops.numpy.operands import float_of, floats, like, odd
 from backplane.ops import elementwise as ew
+from backplane.ops.angles import atan2
 from backplane.ops.lift import cast_to
 
 __all__ = [
-    "arccosh", "arcsinh", "arctanh", "cos", "cosh", "deg2rad", "i0", "rad2deg", "sin", "sinc",
-    "sinh", "tan", "tanh",
+    "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "cos", "cosh",
+    "deg2rad", "i0", "rad2deg", "sin", "sinc", "sinh", "tan", "tanh",
 ]  # fmt: skip
 
 
@@ -112,6 +113,41 @@ def arctanh(x: Any) -> Tensor:
     """The inverse of `tanh`."""
     x = float_of(x)
     return ew.mul(ew.sub(ew.log1p(x), ew.log1p(ew.neg(x))), like(0.5, x))
+
+
+@op
+def arctan2(x1: Any, x2: Any) -> Tensor:
+    """The angle of the point with the coordinates x2 and x1, in radians from -π to π."""
+    return atan2(*floats(x1, x2))
+
+
+@op
+@op
+def arctan(x: Any) -> Tensor:
+    """The inverse of `tan`, from -π/2 to π/2."""
+    x = float_of(x)
+    return atan2(x, ew.one(x))
+
+
+def _other_side(x: Tensor) -> Tensor:
+    """√(1 − x²), exact near 1; NaN beyond."""
+    return ew.sqrt(ew.mul(ew.sub(ew.one(x), x), ew.add(ew.one(x), x)))
+
+
+@op
+@op
+def arcsin(x: Any) -> Tensor:
+    """The inverse of `sin`, from -π/2 to π/2; NaN beyond ±1."""
+    x = float_of(x)
+    return atan2(x, _other_side(x))
+
+
+@op
+@op
+def arccos(x: Any) -> Tensor:
+    """The inverse of `cos`, from 0 to π; NaN beyond ±1."""
+    x = float_of(x)
+    return atan2(_other_side(x), x)
 
 
 @op
