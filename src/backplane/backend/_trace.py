@@ -71,13 +71,17 @@ class Trace:
     def __call__(self, engine: Engine, leaves: list[Any]) -> Any:
         if self.keys:
             leaves = [*leaves, *map(engine.key, self.keys)]
+        borrowed: list[Any] = []
         if self.variables:
-            leaves = [*leaves, *lent(self.variables, engine)]
+            borrowed = lent(self.variables, engine)
+            leaves = [*leaves, *borrowed]
         try:
             values = self.program(*leaves, *self.constants)
         except Exception as error:
             explain(error, engine, self.program)
             raise
+        if borrowed:
+            values = tuple([engine.apart(value, borrowed) for value in values])
         return self.filled(values)
 
     def filled(self, values: tuple[Any, ...]) -> Any:
@@ -133,13 +137,29 @@ def run_now(
     """Run a K function on native values: the values of `engine`, variables, and `arrays`, unless
     arrays are parameters of the function.
     """
-    shape_of_call, leaves, specs = abstracted((args, kwargs), engine, arrays)
+    leaves: list[Any] = []
+    specs: list[Any] = []
+    borrowed: list[Any] = []
+    shape_of_call = _abstract((args, kwargs), engine, leaves, specs, arrays, borrowed)
+    found = _found(function, shape_of_call, leaves, specs, engine)
+    if not borrowed:
+        return found(engine, leaves)
+    # Who writes to a result must not write to a variable.
+    return map_leaves(lambda value: engine.apart(value, borrowed), found(engine, leaves))
+
+
+def _found(
+    function: Callable[..., Any],
+    shape_of_call: object,
+    leaves: Sequence[Any],
+    specs: Sequence[Spec | ArraySpec],
+    engine: Engine,
+) -> Trace:
     watching = context.watcher()
     if watching is not None and runs_at_once(engine) and not engine.is_tracing():
-        made = trace(function, shape_of_call, specs, engine, True, watching)
-        return made(engine, leaves)
+        return trace(function, shape_of_call, specs, engine, True, watching)
     try:
-        found = _trace_of(function, shape_of_call, specs, leaves, engine)
+        return _trace_of(function, shape_of_call, specs, leaves, engine)
     except ValueError:  # Perhaps it needs sizes that the library leaves unknown.
         present = [
             s if isinstance(s, ArraySpec) else engine.present_spec(x)
@@ -147,8 +167,7 @@ def run_now(
         ]
         if present == specs:
             raise
-        found = _trace_of(function, shape_of_call, present, leaves, engine)
-    return found(engine, leaves)
+        return _trace_of(function, shape_of_call, present, leaves, engine)
 
 
 def _trace_of(
@@ -190,25 +209,33 @@ def abstracted(
     """A tree of arguments with slots for what has a value, these values, and their specs."""
     leaves: list[Any] = []
     specs: list[Any] = []
-    return _abstract(tree, engine, leaves, specs, arrays), leaves, specs
+    return _abstract(tree, engine, leaves, specs, arrays, []), leaves, specs
 
 
 def _abstract(
-    value: Any, engine: Engine, leaves: list[Any], specs: list[Spec | ArraySpec], arrays: bool
+    value: Any,
+    engine: Engine,
+    leaves: list[Any],
+    specs: list[Spec | ArraySpec],
+    arrays: bool,
+    borrowed: list[Any],
 ) -> Any:
-    """`value` with its native tensors, variables and `arrays` moved to `leaves`."""
+    """`value` with its native tensors, variables and `arrays` moved to `leaves`. The values of
+    variables go to `borrowed` too.
+    """
     kind = type(value)
     if kind in PLAIN or value is None:
         return value
     if kind is tuple or kind is list:
-        return kind([_abstract(v, engine, leaves, specs, arrays) for v in value])
+        return kind([_abstract(v, engine, leaves, specs, arrays, borrowed) for v in value])
     if kind is SparseTensor:
-        return kind(*[_abstract(v, engine, leaves, specs, arrays) for v in value])
+        return kind(*[_abstract(v, engine, leaves, specs, arrays, borrowed) for v in value])
     if kind is dict:
-        return {k: _abstract(v, engine, leaves, specs, arrays) for k, v in value.items()}
+        return {k: _abstract(v, engine, leaves, specs, arrays, borrowed) for k, v in value.items()}
     if isinstance(value, Tensor):
         if isinstance(value, Variable):
             value = value.lent(engine)
+            borrowed.append(value)
         elif is_array(value) and is_float(value.spec.dtype):
             # A whole number may be an axis or a size, which must be known while the call is traced.
             value = engine.from_numpy(value.value)
@@ -217,7 +244,7 @@ def _abstract(
     elif isinstance(value, np.ndarray):
         if value.dtype == object and any(map(engine.owns, value.flat)):
             # It is a shape, and some sizes are tensors of the engine.
-            return _abstract(value.tolist(), engine, leaves, specs, arrays)
+            return _abstract(value.tolist(), engine, leaves, specs, arrays, borrowed)
         if not arrays:
             return value
         if value.dtype == object:

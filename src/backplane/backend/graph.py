@@ -271,7 +271,7 @@ def _array(x: Any) -> np.ndarray:
             f"x must be one tensor, got {described(x)}; K.function([], tensors)([]) computes "
             "several at once, and K.batch_get_value(variables) reads several variables"
         )
-    array = np.asarray(x)
+    array = np.array(x)
     if array.dtype.kind in "OSU":
         given = NO_GRADIENT if x is None else described(x)
         raise TypeError(f"x must be a tensor, an array or numbers, got {given}")

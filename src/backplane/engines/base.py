@@ -207,6 +207,12 @@ class Engine:
         """A variable's value as users may keep it: a copy, if programs reuse its memory."""
         return value
 
+    def apart(self, value: Value, borrowed: Sequence[Value]) -> Value:
+        """A result as users may write to it: a copy, if it has the memory of the values of
+        variables. Here: for libraries whose values nobody writes to.
+        """
+        return value
+
     def holds(self, dtype: str) -> bool:
         """Whether the library itself keeps values of that dtype as they are, at the moment."""
         return True

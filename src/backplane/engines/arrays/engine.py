@@ -50,6 +50,12 @@ class ArrayEngine(Engine):
 
     lend = staticmethod(updates.lent)
 
+    def apart(self, value: Value, borrowed: Sequence[Value]) -> Value:
+        """A copy of an array in the memory of a variable."""
+        if isinstance(value, np.ndarray) and any(np.may_share_memory(value, b) for b in borrowed):
+            return np.array(value)
+        return value
+
     def adopted(self, array: np.ndarray, dtype: str, layout: Layout | None) -> Value:
         """The array, to which steps of optimizers may write."""
         return updates.adopted(self.placed(array, dtype, layout))

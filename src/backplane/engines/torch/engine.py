@@ -151,6 +151,14 @@ class TorchEngine(Engine):
 
     lend = staticmethod(updates.lent)
 
+    def apart(self, value: Value, borrowed: Sequence[Value]) -> Value:
+        """A copy of a tensor in the memory of a variable."""
+        if isinstance(value, torch.Tensor) and any(
+            torch._C._is_alias_of(value, b) for b in borrowed
+        ):
+            return value.clone()
+        return value
+
     def adopted(self, array: np.ndarray, dtype: str, layout: Layout | None) -> Value:
         """A tensor, to which steps of optimizers may write, in the array's memory: a copy of 1 GB
         took 3 s where the system was slow to give pages. Products, and steps of Adam, take the same
