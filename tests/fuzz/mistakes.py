@@ -54,7 +54,7 @@ K.eval({'v': V}) -> TypeError: K.eval: x must be one tensor, got a dict of 1
 K.eval(None) -> TypeError: K.eval: x must be a tensor, an array or numbers, got None, which K.gradients gives
 K.eval('x') -> TypeError: K.eval: x must be a tensor, an array or numbers, got 'x'
 K.eval(X) -> ValueError: K.eval: | the placeholder 'x' | is no input
-K.eval(V, 1) -> TypeError: K.eval | 1 positional argument
+K.eval(V, 1) -> TypeError: eval() | 1 positional argument
 K.gradients(K.sum(X), None) -> TypeError: K.gradients: variables must be symbolic tensors, got NoneType
 K.gradients(3.0, [X]) -> TypeError: K.gradients: loss must be symbolic tensors, got float
 """
@@ -124,7 +124,93 @@ V.backward() -> AttributeError: write K.gradients(loss, variables)
 """
 """Names of other libraries on K, its tensors and its variables."""
 
-TABLES = {"names": NAMES, "functions": FUNCTIONS, "steps": STEPS, "keywords": KEYWORDS}
+ARGUMENTS = """
+K.placeholder((2,), 'float64') -> TypeError: K.placeholder: ndim must be an int, got 'float64'
+K.placeholder((2,), name=5) -> TypeError: K.placeholder: name must be a string, got 5
+K.placeholder((2, 'a')) -> TypeError: K.placeholder: shape must be an int, got 'a'
+K.placeholder(None) -> ValueError: K.placeholder: one of shape and ndim must be given
+K.variable([[1, 2], [3]]) -> ValueError: K.variable: value is no regular array
+K.variable(X) -> ValueError: K.variable: the placeholder 'x' | is no input
+K.variable(A, constraint=5) -> TypeError: K.variable: constraint must be a function, got 5
+K.variable(A, name=7) -> TypeError: K.variable: name must be a string, got 7
+K.variable(None) -> TypeError: K.variable: value must hold numbers, got NoneType
+K.zeros((2, None)) -> TypeError: K.zeros: shape: each size must be an int, got None
+K.permute_dimensions(A, None) -> TypeError: K.permute_dimensions: pattern must be a list of ints, got None
+K.permute_dimensions(A, (0, 0)) -> ValueError: K.permute_dimensions: pattern must name each of the 2 axes
+K.concatenate(A) -> TypeError: K.concatenate: tensors must be a list, got a tensor of shape (2, 3)
+K.concatenate(A, A) -> TypeError: K.concatenate: tensors must be a list, got a tensor of shape (2, 3)
+K.stack([A, ones(3)]) -> ValueError: K.stack: x must hold tensors of one shape, got (2, 3) and (3,)
+K.batch_get_value(V) -> TypeError: K.batch_get_value: ops must be a list of variables, got a tensor of shape (3,)
+K.batch_get_value(None) -> TypeError: K.batch_get_value: ops must be a list of variables, got None
+K.batch_set_value([V]) -> TypeError: K.batch_set_value: tuples must be a list of pairs (variable, value)
+K.batch_set_value(V) -> TypeError: K.batch_set_value: tuples must be a list of pairs (variable, value), got a tensor
+K.batch_set_value({V: A}) -> TypeError: K.batch_set_value: tuples must be a list of pairs (variable, value), got a dict of 1
+K.batch_set_value([(V, ones(4))]) -> ValueError: K.batch_set_value: the variable 'v' has shape (3,), the value has shape (4,)
+K.set_value(X, A) -> TypeError: K.set_value: x must be a variable
+K.update(V, ones(4)) -> ValueError: K.update: the variable 'v' has shape (3,), the new value has shape (4,)
+K.get_value(X) -> ValueError: K.get_value: the placeholder 'x' | is no input
+K.get_value([V, V]) -> TypeError: K.get_value: x must be one tensor, got a list of 2 | K.batch_get_value
+K.pattern_broadcast(A, 5) -> TypeError: K.pattern_broadcast: broadcastable must be a list of bools, got 5
+K.control_dependencies(5).__enter__() -> TypeError: K.control_dependencies: control_inputs must be a list, got 5
+K.set_random_seed(-1) -> ValueError: K.set_random_seed: seed must be 0 or more, got -1
+K.set_random_seed('a') -> TypeError: K.set_random_seed: seed must be an int, got 'a'
+K.set_learning_phase('train') -> ValueError: K.set_learning_phase: value must be 0 or 1, got 'train'
+K.set_floatx('float') -> ValueError: K.set_floatx: floatx must be one of 'float16', 'float32', 'float64', not 'float'
+K.engine(None).__enter__() -> TypeError: K.engine: name must be a string such as 'torch', got None
+K.engine('tensorflwo').__enter__() -> ValueError: K.engine: no engine is called 'tensorflwo' (did you mean 'tensorflow'?); there are
+K.name_scope(5).__enter__() -> TypeError: K.name_scope: name must be a string, got 5
+K.device(None).__enter__() -> TypeError: K.device: name must be a string such as 'gpu:0', got None
+K.native(np.sum, X, spec=5) -> TypeError: K.native: spec must be a pair (shape, dtype), or a list of such, got 5
+K.rnn(lambda x, s: (x, s), S, None) -> TypeError: K.rnn: initial_states must be a list of tensors, got None
+K.rnn(lambda x, s: (x, s), S, [Z], constants=5) -> TypeError: K.rnn: constants must be a list of tensors, got 5
+K.rnn(lambda x, s: ('a', s), S, [Z]) -> TypeError: K.rnn: step_function must return a tensor as its output, got 'a'
+K.rnn(lambda x, s: (x, [None]), S, [Z]) -> TypeError: K.rnn: step_function must return a tensor among its new states, got None
+K.rnn(lambda x, s: (x, s), S, Z, mask=A) -> ValueError: K.rnn: mask must have shape (samples, time) or (samples, time, 1), here (2, 5), got (2, 3)
+K.map_fn(lambda x: 'a', A) -> TypeError: K.map_fn: fn must return a tensor, got 'a'
+K.foldl(lambda a, x: 'a', A) -> TypeError: K.foldl: fn must return a tensor, got 'a'
+K.conv2d(P, ones(3, 3, 4, 2)) -> ValueError: K.conv2d: x has 3 channels, but the kernel (3, 3, 4, 2) is for 4
+K.conv2d(P, ones(3, 3, 3, 2), padding='sane') -> ValueError: K.conv2d: padding must be one of "valid", "same", got 'sane'
+K.conv2d(P, ones(3, 3, 3, 2), data_format='NHWC') -> ValueError: K.conv2d: data_format must be "channels_first" or "channels_last", got 'NHWC'
+K.conv2d(P, ones(3, 3, 3, 2), strides=(1, 2, 3)) -> ValueError: K.conv2d: strides must be 2 ints, got (1, 2, 3)
+K.pool2d(P, (2, 2), pool_mode='maximum') -> ValueError: K.pool2d: pool_mode must be "max" or "avg", got 'maximum'
+K.resize_images(P, 2, 2, 'channels_last', 'cubic') -> ValueError: K.resize_images: interpolation must be
+K.dropout(A, 1.5) -> ValueError: K.dropout: level must be in [0, 1), got 1.5
+K.one_hot(A, 3) -> TypeError: K.one_hot: indices must hold integers, got dtype float32; cast it
+K.reshape(A, (4, 2)) -> ValueError: K.reshape: cannot reshape (2, 3) (6 elements) to (4, 2) (8 elements)
+K.sum(X, axis='1') -> TypeError: K.sum: axis must be an int, got '1'
+K.gather(A, [1.5]) -> TypeError: K.gather: indices must hold integers, got dtype float32; cast it
+K.print_tensor(None) -> TypeError: K.print_tensor: x: expected a tensor, an array or numbers, got None
+K.save_state('/tmp/x', V) -> TypeError: K.save_state: variables must be a list of variables, or a dict
+K.plot_graph(5) -> TypeError: K.plot_graph: x must be a tensor
+"""
+"""Arguments of the wrong type, rank, size or value."""
+
+OPERATORS = """
+X + ones(4) -> ValueError: x + y: shapes (None, 3) and (4,) do not broadcast together
+X * [1, 2] -> ValueError: x * y: shapes (None, 3) and (2,) do not broadcast together
+ones(4) - X -> ValueError: y - x: shapes | do not broadcast together
+X + 'a' -> TypeError: x + y: y: expected a tensor, an array or numbers, got 'a'
+None / X -> TypeError: y / x: y: expected a tensor, an array or numbers, got None
+X < 'a' -> TypeError: x < y: y: expected a tensor, an array or numbers, got 'a'
+X ** None -> TypeError: x ** y: y: expected a tensor, an array or numbers, got None
+X & Y -> TypeError: & takes bools or integers, got dtype float32
+X['a'] -> TypeError: x[...]: an index must be an integer, a slice, None or ..., got 'a'
+X[:, 5] -> IndexError: x[...]: index 5 is out of range for axis 1 of size 3
+X[:, :, :] -> IndexError: x[...]: 3 indices for a tensor of shape (None, 3)
+bool(X) -> TypeError: has no truth value yet: it is symbolic. Use K.switch
+float(X) -> TypeError: is symbolic and has no value yet: use K.eval or K.function
+[i for i in X] -> TypeError: cannot be iterated over: the size of its first axis is unknown
+"""
+"""Operators of tensors."""
+
+TABLES = {
+    "names": NAMES,
+    "arguments": ARGUMENTS,
+    "operators": OPERATORS,
+    "functions": FUNCTIONS,
+    "steps": STEPS,
+    "keywords": KEYWORDS,
+}
 
 
 class Mistake(NamedTuple):

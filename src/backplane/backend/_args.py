@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from backplane import config
+from backplane.backend._errors import described
 from backplane.core.graph import Constant, Tensor
 from backplane.core.registry import suggestion
 from backplane.core.shapes import check_elements, normalize_axes, normalize_axis
@@ -35,6 +36,17 @@ def also_named(**names: str) -> Callable[[F], F]:
         return wrapper  # type: ignore[return-value]
 
     return decorate
+
+
+def as_items(value: Any, what: str, kind: str = "a list") -> list[Any]:
+    """The items of a list, or of what else can be iterated over.
+
+    Raises:
+        TypeError: for anything else, and for what is a single thing: a tensor, a string, a dict.
+    """
+    if isinstance(value, Tensor | str | bytes | dict) or not isinstance(value, Iterable):
+        raise TypeError(f"{what} must be {kind}, got {described(value)}")
+    return list(value)
 
 
 def as_int(value: Any, what: str) -> int:

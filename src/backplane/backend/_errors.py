@@ -77,11 +77,21 @@ def explain(
     if plain.startswith(f"{name} "):
         return
     inner, colon, text = plain.partition(": ")
-    if not colon or not (inner in PRIMITIVES or re.fullmatch(r"K\.\w+", inner)):
+    if not colon or not (inner in PRIMITIVES or re.fullmatch(r"K\.\w+( '.*')?", inner)):
         text = plain
     text = _of_call(text, function)
     error.plain = text  # type: ignore[attr-defined]
     error.args = (f"{name}: {_with_argument(text, _given(function, args, kwargs))}",)
+
+
+def explain_operator(error: Exception, name: str, form: str) -> None:
+    """Let the message of an error in an operator start with its form, such as `x + y`."""
+    if len(error.args) != 1 or not _is_ours(error.__traceback__):
+        return
+    inner, colon, text = str(error).partition(": ")
+    if colon and (inner in PRIMITIVES or inner == f"K.__{name}__"):
+        error.plain = text  # type: ignore[attr-defined]
+        error.args = (f"{form}: {text}",)
 
 
 def _of_call(text: str, function: Callable[..., Any]) -> str:
@@ -242,6 +252,19 @@ def call_given(
         if trace is None or trace.tb_next is not None:  # It was called, and has failed inside.
             raise
         raise TypeError(f"{what} is called with {parameters}: {error}") from None
+
+
+def returned(value: object, what: str, place: str = "") -> Tensor:
+    """What a function that the user gave as the argument `what` has returned, as a tensor.
+
+    Raises:
+        TypeError: if it is none.
+    """
+    try:
+        return as_tensor(value)
+    except TypeError:
+        where = f" {place}" if place else ""
+        raise TypeError(f"{what} must return a tensor{where}, got {described(value)}") from None
 
 
 class _Short(reprlib.Repr):

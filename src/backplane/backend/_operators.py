@@ -13,14 +13,22 @@ from typing import Any
 import numpy as np
 
 from backplane.backend._call import api
+from backplane.backend._errors import explain_operator
 from backplane.core.graph import OPERATORS, Tensor
 from backplane.ops import operators  # noqa: F401 - what is wrapped here
 
 _KNOWN = (Tensor, int, float, np.ndarray, np.generic, list, tuple)
 
-BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
+BINARY = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
+    "matmul": "@", "and": "&", "or": "|", "xor": "^",
+}  # fmt: skip
+ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 REFLECTED = tuple(f"r{name}" for name in BINARY)
-ORDER = ("lt", "le", "gt", "ge")
+FORMS = {name: f"x {sign} y" for name, sign in (BINARY | ORDER).items()} | {
+    f"r{name}": f"y {sign} x" for name, sign in BINARY.items()
+}
+"""What errors call the operators of `x`."""
 
 
 def _meeting(name: str) -> Callable[[Tensor, Any], Any]:
@@ -28,7 +36,11 @@ def _meeting(name: str) -> Callable[[Tensor, Any], Any]:
 
     @functools.wraps(own)
     def apply(x: Tensor, y: object) -> Any:
-        return own(x, y) if isinstance(y, _KNOWN) else general(x, y)
+        try:
+            return own(x, y) if isinstance(y, _KNOWN) else general(x, y)
+        except (TypeError, ValueError) as error:
+            explain_operator(error, name, FORMS[name])
+            raise
 
     def operator(x: object, y: object) -> Any:
         return own(x, y)
@@ -47,5 +59,5 @@ def _lacks(name: str) -> str:
 
 OPERATORS["lacks"] = _lacks
 
-for _name in (*BINARY, *REFLECTED, *ORDER):
+for _name in FORMS:
     OPERATORS[_name] = _meeting(_name)

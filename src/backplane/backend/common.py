@@ -105,6 +105,8 @@ def name_scope(
     chosen = default_name if name is None else name
     if chosen is None:
         raise ValueError("K.name_scope: one of name and default_name must be given")
+    if not isinstance(chosen, str):
+        raise TypeError(f"K.name_scope: name must be a string, got {chosen!r}")
     return context.name_scope(chosen)
 
 
@@ -145,7 +147,13 @@ def engine(name: str) -> Iterator[None]:
         ...     K.eval(K.constant(1.0)).item()
         1.0
     """
-    with engines.use(name):
+    if not isinstance(name, str):
+        raise TypeError(f"K.engine: name must be a string such as 'torch', got {name!r}")
+    try:
+        chosen = engines.get(name)
+    except ValueError as error:
+        raise ValueError(f"K.engine: {error}") from None
+    with engines.use(chosen.name):
         yield
 
 

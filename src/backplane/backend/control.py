@@ -10,7 +10,7 @@ import numpy as np
 from backplane.backend._adapters import adaptable
 from backplane.backend._args import as_dtype
 from backplane.backend._call import api
-from backplane.backend._errors import call_given, described
+from backplane.backend._errors import call_given, described, returned
 from backplane.backend.phase import known_phase, learning_phase
 from backplane.backend.types import DType, TensorLike
 from backplane.core.context import changed
@@ -248,7 +248,7 @@ def map_fn(
         if found is None:
             raise TypeError("fn must return a tensor, got None")
         listed[0] = isinstance(found, list | tuple)
-        ys = [as_tensor(y) for y in (found if listed[0] else [found])]
+        ys = [returned(y, "fn") for y in (found if listed[0] else [found])]
         kinds = dtype if isinstance(dtype, list | tuple) else [dtype] * len(ys)
         return [], [
             y if k is None else cast_to(y, as_dtype(k)) for y, k in zip(ys, kinds, strict=True)
@@ -336,7 +336,9 @@ def _fold(
         if found is None or len(listed) != len(carry):
             wanted = f"{len(carry)} tensors" if several else "a tensor"
             raise TypeError(f"fn must return {wanted} like the accumulator, got {described(found)}")
-        return [cast_to(as_tensor(f), c.spec.dtype) for f, c in zip(listed, carry, strict=True)], []
+        return [
+            cast_to(returned(f, "fn"), c.spec.dtype) for f, c in zip(listed, carry, strict=True)
+        ], []
 
     step(init, control.first_items(xs, reverse=reverse))
     finals, _ = control.scan(step, init, xs, reverse=reverse)

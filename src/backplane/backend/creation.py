@@ -20,7 +20,7 @@ from backplane.backend._args import (
     entries_of,
 )
 from backplane.backend._call import api, creates
-from backplane.backend._errors import explained, holds_itself
+from backplane.backend._errors import described, explained, holds_itself
 from backplane.backend.types import DType, Shape, Sizes, TensorLike
 from backplane.core import context
 from backplane.core.graph import Constant, Placeholder, Tensor, converted, with_given_name
@@ -95,6 +95,8 @@ def placeholder(
             raise ValueError(f"K.placeholder: ndim must be at most {MOST_AXES}, got {count}")
         sizes: tuple[int | None, ...] = (None,) * count
     else:
+        if ndim is not None:
+            as_count(ndim, "K.placeholder: ndim")  # Most likely a dtype at its place.
         listed = entries_of(shape, "K.placeholder: shape")
         listed = listed if isinstance(listed, list | tuple) else [listed]
         sizes = tuple(None if n is None else as_int(n, "K.placeholder: shape") for n in listed)
@@ -141,6 +143,8 @@ def variable(
         array([[1., 2.],
                [3., 4.]])
     """
+    if constraint is not None and not callable(constraint):
+        raise TypeError(f"K.variable: constraint must be a function, got {described(constraint)}")
     array = _values(value, as_dtype(dtype), "K.variable: value")
     meet()
     unique = context.unique_name(name or "Variable")
@@ -159,6 +163,8 @@ def _values(value: Any, dtype: str, what: str) -> np.ndarray:
         array = np.asarray(value)
     except RecursionError:
         raise holds_itself(what) from None
+    except ValueError as error:
+        raise ValueError(f"{what} is no regular array ({error})") from None
     if array.dtype == object and all(type(n) is int for n in array.flat):
         return converted(array, dtype, what)  # Some need more than 64 bits.
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":

@@ -107,6 +107,8 @@ def _specs(spec: Any) -> Sequence[Spec]:
     """The specs of the results: a list if a list was given."""
     if isinstance(spec, list):
         return [s for one in spec for s in _specs(one)]
+    if not isinstance(spec, tuple) or len(spec) != 2:
+        raise TypeError(f"spec must be a pair (shape, dtype), or a list of such, got {spec!r}")
     shape, dtype = spec
     return (Spec(tuple(shape), as_dtype(dtype)),)
 

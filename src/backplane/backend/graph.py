@@ -293,8 +293,6 @@ def _once(inputs: list[Tensor], x: Tensor, engine: Engine) -> Function:
     return _compiler()(inputs, [x], engine=engine, name="eval", options=options)
 
 
-eval.__qualname__ = "K.eval"  # Python's own error for too many arguments begins with this name.
-
 CALLS = "_calls"
 """Where a tensor keeps what computes it, by engine, from its first evaluation on."""
 

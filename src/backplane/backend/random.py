@@ -72,7 +72,10 @@ def set_random_seed(seed: int | None, portable: bool = False) -> None:
     if seed is None:
         _seeds.generator, _seeds.portable = None, False
         return
-    _seeds.generator = np.random.default_rng(as_int(seed, "K.set_random_seed: seed"))
+    number = as_int(seed, "K.set_random_seed: seed")
+    if number < 0:
+        raise ValueError(f"K.set_random_seed: seed must be 0 or more, got {number}")
+    _seeds.generator = np.random.default_rng(number)
     _seeds.portable = bool(portable)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from backplane.backend._args import as_int
+from backplane.backend._args import as_int, as_items
 from backplane.backend._call import api
-from backplane.backend._errors import call_given, described
+from backplane.backend._errors import call_given, described, returned
 from backplane.backend._trees import flatten, unflatten
 from backplane.backend.types import TensorLike, Tree
 from backplane.core.context import changed
@@ -171,9 +171,10 @@ class _Run:
             states = [states]
         self.step_function = step
         self.input_nest = inputs
-        self.state_nest = list(states)
+        self.state_nest = as_items(states, "initial_states", "a list of tensors")
         self.states = [as_tensor(s) for s in flatten(self.state_nest)]
-        self.constants = list(constants) if constants is not None else []
+        given = [] if constants is None else constants
+        self.constants = as_items(given, "constants", "a list of tensors")
         self.zero_masked = zero_masked
         self.output_nest: Any = None
 
@@ -191,13 +192,13 @@ class _Run:
             )
         output, new = self._pair(result)
         self.output_nest = output
-        listed = [as_tensor(s) for s in flatten(new)]
+        listed = [returned(s, "step_function", "among its new states") for s in flatten(new)]
         if len(listed) != len(self.states):
             raise ValueError(
                 f"a step must return as many states as initial_states has "
                 f"({len(self.states)}), got {len(listed)}"
             )
-        return [as_tensor(y) for y in flatten(output)], listed
+        return [returned(y, "step_function", "as its output") for y in flatten(output)], listed
 
     def _pair(self, result: object) -> tuple[Any, Any]:
         """The output and the new states of one step.

@@ -9,6 +9,7 @@ import numpy as np
 from backplane import config
 from backplane.backend._args import as_axes, as_axis, as_count, as_entries, as_new_axis
 from backplane.backend._call import api
+from backplane.backend._errors import described
 from backplane.backend.types import Axes, Axis, Shape, Size, TensorLike
 from backplane.core.graph import Constant, Tensor
 from backplane.core.spec import bits, is_integer
@@ -75,7 +76,7 @@ def concatenate(tensors: Sequence[TensorLike], axis: Axis = -1) -> Tensor:
         array([[1., 2., 3.]], dtype=float32)
     """
     if not isinstance(tensors, list | tuple):
-        raise TypeError(f"tensors must be a list, got {type(tensors).__name__}")
+        raise TypeError(f"tensors must be a list, got {described(tensors)}")
     if not tensors:
         raise ValueError("tensors must hold at least one tensor, got an empty list")
     parts = promoted(*tensors)

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from backplane import engines
+from backplane.backend._args import as_items
 from backplane.backend._call import api
 from backplane.backend._trees import flatten, unflatten
 from backplane.backend.state import update
@@ -208,7 +209,8 @@ def control_dependencies(control_inputs: Tensor | Iterable[Any] | None) -> Itera
     """
     one = isinstance(control_inputs, Tensor)
     updated: dict[Tensor, Tensor] = {}
-    for t in [control_inputs] if one else control_inputs or []:
+    what = "K.control_dependencies: control_inputs"
+    for t in [control_inputs] if one else as_items(control_inputs or [], what):
         if isinstance(t, tuple) and len(t) == 2:
             t = update(*t)
         if not isinstance(t, Tensor):
@@ -241,7 +243,7 @@ def pattern_broadcast(x: TensorLike, broadcastable: Iterable[bool]) -> Tensor:
         (1, 3)
     """
     x = as_tensor(x)
-    flags = [bool(b) for b in broadcastable]
+    flags = [bool(b) for b in as_items(broadcastable, "broadcastable", "a list of bools")]
     if len(flags) != x.ndim:
         raise ValueError(f"K.pattern_broadcast: {len(flags)} flags for {x.ndim} axes")
     for axis, (flag, n) in enumerate(zip(flags, x.spec.shape, strict=True)):

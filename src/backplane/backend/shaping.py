@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from backplane.backend._args import as_axis, as_count, as_entries, as_new_axis, as_shape, entries_of
+from backplane.backend._args import (
+    as_axis,
+    as_count,
+    as_entries,
+    as_items,
+    as_new_axis,
+    as_shape,
+    entries_of,
+)
 from backplane.backend._call import api
 from backplane.backend.types import Axis, Shape, Size, TensorLike
 from backplane.core import spec
@@ -81,7 +89,8 @@ def permute_dimensions(x: TensorLike, pattern: Sequence[Axis]) -> Tensor:
         (2, 4, 3)
     """
     x = as_tensor(x)
-    order = [as_axis(axis, x, "pattern") for axis in entries_of(pattern, "pattern")]
+    entries = as_items(entries_of(pattern, "pattern"), "pattern", "a list of ints")
+    order = [as_axis(axis, x, "pattern") for axis in entries]
     if sorted(order) != list(range(x.ndim)):
         raise ValueError(f"pattern must name each of the {x.ndim} axes of x once, got {pattern}")
     return permuted(x, order)

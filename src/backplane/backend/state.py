@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from backplane.backend._adapters import adaptable
-from backplane.backend._args import also_named
+from backplane.backend._args import also_named, as_items
+from backplane.backend._errors import described
 from backplane.backend._keras1 import accepting
 from backplane.backend._trace import run_now
 from backplane.backend.creation import _values
@@ -58,7 +59,7 @@ def batch_get_value(ops: Iterable[TensorLike]) -> list[np.ndarray]:
         >>> K.batch_get_value([K.zeros((1,)), K.ones((1,))])
         [array([0.], dtype=float32), array([1.], dtype=float32)]
     """
-    given = list(ops)
+    given = as_items(ops, "ops", "a list of variables")
     variables = [x for x in given if isinstance(x, Variable)]
     if len(variables) == len(given):
         return arrays(variables)
@@ -109,7 +110,12 @@ def batch_set_value(tuples: Sequence[tuple[TensorLike, TensorLike]]) -> None:
 
 def _set(tuples: Sequence[tuple[TensorLike, TensorLike]], what: str) -> None:
     """Set variables, of ours and of engines, if all values fit."""
-    checked = [(x, _fitting_array(x, value, what)) for x, value in tuples]
+    kind = "a list of pairs (variable, value)"
+    pairs = as_items(tuples, f"{what}: tuples", kind)
+    for pair in pairs:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise TypeError(f"{what}: tuples must be {kind}, and holds {described(pair)}")
+    checked = [(x, _fitting_array(x, value, what)) for x, value in pairs]
     ours = [(x, array) for x, array in checked if isinstance(x, Variable)]
     assign([variable for variable, _ in ours], [array for _, array in ours])
     for x, array in checked:

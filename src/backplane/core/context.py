@@ -305,7 +305,13 @@ def reset_uids() -> None:
 
 
 def scoped_name(name: str) -> str:
-    """`name` inside the current scopes."""
+    """`name` inside the current scopes.
+
+    Raises:
+        TypeError: if it is no string.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a string, got {name!r}")
     return "/".join([*current().scopes, name])
 
 

@@ -85,7 +85,7 @@ def choose_ours() -> None:
     """
     asked = os.environ.get("KERAS_BACKEND")
     try:
-        given = keras_json.given(keras_json.path())
+        given = {} if asked else keras_json.given(keras_json.path())
         name = asked or given.get(keras_json.OWN_BACKEND) or given.get("backend", "tensorflow")
     except FileNotFoundError:
         name = "tensorflow"
