@@ -15,6 +15,8 @@ from backplane.core.spec import Spec
 from backplane.core.traits import Memory
 from backplane.ops import elementwise as ew
 from backplane.ops import shaping as sh
+from backplane.ops.creation import scalar
+from backplane.ops.effects import stop_gradient
 from backplane.ops.factorization import (
     in_single,
     known,
@@ -25,6 +27,8 @@ from backplane.ops.factorization import (
     turned,
 )
 from backplane.ops.families import Cotangents
+from backplane.ops.indexing import ALL, pad, slice
+from backplane.ops.reduction import max
 
 
 @primitive(multiple=True, memory=Memory.FRESH)
@@ -127,3 +131,47 @@ def eig(x: Spec) -> list[Spec]:
 
 
 in_single(eig)
+
+
+# --- vectors whose signs are the same on every engine ---------------------------------------------
+
+
+def svd_of(x: Tensor, *, full: bool) -> list[Tensor]:
+    """`svd`, where the element of each column of U that is farthest from 0 is positive."""
+    u, s, vt = svd(x, full=full)
+    signs = _signs(u)
+    u = ew.mul(u, signs)
+    pairs = turned(signs)
+    if full:
+        rows, columns = x.spec.shape[-2:]
+        if rows != columns or rows is None:
+            return [u, s, _signed_rows(vt, pairs)]
+    return [u, s, ew.mul(vt, pairs)]
+
+
+def _signed_rows(vt: Tensor, signs: Tensor) -> Tensor:
+    """The rows of `vt`, as far as there are signs for them; others are left."""
+    have, wanted = signs.spec.shape[-2], vt.spec.shape[-2]
+    if have is None or wanted is None:
+        raise ValueError("svd: for full factors the last two sizes of x must be known")
+    if have >= wanted:
+        cut = (*[ALL] * (signs.ndim - 2), (None, wanted, 1), ALL)
+        return ew.mul(vt, slice(signs, slices=cut))
+    border = (*[(0, 0)] * (signs.ndim - 2), (0, wanted - have), (0, 0))
+    return ew.mul(vt, pad(signs, padding=border, value=1))
+
+
+def eigh_of(x: Tensor) -> list[Tensor]:
+    """`eigh`, where the element of each vector that is farthest from 0 is positive."""
+    w, v = eigh(x)
+    return [w, ew.mul(v, _signs(v))]
+
+
+def _signs(vectors: Tensor) -> Tensor:
+    """For each column 1 or −1, the sign of its element that is farthest from 0."""
+    sizes = ew.abs(vectors)
+    axes = (vectors.ndim - 2,)
+    largest = ew.equal(sizes, max(sizes, axes=axes, keepdims=True))
+    found = sh.sum(ew.where(largest, vectors, ew.zero(vectors)), axes=axes, keepdims=True)
+    signs = ew.where(ew.less(found, ew.zero(found)), scalar(-1, found.spec.dtype), ew.one(found))
+    return stop_gradient(signs)

@@ -1,1 +1,467 @@
-"""Keras' backend functions of the module `math`."""
+"""Keras' backend functions of the module `math`: segments, the largest elements, signals, error
+functions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from backplane.backend._args import as_axes
+from backplane.core.graph import Tensor, constant
+from backplane.core.spec import HALVES, is_float
+from backplane.keras3.call import float_of, op, tensor_of
+from backplane.keras3.ops.numpy import pad, take_along_axis
+from backplane.keras3.tensor import Tensor as Symbolic
+from backplane.keras3.variable import to_array
+from backplane.ops import elementwise as ew
+from backplane.ops import fourier
+from backplane.ops import reduction as red
+from backplane.ops import shaping as sh
+from backplane.ops.creation import full, scalar, shaped, size_at, sizes_of
+from backplane.ops.factorization import determinant_parts
+from backplane.ops.indexing import ALL, gather, scatter_add, slice
+from backplane.ops.indexing import pad as zeros_around
+from backplane.ops.lift import cast_to
+from backplane.ops.scattering import scatter
+
+# --- segments -------------------------------------------------------------------------------------
+
+
+def _number_of_segments(segment_ids: Any, num_segments: Any) -> int:
+    """The number that was given, or one more than the largest id, which only values tell."""
+    if num_segments is not None:
+        return int(num_segments)
+    if isinstance(segment_ids, Symbolic):
+        raise ValueError(
+            "Argument `num_segments` must be set in models and steps: there the ids have no "
+            "values. Received: num_segments=None"
+        )
+    return int(np.max(to_array(segment_ids))) + 1
+
+
+def segment_sum(
+    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
+) -> Any:
+    """The sum of the rows of `data` for each segment. Rows whose id names no segment are left out,
+    and a segment without rows is 0.
+    """
+    return _segment_sum(data, segment_ids, _number_of_segments(segment_ids, num_segments))
+
+
+def segment_max(
+    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
+) -> Any:
+    """The maximum of the rows of `data` for each segment; the least number if there are none."""
+    return _segments(data, segment_ids, _number_of_segments(segment_ids, num_segments), "max")
+
+
+def segment_min(
+    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
+) -> Any:
+    """The minimum of the rows of `data` for each segment; the largest number if there are none."""
+    return _segments(data, segment_ids, _number_of_segments(segment_ids, num_segments), "min")
+
+
+def segment_prod(
+    data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
+) -> Any:
+    """The product of the rows of `data` for each segment; 1 if there are none."""
+    return _segments(data, segment_ids, _number_of_segments(segment_ids, num_segments), "product")
+
+
+def _rows(data: Any, segment_ids: Any, number: int) -> tuple[Tensor, Tensor]:
+    """The rows, and their segments. One more segment takes the rows that belong to none."""
+    data, ids = tensor_of(data), cast_to(tensor_of(segment_ids), "int32")
+    inside = ew.logical_and(ew.less_equal(ew.zero(ids), ids), ew.less(ids, scalar(number, "int32")))
+    return data, ew.where(inside, ids, scalar(number, "int32"))
+
+
+def _without_last(table: Tensor, number: int) -> Tensor:
+    return slice(table, slices=((None, number, 1), *[ALL] * (table.ndim - 1)))
+
+
+@op
+def _segment_sum(data: Any, segment_ids: Any, number: int) -> Tensor:
+    rows, ids = _rows(data, segment_ids, number)
+    summed = shaped(scatter_add, [number + 1, *sizes_of(rows)[1:]], rows, ids, axis=0)
+    return _without_last(summed, number)
+
+
+@op
+def _segments(data: Any, segment_ids: Any, number: int, by: Any) -> Tensor:
+    rows, ids = _rows(data, segment_ids, number)
+    value = _nothing(rows.spec.dtype, by)
+    sizes = [number + 1, *sizes_of(rows)[1:]]
+    table = shaped(full, sizes, value=value, dtype=rows.spec.dtype)
+    return _without_last(scatter(table, ids, rows, by=by), number)
+
+
+def _nothing(dtype: str, by: str) -> float:
+    """What leaves any number as it is."""
+    if by == "product":
+        return 1
+    if is_float(dtype):
+        return -math.inf if by == "max" else math.inf
+    limits = np.iinfo(dtype)
+    return int(limits.min if by == "max" else limits.max)
+
+
+# --- the largest elements -------------------------------------------------------------------------
+
+
+@op(static=("k",))
+def top_k(x: Any, k: int, sorted: bool = True) -> tuple[Tensor, Tensor]:
+    """The k largest elements along the last axis, in descending order, and their positions."""
+    x = tensor_of(x)
+    kind = x.spec.dtype
+    values, positions = red.top_k(cast_to(x, "uint8") if kind == "bool" else x, k=int(k))
+    return cast_to(values, kind), positions
+
+
+@op(static=("k",))
+def in_top_k(targets: Any, predictions: Any, k: int) -> Tensor:
+    """Whether fewer than k predictions are larger than that of the target. NaN is the least."""
+    predictions, targets = float_of(predictions), tensor_of(targets)
+    last = targets.ndim
+    chosen = take_along_axis(predictions, sh.expand_dims(targets, axes=(last,)), axis=-1)
+    lowest = scalar(-math.inf, chosen.spec.dtype)
+    chosen = ew.where(ew.not_equal(chosen, chosen), lowest, chosen)
+    larger = cast_to(ew.less(chosen, predictions), "int32")
+    count = sh.sum(larger, axes=(last,), keepdims=False)
+    return ew.less(count, scalar(int(k), "int32"))
+
+
+@op(static=("axis",))
+def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The logarithm of the sum of exponentials along the axes, or of all."""
+    x = float_of(x)
+    return red.logsumexp(x, axes=as_axes(axis, x), keepdims=keepdims)
+
+
+@op
+def cdist(x: Any, y: Any) -> Tensor:
+    """The distances between each row of `x` and each row of `y`."""
+    x, y = float_of(x), float_of(y)
+    if x.ndim < 2 or y.ndim < 2:
+        raise ValueError("`cdist` inputs must have rank >= 2")
+    if x.spec.shape[-1] != y.spec.shape[-1]:
+        raise ValueError("Last dimension of inputs to `cdist` must match")
+    left = sh.expand_dims(x, axes=(x.ndim - 1,))
+    right = sh.expand_dims(y, axes=(y.ndim - 2,))
+    diff = ew.sub(left, right)
+    return ew.sqrt(sh.sum(ew.mul(diff, diff), axes=(diff.ndim - 1,), keepdims=False))
+
+
+# --- signals --------------------------------------------------------------------------------------
+
+
+@op
+def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> Tensor:
+    """Parts of the last axis, each `sequence_stride` elements after the one before."""
+    return _frames(tensor_of(x), sequence_length, sequence_stride)
+
+
+def _frames(x: Tensor, length: int, stride: int) -> Tensor:
+    size = x.spec.shape[-1]
+    if size is None:
+        raise ValueError(
+            "extract_sequences: the size of the last axis must be known while a graph is built, "
+            f"got shape {x.spec.shape}"
+        )
+    count = max((size - length) // stride + 1, 0)
+    return gather(x, constant(_places(count, length, stride), "int32"), axis=x.ndim - 1)
+
+
+def _places(count: int, length: int, stride: int) -> np.ndarray:
+    """Where the elements of the frames stand."""
+    return np.arange(count)[:, None] * stride + np.arange(length)
+
+
+def _pair(x: Any) -> tuple[Tensor, Tensor]:
+    if not isinstance(x, list | tuple) or len(x) != 2:
+        raise ValueError(
+            f"Input `x` should be a tuple of two tensors - real and imaginary.Received: x={x}"
+        )
+    re, im = map(tensor_of, x)
+    if re.spec.shape != im.spec.shape:
+        raise ValueError(
+            "Input `x` should be a tuple of two tensors - real and imaginary."
+            "Both the real and imaginary parts should have the same shape. "
+            f"Received: x[0].shape = {re.spec.shape}, x[1].shape = {im.spec.shape}"
+        )
+    if not (is_float(re.spec.dtype) and is_float(im.spec.dtype)):
+        raise ValueError(f"At least one tensor in input `x` is not of type float. Received: x={x}.")
+    return re, im
+
+
+@op
+def fft(x: Any) -> tuple[Tensor, Tensor]:
+    """The Fourier transform along the last axis, of a pair of real and imaginary parts."""
+    re, im = fourier.fft(*_pair(x))
+    return re, im
+
+
+@op
+def fft2(x: Any) -> tuple[Tensor, Tensor]:
+    """The Fourier transform along the last two axes."""
+    return _in_two_axes(_pair(x), fourier.fft)
+
+
+@op
+def ifft2(x: Any) -> tuple[Tensor, Tensor]:
+    """The inverse of `fft2`."""
+    return _in_two_axes(_pair(x), fourier.inverse_fft)
+
+
+def _in_two_axes(pair: Sequence[Tensor], transform: Any) -> tuple[Tensor, Tensor]:
+    for _ in range(2):
+        re, im = transform(*pair)
+        n = re.ndim
+        pair = [sh.transpose(t, perm=(*range(n - 2), n - 1, n - 2)) for t in (re, im)]
+    return pair[0], pair[1]
+
+
+def _resized(x: Tensor, size: int) -> Tensor:
+    """The last axis, cut or filled up with zeros to a size."""
+    have = x.spec.shape[-1]
+    if have is None:
+        raise ValueError(
+            f"the size of the last axis must be known while a graph is built, got {x.spec.shape}"
+        )
+    before = [ALL] * (x.ndim - 1)
+    if have >= size:
+        return x if have == size else slice(x, slices=(*before, (None, size, 1)))
+    return zeros_around(x, padding=(*[(0, 0)] * (x.ndim - 1), (0, size - have)), value=0)
+
+
+@op(static=("fft_length",))
+def rfft(x: Any, fft_length: int | None = None) -> tuple[Tensor, Tensor]:
+    """The Fourier transform of reals along the last axis: its first half."""
+    return _rfft(float_of(x), fft_length)
+
+
+def _rfft(x: Tensor, length: int | None) -> tuple[Tensor, Tensor]:
+    x = x if length is None else _resized(x, int(length))
+    size = x.spec.shape[-1]
+    half = (None, None if size is None else size // 2 + 1, 1)
+    if size is None:
+        raise ValueError(
+            "rfft: the size of the last axis must be known, or fft_length be given, got shape "
+            f"{x.spec.shape}"
+        )
+    parts = fourier.fft(x, sh.zeros_like(x))
+    re, im = [slice(t, slices=(*[ALL] * (x.ndim - 1), half)) for t in parts]
+    return re, im
+
+
+@op(static=("fft_length",))
+def irfft(x: Any, fft_length: int | None = None) -> Tensor:
+    """The inverse of `rfft`: reals of the length `fft_length`, by default an even one."""
+    return _irfft(*_pair(x), fft_length)
+
+
+def _irfft(re: Tensor, im: Tensor, length: int | None) -> Tensor:
+    have = re.spec.shape[-1]
+    if length is None and have is None:
+        raise ValueError(
+            "irfft: the size of the last axis must be known, or fft_length be given, got shape "
+            f"{re.spec.shape}"
+        )
+    n = 2 * ((have or 1) - 1) if length is None else int(length)
+    re, im = [_resized(t, n // 2 + 1) for t in (re, im)]
+    # The other half is that of conjugates, from the last one but that of a half turn backwards.
+    others = constant(np.arange((n - 1) // 2, 0, -1), "int32")
+    axis = re.ndim - 1
+    rest = [gather(t, others, axis=axis) for t in (re, im)]
+    whole = sh.concat(re, rest[0], axis=axis), sh.concat(im, ew.neg(rest[1]), axis=axis)
+    return fourier.inverse_fft(*whole)[0]
+
+
+def _window(window: Any, length: int, fft_length: int, dtype: str) -> Tensor | None:
+    """A window in the middle of `fft_length` zeros."""
+    if window is None:
+        return None
+    if isinstance(window, str):
+        window = _named_window(window, length)
+    found = tensor_of(window, dtype)
+    if found.spec.shape != (length,):
+        raise ValueError(
+            "The shape of `window` must be equal to [sequence_length]."
+            f"Received: window shape={found.spec.shape}"
+        )
+    before = (fft_length - length) // 2
+    return pad(found, [(before, fft_length - length - before)])
+
+
+def _named_window(name: str, length: int) -> np.ndarray:
+    """A window that is repeated without a step: a raised cosine."""
+    if name not in ("hann", "hamming"):
+        raise ValueError(
+            "If a string is passed to `window`, it must be one of "
+            f'`"hann"`, `"hamming"`. Received: window={name}'
+        )
+    if length == 1:
+        return np.ones(1)
+    share = 0.5 if name == "hann" else 0.54
+    return share - (1 - share) * np.cos(2 * np.pi * np.arange(length) / length)
+
+
+def _reflected(x: Tensor, border: int) -> Tensor:
+    """The last axis with its elements mirrored at both ends, which are not repeated."""
+    size = x.spec.shape[-1]
+    if size is None:
+        raise ValueError(
+            "stft: the size of the last axis must be known while a graph is built, got shape "
+            f"{x.spec.shape}"
+        )
+    places = np.pad(np.arange(size), border, mode="reflect")
+    return gather(x, constant(places, "int32"), axis=x.ndim - 1)
+
+
+@op
+def stft(
+    x: Any,
+    sequence_length: int,
+    sequence_stride: int,
+    fft_length: int,
+    window: Any = "hann",
+    center: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """The Fourier transforms of parts of a signal, each multiplied by a window."""
+    x = tensor_of(x)
+    if x.spec.dtype not in ("float32", "float64"):
+        raise TypeError(
+            "Invalid input type. Expected `float32` or `float64`. "
+            f"Received: input type={x.spec.dtype}"
+        )
+    if fft_length < sequence_length:
+        raise ValueError(
+            "`fft_length` must equal or larger than `sequence_length`. "
+            f"Received: sequence_length={sequence_length}, fft_length={fft_length}"
+        )
+    shape = _window(window, sequence_length, fft_length, x.spec.dtype)
+    if center:
+        x = _reflected(x, fft_length // 2)
+    frames = _frames(x, fft_length, sequence_stride)
+    return _rfft(frames if shape is None else ew.mul(frames, shape), fft_length)
+
+
+@op
+def istft(
+    x: Any,
+    sequence_length: int,
+    sequence_stride: int,
+    fft_length: int,
+    length: int | None = None,
+    window: Any = "hann",
+    center: bool = True,
+) -> Tensor:
+    """The inverse of `stft`: parts are added where they overlap, and divided by the windows that
+    cover each place.
+    """
+    re, im = _pair(x)
+    count = re.spec.shape[-2] if re.ndim > 1 else 0
+    if re.ndim < 2:
+        raise ValueError(
+            f"Input `x` must have at least 2 dimensions. Received shape: {re.spec.shape}"
+        )
+    if count is None:
+        raise ValueError(
+            "istft: the number of sequences must be known while a graph is built, got shape "
+            f"{re.spec.shape}"
+        )
+    frames = _irfft(re, im, fft_length)
+    shape = _window(window, sequence_length, fft_length, re.spec.dtype)
+    total = fft_length + sequence_stride * (count - 1)
+    places = constant(_places(count, fft_length, sequence_stride), "int32")
+    if shape is None:
+        weights: Tensor = constant(np.ones(fft_length), re.spec.dtype)
+    else:
+        weights, frames = ew.mul(shape, shape), ew.mul(frames, shape)
+    sizes = [size_at(frames, i) for i in range(frames.ndim - 2)]
+    signal = shaped(scatter_add, [*sizes, total], frames, places, axis=frames.ndim - 2)
+    repeated = sh.broadcast_to(weights, shape=(count, fft_length))
+    covered = scatter_add(repeated, places, shape=(total,), axis=0)
+    thin = ew.less_equal(covered, scalar(1e-10, covered.spec.dtype))
+    signal = ew.div(signal, ew.where(thin, ew.one(covered), covered))
+    if shape is None:
+        signal = ew.mul(signal, scalar(fft_length / sequence_stride, signal.spec.dtype))
+    start = fft_length // 2 if center else 0
+    stop = start + length if length is not None else total - start
+    return slice(signal, slices=(*[ALL] * (signal.ndim - 1), (start, stop, 1)))
+
+
+# --- functions of numbers -------------------------------------------------------------------------
+
+
+@op
+def rsqrt(x: Any) -> Tensor:
+    """1 / √x."""
+    x = float_of(x)
+    return ew.div(ew.one(x), ew.sqrt(x))
+
+
+@op
+def erf(x: Any) -> Tensor:
+    """The error function."""
+    return ew.erf(float_of(x))
+
+
+@op
+def erfc(x: Any) -> Tensor:
+    """1 − `erf`, exact for large x, where that difference has no digits."""
+    x = float_of(x)
+    if x.spec.dtype in HALVES:
+        return cast_to(_erfc(cast_to(x, "float32")), x.spec.dtype)
+    return _erfc(x)
+
+
+def _erfc(x: Tensor) -> Tensor:
+    """Above 1 the rational approximations of erfc(x) · e^x².
+
+    Source: the coefficients of `erfc` in S. L. Moshier's Cephes library, ndtr.c
+    (https://www.netlib.org/cephes/).
+    """
+    dtype = x.spec.dtype
+    a = ew.minimum(ew.maximum(x, scalar(1, dtype)), scalar(30, dtype))
+    near = ew.div(
+        ew.polynomial(
+            a, 2.46196981473530512524e-10, 5.64189564831068821977e-1, 7.46321056442269912687e0,
+            4.86371970985681366614e1, 1.96520832956077098242e2, 5.26445194995477358631e2,
+            9.34528527171957607540e2, 1.02755188689515710272e3, 5.57535335369399327526e2,
+        ),
+        ew.polynomial(
+            a, 1.0, 1.32281951154744992508e1, 8.67072140885989742329e1, 3.54937778887819891062e2,
+            9.75708501743205489753e2, 1.82390916687909736289e3, 2.24633760818710981792e3,
+            1.65666309194161350182e3, 5.57535340817727675546e2,
+        ),
+    )  # fmt: skip
+    far = ew.div(
+        ew.polynomial(
+            a, 5.64189583547755073984e-1, 1.27536670759978104416e0, 5.01905042251180477414e0,
+            6.16021097993053585195e0, 7.40974269950448939160e0, 2.97886665372100240670e0,
+        ),
+        ew.polynomial(
+            a, 1.0, 2.26052863220117276590e0, 9.39603524938001434673e0, 1.20489539808096656605e1,
+            1.70814450747565897222e1, 9.60896809063285878198e0, 3.36907645100081516050e0,
+        ),
+    )  # fmt: skip
+    tail = ew.mul(ew.exp(ew.neg(ew.mul(a, a))), ew.where(ew.less(a, scalar(8, dtype)), near, far))
+    return ew.where(ew.less(scalar(1, dtype), x), tail, ew.sub(scalar(1, dtype), ew.erf(x)))
+
+
+@op
+def erfinv(x: Any) -> Tensor:
+    """The inverse of `erf`."""
+    return ew.erfinv(float_of(x))
+
+
+@op
+def logdet(x: Any) -> Tensor:
+    """The logarithms of the absolute values of determinants."""
+    _, diagonal = determinant_parts(float_of(x))
+    return sh.sum(ew.log(ew.abs(diagonal)), axes=(diagonal.ndim - 1,), keepdims=False)
