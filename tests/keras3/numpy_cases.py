@@ -15,35 +15,45 @@ class Case:
     Args:
         name: Name of the function.
         arrays: Its arguments that are tensors.
-        args: The other ones by position; a list of tensors is the argument if `joined`.
+        args: The other ones by position.
         oracle: What NumPy says; by default its function of the same name.
         slopes: Whether the gradient exists, and is to be what differences of the oracle say.
         fixed: Whether the sizes of all axes must be known.
+        joined: Whether the tensors are one argument, a list.
+        first: An argument in front of the tensors.
         kwargs: Arguments by name.
     """
 
     def __init__(
         self, name: str, arrays: list[np.ndarray], *args: Any,
         oracle: Callable[..., Any] | None = None, slopes: bool = False, fixed: bool = False,
-        joined: bool = False, **kwargs: Any,
+        joined: bool = False, first: Any = None, **kwargs: Any,
     ) -> None:  # fmt: skip
         self.name, self.arrays, self.args, self.kwargs = name, arrays, args, kwargs
         self.given = oracle
-        self.slopes, self.fixed, self.joined = slopes, fixed, joined
+        self.slopes, self.fixed, self.joined, self.first = slopes, fixed, joined, first
 
     def __repr__(self) -> str:
         shapes = ",".join("x".join(map(str, a.shape)) for a in self.arrays)
-        rest = ",".join([*map(repr, self.args), *[f"{k}={v!r}" for k, v in self.kwargs.items()]])
+        rest = ",".join(
+            [
+                *([repr(self.first)] if self.first else []),
+                *map(repr, self.args),
+                *[f"{k}={v!r}" for k, v in self.kwargs.items()],
+            ]
+        )
         return f"{self.name}({shapes}{';' if rest else ''}{rest})".replace(" ", "")
 
     def called(self, function: Callable[..., Any], tensors: list[Any]) -> Any:
         """The function's result for these tensors."""
         operands = [tensors] if self.joined else tensors
+        if self.first is not None:
+            operands = [self.first, *operands]
         return function(*operands, *self.args, **self.kwargs)
 
     def oracle(self, arrays: list[np.ndarray]) -> Any:
         """NumPy's result."""
-        return self.called(self.given or getattr(np, self.name), arrays)
+        return self.called(self.given or getattr(np, self.name, None) or np.linalg.slogdet, arrays)
 
 
 _rng = np.random.default_rng(7)
@@ -235,6 +245,18 @@ PRODUCTS = [
     Case("tensordot", [X, Y], 0), Case("kron", [X, SQUARE], slopes=True),
     Case("kron", [VECTOR, X]), Case("cross", [_floats(4, 3), _floats(4, 3)], slopes=True),
     Case("cross", [_floats(3, 4), _floats(3, 4)], axis=0, fixed=True),
+    *[Case("einsum", arrays, slopes=True, first=text) for text, arrays in [
+        ("ij,jk->ik", [X, _floats(4, 2)]), ("ij->ji", [X]), ("ij->", [X]), ("ii->i", [SQUARE]),
+        ("ii", [SQUARE]), ("bij,bjk->bik", [CUBE, _floats(2, 4, 3)]), ("i,j->ij", [VECTOR, VECTOR]),
+        ("ij,ij->i", [X, Y]), ("...ij,...jk->...ik", [CUBE, _floats(4, 2)]),
+        ("i...,j...k->...ijk", [_floats(2, 3), _floats(4, 3, 2)]), ("...j,j", [CUBE, _floats(4)]),
+        ("ij,jk,kl->il", [X, _floats(4, 2), _floats(2, 5)]), ("a...a->...", [_floats(3, 2, 3)]),
+        ("ab,bc,cd,da->", [X, _floats(4, 2), _floats(2, 5), _floats(5, 3)]),
+        ("b...i,...ij->b...j", [_floats(2, 3, 4), _floats(1, 4, 2)]), ("ij,k->k", [X, VECTOR]),
+    ]],
+    Case("einsum", [M.astype("int8"), N.astype("int8")], first="ij,ij->j",
+         oracle=lambda text, a, b: np.einsum(text, a.astype("int32"), b.astype("int32"))),
+    Case("slogdet", [SQUARE], slopes=True), Case("slogdet", [_floats(2, 3, 3)], slopes=True),
     Case("corrcoef", [X], slopes=True), Case("corrcoef", [VECTOR]),
     Case("correlate", [VECTOR, _floats(3)], fixed=True, slopes=True),
     *[Case("correlate", [a, b], mode, fixed=True) for mode in ("same", "full", "valid")

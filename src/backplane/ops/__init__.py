@@ -22,7 +22,7 @@ Each module imports only those above it:
 - `scattering`: rows that are combined with rows of a table
 - `groups`: what libraries compute by one kernel, and `recognition`, which finds it in graphs
 - `rectifiers`: piecewise linear activations
-- `linear`: products of matrices
+- `linear`: products of matrices, and `einsum`, sums of products of tensors
 - `fourier`: Fourier transforms
 - `factorization`: factors of matrices and equations, and `spectra`: singular values, eigenvalues
 - `recurrence`: the loop of an LSTM

@@ -18,9 +18,9 @@ from backplane import backend as K
 from backplane.backend.activation import float_tensor
 from backplane.core.graph import Tensor
 from backplane.core.spec import bits, is_float
-from backplane.interop.keras3.einsum import einsum
 from backplane.ops import elementwise as ew
 from backplane.ops.creation import shaped, size_at
+from backplane.ops.einsum import einsum
 from backplane.ops.groups import gelu
 from backplane.ops.indexing import flip, gather, pad
 from backplane.ops.lift import as_tensor, cast_to

@@ -14,9 +14,9 @@ from backplane.backend.pooling import pooled
 from backplane.core.graph import Tensor
 from backplane.core.spec import bits
 from backplane.interop.keras3 import translations as tr
-from backplane.interop.keras3.einsum import einsum
 from backplane.ops import elementwise as ew
 from backplane.ops.creation import size_at
+from backplane.ops.einsum import einsum
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.ragged import positions
 from backplane.ops.reduction import log_softmax, softmax

@@ -12,6 +12,7 @@ from backplane.keras3.call import op, result_type, standard, tensor_of
 from backplane.keras3.ops.numpy.operands import (
     Function,
     flat,
+    float_of,
     floatx,
     length,
     like,
@@ -23,12 +24,14 @@ from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
 from backplane.ops.axes import merge_axes, permuted
 from backplane.ops.creation import arange, scalar, shaped, size_at
+from backplane.ops.factorization import determinant_parts
 from backplane.ops.indexing import gather, pad
 from backplane.ops.lift import cast_to
 from backplane.ops.shaping import broadcast_to, expand_dims
 
 __all__ = [
-    "diag", "diagflat", "diagonal", "eye", "identity", "trace", "tri", "tril", "triu", "vander",
+    "diag", "diagflat", "diagonal", "eye", "identity", "slogdet", "trace", "tri", "tril",
+    "triu", "vander",
 ]  # fmt: skip
 
 
@@ -157,3 +160,12 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
     powers = constant(np.arange(n)[:: 1 if increasing else -1], dtype)
     found = ew.pow(expand_dims(cast_to(x, dtype), axes=(1,)), expand_dims(powers, axes=(0,)))
     return cast_to(found, result_type(x.spec.dtype))
+
+
+@op
+def slogdet(x: Any) -> tuple[Tensor, Tensor]:
+    """The sign of the determinants of square matrices, and the logarithm of their size."""
+    sign, pivots = determinant_parts(float_of(x))
+    last = pivots.ndim - 1
+    sign = ew.mul(sign, red.prod(ew.sign(pivots), axes=(last,), keepdims=False))
+    return sign, red.sum(ew.log(ew.abs(pivots)), axes=(last,), keepdims=False)

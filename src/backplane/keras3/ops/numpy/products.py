@@ -24,6 +24,7 @@ from backplane.keras3.ops.numpy.operands import (
 from backplane.ops import elementwise as ew
 from backplane.ops import operators
 from backplane.ops.axes import merge_axes, permuted, reshape_to
+from backplane.ops.einsum import einsum as summed_products
 from backplane.ops.indexing import flip, pad
 from backplane.ops.lift import cast_to
 from backplane.ops.linear import matmul as product
@@ -31,8 +32,8 @@ from backplane.ops.reduction import mean, sum
 from backplane.ops.shaping import expand_dims, squeeze, stack
 
 __all__ = [
-    "corrcoef", "correlate", "cross", "dot", "inner", "kron", "matmul", "outer", "tensordot",
-    "vdot",
+    "corrcoef", "correlate", "cross", "dot", "einsum", "inner", "kron", "matmul", "outer",
+    "tensordot", "vdot",
 ]  # fmt: skip
 
 
@@ -119,6 +120,14 @@ def outer(x1: Any, x2: Any) -> Tensor:
     """The products of each element of the first operand with each of the second one."""
     a, b = (flat(tensor_of(x)) for x in (x1, x2))
     return multiplied(ew.mul, expand_dims(a, axes=(1,)), expand_dims(b, axes=(0,)))
+
+
+@op
+def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Tensor:
+    """The sum of the products that `subscripts` describe, as in NumPy; sums of int8 are int32.
+    Arguments by name, with which NumPy is told how to compute it, have no effect.
+    """
+    return multiplied(lambda *xs: summed_products(subscripts, *xs), *map(tensor_of, operands))
 
 
 @op
