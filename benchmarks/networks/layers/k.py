@@ -84,6 +84,8 @@ class Layers(Weights):
             return K.batch_normalization(x, mean, var, beta, gamma, epsilon=1e-3)
         axes = list(range(K.ndim(x) - 1))
         y, new_mean, new_var = K.normalize_batch_in_training(x, gamma, beta, axes, epsilon=1e-3)
+        # As in the other libraries' versions, the last call counts where a layer is called twice.
+        self.updates = [update for update in self.updates if update.variable not in (mean, var)]
         self.updates += [
             K.moving_average_update(mean, new_mean, 0.99),
             K.moving_average_update(var, new_var, 0.99),

@@ -87,6 +87,24 @@ def check_size(size: int, what: str) -> None:
         raise ValueError(f"{what} must be below 2**63, got {size}")
 
 
+FLAGS = (bool, int, np.bool_, np.integer, type(None))
+"""The types of what says yes or no; None stands for no."""
+
+
+def as_flag(value: Any, what: str) -> bool:
+    """A Python bool; the TypeError for what is neither true nor false names `what`."""
+    if not isinstance(value, FLAGS) or value not in (0, 1, None):
+        raise TypeError(f"{what} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def as_name(name: Any, what: str) -> str | None:
+    """A name or None; the TypeError for anything else names `what`."""
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"{what} must be a string, got {name!r}")
+    return name
+
+
 def as_float(value: Any, what: str) -> float:
     """A Python float; the TypeError for anything else names `what`."""
     if isinstance(value, str) or value is None:

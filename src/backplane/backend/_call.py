@@ -34,6 +34,7 @@ nested lists among the arguments, `_general` looks at the arguments of each call
 from __future__ import annotations
 
 import functools
+import inspect
 import keyword
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -42,6 +43,7 @@ import numpy as np
 
 from backplane import engines
 from backplane.backend import _adapters, _dynamo
+from backplane.backend._args import FLAGS
 from backplane.backend._errors import EXPLAINED, explain
 from backplane.backend._trace import PLAIN, keep, run_now, runs_at_once, table, traced_for
 from backplane.backend._trees import map_leaves
@@ -255,6 +257,7 @@ def _settle(
     """What calls like this one do: calls in the same mode and on the same engine, with as many
     arguments of the same types, and keywords of the same names.
     """
+    _check_flags(function, args, kwargs)
     if mode == "symbolic":
         return function
     if context.WATCHING:
@@ -264,6 +267,19 @@ def _settle(
     if any(type(v) in (list, tuple) for v in (*args, *kwargs.values())):
         return _by_items(function, general, mode)
     return _for_types(function, general, mode, args, kwargs)
+
+
+def _check_flags(function: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """TypeError if an argument that says yes or no has another type: `"no"` would mean yes. Types
+    are looked at once, like all that is settled by them.
+    """
+    flags = [name for name, kind in function.__annotations__.items() if kind == "bool"]
+    if flags:
+        named = inspect.unwrap(function).__code__.co_varnames
+        given = dict(zip(named, args, strict=False)) | kwargs
+        for name in flags:
+            if not isinstance(given.get(name), FLAGS):
+                raise TypeError(f"{name} must be True or False, got {given[name]!r}")
 
 
 def _is_keyword(name: str) -> bool:

@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from backplane.backend._errors import described
-from backplane.backend._trees import flatten, is_nest
+from backplane.backend._args import as_flag
+from backplane.backend._errors import described, unknown_keywords
+from backplane.backend._trees import as_pairs, flatten, is_nest
 from backplane.core.graph import Tensor
 from backplane.core.variable import Variable
 from backplane.ops.effects import Update
 from backplane.ops.lift import as_tensor, fitting
 
+OPTIONS = ("compile", "freeze")
+"""Keyword options of `K.function` that are handed to the engine."""
+
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+ARGUMENTS = ("backend", "disable", "dynamic", "fullgraph", "mode", "options")
+"""The modes and the arguments of `torch.compile`. They are checked on all engines, so that a
+program which runs on one is right on the others."""
+
 NO_GRADIENT = "None, which K.gradients gives for a tensor that the loss does not depend on"
+
+
+def checked_options(given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Options in a form that can be part of a key. ValueError for what no engine takes."""
+    found = dict(given)
+    for name, value in given.items():
+        if name == "freeze":
+            found[name] = as_flag(value, "K.function: freeze")
+        elif isinstance(value, str) and value not in MODES:
+            raise ValueError(
+                f"K.function: compile must be True, False, one of {', '.join(map(repr, MODES))}, "
+                f"or a dict of arguments of torch.compile; got {value!r}"
+            )
+        elif isinstance(value, dict):
+            strange = sorted(str(key) for key in value if key not in ARGUMENTS)
+            if strange:
+                raise ValueError(f"K.function: compile: {unknown_keywords(strange, ARGUMENTS)}")
+            if value.get("mode") is not None and value.get("mode") not in MODES:
+                checked_options({name: str(value["mode"])})
+        elif not isinstance(value, str):
+            found[name] = as_flag(value, "K.function: compile")
+    return tuple(sorted((name, as_pairs(value)) for name, value in found.items()))
 
 
 def as_input(t: object, i: int) -> Tensor:

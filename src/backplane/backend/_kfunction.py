@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backplane.backend._args import as_count
+from backplane.backend._args import as_count, as_flag, as_int
 from backplane.backend._trees import is_nest, matched
 from backplane.backend.types import File
 from backplane.compile.progress import counted
@@ -126,6 +126,7 @@ class KFunction:
                 f"K.function {self.name!r}: map: prefetch must be a whole number, 0 or more, "
                 f"got {prefetch!r}"
             )
+        shows = as_flag(progress, f"K.function {self.name!r}: map: progress")
         from backplane.compile.stream import mapped, prepared_for  # Here: few programs read ahead.
 
         def prepare(item: Any) -> list[Any]:
@@ -137,9 +138,7 @@ class KFunction:
 
         items = iter(iterable)
         total = length_hint(iterable)
-        return mapped(
-            items, prepare, run, prefetch, counted(self.name if progress else None, total)
-        )
+        return mapped(items, prepare, run, prefetch, counted(self.name if shows else None, total))
 
     def in_buckets(
         self, buckets: Sizes | Mapping[int, Sizes], check: bool = True
@@ -316,7 +315,10 @@ class KFunction:
         # Here, not above: few programs write models.
         from backplane.compile.export import Wishes, export
 
-        wishes = Wishes(outputs, learning_phase, inputs, freeze, opset)
+        what = f"K.function {self.name!r}: to_onnx"
+        frozen = as_flag(freeze, f"{what}: freeze")
+        version = None if opset is None else as_int(opset, f"{what}: opset")
+        wishes = Wishes(outputs, learning_phase, inputs, frozen, version)
         export(self._function, path, wishes)
 
     def _without_fixed(self, inputs: Sequence[Any]) -> list[Any]:

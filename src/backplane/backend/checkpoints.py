@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from backplane import engines
+from backplane.backend._args import as_flag
 from backplane.backend.random import random_state as present_state
 from backplane.backend.random import set_random_state
 from backplane.core.graph import Tensor
@@ -159,7 +160,7 @@ def load_state(
     """
     from pathlib import Path
 
-    given = Path(path)
+    given, with_random = Path(path), as_flag(random_state, "K.load_state: random_state")
     if variables is None:
         return _newest(given, None, _whole) if given.is_dir() else _read(given, _whole)
     named = _by_name(variables, "K.load_state")
@@ -171,9 +172,9 @@ def load_state(
         loaded = _in_all(engine, lambda: _read(given, read), "K.load_state")
     _in_all(engine, loaded.check, "K.load_state")
     hold(list(named.values()), loaded.values)
-    if random_state and loaded.random is not None:
+    if with_random and loaded.random is not None:
         set_random_state(loaded.random)
-    elif random_state:
+    elif with_random:
         warnings.warn(
             f"K.load_state: {os.fspath(path)!r} was saved without the state of random numbers, by "
             "an older version: random tensors go on from where they are",

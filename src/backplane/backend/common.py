@@ -185,6 +185,8 @@ def eager(func: F) -> F:
         >>> float(K.eager(K.sum)(K.ones((3,))))
         3.0
     """
+    if not callable(func):
+        raise TypeError(f"K.eager: func must be a function, got {func!r}")
     return _in_mode(func, "eager")
 
 

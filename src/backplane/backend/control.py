@@ -185,6 +185,8 @@ def in_train_phase(x: Branch, alt: Branch, training: TensorLike | None = None) -
             # A native tensor has its value now, so no phase will be fed.
             training = 0
     if isinstance(training, _NUMBER):
+        if training not in (0, 1):
+            raise ValueError(f"training must be 0, 1, a bool or a tensor, got {training!r}")
         branch = x if training else alt
         return _called(branch, "x" if training else "alt")
     return _phase_switch(x, alt, training)

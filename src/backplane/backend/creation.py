@@ -13,7 +13,9 @@ from backplane.backend._adapters import adaptable, meet
 from backplane.backend._args import (
     as_count,
     as_dtype,
+    as_flag,
     as_int,
+    as_name,
     as_new_shape,
     as_sizes,
     check_possible,
@@ -101,11 +103,12 @@ def placeholder(
         listed = listed if isinstance(listed, list | tuple) else [listed]
         sizes = tuple(None if n is None else as_int(n, "K.placeholder: shape") for n in listed)
     check_possible(sizes, "K.placeholder: shape")
+    sparse = as_flag(sparse, "K.placeholder: sparse")
     if sparse and len(sizes) != 2:
         raise ValueError(f"K.placeholder: a sparse placeholder has 2 axes, got shape {sizes}")
-    unique = context.unique_name(name or "Placeholder")
+    unique = context.unique_name(as_name(name, "K.placeholder: name") or "Placeholder")
     meet()
-    return with_given_name(Placeholder(Spec(sizes, as_dtype(dtype), bool(sparse)), unique), name)
+    return with_given_name(Placeholder(Spec(sizes, as_dtype(dtype), sparse), unique), name)
 
 
 @adaptable
@@ -129,7 +132,7 @@ def variable(
         A variable, which is also a tensor.
 
     Raises:
-        TypeError: if `value` holds no numbers.
+        TypeError: if `value` holds no numbers, or fractions although `dtype` is an integer type.
         ValueError: if `dtype` is an integer type that cannot hold them.
 
     Example:
@@ -146,6 +149,9 @@ def variable(
     if constraint is not None and not callable(constraint):
         raise TypeError(f"K.variable: constraint must be a function, got {described(constraint)}")
     array = _values(value, as_dtype(dtype), "K.variable: value")
+    as_name(name, "K.variable: name")
+    if constraint is not None and not callable(constraint):
+        raise TypeError(f"K.variable: constraint must be a function, got {constraint!r}")
     meet()
     unique = context.unique_name(name or "Variable")
     return with_given_name(Variable(array, unique, constraint, is_sparse_matrix(value)), name)
@@ -197,6 +203,7 @@ def constant(
     Raises:
         ValueError: if `value` has more elements than `shape`, or `dtype` is an integer type
             that cannot hold them.
+        TypeError: if `value` holds fractions although `dtype` is an integer type.
 
     Example:
         >>> from backplane import backend as K

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from backplane import engines
+from backplane.backend._args import as_count, as_flag
 from backplane.backend._call import api
 from backplane.backend._kfunction import KFunction
 from backplane.backend.types import File, TensorLike
@@ -57,6 +58,7 @@ def plot_graph(
         >>> picture.startswith("<svg"), "float32 (?, 3)" in picture
         (True, True)
     """
+    as_count(max_nodes, "K.plot_graph: max_nodes")
     from backplane.views import drawing  # Here: few programs draw, and it needs further libraries.
 
     if isinstance(x, KFunction):
@@ -76,8 +78,7 @@ def plot_graph(
     return drawing.draw(roots, name or title, to_file, max_nodes)
 
 
-@contextmanager
-def debug(stop: bool = True, inf: bool = True) -> Iterator[Debugger]:
+def debug(stop: bool = True, inf: bool = True) -> AbstractContextManager[Debugger]:
     """Context manager: find out where the first NaN or Inf comes from.
 
     Inside, functions of `K.function`, `K.eval` and eager calls run op by op on their engine, loops
@@ -94,6 +95,7 @@ def debug(stop: bool = True, inf: bool = True) -> Iterator[Debugger]:
         An object whose list `findings` has what was found.
 
     Raises:
+        TypeError: if `stop` or `inf` is neither True nor False.
         FloatingPointError: at the first tensor with NaN or Inf whose operands have none. It names
             the primitive, the lines of the user's code that led to it, the loop and its step, and
             shape, dtype, smallest, largest and mean element, and the number of NaN and Inf of the
@@ -108,6 +110,11 @@ def debug(stop: bool = True, inf: bool = True) -> Iterator[Debugger]:
         >>> print(found.findings[0].result)
         float32 (3,), min 0, max 0.693147, mean 0.346574, 1 NaN
     """
+    return _debugging(as_flag(stop, "K.debug: stop"), as_flag(inf, "K.debug: inf"))
+
+
+@contextmanager
+def _debugging(stop: bool, inf: bool) -> Iterator[Debugger]:
     from backplane.views.debugger import Debugger  # Here: few programs look for NaN.
 
     debugger = Debugger(stop, inf)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from backplane import engines
 from backplane.backend._adapters import LIFT, adaptable
-from backplane.backend._args import as_dtype, known_integers
+from backplane.backend._args import as_dtype, as_flag, known_integers
 from backplane.backend._call import bound_values, look
 from backplane.backend._trace import Slot, abstracted, fill, hashable, run_now, runs_at_once
 from backplane.backend._trees import flatten, map_leaves, unflatten
@@ -78,6 +78,10 @@ def native(
     """
     if not callable(fn):
         raise TypeError(f"K.native: fn must be a function, got {fn!r}")
+    if gradient is not None and not callable(gradient):
+        raise TypeError(f"K.native: gradient must be a function, got {gradient!r}")
+    if stateful is not None:
+        stateful = as_flag(stateful, "K.native: stateful")
     tensors = bound_values(tensors)
     given = None if spec is None else _specs(spec)
     runs, engine = look(tensors, "native")

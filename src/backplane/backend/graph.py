@@ -12,19 +12,21 @@ import numpy as np
 
 from backplane import engines
 from backplane.backend._adapters import LIFT, adaptable, adapter_among
+from backplane.backend._args import as_name
 from backplane.backend._call import api
 from backplane.backend._errors import described, explained, unknown_keywords
 from backplane.backend._function_arguments import (
     NO_GRADIENT,
+    OPTIONS,
     as_input,
     as_output,
     as_updates,
+    checked_options,
     is_nest_of_tensors,
 )
 from backplane.backend._kfunction import Given, KFunction
 from backplane.backend._trees import (
     as_list,
-    as_pairs,
     flatten,
     is_nest,
     map_leaves,
@@ -93,9 +95,12 @@ def function(
 
     Raises:
         ValueError: for unknown keyword arguments, if a placeholder is needed but not an input, or
-            if the batch cannot be split.
+            if the batch cannot be split, or `compile` is nothing that an engine knows.
         NotImplementedError: if the engine does not have the dtype of `precision`.
         TypeError: for inputs, outputs or updates that are not tensors.
+
+    If there are two updates of one variable and the second does not follow from the first, a
+    warning says that only the second counts.
 
     Example:
         >>> from backplane import backend as K
@@ -106,7 +111,7 @@ def function(
         >>> f([[[1.0, 1.0]]])
         [array([5.], dtype=float32)]
     """
-    options = tuple(sorted((k, as_pairs(kwargs.pop(k))) for k in list(kwargs) if k in OPTIONS))
+    options = checked_options({k: kwargs.pop(k) for k in list(kwargs) if k in OPTIONS})
     if kwargs:
         known = [*list(signature(function).parameters)[:-1], *OPTIONS]
         raise ValueError(
@@ -134,15 +139,11 @@ def function(
         results,
         pairs,
         engine=engines.for_programs(),
-        name=name,
+        name=as_name(name, "K.function: name"),
         options=options,
         policy=policy_of(precision, loss_scale, accumulate),
     )
     return KFunction(made, fixed, takes, gives)
-
-
-OPTIONS = ("compile", "freeze")
-"""Keyword options of `K.function` that are handed to the engine."""
 
 
 @adaptable

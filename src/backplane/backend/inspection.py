@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from backplane.backend._adapters import adaptable
-from backplane.backend._args import shape_vector
+from backplane.backend._args import as_int, shape_vector
 from backplane.backend._call import api
 from backplane.backend._errors import explained
 from backplane.backend.types import StaticShape, TensorLike
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.numbers import Style
-from backplane.core.spec import Spec
+from backplane.core.spec import Spec, is_float
 from backplane.core.variable import Variable
 from backplane.engines import engine_of
 from backplane.ops.creation import dims_of
@@ -265,5 +265,19 @@ def print_tensor(
         >>> y = K.eval(K.print_tensor(K.constant([1.0, 2.0]), "x is:", summary=True))
         x is: float32 (2,), min 1, max 2, mean 1.5
     """
+    x = as_tensor(x)
+    if summarize is not None and as_int(summarize, "summarize") < -1:
+        raise ValueError(f"summarize must be -1 or more, got {summarize}")
+    if format is not None:
+        _check_format(format, x.spec.dtype)
     style = Style(summarize, format, bool(summary))
-    return print_(as_tensor(x), message=str(message), style=tuple(style))
+    return print_(x, message=str(message), style=tuple(style))
+
+
+def _check_format(text: object, dtype: str) -> None:
+    """Raise the error now that printing a number would raise."""
+    number = True if dtype == "bool" else 1.0 if is_float(dtype) else 1
+    try:
+        number.__format__(text)  # type: ignore[arg-type]
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"format must fit numbers of {dtype}, got {text!r}: {error}") from None

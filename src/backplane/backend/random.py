@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from backplane import config
-from backplane.backend._args import as_dtype, as_float, as_int, as_new_shape, entries_of
+from backplane.backend._args import (
+    as_dtype,
+    as_flag,
+    as_float,
+    as_int,
+    as_new_shape,
+    entries_of,
+)
 from backplane.backend._call import api, creates
 from backplane.backend._errors import explained
 from backplane.backend.creation import variable
@@ -68,6 +75,7 @@ def set_random_seed(seed: int | None, portable: bool = False) -> None:
         True
         >>> K.set_random_seed(None)
     """
+    is_portable = as_flag(portable, "K.set_random_seed: portable")
     states.forget_awaited()
     if seed is None:
         _seeds.generator, _seeds.portable = None, False
@@ -76,7 +84,7 @@ def set_random_seed(seed: int | None, portable: bool = False) -> None:
     if number < 0:
         raise ValueError(f"K.set_random_seed: seed must be 0 or more, got {number}")
     _seeds.generator = np.random.default_rng(number)
-    _seeds.portable = bool(portable)
+    _seeds.portable = is_portable
 
 
 @explained
@@ -247,7 +255,13 @@ def random_normal(
         >>> bool(4.8 < K.eval(x).mean() < 5.2)
         True
     """
+    _check_deviation(stddev)
     return _sample(_NORMAL, shape, _float_dtype(dtype), seed) * stddev + mean
+
+
+def _check_deviation(stddev: TensorLike) -> None:
+    if isinstance(stddev, int | float) and stddev < 0:
+        raise ValueError(f"stddev must be 0 or more, got {stddev}")
 
 
 @creates
@@ -304,6 +318,8 @@ def random_binomial(
         >>> sorted(set(K.eval(K.random_binomial((100,), p=0.5, seed=1)).tolist()))
         [0.0, 1.0]
     """
+    if isinstance(p, int | float) and not 0 <= p <= 1:
+        raise ValueError(f"p must be in [0, 1], got {p}")
     sample = _sample(_UNIFORM, shape, "float32", seed)
     return cast_to(sample < p, as_dtype(dtype))
 
@@ -352,6 +368,7 @@ def truncated_normal(
         True
     """
     name = _float_dtype(dtype)
+    _check_deviation(stddev)
     # float64 keeps the engines together in the tails, where erfinv is steep.
     u = _sample(_UNIFORM, shape, "float64", seed) * 2.0 - 1.0
     cut: Tensor = erfinv(u * _WITHIN_TWO) * _SQRT_TWO

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from backplane import engines
-from backplane.backend._args import as_items
+from backplane.backend._args import as_flag, as_items
 from backplane.backend._call import api
 from backplane.backend._trees import flatten, unflatten
 from backplane.backend.state import update
@@ -181,7 +181,7 @@ def manual_variable_initialization(value: bool) -> None:
         >>> from backplane import backend as K
         >>> K.manual_variable_initialization(False)
     """
-    _manual[0] = bool(value)
+    _manual[0] = as_flag(value, "K.manual_variable_initialization: value")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from backplane.backend.creation import _values
 from backplane.backend.graph import eval as value_of
 from backplane.backend.types import TensorLike
 from backplane.core.graph import Tensor
-from backplane.core.spec import Spec
+from backplane.core.spec import Spec, is_float
 from backplane.core.variable import Variable, arrays, assign
 from backplane.engines import engine_of
 from backplane.engines.base import Engine
@@ -75,7 +75,8 @@ def set_value(x: TensorLike, value: TensorLike) -> None:
         value: Array, number or nested list of the variable's shape. It is copied and cast.
 
     Raises:
-        TypeError: if `x` is not a variable, or `value` holds no numbers.
+        TypeError: if `x` is not a variable, or `value` holds no numbers, or fractions although the
+            variable holds integers.
         ValueError: if the shapes differ. The variable keeps its value then.
 
     Example:
@@ -174,7 +175,7 @@ def update(x: TensorLike, new_x: TensorLike) -> Tensor:
         for a shared variable of PyTensor the pair that `pytensor.function` takes among its updates.
 
     Raises:
-        TypeError: if `x` is no variable.
+        TypeError: if `x` is no variable, or holds integers or bools, and `new_x` floats.
         ValueError: if the shapes differ.
 
     Example:
@@ -247,6 +248,19 @@ def _average(x: Tensor, value: TensorLike, momentum: TensorLike) -> Any:
     return x * old_share + new * (1.0 - old_share)
 
 
+def _change(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The new value of a variable by an operation of Python. A whole number beside a variable of
+    integers is one of them, whatever its type.
+    """
+
+    def new(x: Tensor, by: Any) -> Any:
+        if not is_float(x.spec.dtype) and not isinstance(by, Tensor):
+            by = as_tensor(by, None if x.spec.dtype == "bool" else x.spec.dtype)
+        return operation(x, by)
+
+    return new
+
+
 def _fitted(what: str, new: Callable[..., Any]) -> Callable[..., Tensor]:
     """The new value of a variable that `new` makes of the old one and of operands."""
 
@@ -260,8 +274,8 @@ _NEW_VALUE = {
     what: _fitted(what, new)
     for what, new in (
         ("K.update", lambda x, new_x: new_x),
-        ("K.update_add", operator.add),
-        ("K.update_sub", operator.sub),
+        ("K.update_add", _change(operator.add)),
+        ("K.update_sub", _change(operator.sub)),
         ("K.moving_average_update", _average),
     )
 }

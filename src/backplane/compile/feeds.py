@@ -92,10 +92,10 @@ def check_has_value(value: object, engine: Engine, what: str) -> None:
 
 
 def as_array(value: object, dtype: np.dtype[Any], what: str) -> np.ndarray:
-    """`value` as an array of `dtype`. Floats are not silently cut to integers.
+    """`value` as an array of `dtype`. Integers and bools lose nothing (`converted`).
 
     Raises:
-        TypeError: if it holds no numbers, or fractions although `dtype` is an integer type.
+        TypeError: if it holds no numbers, or such as an integer type or bool would lose.
         ValueError: if it is ragged, or holds numbers outside the range of an integer type.
     """
     owner = engine_of(value)
@@ -116,9 +116,6 @@ def as_array(value: object, dtype: np.dtype[Any], what: str) -> np.ndarray:
         raise TypeError(
             f"{what}: takes {dtype.name}, got {type(value).__name__} of dtype {array.dtype}"
         )
-    whole = array.dtype.kind != "f" or dtype.kind not in "iub"
-    if not whole and not np.array_equal(array, np.trunc(array)):
-        raise TypeError(f"{what}: takes {dtype.name}, got {array.dtype.name} with fractions")
     return converted(array, dtype, what)
 
 
@@ -130,6 +127,8 @@ def _switch(value: object, what: str, spec: Spec) -> float:
     if array.size != 1 or array.dtype.kind not in _KINDS:
         raise ValueError(f"{what}: takes one number, 0 (test) or 1 (train), got {value!r}")
     number = array.item()
+    if number not in (0, 1):
+        raise ValueError(f"{what}: takes one number, 0 (test) or 1 (train), got {value!r}")
     return bool(number) if spec.dtype == "bool" else number
 
 

@@ -13,6 +13,7 @@ from backplane.compile.feeds import Feed, feed_for
 from backplane.compile.policy import PLAIN, Planned, Policy, planned
 from backplane.compile.program import Compiled
 from backplane.compile.source_map import explain, place_of, tell
+from backplane.core.context import warn
 from backplane.core.graph import (
     KeySource,
     Placeholder,
@@ -27,7 +28,7 @@ from backplane.core.spec import Spec
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
 from backplane.ops import indexing
-from backplane.ops.effects import shard, updates_in
+from backplane.ops.effects import Update, shard, updates_in
 from backplane.ops.shaping import squeeze
 
 Call = Callable[..., list[np.ndarray]]
@@ -86,15 +87,24 @@ class Plan:
         self.call: Call | None = None
         """The straight-line call, once there is one that serves whatever is fed."""
 
-    @staticmethod
     def _all_updates(
-        outputs: Sequence[Tensor], updates: Sequence[tuple[Variable, Tensor]]
+        self, outputs: Sequence[Tensor], updates: Sequence[tuple[Variable, Tensor]]
     ) -> dict[Variable, Tensor]:
-        """The explicit updates, and those on the way to the outputs. Later ones win."""
-        pairs: dict[Variable, Tensor] = {}
-        for update in updates_in([*outputs, *(value for _, value in updates)]):
-            pairs[update.variable] = update
-        pairs.update(updates)
+        """The explicit updates, and those on the way to the outputs. Later ones win, with a warning
+        if they were not computed from the others.
+        """
+        passed = updates_in([*outputs, *(value for _, value in updates)])
+        found = [*[(u.variable, u) for u in passed], *updates]
+        pairs: dict[Variable, Tensor] = dict(found)
+        if len(pairs) < len(found):
+            lost = {v: t for v, t in found if _value(t) is not _value(pairs[v])}
+            for variable, other in lost.items():
+                if other not in toposort([pairs[variable]]):
+                    warn(
+                        f"K.function {self.name!r}: there are two updates of the variable "
+                        f"{variable.name!r}, and only the last one counts. Both are computed from "
+                        "the old value; K.control_dependencies([first]) lets another one follow"
+                    )
         return pairs
 
     @staticmethod
@@ -197,6 +207,11 @@ class Plan:
         for i, value in zip(self.switches, switches, strict=True):
             replace[self.inputs[i]] = constant(value, self.inputs[i].spec.dtype)
         return [p for i, p in enumerate(self.inputs) if i not in self.switches], replace
+
+
+def _value(new: Tensor) -> Tensor:
+    """The tensor that an update writes."""
+    return new.inputs[0] if isinstance(new, Update) else new
 
 
 def _laid_out(new: Tensor, variable: Variable, mesh: Mesh) -> Tensor:

@@ -169,23 +169,37 @@ def constant(value: object, dtype: str | None = None) -> Constant:
 
 
 def converted(array: np.ndarray, dtype: Any, what: str) -> np.ndarray:
-    """A copy of `array` in another dtype. Fractions are cut off for integer types.
+    """A copy of `array` in another dtype, if an integer or bool dtype can hold its numbers.
 
     Raises:
-        ValueError: names `what`, if an integer type cannot hold the numbers (NaN is one of them).
+        ValueError: names `what`, if numbers are out of the range of an integer type (NaN is one of
+            them).
+        TypeError: names `what`, if an integer type would lose fractions, or bool numbers other than
+            0 and 1.
     """
     target = np.dtype(dtype)
-    if target.kind not in "iu" or array.dtype.kind not in "iufO" or not array.size:
+    own = "f" if array.dtype.name == "bfloat16" else array.dtype.kind
+    if target.kind not in "biu" or own not in "iufO" or not array.size:
         return array.astype(target)
-    if array.dtype.kind in "iu":
-        found = array.astype(target)
-        if (found == array).all():
-            return found
+    found = array.astype(target) if own in "iu" or target.kind == "b" else None
+    if found is not None and (found == array).all():
+        return found
+    if target.kind == "b":
+        wrong = array[(array != 0) & (array != 1)].flat[0]
+        raise TypeError(
+            f"{what}: takes bool, got {array.dtype.name} with other numbers than 0 and 1, such as "
+            f"{wrong}; x != 0 makes bools of numbers"
+        )
     low, high, info = _number(array.min()), _number(array.max()), np.iinfo(target)
     if not (info.min <= low and high <= info.max):
         wrong = high if info.min <= low else low
         raise ValueError(
             f"{what}: {target.name} holds whole numbers from {info.min} to {info.max}, got {wrong}"
+        )
+    if own == "f" and not (whole := np.trunc(array) == array).all():
+        raise TypeError(
+            f"{what}: takes {target.name}, got {array.dtype.name} with fractions, such as "
+            f"{array[~whole].flat[0]}; round the numbers, or let K.cast cut the fractions off"
         )
     return array.astype(target)
 

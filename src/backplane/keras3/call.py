@@ -31,7 +31,7 @@ from backplane import engines
 from backplane.backend._trace import run_now
 from backplane.backend._trees import map_leaves
 from backplane.core import context, graph
-from backplane.core.spec import DTYPES
+from backplane.core.spec import DTYPES, is_float
 from backplane.engines.base import Engine
 from backplane.keras3.tensor import Tensor
 from backplane.ops.lift import as_tensor, cast_to
@@ -320,6 +320,8 @@ def tensor_of(x: Any, dtype: Any = None) -> graph.Tensor:
         x = x.astype(name) if x.size else np.zeros(x.shape, name)
     elif isinstance(x, np.ndarray | np.generic):
         x = np.asarray(x).astype(name, copy=False)
+    elif isinstance(x, float) and not is_float(name):
+        x = np.asarray(x).astype(name)  # K itself refuses fractions.
     found = as_tensor(x, name)
     return cast_to(found, name)
 

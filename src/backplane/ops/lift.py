@@ -11,7 +11,7 @@ from backplane import config
 from backplane.core import registry
 from backplane.core.graph import OPERATORS, ArrayInput, Constant, Tensor, constant, converted
 from backplane.core.sparse import SparseTensor, dense_array, is_sparse_matrix
-from backplane.core.spec import is_float, is_integer, promote
+from backplane.core.spec import is_float, promote
 from backplane.core.variable import Variable
 from backplane.ops.creation import Number, scalar
 from backplane.ops.effects import to_dense
@@ -57,8 +57,8 @@ def as_tensor(value: object, dtype: str | None = None) -> Tensor:
 
 
 def _constant(array: np.ndarray, dtype: str | None) -> Constant:
-    """A constant. Integers that the dtype cannot hold are an error."""
-    if dtype is None or array.dtype == dtype or not is_integer(dtype):
+    """A constant. Numbers that an integer or bool dtype cannot hold are an error."""
+    if dtype is None or array.dtype == dtype or is_float(dtype):
         return constant(array, dtype)
     return constant(converted(np.asarray(array), dtype, "the operand"))
 
@@ -199,6 +199,7 @@ def fitting(variable: Variable, value: object, what: str) -> Tensor:
 
     Raises:
         ValueError: if its shape differs.
+        TypeError: if it holds floats, and the variable integers or bools.
     """
     shape, dtype = variable.spec.shape, variable.spec.dtype
     new = as_tensor(value, dtype)
@@ -207,5 +208,10 @@ def fitting(variable: Variable, value: object, what: str) -> Tensor:
         raise ValueError(
             f"{what}: the variable {variable.name!r} has shape {shape}, the new value has shape "
             f"{tuple(new.spec.shape)}"
+        )
+    if is_float(new.spec.dtype) and not is_float(dtype):
+        raise TypeError(
+            f"{what}: the variable {variable.name!r} is {dtype}, and the new value is "
+            f"{new.spec.dtype}; K.cast(x, {str(dtype)!r}) cuts fractions off"
         )
     return cast_to(new, dtype)
