@@ -31,28 +31,95 @@ def products(x: Any, y: Any) -> Any:
 
 
 UNFIT: list[tuple[Callable[..., Any], list[tuple[int, ...]], str]] = [
-    (lambda x, y: x + y, [(2, 3), (5, 3)], "add: shapes (2, 3) and (5, 3) do not broadcast"),
+    (lambda x, y: x + y, [(2, 3), (5, 3)], "x + y: shapes (2, 3) and (5, 3) do not broadcast"),
     (lambda x, y: K.relu(K.dot(x * 2.0, y)), [(2, 3), (4, 3)], "3 columns meet 4 rows"),
     (lambda x, y: K.concatenate([x, y], 0), [(2, 5), (3, 4)], "5 and 4 differ"),
     (lambda x, y: K.stack([x, y]), [(2, 5), (3, 5)], "2 and 3 differ"),
     (lambda x: K.reshape(x, (3, 4)), [(2, 5)], "cannot reshape (2, 5) (10 elements) to (3, 4)"),
     (lambda x: K.reshape(x, (-1, 3)), [(2, 5)], "cannot reshape (2, 5)"),
     (lambda x, y: K.reshape(x, K.shape(y)), [(2, 5), (3, 4)], "cannot reshape (2, 5)"),
-    (lambda x: K.squeeze(x, 0), [(2, 5)], "squeeze: axis 0 of a tensor of shape (2, 5)"),
+    (lambda x: K.squeeze(x, 0), [(2, 5)], "K.squeeze: axis 0 of a tensor of shape (2, 5)"),
     (lambda x, y: K.reverse(K.transpose(x), 0) - y, [(2, 5), (2, 5)], "(5, 2) and (2, 5)"),
     (lambda x, y: K.sum(x, axis=0) - y, [(2, 5), (4,)], "(5,) and (4,)"),
     (lambda x, y: K.rnn(step, x, [y])[1], [(2, 5, 3), (2, 4)], "(2, 3) and (2, 4)"),
     (lambda x, y: K.rnn(step, x, [y])[1], [(2, 5, 3), (4, 3)], "(2, 3) and (4, 3)"),
     (products, [(2, 5), (3, 5)], "sequences of 2 and 3 steps"),
     (products, [(2, 5), (2, 4)], "(5,) and (4,)"),
-    (lambda x: K.max(x, axis=0), [(0, 3)], "max: no elements along axes (0,)"),
-    (lambda x: K.argmin(x, axis=1), [(3, 0)], "argmin: no elements along axes (1,)"),
+    (lambda x: K.max(x, axis=0), [(0, 3)], "K.max: no elements along axes (0,)"),
+    (lambda x: K.argmin(x, axis=1), [(3, 0)], "K.argmin: no elements along axes (1,)"),
     (
         lambda x, y: K.gradients(K.sum(K.square(x) * y), [x])[0],
         [(2, 3), (5, 3)],
-        "mul: shapes (2, 3) and (5, 3)",
+        "K.square(x) * y: shapes (2, 3) and (5, 3)",
     ),
 ]
+
+
+LOOPED = [
+    (lambda x, y: K.rnn(lambda row, s: (row * 2.0, s), x, [y])[0], [(2, 0, 3), (2, 3)]),
+    (lambda x: K.foldl(lambda total, row: total + row, x), [(0, 3)]),
+    (lambda x: K.foldr(lambda total, row: total + row, x), [(0, 3)]),
+]
+
+
+@pytest.mark.parametrize(("build", "shapes"), LOOPED)
+def test_loops_over_nothing(build: Callable[..., Any], shapes: Any, engine: Any) -> None:
+    inputs = [free(len(shape)) for shape in shapes]
+    f = K.function(inputs, [build(*inputs)])
+    with pytest.raises(ValueError, match=r"^K\.(rnn|fold.): there are no steps or elements"):
+        f([np.ones(shape) for shape in shapes])
+    with pytest.raises(ValueError, match=r"^K\.(rnn|fold.): .*there are no steps or elements"):
+        build(*[K.placeholder(shape) for shape in shapes])
+
+
+PICKED: list[tuple[Callable[..., Any], str]] = [
+    (lambda x: x[:, 7], r"^x\[:, 7\]: index 7 is out of range for axis 1 of size 3"),
+    (lambda x: x[-4], r"^x\[-4\]: index -4 is out of range for axis 0 of size 2"),
+    (lambda x: 1.0 + K.exp(x[1:, 3]), r"^x\[1:, 3\]: index 3 is out of range for axis 1 of size 3"),
+]
+
+
+@pytest.mark.parametrize(("build", "message"), PICKED)
+def test_an_element_that_is_not_there(build: Callable[..., Any], message: str, engine: Any) -> None:
+    x = free(2)
+    f = K.function([x], [build(x)])
+    with pytest.raises(IndexError, match=message) as caught:
+        f([np.ones((2, 3))])
+    assert "test_diagnosis.py" in caught.value.__notes__[-1]
+    assert f([np.ones((5, 9))])[0].size
+
+
+def test_errors_quote_what_was_written(engine: Any) -> None:
+    x, y = free(2), free(2)
+    values = [np.ones((2, 3)), np.ones((5, 3))]
+    long = x + y * 1.0 + 2.0 * (x * 3.0 + 4.0 * x + 5.0 * x + 6.0 * x + 7.0 * x + 8.0 * x) - y
+    moved = x
+    moved += y
+    for result, message in (
+        (K.dot(x, y), r"^K\.dot: cannot multiply"),
+        (x < y, r"^x < y: shapes"),
+        (moved, r"^moved \+= y: shapes"),
+        (K.binary_crossentropy(x, y), r"^K\.binary_crossentropy: shapes"),
+        (long, r"^x \+ y \* 1\.0: shapes"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            K.function([x, y], [result])(values)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda x, y: x + y, r"^x \+ y: shapes"),
+        (lambda x, y: 1.0 - x * y, r"^x \* y: shapes"),
+        (lambda x, y: x**y, r"^x \*\* y: shapes"),
+        (lambda x, y: x >= y, r"^x >= y: shapes"),
+        (lambda x, y: x @ y, r"^x @ y: cannot multiply"),
+    ],
+)
+def test_operators_name_themselves_when_the_graph_is_built(build: Any, message: str) -> None:
+    x, y = K.placeholder((2, 3)), K.placeholder((5, 3))
+    with pytest.raises(ValueError, match=message):
+        build(x, y)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +154,7 @@ def test_a_step_that_changes_the_size_of_a_state(engine: Any) -> None:
     last, _, _ = K.rnn(lambda row, states: (states[0], [K.sin(states[0]) * row]), x, [start])
     _, _, (final,) = K.rnn(step, x, [start])
     values = [np.ones((4, 2, 3)), np.ones((1, 3))]
-    message = r"^scan: state 0 has shape \(1, 3\).* a step makes it shape \(4, 3\)"
+    message = r"^K\.rnn: state 0 has shape \(1, 3\).* a step makes it shape \(4, 3\)"
     with pytest.raises(ValueError, match=message) as raised:
         K.function([x, start], K.gradients(K.sum(last), [x]))(values)
     assert any("test_diagnosis.py" in note for note in raised.value.__notes__)
@@ -114,7 +181,7 @@ def test_a_changed_state_is_not_blamed_for_other_errors() -> None:
 def test_a_call_whose_shapes_do_not_fit_changes_nothing(engine: Any) -> None:
     v, x, y = K.variable([1.0, 2.0]), free(1), free(1)
     f = K.function([x, y], [x + y], [K.update_add(v, [1.0, 1.0])])
-    with pytest.raises(ValueError, match="add: shapes"):
+    with pytest.raises(ValueError, match=r"^x \+ y: shapes"):
         f([np.ones(2), np.ones(3)])
     np.testing.assert_array_equal(K.get_value(v), [1, 2])
     np.testing.assert_array_equal(f([np.ones(2), np.ones(2)])[0], [2, 2])
@@ -198,7 +265,7 @@ def test_a_loop_of_no_steps_does_not_run_its_step(engine: Any) -> None:
 def test_sparse_inputs_stay_sparse_on_the_walk(engine: Any) -> None:
     x, y = K.placeholder((None, 3), sparse=True), free(2)
     f = K.function([x, y], [K.dot(x, K.ones((3, 2))) + y])
-    with pytest.raises(ValueError, match=r"add: shapes \(2, 2\) and \(5, 2\)"):
+    with pytest.raises(ValueError, match=r"\+ y: shapes \(2, 2\) and \(5, 2\)"):
         f([np.ones((2, 3)), np.ones((5, 2))])
 
 

@@ -81,7 +81,7 @@ def test_gradients_of_few_steps(shape: Any) -> None:
 
 def test_states_of_fewer_samples_are_the_same_error() -> None:
     """The kernels would read beyond the states."""
-    message = r"scan: state 0 has shape \(1, 3\) .* but a step makes it shape \(5, 3\)"
+    message = r"K\.rnn: state 0 has shape \(1, 3\) .* but a step makes it shape \(5, 3\)"
     for off in ([], ["join_gradients"]):
         with passes.without(*off), pytest.raises(ValueError, match=message):
             trained(together(), LOSSES["all"], samples=1)

@@ -323,6 +323,8 @@ def _fold(
 ) -> Tensor:
     xs, packed = _sequences(fn, elems)
     if initializer is None:
+        if any(x.spec.shape[0] == 0 for x in xs):
+            raise ValueError(f"elems: {control.NOTHING_TO_DO}")
         init = [x[-1] if reverse else x[0] for x in xs]
         xs = [x[:-1] if reverse else x[1:] for x in xs]
     else:

@@ -277,6 +277,8 @@ class _Run:
         self.states = finals[:n]
         # If an output is also a state, it is not looked up among all outputs. They need not be kept
         # then, if nobody else reads them.
+        if steps == 0 and None in places:
+            raise ValueError(f"inputs: {control.NOTHING_TO_DO}")
         last = [y[-1] if i is None else finals[i] for y, i in zip(outputs, places, strict=True)]
         if short:
             rest = ((0, (steps or 0) - (limit or 0)),)

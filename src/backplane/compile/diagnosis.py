@@ -17,6 +17,8 @@ from backplane.core.primitive import OUTPUT, Primitive
 from backplane.core.sizes import origin
 from backplane.core.spec import Spec
 from backplane.ops.control import scan_, while_loop_, wider
+from backplane.ops.indexing import slice as take_slice
+from backplane.ops.shaping import squeeze
 
 Specs = dict[Tensor, Any]
 """What a tensor will be, or a tuple of that for a node with several results."""
@@ -57,12 +59,25 @@ def _walk(order: Sequence[Tensor], found: Specs) -> Conflict | None:
         try:
             inner, spec = _inferred(node, found)
         except (ValueError, TypeError) as error:
-            return Conflict(node, error)
+            return Conflict(node, _beyond(node, found) or error)
         if inner is not None and inner.certain:
             return inner
         possible = possible or inner
         found[node] = spec
     return possible
+
+
+def _beyond(node: Tensor, found: Specs) -> IndexError | None:
+    """The error for an element that is picked along an axis and is not there."""
+    picked = node.inputs[0] if node.op is squeeze else node
+    if picked.op is not take_slice:
+        return None
+    shape = found[picked.inputs[0]].shape
+    for axis in node.params["axes"]:
+        size, (start, _, step) = shape[axis], picked.params["slices"][axis]
+        if size is not None and step == 1 and found[picked].shape[axis] == 0:
+            return IndexError(f"index {start} is out of range for axis {axis} of size {size}")
+    return None
 
 
 def _inferred(node: Tensor, found: Specs) -> tuple[Conflict | None, Any]:

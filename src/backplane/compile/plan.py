@@ -12,7 +12,7 @@ from backplane.compile.diagnosis import conflict
 from backplane.compile.feeds import Feed, feed_for
 from backplane.compile.policy import PLAIN, Planned, Policy, planned
 from backplane.compile.program import Compiled
-from backplane.compile.source_map import explain, place_of, tell
+from backplane.compile.source_map import explain, in_users_words, place_of, tell
 from backplane.core.context import warn
 from backplane.core.graph import (
     KeySource,
@@ -241,7 +241,7 @@ class Variant(NamedTuple):
         Raises:
             ValueError: in place of `error`, if the shapes of the values do not fit together. It is
                 the same on every engine.
-            IndexError: if an index of `gather` is out of range.
+            IndexError: if an index is out of range.
         """
         shapes = map(self._shape, values)
         given = {p: p.spec._replace(shape=s) for p, s in zip(self.inputs, shapes, strict=True)}
@@ -250,8 +250,9 @@ class Variant(NamedTuple):
             place = explain(error, self.engine, self.program.run)
             if found is None or not found.explains(place.where if place else None):
                 return
-        better = ValueError(str(found.error))
-        tell(better, self.engine, place_of(found.node))
+        place = place_of(found.node)
+        better = in_users_words(found.error, place)
+        tell(better, self.engine, place)
         raise better from error
 
     def _shape(self, value: Any) -> tuple[int | None, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,8 +11,10 @@ from backplane.core.context import Where
 from backplane.core.graph import Tensor
 from backplane.core.numbers import complaint
 from backplane.core.primitive import Primitive
+from backplane.core.registry import PRIMITIVES
 from backplane.core.source import marked
 from backplane.engines.base import Engine
+from backplane.ops.control import NOTHING_TO_DO
 from backplane.ops.effects import check_numerics
 from backplane.ops.indexing import gather, scatter_add
 
@@ -101,7 +104,7 @@ def failed_at(place: Place, error: BaseException, engine: Engine) -> None:
         tell(short, engine, place)
         raise short from error
     if place.op in (gather, scatter_add) and isinstance(error, engine.index_errors):
-        beyond = IndexError(f"{place.op.name}: an index is out of range: {error}")
+        beyond = IndexError(f"{written(place)}: an index is out of range: {error}")
         tell(beyond, engine, place)
         raise beyond from error
     tell(error, engine, place)
@@ -111,6 +114,51 @@ def tell(error: BaseException, engine: Engine, place: Place) -> None:
     """Add to an error the primitive that failed and where it was built."""
     at = f", built at {calls_of(place.where)}" if place.where else ""
     error.add_note(f"backplane: while running {place.op.name!r} on the engine {engine.name!r}{at}")
+
+
+MOST_WRITTEN = 60
+"""Characters of the user's code that an error quotes."""
+
+
+def written(place: Place) -> str:
+    """What the user wrote that failed: the function that was called, such as `K.dot`, or the
+    expression, such as `x + y`. The primitive's name if nobody knows.
+    """
+    where = place.where
+    text = where.expression if where is not None else ""
+    try:
+        tree: ast.AST = ast.parse(f"({text})", mode="eval").body
+    except (SyntaxError, ValueError):
+        try:
+            tree = ast.parse(text).body[0]  # `x += y`
+        except (SyntaxError, ValueError, IndexError):
+            return place.op.name
+    if isinstance(tree, ast.Call):
+        tree = tree.func
+    elif not isinstance(tree, _OPERATIONS):
+        return place.op.name
+    plain = ast.unparse(tree)
+    if len(plain) > MOST_WRITTEN:
+        plain = f"{plain[: MOST_WRITTEN - 1]}…"
+    return f"the gradient of {plain}" if where is not None and where.gradient else plain
+
+
+_OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript, ast.AugAssign)
+
+
+def in_users_words(error: Exception, place: Place) -> Exception:
+    """The error of a spec rule with a message that begins with what the user wrote, and not with
+    the name of a primitive.
+    """
+    what, text = written(place), str(error)
+    inner, colon, rest = text.partition(": ")
+    text = rest if colon and inner in PRIMITIVES else text
+    if isinstance(error, IndexError):
+        if what.endswith("]"):
+            return IndexError(f"{what}: {text}")
+        # A loop's last output, or the element that a fold begins with.
+        text = NOTHING_TO_DO
+    return ValueError(f"{what}: {text}")
 
 
 def calls_of(where: Where) -> str:

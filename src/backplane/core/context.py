@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
-from itertools import chain
+from itertools import chain, islice
 from operator import attrgetter, call, is_
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -36,6 +36,10 @@ class Where(NamedTuple):
     callers: tuple[tuple[CodeType, int], ...] = ()
     """The user's calls that led to the line, innermost first: each function, and how far it was.
     Those in Python's own modules and in installed packages are left out."""
+    code: CodeType | None = None
+    """The code that was executed."""
+    at: int = -1
+    """The instruction in it."""
     gradient: bool = False
     """Whether the tensor was built for a gradient. The line is then that of the forward tensor."""
 
@@ -53,6 +57,20 @@ class Where(NamedTuple):
     def text(self) -> str:
         """What stands in the line; nothing if the file cannot be read."""
         return linecache.getline(self.filename, self.line).strip()
+
+    @property
+    def expression(self) -> str:
+        """What of the line built the tensor, such as `x + y`; nothing if nobody knows."""
+        if self.code is None:
+            return ""
+        found = next(islice(self.code.co_positions(), self.at // 2, None), (None,) * 4)
+        first, last, start, end = found
+        if first is None or last is None or start is None or end is None:
+            return ""
+        lines = [linecache.getline(self.filename, n).encode() for n in range(first, last + 1)]
+        lines[-1] = lines[-1][:end]
+        lines[0] = lines[0][start:]
+        return b"".join(lines).decode(errors="replace")
 
     def chain(self) -> list[Where]:
         """The line, then the lines of the calls that led to it, innermost first."""
@@ -239,7 +257,8 @@ def user_line() -> Where | None:
         code = frame.f_code
         if (_origins.get(code.co_filename) or _origin(code.co_filename)) != OURS:
             callers = _callers(frame.f_back)
-            return Where(code.co_filename, frame.f_lineno, code.co_name, context.scopes, callers)
+            line, at = frame.f_lineno, frame.f_lasti
+            return Where(code.co_filename, line, code.co_name, context.scopes, callers, code, at)
         frame = frame.f_back
     return None
 
@@ -264,6 +283,11 @@ def _origin(filename: str) -> int:
         installed = filename.startswith(_LIBRARY) or f"{os.sep}site-packages{os.sep}" in filename
         found = _origins[filename] = OURS if ours else INSTALLED if installed else USERS
     return found
+
+
+def is_ours(filename: str) -> bool:
+    """Whether a file belongs to this package."""
+    return (_origins.get(filename) or _origin(filename)) == OURS
 
 
 def _callers(frame: FrameType | None) -> tuple[tuple[CodeType, int], ...]:

@@ -34,6 +34,10 @@ from backplane.ops.shaping import concat, squeeze, sum_to_like, zeros_like
 Step = Callable[[list[Tensor], list[Tensor]], tuple[Sequence[Tensor], Sequence[Tensor]]]
 
 
+NOTHING_TO_DO = "there are no steps or elements: an axis that needs one has size 0"
+"""What is wrong where a loop gives its last output, or begins with its first element."""
+
+
 # --- scan -----------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from backplane import config
 from backplane.core import shapes
 from backplane.core.graph import OPERATORS, Constant, Tensor
+from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import UNSIGNED, bits, is_float, is_integer
 from backplane.ops import elementwise as ew
 from backplane.ops.creation import Amount, arange, scalar, shaped, size_at, sizes_of
@@ -379,3 +380,16 @@ def _check_arrays(items: Sequence[Any], arrays: Sequence[Tensor], x: Tensor) -> 
 
 
 OPERATORS["getitem"] = getitem
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def failed(error: Exception, symbol: str) -> None:
+    """Let the message of an error begin with the operator, and not with the primitive's name."""
+    inner, colon, text = str(error).partition(": ")
+    if colon and inner in PRIMITIVES and len(error.args) == 1:
+        error.args = (f"x {symbol} y: {text}",)
+
+
+OPERATORS["failed"] = failed
