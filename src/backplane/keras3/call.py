@@ -336,7 +336,9 @@ def alike(*xs: Any) -> list[graph.Tensor]:
 
 def float_of(x: Any) -> graph.Tensor:
     """`x` in the dtype in which functions of real numbers compute: ints and bools become
-    `floatx()`.
+    `floatx()`, and floats stay.
     """
     t = tensor_of(x)
+    if is_float(t.spec.dtype):
+        return t
     return cast_to(t, result_type(None if t.spec.dtype == "int64" else t.spec.dtype, float))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -14,7 +14,7 @@ from backplane.core.spec import is_float
 from backplane.keras3.call import float_of, op, tensor_of
 from backplane.keras3.settings import data_format_of
 from backplane.ops import elementwise as ew
-from backplane.ops.indexing import split
+from backplane.ops.indexing import ALL, slice
 from backplane.ops.lift import cast_to
 from backplane.ops.shaping import concat
 
@@ -29,17 +29,28 @@ def check_rank(x: Tensor) -> Tensor:
     Raises:
         ValueError: otherwise.
     """
-    if x.ndim not in (3, 4):
+    check_axes(x.spec.shape)
+    return x
+
+
+def check_axes(shape: Sequence[Any]) -> None:
+    """ValueError unless a shape is that of an image or of a batch of images."""
+    if len(shape) not in (3, 4):
         raise ValueError(
             "Invalid images rank: expected rank 3 (single image) or rank 4 (batch of images). "
-            f"Received input with shape: images.shape={x.spec.shape}"
+            f"Received input with shape: images.shape={tuple(shape)}"
         )
-    return x
 
 
 def channels_axis(x: Tensor, data_format: str | None) -> int:
     """The axis of the channels of an image, or of images."""
     return x.ndim - (1 if data_format_of(data_format) == "channels_last" else 3)
+
+
+def _planes_of(x: Tensor, axis: int) -> list[Tensor]:
+    """The three channels of images, each with an axis of size 1."""
+    after = [ALL] * (x.ndim - axis - 1)
+    return [slice(x, slices=(*[ALL] * axis, (i, i + 1, 1), *after)) for i in range(3)]
 
 
 @op
@@ -59,7 +70,7 @@ def rgb_to_grayscale(images: Any, data_format: str | None = None) -> Tensor:
         )
     if x.spec.shape[axis] == 1:
         return x
-    planes = split(float_of(x), axis=axis, sizes=(1, 1, 1))
+    planes = _planes_of(float_of(x), axis)
     gray = reduce(ew.add, [plane * share for plane, share in zip(planes, GRAY, strict=True)])
     return cast_to(gray, x.spec.dtype)
 
@@ -76,7 +87,12 @@ def _converted(
             f"Invalid images dtype: expected float dtype. Received: images.dtype={x.spec.dtype}"
         )
     axis = channels_axis(x, data_format)
-    return concat(*convert(*split(x, axis=axis, sizes=(1, 1, 1))), axis=axis)
+    if x.spec.shape[axis] not in (3, None):
+        raise ValueError(
+            "Invalid channel size: expected 3. Received input with shape: "
+            f"images.shape={x.spec.shape}"
+        )
+    return concat(*convert(*_planes_of(x, axis)), axis=axis)
 
 
 def _to_hsv(*planes: Tensor) -> tuple[Tensor, Tensor, Tensor]:

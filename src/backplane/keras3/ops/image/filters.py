@@ -37,7 +37,7 @@ def _bell(size: int, sigma: Tensor) -> Tensor:
     return weights / K.sum(weights)
 
 
-@op
+@op(static=("kernel_size",))
 def gaussian_blur(
     images: Any,
     kernel_size: Sequence[int] = (3, 3),

@@ -135,7 +135,7 @@ def _known(x: Tensor, axis: int) -> int:
     return size
 
 
-@op
+@op(static=("size",))
 def resize(
     images: Any,
     size: Sequence[int],
@@ -202,7 +202,7 @@ def _interpolated(
     return cast_to(y, dtype)
 
 
-@op
+@op(static=("output_shape", "spatial_dims"))
 def scale_and_translate(
     images: Any,
     output_shape: Sequence[int],

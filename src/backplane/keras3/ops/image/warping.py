@@ -64,6 +64,18 @@ def _rounded(x: Tensor) -> Tensor:
     return ew.sign(x) * ew.floor(ew.abs(x) + 0.5)
 
 
+def _snapped(at: Tensor) -> Tensor:
+    """Coordinates, but the whole number itself where one is as near as rounding errors.
+
+    A compiler may compute a coordinate twice, for the place of an element and for its weight, and
+    round differently: 2.9999998 and 3 would be element 2 with the weight of element 3.
+    """
+    whole = ew.round(at)
+    error = 2.0**-21 if at.spec.dtype == "float32" else 2.0**-50
+    near = ew.abs(at - whole) <= error * ew.maximum(ew.abs(whole), ew.one(whole))
+    return ew.where(near, whole, at)
+
+
 Neighbours = list[tuple[Tensor, Tensor | None]]
 
 
@@ -100,7 +112,7 @@ def sampled(
     """
     dtype = coordinates[0].spec.dtype
     whole = [promoted(n, cast_to(positions(rows, 0), "int32"))[0] for n in sizes]
-    found = [_neighbours(at, order) for at in coordinates]
+    found = [_neighbours(_snapped(at), order) for at in coordinates]
     inner = rows.ndim - 1
     terms = []
     for corner in itertools.product(*found):

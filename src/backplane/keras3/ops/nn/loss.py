@@ -6,6 +6,7 @@ and compiled losses agree.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from backplane import backend as K
@@ -26,13 +27,17 @@ def _limited(p: Tensor) -> Tensor:
     return K.clip(p, epsilon(), 1.0 - epsilon())
 
 
+def _agree(given: Sequence[int | None], wanted: Sequence[int | None]) -> bool:
+    """Whether two shapes are equal, as far as they are known."""
+    return len(given) == len(wanted) and all(
+        None in pair or pair[0] == pair[1] for pair in zip(given, wanted, strict=True)
+    )
+
+
 def _same_shape(target: Tensor, output: Tensor, rank: int | None = None) -> None:
     """ValueError unless the shapes agree up to `rank` axes, as far as they are known."""
     given, wanted = target.spec.shape, output.spec.shape[:rank]
-    differ = any(
-        None not in pair and pair[0] != pair[1] for pair in zip(given, wanted, strict=False)
-    )
-    if len(given) != len(wanted) or differ:
+    if not _agree(given, wanted):
         until = "" if rank is None else " up until the last dimension"
         raise ValueError(
             f"Arguments `target` and `output` must have the same shape{until}. Received: "
@@ -157,7 +162,7 @@ def psnr(x1: Any, x2: Any, max_val: Any) -> Tensor:
         ValueError: if the shapes differ.
     """
     x1, x2 = alike(float_of(x1), float_of(x2))
-    if x1.spec.shape != x2.spec.shape:
+    if not _agree(x1.spec.shape, x2.spec.shape):
         raise ValueError(
             f"Input shapes {x1.spec.shape} and {x2.spec.shape} must match for PSNR calculation."
         )
