@@ -189,7 +189,7 @@ def test_prefetch_is_a_number(prefetch: Any) -> None:
 
 def test_only_what_can_be_iterated_over() -> None:
     f, _ = running_sum()
-    with pytest.raises(TypeError, match="not iterable"):
+    with pytest.raises(TypeError, match="iterable must be a list"):
         f.map(3)
 
 

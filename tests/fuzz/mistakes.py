@@ -181,6 +181,12 @@ K.sum(X, axis='1') -> TypeError: K.sum: axis must be an int, got '1'
 K.gather(A, [1.5]) -> TypeError: K.gather: indices must hold integers, got dtype float32; cast it
 K.print_tensor(None) -> TypeError: K.print_tensor: x: expected a tensor, an array or numbers, got None
 K.save_state('/tmp/x', V) -> TypeError: K.save_state: variables must be a list of variables, or a dict
+K.save_state(5, [V]) -> TypeError: K.save_state: path must be the path of a file, got 5
+K.load_state(None, [V]) -> TypeError: K.load_state: path must be the path of a file, got None
+K.function([X], [X]).map(5) -> TypeError: K.function 'function': map: iterable must be a list | got 5
+K.get_session().run('x') -> TypeError: Session.run: fetches must be tensors, got 'x'
+K.get_session().run(V, {'x': A}) -> TypeError: Session.run: feed_dict must have tensors as keys, got 'x'
+K.set_session(5) -> TypeError: K.set_session: session must have a method run, got 5
 K.plot_graph(5) -> TypeError: K.plot_graph: x must be a tensor
 """
 """Arguments of the wrong type, rank, size or value."""

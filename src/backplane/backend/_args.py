@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -44,9 +46,20 @@ def as_items(value: Any, what: str, kind: str = "a list") -> list[Any]:
     Raises:
         TypeError: for anything else, and for what is a single thing: a tensor, a string, a dict.
     """
-    if isinstance(value, Tensor | str | bytes | dict) or not isinstance(value, Iterable):
+    items = None
+    with contextlib.suppress(TypeError):
+        items = iter(value)
+    if items is None or isinstance(value, Tensor | str | bytes | dict):
         raise TypeError(f"{what} must be {kind}, got {described(value)}")
-    return list(value)
+    return list(items)
+
+
+def as_path(value: Any, what: str) -> str:
+    """The path of a file as a string; the TypeError for anything else names `what`."""
+    try:
+        return os.fsdecode(value)
+    except TypeError:
+        raise TypeError(f"{what} must be the path of a file, got {described(value)}") from None
 
 
 def as_int(value: Any, what: str) -> int:

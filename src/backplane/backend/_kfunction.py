@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backplane.backend._args import as_count, as_flag, as_int
+from backplane.backend._errors import described
 from backplane.backend._trees import is_nest, matched
 from backplane.backend.types import File
 from backplane.compile.progress import counted
@@ -136,7 +137,13 @@ class KFunction:
             outputs = self._function(values)
             return outputs if self._given is None else self._given(outputs)
 
-        items = iter(iterable)
+        try:
+            items = iter(iterable)
+        except TypeError:
+            raise TypeError(
+                f"K.function {self.name!r}: map: iterable must be a list or another source of "
+                f"items, got {described(iterable)}"
+            ) from None
         total = length_hint(iterable)
         return mapped(items, prepare, run, prefetch, counted(self.name if shows else None, total))
 

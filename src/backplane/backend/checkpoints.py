@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from backplane import engines
-from backplane.backend._args import as_flag
+from backplane.backend._args import as_flag, as_path
 from backplane.backend.random import random_state as present_state
 from backplane.backend.random import set_random_state
 from backplane.core.graph import Tensor
@@ -88,7 +88,7 @@ def save_state(path: str | os.PathLike[str], variables: Named) -> None:
     values = dict(zip(named, found, strict=True))
     split = {name: v for name, v in values.items() if isinstance(v, list)}
     whole = {n: np.asarray(v, order="C") for n, v in values.items() if not isinstance(v, list)}
-    file, token, parts = os.fspath(path), "", {}
+    file, token, parts = as_path(path, "K.save_state: path"), "", {}
     if split:
         token = engine.texts(os.urandom(8).hex())[0]
         own = _state_files.parts_folder(file) / f"{token}-{engine.process}.safetensors"
@@ -160,7 +160,8 @@ def load_state(
     """
     from pathlib import Path
 
-    given, with_random = Path(path), as_flag(random_state, "K.load_state: random_state")
+    given = Path(as_path(path, "K.load_state: path"))
+    with_random = as_flag(random_state, "K.load_state: random_state")
     if variables is None:
         return _newest(given, None, _whole) if given.is_dir() else _read(given, _whole)
     named = _by_name(variables, "K.load_state")

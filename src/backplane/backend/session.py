@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from backplane import engines
 from backplane.backend._args import as_flag, as_items
 from backplane.backend._call import api
+from backplane.backend._errors import described
 from backplane.backend._trees import flatten, unflatten
 from backplane.backend.state import update
 from backplane.backend.types import TensorLike, Tree
@@ -54,7 +55,10 @@ class Session(AbstractContextManager["Session"]):
             ValueError: if a placeholder is needed but has no value, or if a value does not fit.
         """
         feeds = dict(feed_dict or {})
-        outputs = [as_tensor(t) for t in flatten(fetches)]
+        outputs = [_fetched(t) for t in flatten(fetches)]
+        for fed in feeds:
+            if not isinstance(fed, Tensor):
+                raise TypeError(f"Session.run: feed_dict must have tensors as keys, got {fed!r}")
         engine = engines.for_programs()
         key = (engine, tuple(outputs), tuple(feeds))
         if key not in self._functions:
@@ -77,6 +81,13 @@ class Session(AbstractContextManager["Session"]):
 
 
 _session: list[Session] = []
+
+
+def _fetched(t: Any) -> Tensor:
+    try:
+        return as_tensor(t)
+    except TypeError:
+        raise TypeError(f"Session.run: fetches must be tensors, got {described(t)}") from None
 
 
 def get_session(op_input_list: object = ()) -> Session:
