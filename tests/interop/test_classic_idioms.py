@@ -2,6 +2,7 @@
 
 import pytest
 
+from backplane import engines
 from interop.test_classic import LATEST, script
 
 
@@ -139,3 +140,130 @@ losses = [model.train_on_batch(data, np.zeros(4)) for _ in range(5)]
 assert losses[-1] < losses[0]
 """,
     )
+
+
+RELEASES = [LATEST, "2.2.4", "2.0.9"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", RELEASES)
+def test_lambdas_without_a_shape(tmp_path, release):
+    """Keras infers shapes of `Lambda` on its own backends only."""
+    script(
+        tmp_path,
+        """
+import warnings
+import numpy as np
+from keras import backend as K
+from keras.layers import Dense, Input, Lambda, TimeDistributed
+from keras.models import Model, Sequential
+warnings.simplefilter("error", UserWarning)
+i = Input((4,))
+several = Lambda(lambda x: [x * 2, K.sum(x, axis=1, keepdims=True)], name="several")
+a, b = several(i)
+assert several.output_shape == [(None, 4), (None, 1)]
+n = Input((3,), dtype="int32")
+wide = Lambda(lambda x: K.one_hot(x, 5))(n)
+assert K.int_shape(wide) == wide._keras_shape == (None, 3, 5)
+joined = Lambda(lambda xs: [K.concatenate(xs), xs[0] * 1.0])([a, b])
+assert [t._keras_shape for t in joined] == [(None, 5), (None, 4)]
+model = Model([i, n], [Dense(2)(joined[0]), joined[1], wide])
+assert model.output_shape == [(None, 2), (None, 4), (None, 3, 5)]
+found = model.predict([np.ones((2, 4)), np.zeros((2, 3))])
+assert [y.shape for y in found] == [(2, 2), (2, 4), (2, 3, 5)]
+rows = Sequential([TimeDistributed(Lambda(lambda x: x[:, :2]), input_shape=(6, 4))])
+assert rows.output_shape == (None, 6, 2)
+assert Sequential([Lambda(lambda x: x, output_shape=(7,), input_shape=(7,))]).output_shape[1] == 7
+""",
+        release=release,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", RELEASES)
+def test_programs_that_reset_a_model(tmp_path, release):
+    script(
+        tmp_path,
+        """
+import numpy as np
+from keras import backend as K
+from keras.layers import BatchNormalization, Dense, LSTM
+from keras.models import Sequential
+model = Sequential([LSTM(3, input_shape=(4, 2)), BatchNormalization(), Dense(2)])
+model.compile("sgd", "mse")
+before = [K.get_value(w) for w in model.weights]
+model.set_weights([w + 1 for w in model.get_weights()])
+session = K.get_session()
+for layer in model.layers:
+    for name, value in vars(layer).items():
+        if hasattr(value, "initializer"):
+            value.initializer.run(session=session)
+for w in model.weights:
+    if hasattr(w, "initializer"):
+        session.run(w.initializer)
+for w, old in zip(model.weights, before):
+    after = K.get_value(w)
+    assert not np.allclose(after, old + 1), w.name
+    drawn = "kernel" in w.name and "recurrent" not in w.name  # Orthogonal weights are an array.
+    assert np.allclose(after, old) != drawn, w.name
+""",
+        release=release,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", RELEASES)
+def test_names_of_libraries(tmp_path, release):
+    """`K.tf` is TensorFlow on its own engine, and refused by name on the others."""
+    script(
+        tmp_path,
+        """
+from keras import backend as K
+try:
+    K.tf
+except AttributeError as error:
+    assert "TensorFlow itself is not part of K on the engine 'numpy'" in str(error), error
+else:
+    raise AssertionError
+""",
+        release=release,
+    )
+    if engines.installed("tensorflow"):
+        script(
+            tmp_path,
+            """
+del sys.modules["tensorflow"]
+import tensorflow
+from keras import backend as K
+assert K.tf is tensorflow
+""",
+            backend="backplane.tensorflow",
+            release=release,
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize(
+    ("backend", "reason"),
+    [
+        ("backplane.jxa", "KERAS_BACKEND asks for the backend 'backplane.jxa', which is neither"),
+        ("jxa", r"which is neither an engine nor a module.*did you mean 'jax'"),
+        ("no_package.module", "'no_package.module', which is neither an engine nor a module"),
+        ("backplane.mlx", r"asks for the engine .backplane.mlx., whose library is not installed"),
+    ],
+)
+def test_the_reason_why_a_backend_cannot_be_loaded(tmp_path, release, backend, reason):
+    text = """
+from backplane import engines
+engines.installed = lambda name: name == "numpy"
+import keras
+"""
+    with pytest.raises(AssertionError, match=reason):
+        script(tmp_path, text, backend=backend, release=release)
+
+
+def test_the_file_that_names_no_backend(tmp_path):
+    (tmp_path / "keras.json").write_text('{"backend": "jxa"}')
+    with pytest.raises(AssertionError, match=r"keras\.json asks for the backend 'jxa'"):
+        script(tmp_path, "import keras", backend="")

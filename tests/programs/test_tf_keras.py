@@ -328,3 +328,51 @@ def test_what_a_generator_of_layers_draws(engine: object) -> None:
         K.RandomGenerator(rng_type="unknown")
     with pytest.raises(TypeError, match=r"K\.RandomGenerator: seed must be an int"):
         K.RandomGenerator("a")
+
+
+def test_initializers(engine: object) -> None:
+    session = K.get_session()
+    K.set_random_seed(5)
+    drawn = K.random_uniform_variable((4,), 0.0, 1.0)
+    given = K.variable([1.0, 2.0, 3.0])
+    zeros, ones = K.zeros((2, 2)), K.variable(K.constant(1.0, shape=(3,)))
+    first = K.get_value(drawn)
+    train = K.function([], [], [(v, v + 2.0) for v in (drawn, given, zeros, ones)])
+    train([])
+    train([])
+    for v in (given, zeros):
+        assert hasattr(v, "initializer")
+        v.initializer.run(session=session)
+    session.run([ones.initializer, drawn.initializer])
+    np.testing.assert_array_equal(K.get_value(given), [1, 2, 3])
+    np.testing.assert_array_equal(K.get_value(zeros), np.zeros((2, 2)))
+    np.testing.assert_array_equal(K.get_value(ones), np.ones(3))
+    anew = K.get_value(drawn)
+    assert (anew != first).all()
+    assert (anew < 1).all()
+    large = K.variable(np.arange(2**19, dtype="float32"))
+    assert hasattr(large, "initializer")
+    with pytest.raises(RuntimeError, match=r"is not kept: .* K\.set_value"):
+        large.initializer.run()
+    same = K.variable(np.full((2**19,), 3, "float32"))
+    K.set_value(same, np.zeros(2**19))
+    same.initializer.run()
+    assert K.get_value(same).min() == 3
+    text = K.variable(7, dtype="int64")
+    K.set_value(text, 1)
+    K.eval(text.initializer)
+    assert K.get_value(text) == 7
+
+
+def test_what_keras_has_noted_can_be_deleted() -> None:
+    x = K.placeholder((None, 3))
+    y = K.exp(x)
+    y._keras_shape = (5, 3)
+    assert K.int_shape(y) == (5, 3)
+    del y._keras_shape
+    assert not hasattr(y, "_keras_shape")
+    assert K.int_shape(y) == (None, 3)
+    with pytest.raises(AttributeError, match="_keras_shape"):
+        del y._keras_shape
+    y._keras_shape = (4, 3)
+    assert y._keras_shape == (4, 3)

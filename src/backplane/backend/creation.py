@@ -154,7 +154,26 @@ def variable(
         raise TypeError(f"K.variable: constraint must be a function, got {constraint!r}")
     meet()
     unique = context.unique_name(name or "Variable")
-    return with_given_name(Variable(array, unique, constraint, is_sparse_matrix(value)), name)
+    made = Variable(array, unique, constraint, is_sparse_matrix(value))
+    random = isinstance(value, Tensor) and not isinstance(value, Constant | Variable)
+    made.initial = value if random else _kept(array)
+    return with_given_name(made, name)
+
+
+MOST_KEPT = 1 << 20
+"""Bytes of an initial value that are kept for `Variable.initializer`, so that they are in memory
+twice. Of larger ones only those are kept that are one number throughout."""
+
+
+def _kept(array: np.ndarray) -> Any:
+    """What is kept of an initial value: one number for all elements, a copy, or None."""
+    if array.size:
+        first = array.flat[0]
+        # Three looks tell most arrays apart.
+        alike = first == array.flat[-1] == array.flat[array.size // 2]
+        if alike and first == array.max() == array.min():
+            return first.item()
+    return np.array(array) if array.nbytes <= MOST_KEPT else None
 
 
 def _values(value: Any, dtype: str, what: str) -> np.ndarray:
@@ -277,7 +296,9 @@ def _full(shape: Shape, value: int, dtype: DType | None, name: str | None, what:
     # The system clears memory for zeros when it is first used.
     array = np.full(known, value, kind) if value else np.zeros(known, kind)
     meet()
-    return with_given_name(Variable(array, context.unique_name(name or "Variable")), name)
+    made = Variable(array, context.unique_name(name or "Variable"))
+    made.initial = value
+    return with_given_name(made, name)
 
 
 @creates

@@ -16,11 +16,12 @@ from backplane.backend._trace import run_now
 from backplane.backend.creation import _values
 from backplane.backend.graph import eval as value_of
 from backplane.backend.types import TensorLike
-from backplane.core.graph import Tensor
+from backplane.core.graph import OPERATORS, Tensor
 from backplane.core.spec import Spec, is_float
 from backplane.core.variable import Variable, arrays, assign
 from backplane.engines import engine_of
 from backplane.engines.base import Engine
+from backplane.ops.creation import full
 from backplane.ops.effects import Update
 from backplane.ops.lift import as_tensor, checked, fitting
 
@@ -134,6 +135,51 @@ def _fitting_array(x: Any, value: TensorLike, what: str) -> np.ndarray:
             f"{array.shape}"
         )
     return array
+
+
+class Initializer(Update):
+    """Sets a variable to its initial value."""
+
+    __slots__ = ()
+
+    def run(self, session: object = None, feed_dict: object = None) -> None:
+        """Set the variable, as an operation of TensorFlow 1 is run.
+
+        Args:
+            session: Accepted for compatibility.
+            feed_dict: Likewise.
+        """
+        value_of(self)
+
+
+class _NotKept:
+    """Stands for an initializer whose value is gone."""
+
+    def __init__(self, variable: Variable) -> None:
+        self.variable = variable
+
+    def run(self, session: object = None, feed_dict: object = None) -> None:
+        """Say why there is nothing to run.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(
+            f"the initial value of {self.variable!r} is not kept: it came from an array of more "
+            "than 1 MB, or from a file. Give the variable a value with K.set_value"
+        )
+
+
+def _initializer(variable: Variable) -> Any:
+    initial = variable.initial
+    if initial is None:
+        return _NotKept(variable)
+    if isinstance(initial, int | float):
+        initial = full(shape=variable.spec.shape, value=initial, dtype=variable.spec.dtype)
+    return Initializer(variable, fitting(variable, initial, "Variable.initializer"))
+
+
+OPERATORS["initializer"] = _initializer
 
 
 def _owner(x: Any, what: str) -> Engine | None:

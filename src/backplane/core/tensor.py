@@ -118,11 +118,12 @@ class Tensor:
         """The static shape.
 
         Raises:
-            AttributeError: in a step function of a loop, if nobody has set it. A model of classic
-                Keras that is called on a row takes the attribute for a sign that the row has
-                `_uses_learning_phase` too.
+            AttributeError: after `del`; and in a step function of a loop, if nobody has set it. A
+                model of classic Keras that is called on a row takes the attribute for a sign that
+                the row has `_uses_learning_phase` too.
         """
-        if current().step and "keras_shape" not in self.__dict__:
+        noted = "keras_shape" in self.__dict__
+        if (current().step and not noted) or "_keras_shape_is_gone" in self.__dict__:
             raise AttributeError("_keras_shape")
         return self.static_shape
 
@@ -132,6 +133,7 @@ class Tensor:
         the spec does not know (`Lambda(output_shape=…)`), but it cannot contradict sizes that the
         spec knows.
         """
+        self.__dict__.pop("_keras_shape_is_gone", None)
         known = self.spec.shape
         if shape is not None and (not known or (len(shape) == len(known) + 1 and shape[-1] == 1)):
             # A layer that computes a loss gives a scalar, or one number per sample, but says
@@ -140,6 +142,14 @@ class Tensor:
         elif shape is not None and len(shape) == len(known):
             pairs = zip(known, shape, strict=True)
             self.__dict__["keras_shape"] = tuple(m if n is None else n for n, m in pairs)
+
+    @_keras_shape.deleter
+    def _keras_shape(self) -> None:
+        """Forget what Keras has noted. The tensor knows its own shape all the same."""
+        if "_keras_shape_is_gone" in self.__dict__:
+            raise AttributeError("_keras_shape")
+        self.__dict__.pop("keras_shape", None)
+        self.__dict__["_keras_shape_is_gone"] = True
 
     @property
     def _uses_learning_phase(self) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from backplane.core.atomic import FREE, Domain, alone, at_once, converting, domains_of, under
 from backplane.core.context import current, user_line
-from backplane.core.graph import Tensor
+from backplane.core.graph import OPERATORS, Tensor
 from backplane.core.mesh import Layout
 from backplane.core.spec import Spec
 
@@ -54,7 +54,7 @@ class Variable(Tensor):
     made through NumPy once per write.
     """
 
-    __slots__ = ("constraint", "domain", "home", "layout", "trainable", "values")
+    __slots__ = ("constraint", "domain", "home", "initial", "layout", "trainable", "values")
 
     def __init__(
         self,
@@ -67,6 +67,9 @@ class Variable(Tensor):
         super().__init__(None, (), {}, spec, user_line(), name)
         self.constraint = constraint
         self.trainable = True
+        self.initial: Any = None
+        """What the variable started from, for `initializer`: a tensor, an array, or one number for
+        all elements. None if that is not kept."""
         self.domain: Domain | None = None
         """Calls that write to the variable hold its lock. None until there is such a function."""
         self.home: Converter | None = current().device
@@ -92,6 +95,13 @@ class Variable(Tensor):
         """Pickle the value, as an array, and the attributes that were hung on the variable."""
         settings = (self.numpy(), self.name, self.constraint, self.spec.sparse)
         return _restored, (settings, self.trainable, self.layout, self.__dict__)
+
+    @property
+    def initializer(self) -> Any:
+        """What sets the variable to its initial value: `v.initializer.run()`, or
+        `session.run(v.initializer)`, as in TensorFlow 1. Random values are drawn anew.
+        """
+        return OPERATORS["initializer"](self)
 
     @property
     def guard(self) -> AbstractContextManager[Any]:

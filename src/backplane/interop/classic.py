@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from backplane import _keras_json as keras_json
 from backplane.interop import classic_modules, removed
 from backplane.known_engines import canonical
 
@@ -84,11 +83,7 @@ def choose_ours() -> None:
     names a module.
     """
     asked = os.environ.get("KERAS_BACKEND")
-    try:
-        given = {} if asked else keras_json.given(keras_json.path())
-        name = asked or given.get(keras_json.OWN_BACKEND) or given.get("backend", "tensorflow")
-    except FileNotFoundError:
-        name = "tensorflow"
+    name = asked or classic_modules.in_file() or "tensorflow"
     engine = canonical(str(name))
     if engine is not None and not str(name).startswith("backplane."):
         os.environ["KERAS_BACKEND"] = f"backplane.{engine if asked else 'backend'}"

@@ -37,6 +37,8 @@ from typing import Any
 
 import numpy as np
 
+from backplane import _keras_json as keras_json
+from backplane import config, engines
 from backplane.core.graph import Tensor
 from backplane.ops.lift import promoted
 from backplane.ops.linear import matmul
@@ -78,7 +80,13 @@ def _backend(execute: Execute, ours: str, module: ModuleType) -> None:
     """`keras.backend` of a release with external backends gets our module as an attribute, and the
     names that Keras takes from its own backends alone, such as `clear_session`.
     """
-    execute(module)
+    try:
+        execute(module)
+    except ValueError as error:
+        reason = error.__context__
+        if isinstance(reason, ImportError):
+            raise reason from None  # Keras says only that it cannot import the backend.
+        raise
     own = vars(importlib.import_module(TENSORFLOW_BACKEND))
     vars(module).update({name: own[name] for name in own["__all__"] if name not in vars(module)})
     _of_its_time(module, ours)
@@ -104,6 +112,8 @@ def _of_its_time(module: ModuleType, ours: str) -> None:
         return ours if asks.partition(".")[0] == "keras" else told
 
     vars(module)["backend"] = backend
+    # Names such as `K.tf`, which K answers or refuses with a reason.
+    vars(module)["__getattr__"] = vars(importlib.import_module(TENSORFLOW_BACKEND))["__getattr__"]
     folder = Path(str(module.__file__)).parents[1]
     text = (folder / "__init__.py").read_text(encoding="utf-8")
     found = re.search(r"__version__ = .(\d+)\.(\d+)", text)
@@ -191,12 +201,46 @@ class _AsTensorFlow(ModuleType):
 
 
 def _layers(execute: Execute, ours: str, module: ModuleType) -> None:
-    """Layers of Keras 1 that do more on TensorFlow than on Theano. `Lambda` infers its shape there,
-    and separable convolutions run. Keras 1 knows no third backend.
+    """Layers that do more on TensorFlow than elsewhere: `Lambda` infers its shape there, and in
+    Keras 1 separable convolutions run. Keras 1 knows no third backend.
     """
     execute(module)
     if _is_keras_1():
         vars(module)["K"] = _AsTensorFlow(BACKEND)
+    elif "Lambda" in vars(module):
+        _infer_shapes(vars(module)["Lambda"], vars(module)["K"])
+
+
+def _infer_shapes(layer: Any, backend: ModuleType) -> None:
+    """Let `Lambda` find the shapes of its results by calling its function on placeholders, as Keras
+    does on its own backends. On others it takes the shape of the input, which fails where the
+    function returns several tensors.
+    """
+    given, called = layer.compute_output_shape, layer.call
+
+    @functools.wraps(called)
+    def call(self: Any, inputs: Any, mask: Any = None) -> Any:
+        self._input_dtypes = (
+            [backend.dtype(x) for x in inputs]
+            if isinstance(inputs, list)
+            else backend.dtype(inputs)
+        )
+        return called(self, inputs, mask)
+
+    @functools.wraps(given)
+    def compute_output_shape(self: Any, input_shape: Any) -> Any:
+        if self._output_shape is not None:
+            return given(self, input_shape)
+        dtypes = getattr(self, "_input_dtypes", None)
+        if isinstance(input_shape, list):
+            kinds = dtypes if isinstance(dtypes, list) else [dtypes] * len(input_shape)
+            x = [backend.placeholder(s, dtype=d) for s, d in zip(input_shape, kinds, strict=True)]
+        else:
+            x = backend.placeholder(input_shape, dtype=dtypes)
+        y = self.call(x)
+        return [backend.int_shape(t) for t in y] if isinstance(y, list) else backend.int_shape(y)
+
+    layer.call, layer.compute_output_shape = call, compute_output_shape
 
 
 def _empty(module: ModuleType) -> None:
@@ -216,6 +260,40 @@ def _tensorflow_backend(execute: Execute, ours: str, module: ModuleType) -> None
     vars(module).update(names, __all__=list(names), __getattr__=own.__getattr__)
 
 
+KERAS_OWN = ("", "tensorflow", "theano", "cntk")
+"""The backends in Keras itself, and no choice."""
+
+
+def in_file() -> str:
+    """The backend that `keras.json` names; nothing if it names none or there is no file."""
+    try:
+        given = keras_json.given(keras_json.path())
+    except FileNotFoundError:
+        return ""
+    return str(given.get(keras_json.OWN_BACKEND) or given.get("backend") or "")
+
+
+def _check_named(backend: str) -> None:
+    """Refuse a name that means nothing, with the reason. Keras only says that it is unable to
+    import the backend, or fails an assertion.
+
+    Raises:
+        ModuleNotFoundError: if no engine and no module has the name.
+    """
+    choice = config.Choice(backend, "KERAS_BACKEND")
+    if not backend:
+        choice = config.Choice(in_file(), keras_json.path())
+    if choice.name in KERAS_OWN or choice.engine is not None:
+        return
+    package = choice.name.rpartition(".")[0]
+    if package and importlib.util.find_spec(package.partition(".")[0]) is None:
+        found = None
+    else:
+        found = importlib.util.find_spec(choice.name)
+    if found is None:
+        raise ModuleNotFoundError(engines.unknown(choice), name=choice.name)
+
+
 class _Finder(MetaPathFinder):
     """A finder of the module that is ours, and of those modules of Keras that need something done
     before or after them.
@@ -230,6 +308,8 @@ class _Finder(MetaPathFinder):
         """The spec of such a module, else None."""
         if name == BACKEND:
             self.ours = os.environ.get("KERAS_BACKEND", "")
+            if any((Path(folder) / "backend" / "common.py").is_file() for folder in path or ()):
+                _check_named(self.ours)
         if name not in CONCERNED or not self.ours.startswith(PREFIX):
             return None
         spec = ModuleSpec(name, Loader()) if name in BACKENDS else PathFinder.find_spec(name, path)
