@@ -180,6 +180,9 @@ def _node(
     given: Sequence[Spec] | None = None,
 ) -> Any:
     """The node of a call, and its results in the structure in which the function returns them."""
+    # Here: the compiler is a fourth of K. What a branch of the library reads around it is computed.
+    import backplane.compile.program  # noqa: F401
+
     function = Native(engine, called, called.name, gradient=gradient, given=given)
     specs = [t.spec for t in operands]
     captured = function.captures(specs)

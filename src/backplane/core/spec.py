@@ -35,6 +35,9 @@ class DType(str):
         """Itself: there are no reference dtypes."""
         return self
 
+    _is_ref_dtype = False
+    """What functions of TensorFlow 1 ask before they write to a variable."""
+
     @property
     def is_floating(self) -> bool:
         """Whether it is a float type."""

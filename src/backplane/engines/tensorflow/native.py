@@ -91,13 +91,18 @@ def _new_sparse(cls: type, *args: Any, **kwargs: Any) -> Any:
     return _node(cls, args, kwargs) if _ours(args, kwargs) else object.__new__(cls)
 
 
-def _dispatched(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same; a part of our graph if a tensor of ours is among the arguments."""
+def _dispatched(function: Callable[..., Any], convert: bool = False) -> Callable[..., Any]:
+    """The same; a part of our graph if a tensor of ours is among the arguments. With `convert`,
+    AutoGraph goes on converting the functions among the arguments.
+    """
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         return _node(function, args, kwargs) if _ours(args, kwargs) else function(*args, **kwargs)
 
+    if convert:
+        call.autograph_info__ = {}  # type: ignore[attr-defined] # The call itself stays as it is.
+        return call
     return tf.autograph.experimental.do_not_convert(call)
 
 
@@ -110,5 +115,18 @@ def _dispatch_sparse() -> None:
     tf.SparseTensor.__new__ = _new_sparse
 
 
+LOOPS = ("map_fn", "while_loop", "vectorized_map", "switch_case")
+"""Loops and branches that TensorFlow does not dispatch. (It does `cond`, `case`, `scan`, …)"""
+
+
+def _dispatch_loops() -> None:
+    for module in (tf, tf.compat.v1, tf.compat.v2):
+        for name in LOOPS:
+            function = getattr(module, name, None)
+            if function is not None:
+                setattr(module, name, _dispatched(function, convert=True))
+
+
 _Dispatcher().register()
 _dispatch_sparse()
+_dispatch_loops()
