@@ -331,7 +331,9 @@ class BackplaneTrainer(base_trainer.Trainer):
     def _on_batch(self, data: Any, make: Callable[[], Any], return_dict: bool) -> Any:
         data = tree.map_structure(lambda v: v if v is None else core.convert_to_numpy(v), data)
         self._symbolic_build(data_batch=data)
-        logs = pythonify_logs(make()([data]))
+        step = make()
+        self.reset_metrics()
+        logs = pythonify_logs(step([data]))
         return logs if return_dict else self._flatten_metrics_in_order(logs)
 
     def predict_on_batch(self, x: Any) -> Any:
