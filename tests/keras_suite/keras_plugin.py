@@ -32,7 +32,6 @@ def skip_if_backend(given_backend: str, reason: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(backend() == given_backend, reason=reason)
 
 
-
 def _extend_trainer_test(tree: ast.Module) -> bool:
     """Let a test know this backend that picks its backend as Keras does, and has a table of the
     names of processors.

@@ -11,12 +11,16 @@ from typing import Any
 
 from keras.src.backend.common import KerasVariable
 from keras.src.backend.common.keras_tensor import KerasTensor, any_symbolic_tensors
+from keras.src.ops.function import Function
 from keras.src.ops.operation import Operation
 
 from backplane.backend._trees import flatten, map_leaves
+from backplane.core.graph import Placeholder
 from backplane.core.graph import Tensor as Node
+from backplane.core.spec import Spec
 from backplane.keras3 import trace
-from backplane.keras3.call import wrapped
+from backplane.keras3.call import tracing, wrapped
+from backplane.keras3.step import Scope
 from backplane.keras3.tensor import Tensor
 
 OF_VARIABLES = {
@@ -57,6 +61,8 @@ class KCall(Operation):
 def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of a K function with objects of Keras among its arguments."""
     if any_symbolic_tensors(args, kwargs):
+        if function.__name__ == "function":
+            return _function(function, *args, **kwargs)
         tensors = [x for x in flatten((args, kwargs)) if isinstance(x, KerasTensor)]
         return KCall(function, (args, kwargs))(*tensors)
     symbolic = any(isinstance(x, Tensor) for x in flatten((args, kwargs)))
@@ -78,6 +84,25 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     if symbolic or (trace.current() is not None and _has_nodes(result)):
         return wrapped(result)
     return result
+
+
+def _function(
+    function: Callable[..., Any], inputs: Any, outputs: Any, updates: Any = None, **options: Any
+) -> Any:
+    """`K.function` from inputs of a functional model to tensors of it."""
+    given = [x for x in flatten(inputs) if isinstance(x, KerasTensor)]
+    wanted = [x for x in flatten(outputs) if isinstance(x, KerasTensor)]
+    feeds = [Placeholder(Spec(tuple(x.shape), x.dtype)) for x in given]
+    traced = trace.Trace()
+    with Scope(traced), tracing():
+        found = Function(given, wanted)([Tensor(x) for x in feeds])
+    pairs = {id(a): b for a, b in zip(given, feeds, strict=True)}
+    pairs |= {id(a): b.core for a, b in zip(wanted, found, strict=True)}
+
+    def core(x: Any) -> Any:
+        return pairs.get(id(x), x)
+
+    return function(map_leaves(core, inputs), map_leaves(core, outputs), updates, **options)
 
 
 def _has_nodes(result: Any) -> bool:

@@ -149,9 +149,32 @@ def _placeholders(leaves: list[np.ndarray], opened: bool) -> list[Placeholder]:
     return made
 
 
+class Scope(StatelessScope):
+    """Keras' scope of a step: what is read of a variable is its variable of K, unless the step has
+    assigned it before.
+    """
+
+    def __init__(self, traced: Trace) -> None:
+        super().__init__(collect_losses=True)
+        self.traced = traced
+
+    def get_current_value(self, variable: Any) -> Any:
+        """The value at this place of the step; None for a variable that has none yet."""
+        self.traced.touched(variable)
+        known = super().get_current_value(variable)
+        if known is None and variable.cell is not None:
+            return Tensor(variable.cell)
+        return known
+
+    def add_update(self, update: tuple[Any, Any]) -> None:
+        """Note that a variable was assigned."""
+        self.traced.touched(update[0])
+        super().add_update(update)
+
+
 def _run(function: Callable[[Any], Any], data: Any, eager: bool) -> tuple[Any, list[Any], Trace]:
     """The results of a step on symbolic data, and the updates of variables."""
-    with recording(eager) as traced, StatelessScope(collect_losses=True) as scope, tracing():
+    with recording(eager) as traced, Scope(traced) as scope, tracing():
         result = function(data)
     updates = []
     for variable in traced.variables.values():

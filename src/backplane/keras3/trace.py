@@ -1,7 +1,6 @@
 """What a step of training reads and writes while it is traced.
 
-Keras sends the assignments of variables to its `StatelessScope` then. This module keeps what that
-scope does not know: which variables were read or written.
+The scope of the step (`step.Scope`) tells it. Other modules ask which step is being traced.
 """
 
 from __future__ import annotations

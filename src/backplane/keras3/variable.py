@@ -2,7 +2,7 @@
 
 Outside of steps the value is a tensor of the engine's library, or of NumPy where the engine only
 compiles. It is the reader's own: steps that write over the variable's memory leave it as it was.
-While a step is traced, the value is symbolic.
+While a step is traced, its scope gives a symbolic value (`step.Scope`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 from keras.src.backend.common import KerasVariable
-from keras.src.backend.common.stateless_scope import get_stateless_scope
 
 from backplane import engines
 from backplane.core import graph
 from backplane.core import variable as core
-from backplane.keras3 import call, trace
+from backplane.keras3 import call
 from backplane.keras3.tensor import Tensor
 
 
@@ -41,28 +40,6 @@ class Variable(KerasVariable):
             self.cell.trainable = bool(self._trainable)
         else:
             core.assign([self.cell], [array])
-
-    @property
-    def value(self) -> Any:
-        """The value now: a tensor of the engine's library, or a symbolic one in a step."""
-        traced = trace.current()
-        if traced is None:
-            return super().value
-        traced.touched(self)
-        scope = get_stateless_scope()
-        changed = None if scope is None else scope.get_current_value(self)
-        if changed is None and self.cell is not None:
-            return self._maybe_autocast(Tensor(self.cell))
-        return super().value
-
-    def assign(self, value: Any) -> Any:
-        """Set the variable to a value of its shape. In a step that is traced it becomes an update
-        of the step.
-        """
-        traced = trace.current()
-        if traced is not None:
-            traced.touched(self)
-        return super().assign(value)
 
     def _initialize(self, value: Any) -> None:
         self._value = value
