@@ -34,6 +34,10 @@ k_argmin <- function(x, axis = -1L) {
   call_k("argmin", list(x = x, axis = axis))
 }
 
+k_argsort <- function(x, axis = -1L) {
+  call_k("argsort", list(x = x, axis = axis))
+}
+
 k_asymmetric_spatial_2d_padding <- function(
     x, top_pad = 1L, bottom_pad = 1L, left_pad = 1L, right_pad = 1L,
     dim_ordering = "default"
@@ -48,6 +52,10 @@ k_asymmetric_temporal_padding <- function(x, left_pad = 1L, right_pad = 1L) {
   call_k("asymmetric_temporal_padding", list(
       x = x, left_pad = left_pad, right_pad = right_pad
   ))
+}
+
+k_atan2 <- function(y, x) {
+  call_k("atan2", list(y = y, x = x))
 }
 
 k_backend <- function() {
@@ -293,6 +301,10 @@ k_dtype <- function(x) {
 
 k_eager <- function(func) {
   call_k("eager", list(func = func))
+}
+
+k_einsum <- function(subscripts, operands) {
+  call_k("einsum", list(subscripts = subscripts, operands = operands))
 }
 
 k_elu <- function(x, alpha = 1) {
@@ -541,6 +553,10 @@ k_manual_variable_initialization <- function(value) {
 
 k_map_fn <- function(fn, elems, name = NULL, dtype = NULL) {
   call_k("map_fn", list(fn = fn, elems = elems, name = name, dtype = dtype))
+}
+
+k_matmul <- function(x, y) {
+  call_k("matmul", list(x = x, y = y))
 }
 
 k_max <- function(x, axis = NULL, keepdims = FALSE) {
@@ -917,6 +933,10 @@ k_softsign <- function(x) {
   call_k("softsign", list(x = x))
 }
 
+k_sort <- function(x, axis = -1L) {
+  call_k("sort", list(x = x, axis = axis))
+}
+
 k_sparse_categorical_crossentropy <- function(
     target, output, from_logits = FALSE, axis = -1L, ignore_class = NULL
 ) {
@@ -1001,6 +1021,10 @@ k_to_dense <- function(tensor) {
   call_k("to_dense", list(tensor = tensor))
 }
 
+k_top_k <- function(x, k) {
+  call_k("top_k", list(x = x, k = k))
+}
+
 k_transpose <- function(x) {
   call_k("transpose", list(x = x))
 }
@@ -1033,6 +1057,10 @@ k_variable <- function(value, dtype = NULL, name = NULL, constraint = NULL) {
   call_k("variable", list(
       value = value, dtype = dtype, name = name, constraint = constraint
   ))
+}
+
+k_where <- function(condition, x, y) {
+  call_k("where", list(condition = condition, x = x, y = y))
 }
 
 k_zeros <- function(shape, dtype = NULL, name = NULL) {

@@ -32,6 +32,7 @@ from backplane.backend import (
     linear,
     loss,
     normalization,
+    ordering,
     padding,
     phase,
     pooling,
@@ -54,8 +55,8 @@ from backplane.backend.tensorflow_backend import leaked as __getattr__  # noqa: 
 _CHAPTERS = (
     activation, arithmetic, checkpoints, common, comparison, control, convolution, creation,
     ctc, debugging, devices, focal_loss, functions, graph, inspection, keras1, linear, loss,
-    normalization, padding, phase, pooling, random, random_generator, recurrence, reduction,
-    resizing, scaling, selection, session, shaping, sharding, sparse, state,
+    normalization, ordering, padding, phase, pooling, random, random_generator, recurrence,
+    reduction, resizing, scaling, selection, session, shaping, sharding, sparse, state,
 )  # fmt: skip
 
 _FUNCTIONS = {name: getattr(chapter, name) for chapter in _CHAPTERS for name in chapter.__all__}

@@ -81,7 +81,9 @@ from backplane.backend.inspection import ndim as ndim
 from backplane.backend.inspection import shape as shape
 from backplane.backend.keras1 import image_dim_ordering as image_dim_ordering
 from backplane.backend.keras1 import set_image_dim_ordering as set_image_dim_ordering
+from backplane.backend.linear import einsum as einsum
 from backplane.backend.normalization import normalize_batch_in_training as normalize_batch_in_training
+from backplane.backend.ordering import top_k as top_k
 from backplane.backend.phase import clear_session as clear_session
 from backplane.backend.phase import learning_phase as learning_phase
 from backplane.backend.phase import learning_phase_scope as learning_phase_scope
@@ -133,8 +135,10 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "argsort",
     "asymmetric_spatial_2d_padding",
     "asymmetric_temporal_padding",
+    "atan2",
     "backend",
     "batch_dot",
     "batch_flatten",
@@ -175,6 +179,7 @@ __all__ = [
     "dropout",
     "dtype",
     "eager",
+    "einsum",
     "elu",
     "enable_tf_random_generator",
     "engine",
@@ -229,6 +234,7 @@ __all__ = [
     "logsumexp",
     "manual_variable_initialization",
     "map_fn",
+    "matmul",
     "max",
     "maximum",
     "mean",
@@ -297,6 +303,7 @@ __all__ = [
     "softmax",
     "softplus",
     "softsign",
+    "sort",
     "sparse_categorical_crossentropy",
     "spatial_2d_padding",
     "spatial_3d_padding",
@@ -314,6 +321,7 @@ __all__ = [
     "temporal_padding",
     "tile",
     "to_dense",
+    "top_k",
     "transpose",
     "truncated_normal",
     "update",
@@ -321,6 +329,7 @@ __all__ = [
     "update_sub",
     "var",
     "variable",
+    "where",
     "zeros",
     "zeros_like",
 ]
@@ -397,6 +406,14 @@ def abs(x: np.ndarray | np.generic) -> Any: ...
 def abs(x: NativeT) -> NativeT: ...
 @overload
 def abs(x: TensorLike) -> Any: ...
+@overload
+def atan2(y: Symbolic, x: Symbolic) -> Tensor: ...
+@overload
+def atan2(y: np.ndarray | np.generic, x: TensorLike) -> Any: ...
+@overload
+def atan2(y: NativeT, x: TensorLike) -> NativeT: ...
+@overload
+def atan2(y: TensorLike, x: TensorLike) -> Any: ...
 @overload
 def cast(x: Symbolic, dtype: DType) -> Tensor: ...
 @overload
@@ -774,6 +791,14 @@ def l2_normalize(x: NativeT, axis: Axes=None) -> NativeT: ...
 @overload
 def l2_normalize(x: TensorLike, axis: Axes=None) -> Any: ...
 @overload
+def matmul(x: Symbolic, y: Symbolic) -> Tensor: ...
+@overload
+def matmul(x: np.ndarray | np.generic, y: TensorLike) -> Any: ...
+@overload
+def matmul(x: NativeT, y: TensorLike) -> NativeT: ...
+@overload
+def matmul(x: TensorLike, y: TensorLike) -> Any: ...
+@overload
 def transpose(x: Symbolic) -> Tensor: ...
 @overload
 def transpose(x: np.ndarray | np.generic) -> Any: ...
@@ -821,6 +846,22 @@ def batch_normalization(x: np.ndarray | np.generic, mean: TensorLike, var: Tenso
 def batch_normalization(x: NativeT, mean: TensorLike, var: TensorLike, beta: TensorLike | None, gamma: TensorLike | None, axis: Axis=-1, epsilon: float | Tensor=0.001) -> NativeT: ...
 @overload
 def batch_normalization(x: TensorLike, mean: TensorLike, var: TensorLike, beta: TensorLike | None, gamma: TensorLike | None, axis: Axis=-1, epsilon: float | Tensor=0.001) -> Any: ...
+@overload
+def argsort(x: Symbolic, axis: Axis=-1) -> Tensor: ...
+@overload
+def argsort(x: np.ndarray | np.generic, axis: Axis=-1) -> Any: ...
+@overload
+def argsort(x: NativeT, axis: Axis=-1) -> NativeT: ...
+@overload
+def argsort(x: TensorLike, axis: Axis=-1) -> Any: ...
+@overload
+def sort(x: Symbolic, axis: Axis=-1) -> Tensor: ...
+@overload
+def sort(x: np.ndarray | np.generic, axis: Axis=-1) -> Any: ...
+@overload
+def sort(x: NativeT, axis: Axis=-1) -> NativeT: ...
+@overload
+def sort(x: TensorLike, axis: Axis=-1) -> Any: ...
 @overload
 def spatial_2d_padding(x: Symbolic, padding: Sequence[Pair]=((1, 1), (1, 1)), data_format: DataFormat | None=None) -> Tensor: ...
 @overload
@@ -1053,6 +1094,14 @@ def slice(x: np.ndarray | np.generic, start: Shape, size: Shape) -> Any: ...
 def slice(x: NativeT, start: Shape, size: Shape) -> NativeT: ...
 @overload
 def slice(x: TensorLike, start: Shape, size: Shape) -> Any: ...
+@overload
+def where(condition: Symbolic, x: Symbolic, y: Symbolic) -> Tensor: ...
+@overload
+def where(condition: np.ndarray | np.generic, x: TensorLike, y: TensorLike) -> Any: ...
+@overload
+def where(condition: NativeT, x: TensorLike, y: TensorLike) -> NativeT: ...
+@overload
+def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Any: ...
 @overload
 def pattern_broadcast(x: Symbolic, broadcastable: Iterable[bool]) -> Tensor: ...
 @overload

@@ -16,14 +16,15 @@ from backplane.core.graph import Tensor, with_given_name
 from backplane.core.spec import is_float
 from backplane.ops import effects
 from backplane.ops import elementwise as ew
+from backplane.ops.angles import atan2 as angle
 from backplane.ops.creation import scalar
 from backplane.ops.lift import as_tensor, cast_to, promoted
 from backplane.ops.operators import power
 from backplane.ops.shaping import is_broadcast
 
 __all__ = [
-    "abs", "cast", "clip", "cos", "erf", "erfinv", "exp", "identity", "log", "maximum", "minimum",
-    "pow", "round", "sign", "sin", "sqrt", "square",
+    "abs", "atan2", "cast", "clip", "cos", "erf", "erfinv", "exp", "identity", "log", "maximum",
+    "minimum", "pow", "round", "sign", "sin", "sqrt", "square",
 ]  # fmt: skip
 
 
@@ -162,6 +163,31 @@ def cos(x: TensorLike) -> Tensor:
         array([1.], dtype=float32)
     """
     return ew.cos(float_tensor(x))
+
+
+@api
+def atan2(y: TensorLike, x: TensorLike) -> Tensor:
+    """Element-wise angles, in radians, between the positive x-axis and the points (x, y).
+
+    An addition of Backplane: the documents of the Keras backend API do not have it.
+
+    Args:
+        y: Tensor of numbers; integers and bools become `K.floatx()`.
+        x: Tensor of numbers; the same. `K.atan2(y, 1.0)` is the inverse of the tangent.
+
+    Returns:
+        A float tensor of the broadcast shape, from -pi to pi. Signs of zeros count, as in
+        `numpy.arctan2`.
+
+    Raises:
+        ValueError: if the shapes do not broadcast.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.eval(K.atan2(K.constant([1.0, -1.0]), K.constant([0.0, -1.0]))).round(4)
+        array([ 1.5708, -2.3562], dtype=float32)
+    """
+    return angle(*map(float_tensor, promoted(y, x)))
 
 
 @api

@@ -17,11 +17,13 @@ from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
 from backplane.ops.axes import merge_axes, permuted, reshape_to
 from backplane.ops.creation import scalar
+from backplane.ops.einsum import einsum as sum_of_products
 from backplane.ops.lift import as_tensor, cast_to, promoted
-from backplane.ops.linear import matmul
+from backplane.ops.linear import matmul as product_of_matrices
+from backplane.ops.operators import matrix_product
 from backplane.ops.shaping import is_broadcast, reshape
 
-__all__ = ["batch_dot", "bias_add", "dot", "l2_normalize", "transpose"]
+__all__ = ["batch_dot", "bias_add", "dot", "einsum", "l2_normalize", "matmul", "transpose"]
 
 
 @api
@@ -53,12 +55,12 @@ def dot(x: TensorLike, y: TensorLike) -> Tensor:
     inner = ndim - 2 if ndim > 1 else 0
     _check_inner(x, last, y, inner)
     if last == 1 and ndim == 2:
-        return matmul(x, y, transpose_x=False, transpose_y=False)
+        return product_of_matrices(x, y, transpose_x=False, transpose_y=False)
     outer_x = range(last)
     outer_y = [i for i in range(ndim) if i != inner]
     rows = merge_axes(x, [outer_x, [last]])
     columns = merge_axes(permuted(y, [inner, *outer_y]), [[0], range(1, ndim)])
-    product = matmul(rows, columns, transpose_x=False, transpose_y=False)
+    product = product_of_matrices(rows, columns, transpose_x=False, transpose_y=False)
     return reshape_to(product, [*((x, i) for i in outer_x), *((y, i) for i in outer_y)])
 
 
@@ -73,6 +75,68 @@ def _check_inner(x: Tensor, a: int, y: Tensor, b: int) -> None:
             f"axis {a} of x and axis {b} of y must have equal sizes, got {_shapes(x, y)} "
             f"(x.shape[{a}] != y.shape[{b}]: {m} != {n})"
         )
+
+
+@api
+def matmul(x: TensorLike, y: TensorLike) -> Tensor:
+    """Multiply matrices, or stacks of matrices, as `numpy.matmul` does.
+
+    An addition of Backplane: the documents of the Keras backend API do not have it. `x @ y` does
+    the same.
+
+    Args:
+        x: Tensor of numbers with at least one axis. A vector counts as a row.
+        y: Tensor of numbers with at least one axis. A vector counts as a column.
+
+    Returns:
+        The products over the last axis of `x` and the last but one of `y`. All other axes but the
+        last two are batch axes and are broadcast. `K.dot` combines each matrix of `x` with each of
+        `y` instead.
+
+    Raises:
+        ValueError: if an operand is a scalar, or if the shapes do not fit.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.int_shape(K.matmul(K.ones((7, 2, 3)), K.ones((7, 3, 4))))
+        (7, 2, 4)
+    """
+    x, y = promoted(x, y)
+    if not x.ndim or not y.ndim:
+        raise ValueError(f"x and y need at least one axis, got {_shapes(x, y)}")
+    return matrix_product(x, y)
+
+
+@api
+def einsum(subscripts: str, *operands: TensorLike) -> Tensor:
+    """Sum products of elements, as the subscripts say.
+
+    An addition of Backplane: the documents of the Keras backend API do not have it.
+
+    Args:
+        subscripts: The letters of the axes of each operand, with commas between operands, and after
+            `->` those of the result, as in `numpy.einsum`. A letter that the result lacks is summed
+            over. `...` stands for axes without letters, which are broadcast. Without `->` the
+            result has the letters that occur once, in alphabetic order.
+        *operands: One or several tensors of numbers.
+
+    Returns:
+        A tensor with one axis for each letter of the result. Operands are multiplied in pairs, in
+        an order that makes small products first.
+
+    Raises:
+        ValueError: if the subscripts do not fit the operands.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> K.int_shape(K.einsum("bij,bjk->bik", K.ones((7, 2, 3)), K.ones((7, 3, 4))))
+        (7, 2, 4)
+    """
+    if not isinstance(subscripts, str):
+        raise TypeError(f"subscripts must be a string, got {subscripts!r}")
+    if not operands:
+        raise ValueError(f"subscripts {subscripts!r} need at least one operand, got none")
+    return sum_of_products(subscripts, *promoted(*operands))
 
 
 @api
@@ -120,7 +184,7 @@ def batch_dot(x: TensorLike, y: TensorLike, axes: Axis | Sequence[Axis] | None =
         rows = merge_axes(permuted(x, [0, *outer_x, a]), [[0], range(1, x.ndim - 1), [x.ndim - 1]])
     if not swap_y:
         columns = merge_axes(permuted(y, [0, b, *outer_y]), [[0], [1], range(2, y.ndim)])
-    product = matmul(rows, columns, transpose_x=swap_x, transpose_y=swap_y)
+    product = product_of_matrices(rows, columns, transpose_x=swap_x, transpose_y=swap_y)
     if x.ndim == y.ndim == 3:
         return product
     samples = y if m is None else x

@@ -18,9 +18,10 @@ from backplane.ops import shaping as sh
 from backplane.ops.creation import arange, shaped, size_at
 from backplane.ops.effects import to_sparse
 from backplane.ops.elementwise import equal
+from backplane.ops.elementwise import where as chosen
 from backplane.ops.lift import as_tensor, cast_to, promoted
 
-__all__ = ["concatenate", "gather", "one_hot", "reverse", "slice", "stack"]
+__all__ = ["concatenate", "gather", "one_hot", "reverse", "slice", "stack", "where"]
 
 
 @api
@@ -261,3 +262,30 @@ def _in_reach(indices: Tensor, size: int | None) -> Tensor:
             if not -most <= int(n) < most:
                 raise ValueError(f"indices must lie between {-most} and {most - 1}, got {n}")
     return indices
+
+
+@api
+def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:
+    """Choose between two tensors, element by element.
+
+    An addition of Backplane: the documents of the Keras backend API do not have it. `K.switch` asks
+    for shapes that fit, and can leave a branch uncomputed.
+
+    Args:
+        condition: Tensor of bools; numbers count as true if they are not 0.
+        x: Tensor or number, for the places where the condition holds.
+        y: Tensor or number, for all other places.
+
+    Returns:
+        A tensor of the shape to which all three are broadcast.
+
+    Raises:
+        ValueError: if the shapes do not broadcast.
+
+    Example:
+        >>> from backplane import backend as K
+        >>> x = K.constant([-1.0, 2.0])
+        >>> K.eval(K.where(K.greater(x, 0.0), x, 0.0))
+        array([0., 2.], dtype=float32)
+    """
+    return chosen(cast_to(as_tensor(condition), "bool"), *promoted(x, y))
