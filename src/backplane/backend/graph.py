@@ -37,6 +37,7 @@ from backplane.backend.types import DType, LossScale, TensorLike, Tree
 from backplane.compile.feeds import check_has_value
 from backplane.core.context import WATCHING, watcher
 from backplane.core.graph import OPERATORS, Constant, Tensor
+from backplane.core.sparse import SparseTensor
 from backplane.core.variable import Variable
 from backplane.engines import engine_of
 from backplane.engines.base import Engine
@@ -123,6 +124,10 @@ def function(
         takes = map_leaves(lambda t: getattr(t, "ndim", 0), inputs)
     gives: Given | None = None
     if is_nest_of_tensors(outputs):
+        # The parts of a sparse tensor of the library are one tensor, which is given as an array.
+        outputs = map_leaves(
+            lambda t: as_tensor(t) if isinstance(t, SparseTensor) else t, outputs, SparseTensor
+        )
         gives = partial(unflatten, map_leaves(lambda _: None, outputs))
         outputs = flatten(outputs)
     elif not isinstance(outputs, list | tuple | ValuesView):
