@@ -34,6 +34,9 @@ np.linalg.norm(x, np.inf, 2); np.linalg.norm(x, 3, 2)
 np.dot(x, m); np.dot(x, np.float32(2)); np.dot(v, m); np.dot(v, v)
 np.inner(x, v); np.inner(v, x); np.vdot(x, x); np.outer(v, v); np.tensordot(x, m, 1)
 np.tensordot(x, x, axes=([0, 2], [0, 2])); np.tensordot(x, x, 3)
+np.einsum("bij,jk->bik", x, m); np.einsum("...i->...", x); np.einsum("i,i", v, v, optimize=True)
+np.sort(x); np.sort(x, axis=1); np.sort(x, None); np.sort(x, 0, kind="stable")
+np.arctan(x); np.arcsin(x); np.arccos(x); np.arctan2(x, a); np.arctan2(1.0, x)
 np.reshape(x, (2, 12)); np.reshape(x, -1); np.ravel(x); np.transpose(x)
 np.transpose(x, (0, 2, 1)); np.moveaxis(x, 0, -1); np.moveaxis(x, [0, 1], [1, 0])
 np.swapaxes(x, 1, 2); np.expand_dims(x, 0); np.expand_dims(x, (0, -1))
@@ -60,6 +63,7 @@ np.not_equal(x, a); np.equal(x, a); np.greater(x, 0.5); np.less_equal(a, x)
 np.logical_and(x > 0.5, x < 0.7); np.logical_or(x > 0.8, x < 0.4)
 np.logical_xor(x > 0.5, x < 0.7); np.any(x > 0.8, axis=1); np.all(x > 0.3)
 np.logical_and.reduce(x > 0.4, axis=1); np.argmax(x, axis=-1); np.argmin(x)
+np.argsort(x, axis=1); np.argsort(x, None, stable=True)
 np.argmax(x, 1, keepdims=True); np.count_nonzero(x > 0.5, axis=1); np.sum(x > 0.5)
 np.zeros_like(x); np.ones_like(x, dtype="int32"); np.full_like(x, 3.0)
 """
@@ -134,11 +138,11 @@ def test_what_is_known_of_shapes(engine):
 def test_what_k_lacks_is_refused_alike(engine):
     x = K.placeholder((2, 3))
     for call, name in {
-        lambda: np.sort(x): "np.sort",
-        lambda: np.arctan(x): "np.arctan",
+        lambda: np.unique(x): "np.unique",
+        lambda: np.spacing(x): "np.spacing",
         lambda: np.median(x): "np.median",
         lambda: np.linalg.inv(x): "np.linalg.inv",
-        lambda: np.einsum("ij->i", x): "np.einsum",
+        lambda: np.partition(x, 1): "np.partition",
         lambda: np.add.at(x, [0], 1): r"np.add.at",
         lambda: np.subtract.reduce(x): r"np.subtract.reduce",
     }.items():  # fmt: skip
@@ -165,9 +169,9 @@ def test_errors_name_the_function(engine):
         np.dot(x, x)
     with pytest.raises(ValueError, match=r"^K\.sum: axis"):
         np.sum(x, axis=5)
-    with pytest.raises(ValueError, match=r"matmul: .*3 columns meet 2 rows"):
+    with pytest.raises(ValueError, match=r"^x @ y: .*3 columns meet 2 rows"):
         np.matmul(x, x)
-    with pytest.raises(TypeError, match=r"^np\.where of a condition alone .*K\.switch"):
+    with pytest.raises(TypeError, match=r"^np\.where of a condition alone .*K\.where"):
         np.where(x > 0)
     with pytest.raises(TypeError, match=r"^np\.reshape: order must be 'C'"):
         np.reshape(x, (6,), order="F")

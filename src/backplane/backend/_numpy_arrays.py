@@ -21,7 +21,6 @@ from backplane.ops.axes import merge_axes, permuted, reshape_to
 from backplane.ops.creation import shaped, size_at, sizes_of
 from backplane.ops.indexing import flip, pad
 from backplane.ops.lift import as_tensor, cast_to, promoted
-from backplane.ops.operators import matrix_product
 from backplane.ops.reduction import count
 
 # --- products -------------------------------------------------------------------------------------
@@ -33,10 +32,15 @@ def _dot(a: Any, b: Any, out: None = None) -> Tensor:
     return linear.dot(x, y) if x.ndim and y.ndim else ew.mul(x, y)
 
 
-@of(np.matmul, k="dot")
+@of(np.matmul, k="matmul")
 def _matmul(x1: Any, x2: Any, /, *, dtype: Any = None) -> Tensor:
     a, b = promoted(x1, x2)
-    return matrix_product(in_dtype(dtype, a), in_dtype(dtype, b))
+    return linear.matmul(in_dtype(dtype, a), in_dtype(dtype, b))
+
+
+@of(np.einsum, k="einsum")
+def _einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> Tensor:
+    return linear.einsum(subscripts, *operands)
 
 
 @of(np.inner, k="dot")

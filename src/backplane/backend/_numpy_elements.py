@@ -9,7 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from backplane.backend import activation, arithmetic, comparison, reduction, shaping
+from backplane.backend import (
+    activation,
+    arithmetic,
+    comparison,
+    ordering,
+    reduction,
+    selection,
+    shaping,
+)
 from backplane.backend._args import as_axis, as_int
 from backplane.backend._numpy_table import FUNCTIONS, in_dtype, listed, of
 from backplane.backend.activation import float_tensor
@@ -59,6 +67,11 @@ def _is_infinite(x: Tensor) -> Tensor:
     return ew.equal(ew.abs(x), _like(math.inf, x))
 
 
+def _other_side(x: Tensor) -> Tensor:
+    """The other side of a right triangle whose longest one is 1."""
+    return ew.sqrt(ew.mul(ew.sub(_like(1, x), x), ew.add(_like(1, x), x)))
+
+
 def _toward_zero(x: Tensor) -> Tensor:
     return ew.mul(ew.sign(x), ew.floor(ew.abs(x))) if is_float(x.spec.dtype) else x
 
@@ -94,6 +107,9 @@ _unary(np.cosh, _on_floats(lambda x: ew.mul(ew.add(ew.exp(x), ew.exp(ew.neg(x)))
 _unary(np.arctanh, _on_floats(
     lambda x: ew.mul(ew.sub(ew.log1p(x), ew.log1p(ew.neg(x))), _like(0.5, x))
 ))  # fmt: skip
+_unary(np.arctan, _on_floats(lambda x: arithmetic.atan2(x, _like(1, x))), k="atan2")
+_unary(np.arcsin, _on_floats(lambda x: arithmetic.atan2(x, _other_side(x))), k="atan2")
+_unary(np.arccos, _on_floats(lambda x: arithmetic.atan2(_other_side(x), x)), k="atan2")
 _unary(np.floor, ew.floor)
 _unary(np.ceil, lambda x: ew.neg(ew.floor(ew.neg(x))))
 _unary(np.trunc, _toward_zero)
@@ -119,6 +135,7 @@ _unary(np.negative, ew.neg)
 _unary(np.invert, OPERATORS["invert"])
 _binary(np.power, OPERATORS["pow"], k="pow")
 _binary(np.float_power, lambda x, y: ew.pow(*map(float_tensor, promoted(x, y))), k="pow")
+_binary(np.arctan2, arithmetic.atan2, k="atan2")
 _binary(np.maximum, arithmetic.maximum, k="maximum")
 _binary(np.minimum, arithmetic.minimum, k="minimum")
 for _name in ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal"):
@@ -167,15 +184,14 @@ def _clip(
     return arithmetic.clip(a, low, high)
 
 
-@of(np.where, k="switch")
+@of(np.where, k="where")
 def _where(condition: Any, x: Any = None, y: Any = None, /) -> Tensor:
     if x is None or y is None:
         raise TypeError(
             "np.where of a condition alone gives indices, whose number would depend on values: "
-            "give x and y, or use K.switch(condition, x, y)"
+            "give x and y, or use K.where(condition, x, y)"
         )
-    a, b = promoted(x, y)
-    return ew.where(_truth(condition), a, b)
+    return selection.where(condition, x, y)
 
 
 @of(np.nan_to_num)
@@ -290,6 +306,24 @@ _placing(np.argmax, "argmax")
 _placing(np.argmin, "argmin")
 _cumulating([np.cumsum], "cumsum")
 _cumulating([np.cumprod], "cumprod")
+
+
+@of(np.sort, k="sort")
+def _sort(
+    a: Any, axis: Any = -1, kind: Any = None, order: None = None, *, stable: Any = None
+) -> Tensor:
+    return ordering.sort(_line(a) if axis is None else a, -1 if axis is None else axis)
+
+
+@of(np.argsort, k="argsort")
+def _argsort(
+    a: Any, axis: Any = -1, kind: Any = None, order: None = None, *, stable: Any = None
+) -> Tensor:
+    return ordering.argsort(_line(a) if axis is None else a, -1 if axis is None else axis)
+
+
+def _line(x: Any) -> Tensor:
+    return shaping.flatten(as_tensor(x))
 
 
 @of(np.ptp)
