@@ -103,6 +103,9 @@ def test_eager_calls_follow_the_block_although_programs_are_kept(engine: object)
         with K.learning_phase_scope(phase):
             assert value() == (4 if phase else 9)
     assert K.eager(K.learning_phase)() == 0
+    assert not K.eager(K.global_learning_phase_is_set)()
+    with K.learning_phase_scope(0):
+        assert K.global_learning_phase_is_set()
 
 
 def test_a_graph_that_is_asked_for() -> None:

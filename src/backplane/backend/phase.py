@@ -87,6 +87,11 @@ def _known() -> int | None:
     return 0 if found is None and context.mode() == "eager" else found
 
 
+def is_set() -> bool:
+    """Whether somebody has fixed the learning phase."""
+    return context.current().phase is not None or _phase.value is not None
+
+
 @explained
 def set_learning_phase(value: int) -> None:
     """Fix the learning phase.

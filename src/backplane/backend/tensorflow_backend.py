@@ -12,8 +12,8 @@ from importlib import import_module
 from typing import Any
 
 from backplane import config, engines
+from backplane.backend import phase
 from backplane.backend.normalization import normalize_batch_in_training
-from backplane.backend.phase import known_phase
 from backplane.core.graph import Tensor
 from backplane.core.variable import Variable
 from backplane.ops.lift import as_tensor, cast_to
@@ -59,8 +59,8 @@ def _get_available_gpus() -> list[str]:
 
 
 def global_learning_phase_is_set() -> bool:
-    """Whether the learning phase is a number, and no input of functions."""
-    return known_phase() is not None
+    """Whether `K.set_learning_phase` or `K.learning_phase_scope` has fixed the learning phase."""
+    return phase.is_set()
 
 
 def _is_tf_1() -> bool:
