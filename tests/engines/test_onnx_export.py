@@ -17,6 +17,7 @@ import pytest
 from backplane import backend as K
 from backplane import engines
 from backplane.engines.onnxruntime import export, library
+from backplane.ops.fourier import fft
 
 rng = np.random.default_rng(0)
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -238,3 +239,19 @@ def test_the_kernel_of_an_lstm(tmp_path: Path, opset: int | None) -> None:
         np.testing.assert_allclose(
             session.run(None, {"x": given})[0], f([given])[0], rtol=1e-5, atol=1e-6
         )
+
+
+@pytest.mark.parametrize("size", [6, None])
+def test_order_angles_and_spectra(tmp_path: Path, size: int | None) -> None:
+    x = K.placeholder((None, size), name="x")
+    re, im = fft(x, K.zeros_like(x))
+    outputs = [K.sort(x), K.argsort(x), K.atan2(x, 0.5), re, im]
+    f = K.function([x], outputs)
+    path = tmp_path / "order.onnx"
+    f.to_onnx(path)
+    feed = rng.normal(size=(3, 6)).astype("float32")
+    found = ort.InferenceSession(path).run(None, {"x": feed})
+    spectrum = np.fft.fft(feed)
+    wanted = [np.sort(feed), feed.argsort(), np.arctan2(feed, 0.5), spectrum.real, spectrum.imag]
+    for y, want in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-5)
