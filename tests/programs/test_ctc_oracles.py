@@ -239,3 +239,30 @@ def test_training_reduces_the_loss(engine: Any, batch: dict[str, np.ndarray]) ->
     losses = [train([x])[0] for _ in range(60)]
     assert losses[-1] < 0.3 * losses[0]
     assert np.isfinite(losses).all()
+
+
+@pytest.mark.parametrize(
+    ("steps", "classes", "margin"), [(1, 2, 20), (3, 3, 18), (6, 4, 16), (12, 6, 17), (8, 5, 12)]
+)
+def test_confident_predictions_keep_their_digits(
+    engine: Any, steps: int, classes: int, margin: float
+) -> None:
+    """Losses that are no larger than the rounding of a probability near 1."""
+    logits = np.zeros((2, steps, classes))
+    logits[:, :, -1] = margin  # blanks, behind one label
+    labels = np.array([[0], [1 % (classes - 1)]])
+    logits[:, 0] = 0
+    logits[[0, 1], 0, labels[:, 0]] = margin
+    shares = np.exp(logits - margin)
+    shares = (shares / shares.sum(axis=-1, keepdims=True)).astype("float32")
+    lengths, counts = [[steps]] * 2, [[1]] * 2
+
+    def losses(dtype: str) -> list[np.ndarray]:
+        y = K.placeholder((2, steps, classes), dtype=dtype)
+        cost = K.ctc_batch_cost(labels, y, lengths, counts)
+        return K.function([y], [cost, *K.gradients(K.sum(cost), [y])])([shares.astype(dtype)])
+
+    with K.engine("numpy"):
+        wanted = losses("float64")
+    for found, want in zip(losses("float32"), wanted, strict=True):
+        np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())

@@ -21,7 +21,7 @@ from backplane.ops.creation import shaped, size_at
 from backplane.ops.effects import identity
 from backplane.ops.families import Cotangents, results_like
 from backplane.ops.reduction import log_softmax, logsumexp
-from backplane.ops.shaping import broadcast_to, concat, expand_dims, full_like
+from backplane.ops.shaping import broadcast_to, concat, expand_dims, full_like, squeeze
 
 
 @primitive(multiple=True, memory=Memory.FRESH, axes=results_like(0, 0))
@@ -64,7 +64,12 @@ def _slopes(loss: Tensor, scores: Tensor) -> Tensor:
 
 def _written_out(scores: Tensor, labels: Tensor, steps: Tensor, counts: Tensor) -> Tensor:
     """The loss as a loop over the time steps."""
-    total = _log_probability(log_softmax(scores, axis=2), labels, steps, counts)
+    largest, others = rg.largest_and_others(scores, 2)
+    # `log_softmax` would lose the digits of what is added to 1 where one class is all but certain.
+    # Nothing is infinite in what gives the derivatives: its own value is subtracted from it.
+    finite = ew.maximum(log_softmax(scores, axis=2), constant(rg.IMPOSSIBLE, scores.spec.dtype))
+    logs = rg.with_slope(scores - largest - ew.log1p(others), finite)
+    total = _log_probability(logs, labels, steps, counts)
     impossible = total <= rg.IMPOSSIBLE / 2
     return ew.where(impossible, constant(math.inf, total.spec.dtype), 0.0 - total)
 
@@ -99,7 +104,10 @@ def _log_probability(logs: Tensor, labels: Tensor, steps: Tensor, counts: Tensor
     # A path ends in the last label or in the blank behind it.
     distance = rg.column(counts * 2) - rg.row(rg.positions(path, 1))
     ends = ew.logical_or(ew.equal(distance, rg.integer(0)), ew.equal(distance, rg.integer(1)))
-    return logsumexp(ew.where(ends, alpha, impossible), axes=(1,), keepdims=False)
+    logs_of_ends = ew.where(ends, alpha, impossible)
+    largest, others = rg.largest_and_others(logs_of_ends, 1)
+    exact = squeeze(largest + ew.log1p(others), axes=(1,))
+    return rg.with_slope(exact, logsumexp(logs_of_ends, axes=(1,), keepdims=False))
 
 
 def _with_blanks(labels: Tensor, blank: Tensor) -> Tensor:

@@ -16,11 +16,22 @@ from backplane.ops import indexing, reduction
 from backplane.ops.axes import merge_axes
 from backplane.ops.creation import arange, shaped_as, size_at
 from backplane.ops.effects import stop_gradient
-from backplane.ops.elementwise import add, exp, log, maximum, where
+from backplane.ops.elementwise import (
+    add,
+    cast,
+    equal,
+    exp,
+    log,
+    log1p,
+    maximum,
+    minimum,
+    where,
+    zero,
+)
 from backplane.ops.indexing import gather, head, pad, scatter_add
 from backplane.ops.lift import cast_to
-from backplane.ops.reduction import cumsum
-from backplane.ops.shaping import expand_dims, reshape
+from backplane.ops.reduction import argmax, cumsum
+from backplane.ops.shaping import expand_dims, reshape, sum
 
 
 def integer(value: int) -> Tensor:
@@ -97,11 +108,35 @@ small that a sum of probabilities does not change by it."""
 
 
 def log_sum(terms: Sequence[Tensor]) -> Tensor:
-    """log(exp(a) + exp(b) + …) of finite terms. The largest term is taken out first. The result
-    does not depend on the number that is taken out, so no derivative does.
+    """log(exp(a) + exp(b) + …) of finite terms. The largest one is taken out, and the others are
+    added up without it, so that what they add to 1 keeps its digits.
     """
-    largest = stop_gradient(reduce(maximum, terms))
-    return log(reduce(add, [exp(t - largest) for t in terms])) + largest
+    largest, *rest = map(stop_gradient, terms)
+    others: list[Tensor] = []
+    for t in rest:
+        others.append(minimum(t, largest))
+        largest = maximum(largest, t)
+    exact = largest + log1p(reduce(add, [exp(t - largest) for t in others]))
+    # The derivative of each term is its share in the sum.
+    return with_slope(exact, log(reduce(add, [exp(t - exact) for t in terms])))
+
+
+def with_slope(value: Tensor, slope: Tensor) -> Tensor:
+    """The value of one tensor, with the derivatives of another."""
+    return stop_gradient(value) + (slope - stop_gradient(slope))
+
+
+def largest_and_others(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """The largest element along an axis, and the sum of exp(y − it) over the others, for the
+    logarithm of a sum in the same way.
+    """
+    places = positions(x, axis)
+    beside = tuple([i for i in range(x.ndim) if i != axis])
+    top = cast(argmax(x, axis=axis), dtype=places.spec.dtype)
+    first = equal(expand_dims(top, axes=(axis,)), expand_dims(places, axes=beside))
+    largest = sum(where(first, x, zero(x)), axes=(axis,), keepdims=True)
+    others = where(first, zero(x), exp(x - largest))
+    return largest, sum(others, axes=(axis,), keepdims=True)
 
 
 def row(x: Tensor) -> Tensor:

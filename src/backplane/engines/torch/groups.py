@@ -192,16 +192,18 @@ def _ctc(
     if not scores.numel():
         empty = torch.zeros_like(counts, dtype=scores.dtype)
         return torch.where(counts > 0, math.inf, empty), torch.zeros_like(scores)
-    logs = torch.log_softmax(scores, 2).clamp_(min=LEAST_LOG).transpose(0, 1)
+    # In float32 the kernel would lose the digits of what is added to 1: losses below 1e-6 had one.
+    dtype = scores.dtype
+    logs = torch.log_softmax(scores.double(), 2).clamp_(min=LEAST_LOG).transpose(0, 1)
     given, blank = (logs, labels, steps, counts), scores.shape[2] - 1
     found, alphas = aten._ctc_loss.Tensor(*given, blank, True)
     # Where -1e30 was added, the labels do not fit. Adding 0 makes 0 of -0.
     loss = torch.where(found > -LEAST_LOG / 2, math.inf, found + 0)
     if not sloped:
-        return loss, None
+        return loss.to(dtype), None
     ones = torch.ones_like(loss)
     slopes = aten._ctc_loss_backward.Tensor(ones, *given, loss, alphas, blank, True)
-    return loss, slopes.transpose(0, 1)
+    return loss.to(dtype), slopes.transpose(0, 1).to(dtype)
 
 
 _compiled_ctc = torch.library.custom_op(
