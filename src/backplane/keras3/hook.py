@@ -1,7 +1,7 @@
 """The import hook: Keras 3 finds Backplane as one of its backends.
 
 Keras picks its backend from a closed list, by chains of `if backend() == "tensorflow": … elif …`.
-Six modules end such a chain with an error. While they are imported, their syntax trees get one more
+Seven modules end such a chain with an error. While they are imported, their syntax trees get one more
 branch, made of the branch for NumPy. And the modules `keras.src.backend.backplane.…` exist: they
 hold the functions of `backplane.keras3`.
 """
@@ -265,6 +265,27 @@ def _extend_chain(tree: ast.Module) -> bool:
     return False
 
 
+def _extend_onnx(tree: ast.Module) -> bool:
+    """Let the export of ONNX models know this backend: its chain ends with an error, too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and _asks_for(node.test) == "tensorflow":
+            last = node
+            while len(last.orelse) == 1 and isinstance(last.orelse[0], ast.If):
+                last = last.orelse[0]
+            if len(last.orelse) == 1 and isinstance(last.orelse[0], ast.Raise):
+                body = ast.parse(_EXPORT).body
+                last.orelse = [ast.If(_renamed(node.test), body, last.orelse)]
+                return True
+    return False
+
+
+_EXPORT = f"""
+from {PREFIX}.export import export_onnx as _export
+_export(model, filepath, input_signature, input_names, opset_version)
+"""
+"""What the branch of this backend does. The names are those of Keras' function."""
+
+
 def _renamed(test: ast.expr) -> ast.expr:
     """The condition of NumPy's branch, for this backend."""
     found = ast.parse(ast.unparse(test), mode="eval").body
@@ -295,6 +316,7 @@ CHANGED: dict[str, Callable[[ast.Module], bool]] = {
     "keras.src.backend": _extend_chain,
     "keras.src.layers.layer": _extend_chain,
     "keras.src.models.model": _extend_chain,
+    "keras.src.export.onnx": _extend_onnx,
     "keras.src.export.saved_model": _extend_chain,
     "keras.src.utils.backend_utils": _extend_dynamic,
 }
