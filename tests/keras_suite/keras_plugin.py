@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import importlib
 import json
 import os
 import sys
@@ -45,6 +46,7 @@ def _extend_trainer_test(tree: ast.Module) -> bool:
 
 
 hook.CHANGED["keras.src.trainers.trainer_test"] = _extend_trainer_test
+importlib.import_module("keras")  # Otherwise pytest imports its packages by parts.
 
 conftest = types.ModuleType("conftest")
 conftest.skip_if_backend = skip_if_backend  # type: ignore[attr-defined]

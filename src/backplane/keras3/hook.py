@@ -1,9 +1,9 @@
 """The import hook: Keras 3 finds Backplane as one of its backends.
 
 Keras picks its backend from a closed list, by chains of `if backend() == "tensorflow": … elif …`.
-Seven modules end such a chain with an error. While they are imported, their syntax trees get one more
-branch, made of the branch for NumPy. And the modules `keras.src.backend.backplane.…` exist: they
-hold the functions of `backplane.keras3`.
+Seven modules end such a chain with an error. While they are imported, their syntax trees get one
+more branch, made of the branch for NumPy. And the modules `keras.src.backend.backplane.…` exist:
+they hold the functions of `backplane.keras3`.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
 from backplane.keras3.call import alike, float_of, op, standard, tensor_of
 from backplane.keras3.settings import epsilon
+from backplane.keras3.variable import to_array
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction
 from backplane.ops.axes import moved
@@ -132,14 +133,19 @@ def _refuse_sparse(name: str, sparse: bool) -> None:
         )
 
 
-@op
 def one_hot(
-    x: Any, num_classes: int, axis: int = -1, dtype: Any = None, sparse: bool = False
-) -> Tensor:
+    x: Any, num_classes: int | None, axis: int = -1, dtype: Any = None, sparse: bool = False
+) -> Any:
     """A code of `num_classes` numbers along a new axis: 1 at the class, 0 elsewhere. A number that
-    is no class gives zeros.
+    is no class gives zeros. Without `num_classes`, the largest number in `x` is the last class.
     """
     _refuse_sparse("one_hot", sparse)
+    classes = num_classes or int(to_array(x).max(initial=-1)) + 1
+    return _one_hot(x, classes, axis, dtype)
+
+
+@op
+def _one_hot(x: Any, num_classes: int, axis: int, dtype: Any) -> Tensor:
     return _coded(tensor_of(x), num_classes, axis, dtype)
 
 
