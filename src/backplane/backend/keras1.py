@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from backplane import config
+from backplane.backend._args import as_int
 from backplane.backend._call import api
 from backplane.backend._convolution_nd import Convolution
 from backplane.backend._errors import explained
@@ -102,7 +105,12 @@ def asymmetric_temporal_padding(x: TensorLike, left_pad: int = 1, right_pad: int
         >>> K.eval(y)[0, :, 0]
         array([0., 1., 1., 0., 0.], dtype=float32)
     """
-    return temporal_padding(x, (left_pad, right_pad))
+    return temporal_padding(x, _amounts(left_pad=left_pad, right_pad=right_pad))
+
+
+def _amounts(**given: Any) -> tuple[Any, ...]:
+    """Numbers of elements, each known by the name of its parameter."""
+    return tuple(v if isinstance(v, Tensor) else as_int(v, name) for name, v in given.items())
 
 
 @deprecated("K.spatial_2d_padding(x, ((top_pad, bottom_pad), (left_pad, right_pad)), data_format)")
@@ -142,5 +150,8 @@ def asymmetric_spatial_2d_padding(
                [1., 1., 0.]], dtype=float32)
     """
     data_format = as_data_format("asymmetric_spatial_2d_padding", dim_ordering)
-    padding = ((top_pad, bottom_pad), (left_pad, right_pad))
+    padding = (
+        _amounts(top_pad=top_pad, bottom_pad=bottom_pad),
+        _amounts(left_pad=left_pad, right_pad=right_pad),
+    )
     return spatial_2d_padding(x, padding, data_format)
