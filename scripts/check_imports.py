@@ -64,6 +64,7 @@ PARTS = {
     "__main__": "cli",
     **dict.fromkeys(ENGINES, "interop"),
     "keras1": "interop",
+    "interop.keras3": "keras3",  # K in models of Keras uses the functions below Keras.
     "_files": "config",
     "_keras_json": "config",
     "known_engines": "config",

@@ -88,3 +88,45 @@ def test_symbolic_and_eager(engine: Engine, case: Case) -> None:
     for value, wanted, symbolic in zip(at_once, expected, outputs, strict=True):
         np.testing.assert_allclose(value, wanted, rtol=2e-5, atol=1e-5)
         assert str(value.dtype) == symbolic.spec.dtype
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("nonzero", lambda x: ops.nonzero(x)),
+        ("where", lambda x: ops.where(x)),
+        ("unique", lambda x: ops.unique(x)),
+        ("bincount", lambda x: ops.bincount(x)),
+        ("hanning", lambda x: ops.hanning(x)),
+    ],
+)
+def test_values_only(name: str, call: Any) -> None:
+    """Functions whose results have a shape that depends on values refuse symbolic tensors."""
+    with pytest.raises(TypeError, match=r"keras\.ops\.\w+ has no symbolic form: .* on values"):
+        call(Tensor(K.placeholder(shape=(4,), dtype="int32")))
+
+
+def test_by_values(engine: Engine) -> None:
+    """On values they give tensors of the engine."""
+    x = np.array([3, 1, 0, 1, 4], "int32")
+    checks = [
+        (ops.nonzero(x), np.nonzero(x)),
+        (ops.where(x > 1), np.where(x > 1)),
+        (ops.unique(x, return_inverse=True), np.unique(x, return_inverse=True)),
+        (ops.unique(x, size=6, fill_value=9), np.array([0, 1, 3, 4, 9, 9])),
+        (ops.bincount(x, minlength=7), np.bincount(x, minlength=7)),
+        (ops.bincount(x, weights=x * 0.5), np.bincount(x, weights=x * 0.5)),
+        (ops.bincount(np.stack([x, x[::-1]])), np.stack([np.bincount(x)] * 2)),
+        (ops.kaiser(7, 3.0), np.kaiser(7, 3.0)),
+        (ops.bartlett(np.int32(6)), np.bartlett(6)),
+        (ops.eye(3, 4, 1), np.eye(3, 4, 1)),
+        (ops.tri(3, k=-1), np.tri(3, k=-1)),
+        (ops.arange(1, 9, 2), np.arange(1, 9, 2)),
+        (ops.linspace(0, 1, 5), np.linspace(0, 1, 5)),
+        (ops.geomspace(1, 8, 4), np.geomspace(1, 8, 4)),
+        (ops.full((2, 3), 7), np.full((2, 3), 7.0)),
+        (ops.identity(2, "int32"), np.identity(2, "int32")),
+    ]
+    for found, wanted in checks:
+        for value, oracle in zip(_arrays(found), _arrays(wanted), strict=True):
+            np.testing.assert_allclose(value, oracle, rtol=1e-5)

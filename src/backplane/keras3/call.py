@@ -89,6 +89,16 @@ def users(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+class NoSymbolicFormError(TypeError):
+    """A function that only runs on values was called with a symbolic tensor."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(
+            f"keras.ops.{name} has no symbolic form: {reason}. Call it on values, outside of "
+            "models and steps"
+        )
+
+
 # --- the decorator --------------------------------------------------------------------------------
 
 
@@ -130,10 +140,7 @@ def op(
         found = _Arguments(args, kwargs)
         if found.symbolic or where == TRACING:
             if eager_only:
-                raise TypeError(
-                    f"keras.ops.{function.__name__} has no symbolic form: {eager_only}. Call it "
-                    "on values, outside of models and steps"
-                )
+                raise NoSymbolicFormError(function.__name__, eager_only)
             args, kwargs = map_leaves(_lifted, (found.args, found.kwargs))
             return wrapped(body(*args, **kwargs))
         return run_now(body, found.args, found.kwargs, eager_engine())

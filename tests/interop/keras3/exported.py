@@ -192,15 +192,31 @@ def training_step():
             assert any(b > a for a, b in itertools.pairwise(losses))
 
 
+class Foreign(keras.Operation):
+    """An operation that Keras does not have."""
+
+    def call(self, x):
+        return x * 2
+
+    def compute_output_spec(self, x):
+        return keras.KerasTensor(x.shape, x.dtype)
+
+
+class Doubling(L.Layer):
+    def call(self, x):
+        return Foreign()(x)
+
+
 def names_and_refusals():
     start = keras.Input((4,), name="points")
-    y = L.Activation("sparsemax", name="sparse")(L.Dense(3, name="first")(start))
-    dense = y._keras_history.operation._inbound_nodes[0].input_tensors[0]
+    y = Doubling()(L.Activation("sparsemax", name="sparse")(L.Dense(3, name="first")(start)))
+    sparse = y._keras_history.operation._inbound_nodes[0].input_tensors[0]
+    dense = sparse._keras_history.operation._inbound_nodes[0].input_tensors[0]
     K.function([start], [dense]).to_onnx("named.onnx", inputs=["points"], freeze=True)
     graph = onnx.load("named.onnx").graph
     assert [i.name for i in graph.input] == ["points"]
     assert {"first/kernel", "first/bias"} <= {t.name for t in graph.initializer}
-    with pytest.raises(NotImplementedError, match="Sparsemax"):
+    with pytest.raises(NotImplementedError, match="Foreign"):
         K.function([start], [y]).to_onnx("refused.onnx")
 
 

@@ -1,8 +1,9 @@
 """What a layer of Keras 3 computes, as a graph of K: for engines that cannot call Keras.
 
-The layer's own `call` runs on KerasTensors that stand for tensors of K, and so do its weights. Each
-operation that it uses is translated at once (`translations.py`). While this goes on, the functions
-of Keras that take no KerasTensors are replaced: `keras.src.backend.rnn` is `K.rnn`, and so on.
+The layer's own `call` runs on KerasTensors that stand for tensors of K, and so do its weights. The
+operations that it uses are computed at once, by the functions of Backplane below Keras
+(`backplane.keras3.operations`). While this goes on, functions of Keras that take no KerasTensors
+are replaced: `keras.src.backend.rnn` is `K.rnn`, and so on.
 """
 
 from __future__ import annotations
@@ -20,15 +21,29 @@ import keras
 import numpy as np
 
 from backplane import backend as K
+from backplane.backend._args import as_axes
 from backplane.backend._trees import map_leaves
 from backplane.core.context import changed
 from backplane.core.graph import Tensor, constant
 from backplane.core.spec import is_float
 from backplane.interop.keras3.nodes import KCall
-from backplane.interop.keras3.translations import refused
-from backplane.interop.keras3.translations_nn import LAYERS, OPERATIONS
+from backplane.keras3 import operations
+from backplane.keras3.call import NoSymbolicFormError
+from backplane.keras3.tensor import Tensor as Symbolic
+from backplane.ops import elementwise as ew
 from backplane.ops.creation import full, shaped, sizes_of
+from backplane.ops.lift import cast_to
+from backplane.ops.reduction import softmax
 from backplane.ops.shaping import concat
+
+
+def refused(what: str) -> NotImplementedError:
+    """The error about something that we have no function for."""
+    return NotImplementedError(
+        f"{what} of Keras has no translation into K. Keras writes such models itself: "
+        "keras.Model(inputs, outputs).export(path, format='onnx')"
+    )
+
 
 _TENSOR = "_backplane_tensor"
 """The attribute of a KerasTensor that holds the tensor of K that it stands for."""
@@ -154,6 +169,7 @@ def _replaced() -> Iterator[None]:
             for owner, name, function in _REPLACED:
                 own = getattr(owner, name)
                 stack.enter_context(mock.patch.object(owner, name, _choosing(own, function)))
+            stack.enter_context(operations.replaced())
             yield
     finally:
         _draws.reset(token)
@@ -176,11 +192,21 @@ def _choosing(own: Any, function: Callable[..., Any]) -> Any:
 def _operation(own: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
     if isinstance(self, KCall):
         return call(getattr(K, self.function), args, kwargs)
-    args, kwargs = map_leaves(tensor_of, (args, kwargs))
-    translation = OPERATIONS.get(type(self).__name__)
-    if translation is None or type(self).__module__.split(".")[0] != "keras":
-        raise refused(f"the operation {type(self).__name__}")
-    return map_leaves(standing_for, translation(_Attributes(self), *args, **kwargs))
+    kind = type(self)
+    if kind.__module__.split(".")[0] != "keras":
+        raise refused(f"the operation {kind.__name__}")
+    args, kwargs = map_leaves(_symbolic, (args, kwargs))
+    try:
+        found = operations.called(_Attributes(self), kind, args, kwargs)
+    except (NotImplementedError, NoSymbolicFormError) as error:
+        raise refused(f"the operation {kind.__name__}") from error
+    return map_leaves(lambda t: standing_for(t.core) if isinstance(t, Symbolic) else t, found)
+
+
+def _symbolic(value: Any) -> Any:
+    """What the functions below Keras take for a KerasTensor; see `tensor_of`."""
+    found = tensor_of(value)
+    return Symbolic(found) if isinstance(found, Tensor) else found
 
 
 def call(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -195,13 +221,13 @@ def is_opening() -> bool:
 
 
 class _Attributes:
-    """Attributes of an operation, with tensors of K for KerasTensors."""
+    """Attributes of an operation, with symbolic tensors for KerasTensors."""
 
     def __init__(self, operation: Any) -> None:
         self._operation = operation
 
     def __getattr__(self, name: str) -> Any:
-        return map_leaves(tensor_of, getattr(self._operation, name))
+        return map_leaves(_symbolic, getattr(self._operation, name))
 
 
 def _layer(own: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -305,8 +331,28 @@ def _of_preprocessing(own: Any, self: Any, name: str) -> Any:
     return getattr(keras.src.ops, name)
 
 
-def _mish(own: Any, x: Any) -> Any:
-    return _operation(own, _activations.Mish(), x)
+def _least(x: Tensor) -> float:
+    """The score of what a mask hides. Its exponential is 0."""
+    return -3e4 if x.spec.dtype == "float16" else -1e30
+
+
+def _softmax_layer(layer: Any, x: Tensor, mask: Any = None) -> Tensor:
+    axes = as_axes(layer.axis, x)
+    if mask is not None:
+        mask = K.greater(cast_to(mask, x.spec.dtype), 0.5)
+        x = ew.where(mask, x, K.zeros_like(x) + _least(x))
+    y = softmax(x, axis=axes[0]) if len(axes) == 1 else K.exp(x - K.logsumexp(x, axes, True))
+    return y if mask is None else y * cast_to(mask, x.spec.dtype)
+
+
+LAYERS: dict[type, Callable[..., Any]] = {keras.layers.Softmax: _softmax_layer}
+"""From the class of a layer that asks Keras' backend for more than operations to its function."""
+
+
+def _mish(own: Any, *args: Any) -> Any:
+    x = args[-1]
+    is_open = isinstance(x, keras.KerasTensor)
+    return _operation(own, _activations.Mish(), x) if is_open else own(x)
 
 
 def _nothing(own: Any, *args: Any, **kwargs: Any) -> None:

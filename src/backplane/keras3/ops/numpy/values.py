@@ -13,7 +13,7 @@ import numpy as np
 from backplane import engines
 from backplane.backend._trees import map_leaves
 from backplane.core import graph
-from backplane.keras3.call import eager_engine
+from backplane.keras3.call import NoSymbolicFormError, eager_engine
 from backplane.keras3.tensor import Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -53,10 +53,7 @@ def _value(leaf: Any, name: str, reason: str) -> Any:
     if isinstance(leaf, graph.Constant):
         leaf = leaf.value
     if isinstance(leaf, Tensor | graph.Tensor):
-        raise TypeError(
-            f"keras.ops.{name} has no symbolic form: {reason}. Call it on values, outside of "
-            "models and steps"
-        )
+        raise NoSymbolicFormError(name, reason)
     if leaf is None or isinstance(leaf, bool | int | float | str | np.ndarray | np.generic):
         return leaf
     engine = engines.engine_of(leaf)
