@@ -175,3 +175,16 @@ def test_an_external_backend_need_not_tell_its_parameters(monkeypatch):
 
 def test_functions_with_parameters_by_position_only():
     assert r.call("py_sum", [], {"iterable": np.array([1.0, 2.0]), "start": 3.0}) == 6.0
+
+
+def test_a_list_of_operands_is_as_many_arguments():
+    """R gives them as one list, or one by one."""
+    letters = "ij,kj->ik"
+    for args, kwargs in (
+        ([letters, M, M], {}),
+        ([letters], {"operands": [M, M]}),
+        ([letters], {"operands": {"a": M, "b": M}}),
+    ):
+        np.testing.assert_allclose(r.call("einsum", args, kwargs), M @ M.T, rtol=1e-6)
+    found = r.call("einsum", [], {"subscripts": "ij->", "operands": M})
+    assert found == pytest.approx(M.sum())

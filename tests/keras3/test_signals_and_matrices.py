@@ -228,3 +228,19 @@ def test_segments_without_a_number(engine: Engine) -> None:
         signals.segment_sum(
             Tensor(K.placeholder(shape=(6, 3))), Tensor(K.placeholder(shape=(6,), dtype="int32"))
         )
+
+
+def test_signals_of_unknown_length(engine: Engine) -> None:
+    """Parts, spectra and the way back where the size of the last axis is open."""
+    x = K.placeholder(shape=(None, None))
+    given = normal(2, 20).astype("float32")
+    results = [
+        signals.extract_sequences(Tensor(x), 4, 3),
+        *signals.stft(Tensor(x), 6, 2, 8),
+        there_and_back(Tensor(x)),
+        signals.istft(signals.stft(Tensor(x), 8, 2, 8, None), 8, 2, 8, window=None),
+    ]
+    found = K.function([x], [t.core for t in results])([given])
+    wanted = [frames(given, 4, 3), *windowed(given), given, given * 4]
+    for y, want in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(y, want, rtol=1e-3, atol=1e-4)

@@ -48,7 +48,7 @@ INDICES = frozenset({
 LISTS = frozenset({
     "batch_set_value.tuples", "concatenate.tensors", "control_inputs", "function.inputs",
     "function.outputs", "function.updates", "gradients.variables", "batch_get_value.ops",
-    "stack.x",
+    "einsum.operands", "stack.x",
 })  # fmt: skip
 """Parameters that are lists. A list of R that has names arrives as a dict, and its names are
 dropped."""
@@ -89,6 +89,11 @@ def call(name: str, args: Sequence[Any], kwargs: Any, one_based: bool = False) -
     labels = {n: list(value) for n, value in given.items() if isinstance(value, dict)}
     given = {n: _fitting(name, n, value, one_based) for n, value in given.items()}
     _fit_ranks(name, given)
+    many = _repeated(function)
+    if many in given:  # a list of R, or the only one
+        value = given.pop(many)
+        rest = [*rest, *(value if isinstance(value, list | tuple) else [value])]
+        placed += [p.name for p in parameters]  # by position too, as they come before
     first = [given.pop(n) for n in dict.fromkeys(placed) if n in given]
     try:
         result = function(*first, *rest, **given)
@@ -115,6 +120,15 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     except (TypeError, ValueError):
         return []
     return [p for p in found if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def _repeated(function: Callable[..., Any]) -> str:
+    """The parameter that takes all further arguments by position, such as `operands`."""
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return ""
+    return next((p.name for p in found if p.kind is p.VAR_POSITIONAL), "")
 
 
 def _fitting(function: str, parameter: str, value: Any, one_based: bool) -> Any:

@@ -21,9 +21,9 @@ from backplane.ops import elementwise as ew
 from backplane.ops import fourier
 from backplane.ops import reduction as red
 from backplane.ops import shaping as sh
-from backplane.ops.creation import full, scalar, shaped, size_at, sizes_of
+from backplane.ops.creation import Amount, arange, full, scalar, shaped, size_at, sizes_of
 from backplane.ops.factorization import determinant_parts
-from backplane.ops.indexing import ALL, gather, scatter_add, slice
+from backplane.ops.indexing import ALL, flip, gather, scatter_add, slice
 from backplane.ops.indexing import pad as zeros_around
 from backplane.ops.lift import cast_to
 from backplane.ops.scattering import scatter
@@ -166,19 +166,27 @@ def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> Ten
 
 
 def _frames(x: Tensor, length: int, stride: int) -> Tensor:
-    size = x.spec.shape[-1]
-    if size is None:
-        raise ValueError(
-            "extract_sequences: the size of the last axis must be known while a graph is built, "
-            f"got shape {x.spec.shape}"
-        )
-    count = max((size - length) // stride + 1, 0)
-    return gather(x, constant(_places(count, length, stride), "int32"), axis=x.ndim - 1)
+    size = size_at(x, x.ndim - 1)
+    count: Amount
+    if isinstance(size, int):
+        count = max((size - length) // stride + 1, 0)
+    else:
+        starts = ew.floordiv(ew.sub(size, _whole(length)), _whole(stride))
+        count = ew.maximum(ew.add(starts, _whole(1)), _whole(0))
+    return gather(x, _places(count, length, stride), axis=x.ndim - 1)
 
 
-def _places(count: int, length: int, stride: int) -> np.ndarray:
+def _whole(value: int) -> Tensor:
+    return scalar(value, "int32")
+
+
+def _places(count: Amount, length: int, stride: int) -> Tensor:
     """Where the elements of the frames stand."""
-    return np.arange(count)[:, None] * stride + np.arange(length)
+    if isinstance(count, int):
+        return constant(np.arange(count)[:, None] * stride + np.arange(length), "int32")
+    numbers = arange(_whole(0), count, _whole(1), dtype="int32")
+    starts = sh.expand_dims(ew.mul(numbers, _whole(stride)), axes=(1,))
+    return ew.add(starts, constant(np.arange(length), "int32"))
 
 
 def _pair(x: Any) -> tuple[Tensor, Tensor]:
@@ -312,14 +320,14 @@ def _named_window(name: str, length: int) -> np.ndarray:
 
 def _reflected(x: Tensor, border: int) -> Tensor:
     """The last axis with its elements mirrored at both ends, which are not repeated."""
+    axis = x.ndim - 1
     size = x.spec.shape[-1]
-    if size is None:
-        raise ValueError(
-            "stft: the size of the last axis must be known while a graph is built, got shape "
-            f"{x.spec.shape}"
-        )
-    places = np.pad(np.arange(size), border, mode="reflect")
-    return gather(x, constant(places, "int32"), axis=x.ndim - 1)
+    if size is not None:
+        places = np.pad(np.arange(size), border, mode="reflect")
+        return gather(x, constant(places, "int32"), axis=axis)
+    ends = [(1, border + 1, 1), (-border - 1, -1, 1)]
+    before, after = [flip(slice(x, slices=(*[ALL] * axis, part)), axes=(axis,)) for part in ends]
+    return sh.concat(before, x, after, axis=axis)
 
 
 @op
@@ -364,34 +372,33 @@ def istft(
     cover each place.
     """
     re, im = _pair(x)
-    count = re.spec.shape[-2] if re.ndim > 1 else 0
     if re.ndim < 2:
         raise ValueError(
             f"Input `x` must have at least 2 dimensions. Received shape: {re.spec.shape}"
         )
-    if count is None:
-        raise ValueError(
-            "istft: the number of sequences must be known while a graph is built, got shape "
-            f"{re.spec.shape}"
-        )
     frames = _irfft(re, im, fft_length)
-    shape = _window(window, sequence_length, fft_length, re.spec.dtype)
-    total = fft_length + sequence_stride * (count - 1)
-    places = constant(_places(count, fft_length, sequence_stride), "int32")
-    if shape is None:
-        weights: Tensor = constant(np.ones(fft_length), re.spec.dtype)
+    count = size_at(re, re.ndim - 2)
+    total: Amount
+    if isinstance(count, int):
+        total = fft_length + sequence_stride * (count - 1)
     else:
+        steps = ew.mul(ew.sub(count, _whole(1)), _whole(sequence_stride))
+        total = ew.add(steps, _whole(fft_length))
+    places = _places(count, fft_length, sequence_stride)
+    shape = _window(window, sequence_length, fft_length, re.spec.dtype)
+    weights: Tensor = constant(np.ones(fft_length), re.spec.dtype)
+    if shape is not None:
         weights, frames = ew.mul(shape, shape), ew.mul(frames, shape)
     sizes = [size_at(frames, i) for i in range(frames.ndim - 2)]
     signal = shaped(scatter_add, [*sizes, total], frames, places, axis=frames.ndim - 2)
-    repeated = sh.broadcast_to(weights, shape=(count, fft_length))
-    covered = scatter_add(repeated, places, shape=(total,), axis=0)
+    repeated = shaped(sh.broadcast_to, [count, fft_length], weights)
+    covered = shaped(scatter_add, [total], repeated, places, axis=0)
     thin = ew.less_equal(covered, scalar(1e-10, covered.spec.dtype))
     signal = ew.div(signal, ew.where(thin, ew.one(covered), covered))
     if shape is None:
         signal = ew.mul(signal, scalar(fft_length / sequence_stride, signal.spec.dtype))
     start = fft_length // 2 if center else 0
-    stop = start + length if length is not None else total - start
+    stop = start + length if length is not None else -start or None
     return slice(signal, slices=(*[ALL] * (signal.ndim - 1), (start, stop, 1)))
 
 
