@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
+from backplane.core.context import set_default_mode
 
 LOGITS = [[8.0, 1.0, 1.0], [0.0, 9.0, 1.0], [2.0, 3.0, 5.0]]
 
@@ -106,6 +107,11 @@ def test_eager_calls_follow_the_block_although_programs_are_kept(engine: object)
     assert not K.eager(K.global_learning_phase_is_set)()
     with K.learning_phase_scope(0):
         assert K.global_learning_phase_is_set()
+    undo = set_default_mode("eager")  # As `backplane.interop.keras3.install` does.
+    try:
+        assert K.learning_phase() is K.symbolic_learning_phase()
+    finally:
+        undo()
 
 
 def test_a_graph_that_is_asked_for() -> None:

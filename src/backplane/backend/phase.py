@@ -83,8 +83,8 @@ def _known() -> int | None:
     if _phase.value is not None:
         return _phase.value
     found = _adapters.phase()
-    # Where everything computes at once, nothing can be fed.
-    return 0 if found is None and context.mode() == "eager" else found
+    # Inside of `K.eager` nothing can be fed. Where eager is the default, functions still feed it.
+    return 0 if found is None and context.current().mode == "eager" else found
 
 
 def is_set() -> bool:
