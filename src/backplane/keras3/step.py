@@ -38,6 +38,7 @@ class Step:
         self.eager = eager
         self.last: Any = None
         self._programs: dict[Any, _Program] = {}
+        self._closed: set[Any] = set()
 
     def __call__(self, data: Any) -> Any:
         """The results for one batch: arrays in the place of tensors."""
@@ -45,12 +46,25 @@ class Step:
         if self.eager:
             program = _Program(self.function, data, eager=True)
         else:
-            key = _signature(data)
-            if key not in self._programs:
-                self._programs[key] = _traced(self.function, data)
-            program = self._programs[key]
+            program = self._program(data)
         self.last = program.compiled
         return program(data)
+
+    def _program(self, data: Any) -> _Program:
+        """The program for data of this structure. A step that must know the size of its batch, and
+        so cannot be traced with an open one, has a program for each size.
+        """
+        key = _signature(data)
+        if key not in self._programs and key not in self._closed:
+            try:
+                self._programs[key] = _Program(self.function, data)
+            except (TypeError, ValueError, IndexError):
+                self._closed.add(key)  # What is wrong for any size is said again below.
+        if key in self._closed:
+            key = key, _sizes(data)
+            if key not in self._programs:
+                self._programs[key] = _Program(self.function, data, opened=False)
+        return self._programs[key]
 
 
 def _array(x: Any) -> Any:
@@ -77,13 +91,10 @@ def _signature(data: Any) -> Any:
     return data
 
 
-def _traced(function: Callable[[Any], Any], data: Any) -> _Program:
-    """A program for any size of the batch; if the step needs to know it, for this one."""
-    try:
-        return _Program(function, data)
-    except (TypeError, ValueError, IndexError):
-        sizes = {x.shape[0] for x in tree.flatten(data) if isinstance(x, np.ndarray) and x.ndim}
-        return _Program(function, data, batch=sizes.pop() if len(sizes) == 1 else -1)
+def _sizes(data: Any) -> tuple[int, ...]:
+    """The first sizes of the arrays."""
+    leaves = tree.flatten(data)
+    return tuple([x.shape[0] for x in leaves if isinstance(x, np.ndarray) and x.ndim])
 
 
 class _Program:
@@ -94,15 +105,14 @@ class _Program:
         function: Callable[[Any], Any],
         data: Any,
         eager: bool = False,
-        batch: int | None = None,
+        opened: bool = True,
     ) -> None:
         leaves = [x for x in tree.flatten(data) if isinstance(x, np.ndarray)]
-        self.batch = batch
         if eager:
             self.feeds: list[Placeholder] = []
             given: list[Any] = [constant(x) for x in leaves]
         else:
-            self.feeds = given = _placeholders(leaves, opened=batch is None)
+            self.feeds = given = _placeholders(leaves, opened)
         following = iter(given)
         data = tree.map_structure(
             lambda x: Tensor(next(following)) if isinstance(x, np.ndarray) else x, data
