@@ -130,3 +130,12 @@ def test_by_values(engine: Engine) -> None:
     for found, wanted in checks:
         for value, oracle in zip(_arrays(found), _arrays(wanted), strict=True):
             np.testing.assert_allclose(value, oracle, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "call", [lambda: ops.eye(3.0), lambda: ops.tri(2, 2.0), lambda: ops.eye(2, k=1.0)]
+)
+def test_sizes_are_integers(call: Any) -> None:
+    """A float is no size, even if it is whole."""
+    with pytest.raises(TypeError):
+        call()
