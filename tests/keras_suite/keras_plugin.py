@@ -11,11 +11,15 @@ from __future__ import annotations
 import ast
 import fnmatch
 import importlib
+import importlib.util
 import json
 import os
 import sys
 import types
+from collections.abc import Generator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -23,7 +27,8 @@ from backplane.keras3 import hook  # before Keras
 
 HERE = Path(__file__).parent
 ENGINE = os.environ["KERAS_SUITE_ENGINE"]
-MARKERS = ("requires_trainable_backend", "multi_device")
+OPTIONAL = ("grain", "pandas")
+"""Packages that modules of tests import at their top, for some of their tests."""
 
 
 def skip_if_backend(given_backend: str, reason: str) -> pytest.MarkDecorator:
@@ -74,6 +79,41 @@ def exclusions(engine: str) -> list[tuple[str, str]]:
 def node_id(item: pytest.Item) -> str:
     """The id of a test, relative to `keras/src`."""
     return item.nodeid.rpartition("keras/src/")[2]
+
+
+class _Absent(types.ModuleType):
+    """Stands for a package that is not installed. Tests that use it are skipped; the others of a
+    module that imports it run.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__spec__ = ModuleSpec(name, None)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        pytest.skip(f"the package {self.__name__} is not installed", allow_module_level=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """While a module of tests is imported, and no longer, packages that it needs for single tests
+    seem to exist. Keras itself looks for them later, and does not find them.
+    """
+    import keras  # noqa: F401 - so that no module of Keras is imported below
+
+    absent = []
+    if isinstance(collector, pytest.Module):
+        absent = [name for name in OPTIONAL if importlib.util.find_spec(name) is None]
+    sys.modules.update({name: _Absent(name) for name in absent})
+    try:
+        return (yield)
+    finally:
+        for name in absent:
+            del sys.modules[name]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
