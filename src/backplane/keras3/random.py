@@ -17,6 +17,7 @@ from keras.src.random.seed_generator import make_default_seed as make_default_se
 
 from backplane import config
 from backplane.core.graph import Tensor, constant
+from backplane.keras3.binomial import any_of, successes
 from backplane.keras3.call import op, standard, tensor_of
 from backplane.ops import control
 from backplane.ops import elementwise as ew
@@ -230,9 +231,7 @@ def _gamma(seed: Tensor, sizes: Sequence[Amount], alpha: Tensor, first: int) -> 
     c = ew.div(one, ew.sqrt(ew.mul(scalar(9.0, f32), d)))
 
     def waiting(count: Tensor, done: Tensor, found: Tensor) -> Tensor:
-        axes = tuple(range(done.ndim))
-        left = sh.sum(cast_to(ew.logical_not(done), f32), axes=axes, keepdims=False)
-        return ew.less(scalar(0.0, f32), left)
+        return any_of(ew.logical_not(done))
 
     def propose(count: Tensor, done: Tensor, found: Tensor) -> list[Tensor]:
         x = _normal(_key(seed, ew.mul(count, scalar(2, "int32"))), sizes, f32)
@@ -281,35 +280,10 @@ def binomial(
 
 @op(static=("shape",))
 def _draw_binomial(seed: Any, shape: Any, counts: Any, probabilities: Any, dtype: str) -> Any:
-    """The distances between successes are geometric; they are added up until they pass `counts`
-    (Devroye, 1986, X.4.3). The rarer outcome is counted.
-    """
-    f32 = "float32"
     sizes = _sizes(shape)
-    n, p = tensor_of(counts, f32), tensor_of(probabilities, f32)
-    one, zero = scalar(1.0, f32), scalar(0.0, f32)
-    common = ew.less(scalar(0.5, f32), p)
-    rare = ew.where(common, ew.sub(one, p), p)
-    step = ew.log(ew.sub(one, ew.minimum(rare, scalar(0.5, f32))))
-    never = ew.less_equal(rare, zero)
-    safe = ew.where(never, ew.neg(one), step)
 
-    def waiting(count: Tensor, tried: Tensor, found: Tensor) -> Tensor:
-        left = sh.sum(
-            cast_to(ew.less_equal(tried, n), f32), axes=tuple(range(tried.ndim)), keepdims=False
-        )
-        return ew.less(zero, left)
+    def uniform(count: Tensor) -> Tensor:
+        return _open_uniform(_key(seed, count), sizes, "float32")
 
-    def jump(count: Tensor, tried: Tensor, found: Tensor) -> list[Tensor]:
-        u = _open_uniform(_key(seed, count), sizes, f32)
-        distance = ew.add(ew.floor(ew.div(ew.log(u), safe)), one)
-        distance = ew.where(never, ew.add(n, one), distance)
-        next_ = ew.add(tried, distance)
-        hit = ew.less_equal(next_, n)
-        return [
-            ew.add(count, scalar(1, "int32")), next_, ew.add(found, cast_to(hit, f32)),
-        ]  # fmt: skip
-
-    start = ew.mul(_uniform(_key(seed), sizes, f32), zero)
-    _, _, found = control.while_loop(waiting, jump, [scalar(1, "int32"), start, start])
-    return cast_to(ew.where(common, ew.sub(n, found), found), dtype)
+    n, p = tensor_of(counts, "float32"), tensor_of(probabilities, "float32")
+    return cast_to(successes(uniform, n, p), dtype)
