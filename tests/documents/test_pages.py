@@ -15,7 +15,6 @@ PAGES = [
     "index.md",
     "debugging.md",
     "devices.md",
-    "keras-3-backend.md",
     *sorted(str(p.relative_to(DOCS)) for p in (DOCS / "start").glob("*.md")),
 ]
 

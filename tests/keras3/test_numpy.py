@@ -132,10 +132,19 @@ def test_by_values(engine: Engine) -> None:
             np.testing.assert_allclose(value, oracle, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "call", [lambda: ops.eye(3.0), lambda: ops.tri(2, 2.0), lambda: ops.eye(2, k=1.0)]
-)
-def test_sizes_are_integers(call: Any) -> None:
-    """A float is no size, even if it is whole."""
-    with pytest.raises(TypeError):
-        call()
+def test_bincount_of_known_range(engine: Engine) -> None:
+    """Symbolic numbers are counted if they are known to stay below the length."""
+    x = np.array([3, 1, 9, 1, 0], "int32")
+    fed = K.placeholder(shape=(None,), dtype="int32")
+    clipped = ops.clip(Tensor(fed), 0, 4)
+    found = K.function([fed], [ops.bincount(ops.reshape(clipped, [-1]), minlength=6).core])([x])[0]
+    np.testing.assert_array_equal(found, [1, 2, 0, 1, 1, 0])
+    small = K.placeholder(shape=(None,), dtype="uint8")
+    counts = ops.bincount(Tensor(small), minlength=256).core
+    found = K.function([small], [counts])([x.astype("uint8")])[0]
+    np.testing.assert_array_equal(found, np.bincount(x, minlength=256))
+    for numbers, length in ((Tensor(fed), 6), (clipped, 4), (clipped, 0)):
+        with pytest.raises(
+            TypeError, match=r"bincount has no symbolic form: .*clip\(x, 0, n - 1\)"
+        ):
+            ops.bincount(numbers, minlength=length)

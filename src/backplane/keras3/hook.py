@@ -312,8 +312,23 @@ def _extend_dynamic(tree: ast.Module) -> bool:
     return accepts and chooses
 
 
+def _freeze_variable(tree: ast.Module) -> bool:
+    """Let `Embedding.enable_lora` freeze its variable. Its property is an array where embeddings
+    are packed, and NumPy's arrays take no attributes. Newer releases may not need that.
+    """
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(target := node.targets[0], ast.Attribute)
+            and ast.unparse(target) == "self.embeddings.trainable"
+        ):
+            target.value = ast.Attribute(ast.Name("self", ast.Load()), "_embeddings", ast.Load())
+    return True
+
+
 CHANGED: dict[str, Callable[[ast.Module], bool]] = {
     "keras.src.backend": _extend_chain,
+    "keras.src.layers.core.embedding": _freeze_variable,
     "keras.src.layers.layer": _extend_chain,
     "keras.src.models.model": _extend_chain,
     "keras.src.export.onnx": _extend_onnx,

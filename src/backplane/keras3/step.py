@@ -33,9 +33,20 @@ class Step:
         last: The function of K that ran last.
     """
 
-    def __init__(self, function: Callable[[Any], Any], eager: bool = False) -> None:
+    def __init__(
+        self, function: Callable[[Any], Any], eager: bool = False, traceable: bool = True
+    ) -> None:
+        """
+        Args:
+            function: The step, over symbolic tensors.
+            eager: Whether it is traced for every batch, with the batch as constants, so that it can
+                look at values.
+            traceable: Whether all layers can be traced. If not, the step becomes eager when one of
+                them asks for values.
+        """
         self.function = function
         self.eager = eager
+        self.traceable = traceable
         self.last: Any = None
         self._programs: dict[Any, _Program] = {}
         self._closed: set[Any] = set()
@@ -43,10 +54,7 @@ class Step:
     def __call__(self, data: Any) -> Any:
         """The results for one batch: arrays in the place of tensors."""
         data = tree.map_structure(_array, data)
-        if self.eager:
-            program = _Program(self.function, data, eager=True)
-        else:
-            program = self._program(data)
+        program = self._program(data)
         self.last = program.compiled
         return program(data)
 
@@ -54,6 +62,8 @@ class Step:
         """The program for data of this structure. A step that must know the size of its batch, and
         so cannot be traced with an open one, has a program for each size.
         """
+        if self.eager:
+            return _Program(self.function, data, eager=True)
         key = _signature(data)
         if key not in self._programs and key not in self._closed:
             try:
@@ -63,7 +73,13 @@ class Step:
         if key in self._closed:
             key = key, _sizes(data)
             if key not in self._programs:
-                self._programs[key] = _Program(self.function, data, opened=False)
+                try:
+                    self._programs[key] = _Program(self.function, data, opened=False)
+                except (TypeError, ValueError):
+                    if self.traceable:
+                        raise
+                    self.eager = True
+                    return self._program(data)
         return self._programs[key]
 
 

@@ -99,7 +99,11 @@ class BackplaneTrainer(base_trainer.Trainer):
 
     def _made(self, kind: str, function: Callable[[Any], Any]) -> Step:
         _check_tapes(function)
-        self._backplane_steps[kind] = Step(function, eager=bool(self.run_eagerly))
+        self._backplane_steps[kind] = Step(
+            function,
+            eager=bool(self.run_eagerly),
+            traceable=base_trainer.model_supports_jit(self),
+        )
         return self._backplane_steps[kind]
 
     def make_train_function(self, force: bool = False) -> Callable[..., Any]:

@@ -29,8 +29,9 @@ def ctc_loss(scores: Spec, labels: Spec, steps: Spec, counts: Spec) -> list[Spec
     """−log of the probability of each sample's labels, then its gradient by the scores. A softmax
     of `scores` (samples, time, classes) gives the probabilities of each step, and the last class is
     the blank. The first `steps` of a sample's rows count, and the first `counts` of its `labels`
-    (samples, longest); the other labels are blanks. All three are int32 and within bounds. If the
-    labels do not fit into the steps, the loss is infinite and the gradient 0.
+    (samples, longest); the other labels are blanks. A blank that counts as a label takes
+    a step of its own. All three are int32 and within bounds. If the labels do not fit into the
+    steps, the loss is infinite and the gradient 0.
     """
     check_dtype("ctc_loss", "scores", scores.dtype, frozenset({"float32", "float64"}))
     for name, t in (("labels", labels), ("steps", steps), ("counts", counts)):
@@ -82,7 +83,7 @@ def _log_probability(logs: Tensor, labels: Tensor, steps: Tensor, counts: Tensor
     path = _with_blanks(labels, blank)
     emitted = rg.picked(permuted(logs, (0, 2, 1)), path)
     # A label may follow another one without a blank between them, unless both are equal.
-    skips = ew.logical_and(ew.not_equal(path, blank), ew.not_equal(path, rg.shifted(path, 2, -1)))
+    skips = ew.not_equal(path, rg.shifted(path, 2, -1))
     dtype = logs.spec.dtype
     impossible = constant(rg.IMPOSSIBLE, dtype)
     # Before the first step, only the beginning of the path is reached. Both the first blank and the

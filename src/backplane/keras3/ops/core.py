@@ -63,13 +63,15 @@ def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any
     if ragged:
         raise ValueError("ragged tensors are not supported by the backend 'backplane'")
     dtype = None if dtype is None else standard(dtype)
+    given = x
     if isinstance(x, Variable):
         x = x.value
     if isinstance(x, Tensor):
         return x if dtype in (None, x.dtype) else _cast(x, dtype)
     engine = eager_engine()
     if engine.owns(x) and dtype in (None, standard(x.dtype)):
-        return x
+        # Keras' layers compute in place (`images += …`): not in an array of the user.
+        return x.copy() if isinstance(x, np.ndarray) and x is given else x
     if is_tracing() or _holds_symbolic(x):
         return _convert(x, dtype)
     if engine.owns(x):
@@ -115,7 +117,11 @@ def convert_to_numpy(x: Any) -> np.ndarray:
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether `x` is a tensor of the engine's library, or a symbolic one."""
+    """Whether `x` is a tensor of the engine's library, or a symbolic one. NumPy's arrays of strings
+    and of other objects are none, on any engine.
+    """
+    if isinstance(x, np.ndarray | np.generic) and x.dtype.kind in "OSUmM":
+        return False
     return isinstance(x, Tensor) or eager_engine().owns(x) or isinstance(x, np.generic)
 
 

@@ -53,9 +53,10 @@ def ctc_loss(
         cast_to(tensor_of(t), "int32") for t in (target, output_length, target_length)
     )
     scores = _blank_last(_wide(output), mask_index)
-    labels = ew.where(labels > mask_index, labels - 1, labels)
     here = rg.row(rg.positions(labels, 1)) < rg.column(counts)
-    labels = ew.where(here, labels, rg.size_of(scores, 2) - 1)
+    is_class = ew.logical_and(here, ew.not_equal(labels, tensor_of(mask_index, "int32")))
+    labels = ew.where(labels > mask_index, labels - 1, labels)
+    labels = ew.where(is_class, labels, rg.size_of(scores, 2) - 1)
     loss, _ = loss_of_scores(scores, labels, steps, counts)
     return loss
 

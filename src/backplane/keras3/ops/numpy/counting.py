@@ -19,6 +19,7 @@ from backplane.keras3.ops.numpy.operands import (
     places,
 )
 from backplane.keras3.ops.numpy.values import by_values
+from backplane.keras3.tensor import Tensor as Shell
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
 from backplane.ops.creation import scalar, shaped, size_at
@@ -94,20 +95,52 @@ def bincount(x: Any, weights: Any = None, minlength: Any = 0, sparse: bool = Fal
     `weights`, the sum of the weights of the places where it occurs.
 
     The result is as long as the largest number asks for, and has at least `minlength` elements.
+    Symbolic numbers must be known to stay below `minlength`, by their dtype or by a limit that they
+    are clipped to.
 
     Raises:
         ValueError: if the result should be sparse.
-        TypeError: for a symbolic tensor: how long the result is depends on its values.
+        TypeError: for a symbolic tensor of which that is not known: how long the result is depends
+            on its values.
     """
     if sparse:
         raise ValueError("bincount: sparse=True is not possible, results are dense")
-    return _counted(x, weights, _largest(x, minlength))
+    limit = largest_value(x)
+    if limit is not None and limit < minlength:
+        return _counted(x, weights, int(minlength))
+    return _counted(x, weights, length_of_counts(x, minlength))
 
 
-@by_values("how long the result is depends on the largest number")
-def _largest(x: Any, minlength: Any) -> int:
+@by_values(
+    "how long the result is depends on the largest number, unless that is known, as it is of "
+    "bincount(clip(x, 0, n - 1), minlength=n)",
+    "bincount",
+)
+def length_of_counts(x: Any, minlength: Any) -> int:
+    """The length of the result of `bincount`."""
     numbers = np.asarray(x)
     return max(int(numbers.max()) + 1 if numbers.size else 0, int(minlength))
+
+
+UNCHANGED = ("cast", "reshape", "transpose", "expand_dims", "squeeze", "gather", "slice", "flip")
+"""Primitives whose results have the values of their first operand, or whole parts of these."""
+
+
+def largest_value(x: Any) -> float | None:
+    """A limit that the elements of a symbolic tensor do not exceed; None if none is known."""
+    t = x.core if isinstance(x, Shell) else x
+    while isinstance(t, Tensor):
+        if t.spec.dtype in ("bool", "uint8", "uint16"):
+            return {"bool": 1, "uint8": 255, "uint16": 65535}[t.spec.dtype]
+        if t.op is None:
+            return None
+        if t.op.name == "minimum":
+            limits = [v for v in map(ew.number, t.inputs) if v is not None]
+            return min(limits) if limits else None
+        if t.op.name not in UNCHANGED:
+            return None
+        t = t.inputs[0]
+    return None
 
 
 @op(static=("size",))

@@ -19,19 +19,20 @@ from backplane.keras3.tensor import Tensor
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def by_values(reason: str) -> Callable[[F], F]:
+def by_values(reason: str, name: str = "") -> Callable[[F], F]:
     """Decorator for functions over NumPy arrays. Their arguments may be tensors of an engine or
     variables of Keras, and arrays in their results become tensors of the engine.
 
     Args:
         reason: Why a symbolic argument is refused. The words follow "it has no symbolic form: ".
+        name: The function of Keras, if it is not the decorated one.
     """
 
     def decorated(function: F) -> F:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             args, kwargs = map_leaves(
-                lambda v: _value(v, function.__name__, reason), (args, kwargs)
+                lambda v: _value(v, name or function.__name__, reason), (args, kwargs)
             )
             engine = eager_engine()
 
