@@ -75,8 +75,16 @@ def test_a_branch_that_is_not_chosen_gives_0(engine: Any, name: str) -> None:
         (lambda x: x * K.log(x), lambda x: 1 / x),
         (lambda x: K.square(K.log(x)), lambda x: 2 * (1 - np.log(x)) / x**2),
         (lambda x: x * K.sqrt(x) / x, lambda x: -(x**-1.5) / 4),
+        (lambda x: x * K.log(x) / x, lambda x: -1 / x**2),
+        (lambda x: x * K.log(x) * K.log(x), lambda x: 2 * (np.log(x) + 1) / x),
+        (lambda x: K.cos(1 / x), lambda x: -np.cos(1 / x) / x**4 - 2 * np.sin(1 / x) / x**3),
+        (lambda x: K.pow(1 / x, 3), lambda x: 12 / x**5),
+        (
+            lambda x: K.exp(-K.square(K.log(x))),
+            lambda x: np.exp(-(np.log(x) ** 2)) * (4 * np.log(x) ** 2 + 2 * np.log(x) - 2) / x**2,
+        ),
     ],
-    ids=["product", "square", "quotient"],
+    ids=["product", "square", "quotient", "three factors", "x·log²", "cosine", "cube", "Gauss"],
 )
 def test_gradients_of_gradients(engine: Any, branch: Rule, curvature: Any) -> None:
     found = slopes(lambda x: K.gradients(K.sum(positive(branch)(x)), [x])[0])
@@ -90,6 +98,64 @@ def test_a_row_that_is_not_chosen_gives_0(engine: Any) -> None:
     assert not found[2].any()
     assert np.isfinite(found[1]).all()
     assert found[1].any()
+
+
+def test_a_normalized_row_that_is_not_chosen_gives_0(engine: Any) -> None:
+    def normalized(x: Any) -> Any:
+        y = x * K.log(x)
+        centered = y - K.mean(y, axis=-1, keepdims=True)
+        rows = centered / K.sqrt(K.var(y, axis=-1, keepdims=True) + 1e-3)
+        chosen = K.min(x, axis=-1, keepdims=True) > 0
+        return K.switch(chosen, K.square(rows) * K.constant([1.0, 2.0]), K.zeros_like(x))
+
+    found = slopes(normalized, np.array([[0.0, 1.0], [2.0, 3.0], [-1.0, 2.0]], "float32"))
+    assert not found[[0, 2]].any()
+    assert np.isfinite(found[1]).all()
+    assert found[1].any()
+
+
+ABOVE: dict[str, Rule] = {
+    "map_fn": lambda x: K.map_fn(lambda r: K.switch(r > -1, r, 0 * r), x * K.log(x)),
+    "map_fn of two": lambda x: K.map_fn(
+        lambda r: K.switch(r[0] > 0, r[1], K.zeros_like(r[1])), (x, x * K.log(x)), dtype="float32"
+    ),
+    "switch in a branch": lambda x: positive_inside(x, x * K.log(x)),
+    "rnn": lambda x: K.rnn(
+        lambda row, _: (K.switch(row[:, :1] > 0, row[:, 1:], K.zeros_like(row[:, 1:])), []),
+        K.stack([x, x * K.log(x)], axis=-1),
+        [],
+    )[1],
+    "unrolled rnn": lambda x: K.rnn(
+        lambda row, _: (K.switch(row[:, :1] > 0, row[:, 1:], K.zeros_like(row[:, 1:])), []),
+        K.stack([x, x * K.log(x)], axis=-1),
+        [],
+        unroll=True,
+    )[1],
+    "foldl": lambda x: K.foldl(
+        lambda total, row: total + K.switch(row[0] > 0, row[1], K.zeros_like(row[1])),
+        K.stack([x, x * K.log(x)], axis=1),
+        initializer=K.zeros_like(x[0]),
+    ),
+    "switch within": lambda x: K.map_fn(
+        lambda r: K.switch(r > 0, r * K.log(r) * K.sin(r) / K.sin(r), 0 * r), x
+    ),
+}
+"""Loops and scalar switches whose steps and branches hold an element-wise switch."""
+
+
+def positive_inside(x: Any, y: Any) -> Any:
+    return K.switch(
+        K.sum(x) > -9, lambda: K.switch(x > 0, y, K.zeros_like(y)), lambda: K.zeros_like(y)
+    )
+
+
+@pytest.mark.parametrize("name", ABOVE)
+def test_a_switch_inside_of_a_loop_or_a_branch(engine: Any, name: str) -> None:
+    found = slopes(ABOVE[name])
+    chosen = np.where(POINTS > 0, POINTS, 1)
+    np.testing.assert_allclose(found, np.where(POINTS > 0, np.log(chosen) + 1, 0), atol=1e-5)
+    found = slopes(lambda x: K.gradients(K.sum(ABOVE[name](x)), [x])[0])
+    np.testing.assert_allclose(found, np.where(POINTS > 0, 1 / chosen, 0), rtol=1e-3)
 
 
 def test_a_loop_under_a_switch(engine: Any) -> None:

@@ -13,10 +13,9 @@ from backplane.core.primitive import OUTPUT, Primitive, outputs_of
 from backplane.core.spec import is_float
 from backplane.core.variable import Variable
 from backplane.ops.creation import full
-from backplane.ops.effects import branch
 from backplane.ops.elementwise import add
 from backplane.ops.shaping import ones_like, zeros_like
-from backplane.ops.switches import guarded
+from backplane.ops.switches import guarded, switches
 
 Cotangents = dict[Tensor, Any]
 Picked = dict[Tensor, dict[int, Tensor]]
@@ -89,9 +88,6 @@ def gradients(
     table: Cotangents = {}
     made: list[Tensor] = []
     line, masked = user_line(), current().masked
-    if seeds is not None and not masked:
-        # What a later step of a loop has not chosen was computed by the steps before.
-        masked = any(node.op is branch for node in order)
     switched = set(order) if masked else set[Tensor]()
     with changed(line=line and line.of_gradient(), masked=masked) as here:
         for loss, seed in zip(losses, seeds or [None] * len(losses), strict=True):
@@ -106,10 +102,11 @@ def gradients(
             if node in table and (node.op is OUTPUT or (node.op and node.op.differentiable)):
                 # Tensors of the gradient belong to the line of the original.
                 here.line = node.where and node.where.of_gradient()
-                here.masked = node in switched or node.op is branch
+                here.masked = node in switched or switches(node)
                 under = _Switched(table[node], switched) if here.masked else None
-                if node in groups:
-                    _backward_group(groups[node], table, connected, under)
+                # The kernel of a group's gradient multiplies, where its single rules are guarded.
+                if node in groups and under is None:
+                    _backward_group(groups[node], table, connected)
                 else:
                     _backward(node, table, connected, picked, under)
     found = [table.get(t) for t in wrt]
@@ -198,9 +195,7 @@ def _groups(order: Sequence[Tensor], asked: Collection[Tensor]) -> Mapping[Tenso
     return {group.end: group for group in found if group.inside.isdisjoint(asked)}
 
 
-def _backward_group(
-    group: Group, table: Cotangents, connected: set[Tensor], under: _Switched | None
-) -> None:
+def _backward_group(group: Group, table: Cotangents, connected: set[Tensor]) -> None:
     """Hand the cotangent of a group's end on to the group's operands. What else reads the nodes
     inside has its own share in their cotangents.
     """
@@ -211,7 +206,7 @@ def _backward_group(
         g = [g, *[None for _ in y[1:]]]
     wanted = [t in connected for t in group.operands]
     for x, cotangent in zip(group.operands, group.op.cotangents(g, y, node, wanted), strict=False):
-        _accumulate(table, x, cotangent, under)
+        _accumulate(table, x, cotangent)
 
 
 def _accumulate(

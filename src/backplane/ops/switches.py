@@ -2,8 +2,9 @@
 
 Rules multiply a cotangent by the slope, and 0 · ∞ is NaN. Where an operation stands in a branch of
 a switch, its cotangent is 0 in the elements that were not chosen, and its values may be anything
-there. So the products that its rule has built are replaced by `mul_no_nan`. Outside of switches
-rules stay as they are.
+there. So the products that its rule has built are replaced by `mul_no_nan`. Their other factors are
+branches again, because a gradient of the gradient differentiates them, with a cotangent that is 0
+in the same elements. Outside of switches rules stay as they are.
 """
 
 from __future__ import annotations
@@ -11,14 +12,31 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from backplane.core.graph import Tensor, rebuild
+from backplane.core.graph import Graph, Placeholder, Tensor, rebuild, toposort
 from backplane.ops.effects import branch
 from backplane.ops.elementwise import div, mul, mul_no_nan, number, one
 
 
 def as_branch(x: Tensor) -> Tensor:
-    """What a switch may choose. Leaves have no rule that could multiply."""
-    return x if x.op is None or x.op is branch else branch(x)
+    """What a switch may choose. Variables and constants have no rule that could multiply. Neither
+    have placeholders, but those in the body of a loop stand for what is computed outside.
+    """
+    known = x.op is branch if x.op is not None else not isinstance(x, Placeholder)
+    return x if known else branch(x)
+
+
+def switches(node: Tensor) -> bool:
+    """Whether a branch of a switch ends here, or in the graphs that a loop or a `cond` holds."""
+    if node.op is branch:
+        return True
+    held = node.params.values() if node.op is not None and node.op.multiple else ()
+    return any(isinstance(graph, Graph) and _holds(graph) for graph in held)
+
+
+def _holds(graph: Graph) -> bool:
+    if "switches" not in graph.cache:
+        graph.cache["switches"] = any(map(switches, toposort(graph.outputs)))
+    return bool(graph.cache["switches"])
 
 
 def guarded(found: Tensor, sources: Collection[Tensor], mark: int) -> Tensor:
@@ -59,7 +77,9 @@ class _Guard:
             known = number(factor)
             if known is not None and math.isfinite(known) and (known or op is mul):
                 return node
-            return mul_no_nan(factor if op is mul else div(one(factor), factor), g)
+            return mul_no_nan(as_branch(factor if op is mul else div(one(factor), factor)), g)
+        if op is mul_no_nan and i == 1:
+            return mul_no_nan(as_branch(inputs[0]), inputs[1])
         if not op.elementwise or op is mul_no_nan or op.decomposition is None or len(inputs) < 2:
             return node
         inner = _Guard([inputs[i]], self.mark)
