@@ -15,6 +15,7 @@ PAGES = [
     "index.md",
     "debugging.md",
     "devices.md",
+    "keras-3-backend.md",
     *sorted(str(p.relative_to(DOCS)) for p in (DOCS / "start").glob("*.md")),
 ]
 

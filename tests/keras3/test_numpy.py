@@ -148,3 +148,12 @@ def test_bincount_of_known_range(engine: Engine) -> None:
             TypeError, match=r"bincount has no symbolic form: .*clip\(x, 0, n - 1\)"
         ):
             ops.bincount(numbers, minlength=length)
+
+
+@pytest.mark.parametrize(
+    "call", [lambda: ops.eye(3.0), lambda: ops.tri(2, 2.0), lambda: ops.eye(2, k=1.0)]
+)
+def test_sizes_are_integers(call: Any) -> None:
+    """A float is no size, even if it is whole."""
+    with pytest.raises(TypeError):
+        call()

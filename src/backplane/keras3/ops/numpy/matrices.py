@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,8 @@ def triu(x: Any, k: int = 0) -> Tensor:
 
 def _made(rows: int, columns: int | None, dtype: Any, test: Function, k: int) -> Tensor:
     """The matrix that is 1 where a test of the distance from the diagonal `k` holds."""
-    across = constant(np.arange(rows if columns is None else columns), "int32")
+    rows, k = operator.index(rows), operator.index(k)  # Raises a TypeError for floats.
+    across = constant(np.arange(rows if columns is None else operator.index(columns)), "int32")
     down = constant(np.arange(rows)[:, None], "int32")
     return cast_to(test(ew.sub(across, down), scalar(k, "int32")), standard(dtype))
 
