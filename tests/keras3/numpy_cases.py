@@ -138,6 +138,8 @@ BINARY = [
     Case("equal", [M, N]), Case("not_equal", [M, N]), Case("less", [M, N]),
     Case("less_equal", [X, Y]), Case("greater", [X, ROW]), Case("greater_equal", [B, ~B]),
     Case("logical_and", [M, N]), Case("logical_or", [M, N]), Case("logical_xor", [M, B]),
+    *[Case(name, [M.astype("int64"), N.astype("int64")])
+      for name in ("bitwise_and", "bitwise_or", "bitwise_xor")],
     Case("bitwise_and", [M, N]), Case("bitwise_or", [M, N]), Case("bitwise_xor", [B, ~B]),
     Case("bitwise_left_shift", [N], 2, oracle=np.left_shift), Case("left_shift", [N], 2),
     Case("bitwise_right_shift", [M], 1, oracle=np.right_shift), Case("right_shift", [M, N % 3]),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from backplane.core.graph import Tensor
+from backplane.core.spec import bits
 from backplane.keras3.call import op, tensor_of
-from backplane.keras3.ops.numpy.operands import Function, alike
+from backplane.keras3.ops.numpy.operands import Function, alike, cast_all, common_type
 from backplane.ops import elementwise as ew
 from backplane.ops import operators
 from backplane.ops.lift import cast_to
@@ -18,8 +19,13 @@ __all__ = [
 
 
 def _of_two(x: Any, y: Any, numbers: Function, bools: Function) -> Tensor:
-    a, b = alike(tensor_of(x), tensor_of(y))
-    return bools(a, b) if a.spec.dtype == "bool" else numbers(a, b)
+    a, b = tensor_of(x), tensor_of(y)
+    dtype = common_type(a, b)
+    # Keras narrows 64 bits to 32. Narrowed operands make XLA's compiler for processors crash, and
+    # the low bits of the result are the same if it is narrowed itself.
+    wider = max((a.spec.dtype, b.spec.dtype, dtype), key=bits)
+    a, b = cast_all(wider if bits(wider) > bits(dtype) else dtype, a, b)
+    return cast_to(bools(a, b) if dtype == "bool" else numbers(a, b), dtype)
 
 
 @op
