@@ -13,6 +13,7 @@ from backplane.cli.explain import explain
 from backplane.cli.output import PROJECT
 from backplane.cli.settings import show_config, use
 from backplane.interop import alias, generation, scripts
+from backplane.keras3 import hook
 
 SHOWN = 3
 """Spellings that the line names."""
@@ -37,10 +38,12 @@ def run(keras: str | None, script: Path, arguments: tuple[str, ...]) -> None:
 
     `from keras import backend as K`, `import keras.backend` and the same under `tensorflow.keras`
     mean `backplane.backend` while it runs, or `backplane.keras1` if it was written for Keras 1. The
-    installed keras, if any, stays as it is. What Python and NumPy have removed since then, such as
-    `np.float`, is there.
+    installed keras, if any, stays as it is. A Keras 3 runs on Backplane if KERAS_BACKEND or
+    keras.json says backplane, backplane.torch or the like (docs/keras-3-backend.md). What Python
+    and NumPy have removed since then, such as `np.float`, is there.
     """
     number = _generation_of(script, keras)
+    hook.install()
     alias.install(number)
     scripts.run(script, arguments, lambda error: alias.advice(error, number))
 

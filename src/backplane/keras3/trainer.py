@@ -26,6 +26,7 @@ from keras.src.utils.python_utils import pythonify_logs
 from backplane import backend as K
 from backplane.keras3.call import standard
 from backplane.keras3.ops import core
+from backplane.keras3.resuming import make_resumable
 from backplane.keras3.step import Step
 
 TAPES = ("GradientTape", "backward", "value_and_grad")
@@ -185,6 +186,7 @@ class BackplaneTrainer(base_trainer.Trainer):
         self._symbolic_build(iterator=iterator)
         iterator.reset()
         callbacks = self._listening(callbacks, iterator, verbose, add_history=True, epochs=epochs)
+        make_resumable(callbacks.callbacks, self)
         validation = None
         if validation_data is not None:
             held = data_adapter_utils.unpack_x_y_sample_weight(validation_data)

@@ -1,0 +1,1 @@
+"""Backplane as a pluggable backend of Keras: names only; all of it is `backplane.keras3`."""

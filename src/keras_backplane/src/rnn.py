@@ -1,0 +1,3 @@
+"""What Keras' backends have in the module `rnn`."""
+
+from backplane.keras3.rnn import *  # noqa: F403
