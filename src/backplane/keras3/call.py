@@ -90,10 +90,14 @@ def users(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class NoSymbolicFormError(TypeError):
-    """A function that only runs on values was called with a symbolic tensor."""
+    """A function that only runs on values was called with a symbolic tensor. It is made from a
+    message alone, as Keras does where it adds the name of the layer.
+    """
 
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(
+    @classmethod
+    def of(cls, name: str, reason: str) -> NoSymbolicFormError:
+        """The error of the function `keras.ops.name`."""
+        return cls(
             f"keras.ops.{name} has no symbolic form: {reason}. Call it on values, outside of "
             "models and steps"
         )
@@ -140,7 +144,7 @@ def op(
         found = _Arguments(args, kwargs)
         if found.symbolic or where == TRACING:
             if eager_only:
-                raise NoSymbolicFormError(function.__name__, eager_only)
+                raise NoSymbolicFormError.of(function.__name__, eager_only)
             args, kwargs = map_leaves(_lifted, (found.args, found.kwargs))
             return wrapped(body(*args, **kwargs))
         return run_now(body, found.args, found.kwargs, eager_engine())

@@ -41,6 +41,18 @@ def _comparison(name: str) -> Callable[..., Any]:
     return method
 
 
+_OPERATORS = {
+    name: name
+    for name in (
+        "add", "subtract", "multiply", "floor_divide", "power", "matmul", "bitwise_and",
+        "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "equal", "not_equal", "less",
+        "less_equal", "greater", "greater_equal",
+    )
+} | {"divide": "true_divide", "remainder": "mod"}  # fmt: skip
+"""The functions that NumPy calls for operators between its arrays and other objects, and the names
+they have here."""
+
+
 class Tensor:
     """A tensor of a graph, with the operators and attributes that Keras' code uses.
 
@@ -50,10 +62,21 @@ class Tensor:
 
     __slots__ = ("__dict__", "__weakref__", "core")
     __array_priority__ = 1000
-    __array_ufunc__ = None  # `array + tensor` is left to the tensor.
 
     def __init__(self, core: graph.Tensor) -> None:
         self.core = core
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """`array + tensor` is computed as `keras.ops.add`; other functions of NumPy are refused."""
+        name = _OPERATORS.get(ufunc.__name__)
+        if name is not None and method == "__call__" and not options:
+            return getattr(import_module(NUMPY), name)(*inputs)
+        known = hasattr(import_module(NUMPY), name or ufunc.__name__)
+        use = f"keras.ops.{name or ufunc.__name__}" if known else "functions of keras.ops"
+        raise TypeError(
+            f"numpy.{ufunc.__name__} takes values, but {self!r} is symbolic, as all tensors are "
+            f"inside of models and steps; use {use}"
+        )
 
     @property
     def shape(self) -> tuple[int | None, ...]:

@@ -8,6 +8,7 @@ it, and a call that fails or is interrupted leaves all variables as they were.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from types import CodeType
 from typing import Any
 
@@ -134,6 +135,15 @@ class BackplaneTrainer(base_trainer.Trainer):
 
     # --- loops ----------------------------------------------------------------------------------
 
+    def _prepare(self, step: str, **data: Any) -> None:
+        """Build what is unbuilt, by calling the model on the inputs of a batch. If the user wrote
+        the step, the model need not have a `call` that fits: what it could not build, the trace of
+        the step builds where it calls it, and says there what is wrong.
+        """
+        own = getattr(getattr(self, step), "__func__", None) is not getattr(BackplaneTrainer, step)
+        with suppress(Exception) if own else nullcontext():
+            self._symbolic_build(**data)
+
     def _batches(self, **given: Any) -> Any:
         return EpochIterator(steps_per_execution=self.steps_per_execution, **given)
 
@@ -183,7 +193,7 @@ class BackplaneTrainer(base_trainer.Trainer):
             x=x, y=y, sample_weight=sample_weight, batch_size=batch_size, shuffle=shuffle,
             steps_per_epoch=steps_per_epoch, class_weight=class_weight,
         )  # fmt: skip
-        self._symbolic_build(iterator=iterator)
+        self._prepare("train_step", iterator=iterator)
         iterator.reset()
         callbacks = self._listening(callbacks, iterator, verbose, add_history=True, epochs=epochs)
         make_resumable(callbacks.callbacks, self)
@@ -257,7 +267,7 @@ class BackplaneTrainer(base_trainer.Trainer):
             x=x, y=y, sample_weight=sample_weight, batch_size=batch_size, steps_per_epoch=steps,
             shuffle=False,
         )  # fmt: skip
-        self._symbolic_build(iterator=iterator)
+        self._prepare("test_step", iterator=iterator)
         iterator.reset()
         callbacks = self._listening(callbacks, iterator, verbose, epochs=1)
         test = self.make_test_function()
@@ -325,19 +335,19 @@ class BackplaneTrainer(base_trainer.Trainer):
                     f"time. Received: sample_weight={sample_weight}, class_weight={class_weight}"
                 )
             sample_weight = data_adapter_utils.class_weight_to_sample_weights(y, class_weight)
-        return self._on_batch((x, y, sample_weight), self.make_train_function, return_dict)
+        return self._on_batch((x, y, sample_weight), "train", return_dict)
 
     def test_on_batch(
         self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
     ) -> Any:
         """The loss and the metrics on one batch."""
         self._assert_compile_called("test_on_batch")
-        return self._on_batch((x, y, sample_weight), self.make_test_function, return_dict)
+        return self._on_batch((x, y, sample_weight), "test", return_dict)
 
-    def _on_batch(self, data: Any, make: Callable[[], Any], return_dict: bool) -> Any:
+    def _on_batch(self, data: Any, kind: str, return_dict: bool) -> Any:
         data = tree.map_structure(lambda v: v if v is None else core.convert_to_numpy(v), data)
-        self._symbolic_build(data_batch=data)
-        step = make()
+        self._prepare(f"{kind}_step", data_batch=data)
+        step = getattr(self, f"make_{kind}_function")()
         self.reset_metrics()
         logs = pythonify_logs(step([data]))
         return logs if return_dict else self._flatten_metrics_in_order(logs)

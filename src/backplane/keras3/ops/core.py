@@ -53,6 +53,9 @@ SUPPORTS_RAGGED_TENSORS = False
 SUPPORTS_COMPLEX_DTYPES = False
 IS_THREAD_SAFE = True
 
+NO_NUMBERS = frozenset("OSUmM")
+"""The kinds of NumPy's dtypes whose arrays are no tensors: strings, objects and times."""
+
 introduce_dtypes(eager_engine())
 
 
@@ -69,6 +72,11 @@ def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any
     if isinstance(x, Tensor):
         return x if dtype in (None, x.dtype) else _cast(x, dtype)
     engine = eager_engine()
+    if isinstance(x, np.ndarray | np.generic) and x.dtype.kind in NO_NUMBERS:
+        raise TypeError(
+            f"an array of dtype {x.dtype} is no tensor of the backend 'backplane'; layers such as "
+            "StringLookup and TextVectorization turn strings into numbers"
+        )
     if engine.owns(x) and dtype in (None, standard(x.dtype)):
         # Keras' layers compute in place (`images += …`): not in an array of the user.
         return x.copy() if isinstance(x, np.ndarray) and x is given else x
@@ -120,7 +128,7 @@ def is_tensor(x: Any) -> bool:
     """Whether `x` is a tensor of the engine's library, or a symbolic one. NumPy's arrays of strings
     and of other objects are none, on any engine.
     """
-    if isinstance(x, np.ndarray | np.generic) and x.dtype.kind in "OSUmM":
+    if isinstance(x, np.ndarray | np.generic) and x.dtype.kind in NO_NUMBERS:
         return False
     return isinstance(x, Tensor) or eager_engine().owns(x) or isinstance(x, np.generic)
 

@@ -54,7 +54,7 @@ def _value(leaf: Any, name: str, reason: str) -> Any:
     if isinstance(leaf, graph.Constant):
         leaf = leaf.value
     if isinstance(leaf, Tensor | graph.Tensor):
-        raise NoSymbolicFormError(name, reason)
+        raise NoSymbolicFormError.of(name, reason)
     if leaf is None or isinstance(leaf, bool | int | float | str | np.ndarray | np.generic):
         return leaf
     engine = engines.engine_of(leaf)

@@ -1,0 +1,77 @@
+"""What users of Keras 3 write besides the plain loop: the programs run in a process per engine."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from interop.environments import locked, run
+
+HERE = Path(__file__).parent
+
+ERRORS = {
+    "strings_are_no_tensors": ["TypeError", "is no tensor of the backend", "StringLookup"],
+    "functions_of_numpy": ["wrong", "numpy.tanh takes values", "use keras.ops.tanh"],
+    "shapes_that_depend_on_values": ["'wrong'", "keras.ops.nonzero has no symbolic form"],
+}
+
+VALUES = {
+    "strings": [[[2], [0]], True],
+    "operators_between_arrays_and_tensors": True,
+}
+
+SAME = ["two_networks_without_call", "triplets", "unbuilt_with_a_step", "scalars_of_distributions"]
+
+
+@pytest.fixture
+def results(tmp_path_factory):
+    """What the programs return, by engine: run once for all test processes."""
+    shared = tmp_path_factory.getbasetemp()
+    if shared.name.startswith("popen-"):  # That of one of the processes of pytest-xdist.
+        shared = shared.parent
+    folder = shared / "keras3-user-programs"
+
+    def found(engine):
+        with locked(folder / "lock"):
+            file = folder / f"{engine}.json"
+            if not file.exists():
+                run(
+                    sys.executable, HERE / "user_programs.py", file,
+                    backend=f"backplane.{engine}", folder=folder, PYTHONWARNINGS="ignore",
+                )  # fmt: skip
+        return json.loads(file.read_text())
+
+    return found
+
+
+@pytest.mark.slow
+def test_programs_of_users_give_the_same_numbers_on_each_engine(results, engine):
+    found, wanted = results(engine.name), results("numpy")
+    for program in SAME:
+        assert "value" in found[program], found[program]["trace"]
+        np.testing.assert_allclose(
+            found[program]["value"], wanted[program]["value"], rtol=2e-4, err_msg=program
+        )
+
+
+@pytest.mark.slow
+def test_losses_of_a_step_of_the_user_fall(results):
+    first, second, *_ = results("numpy")["triplets"]["value"]
+    assert second < first
+
+
+@pytest.mark.slow
+def test_programs_of_users_compute_what_they_say(results, engine):
+    found = results(engine.name)
+    for program, value in VALUES.items():
+        assert found[program].get("value") == value, found[program]
+
+
+@pytest.mark.slow
+def test_errors_in_programs_of_users_say_what_to_write(results, engine):
+    found = results(engine.name)
+    for program, parts in ERRORS.items():
+        for part in parts:
+            assert part in found[program]["error"], (program, part)

@@ -1,0 +1,214 @@
+"""Programs as users of Keras 3 write them. `python user_programs.py FILE` runs all of them on the
+engine of KERAS_BACKEND, and writes what they return, or their error, to FILE as JSON.
+"""
+
+import json
+import sys
+import traceback
+from pathlib import Path
+
+import numpy as np
+
+import backplane.keras3  # noqa: F401
+from backplane import backend as K
+
+# isort: split
+import keras
+from keras import layers, ops
+
+rng = np.random.default_rng(0)
+ROWS = rng.normal(size=(20, 8)).astype("float32")
+
+
+class Batches(keras.utils.PyDataset):
+    """Batches whose items are not inputs and targets."""
+
+    def __init__(self, *items):
+        super().__init__()
+        self.items = items
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, i):
+        batch = tuple(x[10 * i : 10 * i + 10] for x in self.items)
+        return batch if len(batch) > 1 else batch[0]
+
+
+def dense(inputs, units):
+    model = keras.Sequential([keras.Input((inputs,)), layers.Dense(units)])
+    for i, v in enumerate(model.weights):
+        v.assign(np.linspace(-1, 1 + i, v.shape[0])[:, None] * np.ones(v.shape) if v.ndim == 2
+                 else np.zeros(v.shape))  # fmt: skip
+    return model
+
+
+# --- steps of the user ----------------------------------------------------------------------------
+
+
+def two_networks_without_call():
+    class GAN(keras.Model):
+        def __init__(self, discriminator, generator):
+            super().__init__()
+            self.discriminator, self.generator = discriminator, generator
+            self.noise = keras.random.SeedGenerator(1)
+            self.tracker = keras.metrics.Mean(name="d_loss")
+
+        def compile(self, one, other, loss):
+            super().compile()
+            self.one, self.other, self.loss_of = one, other, loss
+
+        @property
+        def metrics(self):
+            return [self.tracker]
+
+        def train_step(self, real):
+            (real,) = real
+            count = ops.shape(real)[0]
+            fake = self.generator(keras.random.normal((count, 4), seed=self.noise))
+            both = ops.concatenate([fake, real], axis=0)
+            labels = ops.concatenate([ops.ones((count, 1)), ops.zeros((count, 1))], axis=0)
+            loss = self.loss_of(labels, self.discriminator(both))
+            weights = self.discriminator.trainable_weights
+            self.one.apply_gradients(zip(K.gradients(loss, weights), weights, strict=True))
+            fake = self.generator(keras.random.normal((count, 4), seed=self.noise))
+            wrong = self.loss_of(ops.zeros((count, 1)), self.discriminator(fake))
+            weights = self.generator.trainable_weights
+            self.other.apply(K.gradients(wrong, weights), weights)
+            self.tracker.update_state(loss)
+            return {"d_loss": self.tracker.result(), "g_loss": wrong}
+
+    model = GAN(dense(8, 1), dense(4, 8))
+    loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.01), keras.optimizers.Adam(0.01), loss)
+    found = model.fit(Batches(ROWS), epochs=2, shuffle=False, verbose=0).history
+    return [float(v) for name in ("d_loss", "g_loss") for v in found[name]]
+
+
+def triplets():
+    """`call` takes all three items of a batch; Keras would build the model on the first."""
+
+    class Triplets(keras.Model):
+        def __init__(self, embedding):
+            super().__init__()
+            self.embedding = embedding
+            self.tracker = keras.metrics.Mean(name="loss")
+
+        def call(self, items):
+            anchor, near, far = items
+            a, b, c = self.embedding(anchor), self.embedding(near), self.embedding(far)
+            return ops.sum(ops.square(a - b) - ops.square(a - c), axis=-1)
+
+        def train_step(self, data):
+            loss = ops.mean(ops.maximum(self(data) + 5.0, 0.0))
+            gradients = K.gradients(loss, self.trainable_weights)
+            self.optimizer.apply(gradients, self.trainable_weights)
+            self.tracker.update_state(loss)
+            return {"loss": self.tracker.result()}
+
+        def test_step(self, data):
+            self.tracker.update_state(ops.mean(self(data)))
+            return {"loss": self.tracker.result()}
+
+        @property
+        def metrics(self):
+            return [self.tracker]
+
+    model = Triplets(dense(8, 3))
+    model.compile(keras.optimizers.SGD(0.01))
+    data = Batches(ROWS, ROWS[::-1].copy(), ROWS + 1)
+    found = model.fit(data, epochs=2, shuffle=False, verbose=0).history["loss"]
+    return [float(v) for v in found] + [float(model.evaluate(data, verbose=0))]
+
+
+def unbuilt_with_a_step():
+    class Net(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = layers.Dense(1, kernel_initializer="ones")
+
+        def call(self, x):
+            return self.inner(x)
+
+        def train_step(self, data):
+            x, y = data
+            return super().train_step((2.0 * x, y))
+
+    model = Net()
+    model.compile("sgd", "mse", metrics=["mae"])
+    found = model.fit(ROWS, ROWS[:, :1], verbose=0, shuffle=False).history
+    return [float(found["loss"][0]), float(found["mae"][0])]
+
+
+# --- values and arrays ----------------------------------------------------------------------------
+
+
+def strings():
+    found = layers.StringLookup(vocabulary=["a", "b"])(np.array([["b"], ["z"]]))
+    hashed = layers.Hashing(3)(np.array([["a"], ["b"]]))
+    return [np.asarray(found).tolist(), np.asarray(hashed).shape == (2, 1)]
+
+
+def strings_are_no_tensors():
+    dense(8, 1)(np.array([["x"] * 8]))
+
+
+def scalars_of_distributions():
+    drawn = [
+        keras.random.gamma((), 2.0, seed=1),
+        keras.random.beta((), 1.0, 2.0, seed=1),
+        keras.random.binomial((), 5.0, 0.5, seed=1),
+    ]
+    assert all(tuple(x.shape) == () for x in drawn)
+    return [float(x) for x in drawn]
+
+
+def operators_between_arrays_and_tensors():
+    class Mixed(layers.Layer):
+        def call(self, x):
+            ones = np.ones(8, "float32")
+            y = ones * x + np.float32(2) - np.eye(8, dtype="float32") @ ones / (x * x + 1)
+            return y + (np.zeros(8, "float32") < x) * 1.0 + ones // (x * x + 1) + ones % 2
+
+    model = keras.Sequential([keras.Input((8,)), Mixed()])
+    found = model.predict(ROWS, verbose=0)
+    x = ROWS
+    wanted = x + 2 - 1 / (x * x + 1) + (x > 0) + 1.0 // (x * x + 1) + 1
+    return float(np.abs(found - wanted).max()) < 1e-5
+
+
+def functions_of_numpy():
+    class Wrong(layers.Layer):
+        def call(self, x):
+            return np.tanh(x)
+
+    model = keras.Sequential([keras.Input((8,)), Wrong(name="wrong")])
+    model.predict(ROWS, verbose=0)
+
+
+def shapes_that_depend_on_values():
+    class Wrong(layers.Layer):
+        def call(self, x):
+            return ops.nonzero(x)[0]
+
+    keras.Sequential([keras.Input((8,)), Wrong(name="wrong")])
+
+
+PROGRAMS = [
+    two_networks_without_call, triplets, unbuilt_with_a_step, strings, strings_are_no_tensors,
+    scalars_of_distributions, operators_between_arrays_and_tensors, functions_of_numpy,
+    shapes_that_depend_on_values,
+]  # fmt: skip
+
+
+def told(program):
+    keras.utils.set_random_seed(1)
+    try:
+        return {"value": program()}
+    except Exception as error:  # noqa: BLE001 - the test of that program shows it
+        return {"error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()}
+
+
+if __name__ == "__main__":
+    found = {program.__name__: told(program) for program in PROGRAMS}
+    Path(sys.argv[1]).write_text(json.dumps(found))
