@@ -89,6 +89,35 @@ def test_an_element_that_is_not_there(build: Callable[..., Any], message: str, e
     assert f([np.ones((5, 9))])[0].size
 
 
+BRANCHES: list[tuple[Callable[..., Any], type[Exception], str]] = [
+    (lambda x, y: x[:, 7], IndexError, r"^x\[:, 7\]: index 7 is out of range for axis 1 of size 2"),
+    (lambda x, y: x + y, ValueError, r"^x \+ y: shapes \(2, 2\) and \(3, 3\)"),
+    (lambda x, y: K.dot(x, y), ValueError, r"^K\.dot: cannot multiply shapes"),
+    (lambda x, y: K.map_fn(lambda row: row[5], x), IndexError, r"^row\[5\]: index 5 is out of"),
+]
+
+
+@pytest.mark.parametrize(("build", "error", "message"), BRANCHES)
+def test_a_branch_that_does_not_fit(
+    build: Callable[..., Any], error: type[Exception], message: str, engine: Any
+) -> None:
+    x, y = free(2), free(2)
+    chosen = K.switch(K.sum(x) > 0, lambda: K.sum(build(x, y)), lambda: K.sum(x))
+    f = K.function([x, y], [chosen])
+    with pytest.raises(error, match=message):
+        f([np.ones((2, 2)), np.ones((3, 3))])
+
+
+def test_a_branch_that_does_not_run_explains_nothing() -> None:
+    x, y = free(2), free(2)
+    with K.engine("numpy"):
+        chosen = K.switch(K.sum(x) > 0, lambda: K.sum(x + y), lambda: K.sum(x))
+        f = K.function([x, y], [chosen, K.gather(y, [7])])
+        assert K.function([x, y], [chosen])([-np.ones((2, 2)), np.ones((3, 3))]) == [-4]
+        with pytest.raises(IndexError, match=r"^K\.gather"):
+            f([-np.ones((2, 2)), np.ones((3, 3))])
+
+
 def test_errors_quote_what_was_written(engine: Any) -> None:
     x, y = free(2), free(2)
     values = [np.ones((2, 3)), np.ones((5, 3))]
@@ -247,10 +276,12 @@ def test_shapes_that_fit_have_no_conflict() -> None:
     assert conflict([K.dot(y, x)], given) is not None
 
 
-def test_a_branch_is_not_looked_into() -> None:
+def test_a_branch_may_not_have_run() -> None:
     x, y = free(1), free(1)
     chosen = K.switch(K.sum(x) > 0, lambda: K.sum(x), lambda: K.sum(x + y))
-    assert conflict([chosen], {x: Spec((2,), "float32"), y: Spec((3,), "float32")}) is None
+    found = conflict([chosen], {x: Spec((2,), "float32"), y: Spec((3,), "float32")})
+    assert found is not None
+    assert not found.certain
     np.testing.assert_array_equal(K.function([x, y], [chosen])([np.ones(2), np.ones(3)])[0], 2)
 
 

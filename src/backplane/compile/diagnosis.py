@@ -16,7 +16,7 @@ from backplane.core.graph import Graph, Tensor, toposort
 from backplane.core.primitive import OUTPUT, Primitive
 from backplane.core.sizes import origin
 from backplane.core.spec import Spec
-from backplane.ops.control import scan_, while_loop_, wider
+from backplane.ops.control import cond_, scan_, while_loop_, wider
 from backplane.ops.indexing import slice as take_slice
 from backplane.ops.shaping import squeeze
 
@@ -30,20 +30,21 @@ class Conflict(NamedTuple):
     node: Tensor
     error: Exception
     certain: bool = True
-    """Whether no engine can go on. Some can where a step changes the size of a loop's state."""
+    """Whether no engine can go on. Some can where a step changes the size of a loop's state, or
+    where the operation stands in a branch that does not run."""
 
     def explains(self, failed: Where | None) -> bool:
         """Whether it is why a program failed at a line, or at an unknown one."""
-        inside = self.node.params["body"].outputs if not self.certain else ()
-        lines = {t.where for t in (self.node, *toposort(inside))}
+        body = self.node.params.get("body")
+        lines = {t.where for t in (self.node, *toposort(body.outputs if body else ()))}
         return self.certain or failed is None or failed in lines
 
 
 def conflict(outputs: Sequence[Tensor], given: Mapping[Tensor, Spec]) -> Conflict | None:
     """The first node on the way to `outputs` whose operands do not fit, given the specs of leaves.
 
-    Sizes that depend on values stay unknown, and branches are not looked into, because one of them
-    does not run. So None does not mean that all shapes fit.
+    Sizes that depend on values stay unknown, so None does not mean that all shapes fit. What does
+    not fit in a branch may not have run, so it only counts if nothing else is wrong.
     """
     return _walk(toposort(outputs, stop=given), dict(given))
 
@@ -89,8 +90,8 @@ def _inferred(node: Tensor, found: Specs) -> tuple[Conflict | None, Any]:
         return None, rule(*specs, **params)
     if node.op.multiple:
         several = tuple(rule(*specs, **params))
-        loop = _LOOPS.get(node.op)
-        return loop(node, specs, several) if loop else (None, several)
+        holder = _HOLDERS.get(node.op)
+        return holder(node, specs, several) if holder else (None, several)
     spec = _filled(node, rule(*specs, **params), found)
     if None in params.get("shape", ()) and node.op.host is not None and None not in spec.shape:
         # Sizes that were operands are known now, so the rule can check all of them.
@@ -111,7 +112,7 @@ def _filled(node: Tensor, spec: Spec, found: Specs) -> Spec:
     return spec._replace(shape=tuple(shape))
 
 
-# --- loops: their first step ----------------------------------------------------------------------
+# --- loops: their first step; and branches --------------------------------------------------------
 
 
 def _scan(node: Tensor, specs: list[Spec], results: tuple[Spec, ...]) -> tuple[Any, Any]:
@@ -149,6 +150,14 @@ def _while(node: Tensor, specs: list[Spec], results: tuple[Spec, ...]) -> tuple[
     return inner, results
 
 
+def _cond(node: Tensor, specs: list[Spec], results: tuple[Spec, ...]) -> tuple[Any, Any]:
+    for graph in (node.params["then"], node.params["orelse"]):
+        inner, _ = _step(graph, specs[1:])
+        if inner is not None:
+            return inner._replace(certain=False), results
+    return None, results
+
+
 def _step(body: Graph, specs: Sequence[Spec]) -> tuple[Conflict | None, list[Any]]:
     """The conflict in a run of `body` on operands of these specs, or the specs that it returns."""
     found: Specs = dict(zip(body.inputs, specs, strict=True))
@@ -156,4 +165,4 @@ def _step(body: Graph, specs: Sequence[Spec]) -> tuple[Conflict | None, list[Any
     return inner, [] if inner else [found[t] for t in body.outputs]
 
 
-_LOOPS: dict[Primitive[Any], Any] = {scan_: _scan, while_loop_: _while}
+_HOLDERS: dict[Primitive[Any], Any] = {scan_: _scan, while_loop_: _while, cond_: _cond}
