@@ -466,3 +466,17 @@ def test_no_signal_leaves_64_bit_types_on() -> None:
             assert number > 5
             return
     raise AssertionError("a call enters the context manager for ever")
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"), [("int64", "int32"), ("int64", "int16"), ("int32", "int8")]
+)
+def test_bits_of_narrowed_integers(wide, narrow):
+    """XLA ends the process in `&` and `|` of signed integers that the same program has narrowed."""
+    x, y = (K.placeholder((None,), dtype=wide) for _ in range(2))
+    a, b = K.cast(x, narrow), K.cast(y, narrow)
+    left, right = np.arange(-20, 30, dtype=wide), np.arange(3, 53, dtype=wide)
+    both, either, one = K.function([x, y], [a & b, a | b, a ^ b])([left, right])
+    np.testing.assert_array_equal(both, (left & right).astype(narrow))
+    np.testing.assert_array_equal(either, (left | right).astype(narrow))
+    np.testing.assert_array_equal(one, (left ^ right).astype(narrow))

@@ -32,6 +32,26 @@ TABLE = Table.like_numpy(
 )
 
 
+def _without_sign(function: Callable[[Value, Value], Value]) -> Lowering:
+    """A function of bits on unsigned integers. XLA's code generator for processors crashes in `&`
+    and `|` of signed integers that were narrowed in the same program (jaxlib 0.10.2).
+    """
+
+    @kernel()
+    def combined(x: Value, y: Value) -> Value:
+        if not jnp.issubdtype(x.dtype, jnp.signedinteger):
+            return function(x, y)
+        bits = jnp.dtype(f"u{x.dtype.name}")
+        made = function(*[lax.bitcast_convert_type(v, bits) for v in (x, y)])
+        return lax.bitcast_convert_type(made, x.dtype)
+
+    return combined
+
+
+TABLE.add("bit_and")(_without_sign(jnp.bitwise_and))
+TABLE.add("bit_or")(_without_sign(jnp.bitwise_or))
+
+
 # `lax.erf_inv` is 1e-11 off near ±1 in float64, and its gradient 1e-5 in float32: decomposed.
 
 
