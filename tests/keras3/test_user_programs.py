@@ -17,6 +17,10 @@ ERRORS = {
     "shapes_that_depend_on_values": ["'wrong'", "keras.ops.nonzero has no symbolic form"],
 }
 
+ERRORS_OF_ENGINES = {
+    "targets_of_another_shape": ["the loss of the model 'three' on the engine '{}'", "(20, 7)"],
+}
+
 VALUES = {
     "strings": [[[2], [0]], True],
     "operators_between_arrays_and_tensors": True,
@@ -75,3 +79,14 @@ def test_errors_in_programs_of_users_say_what_to_write(results, engine):
     for program, parts in ERRORS.items():
         for part in parts:
             assert part in found[program]["error"], (program, part)
+    for program, parts in ERRORS_OF_ENGINES.items():
+        for part in parts:
+            assert part.format(engine.name) in found[program]["error"], (program, part)
+
+
+@pytest.mark.slow
+def test_errors_of_running_steps_name_the_layer(results):
+    """Not every engine's library refuses such an index; the words are the same."""
+    found = results("numpy")["an_index_beyond"]["error"]
+    assert found.startswith("IndexError")
+    assert "/tokens' on the engine 'numpy'" in found

@@ -194,10 +194,23 @@ def shapes_that_depend_on_values():
     keras.Sequential([keras.Input((8,)), Wrong(name="wrong")])
 
 
+def an_index_beyond():
+    model = keras.Sequential([layers.Embedding(5, 2, name="tokens"), layers.Flatten()])
+    model.add(layers.Dense(1))
+    model.compile("sgd", "mse")
+    model.fit(np.array([[7]]), np.array([1.0]), verbose=0)
+
+
+def targets_of_another_shape():
+    model = keras.Sequential([keras.Input((8,)), layers.Dense(3)], name="three")
+    model.compile("sgd", "mse")
+    model.fit(ROWS, ROWS[:, :7], verbose=0)
+
+
 PROGRAMS = [
     two_networks_without_call, triplets, unbuilt_with_a_step, strings, strings_are_no_tensors,
     scalars_of_distributions, operators_between_arrays_and_tensors, functions_of_numpy,
-    shapes_that_depend_on_values,
+    shapes_that_depend_on_values, an_index_beyond, targets_of_another_shape,
 ]  # fmt: skip
 
 
@@ -206,7 +219,9 @@ def told(program):
     try:
         return {"value": program()}
     except Exception as error:  # noqa: BLE001 - the test of that program shows it
-        return {"error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()}
+        notes = getattr(error, "__notes__", ())
+        text = "\n".join([f"{type(error).__name__}: {error}", *notes])
+        return {"error": text, "trace": traceback.format_exc()}
 
 
 if __name__ == "__main__":

@@ -111,9 +111,13 @@ def failed_at(place: Place, error: BaseException, engine: Engine) -> None:
 
 
 def tell(error: BaseException, engine: Engine, place: Place) -> None:
-    """Add to an error the primitive that failed and where it was built."""
+    """Add to an error the primitive that failed, its name scope, and where it was built."""
     at = f", built at {calls_of(place.where)}" if place.where else ""
-    error.add_note(f"backplane: while running {place.op.name!r} on the engine {engine.name!r}{at}")
+    scopes = place.where.scopes if place.where else ()
+    inside = f" in {'/'.join(scopes)!r}" if scopes else ""
+    error.add_note(
+        f"backplane: while running {place.op.name!r}{inside} on the engine {engine.name!r}{at}"
+    )
 
 
 MOST_WRITTEN = 60

@@ -25,6 +25,7 @@ from keras.src.utils import traceback_utils
 from keras.src.utils.python_utils import pythonify_logs
 
 from backplane import backend as K
+from backplane import engines
 from backplane.keras3.call import standard
 from backplane.keras3.ops import core
 from backplane.keras3.resuming import make_resumable
@@ -71,6 +72,17 @@ class BackplaneTrainer(base_trainer.Trainer):
     def _prediction(self, x: Any, training: bool) -> Any:
         model: Any = self
         return model(x, training=training) if self._call_has_training_arg else model(x)
+
+    def _compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        """The loss, as Keras computes it. Its errors name the model and the engine, as those of
+        layers name the layer.
+        """
+        try:
+            return super()._compute_loss(*args, **kwargs)
+        except (TypeError, ValueError, IndexError) as error:
+            where = f"the loss of the model {self.name!r} on the engine {engines.current().name!r}"
+            error.args = (f"{where}: {error}",)
+            raise
 
     def _forward(self, x: Any, y: Any, sample_weight: Any, training: bool) -> tuple[Any, Any]:
         """The predictions and the loss, which the tracker of the loss has taken in."""

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from keras.src import tree
 from keras.src.backend.common.keras_tensor import KerasTensor
-from keras.src.backend.common.name_scope import name_scope as name_scope
+from keras.src.backend.common.name_scope import name_scope as keras_name_scope
 from keras.src.backend.common.stateless_scope import StatelessScope
 from keras.src.backend.common.symbolic_scope import SymbolicScope
 
 from backplane import backend as K
+from backplane.core import context
 from backplane.core.graph import Placeholder
 from backplane.core.spec import Spec
 from backplane.keras3.call import (
@@ -57,6 +58,27 @@ NO_NUMBERS = frozenset("OSUmM")
 """The kinds of NumPy's dtypes whose arrays are no tensors: strings, objects and times."""
 
 introduce_dtypes(eager_engine())
+
+
+class name_scope(keras_name_scope):  # noqa: N801 - its name in Keras
+    """Keras' scope of names, which layers open. While a graph is built it is one of K too, so that
+    the names of tensors, and errors of running programs, tell the layer.
+    """
+
+    _of_graph: Any = None
+
+    def __enter__(self) -> Any:
+        found = super().__enter__()
+        if self._pop_on_exit and is_tracing():
+            self._of_graph = context.name_scope(self.name)
+            self._of_graph.__enter__()
+        return found
+
+    def __exit__(self, *error: Any) -> None:
+        if self._of_graph is not None:
+            self._of_graph.__exit__(*error)
+            self._of_graph = None
+        super().__exit__(*error)
 
 
 def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None) -> Any:
