@@ -91,6 +91,34 @@ def blanks_among_labels_of_ctc(folder: Path) -> None:
     np.testing.assert_allclose(np.array(loss), [2.4429314, 2.4543598], rtol=1e-5)
 
 
+@check
+def casts_to_integers_saturate(folder: Path) -> None:
+    """Numbers beyond the range of integers become the nearest of them, NaN becomes 0."""
+    x = keras.ops.convert_to_tensor(np.array([-3.5, 300.7, 1e10, -1e10, np.nan], "float32"))
+    expected = {
+        "uint8": [0, 255, 255, 0, 0],
+        "int8": [-3, 127, 127, -128, 0],
+        "int32": [-3, 300, 2**31 - 1, -(2**31), 0],
+    }
+    for dtype, wanted in expected.items():
+        found = keras.ops.convert_to_numpy(keras.ops.cast(x, dtype))
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, wanted)
+
+
+@check
+def seeds_move_on_alike(folder: Path) -> None:
+    """Without a seed of their own, functions draw from a global state, the same on all engines."""
+    keras.utils.set_random_seed(77)
+    first, second = (keras.ops.convert_to_numpy(keras.random.normal((2,))) for _ in range(2))
+    found = np.concatenate([first, second])
+    np.testing.assert_allclose(found, EXPECTED, rtol=1e-4)
+
+
+EXPECTED = [0.9084759, 0.2769741, -0.1375016, -1.4604632]
+"""What `seeds_move_on_alike` finds on every engine."""
+
+
 if __name__ == "__main__":
     for function in CHECKS:
         print(function.__name__, flush=True)

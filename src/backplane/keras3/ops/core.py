@@ -14,9 +14,9 @@ from keras.src.backend.common.stateless_scope import StatelessScope
 from keras.src.backend.common.symbolic_scope import SymbolicScope
 
 from backplane import backend as K
-from backplane.core import context
+from backplane.core import context, graph
 from backplane.core.graph import Placeholder
-from backplane.core.spec import Spec
+from backplane.core.spec import Spec, bits, is_float
 from backplane.keras3.call import (
     eager_engine,
     introduce_dtypes,
@@ -46,6 +46,7 @@ from backplane.keras3.ops.parts import unstack as unstack
 from backplane.keras3.tensor import Tensor
 from backplane.keras3.variable import Variable as Variable
 from backplane.keras3.variable import to_array
+from backplane.ops import elementwise as ew
 from backplane.ops.creation import dim
 from backplane.ops.lift import cast_to
 
@@ -136,7 +137,30 @@ def _convert(x: Any, dtype: str | None) -> Any:
 
 @op
 def _cast(x: Any, dtype: str) -> Any:
-    return cast_to(tensor_of(x), dtype)
+    x = tensor_of(x)
+    return saturated(x, dtype) if is_float(x.spec.dtype) else cast_to(x, dtype)
+
+
+def saturated(x: graph.Tensor, dtype: str) -> graph.Tensor:
+    """Real numbers in another dtype. If it is one of integers, then numbers beyond its range become
+    its least or greatest number, and NaN becomes 0, on every engine (as in XLA).
+    """
+    if is_float(dtype) or dtype == "bool":
+        return cast_to(x, dtype)
+    if bits(x.spec.dtype) < 32:
+        x = cast_to(x, "float32")
+    info = np.iinfo(dtype)
+    kind = np.dtype(x.spec.dtype)
+    top = kind.type(info.max)
+    if int(top) > info.max:
+        top = np.nextafter(top, kind.type(0))
+    x = ew.where(ew.equal(x, x), x, ew.zero(x))
+    bounded = ew.maximum(ew.minimum(x, graph.constant(top)), graph.constant(kind.type(info.min)))
+    found = cast_to(bounded, dtype)
+    if int(top) == info.max:
+        return found
+    greatest = graph.constant(np.array(info.max, dtype))
+    return ew.where(ew.less(graph.constant(top), x), greatest, found)
 
 
 def convert_to_numpy(x: Any) -> np.ndarray:
@@ -175,8 +199,10 @@ def stop_gradient(variable: Any) -> Any:
 
 
 def random_seed_dtype() -> str:
-    """The dtype of the state of a `SeedGenerator`."""
-    return "uint32" if "unsigned" in eager_engine().capabilities else "int32"
+    """The dtype of the state of a `SeedGenerator`. It is one on all engines, because Keras computes
+    with the state and products of it overflow; and PyTorch has no arithmetic for uint32.
+    """
+    return "int32"
 
 
 @contextmanager
