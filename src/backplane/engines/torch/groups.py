@@ -170,12 +170,14 @@ LEAST_LOG = -1e30
 """Stands for the logarithm of 0. The gradient of the kernel is NaN at −inf."""
 
 
-def _is_elsewhere(specs: Sequence[Spec]) -> bool:
-    """Whether tensors may be on an accelerator. Not all have the kernels."""
-    return devices.ACCELERATED
+def _has_no_ctc_kernel(specs: Sequence[Spec]) -> bool:
+    """Not all accelerators have the kernels. They lose the digits of what is added to 1, so they
+    compute float32 in float64, and nothing is wider than float64.
+    """
+    return devices.ACCELERATED or specs[0].dtype != "float32"
 
 
-@TABLE.add("ctc_loss", wanted=True, unless=_is_elsewhere)
+@TABLE.add("ctc_loss", wanted=True, unless=_has_no_ctc_kernel)
 def ctc_loss(*operands: Value, wanted: Sequence[bool]) -> Sequence[Value | None]:
     """The kernel of `torch.nn.functional.ctc_loss` and that of its gradient, by the operand of the
     softmax. How much memory they need follows from values, which PyTorch's compiler does not know.
@@ -192,7 +194,6 @@ def _ctc(
     if not scores.numel():
         empty = torch.zeros_like(counts, dtype=scores.dtype)
         return torch.where(counts > 0, math.inf, empty), torch.zeros_like(scores)
-    # In float32 the kernel would lose the digits of what is added to 1: losses below 1e-6 had one.
     dtype = scores.dtype
     logs = torch.log_softmax(scores.double(), 2).clamp_(min=LEAST_LOG).transpose(0, 1)
     given, blank = (logs, labels, steps, counts), scores.shape[2] - 1
