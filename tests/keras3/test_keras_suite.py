@@ -1,0 +1,38 @@
+"""A fixed sample of Keras' own tests, from the installed wheel, on Backplane.
+
+`python -m tests.keras_suite ENGINE` runs all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = [
+    "layers/core/dense_test.py", "layers/rnn/lstm_test.py", "optimizers/adam_test.py",
+    "layers/normalization/batch_normalization_test.py", "callbacks/early_stopping_test.py",
+    "saving/saving_api_test.py", "trainers/trainer_test.py",
+]  # fmt: skip
+SMALL = ["layers/core/dense_test.py", "layers/rnn/gru_test.py", "optimizers/sgd_test.py"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backend", "files"), [("numpy", SAMPLE), ("cntk", SMALL), ("torch", SMALL)]
+)
+def test_a_sample_of_keras_own_tests(backend, files, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.keras_suite", backend, *files, "--tb=short"],
+        env={**os.environ, "KERAS_HOME": str(tmp_path)},
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    found = re.search(r"(\d+) passed", done.stdout)
+    assert found, done.stdout
+    assert int(found[1]) >= 20
