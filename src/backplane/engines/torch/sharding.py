@@ -20,6 +20,7 @@ from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import Spec
 from backplane.core.traits import Memory
 from backplane.engines.arrays.control import Rows
+from backplane.engines.factorizations import is_half
 from backplane.engines.layouts import warn_of_gathering
 from backplane.engines.programs import emitted_line
 from backplane.engines.table import Entry, Lowering, Table, Value, host_shape
@@ -290,7 +291,8 @@ def over(mesh: DeviceMesh, known: Mesh, table: Table) -> Table:
     made = Table()
     for name, entry in table.items():
         op = PRIMITIVES[name]
-        if op.in_place or (op.decomposition and not has_rule(op)):
+        decomposes = op.decomposition and entry.unless is not is_half  # Factors: halves alone.
+        if op.in_place or (decomposes and not has_rule(op)):
             continue
         kind = _observer if op.effect and op.memory is Memory.VIEW else _operation
         made[name] = entry._replace(
