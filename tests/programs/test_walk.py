@@ -14,7 +14,7 @@ from backplane.ops.linear import matmul
 PACKAGE = Path(K.__file__).parents[1]
 PAGE = Path(__file__).parents[2] / "docs" / "how-it-works.md"
 
-DOORS = ["backend/_call.py", "backend/graph.py"]
+DOORS = ["backend/_call.py", "backend/_kfunction.py"]
 """The call rule and what `K.function` returns hand a first call on."""
 
 
