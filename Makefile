@@ -77,8 +77,8 @@ soak: $(STAMPS)/dev
 
 reference: $(STAMPS)/dev
 	mkdir -p build
-	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/conformance tests/documents \
-		--record=build/conformance.json
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow' --record=build/conformance.json \
+		tests/conformance tests/documents tests/programs tests/views tests/compile tests/devices tests/mesh/test_layouts.py
 	$(BIN)/python scripts/make_reference.py build/conformance.json
 
 generate: $(STAMPS)/dev

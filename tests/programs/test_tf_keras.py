@@ -11,6 +11,7 @@ import pytest
 
 from backplane import backend as K
 from backplane.core.context import set_default_mode
+from documents.covering import covers
 
 LOGITS = [[8.0, 1.0, 1.0], [0.0, 9.0, 1.0], [2.0, 3.0, 5.0]]
 
@@ -67,10 +68,13 @@ def test_focal_losses_without_focus_are_the_plain_ones(engine: object) -> None:
     np.testing.assert_allclose(K.eval(found), K.eval(K.binary_crossentropy(target, p)), atol=1e-5)
 
 
+@covers("learning_phase_scope")
+@covers("symbolic_learning_phase", spec=True)
 def test_the_learning_phase_of_a_block(engine: object) -> None:
     x, alt = K.constant(2.0), K.constant(3.0)
     outside = K.learning_phase()
     assert outside is K.symbolic_learning_phase()
+    assert K.ndim(outside) == 0
     with K.learning_phase_scope(1):
         assert K.learning_phase() == 1
         assert K.eval(K.in_train_phase(x, alt)) == 2
@@ -114,6 +118,7 @@ def test_eager_calls_follow_the_block_although_programs_are_kept(engine: object)
         undo()
 
 
+@covers("get_graph")
 def test_a_graph_that_is_asked_for() -> None:
     graph = K.get_graph()
     assert graph is K.get_graph()
@@ -214,9 +219,12 @@ def test_a_condition_with_more_axes_than_an_expression() -> None:
     np.testing.assert_array_equal(K.eval(K.switch(K.equal(x, x), x, 0.0)), np.ones((2, 3)))
 
 
+@covers("random_bernoulli", spec=True)
 def test_bernoulli_samples(engine: object) -> None:
     K.set_random_seed(1)
-    found = K.eval(K.random_bernoulli((2000,), p=0.25, dtype="int32", seed=3))
+    samples = K.random_bernoulli((2000,), p=0.25, dtype="int32", seed=3)
+    assert (K.int_shape(samples), K.dtype(samples)) == ((2000,), "int32")
+    found = K.eval(samples)
     assert found.dtype == "int32"
     np.testing.assert_array_equal(found, K.eval(K.random_binomial((2000,), 0.25, "int32", seed=3)))
     assert 0.2 < found.mean() < 0.3
@@ -290,6 +298,12 @@ def test_variables_and_constants_are_fed_by_value(engine: object) -> None:
         f([K.zeros((3,)), 3, 1])
 
 
+@covers(
+    "RandomGenerator",
+    "enable_tf_random_generator",
+    "disable_tf_random_generator",
+    "is_tf_random_generator_enabled",
+)
 def test_a_generator_of_layers(engine: object) -> None:
     def samples(source: Any, count: int = 2, **kwargs: Any) -> list[np.ndarray]:
         return [K.eval(source.random_normal((5,), **kwargs)) for _ in range(count)]
