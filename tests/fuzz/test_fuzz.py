@@ -22,6 +22,9 @@ from fuzz.reference import Evaluation, expected
 from fuzz.search import Result, failure, prepared, results, shrunk
 from fuzz.writer import operations
 
+# Random programs draw from_logits beside a softmax, too. K warns, and computes what was asked.
+pytestmark = pytest.mark.filterwarnings("ignore:.*received .from_logits=True.:UserWarning")
+
 PROGRAMS = 40
 SECONDS = 12.0
 EVERY = 11
