@@ -183,6 +183,7 @@ def histogram(x: Any, bins: Any = 10, range: Any = None) -> tuple[Tensor, Tensor
     count = edges.spec.shape[0]
     if count is None:
         raise ValueError("histogram: the number of bins must be known")
+    numbers = cast_to(numbers, edges.spec.dtype)
     bin_of = ew.sub(_placed(edges, numbers, right=True), scalar(1, "int32"))
     top = ew.equal(numbers, edges[count - 1])
     bin_of = ew.where(top, scalar(count - 2, "int32"), bin_of)
