@@ -130,15 +130,19 @@ clean:
 $(STAMPS):
 	@echo 'Setting up $(VENV) …'
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(PIP)'
 	@mkdir -p $@
 
-$(STAMPS)/examples: pyproject.toml constraints.txt | $(STAMPS)
+# A step of its own: an environment that an older checkout made has an older pip.
+$(STAMPS)/$(PIP): | $(STAMPS)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(PIP)'
+	@touch $@
+
+$(STAMPS)/examples: pyproject.toml constraints.txt | $(STAMPS)/$(PIP)
 	@echo 'Installing Backplane and what its examples need …'
 	@$(INSTALL) -e . --group examples
 	@touch $@
 
-$(STAMPS)/dev: pyproject.toml constraints.txt | $(STAMPS)
+$(STAMPS)/dev: pyproject.toml constraints.txt | $(STAMPS)/$(PIP)
 	@echo 'Installing all engines and the tools of developers (some minutes, a few GB) …'
 	@$(INSTALL) -e '.[all,check]' --group dev
 	@touch $@

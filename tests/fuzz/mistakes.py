@@ -176,6 +176,10 @@ K.pool2d(P, (2, 2), pool_mode='maximum') -> ValueError: K.pool2d: pool_mode must
 K.resize_images(P, 2, 2, 'channels_last', 'cubic') -> ValueError: K.resize_images: interpolation must be
 K.dropout(A, 1.5) -> ValueError: K.dropout: level must be in [0, 1), got 1.5
 K.one_hot(A, 3) -> TypeError: K.one_hot: indices must hold integers, got dtype float32; cast it
+K.reshape(A, np.array(2)) -> ValueError: K.reshape: shape must be an integer vector of known length
+K.in_test_phase(A, len) -> TypeError: K.in_test_phase: alt is called with no arguments
+K.in_test_phase(len, A, training=K.placeholder(())) -> TypeError: K.in_test_phase: x is called with no arguments
+K.name_scope([[1]]) -> TypeError: K.name_scope: name must be a string, got a list of 1
 K.reshape(A, (4, 2)) -> ValueError: K.reshape: cannot reshape (2, 3) (6 elements) to (4, 2) (8 elements)
 K.sum(X, axis='1') -> TypeError: K.sum: axis must be an int, got '1'
 K.gather(A, [1.5]) -> TypeError: K.gather: indices must hold integers, got dtype float32; cast it

@@ -35,8 +35,8 @@ PARTNERS: dict[str, Callable[[str], Tensor]] = {
     "known": lambda dtype: K.placeholder((2, 2), dtype=dtype),
     "batch": lambda dtype: K.placeholder((None, 2), dtype=dtype),
     "unknown": lambda dtype: K.placeholder((None, None), dtype=dtype),
-    "variable": lambda dtype: K.variable(RIGHT, dtype=dtype),
-    "constant": lambda dtype: K.constant(RIGHT, dtype=dtype),
+    "variable": lambda dtype: K.variable(RIGHT.astype(dtype), dtype=dtype),
+    "constant": lambda dtype: K.constant(RIGHT.astype(dtype), dtype=dtype),
     "computed": lambda dtype: K.reshape(K.placeholder((None,), dtype=dtype), (-1, 2)),
 }
 
@@ -60,7 +60,7 @@ def natives(engine: Any) -> list[Callable[[np.ndarray], Any]]:
 
 def value(y: Any, x: Tensor) -> np.ndarray:
     inputs = [t for t in (x, *x.inputs) if K.is_placeholder(t)]
-    given = [RIGHT if t.ndim == 2 else RIGHT.ravel() for t in inputs]
+    given = [(RIGHT if t.ndim == 2 else RIGHT.ravel()).astype(t.dtype) for t in inputs]
     if not inputs and not isinstance(y, Tensor) and K.backend() != "theano":
         return K.eval(y)
     return K.function(inputs, [y])(given)[0]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from backplane import config, engines
 from backplane.backend._adapters import adaptable
 from backplane.backend._args import also_named
-from backplane.backend._errors import explained
+from backplane.backend._errors import described, explained
 from backplane.backend.arithmetic import cast
 from backplane.config import epsilon, floatx, image_data_format
 from backplane.core import context
@@ -106,7 +106,7 @@ def name_scope(
     if chosen is None:
         raise ValueError("K.name_scope: one of name and default_name must be given")
     if not isinstance(chosen, str):
-        raise TypeError(f"K.name_scope: name must be a string, got {chosen!r}")
+        raise TypeError(f"K.name_scope: name must be a string, got {described(chosen)}")
     return context.name_scope(chosen)
 
 

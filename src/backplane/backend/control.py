@@ -178,32 +178,52 @@ def in_train_phase(x: Branch, alt: Branch, training: TensorLike | None = None) -
         >>> K.eval(K.in_train_phase(K.ones((1,)), K.zeros((1,)), training=1))
         array([1.], dtype=float32)
     """
-    # This is settled before the call rule, which keeps its traces for calls with equal arguments.
+    phase = _settled(x, alt, training)
+    if isinstance(phase, _NUMBER):
+        return _called(x, "x") if phase else _called(alt, "alt")
+    return _in_train_phase(x, alt, phase)
+
+
+def _settled(x: Branch, alt: Branch, training: TensorLike | None) -> TensorLike | None:
+    """The phase, as a number where it is one already.
+
+    This comes before the call rule, which keeps its traces for calls with equal arguments.
+    """
     if training is None:
         training = known_phase()
         if training is None and (engine_of(x) is not None or engine_of(alt) is not None):
             # A native tensor has its value now, so no phase will be fed.
             training = 0
-    if isinstance(training, _NUMBER):
-        if training not in (0, 1):
-            raise ValueError(f"training must be 0, 1, a bool or a tensor, got {training!r}")
-        branch = x if training else alt
-        return _called(branch, "x" if training else "alt")
-    return _phase_switch(x, alt, training)
+    if isinstance(training, _NUMBER) and training not in (0, 1):
+        raise ValueError(f"training must be 0, 1, a bool or a tensor, got {training!r}")
+    return training
 
 
 _NUMBER = (bool, int, float, np.integer, np.bool_)
 
 
-def _choice(x: Branch, alt: Branch, training: TensorLike | None) -> Any:
+def _choice(x: Branch, alt: Branch, training: TensorLike | None, names: tuple[str, str]) -> Any:
+    """`x` in the training phase, `alt` otherwise. `names`: what the K function calls the two."""
     training = learning_phase() if training is None else training
     if isinstance(training, _NUMBER):
-        return _called(x, "x") if training else _called(alt, "alt")
-    return _switch(training, x, alt, ("x", "alt"))
+        return _called(x, names[0]) if training else _called(alt, names[1])
+    return _switch(training, x, alt, names)
 
 
-_choice.__name__ = "in_train_phase"
-_phase_switch = api(_choice)
+def _train_choice(x: Branch, alt: Branch, training: TensorLike | None) -> Any:
+    return _choice(x, alt, training, ("x", "alt"))
+
+
+_train_choice.__name__ = "in_train_phase"
+_in_train_phase = api(_train_choice)
+
+
+def _test_choice(x: Branch, alt: Branch, training: TensorLike | None) -> Any:
+    return _choice(alt, x, training, ("alt", "x"))
+
+
+_test_choice.__name__ = "in_test_phase"
+_in_test_phase = api(_test_choice)
 
 
 @adaptable
@@ -215,7 +235,10 @@ def in_test_phase(x: Branch, alt: Branch, training: TensorLike | None = None) ->
         >>> K.eval(K.in_test_phase(K.ones((1,)), K.zeros((1,))))
         array([1.], dtype=float32)
     """
-    return in_train_phase(alt, x, training)
+    phase = _settled(x, alt, training)
+    if isinstance(phase, _NUMBER):
+        return _called(alt, "alt") if phase else _called(x, "x")
+    return _in_test_phase(x, alt, phase)
 
 
 @api

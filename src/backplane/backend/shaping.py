@@ -62,8 +62,10 @@ def _told_by_tensor(shape: Any) -> Any:
     size may be unknown there.
     """
     entries = entries_of(shape, "shape")
-    if entries is shape and not isinstance(shape, spec.Shape):
-        return shape
+    if not isinstance(entries, list | tuple) or (
+        entries is shape and not isinstance(shape, spec.Shape)
+    ):
+        return entries
     unknown = entries.count(None) == 1 and -1 not in entries
     return [-1 if n is None else n for n in entries] if unknown else entries
 
