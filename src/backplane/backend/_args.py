@@ -308,7 +308,9 @@ def _known_size(size: Tensor) -> int | None:
 def _of_vector(shape: Tensor, what: str) -> tuple[list[Tensor], tuple[int | None, ...]]:
     spec = shape.spec
     if len(spec.shape) != 1 or spec.shape[0] is None or not is_integer(spec.dtype):
-        raise ValueError(f"{what} must be an integer vector of known length, got {described(shape)}")
+        raise ValueError(
+            f"{what} must be an integer vector of known length, got {described(shape)}"
+        )
     return as_shape([shape[i] for i in range(spec.shape[0])], what)
 
 
