@@ -216,7 +216,9 @@ def test_a_call_whose_shapes_do_not_fit_changes_nothing(engine: Any) -> None:
     np.testing.assert_array_equal(f([np.ones(2), np.ones(2)])[0], [2, 2])
 
 
-def test_an_index_out_of_range(engine: Any) -> None:
+def test_an_index_out_of_range(engine: Any, request: pytest.FixtureRequest) -> None:
+    if engine.name == "torch" and "gpu" in request.config.getoption("--device"):
+        pytest.skip("CUDA serves a process no more after such an error")
     x, i = free(2), K.placeholder((None,), dtype="int32")
     f = K.function([x, i], [K.gather(x, i)])
     values = [np.ones((2, 3)), np.array([1, 2])]

@@ -36,9 +36,6 @@ TABLE = Table(
     not_equal=torch.ne,
     logical_and=torch.logical_and,
     logical_or=torch.logical_or,
-    bit_and=torch.bitwise_and,
-    bit_or=torch.bitwise_or,
-    bit_xor=torch.bitwise_xor,
     # Returns x itself above a threshold. The default threshold, 20, is too low for float64.
     softplus=partial(nn.softplus, threshold=40),
 )
@@ -139,6 +136,7 @@ def _copied(x: Value, out: Value | None = None) -> Value:
 
 _register(modular, 1, neg=torch.neg, add=torch.add, sub=torch.sub, mul=torch.mul, pow=torch.pow)
 _register(modular, 1, shift_left=torch.bitwise_left_shift)
+_register(modular, 1, bit_and=torch.bitwise_and, bit_or=torch.bitwise_or, bit_xor=torch.bitwise_xor)
 _register(ordered, 1, maximum=torch.maximum, minimum=torch.minimum)
 _register(compared, 1, less=torch.less, less_equal=torch.less_equal)
 _register(widened, 0, floordiv=torch.floor_divide, mod=torch.remainder)

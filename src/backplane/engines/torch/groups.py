@@ -76,7 +76,8 @@ def normalize(
         gamma, beta = parameters or (None, None)
         y, mean, scale = torch.native_layer_norm(x, shape, gamma, beta, epsilon)
         variance = torch.var(x, axes, correction=0, keepdim=True) if wanted[2] else None
-        return [y, mean, variance, scale]
+        # On CUDA the kernel gives those of 16-bit floats in float32.
+        return [y, mean.to(x.dtype), variance, scale.to(x.dtype)]
 
     return lowering
 
@@ -131,6 +132,8 @@ def normalize_grad(specs: Sequence[Spec], *, axes: Axes, wanted: Sequence[bool])
         g: Value, x: Value, mean: Value, scale: Value, *gamma: Value
     ) -> list[Value | None]:
         weight = gamma[0] if gamma else None
+        if x.is_cuda and x.itemsize < 4:
+            mean, scale = mean.float(), scale.float()
         found = aten.native_layer_norm_backward.default(
             g.contiguous(), x.contiguous(), shape, mean, scale, weight, weight, mask
         )

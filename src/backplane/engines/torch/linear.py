@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import torch
 
-from backplane.core.spec import Spec
+from backplane.core.spec import Spec, is_integer
 from backplane.engines import kernels
 from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.torch.dtypes import modular
@@ -99,7 +99,7 @@ def _large(specs: Sequence[Spec], transpose_y: bool) -> float | None:
 @TABLE.build("matmul", into=True)
 def matmul(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -> Lowering:
     """`torch.matmul` on transposed views."""
-    product: Lowering = torch.matmul
+    product: Lowering = _whole if is_integer(specs[0].dtype) else torch.matmul
     large = _large(specs, transpose_y)
     if large is not None:
         product = _by_size(large)
@@ -118,6 +118,14 @@ def matmul_add(specs: Sequence[Spec], *, transpose_x: bool, transpose_y: bool) -
     elif specs[2].ndim == 1 and _most_elements(specs, transpose_x, transpose_y) >= many:
         biased = _vector_after(many)
     return _transposing(biased, transpose_x, transpose_y)
+
+
+def _whole(x: Value, y: Value, out: Value | None = None) -> Value:
+    """`x @ y` for integers. CUDA has no kernel for them: there the products are made and added."""
+    if not x.is_cuda:
+        return torch.matmul(x, y, out=out)
+    products = x.unsqueeze(-1) * y.unsqueeze(-3)
+    return torch.sum(products, -2, dtype=x.dtype, out=out)
 
 
 def _transposing(product: Lowering, transpose_x: bool, transpose_y: bool) -> Lowering:

@@ -79,11 +79,15 @@ class _Kernels:
         if 0 in plan.counts:
             empty = plan.empty(x, x.shape[0], x.shape[-1])
             return [empty, empty.to(torch.int64)]
+        compared = x.to(torch.float64) if x.is_cuda and not x.is_floating_point() else x
         y, positions = MAX[self.rank](
-            channels_first(plan.pad(x, _lowest(x.dtype))),
+            channels_first(plan.pad(compared, _lowest(compared.dtype))),
             self.pool, self.strides, plan.amounts, self.ones, plan.ceil,
         )  # fmt: skip
-        return [channels_last(y), channels_last(positions)]
+        positions = channels_last(positions)
+        if compared is not x:  # CUDA has no kernel for integers.
+            return [self.max_take(x, None, None, positions), positions]
+        return [channels_last(y), positions]
 
     def max_grad(self, g: Value, x: Value, _: None, positions: Value) -> Value:
         """`g` put at the positions."""
@@ -122,10 +126,13 @@ class _Kernels:
             return g.new_zeros(shape)
         if plan.apart:
             g = g / self._valid(g, plan)
-        # The operand is read for its shape only.
+        # The operand is read for its shape and its order in memory only.
+        g, x = channels_first(g), channels_first(plan.pad(g.new_empty(shape)))
+        if g.is_cuda:  # Of windows that overlap, its kernel for channels last gives wrong sums.
+            g, x = g.contiguous(), x.contiguous()
         x_grad = MEAN_GRAD[self.rank](
-            channels_first(g), channels_first(plan.pad(g.new_empty(shape))), self.pool,
-            self.strides, plan.amounts, plan.ceil, False, 1 if plan.apart else None,
+            g, x, self.pool, self.strides, plan.amounts, plan.ceil, False,
+            1 if plan.apart else None,
         )  # fmt: skip
         return plan.crop(channels_last(x_grad))
 

@@ -193,6 +193,8 @@ def adam_update(rate: Value, beta1: Value, beta2: Value, epsilon: Value, *tensor
     a, b1, b2, e = _rate(rate), _number(beta1), _number(beta2), _number(epsilon)
     ps, ms, vs, gs = split(tensors, 4)
     usual = 0 <= b1 < 1 and 0 <= b2 < 1 and _has_kernel(ps[0])
+    if isinstance(a, torch.Tensor):  # The kernel takes a tensor of float32 only.
+        usual = usual and ps[0].dtype != torch.float64
     # The kernel's root of a negative number is NaN. What a step has made is none.
     if not usual or any(not hasattr(v, _MARK) and bool((v < 0).any()) for v in vs):
         return _written_out(a, b1, b2, e, ps, ms, vs, gs)
@@ -200,6 +202,7 @@ def adam_update(rate: Value, beta1: Value, beta2: Value, epsilon: Value, *tensor
     ms, vs = _states(ms, ps), _states(vs, ps)
     gs = _in_order_of(ps, gs)
     steps = [torch.full((), math.inf, device=ps[0].device)] * len(ps)
+    a = a.to(torch.float32) if isinstance(a, torch.Tensor) else a
     kernel = partial(
         torch._fused_adam_, lr=a, beta1=b1, beta2=b2, weight_decay=0.0, eps=e,
         amsgrad=False, maximize=False,
