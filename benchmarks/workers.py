@@ -42,15 +42,18 @@ slowly, their number would be measured in the place of the program.
 
 MASKS = 8
 """Runs over which the loss with dropout is averaged, each with a mask of its own."""
+ON_GPU = "BENCHMARKS_ON_GPU"
+"""The variable of the environment that leaves programs the GPU."""
 SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "GRPC_VERBOSITY": "ERROR", "ABSL_MIN_LOG_LEVEL": "3"}
 
 
 def environment(stack: str) -> dict[str, str]:
-    """The environment of a stack's process: one thread, no accelerator, and the engine, which
-    Backplane and Keras 3 read from the same variable.
+    """The environment of a stack's process: one thread, an accelerator only if `ON_GPU` asks for
+    it, and the engine, which Backplane and Keras 3 read from the same variable.
     """
     asked = "tensorflow" if stack == REFERENCE else stack.removeprefix("keras3-")
-    keras = {"KERAS_BACKEND": asked, "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    hidden = {} if ON_GPU in os.environ else {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    keras = {"KERAS_BACKEND": asked, **hidden}
     # Installed libraries have their bytecode: a start that compiles our own would measure Python.
     inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     return {**inherited, **ONE_THREAD, **SILENT, **keras}

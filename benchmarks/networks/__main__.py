@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from threading import Lock
@@ -16,6 +17,7 @@ from benchmarks import interleaved, lanes
 from benchmarks.networks import NETWORKS, conditions, results, run
 from benchmarks.problem import ENGINES
 from benchmarks.timing import spread
+from benchmarks.workers import ON_GPU
 
 PAGE = Path(__file__).parents[2] / "docs" / "networks.md"
 FILE = Path(__file__).parents[1] / "results" / "networks.json"
@@ -42,6 +44,7 @@ def _listed(known: tuple[str, ...]) -> Any:
 )
 @click.option("--tiny", is_flag=True, help="Small sizes: the numbers are checked, no more.")
 @click.option("--compiled", is_flag=True, help="Measure `torch.compile` too, which takes minutes.")
+@click.option("--gpu", is_flag=True, help="On the GPU; needs --output.")
 @click.option("--page", is_flag=True, help="Write docs/networks.md from the results, and stop.")
 @click.option("--output", type=click.Path(path_type=Path), help="Write or update this JSON file.")
 def main(
@@ -53,6 +56,7 @@ def main(
     resume: bool,
     tiny: bool,
     compiled: bool,
+    gpu: bool,
     page: bool,
     output: Path | None,
 ) -> None:
@@ -67,6 +71,10 @@ def main(
     if page:
         _write_page(file)
         return
+    if gpu:
+        if output is None:
+            raise click.UsageError("--gpu needs --output: the page is about one core")
+        os.environ[ON_GPU] = "1"
     left_out = () if compiled else ("by hand, compiled",)
     how = run.How(rounds, tiny, left_out, count, conditions.commit())
     jobs = [(name, engine) for name in only for engine in engines]

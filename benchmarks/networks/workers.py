@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import sys
 from collections.abc import Callable
 from time import perf_counter, process_time
@@ -15,7 +16,7 @@ from benchmarks.memory import held
 from benchmarks.networks import NETWORKS
 from benchmarks.networks.problem import Network
 from benchmarks.problem import BACKPLANE, KERAS3, Run
-from benchmarks.workers import serve
+from benchmarks.workers import ON_GPU, serve
 
 STEPS = 20
 """So many losses are compared."""
@@ -60,6 +61,8 @@ class Server:
     """The child's end."""
 
     def __init__(self, stack: str, name: str, program: str, tiny: str) -> None:
+        if ON_GPU in os.environ and "torch" in stack:
+            importlib.import_module("torch").set_default_device("cuda")
         self.network = NETWORKS[name]
         self.sizes = self.network.chosen(tiny == "tiny")
         self.batch = self.network.data(np.random.default_rng(0), self.sizes)

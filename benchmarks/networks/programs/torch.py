@@ -11,6 +11,8 @@ from benchmarks.networks.problem import Batch, Network, Sizes
 from benchmarks.problem import Optimizer, Run
 from benchmarks.stacks.torch import fused
 
+_DEVICE = torch.get_default_device()
+
 
 def train(network: Network, batch: Batch, sizes: Sizes, *, compiled: bool = False) -> Run:
     """A training step, as it is or with the losses compiled by `torch.compile`."""
@@ -80,11 +82,11 @@ def predict(network: Network, batch: Batch, sizes: Sizes, *, compiled: bool = Fa
 
     def run() -> Any:
         with torch.inference_mode():
-            return predicted_of(_tensors(batch)).numpy()
+            return predicted_of(_tensors(batch)).cpu().numpy()
 
     return Run(run)
 
 
 def _tensors(batch: Batch) -> dict[str, Any]:
     torch.set_num_threads(1)
-    return {name: torch.from_numpy(a) for name, a in batch.items()}
+    return {name: torch.from_numpy(a).to(_DEVICE) for name, a in batch.items()}
