@@ -4,7 +4,7 @@ traces are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -132,16 +132,21 @@ _traces: dict[Any, Trace] = table()
 
 
 def run_now(
-    function: Callable[..., Any], args: object, kwargs: object, engine: Engine, arrays: bool = True
+    function: Callable[..., Any],
+    args: object,
+    kwargs: object,
+    engine: Engine,
+    arrays: bool = True,
+    also: Hashable = None,
 ) -> Any:
     """Run a K function on native values: the values of `engine`, variables, and `arrays`, unless
-    arrays are parameters of the function.
+    arrays are parameters of the function. What it does may depend on `also`, beside its arguments.
     """
     leaves: list[Any] = []
     specs: list[Any] = []
     borrowed: list[Any] = []
     shape_of_call = _abstract((args, kwargs), engine, leaves, specs, arrays, borrowed)
-    found = _found(function, shape_of_call, leaves, specs, engine)
+    found = _found(function, shape_of_call, leaves, specs, engine, also)
     if not borrowed:
         return found(engine, leaves)
     # Who writes to a result must not write to a variable.
@@ -154,12 +159,13 @@ def _found(
     leaves: Sequence[Any],
     specs: Sequence[Spec | ArraySpec],
     engine: Engine,
+    also: Hashable,
 ) -> Trace:
     watching = context.watcher()
     if watching is not None and runs_at_once(engine) and not engine.is_tracing():
         return trace(function, shape_of_call, specs, engine, True, watching)
     try:
-        return _trace_of(function, shape_of_call, specs, leaves, engine)
+        return _trace_of(function, shape_of_call, specs, leaves, engine, also)
     except ValueError:  # Perhaps it needs sizes that the library leaves unknown.
         present = [
             s if isinstance(s, ArraySpec) else engine.present_spec(x)
@@ -167,7 +173,7 @@ def _found(
         ]
         if present == specs:
             raise
-        return _trace_of(function, shape_of_call, present, leaves, engine)
+        return _trace_of(function, shape_of_call, present, leaves, engine, also)
 
 
 def _trace_of(
@@ -176,13 +182,14 @@ def _trace_of(
     specs: Sequence[Spec | ArraySpec],
     leaves: Sequence[Any],
     engine: Engine,
+    also: Hashable,
 ) -> Trace:
     """The trace of a call that was kept, or a new one."""
     at_once = runs_at_once(engine) or any(map(engine.is_symbolic, leaves))
     key: Any = None
     found = None
     try:
-        key = (function, engine, at_once, tuple(specs), hashable(shape_of_call))
+        key = (function, engine, at_once, also, tuple(specs), hashable(shape_of_call))
         found = _traces.get(key)
     except TypeError:
         key = None

@@ -13,14 +13,15 @@ How a call of it runs depends on its arguments and on where it stands:
   builds graph, and its results are symbolic.
 - Otherwise it is traced once for the shapes, dtypes and parameters, and runs at once on the engine.
   The results are tensors of the engine's library. Engines that only compile (`eager_engine`) leave
-  this to NumPy.
+  this to NumPy. The types of the arguments settle how such calls run, as for K's functions
+  (`settled.py`).
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar, overload
@@ -28,11 +29,14 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from backplane import engines
+from backplane.backend._settled import SETTLED_LIMIT
 from backplane.backend._trace import run_now
 from backplane.backend._trees import map_leaves
 from backplane.core import context, graph
 from backplane.core.spec import DTYPES, is_float
 from backplane.engines.base import Engine
+from backplane.keras3.settings import settings
+from backplane.keras3.settled import Rule, is_variable
 from backplane.keras3.tensor import Tensor
 from backplane.ops.lift import as_tensor, cast_to
 from backplane.ops.shaping import stack
@@ -134,20 +138,41 @@ def op(
         finally:
             _where.reset(token)
 
+    def build(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if eager_only:
+            raise NoSymbolicFormError.of(function.__name__, eager_only)
+        args, kwargs = map_leaves(_lifted, (args, kwargs))
+        return wrapped(body(*args, **kwargs))
+
+    def general(*args: Any, **kwargs: Any) -> Any:
+        if positions:
+            args, kwargs = _known(args, kwargs, positions)
+        found = _Arguments(args, kwargs)
+        if found.symbolic or _where.get() == TRACING:
+            return build(found.args, found.kwargs)
+        return run_now(body, found.args, found.kwargs, eager_engine(), also=settings())
+
+    settled: dict[Any, Callable[..., Any]] = {}
+    find, current = settled.get, context.current
+    engines.DEFAULT_CHANGED.append(settled.clear)
+
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         where = _where.get()
         if where == INSIDE:
             return function(*args, **kwargs)
-        if positions:
-            args, kwargs = _known(args, kwargs, positions)
-        found = _Arguments(args, kwargs)
-        if found.symbolic or where == TRACING:
-            if eager_only:
-                raise NoSymbolicFormError.of(function.__name__, eager_only)
-            args, kwargs = map_leaves(_lifted, (found.args, found.kwargs))
-            return wrapped(body(*args, **kwargs))
-        return run_now(body, found.args, found.kwargs, eager_engine())
+        if where == TRACING:
+            return general(*args, **kwargs)
+        kinds: Any = current().engine, *settings(), *map(type, args)
+        if kwargs:
+            kinds = *kinds, *kwargs, *map(type, kwargs.values())
+        chosen = find(kinds)
+        if chosen is None:
+            if len(settled) >= SETTLED_LIMIT:
+                settled.clear()
+            rule = Rule(body, general, call, positions)
+            chosen = settled[kinds] = rule.settled(eager_engine(), args, kwargs)
+        return chosen(*args, **kwargs)
 
     return call
 
@@ -174,7 +199,7 @@ def plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, Tensor | graph.Tensor):
         return value
-    if _is_variable(value):
+    if is_variable(value):
         return plain(value.value)
     engine = engines.engine_of(value)
     return value if engine is None else engine.to_numpy(value).tolist()
@@ -208,18 +233,13 @@ class _Arguments:
         if isinstance(value, graph.Tensor):
             self.symbolic = True
             return value
-        if _is_variable(value):
+        if is_variable(value):
             return self.taken(value.value)
         if isinstance(value, np.ndarray | np.generic):
             return value
         if not self.engine.owns(value) and (other := engines.engine_of(value)) is not None:
             return other.to_numpy(value)
         return value
-
-
-def _is_variable(value: Any) -> bool:
-    """Whether it is a variable of Keras."""
-    return hasattr(type(value), "_direct_assign")
 
 
 def _lifted(value: Any) -> Any:
@@ -244,7 +264,7 @@ def unwrapped(result: Any) -> Any:
     def core(value: Any) -> Any:
         if isinstance(value, Tensor):
             return value.core
-        return core(value.value) if _is_variable(value) else value
+        return core(value.value) if is_variable(value) else value
 
     return map_leaves(core, result)
 
@@ -256,9 +276,19 @@ def standard(dtype: Any) -> str:
     """The name of a dtype, given as a name, a type, or a dtype of some library. None stands for
     `floatx()`.
     """
-    from keras.src.backend.common.variables import standardize_dtype
+    try:
+        return _names[dtype]
+    except (KeyError, TypeError):
+        from keras.src.backend.common.variables import standardize_dtype
 
-    return standardize_dtype(dtype)
+        name = standardize_dtype(dtype)
+    if dtype is not None and isinstance(dtype, Hashable):
+        _names[dtype] = name
+    return name
+
+
+_names: dict[Any, str] = {}
+"""The names of dtypes that `standard` was asked for."""
 
 
 def introduce_dtypes(engine: Engine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from operator import itemgetter, methodcaller
@@ -66,7 +67,7 @@ def _flip(specs: Sequence[Spec], *, axes: tuple[int, ...]) -> Lowering:
 
 def filled(shape: Sequence[int], value: float, dtype: Any) -> Value:
     """`np.full`, which takes twice as long for few elements; memory often comes zeroed."""
-    if value == 0:
+    if value == 0 and math.copysign(1, value) > 0:
         return np.zeros(shape, dtype)
     y = np.empty(shape, dtype)
     y.fill(value)

@@ -94,19 +94,20 @@ def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any
         x = x.value
     if isinstance(x, Tensor):
         return x if dtype in (None, x.dtype) else _cast(x, dtype)
-    engine = eager_engine()
-    if isinstance(x, np.ndarray | np.generic) and x.dtype.kind in NO_NUMBERS:
+    is_array = isinstance(x, np.ndarray | np.generic)
+    if is_array and x.dtype.kind in NO_NUMBERS:
         raise TypeError(
             f"an array of dtype {x.dtype} is no tensor of the backend 'backplane'; layers such as "
             "StringLookup and TextVectorization turn strings into numbers"
         )
-    if engine.owns(x) and dtype in (None, standard(x.dtype)):
+    engine = eager_engine()
+    if engine.owns(x):
+        if dtype is not None and dtype != standard(x.dtype):
+            return _cast(x, dtype)
         # Keras' layers compute in place (`images += …`): not in an array of the user.
-        return x.copy() if isinstance(x, np.ndarray) and x is given else x
+        return x.copy() if is_array and x is given and isinstance(x, np.ndarray) else x
     if is_tracing() or _holds_symbolic(x):
         return _convert(x, dtype)
-    if engine.owns(x):
-        return _cast(x, dtype)
     return engine.from_numpy(_array(x, dtype))
 
 

@@ -1,0 +1,137 @@
+"""Calls of `keras.ops` on values. `python eager_programs.py FILE` runs all of them on the engine of
+KERAS_BACKEND, and writes what they return to FILE as JSON.
+"""
+
+import json
+import sys
+import traceback
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+import backplane.keras3  # noqa: F401
+from backplane import backend as K
+from backplane.keras3 import call
+
+# isort: split
+import keras
+from keras import ops
+
+ROWS = np.arange(6, dtype="float32").reshape(2, 3)
+
+
+def array(x):
+    return np.asarray(ops.convert_to_numpy(x))
+
+
+def numbers(x):
+    return array(x).tolist()
+
+
+def dtype(x):
+    return keras.backend.standardize_dtype(x.dtype)
+
+
+def settings():
+    """What was traced does not outlive a change of Keras' settings."""
+    whole = ops.convert_to_tensor(np.arange(4, dtype="int32"))
+    target, wrong = np.array([1.0], "float32"), np.array([0.0], "float32")
+    images = ops.convert_to_tensor(np.arange(18, dtype="float32").reshape(1, 3, 3, 2))
+
+    def now():
+        loss = keras.src.backend.nn.binary_crossentropy(target, wrong)
+        pooled = keras.src.backend.nn.max_pool(images, 2)
+        return [dtype(ops.sqrt(whole)), float(array(loss)[0]) < 7, list(pooled.shape)]
+
+    before = now()
+    keras.config.set_floatx("float16")
+    keras.config.set_epsilon(1e-3)
+    keras.config.set_image_data_format("channels_first")
+    try:
+        during = now()
+    finally:
+        keras.config.set_floatx("float32")
+        keras.config.set_epsilon(1e-7)
+        keras.config.set_image_data_format("channels_last")
+    return [before, during, now()]
+
+
+def numbers_of_other_types():
+    """1, 1.0 and True are different arguments, and so are 0.0 and -0.0."""
+    whole = ops.convert_to_tensor(np.arange(3, dtype="int32"))
+    dtypes = [dtype(ops.add(whole, x)) for x in (1, 1.0, True, 1)]
+    signs = [float(np.copysign(1, array(ops.full((1,), x))[0])) for x in (0.0, -0.0, 0.0)]
+    return [dtypes, signs]
+
+
+def variables():
+    """A variable counts as its value at the time; in a scope, as the scope says."""
+    v = keras.Variable(ROWS)
+    found = [numbers(ops.sum(v, axis=1))]
+    v.assign(ROWS + 1)
+    found.append(numbers(ops.sum(v, axis=1)))
+    with keras.StatelessScope([(v, ops.convert_to_tensor(ROWS + 2))]):
+        found.append(numbers(ops.sum(v, axis=1)))
+    spec = keras.src.backend.compute_output_spec(
+        lambda x: ops.add(v, x), keras.KerasTensor((None, 3))
+    )
+    return [*found, list(spec.shape)]
+
+
+def lists():
+    x = ops.convert_to_tensor(ROWS)
+    y = ops.convert_to_tensor(ROWS[:1])
+    return [
+        list(ops.concatenate([x, x], axis=1).shape),
+        list(ops.concatenate([x, y, x], axis=0).shape),
+        list(ops.concatenate([x, keras.Variable(ROWS)], axis=0).shape),
+        list(ops.reshape(x, (3, 2)).shape),
+        list(ops.reshape(x, [np.int64(6)]).shape),
+        list(ops.reshape(x, (-1, 1)).shape),
+        numbers(ops.sum(x, axis=[0, 1])),
+        list(ops.zeros(np.array([2, 2])).shape),
+        numbers(ops.add([[1, 2], [3, 4]], 1)),
+        numbers(ops.add([[1, 2], [3, 5]], 1)),
+    ]
+
+
+def settled():
+    """Calls with arguments of types that were seen go past the search among all arguments."""
+    x = ops.convert_to_tensor(ROWS)
+    v = keras.Variable(ROWS)
+
+    def calls():
+        ops.add(x, x), ops.add(v, 1.0), ops.mean(x, axis=-1, keepdims=True), ops.matmul(x, x.T)
+        ops.concatenate([x, x], axis=0), ops.reshape(x, (3, 2)), ops.cast(x, "int32")
+        ops.zeros((3, 2)), ops.take(x, np.array([0, 1]), axis=1), ops.split(x, 3, axis=1)
+
+    calls()
+    with mock.patch.object(call, "run_now", side_effect=AssertionError):
+        calls()
+    return True
+
+
+def watched():
+    """`K.debug` sees calls of types that were settled before."""
+    x = ops.convert_to_tensor(-ROWS)
+    ops.log(x)
+    with K.debug(stop=False) as found:
+        ops.log(x)
+    ops.log(x)
+    return len(found.findings)
+
+
+PROGRAMS = [settings, numbers_of_other_types, variables, lists, settled, watched]
+
+
+def told(program):
+    try:
+        return program()
+    except Exception:  # noqa: BLE001 - the test of that program shows it
+        return traceback.format_exc()
+
+
+if __name__ == "__main__":
+    found = {program.__name__: told(program) for program in PROGRAMS}
+    Path(sys.argv[1]).write_text(json.dumps(found))

@@ -1,0 +1,38 @@
+"""Calls of `keras.ops` on values: the programs run in one process per engine."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from interop.environments import run
+
+EXPECTED = {
+    "settings": [
+        ["float32", False, [1, 1, 1, 2]],
+        ["float16", True, [1, 3, 1, 1]],
+        ["float32", False, [1, 1, 1, 2]],
+    ],
+    "numbers_of_other_types": [["int32", "float32", "int32", "int32"], [1.0, -1.0, 1.0]],
+    "variables": [[3.0, 12.0], [6.0, 15.0], [9.0, 18.0], [2, 3]],
+    "lists": [
+        [2, 6], [5, 3], [4, 3], [3, 2], [6], [6, 1], 15.0, [2, 2], [[2, 3], [4, 5]],
+        [[2, 3], [4, 6]],
+    ],
+    "settled": True,
+    "watched": 1,
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_calls_on_values(engine, tmp_path):
+    file = tmp_path / "found.json"
+    run(
+        sys.executable, Path(__file__).with_name("eager_programs.py"), file,
+        backend=f"backplane.{engine.name}", folder=tmp_path, PYTHONWARNINGS="ignore",
+    )  # fmt: skip
+    found = json.loads(file.read_text())
+    for program, value in EXPECTED.items():
+        assert found[program] == value, (program, found[program])
+    assert set(found) == set(EXPECTED)
