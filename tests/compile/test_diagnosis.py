@@ -14,6 +14,7 @@ from backplane.compile.diagnosis import conflict
 from backplane.compile.program import clear_programs
 from backplane.core.spec import Spec
 from backplane.engines.table import Entry
+from devices.placing import skip_where_errors_end_the_device
 
 
 def free(ndim: int) -> Any:
@@ -217,8 +218,7 @@ def test_a_call_whose_shapes_do_not_fit_changes_nothing(engine: Any) -> None:
 
 
 def test_an_index_out_of_range(engine: Any, request: pytest.FixtureRequest) -> None:
-    if engine.name == "torch" and "gpu" in request.config.getoption("--device"):
-        pytest.skip("CUDA serves a process no more after such an error")
+    skip_where_errors_end_the_device(engine, request)
     x, i = free(2), K.placeholder((None,), dtype="int32")
     f = K.function([x, i], [K.gather(x, i)])
     values = [np.ones((2, 3)), np.array([1, 2])]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
 from backplane.engines.base import Engine
 
 _placed: dict[tuple[Engine, str], Engine] = {}
@@ -20,3 +22,11 @@ def on_device(engine: Engine, name: str) -> Engine:
     if (engine, name) not in _placed:
         _placed[engine, name] = engine.with_device(name)
     return _placed[engine, name]
+
+
+def skip_where_errors_end_the_device(engine: Engine, request: pytest.FixtureRequest) -> None:
+    """Leave a test of wrong indices out with PyTorch on CUDA: after such an error CUDA does not
+    serve the process any more.
+    """
+    if engine.name == "torch" and "gpu" in request.config.getoption("--device"):
+        pytest.skip("CUDA does not serve a process after a wrong index")
