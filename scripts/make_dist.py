@@ -59,6 +59,8 @@ def check_contents(sdist: Path, wheel: Path) -> None:
         sys.exit(f"the source distribution lacks {', '.join(missing)}")
     names = set(zipfile.ZipFile(wheel).namelist())
     sources = {n.removeprefix("src/") for n in tracked if n.startswith("src/")}
+    pages = {n for n in tracked if re.match(r"docs/.*\.md$|examples/.*\.py$", n)}
+    sources |= {f"backplane/{name}" for name in pages}
     if missing := sorted(sources - names):
         sys.exit(f"the wheel lacks {', '.join(missing)}")
     if strange := sorted(n for n in names - sources if ".dist-info/" not in n):
@@ -76,7 +78,8 @@ def check_wheel(wheel: Path) -> None:
         run(python, "-m", "pip", "install", "-c", ROOT / "constraints.txt", wheel)
         alone = {"KERAS_HOME": folder, "KERAS_BACKEND": "numpy", "PYTHONPATH": ""}
         print(run(python, "-c", program, cwd=Path(folder), **alone).splitlines()[-1])
-        run(scripts / "backplane", "explain", "conv2d", cwd=Path(folder), **alone)
+        for command in ("explain conv2d", "docs debugging", "examples deep_dream"):
+            run(scripts / "backplane", *command.split(), cwd=Path(folder), **alone)
 
 
 def check_r() -> None:

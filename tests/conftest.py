@@ -16,6 +16,8 @@ from pathlib import Path
 # Before anything imports the package: tests neither read nor write the user's configuration.
 os.environ["KERAS_HOME"] = tempfile.mkdtemp(prefix="backplane-tests-")
 os.environ["KERAS_BACKEND"] = "numpy"
+# A test that fails shows all frames.
+os.environ["BACKPLANE_TRACEBACK"] = "full"
 sys.path.insert(0, str(Path(__file__).parent))
 
 from compile_quickly import SETTINGS

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from backplane import engines
 from backplane.backend._errors import EXPLAINED, explain
 from backplane.core import registry
+from backplane.core.tracebacks import hide
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -111,8 +112,10 @@ def adaptable(function: F) -> F:
             adapter = adapter_among((*args, *kwargs.values()))
             if adapter is None:
                 return function(*args, **kwargs)
-        except EXPLAINED as error:
-            explain(error, function, args, kwargs)
+        except Exception as error:
+            if isinstance(error, EXPLAINED):
+                explain(error, function, args, kwargs)
+            hide(error)
             raise
         return adapter.call(wrapper, args, kwargs)
 

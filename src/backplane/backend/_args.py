@@ -17,6 +17,7 @@ from backplane.core.graph import Constant, Tensor
 from backplane.core.registry import suggestion
 from backplane.core.shapes import check_elements, normalize_axes, normalize_axis
 from backplane.core.spec import DTYPES, is_integer
+from backplane.core.tracebacks import hide
 from backplane.engines import engine_of
 from backplane.ops.creation import dim, filled, scalar
 from backplane.ops.lift import as_tensor, cast_to
@@ -33,7 +34,11 @@ def also_named(**names: str) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         @functools.wraps(function)
         def wrapper(*args: object, **kwargs: object) -> Any:
-            return function(*args, **{names.get(name, name): v for name, v in kwargs.items()})
+            try:
+                return function(*args, **{names.get(name, name): v for name, v in kwargs.items()})
+            except Exception as error:
+                hide(error)
+                raise
 
         return wrapper  # type: ignore[return-value]
 

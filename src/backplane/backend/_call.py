@@ -51,6 +51,7 @@ from backplane.backend._trees import map_leaves
 from backplane.core import context
 from backplane.core.context import DEFAULT_MODE, mode
 from backplane.core.graph import Placeholder, Tensor, toposort
+from backplane.core.tracebacks import hide
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
 
@@ -141,11 +142,13 @@ def api(function: F) -> F:
                     settled.clear()
                 call = settled[kinds] = _settle(function, general, mode(), args, kwargs)
             return call(*args, **kwargs)
-        except EXPLAINED as error:
+        except Exception as error:
             fits = isinstance(error, TypeError | ValueError)
             modern = OLD_SPELLINGS[0](function.__name__, args, kwargs) if fits else None
             if modern is None:
-                explain(error, function, args, kwargs)
+                if isinstance(error, EXPLAINED):
+                    explain(error, function, args, kwargs)
+                hide(error)
                 raise
         return wrapper(**modern)
 
@@ -232,11 +235,13 @@ def creates(function: F) -> F:
                 return function(*args, **kwargs)
             engine = found.engine(function.__name__)
             return run_now(function, args, kwargs, engine, arrays=False)
-        except EXPLAINED as error:
+        except Exception as error:
             fits = isinstance(error, TypeError | ValueError)
             modern = OLD_SPELLINGS[0](function.__name__, args, kwargs) if fits else None
             if modern is None:
-                explain(error, function, args, kwargs)
+                if isinstance(error, EXPLAINED):
+                    explain(error, function, args, kwargs)
+                hide(error)
                 raise
         return wrapper(**modern)
 

@@ -22,6 +22,7 @@ import numpy as np
 from backplane.core.graph import Tensor
 from backplane.core.registry import PRIMITIVES, suggestion
 from backplane.core.sparse import SparseTensor
+from backplane.core.tracebacks import hide
 from backplane.ops.lift import as_tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,8 +45,10 @@ def explained(function: F) -> F:
     def wrapper(*args: object, **kwargs: object) -> Any:
         try:
             return function(*args, **kwargs)
-        except EXPLAINED as error:
-            explain(error, function, args, kwargs)
+        except Exception as error:
+            if isinstance(error, EXPLAINED):
+                explain(error, function, args, kwargs)
+            hide(error)
             raise
 
     return wrapper  # type: ignore[return-value]

@@ -20,6 +20,7 @@ from backplane.backend._call import OLD_SPELLINGS
 from backplane.backend.inspection import ndim
 from backplane.backend.shaping import permute_dimensions
 from backplane.backend.types import DataFormat
+from backplane.core.tracebacks import hide
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -259,7 +260,11 @@ def deprecated(advice: str) -> Callable[[F], F]:
                 DeprecationWarning,
                 stacklevel=2,
             )
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                hide(error)
+                raise
 
         return wrapper  # type: ignore[return-value]
 
@@ -273,10 +278,12 @@ def accepting(function: F) -> F:
     def wrapper(*args: object, **kwargs: object) -> Any:
         try:
             return function(*args, **kwargs)
-        except TypeError:
-            call = modern(function.__name__, args, kwargs)
+        except Exception as error:
+            fits = isinstance(error, TypeError)
+            call = modern(function.__name__, args, kwargs) if fits else None
             if call is None:
+                hide(error)
                 raise
-        return function(**call)
+        return wrapper(**call)
 
     return wrapper  # type: ignore[return-value]

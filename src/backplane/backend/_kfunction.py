@@ -15,6 +15,7 @@ from backplane.backend._errors import described
 from backplane.backend._trees import is_nest, matched
 from backplane.backend.types import File
 from backplane.compile.progress import counted
+from backplane.core.tracebacks import hide
 
 if TYPE_CHECKING:
     from backplane.backend._buckets import Sizes
@@ -65,7 +66,15 @@ class KFunction:
         self.name = function.name
         self.loss_scale = function.loss_scale
         own = weakref.ref(self)  # A strong reference would make a cycle.
-        self.__call__ = lambda *args, **kwargs: own()._run(*args, **kwargs)  # type: ignore[union-attr]
+
+        def first(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return own()._run(*args, **kwargs)  # type: ignore[union-attr]
+            except Exception as error:
+                hide(error)
+                raise
+
+        self.__call__ = first
 
     def _run(self, *given: Any, **named: Any) -> Any:
         """The call until it is compiled. With single values and fixed numbers, it stays in use."""

@@ -20,6 +20,7 @@ from backplane.backend.random import set_random_state
 from backplane.core.graph import Tensor
 from backplane.core.mesh import check_layout
 from backplane.core.spec import Spec
+from backplane.core.tracebacks import boundary
 from backplane.core.variable import Variable, contents, hold
 from backplane.engines.base import Engine
 
@@ -38,6 +39,7 @@ Named = Mapping[str, Variable] | Sequence[Variable]
 T = TypeVar("T")
 
 
+@boundary
 def save_state(path: str | os.PathLike[str], variables: Named) -> None:
     """Save the values of variables, and the state of random numbers, to a file, in one step.
 
@@ -118,6 +120,7 @@ def _table(
     }
 
 
+@boundary
 def load_state(
     path: str | os.PathLike[str],
     variables: Named | None = None,

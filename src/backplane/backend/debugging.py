@@ -14,6 +14,7 @@ from backplane.backend.types import File, TensorLike
 from backplane.core.context import WATCHING, changed, watcher
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
+from backplane.core.tracebacks import boundary
 from backplane.ops import effects
 from backplane.ops.lift import as_tensor
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["check_numerics", "debug", "plot_graph"]
 
 
+@boundary
 def plot_graph(
     x: Any, to_file: File | None = None, max_nodes: int = 60, name: str | None = None
 ) -> Picture:
@@ -78,6 +80,7 @@ def plot_graph(
     return drawing.draw(roots, name or title, to_file, max_nodes)
 
 
+@boundary
 def debug(stop: bool = True, inf: bool = True) -> AbstractContextManager[Debugger]:
     """Context manager: find out where the first NaN or Inf comes from.
 

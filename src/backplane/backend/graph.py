@@ -38,6 +38,7 @@ from backplane.compile.feeds import check_has_value
 from backplane.core.context import WATCHING, watcher
 from backplane.core.graph import OPERATORS, Constant, Tensor
 from backplane.core.sparse import SparseTensor
+from backplane.core.tracebacks import hide
 from backplane.core.variable import Variable
 from backplane.engines import engine_of
 from backplane.engines.base import Engine
@@ -88,7 +89,7 @@ def function(
             `torch.compile` on torch (True, a mode, or a dict of its arguments), `mx.compile` on
             mlx, PyTensor's own mode on theano, and XLA for the whole program on tensorflow. Other
             engines ignore it. `freeze=False` keeps ONNX Runtime from making constants of variables
-            that stay the same (docs/onnx.md). Classic Keras passed further arguments to
+            that stay the same (`backplane docs onnx`). Classic Keras passed further arguments to
             `Session.run`. Here they are refused.
 
     Returns:
@@ -226,11 +227,15 @@ def eval(x: TensorLike) -> np.ndarray:
                [3., 4.]], dtype=float32)
     """
     # A tensor that was computed before keeps its call, which needs no function of ours around it.
-    if isinstance(x, Tensor) and not (WATCHING and watcher() is not None):
-        calls: dict[Engine, Call] | None = x.__dict__.get(CALLS)
-        if calls is not None and (call := calls.get(engines.for_programs())) is not None:
-            return call([])[0]
-    return _eval(x)
+    try:
+        if isinstance(x, Tensor) and not (WATCHING and watcher() is not None):
+            calls: dict[Engine, Call] | None = x.__dict__.get(CALLS)
+            if calls is not None and (call := calls.get(engines.for_programs())) is not None:
+                return call([])[0]
+        return _eval(x)
+    except Exception as error:
+        hide(error)
+        raise
 
 
 def _eval_anything(x: TensorLike) -> np.ndarray:

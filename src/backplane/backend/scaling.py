@@ -8,6 +8,7 @@ from typing import ParamSpec, TypeVar
 
 from backplane.backend._trees import flatten, map_leaves
 from backplane.core.graph import Tensor, constant
+from backplane.core.tracebacks import boundary
 from backplane.ops.remat import rematerialized
 
 __all__ = ["remat"]
@@ -16,6 +17,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@boundary
 def remat(fn: Callable[P, R]) -> Callable[P, R]:
     """A function whose inner tensors gradients compute again, in place of keeping them.
 

@@ -16,6 +16,7 @@ from backplane.backend.state import update
 from backplane.backend.types import TensorLike, Tree
 from backplane.core import context
 from backplane.core.graph import Tensor
+from backplane.core.tracebacks import boundary
 from backplane.ops.effects import Update
 from backplane.ops.lift import as_tensor
 
@@ -107,6 +108,7 @@ def get_session(op_input_list: object = ()) -> Session:
     return _session[0]
 
 
+@boundary
 def set_session(session: Any) -> None:
     """Use another session.
 

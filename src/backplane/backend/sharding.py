@@ -13,6 +13,7 @@ from backplane.backend.types import MeshAxes, TensorLike
 from backplane.core import context
 from backplane.core.graph import Placeholder, Tensor
 from backplane.core.mesh import Mesh, check_layout, current_mesh, layout_of, set_default_mesh
+from backplane.core.tracebacks import boundary
 from backplane.core.variable import Variable, lay_out
 from backplane.known_engines import ENGINES
 from backplane.ops import effects
@@ -40,6 +41,7 @@ class MeshInForce(AbstractContextManager[None]):
         return f"<mesh {self._mesh}>"
 
 
+@boundary
 def set_mesh(axes: Mapping[str, int] | None) -> MeshInForce:
     """Arrange devices in a mesh: functions that are made from now on run over all of them.
 

@@ -8,6 +8,7 @@ import click
 
 from backplane.cli.bench import bench
 from backplane.cli.check import check
+from backplane.cli.docs import docs, examples
 from backplane.cli.engines import list_engines, show_versions
 from backplane.cli.explain import explain
 from backplane.cli.output import PROJECT
@@ -38,9 +39,9 @@ def run(keras: str | None, script: Path, arguments: tuple[str, ...]) -> None:
 
     `from keras import backend as K`, `import keras.backend` and the same under `tensorflow.keras`
     mean `backplane.backend` while it runs, or `backplane.keras1` if it was written for Keras 1. The
-    installed keras, if any, stays as it is. A Keras 3 runs on Backplane if KERAS_BACKEND or
-    keras.json says backplane, backplane.torch or the like (docs/keras-3-backend.md). What Python
-    and NumPy have removed since then, such as `np.float`, is there.
+    installed keras, if any, stays as it is. Keras 3 runs on Backplane if KERAS_BACKEND or
+    keras.json says backplane, backplane.torch or the like (`backplane docs keras-3-backend`). What
+    Python and NumPy have removed since then, such as `np.float`, is there.
     """
     number = _generation_of(script, keras)
     hook.install()
@@ -76,5 +77,15 @@ def completion(shell: str) -> None:
     click.echo(kind(main, {}, "backplane", "_BACKPLANE_COMPLETE").source())
 
 
-for _command in (list_engines, show_config, use, check, bench, explain, show_versions):
+for _command in (
+    list_engines,
+    show_config,
+    use,
+    check,
+    bench,
+    explain,
+    docs,
+    examples,
+    show_versions,
+):
     main.add_command(_command)

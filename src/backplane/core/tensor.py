@@ -18,6 +18,7 @@ import numpy as np
 from backplane.core.context import Where, current, is_ours, user_line
 from backplane.core.shapes import check_elements
 from backplane.core.spec import DType, Shape, Spec
+from backplane.core.tracebacks import boundary, hide
 
 _serial = itertools.count()
 
@@ -29,9 +30,11 @@ def _operator(name: str, symbol: str = "") -> Callable[..., Tensor]:
     def method(self: Tensor, *args: object) -> Tensor:
         try:
             return OPERATORS[name](self, *args)
-        except (ValueError, TypeError) as error:
-            if symbol and not is_ours(sys._getframe(1).f_code.co_filename):
+        except Exception as error:
+            named = bool(symbol) and isinstance(error, ValueError | TypeError)
+            if named and not is_ours(sys._getframe(1).f_code.co_filename):
                 OPERATORS["failed"](error, symbol)
+            hide(error)
             raise
 
     method.__name__ = f"__{name}__"
@@ -106,7 +109,11 @@ class Tensor:
         def __getattr__(self, name: str) -> Any:
             tell = OPERATORS.get("lacks")
             more = "" if name.startswith("_") or tell is None else tell(name)
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{more}")
+            try:
+                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{more}")
+            except AttributeError as error:
+                hide(error)
+                raise
 
     @property
     def static_shape(self) -> tuple[int | None, ...]:
@@ -253,12 +260,14 @@ class Tensor:
         """The value as a NumPy array: `K.eval`, with TensorFlow's spelling and arguments."""
         return OPERATORS["eval"](self, session, feed_dict)
 
+    @boundary
     def __bool__(self) -> bool:
         raise TypeError(
             f"{self!r} has no truth value yet: it is symbolic. Use K.switch or K.in_train_phase to "
             "choose inside the graph, or K.eval to compute it."
         )
 
+    @boundary
     def __iter__(self) -> Iterator[Tensor]:
         shape = self.spec.shape
         if not shape:
@@ -271,15 +280,24 @@ class Tensor:
 
     # --- what other libraries ask of an operand: `backend` answers ----------------------------
 
+    @boundary
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         return OPERATORS["array"](self, dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         """`array + tensor`, and functions of NumPy: `np.exp(tensor)`."""
-        return OPERATORS["ufunc"](ufunc, method, inputs, options)
+        try:
+            return OPERATORS["ufunc"](ufunc, method, inputs, options)
+        except Exception as error:
+            hide(error)
+            raise
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return OPERATORS["array_function"](function, args, kwargs)
+        try:
+            return OPERATORS["array_function"](function, args, kwargs)
+        except Exception as error:
+            hide(error)
+            raise
 
     @classmethod
     def __torch_function__(
@@ -299,9 +317,11 @@ class Tensor:
     def __mlx_array__(self) -> Any:
         return OPERATORS["mlx_array"](self)
 
+    @boundary
     def __float__(self) -> float:
         raise TypeError(f"{self!r} is symbolic and has no value yet: use K.eval or K.function")
 
+    @boundary
     def __int__(self) -> int:
         raise TypeError(f"{self!r} is symbolic and has no value yet: use K.eval or K.function")
 

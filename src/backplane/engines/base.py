@@ -308,7 +308,7 @@ class Engine:
         """A new engine for a mesh of several devices."""
         raise ValueError(
             f"K.set_mesh: the engine {self.name!r} computes on one device, and the mesh {mesh} has "
-            f"{mesh.size}; choose an engine that computes on several (docs/scaling.md)"
+            f"{mesh.size}; choose an engine that computes on several (`backplane docs scaling`)"
         )
 
     def placed(self, value: Any, dtype: str, layout: Layout | None) -> Value:

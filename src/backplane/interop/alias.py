@@ -42,7 +42,7 @@ BELOW = {
 ADVICE = (
     "no Keras is installed, and Backplane has keras.backend only. Install Keras 3 "
     "(pip install keras), or Keras 2 for scripts that need it (pip install keras==2.3.1; with "
-    "TensorFlow beside it, see docs/classic-keras.md)"
+    "TensorFlow beside it, see `backplane docs classic-keras`)"
 )
 """What to do where a script asks for more of Keras than there is."""
 
@@ -62,7 +62,7 @@ def advice(error: BaseException, generation: int) -> str | None:
     return (
         f"The script was written for Keras {generation}, and Keras {version} is installed, which "
         f"lacks some of it: pip install keras=={RELEASES[generation]}, in an environment of its "
-        "own (docs/classic-keras.md)"
+        "own (`backplane docs classic-keras`)"
     )
 
 

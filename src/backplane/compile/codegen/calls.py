@@ -4,25 +4,29 @@ Loops that check feeds, read variables and write updates take longer than a smal
 they are unrolled into the text of one function:
 
     def call(inputs=(), *more):
-        if more or type(inputs) is not list or len(inputs) != 2:
-            return slow(inputs, *more)
-        x0, x1, = inputs
-        if type(x0) is not ndarray or x0.dtype is not d0 or x0.shape != s0:
-            x0 = feed0(x0, engine, False)
-        ...
-        with lock0:
-            try:
-                w0 = v0.values[engine]
-            except KeyError:
-                w0, = read(variables, engine, kept)
-            try:
-                n0, n1, r0, later = run(x0, x1, w0)
-                r0 = fetch(r0)
-            except Exception as error:
-                failed(error, [x0, x1])
-                raise
-            commit([*later, (setattr, v0, "values", {engine: n0}), ...])
-        return [r0]
+        try:
+            if more or type(inputs) is not list or len(inputs) != 2:
+                return slow(inputs, *more)
+            x0, x1, = inputs
+            if type(x0) is not ndarray or x0.dtype is not d0 or x0.shape != s0:
+                x0 = feed0(x0, engine, False)
+            ...
+            with lock0:
+                try:
+                    w0 = v0.values[engine]
+                except KeyError:
+                    w0, = read(variables, engine, kept)
+                try:
+                    n0, n1, r0, later = run(x0, x1, w0)
+                    r0 = fetch(r0)
+                except Exception as error:
+                    failed(error, [x0, x1])
+                    raise
+                commit([*later, (setattr, v0, "values", {engine: n0}), ...])
+            return [r0]
+        except Exception as error:
+            hide(error)
+            raise
 
 All updates are written by one call into C, or by one assignment without calls: between them Python
 runs no handler of a signal and no other thread, so that an interruption finds all variables old or
@@ -43,6 +47,7 @@ from backplane.compile.plan import Call, Plan, Variant
 from backplane.core.atomic import Domain, again, deferred_signals, join, under
 from backplane.core.graph import Tensor, draw, undraw
 from backplane.core.source import Source
+from backplane.core.tracebacks import hide
 from backplane.core.variable import read
 from backplane.engines.base import Engine
 
@@ -78,10 +83,11 @@ class _Writer:
 
     def written(self) -> Call:
         """The compiled text."""
+        self.source.names["hide"] = hide
         if not self.function.updated:
             return self._without_updates()
         locks = self._locks()
-        with self.source.block("def call(inputs=(), *more):"):
+        with self._call():
             feeds = self._feeds()
             if len(locks) > MOST_LOCKS:
                 self.source.names["under"] = under
@@ -94,6 +100,16 @@ class _Writer:
             with self.source.block(f"def body({', '.join(feeds)}):"):
                 self.source.line(f"return [{', '.join(self._body(feeds))}]")
         return self.source.function("call")
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        """What is written inside becomes the call. What it raises ends at the caller's line."""
+        with self.source.block("def call(inputs=(), *more):"):
+            with self.source.block("try:"):
+                yield
+            with self.source.block("except Exception as error:"):
+                self.source.line("hide(error)")
+                self.source.line("raise")
 
     def _join(self) -> None:
         read = [*self.function.variables, *self.function.updated]
@@ -115,7 +131,7 @@ class _Writer:
         if self.engine.writes_over:
             self._join()
         places = range(len(self.domains))
-        with self.source.block("def call(inputs=(), *more):"):
+        with self._call():
             feeds = self._feeds()
             for i in places:
                 with self.source.block(f"if (version{i} := domain{i}.version) is None:"):

@@ -1,0 +1,139 @@
+"""`backplane docs`: the pages of the documentation; `backplane examples`: the example programs.
+
+Both come with the package. In a clone they are read where they are written.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+from rich.markdown import Markdown
+
+from backplane.cli.output import console, json_option, write_json, write_table
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def folder(name: str) -> Path:
+    """The folder `docs` or `examples`: in the package, or beside `src` in a clone."""
+    inside = PACKAGE / name
+    return inside if inside.is_dir() else PACKAGE.parents[1] / name
+
+
+def topics() -> dict[str, Path]:
+    """The pages by topic: the name of the file without its ending, such as `start/old-code`."""
+    found = folder("docs")
+    return {p.relative_to(found).with_suffix("").as_posix(): p for p in sorted(found.rglob("*.md"))}
+
+
+def programs() -> dict[str, Path]:
+    """The example programs by name, such as `deep_dream`."""
+    return {p.stem: p for p in sorted(folder("examples").rglob("*.py"))}
+
+
+class _Name(click.ParamType):  # type: ignore[type-arg]  # as in output.py
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        """The names that begin with what was typed."""
+        return [CompletionItem(n) for n in self.known() if n.startswith(incomplete)]
+
+    def known(self) -> Mapping[str, Path]:
+        raise NotImplementedError
+
+    def convert(self, value: str, param: Any, ctx: Any) -> Path:
+        """The file; a usage error for a name that is not there."""
+        known = self.known()
+        short = {name.rpartition("/")[2]: name for name in known if not name.endswith("/index")}
+        asked = re.sub(r"^docs/|\.(md|py)$", "", str(value))
+        name = asked if asked in known else short.get(asked, f"{asked}/index")
+        if name not in known:
+            near = difflib.get_close_matches(asked, {*known, *short}, 3)
+            hint = f"; did you mean {', '.join(near)}?" if near else ""
+            self.fail(f"there is no {self.name} {value!r}{hint}", param, ctx)
+        return known[name]
+
+
+class _Topic(_Name):
+    name = "topic"
+
+    def known(self) -> Mapping[str, Path]:
+        return topics()
+
+
+class _Program(_Name):
+    name = "example"
+
+    def known(self) -> Mapping[str, Path]:
+        return programs()
+
+
+@click.command()
+@click.argument("topic", type=_Topic(), required=False)
+@json_option
+def docs(topic: Path | None, as_json: bool) -> None:
+    """Print a page of the documentation; without TOPIC, list the pages.
+
+    `backplane explain NAME` documents a function.
+    """
+    if topic is not None:
+        text = _page(topic)
+        screen = console()
+        if as_json:
+            write_json({"title": _title(topic), "text": text})
+        elif screen.is_terminal:
+            screen.soft_wrap = False
+            screen.print(Markdown(text))
+        else:
+            click.echo(text)
+        return
+    rows = [{"topic": name, "title": _title(page)} for name, page in topics().items()]
+    if as_json:
+        write_json(rows)
+        return
+    write_table(rows, ("topic", "title"))
+    click.echo("\n`backplane docs TOPIC` prints a page, `backplane explain NAME` a function.")
+
+
+@click.command()
+@click.argument("name", type=_Program(), required=False)
+@json_option
+def examples(name: Path | None, as_json: bool) -> None:
+    """Print an example program; without NAME, list the programs.
+
+    For example: backplane examples deep_dream > deep_dream.py
+    """
+    if name is not None:
+        text = name.read_text(encoding="utf-8")
+        if as_json:
+            write_json({"name": name.stem, "text": text})
+        else:
+            click.echo(text, nl=False)
+        return
+    rows = [{"example": stem, "shows": _first_line(file)} for stem, file in programs().items()]
+    if as_json:
+        write_json(rows)
+        return
+    write_table(rows, ("example", "shows"))
+    click.echo("\n`backplane examples NAME > FILE` writes the program to a file.")
+
+
+def _page(file: Path) -> str:
+    """A page without its front matter."""
+    text = re.sub(r"\A---\n.*?\n---\n+", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return text.rstrip("\n")
+
+
+def _title(file: Path) -> str:
+    found = re.search(r"^# (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else file.stem
+
+
+def _first_line(file: Path) -> str:
+    """The first sentence of a program's docstring."""
+    found = re.search(r'"""(.+?)(?:\.(?=\s)|"""|\n\n)', file.read_text(encoding="utf-8"), re.DOTALL)
+    return " ".join(found[1].split()) if found else ""
