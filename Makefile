@@ -61,6 +61,12 @@ help:
 demo: $(STAMPS)/examples $(patsubst %,$(STAMPS)/%,$(ENGINES))
 	KERAS_HOME=$(VENV)/keras-home KERAS_BACKEND=numpy $(BIN)/python examples/digits.py \
 		$(if $(filter all,$(ENGINES)),,$(patsubst %,--backend %,numpy $(filter-out numpy,$(ENGINES))))
+	@echo
+	@echo 'Next:'
+	@echo '  make demo ENGINES="jax torch"                      the same program on other engines'
+	@echo '  $(BIN)/python examples/gallery/grad_cam.py          a picture: where a network looks'
+	@echo '  $(BIN)/backplane docs start                         five minutes of reading; without a name: all pages'
+	@echo '  $(BIN)/backplane explain conv2d                     what a function does'
 
 test: lint $(if $(filter 0,$(TEST_R)),,r)
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal

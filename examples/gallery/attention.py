@@ -52,7 +52,7 @@ for i in range(options.steps):
     numbers = rng.uniform(-1, 1, (64, LENGTH))
     [value] = train([numbers, np.sort(numbers)])
     if i % 500 == 0 or i == options.steps - 1:
-        print(f"step {i:5d}  loss {value:.5f}")
+        print(f"step {i:5d}  loss {value:.5f}", flush=True)
 
 numbers = np.linspace(-0.9, 0.9, LENGTH)[[3, 6, 0, 7, 1, 5, 2, 4]][None]
 result, [heat] = look([numbers])

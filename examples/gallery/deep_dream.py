@@ -37,10 +37,11 @@ train = K.function([x, y], [loss], updates=[(w, w - 0.05 * g) for w, g in zip(we
 
 digits = load_digits()
 images, labels = digits.images[..., None] / 16, digits.target
-for _ in range(options.steps):
+for i in range(options.steps):
     batch = rng.integers(0, len(images), 64)
     [value] = train([images[batch], labels[batch]])
-print(f"loss after {options.steps} steps: {value:.3f}")
+    if i % 100 == 0 or i == options.steps - 1:
+        print(f"step {i:4d}  loss {value:.3f}", flush=True)
 
 # Ten dreams at once, one for each class, from one grey noise.
 dream = K.variable(np.repeat(rng.normal(0.5, 0.05, (1, 8, 8, 1)), 10, axis=0))
@@ -50,8 +51,10 @@ rough = K.sum(K.square(dream[:, 1:] - dream[:, :-1])) + K.sum(
 )
 [slope] = K.gradients(excitement - 1.0 * rough, [dream])
 climb = K.function([], [excitement], updates=[(dream, K.clip(dream + 0.02 * slope, 0.0, 1.0))])
-course = [float(climb([])[0]) for _ in range(300)]
-print(f"excitement {course[0]:.1f} -> {course[-1]:.1f}")
+for i in range(300):
+    [value] = climb([])
+    if i % 50 == 0 or i == 299:
+        print(f"dream step {i:3d}  excitement {value:.1f}", flush=True)
 
 figure, axes = plt.subplots(1, 10, figsize=(11, 1.6), layout="constrained")
 for digit, (place, image) in enumerate(zip(axes, K.get_value(dream))):

@@ -45,7 +45,7 @@ for i in range(options.steps):
     batch = rng.integers(0, 1500, 64)
     [value] = train([images[batch], labels[batch]])
     if i % 100 == 0 or i == options.steps - 1:
-        print(f"step {i:4d}  loss {value:.3f}")
+        print(f"step {i:4d}  loss {value:.3f}", flush=True)
 _, found = look([images[1500:]])
 print(f"right on images that it has not seen: {np.mean(found == labels[1500:]):.1%}")
 

@@ -42,9 +42,13 @@ train = K.function([t], [loss], updates=updates)
 solve = K.function([t], [u])
 
 points = np.linspace(0, 2 * np.pi, 64)[:, None]
-losses = [float(train([points])[0]) for _ in range(options.steps)]
+losses = []
+for i in range(options.steps):
+    losses.append(float(train([points])[0]))
+    if i % 500 == 0 or i == options.steps - 1:
+        print(f"step {i:4d}  loss {losses[-1]:.3g}", flush=True)
 found = solve([points])[0]
-print(f"loss {losses[0]:.3g} -> {losses[-1]:.3g}, error {np.abs(found - np.sin(points)).max():.3g}")
+print(f"largest error of the solution: {np.abs(found - np.sin(points)).max():.3g}")
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
 left.plot(points, np.sin(points), color="0.8", linewidth=6, label="sin t")

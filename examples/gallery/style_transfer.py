@@ -70,8 +70,10 @@ m, v = K.zeros(K.int_shape(image)), K.zeros(K.int_shape(image))
 m_new, v_new = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * K.square(g)
 moved = K.clip(image - 0.004 * m_new / (K.sqrt(v_new) + 1e-8), 0.0, 1.0)
 paint = K.function([], [loss], updates=[(m, m_new), (v, v_new), (image, moved)])
-losses = [float(paint([])[0]) for _ in range(options.steps)]
-print(f"loss {losses[0]:.3f} -> {losses[-1]:.3f}")
+for i in range(options.steps):
+    [value] = paint([])
+    if i % 50 == 0 or i == options.steps - 1:
+        print(f"step {i:4d}  loss {value:.3f}", flush=True)
 
 figure, axes = plt.subplots(1, 3, figsize=(9, 3.2), layout="constrained")
 shown = {"content": content, "style": style, "both": K.get_value(image)[0]}

@@ -62,7 +62,7 @@ images = images / 16
 for i in range(options.steps):
     [value] = train([images[rng.integers(0, len(images), 128)]])
     if i % 500 == 0 or i == options.steps - 1:
-        print(f"step {i:5d}  loss {value:.2f}")
+        print(f"step {i:5d}  loss {value:.2f}", flush=True)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.8), layout="constrained")
 places = left.scatter(*encode([images])[0].T, c=labels, cmap="tab10", s=6, vmin=-0.5, vmax=9.5)

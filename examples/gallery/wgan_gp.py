@@ -74,7 +74,8 @@ for i in range(options.steps + 1):
     for _ in range(5):
         [apart] = train_critic([clouds(BATCH)])
     train_generator([])
-print(f"distance that the critic sees: {apart:.3f}")
+    if i % 250 == 0:
+        print(f"step {i:4d}  distance that the critic sees {apart:.3f}", flush=True)
 
 figure, axes = plt.subplots(1, len(snapshots), figsize=(11, 3), layout="constrained")
 for place, (i, points) in zip(np.atleast_1d(axes), snapshots.items()):

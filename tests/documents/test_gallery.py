@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,23 +10,42 @@ from pathlib import Path
 
 import pytest
 
+from backplane.cli.notebooks import notebook
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples" / "gallery").glob("*.py"))
+
+
+def run(folder, *command):
+    env = {**os.environ, "KERAS_BACKEND": "numpy", "KERAS_HOME": str(folder), "MPLBACKEND": "agg"}
+    done = subprocess.run(
+        [sys.executable, *command], env=env, cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert (folder / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example(example, tmp_path):
-    env = {**os.environ, "KERAS_BACKEND": "numpy", "KERAS_HOME": str(tmp_path), "MPLBACKEND": "agg"}
-    done = subprocess.run(
-        [sys.executable, str(example), "--steps", "3", "--out", "picture.png"],
-        env=env,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    run(tmp_path, str(example), "--steps", "3", "--out", "picture.png")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_as_a_notebook(example, tmp_path):
+    """Its cells run one after the other. The list of options is there to be changed."""
+    found = json.loads(notebook(example.read_text(encoding="utf-8")))
+    first, *cells = found["cells"]
+    assert first["cell_type"] == "markdown"
+    assert "".join(first["source"]).startswith("# ")
+    options = "parse_args(['--steps', '3', '--out', 'picture.png'])"
+    sources = ["".join(cell["source"]) for cell in cells]
+    assert len(sources) > 5
+    program = "\n\n".join(sources)
+    assert "parse_args([])" in program
+    (tmp_path / "cells.py").write_text(program.replace("parse_args([])", options))
+    run(tmp_path, "cells.py")
 
 
 def test_the_page_shows_every_example():

@@ -15,6 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 from rich.markdown import Markdown
 
+from backplane.cli.notebooks import notebook
 from backplane.cli.output import console, json_option, write_json, write_table
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -101,14 +102,16 @@ def docs(topic: Path | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("name", type=_Program(), required=False)
+@click.option("--notebook", "as_notebook", is_flag=True, help="Print it as a Jupyter notebook.")
 @json_option
-def examples(name: Path | None, as_json: bool) -> None:
+def examples(name: Path | None, as_notebook: bool, as_json: bool) -> None:
     """Print an example program; without NAME, list the programs.
 
     For example: backplane examples deep_dream > deep_dream.py
     """
     if name is not None:
         text = name.read_text(encoding="utf-8")
+        text = notebook(text) if as_notebook else text
         if as_json:
             write_json({"name": name.stem, "text": text})
         else:
