@@ -2,15 +2,17 @@
 
     python scripts/make_gallery.py [NAME …]
 
-Writes docs/pictures/gallery/NAME.png and NAME.txt. It takes some minutes, so the site is built from
-what is kept.
+Writes NAME.png and NAME.txt into docs/pictures/gallery. All together take some minutes, so the site
+is built from what is kept.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -21,14 +23,16 @@ ENGINE = "jax"
 def run(example: Path) -> None:
     """Run one program to its end."""
     environment = {**os.environ, "KERAS_BACKEND": ENGINE, "MPLBACKEND": "agg"}
-    picture = KEPT / f"{example.stem}.png"
-    done = subprocess.run(
-        [sys.executable, str(example), "--out", str(picture)],
-        env=environment,
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        picture = Path(folder) / f"{example.stem}.png"
+        done = subprocess.run(
+            [sys.executable, str(example), "--out", str(picture)],
+            env=environment,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        shutil.copy(picture, KEPT)
     (KEPT / f"{example.stem}.txt").write_text(done.stdout, encoding="utf-8")
 
 
