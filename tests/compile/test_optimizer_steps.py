@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from backplane import backend as K
-from backplane.compile.passes.optimizer_steps import find_updates
+from backplane.compile.fuse.updates import find_updates
 from backplane.compile.passes.simplify import simplify
 from backplane.core.registry import PRIMITIVES
 from backplane.core.variable import Variable

@@ -142,11 +142,12 @@ def prepared(
     options: tuple[tuple[str, Any], ...] = (),
 ) -> Prepared:
     """Run the passes; see `compiled` for the arguments."""
-    in_place = {}
-    if state and engine.updates_in_place(dict(options)):
-        in_place = {inputs[i]: o for i, o in state.items()}
+    news = {inputs[i]: o for i, o in state.items()}
+    in_place = news if state and engine.updates_in_place(dict(options)) else {}
     loops = not engine.has_kernels(dict(options))
-    job = passes.Job(engine, replace or {}, keep_stops=eager, loops=loops, state=in_place)
+    job = passes.Job(
+        engine, replace or {}, keep_stops=eager, loops=loops, state=in_place, news=news
+    )
     simple, outputs = passes.optimized(outputs, job)
     # Libraries that build graphs of their own order them themselves. ONNX Runtime takes the results
     # the other way round.

@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from backplane.core.graph import Tensor
 from backplane.ops.indexing import gather
-from backplane.ops.updates import rows_add
+from backplane.ops.updates import rows_add, rows_set
+
+_CHANGES = frozenset([rows_add, rows_set])
+"""Primitives that change rows of their first operand."""
 
 
 def tables(
@@ -17,8 +20,8 @@ def tables(
     state: Mapping[int, int],
 ) -> frozenset[int]:
     """The positions of the inputs that are read by lookups along the first axis alone. Of those
-    that the program replaces, the new value is the old one with sums added to rows, and nothing
-    else reads it.
+    that the program replaces, the new value is the old one with other rows, or with
+    sums added to rows, and nothing else reads it.
     """
     users: dict[Tensor, list[Tensor]] = defaultdict(list)
     for node in order:
@@ -35,7 +38,7 @@ def _is_table(
     state: Mapping[int, int],
 ) -> bool:
     found = users.get(x, ())
-    added = [t for t in found if t.op is rows_add and t.inputs[0] is x]
+    added = [t for t in found if t.op in _CHANGES and t.inputs[0] is x]
     lookups = [t for t in found if t.op is gather and t.inputs[0] is x and not t.params["axis"]]
     if len(lookups) + len(added) < len(found) or x in outputs:
         return False
@@ -43,7 +46,7 @@ def _is_table(
         return bool(lookups) and not added
     while len(added) == 1:
         (x,) = added
-        added = [t for t in users.get(x, ()) if t.op is rows_add and t.inputs[0] is x]
+        added = [t for t in users.get(x, ()) if t.op in _CHANGES and t.inputs[0] is x]
         if len(added) < len(users.get(x, ())):
             return False
-    return x.op is rows_add and [o for o, t in enumerate(outputs) if t is x] == [state[i]]
+    return x.op in _CHANGES and [o for o, t in enumerate(outputs) if t is x] == [state[i]]

@@ -13,9 +13,24 @@ from backplane.core.graph import Tensor
 from backplane.core.primitive import primitive
 from backplane.core.spec import Spec
 from backplane.core.traits import Memory, like_first
-from backplane.ops.creation import scalar
-from backplane.ops.elementwise import add, cast, div, maximum, mul, sqrt, sub
-from backplane.ops.indexing import scatter_add
+from backplane.ops.creation import scalar, shaped_as
+from backplane.ops.elementwise import (
+    add,
+    cast,
+    div,
+    less,
+    maximum,
+    mul,
+    not_equal,
+    sqrt,
+    sub,
+    where,
+)
+from backplane.ops.indexing import check_fit, gather, scatter_add, slice
+from backplane.ops.reduction import cumsum
+from backplane.ops.scattering import scatter_set
+from backplane.ops.shaping import concat, reshape
+from backplane.ops.sorting import sort
 
 
 def _split(tensors: Sequence[Tensor], kinds: int) -> list[Sequence[Tensor]]:
@@ -78,6 +93,60 @@ def _(factor: Tensor, p: Tensor, *tensors: Tensor) -> list[Tensor]:
     for g, indices in zip(*_split(tensors, 2), strict=True):
         p = rows_add(p, mul(a, g), indices)
     return [p]
+
+
+@primitive(multiple=True, memory=Memory.FRESH)
+def merged_rows(g: Spec, indices: Spec, *, size: int) -> list[Spec]:
+    """The rows of `g` for the rows of a table of `size` rows that `indices` name: each index once,
+    with the sum of its rows, or several times with the same sum. The rows, and the indices in one
+    line, none of them negative (int32). Engines that know no sizes that depend on values may add
+    the index `size`, whose row nobody can read or write.
+    """
+    check_fit("merged_rows", "g", g, indices.shape + g.shape[len(indices.shape) :])
+    return [Spec((None, *g.shape[len(indices.shape) :]), g.dtype), Spec((None,), "int32")]
+
+
+@merged_rows.decompose
+def _(g: Tensor, indices: Tensor, *, size: int) -> list[Tensor]:
+    flat = cast(reshape(indices, shape=(-1,)), dtype="int32")
+    flat = where(less(flat, scalar(0, "int32")), add(flat, scalar(size, "int32")), flat)
+    order, positions = sort(flat)
+    before = concat(
+        slice(order, slices=((None, 1, 1),)), slice(order, slices=((None, -1, 1),)), axis=0
+    )
+    places = cumsum(cast(not_equal(order, before), dtype="int32"), axis=0, reverse=False)
+    rows = gather(reshape(g, shape=(-1, *g.spec.shape[indices.ndim :])), positions, axis=0)
+    sums = shaped_as(scatter_add, rows, rows, places, axis=0)
+    return [gather(sums, places, axis=0), order]
+
+
+@primitive(memory=Memory.FRESH, axes=like_first)
+def rows_set(x: Spec, rows: Spec, indices: Spec) -> Spec:
+    """`x` with other rows at `indices`, none of which is negative. A row is repeated where its
+    index is. Put into programs by the compiler, for engines that write in the memory of `x`.
+    """
+    check_fit("rows_set", "rows", rows, indices.shape + x.shape[1:])
+    return x
+
+
+@rows_set.decompose
+def _(x: Tensor, rows: Tensor, indices: Tensor) -> Tensor:
+    return scatter_set(x, indices, rows)
+
+
+@primitive(multiple=True, in_place=True, memory=Memory.ANY)
+def rows_write(*tensors: Spec) -> list[Spec]:
+    """Other rows for some of a table's, as `rows_set`, for each of several tables: [*x']. `tensors`
+    are the tables, then rows and indices for each. Other rows are neither read nor written.
+    """
+    return list(tensors[: len(tensors) // 3])
+
+
+@rows_write.decompose
+def _(*tensors: Tensor) -> list[Tensor]:
+    count = len(tensors) // 3
+    pairs = zip(tensors[count::2], tensors[count + 1 :: 2], strict=True)
+    return [rows_set(x, *pair) for x, pair in zip(tensors[:count], pairs, strict=True)]
 
 
 @primitive(multiple=True, in_place=True, memory=Memory.ANY)

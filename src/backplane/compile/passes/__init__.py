@@ -14,13 +14,13 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple
 
+from backplane.compile.fuse.updates import find_updates, keep_to_rows
 from backplane.compile.passes.hoist import hoist
 from backplane.compile.passes.join_gradients import join_gradients
 from backplane.compile.passes.join_groups import join_groups, join_normalizations
 from backplane.compile.passes.join_loops import join_loops
 from backplane.compile.passes.loop_body import Joining
 from backplane.compile.passes.lower import LOOPS, lower, write_out
-from backplane.compile.passes.optimizer_steps import find_updates
 from backplane.compile.passes.paddings import pad_in_kernels
 from backplane.compile.passes.peephole import (
     add_biases,
@@ -57,6 +57,8 @@ class Job(NamedTuple):
     state: Mapping[Tensor, int] = NOTHING
     """From variables whose memory may be written over to the positions of their new values among
     the outputs."""
+    news: Mapping[Tensor, int] = NOTHING
+    """The same for all variables that the program replaces."""
 
 
 class Pass(NamedTuple):
@@ -175,6 +177,18 @@ PASSES = (
         purpose="drop what loops computed for work that has moved out of them",
         gain="4 of the 6 are left; a loop with nothing left to do (`foldl` of a sum) disappears",
         holds=frozenset([scan_]),
+    ),
+    Pass(
+        "table_rows",
+        lambda outputs, job: keep_to_rows(outputs, job.news, job.state, job.engine),
+        purpose="compute the step of an optimizer for the rows of a table that a batch reads, where"
+        " its normal form shows that others stay as they are, as Adagrad's does",
+        gain="Adagrad on 2.6 million rows of 16, of which a batch reads 6,656, takes 2.6 ms instead"
+        " of 364 on PyTensor, 2.9 instead of more than 200 on PyTorch, 3.2 instead of 558 on NumPy,"
+        " 2.8 instead of 525 on JAX, 3.5 instead of 464 on TensorFlow, 18 instead of 538 on ONNX"
+        " Runtime, and 649 instead of 1,308 on MLX",
+        holds=frozenset([scatter_add]),
+        when=lambda job: bool(job.news) and job.engine.mesh is None,
     ),
     Pass(
         "optimizer_steps",

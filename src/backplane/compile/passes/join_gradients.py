@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from backplane.compile.cache_key import graph_key
+from backplane.compile.fuse.readers import serves
 from backplane.compile.passes.join_loops import weights_of
-from backplane.compile.passes.lower import serves
 from backplane.core.context import changed
 from backplane.core.graph import Graph, Placeholder, Tensor, rewrite, substitute, toposort
 from backplane.core.primitive import OUTPUT, outputs_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 
 from backplane.compile.cache_key import params_key
-from backplane.compile.passes.lower import serves
+from backplane.compile.fuse.readers import serves
 from backplane.core.context import changed
 from backplane.core.graph import Tensor, rebuild, toposort
 from backplane.core.primitive import outputs_of

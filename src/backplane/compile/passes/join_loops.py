@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from backplane.compile.passes.lower import serves
+from backplane.compile.fuse.readers import serves
 from backplane.core.context import changed
 from backplane.core.graph import Graph, Tensor, rewrite, substitute, toposort
 from backplane.core.primitive import OUTPUT, Primitive

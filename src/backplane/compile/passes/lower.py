@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from backplane.compile.fuse.readers import serves
 from backplane.core.context import changed
 from backplane.core.graph import Placeholder, Tensor, constant, rebuild, rewrite
 from backplane.core.primitive import OUTPUT
 from backplane.engines.base import Engine
-from backplane.engines.table import Entry
 from backplane.ops.creation import dim
 from backplane.ops.ctc import ctc_loss
 from backplane.ops.recurrence import lstm, lstm_grad, lstm_saving
@@ -75,13 +75,6 @@ def write_out(outputs: Sequence[Tensor], engine: Engine, *, taped: bool) -> list
 def _picked(node: Tensor, source: Tensor) -> Tensor | None:
     """The result that `node` picks, if its source was decomposed."""
     return source.results[node.params["index"]] if isinstance(source, _Results) else None
-
-
-def serves(entry: Entry | None, node: Tensor) -> bool:
-    """Whether there is a lowering, and it takes operands like these."""
-    if entry is None or entry.unless is None:
-        return entry is not None
-    return not entry.unless([t.spec for t in node.inputs], **node.params)
 
 
 def _decomposed(

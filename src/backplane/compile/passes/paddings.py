@@ -8,7 +8,7 @@ import builtins
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backplane.compile.passes.peephole import uses_of
+from backplane.compile.fuse.readers import uses_of
 from backplane.core.graph import Tensor, rebuild, rewrite
 from backplane.ops.convolution import conv, conv_input_grad, conv_kernel_grad
 from backplane.ops.creation import dim

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from backplane.compile.passes.affine import Factor, scaled
+from backplane.compile.fuse.affine import Factor, scaled
+from backplane.compile.fuse.readers import uses_of
+from backplane.compile.fuse.rows import lookups
 from backplane.core.context import changed
 from backplane.core.graph import Tensor, rebuild, rewrite, toposort
 from backplane.core.primitive import Primitive
@@ -15,21 +16,12 @@ from backplane.core.spec import is_float
 from backplane.engines.base import Engine
 from backplane.ops.convolution import conv, conv_bias
 from backplane.ops.elementwise import add, cast, mul, relu_grad, sub
-from backplane.ops.indexing import ALL, Sizes, Slices, scatter_add, slice_grad, split
+from backplane.ops.indexing import ALL, Sizes, Slices, slice_grad, split
 from backplane.ops.indexing import slice as take_slice
 from backplane.ops.linear import matmul, matmul_add
 from backplane.ops.pooling import max_pool_grad
 from backplane.ops.shaping import concat, reshape
 from backplane.ops.updates import rows_add
-
-
-def uses_of(outputs: Sequence[Tensor]) -> Counter[Tensor]:
-    """How often each tensor is read, as an operand or as an output."""
-    uses = Counter(outputs)
-    for node in toposort(outputs):
-        uses.update(node.inputs)
-    return uses
-
 
 # --- biases ---------------------------------------------------------------------------------------
 
@@ -123,22 +115,6 @@ def add_rows(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
 
 
 MINUS = Factor(-1.0)
-
-
-def lookups(gradient: Tensor, table: Tensor) -> list[Tensor]:
-    """The gradients of lookups in rows of `table` that `gradient` is the sum of; none if it is not
-    such a sum.
-    """
-    found, waiting = list[Tensor](), [gradient]
-    while waiting:
-        t = waiting.pop()
-        if t.op is add:
-            waiting += t.inputs
-        elif t.op is scatter_add and not t.params["axis"] and t.spec == table.spec:
-            found.append(t)
-        else:
-            return []
-    return found if table.spec.is_static else []
 
 
 def _rows_added(x: Tensor, factor: Factor, gradients: Sequence[Tensor]) -> Tensor:

@@ -80,6 +80,28 @@ def _scatter_add(g: Value, indices: Value, *dims: Value, shape: Shape, axis: int
     return x.astype(g.dtype, copy=False).reshape(sizes)
 
 
+@TABLE.add("merged_rows")
+def _merged_rows(g: Value, indices: Value, *, size: int) -> list[Value]:
+    """Each index once. Rows are sorted by it, and neighbours added up."""
+    places = checked_rows(indices, size)
+    rows = g.reshape(len(places), *g.shape[np.ndim(indices) :])
+    order = places.argsort(kind="stable")
+    places, rows = places[order], rows[order]
+    starts = np.flatnonzero(np.diff(places, prepend=-1))
+    if len(starts) < len(places):
+        wide = rows.astype(in_wide(g.dtype), copy=False)
+        rows = np.add.reduceat(wide, starts, axis=0).astype(g.dtype, copy=False)
+        places = places[starts]
+    return [rows, places.astype(np.int32)]
+
+
+@TABLE.add("rows_set")
+def _rows_set(x: Value, rows: Value, indices: Value) -> Value:
+    y = x.copy()
+    y[indices] = rows
+    return y
+
+
 _COMBINED = {"max": np.maximum, "min": np.minimum, "product": np.multiply}
 
 

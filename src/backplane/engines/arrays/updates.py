@@ -174,6 +174,15 @@ def rows_update(factor: Value, p: Value, *tensors: Value, loop: Loop = _no_loop)
     return [own], calls
 
 
+@TABLE.add("rows_write")
+def rows_write(*arrays: Value, loop: Loop = _no_loop) -> Later:
+    """`x[indices] = rows`, for each table x. The indices have been read before, so they fit."""
+    count = len(arrays) // 3
+    tables = _owned(arrays[:count])
+    given = zip(tables, arrays[count::2], arrays[count + 1 :: 2], strict=True)
+    return tables, [(x.__setitem__, indices, rows) for x, rows, indices in given]
+
+
 @TABLE.add("momentum_update")
 def momentum_update(
     momentum: Value, gain: Value, step: Value, *arrays: Value, nesterov: bool, loop: Loop = _no_loop

@@ -59,6 +59,36 @@ def _rows_add(x: Value, g: Value, indices: Value) -> Value:
     return x.at[indices].add(g)
 
 
+@TABLE.add("merged_rows")
+def _merged_rows(g: Value, indices: Value, *, size: int) -> list[Value]:
+    """Each index once, and then `size`, which names no row: JAX leaves it away.
+
+    XLA sorts one array of int64, in which an index stands before its position, in a fifth of the
+    time of two arrays of int32. For 6,656 indices that is 0.25 ms.
+    """
+    count = indices.size
+    if not count:
+        return [g.reshape(0, *g.shape[indices.ndim :]), jnp.zeros(0, "int32")]
+    with jax.enable_x64(True):
+        wide = indices.reshape(-1).astype("int64")
+        inside = (wide >= -size) & (wide < size)
+        wide = jnp.where(inside, jnp.where(wide < 0, wide + size, wide), size)
+        keys = lax.sort((wide << 32) | lax.iota("int64", count))
+        order, positions = (keys >> 32).astype("int32"), (keys & 0xFFFFFFFF).astype("int32")
+    starts = jnp.concatenate([jnp.zeros(1, bool), order[1:] != order[:-1]])
+    places = lax.associative_scan(jnp.add, starts.astype("int32"))
+    rows = g.reshape(count, *g.shape[indices.ndim :])[positions]
+    sums = jnp.zeros_like(rows).at[places].add(rows, indices_are_sorted=True)
+    once = jnp.full(count, size, "int32").at[places].set(order, indices_are_sorted=True)
+    return [sums, once]
+
+
+@TABLE.add("rows_set")
+def _rows_set(x: Value, rows: Value, indices: Value) -> Value:
+    """`x.at[…].set`, which leaves indices out of range away. It writes as `rows_add` does."""
+    return x.at[indices].set(rows)
+
+
 @TABLE.add("scatter")
 @kernel("by")
 def _scatter(x: Value, indices: Value, updates: Value, *, by: str) -> Value:

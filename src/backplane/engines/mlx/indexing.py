@@ -127,6 +127,17 @@ def _added(x: Value, g: Value, indices: Value, axis: int) -> Value:
     return x.at[(*[slice(None)] * axis, safe)].add(given)
 
 
+@TABLE.add("rows_set")
+def rows_set(x: Value, rows: Value, indices: Value) -> Value:
+    """An assignment to a copy, which leaves indices out of range away."""
+    if not x.size or not rows.size:
+        return x
+    valid, safe = _inside(indices, x.shape[0])
+    y = mx.array(x)
+    y[safe] = mx.where(_along(valid, rows.ndim, 0), rows, mx.take(x, safe, 0))
+    return y
+
+
 @TABLE.build("scatter")
 def scatter(specs: Sequence[Spec], *, by: str) -> Lowering:
     """`array.at[…].maximum`, `minimum` or `multiply`. At an index out of range they would write to

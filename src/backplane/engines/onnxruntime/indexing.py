@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from backplane.core.spec import is_float
+from backplane.core.spec import Spec, is_float
 from backplane.engines.onnxruntime.builder import (
     Shape,
     Size,
@@ -165,14 +165,36 @@ def _add_rows(rows: Symbol, places: Symbol, shape: tuple[Size, Size]) -> Symbol:
     return _scattered(zeros, rows, places, shape, "add")
 
 
+@TABLE.add("merged_rows", unless=lambda specs, **params: specs[0].dtype == "float16")
+def merged_rows(g: Symbol, indices: Symbol, *, size: int) -> list[Symbol]:
+    """`Unique`, which numbers the indices too."""
+    axes = indices.rank
+    count, width = total(indices.sizes), total(g.sizes[axes:])
+    flat = _from_start(indices.cast("int64").reshape((count,)), size)
+    once, _, places = nodes("Unique", [flat], ["int64"] * 3, sorted=1)
+    once, places = once.known(Spec((None,), "int64")), places.known(Spec((None,), "int64"))
+    sums = _add_rows(g.reshape((count, width)), places, (once.size(0), width))
+    return [sums.reshape((once.size(0), *g.sizes[axes:])), once.cast("int32")]
+
+
+@TABLE.add("rows_set")
+def rows_set(x: Symbol, rows: Symbol, indices: Symbol) -> Symbol:
+    """`ScatterND`."""
+    return node("ScatterND", x, indices.cast("int64").reshape((rows.size(0), 1)), rows)
+
+
+def _from_start(places: Symbol, count: Size) -> Symbol:
+    """Indices, none of them negative."""
+    negative = node("Less", places, number(0, "int64"))
+    return node("Where", negative, node("Add", places, vector([count])), places)
+
+
 def _scattered(
     x: Symbol, rows: Symbol, places: Symbol, shape: tuple[Size, Size], reduction: str
 ) -> Symbol:
     """A matrix of a shape whose rows at places are combined with others, all laid out in a line."""
     count, width = shape
-    negative = node("Less", places, number(0, "int64"))
-    from_end = node("Add", places, vector([count]))
-    places = node("Where", negative, from_end, places)
+    places = _from_start(places, count)
     steps = node("Range", *[as_scalar_of_int64(n) for n in (0, width, 1)])
     places = node("Mul", places.reshape((rows.size(0), 1)), vector([width]))
     flat = node("Add", places, steps).reshape((-1,))

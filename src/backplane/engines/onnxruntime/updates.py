@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -44,15 +45,14 @@ class Step(NamedTuple):
     """What the function takes."""
 
 
-def _add(name: str, numbers: int, kinds: int) -> None:
-    """Register the lowering of a step of an optimizer. It takes so many numbers, and then tensors
-    of so many kinds, the last of which is only read. With no kinds it takes a table and what
-    belongs to its rows.
+def _add(name: str, numbers: int, share: Fraction) -> None:
+    """Register the lowering of a step of an optimizer. It takes so many numbers, and then tensors,
+    of which the first are variables: a `share` of them, or one if that is 0.
     """
 
     def written(tensors: Sequence[T]) -> int:
         """How many of the tensors are variables."""
-        return len(tensors) // kinds * (kinds - 1) if kinds else 1
+        return int(len(tensors) * share) or 1
 
     def is_small(specs: Sequence[Spec], **params: bool) -> bool:
         variables = specs[numbers:][: written(specs[numbers:])]
@@ -68,10 +68,11 @@ def _add(name: str, numbers: int, kinds: int) -> None:
     TABLE.add(name, unless=is_small)(lower)
 
 
-_add("rows_update", 1, 0)
-_add("gradient_update", 1, 2)
-_add("momentum_update", 3, 3)
-_add("adam_update", 4, 4)
+_add("rows_update", 1, Fraction(0))
+_add("rows_write", 0, Fraction(1, 3))
+_add("gradient_update", 1, Fraction(1, 2))
+_add("momentum_update", 3, Fraction(2, 3))
+_add("adam_update", 4, Fraction(3, 4))
 
 
 class Placed(NamedTuple):

@@ -102,8 +102,9 @@ class Rows(NamedTuple):
 
     handle: Value
     spec: Spec
-    added: tuple[tuple[Value, Value], ...] = ()
-    """Indices, none of them negative, and what is added to their rows."""
+    changes: tuple[tuple[Any, Value, Value], ...] = ()
+    """A kernel, indices, none of them negative, and what is added to their rows or takes their
+    place."""
 
     def lookup(self, indices: Value) -> Value:
         """The rows at the indices."""
@@ -117,7 +118,14 @@ class Rows(NamedTuple):
     def plus(self, g: Value, indices: Value) -> Rows:
         """The table with `g` added to its rows at the indices."""
         where = _indices(indices, self.spec.shape[0])
-        return self._replace(added=(*self.added, (where, g)))
+        return self._changed(raw.ResourceScatterAdd, where, g)
+
+    def put(self, rows: Value, where: Value) -> Rows:
+        """The table with other rows at indices, none of which is negative."""
+        return self._changed(raw.ResourceScatterUpdate, where, rows)
+
+    def _changed(self, kernel: Any, where: Value, g: Value) -> Rows:
+        return self._replace(changes=(*self.changes, (kernel, where, g)))
 
     def checks(self) -> list[Value]:
         """Operations that fail if `write` would: by indices behind the end, or where memory is
@@ -125,17 +133,13 @@ class Rows(NamedTuple):
         also if that sum has no rows.
         """
         nothing = tf.zeros((0, *self.spec.shape[1:]), self.spec.dtype)
-        _add_rows(self.handle, ints(()), nothing)
-        return [self._read(where) for where, _ in self.added] + [g for _, g in self.added]
+        raw.ResourceScatterAdd(resource=self.handle, indices=ints(()), updates=nothing)
+        return [self._read(where) for _, where, _ in self.changes] + [g for *_, g in self.changes]
 
     def write(self) -> None:
-        """Add what was remembered, in the memory of the table."""
-        for where, g in self.added:
-            _add_rows(self.handle, where, g)
-
-
-def _add_rows(handle: Value, where: Value, g: Value) -> Value:
-    return raw.ResourceScatterAdd(resource=handle, indices=where, updates=g)
+        """Do what was remembered, in the memory of the table."""
+        for kernel, where, g in self.changes:
+            kernel(resource=self.handle, indices=where, updates=g)
 
 
 @TABLE.add("gather")
@@ -180,6 +184,25 @@ def _rows_add(x: Value, g: Value, indices: Value) -> Value:
         g = raw.ExpandDims(input=g, axis=ints(0))
     where = raw.ExpandDims(input=_indices(indices, x.shape[0]), axis=ints(-1))
     return raw.TensorScatterAdd(tensor=x, indices=where, updates=g)
+
+
+@TABLE.add("merged_rows")
+def _merged_rows(g: Value, indices: Value, *, size: int) -> list[Value]:
+    """Each index once."""
+    flat = raw.Reshape(tensor=_indices(indices, size), shape=ints((-1,)))
+    rows = raw.Reshape(tensor=g, shape=ints((-1, *g.shape[indices.shape.rank :])))
+    once, places = raw.Unique(x=flat, out_idx=tf.int32)
+    sums = raw.UnsortedSegmentSum(data=rows, segment_ids=places, num_segments=raw.Size(input=once))
+    return [sums, tf.cast(once, tf.int32)]
+
+
+@TABLE.add("rows_set")
+def _rows_set(x: Value, rows: Value, indices: Value) -> Value:
+    """`x` with other rows at the indices."""
+    if isinstance(x, Rows):
+        return x.put(rows, indices)
+    where = raw.ExpandDims(input=indices, axis=ints(-1))
+    return raw.TensorScatterUpdate(tensor=x, indices=where, updates=rows)
 
 
 @TABLE.add("scatter")

@@ -120,6 +120,24 @@ def scatter_add(specs: Sequence[Spec], *, shape: Shape, axis: int) -> Lowering:
     return lowering
 
 
+@TABLE.add("merged_rows")
+def merged_rows(g: Value, indices: Value, *, size: int) -> list[Value]:
+    """Each index once. `unique` would sort the indices, and number all of them again."""
+    places, order = flat_indices(indices, size).sort()
+    rows = g.reshape(places.shape[0], *g.shape[indices.ndim :]).index_select(0, order)
+    once, counts = torch.unique_consecutive(places, return_counts=True)
+    if once.shape[0] < places.shape[0]:
+        numbers = torch.repeat_interleave(counts, output_size=places.shape[0])
+        rows = rows.new_zeros((once.shape[0], *rows.shape[1:])).index_add_(0, numbers, rows)
+    return [rows, once.to(torch.int32)]
+
+
+@TABLE.add("rows_set")
+def rows_set(x: Value, rows: Value, indices: Value) -> Value:
+    """`index_copy`."""
+    return x.index_copy(0, indices.to(torch.int64), rows)
+
+
 _COMBINED = {"max": (ordered, "amax"), "min": (ordered, "amin"), "product": (modular, "prod")}
 
 

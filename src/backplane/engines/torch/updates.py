@@ -156,6 +156,15 @@ def rows_update(factor: Value, p: Value, *tensors: Value) -> Later:
     return [own], calls
 
 
+@TABLE.add("rows_write")
+def rows_write(*tensors: Value) -> Later:
+    """`index_copy_` for each table. The indices have been read before, so they fit."""
+    count = len(tensors) // 3
+    tables = _owned(tensors[:count], [x.contiguous() for x in tensors[:count]])
+    given = zip(tables, tensors[count::2], tensors[count + 1 :: 2], strict=True)
+    return tables, [(x.index_copy_, 0, indices.to(torch.int64), rows) for x, rows, indices in given]
+
+
 @TABLE.add("momentum_update")
 def momentum_update(
     momentum: Value, gain: Value, step: Value, *tensors: Value, nesterov: bool

@@ -26,9 +26,9 @@ from typing import NamedTuple
 import numpy as np
 
 from backplane.compile.codegen.buffers import alias_roots
-from backplane.compile.passes.affine import Factor, Sum, factor_of, leaves, scaled
-from backplane.compile.passes.lower import serves
-from backplane.compile.passes.peephole import lookups, uses_of
+from backplane.compile.fuse.affine import Factor, Sum, factor_of, leaves, scaled
+from backplane.compile.fuse.readers import serves, uses_of
+from backplane.compile.fuse.rows import find_rows, lookups
 from backplane.core.graph import Constant, Tensor
 from backplane.core.primitive import Primitive, outputs_of
 from backplane.engines.base import Engine
@@ -38,7 +38,9 @@ from backplane.ops.updates import (
     average_update,
     gradient_update,
     momentum_update,
+    rows_set,
     rows_update,
+    rows_write,
 )
 
 FLOATS = ("float32", "float64")
@@ -77,6 +79,30 @@ def find_updates(
     results = list(outputs)
     for group in groups.values():
         _replace(group, results, engine)
+    return results
+
+
+def keep_to_rows(
+    outputs: Sequence[Tensor],
+    news: Mapping[Tensor, int],
+    state: Mapping[Tensor, int],
+    engine: Engine,
+) -> list[Tensor]:
+    """`outputs`, with the rows of tables that a batch reads in the place of whole tables, where the
+    other rows stay as they are. `news` tells which variable is replaced by which output, and
+    `state` the same of those whose memory may be written over.
+    """
+    if not {rows_write.name, rows_set.name} & engine.table.keys():
+        return list(outputs)
+    results, steps = list(outputs), []
+    for table, found in find_rows(outputs, news).items():
+        position = news[table]
+        results[position] = rows_set(table, *found)
+        if table in state and rows_write.name in engine.table:
+            steps.append(Step(rows_write, (), (), (table,), (position,), found))
+    kept = _undisturbed(steps, results, engine)
+    if kept:
+        _replace(kept, results, engine)
     return results
 
 

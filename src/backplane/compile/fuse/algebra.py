@@ -1,0 +1,233 @@
+"""One normal form of arithmetic: sums of products of powers of atoms.
+
+`a * x - (y + b * x) / c` is a·x − y·c⁻¹ − b·x·c⁻¹ here, in whatever order it is written. An atom is
+a tensor that is not looked into, or a `Call`: a function that is no arithmetic, such as a square
+root, of operands in normal form. So two ways to write the same expression give equal normal forms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from backplane.compile.cache_key import params_key
+from backplane.core.graph import Constant, Tensor, is_scalar
+from backplane.core.primitive import Primitive
+from backplane.engines import get
+from backplane.ops import elementwise as ew
+from backplane.ops.effects import identity, stop_gradient
+
+MOST_TERMS = 24
+"""Products of sums are written out up to so many terms."""
+
+
+class Call(NamedTuple):
+    """A function of operands in normal form. A sum that stands under a fraction has no function."""
+
+    op: Primitive[Any] | None
+    params: Any
+    operands: tuple[Sum, ...]
+
+
+Atom = Tensor | Call
+Product = frozenset[tuple[Atom, float]]
+"""Atoms with their exponents. The empty product is 1."""
+
+ONE: Product = frozenset()
+
+
+class Sum(frozenset[tuple[Product, float]]):
+    """Products with their coefficients, none of which is 0."""
+
+    __slots__ = ()
+
+    @property
+    def number(self) -> float | None:
+        """The number that it is, if it is one."""
+        if not self:
+            return 0.0
+        ((product, factor),) = self if len(self) == 1 else ((None, 0.0),)
+        return factor if product == ONE else None
+
+
+ZERO = Sum()
+
+
+def _sum(terms: Mapping[Product, float]) -> Sum:
+    return Sum([(product, factor) for product, factor in terms.items() if factor])
+
+
+def number_of(value: float) -> Sum:
+    """A number in normal form."""
+    return Sum([(ONE, value)]) if value else ZERO
+
+
+def atom(x: Atom, exponent: float = 1) -> Sum:
+    """A power of an atom in normal form."""
+    return Sum([(frozenset([(x, exponent)]), 1.0)])
+
+
+def plus(a: Sum, b: Sum, factor: float = 1.0) -> Sum:
+    """A + factor · b."""
+    terms = dict(a)
+    for product, number in b:
+        terms[product] = terms.get(product, 0.0) + factor * number
+    return _sum(terms)
+
+
+def multiplied(a: Product, b: Product) -> Product:
+    """The product of two products."""
+    powers = dict(a)
+    for x, exponent in b:
+        powers[x] = powers.get(x, 0) + exponent
+    return frozenset([(x, exponent) for x, exponent in powers.items() if exponent])
+
+
+def times(a: Sum, b: Sum) -> Sum:
+    """A · b. Nothing is said of 0 · b where b may be infinite."""
+    if not (a and b):
+        known = all(is_positive(x) for s in (a, b) for p, _ in s for x, n in p if n < 0)
+        return ZERO if known else atom(Call(ew.mul, (), (a, b)))
+    if len(a) * len(b) > MOST_TERMS:
+        a, b = [x if len(x) == 1 else atom(Call(None, (), (x,))) for x in (a, b)]
+    terms: dict[Product, float] = {}
+    for p, m in a:
+        for q, n in b:
+            product = multiplied(p, q)
+            terms[product] = terms.get(product, 0.0) + m * n
+    return _sum(terms)
+
+
+def is_positive(x: Atom | Sum) -> bool:
+    """Whether it is certain to be no zero and not negative, if roots are taken of what has one, and
+    scalar tensors, such as a rate or an epsilon, are positive.
+    """
+    if isinstance(x, Tensor):
+        return not x.spec.shape
+    if isinstance(x, Call):
+        return x.op is None and is_positive(x.operands[0])
+    return all(n > 0 for _, n in x) and any(all(is_positive(y) for y, _ in p) for p, _ in x)
+
+
+def power(a: Sum, exponent: float) -> Sum:
+    """A to the power of a constant. Sums are written out for small whole numbers only, and roots
+    stay roots: that of a square is no square of a root.
+    """
+    if len(a) == 1 and exponent == int(exponent):
+        ((product, factor),) = a
+        powers = frozenset([(x, n * exponent) for x, n in product])
+        return Sum([(powers, float(factor**exponent))])
+    if exponent in (2, 3):
+        return times(a, a) if exponent == 2 else times(a, times(a, a))
+    return atom(Call(None, (), (a,)), exponent)
+
+
+class Algebra:
+    """Brings tensors into normal form.
+
+    `stops` are not looked into. `zeros` count as 0. `opens` says of a node whether to look into it.
+    """
+
+    def __init__(
+        self,
+        stops: Collection[Tensor] = (),
+        zeros: Collection[Tensor] = (),
+        opens: Callable[[Tensor], bool] = lambda t: True,
+    ) -> None:
+        self.stops, self.opens = stops, opens
+        self.known: dict[Tensor, Sum] = dict.fromkeys(zeros, ZERO)
+
+    def __call__(self, t: Tensor) -> Sum:
+        """The normal form of `t`."""
+        found = self.known.get(t)
+        if found is None:
+            found = self.known[t] = self._form(t)
+        return found
+
+    def _form(self, t: Tensor) -> Sum:
+        if is_scalar(t):
+            return number_of(meant(t))
+        op = t.op
+        if op is None or t in self.stops or not self.opens(t):
+            return atom(t)
+        rule = _RULES.get(op)
+        if rule is not None:
+            found: Sum = rule(*[self(x) for x in t.inputs])
+            return found
+        if op is ew.pow and is_scalar(t.inputs[1]):
+            return power(self(t.inputs[0]), meant(t.inputs[1]))
+        if op is ew.cast and t.inputs[0].spec.dtype == t.spec.dtype:
+            return self(t.inputs[0])
+        if op.elementwise or op.reduction:
+            return _called(t, [self(x) for x in t.inputs])
+        return atom(t)
+
+
+def meant(t: Constant) -> float:
+    """The number that was meant: 0.1 for the float32 that is nearest to it."""
+    value = t.value[()]
+    return float(str(value)) if t.spec.dtype == "float32" else float(value)
+
+
+def _quotient(x: Sum, y: Sum) -> Sum:
+    return times(x, power(y, -1)) if y else atom(Call(ew.div, (), (x, y)))
+
+
+def _root(x: Sum) -> Sum:
+    """`K.sqrt` takes the square root of max(x, 0)."""
+    if len(x) == 1:
+        (((product, factor),)) = x
+        if factor == 1 and len(product) == 1:
+            ((inner, exponent),) = product
+            if isinstance(inner, Call) and inner.op is ew.maximum and ZERO in inner.operands:
+                x = next(y for y in inner.operands if y) if exponent == 1 else x
+    return power(x, 0.5)
+
+
+_RULES: dict[Primitive[Any], Callable[..., Sum]] = {
+    ew.add: plus,
+    ew.sub: lambda x, y: plus(x, y, -1.0),
+    ew.neg: lambda x: plus(ZERO, x, -1.0),
+    ew.mul: times,
+    ew.div: _quotient,
+    ew.sqrt: _root,
+    identity: lambda x: x,
+    stop_gradient: lambda x: x,
+}
+"""What arithmetic does with normal forms."""
+
+_EXTREMES = frozenset([ew.maximum, ew.minimum])
+
+
+def _called(t: Tensor, operands: Sequence[Sum]) -> Sum:
+    """An element-wise function, or a reduction, of operands in normal form."""
+    op = t.op
+    assert op is not None
+    if op is ew.where and operands[1] == operands[2]:
+        return operands[1]
+    if op in _EXTREMES:
+        if operands[0] == operands[1]:
+            return operands[0]
+        operands = sorted(operands, key=hash)
+    numbers = [x.number for x in operands]
+    if None not in numbers and not (op.reduction and any(numbers)):
+        found = _computed(t, numbers)
+        if found is not None and not (op.reduction and found):
+            return number_of(found)
+    return atom(Call(op, params_key(t.params), tuple(operands)))
+
+
+def _computed(t: Tensor, numbers: Sequence[float | None]) -> float | None:
+    """An element of `t`, whose operands are filled with numbers."""
+    assert t.op is not None
+    entry, specs = get("numpy").table.get(t.op.name), [x.spec for x in t.inputs]
+    if entry is None or "bfloat16" in [spec.dtype for spec in specs]:
+        return None
+    pairs = zip(t.inputs, numbers, strict=True)
+    arrays = [np.full((1,) * x.ndim, n, x.spec.dtype) for x, n in pairs]
+    with np.errstate(all="ignore"):
+        found = float(np.ravel(entry.lowering(specs, t.params)(*arrays))[0])
+    return found if math.isfinite(found) else None
