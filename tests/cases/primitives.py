@@ -386,6 +386,13 @@ op(
     "scatter", values([1.0, 2.0, 0.0, 3.0]), values([0, 0, 1, 2, 3, 3]),
     values([0.0, 5.0, 2.0, 4.0, 0.0, 0.0]), id="zeros", by="product", oracle=combined,
 )  # fmt: skip
+op(
+    "rows_matmul", floats(5), values([1, 3, 0, 1, 2]), values([0, 2, 2, 5]),
+    values([0, 0, 2, 2, 2]), values(np.zeros(4, "int8")), floats(4, 2), batch=False, smooth=True,
+    oracle=lambda v, c, o, r, a, y: np.array([
+        v[0] * y[1] + v[1] * y[3], 0 * y[0], v[2] * y[0] + v[3] * y[1] + v[4] * y[2],
+    ]),
+)  # fmt: skip
 _scatter = _caller("scatter")
 case(
     "ops.scatter", values([1.0, 2.0, 5.0]), values([1.0, 3.0, 3.0]), id="ties", grad=False,

@@ -3,8 +3,8 @@
 A sparse placeholder, variable or constant is a matrix for which `K.is_sparse` is true. Every
 function takes it, in its dense form, and so it does with a tensor in coordinate form
 (`SparseTensor`). If all their operands are sparse, the results of `K.identity` and `K.concatenate`
-are sparse too. No engine holds such a matrix in a sparse format yet: it takes
-the memory of a dense one.
+are sparse too. Programs multiply large ones in compressed rows (`compile.sparse`). All other
+functions see a dense matrix.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def feed_for(placeholder: Placeholder, position: int, function: str, parts: int 
                 value = dense_array(value)
             value = as_array(value, dtype, what)
         if value.shape != shape:
-            _check_shape(value.shape, spec, what)
+            check_shape(value.shape, spec, what)
         check_rows(value.shape)
         if engine.mesh is not None:
             return split(np.array(value) if keep else value, engine, engine.mesh)
@@ -136,11 +136,11 @@ def _checked_native(value: object, engine: Engine, spec: Spec, what: str) -> Any
     given = engine.spec_of(value)
     if given.dtype != spec.dtype:
         raise TypeError(f"{what}: takes {spec.dtype}, got a tensor of {given.dtype}")
-    _check_shape(given.shape, spec, what)
+    check_shape(given.shape, spec, what)
     return value
 
 
-def _check_shape(given: tuple[int | None, ...], spec: Spec, what: str) -> None:
+def check_shape(given: tuple[int | None, ...], spec: Spec, what: str) -> None:
     """ValueError unless a value of shape `given` fits."""
     if len(given) != len(spec.shape):
         raise ValueError(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from backplane.compile import passes
+from backplane.compile import passes, sparse
 from backplane.compile.codegen.buffers import shared
 from backplane.compile.codegen.calls import straight
 from backplane.compile.plan import Call, Plan, Variant, signature
@@ -86,6 +86,8 @@ class Function(Plan):
         if call is not None:
             return call(list(values))
         with shown(f"Compiling {self.name!r} for {self.engine.name}"):
+            if not self._calls:
+                self.thin = sparse.thin_in(self, values)
             call = self._calls[key] = self._straight(key, alike=self._are_alike(values))
             self.call = self.call or (self._by_switches() if self.switches else call)
             # Python's own error for keywords begins with this name.
@@ -116,16 +118,19 @@ class Function(Plan):
         inputs, replace = self.fixed(switches)
         fed, state, replace = signature(self, inputs, replace)
         graph = [*self.news, *self.outputs]
+        taken, thin = sparse.thinned(graph, self.thin, self.inputs) if self.thin else (graph, {})
+        fed, state = sparse.spread(fed, state, thin) if thin else (fed, state)
         with assuming(alike):
             program = compiled(
-                self.engine, fed, graph, state=state, replace=replace, options=self.options
+                self.engine, fed, taken, state=state, replace=replace, options=self.options
             )
         count = len(self.news)
         copied, lent = shared(program.outputs[count:], program.outputs[:count])
         program = program._replace(outputs=[])  # The call that is kept must not keep the graph.
         if passes.applies("freeze", passes.Job(self.engine)):
             program = program._replace(run=self.engine.repeated(program.run))
-        return Variant(program, copied, lent, self.engine, inputs, graph if inputs else [])
+        makers = sparse.makers(self, thin) if thin else {}
+        return Variant(program, copied, lent, self.engine, inputs, graph if inputs else [], makers)
 
     def apart(self, key: tuple[Any, ...]) -> Call:
         """The call for batches of different sizes."""
@@ -157,6 +162,7 @@ class Function(Plan):
         tensor. So it can be kept with the outputs, and is freed with them.
         """
         with shown(f"Compiling {self.name!r} for {self.engine.name}"):
+            self.thin = sparse.thin_in(self, ())
             return straight(self, self._variant(()), _takes_nothing)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from backplane.core.mesh import Mesh, check_layout, whole
 from backplane.core.spec import Spec
 from backplane.core.variable import Variable
 from backplane.engines.base import Engine
+from backplane.engines.table import NOTHING
 from backplane.ops import indexing
 from backplane.ops.effects import Update, shard, updates_in
 from backplane.ops.shaping import squeeze
@@ -77,6 +78,8 @@ class Plan:
             if p.ndim and p.spec.shape[0] is None and not p.spec.sparse
         ]  # fmt: skip
         """The inputs that have a batch axis of unknown size."""
+        self.thin: Set[Tensor] = frozenset()
+        """The sparse matrices that programs take in compressed rows, since the first call."""
         self.alike: list[Placeholder] = []
         """Those that have had one size when the function was first called. Its program expects
         that."""
@@ -234,6 +237,8 @@ class Variant(NamedTuple):
     graph: Sequence[Tensor]
     """New values and outputs, to explain errors: nothing for a function without inputs, all of
     whose sizes were known when the graph was built."""
+    thin: Mapping[Tensor, Callable[[Any], Any]] = NOTHING
+    """By placeholder and variable in compressed rows: what makes their parts (`compile.sparse`)."""
 
     def failed(self, error: Exception, values: Sequence[Any]) -> None:
         """Add to an error which primitive failed and where it was built.

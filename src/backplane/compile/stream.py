@@ -6,10 +6,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
+from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from backplane.compile.function import Function
+from backplane.core.sparse import stored
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -71,5 +73,10 @@ def prepared_for(function: Function, values: object) -> list[Any]:
     may use its arrays again while the values wait.
     """
     given = function.checked_count(values)
-    pairs = zip(function.feeds, given, strict=True)
-    return [feed(value, function.engine, True) for feed, value in pairs]
+    return [
+        # The call converts a sparse matrix.
+        deepcopy(value)
+        if p.spec.sparse and stored(value) is not None
+        else feed(value, function.engine, True)
+        for p, feed, value in zip(function.inputs, function.feeds, given, strict=True)
+    ]

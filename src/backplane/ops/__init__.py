@@ -23,6 +23,7 @@ Each module imports only those above it:
 - `groups`: what libraries compute by one kernel, and `recognition`, which finds it in graphs
 - `rectifiers`: piecewise linear activations
 - `linear`: products of matrices, and `einsum`, sums of products of tensors
+- `sparse`: products of matrices in compressed rows
 - `fourier`: Fourier transforms
 - `factorization`: factors of matrices and equations, and `spectra`: singular values, eigenvalues
 - `recurrence`: the loop of an LSTM
@@ -51,6 +52,7 @@ from backplane.ops import (  # noqa: F401
     remat,
     scattering,
     sorting,
+    sparse,
     spectra,
     updates,
 )

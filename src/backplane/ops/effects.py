@@ -90,8 +90,8 @@ shard.decompose(lambda x, *, layout: identity(x))
 
 # --- sparse matrices: tensors whose spec says `sparse` --------------------------------------------
 # Most functions get a sparse operand through `lift.as_tensor`, which puts `to_dense` before them.
-# So only these primitives, and `identity`, ever meet one. They decompose to `identity`, because an
-# engine without kernels for sparse matrices holds them as dense ones.
+# So only these primitives, `identity` and products ever meet one. They decompose to `identity`:
+# what `compile.sparse` does not put into compressed rows is dense.
 
 
 @primitive(memory=Memory.VIEW, linear=(0,), axes=like_first)

@@ -51,7 +51,10 @@ def as_tensor(value: object, dtype: str | None = None) -> Tensor:
         parts = promoted(*value) if dtype is None else [as_tensor(v, dtype) for v in value]
         return stack(parts, 0)
     if is_sparse_matrix(value):
-        return _constant(checked(dense_array(value), value), dtype)
+        made = _constant(checked(dense_array(value), value), dtype)
+        if made.ndim != 2 or not is_float(made.spec.dtype):
+            return made
+        return to_dense(Constant(made.value, made.spec._replace(sparse=True)))
     array = checked(_array(value), value)
     return _constant(array, dtype or _default_dtype(array))
 

@@ -15,6 +15,7 @@ from backplane.core.graph import OPERATORS, Constant, Tensor
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import UNSIGNED, bits, is_float, is_integer
 from backplane.ops import elementwise as ew
+from backplane.ops.axes import merge_axes, permuted, reshape_to
 from backplane.ops.creation import Amount, arange, scalar, shaped, size_at, sizes_of
 from backplane.ops.indexing import ALL, dynamic_slice, flip, gather, slice
 from backplane.ops.lift import as_tensor, cast_to, promoted
@@ -129,6 +130,8 @@ def matrix_product(x: object, y: object) -> Tensor:
     a, b = promoted(x, y)
     if not a.ndim or not b.ndim:
         raise ValueError(f"@ needs at least one axis, got shapes {a.spec.shape} and {b.spec.shape}")
+    if (a.spec.sparse and b.ndim > 2) or (b.spec.sparse and a.ndim > 2):
+        return _batches_times_sparse(a, b)
     row, column = a.ndim == 1, b.ndim == 1
     a = expand_dims(a, axes=(0,)) if row else a
     b = expand_dims(b, axes=(1,)) if column else b
@@ -139,6 +142,20 @@ def matrix_product(x: object, y: object) -> Tensor:
 
 
 _define("matmul", matrix_product, reflected=True)
+
+
+def _batches_times_sparse(a: Tensor, b: Tensor) -> Tensor:
+    """The products of a batch with one sparse matrix: one product, of all rows or columns."""
+    if b.spec.sparse:
+        rows = merge_axes(a, [range(a.ndim - 1), [a.ndim - 1]])
+        product = matmul(rows, b, transpose_x=False, transpose_y=False)
+        return reshape_to(product, [*((a, i) for i in range(a.ndim - 1)), (b, 1)])
+    inner, batch = b.ndim - 2, range(b.ndim - 2)
+    front = permuted(b, [inner, *batch, b.ndim - 1])
+    columns = merge_axes(front, [[0], range(1, b.ndim)])
+    product = matmul(a, columns, transpose_x=False, transpose_y=False)
+    apart = reshape_to(product, [(a, 0), *((b, i) for i in batch), (b, b.ndim - 1)])
+    return permuted(apart, [*range(1, b.ndim - 1), 0, b.ndim - 1])
 
 
 def _equal_batches(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

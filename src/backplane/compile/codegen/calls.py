@@ -73,12 +73,14 @@ class _Writer:
         self.replaced: frozenset[int] = getattr(variant.program.run, "written", frozenset())
         """The updates that `run` has written when it returns."""
         self.domains: list[Domain] = []
+        self.thin: set[str] = set()
+        """The names of what is fed in compressed rows."""
         self.changed = ""
         """The condition, as text, that somebody has written over the values that were read."""
         self.source = Source(
             "call", engine=engine, slow=slow, run=variant.program.run, failed=variant.failed,
             feed=engine.feed, lend=engine.lend, wait=engine.wait, ndarray=np.ndarray,
-            array=np.array, variables=function.variables, read=read,
+            array=np.array, read=read,
         )  # fmt: skip
 
     def written(self) -> Call:
@@ -153,7 +155,8 @@ class _Writer:
     def _body(self, feeds: Sequence[str]) -> list[str]:
         """From reading the variables to writing them; the names of the outputs."""
         with self._deferred():
-            arguments = [*feeds, *self._keys(), *self._variables(), *self._constants()]
+            fed = [f"*{x}.parts" if x in self.thin else x for x in feeds]
+            arguments = [*fed, *self._keys(), *self._variables(), *self._constants()]
             if self.replaced:
                 self._set_versions("None")
             outputs = self._run(feeds, arguments)
@@ -290,6 +293,12 @@ class _Writer:
     def _feed(self, i: int, name: str) -> None:
         """Take an array that fits as it is. Anything else goes through the checks."""
         source, spec, kept = self.source, self.function.inputs[i].spec, self.function.kept[i]
+        make = self.variant.thin.get(self.function.inputs[i])
+        if make is not None:
+            self.thin.add(name)
+            source.names[f"f{i}"] = make
+            source.line(f"{name} = f{i}({name})")
+            return
         source.names[f"f{i}"] = self.function.feeds[i]
         if kept or spec.sparse or spec.dtype == "bfloat16" or self.engine.mesh is not None:
             source.line(f"{name} = f{i}({name}, engine, {kept})")
@@ -324,17 +333,23 @@ class _Writer:
 
     def _variables(self) -> list[str]:
         """Read the variables. After the first call, the engine holds all their values."""
-        source, count = self.source, len(self.function.variables)
-        source.names.update({f"v{i}": v for i, v in enumerate(self.function.variables)})
-        if count:
+        source, variables = self.source, self.function.variables
+        source.names.update({f"v{i}": v for i, v in enumerate(variables)})
+        thin = [i for i, v in enumerate(variables) if v in self.variant.thin]
+        whole = [i for i in range(len(variables)) if i not in thin]
+        for i in thin:
+            source.names[f"p{i}"] = self.variant.thin[variables[i]]
+            source.line(f"w{i} = p{i}(v{i})")
+        if whole:
             with source.block("try:"):
-                for i in range(count):
+                for i in whole:
                     source.line(f"w{i} = v{i}.values[engine]")
             with source.block("except KeyError:"):
-                targets = ", ".join([f"w{i}" for i in range(count)])
+                targets = ", ".join([f"w{i}" for i in whole])
                 source.names["kept"] = {self.function.updated[i] for i in self.replaced}
+                source.names["variables"] = [variables[i] for i in whole]
                 source.line(f"{targets}, = read(variables, engine, kept)")
-        return [f"w{i}" for i in range(count)]
+        return [f"*w{i}" if i in thin else f"w{i}" for i in range(len(variables))]
 
     def _constants(self) -> list[str]:
         values = {f"c{i}": value for i, value in enumerate(self.variant.program.constants)}

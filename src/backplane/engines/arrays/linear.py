@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -138,3 +139,51 @@ def _batch_matmul(
         y.swapaxes(-1, -2) if transpose_y else y,
         out=out,
     )
+
+
+# --- a sparse matrix in compressed rows -----------------------------------------------------------
+
+
+@TABLE.build("rows_matmul")
+def _rows_matmul(specs: Sequence[Spec]) -> Lowering:
+    """SciPy's product, if SciPy is installed."""
+    dtype = specs[0].dtype
+    if dtype in HALVES:
+        return in_single(_rows_matmul, specs)
+    return _by_scipy if _has_scipy() else _by_places
+
+
+@functools.cache
+def _has_scipy() -> bool:
+    return find_spec("scipy") is not None
+
+
+def _by_scipy(
+    values: Value, columns: Value, offsets: Value, rows: Value, across: Value, y: Value
+) -> Value:
+    from scipy.sparse import csr_array  # Here: importing it takes a fifth of a second.
+
+    shape = len(offsets) - 1, len(across)
+    return csr_array((values, columns, offsets), shape=shape) @ np.ascontiguousarray(y)
+
+
+def _by_places(
+    values: Value, columns: Value, offsets: Value, rows: Value, across: Value, y: Value
+) -> Value:
+    """The first entries of all rows that have one, then the second ones, and so on. `np.add.at`
+    takes 3 times as long, and `np.add.reduceat` along the first axis 40 times.
+    """
+    if len(across) != len(y):
+        raise ValueError(f"the matrix has {len(across)} columns, and y {len(y)} rows")
+    counts = np.diff(offsets)
+    order = np.argsort(-counts, kind="stable")
+    starts, active = offsets[order], counts[order]
+    total = np.zeros((len(counts), y.shape[1]), y.dtype)
+    for place in range(active[0] if len(active) else 0):
+        at = starts[: np.searchsorted(-active, -place)] + place
+        products = y.take(columns[at], 0)
+        products *= values[at, None]
+        total[: len(at)] += products
+    result = np.empty_like(total)
+    result[order] = total
+    return result

@@ -22,6 +22,7 @@ from backplane.engines.arrays import (
     elementwise,
     factorizations,
     indexing,
+    linear,
     pooling,
     random,
     reductions,
@@ -47,6 +48,7 @@ KERNELS = Table.joined(
             ),
             (reductions, ("sum_to", "softmax", "log_softmax", "logsumexp")),
             (indexing, ("scatter", "scatter_add", "dynamic_slice", "dynamic_slice_grad")),
+            (linear, ("rows_matmul",)),
         )
         for name in names
     },

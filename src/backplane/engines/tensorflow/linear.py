@@ -20,3 +20,25 @@ def _matmul(x: Value, y: Value, *, transpose_x: bool, transpose_y: bool) -> Valu
     if x.shape.rank == 2:
         return raw.MatMul(a=x, b=y, transpose_a=transpose_x, transpose_b=transpose_y)
     return raw.BatchMatMulV2(x=x, y=y, adj_x=transpose_x, adj_y=transpose_y)
+
+
+@TABLE.add("rows_matmul", unless=lambda specs: specs[0].dtype not in ("float32", "float64"))
+def _rows_matmul(
+    values: Value, columns: Value, offsets: Value, rows: Value, across: Value, y: Value
+) -> Value:
+    """The product of a `CSRSparseMatrix`, in a fifth of the time of sums of segments. TensorFlow
+    makes one such matrix for all products of a program.
+    """
+    height = raw.Size(input=offsets) - 1
+    # The kernel ends the process if there is no row.
+    shape = raw.Pack(values=[raw.Maximum(x=height, y=1), raw.Size(input=across)])
+    matrix = raw.SparseTensorToCSRSparseMatrix(
+        indices=tf.cast(raw.Pack(values=[rows, columns], axis=1), tf.int64),
+        values=values,
+        dense_shape=tf.cast(shape, tf.int64),
+    )
+    product = raw.SparseMatrixMatMul(a=matrix, b=y)
+    known = offsets.shape[0]
+    product.set_shape((known and max(known - 1, 1), y.shape[1]))
+    # A slice of the first axis is no copy.
+    return product if known and known > 1 else product[:height]

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from collections.abc import Sequence
 
 import torch
 
-from backplane.core.spec import Spec, is_integer
+from backplane.core.spec import Spec, is_float, is_integer
 from backplane.engines import kernels
 from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.torch.dtypes import modular
@@ -170,3 +171,53 @@ def _sum_by_size(large: float) -> Lowering:
         return product(x, y, out).add_(c)
 
     return _asking(biased)
+
+
+# --- a sparse matrix in compressed rows -----------------------------------------------------------
+
+
+@TABLE.build("rows_matmul", unless=lambda specs: not is_float(specs[0].dtype))
+def rows_matmul(specs: Sequence[Spec]) -> Lowering:
+    """The kernel of `embedding_bag`, which adds up weighted rows: in float32 it takes half of the
+    time of a product of `torch.sparse_csr_tensor`. In float64, for which it is not tuned, MKL's
+    product is faster.
+    """
+    if specs[0].dtype != "float64":
+        return _by_bags
+    _told_of_beta()
+    return _by_mkl
+
+
+@functools.cache
+def _told_of_beta() -> None:
+    """PyTorch warns once per process that its sparse matrices are new. Users make none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        none = torch.zeros(0, dtype=torch.int32)
+        torch.sparse_csr_tensor(torch.zeros(1, dtype=torch.int32), none, none, (0, 0))
+
+
+def _by_bags(
+    values: Value, columns: Value, offsets: Value, rows: Value, across: Value, y: Value
+) -> Value:
+    bags = torch.ops.aten._embedding_bag_forward_only
+    if len(across) != len(y):
+        raise ValueError(f"the matrix has {len(across)} columns, and y {len(y)} rows")
+    if not len(y) or not y.shape[1]:
+        return y.new_zeros(len(offsets) - 1, y.shape[1])
+    y = y.contiguous()
+    return bags(y, columns, offsets, False, _SUM, False, values, include_last_offset=True)[0]
+
+
+_SUM = 0
+"""The mode of `embedding_bag`."""
+
+
+def _by_mkl(
+    values: Value, columns: Value, offsets: Value, rows: Value, across: Value, y: Value
+) -> Value:
+    shape = len(offsets) - 1, len(across)
+    if not all(shape) or not y.shape[1] or not len(values):
+        return y.new_zeros(shape[0], y.shape[1])
+    matrix = torch.sparse_csr_tensor(offsets, columns, values, shape, check_invariants=False)
+    return matrix @ y
