@@ -35,6 +35,7 @@ from backplane.backend._trees import map_leaves
 from backplane.core import context, graph
 from backplane.core.spec import DTYPES, is_float
 from backplane.engines.base import Engine
+from backplane.keras3.naming import keras_name, name_function
 from backplane.keras3.settings import settings
 from backplane.keras3.settled import Rule, is_variable
 from backplane.keras3.tensor import Tensor
@@ -113,9 +114,15 @@ class NoSymbolicFormError(TypeError):
 @overload
 def op(function: F) -> F: ...
 @overload
-def op(*, eager_only: str = "", static: Sequence[str] = ()) -> Callable[[F], F]: ...
 def op(
-    function: Callable[..., Any] | None = None, *, eager_only: str = "", static: Sequence[str] = ()
+    *, eager_only: str = "", static: Sequence[str] = (), exact: bool = False
+) -> Callable[[F], F]: ...
+def op(
+    function: Callable[..., Any] | None = None,
+    *,
+    eager_only: str = "",
+    static: Sequence[str] = (),
+    exact: bool = False,
 ) -> Any:
     """Decorator for functions of Keras' backend. It applies the call rule.
 
@@ -125,23 +132,36 @@ def op(
             depends on values. The words follow "it has no symbolic form: ".
         static: Names of parameters that are known while a graph is built, such as axes and shapes.
             Arrays and tensors of an engine in their place become plain numbers and lists.
+        exact: Whether values of 64 bits are taken as they are. Other functions take 32 bits of
+            them, as Keras does on JAX and on NumPy (`narrowed`).
     """
     if function is None:
-        return functools.partial(op, eager_only=eager_only, static=static)
+        return functools.partial(op, eager_only=eager_only, static=static, exact=exact)
     positions = _positions(function, static)
+    name = keras_name(function)
 
     @functools.wraps(function)
     def body(*args: Any, **kwargs: Any) -> Any:
         token = _where.set(INSIDE)
         try:
             return function(*args, **kwargs)
+        except (TypeError, ValueError, IndexError) as error:
+            name_function(error, name)
+            raise
         finally:
             _where.reset(token)
+
+    @functools.wraps(function)
+    def at_once(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = map_leaves(narrowed, (args, kwargs))
+        return body(*args, **kwargs)
+
+    on_values = body if exact else at_once
 
     def build(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if eager_only:
             raise NoSymbolicFormError.of(function.__name__, eager_only)
-        args, kwargs = map_leaves(_lifted, (args, kwargs))
+        args, kwargs = map_leaves(_lifted if exact else _lifted_narrow, (args, kwargs))
         return wrapped(body(*args, **kwargs))
 
     def general(*args: Any, **kwargs: Any) -> Any:
@@ -150,7 +170,7 @@ def op(
         found = _Arguments(args, kwargs)
         if found.symbolic or _where.get() == TRACING:
             return build(found.args, found.kwargs)
-        return run_now(body, found.args, found.kwargs, eager_engine(), also=settings())
+        return run_now(on_values, found.args, found.kwargs, eager_engine(), also=settings())
 
     settled: dict[Any, Callable[..., Any]] = {}
     find, current = settled.get, context.current
@@ -170,9 +190,13 @@ def op(
         if chosen is None:
             if len(settled) >= SETTLED_LIMIT:
                 settled.clear()
-            rule = Rule(body, general, call, positions)
+            rule = Rule(on_values, general, call, positions)
             chosen = settled[kinds] = rule.settled(eager_engine(), args, kwargs)
-        return chosen(*args, **kwargs)
+        try:
+            return chosen(*args, **kwargs)
+        except IndexError as error:
+            name_function(error, name)
+            raise
 
     return call
 
@@ -249,6 +273,25 @@ def _lifted(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.floating | np.bool_):
         return as_tensor(value)
     return value if engines.engine_of(value) is None else as_tensor(value)
+
+
+def _lifted_narrow(value: Any) -> Any:
+    """The same, but what becomes a constant has no 64 bits."""
+    return value if isinstance(value, graph.Tensor) else narrowed(_lifted(value))
+
+
+NARROWED = {"float64": "float32", "int64": "int32"}
+"""What Keras on JAX and on NumPy makes of the dtypes of values."""
+
+
+def narrowed(value: Any) -> Any:
+    """A tensor of a graph that stands for a value of 64 bits as one of 32 bits; anything else as it
+    is. If `floatx()` is float64, all bits are wanted.
+    """
+    if not isinstance(value, graph.Tensor) or settings()[0] == "float64":
+        return value
+    dtype = NARROWED.get(value.spec.dtype)
+    return value if dtype is None else cast_to(value, dtype)
 
 
 def wrapped(result: Any) -> Any:

@@ -15,6 +15,7 @@ from backplane.core.graph import Placeholder, constant
 from backplane.core.sizes import tie
 from backplane.core.spec import Spec
 from backplane.keras3.call import tensor_of, tracing, unwrapped
+from backplane.keras3.naming import name_operation
 from backplane.keras3.ops.core import is_tensor
 from backplane.keras3.tensor import Tensor
 from backplane.keras3.trace import Trace, recording
@@ -56,7 +57,11 @@ class Step:
         data = tree.map_structure(_array, data)
         program = self._program(data)
         self.last = program.compiled
-        return program(data)
+        try:
+            return program(data)
+        except IndexError as error:
+            name_operation(error)
+            raise
 
     def _program(self, data: Any) -> _Program:
         """The program for data of this structure. A step that must know the size of its batch, and

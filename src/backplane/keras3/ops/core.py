@@ -16,8 +16,9 @@ from keras.src.backend.common.symbolic_scope import SymbolicScope
 from backplane import backend as K
 from backplane.core import context, graph
 from backplane.core.graph import Placeholder
-from backplane.core.spec import Spec, bits, is_float
+from backplane.core.spec import DTYPES, Spec, bits, is_float
 from backplane.keras3.call import (
+    NARROWED,
     eager_engine,
     introduce_dtypes,
     is_tracing,
@@ -43,6 +44,7 @@ from backplane.keras3.ops.parts import scatter_update as scatter_update
 from backplane.keras3.ops.parts import slice as slice
 from backplane.keras3.ops.parts import slice_update as slice_update
 from backplane.keras3.ops.parts import unstack as unstack
+from backplane.keras3.settings import settings
 from backplane.keras3.tensor import Tensor
 from backplane.keras3.variable import Variable as Variable
 from backplane.keras3.variable import to_array
@@ -87,8 +89,16 @@ def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any
     if sparse:
         raise ValueError("sparse tensors are not supported by the backend 'backplane'")
     if ragged:
-        raise ValueError("ragged tensors are not supported by the backend 'backplane'")
+        raise ValueError(
+            "ragged tensors are not supported by the backend 'backplane'; fill up the rows with "
+            "keras.utils.pad_sequences, and mask what was filled up"
+        )
     dtype = None if dtype is None else standard(dtype)
+    if dtype is not None and dtype not in DTYPES:
+        raise ValueError(
+            f"tensors of dtype {dtype} are not supported by the backend 'backplane'; it has "
+            f"{', '.join(sorted(DTYPES))}"
+        )
     given = x
     if isinstance(x, Variable):
         x = x.value
@@ -100,6 +110,8 @@ def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any
             f"an array of dtype {x.dtype} is no tensor of the backend 'backplane'; layers such as "
             "StringLookup and TextVectorization turn strings into numbers"
         )
+    if dtype is None and is_array and x is given and settings()[0] != "float64":
+        dtype = NARROWED.get(x.dtype.name)
     engine = eager_engine()
     if engine.owns(x):
         if dtype is not None and dtype != standard(x.dtype):
@@ -131,12 +143,12 @@ def _array(x: Any, dtype: str | None) -> np.ndarray:
     return np.asarray(x).astype(dtype)
 
 
-@op
+@op(exact=True)
 def _convert(x: Any, dtype: str | None) -> Any:
     return tensor_of(x, dtype)
 
 
-@op
+@op(exact=True)
 def _cast(x: Any, dtype: str) -> Any:
     x = tensor_of(x)
     return saturated(x, dtype) if is_float(x.spec.dtype) else cast_to(x, dtype)

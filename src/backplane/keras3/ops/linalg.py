@@ -12,7 +12,7 @@ import numpy as np
 from backplane import backend as K
 from backplane.backend._args import as_axis
 from backplane.core.graph import Tensor
-from backplane.core.spec import is_float
+from backplane.core.spec import HALVES, is_float
 from backplane.keras3.call import alike, eager_engine, float_of, op, tensor_of, users
 from backplane.keras3.tensor import Tensor as Symbolic
 from backplane.keras3.variable import to_array
@@ -80,7 +80,8 @@ def eig(x: Any) -> Any:
     values = to_array(x)
     if not is_float(values.dtype.name):
         values = values.astype(K.floatx())
-    found = np.linalg.eig(values)
+    wide = values.astype("float32") if values.dtype.name in HALVES else values
+    found = np.linalg.eig(wide)
     if any(np.iscomplexobj(t) for t in found):
         return tuple(found)
     return tuple([eager_engine().from_numpy(np.asarray(t, values.dtype)) for t in found])

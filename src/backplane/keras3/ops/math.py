@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from backplane.backend._args import as_axes
 from backplane.core.graph import Tensor, constant
 from backplane.core.spec import HALVES, is_float
-from backplane.keras3.call import float_of, op, tensor_of
+from backplane.keras3.call import alike, float_of, op, tensor_of
 from backplane.keras3.ops.numpy import pad, take_along_axis
 from backplane.keras3.tensor import Tensor as Symbolic
 from backplane.keras3.variable import to_array
@@ -94,6 +94,8 @@ def _segment_sum(data: Any, segment_ids: Any, number: int) -> Tensor:
 @op
 def _segments(data: Any, segment_ids: Any, number: int, by: Any) -> Tensor:
     rows, ids = _rows(data, segment_ids, number)
+    if rows.spec.dtype == "bool":  # As numbers they have a maximum, a minimum and a product.
+        return cast_to(_segments(cast_to(rows, "uint8"), ids, number, by), "bool")
     value = _nothing(rows.spec.dtype, by)
     sizes = [number + 1, *sizes_of(rows)[1:]]
     table = shaped(full, sizes, value=value, dtype=rows.spec.dtype)
@@ -145,7 +147,7 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 @op
 def cdist(x: Any, y: Any) -> Tensor:
     """The distances between each row of `x` and each row of `y`."""
-    x, y = float_of(x), float_of(y)
+    x, y = alike(float_of(x), float_of(y))
     if x.ndim < 2 or y.ndim < 2:
         raise ValueError("`cdist` inputs must have rank >= 2")
     if x.spec.shape[-1] != y.spec.shape[-1]:
@@ -203,7 +205,17 @@ def _pair(x: Any) -> tuple[Tensor, Tensor]:
         )
     if not (is_float(re.spec.dtype) and is_float(im.spec.dtype)):
         raise ValueError(f"At least one tensor in input `x` is not of type float. Received: x={x}.")
+    if re.spec.dtype != im.spec.dtype:
+        re, im = alike(re, im)
     return re, im
+
+
+def _get_complex_tensor_from_tuple(x: Any) -> NoReturn:
+    """Keras asks for this in `keras.ops.polar` and the like."""
+    raise TypeError(
+        "complex tensors are not supported by the backend 'backplane'; keras.ops.fft and its kin "
+        "take and give pairs of real and imaginary parts"
+    )
 
 
 @op

@@ -166,6 +166,11 @@ def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: str | Non
     """
     x = tensor_of(inputs)
     indices, updates = cast_to(tensor_of(indices), "int32"), tensor_of(updates, x.spec.dtype)
+    if x.spec.dtype == "bool" and reduction is not None:
+        numbers = (cast_to(t, "uint8") for t in (x, updates))
+        new, added = numbers
+        by = "max" if reduction == "add" else reduction
+        return cast_to(scatter_update(new, indices, added, by), "bool")
     depth = indices.spec.shape[-1] or 0
     sizes = sizes_of(x)
     rest = sizes[depth:]

@@ -27,7 +27,8 @@ SELU_SCALE = 1.0507009873554804934193349852946
 @op
 def relu(x: Any) -> Tensor:
     """max(x, 0)."""
-    return ew.relu(tensor_of(x))
+    x = tensor_of(x)
+    return ew.relu(cast_to(x, "int32") if x.spec.dtype == "bool" else x)
 
 
 @op

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from backplane.backend import _spatial_arguments as spatial
 from backplane.backend._convolution_nd import Convolution
 from backplane.core.graph import Tensor
+from backplane.core.spec import is_float
 from backplane.keras3.call import alike, op
 from backplane.keras3.settings import data_format_of
 from backplane.ops.convolution import conv_input_grad
 from backplane.ops.creation import Amount, shaped, size_at
 from backplane.ops.indexing import pad
+from backplane.ops.lift import cast_to
 
 Sizes = int | Sequence[int]
 
@@ -42,7 +45,25 @@ def _groups(x: Tensor, kernel: Tensor, channels_first: bool) -> int:
     return channels // seen
 
 
+def _of_integers(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A convolution of floats, for integers and bools too: these are convolved in float64, whose
+    sums of integers are exact, and their result has their dtype.
+    """
+
+    @functools.wraps(function)
+    def convolved(inputs: Any, kernel: Any, *args: Any, **kwargs: Any) -> Tensor:
+        x, kernel = alike(inputs, kernel)
+        dtype = x.spec.dtype
+        if is_float(dtype):
+            return function(x, kernel, *args, **kwargs)
+        found = function(cast_to(x, "float64"), cast_to(kernel, "float64"), *args, **kwargs)
+        return cast_to(found if dtype == "bool" else cast_to(found, "int64"), dtype)
+
+    return convolved
+
+
 @op
+@_of_integers
 def conv(
     inputs: Any,
     kernel: Any,
@@ -52,12 +73,12 @@ def conv(
     dilation_rate: Sizes = 1,
 ) -> Tensor:
     """The cross-correlation with a kernel (*window, channels / groups, filters)."""
-    x, kernel = alike(inputs, kernel)
-    made = _convolution(x, strides, padding, data_format, dilation_rate)
-    return made.dense(x, kernel, _groups(x, kernel, made.channels_first))
+    made = _convolution(inputs, strides, padding, data_format, dilation_rate)
+    return made.dense(inputs, kernel, _groups(inputs, kernel, made.channels_first))
 
 
 @op
+@_of_integers
 def depthwise_conv(
     inputs: Any,
     kernel: Any,
@@ -69,8 +90,8 @@ def depthwise_conv(
     """The cross-correlation of each channel with kernels of its own (*window, channels,
     multiplier).
     """
-    x, kernel = alike(inputs, kernel)
-    return _convolution(x, strides, padding, data_format, dilation_rate).depthwise(x, kernel)
+    made = _convolution(inputs, strides, padding, data_format, dilation_rate)
+    return made.depthwise(inputs, kernel)
 
 
 @op
@@ -85,11 +106,15 @@ def separable_conv(
 ) -> Tensor:
     """`depthwise_conv`, then a mixture of the channels at each place."""
     x, depthwise, pointwise = alike(inputs, depthwise_kernel, pointwise_kernel)
+    if not is_float(x.spec.dtype):
+        x = depthwise_conv(x, depthwise, strides, padding, data_format, dilation_rate)
+        return conv(x, pointwise, 1, "valid", data_format)
     made = _convolution(x, strides, padding, data_format, dilation_rate)
     return made.separable(x, depthwise, pointwise)
 
 
 @op
+@_of_integers
 def conv_transpose(
     inputs: Any,
     kernel: Any,
@@ -107,7 +132,7 @@ def conv_transpose(
     """
     from keras.src.backend.common import backend_utils
 
-    x, kernel = alike(inputs, kernel)
+    x = inputs
     made = _convolution(x, strides, padding, data_format, dilation_rate)
     layout = "channels_first" if made.channels_first else "channels_last"
     backend_utils.check_conv_transpose_input_channels(x, kernel, layout)

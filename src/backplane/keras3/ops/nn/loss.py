@@ -120,7 +120,7 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
 
 
 def _coded(x: Tensor, num_classes: int, axis: int, dtype: Any) -> Tensor:
-    x = cast_to(x, "int32") if is_float(x.spec.dtype) else x
+    x = cast_to(x, "int32") if is_float(x.spec.dtype) or x.spec.dtype == "bool" else x
     codes = cast_to(K.one_hot(x, num_classes), standard(dtype))
     return moved(codes, codes.ndim - 1, axis % codes.ndim)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from backplane.backend.pooling import pooled
 from backplane.core.graph import Tensor
-from backplane.keras3.call import op, tensor_of
+from backplane.keras3.call import float_of, op, tensor_of
 from backplane.keras3.settings import data_format_of
 from backplane.ops import reduction
 from backplane.ops.axes import moved
@@ -28,9 +28,12 @@ def _pool(
     data_format: str | None,
     mode: str,
 ) -> Tensor:
-    x = tensor_of(x)
+    x = tensor_of(x) if mode == "max" else float_of(x)
     steps = pool_size if strides is None else strides
-    return pooled(x.ndim - 2, x, pool_size, steps, padding, data_format_of(data_format), mode)
+    numbers = cast_to(x, "int32") if x.spec.dtype == "bool" else x
+    layout = data_format_of(data_format)
+    found = pooled(x.ndim - 2, numbers, pool_size, steps, padding, layout, mode)
+    return cast_to(found, x.spec.dtype)
 
 
 @op
@@ -91,12 +94,11 @@ def _maxima(x: Tensor, axis: int, count: int, size: int) -> Tensor:
 
 def _adaptive(
     name: str,
-    x: Any,
+    x: Tensor,
     output_size: Sizes,
     data_format: str | None,
     along: Callable[[Tensor, int, int, int], Tensor],
 ) -> Tensor:
-    x = tensor_of(x)
     count = x.ndim - 2
     wanted = [output_size] * count if isinstance(output_size, int) else list(output_size)
     if len(wanted) != count:
@@ -119,7 +121,8 @@ def adaptive_average_pool(
     Raises:
         ValueError: if a spatial size is unknown.
     """
-    return _adaptive("adaptive_average_pool", inputs, output_size, data_format, _means)
+    x = float_of(inputs)
+    return _adaptive("adaptive_average_pool", x, output_size, data_format, _means)
 
 
 @op
@@ -129,4 +132,7 @@ def adaptive_max_pool(inputs: Any, output_size: Sizes, data_format: str | None =
     Raises:
         ValueError: if a spatial size is unknown.
     """
-    return _adaptive("adaptive_max_pool", inputs, output_size, data_format, _maxima)
+    x = tensor_of(inputs)
+    numbers = cast_to(x, "int32") if x.spec.dtype == "bool" else x
+    found = _adaptive("adaptive_max_pool", numbers, output_size, data_format, _maxima)
+    return cast_to(found, x.spec.dtype)

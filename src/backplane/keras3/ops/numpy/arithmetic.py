@@ -83,28 +83,36 @@ def divide_no_nan(x1: Any, x2: Any) -> Tensor:
 @op
 def floor_divide(x1: Any, x2: Any) -> Tensor:
     """The quotient of two tensors, rounded toward minus infinity."""
-    a, b = alike(x1, x2)
-    if a.spec.dtype == "bool":
-        a, b = (cast_to(t, "int8") for t in (a, b))
-    return ew.floordiv(a, b)
+    a, b = _numbers(x1, x2)
+    return _divided(ew.floordiv, a, b)
 
 
 def _numbers(x1: Any, x2: Any) -> list[Tensor]:
     return [integers_or_floats(t) for t in alike(x1, x2)]
 
 
+def _divided(division: Function, a: Tensor, b: Tensor) -> Tensor:
+    """A division of numbers. Of integers by 0 it is 0, as in NumPy: some libraries refuse that, and
+    others give anything.
+    """
+    if is_floating(a):
+        return division(a, b)
+    none = ew.equal(b, ew.zero(b))
+    return ew.where(none, ew.zero(a), division(a, ew.where(none, ew.one(b), b)))
+
+
 @op
 def mod(x1: Any, x2: Any) -> Tensor:
     """The remainder of `floor_divide`; it has the sign of the divisor."""
     a, b = _numbers(x1, x2)
-    return ew.mod(a, b)
+    return _divided(ew.mod, a, b)
 
 
 @op
 def fmod(x1: Any, x2: Any) -> Tensor:
     """The remainder of a division that rounds toward 0; it has the sign of the dividend."""
     a, b = _numbers(x1, x2)
-    return ew.mul(ew.sign(a), ew.mod(ew.abs(a), ew.abs(b)))
+    return ew.mul(ew.sign(a), _divided(ew.mod, absolute(a), absolute(b)))
 
 
 @op

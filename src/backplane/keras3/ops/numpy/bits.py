@@ -17,7 +17,7 @@ from backplane.ops.shaping import full_like, reshape
 __all__ = ["nextafter", "signbit", "view"]
 
 
-@op
+@op(exact=True)
 def view(x: Any, dtype: Any = None) -> Tensor:
     """The bits of a tensor, read as another dtype. The last axis has as many more elements as they
     are smaller.

@@ -165,7 +165,8 @@ def _counted(x: Any, weights: Any, size: int) -> Tensor:
 
 @op(static=("bins",))
 def histogram(x: Any, bins: Any = 10, range: Any = None) -> tuple[Tensor, Tensor]:
-    """How many elements fall into each of the bins, and the borders of these: `bins` of equal width
+    """How many elements fall into each of the bins, in the dtype of the borders, and the borders of
+    these: `bins` of equal width
     in `range`, or between the smallest and the largest element, or the given borders. The last bin
     contains its upper border.
 
@@ -192,7 +193,8 @@ def histogram(x: Any, bins: Any = 10, range: Any = None) -> tuple[Tensor, Tensor
     )
     hits = cast_to(inside, "int32")
     bin_of = ew.where(inside, bin_of, scalar(0, "int32"))
-    return scatter_add(hits, bin_of, shape=(count - 1,), axis=0), edges
+    counts = scatter_add(hits, bin_of, shape=(count - 1,), axis=0)
+    return cast_to(counts, edges.spec.dtype), edges
 
 
 def _edges(numbers: Tensor, bins: int, limits: Any) -> Tensor:

@@ -11,7 +11,7 @@ from backplane import backend as K
 from backplane.backend._args import as_axis
 from backplane.core.graph import Tensor
 from backplane.keras3.call import alike, op, result_type, tensor_of
-from backplane.keras3.ops.numpy.operands import flat, like, lined_up
+from backplane.keras3.ops.numpy.operands import flat, integers_or_floats, like, lined_up
 from backplane.ops import elementwise as ew
 from backplane.ops.creation import shaped, size_at
 from backplane.ops.lift import cast_to
@@ -184,7 +184,7 @@ def meshgrid(*x: Any, indexing: str = "xy") -> list[Tensor]:
 def unravel_index(indices: Any, shape: Any) -> tuple[Tensor, ...]:
     """The positions along each axis of a tensor of `shape` of what `indices` count row by row."""
     rest = tensor_of(indices)
-    rest = cast_to(rest, result_type(rest.spec.dtype))
+    rest = integers_or_floats(cast_to(rest, result_type(rest.spec.dtype)))
     total = int(np.prod(shape))
     found = []
     rest = ew.where(ew.less(rest, ew.zero(rest)), ew.add(rest, like(total, rest)), rest)

@@ -39,13 +39,13 @@ __all__ = [
 # --- comparisons ----------------------------------------------------------------------------------
 
 
-@op
+@op(exact=True)
 def equal(x1: Any, x2: Any) -> Tensor:
     """Whether two elements are equal."""
     return ew.equal(*compared(x1, x2))
 
 
-@op
+@op(exact=True)
 def not_equal(x1: Any, x2: Any) -> Tensor:
     """Whether two elements differ."""
     return ew.not_equal(*compared(x1, x2))
@@ -58,25 +58,25 @@ def _ordered(x1: Any, x2: Any) -> list[Tensor]:
     return [cast_to(t, "int32") for t in operands] if bools else operands
 
 
-@op
+@op(exact=True)
 def less(x1: Any, x2: Any) -> Tensor:
     """Whether the first of two elements is smaller."""
     return ew.less(*_ordered(x1, x2))
 
 
-@op
+@op(exact=True)
 def less_equal(x1: Any, x2: Any) -> Tensor:
     """Whether the first of two elements is smaller, or they are equal."""
     return ew.less_equal(*_ordered(x1, x2))
 
 
-@op
+@op(exact=True)
 def greater(x1: Any, x2: Any) -> Tensor:
     """Whether the first of two elements is larger."""
     return less(x2, x1)
 
 
-@op
+@op(exact=True)
 def greater_equal(x1: Any, x2: Any) -> Tensor:
     """Whether the first of two elements is larger, or they are equal."""
     return less_equal(x2, x1)
@@ -106,7 +106,7 @@ def allclose(
     return all(isclose(x1, x2, rtol, atol, equal_nan))
 
 
-@op
+@op(exact=True)
 def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Whether each element of the first tensor is anywhere in the second one; if `invert`, whether
     it is not.

@@ -10,7 +10,6 @@ from backplane.core.graph import Tensor
 from backplane.core.spec import HALVES, bits, is_float, is_integer
 from backplane.keras3.call import alike as alike
 from backplane.keras3.call import dtype_of, tensor_of
-from backplane.keras3.call import float_of as float_of
 from backplane.ops import elementwise as ew
 from backplane.ops.axes import merge_axes
 from backplane.ops.creation import Number, scalar
@@ -35,6 +34,15 @@ def floatx() -> str:
     from keras.src.backend.config import floatx as found
 
     return found()
+
+
+def float_of(x: Any) -> Tensor:
+    """The operand as a tensor of the float dtype that Keras gives a function of it: int64 becomes
+    `floatx()`, and all others what `result_type` says, which makes float32 of float64.
+    """
+    x = tensor_of(x)
+    kind = x.spec.dtype
+    return cast_to(x, floatx() if kind == "int64" else result_type(kind, float))
 
 
 def tensors(*xs: Any) -> list[Any]:
