@@ -1,5 +1,5 @@
-"""What differs between a page in the repository and on the site: links, drawings, and whether the
-search finds it.
+"""What differs between a page in the repository and on the site: links, drawings, and what the
+search finds first.
 """
 
 from __future__ import annotations
@@ -7,10 +7,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from backplane import __version__
+
 LINKS = {"](../CONTRIBUTING.md": "](contributing.md", "](../CHANGELOG.md": "](changelog.md"}
 
-EXAMPLES = re.compile(r"\[([\w.]+)\]\(\.\./examples/[^)]*\)")
-"""Links to examples, which the site shows as the names of their files."""
+PROGRAMS = re.compile(r"\[([\w.]+)\]\(\.\./examples/gallery/(\w+)\.py\)")
+"""Links to programs of the gallery, each of which has a page."""
+
+EXAMPLES = re.compile(r"\[([\w./]+)\]\(\.\./examples/[^)]*\)")
+"""Links to other examples, which the site shows as the names of their files."""
 
 DRAWING = re.compile(r"^(!\[[^\]]*\]\(([^)]*\.svg)\))$", re.MULTILINE)
 """A drawing on a line of its own. On the site a click opens it in its full size."""
@@ -18,17 +23,36 @@ DRAWING = re.compile(r"^(!\[[^\]]*\]\(([^)]*\.svg)\))$", re.MULTILINE)
 IDEA = re.compile(r"^(!\[[^\]]*\]\(assets/idea)\.svg\)$", re.MULTILINE)
 """The picture of the landing page, which has a tall form for narrow screens."""
 
-
 LISTS = ("reference.md", "reference/index.md")
 """Lists of names. The search leads to the functions themselves."""
+
+MEASURED = (
+    "accuracy", "benchmarks", "changelog", "compatibility", "contributing", "cost-model",
+    "documents", "how-it-works", "kernels", "networks", "primitives", "releasing", "resources",
+)  # fmt: skip
+"""Pages that the search shows last: measurements, and what only developers read."""
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Called by mkdocs for each page."""
-    if page.file.src_uri in LISTS:
+    uri = page.file.src_uri
+    if uri in LISTS:
         page.meta["search"] = {"exclude": True}
+    elif uri.startswith("reference/"):
+        page.meta["search"] = {"boost": 4}
+    elif uri.removesuffix(".md") in MEASURED:
+        page.meta["search"] = {"boost": 0.1}
+    if uri == "index.md":
+        markdown = markdown.replace("<!-- version -->", f"Version {__version__}")
     for repository, site in LINKS.items():
         markdown = markdown.replace(repository, site)
+    markdown = PROGRAMS.sub(r"[\1](gallery/\2.md)", markdown)
     markdown = IDEA.sub(r"\1.svg){ .wide }\n\1-narrow.svg){ .narrow }", markdown)
     markdown = DRAWING.sub(r"[\1](\2)", markdown)
     return EXAMPLES.sub(r"`\1`", markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Called by mkdocs with what became of a page. The search reads no source code."""
+    source = 'class="mkdocstrings-source"'
+    return html.replace(f"<details {source}", f"<details data-search-exclude {source}")

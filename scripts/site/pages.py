@@ -1,9 +1,12 @@
-"""Files of the site that are made while it is built: the reference by chapter, what lies outside of
-docs/, and the tall form of the landing page's picture. The plugin gen-files of mkdocs runs this.
+"""Files of the site that are made while it is built: the reference by chapter, the pages of the
+gallery, what lies outside of docs/, and the tall form of the landing page's picture. The plugin
+gen-files of mkdocs runs this.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import os
 import re
@@ -21,6 +24,7 @@ os.environ["KERAS_HOME"] = str(ROOT / "build" / "keras-home")
 
 from backplane import backend as K  # noqa: E402 - the environment comes first
 from backplane.cli.explain import DOCUMENTS, functions  # noqa: E402
+from backplane.cli.notebooks import notebook  # noqa: E402
 
 CHAPTERS: tuple[ModuleType, ...] = vars(K)["_CHAPTERS"]
 
@@ -59,6 +63,7 @@ def chapter_page(chapter: ModuleType) -> str:
     lines = [f"# {title(name)}", "", (chapter.__doc__ or "").split("\n\n")[0], ""]
     for function in chapter.__all__:
         options = {"heading": f"K.{function}", "toc_label": function}
+        lines += [f'<a id="{function}"></a>', ""]  # A short anchor: linear.html#dot.
         lines += [f"::: {chapter.__name__}.{function}", f"    options: {json.dumps(options)}", ""]
         lines += [origin(function), ""]
     return "\n".join(lines)
@@ -82,22 +87,94 @@ def origin(function: str) -> str:
 
 
 def index_page() -> str:
-    """The list of chapters with their functions."""
+    """All functions by task, with the first sentence of each docstring."""
+    names = [title(chapter.__name__.rpartition(".")[2]) for chapter in CHAPTERS]
     lines = [
-        "# Reference",
+        "# All K functions",
         "",
-        "All functions of `from backplane import backend as K`, by chapter. Each has its",
-        "arguments, shapes, dtypes, errors and an example that runs. [All functions at a",
-        "glance](../reference.md) shows what the tests confirm on each engine.",
+        "Use this page to find a function. All of `from backplane import backend as K` is here, by",
+        "task. Each links to its arguments, shapes, dtypes, errors and an example that runs.",
+        "[The table of tests](../reference.md) shows what is confirmed on each engine.",
         "",
-        "| chapter | functions |",
-        "|---|---|",
+        " · ".join(f"[{name}](#{slug(name)})" for name in names),
+        "",
     ]
     for chapter in CHAPTERS:
         name = chapter.__name__.rpartition(".")[2]
-        links = ", ".join(f"[`{f}`]({name}.md#{chapter.__name__}.{f})" for f in chapter.__all__)
-        lines.append(f"| [{title(name)}]({name}.md) | {links} |")
-    return "\n".join([*lines, ""])
+        lines += [f"## {title(name)}", "", "| | |", "|---|---|"]
+        for function in chapter.__all__:
+            link = f"[`K.{function}`]({name}.md#{chapter.__name__}.{function})"
+            lines.append(f"| {link} | {first_sentence(getattr(chapter, function))} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def slug(text: str) -> str:
+    """The anchor of a heading."""
+    return re.sub(r"\W+", "-", text.lower())
+
+
+def first_sentence(function: object) -> str:
+    """What a function does, in one line of a table."""
+    text = " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
+    found = re.match(r".+?[.](?=\s[A-Z`(]|$)", text)
+    return (found[0] if found else text).replace("|", "\\|")
+
+
+def gallery_page(example: Path, heading: str, summary: str) -> str:
+    """A program of the gallery: its picture, its text, what it prints, and the functions in it."""
+    name, text = example.stem, example.read_text(encoding="utf-8")
+    known = {f: chapter for chapter in CHAPTERS for f in chapter.__all__}
+    used = [f for f in dict.fromkeys(re.findall(r"\bK\.(\w+)", text)) if f in known]
+    links = [
+        f"[`K.{f}`](../reference/{known[f].__name__.rpartition('.')[2]}.md#{known[f].__name__}.{f})"
+        for f in used
+    ]
+    docstring = ast.get_docstring(ast.parse(text)) or ""
+    body = text.split('"""\n', 2)[-1].lstrip("\n")
+    printed = ROOT / "docs" / "pictures" / "gallery" / f"{name}.txt"
+    lines = [
+        f"# {heading}",
+        "",
+        f"![{summary}](../pictures/gallery/{name}.png)",
+        "",
+        *docstring.split("\n"),
+        "",
+        "```",
+        f"backplane examples {name} > {name}.py",
+        f"KERAS_BACKEND=numpy python {name}.py",
+        "```",
+        "",
+        "It needs matplotlib and scikit-learn, and runs on every engine. Also as a"
+        f" [program]({name}.py){{ download }} and a [notebook]({name}.ipynb){{ download }}.",
+        "",
+        "## The program",
+        "",
+        "```python",
+        body.rstrip("\n"),
+        "```",
+        "",
+    ]
+    if printed.exists():
+        lines += ["## What it prints", "", "On JAX:", "", "```text"]
+        lines += [printed.read_text(encoding="utf-8").rstrip("\n"), "```", ""]
+    return "\n".join([*lines, "## Functions in it", "", ", ".join(links), ""])
+
+
+ENTRY = re.compile(r"^## (.+)\n\n!\[(.*?)\]\(pictures/gallery/(\w+)\.png\)", re.MULTILINE)
+"""The entry of a program in docs/gallery.md: its heading, and what its picture shows."""
+
+
+def gallery_pages() -> dict[str, str]:
+    """A page, a program and a notebook for each entry of docs/gallery.md."""
+    pages = {}
+    overview = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    for heading, summary, name in ENTRY.findall(overview):
+        example = ROOT / "examples" / "gallery" / f"{name}.py"
+        text = example.read_text(encoding="utf-8")
+        pages[f"gallery/{name}.md"] = gallery_page(example, heading, summary)
+        pages |= {f"gallery/{name}.py": text, f"gallery/{name}.ipynb": notebook(text)}
+    return pages
 
 
 def outside_page(file: str) -> str:
@@ -115,7 +192,7 @@ def tall(svg: str) -> str:
 
 def main() -> None:
     """Make all files."""
-    pages = {"reference/index.md": index_page()}
+    pages = {"reference/index.md": index_page(), **gallery_pages()}
     for chapter in CHAPTERS:
         pages[f"reference/{chapter.__name__.rpartition('.')[2]}.md"] = chapter_page(chapter)
     pages |= {"contributing.md": outside_page("CONTRIBUTING.md")}

@@ -13,9 +13,13 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [
     "index.md",
+    "cheat-sheet.md",
+    "cookbook.md",
     "debugging.md",
     "devices.md",
     "keras-3-backend.md",
+    "operators.md",
+    "reproducibility.md",
     *sorted(str(p.relative_to(DOCS)) for p in (DOCS / "start").glob("*.md")),
 ]
 
