@@ -34,7 +34,7 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 \
 	TF_NUM_INTEROP_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2 PYTHONDONTWRITEBYTECODE=
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast soak reference generate docs dist pythons benchmarks accuracy lint format r clean
+.PHONY: help demo test test-fast soak reference generate docs dist oldest pythons release benchmarks accuracy lint format r clean
 
 help:
 	@echo 'make demo                       digits with the NumPy engine'
@@ -49,6 +49,8 @@ help:
 	@echo 'make generate                   write what is derived: the stub of K, backplane.ENGINE, docs/primitives.md, R'
 	@echo 'make docs                       build the documentation site into build/site'
 	@echo 'make dist                       build the packages into dist/ and check them'
+	@echo 'make release                    everything that a release needs: checks, all tests, the packages in dist/'
+	@echo 'make oldest                     tests of NumPy with the oldest dependencies that are allowed'
 	@echo 'make pythons                    conformance of NumPy on the other Pythons of this machine'
 	@echo 'make benchmarks                 time everything (a quarter of an hour), write docs/benchmarks.md'
 	@echo 'make accuracy                   measure the functions against exact results (a minute), write docs/accuracy.md'
@@ -109,6 +111,20 @@ $(DIST_BIN)/twine: pyproject.toml
 	$(DIST_BIN)/python -m pip install --quiet --disable-pip-version-check '$(PIP)'
 	$(DIST_BIN)/python -m pip install --quiet --group dist
 	touch $@
+
+# Everything that must hold before the packages are uploaded (docs/releasing.md).
+release: test pythons oldest docs dist
+	@git diff --quiet HEAD || { echo 'There are changes that are not committed.'; exit 1; }
+	@grep -q "^## \[$$($(BIN)/python -c 'import backplane; print(backplane.__version__)')\] - 20" CHANGELOG.md \
+		|| { echo 'CHANGELOG.md has no dated section for this version.'; exit 1; }
+	@echo 'Ready. Tag the commit, and upload with: $(DIST_BIN)/twine upload dist/*.whl dist/keras_backplane-*.tar.gz'
+
+# The oldest releases of the dependencies that pyproject.toml allows, in an environment of their own.
+oldest:
+	$(PYTHON) -m venv --clear build/oldest
+	build/oldest/bin/python -m pip install --quiet --disable-pip-version-check -e . \
+		$$($(PYTHON) scripts/oldest.py check state) 'hypothesis>=6.100'
+	$(TEST_ENV) build/oldest/bin/python -m pytest -q --engines=numpy -m 'not slow' tests/conformance tests/core tests/cli
 
 # Every Python that the metadata names and this machine has, but for the one of $(VENV).
 pythons: $(STAMPS)/dev

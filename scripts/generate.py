@@ -3,7 +3,8 @@
     python scripts/generate.py [--check]
 
 They are the stubs of K and of K in Keras 1, the modules bound to engines (`backplane.jax`, …), the
-pages of primitives and of other libraries' names, and the R functions with their help pages. With
+pages of primitives and of other libraries' names, the R functions with their help pages, and the
+version and address in CITATION.cff and r/DESCRIPTION. With
 `--check` nothing is written, and the exit status tells whether all of them are up to date. Only
 `docs/reference.md` is not among them: it says what passed in a run of the tests
 (`scripts/make_reference.py`).
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import make_keras1_stub
+import make_metadata
 import make_migration
 import make_primitives
 import make_r
@@ -46,6 +48,7 @@ def files() -> Iterator[tuple[Path, str]]:
     yield from make_primitives.files()
     yield from make_migration.files()
     yield from make_r.files()
+    yield from make_metadata.files()
 
 
 def main(arguments: list[str]) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from backplane import __version__
+from backplane.project import ADDRESS, VERSION
 
 LINKS = {"](../CONTRIBUTING.md": "](contributing.md", "](../CHANGELOG.md": "](changelog.md"}
 
@@ -43,7 +43,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     elif uri.removesuffix(".md") in MEASURED:
         page.meta["search"] = {"boost": 0.1}
     if uri == "index.md":
-        markdown = markdown.replace("<!-- version -->", f"Version {__version__}")
+        source = f" · [Source]({ADDRESS})" if ADDRESS else ""
+        markdown = markdown.replace("<!-- version -->", f"Version {VERSION}{source}")
     for repository, site in LINKS.items():
         markdown = markdown.replace(repository, site)
     markdown = PROGRAMS.sub(r"[\1](gallery/\2.md)", markdown)

@@ -34,6 +34,7 @@ TITLES = {
     "control": "Choices and loops",
     "creation": "Creating tensors",
     "ctc": "CTC",
+    "focal_loss": "Focal losses",
     "functions": "Functions of the engine",
     "graph": "Gradients and functions",
     "inspection": "Looking at tensors",
@@ -42,6 +43,7 @@ TITLES = {
     "loss": "Losses",
     "phase": "Learning phase",
     "random": "Random numbers",
+    "random_generator": "Random numbers of layers",
     "recurrence": "Recurrence",
     "scaling": "Larger models",
     "devices": "Devices and precision",
@@ -101,7 +103,7 @@ def index_page() -> str:
     ]
     for chapter in CHAPTERS:
         name = chapter.__name__.rpartition(".")[2]
-        lines += [f"## {title(name)}", "", "| | |", "|---|---|"]
+        lines += [f"## {title(name)}", "", "| function | what it does |", "|---|---|"]
         for function in chapter.__all__:
             link = f"[`K.{function}`]({name}.md#{chapter.__name__}.{function})"
             lines.append(f"| {link} | {first_sentence(getattr(chapter, function))} |")
@@ -118,7 +120,8 @@ def first_sentence(function: object) -> str:
     """What a function does, in one line of a table."""
     text = " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
     found = re.match(r".+?[.](?=\s[A-Z`(]|$)", text)
-    return (found[0] if found else text).replace("|", "\\|")
+    parts = (found[0] if found else text).split("`")  # In code, a bar is no border.
+    return "`".join(t if i % 2 else t.replace("|", "\\|") for i, t in enumerate(parts))
 
 
 def gallery_page(example: Path, heading: str, summary: str) -> str:
@@ -130,8 +133,9 @@ def gallery_page(example: Path, heading: str, summary: str) -> str:
         f"[`K.{f}`](../reference/{known[f].__name__.rpartition('.')[2]}.md#{known[f].__name__}.{f})"
         for f in used
     ]
-    docstring = ast.get_docstring(ast.parse(text)) or ""
-    body = text.split('"""\n', 2)[-1].lstrip("\n")
+    tree = ast.parse(text)
+    docstring = ast.get_docstring(tree) or ""
+    body = "\n".join(text.splitlines()[tree.body[1].lineno - 1 :])
     printed = ROOT / "docs" / "pictures" / "gallery" / f"{name}.txt"
     lines = [
         f"# {heading}",

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from backplane.project import VERSION
+
 if TYPE_CHECKING:
     from backplane import backend as backend
     from backplane import config as config
 
-__version__ = "0.1.0.dev0"
+__version__ = VERSION
 
 _LAZY = ("backend", "config")
 

@@ -20,6 +20,7 @@ from backplane import config, engines
 from backplane.cli import output
 from backplane.core.spec import DTYPES, FLOATS
 from backplane.known_engines import ENGINES
+from backplane.project import ADDRESS
 
 DISTRIBUTIONS = {"tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-intel")}
 """Projects that provide a library, where it is not just the one of the library's name."""
@@ -157,3 +158,5 @@ def show_versions(as_json: bool) -> None:
     else:
         rows = [{"": name, "version": text} for name, text in found.items()]
         output.write_table(rows, ("", "version"))
+        if ADDRESS:
+            click.echo(f"\nReport a fault: {ADDRESS}/issues")

@@ -17,8 +17,9 @@ from rich.table import Table
 
 from backplane import engines
 from backplane.known_engines import canonical
+from backplane.project import NAME
 
-PROJECT = "keras-backplane"
+PROJECT = NAME
 
 Row = Mapping[str, Any]
 """One line of a table, by column. What JSON shows is the same as what the table shows."""
