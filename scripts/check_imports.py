@@ -68,6 +68,7 @@ PARTS = {
     "_files": "config",
     "_keras_json": "config",
     "known_engines": "config",
+    "project": "config",
     "engines": "registry",
     "engines.base": "protocol",
     "engines.layouts": "protocol",
