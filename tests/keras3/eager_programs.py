@@ -12,11 +12,12 @@ import numpy as np
 
 import backplane.keras3  # noqa: F401
 from backplane import backend as K
+from backplane.backend import _trace
 from backplane.keras3 import call
 
 # isort: split
 import keras
-from keras import ops
+from keras import ops, tree
 
 ROWS = np.arange(6, dtype="float32").reshape(2, 3)
 
@@ -112,6 +113,31 @@ def settled():
     return True
 
 
+def recurrent():
+    """Recurrent layers on values are traced once for their shapes, and give what their cells do."""
+    x = ops.convert_to_tensor(np.random.default_rng(0).normal(size=(3, 6, 5)).astype("float32"))
+    layers, L = [], keras.layers
+    for options in (
+        {}, {"return_sequences": True, "go_backwards": True, "use_bias": False},
+        {"unroll": True, "activation": "relu", "return_state": True},
+    ):  # fmt: skip
+        layers += [L.LSTM(4, bias_initializer="uniform", **options)]
+        layers += [
+            L.GRU(4, bias_initializer="uniform", reset_after=after, **options)
+            for after in (True, False)
+        ]
+    found = [tree.flatten(layer(x)) for layer in layers]
+    with mock.patch.object(_trace, "trace", side_effect=AssertionError):
+        for layer in layers:
+            layer(x)
+    same = []
+    for layer, values in zip(layers, found, strict=True):
+        layer.use_cudnn = False
+        for value, other in zip(values, tree.flatten(layer(x)), strict=True):
+            same.append(np.allclose(array(value), array(other), 1e-5, 1e-6))
+    return [len(same), all(same)]
+
+
 def watched():
     """`K.debug` sees calls of types that were settled before."""
     x = ops.convert_to_tensor(-ROWS)
@@ -122,7 +148,7 @@ def watched():
     return len(found.findings)
 
 
-PROGRAMS = [settings, numbers_of_other_types, variables, lists, settled, watched]
+PROGRAMS = [settings, numbers_of_other_types, variables, lists, settled, recurrent, watched]
 
 
 def told(program):

@@ -21,6 +21,7 @@ EXPECTED = {
         [[2, 3], [4, 6]],
     ],
     "settled": True,
+    "recurrent": [13, True],
     "watched": 1,
 }  # fmt: skip
 
