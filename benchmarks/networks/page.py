@@ -21,7 +21,8 @@ HEAD = """\
 
 Networks that people train, written once in K, beside the same networks by hand in TensorFlow,
 PyTorch and JAX and as layers of Keras 3. [Benchmarks](benchmarks.md) measures single mechanisms on
-small programs; here the sizes are those of somebody else.
+small programs; here the networks have the sizes
+of the publications.
 
 `python -m benchmarks.networks --only gpt,unet --engines torch,jax` measures some of them on your
 machine. The programs are in `benchmarks/networks/`. All of them start from the same weights, and
@@ -32,7 +33,7 @@ NOTES = (
     "turns, block by block. Ratios are formed within each round, and their median is given.",
     "The C library keeps what a program frees for its next allocation, in every process alike "
     "(`MALLOC_MMAP_MAX_=0` and a large `MALLOC_TRIM_THRESHOLD_`). By default it gives large blocks "
-    "back at once, and how long it takes to get them again is the machine's affair.",
+    "back at once, and the time to get them again depends on the machine.",
     "Times are the processor's. `wall` is the time on the clock, in which other programs are "
     "contained. These lengthen the processor's time too, because they share caches and memory. So "
     "what is over the best by hand and Keras 3, which took turns with ours, can be trusted more "
