@@ -6,13 +6,14 @@ python -m benchmarks.networks --help
 
 from __future__ import annotations
 
-from benchmarks.networks import generative, language, others, sequences, vision
+from benchmarks.networks import generative, graphs, language, others, sequences, vision
 
 NETWORKS = {
     **vision.NETWORKS,
     **language.NETWORKS,
     **sequences.NETWORKS,
     **generative.NETWORKS,
+    **graphs.NETWORKS,
     **others.NETWORKS,
 }
 """All networks, by name."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from benchmarks.problem import Optimizer
 
@@ -46,6 +47,8 @@ class Network:
     """Whether there is a rival made of Keras 3's layers."""
     recurrent: bool = False
     """Whether steps follow each other, each on the state that the last one left."""
+    own_kernels: bool = False
+    """Whether programs by hand use kernels of their library that neither XLA nor ONNX has."""
     tolerance: float = 2e-3
     """How far losses may be apart after 20 steps: training amplifies rounding."""
 
@@ -67,3 +70,8 @@ class Network:
     def chosen(self, tiny: bool) -> dict[str, Any]:
         """The sizes."""
         return {**self.sizes, **self.tiny} if tiny else dict(self.sizes)
+
+
+def with_graphs(batch: Batch, prepare: Callable[[Any], Any]) -> dict[str, Any]:
+    """A batch whose sparse matrices are as a library wants them."""
+    return {name: prepare(a) if issparse(a) else a for name, a in batch.items()}

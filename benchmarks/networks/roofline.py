@@ -6,6 +6,7 @@ from time import process_time
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from benchmarks.networks.problem import Batch, Network, Sizes
 
@@ -45,6 +46,18 @@ def work(network: Network, batch: Batch, sizes: Sizes) -> dict[str, int]:
     kept = sum(size(v.spec, count) for v in step.variables)
     written = sum(size(v.spec, count) for v in step.updated)
     return {
-        "flops": sum(flops(t, count) for t in toposort(outputs)),
-        "bytes": kept + written + sum(a.nbytes for a in batch.values()),
+        "flops": int(sum(flops(t, count) * _filled(t, batch) for t in toposort(outputs))),
+        "bytes": kept + written + sum(map(_bytes, batch.values())),
     }
+
+
+def _filled(t: Any, batch: Batch) -> float:
+    """The share of elements that a product of a sparse matrix reads."""
+    if not any(x.spec.sparse for x in t.inputs):
+        return 1.0
+    (graph,) = (a for a in batch.values() if issparse(a))
+    return graph.nnz / np.prod(graph.shape)
+
+
+def _bytes(a: Any) -> int:
+    return sum(x.nbytes for x in (a.data, a.indices, a.indptr)) if issparse(a) else a.nbytes

@@ -48,6 +48,8 @@ def programs(name: str, stack: str) -> list[str]:
         return ["Keras 3"] if NETWORKS[name].keras3 else []
     network, found = NETWORKS[name], [BACKPLANE, *BY_HAND.get(stack, {})]
     left_out = WRITTEN_OUT if network.recurrent else set()
+    if network.own_kernels:
+        left_out = WRITTEN_OUT | PREDICTING
     return [p for p in found if p not in left_out and parts(network, p)]
 
 

@@ -829,6 +829,18 @@ k_save_state <- function(path, variables) {
   call_k("save_state", list(path = path, variables = variables))
 }
 
+k_segment_max <- function(data, segment_ids, num_segments) {
+  call_k("segment_max", list(
+      data = data, segment_ids = segment_ids, num_segments = num_segments
+  ))
+}
+
+k_segment_sum <- function(data, segment_ids, num_segments) {
+  call_k("segment_sum", list(
+      data = data, segment_ids = segment_ids, num_segments = num_segments
+  ))
+}
+
 k_separable_conv1d <- function(
     x, depthwise_kernel, pointwise_kernel, strides = 1L, padding = "valid",
     data_format = NULL, dilation_rate = 1L

@@ -55,14 +55,26 @@ def test_by_hand_in_torch(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["mobilenet-v2", "bert", "ctc", "dcgan"])
+@pytest.mark.parametrize(
+    "name", ["mobilenet-v2", "bert", "ctc", "dcgan", "graph-convolution", "message-passing"]
+)
 def test_by_hand_in_jax(name: str) -> None:
     compare("jax", name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["mobilenet-v2", "bert", "bidirectional", "ctc", "wgan-gp", "recommender"]
+    "name",
+    [
+        "mobilenet-v2",
+        "bert",
+        "bidirectional",
+        "ctc",
+        "wgan-gp",
+        "recommender",
+        "graph-convolution",
+        "message-passing",
+    ],
 )
 def test_by_hand_in_tensorflow(name: str) -> None:
     compare("tensorflow", name)
@@ -76,6 +88,8 @@ def test_which_programs_there_are() -> None:
     assert programs("ctc", "tensorflow") == ["Backplane", "by hand"]  # XLA would take minutes
     assert programs("gpt", "cntk") == ["Backplane", "by hand, exported from PyTorch"]
     assert programs("physics", "theano") == ["Backplane"]
+    assert programs("graph-convolution", "cntk") == ["Backplane"]  # ONNX has no sparse product
+    assert programs("graph-convolution", "tensorflow") == ["Backplane", "by hand"]
 
 
 @pytest.mark.slow

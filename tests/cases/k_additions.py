@@ -1,4 +1,4 @@
-"""atan2, where, sort, argsort, top_k, matmul, einsum: NumPy's functions as additions to K."""
+"""Additions to K: NumPy's atan2, where, sort, argsort, top_k, matmul, einsum; segments."""
 
 from __future__ import annotations
 
@@ -102,3 +102,52 @@ case(
         ([floats(2, 3)], {}, TypeError, r"K\.einsum: subscripts"),
     ],
 )  # fmt: skip
+
+
+def in_segments(start: float, by: np.ufunc):
+    def oracle(data, ids, number):
+        found = np.full((number, *data.shape[np.ndim(ids) :]), start, data.dtype)
+        ids = np.asarray(ids)
+        inside = (ids >= 0) & (ids < number)
+        by.at(found, ids[inside], data[inside])
+        return found
+
+    return oracle
+
+
+SEGMENTS = {"segment_sum": in_segments(0, np.add), "segment_max": in_segments(-np.inf, np.maximum)}
+for name, oracle in SEGMENTS.items():
+    case(
+        name, distinct(7, 3), values([2, 0, 2, 5, 0, -1, 4]), 5, oracle=oracle, batch=False,
+        grad=name == "segment_sum",  # There is no difference of infinite numbers.
+        errors=[
+            ([floats(3, 2), values([0, 1]), 2], {}, ValueError, rf"K\.{name}: .*\(2,\).*\(3, 2\)"),
+            ([floats(3), values(1), 2], {}, ValueError, rf"K\.{name}: .*one at least"),
+            ([floats(3), floats(3), 2], {}, TypeError, rf"K\.{name}: segment_ids"),
+            ([bools(3), values([0, 1, 0]), 2], {}, TypeError, rf"K\.{name}: data"),
+            ([floats(3), values([0, 1, 0]), -1], {}, ValueError, rf"K\.{name}: num_segments"),
+            ([floats(3), values([0, 1, 0]), 1.5], {}, TypeError, rf"K\.{name}: num_segments"),
+            ([floats(3), values([0, 1, 0]), floats()], {}, TypeError, rf"K\.{name}: num_segments"),
+        ],
+    )  # fmt: skip
+    case(name, distinct(6), values([3, 1, 1, 2, 0, 9]), 4, id="vector", oracle=oracle, smooth=True,
+         batch=False)  # fmt: skip
+    case(name, distinct(2, 3, 2), values([[1, 0, 1], [2, 1, -4]]), 3, id="matrix", oracle=oracle,
+         smooth=True, batch=False)  # fmt: skip
+    case(name, distinct(0, 2), values(np.zeros(0, "int32")), 2, id="empty", oracle=oracle,
+         batch=False, grad=name == "segment_sum")  # fmt: skip
+    case(name, floats(3, 2), values([2**40, 1, -(2**40)], "int64"), 2, id="far", oracle=oracle,
+         batch=False, grad=name == "segment_sum")  # fmt: skip
+    case(name, floats(3, 2), [1, 0, 1], 0, id="none", oracle=oracle, batch=False)
+    case(name, floats(600, 9), ints(600, high=40), 38, id="large", oracle=oracle, batch=False,
+         grad=False)  # fmt: skip
+    case(
+        name, distinct(4, 2), values([1, 0, 1, 2]), floats(3, 1), id="open-number", smooth=True,
+        fn=lambda K, data, ids, x, name=name: getattr(K, name)(data, ids, K.shape(x)[0]),
+        oracle=lambda data, ids, x, oracle=oracle: oracle(data, ids, 3), batch=False,
+        grad=(0,),
+    )  # fmt: skip
+case("segment_sum", ints(5, 2), values([1, 1, 0, 3, -1]), 3, id="int", batch=False,
+     oracle=SEGMENTS["segment_sum"])  # fmt: skip
+case("segment_max", ints(5, 2), values([1, 1, 0, 3, -1]), 3, id="int", batch=False,
+     oracle=in_segments(np.iinfo("int32").min, np.maximum))  # fmt: skip

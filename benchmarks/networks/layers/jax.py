@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.experimental.sparse import BCSR
 
 from benchmarks.networks.layers.weights import Weights
 
@@ -170,6 +171,28 @@ class Layers(Weights):
     def lookup(table: Any, ids: Any) -> Any:
         """Rows of an embedding."""
         return jnp.take(table, ids, axis=0)
+
+    # --- graphs ---------------------------------------------------------------------------------
+
+    @staticmethod
+    def propagate(graph: Any, x: Any) -> Any:
+        """The product of a sparse matrix and the rows of nodes."""
+        return _propagated(*graph, x)
+
+    @staticmethod
+    def at(x: Any, ids: Any) -> Any:
+        """The rows of the nodes at one end of all edges."""
+        return x.at[ids].get(mode="promise_in_bounds")
+
+    @staticmethod
+    def segment_sum(x: Any, ids: Any, count: int) -> Any:
+        """The sums of the rows with equal ids."""
+        return jax.ops.segment_sum(x, ids, count)
+
+    @staticmethod
+    def segment_max(x: Any, ids: Any, count: int) -> Any:
+        """The maxima of the rows with equal ids."""
+        return jax.ops.segment_max(x, ids, count)
 
     def layer_norm(self, x: Any) -> Any:
         """Over the last axis."""
@@ -335,3 +358,23 @@ def _run(
 
     states, outputs = lax.scan(body, list(states), (rows, columns), reverse=reverse)
     return outputs.swapaxes(0, 1), states
+
+
+@jax.custom_vjp
+def _propagated(graph: Any, transposed: Any, x: Any) -> Any:
+    return graph @ x
+
+
+_propagated.defvjp(
+    lambda graph, transposed, x: (graph @ x, transposed),
+    lambda transposed, g: (None, None, transposed @ g),
+)
+
+
+def both_ways(graph: Any) -> Any:
+    """A matrix of SciPy and the transposed one, in compressed rows."""
+    return [_rows(graph.tocsr()), _rows(graph.T.tocsr())]
+
+
+def _rows(m: Any) -> Any:
+    return BCSR(tuple(map(jnp.array, (m.data, m.indices, m.indptr))), shape=m.shape)

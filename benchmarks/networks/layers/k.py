@@ -154,6 +154,28 @@ class Layers(Weights):
         """Rows of an embedding."""
         return K.gather(table, ids)
 
+    # --- graphs ---------------------------------------------------------------------------------
+
+    @staticmethod
+    def propagate(graph: Any, x: Any) -> Any:
+        """The product of a sparse matrix and the rows of nodes."""
+        return K.dot(graph, x)
+
+    @staticmethod
+    def at(x: Any, ids: Any) -> Any:
+        """The rows of the nodes at one end of all edges."""
+        return K.gather(x, ids)
+
+    @staticmethod
+    def segment_sum(x: Any, ids: Any, count: int) -> Any:
+        """The sums of the rows with equal ids."""
+        return K.segment_sum(x, ids, count)
+
+    @staticmethod
+    def segment_max(x: Any, ids: Any, count: int) -> Any:
+        """The maxima of the rows with equal ids."""
+        return K.segment_max(x, ids, count)
+
     def layer_norm(self, x: Any) -> Any:
         """Over the last axis."""
         size = K.int_shape(x)[-1]

@@ -158,6 +158,39 @@ class Layers(Weights):
         """Rows of an embedding. The gradient is of these rows alone."""
         return tf.gather(table, ids)
 
+    # --- graphs ---------------------------------------------------------------------------------
+
+    @staticmethod
+    def propagate(graph: Any, x: Any) -> Any:
+        """The product of a sparse matrix and the rows of nodes."""
+        rows, columns = (
+            tf.raw_ops.SparseTensorToCSRSparseMatrix(indices=i, values=v, dense_shape=shape)
+            for i, v, shape in graph
+        )
+
+        @tf.custom_gradient
+        def product(x: Any) -> Any:
+            y = tf.raw_ops.SparseMatrixMatMul(a=rows, b=x)
+            y.set_shape(x.shape)
+            return y, lambda g: tf.raw_ops.SparseMatrixMatMul(a=columns, b=g)
+
+        return product(x)
+
+    @staticmethod
+    def at(x: Any, ids: Any) -> Any:
+        """The rows of the nodes at one end of all edges."""
+        return tf.gather(x, ids)
+
+    @staticmethod
+    def segment_sum(x: Any, ids: Any, count: int) -> Any:
+        """The sums of the rows with equal ids."""
+        return tf.math.unsorted_segment_sum(x, ids, count)
+
+    @staticmethod
+    def segment_max(x: Any, ids: Any, count: int) -> Any:
+        """The maxima of the rows with equal ids."""
+        return tf.math.unsorted_segment_max(x, ids, count)
+
     def layer_norm(self, x: Any) -> Any:
         """Over the last axis."""
         size = x.shape[-1]
@@ -320,3 +353,13 @@ def _run(
         states = new
         outputs.append(states[0])
     return tf.stack(outputs[::-1] if reverse else outputs, 1), states
+
+
+def both_ways(graph: Any) -> Any:
+    """The entries of a matrix of SciPy in order, and those of the transposed one."""
+    return [_entries(m.tocsr().tocoo()) for m in (graph, graph.T)]
+
+
+def _entries(m: Any) -> Any:
+    places = np.stack([m.row, m.col], 1).astype("int64")
+    return tf.constant(places), tf.constant(m.data), tf.constant(m.shape, tf.int64)

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.networks.layers.jax import Layers
-from benchmarks.networks.problem import Batch, Network, Sizes
+from benchmarks.networks.layers.jax import Layers, both_ways
+from benchmarks.networks.problem import Batch, Network, Sizes, with_graphs
 from benchmarks.problem import Run
 from benchmarks.stacks.jax import OWN_CONVOLUTIONS, updated
 
@@ -19,6 +19,7 @@ def train(network: Network, batch: Batch, sizes: Sizes, *, own_convolutions: boo
     """State in, state and losses out; with the compiler's defaults, or without YNNPACK's
     convolutions.
     """
+    batch = with_graphs(batch, both_ways)
     opt, options = network.optimizer, OWN_CONVOLUTIONS if own_convolutions else None
     layers = Layers()
     scopes: list[str] = []
@@ -73,7 +74,7 @@ def train(network: Network, batch: Batch, sizes: Sizes, *, own_convolutions: boo
 def predict(network: Network, batch: Batch, sizes: Sizes, *, own_convolutions: bool = False) -> Run:
     """A prediction, its weights on the device."""
     layers, options = Layers(training=False), OWN_CONVOLUTIONS if own_convolutions else None
-    batch = network.inputs(batch)
+    batch = with_graphs(network.inputs(batch), both_ways)
     jax.eval_shape(lambda batch: network.predicted(layers, batch, sizes), batch)
     weights = {name: jnp.array(value) for name, value in layers.initial.items()}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from backplane import backend as K
 from benchmarks.networks.layers.k import Layers
@@ -38,7 +39,9 @@ def predict(network: Network, batch: Batch, sizes: Sizes) -> Run:
 
 def _placeholders(batch: Batch) -> dict[str, Any]:
     return {
-        name: K.placeholder(shape=(None, *a.shape[1:]), dtype=a.dtype.name)
+        name: K.placeholder(shape=(None, None), dtype=a.dtype.name, sparse=True)
+        if issparse(a)
+        else K.placeholder(shape=(None, *a.shape[1:]), dtype=a.dtype.name)
         for name, a in batch.items()
     }
 

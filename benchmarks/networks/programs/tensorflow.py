@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from benchmarks.networks.layers.tensorflow import Layers
-from benchmarks.networks.problem import Batch, Network, Sizes
+from benchmarks.networks.layers.tensorflow import Layers, both_ways
+from benchmarks.networks.problem import Batch, Network, Sizes, with_graphs
 from benchmarks.problem import Optimizer, Run
 from benchmarks.stacks.tensorflow import updated
 
@@ -39,6 +40,7 @@ class _Slots:
 def train(network: Network, batch: Batch, sizes: Sizes, *, xla: bool = False) -> Run:
     """A training step with variables that TensorFlow owns."""
     layers, opt = Layers(), network.optimizer
+    batch = with_graphs(batch, both_ways)
     slots: dict[str, _Slots] = {}
 
     @tf.function(jit_compile=xla, autograph=False)
@@ -70,7 +72,7 @@ def train(network: Network, batch: Batch, sizes: Sizes, *, xla: bool = False) ->
 def predict(network: Network, batch: Batch, sizes: Sizes, *, xla: bool = False) -> Run:
     """A prediction."""
     layers = Layers(training=False)
-    batch = network.inputs(batch)
+    batch = with_graphs(network.inputs(batch), both_ways)
 
     @tf.function(jit_compile=xla, autograph=False)
     def run(batch: Any) -> Any:
@@ -85,4 +87,4 @@ def _zeros(w: Any) -> Any:
 
 
 def _tensors(batch: Batch) -> dict[str, Any]:
-    return {name: tf.constant(a) for name, a in batch.items()}
+    return {name: tf.constant(a) if isinstance(a, np.ndarray) else a for name, a in batch.items()}

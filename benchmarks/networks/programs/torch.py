@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
-from benchmarks.networks.layers.torch import LARGE, Layers
-from benchmarks.networks.problem import Batch, Network, Sizes
+from benchmarks.networks.layers.torch import LARGE, Layers, both_ways
+from benchmarks.networks.problem import Batch, Network, Sizes, with_graphs
 from benchmarks.problem import Optimizer, Run
 from benchmarks.stacks.torch import fused
 
@@ -16,7 +17,7 @@ _DEVICE = torch.get_default_device()
 
 def train(network: Network, batch: Batch, sizes: Sizes, *, compiled: bool = False) -> Run:
     """A training step, as it is or with the losses compiled by `torch.compile`."""
-    layers = Layers()
+    layers, batch = Layers(), with_graphs(batch, _graph)
     tensors = _tensors(batch)
     scopes = list(network.losses(layers, tensors, sizes))  # the first call makes the weights
     initial = {name: w.detach().clone() for name, w in layers.values.items()}
@@ -71,7 +72,7 @@ def _format(w: Any) -> Any:
 def predict(network: Network, batch: Batch, sizes: Sizes, *, compiled: bool = False) -> Run:
     """A prediction, in inference mode."""
     layers = Layers(training=False)
-    batch = network.inputs(batch)
+    batch = with_graphs(network.inputs(batch), _graph)
 
     def predicted(batch: Any) -> Any:
         return network.predicted(layers, batch, sizes)
@@ -89,4 +90,12 @@ def predict(network: Network, batch: Batch, sizes: Sizes, *, compiled: bool = Fa
 
 def _tensors(batch: Batch) -> dict[str, Any]:
     torch.set_num_threads(1)
-    return {name: torch.from_numpy(a).to(_DEVICE) for name, a in batch.items()}
+    return {
+        name: torch.from_numpy(a).to(_DEVICE) if isinstance(a, np.ndarray) else a
+        for name, a in batch.items()
+    }
+
+
+def _graph(matrix: Any) -> Any:
+    """A matrix and its transpose, on the device once for all steps."""
+    return [tuple(x.to(_DEVICE) for x in rows) for rows in both_ways(matrix)]

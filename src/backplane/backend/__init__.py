@@ -42,6 +42,7 @@ from backplane.backend import (
     reduction,
     resizing,
     scaling,
+    segments,
     selection,
     session,
     shaping,
@@ -56,7 +57,7 @@ _CHAPTERS = (
     activation, arithmetic, checkpoints, common, comparison, control, convolution, creation,
     ctc, debugging, devices, focal_loss, functions, graph, inspection, keras1, linear, loss,
     normalization, ordering, padding, phase, pooling, random, random_generator, recurrence,
-    reduction, resizing, scaling, selection, session, shaping, sharding, sparse, state,
+    reduction, resizing, scaling, segments, selection, session, shaping, sharding, sparse, state,
 )  # fmt: skip
 
 _FUNCTIONS = {name: getattr(chapter, name) for chapter in _CHAPTERS for name in chapter.__all__}

@@ -32,15 +32,15 @@ AXES = frozenset(("axes", "axis", "pattern"))
 INTEGERS = frozenset({
     "beam_width", "bottom_pad", "broadcastable", "depth_factor", "dilation_rate",
     "filter_shape", "height_factor", "ignore_class", "image_shape", "k", "kernel_size", "left_pad",
-    "max_nodes", "n", "ndim", "noise_shape", "num_classes", "output_shape", "padding",
-    "pool_size", "reduction_axes", "rep", "right_pad", "seed", "set_learning_phase.value",
-    "shape", "size", "start", "step", "stop", "strides", "summarize", "top_pad",
-    "top_paths", "training", "width_factor",
+    "max_nodes", "n", "ndim", "noise_shape", "num_classes", "num_segments", "output_shape",
+    "padding", "pool_size", "reduction_axes", "rep", "right_pad", "seed",
+    "set_learning_phase.value", "shape", "size", "start", "step", "stop", "strides", "summarize",
+    "top_pad", "top_paths", "training", "width_factor",
 }) | AXES  # fmt: skip
 """Parameters that are integers, or lists of them."""
 
 INDICES = frozenset({
-    "indices", "input_length", "label_length", "label_lengths", "labels",
+    "indices", "input_length", "label_length", "label_lengths", "labels", "segment_ids",
     "sparse_categorical_crossentropy.target", "targets", "y_true",
 })  # fmt: skip
 """Parameters that are tensors of integers."""

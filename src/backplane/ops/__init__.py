@@ -19,7 +19,7 @@ Each module imports only those above it:
 - `ctc`: a loss of sequences that are not aligned
 - `angles`: the angle of a point
 - `sorting`: the elements of rows in order
-- `scattering`: rows that are combined with rows of a table
+- `scattering`: rows that are combined with rows of a table, and `segments`, by their ids
 - `groups`: what libraries compute by one kernel, and `recognition`, which finds it in graphs
 - `rectifiers`: piecewise linear activations
 - `linear`: products of matrices, and `einsum`, sums of products of tensors
@@ -50,7 +50,7 @@ from backplane.ops import (  # noqa: F401
     rectifiers,
     recurrence,
     remat,
-    scattering,
+    segments,
     sorting,
     sparse,
     spectra,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from backplane.core.spec import HALVES, Spec
 from backplane.engines import kernels
 from backplane.engines.arrays.elementwise import in_single
+from backplane.engines.arrays.indexing import has_scipy
 from backplane.engines.table import Lowering, Table, Value
 
 TABLE = Table()
@@ -150,12 +150,7 @@ def _rows_matmul(specs: Sequence[Spec]) -> Lowering:
     dtype = specs[0].dtype
     if dtype in HALVES:
         return in_single(_rows_matmul, specs)
-    return _by_scipy if _has_scipy() else _by_places
-
-
-@functools.cache
-def _has_scipy() -> bool:
-    return find_spec("scipy") is not None
+    return _by_scipy if has_scipy() else _by_places
 
 
 def _by_scipy(

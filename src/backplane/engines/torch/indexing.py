@@ -10,7 +10,7 @@ from backplane.core.spec import Spec
 from backplane.engines.table import Lowering, Shape, Slices, Table, Value
 from backplane.engines.torch.dtypes import SIGNED, modular, ordered
 from backplane.engines.torch.shaping import pad_amounts
-from backplane.engines.torch.tracing import host_shape
+from backplane.engines.torch.tracing import host_shape, only_values_count
 
 aten = torch.ops.aten
 
@@ -105,38 +105,54 @@ def gather(specs: Sequence[Spec], *, axis: int) -> Lowering:
     return lowering
 
 
+FEWEST, NARROWEST = 256, 8
+"""Rows, and elements of a row, from which on sums are made in the order of the indices: 50,000 rows
+of 64 into 5,000 take 0.4 of the time of `index_add_`, and rows of 4 elements 1.2."""
+
+
 @TABLE.build("scatter_add")
 def scatter_add(specs: Sequence[Spec], *, shape: Shape, axis: int) -> Lowering:
-    """`index_add_`, which writes to the zeros, where `index_add` would copy them."""
+    """`index_add_`, which writes to the zeros, where `index_add` would copy them. Many wide rows
+    are added up in the order of their indices, by the kernel of `embedding_bag`.
+    """
+    sorts = axis == 0 and specs[0].dtype in ("float16", "bfloat16", "float32")
 
     def lowering(g: Value, indices: Value, *dims: Value) -> Value:
         sizes = host_shape(shape, dims)
         flat = flat_indices(indices, sizes[axis])
         rows = g.reshape(*sizes[:axis], flat.shape[0], *sizes[axis + 1 :])
-        return g.new_zeros(sizes).index_add_(axis, flat, rows)
+        if sorts and _is_large(rows) and only_values_count(rows, flat):
+            return _added_in_order(rows, flat, sizes)
+        # The kernel for int32 indices takes as long as ten elements of each row.
+        return g.new_zeros(sizes).index_add_(axis, flat.to(torch.int64), rows)
 
     if specs[0].dtype in SIGNED:
         return lambda g, *rest: modular(specs[0], lambda bits: lowering(bits, *rest))(g)
     return lowering
 
 
-@TABLE.add("merged_rows")
-def merged_rows(g: Value, indices: Value, *, size: int) -> list[Value]:
-    """Each index once. `unique` would sort the indices, and number all of them again."""
-    places, order = flat_indices(indices, size).sort()
-    rows = g.reshape(places.shape[0], *g.shape[indices.ndim :]).index_select(0, order)
-    once, counts = torch.unique_consecutive(places, return_counts=True)
-    if once.shape[0] < places.shape[0]:
-        numbers = torch.repeat_interleave(counts, output_size=places.shape[0])
-        rows = rows.new_zeros((once.shape[0], *rows.shape[1:])).index_add_(0, numbers, rows)
-    return [rows, once.to(torch.int32)]
+def _is_large(rows: Value) -> bool:
+    count = rows.shape[0]
+    return count >= FEWEST and rows.numel() >= count * NARROWEST and rows.is_cpu
 
 
-@TABLE.add("rows_set")
-def rows_set(x: Value, rows: Value, indices: Value) -> Value:
-    """`index_copy`."""
-    return x.index_copy(0, indices.to(torch.int64), rows)
+def _added_in_order(rows: Value, indices: Value, sizes: Sequence[int]) -> Value:
+    """Zeros of shape `sizes` to which the rows are added; no index is negative."""
+    if indices.dtype is torch.int64 and sizes[0] < 2**31:
+        indices = indices.clamp_max(2**31 - 1).to(torch.int32)  # They are sorted in half the time.
+    ordered, order = torch.sort(indices, stable=True)
+    for index in (int(ordered[0]), int(ordered[-1])):
+        if not 0 <= index < sizes[0]:
+            raise IndexError(f"index {index} is out of range for an axis of {sizes[0]} elements")
+    offsets = torch._convert_indices_from_coo_to_csr(ordered, sizes[0], out_int32=False)
+    table = rows.reshape(rows.shape[0], -1)
+    bags = torch.ops.aten._embedding_bag_forward_only
+    found = bags(table, order, offsets, False, SUM, False, None, include_last_offset=True)[0]
+    return found.reshape(sizes)
 
+
+SUM = 0
+"""The mode of `embedding_bag`."""
 
 _COMBINED = {"max": (ordered, "amax"), "min": (ordered, "amin"), "product": (modular, "prod")}
 

@@ -20,6 +20,7 @@ from backplane.core.spec import Spec, is_float, is_integer
 from backplane.engines import kernels
 from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.torch.dtypes import modular
+from backplane.engines.torch.indexing import SUM
 from backplane.engines.torch.tracing import in_jit_trace, is_recorded
 
 TABLE = Table()
@@ -206,11 +207,7 @@ def _by_bags(
     if not len(y) or not y.shape[1]:
         return y.new_zeros(len(offsets) - 1, y.shape[1])
     y = y.contiguous()
-    return bags(y, columns, offsets, False, _SUM, False, values, include_last_offset=True)[0]
-
-
-_SUM = 0
-"""The mode of `embedding_bag`."""
+    return bags(y, columns, offsets, False, SUM, False, values, include_last_offset=True)[0]
 
 
 def _by_mkl(

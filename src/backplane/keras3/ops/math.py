@@ -20,13 +20,13 @@ from backplane.keras3.variable import to_array
 from backplane.ops import elementwise as ew
 from backplane.ops import fourier
 from backplane.ops import reduction as red
+from backplane.ops import segments as sg
 from backplane.ops import shaping as sh
-from backplane.ops.creation import Amount, arange, full, scalar, shaped, size_at, sizes_of
+from backplane.ops.creation import Amount, arange, scalar, shaped, size_at
 from backplane.ops.factorization import determinant_parts
 from backplane.ops.indexing import ALL, flip, gather, scatter_add, slice
 from backplane.ops.indexing import pad as zeros_around
 from backplane.ops.lift import cast_to
-from backplane.ops.scattering import scatter
 
 # --- segments -------------------------------------------------------------------------------------
 
@@ -73,43 +73,17 @@ def segment_prod(
     return _segments(data, segment_ids, _number_of_segments(segment_ids, num_segments), "product")
 
 
-def _rows(data: Any, segment_ids: Any, number: int) -> tuple[Tensor, Tensor]:
-    """The rows, and their segments. One more segment takes the rows that belong to none."""
-    data, ids = tensor_of(data), cast_to(tensor_of(segment_ids), "int32")
-    inside = ew.logical_and(ew.less_equal(ew.zero(ids), ids), ew.less(ids, scalar(number, "int32")))
-    return data, ew.where(inside, ids, scalar(number, "int32"))
-
-
-def _without_last(table: Tensor, number: int) -> Tensor:
-    return slice(table, slices=((None, number, 1), *[ALL] * (table.ndim - 1)))
-
-
 @op
 def _segment_sum(data: Any, segment_ids: Any, number: int) -> Tensor:
-    rows, ids = _rows(data, segment_ids, number)
-    summed = shaped(scatter_add, [number + 1, *sizes_of(rows)[1:]], rows, ids, axis=0)
-    return _without_last(summed, number)
+    return sg.segment_sum(tensor_of(data), tensor_of(segment_ids), number)
 
 
 @op
 def _segments(data: Any, segment_ids: Any, number: int, by: Any) -> Tensor:
-    rows, ids = _rows(data, segment_ids, number)
+    rows, ids = tensor_of(data), tensor_of(segment_ids)
     if rows.spec.dtype == "bool":  # As numbers they have a maximum, a minimum and a product.
-        return cast_to(_segments(cast_to(rows, "uint8"), ids, number, by), "bool")
-    value = _nothing(rows.spec.dtype, by)
-    sizes = [number + 1, *sizes_of(rows)[1:]]
-    table = shaped(full, sizes, value=value, dtype=rows.spec.dtype)
-    return _without_last(scatter(table, ids, rows, by=by), number)
-
-
-def _nothing(dtype: str, by: str) -> float:
-    """What leaves any number as it is."""
-    if by == "product":
-        return 1
-    if is_float(dtype):
-        return -math.inf if by == "max" else math.inf
-    limits = np.iinfo(dtype)
-    return int(limits.min if by == "max" else limits.max)
+        return cast_to(sg.segments(cast_to(rows, "uint8"), ids, number, by), "bool")
+    return sg.segments(rows, ids, number, by)
 
 
 # --- the largest elements -------------------------------------------------------------------------
