@@ -395,7 +395,7 @@ class Primitive(Generic[R]):
     __slots__ = (
         "argument_rules", "axes", "decomposition", "doc", "effect", "elementwise", "gradient",
         "host", "in_place", "infer_rule", "linear", "memory", "multiple", "name", "on_host",
-        "precision", "reduction", "shortcut", "stacks", "varies",
+        "precision", "reduction", "shortcut", "stacks", "step", "varies",
     )  # fmt: skip
 
     def __init__(
@@ -409,6 +409,7 @@ class Primitive(Generic[R]):
         host: int | None = None,
         varies: bool = False,
         in_place: bool = False,
+        step: tuple[int, int] | None = None,
         elementwise: bool = False,
         reduction: bool = False,
         on_host: bool = False,
@@ -434,6 +435,9 @@ class Primitive(Generic[R]):
         the engine has `host_shapes`."""
         self.in_place = in_place
         """Whether it may write its results over its operands. Such nodes run after all others."""
+        self.step = step
+        """If it is the step of an optimizer, how many numbers it takes, and how many variables it
+        replaces for each gradient. `compile.fuse` finds it by its decomposition."""
         self.memory = memory
         """Whose memory its result is. An engine's table adds what only its own kernel does: that it
         always makes a view, or can write to memory that it is given."""

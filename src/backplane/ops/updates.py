@@ -1,16 +1,18 @@
 """Steps of optimizers over several parameters at once.
 
-No K code builds these. `compile.passes` finds them in programs, for engines with kernels that write
+No K code builds these. `compile.fuse` finds them in programs, for engines with kernels that write
 the new values over the old ones. The operands are scalars, then equally many parameters, states and
-gradients. The decompositions say what is computed.
+gradients. What a step computes is written once, for one parameter: that is what programs are
+compared with, and what engines without a kernel run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 
 from backplane.core.graph import Tensor
-from backplane.core.primitive import primitive
+from backplane.core.primitive import Primitive, primitive
 from backplane.core.spec import Spec
 from backplane.core.traits import Memory, like_first
 from backplane.ops.creation import scalar, shaped_as
@@ -38,31 +40,108 @@ def _split(tensors: Sequence[Tensor], kinds: int) -> list[Sequence[Tensor]]:
     return [tensors[i * count : (i + 1) * count] for i in range(kinds)]
 
 
-@primitive(multiple=True, in_place=True, memory=Memory.ANY)
-def gradient_update(factor: Spec, *tensors: Spec) -> list[Spec]:
+News = Tensor | tuple[Tensor, ...]
+Rule = Callable[..., News]
+
+
+def optimizer_step(*, replaces: int) -> Callable[[Rule], Primitive[list[Tensor]]]:
+    """Decorator: declare the step of an optimizer by a function of numbers, variables and the
+    gradient. It gives the new values of the variables, which are as many as it `replaces`.
+    """
+
+    def declare(rule: Rule) -> Primitive[list[Tensor]]:
+        given = inspect.signature(rule).parameters.values()
+        operands = [x for x in given if x.kind is x.POSITIONAL_OR_KEYWORD]
+        numbers = len(operands) - replaces - 1
+
+        def specs(*operands: Spec, **params: bool) -> list[Spec]:
+            tensors = operands[numbers:]
+            return list(tensors[: len(tensors) // (replaces + 1) * replaces])
+
+        def grouped(*operands: Tensor, **params: bool) -> list[Tensor]:
+            rows = zip(*_split(operands[numbers:], replaces + 1), strict=True)
+            news = [rule(*operands[:numbers], *row, **params) for row in rows]
+            columns = [new if isinstance(new, tuple) else (new,) for new in news]
+            return [t for column in zip(*columns, strict=True) for t in column]
+
+        kind = inspect.Parameter.VAR_POSITIONAL
+        tensors = inspect.Parameter("tensors", kind, annotation="Spec")
+        numbered = [x.replace(annotation="Spec") for x in operands[:numbers]]
+        options = [x for x in given if x.kind is x.KEYWORD_ONLY]
+        specs.__signature__ = inspect.Signature([*numbered, tensors, *options])  # type: ignore[attr-defined]
+        specs.__doc__ = rule.__doc__
+        declared = primitive(
+            name=rule.__name__, multiple=True, in_place=True, memory=Memory.ANY,
+            step=(numbers, replaces),
+        )(specs)  # fmt: skip
+        declared.decompose(grouped)
+        return declared
+
+    return declare
+
+
+def _times(number: Tensor, x: Tensor) -> Tensor:
+    return mul(cast(number, dtype=x.spec.dtype), x)
+
+
+def _rest(number: Tensor) -> Tensor:
+    """One minus a number, before a cast: 1 − 0.999 has lost digits in float32."""
+    return sub(scalar(1, number.spec.dtype), number)
+
+
+def _average(decay: Tensor, old: Tensor, new: Tensor) -> Tensor:
+    return add(_times(decay, old), _times(_rest(decay), new))
+
+
+def _root(x: Tensor) -> Tensor:
+    """K's root: that of a negative number is 0."""
+    return sqrt(maximum(x, scalar(0, x.spec.dtype)))
+
+
+def _plus(x: Tensor, number: Tensor) -> Tensor:
+    return add(x, cast(number, dtype=x.spec.dtype))
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+@optimizer_step(replaces=1)
+def gradient_update(factor: Tensor, p: Tensor, g: Tensor) -> News:
     """Plain descent, p' = p + factor · g: [*p']."""
-    return list(tensors[: len(tensors) // 2])
+    return add(p, _times(factor, g))
 
 
-@gradient_update.decompose
-def _(factor: Tensor, *tensors: Tensor) -> list[Tensor]:
-    pairs = zip(*_split(tensors, 2), strict=True)
-    return [add(p, mul(cast(factor, dtype=p.spec.dtype), g)) for p, g in pairs]
+@optimizer_step(replaces=2)
+def momentum_update(
+    momentum: Tensor, gain: Tensor, step: Tensor, p: Tensor, m: Tensor, g: Tensor, *, nesterov: bool
+) -> News:
+    """Descent with momentum, m' = momentum · m + gain · g and p' = p + step · m', to which
+    `nesterov` adds gain · g: [*p', *m'].
+    """
+    m = add(_times(momentum, m), _times(gain, g))
+    moved = add(p, _times(step, m))
+    return (add(moved, _times(gain, g)) if nesterov else moved), m
 
 
-@primitive(multiple=True, in_place=True, memory=Memory.ANY)
-def average_update(decay: Spec, gain: Spec, *tensors: Spec) -> list[Spec]:
-    """Moving averages, v' = decay · v + gain · x: [*v']. `tensors` are all v, then all x."""
-    return list(tensors[: len(tensors) // 2])
+@optimizer_step(replaces=3)
+def adam_update(
+    rate: Tensor, beta1: Tensor, beta2: Tensor, epsilon: Tensor,
+    p: Tensor, m: Tensor, v: Tensor, g: Tensor,
+) -> News:  # fmt: skip
+    """Adam: m' = beta1 · m + (1 − beta1) · g, v' = beta2 · v + (1 − beta2) · g², and
+    p' = p − rate · m' / (√max(v', 0) + epsilon): [*p', *m', *v'].
+    """
+    m, v = _average(beta1, m, g), _average(beta2, v, mul(g, g))
+    return sub(p, div(_times(rate, m), _plus(_root(v), epsilon))), m, v
 
 
-@average_update.decompose
-def _(decay: Tensor, gain: Tensor, *tensors: Tensor) -> list[Tensor]:
-    found = []
-    for v, x in zip(*_split(tensors, 2), strict=True):
-        a, b = [cast(t, dtype=v.spec.dtype) for t in (decay, gain)]
-        found.append(add(mul(a, v), mul(b, x)))
-    return found
+@optimizer_step(replaces=1)
+def average_update(decay: Tensor, gain: Tensor, v: Tensor, x: Tensor) -> News:
+    """Moving averages, v' = decay · v + gain · x: [*v']."""
+    return add(_times(decay, v), _times(gain, x))
+
+
+# --- rows of tables -------------------------------------------------------------------------------
 
 
 @primitive(memory=Memory.FRESH, linear=(0, 1), axes=like_first)
@@ -147,51 +226,3 @@ def _(*tensors: Tensor) -> list[Tensor]:
     count = len(tensors) // 3
     pairs = zip(tensors[count::2], tensors[count + 1 :: 2], strict=True)
     return [rows_set(x, *pair) for x, pair in zip(tensors[:count], pairs, strict=True)]
-
-
-@primitive(multiple=True, in_place=True, memory=Memory.ANY)
-def momentum_update(
-    momentum: Spec, gain: Spec, step: Spec, *tensors: Spec, nesterov: bool
-) -> list[Spec]:
-    """Descent with momentum, m' = momentum · m + gain · g and p' = p + step · m', to which
-    `nesterov` adds gain · g: [*p', *m'].
-    """
-    return list(tensors[: len(tensors) // 3 * 2])
-
-
-@momentum_update.decompose
-def _(
-    momentum: Tensor, gain: Tensor, step: Tensor, *tensors: Tensor, nesterov: bool
-) -> list[Tensor]:
-    ps, ms = [], []
-    for p, m, g in zip(*_split(tensors, 3), strict=True):
-        decay, a, b = [cast(t, dtype=p.spec.dtype) for t in (momentum, gain, step)]
-        ms.append(add(mul(decay, m), mul(a, g)))
-        moved = add(p, mul(b, ms[-1]))
-        ps.append(add(moved, mul(a, g)) if nesterov else moved)
-    return [*ps, *ms]
-
-
-@primitive(multiple=True, in_place=True, memory=Memory.ANY)
-def adam_update(rate: Spec, beta1: Spec, beta2: Spec, epsilon: Spec, *tensors: Spec) -> list[Spec]:
-    """Adam: m' = beta1 · m + (1 − beta1) · g, v' = beta2 · v + (1 − beta2) · g², and
-    p' = p − rate · m' / (√max(v', 0) + epsilon): [*p', *m', *v'].
-    """
-    return list(tensors[: len(tensors) // 4 * 3])
-
-
-@adam_update.decompose
-def _(
-    rate: Tensor, beta1: Tensor, beta2: Tensor, epsilon: Tensor, *tensors: Tensor
-) -> list[Tensor]:
-    ps, ms, vs = [], [], []
-    for p, m, v, g in zip(*_split(tensors, 4), strict=True):
-        dtype = p.spec.dtype
-        a, b1, b2, e = [cast(t, dtype=dtype) for t in (rate, beta1, beta2, epsilon)]
-        # One minus beta before the cast: 1 − 0.999 has lost digits in float32.
-        c1, c2 = [cast(sub(scalar(1, t.spec.dtype), t), dtype=dtype) for t in (beta1, beta2)]
-        ms.append(add(mul(b1, m), mul(c1, g)))
-        vs.append(add(mul(b2, v), mul(c2, mul(g, g))))
-        root = sqrt(maximum(vs[-1], scalar(0, dtype)))
-        ps.append(sub(p, div(mul(a, ms[-1]), add(root, e))))
-    return [*ps, *ms, *vs]

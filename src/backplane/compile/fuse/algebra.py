@@ -18,7 +18,7 @@ from backplane.core.graph import Constant, Tensor, is_scalar
 from backplane.core.primitive import Primitive
 from backplane.engines import get
 from backplane.ops import elementwise as ew
-from backplane.ops.effects import identity, stop_gradient
+from backplane.ops.effects import branch, identity, stop_gradient
 
 MOST_TERMS = 24
 """Products of sums are written out up to so many terms."""
@@ -116,6 +116,8 @@ def power(a: Sum, exponent: float) -> Sum:
     """A to the power of a constant. Sums are written out for small whole numbers only, and roots
     stay roots: that of a square is no square of a root.
     """
+    if exponent == 1:
+        return a
     if len(a) == 1 and exponent == int(exponent):
         ((product, factor),) = a
         powers = frozenset([(x, n * exponent) for x, n in product])
@@ -166,6 +168,16 @@ class Algebra:
         return atom(t)
 
 
+def scales(t: Tensor) -> bool:
+    """Whether `t` is an operand times a number, or a number."""
+    if not t.ndim:
+        return t.op in (ew.mul, ew.div, ew.neg)
+    if t.op is ew.neg:
+        return True
+    x, y = t.inputs if len(t.inputs) == 2 else (t, t)
+    return (t.op is ew.mul and not (x.ndim and y.ndim)) or (t.op is ew.div and not y.ndim)
+
+
 def meant(t: Constant) -> float:
     """The number that was meant: 0.1 for the float32 that is nearest to it."""
     value = t.value[()]
@@ -194,12 +206,14 @@ _RULES: dict[Primitive[Any], Callable[..., Sum]] = {
     ew.mul: times,
     ew.div: _quotient,
     ew.sqrt: _root,
+    branch: lambda x: x,
     identity: lambda x: x,
     stop_gradient: lambda x: x,
 }
 """What arithmetic does with normal forms."""
 
-_EXTREMES = frozenset([ew.maximum, ew.minimum])
+EXTREMES = frozenset([ew.maximum, ew.minimum])
+"""Functions whose operands may stand in any order."""
 
 
 def _called(t: Tensor, operands: Sequence[Sum]) -> Sum:
@@ -208,7 +222,7 @@ def _called(t: Tensor, operands: Sequence[Sum]) -> Sum:
     assert op is not None
     if op is ew.where and operands[1] == operands[2]:
         return operands[1]
-    if op in _EXTREMES:
+    if op in EXTREMES:
         if operands[0] == operands[1]:
             return operands[0]
         operands = sorted(operands, key=hash)

@@ -23,27 +23,17 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from backplane.compile.codegen.buffers import alias_roots
-from backplane.compile.fuse.affine import Factor, Sum, factor_of, leaves, scaled
-from backplane.compile.fuse.readers import serves, uses_of
+from backplane.compile.fuse.algebra import Sum
+from backplane.compile.fuse.readers import serves
 from backplane.compile.fuse.rows import find_rows, lookups
-from backplane.core.graph import Constant, Tensor
+from backplane.compile.fuse.sites import Finder, Found
+from backplane.compile.fuse.unify import ONCE, tensor_of, tensors_in
+from backplane.core.graph import Tensor
 from backplane.core.primitive import Primitive, outputs_of
 from backplane.engines.base import Engine
-from backplane.ops.elementwise import add, maximum, mul, sqrt
-from backplane.ops.updates import (
-    adam_update,
-    average_update,
-    gradient_update,
-    momentum_update,
-    rows_set,
-    rows_update,
-    rows_write,
-)
-
-FLOATS = ("float32", "float64")
+from backplane.ops.elementwise import cast, mul
+from backplane.ops.updates import gradient_update, rows_set, rows_update, rows_write
 
 
 class Step(NamedTuple):
@@ -52,7 +42,7 @@ class Step(NamedTuple):
     """
 
     op: Primitive[list[Tensor]]
-    numbers: tuple[Factor, ...]
+    numbers: tuple[Sum, ...]
     params: tuple[tuple[str, bool], ...]
     variables: tuple[Tensor, ...]
     positions: tuple[int, ...]
@@ -70,9 +60,8 @@ def find_updates(
     """`outputs`, with steps of optimizers as single nodes. `state` tells which variable is replaced
     by which output.
     """
-    finder = _Finder(outputs, state)
-    steps = [s for s in finder.steps() if s.op.name in engine.table]
-    steps = _undisturbed(steps, outputs, engine)
+    found = Finder(outputs, state, engine).steps()
+    steps = _undisturbed([_step(each, state) for each in found], outputs, engine)
     groups: dict[Hashable, list[Step]] = {}
     for step in steps:
         groups.setdefault(step.key(), []).append(step)
@@ -80,6 +69,19 @@ def find_updates(
     for group in groups.values():
         _replace(group, results, engine)
     return results
+
+
+def _step(found: Found, state: Mapping[Tensor, int]) -> Step:
+    """What has been found as a step. Plain descent by the gradients of lookups is one on rows."""
+    op, gradient, spec = found.pattern.op, found.gradient, found.variables[0].spec
+    if found.scale != ONCE:
+        gradient = mul(cast(tensor_of(found.scale, spec.dtype), dtype=spec.dtype), gradient)
+    operands = [gradient]
+    if op is gradient_update and (rows := lookups(gradient, found.variables[0])):
+        op, operands = rows_update, [t.inputs[i] for i in (0, 1) for t in rows]
+    positions = tuple([state[v] for v in found.variables])
+    params = tuple(found.pattern.params.items())
+    return Step(op, found.numbers, params, found.variables, positions, tuple(operands))
 
 
 def keep_to_rows(
@@ -119,7 +121,7 @@ def _undisturbed(steps: list[Step], outputs: Sequence[Tensor], engine: Engine) -
     written = {v for step in steps for v in step.variables}
     kept = []
     for step in steps:
-        read = [*step.operands, *[t for number in step.numbers for t in number.tensors()]]
+        read = [*step.operands, *[t for number in step.numbers for t in tensors_in(number)]]
         if seen.isdisjoint(step.variables) and written.isdisjoint(alias_roots(read, is_kernel)):
             kept.append(step)
     return kept
@@ -131,7 +133,7 @@ def _replace(group: Sequence[Step], results: list[Tensor], engine: Engine) -> No
     """
     first = group[0]
     dtype = first.variables[0].spec.dtype
-    numbers = [number.tensor(dtype) for number in first.numbers]
+    numbers = [tensor_of(number, dtype) for number in first.numbers]
     columns = zip(*[step.variables for step in group], strict=True)
     variables = [v for column in columns for v in column]
     inputs = (*numbers, *variables, *[t for step in group for t in step.operands])
@@ -149,170 +151,3 @@ def _replace(group: Sequence[Step], results: list[Tensor], engine: Engine) -> No
     for row, step in enumerate(group):
         for column, position in enumerate(step.positions):
             results[position] = found[column * len(group) + row]
-
-
-class _Finder:
-    """Reads the steps out of the new values of variables."""
-
-    def __init__(self, outputs: Sequence[Tensor], state: Mapping[Tensor, int]) -> None:
-        self.new = {v: outputs[i] for v, i in state.items()}
-        self.position = dict(state)
-        self.variable = {outputs[i]: v for v, i in state.items()}
-        self.places = set(self.variable)
-        """Where sums are not looked into any further."""
-        self.outputs = outputs
-
-    def steps(self) -> list[Step]:
-        """All steps that are found. No variable belongs to two of them."""
-        found: list[Step] = []
-        used: set[Tensor] = set()
-        for p, new in self.new.items():
-            if not self._is_float(p) or p in used:
-                continue
-            step = self._step(p, new)
-            if step is not None and used.isdisjoint(step.variables):
-                found.append(step)
-                used.update(step.variables)
-        # The averages in Adam's and momentum's steps look like others, but are read.
-        rest = [v for v in self.new if v not in used and self._is_float(v)]
-        uses = uses_of(self.outputs) if rest else {}
-        rest = [v for v in rest if uses[self.new[v]] == 1]
-        return [*found, *[step for v in rest if (step := self._average(v)) is not None]]
-
-    def _average(self, v: Tensor) -> Step | None:
-        """The step of a moving average."""
-        parts = leaves(self.new[v], v, self.places - {self.new[v]})
-        own = parts.pop((v, None), None)
-        if own is None or own.is_one() or len(parts) != 1:
-            return None
-        (((x, under), gain),) = parts.items()
-        if under is not None:
-            return None
-        return self._made(average_update, [own.single(), gain.single()], [v], x)
-
-    def _is_float(self, v: Tensor) -> bool:
-        spec = v.spec
-        fits = spec.dtype in FLOATS and len(spec.shape) > 0 and not spec.sparse
-        return fits and self.new[v].spec == spec
-
-    def _step(self, p: Tensor, new: Tensor) -> Step | None:
-        """The step that ends in the new value of `p`."""
-        stops = self.places - {new}
-        parts = leaves(new, p, stops)
-        own = parts.pop((p, None), None)
-        if own is not None and not own.is_one() and p in new.inputs:
-            # With a penalty on weights the gradient contains p, so it stays whole.
-            whole = [scaled(t, stops)[1] for t in new.inputs if t is not p]
-            parts = leaves(new, p, stops.union(whole))
-            own = parts.pop((p, None), None)
-        if own is None or not own.is_one() or not parts:
-            return None
-        moved = [core for core, under in parts if under is None and core in self.variable]
-        if len(parts) == 1:
-            (((core, under), factor),) = parts.items()
-            if under is not None:
-                return self._adam(p, core, under, factor)
-            if not moved:
-                return self._rows(p, core, factor) or self._gradient(p, core, factor)
-        return self._momentum(p, moved[0], parts) if len(moved) == 1 else None
-
-    def _made(
-        self,
-        op: Primitive[list[Tensor]],
-        numbers: Sequence[Factor | None],
-        variables: Sequence[Tensor],
-        gradient: Tensor,
-        **params: bool,
-    ) -> Step | None:
-        known = [n for n in numbers if n is not None]
-        if len(known) < len(numbers) or gradient.spec != variables[0].spec:
-            return None
-        if any(v.spec != variables[0].spec or not self._is_float(v) for v in variables):
-            return None
-        positions = tuple([self.position[v] for v in variables])
-        return Step(
-            op, tuple(known), tuple(params.items()), tuple(variables), positions, (gradient,)
-        )
-
-    def _rows(self, p: Tensor, core: Tensor, factor: Sum) -> Step | None:
-        """A step by the gradients of lookups in `p`."""
-        found = lookups(core, p)
-        step = self._made(rows_update, [factor.single()], [p], core) if found else None
-        operands = [lookup.inputs[i] for i in (0, 1) for lookup in found]
-        return None if step is None else step._replace(operands=tuple(operands))
-
-    def _gradient(self, p: Tensor, core: Tensor, factor: Sum) -> Step | None:
-        return self._made(gradient_update, [factor.single()], [p], core)
-
-    def _momentum(
-        self, p: Tensor, moved: Tensor, parts: dict[tuple[Tensor, Tensor | None], Sum]
-    ) -> Step | None:
-        m = self.variable[moved]
-        own = leaves(moved, m, self.places - {moved})
-        decay = own.pop((m, None), None)
-        if decay is None or len(own) != 1:
-            return None
-        (((gradient, under), gain),) = own.items()
-        rest = {key: factor for key, factor in parts.items() if key[0] is not moved}
-        nesterov = rest == {(gradient, None): gain}
-        if under is not None or (rest and not nesterov):
-            return None
-        numbers = [decay.single(), gain.single(), parts[moved, None].single()]
-        return self._made(momentum_update, numbers, [p, m], gradient, nesterov=nesterov)
-
-    def _adam(self, p: Tensor, core: Tensor, under: Tensor, factor: Sum) -> Step | None:
-        m = self.variable.get(core)
-        found = _root_and_epsilon(under)
-        if m is None or found is None or found[0] not in self.variable:
-            return None
-        second, epsilon = found
-        v = self.variable[second]
-        squares = leaves(second, v, self.places - {second})
-        decay2 = squares.pop((v, None), None)
-        if decay2 is None or len(squares) != 1:
-            return None
-        (((square, below), gain2),) = squares.items()
-        squared = _squared(square)
-        if squared is None or below is not None:
-            return None
-        gradient, factor2 = squared
-        firsts = leaves(core, m, (self.places - {core}) | {gradient})
-        decay1, gain1 = firsts.pop((m, None), None), firsts.pop((gradient, None), None)
-        if decay1 is None or gain1 is None or firsts:
-            return None
-        dtype = p.spec.dtype
-        numbers = [
-            (-factor).single(),
-            decay1.complement_of(gain1, dtype),
-            decay2.complement_of(gain2.times(factor2), dtype),
-            epsilon,
-        ]
-        return self._made(adam_update, numbers, [p, m, v], gradient)
-
-
-def _root_and_epsilon(t: Tensor) -> tuple[Tensor, Factor] | None:
-    """The y and e of sqrt(y) + e; `K.sqrt` takes the square root of max(y, 0)."""
-    if t.op is not add:
-        return None
-    for root, number in (t.inputs, t.inputs[::-1]):
-        if root.op is sqrt and not number.spec.shape:
-            y = root.inputs[0]
-            if y.op is maximum and _is_zero(y.inputs[1]):
-                y = y.inputs[0]
-            return y, factor_of(number)
-    return None
-
-
-def _is_zero(t: Tensor) -> bool:
-    return isinstance(t, Constant) and isinstance(t.value, np.ndarray) and not t.value.any()
-
-
-def _squared(t: Tensor) -> tuple[Tensor, Factor] | None:
-    """The g and f of g · g · f."""
-    if t.op is not mul:
-        return None
-    x, y = t.inputs
-    if x is y:
-        return x, Factor(1.0)
-    (f, x, over), (g, y, under) = scaled(x, ()), scaled(y, ())
-    return (x, f.times(g)) if x is y and over is under is None else None

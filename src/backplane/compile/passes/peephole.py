@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from backplane.compile.fuse.affine import Factor, scaled
+from backplane.compile.fuse.algebra import Algebra, Sum, number_of, scales, times
 from backplane.compile.fuse.readers import uses_of
 from backplane.compile.fuse.rows import lookups
+from backplane.compile.fuse.unify import ONCE, by_tensors, tensor_of
 from backplane.core.context import changed
 from backplane.core.graph import Tensor, rebuild, rewrite, toposort
 from backplane.core.primitive import Primitive
@@ -104,22 +105,32 @@ def add_rows(outputs: Sequence[Tensor], engine: Engine) -> list[Tensor]:
             return None
         for i in (1, 0) if node.op is add else (1,):
             x, term = inputs[1 - i], inputs[i]
-            factor, gradient, under = scaled(term, ())
-            fits = under is None and x.spec == node.spec and not lookups(x, node)
+            fits = is_float(node.spec.dtype) and x.spec == node.spec and not lookups(x, node)
+            factor, gradient = _multiple(term) if fits else (ONCE, node)
             rows = lookups(gradient, node) if fits else []
-            if rows and is_float(node.spec.dtype) and uses[node.inputs[i]] == 1:
-                return _rows_added(x, factor if node.op is add else factor.times(MINUS), rows)
+            if rows and uses[node.inputs[i]] == 1:
+                sign = 1.0 if node.op is add else -1.0
+                return _rows_added(x, times(factor, number_of(sign)), rows)
         return None
 
     return rewrite(outputs, added)
 
 
-MINUS = Factor(-1.0)
+def _multiple(t: Tensor) -> tuple[Sum, Tensor]:
+    """The number and the tensor whose product `t` is."""
+    form = by_tensors(Algebra(opens=scales)(t))
+    if len(form) == 1:
+        ((product, factor),) = form.items()
+        if len(product) == 1:
+            ((x, exponent),) = product
+            if isinstance(x, Tensor) and exponent == 1:
+                return factor, x
+    return ONCE, t
 
 
-def _rows_added(x: Tensor, factor: Factor, gradients: Sequence[Tensor]) -> Tensor:
+def _rows_added(x: Tensor, factor: Sum, gradients: Sequence[Tensor]) -> Tensor:
     dtype = x.spec.dtype
-    number = cast(factor.tensor(dtype), dtype=dtype)
+    number = cast(tensor_of(factor, dtype), dtype=dtype)
     for gradient in gradients:
         g, indices = gradient.inputs
         x = rows_add(x, mul(number, g), indices)

@@ -1,0 +1,252 @@
+"""Where steps of optimizers are looked for: in the new values of variables."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import product
+from typing import NamedTuple
+
+from backplane.compile.fuse.algebra import Algebra, Sum, scales
+from backplane.compile.fuse.readers import uses_of
+from backplane.compile.fuse.unify import (
+    ONCE,
+    SCALE,
+    Grouped,
+    Match,
+    Pattern,
+    Unifier,
+    by_tensors,
+    shape_of,
+    solved,
+)
+from backplane.core.graph import Tensor
+from backplane.core.registry import PRIMITIVES
+from backplane.engines.base import Engine
+from backplane.ops.elementwise import (
+    abs,
+    add,
+    div,
+    maximum,
+    minimum,
+    mul,
+    neg,
+    pow,
+    sqrt,
+    sub,
+)
+from backplane.ops.updates import average_update
+
+FLOATS = ("float32", "float64")
+ARITHMETIC = frozenset([add, sub, mul, div, neg, pow, sqrt, maximum, minimum, abs])
+DEPTH = 12
+"""How many operations deep a step is looked into."""
+
+
+@cache
+def patterns() -> list[Pattern]:
+    """All steps of optimizers that are declared, without and with each of their options."""
+    found = []
+    for op in PRIMITIVES.values():
+        if op.step is not None:
+            given = inspect.signature(op.infer_rule).parameters.values()
+            names = [x.name for x in given if x.kind is x.KEYWORD_ONLY]
+            choices = product((False, True), repeat=len(names))
+            options = [dict(zip(names, values, strict=True)) for values in choices]
+            found += [Pattern(op, *op.step, params) for params in options]
+    return found
+
+
+class Found(NamedTuple):
+    """A step: what the numbers of the pattern are, the variables, the gradient, and the number by
+    which this is to be multiplied.
+    """
+
+    pattern: Pattern
+    numbers: tuple[Sum, ...]
+    scale: Sum
+    variables: tuple[Tensor, ...]
+    gradient: Tensor
+
+
+class Finder:
+    """Reads the steps out of the new values of variables. `state` tells which of `outputs` they
+    are.
+    """
+
+    def __init__(
+        self, outputs: Sequence[Tensor], state: Mapping[Tensor, int], engine: Engine
+    ) -> None:
+        self.outputs = outputs
+        self.new = {v: outputs[i] for v, i in state.items()}
+        self.variable = {outputs[i]: v for v, i in state.items()}
+        self.patterns = [p for p in patterns() if p.op.name in engine.table]
+        self.known: dict[Hashable, tuple[Found, list[int]] | None] = {}
+        """What was found for a parameter, by the structure of its step, and the places of the
+        variables and the gradient in it. The steps of a network's parameters are mostly alike."""
+
+    def steps(self) -> list[Found]:
+        """All steps that are found. No variable belongs to two of them."""
+        found: list[Found] = []
+        used: set[Tensor] = set()
+
+        def take(v: Tensor, choice: list[Pattern]) -> None:
+            step = self._step(v, choice) if v not in used and self._is_float(v) else None
+            if step is not None and used.isdisjoint(step.variables):
+                found.append(step)
+                used.update(step.variables)
+
+        # Steps that read states come first: those of the states alone look like others.
+        alone = [p for p in self.patterns if len(p.variables) == 1 and p.op is not average_update]
+        for choice in ([p for p in self.patterns if len(p.variables) > 1], alone):
+            for v in reversed(self.new) if choice else ():
+                take(v, choice)
+        averages = [p for p in self.patterns if p.op is average_update]
+        rest = [v for v in self.new if v not in used and self._is_float(v)]
+        if rest and averages:
+            uses = uses_of(self.outputs)
+            for v in rest:
+                if uses[self.new[v]] == 1:
+                    take(v, averages)
+        return found
+
+    def _is_float(self, v: Tensor) -> bool:
+        spec, new = v.spec, self.new[v]
+        fits = spec.dtype in FLOATS and len(spec.shape) > 0 and not spec.sparse
+        return fits and new.spec == spec and new.op in ARITHMETIC
+
+    def _step(self, v: Tensor, choice: list[Pattern]) -> Found | None:
+        """The step that ends in the new value of `v`, if it is one of these patterns."""
+        structure, nodes = self._structure(v)
+        kind = choice[0].op is average_update, len(choice[0].variables) > 1
+        key = kind, v.spec.dtype, structure
+        if key not in self.known:
+            found = self._found(v, choice)
+            place = {t: i for i, t in enumerate(nodes)}
+            ends = [*map(self.new.__getitem__, found.variables), found.gradient] if found else []
+            self.known[key] = found and (found, [place[t] for t in ends])
+        known = self.known[key]
+        if known is None:
+            return None
+        like, places = known
+        news = [nodes[i] for i in places]
+        return like._replace(
+            variables=tuple([self.variable[t] for t in news[:-1]]), gradient=news[-1]
+        )
+
+    def _structure(self, v: Tensor) -> tuple[Hashable, list[Tensor]]:
+        """What is equal for steps that are written alike and have the same numbers, and the tensors
+        in it in their order.
+        """
+        place, depths = {self.new[v]: 0}, [0]
+        nodes, key = [self.new[v]], list[Hashable]()
+        for i, t in enumerate(nodes):  # It grows meanwhile.
+            owner = self.variable.get(t)
+            operands: Sequence[Tensor] = ()
+            if not t.ndim:
+                key.append(t)
+                continue
+            if t.op in ARITHMETIC and depths[i] < 2 * DEPTH:
+                operands = t.inputs
+            for x in (*operands, owner):
+                if x is not None and x not in place:
+                    place[x] = len(nodes)
+                    nodes.append(x)
+                    depths.append(depths[i] + 1)
+            old = place[owner] if owner is not None else -1 if t in self.new else -2
+            kind = t.op if operands else None
+            key.append((kind, old, t.spec == v.spec, *[place[x] for x in operands]))
+        return tuple(key), nodes
+
+    def _found(self, v: Tensor, choice: list[Pattern]) -> Found | None:
+        own = frozenset([(v, 1)])
+        forms = [self._form(v)]
+        if v in self.new[v].inputs and forms[0].get(own) != ONCE:
+            # With a penalty on weights the gradient contains v, so it stays whole.
+            forms.append(self._form(v, shallow=True))
+        if choice[0].op is average_update:
+            forms = [
+                form for form in [*forms, self._form(v, shallow=True)] if form.get(own) != ONCE
+            ]
+        for pattern in choice:
+            found = self._unified(pattern, v, forms)
+            if found is not None:
+                choice.remove(pattern)
+                choice.insert(0, pattern)
+                return found
+        return None
+
+    # --- normal forms -----------------------------------------------------------------------------
+
+    def _form(self, v: Tensor, shallow: bool = False) -> Grouped:
+        new = self.new[v]
+        stops = {x for t in new.inputs if t is not v for x in _cores(t)} if shallow else set()
+        return by_tensors(self._normal(new, None, stops))
+
+    def _normal(
+        self, t: Tensor, gradient: Tensor | None, stops: Collection[Tensor | None] = ()
+    ) -> Sum:
+        """The normal form of a tensor. Before the gradient is known, only that is looked into which
+        contains the variable's old value or the new value of another.
+        """
+        stops = {*stops, gradient}
+        near: dict[Tensor, None] = {}  # operations before their operands
+        level = [t]
+        for _ in range(DEPTH):
+            level = [x for x in level if x.op in ARITHMETIC and x not in near and x not in stops]
+            level = [x for x in level if x is t or x not in self.variable]
+            near.update(dict.fromkeys(level))
+            level = [y for x in level for y in x.inputs if y.ndim]
+        scaled = {x for x in near if scales(x)}
+        # Of numbers only factors are told apart, so that they can be written as tensors again.
+        opened = near if gradient is not None else self._containing(t, near)
+        return Algebra(opens=lambda x: scales(x) if not x.ndim else x in opened or x in scaled)(t)
+
+    def _containing(self, t: Tensor, near: dict[Tensor, None]) -> set[Tensor]:
+        """Which of the operations that end in `t` read its old value, or a new value."""
+        own = self.variable.get(t)
+        found: set[Tensor] = set()
+        before = -1
+        while before < len(found):  # An operand may stand before an operation, and behind it.
+            before = len(found)
+            for x in reversed(near):
+                if x not in found and any(
+                    y in found or y is own or (y in self.variable and y is not t) for y in x.inputs
+                ):
+                    found.add(x)
+        return found
+
+    def _unified(self, pattern: Pattern, p: Tensor, forms: Sequence[Grouped]) -> Found | None:
+        """The step of this pattern, if the new value of `p` is one."""
+        start = Match({pattern.variables[0]: p, pattern.results[0]: self.new[p]})
+        for form in forms:
+            if shape_of(form) == pattern.kinds:
+                unifier = Unifier(pattern, self.variable, self._normal)
+                for match in unifier.results(start, form):
+                    found = self._made(pattern, match)
+                    if found is not None:
+                        return found
+        return None
+
+    def _made(self, pattern: Pattern, match: Match) -> Found | None:
+        variables = tuple([match.bound[v] for v in pattern.variables])
+        gradient, spec = match.bound.get(pattern.gradient), variables[0].spec
+        if gradient is None or gradient.spec != spec:
+            return None
+        if not all(v.spec == spec and self._is_float(v) for v in variables):
+            return None
+        known = solved(match.equations, spec.dtype, {SCALE: ONCE})
+        if known is None and pattern.op is not average_update:
+            known = solved(match.equations, spec.dtype, {})
+        if known is None or not all(x in known for x in pattern.numbers):
+            return None
+        numbers = tuple([known[x] for x in pattern.numbers])
+        return Found(pattern, numbers, known[SCALE], variables, gradient)
+
+
+def _cores(t: Tensor) -> Iterator[Tensor]:
+    """What `t` is a multiple of."""
+    while t.op is not None and t.ndim and scales(t):
+        t = next(x for x in t.inputs if x.ndim)
+    yield t
