@@ -28,7 +28,8 @@ LISTS = ("reference.md", "reference/index.md")
 
 MEASURED = (
     "accuracy", "benchmarks", "changelog", "compatibility", "contributing", "cost-model",
-    "documents", "how-it-works", "kernels", "networks", "primitives", "releasing", "resources",
+    "documents", "history", "how-it-works", "kernels", "networks", "primitives", "releasing",
+    "resources",
 )  # fmt: skip
 """Pages that the search shows last: measurements, and what only developers read."""
 

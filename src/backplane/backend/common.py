@@ -114,7 +114,7 @@ def backend() -> str:
     """The name of the engine in use.
 
     Returns:
-        String: the name as configured, or that of the engine that `K.engine` has put in its place.
+        The name as configured, or that of the engine that `K.engine` has put in its place.
 
     Example:
         >>> from backplane import backend as K
