@@ -355,7 +355,7 @@ def _refuses_bad_parts(engine: Any, good: Path, bad: Path, values: np.ndarray) -
     part = min(Path(f"{bad}.parts").iterdir())
     with K.set_mesh(GRID):
         w = K.shard(K.variable(0 * values, dtype="bfloat16"), ("batch", "model"))
-        for i, words in enumerate(("was altered", "is torn", "is missing")):
+        for i, words in enumerate(("was altered", "is damaged", "is missing")):
             if engine.process == 0:
                 content = part.read_bytes()
                 part.write_bytes((content[:-1] + bytes([content[-1] ^ 1]), content[:-2])[i % 2])

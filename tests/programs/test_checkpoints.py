@@ -109,7 +109,7 @@ def test_a_torn_file(cut, tmp_path):
     K.save_state(tmp_path / "state", {"v": K.ones((4,))})
     content = (tmp_path / "state").read_bytes()
     (tmp_path / "state").write_bytes(content[:cut])
-    with pytest.raises(ValueError, match=r"state' is torn"):
+    with pytest.raises(ValueError, match=r"state' is damaged"):
         K.load_state(tmp_path / "state")
 
 
@@ -142,7 +142,7 @@ def test_the_last_complete_file_of_a_folder(tmp_path):
         K.save_state(path, {"v": K.variable([float(i)])})
         os.utime(path, ns=(i, i))
     path.write_bytes(path.read_bytes()[:-2])
-    with pytest.warns(UserWarning, match=r"step-2' is torn"):
+    with pytest.warns(UserWarning, match=r"step-2' is damaged"):
         found = K.load_state(tmp_path)
     assert found["v"].tolist() == [1.0]
     (tmp_path / "empty").mkdir()

@@ -58,10 +58,10 @@ def test_a_region_needs_the_parts_that_it_meets(state, region):
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
-        (lambda content: content[:-1], "is torn"),
-        (lambda content: b"", "is torn"),
+        (lambda content: content[:-1], "is damaged"),
+        (lambda content: b"", "is damaged"),
         (lambda content: content[:-1] + bytes([content[-1] ^ 1]), "was altered"),
-        (lambda content: content.replace(b"from 2, 0", b"from 2, 1"), "is torn"),
+        (lambda content: content.replace(b"from 2, 0", b"from 2, 1"), "is damaged"),
     ],
 )
 def test_bad_parts(state, harm, words):

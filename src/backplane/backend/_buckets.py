@@ -45,8 +45,9 @@ class Bucketed:
             raise ValueError(f"{self.what}: no input has an unknown size at axis {axes}")
         if check and function.keys:
             raise ValueError(
-                f"{self.what}: with random numbers nobody can compare results with and without "
-                "padding; try it without them (dropout off), and then say check=False"
+                f"{self.what}: results with and without padding cannot be compared, because the "
+                "function draws random numbers; test it without them (dropout off), and then pass "
+                "check=False"
             )
         self._unchecked = check
         self.pads = "static" in function.engine.capabilities

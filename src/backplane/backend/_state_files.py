@@ -123,11 +123,11 @@ class InParts:
         except FileNotFoundError as error:
             raise ValueError(f"K.load_state: {str(file)!r} is missing{whose}") from error
         except (safetensors.SafetensorError, OSError) as error:
-            raise ValueError(f"K.load_state: {str(file)!r} is torn{whose}: {error}") from error
+            raise ValueError(f"K.load_state: {str(file)!r} is damaged{whose}: {error}") from error
         if digest({part.key: value}) != part.digest or value.dtype != self.dtype:
             raise ValueError(
                 f"K.load_state: {str(file)!r} was altered{whose}: the checksum of {part.key!r} "
-                "does not fit"
+                "does not match"
             )
         return value
 
@@ -208,7 +208,7 @@ def read(file: Path) -> State:
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is torn or was altered.
+        ValueError: if it is damaged or was altered.
     """
     safetensors = library("K.load_state")
     content = file.read_bytes()
@@ -216,13 +216,15 @@ def read(file: Path) -> State:
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         state = {name: _array(**given) for name, given in safetensors.deserialize(content)}
     except (safetensors.SafetensorError, ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"K.load_state: {str(file)!r} is torn or no state: {error}") from error
+        raise ValueError(
+            f"K.load_state: {str(file)!r} is damaged, or is no saved state: {error}"
+        ) from error
     marks = header.get("__metadata__", {})
     texts = [marks[key] for key in (PARTS, RANDOM) if key in marks]
     if marks.get(DIGEST) != digest(state, *texts):
         raise ValueError(
-            f"K.load_state: {str(file)!r} was altered, or K.save_state has not written it: its "
-            "checksum does not fit"
+            f"K.load_state: {str(file)!r} was altered, or was not written by K.save_state: its "
+            "checksum does not match"
         )
     parts = json.loads(marks.get(PARTS, "{}"))
     in_parts = {name: InParts(file, *given) for name, given in parts.items()}

@@ -149,7 +149,7 @@ def load_state(
 
     Raises:
         FileNotFoundError: if there is no such file, or no complete one in the folder.
-        ValueError: if the file or one of its parts is torn, missing or was altered, if it lacks one
+        ValueError: if the file or one of its parts is damaged, missing or altered, if it lacks one
             of the variables, or if a shape or dtype differs. No variable has changed then.
         ImportError: if the library safetensors is missing.
 

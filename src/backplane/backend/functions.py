@@ -189,8 +189,8 @@ def _node(
     if captured:
         if gradient is not None:
             raise ValueError(
-                f"K.native: {called.name} uses {captured[0]!r} from around it, for which "
-                "`gradient` has no result: give it to K.native as an operand"
+                f"K.native: {called.name} captures {captured[0]!r}, for which "
+                "`gradient` has no result: pass it to K.native as an operand"
             )
         function = function.capturing(captured)
         specs += [t.spec for t in captured]

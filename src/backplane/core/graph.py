@@ -199,7 +199,7 @@ def converted(array: np.ndarray, dtype: Any, what: str) -> np.ndarray:
     if own == "f" and not (whole := np.trunc(array) == array).all():
         raise TypeError(
             f"{what}: takes {target.name}, got {array.dtype.name} with fractions, such as "
-            f"{array[~whole].flat[0]}; round the numbers, or let K.cast cut the fractions off"
+            f"{array[~whole].flat[0]}; round the numbers, or truncate them with K.cast"
         )
     return array.astype(target)
 

@@ -35,12 +35,14 @@ class Mesh(NamedTuple):
             ValueError: if there is no axis, or a size is less than 1.
         """
         if not sizes:
-            raise ValueError("K.set_mesh: a mesh has one axis at least, got none")
+            raise ValueError("K.set_mesh: a mesh must have at least one axis, got none")
         for name, size in sizes.items():
             if not isinstance(name, str):
-                raise TypeError(f"K.set_mesh: the name of an axis is a string, got {name!r}")
+                raise TypeError(f"K.set_mesh: the name of an axis must be a string, got {name!r}")
             if size < 1:
-                raise ValueError(f"K.set_mesh: the axis {name!r} has size {size}; 1 is the least")
+                raise ValueError(
+                    f"K.set_mesh: the size of axis {name!r} must be at least 1, got {size}"
+                )
         return cls(tuple(sizes.items()))
 
     @property

@@ -133,8 +133,8 @@ def _restored(described: Any, specs: list[Spec]) -> Any:
     if kind == "unknown":
         raise TypeError(
             f"torch.compile cannot make a {rest[0]} part of a graph; it takes tensors, arrays, "
-            "numbers, strings, functions without variables from around them, and lists, tuples "
-            "and dicts of these"
+            "numbers, strings, functions that capture no variables, and lists, tuples and dicts of "
+            "these"
         )
     items = [_restored(v, specs) for v in rest[0]]
     return items if kind == "list" else tuple(items)

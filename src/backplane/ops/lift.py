@@ -73,7 +73,9 @@ def _holds_tensor(values: Sequence[Any]) -> bool:
             for v in values
         )
     except RecursionError:
-        raise ValueError("expected a tensor, an array or numbers, got a list in itself") from None
+        raise ValueError(
+            "expected a tensor, an array or numbers, got a list that contains itself"
+        ) from None
 
 
 def _array(value: object) -> np.ndarray:
@@ -215,6 +217,6 @@ def fitting(variable: Variable, value: object, what: str) -> Tensor:
     if is_float(new.spec.dtype) and not is_float(dtype):
         raise TypeError(
             f"{what}: the variable {variable.name!r} is {dtype}, and the new value is "
-            f"{new.spec.dtype}; K.cast(x, {str(dtype)!r}) cuts fractions off"
+            f"{new.spec.dtype}; K.cast(x, {str(dtype)!r}) truncates it"
         )
     return cast_to(new, dtype)

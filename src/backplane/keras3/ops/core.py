@@ -90,8 +90,8 @@ def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any
         raise ValueError("sparse tensors are not supported by the backend 'backplane'")
     if ragged:
         raise ValueError(
-            "ragged tensors are not supported by the backend 'backplane'; fill up the rows with "
-            "keras.utils.pad_sequences, and mask what was filled up"
+            "ragged tensors are not supported by the backend 'backplane'; pad the rows with "
+            "keras.utils.pad_sequences, and mask the padding"
         )
     dtype = None if dtype is None else standard(dtype)
     if dtype is not None and dtype not in DTYPES:

@@ -187,8 +187,8 @@ def _pair(x: Any) -> tuple[Tensor, Tensor]:
 def _get_complex_tensor_from_tuple(x: Any) -> NoReturn:
     """Keras asks for this in `keras.ops.polar` and the like."""
     raise TypeError(
-        "complex tensors are not supported by the backend 'backplane'; keras.ops.fft and its kin "
-        "take and give pairs of real and imaginary parts"
+        "complex tensors are not supported by the backend 'backplane'; keras.ops.fft and similar "
+        "functions take and return pairs of real and imaginary parts"
     )
 
 
