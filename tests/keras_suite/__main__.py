@@ -4,8 +4,8 @@
 
 PATH is relative to `keras/src`, such as `ops/numpy_test.py`, `layers/core` or a node id like
 `ops/math_test.py::MathOpsCorrectnessTest`; without one the whole suite runs. `--write FILE` writes
-the outcome of every test as JSON. `--all` runs the excluded tests too. Everything else goes to
-pytest: `-k`, `-x`, `-n 2`.
+the outcome of every test as JSON. `--all` runs the excluded tests too, and `--every 10` runs only
+every tenth test: a sample of all functions. Everything else goes to pytest: `-k`, `-x`, `-n 2`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("engine")
     parser.add_argument("--all", action="store_true", help="run the excluded tests too")
     parser.add_argument("--write", default="", help="file for the outcomes, as JSON")
+    parser.add_argument("--every", type=int, default=1, help="run every n-th test only")
     known, rest = parser.parse_known_args(arguments)
     os.environ["KERAS_BACKEND"] = f"backplane.{known.engine}"
     os.environ["KERAS_SUITE_ENGINE"] = known.engine
     os.environ["KERAS_SUITE_ALL"] = "1" if known.all else ""
+    os.environ["KERAS_SUITE_EVERY"] = str(known.every)
     os.environ["KERAS_SUITE_WRITE"] = str(Path(known.write).absolute()) if known.write else ""
     sys.path.insert(0, str(HERE))
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])

@@ -12,6 +12,7 @@ import ast
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -122,6 +123,17 @@ class _Server(Loader):
             vars(module).update({name: _member(served, name) for name in names})
         for short in ("image", "linalg", "math", "nn", "numpy", "random"):
             vars(module)[short] = importlib.import_module(f"{PREFIX}.{short}")
+        _tell_what_is_lacking()
+
+
+def _tell_what_is_lacking() -> None:
+    """Warn if the installed Keras asks for functions that this backend does not have."""
+    from keras.src.version import __version__
+
+    from backplane.keras3 import inventory
+
+    if found := inventory.notice(__version__):
+        warnings.warn(found, stacklevel=2)
 
 
 def _member(served: ModuleType, name: str) -> Any:

@@ -2,8 +2,8 @@
 
     python -m backplane.keras3.inventory
 
-Keras' own NumPy backend is the list: it is the smallest that is complete. Its files are read, and
-not imported, because they import JAX.
+What Keras' own backends for NumPy, JAX and PyTorch all have is the list. Their files are read, and
+not imported, because they import their libraries.
 """
 
 from __future__ import annotations
@@ -17,20 +17,36 @@ from pathlib import Path
 
 from backplane.keras3.hook import SERVED
 
+COMPLETE = ("numpy", "jax", "torch")
+"""Backends of Keras' own that are complete. A function that only some of them have is a part of
+theirs."""
+
+TESTED = "3.15.1"
+"""The release of Keras that Backplane is tested with."""
+
 MODULES = ("core", "image", "linalg", "math", "nn", "numpy", "random", "rnn")
 
 
-def _keras_backend(short: str) -> Path:
+def _keras_backend(name: str, short: str) -> Path:
     spec = importlib.util.find_spec("keras")
     if spec is None or spec.origin is None:
         raise ImportError("Keras is not installed: pip install keras")
-    return Path(spec.origin).parent / "src" / "backend" / "numpy" / f"{short}.py"
+    return Path(spec.origin).parent / "src" / "backend" / name / f"{short}.py"
 
 
 def functions(short: str) -> dict[str, list[str]]:
-    """The public functions and classes of a module of Keras' NumPy backend: name → parameters."""
-    tree = ast.parse(_keras_backend(short).read_text(encoding="utf-8"))
-    return {name: parameters for name, parameters in _public(tree) if not name.startswith("_")}
+    """The public functions and classes of a module of a backend, with their parameters as Keras'
+    NumPy backend names them.
+    """
+    first, *others = [
+        dict(_public(ast.parse(_keras_backend(name, short).read_text(encoding="utf-8"))))
+        for name in COMPLETE
+    ]
+    return {
+        name: parameters
+        for name, parameters in first.items()
+        if not name.startswith("_") and all(name in other for other in others)
+    }
 
 
 def _public(tree: ast.Module) -> Iterator[tuple[str, list[str]]]:
@@ -51,6 +67,20 @@ def lacking() -> dict[str, list[str]]:
         if missing:
             found[short] = missing
     return found
+
+
+def notice(version: str) -> str:
+    """What to say at the start about an installed release of Keras; empty if there is nothing. Only
+    a release that Backplane is not tested with is looked at.
+    """
+    missing = {} if version == TESTED else lacking()
+    if not missing:
+        return ""
+    names = [f"{short}.{name}" for short, found in missing.items() for name in found]
+    return (
+        f"backplane is tested with Keras {TESTED}. Keras {version} asks a backend for functions "
+        f"that it lacks: {', '.join(names)}. What needs them fails with an error that names them"
+    )
 
 
 def main() -> int:

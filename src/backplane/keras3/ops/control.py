@@ -22,6 +22,7 @@ from backplane.keras3.ops.parts import joined, part_of
 from backplane.keras3.tensor import Tensor
 from backplane.ops import control
 from backplane.ops import elementwise as ew
+from backplane.ops.autodiff import gradients
 from backplane.ops.effects import with_gradient
 from backplane.ops.lift import cast_to
 from backplane.ops.remat import rematerialized
@@ -140,7 +141,9 @@ def _less_one(x: Any) -> Any:
 def while_loop(
     cond: Function, body: Function, loop_vars: Any, maximum_iterations: int | None = None
 ) -> Any:
-    """Run `body` on the loop variables as long as `cond` of them holds."""
+    """Run `body` on the loop variables as long as `cond` of them holds. In models and steps it has
+    a gradient if `maximum_iterations` is given.
+    """
     several = isinstance(loop_vars, list | tuple)
     start = tuple(loop_vars) if several else (loop_vars,)
 
@@ -175,8 +178,39 @@ def _built_while(test: Function, step: Function, start: Any, limit: int | None) 
         new = [tensor_of(x, t.spec.dtype) for x, t in zip(found, init, strict=True)]
         return [ew.add(count, constant(1, "int32")), *new]
 
-    _, *finals = control.while_loop(tested, stepped, [constant(0, "int32"), *init])
+    start_of_all = [constant(0, "int32"), *init]
+    _, *finals = _differentiable(
+        control.while_loop(tested, stepped, start_of_all), start_of_all, tested, stepped, limit
+    )
     return packed(wrapped(finals))
+
+
+def _differentiable(
+    finals: list[Node], start: list[Node], tested: Function, stepped: Function, limit: int | None
+) -> list[Node]:
+    """What a loop gives, with a gradient: that of a scan over `limit` steps, of which those after
+    the end of the loop change nothing. If there is no limit, to ask for a gradient is an error.
+    """
+    operands = finals[0].inputs[0].inputs
+
+    def rule(cotangents: Sequence[Node | None]) -> list[Node | None]:
+        if limit is None:
+            raise TypeError(
+                "keras.ops.while_loop has no gradient: how many steps it takes is unknown while "
+                "the graph is built. Give maximum_iterations; or use keras.ops.scan, or "
+                "keras.ops.fori_loop with numbers as its bounds"
+            )
+
+        def step(state: list[Node], _: list[Node]) -> tuple[list[Node], list[Node]]:
+            goes_on, new = tested(*state), stepped(*state)
+            pairs = zip(new, state, strict=True)
+            return [ew.where(goes_on, n, old) for n, old in pairs], []
+
+        again, _ = control.scan(step, start, [], length=limit)
+        asked = [(y, g) for y, g in zip(again, cotangents, strict=True) if g is not None]
+        return gradients([y for y, _ in asked], operands, [g for _, g in asked])
+
+    return with_gradient(*finals, *operands, rule=rule, results=len(finals))
 
 
 def fori_loop(lower: Any, upper: Any, body_fun: Function, init_val: Any) -> Any:
