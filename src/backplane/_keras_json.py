@@ -26,7 +26,7 @@ DIM_ORDERINGS = {"th": "channels_first", "tf": "channels_last"}
 
 
 class Settings(NamedTuple):
-    """What `keras.json` holds. The defaults are the documented ones, in the documented order."""
+    """The content of `keras.json`, with the documented defaults in the documented order."""
 
     image_data_format: str = "channels_last"
     epsilon: float = 1e-7

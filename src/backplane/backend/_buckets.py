@@ -19,7 +19,9 @@ Sizes = int | Sequence[int]
 
 
 class Bucketed:
-    """What `f.in_buckets` returns. Call it as `f`: `values` turns what is given into a list."""
+    """The function that `f.in_buckets` returns. Call it as `f`: `values` makes a list of what is
+    given.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What `torch.compile` sees in the place of a K function.
+"""The function that `torch.compile` sees in the place of a K function.
 
 Its tracer, Dynamo, reads the bytecode of what it compiles. It cannot follow the call rule, which is
 made of caches and context variables, but it can follow the emitted program of a call. So every K

@@ -1,4 +1,4 @@
-"""What Keras 1 spelled differently, and its meaning today.
+"""The spellings of Keras 1, and their meaning today.
 
 K functions know nothing of Keras 1. If a call of `backplane.backend` raises a TypeError or
 ValueError, `modern` looks at it once more. If it is spelled as in Keras 1, it is made again in

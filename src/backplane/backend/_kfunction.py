@@ -1,4 +1,4 @@
-"""What `K.function` returns."""
+"""The functions that `K.function` returns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Given = Callable[[list[np.ndarray]], Any]
 
 
 class KFunction:
-    """What `K.function` returns. Call it with a list of values, one per input.
+    """The function that `K.function` returns. Call it with a list of values, one per input.
 
     If the function was made with a single input outside of a list, it takes a single value. If it
     was made with a single output outside of a list, it returns a single array. If it was made with
@@ -206,7 +206,7 @@ class KFunction:
         return self.summary()._repr_html_()
 
     def summary(self, unknown: int = 1) -> Text:
-        """What the function takes, gives, keeps and costs, as a text.
+        """The inputs, outputs, variables and cost of the function, as a text.
 
         Args:
             unknown: What an unknown size counts as in the estimates of memory and work.

@@ -133,7 +133,7 @@ class InParts:
 
 
 class State(NamedTuple):
-    """What a file holds."""
+    """The content of a file."""
 
     whole: dict[str, np.ndarray]
     in_parts: dict[str, InParts]

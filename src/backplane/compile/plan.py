@@ -1,4 +1,4 @@
-"""What a function computes, as it is settled when the function is built."""
+"""The plan of a function: the computation, as it is fixed when the function is built."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How `K.function` changes the graph that it is given: mixed precision, a scaled loss, and a batch
-in parts.
+"""The changes that `K.function` makes to the graph that it is given: mixed precision, a scaled
+loss, and a batch in parts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a terminal shows while something takes long."""
+"""Progress on a terminal while something takes long."""
 
 from __future__ import annotations
 

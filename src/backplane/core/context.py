@@ -1,5 +1,5 @@
-"""What surrounds the building of a graph, in one context variable: threads and asyncio tasks never
-see each other's.
+"""The surroundings of a graph that is being built, in one context variable: threads and asyncio
+tasks never see each other's.
 
 This module also gives tensors their names, and records the line of the user's code that built each
 of them. Recording is cheap; the line is spelled out when something fails.

@@ -1,4 +1,4 @@
-"""What can be said about the numbers in an array, in the same words on every engine."""
+"""A description of the numbers in an array, in the same words on every engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a tensor before it has a value: its shape and dtype."""
+"""The spec of a tensor: its shape and dtype, which are known before it has a value."""
 
 from __future__ import annotations
 

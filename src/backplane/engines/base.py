@@ -1,5 +1,5 @@
-"""What an engine is: a table of lowerings (`engines.table`), conversions, a compile hook, and its
-capabilities.
+"""The interface of an engine: a table of lowerings (`engines.table`), conversions, a compile hook,
+and its capabilities.
 
 An engine module defines one subclass of `Engine` and exports an instance as `ENGINE`. The names of
 the primitives, their operands and parameters are listed in `docs/primitives.md`.

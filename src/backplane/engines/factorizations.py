@@ -1,4 +1,4 @@
-"""What the rooms `factorizations` of several engines share."""
+"""The common part of the rooms `factorizations` of several engines."""
 
 from __future__ import annotations
 

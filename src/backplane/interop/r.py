@@ -206,7 +206,7 @@ def ranked(x: Any, value: Any) -> Any:
 
 @dataclass(eq=False, repr=False)
 class Function:
-    """What `K$function` gives: it takes a list of values and returns a list of arrays.
+    """The function that `K$function` returns. It takes a list of values and gives arrays.
 
     Where the list of outputs had names, so has the list of results; where that of the inputs had
     names, so may the list of values, in any order.

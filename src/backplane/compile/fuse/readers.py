@@ -1,4 +1,4 @@
-"""Who reads what, and which nodes an engine has kernels for."""
+"""The readers of each tensor, and the nodes that an engine has kernels for."""
 
 from __future__ import annotations
 

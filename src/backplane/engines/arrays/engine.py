@@ -1,4 +1,4 @@
-"""What engines have in common whose programs compute NumPy arrays."""
+"""The common part of engines whose programs compute NumPy arrays."""
 
 from __future__ import annotations
 

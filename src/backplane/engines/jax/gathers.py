@@ -1,4 +1,5 @@
-"""What XLA's partitioner gathers or moves: found in compiled programs, and told by operation.
+"""The operands that XLA's partitioner gathers or moves: found in compiled programs, and told by
+operation.
 
 The partitioner has no interface for this. But every instruction of a compiled program has the names
 of the scopes in which JAX has traced it. So each lowering is traced in a scope of its own.

@@ -1,4 +1,4 @@
-"""How a lowering of several steps becomes one."""
+"""A decorator that makes one operation of a lowering of several steps."""
 
 from __future__ import annotations
 

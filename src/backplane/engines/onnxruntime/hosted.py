@@ -1,6 +1,6 @@
-"""What Python runs between the sessions of a program: primitives that ONNX has no operation for,
-and loops and branches whose bodies contain such primitives or call users' functions. Each of their
-bodies is a program of its own.
+"""The parts of a program that Python runs between sessions: primitives that ONNX has no operation
+for, and loops and branches whose bodies contain such primitives or call users' functions. Each of
+their bodies is a program of its own.
 """
 
 from __future__ import annotations

@@ -17,7 +17,9 @@ from backplane.interop.keras3.lifting import arguments_of, lifted
 
 
 class ModelFunction:
-    """What `K.function` returns for KerasTensors: call it with a list of values, one per input."""
+    """The function that `K.function` returns for KerasTensors: call it with a list of values, one
+    per input.
+    """
 
     def __init__(self, inputs: Any, outputs: Any) -> None:
         self._one_in = not isinstance(inputs, list | tuple)

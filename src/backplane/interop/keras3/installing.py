@@ -24,7 +24,7 @@ LAMBDAS = "keras.src.utils.python_utils"
 
 
 class Installation(AbstractContextManager["Installation"]):
-    """What `install` returns; as a context manager it uninstalls at its end."""
+    """The result of `install`; as a context manager it uninstalls at its end."""
 
     def __exit__(self, *exception: object) -> None:
         uninstall()

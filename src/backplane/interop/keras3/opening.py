@@ -1,4 +1,4 @@
-"""What a layer of Keras 3 computes, as a graph of K: for engines that cannot call Keras.
+"""The computation of a layer of Keras 3 as a graph of K: for engines that cannot call Keras.
 
 The layer's own `call` runs on KerasTensors that stand for tensors of K, and so do its weights. The
 operations that it uses are computed at once, by the functions of Backplane below Keras
