@@ -215,3 +215,22 @@ def test_gradients_of_the_values(engine: Any) -> None:
     np.testing.assert_allclose(K.eval(to_y), DENSE.T @ weights)
     (mixed,) = K.gradients(K.sum(to_y * to_y), [values])
     np.testing.assert_allclose(K.eval(mixed), (2 * weights @ (DENSE.T @ weights).T)[DENSE != 0])
+
+
+def test_the_listing_shows_the_product(engine: Any, all_thin: None) -> None:
+    a = K.placeholder((6, 5), sparse=True, name="graph")
+    f = K.function([a], [K.dot(a, K.ones((5, 2)))])
+    assert "matmul(" in str(f.source())
+    f([CSR])
+    if "rows_matmul" in engine.table:
+        assert "rows_matmul(" in str(f.source())
+    assert "graph/rows/values" in str(f.source())
+
+
+def test_programs_that_the_library_compiles_whole(engine: Any, all_thin: None) -> None:
+    if engine.has_kernels({"compile": True}):
+        return  # There it is one program more, of the same lowerings.
+    a = K.placeholder((6, 5), sparse=True)
+    f = K.function([a], [K.dot(a, K.ones((5, 2)))], compile=True)
+    np.testing.assert_allclose(f([CSR])[0], DENSE @ np.ones((5, 2)), rtol=1e-5)
+    assert not f._function.thin

@@ -118,8 +118,7 @@ class Function(Plan):
         inputs, replace = self.fixed(switches)
         fed, state, replace = signature(self, inputs, replace)
         graph = [*self.news, *self.outputs]
-        taken, thin = sparse.thinned(graph, self.thin, self.inputs) if self.thin else (graph, {})
-        fed, state = sparse.spread(fed, state, thin) if thin else (fed, state)
+        taken, fed, state, thin = sparse.in_rows(self, graph, fed, state)
         with assuming(alike):
             program = compiled(
                 self.engine, fed, taken, state=state, replace=replace, options=self.options

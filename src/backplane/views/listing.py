@@ -11,6 +11,7 @@ from backplane.compile.function import Function
 from backplane.compile.plan import signature
 from backplane.compile.program import closed, emitter_for, prepared
 from backplane.compile.source_map import Place
+from backplane.compile.sparse import in_rows
 from backplane.core.graph import Graph, Tensor, toposort
 from backplane.core.sizes import assuming
 from backplane.core.source import Source
@@ -32,7 +33,7 @@ def _source(function: Function, switches: Sequence[Any]) -> Text:
     engine, options = function.engine, dict(function.options)
     inputs, replace = function.fixed(tuple(switches))
     fed, state, replace = signature(function, inputs, replace)
-    results = [*function.news, *function.outputs]
+    results, fed, state, _ = in_rows(function, [*function.news, *function.outputs], fed, state)
     graph = prepared(engine, fed, results, state, replace, False, function.options)
     taken = [*fed, *graph.arrays]
     emitter = emitter_for(engine, taken, graph.outputs, graph.order, state, False, options)
