@@ -65,10 +65,11 @@ demo: $(STAMPS)/examples $(patsubst %,$(STAMPS)/%,$(ENGINES))
 		$(if $(filter all,$(ENGINES)),,$(patsubst %,--backend %,numpy $(filter-out numpy,$(ENGINES))))
 	@echo
 	@echo 'Next:'
-	@echo '  make demo ENGINES="jax torch"                      the same program on other engines'
-	@echo '  $(BIN)/python examples/gallery/grad_cam.py          a picture: where a network looks'
-	@echo '  $(BIN)/backplane docs start                         five minutes of reading; without a name: all pages'
-	@echo '  $(BIN)/backplane explain conv2d                     what a function does'
+	@printf '  %-46s %s\n' 'make demo ENGINES="jax torch"' 'the same program on other engines' \
+		'$(BIN)/python examples/gallery/grad_cam.py' 'a picture: where a network looks' \
+		'$(BIN)/backplane docs start' 'five minutes of reading; without a name: all pages' \
+		'$(BIN)/backplane docs keras-3-backend' 'Keras 3 models on any engine' \
+		'$(BIN)/backplane explain conv2d' 'what a function does'
 
 test: lint $(if $(filter 0,$(TEST_R)),,r)
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal

@@ -47,6 +47,7 @@ TITLES = {
     "recurrence": "Recurrence",
     "scaling": "Larger models",
     "devices": "Devices and precision",
+    "segments": "Rows in segments",
     "selection": "Joining and taking",
     "session": "Sessions",
     "shaping": "Shapes",
