@@ -93,6 +93,8 @@ class Engine:
     """What reads a state of the process, what sets it, and the state in which programs run. An
     emitted program does that in its own text, because one more function around a small program
     would slow it down."""
+    names_dtypes: ClassVar[bool] = True
+    """Whether a dtype of the library tells its name, as `str(dtype)` or `dtype.name`."""
     holds_arrays: ClassVar[bool] = False
     """Whether arrays of native byte order are values as they are, so that `from_numpy` returns its
     argument."""
@@ -303,6 +305,19 @@ class Engine:
         if mesh not in engines:
             engines[mesh] = self.with_mesh(mesh)
         return engines[mesh]
+
+    def mesh_devices(self) -> list[str]:
+        """The devices of which a mesh can be made, in their order: those of all processes."""
+        return self.devices()
+
+    def connect(self, address: str | None, count: int | None, index: int | None) -> int:
+        """Connect the processes of a mesh; their number. `address` is that of the first process;
+        what is None is told by a launcher.
+
+        Raises:
+            ValueError: if the library computes in one process.
+        """
+        raise ValueError(f"the engine {self.name!r} computes in one process")
 
     def with_mesh(self, mesh: Mesh) -> Engine:
         """A new engine for a mesh of several devices."""

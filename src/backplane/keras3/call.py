@@ -335,12 +335,13 @@ _names: dict[Any, str] = {}
 
 
 def introduce_dtypes(engine: Engine) -> None:
-    """Let Keras know the dtypes of an engine's library, if they do not tell their names."""
+    """Let Keras know the dtypes of an engine's library, if they do not tell their names. Other
+    libraries are left alone: processes may have to be connected before JAX is first used.
+    """
+    if engine.names_dtypes:
+        return
     from keras.src.backend.common.dtypes import PYTHON_DTYPES_MAP
 
-    float32 = engine.from_numpy(np.zeros((), "float32")).dtype
-    if hasattr(float32, "name") or "torch" in str(float32):
-        return
     for name in DTYPES - engine.missing_dtypes:
         value = engine.from_numpy(np.zeros((), "float32"), name)
         if engine.spec_of(value).dtype == name:

@@ -30,6 +30,7 @@ PREFIX = f"keras.src.backend.{NAME}"
 
 SERVED = {
     "core": "backplane.keras3.ops.core",
+    "distribution_lib": "backplane.keras3.distribution",
     "image": "backplane.keras3.ops.image",
     "linalg": "backplane.keras3.ops.linalg",
     "math": "backplane.keras3.ops.math",
@@ -254,6 +255,12 @@ def _asks_for(test: ast.expr) -> str | None:
 
 class _ToOurs(ast.NodeTransformer):
     """Turns imports of Keras' NumPy backend into imports of this one."""
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        """NumPy's has no module for distributions."""
+        if ast.unparse(node) == "distribution_lib = None":
+            return ast.ImportFrom(PREFIX, [ast.alias("distribution_lib")], 0)
+        return node
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom:
         module = (node.module or "").replace("keras.src.backend.numpy", PREFIX)

@@ -14,6 +14,7 @@ from backplane import config
 from backplane.core.graph import Placeholder, constant
 from backplane.core.sizes import tie
 from backplane.core.spec import Spec
+from backplane.keras3 import distribution
 from backplane.keras3.call import tensor_of, tracing, unwrapped
 from backplane.keras3.naming import name_operation
 from backplane.keras3.ops.core import is_tensor
@@ -69,7 +70,7 @@ class Step:
         """
         if self.eager:
             return _Program(self.function, data, eager=True)
-        key = _signature(data)
+        key: Any = _signature(data), distribution.mesh_of(distribution.current())
         if key not in self._programs and key not in self._closed:
             try:
                 self._programs[key] = _Program(self.function, data)
@@ -138,15 +139,16 @@ class _Program:
         data = tree.map_structure(
             lambda x: Tensor(next(following)) if isinstance(x, np.ndarray) else x, data
         )
-        while True:
-            result, updates, traced = _run(function, data, eager)
-            if not traced.uninitialized:
-                break
-        self.result = result
-        self.places = [i for i, x in enumerate(tree.flatten(result)) if _has_value(x)]
-        flat = tree.flatten(result)
-        outputs = [tensor_of(unwrapped(flat[i])) for i in self.places]
-        self.compiled = K.function(self.feeds, outputs, updates=updates)
+        with distribution.in_force(distribution.current()):
+            while True:
+                result, updates, traced = _run(function, data, eager)
+                if not traced.uninitialized:
+                    break
+            self.result = result
+            self.places = [i for i, x in enumerate(tree.flatten(result)) if _has_value(x)]
+            flat = tree.flatten(result)
+            outputs = [tensor_of(unwrapped(flat[i])) for i in self.places]
+            self.compiled = K.function(self.feeds, outputs, updates=updates)
 
     def __call__(self, data: Any) -> Any:
         leaves = [x for x in tree.flatten(data) if isinstance(x, np.ndarray)]
@@ -176,6 +178,8 @@ def _placeholders(leaves: list[np.ndarray], opened: bool) -> list[Placeholder]:
             tie(feed, 0, first, 0)
         elif is_open:
             first = feed
+        if is_open:
+            feed.layout = distribution.layout_of_batch(distribution.current(), shape)
         made.append(feed)
     return made
 

@@ -15,7 +15,7 @@ from keras.src.backend.common import KerasVariable
 from backplane import engines
 from backplane.core import graph
 from backplane.core import variable as core
-from backplane.keras3 import call
+from backplane.keras3 import call, distribution
 from backplane.keras3.tensor import Tensor
 
 
@@ -38,6 +38,8 @@ class Variable(KerasVariable):
         if self.cell is None:
             self.cell = core.Variable(array, self._path)
             self.cell.trainable = bool(self._trainable)
+            self._shape = array.shape  # Layouts ask for it.
+            distribution.place(self)
         else:
             core.assign([self.cell], [array])
 

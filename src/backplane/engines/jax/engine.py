@@ -149,6 +149,15 @@ class JaxEngine(Engine):
         except (RuntimeError, ValueError):
             _waited(*values)
 
+    def mesh_devices(self) -> list[str]:
+        """All devices of JAX's default platform."""
+        return [f"{d.platform}:{d.id}" for d in jax.devices()]
+
+    def connect(self, address: str | None, count: int | None, index: int | None) -> int:
+        """`jax.distributed`."""
+        jax.distributed.initialize(address, count, index)
+        return jax.process_count()
+
     def with_mesh(self, mesh: Mesh) -> Engine:
         """Programs over all devices, by XLA's partitioner."""
         # Here: a program on one device needs none of it.

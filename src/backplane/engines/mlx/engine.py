@@ -38,6 +38,7 @@ class MLXEngine(Engine):
         ("host_shapes", "float16", "bfloat16", "unsigned", "eager", "tape", "unchecked", "lazy")
     )
 
+    names_dtypes = False
     shortage = "allocate"
     largest_size = 2**31 - 1
 

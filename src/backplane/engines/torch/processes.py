@@ -58,6 +58,37 @@ def grid_of(mesh: Mesh) -> DeviceMesh:
     return grid
 
 
+def devices() -> list[str]:
+    """The device of each process, under the number of the process."""
+    started = dist.is_available() and dist.is_initialized()
+    count = dist.get_world_size() if started else int(os.environ.get("WORLD_SIZE", "1"))
+    return [f"{default_device().type}:{i}".replace("cuda", "gpu") for i in range(count)]
+
+
+def connect(address: str | None, count: int | None, index: int | None) -> int:
+    """Connect the processes, at the address of the first one or as a launcher says; their number.
+
+    Raises:
+        ValueError: if nothing tells which process this is.
+    """
+    if not dist.is_initialized():
+        if address is not None:
+            if count is None or index is None:
+                raise ValueError("beside an address, the number of processes and this one's index")
+            atexit.register(_disconnect)
+            dist.init_process_group(
+                init_method=f"tcp://{address}", world_size=count, rank=index, backend="gloo"
+            )
+        elif "RANK" in os.environ:
+            _connect()
+        else:
+            raise ValueError(
+                "there is no address, and no launcher has started this process; start "
+                f"processes with `{LAUNCH.format(count='N')}`"
+            )
+    return dist.get_world_size()
+
+
 def _connect() -> None:
     """Connect the processes that a launcher has started, until Python ends.
 
