@@ -62,6 +62,53 @@ def test_coordinates(engine: Any) -> None:
         np.testing.assert_array_equal(K.eval(K.sum(entries, axis=0)), np.sum(want, 0))
 
 
+def test_products_of_coordinates(engine: Any) -> None:
+    values = K.placeholder((None,), dtype="float64")
+    at = K.placeholder((None, 2), dtype="int64")
+    left, right = np.arange(8.0).reshape(2, 4) - 3, np.arange(6.0).reshape(3, 2) - 2
+    w, u = K.variable(right, dtype="float64"), K.variable(left, dtype="float64")
+    shape = K.constant([4, 3], dtype="int64")
+    entries = SparseTensor(at, values, shape)
+    products = [K.dot(entries, w), K.dot(u, entries)]
+    loss = sum(K.sum(K.square(p)) for p in products)
+    slopes = K.gradients(loss, [values, w, u])
+    again = K.gradients(K.sum(K.square(slopes[1])), [values])
+    f = K.function([values, at], [*products, *slopes, *again, K.dot(K.to_dense(entries), w)])
+    # The second place has two entries, and the last entry is surplus.
+    places = np.array([[0, 1], [3, 2], [3, 2], [1, 0], [-1, -1]])
+    given = np.array([1.5, 2, -4, 0.5, 0])
+    dense = np.zeros((4, 3))
+    np.add.at(dense, tuple(places[:-1].T), given[:-1])
+    found = f([given, places])
+    y, z = dense @ right, left @ dense
+    by_dense = 2 * y @ right.T + 2 * left.T @ z
+    want = [y, z, np.append(by_dense[tuple(places[:-1].T)], by_dense[0, 0])]
+    want += [2 * dense.T @ y, 2 * z @ dense.T]
+    for one, right_one in zip(found, want, strict=False):
+        # What a surplus entry gets means nothing.
+        last = slice(None, -1) if one.ndim == 1 else slice(None)
+        np.testing.assert_allclose(one[last], right_one[last], atol=1e-12)
+    np.testing.assert_allclose(found[-1], y, atol=1e-12)
+    step = 1e-6
+    higher, lower = (f([given + d, places])[3] for d in (step * np.eye(5)[0], -step * np.eye(5)[0]))
+    slope = (np.square(higher).sum() - np.square(lower).sum()) / (2 * step)
+    np.testing.assert_allclose(found[5][0], slope, rtol=1e-5)
+    assert K.int_shape(products[0]) == (4, 2)
+
+
+def test_products_of_coordinates_that_do_not_fit(engine: Any) -> None:
+    entries = coordinates([[0, 1]], [1], [2, 3])
+    with pytest.raises(ValueError, match=r"K\.dot: .*cannot multiply"):
+        K.dot(entries, K.ones((4, 2)))
+    for place in ([0, 3], [2, 0], [-1, 1]):
+        wrong = coordinates([place], [5], [2, 3])
+        if "unchecked" in engine.capabilities:
+            assert not np.any(K.eval(K.dot(wrong, K.ones((3, 2)))))
+            continue
+        with pytest.raises(IndexError, match=r"K\.dot"):
+            K.eval(K.dot(wrong, K.ones((3, 2))))
+
+
 @pytest.mark.parametrize("place", [[0, 3], [2, 0], [0, -1], [7, 7]])
 def test_coordinates_outside(engine: Any, place: list[int]) -> None:
     entries = coordinates([place], [5], [2, 3])

@@ -545,3 +545,12 @@ def test_normalized_columns_are_the_same_with_and_without_the_kernel(
     monkeypatch.setattr(groups, "MOST_ROWS", 0)
     for got, want in zip(found, computed(), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+def test_the_tape_goes_through_sums_of_many_rows() -> None:
+    rows = torch.ones(300, 9, requires_grad=True)
+    ids = torch.arange(300, dtype=torch.int32) % 7
+    weights = torch.arange(7.0)[:, None].expand(7, 9)
+    (K.segment_sum(rows, ids, 7) * weights).sum().backward()
+    want = np.broadcast_to((np.arange(300) % 7)[:, None], (300, 9))
+    np.testing.assert_array_equal(rows.grad, want)

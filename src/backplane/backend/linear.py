@@ -10,9 +10,11 @@ from backplane.backend._args import as_axes, as_int
 from backplane.backend._call import api
 from backplane.backend._spatial_arguments import is_first
 from backplane.backend.activation import float_tensor
+from backplane.backend.sparse import product_of_coordinates
 from backplane.backend.types import Axes, Axis, DataFormat, TensorLike
 from backplane.core.graph import Tensor
 from backplane.core.shapes import normalize_axis
+from backplane.core.sparse import SparseTensor
 from backplane.ops import elementwise as ew
 from backplane.ops import reduction as red
 from backplane.ops.axes import merge_axes, permuted, reshape_to
@@ -31,7 +33,8 @@ def dot(x: TensorLike, y: TensorLike) -> Tensor:
     """Multiply two tensors, along the last axis of `x` and the second to last axis of `y`.
 
     Args:
-        x: Tensor with at least one axis; may be sparse.
+        x: Tensor with at least one axis; may be sparse. The product of a sparse tensor in
+            coordinate form and a matrix has a gradient with respect to its entries.
         y: Tensor with at least one axis. A vector is multiplied along its only axis.
 
     Returns:
@@ -48,6 +51,10 @@ def dot(x: TensorLike, y: TensorLike) -> Tensor:
         >>> K.int_shape(K.dot(K.ones((2, 3)), K.ones((4, 3, 5))))
         (2, 4, 5)
     """
+    if isinstance(x, SparseTensor) or isinstance(y, SparseTensor):
+        product = product_of_coordinates(x, y)
+        if product is not None:
+            return product
     x, y = promoted(x, y)
     if not x.ndim or not y.ndim:
         raise ValueError(f"x and y need at least one axis, got {_shapes(x, y)}")

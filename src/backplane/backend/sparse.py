@@ -18,10 +18,12 @@ from backplane.backend._call import api
 from backplane.backend.types import TensorLike
 from backplane.core.graph import OPERATORS, Tensor
 from backplane.core.sparse import SparseTensor, dense_array, is_sparse_matrix
-from backplane.ops.elementwise import less, less_equal, logical_or, not_equal, where
-from backplane.ops.indexing import scatter_add
-from backplane.ops.lift import as_tensor, cast_to
-from backplane.ops.shaping import reshape
+from backplane.core.spec import NUMBER
+from backplane.ops.creation import Amount, filled, shaped, size_at
+from backplane.ops.elementwise import less, less_equal, logical_or, mul, not_equal, where
+from backplane.ops.indexing import gather, scatter_add
+from backplane.ops.lift import as_tensor, cast_to, promoted
+from backplane.ops.shaping import expand_dims, reshape, transpose
 
 __all__ = ["is_sparse", "to_dense"]
 
@@ -95,6 +97,50 @@ def _scattered(indices: TensorLike, values: TensorLike, dense_shape: TensorLike)
     behind = where(not_equal(values, as_tensor(0, values.spec.dtype)), count, none)
     flat = scatter_add(values, where(outside, behind, place), count, shape=(None,), axis=0)
     return reshape(flat, *dims, shape=shape)
+
+
+def product_of_coordinates(x: Any, y: Any) -> Tensor | None:
+    """The product of two matrices of which one is in coordinate form: a sum of rows for each entry.
+    None if the other one is in this form too, or no matrix.
+    """
+    left = isinstance(x, SparseTensor)
+    entries, other = (x, y) if left else (y, x)
+    if isinstance(other, SparseTensor) or entries.dense_shape.shape != (2,):
+        return None
+    values, dense = promoted(as_tensor(entries.values), other)
+    if dense.ndim != 2 or values.spec.dtype not in NUMBER:
+        return None
+    sizes, places = _inside(entries, values)
+    at, from_ = places if left else places[::-1]
+    count, inner = sizes if left else sizes[::-1]
+    rows = dense if left else transpose(dense, perm=(1, 0))
+    if isinstance(inner, Tensor) or rows.spec.shape[0] is None:  # It fails if the sizes differ.
+        rows = shaped(reshape, [inner, size_at(rows, 1)], rows)
+    elif inner != rows.spec.shape[0]:
+        form = f"({sizes[0]}, {sizes[1]})"
+        raise ValueError(
+            f"cannot multiply {form if left else dense.spec.shape} and "
+            f"{dense.spec.shape if left else form}: the inner sizes differ"
+        )
+    products = mul(expand_dims(values, axes=(1,)), gather(rows, from_, axis=0))
+    total = shaped(scatter_add, [count, size_at(rows, 1)], products, at, axis=0)
+    return total if left else transpose(total, perm=(1, 0))
+
+
+def _inside(entries: SparseTensor, values: Tensor) -> tuple[list[Amount], list[Tensor]]:
+    """The sizes of a matrix, and the rows and columns of its entries. Those of surplus entries are
+    0, as their values are. The row of another entry outside is behind the end.
+    """
+    indices, shape = as_tensor(entries.indices), cast_to(as_tensor(entries.dense_shape), "int32")
+    dims, known = as_shape(shape, "dense_shape")
+    none = as_tensor(0, "int32")
+    places = [cast_to(indices[:, axis], "int32") for axis in (0, 1)]
+    outside = as_tensor(False)
+    for axis, at in enumerate(places):
+        outside = logical_or(outside, logical_or(less(at, none), less_equal(shape[axis], at)))
+    behind = where(not_equal(values, as_tensor(0, values.spec.dtype)), shape[0], none)
+    rows, columns = places
+    return filled(known, dims), [where(outside, behind, rows), where(outside, none, columns)]
 
 
 OPERATORS["to_dense"] = to_dense

@@ -121,7 +121,7 @@ def scatter_add(specs: Sequence[Spec], *, shape: Shape, axis: int) -> Lowering:
         sizes = host_shape(shape, dims)
         flat = flat_indices(indices, sizes[axis])
         rows = g.reshape(*sizes[:axis], flat.shape[0], *sizes[axis + 1 :])
-        if sorts and _is_large(rows) and only_values_count(rows, flat):
+        if sorts and _is_large(rows, sizes[0]) and only_values_count(rows, flat):
             return _added_in_order(rows, flat, sizes)
         # The kernel for int32 indices takes as long as ten elements of each row.
         return g.new_zeros(sizes).index_add_(axis, flat.to(torch.int64), rows)
@@ -131,9 +131,11 @@ def scatter_add(specs: Sequence[Spec], *, shape: Shape, axis: int) -> Lowering:
     return lowering
 
 
-def _is_large(rows: Value) -> bool:
+def _is_large(rows: Value, size: int) -> bool:
+    """Whether there are many wide rows, and not many more to which none is added."""
     count = rows.shape[0]
-    return count >= FEWEST and rows.numel() >= count * NARROWEST and rows.is_cpu
+    wide = rows.numel() >= count * NARROWEST
+    return count >= FEWEST and wide and size <= 4 * count and rows.is_cpu
 
 
 def _added_in_order(rows: Value, indices: Value, sizes: Sequence[int]) -> Value:
