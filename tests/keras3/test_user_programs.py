@@ -29,6 +29,15 @@ VALUES = {
 SAME = ["two_networks_without_call", "triplets", "unbuilt_with_a_step", "scalars_of_distributions"]
 
 
+ON_JAX = {
+    "loops_and_branches": [5.881163120269775, 4.43521785736084],
+    "gradient_of_the_user": [3.109935760498047, 1.8015758991241455],
+    "without_state": [246.05712, 74.15633, 6.28092956, 6.35006570, 72.3497924],
+    "a_loss_of_a_layer": [1.7460391521453857, 1.6175920963287354],
+}
+"""What Keras on JAX gives for the same programs."""
+
+
 @pytest.fixture
 def results(tmp_path_factory):
     """What the programs return, by engine: run once for all test processes."""
@@ -58,6 +67,14 @@ def test_programs_of_users_give_the_same_numbers_on_each_engine(results, engine)
         np.testing.assert_allclose(
             found[program]["value"], wanted[program]["value"], rtol=2e-4, err_msg=program
         )
+
+
+@pytest.mark.slow
+def test_programs_of_users_give_the_numbers_of_keras_on_jax(results, engine):
+    found = results(engine.name)
+    for program, wanted in ON_JAX.items():
+        assert "value" in found[program], found[program]["trace"]
+        np.testing.assert_allclose(found[program]["value"], wanted, rtol=1e-5, err_msg=program)
 
 
 @pytest.mark.slow

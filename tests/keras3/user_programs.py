@@ -140,6 +140,96 @@ def unbuilt_with_a_step():
     return [float(found["loss"][0]), float(found["mae"][0])]
 
 
+# --- loops, gradients and state -------------------------------------------------------------------
+
+
+def fixed(model):
+    """The model with weights that depend on no generator."""
+    for v in model.weights:
+        count = int(np.prod(v.shape))
+        v.assign(np.linspace(-0.4, 0.6, count).reshape(v.shape) if count > 1 else v)
+    return model
+
+
+def fitted(model, optimizer, **more):
+    """The losses of a run with a last partial batch."""
+    model.compile(optimizer, "mse", **more)
+    found = model.fit(ROWS, ROWS[:, :2], batch_size=8, epochs=2, shuffle=False, verbose=0)
+    return [float(v) for v in found.history["loss"]]
+
+
+def loops_and_branches():
+    class Loops(layers.Layer):
+        def build(self, shape):
+            self.w = self.add_weight(shape=(shape[-1],), name="w")
+
+        def call(self, x):
+            a = ops.cond(ops.mean(x) > 0, lambda: x * self.w, lambda: x - self.w)
+            b = ops.fori_loop(0, 3, lambda i, v: v * 0.5 + self.w, a)
+            c, ys = ops.scan(
+                lambda sums, t: (sums * 0.9 + t, sums), ops.zeros_like(b[:, 0]), ops.transpose(b)
+            )
+            d = ops.vectorized_map(lambda row: ops.sum(row * self.w), b)
+            e = ops.associative_scan(lambda p, q: p + q, b, axis=1)
+            several = ops.cast(ops.size(x) > 3, "int32")
+            f = ops.switch(several, [lambda t: t, lambda t: 2 * t], b)
+            g = ops.map(lambda row: row * self.w, b)
+            found = [c, ops.sum(ys, 0), d, e[:, -1], ops.sum(f, -1), ops.sum(g, -1)]
+            return ops.stack(found, axis=-1)
+
+    model = keras.Sequential([keras.Input((8,)), Loops(), layers.Dense(2)])
+    return fitted(fixed(model), keras.optimizers.SGD(1e-3))
+
+
+def gradient_of_the_user():
+    @ops.custom_gradient
+    def clipped(x):
+        def gradient(*args, upstream=None):
+            g = args[0] if upstream is None else upstream
+            return ops.clip(g, -0.01, 0.01)
+
+        return 2.0 * x, gradient
+
+    class Clipped(layers.Layer):
+        def call(self, x):
+            return clipped(x)
+
+    model = keras.Sequential([keras.Input((8,)), layers.Dense(4), Clipped(), layers.Dense(2)])
+    return fitted(fixed(model), keras.optimizers.SGD(0.01))
+
+
+def without_state():
+    model = [keras.Input((8,)), layers.BatchNormalization(), layers.Dense(2)]
+    model = fixed(keras.Sequential(model))
+    for v in model.weights:
+        v.assign(ops.abs(v) + 0.5)
+    trained, others = (
+        [v.value for v in variables]
+        for variables in (model.trainable_variables, model.non_trainable_variables)
+    )
+    y, new = model.stateless_call(trained, others, ROWS, training=True)
+    z, _ = model.stateless_call(trained, new, ROWS)
+    return [float(ops.sum(v)) for v in (y, z, *new, model(ROWS))]
+
+
+def a_loss_of_a_layer():
+    class Penalty(layers.Layer):
+        def call(self, x):
+            self.add_loss(0.1 * ops.mean(ops.square(x)))
+            return x
+
+    model = keras.Sequential(
+        [
+            keras.Input((8,)),
+            layers.Dense(4, kernel_regularizer="l2"),
+            Penalty(),
+            layers.Dense(2),
+        ]
+    )
+    optimizer = keras.optimizers.AdamW(0.01, use_ema=True, ema_overwrite_frequency=2)
+    return fitted(fixed(model), optimizer, steps_per_execution=2)
+
+
 # --- values and arrays ----------------------------------------------------------------------------
 
 
@@ -210,7 +300,8 @@ def targets_of_another_shape():
 PROGRAMS = [
     two_networks_without_call, triplets, unbuilt_with_a_step, strings, strings_are_no_tensors,
     scalars_of_distributions, operators_between_arrays_and_tensors, functions_of_numpy,
-    shapes_that_depend_on_values, an_index_beyond, targets_of_another_shape,
+    shapes_that_depend_on_values, an_index_beyond, targets_of_another_shape, loops_and_branches,
+    gradient_of_the_user, without_state, a_loss_of_a_layer,
 ]  # fmt: skip
 
 
