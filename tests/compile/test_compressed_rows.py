@@ -141,7 +141,11 @@ def test_what_may_be_fed(engine: Any, all_thin: None, value: Any, want: Any) -> 
             np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-6)
 
 
-def test_an_equal_matrix_is_converted_once(all_thin: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("compare", [sparse._compare, None])
+def test_an_equal_matrix_is_converted_once(
+    all_thin: None, monkeypatch: pytest.MonkeyPatch, compare: Any
+) -> None:
+    monkeypatch.setattr(sparse, "_compare", compare)
     calls = []
     monkeypatch.setattr(sparse, "compressed", lambda *a: calls.append(a) or compressed(*a))
     a = K.placeholder((6, 5), sparse=True, dtype="float64")

@@ -19,7 +19,7 @@ from backplane.core.atomic import at_once
 from backplane.core.graph import Graph, Placeholder
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import DTYPES, HALVES, Spec
-from backplane.engines.arrays import convolution, pooling, updates, windows
+from backplane.engines.arrays import convolution, linear, pooling, updates, windows
 from backplane.engines.arrays import engine as quieting
 from backplane.engines.arrays.elementwise import SMALL, masked, select
 from backplane.engines.arrays.random import threefry2x32
@@ -555,3 +555,21 @@ def test_the_gradient_of_a_start_that_the_first_step_makes_larger() -> None:
     with K.engine("numpy"):
         found = K.function([x, start], [slope])([np.ones((4, 3)), np.ones((1, 3))])
     assert found[0].tolist() == [[4, 4, 4]]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8"])
+def test_products_of_compressed_rows_without_scipy(dtype: str) -> None:
+    dense = (rng.random((50, 200)) < 0.1) * rng.integers(1, 9, (50, 200))
+    dense[3] = rng.integers(1, 9, 200)  # a long row
+    dense[[0, 7, 49]] = 0
+    dense = dense.astype(dtype)
+    rows, columns = np.nonzero(dense)
+    offsets = np.concatenate([[0], np.cumsum(np.count_nonzero(dense, 1))])
+    places = [columns.astype("int32"), offsets.astype("int32"), rows, np.zeros(200, "int8")]
+    for y in (rng.integers(0, 9, (200, 3)).astype(dtype), np.ones((200, 0), dtype)):
+        found = linear._by_places(dense[rows, columns], *places, y)
+        np.testing.assert_array_equal(found, dense @ y, strict=True)
+    none = np.zeros(0, "int32"), np.zeros(1, "int32"), np.zeros(0, "int32"), np.zeros(2, "int8")
+    assert linear._by_places(np.zeros(0, dtype), *none, np.ones((2, 3), dtype)).shape == (0, 3)
+    with pytest.raises(ValueError, match="200 columns"):
+        linear._by_places(dense[rows, columns], *places, np.ones((199, 3), dtype))
