@@ -17,6 +17,7 @@ from backplane.core.spec import Spec
 from backplane.core.traits import Memory, like_first
 from backplane.ops.creation import scalar, shaped_as
 from backplane.ops.elementwise import (
+    abs,
     add,
     cast,
     div,
@@ -102,6 +103,10 @@ def _plus(x: Tensor, number: Tensor) -> Tensor:
     return add(x, cast(number, dtype=x.spec.dtype))
 
 
+def _divisor(x: Tensor, epsilon: Tensor, inside: bool) -> Tensor:
+    return _root(_plus(x, epsilon)) if inside else _plus(_root(x), epsilon)
+
+
 # --- steps ----------------------------------------------------------------------------------------
 
 
@@ -133,6 +138,115 @@ def adam_update(
     """
     m, v = _average(beta1, m, g), _average(beta2, v, mul(g, g))
     return sub(p, div(_times(rate, m), _plus(_root(v), epsilon))), m, v
+
+
+@optimizer_step(replaces=3)
+def adamw_update(
+    shrink: Tensor, rate: Tensor, beta1: Tensor, beta2: Tensor, epsilon: Tensor,
+    p: Tensor, m: Tensor, v: Tensor, g: Tensor,
+) -> News:  # fmt: skip
+    """Adam that also shrinks weights, p' = shrink · p − rate · m' / (√max(v', 0) + epsilon):
+    [*p', *m', *v'].
+    """
+    m, v = _average(beta1, m, g), _average(beta2, v, mul(g, g))
+    return sub(_times(shrink, p), div(_times(rate, m), _plus(_root(v), epsilon))), m, v
+
+
+@optimizer_step(replaces=4)
+def amsgrad_update(
+    rate: Tensor, beta1: Tensor, beta2: Tensor, epsilon: Tensor,
+    p: Tensor, m: Tensor, v: Tensor, h: Tensor, g: Tensor,
+) -> News:  # fmt: skip
+    """Adam with the largest second moment so far, h' = max(h, v') and
+    p' = p − rate · m' / (√max(h', 0) + epsilon): [*p', *m', *v', *h'].
+    """
+    m, v = _average(beta1, m, g), _average(beta2, v, mul(g, g))
+    h = maximum(h, v)
+    return sub(p, div(_times(rate, m), _plus(_root(h), epsilon))), m, v, h
+
+
+@optimizer_step(replaces=3)
+def nadam_update(
+    ahead: Tensor, rate: Tensor, beta1: Tensor, beta2: Tensor, correction: Tensor, epsilon: Tensor,
+    p: Tensor, m: Tensor, v: Tensor, g: Tensor,
+) -> News:  # fmt: skip
+    """Adam with Nesterov's momentum, p' = p − (rate · m' + ahead · g) / (√max(correction · v', 0) +
+    epsilon): [*p', *m', *v'].
+    """
+    m, v = _average(beta1, m, g), _average(beta2, v, mul(g, g))
+    moved = add(_times(rate, m), _times(ahead, g))
+    return sub(p, div(moved, _plus(_root(_times(correction, v)), epsilon))), m, v
+
+
+@optimizer_step(replaces=3)
+def adamax_update(
+    rate: Tensor, beta1: Tensor, beta2: Tensor, epsilon: Tensor,
+    p: Tensor, m: Tensor, u: Tensor, g: Tensor,
+) -> News:  # fmt: skip
+    """Adam by the infinity norm, u' = max(beta2 · u, |g|) and p' = p − rate · m' / (u' + epsilon):
+    [*p', *m', *u'].
+    """
+    m, u = _average(beta1, m, g), maximum(_times(beta2, u), abs(g))
+    return sub(p, div(_times(rate, m), _plus(u, epsilon))), m, u
+
+
+@optimizer_step(replaces=2)
+def adagrad_update(
+    rate: Tensor, epsilon: Tensor, p: Tensor, a: Tensor, g: Tensor, *, inside: bool
+) -> News:
+    """Adagrad: a' = a + g² and p' = p − rate · g / (√max(a', 0) + epsilon), or with epsilon
+    `inside` of the root: [*p', *a'].
+    """
+    a = add(a, mul(g, g))
+    return sub(p, div(_times(rate, g), _divisor(a, epsilon, inside))), a
+
+
+@optimizer_step(replaces=2)
+def rmsprop_update(
+    rate: Tensor, decay: Tensor, epsilon: Tensor, p: Tensor, v: Tensor, g: Tensor, *, inside: bool
+) -> News:
+    """RMSprop: v' = decay · v + (1 − decay) · g² and p' = p − rate · g / (√max(v', 0) + epsilon),
+    or with epsilon `inside` of the root: [*p', *v'].
+    """
+    v = _average(decay, v, mul(g, g))
+    return sub(p, div(_times(rate, g), _divisor(v, epsilon, inside))), v
+
+
+@optimizer_step(replaces=3)
+def rmsprop_momentum_update(
+    step: Tensor, momentum: Tensor, rate: Tensor, decay: Tensor, epsilon: Tensor,
+    p: Tensor, m: Tensor, v: Tensor, g: Tensor, *, inside: bool,
+) -> News:  # fmt: skip
+    """RMSprop with momentum, m' = momentum · m + rate · g / (√max(v', 0) + epsilon) and p' = p +
+    step · m': [*p', *m', *v'].
+    """
+    v = _average(decay, v, mul(g, g))
+    m = add(_times(momentum, m), div(_times(rate, g), _divisor(v, epsilon, inside)))
+    return add(p, _times(step, m)), m, v
+
+
+@optimizer_step(replaces=3)
+def rmsprop_centered_update(
+    rate: Tensor, decay: Tensor, epsilon: Tensor,
+    p: Tensor, v: Tensor, a: Tensor, g: Tensor, *, inside: bool,
+) -> News:  # fmt: skip
+    """RMSprop by the variance, a' = decay · a + (1 − decay) · g and v' − a'² in the place of v':
+    [*p', *v', *a'].
+    """
+    v, a = _average(decay, v, mul(g, g)), _average(decay, a, g)
+    return sub(p, div(_times(rate, g), _divisor(sub(v, mul(a, a)), epsilon, inside))), v, a
+
+
+@optimizer_step(replaces=3)
+def adadelta_update(
+    rate: Tensor, decay: Tensor, epsilon: Tensor, p: Tensor, a: Tensor, d: Tensor, g: Tensor
+) -> News:
+    """Adadelta: a' = decay · a + (1 − decay) · g², u = g · √(d + epsilon) / √(a' + epsilon),
+    p' = p − rate · u and d' = decay · d + (1 − decay) · u²: [*p', *a', *d'].
+    """
+    a = _average(decay, a, mul(g, g))
+    u = div(mul(g, _root(_plus(d, epsilon))), _root(_plus(a, epsilon)))
+    return sub(p, _times(rate, u)), a, _average(decay, d, mul(u, u))
 
 
 @optimizer_step(replaces=1)

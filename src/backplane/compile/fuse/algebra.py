@@ -122,6 +122,11 @@ def power(a: Sum, exponent: float) -> Sum:
         ((product, factor),) = a
         powers = frozenset([(x, n * exponent) for x, n in product])
         return Sum([(powers, float(factor**exponent))])
+    if len(a) > 1 and exponent == int(exponent) < 0:
+        common = frozenset.intersection(*[product for product, _ in a])
+        if common:
+            rest = Sum([(product - common, n) for product, n in a])
+            return times(power(Sum([(common, 1.0)]), exponent), power(rest, exponent))
     if exponent in (2, 3):
         return times(a, a) if exponent == 2 else times(a, times(a, a))
     return atom(Call(None, (), (a,)), exponent)

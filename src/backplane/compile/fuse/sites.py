@@ -149,7 +149,8 @@ class Finder:
                 continue
             if t.op in ARITHMETIC and depths[i] < 2 * DEPTH:
                 operands = t.inputs
-            for x in (*operands, owner):
+            other = self.new.get(t) if t.spec == v.spec else None
+            for x in (*operands, owner, other):
                 if x is not None and x not in place:
                     place[x] = len(nodes)
                     nodes.append(x)
@@ -169,26 +170,34 @@ class Finder:
             forms = [
                 form for form in [*forms, self._form(v, shallow=True)] if form.get(own) != ONCE
             ]
-        for pattern in choice:
-            found = self._unified(pattern, v, forms)
-            if found is not None:
-                choice.remove(pattern)
-                choice.insert(0, pattern)
-                return found
+        elif len(choice[0].variables) > 1:
+            forms.append(self._form(v, wide=True))
+        for form in forms:
+            for pattern in choice:
+                found = self._unified(pattern, v, form)
+                if found is not None:
+                    choice.remove(pattern)
+                    choice.insert(0, pattern)
+                    return found
         return None
 
     # --- normal forms -----------------------------------------------------------------------------
 
-    def _form(self, v: Tensor, shallow: bool = False) -> Grouped:
+    def _form(self, v: Tensor, *, shallow: bool = False, wide: bool = False) -> Grouped:
         new = self.new[v]
         stops = {x for t in new.inputs if t is not v for x in _cores(t)} if shallow else set()
-        return by_tensors(self._normal(new, None, stops))
+        return by_tensors(self._normal(new, None, stops, wide=wide))
 
     def _normal(
-        self, t: Tensor, gradient: Tensor | None, stops: Collection[Tensor | None] = ()
+        self,
+        t: Tensor,
+        gradient: Tensor | None,
+        stops: Collection[Tensor | None] = (),
+        *,
+        wide: bool = False,
     ) -> Sum:
         """The normal form of a tensor. Before the gradient is known, only that is looked into which
-        contains the variable's old value or the new value of another.
+        contains the variable's old value, the new value of another, or, if `wide`, its old value.
         """
         stops = {*stops, gradient}
         near: dict[Tensor, None] = {}  # operations before their operands
@@ -200,33 +209,35 @@ class Finder:
             level = [y for x in level for y in x.inputs if y.ndim]
         scaled = {x for x in near if scales(x)}
         # Of numbers only factors are told apart, so that they can be written as tensors again.
-        opened = near if gradient is not None else self._containing(t, near)
+        opened = near if gradient is not None else self._containing(t, near, wide)
         return Algebra(opens=lambda x: scales(x) if not x.ndim else x in opened or x in scaled)(t)
 
-    def _containing(self, t: Tensor, near: dict[Tensor, None]) -> set[Tensor]:
-        """Which of the operations that end in `t` read its old value, or a new value."""
+    def _containing(self, t: Tensor, near: dict[Tensor, None], wide: bool) -> set[Tensor]:
+        """Which of the operations that end in `t` read its old value, or values of others."""
         own = self.variable.get(t)
         found: set[Tensor] = set()
+
+        def tells(x: Tensor) -> bool:
+            reads_new = x in self.variable and x is not t
+            return x in found or x is own or reads_new or (wide and x in self.new)
+
         before = -1
         while before < len(found):  # An operand may stand before an operation, and behind it.
             before = len(found)
-            for x in reversed(near):
-                if x not in found and any(
-                    y in found or y is own or (y in self.variable and y is not t) for y in x.inputs
-                ):
-                    found.add(x)
+            found.update(
+                [x for x in reversed(near) if x not in found and any(map(tells, x.inputs))]
+            )
         return found
 
-    def _unified(self, pattern: Pattern, p: Tensor, forms: Sequence[Grouped]) -> Found | None:
+    def _unified(self, pattern: Pattern, p: Tensor, form: Grouped) -> Found | None:
         """The step of this pattern, if the new value of `p` is one."""
+        if shape_of(form) != pattern.kinds:
+            return None
         start = Match({pattern.variables[0]: p, pattern.results[0]: self.new[p]})
-        for form in forms:
-            if shape_of(form) == pattern.kinds:
-                unifier = Unifier(pattern, self.variable, self._normal)
-                for match in unifier.results(start, form):
-                    found = self._made(pattern, match)
-                    if found is not None:
-                        return found
+        for match in Unifier(pattern, self.variable, self._normal).results(start, form):
+            found = self._made(pattern, match)
+            if found is not None:
+                return found
         return None
 
     def _made(self, pattern: Pattern, match: Match) -> Found | None:

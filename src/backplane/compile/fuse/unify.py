@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from backplane.compile.fuse.algebra import (
     EXTREMES,
+    ZERO,
     Algebra,
     Atom,
     Call,
@@ -123,7 +124,12 @@ class Unifier:
         form: Callable[[Tensor, Tensor | None], Sum],
     ) -> None:
         self.pattern, self.news, self.form = pattern, news, form
-        self.variable_of = dict(zip(pattern.results, pattern.variables, strict=True))
+        pairs = zip(pattern.results, pattern.variables, strict=True)
+        self.variable_of: dict[Atom, Tensor] = dict(pairs)
+        self.result_of: dict[Atom, Tensor] = {
+            v: t for t, v in zip(pattern.results, pattern.variables, strict=True)
+        }
+        self.new = {v: t for t, v in news.items()}
 
     def results(self, match: Match, first: Grouped) -> Iterator[Match]:
         """Unify the results one after the other, the first one given, each when it is bound."""
@@ -169,7 +175,8 @@ class Unifier:
         return atom(SCALE, exponent) if exponent else ONCE
 
     def _is_certain(self, x: Atom, match: Match) -> bool:
-        return isinstance(x, Call) or x in match.bound or x in self.variable_of
+        known = x in match.bound or x in self.variable_of or x in self.result_of
+        return isinstance(x, Call) or known
 
     def products(self, ours: Product, theirs: Product, match: Match) -> Iterator[Match]:
         """Pair the factors of two products."""
@@ -227,6 +234,10 @@ class Unifier:
         if variable is not None:
             owner = self.news.get(theirs)
             return None if owner is None else {ours: theirs, variable: owner}
+        result = self.result_of.get(ours)
+        if result is not None:
+            new = self.new.get(theirs)
+            return None if new is None else {ours: theirs, result: new}
         is_gradient = ours is self.pattern.gradient and theirs not in self.news
         return {ours: theirs} if is_gradient else None
 
@@ -285,7 +296,19 @@ def _solution(x: Atom, ours: Sum, theirs: Sum, known: Numbers) -> Sum | None:
     gain = value([(product - {(x, exponent)}, n) for _, product, n in having], known)
     rest = value(ours.difference([(product, n) for _, product, n in having]), known)
     wanted = plus(theirs, rest, -1.0)
-    return power(times(wanted, power(gain, -1)), 1 / exponent) if wanted and gain else None
+    found = times(wanted, power(gain, -1)) if wanted and gain else ZERO
+    return _root(found, exponent) if found else None
+
+
+def _root(form: Sum, degree: float) -> Sum | None:
+    """What a sum is a power of, if it is certain. Where it is a square, either sign will do."""
+    if degree == 1 or len(form) > 1:
+        return form if degree == 1 else None
+    ((product, n),) = form
+    roots = [(x, exponent / degree) for x, exponent in product]
+    if n <= 0 or any(exponent != int(exponent) for _, exponent in roots):
+        return None
+    return Sum([(frozenset([(x, int(exponent)) for x, exponent in roots]), n ** (1 / degree))])
 
 
 def value(form: Collection[tuple[Product, float]], known: Numbers) -> Sum:

@@ -8,14 +8,10 @@ replaced by a primitive of `ops.updates`, one for all parameters with the same n
     v' = c * v + (1 - c) * square(g)
     p' = p - rate * m' / (sqrt(v') + epsilon)
 
-    m' = b * m - rate * g, p' = p + m'            momentum_update, Nesterov's too
-    p' = p - rate * g                             gradient_update
-    p' = p - rate * scatter_add(g, indices)       rows_update
-    v' = b * v + c * x                            average_update
-
-The order in which a step is written does not matter. Such a node writes over the old values of the
-variables. So it runs last, when nothing can fail any more and everybody has read the old values. If
-another value shares memory with them, the step is not replaced.
+What a step computes is declared there, and `sites` finds it however it is written. Such a node
+writes over the old values of the variables. So it runs last, when nothing can fail any more and
+everybody has read the old values. If another value shares memory with them, the step is not
+replaced.
 """
 
 from __future__ import annotations

@@ -198,7 +198,9 @@ PASSES = (
         gain="a step of Adam reads every weight once instead of a dozen times; descent on a table"
         " of a million rows of 32 writes the 256 that a batch reads: 0.7 ms instead of 46 on NumPy,"
         " 0.8 instead of 78 on PyTorch, 0.26 instead of 6.9 on ONNX Runtime for 100,000 rows; there"
-        " a training step of a ResNet-50 takes 0.91 of the time",
+        " a training step of a ResNet-50 takes 0.91 of the time; RMSprop, Adagrad, Adamax, Adadelta"
+        " and AMSGrad on 1.5 million weights take 0.1 to 0.5 of the time on PyTorch, 0.2 to 0.5 on"
+        " ONNX Runtime",
         when=lambda job: bool(job.state),
     ),
     Pass(

@@ -17,6 +17,7 @@ from weakref import ref
 import numpy as np
 
 from backplane.engines.arrays.indexing import checked_rows
+from backplane.engines.formulas import FORMULAS, SCRATCH, Formula, Instructions
 from backplane.engines.table import Table, Value
 
 TABLE = Table()
@@ -131,18 +132,16 @@ def _whole(loop: Loop, name: str, numbers: Arrays, *kinds: Arrays) -> Calls | No
     return [(function, *scalars, *[x.ravel() for x in row]) for row in zip(*kinds, strict=True)]
 
 
-def _blocks(*kinds: Arrays) -> Iterator[tuple[Value, ...]]:
-    """For each parameter and each block of it, its parts and one of scratch."""
+def _blocks(*kinds: Arrays, scratch: int = 1) -> Iterator[tuple[Value, ...]]:
+    """For each parameter and each block of it, its parts and so many of scratch."""
     largest = max([x.size for x in kinds[0]])
-    scratch = np.empty(min(BLOCK, largest), kinds[0][0].dtype)
+    more = [np.empty(min(BLOCK, largest), kinds[0][0].dtype) for _ in range(scratch)]
     for arrays in zip(*kinds, strict=True):
         rows = [x.reshape(-1) for x in arrays]
         size = rows[0].size
-        if size <= BLOCK:
-            yield (*rows, scratch[:size])
-            continue
         for i in range(0, size, BLOCK):
-            yield (*[x[i : i + BLOCK] for x in rows], scratch[: min(BLOCK, size - i)])
+            part = min(BLOCK, size - i)
+            yield (*[x[i : i + BLOCK] for x in rows], *[x[:part] for x in more])
 
 
 @TABLE.add("gradient_update")
@@ -259,3 +258,65 @@ def _adam_in_blocks(
             (np.add, s, e, s), (np.divide, m, s, s), (np.multiply, s, a, s), (np.subtract, p, s, p)
         ]  # fmt: skip
     return calls
+
+
+# --- formulas -------------------------------------------------------------------------------------
+
+
+class _Blockwise(Instructions):
+    """Instructions for blocks of arrays, as calls."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.calls: Calls = []
+        self.dtype, self.zero = dtype, np.zeros((), dtype)
+
+    def copy(self, x: Value, y: Value) -> None:
+        self.calls.append((np.copyto, x, y))
+
+    def scale(self, x: Value, number: Value) -> None:
+        self.calls.append((np.multiply, x, np.asarray(number, self.dtype), x))
+
+    def shift(self, x: Value, number: Value) -> None:
+        self.calls.append((np.add, x, np.asarray(number, self.dtype), x))
+
+    def add(self, x: Value, y: Value) -> None:
+        self.calls.append((np.add, x, y, x))
+
+    def sub(self, x: Value, y: Value) -> None:
+        self.calls.append((np.subtract, x, y, x))
+
+    def mul(self, x: Value, y: Value) -> None:
+        self.calls.append((np.multiply, x, y, x))
+
+    def div(self, x: Value, y: Value) -> None:
+        self.calls.append((np.divide, x, y, x))
+
+    def larger(self, x: Value, y: Value) -> None:
+        self.calls.append((partial(np.maximum, out=x), x, y))
+
+    def root(self, x: Value) -> None:
+        self.calls += [(partial(np.maximum, out=x), x, self.zero), (np.sqrt, x, x)]
+
+    def magnitude(self, x: Value) -> None:
+        self.calls.append((np.abs, x, x))
+
+
+def _by_formula(formula: Formula) -> Callable[..., Later]:
+    def update(*operands: Value, loop: Loop = _no_loop, **params: bool) -> Later:
+        numbers = operands[: formula.numbers]
+        *kinds, gs = split(operands[formula.numbers :], formula.replaces + 1)
+        own = [_owned(arrays) for arrays in kinds]
+        do = _Blockwise(own[0][0].dtype)
+        for block in _blocks(*own, gs, scratch=SCRATCH):
+            formula.run(do, numbers, block, **params)
+        return [x for arrays in own for x in arrays], do.calls
+
+    return update
+
+
+LARGE = Table()
+"""Lowerings that pay where a program could not write to its variables otherwise. NumPy's chains of
+operations take 0.3 to 0.5 of the time for small parameters, and as long for large ones."""
+
+for _name, _formula in FORMULAS.items():
+    LARGE.add(_name)(_by_formula(_formula))

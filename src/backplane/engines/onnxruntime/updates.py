@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays import updates
+from backplane.engines.formulas import FORMULAS
 from backplane.engines.onnxruntime.builder import Symbol
 from backplane.engines.programs import Program
 from backplane.engines.table import Table, Value
@@ -49,6 +50,7 @@ def _add(name: str, numbers: int, share: Fraction) -> None:
     """Register the lowering of a step of an optimizer. It takes so many numbers, and then tensors,
     of which the first are variables: a `share` of them, or one if that is 0.
     """
+    functions = {**updates.TABLE, **updates.LARGE}
 
     def written(tensors: Sequence[T]) -> int:
         """How many of the tensors are variables."""
@@ -63,7 +65,7 @@ def _add(name: str, numbers: int, share: Fraction) -> None:
         """The step, which is done when the session has run."""
         tensors = operands[numbers:]
         news = [Symbol("", x.dtype, x.shape) for x in tensors[: written(tensors)]]
-        return news, [Step(news, partial(updates.TABLE[name].function, **params), operands)]
+        return news, [Step(news, partial(functions[name].function, **params), operands)]
 
     TABLE.add(name, unless=is_small)(lower)
 
@@ -73,6 +75,8 @@ _add("rows_write", 0, Fraction(1, 3))
 _add("gradient_update", 1, Fraction(1, 2))
 _add("momentum_update", 3, Fraction(2, 3))
 _add("adam_update", 4, Fraction(3, 4))
+for _name, _formula in FORMULAS.items():
+    _add(_name, _formula.numbers, Fraction(_formula.replaces, _formula.replaces + 1))
 
 
 class Placed(NamedTuple):

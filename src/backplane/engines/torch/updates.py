@@ -9,13 +9,14 @@ will be, and the calls that write them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 
 from backplane.engines.arrays.updates import split
+from backplane.engines.formulas import FORMULAS, SCRATCH, Formula, Instructions
 from backplane.engines.table import Table, Value
 from backplane.engines.torch.indexing import flat_indices
 
@@ -228,3 +229,83 @@ def _written_out(
     triples = zip(ps, ms, vs, strict=True)
     ps = [p - a * m / (v.clamp(min=0).sqrt() + e) for p, m, v in triples]
     return [*ps, *ms, *vs], []
+
+
+# --- formulas -------------------------------------------------------------------------------------
+
+
+class _Listwise(Instructions):
+    """Instructions for lists of all parameters, as calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def copy(self, xs: Tensors, ys: Tensors) -> None:
+        self.calls.append((torch._foreach_copy_, xs, ys))
+
+    def scale(self, xs: Tensors, number: Any) -> None:
+        self.calls.append((torch._foreach_mul_, xs, number))
+
+    def shift(self, xs: Tensors, number: Any) -> None:
+        self.calls.append((torch._foreach_add_, xs, number))
+
+    def add(self, xs: Tensors, ys: Tensors) -> None:
+        self.calls.append((torch._foreach_add_, xs, ys))
+
+    def sub(self, xs: Tensors, ys: Tensors) -> None:
+        self.calls.append((torch._foreach_sub_, xs, ys))
+
+    def mul(self, xs: Tensors, ys: Tensors) -> None:
+        self.calls.append((torch._foreach_mul_, xs, ys))
+
+    def div(self, xs: Tensors, ys: Tensors) -> None:
+        self.calls.append((torch._foreach_div_, xs, ys))
+
+    def larger(self, xs: Tensors, ys: Tensors) -> None:
+        self.calls.append((torch._foreach_maximum_, xs, ys))
+
+    def root(self, xs: Tensors) -> None:
+        self.calls += [(torch._foreach_clamp_min_, xs, 0), (torch._foreach_sqrt_, xs)]
+
+    def magnitude(self, xs: Tensors) -> None:
+        self.calls.append((torch._foreach_abs_, xs))
+
+    # On an accelerator numbers stay tensors, which these kernels do not take.
+
+    def average(self, old: Tensors, new: Tensors, decay: Any) -> None:
+        if isinstance(decay, torch.Tensor):
+            super().average(old, new, decay)
+        else:
+            self.scale(old, decay)
+            self.calls.append((partial(torch._foreach_add_, alpha=1 - decay), old, new))
+
+    def squares(self, v: Tensors, g: Tensors, decay: Any, s: Tensors) -> None:
+        if isinstance(decay, torch.Tensor):
+            super().squares(v, g, decay, s)
+        else:
+            self.scale(v, decay)
+            self.calls.append((torch._foreach_addcmul_, v, g, g, 1 - decay))
+
+    def descend(self, p: Tensors, x: Tensors, divisor: Tensors, rate: Any, t: Tensors) -> None:
+        if isinstance(rate, torch.Tensor):
+            super().descend(p, x, divisor, rate, t)
+        else:
+            self.calls.append((torch._foreach_addcdiv_, p, x, divisor, -rate))
+
+
+def _by_formula(formula: Formula) -> Callable[..., Later]:
+    def update(*operands: Value, **params: bool) -> Later:
+        numbers = [_rate(x) for x in operands[: formula.numbers]]
+        ps, *states, gs = split(operands[formula.numbers :], formula.replaces + 1)
+        ps = _owned(ps, gs)
+        own = [ps, *[_states(xs, ps) for xs in states]]
+        scratch = [[torch.empty_like(p) for p in ps] for _ in range(SCRATCH)]
+        do = _Listwise()
+        formula.run(do, numbers, [*own, _in_order_of(ps, gs), *scratch], **params)
+        return [x for xs in own for x in xs], do.calls
+
+    return update
+
+
+for _name, _formula in FORMULAS.items():
+    TABLE.add(_name)(_by_formula(_formula))
