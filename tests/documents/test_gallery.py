@@ -50,7 +50,7 @@ def test_an_example_as_a_notebook(example, tmp_path):
 
 def test_the_page_shows_every_example():
     page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
-    assert len(EXAMPLES) == 10
+    assert len(EXAMPLES) == 11
     for example in EXAMPLES:
         assert f"(../examples/gallery/{example.name})" in page
         assert (ROOT / "docs" / "pictures" / "gallery" / f"{example.stem}.png").is_file()
