@@ -24,6 +24,7 @@ ERRORS_OF_ENGINES = {
 VALUES = {
     "strings": [[[2], [0]], True],
     "operators_between_arrays_and_tensors": True,
+    "tensors_and_variables": [True] * 3,
 }
 
 SAME = ["two_networks_without_call", "triplets", "unbuilt_with_a_step", "scalars_of_distributions"]

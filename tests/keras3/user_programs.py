@@ -267,6 +267,13 @@ def operators_between_arrays_and_tensors():
     return float(np.abs(found - wanted).max()) < 1e-5
 
 
+def tensors_and_variables():
+    """Either may stand to the left of an operator, outside of steps."""
+    variable, tensor = keras.Variable(ROWS), ops.convert_to_tensor(ROWS)
+    found = [tensor + variable, variable + tensor, 3 * tensor - variable]
+    return [float(np.abs(np.asarray(x) - 2 * ROWS).max()) < 1e-5 for x in found]
+
+
 def functions_of_numpy():
     class Wrong(layers.Layer):
         def call(self, x):
@@ -301,7 +308,7 @@ PROGRAMS = [
     two_networks_without_call, triplets, unbuilt_with_a_step, strings, strings_are_no_tensors,
     scalars_of_distributions, operators_between_arrays_and_tensors, functions_of_numpy,
     shapes_that_depend_on_values, an_index_beyond, targets_of_another_shape, loops_and_branches,
-    gradient_of_the_user, without_state, a_loss_of_a_layer,
+    gradient_of_the_user, without_state, a_loss_of_a_layer, tensors_and_variables,
 ]  # fmt: skip
 
 

@@ -58,6 +58,12 @@ class Variable(KerasVariable):
         array = to_array(self.value)
         return array if dtype is None else array.astype(dtype)
 
+    def __mlx_array__(self) -> Any:
+        """The value, where a tensor of MLX stands to the left of an operator: MLX refuses operands
+        that it does not know, and does not ask them first.
+        """
+        return self.value
+
 
 def to_array(value: Any) -> np.ndarray:
     """Anything that has a value as a NumPy array.
