@@ -70,7 +70,11 @@ def pad(x: Symbol, *, padding: Sequence[tuple[Size, Size]], value: float) -> Sym
         return x
     befores, afters = zip(*padding, strict=True)
     whole = shape_of([n + a + b for n, (a, b) in zip(x.sizes, padding, strict=True)])
-    return node("Pad", x, vector([*befores, *afters]), number(value, x.dtype), shape=whole)
+    amounts, filling = vector([*befores, *afters]), number(value, x.dtype)
+    # With axes named, ONNX Runtime does not make the zeros a part of max-pooling, which would then
+    # leave them out of the maxima, or refuse them where they are wider than its window. All axes
+    # are named, because its optimizer of transpositions takes the amounts for those of all.
+    return node("Pad", x, amounts, filling, ints(*range(x.rank)), shape=whole)
 
 
 # --- creation ------------------------------------------------------------------------------------
