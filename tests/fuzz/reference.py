@@ -54,6 +54,9 @@ COMPOSED = frozenset(
     " average_update".split()
 )
 """The same, and even whole numbers lead to intermediate results that are rounded."""
+RELATIVE_TO_ONE = frozenset("log_softmax logsumexp ctc_loss sin cos".split())
+"""Functions with an error that is relative to 1: they take the logarithm of a sum of about 1, or
+the remainder of a division by π."""
 JUMPS = frozenset("floordiv mod floor round sign equal not_equal less less_equal".split())
 """Operations that jump between near operands."""
 POLES = frozenset("div pow log".split())
@@ -341,7 +344,7 @@ class Evaluation:
             value = np.where(zero & (self.noise(value.shape) < 0), -value, value)
         if name in EXACT:
             return value
-        if name in ("log_softmax", "logsumexp"):  # the logarithm of a sum of about 1
+        if name in RELATIVE_TO_ONE:
             value = value + self.noise(value.shape) * UNIT[dtype]
         # Kernels for normalization subtract a mean that is scaled already.
         adding = name in ADDING and name != "mean"
@@ -387,6 +390,8 @@ class Evaluation:
         elif name == "pow":
             # A large exponent may be a whole number on an engine, and is then no root.
             whole = np.abs(operands[1]) * UNIT[node.spec.dtype] > 0.1
+            # Some take pow(x, 0.5) for the root of x, also where x is −∞.
+            whole |= np.isneginf(first)
             free = np.isnan(found) & (first < 0) & whole & (self.noise(np.shape(found)) < 0)
             return np.where(free, np.abs(first) ** np.asarray(operands[1]), found)
         elif name in ("equal", "not_equal", "less", "less_equal") and first.dtype.kind == "f":
@@ -395,6 +400,17 @@ class Evaluation:
             size = np.maximum(np.abs(first), np.abs(second)) * 4 * UNIT[node.inputs[0].spec.dtype]
             free = (first != second) & (np.abs(first - second) <= size)
             return found ^ (free & (self.noise(np.shape(free)) < 0))
+        elif name == "relu_grad":  # The result of which it is the gradient is no number.
+            free = np.isnan(operands[1]) & (self.noise(np.shape(found)) < 0)
+            return np.where(free, first, found)
+        elif name == "mul":  # XLA chooses by a bool that was cast, and so passes over NaN.
+            masks = [x.op is not None and x.op.name == "cast" and x.inputs[0].spec.dtype == "bool"
+                     for x in node.inputs]  # fmt: skip
+            free = np.isnan(found) & (self.noise(np.shape(found)) < 0)
+            for mask, x in zip(masks, operands, strict=True):
+                if mask:
+                    found = np.where(free & (np.asarray(x) == 0), 0.0, found)
+            return found
         elif name in ("argmax", "argmin") and first.dtype.kind == "f":
             free = np.isnan(first).any(axis=node.params["axis"])
         if free is None or not np.any(free):

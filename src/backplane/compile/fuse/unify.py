@@ -278,13 +278,21 @@ def solved(equations: Equations, dtype: str, known: dict[Atom, Sum]) -> dict[Ato
                 ready.append((unknown.pop(), *equation))
         if not ready:
             return known if not waiting else None
-        # Of 0.999 and 0.001, the smaller one tells exactly what both mean.
-        x, ours, theirs = min(ready, key=lambda r: (abs(r[2].number or 1.0), len(r[1])))
+        x, ours, theirs = min(ready, key=_loss_of_digits)
         found = _solution(x, ours, theirs, known)
         if found is None:
             return None
         known = {**known, x: found}
     return known
+
+
+def _loss_of_digits(equation: tuple[Atom, Sum, Sum]) -> tuple[bool, float, int]:
+    """The order in which equations tell a number. Of 0.999 and 0.001, the smaller one tells exactly
+    what both mean, unless the factor of the gradient has been multiplied into it.
+    """
+    _, ours, theirs = equation
+    scaled = any(x is SCALE for product, _ in ours for x, _ in product)
+    return scaled, abs(theirs.number or 1.0), len(ours)
 
 
 def _solution(x: Atom, ours: Sum, theirs: Sum, known: Numbers) -> Sum | None:
