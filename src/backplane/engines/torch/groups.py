@@ -201,8 +201,7 @@ def _ctc(
     logs = torch.log_softmax(scores.double(), 2).clamp_(min=LEAST_LOG).transpose(0, 1)
     given, blank = (logs, labels, steps, counts), scores.shape[2] - 1
     found, alphas = aten._ctc_loss.Tensor(*given, blank, True)
-    # Where -1e30 was added, the labels do not fit. Adding 0 makes 0 of -0. Of such labels the kernel
-    # gives infinity, whatever the scores are.
+    # Where -1e30 was added, the labels do not fit, whatever the scores are. Adding 0 makes 0 of -0.
     counted = torch.arange(len(logs)).unsqueeze(1) < steps
     unknown = (logs.isnan().any(2) & counted).any(0)
     loss = torch.where(found > -LEAST_LOG / 2, math.inf, found + 0)
