@@ -67,6 +67,12 @@ def test_conversions_keep_dtype_and_content(dtype: str, shape: tuple[int, ...]) 
     np.testing.assert_array_equal(back, array)
 
 
+def test_a_zero_keeps_its_sign() -> None:
+    """TensorFlow's table of scalars does not tell 0.0 from -0.0."""
+    found = [lower("full", shape=(1,), value=x, dtype="float32") for x in (0.0, -0.0, 0.0)]
+    assert [bool(np.signbit(x.numpy()[0])) for x in found] == [False, True, False]
+
+
 @pytest.mark.parametrize("size", [16, 100_000])
 def test_conversions_copy(size: int) -> None:
     # Several arrays, because only those that happen to be aligned would be shared.

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from backplane.engines.table import Shape, Value, merge
 from backplane.engines.tensorflow.library import raw, tf
 
@@ -60,7 +62,8 @@ def _number(value: float, dtype: str, sign: float) -> Value:
     if not wanted.is_floating:
         value = bool(value) if wanted.is_bool else int(value)
     with tf.init_scope():
-        return tf.constant(value, wanted)
+        # An array: TensorFlow keeps Python's scalars too, and takes -0.0 for 0.0.
+        return tf.constant(np.asarray(value, wanted.as_numpy_dtype), wanted)
 
 
 def number(value: float, dtype: str) -> Value:
