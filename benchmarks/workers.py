@@ -109,9 +109,12 @@ class Worker:
         """Send a request and wait for the answer."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
+        try:
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:  # Click would end the command without a word.
+            line = ""
         if not line:
             raise WorkerError(f"{self.stack}: the process ended with {self.process.wait()}")
         answer = json.loads(line)

@@ -24,7 +24,7 @@ class Layers(Weights):
 
     def make(self, value: np.ndarray, role: str) -> Any:
         """A leaf; matrices and kernels with the outputs first, as PyTorch keeps them."""
-        w = torch.from_numpy(value)
+        w = torch.from_numpy(value).to(torch.get_default_device())
         if role == "matrix":
             w = w.t().contiguous()
         elif role in ORDER and value.ndim == 4:
