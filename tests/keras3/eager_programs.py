@@ -101,9 +101,10 @@ def settled():
     """Calls with arguments of types that were seen go past the search among all arguments."""
     x = ops.convert_to_tensor(ROWS)
     v = keras.Variable(ROWS)
+    w = ops.transpose(x)
 
     def calls():
-        ops.add(x, x), ops.add(v, 1.0), ops.mean(x, axis=-1, keepdims=True), ops.matmul(x, x.T)
+        ops.add(x, x), ops.add(v, 1.0), ops.mean(x, axis=-1, keepdims=True), ops.matmul(x, w)
         ops.concatenate([x, x], axis=0), ops.reshape(x, (3, 2)), ops.cast(x, "int32")
         ops.zeros((3, 2)), ops.take(x, np.array([0, 1]), axis=1), ops.split(x, 3, axis=1)
 
