@@ -139,6 +139,9 @@ def _blocks(*kinds: Arrays, scratch: int = 1) -> Iterator[tuple[Value, ...]]:
     for arrays in zip(*kinds, strict=True):
         rows = [x.reshape(-1) for x in arrays]
         size = rows[0].size
+        if size <= BLOCK:
+            yield (*rows, *[x[:size] for x in more])
+            continue
         for i in range(0, size, BLOCK):
             part = min(BLOCK, size - i)
             yield (*[x[i : i + BLOCK] for x in rows], *[x[:part] for x in more])
