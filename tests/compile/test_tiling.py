@@ -222,11 +222,13 @@ def test_unknown_sizes_that_may_differ_are_not_written_in_place() -> None:
 
 
 def averaged(shape: tuple[int, ...]) -> tuple[Any, list[Any]]:
-    """RMSprop, and a function of the parameter: updates that no kernel of optimizers does."""
+    """RMSprop by the tangent of the gradient, and a function of the parameter: updates that no
+    kernel of optimizers does.
+    """
     g = K.placeholder(shape=shape)
     p, v, a = (K.variable(np.ones(shape)) for _ in range(3))
     new_v = 0.9 * v + 0.1 * K.square(g)
-    new_p = p - 0.1 * g / (K.sqrt(new_v) + 1e-3)
+    new_p = p - 0.1 * K.tanh(g) / (K.sqrt(new_v) + 1e-3)
     step = [K.update(v, new_v), K.update(p, new_p), K.update(a, K.tanh(0.9 * a + 0.1 * new_p))]
     return K.function([g], [K.sum(K.square(g))], updates=step), [p, v, a]
 
@@ -238,7 +240,7 @@ def test_updates_in_blocks(tiny: None) -> None:
         g = rng.normal(size=(5, 7)).astype("float32")
         f([g])
         v = 0.9 * v + 0.1 * g**2
-        p = p - 0.1 * g / (np.sqrt(v) + 1e-3)
+        p = p - 0.1 * np.tanh(g) / (np.sqrt(v) + 1e-3)
         a = np.tanh(0.9 * a + 0.1 * p)
         for variable, expected in zip(variables, (p, v, a), strict=True):
             np.testing.assert_allclose(K.get_value(variable), expected, rtol=1e-4)

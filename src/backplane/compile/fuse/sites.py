@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
@@ -90,9 +91,12 @@ class Finder:
         """All steps that are found. No variable belongs to two of them."""
         found: list[Found] = []
         used: set[Tensor] = set()
+        alike = Counter([v.spec for v in self.new])
 
         def take(v: Tensor, choice: list[Pattern]) -> None:
-            step = self._step(v, choice) if v not in used and self._is_float(v) else None
+            # A step's variables have one shape and dtype.
+            fits = alike[v.spec] >= min([len(p.variables) for p in choice])
+            step = self._step(v, choice) if fits and v not in used and self._is_float(v) else None
             if step is not None and used.isdisjoint(step.variables):
                 found.append(step)
                 used.update(step.variables)
