@@ -35,12 +35,13 @@ def checked_options(given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
                 f"K.function: compile must be True, False, one of {', '.join(map(repr, MODES))}, "
                 f"or a dict of arguments of torch.compile; got {value!r}"
             )
-        elif isinstance(value, dict):
-            strange = sorted(str(key) for key in value if key not in ARGUMENTS)
+        elif isinstance(value, dict | tuple):  # A tuple of pairs can be part of a key.
+            arguments = dict(value)
+            strange = sorted(str(key) for key in arguments if key not in ARGUMENTS)
             if strange:
                 raise ValueError(f"K.function: compile: {unknown_keywords(strange, ARGUMENTS)}")
-            if value.get("mode") is not None and value.get("mode") not in MODES:
-                checked_options({name: str(value["mode"])})
+            if arguments.get("mode") is not None and arguments.get("mode") not in MODES:
+                checked_options({name: str(arguments["mode"])})
         elif not isinstance(value, str):
             found[name] = as_flag(value, "K.function: compile")
     return tuple(sorted((name, as_pairs(value)) for name, value in found.items()))
