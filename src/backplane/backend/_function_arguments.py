@@ -35,7 +35,7 @@ def checked_options(given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
                 f"K.function: compile must be True, False, one of {', '.join(map(repr, MODES))}, "
                 f"or a dict of arguments of torch.compile; got {value!r}"
             )
-        elif isinstance(value, dict | tuple):  # A tuple of pairs can be part of a key.
+        elif isinstance(value, dict) or _are_pairs(value):
             arguments = dict(value)
             strange = sorted(str(key) for key in arguments if key not in ARGUMENTS)
             if strange:
@@ -45,6 +45,11 @@ def checked_options(given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
         elif not isinstance(value, str):
             found[name] = as_flag(value, "K.function: compile")
     return tuple(sorted((name, as_pairs(value)) for name, value in found.items()))
+
+
+def _are_pairs(value: object) -> bool:
+    """Whether these are the items of a dict, in the form that can be part of a key."""
+    return isinstance(value, tuple) and all(isinstance(p, tuple) and len(p) == 2 for p in value)
 
 
 def as_input(t: object, i: int) -> Tensor:
