@@ -1,5 +1,7 @@
 """Options are checked when they are given, and what has no effect is told."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,7 @@ FLAGS = {
 @pytest.mark.parametrize("name", FLAGS)
 @pytest.mark.parametrize("wrong", ["no", 0.5, [False], np.zeros(2)])
 def test_flags(name, wrong):
+    gc.collect()  # Functions of other tests, whose state could vanish meanwhile.
     before = K.random_state()
     with pytest.raises(TypeError, match=rf"K\.{name}: .* must be True or False, got "):
         FLAGS[name](wrong)

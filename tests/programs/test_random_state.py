@@ -1,5 +1,6 @@
 """The state of random numbers: in files of `K.save_state`, and by itself."""
 
+import gc
 import json
 import os
 import subprocess
@@ -18,7 +19,10 @@ pytestmark = pytest.mark.usefixtures("seeds")
 
 @pytest.fixture
 def seeds():
-    """Seeds as they are at the start of a process."""
+    """Seeds as they are at the start of a process. Functions of other tests, whose state could
+    vanish between two looks at it, go first.
+    """
+    gc.collect()
     yield
     K.set_random_seed(None)
 
