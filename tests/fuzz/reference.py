@@ -391,7 +391,7 @@ class Evaluation:
             # A large exponent may be a whole number on an engine, and is then no root.
             whole = np.abs(operands[1]) * UNIT[node.spec.dtype] > 0.1
             # Some take pow(x, 0.5) for the root of x, also where x is −∞.
-            whole |= np.isneginf(first)
+            whole = whole | np.isneginf(first)
             free = np.isnan(found) & (first < 0) & whole & (self.noise(np.shape(found)) < 0)
             return np.where(free, np.abs(first) ** np.asarray(operands[1]), found)
         elif name in ("equal", "not_equal", "less", "less_equal") and first.dtype.kind == "f":
