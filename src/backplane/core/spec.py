@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
+
+import numpy as np
 
 HALVES = ("float16", "bfloat16")
 FLOATS = (*HALVES, "float32", "float64")
@@ -118,6 +121,16 @@ def is_float(dtype: str) -> bool:
 def is_integer(dtype: str) -> bool:
     """Whether `dtype` is a signed or unsigned integer type (bool is none)."""
     return dtype in _INTEGERS
+
+
+def neutral(dtype: str, by: str) -> float:
+    """The number that changes nothing: in a "product", a "min" or a "max" of elements."""
+    if by == "product":
+        return 1
+    if is_float(dtype):
+        return -math.inf if by == "max" else math.inf
+    limits = np.iinfo(dtype)
+    return int(limits.min if by == "max" else limits.max)
 
 
 def bits(dtype: str) -> int:

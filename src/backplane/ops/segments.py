@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
 from backplane.core.graph import Tensor, constant
-from backplane.core.spec import is_float
+from backplane.core.spec import neutral
 from backplane.ops import elementwise as ew
 from backplane.ops.creation import Amount, full, shaped, size_at
 from backplane.ops.indexing import ALL, scatter_add, slice
@@ -28,7 +24,7 @@ def segments(rows: Tensor, ids: Tensor, number: Amount, by: Combination) -> Tens
     """
     sizes, ids = _with_rest(rows, ids, number)
     dtype = rows.spec.dtype
-    table = shaped(full, sizes, value=_nothing(dtype, by), dtype=dtype)
+    table = shaped(full, sizes, value=neutral(dtype, by), dtype=dtype)
     return _without_rest(scatter(table, ids, rows, by=by), number)
 
 
@@ -52,12 +48,3 @@ def _with_rest(rows: Tensor, ids: Tensor, number: Amount) -> tuple[list[Amount],
 def _without_rest(table: Tensor, number: Amount) -> Tensor:
     slices = ((None, -1, 1), *[ALL] * (table.ndim - 1))
     return slice(table, slices=slices)
-
-
-def _nothing(dtype: str, by: str) -> float:
-    if by == "product":
-        return 1
-    if is_float(dtype):
-        return -math.inf if by == "max" else math.inf
-    limits = np.iinfo(dtype)
-    return int(limits.min if by == "max" else limits.max)

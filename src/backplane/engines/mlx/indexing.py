@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 
-from backplane.core.spec import Spec, is_float
+from backplane.core.spec import Spec, is_float, neutral
 from backplane.engines.mlx.elementwise import masked
 from backplane.engines.mlx.values import from_numpy, scalar
 from backplane.engines.table import Lowering, Shape, Slices, Table, Value, host_shape
@@ -144,7 +144,7 @@ def scatter(specs: Sequence[Spec], *, by: str) -> Lowering:
     any memory: what changes nothing goes to the first row instead.
     """
     name = {"max": "maximum", "min": "minimum", "product": "multiply"}[by]
-    nothing = scalar(_neutral(specs[0].dtype, by), specs[0].dtype)
+    nothing = scalar(neutral(specs[0].dtype, by), specs[0].dtype)
 
     def lowering(x: Value, indices: Value, updates: Value) -> Value:
         if not x.size or not updates.size:
@@ -154,12 +154,3 @@ def scatter(specs: Sequence[Spec], *, by: str) -> Lowering:
         return getattr(x.at[safe], name)(given)
 
     return lowering
-
-
-def _neutral(dtype: str, by: str) -> float:
-    if by == "product":
-        return 1
-    if is_float(dtype):
-        return -math.inf if by == "max" else math.inf
-    limits = np.iinfo(dtype)
-    return int(limits.min if by == "max" else limits.max)
