@@ -32,6 +32,31 @@ _RUNNING = {**HALVES, tf.float32: tf.float64}
 sum would be 1 % off."""
 
 
+_MOVED = frozenset(
+    (
+        "Acos", "Acosh", "Asin", "Asinh", "Atan", "Ceil", "Elu", "Erf", "Erfc", "Exp", "Expm1",
+        "Floor", "LeakyRelu", "Log", "Log1p", "Neg", "Pow", "Relu", "Relu6", "Rint", "Rsqrt",
+        "Selu", "Sigmoid", "Sign", "Sinh", "Softplus", "Softsign", "Sqrt", "Tanh",
+        # TensorFlow's optimizer may take these away, and then one of those above stands there.
+        "AddV2", "BroadcastTo", "Cast", "ConcatV2", "ExpandDims", "Identity", "Mul", "Pad",
+        "RealDiv", "Reshape", "Slice", "Squeeze", "StopGradient", "StridedSlice", "Sub", "Tile",
+        "Transpose",
+    )
+)  # fmt: skip
+"""Operations that TensorFlow's optimizer moves behind a maximum or minimum, because they are
+monotonic."""
+
+
+def _kept(x: Value) -> Value:
+    """The operand of a maximum or minimum, behind an operation that TensorFlow's optimizer leaves
+    where it is. It would look for the largest x instead of the largest f(x): elements that f makes
+    equal would not be tied any more, and NaN, such as the logarithm of -1, would be passed over.
+    """
+    if tf.is_symbolic_tensor(x) and x.op.type in _MOVED:
+        return raw.Snapshot(input=x)
+    return x
+
+
 def _reduction(kernel: Callable[..., Value]) -> Lowering:
     def lowering(x: Value, *, axes: Axes, keepdims: bool) -> Value:
         return kernel(input=x, axis=ints(axes), keep_dims=keepdims)
@@ -45,7 +70,7 @@ def _extreme(kernel: Callable[..., Value]) -> Lowering:
     """
 
     def lowering(x: Value, *, axes: Axes, keepdims: bool) -> Value:
-        y = kernel(input=x, axis=ints(axes), keep_dims=keepdims)
+        y = kernel(input=_kept(x), axis=ints(axes), keep_dims=keepdims)
         if all(x.shape[axis] for axis in axes):
             return y
         fine = tf.logical_or(tf.size(x) > 0, tf.equal(tf.size(y), 0))
@@ -125,6 +150,13 @@ def mean(x: Value, *, axes: Axes, keepdims: bool) -> Value:
     return y
 
 
+def _position(kernel: Callable[..., Value]) -> Lowering:
+    def lowering(x: Value, *, axis: int) -> Value:
+        return kernel(input=_kept(x), dimension=ints(axis), output_type=tf.int64)
+
+    return lowering
+
+
 def _running(kernel: Lowering) -> Lowering:
     """A kernel that takes the elements one by one: of half floats in float32, of many float32 in
     float64.
@@ -154,8 +186,8 @@ TABLE = Table(
     all=_reduction(raw.All),
     max=_extreme(raw.Max),
     min=_extreme(raw.Min),
-    argmax=lambda x, *, axis: raw.ArgMax(input=x, dimension=ints(axis), output_type=tf.int64),
-    argmin=lambda x, *, axis: raw.ArgMin(input=x, dimension=ints(axis), output_type=tf.int64),
+    argmax=_position(raw.ArgMax),
+    argmin=_position(raw.ArgMin),
     cumsum=_running(raw.Cumsum),
     cumprod=_running(raw.Cumprod),
     top_k=lambda x, *, k: list(raw.TopKV2(input=x, k=ints(k))),

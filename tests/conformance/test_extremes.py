@@ -1,0 +1,43 @@
+"""Maxima and minima of functions that make different numbers equal, or numbers NaN."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from backplane import backend as K
+
+ROWS = np.array([[0.3, 200, 100, -200], [-0.3, -100, -200, 0.9], [2.4, 1.6, 2.2, 2.5]], "float32")
+TYING = {
+    "sign": K.sign,
+    "minus sign": lambda x: -K.sign(x),
+    "round": K.round,
+    "relu": K.relu,
+    "sigmoid": K.sigmoid,
+    "tanh": K.tanh,
+    "clipped": lambda x: K.clip(x, -1, 1),
+    "softsign of a reshaped sign": lambda x: K.softsign(K.reshape(K.sign(x), (-1, 4))),
+    "sign and cast": lambda x: K.cast(K.sign(x), "int32"),
+    "whole numbers": lambda x: K.cast(K.cast(x, "int32"), "float32"),
+}
+
+
+@pytest.mark.parametrize("name", TYING)
+def test_the_first_of_equal_results_counts(engine, name):
+    x = K.placeholder((3, 4))
+    y = TYING[name](x)
+    (values,) = K.function([x], [y])([ROWS])
+    for position, expected in ((K.argmax, np.argmax), (K.argmin, np.argmin)):
+        (found,) = K.function([x], [position(y, axis=1)])([ROWS])
+        np.testing.assert_array_equal(found, expected(values, axis=1))
+
+
+@pytest.mark.parametrize("extreme", ["max", "min"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_nan_of_a_function_is_not_passed_over(engine, extreme, sign):
+    x = K.placeholder((3, 4))
+    for y in (sign * K.log(x), sign * K.reshape(K.pow(x, 0.5), (3, 2, 2)), sign / K.log(x)):
+        (found,) = K.function([x], [getattr(K, extreme)(y, axis=1)])([ROWS])
+        (values,) = K.function([x], [y])([ROWS])
+        np.testing.assert_allclose(found, getattr(np, extreme)(values, axis=1), rtol=1e-6)
+        assert np.isnan(found).any()
