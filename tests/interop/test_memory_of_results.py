@@ -88,6 +88,28 @@ def test_new_elements_have_memory_of_their_own(engine, name):
     np.testing.assert_array_equal(K.eval(y), before)
 
 
+CONSTANT: dict[str, Callable[[Any], Any]] = {
+    "zeros of a scalar": lambda x: K.zeros_like(K.sum(x)),
+    "ones": K.ones_like,
+    "sum of zeros": lambda x: K.sum(K.zeros_like(x)),
+    "shape": K.shape,
+    "part of a shape": lambda x: K.reshape(K.shape(x)[1:], (1, 1)),
+    "product of sizes": lambda x: K.prod(K.shape(x)),
+    "table": lambda x: K.transpose(K.constant(A)) if K.ndim(x) else x,
+    "one of two": lambda x: K.switch(K.constant(True), K.constant(A), K.constant(-A)),
+}
+"""What is known from the shape of the operand alone."""
+
+
+@pytest.mark.parametrize("name", CONSTANT)
+def test_a_constant_is_never_written_to_by_way_of_a_result(engine, name):
+    native: Any = A.copy() if engine.name == "theano" else engine.from_numpy(A.copy())
+    y = CONSTANT[name](native)
+    before = K.eval(y)
+    add_in_place(y)
+    np.testing.assert_array_equal(K.eval(CONSTANT[name](native)), before)
+
+
 @pytest.mark.parametrize("name", KEEPING)
 def test_a_variable_is_never_written_to_by_way_of_a_result(engine, name):
     f = KEEPING[name]

@@ -260,7 +260,15 @@ def emitter_for(
     """The writer of a prepared graph's text."""
     writes = "out" in engine.capabilities or (not eager and engine.writes(options))
     news = {outputs[i] for i in state.values()}
-    return Emitter(inputs, outputs, engine, news=news, order=order, writes=writes)
+    return Emitter(
+        inputs,
+        outputs,
+        engine,
+        news=news,
+        order=order,
+        writes=writes,
+        hands_out=eager or bool(options.get("native")),
+    )
 
 
 def dtypes_in(order: Sequence[Tensor]) -> frozenset[str]:

@@ -215,6 +215,12 @@ class Engine:
         """
         return value
 
+    def copied(self, value: Value) -> Value:
+        """A value in memory of its own, if users can write to values of the library. Here: for
+        libraries whose values nobody writes to.
+        """
+        return value
+
     def holds(self, dtype: str) -> bool:
         """Whether the library itself keeps values of that dtype as they are, at the moment."""
         return True

@@ -21,7 +21,7 @@ import numpy as np
 
 from backplane.compile import passes
 from backplane.compile.codegen import tiling
-from backplane.compile.codegen.buffers import Buffers, passes_over
+from backplane.compile.codegen.buffers import Buffers, alias_roots, passes_over
 from backplane.compile.codegen.tiling import Chain, Unit
 from backplane.compile.passes.lower import UNREAD
 from backplane.compile.source_map import Place, place_of
@@ -66,7 +66,11 @@ class Emitter:
         news: Collection[Tensor] = (),
         order: Sequence[Tensor] | None = None,
         writes: bool = False,
+        hands_out: bool = False,
     ) -> None:
+        """`news` are the new values of variables. `writes` says that lowerings may be given arrays
+        to write to, and `hands_out` that the user gets the results as they are.
+        """
         self.engine = engine
         self.inputs = list(inputs)
         self.outputs = list(outputs)
@@ -78,6 +82,7 @@ class Emitter:
         if writes and passes.applies("tiling", job):
             self.large = kernels.engines_limit(engine.name, "blocks")
         self.news = news
+        self.hands_out = hands_out
         self.names: dict[Tensor, str] = {t: f"a{i}" for i, t in enumerate(inputs)}
         self.source = Source("program")
         self.lowerings: list[Lowering] = []
@@ -173,11 +178,18 @@ class Emitter:
     def _body(self) -> None:
         for unit in self.units:
             self.unit(unit)
-        results = [self.value(t) for t in self.outputs]
+        results = [self._result(t) for t in self.outputs]
         if self.later:
             results.append(f"[{', '.join([f'*{name}' for name in self.later])}]")
         listed = "".join([f"{x}, " for x in results])
         self.source.line(f"return ({listed.rstrip()})")
+
+    def _result(self, t: Tensor) -> str:
+        """The expression for an output. Who writes to it must not write to a constant."""
+        value = self.value(t)
+        if self.hands_out and any(isinstance(root, Constant) for root in alias_roots([t])):
+            return f"{self.source.bind(self.engine.copied, 'copied')}({value})"
+        return value
 
     def finished(self) -> Callable[..., Any]:
         """The function `program` of the text, after the functions of its chains have been added."""

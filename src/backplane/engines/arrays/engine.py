@@ -56,6 +56,10 @@ class ArrayEngine(Engine):
             return np.array(value)
         return value
 
+    def copied(self, value: Value) -> Value:
+        """A new array."""
+        return np.array(value)
+
     def adopted(self, array: np.ndarray, dtype: str, layout: Layout | None) -> Value:
         """The array, to which steps of optimizers may write."""
         return updates.adopted(self.placed(array, dtype, layout))

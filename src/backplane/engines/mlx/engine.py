@@ -65,6 +65,8 @@ class MLXEngine(Engine):
         """Another object for the same value: a user may assign to its elements."""
         return elementwise.identity(value)
 
+    copied = lend
+
     def wait(self, values: Sequence[Value]) -> None:
         """Compute what is lazy."""
         mx.eval(*values)

@@ -100,6 +100,9 @@ class OnnxRuntime(TakesFunctions, ArrayEngine):
         """A copy of the content."""
         return np.array(value if isinstance(value, np.ndarray) else value.numpy())
 
+    copied = Engine.copied
+    """Sessions copy what they return."""
+
     def constant(self, array: np.ndarray) -> Value:
         """A literal of the model."""
         return literal(array)

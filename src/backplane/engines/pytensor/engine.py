@@ -99,6 +99,7 @@ class PyTensorEngine(ArrayEngine):
         """A variable."""
         return pt.as_tensor_variable(result)
 
+    copied = staticmethod(pt.tensor_copy)
     pullback = staticmethod(native.pullback)
     sources = staticmethod(native.sources)
 

@@ -159,6 +159,10 @@ class TorchEngine(Engine):
             return value.clone()
         return value
 
+    def copied(self, value: Value) -> Value:
+        """A new tensor."""
+        return value.clone()
+
     def adopted(self, array: np.ndarray, dtype: str, layout: Layout | None) -> Value:
         """A tensor, to which steps of optimizers may write, in the array's memory: a copy of 1 GB
         took 3 s where the system was slow to give pages. Products, and steps of Adam, take the same
