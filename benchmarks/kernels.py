@@ -5,7 +5,8 @@ measurements.
 
 measures with one thread on one core, on the processor's clock, and writes
 `benchmarks/results/kernels.json`, and what follows from the measurements: the limits in
-`src/backplane/engines/kernel_table.py`, and `docs/kernels.md`. Engines, or choices such as
+`src/backplane/engines/kernel_table.py`, and its section of
+`docs/measurements.md`. Engines, or choices such as
 `jax.loops`, that are not named keep what was measured before. With `--page` nothing is measured.
 """
 
@@ -22,13 +23,12 @@ from typing import Any
 from backplane.cli import kernels as measuring
 from backplane.engines.kernels import CHOICES
 from backplane.known_engines import ENGINES
-from benchmarks import machine
+from benchmarks import machine, sections
 from benchmarks.workers import environment
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results/kernels.json"
 TABLE = ROOT / "src/backplane/engines/kernel_table.py"
-PAGE = ROOT / "docs/kernels.md"
 
 PROCESSORS = "on"
 """The key of the results that says on what each choice was measured."""
@@ -45,7 +45,7 @@ INTRODUCTION = """\
 Where an engine can compute the same in two ways, and sizes decide which is quicker, a table
 decides. For each choice it holds a *limit*: below it one form serves, from it on the other. Results
 are equal within the tolerance of the engine. `python -m benchmarks.kernels` measures the table, and
-writes it and this page.
+writes it and this section.
 
 `backplane bench --kernels` measures on your machine, with the threads that your programs would
 have. It writes `backplane-kernels.json` beside `keras.json`, and processes that begin later follow
@@ -87,7 +87,12 @@ def _source(table: dict[str, Any]) -> Iterator[str]:
     yield "}\n"
 
 
-def _page(table: dict[str, Any], processors: dict[str, str]) -> Iterator[str]:
+def text(table: dict[str, Any], processors: dict[str, str]) -> str:
+    """The section of docs/measurements.md."""
+    return "\n".join(_lines(table, processors))
+
+
+def _lines(table: dict[str, Any], processors: dict[str, str]) -> Iterator[str]:
     yield INTRODUCTION
     for engine in ENGINES:
         yield f"## {engine}\n"
@@ -138,10 +143,10 @@ def main() -> None:
 
 def _write(table: dict[str, Any], processors: dict[str, str]) -> None:
     """Write the measurements, and what follows from them."""
-    text = json.dumps({**table, PROCESSORS: processors}, indent=1, ensure_ascii=False)
-    RESULTS.write_text(f"{text}\n", encoding="utf-8")
+    stored = json.dumps({**table, PROCESSORS: processors}, indent=1, ensure_ascii=False)
+    RESULTS.write_text(f"{stored}\n", encoding="utf-8")
     TABLE.write_text("\n".join(_source(table)), encoding="utf-8")
-    PAGE.write_text("\n".join(_page(table, processors)).rstrip() + "\n", encoding="utf-8")
+    sections.write("kernels", text(table, processors))
 
 
 if __name__ == "__main__":

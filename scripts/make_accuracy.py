@@ -1,4 +1,5 @@
-"""Write docs/accuracy.md: how many ulps functions of K and their gradients are off, on each engine.
+"""Write the accuracy section of docs/measurements.md: the errors of functions of K and of their
+gradients, in ulps, on each engine.
 
     python scripts/make_accuracy.py [ENGINE ...]
 
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 os.environ["KERAS_BACKEND"] = "numpy"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 from mpmath import mpf
@@ -24,8 +26,8 @@ from accuracy_functions import Function, Row, rows
 from backplane import backend as K
 from backplane import engines
 from backplane.known_engines import ENGINES
+from benchmarks import sections
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "accuracy.md"
 DTYPES = ("float32", "float64")
 
 
@@ -201,7 +203,7 @@ def cell(error: Error, dtype: str, note: int | None) -> str:
 HEADER = f"""\
 # Accuracy
 
-Made by `make accuracy`; do not edit. The table shows how far results are from the exact ones, which
+`make accuracy` writes this section. The table shows how far results are from the exact ones, which
 mpmath computes with 50 digits. Each cell has the largest error of the value and, after the
 slash, that of the gradient, in ulps: units in the last place of the exact result. An ulp is a
 relative error of 6e-8 to 1.2e-7 in float32, and of 1.1e-16 to 2.2e-16 in float64.
@@ -219,7 +221,7 @@ difficult. Denormal results count as 0, because some engines have no denormal nu
 
 
 def page(tables: dict[str, list[Row]], found: dict[tuple[str, str], list[Errors]]) -> Iterator[str]:
-    """The lines of docs/accuracy.md."""
+    """The lines of the section."""
     yield HEADER
     for dtype, table in tables.items():
         names = [name for name, of in found if of == dtype]
@@ -253,7 +255,7 @@ def main(names: Sequence[str]) -> int:
     if names:
         print(text)
     else:
-        PAGE.write_text(text, encoding="utf-8")
+        sections.write("accuracy", text)
     print("\n".join(problems))
     return len(problems) > 0
 

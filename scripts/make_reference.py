@@ -37,8 +37,8 @@ HEADER = """\
 # Reference
 
 Made by `scripts/make_reference.py` from a run of the tests; do not edit. The functions that the
-five documents name (see [documents.md](documents.md)), with the signature of the newest that gives
-one. Each docstring says more: `help(K.conv2d)`.
+[five documents](compatibility.md#the-five-documents) name, with the signature of the newest that
+gives one. Each docstring says more: `help(K.conv2d)`.
 
 Under each engine: whether the tests confirm its **value**, its **spec** (that shape and dtype are
 what was inferred before anything is computed) and its **gradient**, in this order. ✓ they do;

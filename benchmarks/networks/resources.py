@@ -3,11 +3,11 @@ programs by hand.
 
     python -m benchmarks.networks.resources all [ENGINE …] [--only NETWORK,…]
 
-measures all three and writes `docs/resources.md`; `threads`, `memory` and `first` measure one of
-them. Each figure comes from a process of its own. `threads` is the least time of a training step
-with one thread and with two, which needs an idle machine. `memory` is the most that a process held
-during three steps, less what it held before the network was built. `first` is the processor's time
-from an empty program to the first loss, and where it goes.
+measures all three and writes the first section of `docs/measurements.md`; `threads`, `memory` and
+`first` measure one of them. Each figure comes from a process of its own. `threads` is the least
+time of a training step with one thread and with two, which needs an idle machine. `memory` is the
+most that a process held during three steps, less what it held before the network was built. `first`
+is the processor's time from an empty program to the first loss, and where it goes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import click
 
-from benchmarks import machine, processes
+from benchmarks import machine, processes, sections
 from benchmarks.memory import held
 from benchmarks.networks import NETWORKS as WHOLE
 from benchmarks.networks import resources_page
@@ -41,7 +41,6 @@ LEFT_OUT = ("by hand, compiled",)
 """Programs that compile for minutes."""
 
 FILE = Path(__file__).parents[1] / "results" / "resources.json"
-PAGE = Path(__file__).parents[2] / "docs" / "resources.md"
 
 Row = dict[str, Any]
 
@@ -168,7 +167,7 @@ def _known(context: Any, option: Any, text: str) -> list[str]:
 @click.option("--tiny", is_flag=True, help="Small sizes: a look whether all of it runs.")
 @click.option("--output", default=FILE, type=click.Path(path_type=Path), help="Another JSON file.")
 def main(what: str, engines: tuple[str, ...], only: list[str], tiny: bool, output: Path) -> None:
-    """Measure, and write the results and docs/resources.md; `page` only writes the page again.
+    """Measure, and write the results and docs/measurements.md; `page` only writes the page.
 
     `memory` and `first` come from the same processes, so each of them measures both. Exits with 1
     if a program fails, or a goal that is missed has no cause in `resources_causes.toml`.
@@ -192,7 +191,7 @@ def main(what: str, engines: tuple[str, ...], only: list[str], tiny: bool, outpu
             page = resources_page.text(data)
         except UnexplainedError as error:
             raise click.ClickException(str(error)) from None
-        PAGE.write_text(page, encoding="utf-8")
+        sections.write("resources", page)
     sys.exit(1 if failed else 0)
 
 

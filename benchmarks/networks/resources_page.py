@@ -1,4 +1,4 @@
-"""The page docs/resources.md, made of the results of `benchmarks.networks.resources`."""
+"""The first section of docs/measurements.md, from the results of `benchmarks.networks.resources`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ OURS = (GRAPH, GRADIENTS, PASSES, CODE)
 """Those that Backplane itself spends."""
 
 HEAD = """\
-<!-- Written by `python -m benchmarks.networks.resources`; do not edit. -->
 # Threads, memory and the first step
 
 What training steps of a few networks need beside their time, which [Networks](networks.md) tells:

@@ -27,9 +27,8 @@ LISTS = ("reference.md", "reference/index.md")
 """Lists of names. The search leads to the functions themselves."""
 
 MEASURED = (
-    "accuracy", "benchmarks", "changelog", "compatibility", "contributing", "cost-model",
-    "documents", "history", "how-it-works", "kernels", "networks", "primitives", "releasing",
-    "resources",
+    "benchmarks", "changelog", "compatibility", "contributing", "history", "how-it-works",
+    "keras-3-speed", "measurements", "networks", "primitives", "releasing",
 )  # fmt: skip
 """Pages that the search shows last: measurements, and what only developers read."""
 

@@ -145,7 +145,7 @@ def test_large_exponents(engine):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", DIGITS)
 def test_every_large_error_is_explained(engine, dtype):
-    """docs/accuracy.md has a note for it."""
+    """docs/measurements.md has a note for it."""
     make, table = accuracy_of(dtype)
     found = make.errors_of(engine.name, table, dtype)
     assert make.unexplained(table, engine.name, dtype, found) == []

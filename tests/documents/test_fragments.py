@@ -92,7 +92,7 @@ CONTEXTS = {
 """For each fragment what stands before it, and what is true after it."""
 
 WHOLE = {
-    *PAGES, "classic-keras.md", "external-backends.md", "keras-1.md", "keras-3.md",
+    *PAGES, "classic-keras.md", "external-backends.md", "keras-3.md",
     "native-functions.md", "native-tensors.md", "old-scripts.md",
 }  # fmt: skip
 """Pages whose programs `test_pages.py` and `interop/test_docs.py` run."""

@@ -1,8 +1,8 @@
 """What documents 003 and 004 give as "Numpy implementation", and the definitions they hide.
 
 Each row is a call and what NumPy makes of the same arrays. Where an implementation contradicts the
-text around it, `docs/documents.md` says which holds; such rows have the values on which both agree,
-and a test of their own for the others.
+text around it, `docs/compatibility.md` says which holds; such rows have the values on which both
+agree, and a test of their own for the others.
 """
 
 from __future__ import annotations

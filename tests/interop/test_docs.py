@@ -31,10 +31,10 @@ def test_classic_keras(tmp_path):
 
 def test_keras_1(tmp_path):
     program = tmp_path / "program.py"
-    namespace, train = blocks("keras-1.md", "python")
+    *_, namespace, train = blocks("old-scripts.md", "python")
     program.write_text(namespace)
     printed = run(Path(sys.executable), program, backend="numpy", folder=tmp_path)
-    assert printed.strip() in (DOCS / "keras-1.md").read_text(encoding="utf-8")
+    assert printed.strip() in (DOCS / "old-scripts.md").read_text(encoding="utf-8")
     program.write_text(train)
     printed = run(python_with("1.2.2"), program, backend="numpy", folder=tmp_path)
     assert float(re.fullmatch(r"accuracy (\S+)\n", printed)[1]) > 0.9
