@@ -1,4 +1,4 @@
-"""The first section of docs/measurements.md, from the results of `benchmarks.networks.resources`."""
+"""The first section of docs/measurements.md: the results of `benchmarks.networks.resources`."""
 
 from __future__ import annotations
 
