@@ -201,8 +201,7 @@ def main() -> None:
     for chapter in CHAPTERS:
         pages[f"reference/{chapter.__name__.rpartition('.')[2]}.md"] = chapter_page(chapter)
     pages |= {"contributing.md": outside_page("CONTRIBUTING.md")}
-    changes, _, details = outside_page("CHANGELOG.md").partition("\n## How ")
-    pages |= {"changelog.md": changes + "\n", "history.md": f"# How {details}"}
+    pages |= {"changelog.md": outside_page("CHANGELOG.md")}
     idea = (ROOT / "docs" / "assets" / "idea.svg").read_text(encoding="utf-8")
     pages |= {"assets/idea-narrow.svg": tall(idea)}
     for path, text in pages.items():
