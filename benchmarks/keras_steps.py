@@ -40,8 +40,9 @@ INTRODUCTION = """\
 <!-- Written by `python -m benchmarks.keras_steps`; do not edit. -->
 # Keras 3 on Backplane: speed
 
-Training and prediction by unmodified Keras 3 on Backplane's engines, beside Keras' own backends on
-the same libraries. One thread on one core; the processor's time of the process; the processes take
+Use this page when you want to know how fast Keras 3 is on Backplane. It compares training and
+prediction by unmodified Keras 3 on Backplane's engines with Keras' own backends on the same
+libraries. Each process has one thread on one core. Times are the processor's. The processes take
 turns, epoch by epoch, and the numbers are medians of the rounds. An epoch has {batches} batches, of
 which the first {untimed} are not timed. Models are compiled with Adam, the sparse categorical
 crossentropy and the accuracy. Keras on PyTorch runs eagerly, as by its default.

@@ -13,11 +13,12 @@ HEAD = """\
 <!-- Written by `python -m benchmarks`; do not edit. -->
 # Benchmarks
 
-Backplane beside the best hand-written program on each engine, Keras 3 on each of its backends, and
-the K of classic Keras ("reference K": `tensorflow.python.keras.backend`, in graph mode with a
-session, as TensorFlow still ships it). The K programs are written once, in the plain documented
-way; the reference runs the same text. Everything is in `benchmarks/`; `make benchmarks` measures
-again and writes this page.
+Use this page when you want to know how fast Backplane is. It compares Backplane with the best
+hand-written program on each engine, with Keras 3 on each of its backends, and with the K of classic
+Keras ("reference K": `tensorflow.python.keras.backend`, in graph mode with a session, as TensorFlow
+still ships it). The K programs are written once, in the plain documented way, and the reference
+runs the same text. The programs are in `benchmarks/`; `make benchmarks` measures again and writes
+this page.
 """
 
 TITLES = {

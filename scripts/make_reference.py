@@ -36,8 +36,9 @@ EVERY = "any"
 HEADER = """\
 # Reference
 
-Made by `scripts/make_reference.py` from a run of the tests; do not edit. The functions that the
-[five documents](compatibility.md#the-five-documents) name, with the signature of the newest that
+Use this page when you want to know what the tests confirm for a function on each engine.
+`scripts/make_reference.py` writes it from a run of the tests. It lists the functions that the [five
+documents](compatibility.md#the-five-documents) name, with the signature of the newest document that
 gives one. Each docstring says more: `help(K.conv2d)`.
 
 Under each engine: whether the tests confirm its **value**, its **spec** (that shape and dtype are

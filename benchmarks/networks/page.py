@@ -19,10 +19,10 @@ HEAD = """\
 <!-- Written by `python -m benchmarks.networks`; do not edit. -->
 # Networks
 
-Networks that people train, written once in K, beside the same networks by hand in TensorFlow,
-PyTorch and JAX and as layers of Keras 3. [Benchmarks](benchmarks.md) measures single mechanisms on
-small programs; here the networks have the sizes
-of the publications.
+Use this page when you want to know how fast a network like yours trains and predicts. It compares
+networks that are written once in K with the same networks by hand in TensorFlow, PyTorch and JAX,
+and as layers of Keras 3. They have the sizes of the publications. [Benchmarks](benchmarks.md)
+measures single mechanisms on small programs.
 
 `python -m benchmarks.networks --only gpt,unet --engines torch,jax` measures some of them on your
 machine. The programs are in `benchmarks/networks/`. All of them start from the same weights, and

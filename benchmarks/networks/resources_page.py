@@ -34,21 +34,22 @@ OURS = (GRAPH, GRADIENTS, PASSES, CODE)
 HEAD = """\
 # Threads, memory and the first step
 
-What training steps of a few networks need beside their time, which [Networks](networks.md) tells:
-`python -m benchmarks.networks.resources all` measures it on your machine. Each figure comes from
-one process. The programs by hand are those of the page on networks.
+This section shows what training steps of a few networks need besides time. [Networks](networks.md)
+has the times, and describes the programs by hand. `python -m benchmarks.networks.resources all`
+measures this section on your machine. Each figure comes from one process.
 """
 THREADS = """\
-The least milliseconds of a training step with one thread and with two. The last column says how
-many times as fast two are. As on the page on networks, the C library keeps what a program frees.
+The table has the least milliseconds of a training step with one thread and with two. The last
+column says how many times as fast two are. The C library keeps what a program frees.
 """
 MEMORY = """\
-The most that a process holds during three training steps, less what it held before the network was
-built, in MB. The last column is this over the least of the programs by hand on the same engine.
+The table has the most memory that a process holds during three training steps, less what it held
+before the network was built, in MB. The last column divides this by the smallest figure of the
+programs by hand on the same engine.
 """
 FIRST = """\
-The processor's seconds from an empty program to the first loss, with the library imported and used
-before. For Backplane the columns say where they go:
+The table has the processor's seconds from an empty program to the first loss, with the library
+imported and used before. For Backplane, the columns say where they go:
 """
 GOALS = """\
 Two threads are at least 1.7 times as fast as one, or as much as the best program by hand gains
