@@ -11,11 +11,11 @@ import pytest
 
 from backplane import backend as K
 from backplane.compile import passes
+from backplane.compile.fuse.groups import groups_in
 from backplane.compile.passes.join_groups import join_groups
 from backplane.core.graph import Tensor, toposort
 from backplane.ops import autodiff
 from backplane.ops.groups import gelu, gelu_grad, normalize, normalize_grad
-from backplane.ops.recognition import groups_in
 
 rng = np.random.default_rng(7)
 X = rng.normal(size=(4, 6, 8)).astype("float32")

@@ -143,6 +143,7 @@ def test_what_looks_alike_stays(joining: Any) -> None:
         [(x + mean) / K.sqrt(variance) - 1.0 / K.sqrt(variance)],
         [by_k(*operands(4, 8, dtype="float64"))],
         [K.batch_normalization(leaf(4, 8, 3, 3), mean, variance, beta, gamma, axis=1)],
+        [without_gamma(leaf(1, 5, 4), *[leaf(None) for _ in range(4)])],
     ):
         assert joined(outputs, joining) == 0
 

@@ -11,8 +11,9 @@ import pytest
 from backplane import backend as K
 from backplane.compile import passes
 from backplane.compile.fuse.algebra import ZERO, Algebra, atom, number_of
+from backplane.compile.fuse.numbers import NEAR, solved, tensor_of
 from backplane.compile.fuse.sites import patterns
-from backplane.compile.fuse.unify import by_tensors, solved, tensor_of
+from backplane.compile.fuse.unify import by_tensors
 from compile.test_optimizer_steps import Pairs, found, variables
 
 RNG = np.random.default_rng(1)
@@ -78,12 +79,12 @@ def test_numbers_are_solved_for() -> None:
     a, b = (K.placeholder(()) for _ in range(2))
     one = number_of(1)
     equations = [(Algebra()(1 - a), number_of(0.25)), (Algebra()(a * b), number_of(3))]
-    found = solved(tuple(equations), "float32", {})
+    found = solved(tuple(equations), NEAR["float32"], {})
     assert found is not None
     assert found[a] == number_of(0.75)
     assert found[b] == number_of(4)
-    assert solved((*equations, (atom(b), number_of(4.1))), "float32", {}) is None
-    assert solved(((Algebra()(a + b), one),), "float32", {}) is None
+    assert solved((*equations, (atom(b), number_of(4.1))), NEAR["float32"], {}) is None
+    assert solved(((Algebra()(a + b), one),), NEAR["float32"], {}) is None
 
 
 def test_numbers_as_tensors() -> None:

@@ -25,6 +25,7 @@ from typing import Any, Literal, overload
 
 from backplane.core.registry import PRIMITIVES
 from backplane.core.tensor import OUTPUT as OUTPUT
+from backplane.core.tensor import Fused as Fused
 from backplane.core.tensor import Memory, SpecRule, Tensor
 from backplane.core.tensor import Primitive as Primitive
 from backplane.core.tensor import outputs_of as outputs_of

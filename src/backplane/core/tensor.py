@@ -11,6 +11,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -386,6 +387,23 @@ is stacked. It returns the stacked results of all steps, or None if the operands
 
 SpecRule = Callable[..., Any]
 Rule = Callable[..., Any]
+
+
+class Fused(NamedTuple):
+    """The forms in which programs write a primitive."""
+
+    options: Sequence[Mapping[str, Any]] = ({},)
+    """Parameters that tell forms apart. A parameter `axes` is that of the reductions."""
+    operands: Sequence[int] = (1,)
+    """How many operands there may be."""
+    numbers: Sequence[str] = ()
+    """Parameters whose numbers are found in the program."""
+    neutral: Mapping[str, float] = MappingProxyType({})
+    """Numbers for operands and parameters that the program may leave out."""
+    fits: Callable[..., bool] = lambda *specs, **params: True
+    """Whether operands of these specs are what the primitive takes."""
+
+
 R = TypeVar("R", Tensor, list[Tensor])
 
 
@@ -393,9 +411,9 @@ class Primitive(Generic[R]):
     """An operation of the graph. Calling it on tensors builds a node and gives its results."""
 
     __slots__ = (
-        "argument_rules", "axes", "decomposition", "doc", "effect", "elementwise", "gradient",
-        "host", "in_place", "infer_rule", "linear", "memory", "multiple", "name", "on_host",
-        "precision", "reduction", "shortcut", "stacks", "step", "varies",
+        "argument_rules", "axes", "decomposition", "doc", "effect", "elementwise", "fused",
+        "gradient", "host", "in_place", "infer_rule", "linear", "memory", "multiple", "name",
+        "on_host", "precision", "reduction", "shortcut", "stacks", "step", "varies",
     )  # fmt: skip
 
     def __init__(
@@ -410,6 +428,7 @@ class Primitive(Generic[R]):
         varies: bool = False,
         in_place: bool = False,
         step: tuple[int, int] | None = None,
+        fused: Fused | None = None,
         elementwise: bool = False,
         reduction: bool = False,
         on_host: bool = False,
@@ -438,6 +457,9 @@ class Primitive(Generic[R]):
         self.step = step
         """If it is the step of an optimizer, how many numbers it takes, and how many variables it
         replaces for each gradient. `compile.fuse` finds it by its decomposition."""
+        self.fused = fused
+        """If programs write it as several operations, in which forms. `compile.fuse` finds these by
+        its decomposition."""
         self.memory = memory
         """Whose memory its result is. An engine's table adds what only its own kernel does: that it
         always makes a view, or can write to memory that it is given."""

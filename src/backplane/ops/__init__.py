@@ -20,7 +20,7 @@ Each module imports only those above it:
 - `angles`: the angle of a point
 - `sorting`: the elements of rows in order
 - `scattering`: rows that are combined with rows of a table, and `segments`, by their ids
-- `groups`: what libraries compute by one kernel, and `recognition`, which finds it in graphs
+- `groups`: what programs write as a dozen operations and libraries compute by one kernel
 - `rectifiers`: piecewise linear activations
 - `linear`: products of matrices, and `einsum`, sums of products of tensors
 - `sparse`: products of matrices in compressed rows
@@ -42,11 +42,11 @@ from backplane.ops import (  # noqa: F401
     angles,
     ctc,
     fourier,
+    groups,
     operators,
     picking,
     pooling,
     random,
-    recognition,
     rectifiers,
     recurrence,
     remat,

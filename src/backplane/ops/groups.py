@@ -1,7 +1,8 @@
 """Groups: what programs write as a dozen operations and libraries compute by one kernel.
 
-`recognition` finds them in graphs. A group has a gradient that is a group too, and both have
-decompositions, so an engine without the kernels needs to know nothing of them.
+`compile.fuse` finds them in graphs by their decompositions. A group has a gradient that is a
+primitive too, and both have decompositions, so an engine without the kernels needs to know nothing
+of them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from backplane.core import shapes
 from backplane.core.graph import Tensor
-from backplane.core.primitive import Primitive, primitive
+from backplane.core.primitive import Fused, Primitive, primitive
 from backplane.core.spec import FLOAT, Spec, check_dtype
 from backplane.core.traits import Memory, Precision, like_first
 from backplane.ops import elementwise as ew
@@ -49,7 +50,12 @@ CUBIC = 0.044715
 SLOPE = math.sqrt(2 / math.pi)
 
 
-@partial(ew.elementwise_op, axes=like_first, precision=Precision.FULL)
+APPROXIMATE = ({"approximate": True}, {"approximate": False})
+
+
+@partial(
+    ew.elementwise_op, axes=like_first, precision=Precision.FULL, fused=Fused(options=APPROXIMATE)
+)
 def gelu(x: Spec, *, approximate: bool) -> Spec:
     """The product of x and the probability that a standard normal number is below x. If
     `approximate`, 0.5 · x · (1 + tanh(√(2/π) · (x + 0.044715 · x³))).
@@ -106,7 +112,29 @@ through_decomposition(gelu_grad)
 # --- normalization --------------------------------------------------------------------------------
 
 
-@primitive(multiple=True, memory=Memory.FRESH, axes=results_like(0, 0, 0, 0))
+def varying(t: Spec, x: Spec) -> set[int]:
+    """The axes of `x` along which a tensor that is broadcast to it varies."""
+    return {i + len(x.shape) - len(t.shape) for i, n in enumerate(t.shape) if n != 1}
+
+
+def _is_normalization(x: Spec, *parameters: Spec, axes: Axes, epsilon: float) -> bool:
+    """Whether gamma and beta vary along normalized axes alone, or along others alone."""
+
+    def fits(t: Spec) -> bool:
+        if t.dtype != x.dtype or t.ndim > x.ndim:
+            return False
+        along = varying(t, x)
+        return along.issubset(axes) or along.isdisjoint(axes)
+
+    return epsilon > 0 and all(map(fits, parameters))
+
+
+@primitive(
+    multiple=True,
+    memory=Memory.FRESH,
+    axes=results_like(0, 0, 0, 0),
+    fused=Fused(operands=(3, 1), numbers=["epsilon"], fits=_is_normalization),
+)
 def normalize(x: Spec, *parameters: Spec, axes: Axes, epsilon: float) -> list[Spec]:
     """(x − mean) / √(variance + ε), with mean and variance over `axes`, times gamma plus beta if
     these two are given. Then the mean, the variance, and 1 / √(variance + ε), whose `axes` have
@@ -133,9 +161,10 @@ def normalize_grad(
     return [x, *gamma, *gamma]
 
 
-def _scale(variance: Tensor, epsilon: float) -> Tensor:
-    one, more = (scalar(n, variance.spec.dtype) for n in (1, epsilon))
-    return div(one, sqrt(add(variance, more)))
+def _scale(variance: Tensor, epsilon: float | Tensor) -> Tensor:
+    dtype = variance.spec.dtype
+    more = epsilon if isinstance(epsilon, Tensor) else scalar(epsilon, dtype)
+    return div(scalar(1, dtype), sqrt(add(variance, more)))
 
 
 def _moments(x: Tensor, axes: Axes, epsilon: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -144,11 +173,6 @@ def _moments(x: Tensor, axes: Axes, epsilon: float) -> tuple[Tensor, Tensor, Ten
     centred = sub(x, centre)
     variance = mean(mul(centred, centred), axes=axes, keepdims=True)
     return centred, centre, variance, _scale(variance, epsilon)
-
-
-def varying(t: Spec, x: Spec) -> set[int]:
-    """The axes of `x` along which a tensor that is broadcast to it varies."""
-    return {i + len(x.shape) - len(t.shape) for i, n in enumerate(t.shape) if n != 1}
 
 
 @normalize.decompose
@@ -191,7 +215,26 @@ def _(
 through_decomposition(normalize_grad)
 
 
-@primitive(memory=Memory.FRESH, axes=like_first)
+def is_vector(t: Spec) -> bool:
+    """Whether a tensor varies along its last axis alone, whose size is known."""
+    return t.ndim > 0 and t.shape[-1] is not None and {1}.issuperset(t.shape[:-1])
+
+
+def _is_by_vectors(x: Spec, *vectors: Spec, epsilon: float) -> bool:
+    alike = all(is_vector(t) and t.dtype == x.dtype for t in vectors)
+    return alike and x.ndim > 1 and not is_vector(x) and epsilon >= 0
+
+
+@primitive(
+    memory=Memory.FRESH,
+    axes=like_first,
+    fused=Fused(
+        operands=(5,),
+        numbers=["epsilon"],
+        neutral={"gamma": 1, "beta": 0, "epsilon": 0},
+        fits=_is_by_vectors,
+    ),
+)
 def normalize_by(
     x: Spec, mean: Spec, variance: Spec, gamma: Spec, beta: Spec, *, epsilon: float
 ) -> Spec:

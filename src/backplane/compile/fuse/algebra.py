@@ -19,6 +19,7 @@ from backplane.core.primitive import Primitive
 from backplane.engines import get
 from backplane.ops import elementwise as ew
 from backplane.ops.effects import branch, identity, stop_gradient
+from backplane.ops.shaping import expand_dims, reshape, squeeze
 
 MOST_TERMS = 24
 """Products of sums are written out up to so many terms."""
@@ -168,9 +169,36 @@ class Algebra:
             return power(self(t.inputs[0]), meant(t.inputs[1]))
         if op is ew.cast and t.inputs[0].spec.dtype == t.spec.dtype:
             return self(t.inputs[0])
+        if op.reduction or op in VIEWS:
+            reduced = kept_reduction(t)
+            if reduced is not None:
+                return self.reduced(reduced)
         if op.elementwise or op.reduction:
-            return _called(t, [self(x) for x in t.inputs])
+            return _called(t, t.params, [self(x) for x in t.inputs])
         return atom(t)
+
+    def reduced(self, t: Tensor) -> Sum:
+        """The normal form of a reduction, as if its axes had been kept with size 1."""
+        return _called(t, {**t.params, "keepdims": True}, [self(x) for x in t.inputs])
+
+
+VIEWS = frozenset([expand_dims, squeeze, reshape])
+
+
+def kept_reduction(t: Tensor) -> Tensor | None:
+    """The reduction of which `t` holds the elements, if `t` is broadcast with the operand of that
+    as if the reduced axes had been kept with size 1.
+    """
+    whole = t
+    while whole.op in VIEWS and len(whole.inputs) == 1:
+        whole = whole.inputs[0]
+    if whole.op is None or not whole.op.reduction:
+        return None
+    axes, sizes = whole.params["axes"], whole.inputs[0].spec.shape
+    kept = tuple([1 if i in axes else n for i, n in enumerate(sizes)])
+    leading = axes == tuple(range(len(axes)))
+    fits = t.spec.shape == kept or (leading and t.spec.shape == kept[len(axes) :])
+    return whole if fits else None
 
 
 def scales(t: Tensor) -> bool:
@@ -221,7 +249,7 @@ EXTREMES = frozenset([ew.maximum, ew.minimum])
 """Functions whose operands may stand in any order."""
 
 
-def _called(t: Tensor, operands: Sequence[Sum]) -> Sum:
+def _called(t: Tensor, params: Mapping[str, Any], operands: Sequence[Sum]) -> Sum:
     """An element-wise function, or a reduction, of operands in normal form."""
     op = t.op
     assert op is not None
@@ -236,7 +264,7 @@ def _called(t: Tensor, operands: Sequence[Sum]) -> Sum:
         found = _computed(t, numbers)
         if found is not None and not (op.reduction and found):
             return number_of(found)
-    return atom(Call(op, params_key(t.params), tuple(operands)))
+    return atom(Call(op, params_key(params), tuple(operands)))
 
 
 def _computed(t: Tensor, numbers: Sequence[float | None]) -> float | None:

@@ -10,6 +10,7 @@ from itertools import product
 from typing import NamedTuple
 
 from backplane.compile.fuse.algebra import Algebra, Sum, scales
+from backplane.compile.fuse.numbers import NEAR, solved
 from backplane.compile.fuse.readers import uses_of
 from backplane.compile.fuse.unify import (
     ONCE,
@@ -17,10 +18,9 @@ from backplane.compile.fuse.unify import (
     Grouped,
     Match,
     Pattern,
-    Unifier,
+    StepUnifier,
     by_tensors,
     shape_of,
-    solved,
 )
 from backplane.core.graph import Tensor
 from backplane.core.registry import PRIMITIVES
@@ -238,7 +238,7 @@ class Finder:
         if shape_of(form) != pattern.kinds:
             return None
         start = Match({pattern.variables[0]: p, pattern.results[0]: self.new[p]})
-        for match in Unifier(pattern, self.variable, self._normal).results(start, form):
+        for match in StepUnifier(pattern, self.variable, self._normal).results(start, form):
             found = self._made(pattern, match)
             if found is not None:
                 return found
@@ -251,9 +251,9 @@ class Finder:
             return None
         if not all(v.spec == spec and self._is_float(v) for v in variables):
             return None
-        known = solved(match.equations, spec.dtype, {SCALE: ONCE})
+        known = solved(match.equations, NEAR[spec.dtype], {SCALE: ONCE})
         if known is None and pattern.op is not average_update:
-            known = solved(match.equations, spec.dtype, {})
+            known = solved(match.equations, NEAR[spec.dtype], {})
         if known is None or not all(x in known for x in pattern.numbers):
             return None
         numbers = tuple([known[x] for x in pattern.numbers])

@@ -10,12 +10,12 @@ and what stands in the program, and these equations are solved one after the oth
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import permutations
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from backplane.compile.fuse.algebra import (
     EXTREMES,
-    ZERO,
     Algebra,
     Atom,
     Call,
@@ -27,22 +27,15 @@ from backplane.compile.fuse.algebra import (
     power,
     times,
 )
-from backplane.core.graph import Placeholder, Tensor, constant
+from backplane.core.graph import Placeholder, Tensor
 from backplane.core.primitive import Primitive
 from backplane.core.spec import Spec
-from backplane.ops import elementwise as ew
 
 MOST_TERMS = 6
 """Sums of more terms are no part of any pattern."""
 
-NEAR = {"float32": 1.2e-7, "float64": 4e-16}
-"""How far from each other numbers may be that were meant to be equal, for numbers near 1."""
-
 SCALE = Placeholder(Spec((), "float32"))
 """Stands for the factor of a gradient that programs write before it, such as one that clips."""
-
-Numbers = Mapping[Atom, Sum]
-"""What the numbers of a pattern are."""
 
 
 class Pattern:
@@ -68,6 +61,8 @@ class Pattern:
         self.kinds = shape_of(self.forms[0])
 
 
+ONCE = number_of(1.0)
+
 Grouped = dict[Product, Sum]
 """The coefficients of products of tensors, which are sums of products of scalars."""
 
@@ -76,10 +71,20 @@ def by_tensors(form: Sum) -> Grouped:
     """A normal form, by products of tensors."""
     found: dict[Product, Sum] = {}
     for product, number in form:
-        scalars = frozenset([pair for pair in product if is_number(pair[0])])
-        tensors = product - scalars
-        found[tensors] = plus(found.get(tensors, Sum()), Sum([(scalars, number)]))
+        scalars = [pair for pair in product if is_number(pair[0])]
+        if scalars:
+            tensors, term = product.difference(scalars), Sum([(frozenset(scalars), number)])
+        else:
+            tensors, term = product, ONCE if number == 1 else number_of(number)
+        known = found.get(tensors)
+        found[tensors] = term if known is None else plus(known, term)
     return {product: total for product, total in found.items() if total}
+
+
+@lru_cache(maxsize=512)
+def _of_pattern(form: Sum) -> Grouped:
+    """The same for an operand of a pattern, which is looked at again and again."""
+    return by_tensors(form)
 
 
 def is_number(x: Atom) -> bool:
@@ -97,25 +102,135 @@ def shape_of(form: Grouped) -> tuple[tuple[float, ...], ...]:
 Equations = tuple[tuple[Sum, Sum], ...]
 """Coefficients of the pattern, and what they are in the program."""
 
-ONCE = number_of(1.0)
-
 
 class Match(NamedTuple):
     """What has been found so far."""
 
-    bound: dict[Atom, Tensor]
-    """Tensors of the program for atoms of the pattern."""
+    bound: dict[Atom, Any]
+    """Atoms of the program for atoms of the pattern: a tensor for a tensor, a call for a call."""
     equations: Equations = ()
     factor: Sum = ONCE
     """What the product that is unified is to be multiplied by in the program."""
 
 
 class Unifier:
-    """Unifies a pattern with a program in which `news` are the new values of variables.
+    """Pairs the terms, factors and operands of two normal forms in all ways that fit."""
+
+    looks_into: ClassVar = False
+    """Whether factors of the program may be looked into."""
+
+    def sums(self, ours: Grouped, theirs: Grouped, match: Match) -> Iterator[Match]:
+        """Pair the terms of two sums."""
+        if len(ours) != len(theirs) or len(ours) > MOST_TERMS:
+            return
+        if not ours:
+            yield match
+            return
+        # What has functions in it, and what is bound, leaves the least choice.
+        product = max(ours, key=lambda p: (sum(self.is_certain(x, match) for x, _ in p), len(p)))
+        rest = {p: n for p, n in ours.items() if p != product}
+        for other, number in self._partners(product, theirs, match):
+            for found in self.products(product, other, match._replace(factor=ONCE)):
+                scale, factor, equations = self.scale(product), found.factor, found.equations
+                left = ours[product] if scale is ONCE else times(ours[product], scale)
+                right = number if factor is ONCE else times(number, factor)
+                if left != right:
+                    equations = (*equations, (left, right))
+                remaining = {p: n for p, n in theirs.items() if p != other}
+                yield from self.sums(rest, remaining, Match(found.bound, equations, match.factor))
+
+    def _partners(
+        self, product: Product, theirs: Grouped, match: Match
+    ) -> Collection[tuple[Product, Sum]]:
+        """The terms that a product may be paired with: those that hold what is bound."""
+        bound = match.bound
+        image = frozenset([(bound[x], n) for x, n in product if x in bound])
+        if len(image) == len(product) and image in theirs:
+            return [(image, theirs[image])]
+        if not self.looks_into:
+            size = len(product)
+            return [(p, n) for p, n in theirs.items() if len(p) == size and image <= p]
+        return theirs.items()
+
+    def products(self, ours: Product, theirs: Product, match: Match) -> Iterator[Match]:
+        """Pair the factors of two products."""
+        if not ours:
+            if not theirs:
+                yield match
+            return
+        if len(theirs) < len(ours) or (len(ours) == 1 and ours != theirs):
+            yield from self.opened(ours, theirs, match)
+        if len(theirs) != len(ours):
+            return
+        x, exponent = max(ours, key=lambda pair: self.is_certain(pair[0], match))
+        for other, n in theirs:
+            if n == exponent:
+                for found in self.atoms(x, other, match):
+                    rest = theirs - {(other, n)}
+                    yield from self.products(ours - {(x, exponent)}, rest, found)
+
+    def atoms(self, ours: Atom, theirs: Atom, match: Match) -> Iterator[Match]:
+        """Bind an atom, or compare it."""
+        known = match.bound.get(ours)
+        if known is not None:
+            if known is theirs or (isinstance(known, Call) and known == theirs):
+                yield match
+        elif isinstance(ours, Call):
+            if isinstance(theirs, Call):
+                for found in self.calls(ours, theirs, match):
+                    yield found._replace(bound={**found.bound, ours: theirs})
+        elif isinstance(theirs, Tensor):
+            bound = self.binding(ours, theirs, match)
+            if bound is not None and not (match.bound.keys() & bound.keys()):
+                yield match._replace(bound={**match.bound, **bound})
+
+    def calls(self, ours: Call, theirs: Call, match: Match) -> Iterator[Match]:
+        """Unify the operands of a function."""
+        if ours.op is not theirs.op or ours.params != theirs.params:
+            return
+        orders = permutations(theirs.operands) if ours.op in EXTREMES else [theirs.operands]
+        for order in orders:
+            yield from self._operands(ours.operands, order, match)
+
+    def _operands(
+        self, ours: Sequence[Sum], theirs: Sequence[Sum], match: Match
+    ) -> Iterator[Match]:
+        if not ours:
+            yield match
+            return
+        for found in self.sums(_of_pattern(ours[0]), by_tensors(theirs[0]), match):
+            yield from self._operands(ours[1:], theirs[1:], found)
+
+    # --- what patterns of different kinds do in their own ways ------------------------------------
+
+    def is_certain(self, x: Atom, match: Match) -> bool:
+        """Whether an atom leaves little choice."""
+        return isinstance(x, Call) or x in match.bound
+
+    def binding(self, ours: Tensor, theirs: Tensor, match: Match) -> dict[Atom, Tensor] | None:
+        """What it means that an atom of the pattern is a tensor of the program; None if it cannot
+        be.
+        """
+        return {ours: theirs}
+
+    def scale(self, product: Product) -> Sum:
+        """What a product of the pattern is multiplied by in programs."""
+        return ONCE
+
+    def opened(self, ours: Product, theirs: Product, match: Match) -> Iterator[Match]:
+        """Unify with what a factor is made of."""
+        return iter(())
+
+
+class StepUnifier(Unifier):
+    """Unifies the pattern of an optimizer's step with a program in which `news` are the new values
+    of variables.
 
     `form` brings a tensor of the program into normal form, of which the gradient is already known
     or not.
     """
+
+    looks_into = True
 
     def __init__(
         self,
@@ -150,52 +265,17 @@ class Unifier:
                     yield from self._rest(found, {*done, i})
                 return
 
-    # --- sums, products, atoms --------------------------------------------------------------------
+    def is_certain(self, x: Atom, match: Match) -> bool:
+        """Values of variables are known for what they are."""
+        known = x in match.bound or x in self.variable_of or x in self.result_of
+        return isinstance(x, Call) or known
 
-    def sums(self, ours: Grouped, theirs: Grouped, match: Match) -> Iterator[Match]:
-        """Pair the terms of two sums."""
-        if len(ours) != len(theirs) or len(ours) > MOST_TERMS:
-            return
-        if not ours:
-            yield match
-            return
-        # What has functions in it, and what is bound, leaves the least choice.
-        product = max(ours, key=lambda p: (sum(self._is_certain(x, match) for x, _ in p), len(p)))
-        rest = {p: n for p, n in ours.items() if p != product}
-        for other, number in theirs.items():
-            for found in self.products(product, other, match._replace(factor=ONCE)):
-                pair = times(ours[product], self._scale(product)), times(number, found.factor)
-                remaining = {p: n for p, n in theirs.items() if p != other}
-                found = Match(found.bound, (*found.equations, pair), match.factor)
-                yield from self.sums(rest, remaining, found)
-
-    def _scale(self, product: Product) -> Sum:
+    def scale(self, product: Product) -> Sum:
         """The power of the gradient's factor in a product."""
         exponent = dict(product).get(self.pattern.gradient, 0)
         return atom(SCALE, exponent) if exponent else ONCE
 
-    def _is_certain(self, x: Atom, match: Match) -> bool:
-        known = x in match.bound or x in self.variable_of or x in self.result_of
-        return isinstance(x, Call) or known
-
-    def products(self, ours: Product, theirs: Product, match: Match) -> Iterator[Match]:
-        """Pair the factors of two products."""
-        if not ours:
-            if not theirs:
-                yield match
-            return
-        if len(theirs) < len(ours) or (len(ours) == 1 and ours != theirs):
-            yield from self._opened(ours, theirs, match)
-        if len(theirs) != len(ours):
-            return
-        x, exponent = max(ours, key=lambda pair: self._is_certain(pair[0], match))
-        for other, n in theirs:
-            if n == exponent:
-                for found in self.atoms(x, other, match):
-                    rest = theirs - {(other, n)}
-                    yield from self.products(ours - {(x, exponent)}, rest, found)
-
-    def _opened(self, ours: Product, theirs: Product, match: Match) -> Iterator[Match]:
+    def opened(self, ours: Product, theirs: Product, match: Match) -> Iterator[Match]:
         """Unify with the factors of a tensor that the program's normal form holds whole, such as
         the square of the gradient, if the gradient is known.
         """
@@ -211,25 +291,12 @@ class Unifier:
             for found in self.products(ours, product, match):
                 yield found._replace(factor=times(found.factor, number))
 
-    def atoms(self, ours: Atom, theirs: Atom, match: Match) -> Iterator[Match]:
-        """Bind an atom, or compare it."""
-        if isinstance(ours, Call):
-            if isinstance(theirs, Call):
-                yield from self._calls(ours, theirs, match)
-        elif isinstance(theirs, Tensor):
-            known = match.bound.get(ours)
-            if known is not None:
-                if known is theirs:
-                    yield match
-            elif theirs not in match.bound.values():
-                bound = self._binding(ours, theirs)
-                if bound is not None and not (match.bound.keys() & bound.keys()):
-                    yield match._replace(bound={**match.bound, **bound})
-
-    def _binding(self, ours: Tensor, theirs: Tensor) -> dict[Atom, Tensor] | None:
+    def binding(self, ours: Tensor, theirs: Tensor, match: Match) -> dict[Atom, Tensor] | None:
         """What it means that an atom of the pattern is a tensor of the program. A new value is
         that of a variable.
         """
+        if theirs in match.bound.values():
+            return None
         variable = self.variable_of.get(ours)
         if variable is not None:
             owner = self.news.get(theirs)
@@ -240,151 +307,3 @@ class Unifier:
             return None if new is None else {ours: theirs, result: new}
         is_gradient = ours is self.pattern.gradient and theirs not in self.news
         return {ours: theirs} if is_gradient else None
-
-    def _calls(self, ours: Call, theirs: Call, match: Match) -> Iterator[Match]:
-        if ours.op is not theirs.op or ours.params != theirs.params:
-            return
-        orders = permutations(theirs.operands) if ours.op in EXTREMES else [theirs.operands]
-        for order in orders:
-            yield from self._operands(ours.operands, order, match)
-
-    def _operands(
-        self, ours: Sequence[Sum], theirs: Sequence[Sum], match: Match
-    ) -> Iterator[Match]:
-        if not ours:
-            yield match
-            return
-        for found in self.sums(by_tensors(ours[0]), by_tensors(theirs[0]), match):
-            yield from self._operands(ours[1:], theirs[1:], found)
-
-
-# --- numbers --------------------------------------------------------------------------------------
-
-
-def solved(equations: Equations, dtype: str, known: dict[Atom, Sum]) -> dict[Atom, Sum] | None:
-    """The numbers for which the equations hold, beside those that are `known`; None if there are
-    none, or they do not tell.
-    """
-    waiting = list(equations)
-    while waiting:
-        ready: list[tuple[Atom, Sum, Sum]] = []
-        for equation in waiting:
-            unknown = {x for product, _ in equation[0] for x, _ in product} - known.keys()
-            if not unknown:
-                if not _is_near(value(equation[0], known), equation[1], dtype, equation[0]):
-                    return None
-                waiting = [e for e in waiting if e is not equation]
-            elif len(unknown) == 1:
-                ready.append((unknown.pop(), *equation))
-        if not ready:
-            return known if not waiting else None
-        x, ours, theirs = min(ready, key=_loss_of_digits)
-        found = _solution(x, ours, theirs, known)
-        if found is None:
-            return None
-        known = {**known, x: found}
-    return known
-
-
-def _loss_of_digits(equation: tuple[Atom, Sum, Sum]) -> tuple[bool, float, int]:
-    """The order in which equations tell a number. Of 0.999 and 0.001, the smaller one tells exactly
-    what both mean, unless the factor of the gradient has been multiplied into it.
-    """
-    _, ours, theirs = equation
-    scaled = any(x is SCALE for product, _ in ours for x, _ in product)
-    return scaled, abs(theirs.number or 1.0), len(ours)
-
-
-def _solution(x: Atom, ours: Sum, theirs: Sum, known: Numbers) -> Sum | None:
-    """The x for which two sums are equal, if only one power of it stands in them."""
-    having = [(dict(product)[x], product, n) for product, n in ours if x in dict(product)]
-    exponent = having[0][0]
-    if any(e != exponent for e, *_ in having):
-        return None
-    gain = value([(product - {(x, exponent)}, n) for _, product, n in having], known)
-    rest = value(ours.difference([(product, n) for _, product, n in having]), known)
-    wanted = plus(theirs, rest, -1.0)
-    found = times(wanted, power(gain, -1)) if wanted and gain else ZERO
-    return _root(found, exponent) if found else None
-
-
-def _root(form: Sum, degree: float) -> Sum | None:
-    """What a sum is a power of, if it is certain. Where it is a square, either sign will do."""
-    if degree == 1 or len(form) > 1:
-        return form if degree == 1 else None
-    ((product, n),) = form
-    roots = [(x, exponent / degree) for x, exponent in product]
-    if n <= 0 or any(exponent != int(exponent) for _, exponent in roots):
-        return None
-    return Sum([(frozenset([(x, int(exponent)) for x, exponent in roots]), n ** (1 / degree))])
-
-
-def value(form: Collection[tuple[Product, float]], known: Numbers) -> Sum:
-    """A sum of products of numbers that are known."""
-    total = Sum()
-    for product, n in form:
-        term = number_of(n)
-        for x, exponent in product:
-            term = times(term, power(known[x], exponent))
-        total = plus(total, term)
-    return total
-
-
-def _is_near(a: Sum, b: Sum, dtype: str, ours: Sum) -> bool:
-    """Whether two numbers were meant to be equal. Where one of them was subtracted from 1, digits
-    have been lost.
-    """
-    if a == b:
-        return True
-    a, b = _written_out(a), _written_out(b)
-    numbers = dict(a), dict(b)
-    for product in {*numbers[0], *numbers[1]}:
-        m, n = [table.get(product, 0.0) for table in numbers]
-        scale = 1.0 if len(ours) > 1 else max(abs(m), abs(n))
-        if abs(m - n) > NEAR[dtype] * scale:
-            return False
-    return True
-
-
-def _written_out(form: Sum) -> Sum:
-    """The same, with what stands in its atoms."""
-    form_of = Algebra()
-    atoms = {x for product, _ in form for x, _ in product}
-    return value(form, {x: atom(x) if isinstance(x, Call) else form_of(x) for x in atoms})
-
-
-def tensors_in(form: Sum) -> list[Tensor]:
-    """The scalar tensors of which a number is made."""
-    atoms = [x for product, _ in form for x, _ in product]
-    inside = [t for x in atoms if isinstance(x, Call) for s in x.operands for t in tensors_in(s)]
-    return [*[x for x in atoms if isinstance(x, Tensor)], *inside]
-
-
-def tensor_of(form: Sum, dtype: str) -> Tensor:
-    """A sum of products of scalars as a tensor of a dtype; a known number as a float64."""
-    known = form.number
-    return _written(form, dtype) if known is None else constant(known, "float64")
-
-
-def _written(form: Sum, dtype: str) -> Tensor:
-    total: Tensor | None = None
-    for product, number in sorted(form, key=lambda term: -term[1]):
-        term = _product(product, number, dtype)
-        total = term if total is None else ew.add(total, term)
-    assert total is not None
-    return total
-
-
-def _product(product: Product, number: float, dtype: str) -> Tensor:
-    result: Tensor | None = constant(number, dtype) if number != 1 or not product else None
-    for x, exponent in sorted(product, key=lambda pair: pair[1] < 0):
-        assert isinstance(x, Tensor) or x.op is None, "functions of numbers stay tensors"
-        t = x if isinstance(x, Tensor) else _written(x.operands[0], dtype)
-        if abs(exponent) != 1:
-            t = ew.pow(t, constant(abs(exponent), dtype))
-        if result is None:
-            result = t if exponent > 0 else ew.div(constant(1, dtype), t)
-        else:
-            result = (ew.mul if exponent > 0 else ew.div)(result, t)
-    assert result is not None
-    return result

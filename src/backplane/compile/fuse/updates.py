@@ -21,10 +21,11 @@ from typing import NamedTuple
 
 from backplane.compile.codegen.buffers import alias_roots
 from backplane.compile.fuse.algebra import Sum
+from backplane.compile.fuse.numbers import tensor_of, tensors_in
 from backplane.compile.fuse.readers import serves
 from backplane.compile.fuse.rows import find_rows, lookups
 from backplane.compile.fuse.sites import Finder, Found
-from backplane.compile.fuse.unify import ONCE, tensor_of, tensors_in
+from backplane.compile.fuse.unify import ONCE
 from backplane.core.graph import Tensor
 from backplane.core.primitive import Primitive, outputs_of
 from backplane.engines.base import Engine

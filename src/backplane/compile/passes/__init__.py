@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple
 
+from backplane.compile.fuse.groups import groups_in
 from backplane.compile.fuse.updates import find_updates, keep_to_rows
 from backplane.compile.passes.hoist import hoist
 from backplane.compile.passes.join_gradients import join_gradients
@@ -35,6 +36,7 @@ from backplane.core.primitive import OUTPUT, Primitive
 from backplane.engines import kernels
 from backplane.engines.base import Engine
 from backplane.engines.table import NOTHING
+from backplane.ops.autodiff import Group, set_recognition
 from backplane.ops.control import scan_
 from backplane.ops.elementwise import add, erf, pow, sqrt, tanh
 from backplane.ops.indexing import pad, scatter_add
@@ -336,6 +338,14 @@ def switched_off() -> frozenset[str]:
 def applies(name: str, job: Job) -> bool:
     """Whether a pass that belongs to code generation is to be done for this program."""
     return name not in switched_off() and all(row.when(job) for row in PASSES if row.name == name)
+
+
+def _groups(order: Sequence[Tensor]) -> list[Group]:
+    """The groups whose gradients are primitives, for gradients of what is written out."""
+    return [] if "join_groups" in switched_off() else groups_in(order)
+
+
+set_recognition(_groups)
 
 
 class Optimized(NamedTuple):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 
 from backplane.compile.cache_key import params_key
+from backplane.compile.fuse.groups import groups_in
 from backplane.compile.fuse.readers import serves
 from backplane.core.context import changed
 from backplane.core.graph import Tensor, rebuild, toposort
 from backplane.core.primitive import outputs_of
 from backplane.engines.base import Engine
 from backplane.ops.autodiff import Group
-from backplane.ops.groups import normalize_by
-from backplane.ops.recognition import groups_in, is_vector, normalizations_by_given_in
+from backplane.ops.groups import is_vector, normalize_by
 from backplane.ops.shaping import squeeze
 
 
@@ -46,12 +46,12 @@ def join_normalizations(outputs: Sequence[Tensor], engine: Engine) -> list[Tenso
     if entry is None:
         return list(outputs)
     order = toposort(outputs)
-    groups = normalizations_by_given_in(order)
+    groups = groups_in(order, differentiable=False)
     users = _users(order) if groups else {}
     instead: dict[Tensor, Tensor] = {}
     for group in groups:
         own = {*group.inside, group.end}
-        large = {t for t in group.inside if not is_vector(t)}
+        large = {t for t in group.inside if not is_vector(t.spec)}
         alone = all(own.issuperset(users[t]) for t in large) and large.isdisjoint(outputs)
         (node,) = _listed(group)
         if alone and serves(entry, node):

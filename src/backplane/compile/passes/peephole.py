@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from backplane.compile.fuse.algebra import Algebra, Sum, number_of, scales, times
+from backplane.compile.fuse.numbers import tensor_of
 from backplane.compile.fuse.readers import uses_of
 from backplane.compile.fuse.rows import lookups
-from backplane.compile.fuse.unify import ONCE, by_tensors, tensor_of
+from backplane.compile.fuse.unify import ONCE, by_tensors
 from backplane.core.context import changed
 from backplane.core.graph import Tensor, rebuild, rewrite, toposort
 from backplane.core.primitive import Primitive

@@ -1,0 +1,157 @@
+"""The numbers of patterns: what they are in programs, by equations, and as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from backplane.compile.fuse.algebra import (
+    ZERO,
+    Algebra,
+    Atom,
+    Call,
+    Product,
+    Sum,
+    atom,
+    number_of,
+    plus,
+    power,
+    times,
+)
+from backplane.compile.fuse.unify import SCALE, Equations
+from backplane.core.graph import Tensor, constant
+from backplane.ops import elementwise as ew
+
+NEAR = {"float32": 1.2e-7, "float64": 4e-16}
+"""How far from each other numbers may be that were meant to be equal, for numbers near 1."""
+
+Numbers = Mapping[Atom, Sum]
+"""What the numbers of a pattern are."""
+
+
+def solved(equations: Equations, near: float, known: dict[Atom, Sum]) -> dict[Atom, Sum] | None:
+    """The numbers for which the equations hold, beside those that are `known`; None if there are
+    none, or they do not tell. Numbers that are as `near` to each other were meant to be equal.
+    """
+    waiting = list(equations)
+    while waiting:
+        ready: list[tuple[Atom, Sum, Sum]] = []
+        for equation in waiting:
+            unknown = {x for product, _ in equation[0] for x, _ in product} - known.keys()
+            if not unknown:
+                if not _is_near(value(equation[0], known), equation[1], near, equation[0]):
+                    return None
+                waiting = [e for e in waiting if e is not equation]
+            elif len(unknown) == 1:
+                ready.append((unknown.pop(), *equation))
+        if not ready:
+            return known if not waiting else None
+        x, ours, theirs = min(ready, key=_loss_of_digits)
+        found = _solution(x, ours, theirs, known)
+        if found is None:
+            return None
+        known = {**known, x: found}
+    return known
+
+
+def _loss_of_digits(equation: tuple[Atom, Sum, Sum]) -> tuple[bool, float, int]:
+    """The order in which equations tell a number. Of 0.999 and 0.001, the smaller one tells exactly
+    what both mean, unless the factor of the gradient has been multiplied into it.
+    """
+    _, ours, theirs = equation
+    scaled = any(x is SCALE for product, _ in ours for x, _ in product)
+    return scaled, abs(theirs.number or 1.0), len(ours)
+
+
+def _solution(x: Atom, ours: Sum, theirs: Sum, known: Numbers) -> Sum | None:
+    """The x for which two sums are equal, if only one power of it stands in them."""
+    having = [(dict(product)[x], product, n) for product, n in ours if x in dict(product)]
+    exponent = having[0][0]
+    if any(e != exponent for e, *_ in having):
+        return None
+    gain = value([(product - {(x, exponent)}, n) for _, product, n in having], known)
+    rest = value(ours.difference([(product, n) for _, product, n in having]), known)
+    wanted = plus(theirs, rest, -1.0)
+    found = times(wanted, power(gain, -1)) if wanted and gain else ZERO
+    return _root(found, exponent) if found else None
+
+
+def _root(form: Sum, degree: float) -> Sum | None:
+    """What a sum is a power of, if it is certain. Where it is a square, either sign will do."""
+    if degree == 1 or len(form) > 1:
+        return form if degree == 1 else None
+    ((product, n),) = form
+    roots = [(x, exponent / degree) for x, exponent in product]
+    if n <= 0 or any(exponent != int(exponent) for _, exponent in roots):
+        return None
+    return Sum([(frozenset([(x, int(exponent)) for x, exponent in roots]), n ** (1 / degree))])
+
+
+def value(form: Collection[tuple[Product, float]], known: Numbers) -> Sum:
+    """A sum of products of numbers that are known."""
+    total = Sum()
+    for product, n in form:
+        term = number_of(n)
+        for x, exponent in product:
+            term = times(term, power(known[x], exponent))
+        total = plus(total, term)
+    return total
+
+
+def _is_near(a: Sum, b: Sum, near: float, ours: Sum) -> bool:
+    """Whether two numbers were meant to be equal. Where one of them was subtracted from 1, digits
+    have been lost.
+    """
+    if a == b:
+        return True
+    a, b = _written_out(a), _written_out(b)
+    numbers = dict(a), dict(b)
+    for product in {*numbers[0], *numbers[1]}:
+        m, n = [table.get(product, 0.0) for table in numbers]
+        scale = 1.0 if len(ours) > 1 else max(abs(m), abs(n))
+        if abs(m - n) > near * scale:
+            return False
+    return True
+
+
+def _written_out(form: Sum) -> Sum:
+    """The same, with what stands in its atoms."""
+    form_of = Algebra()
+    atoms = {x for product, _ in form for x, _ in product}
+    return value(form, {x: atom(x) if isinstance(x, Call) else form_of(x) for x in atoms})
+
+
+def tensors_in(form: Sum) -> list[Tensor]:
+    """The scalar tensors of which a number is made."""
+    atoms = [x for product, _ in form for x, _ in product]
+    inside = [t for x in atoms if isinstance(x, Call) for s in x.operands for t in tensors_in(s)]
+    return [*[x for x in atoms if isinstance(x, Tensor)], *inside]
+
+
+def tensor_of(form: Sum, dtype: str) -> Tensor:
+    """A sum of products of scalars as a tensor of a dtype; a known number as a float64."""
+    known = form.number
+    return _written(form, dtype) if known is None else constant(known, "float64")
+
+
+def _written(form: Sum, dtype: str) -> Tensor:
+    total: Tensor | None = None
+    for product, number in sorted(form, key=lambda term: -term[1]):
+        term = _product(product, number, dtype)
+        total = term if total is None else ew.add(total, term)
+    assert total is not None
+    return total
+
+
+def _product(product: Product, number: float, dtype: str) -> Tensor:
+    result: Tensor | None = constant(number, dtype) if number != 1 or not product else None
+    for x, exponent in sorted(product, key=lambda pair: pair[1] < 0):
+        assert isinstance(x, Tensor) or x.op is None, "functions of numbers stay tensors"
+        t = x if isinstance(x, Tensor) else _written(x.operands[0], dtype)
+        if abs(exponent) != 1:
+            t = ew.pow(t, constant(abs(exponent), dtype))
+        if result is None:
+            result = t if exponent > 0 else ew.div(constant(1, dtype), t)
+        else:
+            result = (ew.mul if exponent > 0 else ew.div)(result, t)
+    assert result is not None
+    return result

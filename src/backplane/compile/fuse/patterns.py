@@ -1,0 +1,157 @@
+"""The patterns of fused primitives: what each computes, traced on placeholders from its own
+decomposition, in normal form.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import chain, combinations
+from typing import Any, NamedTuple
+
+from backplane.compile.fuse.algebra import Algebra, Atom, Call
+from backplane.compile.fuse.unify import Grouped, by_tensors, shape_of
+from backplane.core.graph import Placeholder, Tensor
+from backplane.core.primitive import Primitive
+from backplane.core.registry import PRIMITIVES
+from backplane.core.spec import Spec
+from backplane.ops.creation import scalar
+from backplane.ops.elementwise import pow, sqrt
+
+ROOTS = (sqrt, pow)
+"""Operations that are powers in normal forms."""
+
+SITE = Placeholder(Spec((2,), "float64"))
+"""Stands for the node at a site in patterns."""
+
+Shape = tuple[tuple[float, ...], ...]
+
+
+class Pattern(NamedTuple):
+    """What a primitive computes in one of its forms, traced on placeholders."""
+
+    op: Primitive[Any]
+    params: Mapping[str, Any]
+    operands: tuple[Tensor, ...]
+    """A constant stands for an operand that the program leaves out."""
+    numbers: Mapping[str, Tensor | float]
+    site: Call
+    """The function that tells where to look."""
+    anchor: int
+    """The operand that it is a function of."""
+    forms: Mapping[float, tuple[Shape, Grouped]]
+    """Normal forms of the first result over `SITE`, by the power of the function that this is."""
+    others: tuple[Grouped, ...]
+    """Those of the other results."""
+
+
+class Form(NamedTuple):
+    """A form of a primitive, without operands or numbers that a program may leave out."""
+
+    op: Primitive[Any]
+    option: int
+
+    def patterns(self, rank: int, axes: tuple[int, ...] | None) -> tuple[Pattern, ...]:
+        """The patterns for a first operand of that rank, whose `axes` are reduced."""
+        return _patterns(self, rank, axes)
+
+    @property
+    def usual(self) -> Pattern:
+        """The pattern for matrices."""
+        given = inspect.signature(self.op.infer_rule).parameters
+        return self.patterns(2, (1,) if "axes" in given else None)[0]
+
+
+@cache
+def _patterns(form: Form, rank: int, axes: tuple[int, ...] | None) -> tuple[Pattern, ...]:
+    op, fused = form.op, form.op.fused
+    assert fused is not None
+    params = {**fused.options[form.option], **({} if axes is None else {"axes": axes})}
+    given = inspect.signature(op.infer_rule).parameters.values()
+    names = [x.name for x in given if x.kind is x.POSITIONAL_OR_KEYWORD]
+    numbers = {name: Placeholder(Spec((), "float64")) for name in fused.numbers}
+    tensors = [Placeholder(Spec((2,) * rank, "float64")) for _ in range(max(fused.operands))]
+    found = []
+    for count in fused.operands:
+        for absent in _subsets([*fused.neutral]):
+            none = {name: fused.neutral[name] for name in absent}
+            whole = {name: none.get(name, t) for name, t in numbers.items()}
+            operands: list[Tensor] = [*tensors[:count]]
+            for i, name in enumerate(names):
+                if name in none:
+                    operands[i] = scalar(none[name], "float64")
+            found.append(_traced(op, params, operands, whole))
+    return tuple(found)
+
+
+def _subsets(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    return chain.from_iterable(combinations(names, n) for n in range(len(names) + 1))
+
+
+def _traced(
+    op: Primitive[Any],
+    params: Mapping[str, Any],
+    operands: Sequence[Tensor],
+    numbers: Mapping[str, Tensor | float],
+) -> Pattern:
+    assert op.decomposition is not None
+    made = op.decomposition(*operands, **params, **numbers)
+    results = made if op.multiple else [made]
+    whole, *others = [by_tensors(Algebra()(t)) for t in results]
+    functions = [x for product in whole for x, _ in product if isinstance(x, Call)]
+    site = next(x for x in functions if x.op is None or not x.op.reduction)
+    anchor = next(i for i, t in enumerate(operands) if t in _tensors(site))
+    forms = {}
+    for power in (1, 0.5, -0.5):
+        form = {
+            frozenset([(SITE, n / power) if x == site else (x, n) for x, n in product]): factor
+            for product, factor in whole.items()
+        }
+        forms[power] = shape_of(form), form
+    return Pattern(op, params, tuple(operands), numbers, site, anchor, forms, tuple(others))
+
+
+def _tensors(x: Atom) -> Iterator[Tensor]:
+    if isinstance(x, Tensor):
+        yield x
+        return
+    for operand in x.operands:
+        for product, _ in operand:
+            for y, _ in product:
+                yield from _tensors(y)
+
+
+def _calls(x: Atom) -> Iterator[Call]:
+    if isinstance(x, Call):
+        yield x
+        for operand in x.operands:
+            for product, _ in operand:
+                for y, _ in product:
+                    yield from _calls(y)
+
+
+class Look(NamedTuple):
+    """What a node must have to be tried as a site of a form."""
+
+    form: Form
+    reductions: frozenset[Primitive[Any]]
+    """Reductions below it."""
+    scaled: bool
+    """Whether its operand has coefficients."""
+
+
+@cache
+def looks(differentiable: bool) -> dict[Primitive[Any], list[Look]]:
+    """Where to look for primitives with or without a gradient, by the primitives of sites."""
+    found: dict[Primitive[Any], list[Look]] = {}
+    for op in PRIMITIVES.values():
+        if op.fused is not None and op.differentiable == differentiable:
+            for i in range(len(op.fused.options)):
+                form = Form(op, i)
+                site = form.usual.site
+                reductions = frozenset([x.op for x in _calls(site) if x.op and x.op.reduction])
+                scaled = all(n != 1 for _, n in site.operands[0])
+                for kind in ROOTS if site.op is None else (site.op,):
+                    found.setdefault(kind, []).append(Look(form, reductions, scaled))
+    return found
