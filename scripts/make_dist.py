@@ -2,7 +2,8 @@
 
     python scripts/make_dist.py
 
-Builds the source distribution, and from it the wheel, twice, and compares them byte for byte.
+Builds the source distribution, and from it the wheel, in environments of their own and once more in
+the one that runs this script, and compares them byte for byte.
 Checks the metadata and the wheel's contents with the usual tools. Installs the wheel into an
 environment of its own, and runs the README's program there. Where R is installed, builds and checks
 the R package.
@@ -43,9 +44,9 @@ def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
     return done.stdout
 
 
-def built(folder: Path) -> dict[str, str]:
-    """File name → digest of what a build puts into a folder."""
-    run(sys.executable, "-m", "build", "--outdir", folder, ROOT)
+def built(folder: Path, *options: str) -> dict[str, str]:
+    """File name → digest of each file that a build puts into a folder."""
+    run(sys.executable, "-m", "build", *options, "--outdir", folder, ROOT)
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.iterdir())}
 
 
@@ -72,10 +73,11 @@ def check_wheel(wheel: Path) -> None:
     programs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     [program] = [text for text in programs if "K.gradients" in text]
     with tempfile.TemporaryDirectory() as folder:
-        venv.create(folder, with_pip=True)
+        venv.create(folder)
         scripts = Path(folder) / ("Scripts" if os.name == "nt" else "bin")
         python = scripts / "python"
-        run(python, "-m", "pip", "install", "-c", ROOT / "constraints.txt", wheel)
+        pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", python]
+        run(*pip, "install", "-c", ROOT / "constraints.txt", wheel)
         alone = {"KERAS_HOME": folder, "KERAS_BACKEND": "numpy", "PYTHONPATH": ""}
         print(run(python, "-c", program, cwd=Path(folder), **alone).splitlines()[-1])
         for command in ("explain conv2d", "docs debugging", "examples deep_dream"):
@@ -99,7 +101,7 @@ def main() -> None:
     shutil.rmtree(DIST, ignore_errors=True)
     first = built(DIST)
     with tempfile.TemporaryDirectory() as folder:
-        second = built(Path(folder))
+        second = built(Path(folder), "--no-isolation")
     if first != second:
         sys.exit(f"two builds differ: {first}, {second}")
     [sdist], [wheel] = DIST.glob("*.tar.gz"), DIST.glob("*.whl")
