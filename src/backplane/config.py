@@ -123,7 +123,7 @@ def choose_engine(installed: Callable[[str], bool]) -> Choice:
 
 
 def _asked() -> Iterator[Choice]:
-    """What a person asked for. What counts most comes first."""
+    """The engines that a person asked for. The source that counts most comes first."""
     if name := os.environ.get("KERAS_BACKEND"):
         yield Choice(spelled(name), "KERAS_BACKEND")
     if _state.chosen_in is not None:
@@ -229,8 +229,8 @@ def follow(owner: Any) -> Callable[[], None]:
 
 
 def _owner() -> Any:
-    """What the settings are read from and written to, if that is not this module: what was given to
-    `follow`, or classic Keras. Settings that are kept twice would drift apart.
+    """The object that the settings are read from and written to, if that is not this module: the
+    one given to `follow`, or classic Keras. Settings that are kept twice would drift apart.
     """
     return _classic() if _state.owner is None else _state.owner
 
@@ -261,7 +261,7 @@ _watching: list[dict[Callable[[], Any], Any]] = []
 
 
 def noted(read: Callable[[], T]) -> T:
-    """What `read` returns, a setting, told to everyone who watches (`watched`).
+    """The result of `read`, a setting, told to everyone who watches (`watched`).
 
     Example:
         >>> from backplane import config

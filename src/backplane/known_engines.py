@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class KnownEngine(NamedTuple):
-    """What is known of an engine before it is loaded.
+    """The facts about an engine before it is loaded.
 
     Attributes:
         title: The name that people know it by.

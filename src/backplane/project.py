@@ -1,4 +1,4 @@
-"""What the project is called, and its address. Metadata, messages and the site are made from it."""
+"""The project's name and address. Metadata, messages and the site are made from them."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ def as_shape(shape: object, what: str = "shape") -> tuple[list[Tensor], tuple[in
 
 
 def as_new_shape(shape: object, what: str) -> tuple[list[Tensor], tuple[int | None, ...]]:
-    """What `as_shape` gives for the shape of a tensor to be created, which must be possible."""
+    """The result of `as_shape` for a tensor to be created, whose shape must be possible."""
     dims, sizes = as_shape(shape, what)
     check_possible(sizes, what)
     return dims, sizes

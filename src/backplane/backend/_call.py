@@ -66,7 +66,7 @@ is spelled as Keras 1 spelled it; else None."""
 
 
 class _Found:
-    """What the arguments of a call contain."""
+    """The contents of a call's arguments."""
 
     __slots__ = ("adapter", "arrays", "natives", "symbolic", "variables")
 
@@ -254,8 +254,8 @@ def creates(function: F) -> F:
 def _settle(
     function: Call, general: Call, mode: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Call:
-    """What calls like this one do: calls in the same mode and on the same engine, with as many
-    arguments of the same types, and keywords of the same names.
+    """Settle a kind of call: calls in the same mode and on the same engine, with as many arguments
+    of the same types, and keywords of the same names.
     """
     _check_flags(function, args, kwargs)
     if mode == "symbolic":

@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
     @property
     def advice(self) -> str:
-        """What to write, without the marks of Markdown."""
+        """The advice, without the marks of Markdown."""
         start = "write " if self.here.startswith("`") else ""
         return start + self.here.replace("`", "")
 
@@ -66,8 +66,8 @@ def _known() -> dict[str, Any]:
 
 
 def for_function(name: str) -> str:
-    """What to say of a function that K lacks: `: write K.mean(x, axis)`, a name that is spelled
-    alike, or how to call NumPy's. Nothing if there is nothing to say.
+    """Advice on a function that K lacks: `: write K.mean(x, axis)`, a name that is spelled alike,
+    or the way to call NumPy's. Empty if there is none.
 
     Args:
         name: The name, with or without its library: `reduce_mean`, `tf.reduce_mean`.
@@ -88,7 +88,7 @@ def for_function(name: str) -> str:
 
 
 def for_attribute(name: str) -> str:
-    """What to say of an attribute that tensors lack, as `for_function` does."""
+    """Advice on an attribute that tensors lack, as `for_function` gives it."""
     functions, attributes, known = *_advice(), _known()
     if name in attributes:
         return f": {attributes[name]}"

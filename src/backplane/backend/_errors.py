@@ -113,7 +113,7 @@ def _of_call(text: str, function: Callable[..., Any]) -> str:
 
 
 def unknown_keywords(given: Iterable[str], known: Iterable[str]) -> str:
-    """What to say of keyword arguments that a function does not have."""
+    """The message about keyword arguments that a function does not have."""
     known, given = list(known), list(given)
     plural = "s" * (len(given) > 1)
     named = ", ".join(f"{name!r}{suggestion(name, known)}" for name in given)
@@ -210,8 +210,8 @@ def _items(value: object) -> Iterator[Any]:
 
 
 def _tests(value: object) -> tuple[Callable[[Any], Any], ...]:
-    """What K functions do with their arguments. The truth of another library's tensor may be an
-    error of that library, while it traces, and is never asked for.
+    """The tests that K functions make of an argument. The truth of another library's tensor may be
+    an error of that library, while it traces, and is never asked for.
     """
     if isinstance(value, SparseTensor):
         return ()  # `as_tensor` calls `K.to_dense`, whose error may be the one to explain.
@@ -227,8 +227,8 @@ def _fails_with(text: str, test: Callable[[Any], Any], value: object) -> bool:
 
 
 def described(value: object) -> str:
-    """What was given, for errors: a tensor, which may stand for an array, a list of so many, or the
-    value itself.
+    """A description of a value for errors: a tensor, which may stand for an array, a list of so
+    many, or the value itself.
     """
     if isinstance(value, list | tuple | dict):
         return f"a {type(value).__name__} of {len(value)}"
@@ -258,7 +258,7 @@ def call_given(
 
 
 def returned(value: object, what: str, place: str = "") -> Tensor:
-    """What a function that the user gave as the argument `what` has returned, as a tensor.
+    """The result of a function that the user gave as the argument `what`, as a tensor.
 
     Raises:
         TypeError: if it is none.
@@ -271,7 +271,7 @@ def returned(value: object, what: str, place: str = "") -> Tensor:
 
 
 class _Short(reprlib.Repr):
-    """What a reader needs to know of an argument, and of what a list holds."""
+    """A short form of an argument, and of the items of a list, for readers."""
 
     def __init__(self) -> None:
         super().__init__()

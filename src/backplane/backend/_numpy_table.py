@@ -50,7 +50,7 @@ def of(*functions: Any, k: str = "", plain: bool = False) -> Callable[[Function]
 
 
 def name_of(function: Any) -> str:
-    """What users call a function of NumPy or SciPy."""
+    """The name by which users call a function of NumPy or SciPy."""
     name = function.__name__
     if isinstance(function, np.ufunc):
         return f"np.{name}" if getattr(np, name, None) is function else name

@@ -51,7 +51,7 @@ def _meeting(name: str) -> Callable[[Tensor, Any], Any]:
 
 
 def _lacks(name: str) -> str:
-    """What to say of an attribute that tensors do not have."""
+    """The message about an attribute that tensors do not have."""
     from backplane.backend._elsewhere import for_attribute  # Here: only mistakes need the tables.
 
     return for_attribute(name)

@@ -161,7 +161,7 @@ def _present(x: Tensor, name: str) -> Any:
 
 
 def _jax_array(x: Tensor) -> Any:
-    """What `Tensor.__jax_array__` gives."""
+    """The value of `Tensor.__jax_array__`."""
     found = _present(x, "jax")
     if found is not None:
         return found
@@ -172,7 +172,7 @@ def _jax_array(x: Tensor) -> Any:
 
 
 def _mlx_array(x: Tensor) -> Any:
-    """What `Tensor.__mlx_array__` gives. MLX's operators ask for it, and leave nothing to their
+    """The value of `Tensor.__mlx_array__`. MLX's operators ask for it, and leave nothing to their
     right operand.
     """
     found = _present(x, "mlx")

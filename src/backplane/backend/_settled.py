@@ -21,8 +21,8 @@ SETTLED_LIMIT = 256
 
 
 def by_items(settle: Callable[[tuple[Any, ...], dict[str, Any]], Call]) -> Call:
-    """What calls with lists or tuples do: the types of the items choose among what `settle` gave
-    for such arguments.
+    """A settled call for lists or tuples: the types of the items choose among the results of
+    `settle` for such arguments.
     """
     settled: dict[Any, Call] = {}
 

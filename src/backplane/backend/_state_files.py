@@ -48,7 +48,7 @@ INSTALL = 'pip install "keras-backplane[state]"'
 
 
 def told(engine: Engine, thing: object) -> list[Any]:
-    """What each process tells the others: lists, dicts, texts and numbers."""
+    """The messages of each process to the others: lists, dicts, texts and numbers."""
     return [json.loads(text) for text in engine.texts(json.dumps(thing))]
 
 

@@ -188,7 +188,7 @@ def load_state(
 
 
 class _Loaded(NamedTuple):
-    """What has been read for variables."""
+    """The values that have been read for variables."""
 
     state: dict[str, np.ndarray]
     values: list[dict[Any, Any]]
@@ -243,7 +243,7 @@ def _sharing(variables: Iterable[Variable], first: Engine | None = None) -> Engi
 
 
 def _in_all(engine: Engine, attempt: Callable[[], T], what: str) -> T:
-    """What `attempt` gives, if it succeeds in all processes that share the mesh.
+    """The result of `attempt`, if it succeeds in all processes that share the mesh.
 
     Raises:
         OSError, ValueError: in all of them, if there is one in any.
@@ -300,7 +300,9 @@ def _check(name: str, variable: Variable, state: State, engine: Engine) -> None:
 
 
 def _newest(folder: Path, engine: Engine | None, use: Callable[[State], T]) -> T:
-    """What `use` makes of the newest file for which it can. All processes take the same one."""
+    """The result of `use` for the newest file for which it succeeds. All processes take the same
+    file.
+    """
     files = [file for file in folder.iterdir() if file.is_file() and not file.name.startswith(".")]
     names = [f.name for f in sorted(files, key=lambda f: f.stat().st_mtime_ns, reverse=True)]
     if engine is not None:
@@ -317,7 +319,7 @@ def _newest(folder: Path, engine: Engine | None, use: Callable[[State], T]) -> T
 
 
 def _read(file: Path, use: Callable[[State], T]) -> T:
-    """What `use` makes of the state in a file. The state may be replaced meanwhile, by one with
+    """The result of `use` for the state in a file. The state may be replaced meanwhile, by one with
     other parts.
     """
     from backplane.backend import _state_files

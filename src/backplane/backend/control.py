@@ -122,8 +122,8 @@ def _choose(condition: Tensor, then: Branch, orelse: Branch, names: tuple[str, s
 
 
 def _alike(a: Any, b: Any, names: tuple[str, str]) -> tuple[Tensor, Tensor]:
-    """What two branches give, broadcast to one shape if their shapes tell that they differ. A plain
-    number takes the dtype of a tensor.
+    """The results of two branches, broadcast to one shape if their shapes tell that they differ. A
+    plain number takes the dtype of a tensor.
     """
     if isinstance(a, Tensor) != isinstance(b, Tensor):
         a, b = promoted(a, b)

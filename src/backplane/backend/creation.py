@@ -166,7 +166,7 @@ twice. Of larger ones only those are kept that are one number throughout."""
 
 
 def _kept(array: np.ndarray) -> Any:
-    """What is kept of an initial value: one number for all elements, a copy, or None."""
+    """The part of an initial value that is kept: one number for all elements, a copy, or None."""
     if array.size:
         first = array.flat[0]
         # Three looks tell most arrays apart.

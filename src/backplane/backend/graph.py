@@ -272,7 +272,7 @@ def evaluate(x: Any, feed: dict[Tensor, Any] | None = None) -> np.ndarray:
 
 
 def _array(x: Any) -> np.ndarray:
-    """What is neither a tensor nor native, as an array.
+    """An argument that is neither a tensor nor native, as an array.
 
     Raises:
         TypeError: if it holds no numbers, or several tensors.

@@ -70,7 +70,7 @@ class Session(AbstractContextManager["Session"]):
 
     @property
     def graph(self) -> Graph:
-        """What `K.get_graph` returns."""
+        """The object that `K.get_graph` returns."""
         return get_graph()
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ def reset_session() -> None:
 
 
 class Graph:
-    """What `K.get_graph` returns: a stand-in for TensorFlow's graph, which holds nothing."""
+    """The result of `K.get_graph`: a stand-in for TensorFlow's graph, which holds nothing."""
 
     def as_default(self) -> AbstractContextManager[Graph]:
         """Context manager: calls inside build a graph, even those of arrays and native tensors."""

@@ -23,7 +23,7 @@ __all__ = ["get_mesh", "set_mesh", "shard"]
 
 
 class MeshInForce(AbstractContextManager[None]):
-    """What `K.set_mesh` returns: in a `with` statement, the mesh is in force inside only."""
+    """The result of `K.set_mesh`: in a `with` statement, the mesh is in force inside only."""
 
     def __init__(self, mesh: Mesh | None, before: Mesh | None) -> None:
         self._mesh = mesh

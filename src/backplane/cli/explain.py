@@ -77,7 +77,7 @@ def explain(name: str, as_json: bool) -> None:
 
 
 def _hint(name: str) -> str:
-    """What K has in the place of a function of another library, or names that are spelled alike."""
+    """The functions of K that replace one of another library, or names that are spelled alike."""
     from backplane.backend import _elsewhere  # Here: it brings K, which is there by now.
 
     near = difflib.get_close_matches(name, functions(), 3)

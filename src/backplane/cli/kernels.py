@@ -38,7 +38,7 @@ Call = Callable[[], Any]
 
 
 class Work(NamedTuple):
-    """What a function of K computes and updates, and what it is fed."""
+    """A computation of a function of K: its results, its updates, and its feeds."""
 
     outputs: Sequence[Any]
     updates: Sequence[tuple[Any, Any]] = ()

@@ -1,4 +1,4 @@
-"""What the commands share: tables or JSON, and arguments that complete themselves."""
+"""Helpers that the commands share: tables or JSON, and arguments that complete themselves."""
 
 from __future__ import annotations
 
@@ -113,12 +113,12 @@ def installed_among(chosen: Sequence[str]) -> list[str]:
 
 
 def install_command(name: str) -> str:
-    """What to type to get an engine's library."""
+    """The command that installs an engine's library."""
     return f'pip install "{PROJECT}[{name}]"'
 
 
 def run_python(command: Sequence[str], engine: str) -> str:
-    """What Python writes to stdout in a process of its own, where that engine is in force.
+    """The output of Python on stdout in a process of its own, where that engine is in force.
 
     Raises:
         subprocess.CalledProcessError: if it fails.

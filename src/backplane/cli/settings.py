@@ -56,7 +56,7 @@ def show_config(as_json: bool) -> None:
 
 
 def _given(file: str) -> dict[str, Any]:
-    """What the file holds; nothing, if there is none."""
+    """The contents of the file; empty if there is none."""
     try:
         return keras_json.given(file)
     except FileNotFoundError:

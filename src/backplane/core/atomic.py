@@ -139,8 +139,8 @@ def alone(variables: Sequence[InDomain], write: Callable[..., Any], *args: objec
 
 
 def again(call: Callable[[Any], T], domains: Sequence[Domain]) -> Callable[[Any], T]:
-    """What a function without updates does when somebody has written meanwhile: the same once more,
-    while it holds the locks. It refers to `call` weakly, which refers to it.
+    """The second run of a function without updates, when somebody has written meanwhile: the same
+    call once more, while it holds the locks. It refers to `call` weakly, which refers to it.
     """
     found = ref(call)
 

@@ -55,12 +55,12 @@ class Where(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What stands in the line; nothing if the file cannot be read."""
+        """The text of the line; empty if the file cannot be read."""
         return linecache.getline(self.filename, self.line).strip()
 
     @property
     def expression(self) -> str:
-        """What of the line built the tensor, such as `x + y`; nothing if nobody knows."""
+        """The part of the line that built the tensor, such as `x + y`; empty if nobody knows."""
         if self.code is None:
             return ""
         found = next(islice(self.code.co_positions(), self.at // 2, None), (None,) * 4)
@@ -84,9 +84,9 @@ NOTHING: Mapping[Any, Any] = {}
 
 
 class Context:
-    """What holds for the code that runs now. A context never changes, and `but` makes another one.
-    The exception is a loop in a block of its own (`changed`), which may move on the block's `line`
-    and `masked`.
+    """The settings that hold for the code that runs now. A context never changes, and `but` makes
+    another one. The exception is a loop in a block of its own (`changed`), which may move on the
+    block's `line` and `masked`.
 
     Attributes:
         device: The engine on the device that the innermost `K.device` chose; None outside of any.
@@ -202,7 +202,7 @@ anybody ask for `Context.watcher`."""
 
 
 def watcher() -> Any:
-    """Who watches what runs here; None if nobody does."""
+    """The watcher of the code that runs here; None if nobody watches."""
     return current().watcher if WATCHING else None
 
 
@@ -213,7 +213,7 @@ DEFAULT_MODE = ["auto"]
 
 
 def mode() -> str:
-    """How calls without symbolic tensors behave: "auto" (native tensors and arrays run at once),
+    """The mode of calls without symbolic tensors: "auto" (native tensors and arrays run at once),
     "symbolic" (everything builds graph) or "eager" (variables and constants run at once too).
     """
     return current().mode or DEFAULT_MODE[0]

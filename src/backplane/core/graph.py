@@ -123,7 +123,7 @@ class Counter(Protocol):
     """A counter that a library keeps."""
 
     def read(self) -> int | None:
-        """How often keys were drawn. None if nothing can draw any more."""
+        """The number of times that keys were drawn. None if nothing can draw any more."""
 
     def write(self, count: int) -> None:
         """Let the next key be that of so many draws."""

@@ -159,9 +159,9 @@ def check_layout(layout: Layout, shape: Sequence[int | None], mesh: Mesh, what: 
 def feed_layout(
     given: Layout | None, shape: Sequence[int], first: int | None, mesh: Mesh, what: str
 ) -> Layout:
-    """How a value of this shape is fed: as the user said, or else split by the axis `batch` if the
-    `first` size of the placeholder is unknown. A batch that this does not divide, such as the last
-    one of an epoch, is given to all devices as a whole.
+    """The layout in which a value of this shape is fed: the one that the user gave, or else split
+    by the axis `batch` if the `first` size of the placeholder is unknown. A batch that this does
+    not divide, such as the last one of an epoch, is given to all devices as a whole.
 
     Raises:
         ValueError: if the layout `given` by the user does not fit.

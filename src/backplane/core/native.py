@@ -203,8 +203,8 @@ def _filled(spec: Spec, size: int | None) -> Spec:
 
 
 def _joined(a: Spec, b: Spec) -> Spec:
-    """What is known of a result that is `a` for one number in the place of the unknown sizes, and
-    `b` for another one.
+    """The facts that hold for a result that is `a` for one number in the place of the unknown
+    sizes, and `b` for another one.
     """
     if a.ndim != b.ndim or a.dtype != b.dtype:
         raise ValueError(f"the number of axes or the dtype depends on unknown sizes: {a} and {b}")

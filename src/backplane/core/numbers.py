@@ -22,7 +22,7 @@ class Numbers(NamedTuple):
 
     @property
     def bad(self) -> int:
-        """How many numbers are NaN or infinite."""
+        """The number of elements that are NaN or infinite."""
         return self.nans + self.infs
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class Numbers(NamedTuple):
 
     @property
     def trouble(self) -> str:
-        """How many numbers are NaN, and how many are infinite; nothing if all are finite."""
+        """The counts of NaN and of infinite elements, as text; empty if all are finite."""
         counts = ((self.nans, "NaN"), (self.infs, "Inf"))
         return ", ".join([f"{count} {name}" for count, name in counts if count])
 
@@ -77,7 +77,7 @@ def check(array: np.ndarray, message: str) -> None:
 
 
 class Style(NamedTuple):
-    """How values are printed: the arguments of `K.print_tensor`."""
+    """The style in which values are printed: the arguments of `K.print_tensor`."""
 
     summarize: int | None = None
     format: str | None = None

@@ -21,7 +21,7 @@ _awaited: list[Saved] = []
 
 
 class Saved(NamedTuple):
-    """What is saved of a key source."""
+    """The saved state of a key source."""
 
     serial: int
     """Its number in the process that has saved it; negative if it was not made there yet."""
@@ -35,7 +35,7 @@ _identity: list[int | str] = []
 
 
 def identity() -> str:
-    """What tells this process from others, forked children too."""
+    """A value that tells this process from others, forked children too."""
     if _identity[:1] != [os.getpid()]:
         _identity[:] = [os.getpid(), os.urandom(8).hex()]
     return str(_identity[1])

@@ -46,8 +46,8 @@ def broadcast(*shapes: Sequence[Size]) -> Sizes:
 
 
 def broadcast_axes(shape: Sequence[Size], whole: Sequence[Size]) -> tuple[Axes, Axes]:
-    """What a broadcast from `shape` to `whole` does: the axes of `whole` that it adds in front, and
-    those that it stretches from size 1. Unknown sizes count as equal.
+    """The effect of a broadcast from `shape` to `whole`: the axes of `whole` that it adds in front,
+    and those that it stretches from size 1. Unknown sizes count as equal.
     """
     extra = len(whole) - len(shape)
     stretched = [i for i, n in enumerate(shape, extra) if n == 1 != whole[i]]

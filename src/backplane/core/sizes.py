@@ -52,7 +52,9 @@ class Sizes:
         return [(t, i) for t, i in axes if i not in self._known(t)]
 
     def _needed(self, x: Tensor) -> Sequence[Axis]:
-        """What must be known before the trait of `x` is asked, because it looks at them itself."""
+        """The tensors whose sizes must be known before the trait of `x` is asked, because it looks
+        at them itself.
+        """
         return ()
 
     def _known(self, x: Tensor) -> dict[int, Axis | None]:

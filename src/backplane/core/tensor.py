@@ -220,7 +220,7 @@ class Tensor:
         return f"<{kind} {self.name!r} shape={tuple(spec.shape)} dtype={spec.dtype}{self._made()}>"
 
     def _made(self) -> str:
-        """How the tensor is computed, for `repr`."""
+        """The way in which the tensor is computed, for `repr`."""
         if self.op is None:
             return ""
         # One of several results is that of the node that has them all.
@@ -232,7 +232,7 @@ class Tensor:
         return f" = {node.op.name}({', '.join(shown)})"
 
     def _repr_html_(self) -> str:
-        """What notebooks show: the facts, and the line that built the tensor."""
+        """The form that notebooks show: the facts, and the line that built the tensor."""
         import html  # Here: only notebooks need it.
 
         rows = [repr(self), *([f"built at {self.where}"] if self.where is not None else [])]
@@ -353,7 +353,7 @@ class Memory(Enum):
 
 
 class Precision(Enum):
-    """How a primitive takes part in mixed precision (`compile.precision`)."""
+    """The part that a primitive takes in mixed precision (`compile.precision`)."""
 
     LOW = "low"
     """Its float32 operands are cast to the low precision: products, which are quick in it."""
@@ -368,7 +368,7 @@ class Precision(Enum):
 
 
 class Stacked(NamedTuple):
-    """What replaces a tensor of a loop's steps when work moves out of the loop."""
+    """The replacement for a tensor of a loop's steps when work moves out of the loop."""
 
     tensor: Tensor
     stacked: bool

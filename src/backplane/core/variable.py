@@ -37,7 +37,7 @@ class Converter(Protocol):
         """The content of a native value."""
 
     def parts(self, value: Any) -> list[Block] | None:
-        """What this process has of a value that several processes hold together."""
+        """The parts that this process has of a value that several processes hold together."""
 
 
 class Lender(Converter, Protocol):
@@ -98,15 +98,15 @@ class Variable(Tensor):
 
     @property
     def initializer(self) -> Any:
-        """What sets the variable to its initial value: `v.initializer.run()`, or
+        """An operation that sets the variable to its initial value: `v.initializer.run()`, or
         `session.run(v.initializer)`, as in TensorFlow 1. Random values are drawn anew.
         """
         return OPERATORS["initializer"](self)
 
     @property
     def guard(self) -> AbstractContextManager[Any]:
-        """What is held while the value's memory is read. It changes once at most: when somebody
-        makes the first function that writes over the memory. Who reads looks at it once more
+        """The lock to hold while the value's memory is read. It changes once at most: when somebody
+        makes the first function that writes over the memory. Readers look at it once more
         afterwards, because that function may have run meanwhile.
         """
         return FREE if self.domain is None else self.domain.guard
@@ -180,7 +180,7 @@ def _at_one_moment(
     locks: Callable[[Sequence[Variable]], list[AbstractContextManager[Any]]],
     look: Callable[[], list[T]],
 ) -> list[T]:
-    """What `look` finds while nobody writes to the variables. Their first functions may be made
+    """The result of `look` while nobody writes to the variables. Their first functions may be made
     meanwhile, and bring locks that nobody has held: then it looks again.
     """
     while True:

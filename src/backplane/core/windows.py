@@ -23,7 +23,7 @@ Slice = tuple[int | None, int | None, int]
 
 
 class Sliding(TypedDict):
-    """How a kernel slides: `strides` and `dilation` have an int for each spatial axis."""
+    """The movement of a kernel: `strides` and `dilation` have an int for each spatial axis."""
 
     strides: Ints
     padding: Padding
@@ -71,7 +71,9 @@ class Window(NamedTuple):
         return (self.size - 1) * self.dilation + 1
 
     def count(self, n: Amount, maximum: Callable[[Any, int], Any] = max) -> Amount:
-        """How many windows fit along an axis of `n` elements. If `n` is None, so is the result."""
+        """The number of windows that fit along an axis of `n` elements. If `n` is None, so is the
+        result.
+        """
         if n is None:
             return None
         if self.padding == "same":
@@ -147,7 +149,7 @@ class Placement:
 
     @cached_property
     def counts(self) -> Ints:
-        """How many windows there are along each axis: the spatial sizes of the result."""
+        """The number of windows along each axis: the spatial sizes of the result."""
         return tuple([w.count(n) for n, w in zip(self.sizes, self.windows, strict=True)])
 
     @cached_property

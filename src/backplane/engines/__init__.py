@@ -130,8 +130,8 @@ def _configure() -> list[Engine]:
 
 
 def for_programs() -> Engine:
-    """What compiles and runs functions: the engine in force, on the device or over the mesh in
-    force.
+    """The engine that compiles and runs functions: the one in force, on the device or over the mesh
+    in force.
 
     Raises:
         ValueError: if the engine cannot compute on such a mesh, or if there is a device too.
@@ -159,7 +159,7 @@ DEFAULT_CHANGED: list[Callable[[], None]] = []
 
 
 def configured() -> config.Choice:
-    """What the configuration asks for.
+    """The engine that the configuration asks for.
 
     Raises:
         ImportError: if its library is missing.
@@ -175,7 +175,7 @@ def is_external(choice: config.Choice) -> bool:
 
 
 def unknown(choice: config.Choice) -> str:
-    """What to say if that module cannot be found."""
+    """The message if that module cannot be found."""
     return (
         f"{choice.origin} asks for the backend {choice.name!r}, which is neither an engine nor a "
         f"module that can be found{suggestion(choice.name)}. The engines are {', '.join(names())}."

@@ -183,9 +183,9 @@ class Engine:
         return self.constant(np.asarray(value, dtype))
 
     def feed(self, array: np.ndarray) -> Value:
-        """What a compiled program takes for an input, given an array of exactly the right dtype. By
-        default `from_numpy` makes it. The program reads it only during the call, so the memory may
-        be shared. Engines whose programs take NumPy arrays return the array as it is.
+        """The value that a compiled program takes for an input, given an array of exactly the right
+        dtype. By default `from_numpy` makes it. The program reads it only during the call, so the
+        memory may be shared. Engines whose programs take NumPy arrays return the array as it is.
         """
         return self.from_numpy(array)
 
@@ -242,8 +242,8 @@ class Engine:
         raise NotImplementedError
 
     def current(self, value: Value) -> Value:
-        """What has become of a variable's value: normally the value itself. If a program took its
-        memory for the new value, and an interrupt kept that from being stored, it is the new value.
+        """The present value of a variable: normally the value itself. If a program took its memory
+        for the new value, and an interrupt kept that from being stored, it is the new value.
         """
         return value
 
@@ -368,7 +368,7 @@ class Engine:
         return 0
 
     def everyone(self, array: np.ndarray) -> np.ndarray:
-        """What each process that shares the mesh gives, one row for each. It returns when all have
+        """The rows of all processes that share the mesh, one for each. It returns when all have
         called it.
         """
         return array[None]
@@ -418,14 +418,14 @@ class Engine:
         return [self.spec_of(y) for y in function(*map(self.stand_in, specs))], False
 
     def as_value(self, result: Any) -> Value:
-        """What a user's function has returned, as a value."""
+        """The result of a user's function, as a value."""
         if result is None:
             raise TypeError("it returns None")
         return result if self.owns(result) else self.constant(np.asarray(result))
 
     def sparse(self, parts: SparseTensor) -> Any:
-        """What functions of the library take as a sparse tensor: its parts, which are values, if
-        the library has none.
+        """The form in which functions of the library take a sparse tensor: its parts, which are
+        values, if the library has none.
         """
         return parts
 
@@ -499,8 +499,8 @@ class Engine:
         return run
 
     def eager(self, program: Program) -> Function:
-        """What runs a program at once on users' native values. Their tape or tracer must see every
-        step. By default it is the emitted function itself.
+        """The callable that runs a program at once on users' native values. Their tape or tracer
+        must see every step. By default it is the emitted function itself.
         """
         return program.function
 

@@ -18,7 +18,7 @@ Values = Sequence[Value]
 
 
 class Instructions(ABC):
-    """What an engine can do with blocks, or with lists of tensors."""
+    """The instructions of an engine for blocks, or for lists of tensors."""
 
     @abstractmethod
     def copy(self, x: Value, y: Value) -> None:

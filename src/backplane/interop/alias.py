@@ -52,8 +52,8 @@ RELEASES = {1: "1.2.2", 2: "2.3.1"}
 
 
 def advice(error: BaseException, generation: int) -> str | None:
-    """What to do about an error of a script for that generation of Keras: to install it, if what
-    the script has found is Keras 3, and the error comes from there.
+    """Advice on an error of a script for that generation of Keras: to install it, if the script has
+    found Keras 3, and the error comes from there.
     """
     keras = sys.modules.get(KERAS)
     version = str(getattr(keras, "__version__", "")) if "keras.src" in sys.modules else ""

@@ -324,7 +324,7 @@ class _Finder(MetaPathFinder):
 
 
 def _around(name: str, file: Path) -> Callable[[Execute, str, ModuleType], None] | None:
-    """What this release of Keras needs done before and after a module of it is executed."""
+    """The work that this release of Keras needs before and after a module of it is executed."""
     if name in AROUND:
         return AROUND[name]
     if not file.with_name("common.py").is_file():

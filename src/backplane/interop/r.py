@@ -305,7 +305,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {
 
 
 def operate(sign: str, *operands: Any) -> Any:
-    """What an operator of R makes of tensors, and of numbers and arrays beside them.
+    """The result of an operator of R on tensors, and on numbers and arrays beside them.
 
     Raises:
         TypeError: for operands that have no such operator.

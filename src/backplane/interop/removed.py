@@ -1,4 +1,4 @@
-"""What Python and NumPy have removed since classic Keras, for it and for scripts of its time.
+"""Names that Python and NumPy have removed since classic Keras, for it and for scripts of its time.
 
 What still exists is left as it is. Each entry says what was removed, when, and what needs it.
 """
@@ -18,7 +18,7 @@ import numpy as np
 
 
 class _ArgSpec(collections.namedtuple("_ArgSpec", "args varargs keywords defaults")):
-    """What `inspect.getargspec` returned."""
+    """The result of `inspect.getargspec`."""
 
     __slots__ = ()
 

@@ -50,8 +50,8 @@ def set_recognition(function: Recognition) -> None:
 
 
 class Slope(NamedTuple):
-    """What a tensor that `gradients` has returned is the gradient of. `K.function` treats gradients
-    of variables in their own way where it splits the batch or scales the loss.
+    """The facts about a tensor that `gradients` has returned. `K.function` treats gradients of
+    variables in their own way where it splits the batch or scales the loss.
     """
 
     seeds: tuple[Tensor, ...]
@@ -61,7 +61,7 @@ class Slope(NamedTuple):
 
 
 def slope_of(t: Tensor) -> Slope | None:
-    """What `t` is the gradient of, if the caller of `gradients` left the seeds out."""
+    """The facts about `t` as a gradient, if the caller of `gradients` left the seeds out."""
     return t.__dict__.get("slope")
 
 

@@ -1,4 +1,4 @@
-"""What several chapters need for building graphs, besides single primitives."""
+"""Helpers that several chapters need for building graphs, besides single primitives."""
 
 from __future__ import annotations
 

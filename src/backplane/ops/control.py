@@ -316,7 +316,8 @@ def scan(
 
 
 def first_items(xs: Sequence[Tensor], *, reverse: bool = False) -> list[Tensor]:
-    """What the first step of a scan over `xs` gets; zeros where there is known to be no step.
+    """The items that the first step of a scan over `xs` gets; zeros where there is known to be no
+    step.
 
     K's loops call a step function of the user's once on these before they trace it, as classic
     Keras did. A tensor that the step builds in its first call and uses in later ones (recurrent
@@ -440,7 +441,7 @@ def _(
 
 
 class _BranchGradient:
-    """What leads from the operands of a branch and the cotangents of its used results to the
+    """The graph from the operands of a branch and the cotangents of its used results to the
     cotangents of `wrt`. It computes the original branch again, because no values of it are kept
     outside.
     """

@@ -37,8 +37,8 @@ def stop_gradient(x: Spec) -> Spec:
 
 @_passing
 def branch(x: Spec) -> Spec:
-    """What a switch may choose: the operand itself. The gradient through it is 0, and not NaN, in
-    elements that were not chosen (`ops.switches`).
+    """An operand that a switch may choose: the operand itself. The gradient through it is 0, and
+    not NaN, in elements that were not chosen (`ops.switches`).
     """
     return x
 

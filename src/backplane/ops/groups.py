@@ -74,7 +74,7 @@ gelu.vjps(lambda g, y, x, *, approximate: gelu_grad(g, x, approximate=approximat
 
 
 def _curve(x: Tensor, approximate: bool) -> Tensor:
-    """What is between −1 and 1 in GELU."""
+    """The part of GELU that lies between −1 and 1."""
     if not approximate:
         return erf(mul(x, scalar(math.sqrt(0.5), x.spec.dtype)))
     cubic = mul(mul(x, x), scalar(SLOPE * CUBIC, x.spec.dtype))
@@ -82,7 +82,7 @@ def _curve(x: Tensor, approximate: bool) -> Tensor:
 
 
 def _share(x: Tensor, approximate: bool) -> Tensor:
-    """What GELU multiplies x by."""
+    """The share of x that GELU passes on."""
     half = scalar(0.5, x.spec.dtype)
     return add(mul(_curve(x, approximate), half), half)
 

@@ -182,7 +182,7 @@ def _in_dtype(t: Tensor, value: object, dtype: str) -> Tensor:
 
 
 def _rank(value: object) -> int:
-    """How much `value` has to say about the dtype: numbers and lists 0, arrays 1, tensors 2."""
+    """The rank of `value` in the choice of a dtype: numbers and lists 0, arrays 1, tensors 2."""
     if isinstance(value, Tensor):
         return 1 if isinstance(value, ArrayInput) else 2
     if type(value) in _NUMBERS or isinstance(value, list | tuple):

@@ -17,7 +17,7 @@ from backplane.ops.shaping import zeros_like
 
 @primitive(name="native", multiple=True, memory=Memory.ANY)
 def native_(*operands: Spec, function: Native) -> list[Spec]:
-    """What a function of an engine's library makes of the operands. It runs on that engine only."""
+    """The result of a function of an engine's library. It runs on that engine only."""
     return function.results(operands)
 
 

@@ -1,4 +1,4 @@
-"""What `+`, `<`, `[]`, … do to tensors: promotion, then primitives."""
+"""The effect of `+`, `<`, `[]`, … on tensors: promotion, then primitives."""
 
 from __future__ import annotations
 
@@ -244,8 +244,8 @@ def getitem(x: Tensor, key: object) -> Tensor:
 
 
 def _size(x: Tensor, items: Sequence[Any]) -> Tensor | None:
-    """What `K.shape(y)[i]` stands for, which is known to be a size and may be a known one, or
-    `K.shape(y)[i:j]`.
+    """The size that `K.shape(y)[i]` stands for, which is known to be a size and may be a known one,
+    or the sizes of `K.shape(y)[i:j]`.
     """
     shape = x.spec.shape
     if len(shape) != 1 or (shape[0] or RANKS) >= RANKS or not is_integer(x.spec.dtype):

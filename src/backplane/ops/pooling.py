@@ -194,7 +194,7 @@ def _(v: Tensor, x: Tensor, y: Tensor, positions: Tensor, **window: Unpack[Pooli
 
 
 def _counts(laid: Layout, dtype: str) -> Tensor:
-    """How many elements of each window are not padding."""
+    """The number of elements of each window that are not padding."""
     if not laid.is_padded:
         return scalar(laid.elements, dtype)
     return _reduced(_inside(laid, 1, dtype), laid, ew.add)

@@ -1,4 +1,4 @@
-"""What the functions on CTC share: dropping elements, and sums of probabilities.
+"""Helpers that the functions on CTC share: dropping elements, and sums of probabilities.
 
 The elements that are kept move to the front of their row, and all rows are as wide as the longest
 one. Probabilities are held as logarithms.

@@ -18,8 +18,9 @@ from backplane.ops.elementwise import div, mul, mul_no_nan, number, one
 
 
 def as_branch(x: Tensor) -> Tensor:
-    """What a switch may choose. Variables and constants have no rule that could multiply. Neither
-    have placeholders, but those in the body of a loop stand for what is computed outside.
+    """`x` as a branch that a switch may choose. Variables and constants have no rule that could
+    multiply. Neither have placeholders, but those in the body of a loop stand for what is computed
+    outside.
     """
     known = x.op is branch if x.op is not None else not isinstance(x, Placeholder)
     return x if known else branch(x)
@@ -40,8 +41,8 @@ def _holds(graph: Graph) -> bool:
 
 
 def guarded(found: Tensor, sources: Collection[Tensor], mark: int) -> Tensor:
-    """What a rule has `found` for the cotangents `sources`, but 0 where these are 0. Its nodes have
-    serial numbers above `mark`.
+    """The cotangents that a rule has `found` for the cotangents `sources`, but 0 where these are 0.
+    Its nodes have serial numbers above `mark`.
     """
     return _Guard(sources, mark).visit(found)[0]
 
@@ -52,7 +53,7 @@ class _Guard:
         self.seen: dict[Tensor, tuple[Tensor, bool]] = {t: (t, True) for t in sources}
 
     def visit(self, node: Tensor) -> tuple[Tensor, bool]:
-        """What takes the place of a node, and whether it is computed from the cotangents."""
+        """The replacement for a node, and whether it is computed from the cotangents."""
         if node not in self.seen:
             self.seen[node] = self._visited(node)
         return self.seen[node]

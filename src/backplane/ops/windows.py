@@ -52,7 +52,7 @@ def windows_of(
 
 
 def output_sizes(name: str, sizes: Sizes, windows: Windows) -> Sizes:
-    """How many windows there are along each axis; ValueError if not a single one fits."""
+    """The number of windows along each axis; ValueError if not a single one fits."""
     found = tuple([w.count(n) for n, w in zip(sizes, windows, strict=True)])
     for axis, (n, count, w) in enumerate(zip(sizes, found, windows, strict=True)):
         if count == 0 and w.padding != "same":

@@ -1,1 +1,1 @@
-"""What one sees of graphs and runs: summaries, listings, profiles, pictures, the first NaN."""
+"""Views of graphs and runs: summaries, listings, profiles, pictures, the first NaN."""

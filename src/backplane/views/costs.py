@@ -1,4 +1,4 @@
-"""What a node costs, as far as shapes tell: floating-point operations and bytes."""
+"""The cost of a node, as far as shapes tell: floating-point operations and bytes."""
 
 from __future__ import annotations
 

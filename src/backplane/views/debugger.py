@@ -48,7 +48,7 @@ class Finding(NamedTuple):
 
 
 class Debugger:
-    """What `K.debug` gives, and what runs functions inside of it.
+    """The object that `K.debug` gives, which runs the functions inside of its block.
 
     Attributes:
         findings: What was found, once for each line of the user's code and primitive. `str` of a

@@ -255,8 +255,8 @@ Key = int | Point
 def _reach(
     plan: Plan, inner: dict[int, Placed], widths: Sequence[float]
 ) -> list[tuple[float, float]]:
-    """How far each item reaches to the left and to the right of its middle, with what is written
-    beside the edges below it.
+    """The distance that each item reaches to the left and to the right of its middle, with what is
+    written beside the edges below it.
     """
     letters = dict.fromkeys(range(len(widths)), 0)
     for e in plan.box.edges:
@@ -304,8 +304,8 @@ Links = dict[Key, list[tuple[Key, float]]]
 
 
 def _links(plan: Plan, inner: dict[int, Placed]) -> tuple[Links, Links]:
-    """What each item and bend is linked with above and below it, and how far right of that it wants
-    to be: lines meet open boxes at ports, not at their middles.
+    """The links of each item and bend to those above and below it, and the distance to the right
+    that each wants: lines meet open boxes at ports, not at their middles.
     """
 
     def off(i: int, key: str) -> float:

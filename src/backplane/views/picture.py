@@ -52,8 +52,8 @@ def _legend(y: float) -> Iterator[str]:
 
 
 def _box(box: Placed, x: float, y: float) -> Iterator[str]:
-    """What is in a box whose upper left corner is at (x, y): edges first, then open boxes, then
-    items.
+    """The contents of a box whose upper left corner is at (x, y): edges first, then open boxes,
+    then items.
     """
     items = box.plan.box.items
     edges = zip(box.plan.box.edges, box.bends, strict=True)

@@ -41,7 +41,7 @@ class Record(NamedTuple):
 
 
 class Profile:
-    """What `f.profile` returns. Printed, it shows three tables.
+    """The result of `f.profile`. Printed, it shows three tables.
 
     Attributes:
         records: One for each run of an op in a call: its name, the user's line, name scope, the

@@ -20,7 +20,7 @@ from backplane.views.words import Text, count_text, described, shape_text, size_
 
 
 def rendered(*parts: Any) -> Text:
-    """What rich can print, as plain text."""
+    """A renderable of rich, as plain text."""
     console = Console(width=100, color_system=None, force_terminal=False, file=io.StringIO())
     with console.capture() as capture:
         for part in parts:

@@ -15,7 +15,7 @@ from backplane.core.variable import Variable
 
 
 def described(t: Tensor) -> str:
-    """What a tensor is: its kind and name, its number, or the primitive that gives it."""
+    """A description of a tensor: its kind and name, its number, or the primitive that gives it."""
     if isinstance(t, Constant):
         small = isinstance(t.value, np.ndarray) and t.value.ndim == 0
         return f"the number {t.value.item():g}" if small else "a constant"

@@ -19,7 +19,7 @@ Values = Sequence[Value]
 
 
 class Room(NamedTuple):
-    """How steps write to memory that is there."""
+    """The means by which steps write to memory that is there."""
 
     serves: Callable[[Values], bool] | None
     """Whether they may, for these operands; None if they always may."""
@@ -31,7 +31,7 @@ class Room(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What a loop does with an engine's values."""
+    """The operations of a loop on an engine's values."""
 
     of: Callable[[Value], Values]
     """The rows of a sequence, in order."""

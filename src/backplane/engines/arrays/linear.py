@@ -64,7 +64,7 @@ def steady(
 
 
 def _width(inner: int, columns: int, item: int) -> int:
-    """How many columns a block has; 0 if the columns cannot be divided into blocks."""
+    """The number of columns of a block; 0 if the columns cannot be divided into blocks."""
     width = columns
     while width * inner * item > BLOCK and width * item > NARROWEST and width % 2 == 0:
         width //= 2

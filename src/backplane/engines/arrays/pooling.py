@@ -112,6 +112,6 @@ def _avg_pool_grad(g: Value, *dims: Value, shape: Sizes, **at: Unpack[Pooling]) 
 
 @lru_cache
 def _counts(windows: Windows, dtype: np.dtype) -> Value:
-    """How many elements that are no padding each place of the window holds."""
+    """The number of elements that are no padding, for each place of the window."""
     inside = windows.pad(np.ones((1, *windows.sizes, 1), dtype))
     return np.sum(list(windows.taps(inside)), 0, dtype=dtype)

@@ -109,7 +109,7 @@ def _taken(x: Value) -> bool:
 
 
 def split(arrays: Arrays, kinds: int) -> list[Arrays]:
-    """What a step gets for its parameters, by kind: the parameters, their states, gradients."""
+    """The operands of a step, by kind: the parameters, their states, gradients."""
     count = len(arrays) // kinds
     return [arrays[i * count : (i + 1) * count] for i in range(kinds)]
 

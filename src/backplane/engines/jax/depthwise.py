@@ -71,7 +71,7 @@ def _repeated(x: Value, multiplier: int) -> Value:
 
 
 def _sum_of_products(x: Value, at: Placement, kernel: Value) -> Value:
-    """What all windows over the padded `x` hold at each place of the kernel, times its weights."""
+    """The sum of products of a window and the weights, for all windows over the padded `x`."""
     rows = lax.reshape(kernel, (kernel.size // kernel.shape[-1], kernel.shape[-1]))
     terms = [x[index] * rows[i] for i, index in enumerate(at.indices)]
     return lax.optimization_barrier(reduce(lax.add, terms))

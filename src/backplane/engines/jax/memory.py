@@ -89,7 +89,7 @@ def following(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _followed(inputs: Sequence[Value]) -> list[Value]:
-    """What the inputs of a failed call have become. If nothing, the error at hand goes on."""
+    """The new values of a failed call's inputs. If there are none, the error at hand goes on."""
     found = [current(x) for x in inputs]
     if all(a is b for a, b in zip(inputs, found, strict=True)):
         raise
@@ -162,7 +162,7 @@ def donating(
 
 
 def _memory(taking: Any, inputs: tuple[Value, ...], look: Callable[[Any], None]) -> int | None:
-    """How many bytes a program allocates beyond its inputs; None if it calls Python."""
+    """The number of bytes that a program allocates beyond its inputs; None if it calls Python."""
     traced = taking.trace(*inputs)
     if traced.jaxpr.effects:
         return None

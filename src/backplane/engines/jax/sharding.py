@@ -64,7 +64,7 @@ class MeshEngine(JaxEngine):
     # --- programs -------------------------------------------------------------------------------
 
     def jitted(self, function: Function, options: dict[str, str] | None) -> Function:
-        """What the compiler has made is looked at."""
+        """The jitted function. The compiler's result for each set of shapes is looked at."""
         run: Any = super().jitted(function, options)
         seen: set[tuple[Ints, ...]] = set()
 
@@ -120,7 +120,7 @@ class MeshEngine(JaxEngine):
             return jax.make_array_from_callback(array.shape, sharding, array.__getitem__)
 
     def parts(self, value: Value) -> list[Block] | None:
-        """Those of the first copy that are on devices of this process."""
+        """The parts of the first copy that are on devices of this process."""
         value = memory.current(value)
         if _is_local(value) or value.is_fully_replicated:
             return None

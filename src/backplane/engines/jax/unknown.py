@@ -72,8 +72,8 @@ class _Trials:
         self._known = known + [(size, [_number(size, n) for n in self.numbers]) for size in sizes]
 
     def size(self, found: Sequence[int]) -> Any:
-        """What has these values: a number, or a size that grows in proportion to one of the inputs
-        or to the product of two. None if there is no such size.
+        """The size that has these values: a number, or a size that grows in proportion to one of
+        the inputs or to the product of two. None if there is no such size.
         """
         first, second, third = found
         if first == second == third:

@@ -113,7 +113,7 @@ class MLXEngine(Engine):
         return run
 
     def eager(self, program: Program) -> Function:
-        """What runs a program on native values: lazily, as MLX itself does."""
+        """The callable that runs a program on native values: lazily, as MLX itself does."""
         return _placed(program, program.function)
 
 

@@ -122,7 +122,9 @@ def softmax(x: Value, *, axis: int) -> Value:
 
 @TABLE.add("log_softmax")
 def log_softmax(x: Value, *, axis: int) -> Value:
-    """What K documents; the largest element of an empty axis, which MLX refuses, is not needed."""
+    """The function that K documents; the largest element of an empty axis, which MLX refuses, is
+    not needed.
+    """
     if not x.size:
         return mx.zeros_like(x)
     z = _below_largest(x, axis)

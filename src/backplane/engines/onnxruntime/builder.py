@@ -258,7 +258,9 @@ class Scope:
         self._known[key] = value
 
     def find(self, key: Hashable) -> Any:
-        """What this scope or one around it remembers, such as the results of an equal node."""
+        """The entry that this scope or one around it remembers, such as the results of an equal
+        node.
+        """
         scope: Scope | None = self
         while scope is not None:
             if key in scope._known:

@@ -62,7 +62,7 @@ class _Chain(NamedTuple):
 
 
 class _Graph:
-    """Who makes and who reads what."""
+    """A scope with the maker and the users of each value."""
 
     def __init__(self, scope: Scope, outputs: Sequence[str]) -> None:
         self.scope = scope
@@ -171,7 +171,9 @@ class _Graph:
 
 
 def _read_inside(each: Node) -> Iterator[str]:
-    """What loops and branches read. Each name comes twice, so that nobody is its only user."""
+    """The names that loops and branches read. Each name comes twice, so that nobody is its only
+    user.
+    """
     for value in each.attributes.values():
         if isinstance(value, Body):
             for inner in value.scope.nodes:
@@ -200,7 +202,9 @@ def _to_first(rank: int) -> tuple[int, ...]:
 
 
 def _combined(graph: _Graph, chain: _Chain) -> tuple[Symbol, Symbol]:
-    """What a chain multiplies by, and what it adds then, as vectors."""
+    """The factors and the terms of a chain, as vectors: it multiplies by the first and adds the
+    second.
+    """
     scale, shift = (literal(np.full(chain.channels, n, DTYPE)) for n in (1, 0))
     for each in chain.nodes:
         name = graph.constant(each)

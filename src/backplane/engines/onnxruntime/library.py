@@ -24,7 +24,9 @@ ort.disable_telemetry_events()
 
 
 def _threads() -> int:
-    """How many threads a session may use: what OpenMP libraries are told, else one per core (0)."""
+    """The number of threads that a session may use: the one that OpenMP libraries are told, else
+    one per core (0).
+    """
     wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
     return int(wanted) if wanted.isdecimal() else 0
 

@@ -43,7 +43,7 @@ def lowering(
 
 
 class _Part(NamedTuple):
-    """What one session computes, and the call behind it."""
+    """The part of a program that one session computes, and the call behind it."""
 
     scope: Scope
     outputs: list[str]

@@ -53,7 +53,7 @@ def _add(name: str, numbers: int, share: Fraction) -> None:
     functions = {**updates.TABLE, **updates.LARGE}
 
     def written(tensors: Sequence[T]) -> int:
-        """How many of the tensors are variables."""
+        """The number of tensors that are variables."""
         return int(len(tensors) * share) or 1
 
     def is_small(specs: Sequence[Spec], **params: bool) -> bool:

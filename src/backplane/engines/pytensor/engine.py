@@ -179,8 +179,8 @@ def _mode(options: Mapping[str, Any]) -> Any:
 
 
 def _function(inputs: Sequence[Value], outputs: Sequence[Value], mode: Any) -> Function:
-    """What `pytensor.function` makes, without its copy of the graph: nobody else has the graph, and
-    the copy's recursion would limit its depth.
+    """The result of `pytensor.function`, without its copy of the graph: nobody else has the graph,
+    and the copy's recursion would limit its depth.
     """
     ours = mode is ARRAYS
     compiled = mode.function_maker(

@@ -102,7 +102,7 @@ class Kernel(Op):
         return results if self.multiple else [results]
 
     def _kept(self, results: Sequence[Any]) -> list[Any]:
-        """Those of the results that are wanted."""
+        """The results that are wanted."""
         return [y for y, yes in zip(results, self.wanted, strict=True) if yes]
 
     def _function(self) -> Lowering:
@@ -128,7 +128,7 @@ class Kernel(Op):
         return self._kept(self.function(*values)) if self.multiple else self.function(*values)
 
     def perform(self, node: Apply, inputs: Sequence[Value], output_storage: Any) -> None:
-        """What PyTensor's own linkers call."""
+        """The method that PyTensor's own linkers call."""
         results = self.compute(*inputs)
         for cell, y in zip(output_storage, results if self.multiple else [results], strict=True):
             cell[0] = np.asarray(y)

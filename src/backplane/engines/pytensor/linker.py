@@ -47,7 +47,7 @@ class Emission:
     # --- planning: from the outputs back ----------------------------------------------------------
 
     def _plan(self, order: Sequence[Apply]) -> None:
-        """What is needed, and by which calls."""
+        """Find the values that are needed, and the calls that need them."""
         wanted = set(self.outputs)
         for node in reversed(order):
             if wanted.isdisjoint(node.outputs):

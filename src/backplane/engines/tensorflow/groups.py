@@ -42,8 +42,8 @@ def _normalize(x: Value, *parameters: Value, axes: Axes, epsilon: float) -> list
 
 
 def _chosen(x: Value, by_kernel: Results, by_sums: Results) -> list[Value]:
-    """What fits the number of rows. A tape would not see that a kernel's results depend on the
-    statistics, so kernels serve in programs of ours alone.
+    """The form that fits the number of rows. A tape would not see that a kernel's results depend on
+    the statistics, so kernels serve in programs of ours alone.
     """
     if not in_own_program():
         return by_sums()

@@ -24,7 +24,7 @@ Sizes = tuple[Value, ...]
 
 
 class Windows(NamedTuple):
-    """How windows lie: one entry for each spatial axis."""
+    """The places of windows: one entry for each spatial axis."""
 
     pool: Ints
     strides: Ints

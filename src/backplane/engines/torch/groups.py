@@ -23,7 +23,7 @@ KIND = {True: "tanh", False: "none"}
 
 @TABLE.build("gelu", out=1)
 def gelu(specs: Sequence[Spec], *, approximate: bool) -> Lowering:
-    """What is behind `torch.nn.functional.gelu`."""
+    """The kernel behind `torch.nn.functional.gelu`."""
     return partial(nn.gelu, approximate=KIND[approximate])
 
 

@@ -142,7 +142,7 @@ def _transposing(product: Lowering, transpose_x: bool, transpose_y: bool) -> Low
 
 
 def _most_elements(specs: Sequence[Spec], transpose_x: bool, transpose_y: bool) -> int:
-    """How many elements a product may have, unknown sizes taken as 4096."""
+    """The largest number of elements of a product, unknown sizes taken as 4096."""
     shape = specs[0].shape[transpose_x], specs[1].shape[not transpose_y]
     return math.prod(4096 if n is None else n for n in shape)
 

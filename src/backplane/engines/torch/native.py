@@ -27,7 +27,7 @@ class _Watch(TorchDispatchMode):
 
 
 def abstract(run: Callable[[], list[Spec]]) -> tuple[list[Spec], bool]:
-    """What `run` finds where all tensors are fake, and whether it has drawn random numbers."""
+    """The result of `run` where all tensors are fake, and whether it has drawn random numbers."""
     with FakeTensorMode(allow_non_fake_inputs=True), _Watch() as watch:
         return run(), watch.draws
 

@@ -53,7 +53,7 @@ AS_THEY_ARE = ("dim", "barrier")
 
 
 class _Plan(NamedTuple):
-    """How one operation runs on operands with given places."""
+    """A way to run one operation on operands with given places."""
 
     operands: Sequence[Placements]
     lowering: Lowering
@@ -106,7 +106,7 @@ class Operation:
 
 
 def _facts(x: Any) -> Any:
-    """What a plan depends on."""
+    """The facts that a plan depends on."""
     if isinstance(x, DTensor):
         return x.shape, x.placements
     return x.shape if isinstance(x, torch.Tensor) else x
@@ -334,7 +334,7 @@ def _observer(
 
 
 def rows(mesh: DeviceMesh, plain: Rows) -> Rows:
-    """What loops do with values, over a mesh."""
+    """The operations of loops on values, over a mesh."""
     of = Operation(mesh, UNBIND, Entry(plain.of), (), {})
     stack = Operation(mesh, STACK, Entry(lambda *xs: plain.stack(xs)), (), {})
     return Rows(of=of, stack=lambda xs: stack(*xs), zeros=plain.zeros)
