@@ -176,6 +176,11 @@ def normalized(x: np.ndarray, *parameters: np.ndarray, axes: Any, epsilon: float
 
 for approximate in (False, True):
     op("gelu", floats(2, 3), id=str(approximate), oracle=gelu, approximate=approximate, smooth=True)
+op("silu", floats(2, 3), oracle=lambda x: x / (1 + np.exp(-x)), smooth=True)
+op(
+    "normalize", floats(2, 3, 2, 4), floats(2, 4), floats(1, 2, 4), id="groups", axes=(1, 3),
+    epsilon=0.125, oracle=normalized, smooth=True,
+)  # fmt: skip
 for name, axes in (("rows", (2,)), ("columns", (0, 1))):
     op(
         "normalize", floats(2, 3, 4), floats(4), floats(4), id=name, axes=axes, epsilon=0.125,

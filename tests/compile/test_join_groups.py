@@ -1,4 +1,4 @@
-"""Groups: GELU and normalization, however they are written."""
+"""Groups: GELU, SiLU and normalization, however they are written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backplane.compile.fuse.groups import groups_in
 from backplane.compile.passes.join_groups import join_groups
 from backplane.core.graph import Tensor, toposort
 from backplane.ops import autodiff
-from backplane.ops.groups import gelu, gelu_grad, normalize, normalize_grad
+from backplane.ops.groups import gelu, gelu_grad, normalize, normalize_grad, silu, silu_grad
 
 rng = np.random.default_rng(7)
 X = rng.normal(size=(4, 6, 8)).astype("float32")
@@ -41,6 +41,10 @@ def plain_erf(x: Any) -> Any:
 
 def share_first(x: Any) -> Any:
     return (0.5 + 0.5 * K.erf(0.7071067811865476 * x)) * x
+
+
+def swish(x: Any) -> Any:
+    return K.sigmoid(x) * x
 
 
 def rows(x: Any, gamma: Any, beta: Any) -> Any:
@@ -70,13 +74,30 @@ def batch_with_vectors(x: Any, gamma: Any, beta: Any) -> Any:
     return y + K.sum(mean) + K.sum(variance)
 
 
+def channel_groups(x: Any, gamma: Any, beta: Any) -> Any:
+    """As Keras 3 writes it."""
+    y = K.reshape(x, (-1, 6, 2, 4))
+    mean, variance = (f(y, [1, 3], keepdims=True) for f in (K.mean, K.var))
+    scale = K.pow(variance + 1e-3, -0.5) * K.reshape(gamma, (1, 1, 2, 4))
+    y = y * scale + (K.reshape(beta, (1, 1, 2, 4)) - mean * scale)
+    return K.reshape(y, (-1, 6, 8))
+
+
+def channel_groups_with_vectors(x: Any, gamma: Any, beta: Any) -> Any:
+    y = K.reshape(x, (-1, 6, 2, 4))
+    y -= K.mean(y, [1, 3], keepdims=True)
+    y /= K.sqrt(K.mean(K.square(y), [1, 3], keepdims=True) + 1e-3)
+    return K.reshape(y, (-1, 6, 8)) * gamma + beta
+
+
 GELUS = [plain_tanh, factored_tanh, of_a_sum, plain_erf, share_first]
 NORMALIZATIONS = [rows, combined_parameters, without_parameters, batch, batch_with_vectors]
+NORMALIZATIONS += [channel_groups, channel_groups_with_vectors]
 
 
 def operands(form: Callable[..., Any]) -> list[Any]:
     x = K.placeholder((None, 6, 8))
-    return [x] if form in GELUS else [x, K.variable(GAMMA), K.variable(BETA)]
+    return [x] if form in (*GELUS, swish) else [x, K.variable(GAMMA), K.variable(BETA)]
 
 
 def training(form: Callable[..., Any], x: Any) -> list[Any]:
@@ -111,11 +132,11 @@ def ops_in(outputs: list[Tensor]) -> list[Any]:
 def test_values_and_gradients_are_those_of_what_was_written(
     engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check([plain_tanh, batch_with_vectors], monkeypatch)
+    check([plain_tanh, swish, batch_with_vectors, channel_groups], monkeypatch)
 
 
 def test_so_are_those_of_all_forms(monkeypatch: pytest.MonkeyPatch) -> None:
-    check([*GELUS, *NORMALIZATIONS], monkeypatch)
+    check([*GELUS, swish, *NORMALIZATIONS], monkeypatch)
 
 
 def check(forms: Sequence[Callable[..., Any]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,13 +148,14 @@ def check(forms: Sequence[Callable[..., Any]], monkeypatch: pytest.MonkeyPatch) 
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=tolerance, err_msg=name)
 
 
-@pytest.mark.parametrize("form", [*GELUS, *NORMALIZATIONS])
+@pytest.mark.parametrize("form", [*GELUS, swish, *NORMALIZATIONS])
 def test_each_form_is_recognized_and_computed_once(form: Callable[..., Any]) -> None:
     given = operands(form)
     y = form(*given)
     (slope,) = K.gradients(K.sum(K.square(y)), given[:1])
     present = ops_in(join_groups([y, slope]))
     forward, backward = (gelu, gelu_grad) if form in GELUS else (normalize, normalize_grad)
+    forward, backward = (silu, silu_grad) if form is swish else (forward, backward)
     assert (present.count(forward), present.count(backward)) == (1, 1)
 
 
@@ -150,6 +172,8 @@ def test_what_looks_alike_is_left_alone() -> None:
         0.5 * x * (1 + K.tanh(0.8 * (x + 0.044715 * K.pow(x, 3)))),
         0.5 * x * (1 + K.tanh(x)),
         x * (1 + K.erf(x / np.sqrt(2.0))),
+        x * K.sigmoid(2.0 * x),
+        K.sigmoid(x) * K.tanh(x),
     ):
         assert groups_in(toposort([y])) == []
 

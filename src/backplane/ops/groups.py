@@ -109,6 +109,34 @@ def _(g: Tensor, x: Tensor, *, approximate: bool) -> Tensor:
 
 through_decomposition(gelu_grad)
 
+# --- SiLU -----------------------------------------------------------------------------------------
+
+
+@partial(ew.elementwise_op, axes=like_first, precision=Precision.FULL, fused=Fused())
+def silu(x: Spec) -> Spec:
+    """The product of x and its sigmoid, also known as swish."""
+    check_dtype("silu", "x", x.dtype, FLOAT)
+    return x
+
+
+@partial(ew.gradient_op, precision=Precision.FULL)
+def silu_grad(g: Spec, x: Spec) -> Spec:
+    """The product of g and the derivative of `silu` at x."""
+    return ew.like_both("silu_grad", g, x)
+
+
+silu.vjps(lambda g, y, x: silu_grad(g, x))
+silu.decompose(lambda x: mul(x, ew.sigmoid(x)))
+
+
+@silu_grad.decompose
+def _(g: Tensor, x: Tensor) -> Tensor:
+    share = ew.sigmoid(x)
+    return add(mul(g, share), ew.sigmoid_grad(mul(g, x), share))
+
+
+through_decomposition(silu_grad)
+
 # --- normalization --------------------------------------------------------------------------------
 
 
@@ -118,13 +146,17 @@ def varying(t: Spec, x: Spec) -> set[int]:
 
 
 def _is_normalization(x: Spec, *parameters: Spec, axes: Axes, epsilon: float) -> bool:
-    """Whether gamma and beta vary along normalized axes alone, or along others alone."""
+    """Whether gamma and beta vary along normalized axes alone, or along others alone, or along the
+    channels of groups of channels.
+    """
+    groups = axes == (*range(1, x.ndim - 2), x.ndim - 1)
 
     def fits(t: Spec) -> bool:
         if t.dtype != x.dtype or t.ndim > x.ndim:
             return False
         along = varying(t, x)
-        return along.issubset(axes) or along.isdisjoint(axes)
+        channels = groups and along == {x.ndim - 2, x.ndim - 1}
+        return along.issubset(axes) or along.isdisjoint(axes) or channels
 
     return epsilon > 0 and all(map(fits, parameters))
 

@@ -38,7 +38,7 @@ from backplane.engines.base import Engine
 from backplane.engines.table import NOTHING
 from backplane.ops.autodiff import Group, set_recognition
 from backplane.ops.control import scan_
-from backplane.ops.elementwise import add, erf, pow, sqrt, tanh
+from backplane.ops.elementwise import add, erf, pow, sigmoid, sqrt, tanh
 from backplane.ops.indexing import pad, scatter_add
 from backplane.ops.indexing import slice as take_slice
 from backplane.ops.pooling import max_pool_grad
@@ -126,10 +126,12 @@ PASSES = (
     Pass(
         "join_groups",
         lambda outputs, job: join_groups(outputs),
-        purpose="let one kernel compute what is written as a dozen operations: GELU, normalization",
+        purpose="let one kernel compute what is written as several operations: GELU, SiLU,"
+        " normalization",
         gain="a training step of a GPT of width 128 takes 0.67 of the time on PyTorch and 0.81 on"
-        " NumPy, together with plain products in the gradients of quotients",
-        holds=frozenset([erf, pow, sqrt, tanh]),
+        " NumPy, together with plain products in the gradients of quotients; of convolutions with"
+        " group normalization and SiLU, 16 × 16 × 64, 0.84 on PyTorch",
+        holds=frozenset([erf, pow, sigmoid, sqrt, tanh]),
     ),
     Pass(
         "write_out",

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from backplane.core.spec import Spec
-from backplane.engines.table import Axes, Lowering, Table, Value
+from backplane.engines.table import Axes, Entry, Lowering, Table, Value
 from backplane.engines.torch import devices
 from backplane.engines.torch.elementwise import gradient, nn
 from backplane.engines.torch.tracing import only_values_count
@@ -32,6 +32,9 @@ def gelu_grad(specs: Sequence[Spec], *, approximate: bool) -> Lowering:
     """The kernel of its gradient."""
     return gradient(aten.gelu_backward, approximate=KIND[approximate])
 
+
+TABLE["silu"] = Entry(aten.silu, out=1)
+TABLE["silu_grad"] = Entry(gradient(aten.silu_backward), out=1)
 
 # --- normalization --------------------------------------------------------------------------------
 
@@ -56,18 +59,33 @@ def _is_over_columns(x: Spec, parameters: Sequence[Spec], axes: Axes) -> bool:
     return all(t.shape[-1:] == (size,) and {1}.issuperset(t.shape[:-1]) for t in parameters)
 
 
+def _is_over_groups(x: Spec, parameters: Sequence[Spec], axes: Axes) -> bool:
+    """Whether each sample's groups of channels are normalized. The groups are the axis before the
+    last one, and what is given beside lies along the channels.
+    """
+    sizes = x.shape[-2:]
+    if x.ndim < 4 or axes != (*range(1, x.ndim - 2), x.ndim - 1) or None in sizes or 0 in sizes:
+        return False
+    if devices.ACCELERATED or x.dtype not in ("float32", "float64"):
+        return False
+    return all(t.shape[-2:] == sizes and {1}.issuperset(t.shape[:-2]) for t in parameters)
+
+
 def _has_no_kernel(specs: Sequence[Spec], *, axes: Axes, epsilon: float) -> bool:
     x, *parameters = specs
-    return not (_is_over_rows(x, parameters, axes) or _is_over_columns(x, parameters, axes))
+    ways = (_is_over_rows, _is_over_columns, _is_over_groups)
+    return not any(way(x, parameters, axes) for way in ways)
 
 
 @TABLE.build("normalize", wanted=True, unless=_has_no_kernel)
 def normalize(
     specs: Sequence[Spec], *, axes: Axes, epsilon: float, wanted: Sequence[bool]
 ) -> Lowering:
-    """PyTorch's layer normalization or batch normalization. The former gives 1 / √(variance + ε)
-    and not the variance.
+    """PyTorch's layer normalization, batch normalization or group normalization. The first gives
+    1 / √(variance + ε) and not the variance.
     """
+    if _is_over_groups(specs[0], specs[1:], axes):
+        return partial(_normalized_groups, axes, epsilon)
     if not _is_over_rows(specs[0], specs[1:], axes):
         return partial(_normalized_columns, axes, epsilon)
     shape = specs[0].shape[axes[0] :]
@@ -100,6 +118,49 @@ def _normalized_columns(axes: Axes, epsilon: float, x: Value, *parameters: Value
     return [_like(y, x), *[t.reshape(kept) for t in (mean, variance, scale)]]
 
 
+def _normalized_groups(axes: Axes, epsilon: float, x: Value, *parameters: Value) -> list[Value]:
+    *_, groups, size = x.shape
+    kept = (len(x), *[1 for _ in axes[:-1]], groups, 1)
+    if _has_small_groups(x, *parameters):
+        image = _as_grouped_images(x)
+        gamma, beta = [t.reshape(-1) for t in parameters] or (None, None)
+        y, *moments = torch.native_group_norm(
+            image, gamma, beta, len(x), groups * size, image.shape[2], groups, epsilon
+        )
+        mean, scale = [t.reshape(kept) for t in moments]
+        if _is_small(mean, scale):
+            return [_like(y, x), mean, scale**-2 - epsilon, scale]
+    rows = _as_rows(x)
+    y, *moments = torch.native_layer_norm(rows, rows.shape[2:], None, None, epsilon)
+    mean, scale = [t.reshape(kept) for t in moments]
+    y = y.transpose(1, 2).reshape(x.shape)
+    y = torch.addcmul(parameters[1], y, parameters[0]) if parameters else y
+    return [y, mean, scale**-2 - epsilon, scale]
+
+
+def _has_small_groups(x: Value, *others: Value) -> bool:
+    """The same as `_has_few_rows` for groups of channels."""
+    few = 0 < x.numel() <= MOST_ROWS * len(x) * x.shape[-2]
+    return few and only_values_count(x, *others)
+
+
+def _is_small(mean: Value, scale: Value) -> bool:
+    """Whether means are no larger than the deviations. PyTorch's group normalization takes the
+    difference of two squares, and loses as many digits as the former are larger.
+    """
+    return bool((mean * scale).abs_().max() <= 1)
+
+
+def _as_grouped_images(x: Value) -> Value:
+    """Samples as images of one row with the channels last in memory."""
+    return x.reshape(len(x), -1, 1, x.shape[-2] * x.shape[-1]).permute(0, 3, 1, 2)
+
+
+def _as_rows(x: Value) -> Value:
+    """The elements of each group as rows, one after the other, for the kernels that are exact."""
+    return x.reshape(len(x), math.prod(x.shape[1:-2]), *x.shape[-2:]).transpose(1, 2).contiguous()
+
+
 def _has_few_rows(x: Value, *others: Value) -> bool:
     """Whether the kernels of batch normalization are exact enough, and nobody follows them."""
     return x.is_cpu and only_values_count(x, *others) and 0 < x.numel() <= MOST_ROWS * x.shape[-1]
@@ -124,6 +185,8 @@ def _has_no_gradient_kernel(specs: Sequence[Spec], *, axes: Axes) -> bool:
 def normalize_grad(specs: Sequence[Spec], *, axes: Axes, wanted: Sequence[bool]) -> Lowering:
     """The kernels of their gradients."""
     mask = [*wanted, False, False][:3]
+    if _is_over_groups(specs[1], specs[4:], axes):
+        return partial(_groups_gradient, mask)
     if not _is_over_rows(specs[1], specs[4:], axes):
         return partial(_columns_gradient, axes, mask)
     shape = specs[1].shape[axes[0] :]
@@ -161,6 +224,35 @@ def _columns_gradient(
         dx = (g - total / rows - centred * pull) * scale
         dx = dx * gamma[0] if gamma else dx
         by_parameters = (moment * scale, total)
+    if not gamma:
+        return [dx]
+    shape = gamma[0].shape
+    return [dx, *[None if t is None else t.reshape(shape) for t in by_parameters]]
+
+
+def _groups_gradient(
+    mask: list[bool], g: Value, x: Value, mean: Value, scale: Value, *gamma: Value
+) -> list[Value | None]:
+    *_, groups, size = x.shape
+    if _has_small_groups(x, g, mean, scale, *gamma) and _is_small(mean, scale):
+        # Without the gradient by x, the kernel crashes for images with the channels last.
+        weight = gamma[0].reshape(-1) if gamma else None
+        image, sizes = _as_grouped_images(x), (len(x), groups)
+        dx, *by_parameters = aten.native_group_norm_backward.default(
+            _as_grouped_images(g), image, mean.reshape(sizes), scale.reshape(sizes), weight,
+            len(x), groups * size, image.shape[2], groups, [True, *mask[1:]],
+        )  # fmt: skip
+        dx = _like(dx, x) if mask[0] else None
+    else:
+        rows, slopes, kept = _as_rows(x), _as_rows(g), (len(x), groups, 1, 1)
+        mean, scale = mean.reshape(kept), scale.reshape(kept)
+        inner = slopes * gamma[0].reshape(groups, 1, size) if gamma else slopes
+        dx, *_ = aten.native_layer_norm_backward.default(
+            inner, rows, rows.shape[2:], mean, scale, None, None, [True, False, False]
+        )
+        dx = dx.transpose(1, 2).reshape(x.shape)
+        by_gamma = ((rows - mean) * scale * slopes).sum((0, 2)) if gamma and mask[1] else None
+        by_parameters = [by_gamma, slopes.sum((0, 2)) if gamma and mask[2] else None]
     if not gamma:
         return [dx]
     shape = gamma[0].shape
