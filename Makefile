@@ -67,7 +67,7 @@ demo: $(STAMPS)/examples $(patsubst %,$(STAMPS)/%,$(ENGINES))
 	@echo 'Next:'
 	@printf '  %-46s %s\n' 'make demo ENGINES="jax torch"' 'the same program on other engines' \
 		'$(BIN)/python examples/gallery/grad_cam.py' 'a picture: where a network looks' \
-		'$(BIN)/backplane docs start' 'five minutes of reading; without a name: all pages' \
+		'$(BIN)/backplane docs start' 'a five-minute introduction; without a name: all pages' \
 		'$(BIN)/backplane docs keras-3-backend' 'Keras 3 models on any engine' \
 		'$(BIN)/backplane explain conv2d' 'what a function does'
 

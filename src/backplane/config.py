@@ -48,8 +48,8 @@ class Choice(NamedTuple):
             return f"Using {self.name} backend."
         known = ENGINES[self.engine]
         notes = [known.successor, self.origin if self.origin == FALLBACK else ""]
-        more = "".join([f" ({note})" for note in notes if note])
-        return f"Using {known.title} backend{more}."
+        more = "; ".join([note for note in notes if note])
+        return f"Using {known.title} backend{f' ({more})' if more else ''}."
 
 
 FALLBACK = "the first installed engine: nothing is configured and TensorFlow is not installed"

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from backplane.cli import main
-from backplane.cli.docs import programs, topics
+from backplane.cli.docs import READ_FIRST, programs, topics
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,6 +43,20 @@ def test_the_last_part_of_a_name_will_do() -> None:
 
 def test_a_topic_that_is_not_there() -> None:
     assert "did you mean debugging?" in said("docs", "debuging", code=2)
+
+
+def test_the_pages_to_read_are_those_of_the_site() -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    menu = text[text.index("  - Start:") : text.index("  - Reference:")]
+    pages = [page.removesuffix(".md") for page in re.findall(r"[\w/-]+\.md", menu)]
+    assert [page for page in pages if not page.startswith("gallery/")] == list(READ_FIRST)
+    listed = said("docs")
+    assert listed.index("faq ") < listed.index("For reference:") < listed.index("primitives ")
+
+
+def test_a_word_leads_to_the_pages_that_mention_it() -> None:
+    assert "pages that mention it: devices, " in said("docs", "GPU", code=2)
+    assert said("docs", "qwertz", code=2).rstrip().endswith("there is no topic 'qwertz'")
 
 
 def test_examples_are_the_programs() -> None:

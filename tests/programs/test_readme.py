@@ -31,6 +31,6 @@ def test_the_readmes_model_of_keras_trains(engine, tmp_path):
         cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    losses = [float(n) for n in re.findall(r" loss: (\S+)", done.stdout)]
-    assert len(losses) == 5
-    assert losses[-1] < losses[0]
+    [accuracy] = re.findall(r"accuracy (\S+)", done.stdout)
+    assert float(accuracy) > 0.9
+    assert (tmp_path / "model.onnx").stat().st_size > 0

@@ -20,6 +20,13 @@ from backplane.cli.output import console, json_option, write_json, write_table
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
+READ_FIRST = (
+    "start/index", "start/new-programs", "operators", "keras-3-backend", "start/old-code",
+    "start/other-libraries", "which", "faq", "gallery", "cookbook", "debugging",
+    "reproducibility", "scaling", "devices", "onnx", "performance",
+)  # fmt: skip
+"""The pages that people read, in the order of the site. All others are for reference."""
+
 
 def folder(name: str) -> Path:
     """The folder `docs` or `examples`: in the package, or beside `src` in a clone."""
@@ -28,9 +35,25 @@ def folder(name: str) -> Path:
 
 
 def topics() -> dict[str, Path]:
-    """The pages by topic: the name of the file without its ending, such as `start/old-code`."""
+    """The pages by topic: the name of the file without its ending, such as `start/old-code`. Pages
+    to read come first.
+    """
     found = folder("docs")
-    return {p.relative_to(found).with_suffix("").as_posix(): p for p in sorted(found.rglob("*.md"))}
+    named = {
+        p.relative_to(found).with_suffix("").as_posix(): p for p in sorted(found.rglob("*.md"))
+    }
+    return {topic: named[topic] for topic in (*READ_FIRST, *named)}
+
+
+def mentions(word: str) -> list[str]:
+    """Up to four topics whose pages contain a word: pages to read first, then by occurrences."""
+    counts = {
+        topic: len(re.findall(re.escape(word), page.read_text("utf-8"), re.IGNORECASE))
+        for topic, page in topics().items()
+        if topic not in ("reference", "history", "index")
+    }
+    found = [topic for topic, count in counts.items() if count]
+    return sorted(found, key=lambda topic: (topic not in READ_FIRST, -counts[topic]))[:4]
 
 
 def programs() -> dict[str, Path]:
@@ -54,9 +77,13 @@ class _Name(click.ParamType):  # type: ignore[type-arg]  # as in output.py
         name = asked if asked in known else short.get(asked, f"{asked}/index")
         if name not in known:
             near = difflib.get_close_matches(asked, {*known, *short}, 3)
-            hint = f"; did you mean {', '.join(near)}?" if near else ""
+            hint = f"; did you mean {', '.join(near)}?" if near else self.hint(asked)
             self.fail(f"there is no {self.name} {value!r}{hint}", param, ctx)
         return known[name]
+
+    def hint(self, asked: str) -> str:
+        """The rest of the message if no name is similar."""
+        return ""
 
 
 class _Topic(_Name):
@@ -64,6 +91,11 @@ class _Topic(_Name):
 
     def known(self) -> Mapping[str, Path]:
         return topics()
+
+    def hint(self, asked: str) -> str:
+        """The pages that mention it."""
+        found = mentions(asked)
+        return f"; pages that mention it: {', '.join(found)}" if found else ""
 
 
 class _Program(_Name):
@@ -79,6 +111,7 @@ class _Program(_Name):
 def docs(topic: Path | None, as_json: bool) -> None:
     """Print a page of the documentation; without TOPIC, list the pages.
 
+    TOPIC is the name of a page. For any other word, the command names the pages that mention it.
     `backplane explain NAME` documents a function.
     """
     if topic is not None:
@@ -96,7 +129,10 @@ def docs(topic: Path | None, as_json: bool) -> None:
     if as_json:
         write_json(rows)
         return
-    write_table(rows, ("topic", "title"))
+    click.echo("To read:")
+    write_table(rows[: len(READ_FIRST)], ("topic", "title"))
+    click.echo("\nFor reference:")
+    write_table(rows[len(READ_FIRST) :], ("topic", "title"))
     click.echo("\n`backplane docs TOPIC` prints a page, `backplane explain NAME` a function.")
 
 
