@@ -50,3 +50,42 @@ def test_a_newer_keras_is_told_of(monkeypatch):
     told = inventory.notice("9.9")
     assert "Keras 9.9" in told
     assert "numpy.foo, nn.bar" in told
+
+
+SIGNATURES = """
+import inspect
+import backplane.keras3, keras
+from keras.src import backend, ops
+from keras.src.ops import core, image, linalg, math, nn, numpy
+
+def plain(function):
+    found = inspect.signature(function)
+    empty = inspect.Parameter.empty
+    kept = [p.replace(annotation=empty) for p in found.parameters.values()]
+    return str(found.replace(parameters=kept, return_annotation=inspect.Signature.empty))
+
+OTHERS = {"multi_hot", "custom_gradient", "get_item", "view_as_complex", "view_as_real"}
+compared = 0
+for module in (core, image, linalg, math, nn, numpy):
+    ours = getattr(backend, module.__name__.rpartition(".")[2])
+    for name, function in vars(module).items():
+        mine = getattr(ours, name, None)
+        public = inspect.isfunction(function) and not name.startswith("_")
+        if mine is None or not public or name in OTHERS or hasattr(module, f"_{name}"):
+            continue
+        compared += 1
+        if plain(mine) != plain(function):
+            print(name, plain(mine), plain(function))
+print(compared > 300)
+"""
+"""Prints functions of the backend that differ from Keras' own in names, order or defaults of
+parameters. Keras handles the others itself before it calls the backend."""
+
+
+@pytest.mark.slow
+def test_functions_have_the_parameters_that_keras_documents(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNATURES], capture_output=True, text=True,
+        env={**os.environ, "KERAS_BACKEND": "backplane.numpy", "KERAS_HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.stdout.split() == ["True"], done.stdout + done.stderr

@@ -142,7 +142,7 @@ def _restored(y: Tensor, dtype: str) -> Tensor:
 
 @op
 def map_coordinates(
-    inputs: Any, coordinates: Any, order: int, fill_mode: str = "constant", fill_value: float = 0.0
+    inputs: Any, coordinates: Any, order: int, fill_mode: str = "constant", fill_value: float = 0
 ) -> Tensor:
     """The elements of `inputs` at coordinates, whose first axis has one entry for each axis of
     `inputs`.
