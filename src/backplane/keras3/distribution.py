@@ -168,7 +168,8 @@ def layout_of_batch(distribution: Any, shape: Sequence[int | None]) -> Layout | 
 def place(variable: Any) -> None:
     """Let the value of a variable of Keras lie as the distribution in force says."""
     distribution = current()
-    if variable._layout is None and distribution is not None:
-        variable._layout = distribution.get_variable_layout(variable)
-    if variable._layout is not None:
-        distribute_tensor(variable, variable._layout)
+    layout = getattr(variable, "_layout", None)  # Before Keras 3.15 it may not be there yet.
+    if layout is None and distribution is not None:
+        layout = variable._layout = distribution.get_variable_layout(variable)
+    if layout is not None:
+        distribute_tensor(variable, layout)

@@ -243,14 +243,15 @@ def _folder_of(fullname: str) -> list[str]:
 
 
 def _asks_for(test: ast.expr) -> str | None:
-    """The name in `backend() == "name"` or `self._backend == "name"`; None for anything else."""
-    if (
-        isinstance(test, ast.Compare)
-        and isinstance(test.comparators[0], ast.Constant)
-        and "backend" in ast.unparse(test.left)
-    ):
-        return str(test.comparators[0].value)
-    return None
+    """The first name in `backend() == "name"`, `self._backend == "name"` or `backend() in ("name",
+    "other")`; None for anything else.
+    """
+    if not isinstance(test, ast.Compare) or "backend" not in ast.unparse(test.left):
+        return None
+    names = test.comparators[0]
+    if isinstance(names, ast.Tuple) and names.elts:
+        names = names.elts[0]
+    return str(names.value) if isinstance(names, ast.Constant) else None
 
 
 class _ToOurs(ast.NodeTransformer):
@@ -300,17 +301,17 @@ def _extend_onnx(tree: ast.Module) -> bool:
 
 _EXPORT = f"""
 from {PREFIX}.export import export_onnx as _export
-_export(model, filepath, input_signature, input_names, opset_version)
+_export(model, filepath, input_signature, locals().get("input_names"), opset_version)
 """
-"""What the branch of this backend does. The names are those of Keras' function."""
+"""What the branch of this backend does. The names are those of Keras' function, which before Keras
+3.15 has no `input_names`."""
 
 
 def _renamed(test: ast.expr) -> ast.expr:
-    """The condition of NumPy's branch, for this backend."""
+    """The condition of another backend's branch, for this one."""
     found = ast.parse(ast.unparse(test), mode="eval").body
     assert isinstance(found, ast.Compare)
-    found.comparators = [ast.Constant(NAME)]
-    return found
+    return ast.Compare(found.left, [ast.Eq()], [ast.Constant(NAME)])
 
 
 def _extend_dynamic(tree: ast.Module) -> bool:

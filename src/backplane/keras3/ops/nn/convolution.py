@@ -135,7 +135,8 @@ def conv_transpose(
     x = inputs
     made = _convolution(x, strides, padding, data_format, dilation_rate)
     layout = "channels_first" if made.channels_first else "channels_last"
-    backend_utils.check_conv_transpose_input_channels(x, kernel, layout)
+    if check := getattr(backend_utils, "check_conv_transpose_input_channels", None):
+        check(x, kernel, layout)  # Keras before 3.15 has none.
     around = backend_utils.compute_conv_transpose_padding_args_for_jax(
         x.spec.shape, kernel.spec.shape, made.strides, padding, output_padding, made.dilation
     )
