@@ -196,3 +196,17 @@ def test_spellings_compute_what_was_written(engine: Any, way: Any) -> None:
         wanted = run()
     for a, b in zip(run(), wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_a_step_that_is_known_takes_the_numbers_of_its_own_program() -> None:
+    """Both programs have one structure, and rates of their own that are computed."""
+    found = []
+    for start in (0.5, 0.25):
+        p, rate = K.variable(np.ones((2, 3))), K.variable(start)
+        a, g = K.variable(np.zeros((2, 3))), K.placeholder((2, 3))
+        a_t = a + K.square(g)
+        update = p - 2 * rate / 4 * g / (K.sqrt(a_t) + 1e-7)
+        K.function([g], [], updates=[(a, a_t), (p, update)])([np.full((2, 3), 3.0)])
+        found.append(K.get_value(p))
+    np.testing.assert_allclose(found[0], 0.75, rtol=1e-5)
+    np.testing.assert_allclose(found[1], 0.875, rtol=1e-5)

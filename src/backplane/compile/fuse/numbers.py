@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from backplane.compile.fuse.algebra import (
     ZERO,
@@ -118,6 +119,19 @@ def _written_out(form: Sum) -> Sum:
     form_of = Algebra()
     atoms = {x for product, _ in form for x, _ in product}
     return value(form, {x: atom(x) if isinstance(x, Call) else form_of(x) for x in atoms})
+
+
+def renamed(form: Sum, names: Any) -> Sum:
+    """A number with other tensors in it, or with names of tensors in their places, and back."""
+
+    def other(x: Any) -> Any:
+        if isinstance(x, Call):
+            return x._replace(operands=tuple([renamed(y, names) for y in x.operands]))
+        return names[x]
+
+    if form.number is not None:
+        return form
+    return Sum([(frozenset([(other(x), e) for x, e in product]), n) for product, n in form])
 
 
 def tensors_in(form: Sum) -> list[Tensor]:

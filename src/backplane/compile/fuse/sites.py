@@ -10,7 +10,7 @@ from itertools import product
 from typing import NamedTuple
 
 from backplane.compile.fuse.algebra import Algebra, Sum, scales
-from backplane.compile.fuse.numbers import NEAR, solved
+from backplane.compile.fuse.numbers import NEAR, renamed, solved, tensors_in
 from backplane.compile.fuse.readers import uses_of
 from backplane.compile.fuse.unify import (
     ONCE,
@@ -22,7 +22,7 @@ from backplane.compile.fuse.unify import (
     by_tensors,
     shape_of,
 )
-from backplane.core.graph import Tensor
+from backplane.core.graph import Tensor, is_scalar
 from backplane.core.registry import PRIMITIVES
 from backplane.engines.base import Engine
 from backplane.ops.elementwise import (
@@ -71,6 +71,15 @@ class Found(NamedTuple):
     gradient: Tensor
 
 
+_Placed = tuple[Pattern, tuple[Sum, ...], Sum, tuple[int, ...]]
+"""A step whose tensors are places in a structure."""
+
+_known: dict[Hashable, _Placed | None] = {}
+"""What was found for a parameter, by the structure of its step. The steps of a network's parameters
+are mostly alike, and so are those of networks."""
+MOST_KNOWN = 1024
+
+
 class Finder:
     """Reads the steps out of the new values of variables. `state` tells which of `outputs` they
     are.
@@ -83,9 +92,7 @@ class Finder:
         self.new = {v: outputs[i] for v, i in state.items()}
         self.variable = {outputs[i]: v for v, i in state.items()}
         self.patterns = [p for p in patterns() if p.op.name in engine.table]
-        self.known: dict[Hashable, tuple[Found, list[int]] | None] = {}
-        """What was found for a parameter, by the structure of its step, and the places of the
-        variables and the gradient in it. The steps of a network's parameters are mostly alike."""
+        self.structures: dict[Tensor, tuple[Hashable, list[Tensor]]] = {}
 
     def steps(self) -> list[Found]:
         """All steps that are found. No variable belongs to two of them."""
@@ -101,10 +108,16 @@ class Finder:
                 found.append(step)
                 used.update(step.variables)
 
-        # Steps that read states come first: those of the states alone look like others.
+        read: set[Tensor] = set()
+        for v in self.new if len(self.new) > 1 else ():
+            read.update(t for t in self._structure(v)[1][1:] if t in self.variable)
+        # Parameters come first, whose new values are read by no other variable's.
+        last = [*self.new][::-1]
+        order = [v for group in (False, True) for v in last if (self.new[v] in read) == group]
+        # Steps that read states come before others: those of the states alone look like these.
         alone = [p for p in self.patterns if len(p.variables) == 1 and p.op is not average_update]
         for choice in ([p for p in self.patterns if len(p.variables) > 1], alone):
-            for v in reversed(self.new) if choice else ():
+            for v in order if choice else ():
                 take(v, choice)
         averages = [p for p in self.patterns if p.op is average_update]
         rest = [v for v in self.new if v not in used and self._is_float(v)]
@@ -123,36 +136,52 @@ class Finder:
     def _step(self, v: Tensor, choice: list[Pattern]) -> Found | None:
         """The step that ends in the new value of `v`, if it is one of these patterns."""
         structure, nodes = self._structure(v)
-        kind = choice[0].op is average_update, len(choice[0].variables) > 1
-        key = kind, v.spec.dtype, structure
-        if key not in self.known:
+        key = structure, frozenset(choice)
+        if key not in _known:
+            if len(_known) >= MOST_KNOWN:
+                _known.clear()
             found = self._found(v, choice)
             place = {t: i for i, t in enumerate(nodes)}
-            ends = [*map(self.new.__getitem__, found.variables), found.gradient] if found else []
-            self.known[key] = found and (found, [place[t] for t in ends])
-        known = self.known[key]
+            if found is not None and not place.keys() >= {*self._tensors(found)}:
+                return found  # Some tensors are farther away than the structure tells.
+            _known[key] = found and self._placed(found, place)
+        known = _known[key]
         if known is None:
             return None
-        like, places = known
+        pattern, numbers, scale, places = known
         news = [nodes[i] for i in places]
-        return like._replace(
-            variables=tuple([self.variable[t] for t in news[:-1]]), gradient=news[-1]
+        return Found(
+            pattern,
+            tuple([renamed(number, nodes) for number in numbers]),
+            renamed(scale, nodes),
+            tuple([self.variable[t] for t in news[:-1]]),
+            news[-1],
         )
+
+    def _tensors(self, found: Found) -> list[Tensor]:
+        ends = [*map(self.new.__getitem__, found.variables), found.gradient]
+        return [*ends, *[t for n in (*found.numbers, found.scale) for t in tensors_in(n)]]
+
+    def _placed(self, found: Found, place: Mapping[Tensor, int]) -> _Placed:
+        ends = [*map(self.new.__getitem__, found.variables), found.gradient]
+        numbers = tuple([renamed(number, place) for number in found.numbers])
+        return found.pattern, numbers, renamed(found.scale, place), tuple([place[t] for t in ends])
 
     def _structure(self, v: Tensor) -> tuple[Hashable, list[Tensor]]:
         """What is equal for steps that are written alike and have the same numbers, and the tensors
         in it in their order.
         """
+        if v in self.structures:
+            return self.structures[v]
         place, depths = {self.new[v]: 0}, [0]
         nodes, key = [self.new[v]], list[Hashable]()
         for i, t in enumerate(nodes):  # It grows meanwhile.
-            owner = self.variable.get(t)
-            operands: Sequence[Tensor] = ()
-            if not t.ndim:
-                key.append(t)
+            if is_scalar(t):
+                key.append((t.spec.dtype, t.value.tobytes()))
                 continue
-            if t.op in ARITHMETIC and depths[i] < 2 * DEPTH:
-                operands = t.inputs
+            looked_into = scales(t) if not t.ndim else t.op in ARITHMETIC and depths[i] < 2 * DEPTH
+            operands = t.inputs if looked_into else ()
+            owner = self.variable.get(t) if t.ndim else None
             other = self.new.get(t) if t.spec == v.spec else None
             for x in (*operands, owner, other):
                 if x is not None and x not in place:
@@ -161,8 +190,9 @@ class Finder:
                     depths.append(depths[i] + 1)
             old = place[owner] if owner is not None else -1 if t in self.new else -2
             kind = t.op if operands else None
-            key.append((kind, old, t.spec == v.spec, *[place[x] for x in operands]))
-        return tuple(key), nodes
+            key.append((kind, old, t.ndim > 0, t.spec == v.spec, *[place[x] for x in operands]))
+        self.structures[v] = (v.spec.dtype, *key), nodes
+        return self.structures[v]
 
     def _found(self, v: Tensor, choice: list[Pattern]) -> Found | None:
         own = frozenset([(v, 1)])
