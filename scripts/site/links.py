@@ -28,7 +28,7 @@ LISTS = ("reference.md", "reference/index.md")
 
 MEASURED = (
     "benchmarks", "changelog", "compatibility", "contributing", "history", "how-it-works",
-    "keras-3-speed", "measurements", "networks", "primitives", "releasing",
+    "keras-3-applications", "keras-3-speed", "measurements", "networks", "primitives", "releasing",
 )  # fmt: skip
 """Pages that the search shows last: measurements, and what only developers read."""
 
