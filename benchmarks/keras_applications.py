@@ -57,10 +57,12 @@ INTRODUCTION = """\
 <!-- Written by `python -m benchmarks.keras_applications`; do not edit. -->
 # Keras 3 on Backplane: published architectures
 
-Models of unmodified Keras 3 on Backplane's engines, beside Keras' own TensorFlow backend with the
-same weights, inputs and labels. Weights are drawn from seeds; moving averages are the moments of
-the batch. Images have {size} pixels a side, or the least that a model takes; a batch has {batch}
-rows, and there are {classes} classes. Dropout is off, since each backend draws masks of its own.
+Use this page when you want to know whether a published model gives the same numbers on Backplane.
+It compares models of unmodified Keras 3 on Backplane's engines with Keras' own TensorFlow backend,
+with the same weights, inputs and labels. Weights are drawn from seeds; moving averages are the
+moments of the batch. Images have {size} pixels a side, or the least that a model takes; a batch has
+{batch} rows, and there are {classes} classes. Dropout is off, since each backend draws masks of its
+own.
 
 - *predictions*: the largest difference of an output over the largest output, at most {bound}.
 - *loss*: the relative difference of the training loss after one step of gradient descent, with
