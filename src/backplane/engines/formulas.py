@@ -1,232 +1,239 @@
-"""Steps of optimizers as instructions that overwrite their first operand, for engines that run one
-instruction after the other: on blocks of arrays, or on lists of all parameters.
+"""Steps of optimizers as instructions that overwrite tensors, for engines that run one instruction
+after the other: on blocks of arrays, or on lists of all parameters.
 
-Each formula says what the primitive of its name in `ops.updates` computes. It takes the
-instructions, the numbers, and tensors: variables, the gradient, and memory for what is computed on
-the way.
+They are made of the decomposition of the step's primitive, which is traced once. Each new value
+goes into the memory of its variable, once all that reads the old value has been computed. What is
+computed on the way takes memory of its own.
 """
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
 
+from backplane.core.graph import Constant, Placeholder, Tensor, toposort
+from backplane.core.primitive import Primitive
+from backplane.core.registry import PRIMITIVES
+from backplane.core.spec import Spec
 from backplane.engines.table import Value
 
-Values = Sequence[Value]
+STEPS = (
+    "adamw_update", "amsgrad_update", "nadam_update", "adamax_update", "adagrad_update",
+    "rmsprop_update", "rmsprop_momentum_update", "rmsprop_centered_update", "adadelta_update",
+)  # fmt: skip
+"""The steps that engines compute so. Others have kernels of their own."""
+
+EITHER_ORDER = frozenset(["add", "mul", "maximum"])
+"""Primitives whose operands may stand in either order."""
+SCALARS: dict[str, Callable[..., Value]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
+    "neg": operator.neg, "cast": lambda x: x,
+}  # fmt: skip
+"""What primitives do with numbers."""
+
+
+def counts(name: str) -> tuple[int, int]:
+    """How many numbers a step takes, and how many variables it replaces."""
+    found = PRIMITIVES[name].step
+    assert found is not None
+    return found
 
 
 class Instructions(ABC):
-    """The instructions of an engine for blocks, or for lists of tensors."""
+    """What an engine can do with blocks, or with lists of tensors."""
 
     @abstractmethod
-    def copy(self, x: Value, y: Value) -> None:
-        """X = y."""
+    def plain(self, name: str, out: Value, x: Value, y: Value | None) -> None:
+        """Out = the primitive of that name of x and y, which may be a number."""
 
-    @abstractmethod
-    def scale(self, x: Value, number: Value) -> None:
-        """X *= number."""
+    def copy(self, out: Value, x: Value) -> None:
+        """Out = x."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def shift(self, x: Value, number: Value) -> None:
-        """X += number."""
-
-    @abstractmethod
-    def add(self, x: Value, y: Value) -> None:
-        """X += y."""
-
-    @abstractmethod
-    def sub(self, x: Value, y: Value) -> None:
-        """X -= y."""
-
-    @abstractmethod
-    def mul(self, x: Value, y: Value) -> None:
-        """X *= y."""
-
-    @abstractmethod
-    def div(self, x: Value, y: Value) -> None:
-        """X /= y."""
-
-    @abstractmethod
-    def larger(self, x: Value, y: Value) -> None:
-        """X = max(x, y)."""
-
-    @abstractmethod
-    def root(self, x: Value) -> None:
-        """X = √max(x, 0)."""
-
-    @abstractmethod
-    def magnitude(self, x: Value) -> None:
-        """X = |x|."""
-
-    # --- several at once, for libraries that have a kernel for them -------------------------------
-
-    def average(self, old: Value, new: Value, decay: Value) -> None:
-        """Old = decay · old + (1 − decay) · new; `new` may be lost."""
-        self.scale(old, decay)
-        self.scale(new, 1 - decay)
-        self.add(old, new)
-
-    def squares(self, v: Value, g: Value, decay: Value, s: Value) -> None:
-        """V = decay · v + (1 − decay) · g²; `s` may be lost."""
-        self.copy(s, g)
-        self.mul(s, g)
-        self.average(v, s, decay)
-
-    def descend(self, p: Value, x: Value, divisor: Value, rate: Value, t: Value) -> None:
-        """P -= rate · x / divisor; `t` may be lost."""
-        self.copy(t, x)
-        self.scale(t, rate)
-        self.div(t, divisor)
-        self.sub(p, t)
+    def added(self, quotient: bool, out: Value, x: Value, y: Value | None, factor: Value) -> None:
+        """Out += factor · x · y, or factor · x / y. A `y` of None is 1."""
+        raise NotImplementedError
 
 
-def _moments(
-    do: Instructions, beta1: Value, beta2: Value, m: Value, v: Value, g: Value, s: Value
-) -> None:
-    do.copy(s, g)
-    do.average(m, s, beta1)
-    do.squares(v, g, beta2, s)
+class _Plain(NamedTuple):
+    """A primitive of places, or of a place and a number."""
+
+    name: str
+    out: int
+    x: int
+    y: int | Tensor | None
 
 
-def _divisor(do: Instructions, s: Value, epsilon: Value, inside: bool) -> None:
-    """S = √s + epsilon, or √(s + epsilon)."""
-    if inside:
-        do.shift(s, epsilon)
-    do.root(s)
-    if not inside:
-        do.shift(s, epsilon)
+class _Added(NamedTuple):
+    """A product or a quotient, times a number, that is added to what is at a place."""
+
+    quotient: bool
+    out: int
+    x: int
+    y: int | None
+    factor: Tensor | None
+    sign: int
 
 
-def _adamw(do: Instructions, numbers: Values, tensors: Values) -> None:
-    shrink, rate, b1, b2, e = numbers
-    p, m, v, g, s, t = tensors
-    _moments(do, b1, b2, m, v, g, s)
-    do.copy(s, v)
-    _divisor(do, s, e, False)
-    do.scale(p, shrink)
-    do.descend(p, m, s, rate, t)
+class _Term(NamedTuple):
+    """What is added: a product or a quotient, times a number."""
+
+    quotient: bool
+    x: Tensor
+    y: Tensor | None
+    factor: Tensor | None
 
 
-def _amsgrad(do: Instructions, numbers: Values, tensors: Values) -> None:
-    rate, b1, b2, e = numbers
-    p, m, v, h, g, s, t = tensors
-    _moments(do, b1, b2, m, v, g, s)
-    do.larger(h, v)
-    do.copy(s, h)
-    _divisor(do, s, e, False)
-    do.descend(p, m, s, rate, t)
+class Formula:
+    """The instructions of a step with these parameters, and how much memory they need besides.
+
+    If `fuses`, products and quotients are added by one instruction.
+    """
+
+    def __init__(self, op: Primitive[Any], params: Mapping[str, bool], fuses: bool) -> None:
+        assert op.step is not None
+        assert op.decomposition is not None
+        numbers, replaces = op.step
+        self.fuses = fuses
+        self.numbers = [Placeholder(Spec((), "float64")) for _ in range(numbers)]
+        tensors = [Placeholder(Spec((2,), "float64")) for _ in range(replaces + 1)]
+        ends: list[Tensor] = op.decomposition(*self.numbers, *tensors, **params)
+        self.place: dict[Tensor, int] = {t: i for i, t in enumerate(tensors)}
+        self.free, self.count = list[int](), len(tensors)
+        self.instructions: list[_Plain | _Added] = []
+        order = toposort(ends)
+        self.uses = Counter([x for t in order for x in t.inputs])
+        for t in order:
+            if t in ends:
+                self._into(t, ends.index(t))
+                del self.place[tensors[ends.index(t)]]
+                self.place[t] = ends.index(t)
+            elif t.ndim and t.op is not None and self.uses[t] > 1:
+                self.place[t] = self._computed(t)
+        self.scalars = [t for t in order if not t.ndim and t not in self.numbers]
+        self.scratch = self.count - len(tensors)
+
+    def run(self, do: Instructions, numbers: Sequence[Value], tensors: Sequence[Value]) -> None:
+        """Hand the instructions to an engine: `tensors` are the variables, the gradient, and memory
+        for what is computed on the way.
+        """
+        known: dict[Tensor, Value] = dict(zip(self.numbers, numbers, strict=True))
+        for t in self.scalars:
+            if isinstance(t, Constant):
+                known[t] = t.value.item()
+            else:
+                assert t.op is not None
+                known[t] = SCALARS[t.op.name](*[known[x] for x in t.inputs])
+
+        for i in self.instructions:
+            if isinstance(i, _Added):
+                y = None if i.y is None else tensors[i.y]
+                factor = i.sign if i.factor is None else known[i.factor] * i.sign
+                do.added(i.quotient, tensors[i.out], tensors[i.x], y, factor)
+            elif i.name:
+                y = known[i.y] if isinstance(i.y, Tensor) else None if i.y is None else tensors[i.y]
+                do.plain(i.name, tensors[i.out], tensors[i.x], y)
+            else:
+                do.copy(tensors[i.out], tensors[i.x])
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def _computed(self, t: Tensor) -> int:
+        """Where the value of `t` is, after it has been computed if need be."""
+        if t in self.place:
+            return self.place[t]
+        if self.free:
+            out = self.free.pop()
+        else:
+            out, self.count = self.count, self.count + 1
+        self._into(t, out)
+        return out
+
+    def _reads(self, t: Tensor, place: int) -> bool:
+        """Whether `t` is to be computed from what is at a place."""
+        if t in self.place:
+            return self.place[t] == place
+        return any(self._reads(x, place) for x in t.inputs)
+
+    def _done(self, t: Tensor, place: int) -> None:
+        """Memory that only `t` has taken may be taken by others."""
+        if t not in self.place:
+            self.free.append(place)
+
+    def _into(self, t: Tensor, out: int) -> None:
+        """Compute `t`, in place of what is there."""
+        assert t.op is not None
+        name, (x, *more) = t.op.name, t.inputs
+        y = more[0] if more else None
+        if y is not None and not x.ndim:
+            x, y = y, x
+        if y is None or not y.ndim:
+            self._plain(name, out, x, y)
+            return
+        if name in EITHER_ORDER and self._reads(y, out):
+            x, y = y, x
+        if self.fuses and name in ("add", "sub") and self._fused(name, out, x, y):
+            return
+        other = self._computed(y)
+        assert other != out, "an old value is read after it has been overwritten"
+        self._plain(name, out, x, other)
+        self._done(y, other)
+
+    def _plain(self, name: str, out: int, x: Tensor, y: int | Tensor | None) -> None:
+        if x in self.place:
+            source = self.place[x]
+        else:
+            self._into(x, out)
+            source = out
+        self.instructions.append(_Plain(name, out, source, y))
+
+    def _fused(self, name: str, out: int, x: Tensor, y: Tensor) -> bool:
+        """Add a product or a quotient, if `y` is one that nobody else reads."""
+        term = self._term(y)
+        if term is None:
+            return False
+        parts = [t for t in (term.x, term.y) if t is not None]
+        places = [self._computed(t) for t in parts]
+        assert out not in places, "an old value is read after it has been overwritten"
+        if x not in self.place:
+            self._into(x, out)
+        elif self.place[x] != out:
+            self.instructions.append(_Plain("", out, self.place[x], None))
+        second = places[1] if len(places) > 1 else None
+        sign = -1 if name == "sub" else 1
+        added = _Added(term.quotient, out, places[0], second, term.factor, sign)
+        self.instructions.append(added)
+        for t, place in dict(zip(parts, places, strict=True)).items():
+            self._done(t, place)
+        return True
+
+    def _term(self, t: Tensor) -> _Term | None:
+        """The term that `t` is, if that is a product or a quotient that has no place."""
+        if t in self.place or t.op is None or t.op.name not in ("mul", "div"):
+            return None
+        x, y = t.inputs
+        quotient = t.op.name == "div"
+        if not x.ndim:
+            inner = self._product(y)
+            whole = inner is not None and inner[0].ndim
+            return _Term(quotient, *inner, x) if inner and whole else _Term(quotient, y, None, x)
+        inner = self._product(x) if quotient else None
+        if inner is not None and not inner[0].ndim:
+            return _Term(quotient, inner[1], y, inner[0])
+        return _Term(quotient, x, y, None)
+
+    def _product(self, t: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The factors of `t`, if it is a product that has no place."""
+        if t in self.place or t.op is None or t.op.name != "mul":
+            return None
+        return t.inputs[0], t.inputs[1]
 
 
-def _nadam(do: Instructions, numbers: Values, tensors: Values) -> None:
-    ahead, rate, b1, b2, correction, e = numbers
-    p, m, v, g, s, t = tensors
-    _moments(do, b1, b2, m, v, g, s)
-    do.copy(s, v)
-    do.scale(s, correction)
-    _divisor(do, s, e, False)
-    do.descend(p, m, s, rate, t)
-    do.descend(p, g, s, ahead, t)
-
-
-def _adamax(do: Instructions, numbers: Values, tensors: Values) -> None:
-    rate, b1, b2, e = numbers
-    p, m, u, g, s, t = tensors
-    do.copy(s, g)
-    do.average(m, s, b1)
-    do.copy(s, g)
-    do.magnitude(s)
-    do.scale(u, b2)
-    do.larger(u, s)
-    do.copy(s, u)
-    do.shift(s, e)
-    do.descend(p, m, s, rate, t)
-
-
-def _adagrad(do: Instructions, numbers: Values, tensors: Values, *, inside: bool) -> None:
-    rate, e = numbers
-    p, a, g, s, t = tensors
-    do.copy(s, g)
-    do.mul(s, g)
-    do.add(a, s)
-    do.copy(s, a)
-    _divisor(do, s, e, inside)
-    do.descend(p, g, s, rate, t)
-
-
-def _rmsprop(do: Instructions, numbers: Values, tensors: Values, *, inside: bool) -> None:
-    rate, decay, e = numbers
-    p, v, g, s, t = tensors
-    do.squares(v, g, decay, s)
-    do.copy(s, v)
-    _divisor(do, s, e, inside)
-    do.descend(p, g, s, rate, t)
-
-
-def _rmsprop_momentum(do: Instructions, numbers: Values, tensors: Values, *, inside: bool) -> None:
-    step, momentum, rate, decay, e = numbers
-    p, m, v, g, s, t = tensors
-    do.squares(v, g, decay, s)
-    do.copy(s, v)
-    _divisor(do, s, e, inside)
-    do.scale(m, momentum)
-    do.descend(m, g, s, -rate, t)
-    do.copy(t, m)
-    do.scale(t, step)
-    do.add(p, t)
-
-
-def _rmsprop_centered(do: Instructions, numbers: Values, tensors: Values, *, inside: bool) -> None:
-    rate, decay, e = numbers
-    p, v, a, g, s, t = tensors
-    do.squares(v, g, decay, s)
-    do.copy(s, g)
-    do.average(a, s, decay)
-    do.copy(s, v)
-    do.copy(t, a)
-    do.mul(t, a)
-    do.sub(s, t)
-    _divisor(do, s, e, inside)
-    do.descend(p, g, s, rate, t)
-
-
-def _adadelta(do: Instructions, numbers: Values, tensors: Values) -> None:
-    rate, decay, e = numbers
-    p, a, d, g, s, t = tensors
-    do.squares(a, g, decay, s)
-    do.copy(s, a)
-    _divisor(do, s, e, True)
-    do.copy(t, d)
-    _divisor(do, t, e, True)
-    do.mul(t, g)
-    do.div(t, s)
-    do.copy(s, t)
-    do.mul(s, t)
-    do.average(d, s, decay)
-    do.scale(t, rate)
-    do.sub(p, t)
-
-
-class Formula(NamedTuple):
-    """A formula, and how many numbers it takes and variables it replaces."""
-
-    run: Callable[..., None]
-    numbers: int
-    replaces: int
-
-
-SCRATCH = 2
-"""How many places a formula takes for what is computed on the way."""
-
-FORMULAS: dict[str, Formula] = {
-    "adamw_update": Formula(_adamw, 5, 3),
-    "amsgrad_update": Formula(_amsgrad, 4, 4),
-    "nadam_update": Formula(_nadam, 6, 3),
-    "adamax_update": Formula(_adamax, 4, 3),
-    "adagrad_update": Formula(_adagrad, 2, 2),
-    "rmsprop_update": Formula(_rmsprop, 3, 2),
-    "rmsprop_momentum_update": Formula(_rmsprop_momentum, 5, 3),
-    "rmsprop_centered_update": Formula(_rmsprop_centered, 3, 3),
-    "adadelta_update": Formula(_adadelta, 3, 3),
-}
+@cache
+def formula(name: str, params: tuple[tuple[str, bool], ...], fuses: bool) -> Formula:
+    """The instructions of a step."""
+    return Formula(PRIMITIVES[name], dict(params), fuses)

@@ -17,7 +17,7 @@ from weakref import ref
 import numpy as np
 
 from backplane.engines.arrays.indexing import checked_rows
-from backplane.engines.formulas import FORMULAS, SCRATCH, Formula, Instructions
+from backplane.engines.formulas import STEPS, Instructions, counts, formula
 from backplane.engines.table import Table, Value
 
 TABLE = Table()
@@ -271,47 +271,33 @@ class _Blockwise(Instructions):
 
     def __init__(self, dtype: Any) -> None:
         self.calls: Calls = []
-        self.dtype, self.zero = dtype, np.zeros((), dtype)
+        self.dtype = dtype
 
-    def copy(self, x: Value, y: Value) -> None:
-        self.calls.append((np.copyto, x, y))
-
-    def scale(self, x: Value, number: Value) -> None:
-        self.calls.append((np.multiply, x, np.asarray(number, self.dtype), x))
-
-    def shift(self, x: Value, number: Value) -> None:
-        self.calls.append((np.add, x, np.asarray(number, self.dtype), x))
-
-    def add(self, x: Value, y: Value) -> None:
-        self.calls.append((np.add, x, y, x))
-
-    def sub(self, x: Value, y: Value) -> None:
-        self.calls.append((np.subtract, x, y, x))
-
-    def mul(self, x: Value, y: Value) -> None:
-        self.calls.append((np.multiply, x, y, x))
-
-    def div(self, x: Value, y: Value) -> None:
-        self.calls.append((np.divide, x, y, x))
-
-    def larger(self, x: Value, y: Value) -> None:
-        self.calls.append((partial(np.maximum, out=x), x, y))
-
-    def root(self, x: Value) -> None:
-        self.calls += [(partial(np.maximum, out=x), x, self.zero), (np.sqrt, x, x)]
-
-    def magnitude(self, x: Value) -> None:
-        self.calls.append((np.abs, x, x))
+    def plain(self, name: str, out: Value, x: Value, y: Value | None) -> None:
+        others = [] if y is None else [np.asarray(y, self.dtype)]
+        function = UFUNCS[name]
+        if function is np.maximum:  # NumPy wants its place for the result by name.
+            self.calls.append((partial(function, out=out), x, *others))
+        else:
+            self.calls.append((function, x, *others, out))
 
 
-def _by_formula(formula: Formula) -> Callable[..., Later]:
+UFUNCS = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "maximum": np.maximum,
+    "sqrt": np.sqrt, "abs": np.abs,
+}  # fmt: skip
+
+
+def _by_formula(name: str) -> Callable[..., Later]:
     def update(*operands: Value, loop: Loop = _no_loop, **params: bool) -> Later:
-        numbers = operands[: formula.numbers]
-        *kinds, gs = split(operands[formula.numbers :], formula.replaces + 1)
+        count, replaces = counts(name)
+        rule = formula(name, tuple(params.items()), False)
+        numbers = operands[:count]
+        *kinds, gs = split(operands[count:], replaces + 1)
         own = [_owned(arrays) for arrays in kinds]
         do = _Blockwise(own[0][0].dtype)
-        for block in _blocks(*own, gs, scratch=SCRATCH):
-            formula.run(do, numbers, block, **params)
+        for block in _blocks(*own, gs, scratch=rule.scratch):
+            rule.run(do, numbers, block)
         return [x for arrays in own for x in arrays], do.calls
 
     return update
@@ -321,5 +307,5 @@ LARGE = Table()
 """Lowerings that pay where a program could not write to its variables otherwise. NumPy's chains of
 operations take 0.3 to 0.5 of the time for small parameters, and as long for large ones."""
 
-for _name, _formula in FORMULAS.items():
-    LARGE.add(_name)(_by_formula(_formula))
+for _name in STEPS:
+    LARGE.add(_name)(_by_formula(_name))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from backplane.core.spec import Spec
 from backplane.engines.arrays import updates
-from backplane.engines.formulas import FORMULAS
+from backplane.engines.formulas import STEPS, counts
 from backplane.engines.onnxruntime.builder import Symbol
 from backplane.engines.programs import Program
 from backplane.engines.table import Table, Value
@@ -75,8 +75,9 @@ _add("rows_write", 0, Fraction(1, 3))
 _add("gradient_update", 1, Fraction(1, 2))
 _add("momentum_update", 3, Fraction(2, 3))
 _add("adam_update", 4, Fraction(3, 4))
-for _name, _formula in FORMULAS.items():
-    _add(_name, _formula.numbers, Fraction(_formula.replaces, _formula.replaces + 1))
+for _name in STEPS:
+    _numbers, _replaces = counts(_name)
+    _add(_name, _numbers, Fraction(_replaces, _replaces + 1))
 
 
 class Placed(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from backplane.engines.arrays.updates import split
-from backplane.engines.formulas import FORMULAS, SCRATCH, Formula, Instructions
+from backplane.engines.formulas import STEPS, Instructions, counts, formula
 from backplane.engines.table import Table, Value
 from backplane.engines.torch.indexing import flat_indices
 
@@ -240,72 +240,44 @@ class _Listwise(Instructions):
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
 
-    def copy(self, xs: Tensors, ys: Tensors) -> None:
-        self.calls.append((torch._foreach_copy_, xs, ys))
+    def copy(self, out: Tensors, x: Tensors) -> None:
+        self.calls.append((torch._foreach_copy_, out, x))
 
-    def scale(self, xs: Tensors, number: Any) -> None:
-        self.calls.append((torch._foreach_mul_, xs, number))
-
-    def shift(self, xs: Tensors, number: Any) -> None:
-        self.calls.append((torch._foreach_add_, xs, number))
-
-    def add(self, xs: Tensors, ys: Tensors) -> None:
-        self.calls.append((torch._foreach_add_, xs, ys))
-
-    def sub(self, xs: Tensors, ys: Tensors) -> None:
-        self.calls.append((torch._foreach_sub_, xs, ys))
-
-    def mul(self, xs: Tensors, ys: Tensors) -> None:
-        self.calls.append((torch._foreach_mul_, xs, ys))
-
-    def div(self, xs: Tensors, ys: Tensors) -> None:
-        self.calls.append((torch._foreach_div_, xs, ys))
-
-    def larger(self, xs: Tensors, ys: Tensors) -> None:
-        self.calls.append((torch._foreach_maximum_, xs, ys))
-
-    def root(self, xs: Tensors) -> None:
-        self.calls += [(torch._foreach_clamp_min_, xs, 0), (torch._foreach_sqrt_, xs)]
-
-    def magnitude(self, xs: Tensors) -> None:
-        self.calls.append((torch._foreach_abs_, xs))
-
-    # On an accelerator numbers stay tensors, which these kernels do not take.
-
-    def average(self, old: Tensors, new: Tensors, decay: Any) -> None:
-        if isinstance(decay, torch.Tensor):
-            super().average(old, new, decay)
+    def plain(self, name: str, out: Tensors, x: Tensors, y: Any) -> None:
+        if out is not x:
+            self.copy(out, x)
+        if name == "maximum" and y == 0:
+            self.calls.append((torch._foreach_clamp_min_, out, 0))
         else:
-            self.scale(old, decay)
-            self.calls.append((partial(torch._foreach_add_, alpha=1 - decay), old, new))
+            self.calls.append(
+                (getattr(torch, f"_foreach_{name}_"), out, *([] if y is None else [y]))
+            )
 
-    def squares(self, v: Tensors, g: Tensors, decay: Any, s: Tensors) -> None:
-        if isinstance(decay, torch.Tensor):
-            super().squares(v, g, decay, s)
+    def added(self, quotient: bool, out: Tensors, x: Tensors, y: Any, factor: Any) -> None:
+        if y is None:
+            self.calls.append((partial(torch._foreach_add_, alpha=factor), out, x))
         else:
-            self.scale(v, decay)
-            self.calls.append((torch._foreach_addcmul_, v, g, g, 1 - decay))
-
-    def descend(self, p: Tensors, x: Tensors, divisor: Tensors, rate: Any, t: Tensors) -> None:
-        if isinstance(rate, torch.Tensor):
-            super().descend(p, x, divisor, rate, t)
-        else:
-            self.calls.append((torch._foreach_addcdiv_, p, x, divisor, -rate))
+            kernel = torch._foreach_addcdiv_ if quotient else torch._foreach_addcmul_
+            self.calls.append((kernel, out, x, y, factor))
 
 
-def _by_formula(formula: Formula) -> Callable[..., Later]:
+def _by_formula(name: str) -> Callable[..., Later]:
     def update(*operands: Value, **params: bool) -> Later:
-        numbers = [_rate(x) for x in operands[: formula.numbers]]
-        ps, *states, gs = split(operands[formula.numbers :], formula.replaces + 1)
+        count, replaces = counts(name)
+        numbers = [_rate(x) for x in operands[:count]]
+        # On an accelerator numbers stay tensors, which the fused kernels do not take.
+        fuses = not any(isinstance(x, torch.Tensor) for x in numbers)
+        rule = formula(name, tuple(params.items()), fuses)
+        ps, *states, gs = split(operands[count:], replaces + 1)
         ps = _owned(ps, gs)
         own = [ps, *[_states(xs, ps) for xs in states]]
-        scratch = [[torch.empty_like(p) for p in ps] for _ in range(SCRATCH)]
+        scratch = [[torch.empty_like(p) for p in ps] for _ in range(rule.scratch)]
         do = _Listwise()
-        formula.run(do, numbers, [*own, _in_order_of(ps, gs), *scratch], **params)
+        rule.run(do, numbers, [*own, _in_order_of(ps, gs), *scratch])
         return [x for xs in own for x in xs], do.calls
 
     return update
 
 
-for _name, _formula in FORMULAS.items():
-    TABLE.add(_name)(_by_formula(_formula))
+for _name in STEPS:
+    TABLE.add(_name)(_by_formula(_name))
