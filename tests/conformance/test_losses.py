@@ -81,10 +81,10 @@ def placeholders(*shapes):
 
 WRONG = {
     "binary_crossentropy": [
-        ((4,), (4, 1), r"each target would meet each output"),
-        ((None,), (None, 1), r"each target would meet each output"),
-        ((None, 1), (None,), r"target has shape \(None, 1\) .*each target would meet each output"),
-        ((2, None), (2, None, 1), r"each target would meet each output"),
+        ((4,), (4, 1), r"each target would meet every output"),
+        ((None,), (None, 1), r"each target would meet every output"),
+        ((None, 1), (None,), r"target has shape \(None, 1\) .*each target would meet every output"),
+        ((2, None), (2, None, 1), r"each target would meet every output"),
         ((None,), (None, 3), r"class numbers .*K\.sparse_categorical_crossentropy"),
         ((4,), (4, 3), r"class numbers .*K\.sparse_categorical_crossentropy"),
     ],
@@ -104,7 +104,7 @@ WRONG = {
         ((4, 5, 3), (4, 5, 3), r"K\.categorical_crossentropy"),
     ],
     "categorical_focal_crossentropy": [((None,), (None, 3), r"K\.sparse_categorical_crossentropy")],
-    "binary_focal_crossentropy": [((None,), (None, 1), r"each target would meet each output")],
+    "binary_focal_crossentropy": [((None,), (None, 1), r"each target would meet every output")],
 }
 
 

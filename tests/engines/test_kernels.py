@@ -110,7 +110,7 @@ def test_a_broken_table_is_refused_by_name(home: Path, text: str, reason: str) -
 
 def test_a_table_that_is_named_must_be_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(kernels.VARIABLE, str(home / "none.json"))
-    with pytest.raises(ValueError, match=r"none\.json is no table of kernels"):
+    with pytest.raises(ValueError, match=r"none\.json is not a table of kernels"):
         kernels.limit("torch.windows")
     (home / "none.json").write_text('{"version": 1}')
     row = {"limit": 5.0, "measured": []}

@@ -141,7 +141,7 @@ class Check:
                 return "refused"
             except ValueError as error:
                 # Unknown sizes are taken for those of a batch, and may be 1 in a random program.
-                if "each target would meet each output" not in str(error):
+                if "each target would meet every output" not in str(error):
                     raise
                 return "refused"
             except UnstableShapeError:

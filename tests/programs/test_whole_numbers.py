@@ -6,7 +6,7 @@ import pytest
 from backplane import backend as K
 from documents.covering import covers
 
-RANGE = r"(holds whole numbers from|with fractions|other numbers than 0 and 1)"
+RANGE = r"(holds whole numbers from|with fractions|numbers other than 0 and 1)"
 
 
 def by_update(number, dtype):
@@ -63,7 +63,7 @@ def test_one_rule(engine, way, dtype):
         with pytest.raises((TypeError, ValueError), match=RANGE):
             take(bad, dtype)
     for bad in (1.7, np.array(0.25)):
-        with pytest.raises(TypeError, match=r"fractions|other numbers than 0 and 1"):
+        with pytest.raises(TypeError, match=r"fractions|numbers other than 0 and 1"):
             take(bad, dtype)
 
 

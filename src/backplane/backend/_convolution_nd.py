@@ -164,7 +164,7 @@ def _size_before(x: Tensor, axis: int, window: Window, asked: int | Tensor) -> i
         low = (n - 1) * window.stride + (1 if window.padding == "same" else window.span)
         fits = f"{low} to {low + window.stride - 1}" if window.stride > 1 else f"{low}"
         raise ValueError(
-            f"output_shape asks for {asked} elements along spatial axis {axis - 1}; from the {n} "
-            f"of x with stride {window.stride} and padding {window.padding!r} come {fits}"
+            f"output_shape asks for {asked} elements along spatial axis {axis - 1}; the {n} of x "
+            f"with stride {window.stride} and padding {window.padding!r} give {fits}"
         )
     return asked

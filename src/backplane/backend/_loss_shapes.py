@@ -9,7 +9,7 @@ from backplane.core.shapes import Size, broadcast, show
 
 
 def check_pairs(target: Tensor, output: Tensor) -> None:
-    """For an element-wise loss: ValueError if each target would meet each output."""
+    """For an element-wise loss: ValueError if every target would meet every output."""
     ours, theirs = target.spec.shape, output.spec.shape
     if not (ours and theirs and ours[-1] == theirs[-1]):
         _refuse_class_numbers(ours, theirs, len(theirs) - 1)
@@ -17,7 +17,7 @@ def check_pairs(target: Tensor, output: Tensor) -> None:
     if _grows(ours, theirs) and _grows(theirs, ours):
         raise ValueError(
             f"target has shape {show(ours)} and output has shape {show(theirs)}, so each target "
-            "would meet each output. Both must have the same shape: K.expand_dims(x, -1) adds an "
+            "would meet every output. Both must have the same shape: K.expand_dims(x, -1) adds an "
             "axis of size 1, and K.squeeze(x, -1) removes it"
         )
 

@@ -83,7 +83,7 @@ def placeholder(
     """
     if ragged:
         raise NotImplementedError(
-            "K.placeholder: ragged=True is not supported, no engine has ragged tensors in common: "
+            "K.placeholder: ragged=True is not supported, because few engines have ragged tensors; "
             "feed rows padded to one length, with a mask as a second placeholder"
         )
     if shape is None and ndim is None:

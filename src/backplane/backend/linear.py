@@ -217,7 +217,7 @@ def _batch_axes(axes: object, x: Tensor, y: Tensor) -> tuple[int, int]:
     if 0 in (a, b):
         raise ValueError(
             f"axes {axes!r} names axis 0, that of the samples, for {_shapes(x, y)}; "
-            "if the operands are no batches, add an axis with K.expand_dims(x, 0)"
+            "if the operands are not batches, add an axis with K.expand_dims(x, 0)"
         )
     return a, b
 

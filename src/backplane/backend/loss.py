@@ -219,7 +219,7 @@ def binary_crossentropy(
         A tensor of the broadcast shape.
 
     Raises:
-        ValueError: if the shapes do not fit, or if each target would meet each output, as those of
+        ValueError: if the shapes do not fit, or if each target would meet every output, as those of
             shape (n,) would meet outputs of shape (n, 1).
 
     Example:

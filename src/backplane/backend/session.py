@@ -142,9 +142,9 @@ class Graph:
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
-            f"the graph of K.get_graph has no attribute {name!r}: it has as_default() alone, since "
-            "no graph of K holds tensors or operations; a tensor itself leads to what it was made "
-            "from (K.plot_graph shows it)"
+            f"the graph of K.get_graph has no attribute {name!r}: it only has as_default(), "
+            "because no graph of K holds tensors or operations; K.plot_graph shows how a tensor is "
+            "computed"
         )
 
 

@@ -187,8 +187,8 @@ def converted(array: np.ndarray, dtype: Any, what: str) -> np.ndarray:
     if target.kind == "b":
         wrong = array[(array != 0) & (array != 1)].flat[0]
         raise TypeError(
-            f"{what}: takes bool, got {array.dtype.name} with other numbers than 0 and 1, such as "
-            f"{wrong}; x != 0 makes bools of numbers"
+            f"{what}: takes bool, got {array.dtype.name} with numbers other than 0 and 1, such as "
+            f"{wrong}; x != 0 converts numbers to bools"
         )
     low, high, info = _number(array.min()), _number(array.max()), np.iinfo(target)
     if not (info.min <= low and high <= info.max):

@@ -59,7 +59,7 @@ class Bound:
         if t.op is None and not isinstance(t, Constant) and t.serial >= self.mark:
             raise ValueError(
                 f"{self.native.name} uses {t!r}, which is made inside the function or has no value "
-                "there: make it before, and give it to K.native"
+                "there: create it first, and pass it to K.native"
             )
         return t.serial < self.mark and not isinstance(t, Constant)
 

@@ -211,7 +211,7 @@ def users_limits() -> Limits:
         return checked(table)
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{file} is no table of kernels ({error}): write it anew with `backplane bench "
+            f"{file} is not a table of kernels ({error}): write it again with `backplane bench "
             f"--kernels`, remove it, or set {VARIABLE}={OFF}"
         ) from error
 

@@ -232,7 +232,7 @@ def transpose(x: Spec, *, perm: tuple[int, ...]) -> Spec:
     """Axes in another order: axis i of the result is axis perm[i] of `x`."""
     if sorted(perm) != list(range(len(x.shape))):
         raise ValueError(
-            f"transpose: perm {perm} is no order of the axes of a tensor of shape {x.shape}"
+            f"transpose: perm {perm} is not a permutation of the axes of shape {x.shape}"
         )
     return Spec(tuple([x.shape[i] for i in perm]), x.dtype)
 

@@ -46,7 +46,7 @@ def on_arrays(function: Lowering, results: Sequence[Spec] | None) -> Lowering:
             if not spec.accepts(Spec(y.shape, y.dtype.name)):
                 raise ValueError(
                     f"{function} gave shape {y.shape} and dtype {y.dtype.name}, where shape "
-                    f"{spec.shape} and dtype {spec.dtype} were expected: say so by `spec`"
+                    f"{spec.shape} and dtype {spec.dtype} were expected: pass `spec`"
                 )
         return found
 

@@ -144,7 +144,7 @@ def print_(x: Symbol, *, message: str, style: tuple[Any, ...]) -> Symbol:
     scope = current()
     if scope.parent is not None:
         raise NotImplementedError(
-            "the engine 'cntk' prints when a program has run, and cannot inside a loop or branch"
+            "the engine 'cntk' prints after a program has run, and not inside a loop or branch"
         )
     scope.printed.append(((message, style), x))
     return x

@@ -281,8 +281,7 @@ def _refuse_unchecked(graph: Any) -> None:
     """Refuse a program for XLA with `check_numerics` in it, which XLA drops."""
     if "CheckNumerics" in native.operations(graph):
         raise NotImplementedError(
-            "K.check_numerics: XLA, which the option compile=True asks for, drops the check. Leave "
-            "out the option"
+            "K.check_numerics: with compile=True, XLA drops the check. Leave out this option"
         )
 
 

@@ -135,8 +135,8 @@ def gathered(thing: Any) -> list[Any]:
     for rank, other in enumerate(found):
         if _kind(other) != _kind(found[0]):
             raise ValueError(
-                "the processes of a mesh must make the same calls: process 0 is at one that tells "
-                f"{found[0]!r}, process {rank} at one that tells {other!r}"
+                "the processes of a mesh must make the same calls: process 0 sends "
+                f"{found[0]!r}, process {rank} sends {other!r}"
             )
     return found
 
@@ -163,8 +163,8 @@ def lost_processes() -> Iterator[None]:
         _disconnect()
         raise LostProcessError(
             "another process of the mesh has ended, or has not answered for too long. Variables "
-            "have the values from before this call, but those that lie on the mesh in parts cannot "
-            "be read any more. Start all processes again, and go on from a state that K.save_state "
+            "keep the values from before this call, but those that are split over the mesh can no "
+            "longer be read. Start all processes again, and resume from a state that K.save_state "
             "has saved (K.load_state)"
         ) from error
 
