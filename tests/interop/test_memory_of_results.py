@@ -88,6 +88,28 @@ def test_new_elements_have_memory_of_their_own(engine, name):
     np.testing.assert_array_equal(K.eval(y), before)
 
 
+STRETCHED: dict[str, Callable[[Any], Any]] = {
+    "tile": lambda x: K.tile(x, (3, 1)),
+    "tile of one": lambda x: K.tile(K.slice(x, (0, 0), (1, 3)), (3, 1)),
+    "repeat": lambda x: K.repeat(x, 4),
+    "transpose": lambda x: K.permute_dimensions(K.repeat(x, 4), (2, 0, 1)),
+    "part": lambda x: K.slice(K.repeat(x, 4), (0, 1, 0), (2, 2, 1)),
+    "zeros": lambda x: K.reshape(K.repeat(x[:, :1], 4), (2, 4)),
+    "function": lambda x: K.sum(K.square(K.repeat(x, 4)), axis=0),
+}
+"""Elements of the operand, some of them several times."""
+
+
+@pytest.mark.parametrize("name", STRETCHED)
+def test_elements_that_occur_several_times_are_written_one_by_one(engine, name):
+    native: Any = A.copy() if engine.name == "theano" else engine.from_numpy(A.copy())
+    y = STRETCHED[name](native)
+    before = K.eval(y)
+    add_in_place(y)  # On NumPy and PyTorch the same object.
+    unchanged(K.eval(native))
+    np.testing.assert_array_equal(K.eval(STRETCHED[name](native)), before)
+
+
 CONSTANT: dict[str, Callable[[Any], Any]] = {
     "zeros of a scalar": lambda x: K.zeros_like(K.sum(x)),
     "ones": K.ones_like,

@@ -149,7 +149,25 @@ def watched():
     return len(found.findings)
 
 
-PROGRAMS = [settings, numbers_of_other_types, variables, lists, settled, recurrent, watched]
+def written_to():
+    """Results that users write to: neither operands nor later results change."""
+    x, found = ops.convert_to_tensor([1.0, 2.0]), []
+    for function in (
+        lambda: ops.array(0, dtype="float32"),
+        lambda: ops.copy(x),
+        lambda: ops.tile(x, 2),
+        lambda: ops.broadcast_to(x, (2, 2)),
+        lambda: keras.optimizers.schedules.PiecewiseConstantDecay([1, 2], [0.5, 0.25, 0.125])(2),
+    ):
+        y = function()
+        y += 1
+        found.append([numbers(y), numbers(function())])
+    return found
+
+
+PROGRAMS = [
+    settings, numbers_of_other_types, variables, lists, settled, recurrent, watched, written_to,
+]  # fmt: skip
 
 
 def told(program):

@@ -7,6 +7,7 @@ Everything about memory is here: which results of a program are copied before us
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from math import prod
 
 from backplane.core.graph import Tensor
 from backplane.core.primitive import OUTPUT
@@ -21,6 +22,24 @@ def alias_root(t: Tensor) -> Tensor:
     while t.op is not None and t.op.memory is Memory.VIEW:
         t = t.inputs[0]
     return t
+
+
+def is_stretched(t: Tensor) -> bool:
+    """Whether several elements of the value of `t` may be one place in memory: it is a view, and
+    such a view is among its operands, that has more elements than its operand.
+    """
+    while t.op is not None and t.op.memory is Memory.VIEW:
+        count, before = _count(t), _count(t.inputs[0])
+        if count is not None and before is not None and count > before:
+            return True
+        t = t.inputs[0]
+    return False
+
+
+def _count(t: Tensor) -> int | None:
+    """The number of elements; None if a size is unknown."""
+    sizes = [n for n in t.spec.shape if n is not None]
+    return prod(sizes) if len(sizes) == t.ndim else None
 
 
 def _never(node: Tensor) -> bool:

@@ -21,7 +21,7 @@ import numpy as np
 
 from backplane.compile import passes
 from backplane.compile.codegen import tiling
-from backplane.compile.codegen.buffers import Buffers, alias_roots, passes_over
+from backplane.compile.codegen.buffers import Buffers, alias_roots, is_stretched, passes_over
 from backplane.compile.codegen.tiling import Chain, Unit
 from backplane.compile.passes.lower import UNREAD
 from backplane.compile.source_map import Place, place_of
@@ -185,9 +185,12 @@ class Emitter:
         self.source.line(f"return ({listed.rstrip()})")
 
     def _result(self, t: Tensor) -> str:
-        """The expression for an output. Who writes to it must not write to a constant."""
+        """The expression for an output. Who writes to it must not write to a constant, and to one
+        element at a time.
+        """
         value = self.value(t)
-        if self.hands_out and any(isinstance(root, Constant) for root in alias_roots([t])):
+        fixed = self.hands_out and any(isinstance(root, Constant) for root in alias_roots([t]))
+        if fixed or (self.hands_out and is_stretched(t)):
             return f"{self.source.bind(self.engine.copied, 'copied')}({value})"
         return value
 

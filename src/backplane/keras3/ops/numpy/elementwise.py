@@ -9,7 +9,7 @@ import numpy as np
 
 from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
-from backplane.keras3.call import op, tensor_of
+from backplane.keras3.call import eager_engine, op, tensor_of
 from backplane.keras3.ops.numpy.operands import (
     float_of,
     floatx,
@@ -178,9 +178,14 @@ def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -
 
 
 @op
-def copy(x: Any) -> Tensor:
-    """The same elements."""
+def _same(x: Any) -> Tensor:
     return identity(tensor_of(x))
+
+
+def copy(x: Any) -> Any:
+    """The same elements, outside of steps in memory of their own."""
+    y, engine = _same(x), eager_engine()
+    return engine.copied(y) if engine.owns(y) else y
 
 
 @op
