@@ -1,9 +1,8 @@
-"""Every case on every engine: value, inferred spec, eager and symbolic, gradients, errors."""
+"""Every case on every engine: value, inferred spec, gradients, eager and symbolic, errors."""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from itertools import islice
@@ -19,7 +18,7 @@ from backplane.core.graph import Tensor
 from backplane.core.spec import is_float
 from cases import CASES
 from cases.record import FLOATS, Arg, Case, _placed
-from conformance.compare import assert_close, directional
+from conformance.compare import assert_close
 
 
 def flat(result: Any) -> list[Any]:
@@ -84,8 +83,8 @@ def reference(case: Case) -> list[np.ndarray]:
 
 @cache
 def reference_gradients(case: Case) -> list[np.ndarray]:
-    """The NumPy engine's gradients in float64. Found once for all engines;
-    `test_gradient_is_the_derivative` and `test_gradient_equals_jax` check them."""
+    """The NumPy engine's gradients in float64. Found once for all engines; `test_gradients.py`
+    checks them."""
     with settings("float64"), engines.use("numpy"):
         arrays = case.arrays("float64")
         inputs = placeholders(case, arrays)
@@ -189,24 +188,63 @@ def variant_of(case: Case, dtype: str, batch: bool) -> Variant:
     return Variant(dtype, arrays, inputs, outputs, gradients)
 
 
-def test_value_and_gradient(case: Case, engine: Any, request: pytest.FixtureRequest) -> None:
+def each(cases: list[Case], check: Callable[[Case], None]) -> None:
+    """Check one case after the other. The failures of all of them are told, with their names."""
+    failures = []
+    for case in cases:
+        try:
+            check(case)
+        except Exception as failure:  # noqa: BLE001 - raised below
+            failure.add_note(f"The case is {case.id!r}.")
+            failures.append(failure)
+        K.clear_session()
+    if failures:
+        raise ExceptionGroup(f"{len(failures)} of {len(cases)} cases fail", failures)
+
+
+def together(cases: list[Case], check: Callable[[list[Case]], None]) -> None:
+    """Check cases in one program. If that fails, check each alone, to tell which one it is."""
+    try:
+        check(cases)
+    except Exception:
+        if len(cases) > 1:
+            each(cases, lambda case: check([case]))
+        raise
+
+
+def test_value_and_gradient(cases: list[Case], engine: Any, request: pytest.FixtureRequest) -> None:
     """Values, dtypes and gradients against the references, the inferred spec against the real one.
-    One program computes all of them in all dtypes: to compile it is what takes time on most
-    engines."""
-    slopes = ("gradient",) if differentiated(case) else ()
-    mark(request, case, engine, "value", "spec", *slopes)
-    if lacks(case, engine):
-        with pytest.raises((NotImplementedError, ValueError, TypeError)):
-            run_symbolic(case, case.arrays("float32"), engine)
-        return
-    wanted = [(dtype, batch) for dtype, batch in variants(case) if not skip_dtype(engine, dtype)]
-    found = [variant_of(case, dtype, batch) for dtype, batch in wanted]
+    One program computes all of them in all dtypes, for some cases of a function: to compile it is
+    what takes time on most engines."""
+    for case in cases:
+        slopes = ("gradient",) if differentiated(case) else ()
+        mark(request, case, engine, "value", "spec", *slopes)
+    if lacks(cases[0], engine):
+        each(cases, lambda case: check_refused(case, engine))
+    else:
+        together(cases, lambda chosen: check_program(chosen, engine))
+
+
+def check_refused(case: Case, engine: Any) -> None:
+    """An engine refuses what it cannot do."""
+    with pytest.raises((NotImplementedError, ValueError, TypeError)):
+        run_symbolic(case, case.arrays("float32"), engine)
+
+
+def check_program(cases: list[Case], engine: Any) -> None:
+    """One program computes the cases."""
+    found = [
+        (case, variant_of(case, dtype, batch))
+        for case in cases
+        for dtype, batch in variants(case)
+        if not skip_dtype(engine, dtype)
+    ]
     program = K.function(
-        [x for v in found for x in v.inputs],
-        [y for v in found for y in (*v.outputs, *v.gradients)],
+        [x for _, v in found for x in v.inputs],
+        [y for _, v in found for y in (*v.outputs, *v.gradients)],
     )
-    results = iter(program([a for v in found for a in v.arrays]))
-    for v in found:
+    results = iter(program([a for _, v in found for a in v.arrays]))
+    for case, v in found:
         check_values(case, v, list(islice(results, len(v.outputs))))
         check_gradients(case, v, list(islice(results, len(v.gradients))))
 
@@ -243,13 +281,26 @@ def check_gradients(case: Case, v: Variant, results: list[np.ndarray]) -> None:
             assert_close(found, want, v.dtype, scale, "gradient")
 
 
-def test_eager(case: Case, engine: Any, request: pytest.FixtureRequest) -> None:
+def test_eager(cases: list[Case], engine: Any, request: pytest.FixtureRequest) -> None:
     """Native values in, native values out, with the values and dtypes of the symbolic way."""
+    each(cases, lambda case: check_eager(case, engine))
+    for case in cases:
+        if runs_eagerly(case, engine):
+            mark(request, case, engine, "eager")
+
+
+def runs_eagerly(case: Case, engine: Any) -> bool:
+    """Whether the engine has what a case needs."""
+    return not lacks(case, engine) and not skip_dtype(engine, case.dtypes[0])
+
+
+def check_eager(case: Case, engine: Any) -> None:
+    """A call with native values."""
+    if not runs_eagerly(case, engine):
+        return
     dtype = case.dtypes[0]
     K.set_floatx(dtype)
     arrays = case.arrays(dtype)
-    if lacks(case, engine) or skip_dtype(engine, dtype):
-        return
     natives = [engine.from_numpy(a) for a in arrays]
     specs = [t.spec for t in flat(case.call(K, *placeholders(case, arrays)))]
     results = flat(case.call(K, *natives))
@@ -257,116 +308,9 @@ def test_eager(case: Case, engine: Any, request: pytest.FixtureRequest) -> None:
         found = engine.to_numpy(result) if engine.owns(result) else np.asarray(result)
         assert found.dtype.name == spec.dtype
         assert_close(found, want, dtype, scale_of(case, dtype))
-    mark(request, case, engine, "eager")
 
 
 test_eager.wanted = lambda case: case.eager
-
-
-def test_gradient_is_the_derivative(case: Case) -> None:
-    """The NumPy engine's gradients against numeric differences along a random direction, first
-    order, and second order where the case is smooth."""
-    K.set_floatx("float64")
-    arrays = case.arrays("float64")
-    where = differentiated(case)
-    rng = np.random.default_rng(zlib.crc32(case.id.encode()))
-    directions = [
-        rng.uniform(-1, 1, a.shape) if i in where else np.zeros(a.shape)
-        for i, a in enumerate(arrays)
-    ]
-    inputs = placeholders(case, arrays)
-    outputs = flat(case.call(K, *inputs))
-    loss = loss_of(outputs, factors_of(case))
-    wanted = [inputs[i] for i in where]
-    slope, terms = None, []
-    for g, i in zip(K.gradients(loss, wanted), where, strict=True):
-        if g is not None:
-            terms.append(K.sum(g * K.constant(directions[i], dtype="float64")))
-            slope = terms[-1] if slope is None else slope + terms[-1]
-    assert slope is not None, "nothing is connected"
-    chain = [loss, slope]
-    if case.smooth:
-        curvature = None
-        for g, i in zip(K.gradients(slope, wanted), where, strict=True):
-            if g is not None:
-                term = K.sum(g * K.constant(directions[i], dtype="float64"))
-                curvature = term if curvature is None else curvature + term
-        chain.append(K.constant(0.0, dtype="float64") if curvature is None else curvature)
-    check_slopes(inputs, arrays, directions, where, chain)
-
-
-def check_slopes(inputs, arrays, directions, where, chain) -> None:
-    """Each tensor of the chain is the derivative of the one before it along the directions. One
-    program computes them all."""
-    f = K.function(inputs, chain)
-
-    def at(points: list[np.ndarray]) -> np.ndarray:
-        given = [
-            p if i in where else a for i, (p, a) in enumerate(zip(points, arrays, strict=True))
-        ]
-        return np.array([float(y) for y in f(given)])
-
-    numeric = directional(at, [a.astype("float64") for a in arrays], directions)
-    found = at(arrays)
-    assert found[1:] == pytest.approx(numeric[:-1], rel=1e-5, abs=1e-6)
-
-
-test_gradient_is_the_derivative.wanted = lambda case: bool(differentiated(case))
-
-
-def test_gradient_equals_jax(case: Case) -> None:
-    """Our gradient against `jax.grad` of the same function, called on JAX's own values."""
-    jax = pytest.importorskip("jax")
-    engine = engines.get("jax")
-    K.set_floatx("float32")
-    arrays = case.arrays("float32")
-    factors = factors_of(case)
-    where = differentiated(case)
-    fixed = [engine.from_numpy(a) for a in arrays]
-
-    def loss(*free: Any) -> Any:
-        natives = list(fixed)
-        for i, x in zip(where, free, strict=True):
-            natives[i] = x
-        total = 0.0
-        for out, w in zip(flat(case.call(K, *natives)), factors, strict=True):
-            if w is not None:
-                total = total + (out * w.astype("float32")).sum()
-        return total
-
-    # Where a case casts to float64, the way back needs it outside of our functions too.
-    with engines.use("jax"), jax.enable_x64(True):
-        slopes = jax.grad(loss, argnums=tuple(range(len(where))))
-        points = [fixed[i] for i in where]
-        try:
-            # Compiled as a whole: op by op JAX would compile each op.
-            found = jax.jit(slopes)(*points)
-        except jax.errors.ConcretizationTypeError:
-            found = slopes(*points)  # the case takes sizes from values
-    expected = reference_gradients(case)
-    for g, want in zip(found, expected, strict=True):
-        assert_close(
-            engine.to_numpy(g), want, "float32", scale_of(case, "float32") * 10, "jax.grad"
-        )
-
-
-test_gradient_equals_jax.wanted = lambda case: (
-    bool(differentiated(case)) and case.eager and "float32" in case.dtypes
-)
-
-
-def test_kinks(case: Case, engine: Any) -> None:
-    """Stated gradients where the function is not differentiable."""
-    for point, expected in case.kinks:
-        inputs = [K.placeholder(shape=np.shape(p)) for p in point]
-        loss = K.sum(case.call(K, *inputs))
-        grads = K.gradients(loss, inputs)
-        found = K.function(inputs, grads)([np.asarray(p, "float32") for p in point])
-        for g, want in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(g, np.asarray(want, "float32"))
-
-
-test_kinks.wanted = lambda case: bool(case.kinks)
 
 
 def symbolic(value: Any) -> Any:

@@ -40,13 +40,14 @@ def results(tmp_path_factory):
     folder.mkdir(exist_ok=True)
 
     def found(engine):
-        with locked(folder / "lock"):
+        with locked(folder / "reference.lock"):
             if not (folder / "reference.json").exists():
                 run(
                     sys.executable, HERE / "reference.py", folder,
                     backend="jax", folder=folder, PYTHONWARNINGS="ignore",
                 )  # fmt: skip
-            file = folder / f"{engine}.json"
+        file = folder / f"{engine}.json"
+        with locked(file.with_suffix(".lock")):
             if not file.exists():
                 own = folder / engine
                 own.mkdir()

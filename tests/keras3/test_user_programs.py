@@ -48,12 +48,14 @@ def results(tmp_path_factory):
     folder = shared / "keras3-user-programs"
 
     def found(engine):
-        with locked(folder / "lock"):
-            file = folder / f"{engine}.json"
+        file = folder / f"{engine}.json"
+        with locked(file.with_suffix(".lock")):
             if not file.exists():
+                own = folder / engine
+                own.mkdir()
                 run(
                     sys.executable, HERE / "user_programs.py", file,
-                    backend=f"backplane.{engine}", folder=folder, PYTHONWARNINGS="ignore",
+                    backend=f"backplane.{engine}", folder=own, PYTHONWARNINGS="ignore",
                 )  # fmt: skip
         return json.loads(file.read_text())
 
