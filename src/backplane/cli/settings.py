@@ -52,7 +52,7 @@ def show_config(as_json: bool) -> None:
     click.echo(f"\nThe engine is {engine} ({why}).")
     for key, nearest in unknown.items():
         hint = f"; did you mean {nearest!r}?" if nearest else ""
-        click.echo(f"{file}: nobody reads the key {key!r}{hint}")
+        click.echo(f"{file}: the key {key!r} is not used{hint}")
 
 
 def _given(file: str) -> dict[str, Any]:
