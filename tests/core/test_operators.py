@@ -1,5 +1,6 @@
 """Operators of tensors: dtypes, values and indexing against NumPy, and refusals."""
 
+import math
 import operator
 
 import numpy as np
@@ -9,10 +10,13 @@ from hypothesis import strategies as st
 
 from backplane import backend as K
 from backplane import config, engines
-from backplane.core.graph import constant
+from backplane.core.graph import constant, toposort
 from backplane.core.spec import SIGNED
+from backplane.ops.autodiff import gradients
 from backplane.ops.creation import dim
+from backplane.ops.elementwise import mul
 from backplane.ops.lift import as_tensor, promoted
+from backplane.ops.reduction import sum
 from core.evaluate import leaf, value
 
 ARITHMETIC = [
@@ -150,6 +154,17 @@ def test_matrix_product(a, b, unknown):
     np.testing.assert_allclose(value(s @ t, {s: x, t: y}), x @ y)
 
 
+def test_the_products_of_a_batch_with_one_matrix_never_repeat_the_matrix():
+    x, w = leaf(7, 5, 2, 3), leaf(3, 4)
+    y = x @ w
+    (slope,) = gradients([sum(mul(y, y), axes=(0, 1, 2, 3), keepdims=False)], [w])
+    largest = max(math.prod(node.spec.shape) for node in toposort([slope]))
+    assert largest == math.prod(y.spec.shape)
+    a, b = np.random.default_rng(0).normal(size=(7, 5, 2, 3)), np.ones((3, 4))
+    wanted = 2 * np.einsum("bcij,bcik->jk", a, a @ b)
+    np.testing.assert_allclose(value(slope, {x: a, w: b}), wanted)
+
+
 def test_matrix_product_with_an_array():
     x = leaf(2, 3, dtype="float32")
     assert (x @ np.ones((3, 4))).dtype == "float32"
@@ -158,6 +173,8 @@ def test_matrix_product_with_an_array():
         x @ 2.0
     with pytest.raises(ValueError, match="3 columns meet 2 rows"):
         x @ np.ones((2, 3))
+    with pytest.raises(ValueError, match="3 columns meet 2 rows"):
+        leaf(5, 2, 3) @ leaf(2, 3)
 
 
 def test_refusals_name_operation_and_dtype():

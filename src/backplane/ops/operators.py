@@ -130,13 +130,15 @@ def matrix_product(x: object, y: object) -> Tensor:
     a, b = promoted(x, y)
     if not a.ndim or not b.ndim:
         raise ValueError(f"@ needs at least one axis, got shapes {a.spec.shape} and {b.spec.shape}")
-    if (a.spec.sparse and b.ndim > 2) or (b.spec.sparse and a.ndim > 2):
-        return _batches_times_sparse(a, b)
+    if a.spec.sparse and b.ndim > 2:
+        return _sparse_times_batches(a, b)
     row, column = a.ndim == 1, b.ndim == 1
     a = expand_dims(a, axes=(0,)) if row else a
     b = expand_dims(b, axes=(1,)) if column else b
-    a, b = _equal_batches(a, b)
-    z: Tensor = matmul(a, b, transpose_x=False, transpose_y=False)
+    if a.ndim > 2 and b.ndim == 2:
+        z = _batches_times_matrix(a, b)
+    else:
+        z = matmul(*_equal_batches(a, b), transpose_x=False, transpose_y=False)
     axes = (*([z.ndim - 2] if row else ()), *([z.ndim - 1] if column else ()))
     return squeeze(z, axes=axes) if axes else z
 
@@ -144,12 +146,17 @@ def matrix_product(x: object, y: object) -> Tensor:
 _define("matmul", matrix_product, reflected=True)
 
 
-def _batches_times_sparse(a: Tensor, b: Tensor) -> Tensor:
-    """The products of a batch with one sparse matrix: one product, of all rows or columns."""
-    if b.spec.sparse:
-        rows = merge_axes(a, [range(a.ndim - 1), [a.ndim - 1]])
-        product = matmul(rows, b, transpose_x=False, transpose_y=False)
-        return reshape_to(product, [*((a, i) for i in range(a.ndim - 1)), (b, 1)])
+def _batches_times_matrix(a: Tensor, b: Tensor) -> Tensor:
+    """The products of a batch with one matrix: one product, of all rows. So is the gradient by the
+    matrix, which would otherwise be a sum of as many matrices as the batch has.
+    """
+    rows = merge_axes(a, [range(a.ndim - 1), [a.ndim - 1]])
+    product = matmul(rows, b, transpose_x=False, transpose_y=False)
+    return reshape_to(product, [*((a, i) for i in range(a.ndim - 1)), (b, 1)])
+
+
+def _sparse_times_batches(a: Tensor, b: Tensor) -> Tensor:
+    """The products of one sparse matrix with a batch: one product, of all columns."""
     inner, batch = b.ndim - 2, range(b.ndim - 2)
     front = permuted(b, [inner, *batch, b.ndim - 1])
     columns = merge_axes(front, [[0], range(1, b.ndim)])
