@@ -138,7 +138,7 @@ class State(NamedTuple):
     whole: dict[str, np.ndarray]
     in_parts: dict[str, InParts]
     random: str | None
-    """What `K.random_state` has returned. Files that older versions have saved lack it."""
+    """The result of `K.random_state`. Files that older versions have saved lack it."""
 
 
 # --- writing --------------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ class _Called:
         self.engine = engine
         self.function, self.args, self.kwargs = function, args, kwargs
         self.structure: Any = None
-        """What the function returned last, with None for the values."""
+        """The last result of the function, with None for the values."""
         try:
             self.key: Any = (function, hashable((args, kwargs)))
             hash(self.key)

@@ -43,7 +43,7 @@ class Placeholder(Tensor):
         super().__init__(None, (), {}, spec, user_line(), name)
         self.default = default
         self.layout: Layout | None = None
-        """How what is fed is split over a mesh, if the user has said so."""
+        """The layout of fed values on a mesh, if the user has given one."""
 
     def is_phase(self) -> bool:
         """Whether this is a learning phase."""
@@ -101,7 +101,7 @@ class KeySource(Tensor):
         """Whether the seed is one of a sequence, and not that of the call which made the source."""
         self.counter = 0
         self.elsewhere: Counter | None = None
-        """What counts in the place of `counter`, in a function that an engine's library traces."""
+        """The counter that replaces `counter` in a function that an engine's library traces."""
         key_sources[self.serial] = self
 
     def words(self) -> tuple[int, int, int, int]:

@@ -38,7 +38,7 @@ class Bound:
         self.values = dict(values)
         self.mark = mark
         self.size = size
-        """What takes the place of unknown sizes, while it records."""
+        """Stand-ins for unknown sizes, while it records."""
 
     def __getitem__(self, t: Tensor) -> Any:
         """The value of a tensor: its operand's, or what follows from those of others."""

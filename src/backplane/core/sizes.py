@@ -74,7 +74,7 @@ class Assumption(Sizes):
         """`same`: from axes of leaves to the axes whose sizes they have."""
         self.same = same
         self.loops: dict[Tensor, Assumption] = {}
-        """What holds inside of loops."""
+        """The facts that hold inside of loops."""
         self._found: dict[Tensor, dict[int, Axis | None]] = {}
 
     def _known(self, x: Tensor) -> dict[int, Axis | None]:

@@ -39,7 +39,7 @@ class DType(str):
         return self
 
     _is_ref_dtype = False
-    """What functions of TensorFlow 1 ask before they write to a variable."""
+    """The attribute that functions of TensorFlow 1 ask before they write to a variable."""
 
     @property
     def is_floating(self) -> bool:

@@ -395,7 +395,7 @@ class Fused(NamedTuple):
     options: Sequence[Mapping[str, Any]] = ({},)
     """Parameters that tell forms apart. A parameter `axes` is that of the reductions."""
     operands: Sequence[int] = (1,)
-    """How many operands there may be."""
+    """The numbers of operands that are possible."""
     numbers: Sequence[str] = ()
     """Parameters whose numbers are found in the program."""
     neutral: Mapping[str, float] = MappingProxyType({})
@@ -472,13 +472,13 @@ class Primitive(Generic[R]):
         self.on_host = on_host
         """Whether the host may compute it if all its operands are sizes or constants."""
         self.precision = precision
-        """How it takes part in mixed precision."""
+        """Its part in mixed precision."""
         self.linear = tuple(linear)
         """The operands in each of which it is linear while all others stay as they are."""
         self.axes = axes
         """Tells from which axes of its operands the size of an axis of its result is taken."""
         self.stacks = stacks
-        """How to compute the results of all steps of a loop at once."""
+        """The rule that computes the results of all steps of a loop at once."""
         self.shortcut = shortcut
         """A function of the operands and parameters of a call. It returns a result that needs no
         node of this primitive, or None."""

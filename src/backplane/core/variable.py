@@ -76,7 +76,7 @@ class Variable(Tensor):
         """The engine on the device where the value is to be: that of `K.device`, or that of the
         first function on a device which uses the variable."""
         self.layout: Layout | None = None
-        """How the value lies on a mesh. By default every device has all of it."""
+        """The layout of the value on a mesh. By default every device has all of it."""
         self.values: dict[Converter | None, Any] = {None: value}
         """The current value by engine that holds it; None stands for a NumPy array of our own. A
         write replaces the dict."""

@@ -40,7 +40,7 @@ class Blocks(NamedTuple):
     """The arrays as vectors if all of them are contiguous, else as they are."""
     size: Callable[[Value], int]
     rows: Callable[[Value, int], int]
-    """How many rows of an array make a block of so many elements: one at least."""
+    """The number of rows of an array that make a block of so many elements: at least one."""
     reduced: Mapping[str, Callable[[Value], Value]]
     """Reductions of all elements, by primitive; `mean` adds up."""
     combined: Callable[[str, Sequence[Value], Value, str], Value]
@@ -57,7 +57,7 @@ class Engine:
     native_types: ClassVar[tuple[type, ...]]
     """The classes of the library's tensors."""
     hashable: ClassVar[tuple[str, ...]] = ()
-    """What `signature` gives for all types."""
+    """The results of `signature` for all types."""
     capabilities: ClassVar[frozenset[str]] = frozenset()
     """Any of: `host_shapes` (sizes are ints while a program runs or is traced), `float16`,
     `bfloat16`, `unsigned` (arithmetic of uint16 … uint64), `eager` (lowerings run on values at
@@ -401,7 +401,7 @@ class Engine:
     # --- functions of the library as parts of a graph (`core.native`) ----------------------------
 
     stand_in_sizes: ClassVar[Ints] = SIZES
-    """What takes the place of unknown sizes. Empty if sizes may stay unknown."""
+    """Stand-ins for unknown sizes. Empty if sizes may stay unknown."""
     differentiates: ClassVar[bool] = True
     """Whether there is a `pullback`."""
     calls_numpy: ClassVar[bool] = False

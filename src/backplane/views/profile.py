@@ -34,7 +34,7 @@ class Record(NamedTuple):
     scope: tuple[str, ...]
     seconds: float
     bytes: int
-    """What its results take."""
+    """The size of its results."""
     result: str
     """Their dtypes and shapes."""
     where: str

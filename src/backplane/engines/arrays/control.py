@@ -39,7 +39,7 @@ class Rows(NamedTuple):
     zeros: Callable[[Sequence[int], str], Value]
     """An array of a shape and dtype."""
     for_steps: Callable[[Values], Values] = tuple
-    """What all steps read, in the form that is read fastest."""
+    """The values that all steps read, in the form that is read fastest."""
     room: Room | None = None
     after: Callable[[Values, Values], Values] | None = None
     """The first values, not to be computed before the second ones. A library that computes lazily

@@ -196,7 +196,7 @@ class Scope:
     frozen: set[str] = field(default_factory=set)
     """Inputs that are constants of this model, and what is computed from such alone."""
     shapes: dict[str, Shape] = field(default_factory=dict)
-    """What is known of operands, if there are such inputs."""
+    """The known facts about operands, if there are such inputs."""
     _known: dict[Hashable, Any] = field(default_factory=dict)
     _count: int = 0
 

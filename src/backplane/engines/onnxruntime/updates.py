@@ -43,7 +43,7 @@ class Step(NamedTuple):
     """Stand for the variables after the step."""
     function: Callable[..., updates.Later]
     operands: tuple[Symbol, ...]
-    """What the function takes."""
+    """The inputs of the function."""
 
 
 def _add(name: str, numbers: int, share: Fraction) -> None:
@@ -94,7 +94,7 @@ class Parts(NamedTuple):
     """A program as a session, and the steps that are done after it."""
 
     results: list[Symbol]
-    """What the session computes: the program's results but for those of steps, then the operands
+    """The outputs of the session: the program's results but for those of steps, then the operands
     of steps that are no inputs."""
     specs: list[Spec]
     steps: list[Placed]

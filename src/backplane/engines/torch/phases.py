@@ -23,7 +23,7 @@ class Phases(NamedTuple):
     """Windows of two axes whose sizes are multiples of their strides."""
 
     parts: Ints
-    """How many elements of a window belong to one phase, for each axis."""
+    """The number of elements of a window that belong to one phase, for each axis."""
     strides: Ints
 
     @classmethod

@@ -57,10 +57,10 @@ class _Plan(NamedTuple):
 
     operands: Sequence[Placements]
     lowering: Lowering
-    """What each process runs on its parts."""
+    """The function that each process runs on its parts."""
     result: Placements
     divisor: int = 1
-    """How many means the sum over the processes adds up."""
+    """The number of means that the sum over the processes adds up."""
     again: Placements | None = None
     """Where the results of the parts are moved to, before they are reduced once more."""
 
