@@ -229,11 +229,12 @@ def _sites_at(node: Tensor, looks: Iterable[Look]) -> Iterator[Site]:
             below = _nodes_below(node, MOST_NODES)
             structure = _structure(below)
         key = look.form, structure
-        if key not in _kinds:
+        try:  # Another thread may empty the table at any time.
+            kind = _kinds[key]
+        except KeyError:
             if len(_kinds) >= MOST_KINDS:
                 _kinds.clear()
-            _kinds[key] = _kind(node, below, look)
-        kind = _kinds[key]
+            kind = _kinds[key] = _kind(node, below, look)
         if kind is not None:
             yield Site(kind, node, below)
 

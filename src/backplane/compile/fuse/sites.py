@@ -137,15 +137,16 @@ class Finder:
         """The step that ends in the new value of `v`, if it is one of these patterns."""
         structure, nodes = self._structure(v)
         key = structure, frozenset(choice)
-        if key not in _known:
-            if len(_known) >= MOST_KNOWN:
-                _known.clear()
+        try:  # Another thread may empty the table at any time.
+            known = _known[key]
+        except KeyError:
             found = self._found(v, choice)
             place = {t: i for i, t in enumerate(nodes)}
             if found is not None and not place.keys() >= {*self._tensors(found)}:
                 return found  # Some tensors are farther away than the structure tells.
-            _known[key] = found and self._placed(found, place)
-        known = _known[key]
+            if len(_known) >= MOST_KNOWN:
+                _known.clear()
+            known = _known[key] = found and self._placed(found, place)
         if known is None:
             return None
         pattern, numbers, scale, places = known
