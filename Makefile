@@ -34,7 +34,7 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TF_NUM_INTRAOP_THREADS=1 \
 	TF_NUM_INTEROP_THREADS=1 TF_CPP_MIN_LOG_LEVEL=2 PYTHONDONTWRITEBYTECODE=
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast soak reference generate docs dist oldest keras-releases pythons release benchmarks accuracy lint format r clean
+.PHONY: help demo test test-fast soak reference generate docs dist oldest keras-releases newcomer pythons release benchmarks accuracy lint format r clean
 
 help:
 	@echo 'make demo                       digits with the NumPy engine'
@@ -52,6 +52,7 @@ help:
 	@echo 'make release                    everything that a release needs: checks, all tests, the packages in dist/'
 	@echo 'make oldest                     tests of NumPy with the oldest dependencies that are allowed'
 	@echo 'make keras-releases             programs of Keras 3 with the older releases of Keras, on NumPy'
+	@echo 'make newcomer                   Keras 3 in fresh environments with NumPy, PyTorch and ONNX Runtime'
 	@echo 'make pythons                    conformance of NumPy on the other Pythons of this machine'
 	@echo 'make benchmarks                 time everything (a quarter of an hour), write docs/benchmarks.md'
 	@echo 'make accuracy                   measure the functions against exact results (a minute), write them into docs/measurements.md'
@@ -115,7 +116,7 @@ $(DIST_BIN)/twine: pyproject.toml
 	touch $@
 
 # Everything that must hold before the packages are uploaded (docs/releasing.md).
-release: test pythons oldest keras-releases docs dist
+release: test pythons oldest keras-releases newcomer docs dist
 	@git diff --quiet HEAD || { echo 'There are changes that are not committed.'; exit 1; }
 	@grep -q "^## \[$$($(BIN)/python -c 'import backplane; print(backplane.__version__)')\] - 20" CHANGELOG.md \
 		|| { echo 'CHANGELOG.md has no dated section for this version.'; exit 1; }
@@ -133,6 +134,10 @@ oldest:
 # The older releases of Keras 3 that docs/keras-3-backend.md names.
 keras-releases: $(STAMPS)/dev
 	$(TEST_ENV) $(BIN)/python scripts/check_keras_releases.py 3.13 3.14
+
+# Keras 3 in fresh environments that hold nothing else.
+newcomer: $(STAMPS)/dev
+	$(BIN)/python scripts/check_newcomer.py numpy torch cntk
 
 # Every Python that the metadata names and this machine has, but for the one of $(VENV).
 pythons: $(STAMPS)/dev
