@@ -32,7 +32,7 @@ RATE = 1e-4
 STEPS = 2
 """The loss of the second step is the loss after the first."""
 
-ROUNDING, ROUNDINGS = 2.0**-24, 1
+ROUNDING, ROUNDINGS = 2.0**-24, 4
 """Half of the last bit of a float32, and how often it is drawn."""
 REFERENCE = "keras3-tensorflow"
 
