@@ -176,3 +176,24 @@ def test_gradients_are_those_of_what_was_written(engine: Any) -> None:
         wanted = K.function(given, outputs)(data)
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("power", [-2.5, -1.5, -0.25, 1.5, 2.5, 3.0])
+def test_other_powers_are_no_roots(engine: Any, power: float) -> None:
+    """Whatever stands around them. Each kind of function tells where to look for normalizations."""
+    x, v = K.placeholder((4, 3)), K.placeholder((3,))
+    given = RNG.normal(size=(4, 3)).astype("float32"), RNG.uniform(1, 2, 3).astype("float32")
+    root = K.pow(v + EPSILON, power)
+    results = [
+        x * root,
+        x * root + v,
+        2.0 * K.pow(v, power),
+        (x - v) * root,
+        x * K.pow(x * x, power),
+    ]
+    found = K.function([x, v], results + K.gradients(K.sum(results[3]), [x, v]))(list(given))
+    a, b = (np.float64(n) for n in given)
+    wanted = (b + EPSILON) ** power
+    expected = [a * wanted, a * wanted + b, 2 * b**power, (a - b) * wanted, a * (a * a) ** power]
+    for y, e in zip(found, expected, strict=False):
+        np.testing.assert_allclose(y, e, rtol=2e-5, atol=1e-6)

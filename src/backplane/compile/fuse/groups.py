@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from backplane.compile.cache_key import params_key
 from backplane.compile.fuse.algebra import ONE, VIEWS, Algebra, Atom, Call, Sum
 from backplane.compile.fuse.numbers import solved
-from backplane.compile.fuse.patterns import SITE, Look, Pattern, looks
+from backplane.compile.fuse.patterns import POWERS, SITE, Look, Pattern, looks
 from backplane.compile.fuse.unify import Grouped, Match, Unifier, by_tensors, shape_of
 from backplane.core.graph import Constant, Tensor, is_scalar
 from backplane.ops.autodiff import Group
@@ -266,6 +266,8 @@ def _kind(node: Tensor, below: Sequence[Tensor], look: Look) -> _Kind | None:
         theirs = reading.form(node)
         ((product, _),) = theirs if len(theirs) == 1 else ((ONE, 1.0),)
         ((call, power),) = product if len(product) == 1 else ((anchor, 1.0),)
+        if power not in POWERS:
+            continue
         matches: dict[Call, tuple[Match, dict[Atom, Sum]] | None] = {}
         patterns = []
         for pattern in look.form.patterns(anchor.ndim if axes else 2, axes):

@@ -22,6 +22,9 @@ from backplane.ops.elementwise import pow, sqrt
 ROOTS = (sqrt, pow)
 """Operations that are powers in normal forms."""
 
+POWERS = (1, 0.5, -0.5)
+"""The powers of a pattern's function that nodes at a site may be."""
+
 SITE = Placeholder(Spec((2,), "float64"))
 """Stands for the node at a site in patterns."""
 
@@ -103,7 +106,7 @@ def _traced(
     site = next(x for x in functions if x.op is None or not x.op.reduction)
     anchor = next(i for i, t in enumerate(operands) if t in _tensors(site))
     forms = {}
-    for power in (1, 0.5, -0.5):
+    for power in POWERS:
         form = {
             frozenset([(SITE, n / power) if x == site else (x, n) for x, n in product]): factor
             for product, factor in whole.items()

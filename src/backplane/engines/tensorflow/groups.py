@@ -190,6 +190,7 @@ def _ctc_loss(scores: Value, labels: Value, steps: Value, counts: Value) -> list
         sequence_length=steps, ctc_merge_repeated=True, ignore_longer_outputs_than_inputs=True,
     )  # fmt: skip
     loss = tf.where(_fit(labels, steps, counts), found.loss, number(math.inf, "float64"))
+    loss = tf.where(_unknown(wide, steps), number(math.nan, "float64"), loss)
     slopes = tf.transpose(found.gradient, [1, 0, 2])
     slopes = tf.where(tf.math.is_inf(loss)[:, None, None], number(0, "float64"), slopes)
     by_blanks = _loss_of_blanks(wide, steps)
@@ -203,6 +204,12 @@ def _fit(labels: Value, steps: Value, counts: Value) -> Value:
     pairs = tf.sequence_mask(counts - 1, tf.maximum(tf.shape(labels)[1] - 1, 0))
     equal = tf.logical_and(tf.equal(labels[:, 1:], labels[:, :-1]), pairs)
     return counts + tf.reduce_sum(tf.cast(equal, tf.int32), 1) <= steps
+
+
+def _unknown(scores: Value, steps: Value) -> Value:
+    """Whether a score is NaN. The kernel gives inf for some of these samples."""
+    counted = tf.sequence_mask(steps, tf.shape(scores)[1])
+    return tf.reduce_any(tf.reduce_any(tf.math.is_nan(scores), 2) & counted, 1)
 
 
 def _loss_of_blanks(scores: Value, steps: Value) -> tuple[Value, Value]:
