@@ -46,38 +46,46 @@ class Step(NamedTuple):
     """The inputs of the function."""
 
 
-def _add(name: str, numbers: int, share: Fraction) -> None:
+def _add(name: str, taken: Callable[[], tuple[int, Fraction]]) -> None:
     """Register the lowering of a step of an optimizer. It takes so many numbers, and then tensors,
-    of which the first are variables: a `share` of them, or one if that is 0.
+    of which the first are variables: a share of them, or one if that is 0.
     """
     functions = {**updates.TABLE, **updates.LARGE}
 
     def written(tensors: Sequence[T]) -> int:
         """The number of tensors that are variables."""
-        return int(len(tensors) * share) or 1
+        return int(len(tensors) * taken()[1]) or 1
 
     def is_small(specs: Sequence[Spec], **params: bool) -> bool:
-        variables = specs[numbers:][: written(specs[numbers:])]
+        tensors = specs[taken()[0] :]
+        variables = tensors[: written(tensors)]
         total = sum(math.prod([n or 0 for n in spec.shape]) for spec in variables)
         return total < LARGE or total < MEAN * len(variables)
 
     def lower(*operands: Symbol, **params: bool) -> tuple[list[Symbol], list[Step]]:
         """The step, which is done when the session has run."""
-        tensors = operands[numbers:]
+        tensors = operands[taken()[0] :]
         news = [Symbol("", x.dtype, x.shape) for x in tensors[: written(tensors)]]
         return news, [Step(news, partial(functions[name].function, **params), operands)]
 
     TABLE.add(name, unless=is_small)(lower)
 
 
-_add("rows_update", 1, Fraction(0))
-_add("rows_write", 0, Fraction(1, 3))
-_add("gradient_update", 1, Fraction(1, 2))
-_add("momentum_update", 3, Fraction(2, 3))
-_add("adam_update", 4, Fraction(3, 4))
+def _of_declaration(name: str) -> tuple[int, Fraction]:
+    """What the step takes. It is asked for when a program has the step: an engine can be loaded
+    before the declarations are.
+    """
+    numbers, replaces = counts(name)
+    return numbers, Fraction(replaces, replaces + 1)
+
+
+_add("rows_update", lambda: (1, Fraction(0)))
+_add("rows_write", lambda: (0, Fraction(1, 3)))
+_add("gradient_update", lambda: (1, Fraction(1, 2)))
+_add("momentum_update", lambda: (3, Fraction(2, 3)))
+_add("adam_update", lambda: (4, Fraction(3, 4)))
 for _name in STEPS:
-    _numbers, _replaces = counts(_name)
-    _add(_name, _numbers, Fraction(_replaces, _replaces + 1))
+    _add(_name, partial(_of_declaration, _name))
 
 
 class Placed(NamedTuple):
