@@ -80,7 +80,7 @@ def test_xla_is_refused_because_it_drops_the_check():
     with K.engine("tensorflow"):
         x = K.placeholder((1,))
         f = K.function([x], [K.check_numerics(x)], compile=True)
-        with pytest.raises(NotImplementedError, match=r"^K\.check_numerics: with compile=True, XLA"):
+        with pytest.raises(NotImplementedError, match=r"^K\.check_numerics: .*XLA drops"):
             f([[1.0]])
 
 
