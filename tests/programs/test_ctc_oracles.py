@@ -94,6 +94,16 @@ def test_a_probability_that_is_no_number_gives_no_number(engine: Any) -> None:
     assert np.isfinite(grad[1]).all()
 
 
+def test_scores_that_are_no_numbers_give_no_number(engine: Any) -> None:
+    """Whether the labels fit into the steps, do not, or there are none."""
+    x = K.placeholder((3, 4, 3))
+    labels = np.array([[0, 1], [0, 0], [1, 0]])
+    loss = K.ctc_batch_cost(labels, K.softmax(x), np.array([4, 2, 3]), np.array([2, 2, 0]))
+    scores = np.random.default_rng(0).normal(size=(3, 4, 3)).astype("float32")
+    scores[:, 0, 1] = np.nan
+    assert np.isnan(K.function([x], [loss])([scores])[0]).all()
+
+
 def test_a_label_of_probability_zero_does_not_fit(engine: Any) -> None:
     pred = np.full((2, 3, 3), 1 / 3)
     pred[0, :, 1] = 0
