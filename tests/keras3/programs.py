@@ -236,6 +236,52 @@ def mixed_precision():
         keras.config.set_dtype_policy("float32")
 
 
+def double_precision():
+    """The losses and predictions of models of 64 bits, and the dtypes of all that they hold: once
+    by `floatx()`, once by the policy of their layers.
+    """
+    on_jax = K.backend() == "backplane.jax"
+    if on_jax:  # Initializers compute with operators of JAX's own arrays.
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
+
+    def found():
+        model = keras.Sequential(
+            [
+                keras.Input((7, 5)),
+                L.Conv1D(4, 3, padding="same"), L.BatchNormalization(), L.UnitNormalization(),
+                L.Bidirectional(L.LSTM(3, return_sequences=True)), L.GRU(4, return_sequences=True),
+                L.SimpleRNN(4, return_sequences=True), L.LayerNormalization(),
+                L.Dropout(0.1), L.GlobalAveragePooling1D(), L.Dense(2, activation="gelu"),
+            ]
+        )  # fmt: skip
+        history = losses(model, SERIES.astype("float64"), TARGETS.astype("float64"))
+        kept = [layer(SERIES[:, :5]) for layer in (L.Dense(2), L.Rescaling(0.1), L.Softmax())]
+        held = [*model.weights, *model.optimizer.variables[2:], *kept]
+        dtypes = sorted({keras.backend.standardize_dtype(v.dtype) for v in held})
+        return history["loss"], dtypes, model.predict(SERIES, verbose=0)[:2].tolist()
+
+    keras.config.set_floatx("float64")
+    try:
+        by_default = found()
+        rooted = keras.backend.standardize_dtype(keras.ops.sqrt(2.0).dtype)
+    finally:
+        keras.config.set_floatx("float32")
+    keras.config.set_dtype_policy("float64")
+    try:
+        by_policy = found()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    if on_jax:
+        jax.config.update("jax_enable_x64", False)
+    narrow = keras.backend.standardize_dtype(keras.ops.add(np.ones(2), np.ones(2)).dtype)
+    return {
+        "dtypes": [by_default[1], by_policy[1], rooted, narrow],
+        "losses": by_default[0], "predictions": by_default[2], "by policy": by_policy[2],
+    }  # fmt: skip
+
+
 # --- around training ------------------------------------------------------------------------------
 
 
@@ -355,8 +401,9 @@ def continued():
 PROGRAMS = [
     convolutional, recurrent, masked, open_time, attention, dropout, partial_batch, step_function,
     custom_step, foreign_step, compute_loss, run_eagerly, averages, accumulation, loss_scale,
-    metrics, added_losses, several_steps, schedules, mixed_precision, save_and_load, resumed,
-    interrupted, exported, k_functions, loops, symbolic_comparison, eager_types, continued,
+    metrics, added_losses, several_steps, schedules, mixed_precision, double_precision,
+    save_and_load, resumed, interrupted, exported, k_functions, loops, symbolic_comparison,
+    eager_types, continued,
 ]  # fmt: skip
 
 

@@ -82,7 +82,11 @@ def value(results, program, engine):
     return found["value"]
 
 
-@pytest.mark.parametrize("program", [n for n in NAMES if n != "continued"])
+APART = ("continued", "double_precision")
+"""Programs with a test of their own."""
+
+
+@pytest.mark.parametrize("program", [n for n in NAMES if n not in APART])
 def test_a_program_gives_on_each_engine_what_it_gives_on_numpy(results, program, on):
     found = value(results, program, on)
     if program in EXPECTED:
@@ -111,3 +115,11 @@ def test_models_that_were_trained_on_jax_go_on_with_the_same_losses(results, on)
     assert found.keys() == wanted.keys()
     for name, numbers in wanted.items():
         np.testing.assert_allclose(found[name], numbers, atol=1e-6, rtol=0, err_msg=name)
+
+
+def test_models_of_float64_keep_their_digits(results, on):
+    found, wanted = [value(results, "double_precision", engine) for engine in (on, "numpy")]
+    assert found["dtypes"] == [["float64"], ["float64"], "float64", "float32"]
+    for name in ("losses", "predictions"):
+        np.testing.assert_allclose(found[name], wanted[name], rtol=1e-10, err_msg=name)
+    np.testing.assert_allclose(found["by policy"], wanted["by policy"], rtol=1e-8)

@@ -36,7 +36,7 @@ from backplane.core import context, graph
 from backplane.core.spec import DTYPES, is_float
 from backplane.engines.base import Engine
 from backplane.keras3.naming import keras_name, name_function
-from backplane.keras3.settings import settings
+from backplane.keras3.settings import keeps_float64, settings
 from backplane.keras3.settled import Rule, is_variable
 from backplane.keras3.tensor import Tensor
 from backplane.ops.lift import as_tensor, cast_to
@@ -286,9 +286,9 @@ NARROWED = {"float64": "float32", "int64": "int32"}
 
 def narrowed(value: Any) -> Any:
     """A tensor of a graph that stands for a value of 64 bits as one of 32 bits; anything else as it
-    is. If `floatx()` is float64, all bits are wanted.
+    is. Where float64 is kept, all bits are wanted.
     """
-    if not isinstance(value, graph.Tensor) or settings()[0] == "float64":
+    if not isinstance(value, graph.Tensor) or keeps_float64():
         return value
     dtype = NARROWED.get(value.spec.dtype)
     return value if dtype is None else cast_to(value, dtype)

@@ -167,7 +167,7 @@ class _Changed(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType | None:
         """The code of the changed tree."""
-        if fullname == CONFIG or (fullname != FIRST and not _runs_here()):
+        if fullname == CONFIG or (fullname not in FIRST and not _runs_here()):
             return super().get_code(fullname)
         tree = self.tree()
         CHANGED[fullname](tree)
@@ -190,8 +190,9 @@ class _Changed(SourceFileLoader):
 
 
 CONFIG = "keras.src.backend.config"
-FIRST = "keras.src.backend"
-"""The module that is loaded before Keras' settings, so it is changed whatever they are."""
+FIRST = ("keras.src.backend", "keras.src.backend.common.dtypes")
+"""Modules that are loaded before Keras' settings, so they are changed whatever these are. What is
+added to them asks for the backend."""
 
 
 def _runs_here() -> bool:
@@ -346,8 +347,30 @@ def _freeze_variable(tree: ast.Module) -> bool:
     return True
 
 
+def _keep_float64(tree: ast.Module) -> bool:
+    """Let results of float64 keep it where the user asked for it, as Keras does on TensorFlow. Its
+    table narrows all dtypes of 64 bits on other backends. Returns whether the table was found.
+    """
+    for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
+        for place, statement in enumerate(function.body):
+            if isinstance(statement, ast.Assign) and "BIT64_TO_BIT32" in ast.unparse(statement):
+                text = _KEPT.format(dtype=ast.unparse(statement.targets[0]))
+                function.body[place:place] = ast.parse(text).body
+                return True
+    return False
+
+
+_KEPT = f"""
+if {{dtype}} == "float64" and config.backend() == {NAME!r}:
+    from backplane.keras3.settings import keeps_float64
+    if keeps_float64():
+        return {{dtype}}
+"""
+
+
 CHANGED: dict[str, Callable[[ast.Module], bool]] = {
     "keras.src.backend": _extend_chain,
+    "keras.src.backend.common.dtypes": _keep_float64,
     "keras.src.layers.core.embedding": _freeze_variable,
     "keras.src.layers.layer": _extend_chain,
     "keras.src.models.model": _extend_chain,

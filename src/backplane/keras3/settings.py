@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from typing import Any
 
 _config: list[Any] = []
 
+_float64: ContextVar[bool] = ContextVar("whether layers of float64 are running", default=False)
 
-def settings() -> tuple[str, str, float]:
+
+def settings() -> tuple[str, str, float, bool]:
     """The settings that functions of the backend depend on. What was traced holds for these."""
     config = _config[0] if _config else _imported()
-    return config.floatx(), config.image_data_format(), config.epsilon()
+    floatx = config.floatx()
+    return (
+        floatx, config.image_data_format(), config.epsilon(), floatx == "float64" or _float64.get()
+    )  # fmt: skip
+
+
+def keeps_float64() -> bool:
+    """Whether float64 stays what it is: if it is `floatx()`, and in layers and steps whose dtype
+    policy asks for it. Otherwise the backend computes with 32 bits, as Keras does on JAX.
+    """
+    return settings()[3]
+
+
+@contextmanager
+def float64_kept(kept: bool) -> Iterator[None]:
+    """Context manager: what `keeps_float64` says inside, if `floatx()` is not float64."""
+    token = _float64.set(kept)
+    try:
+        yield
+    finally:
+        _float64.reset(token)
 
 
 def _imported() -> Any:

@@ -29,6 +29,7 @@ from backplane import engines
 from backplane.keras3.call import standard
 from backplane.keras3.ops import core
 from backplane.keras3.resuming import make_resumable
+from backplane.keras3.settings import float64_kept
 from backplane.keras3.step import Step
 
 TAPES = ("GradientTape", "backward", "value_and_grad")
@@ -55,7 +56,8 @@ class BackplaneTrainer(base_trainer.Trainer):
             loss = self.optimizer.scale_loss(loss)
         weights = self.trainable_weights[:]
         if weights:
-            self.optimizer.apply(K.gradients(loss, weights), weights)
+            with float64_kept(any(weight.dtype == "float64" for weight in weights)):
+                self.optimizer.apply(K.gradients(loss, weights), weights)
         return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
 
     def test_step(self, data: Any) -> Any:

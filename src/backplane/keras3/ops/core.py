@@ -44,7 +44,7 @@ from backplane.keras3.ops.parts import scatter_update as scatter_update
 from backplane.keras3.ops.parts import slice as slice
 from backplane.keras3.ops.parts import slice_update as slice_update
 from backplane.keras3.ops.parts import unstack as unstack
-from backplane.keras3.settings import settings
+from backplane.keras3.settings import keeps_float64
 from backplane.keras3.tensor import Tensor
 from backplane.keras3.variable import Variable as Variable
 from backplane.keras3.variable import to_array
@@ -110,7 +110,7 @@ def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any
             f"an array of dtype {x.dtype} is no tensor of the backend 'backplane'; layers such as "
             "StringLookup and TextVectorization turn strings into numbers"
         )
-    if dtype is None and is_array and x is given and settings()[0] != "float64":
+    if dtype is None and is_array and x is given and not keeps_float64():
         dtype = NARROWED.get(x.dtype.name)
     engine = eager_engine()
     if engine.owns(x):

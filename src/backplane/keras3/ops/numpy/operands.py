@@ -9,7 +9,7 @@ from backplane.backend._args import as_axes, as_axis
 from backplane.core.graph import Tensor
 from backplane.core.spec import HALVES, bits, is_float, is_integer
 from backplane.keras3.call import alike as alike
-from backplane.keras3.call import dtype_of, tensor_of
+from backplane.keras3.call import dtype_of, result_type, tensor_of
 from backplane.ops import elementwise as ew
 from backplane.ops.axes import merge_axes
 from backplane.ops.creation import Number, scalar
@@ -20,13 +20,6 @@ Function = Callable[..., Any]
 
 SCALARS = (bool, int, float)
 """Python numbers: they never widen the dtype of a tensor."""
-
-
-def result_type(*dtypes: Any) -> str:
-    """The dtype that Keras gives the result of operands of these dtypes."""
-    from keras.src.backend.common.dtypes import result_type as found
-
-    return found(*dtypes)
 
 
 def floatx() -> str:
