@@ -6,7 +6,17 @@ python -m benchmarks.networks --help
 
 from __future__ import annotations
 
-from benchmarks.networks import generative, graphs, language, others, sequences, vision
+from benchmarks.networks import (
+    generative,
+    graphs,
+    language,
+    others,
+    records,
+    sequences,
+    states,
+    transformers,
+    vision,
+)
 
 NETWORKS = {
     **vision.NETWORKS,
@@ -15,5 +25,8 @@ NETWORKS = {
     **generative.NETWORKS,
     **graphs.NETWORKS,
     **others.NETWORKS,
+    **transformers.NETWORKS,
+    **states.NETWORKS,
+    **records.NETWORKS,
 }
 """All networks, by name."""

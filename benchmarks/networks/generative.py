@@ -139,4 +139,77 @@ VAE = Network(
     loss=vae_loss,
 )
 
-NETWORKS = {"dcgan": DCGAN, "wgan-gp": WGAN_GP, "vae": VAE}
+# --- the U-Net of a diffusion model, https://arxiv.org/abs/2006.11239 -----------------------------
+
+
+def noisy(rng: np.random.Generator, s: Sizes) -> dict[str, np.ndarray]:
+    """Images with noise, how far along they are, and the noise."""
+    shape = s["batch"], s["side"], s["side"], 3
+    return {
+        "x": rng.standard_normal(shape, "float32"),
+        "time": rng.integers(0, 1000, (s["batch"], 1)).astype("float32"),
+        "noise": rng.standard_normal(shape, "float32"),
+    }
+
+
+def _block(L: Any, x: Any, time: Any, before: int, filters: int, s: Sizes) -> Any:
+    """Two convolutions, between which the time is added."""
+    h = L.conv(L.silu(L.group_norm(x, s["groups"])), filters, 3)
+    h = L.shifted(h, L.dense(time, filters))
+    h = L.conv(L.silu(L.group_norm(h, s["groups"])), filters, 3)
+    return h + (x if before == filters else L.conv(x, filters, 1))
+
+
+def _attended(L: Any, x: Any, side: int, size: int, s: Sizes) -> Any:
+    """Attention between all places of an image."""
+    h = L.reshape(L.channels_last(L.group_norm(x, s["groups"])), side * side, size)
+    q, k, v = (L.dense(h, size) for _ in range(3))
+    h = L.dense(L.attention(q, k, v, s["heads"]), size)
+    return x + L.as_image(L.reshape(h, side * side * size), side, side, size)
+
+
+def diffusion(L: Any, batch: Batch, s: Sizes) -> Any:
+    """The noise in images."""
+    width, half = s["width"], s["width"] // 2
+    rates = L.constant(
+        "rates", lambda: (10_000.0 ** (-np.arange(half) / half)).astype("float32")[None]
+    )
+    angles = batch["time"] * rates
+    time = L.dense(L.concat([L.sin(angles), L.cos(angles)]), 4 * width)
+    time = L.silu(L.dense(L.silu(time), 4 * width))
+    x = L.conv(L.image(batch["x"]), width, 3)
+    kept, size, side = [(x, width)], width, s["side"]
+    for level, factor in enumerate(s["factors"]):
+        if level:
+            x, side = L.conv(x, size, 3, 2), side // 2
+        x, size = _block(L, x, time, size, width * factor, s), width * factor
+        kept.append((x, size))
+    x = _block(L, x, time, size, size, s)
+    x = _block(L, _attended(L, x, side, size, s), time, size, size, s)
+    for level, factor in reversed([*enumerate(s["factors"])]):
+        skipped, more = kept.pop()
+        x = _block(L, L.join([x, skipped]), time, size + more, width * factor, s)
+        size = width * factor
+        if level:
+            x = L.conv(L.doubled(x), size, 3)
+    return L.channels_last(L.conv(L.silu(L.group_norm(x, s["groups"])), 3, 3))
+
+
+def diffusion_loss(L: Any, batch: Batch, s: Sizes) -> dict[str, Any]:
+    """The mean squared error."""
+    return {"": L.mean(L.square(diffusion(L, batch, s) - batch["noise"]))}
+
+
+DIFFUSION = Network(
+    "U-Net of a diffusion model",
+    diffusion,
+    noisy,
+    {
+        "batch": 4, "side": 32, "width": 32, "factors": (1, 2, 4), "groups": 8, "heads": 4,
+    },
+    {"batch": 2, "side": 4, "width": 4, "factors": (1, 2), "groups": 2, "heads": 2},
+    loss=diffusion_loss,
+    reads=("x", "time"),
+)  # fmt: skip
+
+NETWORKS = {"dcgan": DCGAN, "wgan-gp": WGAN_GP, "vae": VAE, "diffusion": DIFFUSION}

@@ -174,10 +174,52 @@ UNET = Network(
     keras3=True,
 )
 
+# --- EfficientNet, https://arxiv.org/abs/1905.11946 -----------------------------------------------
+
+
+def efficientnet(L: Any, batch: Batch, s: Sizes) -> Any:
+    """Inverted residuals whose channels are weighed by a look at all of them."""
+    x = L.silu(L.batch_norm(L.conv(L.image(batch["x"]), s["stem"], 3, 2, bias=False)))
+    narrow = s["stem"]
+    for factor, filters, repeats, strides, size in s["blocks"]:
+        for i in range(repeats):
+            y, wide = x, factor * narrow
+            if factor > 1:
+                y = L.silu(L.batch_norm(L.conv(y, wide, 1, bias=False)))
+            y = L.silu(L.batch_norm(L.depthwise(y, size, 1 if i else strides)))
+            look = L.silu(L.dense(L.global_pool(y), max(narrow // 4, 1)))
+            y = L.scaled(y, L.sigmoid(L.dense(look, wide)))
+            y = L.batch_norm(L.conv(y, filters, 1, bias=False))
+            x = x + y if i else y
+            narrow = filters
+    x = L.silu(L.batch_norm(L.conv(x, s["head"], 1, bias=False)))
+    return L.dense(L.global_pool(x), s["classes"])
+
+
+EFFICIENTNET = Network(
+    "EfficientNet-B0",
+    efficientnet,
+    images,
+    {
+        "batch": 8, "side": 64, "classes": 100, "stem": 32, "head": 1280,
+        "blocks": (
+            (1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3),
+            (6, 112, 3, 1, 5), (6, 192, 4, 2, 5), (6, 320, 1, 1, 3),
+        ),
+    },
+    {
+        "batch": 2, "side": 16, "classes": 3, "stem": 4, "head": 8,
+        "blocks": ((1, 3, 1, 1, 3), (2, 4, 2, 2, 5)),
+    },
+    optimizer=MOMENTUM,
+    tolerance=0.02,
+)  # fmt: skip
+
 NETWORKS = {
     "resnet50": RESNET50,
     "mobilenet-v2": MOBILENET_V2,
     "densenet121": DENSENET121,
     "densenet121-128": DENSENET121_128,
     "unet": UNET,
+    "efficientnet": EFFICIENTNET,
 }

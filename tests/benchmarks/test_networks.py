@@ -56,9 +56,32 @@ def test_by_hand_in_torch(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["mobilenet-v2", "bert", "ctc", "dcgan", "graph-convolution", "message-passing"]
+    "name",
+    [
+        "mobilenet-v2",
+        "bert",
+        "ctc",
+        "dcgan",
+        "graph-convolution",
+        "message-passing",
+        "swin",
+        "conformer",
+        "mamba",
+        "mamba-2",
+        "ode",
+        "tagger",
+        "tabnet",
+        "diffusion",
+    ],
 )
 def test_by_hand_in_jax(name: str) -> None:
+    compare("jax", name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["recommender", "deepfm", "deepfm-26"])
+def test_rows_of_large_tables_by_hand_in_jax(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.import_module("benchmarks.networks.layers.jax"), "LARGE", 4)
     compare("jax", name)
 
 
@@ -74,6 +97,13 @@ def test_by_hand_in_jax(name: str) -> None:
         "recommender",
         "graph-convolution",
         "message-passing",
+        "llama",
+        "swin",
+        "conformer",
+        "mamba",
+        "tagger",
+        "tabnet",
+        "diffusion",
     ],
 )
 def test_by_hand_in_tensorflow(name: str) -> None:

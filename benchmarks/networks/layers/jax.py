@@ -4,7 +4,7 @@ and `jax.lax`, images channels last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -13,17 +13,25 @@ import numpy as np
 from jax import lax
 from jax.experimental.sparse import BCSR
 
-from benchmarks.networks.layers.weights import Weights
+from benchmarks.networks.layers.blocks.jax import Blocks
 
+LARGE = 1 << 16
+"""Rows from which on a step of descent writes only the rows of a table that were looked up."""
 LAYOUT = {1: ("NWC", "WIO", "NWC"), 2: ("NHWC", "HWIO", "NHWC")}
 
 
-class Layers(Weights):
+class Layers(Blocks):
     """Before a step, `values` become what it traces; `updates` are the new moving averages."""
 
     def __init__(self, *, training: bool = True) -> None:
         super().__init__(training=training)
         self.updates: dict[str, Any] = {}
+        self.rows: Iterator[Any] | None = None
+        """Zeros that are added to what is looked up in large tables, so that there is a gradient of
+        the rows alone.
+        """
+        self.looked_up: list[tuple[str, Any]] = []
+        """The large tables that were looked up, and where."""
 
     def make(self, value: np.ndarray, role: str) -> Any:
         """An array."""
@@ -167,10 +175,13 @@ class Layers(Weights):
         """The rows of an embedding."""
         return self.weight((rows, width), "table", 0.02)
 
-    @staticmethod
-    def lookup(table: Any, ids: Any) -> Any:
+    def lookup(self, table: Any, ids: Any) -> Any:
         """Rows of an embedding."""
-        return jnp.take(table, ids, axis=0)
+        found = jnp.take(table, ids, axis=0)
+        if len(table) < LARGE:
+            return found
+        self.looked_up.append((next(n for n, v in self.values.items() if v is table), ids))
+        return found if self.rows is None else found + next(self.rows)
 
     # --- graphs ---------------------------------------------------------------------------------
 

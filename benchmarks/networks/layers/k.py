@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from backplane import backend as K
-from benchmarks.networks.layers.weights import Weights
+from benchmarks.networks.layers.blocks.k import Blocks
 
 FAR = -1e9
 """Added to the scores of places that attention must not see."""
 
 
-class Layers(Weights):
+class Layers(Blocks):
     """Channels last everywhere. `updates` collects the new moving averages."""
 
     def __init__(self, *, training: bool = True) -> None:

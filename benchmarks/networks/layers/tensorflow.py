@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.networks.layers.weights import Weights
+from benchmarks.networks.layers.blocks.tensorflow import Blocks
 
 
-class Layers(Weights):
+class Layers(Blocks):
     """Images are (samples, *spatial, channels)."""
 
     def make(self, value: np.ndarray, role: str) -> Any:
@@ -75,7 +75,7 @@ class Layers(Weights):
         gamma, beta = self.vector(size, scale), self.vector(size)
         (_, mean), (_, var) = self.state(size, 0.0), self.state(size, 1.0)
         given = {} if self.training else {"mean": mean, "variance": var}
-        x4 = tf.reshape(x, [-1, 1, 1, size]) if len(x.shape) == 2 else x
+        x4 = tf.reshape(x, [-1, 1, 1, size]) if len(x.shape) < 4 else x
         y, new_mean, new_var = tf.compat.v1.nn.fused_batch_norm(
             x4, gamma, beta, epsilon=1e-3, is_training=self.training, **given
         )

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from benchmarks.networks.layers.weights import Weights
+from benchmarks.networks.layers.blocks.torch import Blocks
 
 LARGE = 1 << 16
 """Rows from which on the gradient of a table is the rows that were looked up."""
@@ -19,7 +19,7 @@ ORDER = {"kernel", "depthwise", "transposed"}
 """The roles of convolutions' kernels."""
 
 
-class Layers(Weights):
+class Layers(Blocks):
     """Images are (samples, channels, *spatial)."""
 
     def make(self, value: np.ndarray, role: str) -> Any:
@@ -27,6 +27,8 @@ class Layers(Weights):
         w = torch.from_numpy(value).to(torch.get_default_device())
         if role == "matrix":
             w = w.t().contiguous()
+        elif role == "rows":
+            w = w.t().unsqueeze(1).contiguous()
         elif role in ORDER and value.ndim == 4:
             order = (2, 3, 0, 1) if role == "depthwise" else (3, 2, 0, 1)
             w = w.permute(*order).contiguous(memory_format=torch.channels_last)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +21,7 @@ class Weights:
         self.initial: dict[str, np.ndarray] = {}
         self.states: set[str] = set()
         """The names of what no gradient trains: moving averages."""
+        self._known: dict[str, Any] = {}
         self._prefix, self._count = "", 0
 
     @contextmanager
@@ -44,6 +45,12 @@ class Weights:
     def make(self, value: np.ndarray, role: str) -> Any:
         """A weight of the library, in the layout that it prefers, from its initial value."""
         raise NotImplementedError
+
+    def known(self, name: str, make: Callable[[], Any]) -> Any:
+        """What `make` gives, made once."""
+        if name not in self._known:
+            self._known[name] = make()
+        return self._known[name]
 
     def weight(self, shape: Sequence[int], role: str = "kernel", spread: float = 0) -> Any:
         """A matrix or kernel with normal values, by default of He's variance."""

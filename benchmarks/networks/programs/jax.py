@@ -25,11 +25,16 @@ def train(network: Network, batch: Batch, sizes: Sizes, *, own_convolutions: boo
     scopes: list[str] = []
     jax.eval_shape(lambda batch: scopes.extend(network.losses(layers, batch, sizes)), dict(batch))
     initial = dict(layers.initial)
-    groups = [layers.trained(scope) for scope in scopes]
+    by_rows = not (opt.adam or opt.momentum)
+    read = [(n, (*ids.shape, initial[n].shape[1])) for n, ids in layers.looked_up if by_rows]
+    large = {name for name, _ in read}
+    groups = [[n for n in layers.trained(scope) if n not in large] for scope in scopes]
 
-    def loss_of(trained: Any, others: Any, batch: Any, scope: str) -> Any:
+    def loss_of(trained: Any, rows: Any, others: Any, batch: Any, scope: str) -> Any:
         layers.values, layers.updates = {**others, **trained}, {}
-        return network.losses(layers, batch, sizes)[scope], layers.updates
+        layers.rows, layers.looked_up = iter(rows) if by_rows else None, []
+        loss = network.losses(layers, batch, sizes)[scope]
+        return loss, (layers.updates, [ids for _, ids in layers.looked_up])
 
     @partial(jax.jit, donate_argnums=0, compiler_options=options)
     def step(state: Any, batch: Any) -> Any:
@@ -37,14 +42,18 @@ def train(network: Network, batch: Batch, sizes: Sizes, *, own_convolutions: boo
         new, new_moments, losses = dict(values), [], []
         for scope, names, moment in zip(scopes, groups, moments, strict=True):
             trained = [values[name] for name in names]
-            slope = jax.value_and_grad(loss_of, has_aux=True)
-            (loss, updates), slopes = slope(
-                dict(zip(names, trained, strict=True)), values, batch, scope
+            slope = jax.value_and_grad(loss_of, (0, 1), has_aux=True)
+            rows = [jnp.zeros(shape) for _, shape in read]
+            (loss, (updates, places)), (slopes, row_slopes) = slope(
+                dict(zip(names, trained, strict=True)), rows, values, batch, scope
             )
             listed = [slopes[name] for name in names]
             stepped, *rest = updated(opt, (trained, *moment), listed)
             new |= zip(names, stepped, strict=True)
             new |= updates
+            if by_rows:
+                for (name, _), ids, g in zip(read, places, row_slopes, strict=True):
+                    new[name] = new[name].at[ids].add(-opt.rate * g)
             new_moments.append(rest)
             losses.append(loss)
         return (new, new_moments), losses
