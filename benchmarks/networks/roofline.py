@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from backplane.core.spec import Spec
 from benchmarks.networks.problem import Batch, Network, Sizes
 
 SIDE = 1024
@@ -53,7 +54,8 @@ def work(network: Network, batch: Batch, sizes: Sizes) -> dict[str, int]:
 
 def _filled(t: Any, batch: Batch) -> float:
     """The share of elements that a product of a sparse matrix reads."""
-    if not any(x.spec.sparse for x in t.inputs):
+    # A node with several results has a tuple of specs: none of them is sparse.
+    if not any(isinstance(x.spec, Spec) and x.spec.sparse for x in t.inputs):
         return 1.0
     (graph,) = (a for a in batch.values() if issparse(a))
     return graph.nnz / np.prod(graph.shape)

@@ -138,6 +138,17 @@ def test_exported_predictions(name: str) -> None:
     np.testing.assert_allclose(exported[0], wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", NETWORKS)
+def test_each_network_has_its_work(name: str) -> None:
+    network = NETWORKS[name]
+    sizes = network.chosen(tiny=True)
+    batch = network.data(np.random.default_rng(0), sizes)
+    with engines.use("numpy"):
+        found = roofline.work(network, batch, sizes)
+    assert found["flops"] > 0
+    assert found["bytes"] > batch["x"].nbytes
+
+
 def test_the_work_of_a_product() -> None:
     """The products of an autoencoder: three for each matrix, but two for the first one, whose
     operand is data.
