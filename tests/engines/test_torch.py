@@ -517,11 +517,6 @@ def test_rows_and_signs_of_unsigned_integers(dtype: str) -> None:
     assert rows.dtype == signs.dtype == dtype
 
 
-def test_an_index_into_rows_without_elements() -> None:
-    with pytest.raises(IndexError, match=r"K\.gather: an index is out of range"):
-        K.gather(np.zeros((1, 0)), np.array([0, 1]))
-
-
 def normalized(x: Any, g: Any, gamma: Any, beta: Any, axes: tuple[int, ...]) -> list[Any]:
     """All results of a normalization and of its gradient."""
     specs = [Spec(tuple(t.shape), str(t.dtype)[6:]) for t in (x, gamma, beta)]

@@ -18,7 +18,7 @@ import torch
 from backplane.engines.arrays.updates import split
 from backplane.engines.formulas import STEPS, Instructions, counts, formula
 from backplane.engines.table import Table, Value
-from backplane.engines.torch.indexing import flat_indices
+from backplane.engines.torch.indexing import selected
 
 TABLE = Table()
 
@@ -148,8 +148,7 @@ def rows_update(factor: Value, p: Value, *tensors: Value) -> Later:
     calls: list[tuple[Any, ...]] = []
     firsts = own[(slice(None), *[slice(1)] * (own.ndim - 1))]
     for g, indices in zip(*split(tensors, 2), strict=True):
-        rows = flat_indices(indices, p.shape[0])
-        firsts.index_select(0, rows)
+        _, rows = selected(firsts, 0, indices)
         rate, change = _rate(factor), g.reshape(rows.shape[0], *p.shape[1:])
         if isinstance(rate, torch.Tensor):
             rate, change = 1, rate * change
