@@ -51,6 +51,22 @@ def test_a_small_program_loads_no_library_of_an_engine_and_no_export():
     assert not {"jax", "mlx", "onnxruntime", "pytensor", "tensorflow", "torch"} & found
 
 
+FIRST_GRADIENT = """
+from backplane.core.graph import toposort
+from backplane.ops.groups import normalize_grad
+x = K.placeholder(shape=(None, 3))
+y, _, _ = K.normalize_batch_in_training(x, K.ones((3,)), K.zeros((3,)), [0])
+assert normalize_grad in {t.op for t in toposort(K.gradients(K.sum(K.square(y)), [x]))}
+"""
+
+
+def test_the_first_program_of_a_process_has_the_gradients_of_groups():
+    """They are taken before the first function is made."""
+    found = modules_after(FIRST_GRADIENT)
+    assert "compile.passes" in found
+    assert "compile.function" not in found
+
+
 def test_every_function_stands_in_the_namespace():
     """Classic Keras copies what it finds in the dictionary of the module."""
     modules_after("assert set(K.__all__) <= set(vars(K)) and set(K.__all__) <= set(dir(K))")

@@ -36,7 +36,7 @@ from backplane.core.primitive import OUTPUT, Primitive
 from backplane.engines import kernels
 from backplane.engines.base import Engine
 from backplane.engines.table import NOTHING
-from backplane.ops.autodiff import Group, set_recognition
+from backplane.ops.autodiff import Group
 from backplane.ops.control import scan_
 from backplane.ops.elementwise import add, erf, pow, sigmoid, sqrt, tanh
 from backplane.ops.indexing import pad, scatter_add
@@ -342,12 +342,9 @@ def applies(name: str, job: Job) -> bool:
     return name not in switched_off() and all(row.when(job) for row in PASSES if row.name == name)
 
 
-def _groups(order: Sequence[Tensor]) -> list[Group]:
+def recognized(order: Sequence[Tensor]) -> list[Group]:
     """The groups whose gradients are primitives, for gradients of what is written out."""
     return [] if "join_groups" in switched_off() else groups_in(order)
-
-
-set_recognition(_groups)
 
 
 class Optimized(NamedTuple):
