@@ -45,7 +45,7 @@ def _listed(known: tuple[str, ...]) -> Any:
 @click.option("--tiny", is_flag=True, help="Small sizes: the numbers are checked, no more.")
 @click.option("--compiled", is_flag=True, help="Measure `torch.compile` too, which takes minutes.")
 @click.option("--gpu", is_flag=True, help="On the GPU; needs --output.")
-@click.option("--page", is_flag=True, help="Write docs/networks.md from the results, and stop.")
+@click.option("--page", is_flag=True, help="Write the pages from the results, and stop.")
 @click.option("--output", type=click.Path(path_type=Path), help="Write or update this JSON file.")
 def main(
     only: list[str],
@@ -139,10 +139,12 @@ def cells(row: dict[str, Any]) -> list[str]:
 
 
 def _write_page(file: Path) -> None:
-    from benchmarks.networks import causes, page
+    from benchmarks.networks import answer, causes, page
 
+    data, known = json.loads(file.read_text(encoding="utf-8")), causes.read()
     try:
-        page.write(json.loads(file.read_text(encoding="utf-8")), PAGE, causes.read())
+        page.write(data, PAGE, known)
+        answer.write(data, answer.PAGE, known)
     except causes.UnexplainedError as error:
         raise click.ClickException(str(error)) from None
 

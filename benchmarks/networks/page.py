@@ -43,8 +43,9 @@ NOTES = (
     "process held up to the 20th step beyond what it held before the network was built.",
     "By hand in PyTorch: images in the memory format `channels_last`, the library's own layer "
     "norm, GELU, attention, LSTM and cross-entropy, fused optimizers, sparse gradients for large "
-    "tables. By hand in JAX: `jax.jit` of the whole step with its state donated, once with the "
-    "compiler's defaults and once without YNNPACK's convolutions. By hand in TensorFlow: one "
+    "tables. By hand in JAX: `jax.jit` of the whole step with its state donated, where descent "
+    "writes only the rows of large tables that were looked up, once with the compiler's defaults "
+    "and once without YNNPACK's convolutions. By hand in TensorFlow: one "
     "`tf.function` of the whole step, with fused batch norm, losses and update kernels, and where "
     "no steps follow each other the same compiled by XLA. By hand on ONNX Runtime: the prediction "
     "of the program in PyTorch, exported. There are no programs by hand for NumPy and PyTensor, "

@@ -20,6 +20,7 @@ from benchmarks import lanes
 from benchmarks.networks import (
     NETWORKS,
     __main__,
+    answer,
     causes,
     conditions,
     page,
@@ -260,6 +261,28 @@ def test_the_page_in_the_docs_is_made_of_the_results_and_causes(tmp_path: Path) 
     file = tmp_path / "networks.md"
     page.write(results.read(__main__.FILE), file, causes.read())
     assert file.read_text(encoding="utf-8") == __main__.PAGE.read_text(encoding="utf-8")
+    answer.write(results.read(__main__.FILE), file, causes.read())
+    assert file.read_text(encoding="utf-8") == answer.PAGE.read_text(encoding="utf-8")
+
+
+def test_the_answer_in_a_few_lines(tmp_path: Path) -> None:
+    def row(stack: str, name: str, seconds: float, first: float) -> dict:
+        found = {"stack": stack, "name": name, "error": "", "first": {"cpu": first, "wall": first}}
+        return found | {f"step {clock}": [seconds] * 3 for clock in ("wall", "cpu")}
+
+    def network(ours: float) -> dict:
+        rows = [row("torch", BACKPLANE, ours, 3.0), row("torch", "by hand", 1.0, 2.0)]
+        return {"programs": [*rows, row("jax", BACKPLANE, 0.5, 1.0)]}
+
+    file = tmp_path / "answer.md"
+    data = {"networks": {"gpt": network(0.5), "vae": network(2.0)}}
+    answer.write(data, file, [cause("slow", engines=["torch"])])
+    text = file.read_text(encoding="utf-8")
+    # The mean of a half and two, one of two within the limit, three seconds over two, one and four.
+    assert "| PyTorch | 2 | 1.00 | 1 of 2 | – | 1.50 | 2.00 |" in text
+    assert "| JAX | 2 | – | – | – | – | 1.00 |" in text
+    assert "of 1 that take more than 1.05" in text
+    assert "| PyTorch | step | 2.00 | [slow](networks.md#it-is-slow) |" in text
 
 
 # --- conditions -----------------------------------------------------------------------------------
