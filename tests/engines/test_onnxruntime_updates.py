@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -297,3 +298,36 @@ def test_a_step_by_what_is_fed_needs_no_session() -> None:
     for _ in range(2):
         step([slopes, 0.5])
     close(K.get_value(p), START + slopes)
+
+
+@pytest.mark.parametrize("rows", [40_000, 8_000])
+@pytest.mark.parametrize("shape", [(), (1,), (5,)])
+def test_tables_of_many_rows_are_written_by_rows_however_narrow(
+    shape: tuple[int, ...], rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(updates, "LARGE", 1 << 18)
+    start = rng.random((rows, *shape)).astype("float32")
+    table, state, i = K.variable(start), K.variable(start), ids(None)
+    g = slope(table, i)
+    a = state + K.square(g)
+    plain = K.function([i], [], updates=[(table, table - 0.5 * g)])
+    plain([np.array([3, -1, 3], "int32")])
+    wanted = moved(start, rows - 1)
+    wanted[3] -= np.cos(start[3])
+    close(K.get_value(table), wanted)
+    if math.prod((rows, *shape)) >= 1 << 15:
+        assert ("rows_update(" in str(plain.source())) == (rows >= updates.ROWS)
+    adagrad = K.function(
+        [i], [], updates=[(state, a), (table, table - 0.1 * g / (K.sqrt(a) + 1e-7))]
+    )
+    adagrad([np.array([2, 2, -2], "int32")])
+    sums, found = start.copy(), wanted.copy()
+    for row, times in ((2, 2), (rows - 2, 1)):
+        slopes = times * np.cos(wanted[row])
+        sums[row] += slopes**2
+        found[row] -= 0.1 * slopes / (np.sqrt(sums[row]) + 1e-7)
+    close(K.get_value(state), sums)
+    close(K.get_value(table), found)
+    with pytest.raises(IndexError):
+        plain([np.array([rows], "int32")])
+    close(K.get_value(table), found)
