@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -10,8 +11,28 @@ import pytest
 from backplane.engines.base import Engine
 from backplane.keras3 import random
 from backplane.keras3.call import eager_engine
+from backplane.keras3.ops import numpy as ops
 
 SAMPLES = 20_000
+
+
+class _Shape:
+    """A shape as a class of its own, such as `tf.TensorShape`."""
+
+    def __iter__(self) -> Iterator[int]:
+        yield from (2, 3)
+
+
+def test_shapes_of_other_libraries(engine: Engine) -> None:
+    """The shape of a tensor of TensorFlow is neither a list nor a tuple."""
+    shape = _Shape()
+    key = 1
+    for draw in (random.normal, random.uniform, random.truncated_normal):
+        assert tuple(draw(shape, seed=key).shape) == (2, 3)
+    assert tuple(random.randint(shape, 0, 5, seed=key).shape) == (2, 3)
+    assert tuple(random.gamma(shape, 1.0, seed=key).shape) == (2, 3)
+    assert tuple(ops.reshape(np.ones(6, "float32"), shape).shape) == (2, 3)
+    assert tuple(ops.broadcast_to(np.ones(3, "float32"), shape).shape) == (2, 3)
 
 
 def _mass(n: int, p: float, k: np.ndarray) -> np.ndarray:

@@ -29,6 +29,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from backplane import engines
+from backplane.backend._args import entries_of
 from backplane.backend._settled import SETTLED_LIMIT
 from backplane.backend._trace import run_now
 from backplane.backend._trees import map_leaves
@@ -213,7 +214,9 @@ def _known(args: Any, kwargs: Any, positions: dict[Any, str]) -> tuple[Any, Any]
 
 
 def plain(value: Any) -> Any:
-    """Arrays and tensors of an engine as Python's numbers and lists; anything else as it is."""
+    """Arrays and tensors of an engine as Python's numbers and lists, and shapes of other libraries
+    (`tf.TensorShape`) as tuples; anything else as it is.
+    """
     kind = type(value)
     if kind in _PLAIN or value is None:
         return value
@@ -226,7 +229,7 @@ def plain(value: Any) -> Any:
     if is_variable(value):
         return plain(value.value)
     engine = engines.engine_of(value)
-    return value if engine is None else engine.to_numpy(value).tolist()
+    return entries_of(value, "shape") if engine is None else engine.to_numpy(value).tolist()
 
 
 class _Arguments:
