@@ -35,6 +35,21 @@ def test_the_slope_of_logsumexp_of_large_numbers(engine):
     np.testing.assert_allclose(slope, [[0.25] * 4, [0, 0.5, 0, 0.5]], rtol=1e-7)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_quotients_of_quotients_do_not_overflow(engine, dtype):
+    """The square of what is divided by twice need not be a number of the dtype."""
+    x = K.placeholder(shape=(None,), dtype=dtype)
+    value = np.array([300.0, -1000.0, 20.0], dtype)
+    quotients = [x / (1 + K.abs(x)) / (1 + K.abs(x)), K.gradients(x / (1 + K.abs(x)), [x])[0]]
+    wide = value.astype("float64")
+    wanted = wide / (1 + np.abs(wide)) ** 2, 1 / (1 + np.abs(wide)) ** 2
+    for quotient, expected in zip(quotients, wanted, strict=True):
+        (found,) = K.function([x], [quotient])([value])
+        # The gradient is a difference of two numbers near 1 / x.
+        bound = np.finfo(dtype).eps / np.abs(wide) * 2
+        np.testing.assert_array_less(np.abs(found - expected), bound + 3e-3 * np.abs(expected))
+
+
 LOGITS = np.array([-700.0, -40, -17, -15, -12, -1, 0, 1, 12, 15, 17, 40, 700])
 
 

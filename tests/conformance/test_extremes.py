@@ -41,3 +41,23 @@ def test_nan_of_a_function_is_not_passed_over(engine, extreme, sign):
         (values,) = K.function([x], [y])([ROWS])
         np.testing.assert_allclose(found, getattr(np, extreme)(values, axis=1), rtol=1e-6)
         assert np.isnan(found).any()
+
+
+@pytest.mark.parametrize("function", ["relu", "leaky", "relu6", "maximum", "minimum", "clip", "sqrt"])
+def test_nan_gets_through_to_a_reduction(engine, function):
+    """Kernels that compute a function and a reduction at once may take NaN for the other operand."""
+    x = K.placeholder((None, 7), dtype="float32")
+    y = {
+        "relu": lambda: K.relu(x),
+        "leaky": lambda: K.relu(x, alpha=0.1),
+        "relu6": lambda: K.relu(x, max_value=6),
+        "maximum": lambda: K.maximum(x, x[:, ::-1]),
+        "minimum": lambda: K.minimum(x, 0.5),
+        "clip": lambda: K.clip(x, -1, 1),
+        "sqrt": lambda: K.sqrt(K.exp(x)),
+    }[function]()
+    results = [K.mean(y, axis=1), K.sum(y, axis=1), K.std(y, axis=1), K.mean(K.square(y), axis=1)]
+    value = np.random.default_rng(0).normal(size=(9000, 7)).astype("float32")
+    value[::3, 3] = np.nan
+    for found in [K.function([x], [result])([value])[0] for result in results]:
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(value).any(axis=1))

@@ -62,13 +62,62 @@ def _cast(x: Value, *, dtype: str) -> Value:
     return lax.convert_element_type(x, dtype)
 
 
+# --- the larger and the smaller of two ------------------------------------------------------------
+#
+# On processors XLA computes a function and the reduction behind it by one kernel of its library
+# YNNPACK, whose maximum and minimum take NaN for the other operand (jaxlib 0.10.2 and 0.11.2, rows
+# of 9,000 × 7 numbers). A choice by comparison becomes part of the same kernels and keeps NaN. It
+# takes 1.0 to 1.2 of the time. The gradients are those of JAX's own functions.
+
+
+def _chosen(own: Lowering, choice: Callable[[Value, Value], Value]) -> Lowering:
+    """A maximum or minimum of floats as a choice, with the gradient of JAX's `own`."""
+    chosen = jax.custom_jvp(choice)
+
+    @chosen.defjvp
+    def _slope(primals: Any, tangents: Any) -> tuple[Value, Value]:
+        return chosen(*primals), jax.jvp(own, primals, tangents)[1]
+
+    @kernel()
+    def lowering(x: Value, y: Value) -> Value:
+        floats = jnp.issubdtype(jnp.result_type(x, y), jnp.floating)
+        return chosen(*jnp.broadcast_arrays(x, y)) if floats else own(x, y)
+
+    return lowering
+
+
+TABLE.add("maximum")(_chosen(jnp.maximum, lambda x, y: jnp.where((x > y) | (x != x), x, y)))
+TABLE.add("minimum")(_chosen(jnp.minimum, lambda x, y: jnp.where((x < y) | (x != x), x, y)))
+
+
+@jax.custom_jvp
+def _positive(x: Value) -> Value:
+    return jnp.where(x < 0, jnp.zeros((), x.dtype), x)
+
+
+@_positive.defjvp
+def _positive_slope(primals: tuple[Value], tangents: tuple[Value]) -> tuple[Value, Value]:
+    return _positive(*primals), jax.jvp(jax.nn.relu, primals, tangents)[1]
+
+
 @TABLE.add("relu")
 @kernel()
 def _relu(x: Value) -> Value:
-    """A maximum with a gradient rule of its own, which gives 0 at 0. A choice by `x <= 0` would do
-    the same, but XLA does not fuse it into a reduction.
+    """A choice with the gradient of `jax.nn.relu`, which is 0 at 0."""
+    return _positive(x) if jnp.issubdtype(x.dtype, jnp.floating) else jax.nn.relu(x)
+
+
+@TABLE.add("div")
+@kernel()
+def _div(x: Value, y: Value) -> Value:
+    """Halves are divided in float32: XLA makes `x / (y * y)` of `x / y / y`, and `y * y` overflows
+    in float16 from 256 on.
     """
-    return jax.nn.relu(x)
+    dtype = jnp.result_type(x, y)
+    if dtype != jnp.float16:
+        return jnp.divide(x, y)
+    found = jnp.divide(*[lax.convert_element_type(v, np.float32) for v in (x, y)])
+    return lax.convert_element_type(found, dtype)
 
 
 @TABLE.add("softplus")
