@@ -236,6 +236,42 @@ def mixed_precision():
         keras.config.set_dtype_policy("float32")
 
 
+def values_to_the_left():
+    """Values of the engine's library stand to the left of symbolic tensors: in regularizers, in
+    layers, and in layers of the user.
+    """
+    ops = keras.ops
+
+    class Layer(L.Layer):
+        def __init__(self):
+            super().__init__()
+            self.half, self.rows = ops.convert_to_tensor(0.5), ops.ones((5,))
+
+        def call(self, x):
+            y = self.half * x + self.rows * (self.half - x) / (self.rows + ops.square(x))
+            return y + ops.cast(self.half < x, "float32") * (self.rows @ ops.ones((5, 1)))
+
+    parts = [L.Dense(5, kernel_regularizer="l1", bias_regularizer="l2"), L.PReLU(), Layer()]
+    return losses(keras.Sequential([keras.Input((5,)), *parts, L.Dense(2)]), ROWS, TARGETS)
+
+
+def batches_of_threads():
+    """Threads make the batches with functions of Keras."""
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, index):
+            rows = slice(5 * index, 5 * index + 5)
+            return keras.ops.multiply(ROWS[rows], 2.0), keras.ops.add(keras.ops.ones((5, 2)), index)
+
+    model = mlp()
+    model.compile("sgd", "mse")
+    batches = Batches(workers=2, use_multiprocessing=False, max_queue_size=4)
+    return {"loss": model.fit(batches, shuffle=False, verbose=0, epochs=2).history["loss"]}
+
+
 def double_precision():
     """The losses and predictions of models of 64 bits, and the dtypes of all that they hold: once
     by `floatx()`, once by the policy of their layers.
@@ -402,6 +438,7 @@ PROGRAMS = [
     convolutional, recurrent, masked, open_time, attention, dropout, partial_batch, step_function,
     custom_step, foreign_step, compute_loss, run_eagerly, averages, accumulation, loss_scale,
     metrics, added_losses, several_steps, schedules, mixed_precision, double_precision,
+    values_to_the_left, batches_of_threads,
     save_and_load, resumed, interrupted, exported, k_functions, loops, symbolic_comparison,
     eager_types, continued,
 ]  # fmt: skip

@@ -252,6 +252,11 @@ class Engine:
         fed arrays meanwhile, need this.
         """
 
+    def yield_to(self, kind: type) -> None:
+        """Let operators of the library's values leave operands of a class to the operators of that
+        class, as Python's data model has it. Most libraries do so by themselves.
+        """
+
     def bad_numbers(self, error: BaseException) -> tuple[bool, bool]:
         """Whether there was NaN, and whether there was an infinite number, according to the error
         that a failing `check_numerics` raised.

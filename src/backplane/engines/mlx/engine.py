@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from threading import get_ident, main_thread
 from typing import Any
 
 import mlx.core as mx
@@ -12,7 +13,7 @@ import numpy as np
 from backplane.core.spec import Spec
 from backplane.engines.arrays.control import Rows, loops
 from backplane.engines.base import Engine, natives
-from backplane.engines.mlx import elementwise, factorizations
+from backplane.engines.mlx import elementwise, factorizations, operators
 from backplane.engines.mlx.values import MLX, NAMES, from_numpy, to_numpy
 from backplane.engines.placement import OnDevice
 from backplane.engines.programs import Function, Program
@@ -23,6 +24,9 @@ ROWS = Rows(
     after=lambda rows, state: mx.depends(list(rows), list(state)),
 )  # fmt: skip
 """Loops are Python's own, over lazy arrays."""
+
+
+MAIN = main_thread().ident
 
 
 class MLXEngine(Engine):
@@ -113,8 +117,22 @@ class MLXEngine(Engine):
         return run
 
     def eager(self, program: Program) -> Function:
-        """The callable that runs a program on native values: lazily, as MLX itself does."""
-        return _placed(program, program.function)
+        """The callable that runs a program on native values: lazily, as MLX itself does. Other
+        threads than the main one evaluate, since no other can evaluate what is lazy there.
+        """
+        function = _placed(program, program.function)
+
+        def run(*inputs: Value) -> tuple[Value, ...]:
+            results = function(*inputs)
+            if get_ident() != MAIN and all(map(self.has_value, results)):
+                mx.eval(results)
+            return results
+
+        return run
+
+    def yield_to(self, kind: type) -> None:
+        """MLX's arrays do not do so by themselves."""
+        operators.yield_to(kind)
 
 
 def _placed(program: Program, function: Function) -> Function:

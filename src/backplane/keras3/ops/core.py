@@ -61,6 +61,7 @@ NO_NUMBERS = frozenset("OSUmM")
 """The kinds of NumPy's dtypes whose arrays are no tensors: strings, objects and times."""
 
 introduce_dtypes(eager_engine())
+eager_engine().yield_to(Tensor)
 
 
 class name_scope(keras_name_scope):  # noqa: N801 - its name in Keras
