@@ -43,9 +43,11 @@ def test_nan_of_a_function_is_not_passed_over(engine, extreme, sign):
         assert np.isnan(found).any()
 
 
-@pytest.mark.parametrize("function", ["relu", "leaky", "relu6", "maximum", "minimum", "clip", "sqrt"])
+@pytest.mark.parametrize(
+    "function", ["relu", "leaky", "relu6", "maximum", "minimum", "clip", "sqrt"]
+)
 def test_nan_gets_through_to_a_reduction(engine, function):
-    """Kernels that compute a function and a reduction at once may take NaN for the other operand."""
+    """Kernels that compute a function and a reduction at once may pass NaN over."""
     x = K.placeholder((None, 7), dtype="float32")
     y = {
         "relu": lambda: K.relu(x),

@@ -249,7 +249,7 @@ def values_to_the_left():
 
         def call(self, x):
             y = self.half * x + self.rows * (self.half - x) / (self.rows + ops.square(x))
-            return y + ops.cast(self.half < x, "float32") * (self.rows @ ops.ones((5, 1)))
+            return y + ops.cast(x > self.half, "float32") * self.rows
 
     parts = [L.Dense(5, kernel_regularizer="l1", bias_regularizer="l2"), L.PReLU(), Layer()]
     return losses(keras.Sequential([keras.Input((5,)), *parts, L.Dense(2)]), ROWS, TARGETS)
