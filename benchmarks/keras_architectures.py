@@ -212,6 +212,13 @@ def measure_averages(keras: Any, model: Any, x: Any) -> list[Any]:
     return [np.asarray(w) for layer in found for w in layer.non_trainable_variables]
 
 
+def _set_averages(keras: Any, model: Any, arrays: list[Any]) -> None:
+    """Set moving averages to what `measure_averages` returned."""
+    variables = [w for layer in averages(keras, model) for w in layer.non_trainable_variables]
+    for variable, array in zip(variables, arrays, strict=True):
+        variable.assign(array)
+
+
 def without_dropout(model: Any) -> None:
     """Set the rates of dropout to 0: each backend draws masks of its own."""
     for layer in model._flatten_layers():
@@ -296,15 +303,17 @@ def _refer(
     """Write the file of a model.
 
     Returns:
-        How much the predictions depend on the inputs, and how much the losses depend on the last
-        bit of the weights.
+        How much the predictions depend on the inputs, and how much they and the losses depend on
+        the last bit of the weights.
     """
     kept = measure_averages(keras, model, x)
     outputs = _predictions(keras, predictor, x)
     losses = _losses(model, x)
-    changes = np.zeros(STEPS)
+    changes, moved = np.zeros(STEPS), 0.0
     for _ in range(ROUNDINGS):
         seed_weights(model, name, ROUNDING)
+        _set_averages(keras, model, kept)
+        moved = max(moved, _difference(_predictions(keras, predictor, x), outputs))
         changes = np.maximum(changes, np.abs(np.divide(_losses(model, x), losses) - 1))
     arrays = {f"average{i}": a for i, a in enumerate(kept)}
     arrays |= {f"output{i}": a for i, a in enumerate(outputs)}
@@ -314,6 +323,7 @@ def _refer(
         "spread": float(min(spreads)),
         "first": float(losses[0]),
         "second": float(losses[1]),
+        "predictions_rounding": moved,
         "first_rounding": float(changes[0]),
         "second_rounding": float(changes[1]),
     }
@@ -323,17 +333,21 @@ def _compare(keras: Any, predictor: Any, model: Any, x: Any, file: Path) -> dict
     """The differences of the predictions over their largest, and of the losses over the losses."""
     with np.load(file) as held_by_reference:
         wanted = dict(held_by_reference)
-    variables = [w for layer in averages(keras, model) for w in layer.non_trainable_variables]
-    for i, weight in enumerate(variables):
-        weight.assign(wanted[f"average{i}"])
+    _set_averages(keras, model, [a for name, a in wanted.items() if name.startswith("average")])
+    found = _predictions(keras, predictor, x)
+    difference = _difference(found, [wanted[f"output{i}"] for i in range(len(found))])
+    losses = np.abs(np.divide(_losses(model, x), wanted["losses"]) - 1)
+    return {"predictions": difference, "first": float(losses[0]), "second": float(losses[1])}
+
+
+def _difference(found: list[Any], outputs: list[Any]) -> float:
+    """The largest difference of predictions over the largest of them."""
     difference = 0.0
-    for i, part in enumerate(_predictions(keras, predictor, x)):
-        output = wanted[f"output{i}"]
+    for i, (part, output) in enumerate(zip(found, outputs, strict=True)):
         if output.shape != part.shape:
             raise ValueError(f"output {i} has shape {part.shape}, not {output.shape}")
         difference = max(difference, float(np.abs(part - output).max() / np.abs(output).max()))
-    losses = np.abs(np.divide(_losses(model, x), wanted["losses"]) - 1)
-    return {"predictions": difference, "first": float(losses[0]), "second": float(losses[1])}
+    return difference
 
 
 def _predictions(keras: Any, predictor: Any, x: Any) -> list[Any]:
