@@ -27,6 +27,7 @@ ROWS = Rows(
 
 
 MAIN = main_thread().ident
+"""The thread that evaluates what others have made."""
 
 
 class MLXEngine(Engine):

@@ -31,7 +31,7 @@ def floatx() -> str:
 
 def float_of(x: Any) -> Tensor:
     """The operand as a tensor of the float dtype that Keras gives a function of it: int64 becomes
-    `floatx()`, and all others what `result_type` says, which makes float32 of float64.
+    `floatx()`, and all others what `result_type` says: float32 of float64, where it is not kept.
     """
     x = tensor_of(x)
     kind = x.spec.dtype
