@@ -113,6 +113,36 @@ def test_the_slope_of_elu_of_negative_numbers(engine, dtype):
     np.testing.assert_allclose(slope, np.exp(x.astype(dtype).astype("float64")), rtol=DIGITS[dtype])
 
 
+FUNCTIONS = [K.sigmoid, K.softplus, K.tanh, K.elu, K.softsign, K.hard_sigmoid, K.exp, K.erf]
+
+
+def in_a_loop(function, x):
+    """`function` of each row of x, (rows, n), in a loop that it cannot be moved out of."""
+
+    def step(row, states):
+        return function(row + states[0]), [K.relu(states[0])]
+
+    return K.rnn(step, K.expand_dims(x, 0), [K.zeros_like(x[:1])])[1][0]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_a_loop_keeps_the_digits_of_a_function(engine, function):
+    x = K.placeholder((None, 4))
+    outside, inside = function(x), in_a_loop(function, x)
+    slopes = [K.gradients(K.sum(y), [x])[0] for y in (outside, inside)]
+    rows = np.array([[-80.0, -40, -20, -18], [-15, -9, -1e-3, -1e-6], [0, 1e-5, 8, 30]])
+    found = K.function([x], [outside, inside, *slopes])([rows.astype("float32")])
+    np.testing.assert_allclose(found[1], found[0], rtol=DIGITS["float32"])
+    np.testing.assert_allclose(found[3], found[2], rtol=DIGITS["float32"], atol=1e-30)
+
+
+def test_the_logarithm_of_a_sigmoid_in_a_loop(engine):
+    x = K.placeholder((None, 2))
+    y = in_a_loop(lambda row: K.log(K.sigmoid(row)), x)
+    (found,) = K.function([x], [y])([[[-80.0, -20.0], [-18.0, -1.0]]])
+    np.testing.assert_allclose(found, [[-80, -20], [-18, -1.3132616]], rtol=1e-6)
+
+
 def test_hard_sigmoid_near_its_edge(engine, dtype):
     x = np.array([-2.4999, -2.49, 0.0, 2.499]).astype(dtype)
     value, _ = value_and_slope(K.hard_sigmoid, x, dtype)

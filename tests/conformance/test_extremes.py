@@ -63,3 +63,20 @@ def test_nan_gets_through_to_a_reduction(engine, function):
     value[::3, 3] = np.nan
     for found in [K.function([x], [result])([value])[0] for result in results]:
         np.testing.assert_array_equal(np.isnan(found), np.isnan(value).any(axis=1))
+
+
+@pytest.mark.parametrize("factor", [2.0, 1.5, 1.0, 0.2, -3.0, np.inf, np.nan])
+@pytest.mark.parametrize("known", [True, False])
+def test_extremes_of_a_tensor_and_its_multiple(engine, factor, known):
+    """TensorFlow's optimizer takes max(2 · x, x) for a leaky ReLU, and gives the smaller one."""
+    x = K.placeholder((4,) if known else (None,))
+    values = np.array([0.5, -0.25, 3.0, -7.0], "float32")
+    scaled = [x * factor, factor * x, x / (1 / factor), K.stop_gradient(x * factor)]
+    if factor == 2:
+        scaled += [x + x, x + 1.0 * x, 3.0 * x - x, -(x * -2.0), K.sum(K.stack([x, x]), axis=0)]
+    pairs = [pair for y in scaled for pair in ((x, y), (y, x))]
+    tops, bottoms = ([f(*pair) for pair in pairs] for f in (K.maximum, K.minimum))
+    found = K.function([x], tops + bottoms)([values])
+    for i, y in enumerate(found):
+        right = (np.maximum if i < len(pairs) else np.minimum)(values, values * np.float32(factor))
+        np.testing.assert_allclose(y, right, rtol=1e-6, err_msg=str(i))

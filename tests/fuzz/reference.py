@@ -213,6 +213,8 @@ class Evaluation:
             adding = name in ADDING and name != "avg_pool"
             whole = adding and all(_are_few_digits(v) for v in operands)
             digits = 0 if whole else NEVER
+            if name in JUMPS and self.rng.random() < 0.5:  # an exact quotient may be whole
+                digits = DIGITS.get(node.spec.dtype, 0)
             # A whole exponent stays whole: the power of a negative number would be NaN.
             last = 1 if name == "pow" else len(operands)
             moving = zip(operands[:last], node.inputs[:last], strict=True)
@@ -245,7 +247,8 @@ class Evaluation:
             if near is None or np.shape(near) != np.shape(value) or not is_float(t.spec.dtype):
                 continue
             far = np.nan_to_num(value - near, posinf=0.0, neginf=0.0) * SLACK
-            other = near + far * self.noise(far.shape) if node.op.name in JUMPS else value
+            jumps = node.op.name in JUMPS and self.rng.random() < 0.75
+            other = near + far * self.noise(far.shape) if jumps else value
             vanishing = (np.abs(far) >= np.abs(near)) & (self.noise(far.shape) < 0)
             moved[t] = np.where(far == 0, value, np.where(vanishing, 0.0, other))
         found = [moved[t] for t in node.inputs]
@@ -272,6 +275,9 @@ class Evaluation:
             return np.where(free, self.rng.choice(kinds, np.shape(found)), found)
         if all(np.max(np.abs(v), initial=0.0, where=np.isfinite(v)) < most**0.25 for v in wide):
             return found
+        # ONNX Runtime may leave out the conversion to float16 between two operations in float32.
+        if node.spec.dtype == "float16" and self.rng.random() < 0.5:
+            return found
         sizes = [np.abs(v) if np.asarray(v).dtype.kind == "f" else v for v in operands]
         large = ~(np.abs(self.computed(node, sizes)) < most / 4)
         return np.where(large, self.rng.choice(kinds, np.shape(found)), found)
@@ -294,6 +300,11 @@ class Evaluation:
         start = int(self.rng.integers(max(1, len(NOISE) - count)))
         part = NOISE[start : start + count]
         return (part if len(part) == count else np.resize(NOISE, count)).reshape(shape)
+
+    def chosen(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Where an engine makes use of a freedom: everywhere, or at random elements."""
+        assert self.rng is not None
+        return self.noise(shape) < self.rng.choice([0.0, 1.0])
 
     def computed(self, node: Tensor, operands: list[Any]) -> Any:
         """The primitive in float64."""
@@ -360,6 +371,9 @@ class Evaluation:
         value = np.asarray(value, "float64")
         noise = self.noise(value.shape) * UNIT[dtype] * times
         moved = value * (1 + noise)
+        # Numbers of 16 bits are often equal, or whole, where more precise ones are not.
+        if dtype == "float16" and self.rng.random() < 0.5:
+            moved = moved.astype("float16").astype("float64")
         if digits is not NEVER:
             moved = np.where(_short(value, dtype, digits), value, moved)
         size = np.abs(value)
@@ -406,7 +420,7 @@ class Evaluation:
         elif name == "mul":  # XLA chooses by a bool that was cast, and so passes over NaN.
             masks = [x.op is not None and x.op.name == "cast" and x.inputs[0].spec.dtype == "bool"
                      for x in node.inputs]  # fmt: skip
-            free = np.isnan(found) & (self.noise(np.shape(found)) < 0)
+            free = np.isnan(found) & self.chosen(np.shape(found))
             for mask, x in zip(masks, operands, strict=True):
                 if mask:
                     found = np.where(free & (np.asarray(x) == 0), 0.0, found)

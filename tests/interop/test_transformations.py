@@ -161,6 +161,21 @@ def test_tensorflow_second_order_and_xla() -> None:
     np.testing.assert_allclose(compiled(x), (X**3).sum(), rtol=1e-4)
 
 
+def test_tensorflow_tapes_of_maxima() -> None:
+    """What keeps TensorFlow's optimizer away from an operation has a gradient too."""
+
+    @tf.function
+    def slope(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = K.sum(K.max(K.exp(x), axis=-1)) + K.sum(K.maximum(2.0 * x, x))
+        return tape.gradient(value, x)
+
+    x = X - 1
+    largest = np.where(x == x.max(-1, keepdims=True), np.exp(x), 0)
+    np.testing.assert_allclose(slope(tf.constant(x)), largest + np.where(x > 0, 2, 1), rtol=1e-5)
+
+
 def test_tensorflow_variables_loops_and_datasets() -> None:
     weights = tf.Variable(X)
     with tf.GradientTape() as tape:

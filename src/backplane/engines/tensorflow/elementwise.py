@@ -14,7 +14,7 @@ from backplane.core.spec import Spec
 from backplane.engines.programs import emitted_line
 from backplane.engines.table import Lowering, Table, Value
 from backplane.engines.tensorflow.constants import number
-from backplane.engines.tensorflow.library import HALVES, computed_in, raw, tf
+from backplane.engines.tensorflow.library import HALVES, computed_in, opaque, raw, tf
 
 _SIGNED = dict.fromkeys((tf.uint8, tf.uint16, tf.uint32, tf.uint64), tf.int64)
 """Where unsigned integers, which lack kernels, are computed in. They wrap around alike there."""
@@ -23,6 +23,34 @@ _SIGNED = dict.fromkeys((tf.uint8, tf.uint16, tf.uint32, tf.uint64), tf.int64)
 def _of_floats(kernel: Lowering) -> Lowering:
     """`kernel` for floats. Integers stay as they are."""
     return lambda x: kernel(x=x) if x.dtype.is_floating else raw.Identity(input=x)
+
+
+def _product_by(kernel: Lowering) -> Lowering:
+    """Products and quotients. TensorFlow's optimizer divides by the sizes of a constant factor that
+    has no elements, and so ends the process.
+    """
+
+    def lowered(x: Value, y: Value) -> Value:
+        found = kernel(x=x, y=y)
+        empty = found.shape.is_fully_defined() and 0 in found.shape
+        return tf.zeros(found.shape, found.dtype) if empty else found
+
+    return lowered
+
+
+_SCALED = frozenset(("AddN", "AddV2", "Identity", "Mul", "Neg", "RealDiv", "StopGradient", "Sub"))
+"""Operations that TensorFlow's optimizer may write as a product with a constant."""
+
+
+def _maximum(x: Value, y: Value) -> Value:
+    """The larger ones. TensorFlow's optimizer takes max(a · x, x) for a leaky ReLU, also where the
+    number a is larger than 1: there it is the smaller one.
+    """
+    if x.dtype.is_floating and tf.is_symbolic_tensor(x) and tf.is_symbolic_tensor(y):
+        found = {x.op.type, y.op.type}
+        if found & _SCALED and "Const" not in found:
+            x = opaque(x)
+    return tf.maximum(x, y)
 
 
 TABLE = Table(
@@ -47,14 +75,14 @@ TABLE = Table(
     tanh_grad=lambda g, y: raw.TanhGrad(y=y, dy=g),
     logical_not=tf.logical_not,
     add=lambda x, y: raw.AddV2(x=x, y=y),
-    mul=lambda x, y: raw.Mul(x=x, y=y),
+    mul=_product_by(raw.Mul),
     mul_no_nan=lambda x, y: raw.MulNoNan(x=x, y=y),
-    div=tf.realdiv,
+    div=_product_by(raw.RealDiv),
     mod=lambda x, y: raw.FloorMod(x=x, y=y),
     pow=computed_in(_SIGNED, lambda x, y: raw.Pow(x=x, y=y)),
     neg=computed_in(_SIGNED, lambda x: raw.Neg(x=x)),
     sub=computed_in(_SIGNED, lambda x, y: raw.Sub(x=x, y=y)),
-    maximum=tf.maximum,
+    maximum=_maximum,
     minimum=tf.minimum,
     equal=lambda x, y: raw.Equal(x=x, y=y),
     not_equal=lambda x, y: raw.NotEqual(x=x, y=y),

@@ -250,7 +250,7 @@ def _function(
     eager = updates.stepwise(program, places, handles)
     run = direct.call(concrete, eager, control.EMPTY_STACK)
     operations = concrete.graph.get_operations()
-    if any(op.type in _FAIL_WHEN_EMPTY for op in operations):
+    if any(map(_fails_when_empty, operations)):
         run = _eager_when_empty(run, eager, program)
     return run, operations
 
@@ -272,9 +272,23 @@ def _on_cpu() -> bool:
 
 
 _FAIL_WHEN_EMPTY = frozenset(
-    ("CTCLoss", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropFilter")
-)
-"""Kernels that refuse an empty batch, or give a result of the wrong shape or of random numbers."""
+    (
+        "CTCLoss", "Conv2D", "Conv3D", "DepthwiseConv2dNative",
+        "DepthwiseConv2dNativeBackpropFilter", "MaxPoolGrad",
+    )
+)  # fmt: skip
+"""Kernels that refuse an empty batch, end the process, or give a result of the wrong shape or of
+random numbers."""
+
+
+def _fails_when_empty(op: Any) -> bool:
+    """Whether the operation may fail if an operand has no elements. TensorFlow's optimizer joins a
+    product of matrices with a bias, and the joint kernel ends the process if there are no columns,
+    or no terms to add up.
+    """
+    if op.type == "BiasAdd" and op.inputs[0].op.type == "MatMul":
+        return not all(op.inputs[0].op.inputs[1].shape.as_list())
+    return op.type in _FAIL_WHEN_EMPTY
 
 
 def _refuse_unchecked(graph: Any) -> None:

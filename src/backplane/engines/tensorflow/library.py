@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from backplane.engines.table import in_wider
 
@@ -100,4 +101,12 @@ HALVES = {tf.float16: tf.float32, tf.bfloat16: tf.float32}
 computed_in = partial(in_wider, tf.cast)
 """Makes a function that computes some dtypes in others."""
 
-__all__ = ["HALVES", "computed_in", "raw", "tf"]
+
+def opaque(x: Any) -> Any:
+    """`x`, as an operation that TensorFlow's optimizer neither removes nor moves. It costs no copy,
+    and has a gradient for tapes.
+    """
+    return raw.PlaceholderWithDefault(input=x, shape=x.shape)
+
+
+__all__ = ["HALVES", "computed_in", "opaque", "raw", "tf"]

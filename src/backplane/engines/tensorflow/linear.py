@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from backplane.engines.table import Table, Value
+from backplane.engines.tensorflow.constants import sizes_of, vector
 from backplane.engines.tensorflow.library import HALVES, raw, tf
 
 TABLE = Table()
@@ -18,7 +19,10 @@ def _matmul(x: Value, y: Value, *, transpose_x: bool, transpose_y: bool) -> Valu
         wide = tf.cast(x, tf.int64), tf.cast(y, tf.int64)
         return tf.cast(_matmul(*wide, transpose_x=transpose_x, transpose_y=transpose_y), x.dtype)
     if x.shape.rank == 2:
-        return raw.MatMul(a=x, b=y, transpose_a=transpose_x, transpose_b=transpose_y)
+        product = raw.MatMul(a=x, b=y, transpose_a=transpose_x, transpose_b=transpose_y)
+        # The kernel that adds a bias to such a product would end the process.
+        empty = 0 in (*x.shape, *y.shape)
+        return tf.zeros(vector(sizes_of(product)), x.dtype) if empty else product
     return raw.BatchMatMulV2(x=x, y=y, adj_x=transpose_x, adj_y=transpose_y)
 
 

@@ -23,7 +23,7 @@ from backplane.engines.tensorflow.constants import (
     sizes_of,
     vector,
 )
-from backplane.engines.tensorflow.library import HALVES, computed_in, raw, tf
+from backplane.engines.tensorflow.library import HALVES, computed_in, opaque, raw, tf
 
 SEVERAL = 256
 """Elements from which on there may be many, if the size of another axis is not known."""
@@ -48,13 +48,11 @@ monotonic."""
 
 
 def _kept(x: Value) -> Value:
-    """The operand of a maximum or minimum, behind an operation that TensorFlow's optimizer leaves
-    where it is. It would look for the largest x instead of the largest f(x): elements that f makes
-    equal would not be tied any more, and NaN, such as the logarithm of -1, would be passed over.
+    """The operand of a maximum or minimum. TensorFlow's optimizer would look for the largest x
+    instead of the largest f(x): elements that f makes equal would not be tied any more, and NaN,
+    such as the logarithm of -1, would be passed over.
     """
-    if tf.is_symbolic_tensor(x) and x.op.type in _MOVED:
-        return raw.Snapshot(input=x)
-    return x
+    return opaque(x) if tf.is_symbolic_tensor(x) and x.op.type in _MOVED else x
 
 
 def _reduction(kernel: Callable[..., Value]) -> Lowering:

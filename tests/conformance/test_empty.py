@@ -1,0 +1,73 @@
+"""Tensors without elements: batches without rows, layers without units, windows over nothing."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from backplane import backend as K
+
+FORMATS = ("channels_last", "channels_first")
+
+
+def shapes(found):
+    return [np.shape(v) for v in found]
+
+
+@pytest.mark.parametrize("mode", ["max", "avg"])
+@pytest.mark.parametrize("data_format", FORMATS)
+@pytest.mark.parametrize("known", [False, True])
+def test_pooling_has_a_gradient_for_no_images(engine, mode, data_format, known):
+    x = K.placeholder((0 if known else None, 4, 4, 4))
+    y = K.pool2d(K.relu(x * 2.0), (2, 2), (2, 1), "same", data_format, mode)
+    loss = K.sum(y * y)
+    f = K.function([x], [loss, y, *K.gradients(loss, [x])])
+    for rows in (0,) if known else (0, 2, 0):
+        total, found, slope = f([np.ones((rows, 4, 4, 4))])
+        assert total == 4 * found.size
+        assert (len(found), slope.shape) == (rows, (rows, 4, 4, 4))
+
+
+def test_pooling_volumes_has_a_gradient_for_no_volumes(engine):
+    x = K.placeholder((None, 4, 4, 4, 2))
+    y = K.pool3d(x, (2, 2, 2), (2, 2, 2), "valid", "channels_last", "max")
+    f = K.function([x], [y, *K.gradients(K.sum(y), [x])])
+    assert shapes(f([np.zeros((0, 4, 4, 4, 2))])) == [(0, 2, 2, 2, 2), (0, 4, 4, 4, 2)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("activation", [None, K.relu, K.sigmoid], ids=["none", "relu", "sigmoid"])
+def test_a_dense_layer_of_nothing(engine, dtype, activation):
+    """Without rows, columns of the input, or units; sizes known and unknown."""
+    for known, sizes in product((True, False), ((0, 4, 3), (2, 0, 3), (2, 4, 0), (0, 0, 0))):
+        n, columns, units = sizes
+        x = K.placeholder((n, columns) if known else (None, None), dtype=dtype)
+        w = K.placeholder((columns, units) if known else (None, None), dtype=dtype)
+        b = K.placeholder((units,), dtype=dtype)
+        y = K.bias_add(K.dot(x, w), b)
+        y = y if activation is None else activation(y)
+        f = K.function([x, w, b], [y, *K.gradients(y, [x, w, b])])
+        found = f([np.ones((n, columns)), np.ones((columns, units)), np.ones(units)])
+        assert shapes(found) == [(n, units), (n, columns), (columns, units), (units,)]
+        if n and units and activation is None:
+            assert (found[0] == 1).all()
+
+
+@pytest.mark.parametrize("data_format", FORMATS)
+def test_normalized_convolutions_of_no_images(engine, data_format):
+    x = K.variable(np.zeros((0, 2, 2, 2)))
+    kernel = K.constant(np.ones((3, 3, 2, 2)))
+    y = K.softmax(K.l2_normalize(K.conv2d(x, kernel, (1, 1), "same", data_format), axis=-1))
+    assert shapes(K.function([], [y, *K.gradients(K.sum(y), [x])])([])) == [(0, 2, 2, 2)] * 2
+
+
+def test_products_and_quotients_of_nothing_in_a_loop(engine):
+    x = K.placeholder((None, 3))
+    nothing = K.constant(np.zeros((0, 3)))
+
+    def step(row, states):
+        y = nothing * row / K.sqrt(K.sum(nothing * nothing, axis=-1, keepdims=True))
+        return states[0] + K.sum(y), [states[0] + K.sum(y)]
+
+    last = K.rnn(step, K.expand_dims(x, 0), [K.zeros((1, 3))])[0]
+    assert K.function([x], [last])([np.ones((4, 3))])[0].tolist() == [[0, 0, 0]]
