@@ -66,7 +66,7 @@ def test_products_and_quotients_of_nothing_in_a_loop(engine):
     nothing = K.constant(np.zeros((0, 3)))
 
     def step(row, states):
-        y = nothing * row / K.sqrt(K.sum(nothing * nothing, axis=-1, keepdims=True))
+        y = nothing * row * 2.0 / K.sqrt(K.sum(nothing * row, axis=-1, keepdims=True))
         return states[0] + K.sum(y), [states[0] + K.sum(y)]
 
     last = K.rnn(step, K.expand_dims(x, 0), [K.zeros((1, 3))])[0]

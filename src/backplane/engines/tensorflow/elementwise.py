@@ -25,19 +25,6 @@ def _of_floats(kernel: Lowering) -> Lowering:
     return lambda x: kernel(x=x) if x.dtype.is_floating else raw.Identity(input=x)
 
 
-def _product_by(kernel: Lowering) -> Lowering:
-    """Products and quotients. TensorFlow's optimizer divides by the sizes of a constant factor that
-    has no elements, and so ends the process.
-    """
-
-    def lowered(x: Value, y: Value) -> Value:
-        found = kernel(x=x, y=y)
-        empty = found.shape.is_fully_defined() and 0 in found.shape
-        return tf.zeros(found.shape, found.dtype) if empty else found
-
-    return lowered
-
-
 _SCALED = frozenset(("AddN", "AddV2", "Identity", "Mul", "Neg", "RealDiv", "StopGradient", "Sub"))
 """Operations that TensorFlow's optimizer may write as a product with a constant."""
 
@@ -75,9 +62,9 @@ TABLE = Table(
     tanh_grad=lambda g, y: raw.TanhGrad(y=y, dy=g),
     logical_not=tf.logical_not,
     add=lambda x, y: raw.AddV2(x=x, y=y),
-    mul=_product_by(raw.Mul),
+    mul=lambda x, y: raw.Mul(x=x, y=y),
     mul_no_nan=lambda x, y: raw.MulNoNan(x=x, y=y),
-    div=_product_by(raw.RealDiv),
+    div=tf.realdiv,
     mod=lambda x, y: raw.FloorMod(x=x, y=y),
     pow=computed_in(_SIGNED, lambda x, y: raw.Pow(x=x, y=y)),
     neg=computed_in(_SIGNED, lambda x: raw.Neg(x=x)),

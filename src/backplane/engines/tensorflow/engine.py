@@ -250,6 +250,8 @@ def _function(
     eager = updates.stepwise(program, places, handles)
     run = direct.call(concrete, eager, control.EMPTY_STACK)
     operations = concrete.graph.get_operations()
+    if any(map(_is_empty_sum_or_product, operations)):
+        return eager, operations
     if any(map(_fails_when_empty, operations)):
         run = _eager_when_empty(run, eager, program)
     return run, operations
@@ -289,6 +291,16 @@ def _fails_when_empty(op: Any) -> bool:
     if op.type == "BiasAdd" and op.inputs[0].op.type == "MatMul":
         return not all(op.inputs[0].op.inputs[1].shape.as_list())
     return op.type in _FAIL_WHEN_EMPTY
+
+
+def _is_empty_sum_or_product(op: Any) -> bool:
+    """Whether TensorFlow's optimizer may end the process: it divides by the sizes of a constant
+    factor, also if that has no elements.
+    """
+    if op.type not in ("AddN", "AddV2", "Mul", "RealDiv", "Sub"):
+        return False
+    shape = op.outputs[0].shape
+    return shape.rank is not None and 0 in shape
 
 
 def _refuse_unchecked(graph: Any) -> None:
