@@ -79,6 +79,7 @@ PARTS = {
     "engines.placement": "protocol",
     "engines.programs": "protocol",
     "engines.table": "protocol",
+    "engines.yielding": "protocol",
     "engines.arrays": "protocol",
 }
 """Parts of the package whose layer is not the first word of their name."""

@@ -80,3 +80,27 @@ def test_extremes_of_a_tensor_and_its_multiple(engine, factor, known):
     for i, y in enumerate(found):
         right = (np.maximum if i < len(pairs) else np.minimum)(values, values * np.float32(factor))
         np.testing.assert_allclose(y, right, rtol=1e-6, err_msg=str(i))
+
+
+ROWWISE = {
+    "softmax": K.softmax,
+    "logarithm of softmax": lambda x: K.log(K.softmax(x)),
+    "logsumexp": lambda x: K.logsumexp(x, axis=-1),
+    "normalization": lambda x: K.l2_normalize(x, axis=-1),
+    "crossentropy": lambda x: K.categorical_crossentropy(K.ones_like(x) / 4, x, from_logits=True),
+    "crossentropy of classes": lambda x: K.sparse_categorical_crossentropy(
+        K.zeros_like(x[:, 0]), x, from_logits=True
+    ),
+    "variance": lambda x: K.var(x, axis=-1),
+    "running product": lambda x: K.cumprod(x, axis=-1)[:, -1],
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("name", ROWWISE)
+def test_nan_makes_the_result_of_its_row_nan(engine, name, dtype):
+    rows = np.array([[2.5, 6e4, np.nan, 1], [np.nan, 1, 2, 3], [1, np.nan, -6e4, 0], [1, 2, 3, 4]])
+    x = K.placeholder((None, 4), dtype=dtype)
+    (found,) = K.function([x], [ROWWISE[name](x)])([rows.astype(dtype)])
+    assert np.isnan(found[:3]).all()
+    assert np.isfinite(found[3]).all()

@@ -26,6 +26,7 @@ EXPECTED = {
     "interrupted": True,
     "exported": True,
     "symbolic_comparison": 100.0,
+    "operators_of_values_and_tensors": 120,
     "eager_types": [True, True, "backplane"],
 }
 

@@ -11,9 +11,10 @@ import mlx.core as mx
 import numpy as np
 
 from backplane.core.spec import Spec
+from backplane.engines import yielding
 from backplane.engines.arrays.control import Rows, loops
 from backplane.engines.base import Engine, natives
-from backplane.engines.mlx import elementwise, factorizations, operators
+from backplane.engines.mlx import elementwise, factorizations, slices
 from backplane.engines.mlx.values import MLX, NAMES, from_numpy, to_numpy
 from backplane.engines.placement import OnDevice
 from backplane.engines.programs import Function, Program
@@ -132,8 +133,12 @@ class MLXEngine(Engine):
         return run
 
     def yield_to(self, kind: type) -> None:
-        """MLX's arrays do not do so by themselves."""
-        operators.yield_to(kind)
+        """MLX (0.32) refuses operands that it does not know, and takes those that have a
+        `__float__` for complex numbers. It refuses arrays as bounds of slices too.
+        """
+        names = (*yielding.ARITHMETIC, *yielding.BITS, *yielding.COMPARISONS, *yielding.IN_PLACE)
+        yielding.yield_to(kind, mx.array, names)
+        slices.take_arrays()
 
 
 def _placed(program: Program, function: Function) -> Function:

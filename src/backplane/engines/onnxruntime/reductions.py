@@ -29,7 +29,13 @@ from backplane.engines.onnxruntime.shaping import constant_of
 from backplane.engines.onnxruntime.sizes import filled, shape_of, total
 from backplane.engines.table import ADDED_SINGLY, Axes, Shape, Table, even_part, runs_of
 
-TABLE = Table(softmax=partial(node, "Softmax"), log_softmax=partial(node, "LogSoftmax"))
+TABLE = Table(softmax=partial(node, "Softmax"))
+
+
+@TABLE.add("log_softmax", unless=lambda specs, **given: specs[0].dtype == "float64")
+def log_softmax(x: Symbol, *, axis: int) -> Symbol:
+    """The kernel for float64 gives numbers where a score is NaN."""
+    return node("LogSoftmax", x, axis=axis)
 
 
 # --- sums and products ---------------------------------------------------------------------------

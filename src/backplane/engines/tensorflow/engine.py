@@ -14,6 +14,7 @@ from backplane.core.graph import KeySource
 from backplane.core.native import UnknownRankError
 from backplane.core.sparse import SparseTensor
 from backplane.core.spec import DTYPES, Spec
+from backplane.engines import yielding
 from backplane.engines.base import Engine, natives
 from backplane.engines.placement import OnDevice
 from backplane.engines.programs import Function, Program, located
@@ -149,6 +150,12 @@ class TensorFlow(Engine):
     def has_kernels(self, options: Mapping[str, Any]) -> bool:
         """XLA has none for the loss of CTC."""
         return not options.get("compile")
+
+    def yield_to(self, kind: type) -> None:
+        """TensorFlow asks the other class if it has a swapped form of the operator, such as
+        `__radd__`. Comparisons have none.
+        """
+        yielding.yield_to(kind, tf.Tensor, (*yielding.BITS, *yielding.COMPARISONS))
 
     def compile(self, program: Program) -> Function:
         """Trace the program once. Unknown sizes stay open.

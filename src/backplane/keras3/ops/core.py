@@ -14,6 +14,7 @@ from keras.src.backend.common.stateless_scope import StatelessScope
 from keras.src.backend.common.symbolic_scope import SymbolicScope
 
 from backplane import backend as K
+from backplane import engines
 from backplane.core import context, graph
 from backplane.core.graph import Placeholder
 from backplane.core.spec import DTYPES, Spec, bits, is_float
@@ -61,7 +62,15 @@ NO_NUMBERS = frozenset("OSUmM")
 """The kinds of NumPy's dtypes whose arrays are no tensors: strings, objects and times."""
 
 introduce_dtypes(eager_engine())
-eager_engine().yield_to(Tensor)
+
+
+def _let_values_yield() -> None:
+    """Let values of the engine in force stand to the left of symbolic tensors."""
+    eager_engine().yield_to(Tensor)
+
+
+_let_values_yield()
+engines.DEFAULT_CHANGED.append(_let_values_yield)
 
 
 class name_scope(keras_name_scope):  # noqa: N801 - its name in Keras
