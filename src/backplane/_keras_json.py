@@ -43,7 +43,7 @@ DEFAULT_TEXT = "\n".join(["{", ",\n".join(_LINES), "}", ""])
 
 
 def path() -> str:
-    """Where `keras.json` is looked for.
+    """The place where `keras.json` is looked for.
 
     Returns:
         The file in the folder `KERAS_HOME`; else in `.keras` in the home folder; else, where no

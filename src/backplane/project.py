@@ -8,9 +8,8 @@ NAME = "keras-backplane"
 VERSION = "0.1.0"
 
 ADDRESS = ""
-"""Where the source and the tracker are, such as `https://example.org/backplane`; empty until they
-have a public place.
-"""
+"""The address of the source and the tracker, such as `https://example.org/backplane`; empty until
+they have a public place."""
 
 
 def urls() -> dict[str, str]:

@@ -174,7 +174,7 @@ def _sources(t: Tensor, axis: int) -> list[Axis]:
 
 
 NEAR = {"float16": 1e-2, "bfloat16": 1e-1}
-"""How far, relatively, results may be from each other; 1e-3 for the other dtypes."""
+"""The largest relative difference between results; 1e-3 for the other dtypes."""
 
 
 def _is_close(want: np.ndarray, got: np.ndarray) -> bool:

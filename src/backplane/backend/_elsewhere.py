@@ -21,7 +21,7 @@ import numpy as np
 from backplane.core.registry import suggestion
 
 METHOD = re.compile(r"[xw]\.")
-"""What the name of an attribute begins with."""
+"""The beginning of an attribute's name."""
 
 
 class Row(NamedTuple):

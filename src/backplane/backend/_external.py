@@ -17,7 +17,7 @@ COMMON = frozenset(
         "set_epsilon", "set_floatx", "set_image_data_format", "set_image_dim_ordering",
     )
 )  # fmt: skip
-"""What stays ours: the settings, and what has nothing to do with tensors."""
+"""The names that stay ours: the settings, and what has nothing to do with tensors."""
 
 
 def take(choice: config.Choice, names: dict[str, Any]) -> None:

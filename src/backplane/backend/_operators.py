@@ -28,7 +28,7 @@ REFLECTED = tuple(f"r{name}" for name in BINARY)
 FORMS = {name: f"x {sign} y" for name, sign in (BINARY | ORDER).items()} | {
     f"r{name}": f"y {sign} x" for name, sign in BINARY.items()
 }
-"""What errors call the operators of `x`."""
+"""The names of the operators of `x` in errors."""
 
 
 def _meeting(name: str) -> Callable[[Tensor, Any], Any]:

@@ -226,7 +226,7 @@ def _torch_function(function: Callable[..., Any], args: Sequence[Any], kwargs: A
 
 
 METHODS = ("Tensor.", "TensorBase.")
-"""What the names of PyTorch's methods of tensors begin with."""
+"""The beginnings of the names of PyTorch's tensor methods."""
 
 
 def _tf_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Where functions run, and in which precision."""
+"""Devices on which functions run, and precision."""
 
 from __future__ import annotations
 

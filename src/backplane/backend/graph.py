@@ -305,7 +305,8 @@ def _once(inputs: list[Tensor], x: Tensor, engine: Engine) -> Function:
 
 
 CALLS = "_calls"
-"""Where a tensor keeps what computes it, by engine, from its first evaluation on."""
+"""The attribute in which a tensor keeps the program that computes it, by engine, from its first
+evaluation on."""
 
 
 def _eval_method(x: Tensor, session: Any, feed_dict: Any) -> Any:

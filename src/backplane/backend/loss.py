@@ -179,7 +179,7 @@ def sparse_categorical_crossentropy(
 
 
 def _ignored(labels: Tensor, number: int) -> Tensor:
-    """Where the labels are `number`, which their dtype may be too narrow for."""
+    """The mask of labels that are `number`, which their dtype may be too narrow for."""
     limits = np.iinfo(labels.spec.dtype)
     if not limits.min <= number <= limits.max:
         return full_like(labels, 0, "bool")

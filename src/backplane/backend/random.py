@@ -213,7 +213,7 @@ def key_source(seed: Any) -> KeySource:
 Samplers = tuple[Callable[..., Tensor], Callable[..., Tensor]]
 _UNIFORM: Samplers = (random.random_uniform, portable_uniform)
 _NORMAL: Samplers = (random.random_normal, portable_normal)
-"""How an engine draws, and how it draws if samples are to be the same on all engines."""
+"""An engine's own sampler, and the one that serves if samples are to be the same on all engines."""
 
 
 def _sample(kind: Samplers, shape: Shape, dtype: str, seed: Seed, what: str = "shape") -> Tensor:

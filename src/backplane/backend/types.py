@@ -66,10 +66,11 @@ LossScale: TypeAlias = "float | Literal['dynamic'] | Mapping[str, float] | None"
 """By what a loss is multiplied: a number, `"dynamic"`, or a dict with `initial` and `steps`."""
 
 MeshAxes: TypeAlias = "str | Sequence[str] | None"
-"""What splits one axis of a tensor: an axis of the mesh, several of them, or nothing."""
+"""The split of one axis of a tensor: an axis of the mesh, several of them, or nothing."""
 
 Symbolic: TypeAlias = "Tensor | Numbers"
-"""What functions make symbolic tensors of: tensors and numbers, but no tensors of an engine."""
+"""Operands of functions that make symbolic tensors: tensors and numbers, but no tensors of an
+engine."""
 
 Size: TypeAlias = "int | Tensor | NativeTensor"
 """A size that is known, or an integer scalar tensor that holds it."""
@@ -106,10 +107,10 @@ CausalPadding: TypeAlias = Literal["valid", "same", "causal"]
 """`Padding`, or `"causal"`: zeros in front only, so that no output sees a later input."""
 
 DataFormat: TypeAlias = Literal["channels_first", "channels_last"]
-"""Where the channels stand among the axes of an image."""
+"""The place of the channels among the axes of an image."""
 
 PoolMode: TypeAlias = Literal["max", "avg"]
 """Whether pooling takes the maximum or the mean of each window."""
 
 Interpolation: TypeAlias = Literal["nearest", "bilinear"]
-"""How pixels between the given ones are found."""
+"""The method that finds pixels between the given ones."""

@@ -25,7 +25,7 @@ COLUMNS = ("engine", "version", "passed", "failed", "skipped", "seconds")
 USAGE = 4
 """Pytest's exit status for a command that was typed wrong."""
 LIBRARIES = ("ml_dtypes", "pytest", "scipy")
-"""What the suite imports besides the engines: the extra `check`."""
+"""Modules that the suite imports besides the engines: the extra `check`."""
 
 
 @click.command(context_settings={"ignore_unknown_options": True})

@@ -29,7 +29,7 @@ from backplane.engines import kernels
 from backplane.engines.kernel_table import LIMITS
 
 SECONDS, LEAST = 0.2, 5
-"""How long both forms of a case run in turns, and how often each at least."""
+"""Seconds for which both forms of a case run in turns, and the least number of runs of each."""
 CLOCKS = {"wall": perf_counter, "cpu": process_time}
 CLOSE = 0.05
 """If times differ by less than this share, the case decides nothing."""

@@ -8,7 +8,8 @@ import zlib
 from typing import Any
 
 PARSED = "parser.parse_args()"
-"""How the programs read their options. A notebook has none: the cell gives a list to change."""
+"""The line by which programs read their options. A notebook has none: the cell gives a list to
+change."""
 
 IMPORTS = (ast.Import, ast.ImportFrom)
 

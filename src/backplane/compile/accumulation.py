@@ -22,7 +22,7 @@ from backplane.ops.shaping import reshape
 
 
 class Split(NamedTuple):
-    """What a function with a split batch computes: outputs, and new values of variables."""
+    """The results of a function with a split batch: outputs, and new values of variables."""
 
     outputs: list[Tensor]
     news: list[Tensor]

@@ -21,7 +21,7 @@ from backplane.ops.indexing import slice as take_slice
 from backplane.ops.shaping import squeeze
 
 Specs = dict[Tensor, Any]
-"""What a tensor will be, or a tuple of that for a node with several results."""
+"""The spec of each tensor, or a tuple of specs for a node with several results."""
 
 
 class Conflict(NamedTuple):

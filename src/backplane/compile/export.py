@@ -21,7 +21,7 @@ from backplane.ops.elementwise import add
 
 ENGINE = "cntk"
 NEW = ".new"
-"""What the name of a state's next value ends in."""
+"""The end of the name of a state's next value."""
 
 
 class Wishes(NamedTuple):

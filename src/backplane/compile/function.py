@@ -54,7 +54,7 @@ class Function(Plan):
         return values
 
     def form(self) -> str:
-        """How to call the function, for errors: `f([a, b])`."""
+        """The form of a call of the function, for errors: `f([a, b])`."""
         letters = "abcdefgh"[: len(self.feeds)]
         return f"f([{', '.join(letters)}{', …' * (len(self.feeds) > len(letters))}])"
 

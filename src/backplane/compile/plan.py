@@ -81,12 +81,12 @@ class Plan:
         self.thin: Set[Tensor] = frozenset()
         """The sparse matrices that programs take in compressed rows, since the first call."""
         self.alike: list[Placeholder] = []
-        """Those that have had one size when the function was first called. Its program expects
-        that."""
+        """The placeholders that had one size when the function was first called. Its program
+        expects that."""
         # What `compile.function` has made of it.
         self._calls: dict[tuple[Any, ...], Call] = {}
         self._apart: dict[tuple[Any, ...], Call] = {}
-        """Where `_calls` expect batches of one size: the calls for others."""
+        """The calls for batches of other sizes than those that `_calls` expect."""
         self.call: Call | None = None
         """The straight-line call, once there is one that serves whatever is fed."""
 
@@ -268,8 +268,8 @@ class Variant(NamedTuple):
 def signature(
     function: Plan, inputs: Sequence[Tensor], replace: dict[Tensor, Tensor]
 ) -> tuple[list[Tensor], dict[int, int], dict[Tensor, Tensor]]:
-    """What the program of a function takes, which of that is replaced by which output, and what
-    replaces leaves.
+    """The inputs of a function's program, the outputs that replace some of them, and the
+    replacements of leaves.
     """
     # Keys travel as one array, so a call converts once, however many random ops there are.
     packed = Placeholder(Spec((len(function.keys), 4), "uint32"))

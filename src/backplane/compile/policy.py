@@ -41,7 +41,7 @@ class Scaling(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """How one `K.function` is to run: precision, scale of the loss, and parts of the batch."""
+    """The way in which a `K.function` runs: precision, scale of the loss, parts of the batch."""
 
     precision: str | None = None
     """The dtype in which products run."""

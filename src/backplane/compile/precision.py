@@ -38,7 +38,7 @@ class Lowering:
         self._graphs: dict[Graph, Graph] = {}
 
     def _region(self, precise: Sequence[Tensor]) -> set[Tensor]:
-        """What leads to `precise` through operations that would follow their operands."""
+        """The nodes that lead to `precise` through operations that would follow their operands."""
         found: set[Tensor] = set()
         waiting = list(precise)
         while waiting:

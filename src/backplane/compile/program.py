@@ -172,7 +172,7 @@ def _in_order_of_depth(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> S
 
 
 def _assumed(inputs: Sequence[Tensor]) -> Hashable:
-    """Which inputs the program expects to have first axes of one size."""
+    """The inputs whose first axes the program expects to have one size."""
     assumed = assumption()
     return None if assumed is None else tuple([(t, 0) in assumed.same for t in inputs])
 

@@ -27,7 +27,7 @@ class Place(NamedTuple):
     op: Primitive[Any]
     where: Where | None
     spec: Any = None
-    """What the line computes; a tuple of specs if there are several results."""
+    """The spec of the line's result; a tuple of specs if there are several results."""
     message: str = ""
     """The user's own message, of a primitive that has one."""
 
@@ -51,7 +51,7 @@ def built_at(error: BaseException) -> Place | None:
 
 
 _LINE = re.compile(r"\[(<backplane program \d+>):(\d+)\]")
-"""How a function that the engine's runtime calls names the emitted line that it belongs to."""
+"""The form in which a function that the engine's runtime calls names its emitted line."""
 
 
 def explain(
@@ -125,7 +125,7 @@ MOST_WRITTEN = 60
 
 
 def written(place: Place) -> str:
-    """What the user wrote that failed: the function that was called, such as `K.dot`, or the
+    """The user's expression that failed: the function that was called, such as `K.dot`, or the
     expression, such as `x + y`. The primitive's name if nobody knows.
     """
     where = place.where

@@ -130,7 +130,7 @@ class InRows(NamedTuple):
     graph: list[Tensor]
     fed: list[Tensor]
     state: dict[int, int]
-    """Which of what is fed is replaced by which output."""
+    """The outputs that replace fed values, by their positions."""
     thin: dict[Tensor, Thin]
 
 
@@ -204,7 +204,7 @@ class Thin:
         return dense_of_rows(values, *places)
 
     def fed(self) -> list[Tensor]:
-        """What the program takes for it."""
+        """The value that the program takes for it."""
         ends = [t for turned in sorted(self.parts) for t in self.parts[turned]]
         return [t for t in ends if isinstance(t, Placeholder)]
 
@@ -222,7 +222,7 @@ class _View(NamedTuple):
     casts: tuple[str, ...] = ()
 
     def of(self, node: Tensor) -> _View:
-        """What a node makes of it that converts or transposes."""
+        """The result of a node that converts or transposes it."""
         turned = node.op is transpose and node.params["perm"] == (1, 0)
         casts = (*self.casts, node.spec.dtype) if node.op is cast else self.casts
         return _View(self.thin, self.turned ^ turned, casts)
@@ -334,7 +334,7 @@ def _rounded(count: int) -> int:
 
 
 class Feeding(_Converter):
-    """What is fed for a placeholder. Equal matrices are converted once."""
+    """The arrays that are fed for a placeholder. Equal matrices are converted once."""
 
     def __init__(self, thin: Thin, engine: Engine, feed: Feed, what: str) -> None:
         super().__init__(thin, engine)

@@ -237,11 +237,12 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARY = (os.path.dirname(os.__file__) + os.sep, "<frozen ")
 OURS, INSTALLED, USERS = 1, 2, 3
 _origins: dict[str, int] = {}
-"""Whose code each file holds. Python's own modules and installed packages are `INSTALLED`."""
+"""The owner of the code in each file. Python's own modules and installed packages are `INSTALLED`.
+"""
 
 
 MOST_CALLERS = 16
-"""How many of the user's calls that led to a line are recorded."""
+"""The largest number of the user's calls that are recorded for a line."""
 
 
 def user_line() -> Where | None:
@@ -276,7 +277,7 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
 
 
 def _origin(filename: str) -> int:
-    """Whose code a file holds: `OURS`, `INSTALLED` or `USERS`."""
+    """The owner of the code in a file: `OURS`, `INSTALLED` or `USERS`."""
     found = _origins.get(filename)
     if found is None:
         ours = filename.startswith((_PACKAGE, "<backplane "))

@@ -17,7 +17,7 @@ from backplane.core.graph import KeySource, drawing, key_sources, process
 _MASK = 2**64 - 1
 
 _awaited: list[Saved] = []
-"""What was saved of sources that this process has not made yet."""
+"""The saved states of sources that this process has not made yet."""
 
 
 class Saved(NamedTuple):

@@ -1,4 +1,4 @@
-"""Which unknown sizes are equal: each is followed back to the axis where it first appears.
+"""Equality of unknown sizes: each is followed back to the axis where it first appears.
 
 `x + y` with two unknown batch sizes may broadcast one of them. Its gradient must then be ready to
 sum that axis down again, unless both sizes come from the same axis of the same tensor. The trait

@@ -40,7 +40,7 @@ class Source:
         self.marks: dict[int, Any] = {}
         """The marks of lines, by their numbers."""
         self._helpers: list[tuple[int, int]] = []
-        """Where the helpers are among the lines."""
+        """The places of the helpers among the lines."""
 
     def line(self, text: str, mark: object = None) -> None:
         """Add a line at the present margin. `marked` returns the `mark` for the number of this
@@ -122,7 +122,7 @@ class Source:
 
 
 SHORT, MOST_KEPT = 8_000, 256
-"""How many characters a text has whose code is kept, and how many are kept."""
+"""The length, in characters, up to which a text's code is kept, and the number of kept texts."""
 
 
 def _compiled(text: str, filename: str) -> CodeType:

@@ -98,7 +98,7 @@ class Rows(NamedTuple):
     values: np.ndarray
     columns: np.ndarray
     offsets: np.ndarray
-    """Where each row begins among the entries, and where the last one ends."""
+    """The first entry of each row, and the end of the last row."""
     rows: np.ndarray
     """The row of each entry."""
     across: np.ndarray

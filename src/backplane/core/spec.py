@@ -15,7 +15,7 @@ DTYPES = frozenset(("bool", *FLOATS, *SIGNED, *UNSIGNED))
 ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
 """The relative error of rounding to a dtype: the distance from 1 to the number below it."""
 KEY = "key<"
-"""What the dtypes of JAX's random keys begin with. Only random functions read such tensors."""
+"""The beginning of the dtypes of JAX's random keys. Only random functions read such tensors."""
 
 _FLOATS = frozenset(FLOATS)
 _INTEGERS = frozenset(SIGNED + UNSIGNED)

@@ -24,7 +24,8 @@ from backplane.core.tracebacks import boundary, hide
 _serial = itertools.count()
 
 OPERATORS: dict[str, Callable[..., Any]] = {}
-"""What `+`, `[]`, … do, by method name without underscores. `ops` fills it: core knows no op."""
+"""The functions of `+`, `[]`, …, by method name without underscores. `ops` fills it: core knows no
+op."""
 
 
 def _operator(name: str, symbol: str = "") -> Callable[..., Tensor]:
@@ -342,7 +343,7 @@ size is taken."""
 
 
 class Memory(Enum):
-    """Whose memory the result of a primitive is, on every engine."""
+    """The owner of the memory of a primitive's result, on every engine."""
 
     FRESH = "fresh"
     """Memory of its own, which no operand shares."""
@@ -461,8 +462,8 @@ class Primitive(Generic[R]):
         """If programs write it as several operations, in which forms. `compile.fuse` finds these by
         its decomposition."""
         self.memory = memory
-        """Whose memory its result is. An engine's table adds what only its own kernel does: that it
-        always makes a view, or can write to memory that it is given."""
+        """The owner of its result's memory. An engine's table adds what only its own kernel does:
+        that it always makes a view, or can write to memory that it is given."""
         self.elementwise = elementwise
         """Whether each element of the result is computed from the elements at the same place in the
         operands, which are broadcast."""

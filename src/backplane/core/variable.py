@@ -68,7 +68,7 @@ class Variable(Tensor):
         self.constraint = constraint
         self.trainable = True
         self.initial: Any = None
-        """What the variable started from, for `initializer`: a tensor, an array, or one number for
+        """The variable's first value, for `initializer`: a tensor, an array, or one number for
         all elements. None if that is not kept."""
         self.domain: Domain | None = None
         """Calls that write to the variable hold its lock. None until there is such a function."""

@@ -90,9 +90,9 @@ class Engine:
     """A condition over `{x}`, and a function of the library. If an array of the right dtype meets
     the condition, the function feeds it, as `feed` would. That saves one call of Python."""
     around: ClassVar[tuple[Callable[[], Any], Callable[[Any], Any], Any] | None] = None
-    """What reads a state of the process, what sets it, and the state in which programs run. An
-    emitted program does that in its own text, because one more function around a small program
-    would slow it down."""
+    """The function that reads a state of the process, the one that sets it, and the state in which
+    programs run. An emitted program does that in its own text, because one more function around a
+    small program would slow it down."""
     names_dtypes: ClassVar[bool] = True
     """Whether a dtype of the library tells its name, as `str(dtype)` or `dtype.name`."""
     holds_arrays: ClassVar[bool] = False
@@ -459,7 +459,7 @@ class Engine:
         return NOTHING
 
     def rebuilt(self, value: Value, replace: Mapping[Value, Value]) -> Value:
-        """Such a value, computed from others."""
+        """The value, computed again from others."""
         raise NotImplementedError
 
     # --- programs -------------------------------------------------------------------------------

@@ -33,18 +33,18 @@ SCALARS: dict[str, Callable[..., Value]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
     "neg": operator.neg, "cast": lambda x: x,
 }  # fmt: skip
-"""What primitives do with numbers."""
+"""The primitives as functions of numbers."""
 
 
 def counts(name: str) -> tuple[int, int]:
-    """How many numbers a step takes, and how many variables it replaces."""
+    """The number of scalars that a step takes, and of variables that it replaces."""
     found = PRIMITIVES[name].step
     assert found is not None
     return found
 
 
 class Instructions(ABC):
-    """What an engine can do with blocks, or with lists of tensors."""
+    """The operations of an engine on blocks, or on lists of tensors."""
 
     @abstractmethod
     def plain(self, name: str, out: Value, x: Value, y: Value | None) -> None:
@@ -80,7 +80,7 @@ class _Added(NamedTuple):
 
 
 class _Term(NamedTuple):
-    """What is added: a product or a quotient, times a number."""
+    """A term of a sum: a product or a quotient, times a number."""
 
     quotient: bool
     x: Tensor
@@ -143,7 +143,7 @@ class Formula:
     # --- writing ----------------------------------------------------------------------------------
 
     def _computed(self, t: Tensor) -> int:
-        """Where the value of `t` is, after it has been computed if need be."""
+        """The place of the value of `t`, which is computed first if need be."""
         if t in self.place:
             return self.place[t]
         if self.free:

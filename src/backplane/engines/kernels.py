@@ -1,5 +1,5 @@
-"""Which of two formulations of the same work serves: by a quantity of the sizes, and a limit for it
-that was measured.
+"""The choice between two formulations of the same work: by a quantity of the sizes, and a limit for
+it that was measured.
 
 The list below says what the choices are. `kernel_table` holds the limits of each, by dtype.
 `python -m benchmarks.kernels` measures and writes it. `backplane bench --kernels` measures on the
@@ -31,11 +31,11 @@ VERSION = 1
 FILE = "backplane-kernels.json"
 """The user's table, which lies beside `keras.json`."""
 DTYPES = ("float32", "float64")
-"""Those that are measured. Others follow the first."""
+"""The measured dtypes. Others follow the first."""
 
 
 ADVANTAGE = 0.85
-"""What is measured while a program runs serves if it needs less than this share of the time: a
+"""A formulation that is measured while a program runs serves below this share of the time: a
 close race must not be decided by noise, or equal processes would round differently."""
 
 

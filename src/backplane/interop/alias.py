@@ -44,7 +44,7 @@ ADVICE = (
     "(pip install keras), or Keras 2 for scripts that need it (pip install keras==2.3.1; with "
     "TensorFlow beside it, see `backplane docs classic-keras`)"
 )
-"""What to do where a script asks for more of Keras than there is."""
+"""Advice for a script that asks for more of Keras than there is."""
 
 
 RELEASES = {1: "1.2.2", 2: "2.3.1"}

@@ -1,4 +1,5 @@
-"""Which Keras a script was written for: 1, 2 or 3, as its imports and spellings tell.
+"""The generation of Keras that a script was written for: 1, 2 or 3, as its imports and spellings
+tell.
 
 Nothing is imported or run for that. The lists name what only one of the generations has; what two
 of them share, such as `Convolution2D` or `keras.utils.np_utils`, tells nothing.
@@ -37,7 +38,7 @@ NAMES = {
     """,
     3: "KerasTensor ops random saving",
 }
-"""What is imported from `keras`, or from modules below it."""
+"""Names that are imported from `keras`, or from modules below it."""
 
 MODULES = {
     1: "keras.initializations keras.regularizers.WeightRegularizer keras.utils.visualize_util",
@@ -59,7 +60,7 @@ FUNCTIONS = {
 """Functions of K."""
 
 METHODS = {1: "get_output_shape_for", 2: "compute_output_shape"}
-"""What a layer of one's own defines."""
+"""Methods that a layer of one's own defines."""
 
 VALUES = {1: "th tf"}
 """Arguments that are strings: the orderings of images."""

@@ -89,10 +89,10 @@ NUMPY: dict[str, Any] = {
     ),
     "trapz": getattr(np, "trapezoid", getattr(np, "trapz", None)),
 }
-"""What NumPy had under names that it has no more."""
+"""The objects behind names that NumPy has removed."""
 
 _INSTALLED = ("site-packages", "dist-packages", sysconfig.get_path("stdlib"))
-"""What the paths of installed libraries contain."""
+"""Names in the paths of installed libraries."""
 
 
 def _is_of_that_time(caller: FrameType) -> bool:

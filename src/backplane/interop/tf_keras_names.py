@@ -50,7 +50,7 @@ def print_tensor(x: TensorLike, message: str = "", summarize: int = 3) -> Any:
 
 
 OTHERWISE = {f.__name__: f for f in (ctc_decode, local_conv1d, print_tensor)}
-"""What tf.keras defined otherwise."""
+"""The functions that tf.keras defined otherwise."""
 
 
 class Backend(ModuleType):

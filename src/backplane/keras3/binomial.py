@@ -29,7 +29,7 @@ TAILS = np.array(
     ],
     F32,
 )
-"""What Stirling's formula for the logarithm of k! lacks, for the first k."""
+"""The errors of Stirling's formula for the logarithm of k!, for the first k."""
 
 
 def _f(x: float) -> Tensor:
@@ -37,7 +37,7 @@ def _f(x: float) -> Tensor:
 
 
 def successes(uniform: Uniform, n: Tensor, p: Tensor) -> Tensor:
-    """How many of `n` trials succeed that succeed with probability `p`, in float32.
+    """The number of successes among `n` trials of probability `p`, in float32.
 
     The rarer outcome is counted. Where fewer than 10 are expected, the distances between them are
     drawn, elsewhere the number itself.
@@ -139,7 +139,7 @@ def _log_share(k: Tensor, mode: Tensor, n: Tensor, p: Tensor) -> Tensor:
 
 
 def _tail(k: Tensor) -> Tensor:
-    """What Stirling's formula for the logarithm of k! lacks."""
+    """The error of Stirling's formula for the logarithm of k!."""
     next_ = ew.add(k, _f(1.0))
     square = ew.mul(next_, next_)
     series = ew.sub(_f(1 / 360), ew.div(_f(1 / 1260), square))

@@ -46,7 +46,7 @@ from backplane.ops.shaping import stack
 F = TypeVar("F", bound=Callable[..., Any])
 
 OUTSIDE, TRACING, INSIDE = 0, 1, 2
-"""Where a call stands: in the user's code, in the user's code while a step is traced, or inside
+"""The place of a call: in the user's code, in the user's code while a step is traced, or inside
 another function of the backend."""
 
 _where: ContextVar[int] = ContextVar("where a call of keras3 stands", default=OUTSIDE)
@@ -284,7 +284,7 @@ def _lifted_narrow(value: Any) -> Any:
 
 
 NARROWED = {"float64": "float32", "int64": "int32"}
-"""What Keras on JAX and on NumPy makes of the dtypes of values."""
+"""The dtypes that Keras on JAX and on NumPy gives values of 64 bits."""
 
 
 def narrowed(value: Any) -> Any:

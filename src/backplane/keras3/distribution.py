@@ -31,7 +31,7 @@ def list_devices(device_type: str | None = None) -> list[str]:
 
 
 def get_device_count(device_type: str | None = None) -> int:
-    """How many devices of one kind there are."""
+    """The number of devices of one kind."""
     return len(list_devices(device_type))
 
 
@@ -159,7 +159,7 @@ def in_force(distribution: Any) -> Iterator[None]:
 
 
 def layout_of_batch(distribution: Any, shape: Sequence[int | None]) -> Layout | None:
-    """How a batch lies on the mesh of a distribution."""
+    """The layout of a batch on the mesh of a distribution."""
     if mesh_of(distribution) is None or not shape:
         return None
     return layout_of(_axes(distribution.get_data_layout(shape)), len(shape), "keras.distribution")

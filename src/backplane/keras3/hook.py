@@ -24,7 +24,7 @@ from backplane import engines
 from backplane.known_engines import canonical
 
 NAME = "backplane"
-"""What `keras.backend.backend()` gives."""
+"""The result of `keras.backend.backend()`."""
 
 PREFIX = f"keras.src.backend.{NAME}"
 
@@ -53,7 +53,7 @@ AT_TOP = {
     ),
     "rnn": ("bidirectional_gru", "bidirectional_lstm", "cudnn_ok", "gru", "lstm", "rnn"),
 }  # fmt: skip
-"""What the package of the backend itself has, by module."""
+"""The names that the package of the backend itself has, by module."""
 
 _installed: list[MetaPathFinder] = []
 
@@ -304,7 +304,7 @@ _EXPORT = f"""
 from {PREFIX}.export import export_onnx as _export
 _export(model, filepath, input_signature, locals().get("input_names"), opset_version)
 """
-"""What the branch of this backend does. The names are those of Keras' function, which before Keras
+"""The code of this backend's branch. The names are those of Keras' function, which before Keras
 3.15 has no `input_names`."""
 
 

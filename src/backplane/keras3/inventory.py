@@ -1,4 +1,4 @@
-"""What the installed Keras asks of a backend, and what this one lacks.
+"""The functions that the installed Keras asks of a backend, and those that this one lacks.
 
     python -m backplane.keras3.inventory
 
@@ -70,7 +70,7 @@ def lacking() -> dict[str, list[str]]:
 
 
 def notice(version: str) -> str:
-    """What to say at the start about an installed release of Keras; empty if there is nothing. Only
+    """A notice at the start about an installed release of Keras; empty if there is nothing. Only
     a release that Backplane is not tested with is looked at.
     """
     missing = {} if version == TESTED else lacking()

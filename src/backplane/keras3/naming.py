@@ -22,7 +22,7 @@ def keras_name(function: Callable[..., Any]) -> str:
 
 
 _BEGINNING = re.compile(r"([\w.]+): ")
-"""What errors of K, of primitives and of running programs begin with: the name of a function."""
+"""The beginning of errors of K, of primitives and of running programs: the name of a function."""
 
 
 def name_function(error: Exception, name: str) -> None:
@@ -43,7 +43,7 @@ def name_function(error: Exception, name: str) -> None:
 
 
 _OPERATION = re.compile(r"^backend\.(?:(?:core|numpy|nn|math|linalg)\.)?(?=[\w.]+: )")
-"""How the code of Keras' operations calls a function of the backend."""
+"""The form in which Keras' operations call a function of the backend."""
 
 
 def name_operation(error: Exception) -> None:

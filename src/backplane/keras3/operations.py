@@ -28,7 +28,7 @@ _calling: ContextVar[bool] = ContextVar("an operation of Keras is called", defau
 
 
 class Backend:
-    """What `backend` is in a module of operations."""
+    """The object `backend` in a module of operations."""
 
     def __init__(self, own: ModuleType) -> None:
         self._own = own
@@ -71,7 +71,7 @@ def replaced() -> Iterator[None]:
 
 
 def called(operation: Any, kind: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """What an operation of the class `kind` gives for symbolic tensors.
+    """The result that an operation of the class `kind` gives for symbolic tensors.
 
     Raises:
         NotImplementedError: if we have no function for it, or none for symbolic tensors.

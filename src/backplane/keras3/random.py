@@ -274,7 +274,7 @@ def _draw_beta(seed: Any, shape: Any, alpha: Any, beta: Any, dtype: str) -> Any:
 def binomial(
     shape: Any, counts: Any, probabilities: Any, dtype: Any = None, seed: Any = None
 ) -> Any:
-    """How many of `counts` trials succeed."""
+    """The number of `counts` trials that succeed."""
     return _draw_binomial(draw_seed(seed), shape, counts, probabilities, _float(dtype))
 
 

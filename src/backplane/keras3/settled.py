@@ -1,4 +1,4 @@
-"""How calls outside of steps run, settled by the types of their arguments.
+"""Calls outside of steps, settled by the types of their arguments.
 
 The call rule looks at everything among the arguments, which takes longer than a small operation. So
 the first call with certain types settles what all later ones do, as for functions of K
@@ -39,7 +39,7 @@ class Rule:
         self.static = static
 
     def settled(self, engine: Engine, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        """What calls with arguments of these types do."""
+        """The rule for calls with arguments of these types."""
         values = (*args, *kwargs.values())
         if context.WATCHING or any(isinstance(v, Tensor | graph.Tensor) for v in values):
             return self.general

@@ -103,7 +103,7 @@ def _array(x: Any) -> Any:
 
 
 def _signature(data: Any) -> Any:
-    """What decides about the program: the structure, dtypes, and sizes but for the first."""
+    """The key of the program: the structure, dtypes, and sizes but for the first."""
     if isinstance(data, np.ndarray):
         return data.shape[1:] if data.ndim else None, data.dtype
     if isinstance(data, list | tuple):

@@ -1,4 +1,4 @@
-"""What a step of training reads and writes while it is traced.
+"""The variables that a step of training reads and writes while it is traced.
 
 The scope of the step (`step.Scope`) tells it. Other modules ask which step is being traced.
 """

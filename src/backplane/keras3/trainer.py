@@ -37,7 +37,7 @@ TAPES = ("GradientTape", "backward", "value_and_grad")
 
 
 class BackplaneTrainer(base_trainer.Trainer):
-    """What models have beside what Keras gives them: steps, and the loops around them."""
+    """The additions to Keras' models: steps, and the loops around them."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -35,7 +35,7 @@ Step = Callable[[list[Tensor], list[Tensor]], tuple[Sequence[Tensor], Sequence[T
 
 
 NOTHING_TO_DO = "there are no steps or elements: an axis that needs one has size 0"
-"""What is wrong where a loop gives its last output, or begins with its first element."""
+"""The error of a loop that gives its last output, or begins with its first element."""
 
 
 # --- scan -----------------------------------------------------------------------------------------

@@ -19,10 +19,10 @@ from backplane.ops.shaping import broadcast_to, expand_dims, sum
 Letters = list[str]
 
 HIDDEN = "ΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠ"
-"""What stands for the axes of an ellipsis, the last one last."""
+"""Letters for the axes of an ellipsis, the last one last."""
 
 USUAL = 16
-"""What an unknown size counts as, where the order of products depends on sizes."""
+"""The size that stands for an unknown one where the order of products depends on sizes."""
 
 
 class Term(NamedTuple):
@@ -144,7 +144,7 @@ def _wide(letter: str, axes: list[tuple[Tensor, int]], subscripts: str) -> Amoun
 
 
 def _order(terms: list[Term], result: Letters) -> list[tuple[int, int]]:
-    """Which two of the terms are multiplied, time after time. The product is the new last one."""
+    """The pairs of terms to multiply, one after the other. The product is the new last one."""
     if len(terms) < 3:
         return [(0, 1)] * (len(terms) - 1)
     names = {n: chr(ord("a") + i) for i, n in enumerate({n for t in terms for n in t.letters})}

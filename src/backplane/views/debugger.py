@@ -27,7 +27,7 @@ class Finding(NamedTuple):
     result: Numbers
     operands: Sequence[tuple[Tensor, Numbers]]
     run: str
-    """Which function ran, and how often it had run."""
+    """The function that ran, and the number of its calls so far."""
     loops: Sequence[tuple[Tensor, int]]
     """The loops around it, outermost first, and their steps, counted from 0."""
 

@@ -172,7 +172,7 @@ class Stretch:
             at += (b - a) * self.factors[-1]
 
     def __call__(self, x: float) -> float:
-        """Where a place on the axis moves to."""
+        """The new position of a place on the axis."""
         i = bisect_right(self.cuts, x) - 1
         return x if i < 0 else self.values[i] + (x - self.cuts[i]) * self.factors[i]
 
@@ -191,7 +191,7 @@ class Placed:
     inner: dict[int, Placed]
 
     def port(self, key: str) -> float | None:
-        """Where on the border a port is; None if there is no such port."""
+        """The position of a port on the border; None if there is no such port."""
         i = self.plan.box.ports.get(key)
         if i is None:
             return None
@@ -249,7 +249,7 @@ def placed(plan: Plan, opened: set[int], root: bool = True) -> Placed:
 
 
 Key = int | Point
-"""What has a place in a row: the number of an item, or a bend of an edge as the plan has it."""
+"""An entry of a row: the number of an item, or a bend of an edge as the plan has it."""
 
 
 def _reach(

@@ -20,7 +20,7 @@ from backplane.ops.control import scan_
 from backplane.views.words import Text, described, line_text, spec_text
 
 MOST_COLUMNS = 60
-"""Where the comments begin at the latest."""
+"""The last column in which comments may begin."""
 
 
 def source(function: Function, switches: Sequence[Any]) -> Text:

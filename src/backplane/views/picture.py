@@ -116,7 +116,7 @@ def _item(item: Item, x: float, y: float, width: float) -> str:
 
 
 def _start(box: Placed, edge: Edge) -> Point:
-    """Where an edge leaves its source."""
+    """The point at which an edge leaves its source."""
     cx, cy, width, height = box.rects[edge.source]
     inner = box.inner.get(edge.source)
     at = inner.port(f"out {edge.source_port}") if inner else None
@@ -124,7 +124,7 @@ def _start(box: Placed, edge: Edge) -> Point:
 
 
 def _end(box: Placed, edge: Edge) -> Point:
-    """Where an edge enters its target."""
+    """The point at which an edge enters its target."""
     cx, cy, width, height = box.rects[edge.target]
     inner = box.inner.get(edge.target)
     at = inner.port(edge.target_port) if inner else None

@@ -1,3 +1,3 @@
-"""What Keras' backends have in the module `random`."""
+"""The functions of Keras' backends in the module `random`."""
 
 from backplane.keras3.random import *  # noqa: F403

@@ -1,3 +1,3 @@
-"""What Keras' backends have in the module `rnn`."""
+"""The functions of Keras' backends in the module `rnn`."""
 
 from backplane.keras3.rnn import *  # noqa: F403

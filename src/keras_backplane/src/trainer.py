@@ -1,4 +1,4 @@
-"""What Keras' backends have in the module `trainer`."""
+"""The classes of Keras' backends in the module `trainer`."""
 
 from backplane.keras3.trainer import BackplaneTrainer as Trainer
 

@@ -1,4 +1,4 @@
-"""Whose memory a value has: who may share it, how long it is read, and who may write to it.
+"""Ownership of memory: who shares a value's memory, how long it is read, and who may write to it.
 
 Everything about memory is here: which results of a program are copied before users get them
 (`shared`), and which temporary a result is written over.
@@ -72,7 +72,7 @@ def alias_roots(
 
 
 def shared(outputs: Sequence[Tensor], news: Sequence[Tensor]) -> tuple[list[bool], list[bool]]:
-    """Which outputs must be copied, and which new values of variables. An output is copied if an
+    """The outputs and the new values of variables that must be copied. An output is copied if an
     input, a constant, the new value of a variable, or an output before it may have the same memory.
     A new value is copied if an input, a constant, or a new value before it may.
     """
@@ -110,8 +110,9 @@ def shape_key(t: Tensor) -> ShapeKey | None:
 
 
 def passes_over(node: Tensor, engine: Engine, host: Collection[Tensor] = ()) -> int:
-    """How many passes over memory the element-wise lowering of a node takes, if it can write to an
-    array that it is given. 0 for all other nodes, and for nodes that the `host` computes.
+    """The number of passes over memory that the element-wise lowering of a node takes, if it can
+    write to an array that it is given. 0 for all other nodes, and for nodes that the `host`
+    computes.
     """
     entry = engine.table.get(node.op.name) if node.op is not None else None
     if entry is None or not entry.out or node in host:

@@ -105,7 +105,7 @@ class _Writer:
 
     @contextmanager
     def _call(self) -> Iterator[None]:
-        """What is written inside becomes the call. What it raises ends at the caller's line."""
+        """A block whose lines become the call. What it raises ends at the caller's line."""
         with self.source.block("def call(inputs=(), *more):"):
             with self.source.block("try:"):
                 yield
@@ -119,7 +119,7 @@ class _Writer:
         self.source.names.update({f"domain{i}": d for i, d in enumerate(self.domains)})
 
     def _locks(self) -> list[str]:
-        """What the call holds while it runs."""
+        """The locks that the call holds while it runs."""
         self._join()
         if self.variant.program.written or self.replaced:
             for domain in self.domains:

@@ -99,7 +99,7 @@ class Emitter:
         self.later: list[str] = []
         """The names of the lists of calls that write over operands, which the program returns."""
         self.functions: list[Callable[[Source], None]] = []
-        """What writes the functions of chains, behind the program."""
+        """Writers of the functions of chains, behind the program."""
         self.results: dict[Tensor, dict[int, Tensor]] = {}
         """For each node with several results, those that are used."""
         for node in self.order:

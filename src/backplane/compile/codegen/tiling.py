@@ -53,7 +53,7 @@ REDUCTIONS = (reduction.sum, reduction.mean, reduction.max, reduction.min)
 """Reductions that may end a chain, where they reduce all axes: `Engine.blocks` has them."""
 
 Passes = Callable[[Tensor], int]
-"""How many passes over memory an element-wise node takes; 0 for other nodes."""
+"""The number of passes over memory that an element-wise node takes; 0 for other nodes."""
 
 Call = Callable[[Tensor, list[str], str], str]
 """Writes the call of a node's lowering on operands, into a named array."""
@@ -264,7 +264,7 @@ class Loop:
         self.pools = pools
         self.places = {n: f"w{i}" for i, n in enumerate(n for n in self.stored if n in places)}
         self.arguments = [places[n] for n in self.places]
-        """What the function takes behind the values of `operands`."""
+        """The arguments of the function behind the values of `operands`."""
         self.last = {t: i for i, n in enumerate(chain.nodes) for t in n.inputs}
         self.memory = self._memory(free)
         self.names: dict[Tensor, str] = {

@@ -243,7 +243,7 @@ _RULES: dict[Primitive[Any], Callable[..., Sum]] = {
     identity: lambda x: x,
     stop_gradient: lambda x: x,
 }
-"""What arithmetic does with normal forms."""
+"""The rules of arithmetic for normal forms."""
 
 EXTREMES = frozenset([ew.maximum, ew.minimum])
 """Functions whose operands may stand in any order."""

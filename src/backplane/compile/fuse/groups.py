@@ -26,13 +26,14 @@ from backplane.ops.elementwise import add, div, mul, neg, pow, sub
 ENDS = frozenset([add, sub, mul, div, neg, pow])
 """Operations that lead from a site to the end of its group."""
 DEPTH = 8
-"""How far above its site a group may end."""
+"""The distance above its site within which a group may end."""
 MOST_SITES, MOST_CANDIDATES, MOST_NODES, MOST_TERMS = 4, 8, 16, 6
 """How many sites a node is tried as the end of, how many tensors as an operand, in how many nodes
 these are looked for, and how many terms a group's normal form has."""
 
 NEAR = {"float64": 1e-12}
-"""How far, relatively, a number may be from that of the primitive; 1e-6 for the other dtypes."""
+"""The largest relative difference between a number and that of the primitive; 1e-6 for the other
+dtypes."""
 
 UNIFIER = Unifier()
 
@@ -48,7 +49,7 @@ def _opens(t: Tensor) -> bool:
 
 
 PASSING = frozenset([branch, identity, stop_gradient])
-"""What gradients treat in their own way."""
+"""Primitives that gradients treat in their own way."""
 
 
 class _Reading:
@@ -89,10 +90,10 @@ def _nodes_below(t: Tensor, most: int) -> list[Tensor]:
 
 
 class _Kind(NamedTuple):
-    """What all sites of one structure have in common."""
+    """The properties that all sites of one structure share."""
 
     patterns: tuple[Pattern, ...]
-    """Those that unify there."""
+    """The patterns that unify there."""
     power: float
     """The power of the function that the node is."""
     known: Mapping[Atom, Sum]
@@ -193,7 +194,7 @@ class _Found(NamedTuple):
 
 
 def _number_of(form: Grouped, pattern: Pattern, match: Match) -> int:
-    """Which of the other results of a primitive has this normal form; 0 if none has."""
+    """The number of the primitive's other result with this normal form; 0 if none has."""
     for i, other in enumerate(pattern.others, 1):
         if any(True for _ in UNIFIER.sums(other, form, match)):
             return i
@@ -244,7 +245,7 @@ def _has_numbers(t: Tensor) -> bool:
 
 
 def _structure(nodes: Sequence[Tensor]) -> Hashable:
-    """What is equal for tensors that are computed alike."""
+    """A key that is equal for tensors that are computed alike."""
     place: dict[Tensor, int] = {t: i for i, t in enumerate(nodes)}
     key: list[Hashable] = []
     for t in nodes:
@@ -259,7 +260,7 @@ def _structure(nodes: Sequence[Tensor]) -> Hashable:
 
 
 def _kind(node: Tensor, below: Sequence[Tensor], look: Look) -> _Kind | None:
-    """What sites like `node` are, if they are any of that form."""
+    """The kind of sites like `node`, or None if it is no site of that form."""
     among, near = set(below), NEAR.get(node.spec.dtype, 1e-6)
     for anchor, axes in _candidates(below, look):
         reading = _Reading(anchor, among=among)
@@ -294,7 +295,7 @@ def _kind(node: Tensor, below: Sequence[Tensor], look: Look) -> _Kind | None:
 def _candidates(
     below: Sequence[Tensor], look: Look
 ) -> Iterator[tuple[Tensor, tuple[int, ...] | None]]:
-    """What the function at the first node may be of, and the axes that are reduced."""
+    """The operands that the function at the first node may have, and the reduced axes."""
     if not look.reductions:
         for t in below[1:MOST_CANDIDATES]:
             if t.spec == below[0].spec:

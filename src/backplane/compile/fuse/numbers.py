@@ -23,10 +23,10 @@ from backplane.core.graph import Tensor, constant
 from backplane.ops import elementwise as ew
 
 NEAR = {"float32": 1.2e-7, "float64": 4e-16}
-"""How far from each other numbers may be that were meant to be equal, for numbers near 1."""
+"""The largest difference between numbers that were meant to be equal, for numbers near 1."""
 
 Numbers = Mapping[Atom, Sum]
-"""What the numbers of a pattern are."""
+"""The values of a pattern's numbers."""
 
 
 def solved(equations: Equations, near: float, known: dict[Atom, Sum]) -> dict[Atom, Sum] | None:
@@ -77,7 +77,9 @@ def _solution(x: Atom, ours: Sum, theirs: Sum, known: Numbers) -> Sum | None:
 
 
 def _root(form: Sum, degree: float) -> Sum | None:
-    """What a sum is a power of, if it is certain. Where it is a square, either sign will do."""
+    """The root of a sum that is a power, if it is certain. Where it is a square, either sign will
+    do.
+    """
     if degree == 1 or len(form) > 1:
         return form if degree == 1 else None
     ((product, n),) = form

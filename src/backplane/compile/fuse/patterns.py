@@ -32,7 +32,7 @@ Shape = tuple[tuple[float, ...], ...]
 
 
 class Pattern(NamedTuple):
-    """What a primitive computes in one of its forms, traced on placeholders."""
+    """One form of a primitive, traced on placeholders."""
 
     op: Primitive[Any]
     params: Mapping[str, Any]
@@ -46,7 +46,7 @@ class Pattern(NamedTuple):
     forms: Mapping[float, tuple[Shape, Grouped]]
     """Normal forms of the first result over `SITE`, by the power of the function that this is."""
     others: tuple[Grouped, ...]
-    """Those of the other results."""
+    """The forms of the other results."""
 
 
 class Form(NamedTuple):
@@ -135,7 +135,7 @@ def _calls(x: Atom) -> Iterator[Call]:
 
 
 class Look(NamedTuple):
-    """What a node must have to be tried as a site of a form."""
+    """The properties that a node must have to be tried as a site of a form."""
 
     form: Form
     reductions: frozenset[Primitive[Any]]
@@ -146,7 +146,7 @@ class Look(NamedTuple):
 
 @cache
 def looks(differentiable: bool) -> dict[Primitive[Any], list[Look]]:
-    """Where to look for primitives with or without a gradient, by the primitives of sites."""
+    """Forms of primitives with or without a gradient, by the primitives of their sites."""
     found: dict[Primitive[Any], list[Look]] = {}
     for op in PRIMITIVES.values():
         if op.fused is not None and op.differentiable == differentiable:

@@ -10,7 +10,7 @@ from backplane.engines.table import Entry
 
 
 def uses_of(outputs: Sequence[Tensor]) -> Counter[Tensor]:
-    """How often each tensor is read, as an operand or as an output."""
+    """The number of times that each tensor is read, as an operand or as an output."""
     uses = Counter(outputs)
     for node in toposort(outputs):
         uses.update(node.inputs)

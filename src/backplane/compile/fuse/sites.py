@@ -1,4 +1,4 @@
-"""Where steps of optimizers are looked for: in the new values of variables."""
+"""Sites of optimizer steps: the new values of variables."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from backplane.ops.updates import average_update
 FLOATS = ("float32", "float64")
 ARITHMETIC = frozenset([add, sub, mul, div, neg, pow, sqrt, maximum, minimum, abs])
 DEPTH = 12
-"""How many operations deep a step is looked into."""
+"""The depth, in operations, to which a step is searched."""
 
 
 @cache
@@ -75,8 +75,8 @@ _Placed = tuple[Pattern, tuple[Sum, ...], Sum, tuple[int, ...]]
 """A step whose tensors are places in a structure."""
 
 _known: dict[Hashable, _Placed | None] = {}
-"""What was found for a parameter, by the structure of its step. The steps of a network's parameters
-are mostly alike, and so are those of networks."""
+"""The match found for a parameter, by the structure of its step. The steps of a network's
+parameters are mostly alike, and so are those of networks."""
 MOST_KNOWN = 1024
 
 
@@ -169,8 +169,8 @@ class Finder:
         return found.pattern, numbers, renamed(found.scale, place), tuple([place[t] for t in ends])
 
     def _structure(self, v: Tensor) -> tuple[Hashable, list[Tensor]]:
-        """What is equal for steps that are written alike and have the same numbers, and the tensors
-        in it in their order.
+        """A key that is equal for steps with the same form and numbers, and the tensors in it in
+        their order.
         """
         if v in self.structures:
             return self.structures[v]
@@ -248,7 +248,7 @@ class Finder:
         return Algebra(opens=lambda x: scales(x) if not x.ndim else x in opened or x in scaled)(t)
 
     def _containing(self, t: Tensor, near: dict[Tensor, None], wide: bool) -> set[Tensor]:
-        """Which of the operations that end in `t` read its old value, or values of others."""
+        """The operations that end in `t` and read its old value, or values of others."""
         own = self.variable.get(t)
         found: set[Tensor] = set()
 
@@ -292,7 +292,7 @@ class Finder:
 
 
 def _cores(t: Tensor) -> Iterator[Tensor]:
-    """What `t` is a multiple of."""
+    """The tensors of which `t` is a multiple."""
     while t.op is not None and t.ndim and scales(t):
         t = next(x for x in t.inputs if x.ndim)
     yield t

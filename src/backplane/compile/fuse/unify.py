@@ -39,7 +39,7 @@ SCALE = Placeholder(Spec((), "float32"))
 
 
 class Pattern:
-    """What a primitive computes, traced on placeholders.
+    """The decomposition of a primitive, traced on placeholders.
 
     Its results are the new values of `variables`, of which the first is the parameter. Forms of
     results hold other results as atoms.
@@ -95,7 +95,7 @@ def is_number(x: Atom) -> bool:
 
 
 def shape_of(form: Grouped) -> tuple[tuple[float, ...], ...]:
-    """What forms have in common that can be unified."""
+    """A key that is equal for forms that can be unified."""
     return tuple(sorted([tuple(sorted([n for _, n in product])) for product in form]))
 
 
@@ -104,13 +104,13 @@ Equations = tuple[tuple[Sum, Sum], ...]
 
 
 class Match(NamedTuple):
-    """What has been found so far."""
+    """The bindings found so far."""
 
     bound: dict[Atom, Any]
     """Atoms of the program for atoms of the pattern: a tensor for a tensor, a call for a call."""
     equations: Equations = ()
     factor: Sum = ONCE
-    """What the product that is unified is to be multiplied by in the program."""
+    """The factor by which the unified product is multiplied in the program."""
 
 
 class Unifier:
@@ -208,13 +208,13 @@ class Unifier:
         return isinstance(x, Call) or x in match.bound
 
     def binding(self, ours: Tensor, theirs: Tensor, match: Match) -> dict[Atom, Tensor] | None:
-        """What it means that an atom of the pattern is a tensor of the program; None if it cannot
+        """The match in which an atom of the pattern is a tensor of the program; None if it cannot
         be.
         """
         return {ours: theirs}
 
     def scale(self, product: Product) -> Sum:
-        """What a product of the pattern is multiplied by in programs."""
+        """The factor of a product of the pattern in programs."""
         return ONCE
 
     def opened(self, ours: Product, theirs: Product, match: Match) -> Iterator[Match]:
@@ -292,7 +292,7 @@ class StepUnifier(Unifier):
                 yield found._replace(factor=times(found.factor, number))
 
     def binding(self, ours: Tensor, theirs: Tensor, match: Match) -> dict[Atom, Tensor] | None:
-        """What it means that an atom of the pattern is a tensor of the program. A new value is
+        """The match in which an atom of the pattern is a tensor of the program. A new value is
         that of a variable.
         """
         if theirs in match.bound.values():

@@ -69,7 +69,7 @@ def find_updates(
 
 
 def _step(found: Found, state: Mapping[Tensor, int]) -> Step:
-    """What has been found as a step. Plain descent by the gradients of lookups is one on rows."""
+    """The step that was found. Plain descent by the gradients of lookups is one on rows."""
     op, gradient, spec = found.pattern.op, found.gradient, found.variables[0].spec
     if found.scale != ONCE:
         gradient = mul(cast(tensor_of(found.scale, spec.dtype), dtype=spec.dtype), gradient)

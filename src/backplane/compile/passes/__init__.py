@@ -47,7 +47,7 @@ Outputs = Sequence[Tensor]
 
 
 class Job(NamedTuple):
-    """What a graph is compiled for."""
+    """The purpose for which a graph is compiled."""
 
     engine: Engine
     replace: Mapping[Tensor, Tensor] = NOTHING
@@ -73,7 +73,7 @@ class Pass(NamedTuple):
     some times."""
     purpose: str
     gain: str
-    """What was measured."""
+    """The gain that was measured."""
     holds: frozenset[Primitive[Any]] = frozenset()
     """Without any of these primitives there is nothing to do."""
     when: Callable[[Job], bool] = lambda job: True

@@ -82,7 +82,7 @@ class _Gradient(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """What takes the place of a loop: what its body sees of the outside, the operands of the
+    """The replacement of a loop: what its body sees of the outside, the operands of the
     kernel, and its results.
     """
 
@@ -135,7 +135,7 @@ def _is_inside(t: Tensor, loops: dict[Tensor, _Loop], backward: dict[Tensor, _Gr
 
 
 def _loop(scan: Tensor, engine: Engine) -> _Loop | None:
-    """What the kernels for an LSTM need to know of a scan; None if they do not serve."""
+    """The facts about a scan that the kernels for an LSTM need; None if they do not serve."""
     body, carry, xs = (scan.params[key] for key in ("body", "carry", "xs"))
     if (carry, xs, scan.params["reverse"], scan.params["length"]) != (STATES, 1, False, None):
         return None
@@ -159,7 +159,7 @@ def _states(tensors: Sequence[Tensor], h: int) -> tuple[Tensor, Tensor]:
 
 
 def _gradient(node: Tensor, scan: Tensor, loop: _Loop) -> _Gradient | None:
-    """What `node` is, if it is the gradient of `scan`."""
+    """The parts of `node`, if it is the gradient of `scan`."""
     for stack in (*loop.stacks(), None):
         rule = _by_rule(scan, stack)
         free = rule.params["carry"] + (stack is not None)

@@ -81,7 +81,7 @@ def weights_of(body: Graph, h: int) -> list[Tensor] | None:
 
 
 def _gates(body: Graph, h: int) -> list[Tensor] | None:
-    """What the functions of the gates i, f, g and o are applied to, if state `h` is h."""
+    """The arguments of the functions of the gates i, f, g and o, if state `h` is h."""
     before, new_h, new_c = body.inputs[1 - h], body.outputs[h], body.outputs[1 - h]
     output = _pair(new_h, mul, lambda a, b: a.op is sigmoid and b.op is tanh)
     if output is None or output[1].inputs[0] is not new_c:

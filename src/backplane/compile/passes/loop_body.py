@@ -25,7 +25,7 @@ from backplane.ops.shaping import transpose
 
 
 class Joining(NamedTuple):
-    """How the products that the steps of a loop compute become one product for all steps."""
+    """The conversion of a loop's products, one for each step, to one product for all steps."""
 
     pays: Callable[[int | None], bool]
     """Tells whether one product is faster than a product per step. The argument is the number of
@@ -37,7 +37,7 @@ class Joining(NamedTuple):
     """Whether it is faster for what comes before the loop, if that is another question."""
 
     def early(self) -> Joining:
-        """How those become one that come before the loop."""
+        """The conversion of the products that come before the loop."""
         return self if self.before is None else self._replace(pays=self.before)
 
     def adds_up(self, node: Tensor) -> bool:
@@ -89,7 +89,7 @@ class Loop:
         return Stacked(x, True, self.joining.rows_first)
 
     def outside(self) -> dict[Tensor, Stacked]:
-        """What takes the place of the constants outside of the loop, and of the inputs that do not
+        """The replacements of the constants outside of the loop, and of the inputs that do not
         change from step to step.
         """
         known = {t: self.stacked(x) for t, x in zip(self.rows, self.sequences, strict=True)}
@@ -184,7 +184,7 @@ def is_add(node: Tensor) -> bool:
 
 
 def users_of(order: Iterable[Tensor], outputs: Sequence[Tensor]) -> Counter[Tensor]:
-    """How often each tensor is read, as an operand or an output."""
+    """The number of times that each tensor is read, as an operand or an output."""
     users = Counter(outputs)
     for node in order:
         users.update(node.inputs)

@@ -83,7 +83,7 @@ def _decomposed(
     engine: Engine,
     after: Callable[[Sequence[Tensor]], list[Tensor]],
 ) -> Tensor:
-    """What stands for `node` once `after` has dealt with its decomposition."""
+    """The replacement of `node` once `after` has dealt with its decomposition."""
     op = node.op
     assert op is not None
     if op.decomposition is None:

@@ -58,8 +58,8 @@ def _border_made(x: Tensor) -> Border | None:
 
 
 def _border_cut(part: Tensor, whole: Tensor) -> Border | None:
-    """What `part`, a slice of `whole`, leaves out at both ends of the spatial axes. Their sizes are
-    known, and it leaves out nothing else.
+    """The border that `part`, a slice of `whole`, leaves out at both ends of the spatial axes.
+    Their sizes are known, and it leaves out nothing else.
     """
     batch, *spatial, channels = part.params["slices"]
     sizes = whole.spec.shape[1:-1]

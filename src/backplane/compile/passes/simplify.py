@@ -213,7 +213,7 @@ def _sum_of_zeros(node: Tensor, inputs: tuple[Tensor, ...]) -> Tensor | None:
 
 
 def _sum_of_placed(x: Tensor, keepdims: bool) -> Tensor:
-    """What `place` has put between zeros. The gradient of a crossentropy adds that up."""
+    """The operand that `place` has put between zeros. Gradients of crossentropies add it up."""
     g, labels = x.inputs
     found = ew.where(names_one(labels, x.params["size"]), g, ew.zero(g))
     return found if keepdims else shaping.squeeze(found, axes=(x.params["axis"],))

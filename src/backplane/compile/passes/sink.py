@@ -81,7 +81,9 @@ class After:
                 self.needs[node] = set().union(*[self.needs.get(t, {t}) for t in node.inputs])
 
     def _value(self, t: Tensor) -> Stacked:
-        """What stands outside for a tensor. If it must be computed inside, that is its stack."""
+        """The value that stands outside for a tensor. If it must be computed inside, that is its
+        stack.
+        """
         value = self.known.values.get(t)
         if value is not None:
             return value

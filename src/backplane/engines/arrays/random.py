@@ -46,7 +46,7 @@ def generator(key: Value) -> Any:
 
 
 _BITS = {"float16": 11, "bfloat16": 8}
-"""What the significands of halves hold."""
+"""The number of bits in the significands of halves."""
 
 
 @TABLE.add("random_uniform")

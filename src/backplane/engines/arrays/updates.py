@@ -43,7 +43,7 @@ _own: Known = {}
 _initial: Known = {}
 """The arrays that variables alone know, and that no step has written to."""
 _squares: Known = {}
-"""Those of them that hold no negative number."""
+"""The known squares, which hold no negative number."""
 
 
 def adopted(value: Value) -> Value:

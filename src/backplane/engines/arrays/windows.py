@@ -71,7 +71,7 @@ class Windows(Placement):
                 yield slice(sample, sample + 1), slice(start, start + rows)
 
     def parts(self, whole: Value, elements: int) -> Iterator[tuple[Block, Value, Value]]:
-        """Such blocks of an array: the index, the part, and scratch of its shape, which serves one
+        """The blocks of an array: the index, the part, and scratch of its shape, which serves one
         block after the other.
         """
         scratch = None

@@ -36,7 +36,8 @@ SCOPE = re.compile(r"\w+?__(\d+)")
 
 
 WANTED = "sharding_constraint"
-"""Where `K.shard`, or the layout of a variable that is updated, has parts moved."""
+"""The primitive by which `K.shard`, or the layout of a variable that is updated, has parts moved.
+"""
 
 
 def _lines(text: str) -> dict[str, str]:

@@ -29,7 +29,7 @@ def zero(x: Value) -> Value:
 
 
 class Windows(Placement):
-    """Where the windows of one call lie.
+    """The positions of the windows of one call.
 
     Attributes:
         window: Their sizes.

@@ -39,7 +39,7 @@ def _eye(x: Value) -> Value:
 
 
 def _cholesky(x: Value) -> list[Value]:
-    """Where it fails, it leaves a pivot that is not positive."""
+    """The Cholesky factor. A failure leaves a pivot that is not positive."""
     y = linalg.cholesky(x, stream=mx.cpu)
     fine = mx.all(mx.diagonal(y, axis1=-2, axis2=-1) > 0, axis=-1)
     return [mx.where(fine[..., None, None], y, math.nan)]

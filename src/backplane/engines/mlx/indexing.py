@@ -62,7 +62,7 @@ def dynamic_slice_grad(g: Value, starts: Value, *dims: Value, shape: Shape) -> V
 
 
 def _inside(indices: Value, size: int) -> tuple[Value, Value]:
-    """Which indices lie inside of an axis, and the indices with 0 for the others."""
+    """The mask of indices that lie inside of an axis, and the indices with 0 for the others."""
     valid = (indices < size) if indices.dtype in UNSIGNED else (indices < size) & (indices >= -size)
     return valid, mx.where(valid, indices, mx.zeros_like(indices))
 

@@ -188,7 +188,8 @@ class Scope:
     literals: dict[str, np.ndarray] = field(default_factory=dict)
     printed: list[tuple[tuple[str, tuple[Any, ...]], Symbol]] = field(default_factory=list)
     places: dict[str, Place] = field(default_factory=dict)
-    """Where in the emitted program the nodes of the whole model were made, by their names."""
+    """The lines of the emitted program in which the nodes of the whole model were made, by their
+    names."""
     unsure: bool = False
     """Whether a loop was built that may turn out not to fit."""
     stacks: bool = False

@@ -29,7 +29,7 @@ from backplane.engines.onnxruntime.builder import (
 
 AFFINE = frozenset({"Add", "Sub", "Mul", "Div"})
 BETWEEN = frozenset({"Relu", "LeakyRelu", "Clip", "Max", "Min"})
-"""What may stand between a normalization and the convolution that reads it."""
+"""The operations that may stand between a normalization and the convolution that reads it."""
 DTYPE = "float32"
 """The dtype of convolutions here, and so of what comes before and after."""
 

@@ -51,7 +51,7 @@ class _Values:
     def __init__(self, ids: tuple[int, ...], arrays: Sequence[np.ndarray]) -> None:
         self.ids = ids
         self.gone: list[ref[np.ndarray]] = []
-        """What is left of arrays that do not exist any more. Others may have their identity now.
+        """The references to arrays that do not exist any more. Others may have their identity now.
         `append` runs no Python, which could otherwise run between the writes of an update.
         """
         self.refs = [ref(array, self.gone.append) for array in arrays]

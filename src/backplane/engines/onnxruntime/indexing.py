@@ -71,7 +71,7 @@ def slice_grad(g: Symbol, *dims: Symbol, shape: Shape, slices: tuple[Slice, ...]
 
 
 def _first(start: int | None, n: Size) -> Size:
-    """Where a slice begins."""
+    """The first index of a slice."""
     start = start or 0
     return at_most(start, n) if start >= 0 else at_least(n + start, 0)
 

@@ -80,8 +80,8 @@ def _add(name: str, taken: Callable[[], tuple[int, Fraction]], *, by_rows: bool 
 
 
 def _of_declaration(name: str) -> tuple[int, Fraction]:
-    """What the step takes. It is asked for when a program has the step: an engine can be loaded
-    before the declarations are.
+    """The operands of the step. It is asked for when a program has the step: an engine can be
+    loaded before the declarations are.
     """
     numbers, replaces = counts(name)
     return numbers, Fraction(replaces, replaces + 1)

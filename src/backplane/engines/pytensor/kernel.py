@@ -59,7 +59,7 @@ KERNELS = Table.joined(
 
 
 Wanted = tuple[bool, ...] | None
-"""Which results anyone reads; None for all of them."""
+"""A flag for each result that is read; None for all of them."""
 
 
 class Kernel(Op):

@@ -17,7 +17,8 @@ from backplane.engines.tensorflow.constants import number
 from backplane.engines.tensorflow.library import HALVES, computed_in, opaque, raw, tf
 
 _SIGNED = dict.fromkeys((tf.uint8, tf.uint16, tf.uint32, tf.uint64), tf.int64)
-"""Where unsigned integers, which lack kernels, are computed in. They wrap around alike there."""
+"""The dtypes in which unsigned integers, which lack kernels, are computed. They wrap around alike
+there."""
 
 
 def _of_floats(kernel: Lowering) -> Lowering:

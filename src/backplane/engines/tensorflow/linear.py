@@ -9,7 +9,7 @@ from backplane.engines.tensorflow.library import HALVES, raw, tf
 TABLE = Table()
 
 _TYPES = frozenset((*HALVES, tf.float32, tf.float64, tf.int32, tf.int64))
-"""Those that the kernels have."""
+"""The dtypes that the kernels have."""
 
 
 @TABLE.add("matmul")

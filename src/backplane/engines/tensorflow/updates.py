@@ -41,7 +41,7 @@ _DTYPES = frozenset(("float32", "float64"))
 
 
 Places = Mapping[int, int]
-"""Which inputs of a program live in variables, and which outputs are their new values."""
+"""The inputs of a program that live in variables, with the outputs that are their new values."""
 
 
 def in_place(program: Program) -> Places:

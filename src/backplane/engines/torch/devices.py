@@ -1,4 +1,4 @@
-"""Where tensors are. Tensors keep their device; new ones go to PyTorch's default device."""
+"""Devices of tensors. Tensors keep their device; new ones go to PyTorch's default device."""
 
 from __future__ import annotations
 

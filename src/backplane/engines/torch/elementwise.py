@@ -26,7 +26,7 @@ from backplane.engines.torch.tracing import only_values_count, values_are_known
 aten = torch.ops.aten
 
 nn = torch._C._nn
-"""What is behind the functions of `torch.nn.functional`, which take no `out`."""
+"""The kernels behind `torch.nn.functional`, whose functions take no `out`."""
 
 TABLE = Table(
     {"out": 1},

@@ -37,7 +37,7 @@ class TorchEngine(Engine):
     library = "torch"
     native_types = (torch.Tensor,)
     hashable = ("{x}.shape", "{x}.dtype")
-    """Where PyTorch's compiler traces, a shape may not be hashable."""
+    """The shape may not be hashable while PyTorch's compiler traces."""
     index_errors = (IndexError, RuntimeError)
     shortage = "allocate memory|out of memory"
     writes_over = True
@@ -94,8 +94,8 @@ class TorchEngine(Engine):
         return value.to(devices.default_device()) if devices.ACCELERATED else value
 
     def key(self, source: KeySource) -> Value:
-        """Where the call is recorded, samples come from PyTorch's own generator at each run, and
-        nobody reads the key.
+        """A key for a call that is recorded: samples come from PyTorch's own
+        generator at each run, and nobody reads the key.
 
         Raises:
             TypeError: if the source has a seed: a record keeps no count of its runs.

@@ -91,7 +91,7 @@ def flat_indices(indices: Value, size: int) -> Value:
 
 
 def selected(x: Value, axis: int, indices: Value) -> tuple[Value, Value]:
-    """What `index_select` gives for the indices, and these as a vector without negative ones.
+    """The result of `index_select` for the indices, and these as a vector without negative ones.
 
     The kernel refuses negative indices, and to look for them takes as long as 256 rows of 16. So
     they are looked for only after it has refused the indices as they are.

@@ -62,7 +62,8 @@ class _Plan(NamedTuple):
     divisor: int = 1
     """The number of means that the sum over the processes adds up."""
     again: Placements | None = None
-    """Where the results of the parts are moved to, before they are reduced once more."""
+    """The placements to which the results of the parts are moved, before they are reduced once
+    more."""
 
 
 class Operation:
@@ -233,7 +234,9 @@ class _Planner:
 
 
 def _joined(split: Split, again: bool) -> Placement:
-    """Where the results of the parts are. Before a reduction is done again, they have all axes."""
+    """The placements of the results of the parts. Before a reduction is done again, they have all
+    axes.
+    """
     if split.result == "whole":
         return Replicate()
     if again:

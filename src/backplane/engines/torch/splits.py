@@ -41,7 +41,7 @@ ALL = (None, None, 1)
 """The slice of a whole axis."""
 
 UNBIND, STACK = "rows", "stacked"
-"""What loops do with the rows of their sequences and results."""
+"""The functions by which loops split sequences into rows and stack results."""
 
 
 def has_rule(op: Primitive[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Where PyTorch records what is done, to run it later and many times: `torch.jit.trace`,
+"""Recording by PyTorch, to run the operations later and many times: `torch.jit.trace`,
 `torch.onnx.export`, `torch.export`, `torch.compile`, `make_fx`.
 """
 

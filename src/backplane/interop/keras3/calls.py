@@ -43,7 +43,7 @@ class _Caller(keras.layers.Layer):
         self._convert_input_args = False
 
     def call(self, function: Callable[[], Any], training: bool | None = None) -> Any:
-        """What the function gives."""
+        """The result of the function."""
         return function()
 
 

@@ -17,10 +17,10 @@ from backplane.core import context
 from backplane.interop.keras3.variables import MAKERS
 
 TENSORFLOW = "keras._tf_keras.keras.backend"
-"""What `tf.keras.backend` is: has more names, made of TensorFlow."""
+"""The module that is `tf.keras.backend`. It has more names, made of TensorFlow."""
 
 LAMBDAS = "keras.src.utils.python_utils"
-"""Whose globals the code of a saved `Lambda` layer sees once it is loaded."""
+"""The module whose globals the code of a saved `Lambda` layer sees once it is loaded."""
 
 
 class Installation(AbstractContextManager["Installation"]):

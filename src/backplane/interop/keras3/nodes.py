@@ -48,7 +48,7 @@ class KCall(keras.Operation):
         return _described(results, self.function)
 
     def get_config(self) -> dict[str, Any]:
-        """What an equal operation can be made of."""
+        """The arguments from which an equal operation can be made."""
         return {"name": self.name, "function": self.function}
 
 

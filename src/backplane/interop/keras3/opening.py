@@ -204,7 +204,7 @@ def _operation(own: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _symbolic(value: Any) -> Any:
-    """What the functions below Keras take for a KerasTensor; see `tensor_of`."""
+    """The tensor that the functions below Keras take for a KerasTensor; see `tensor_of`."""
     found = tensor_of(value)
     return Symbolic(found) if isinstance(found, Tensor) else found
 

@@ -80,7 +80,9 @@ def _moving_average(x: Any, value: Any, momentum: Any) -> Any:
 
 
 def _operand(value: Any, x: Any) -> Any:
-    """What a tensor of the backend can be combined with: arrays and lists take the dtype of `x`."""
+    """An operand that can be combined with a tensor of the backend: arrays and lists take the dtype
+    of `x`.
+    """
     if isinstance(value, keras.Variable):
         return value.value
     if isinstance(value, list | tuple | np.ndarray):
@@ -130,4 +132,4 @@ SPECIAL: dict[str, Callable[..., Any]] = {
 """From the name of a K function to what it does if one of its arguments is an object of Keras 3."""
 
 OF_GRAPHS = {"function", "gradients"}
-"""Those of them that take tensors of K beside objects of Keras 3."""
+"""The functions that take tensors of K beside objects of Keras 3."""

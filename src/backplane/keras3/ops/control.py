@@ -55,7 +55,7 @@ def _scalar_bool(x: Any) -> Node:
 
 
 def cond(pred: Any, true_fn: Function, false_fn: Function) -> Any:
-    """What one of two functions gives, which `pred` chooses. Both may assign variables."""
+    """The result of one of two functions, which `pred` chooses. Both may assign variables."""
     pred = value_of(pred)
     if not isinstance(pred, Tensor):
         return true_fn() if pred else false_fn()
@@ -100,7 +100,7 @@ class _Branches:
         return other[place] if traced is None else Tensor(traced.variables[place].cell)
 
     def result(self, found: list[Node]) -> Any:
-        """What the branches give, and their assignments, put into Keras' scope."""
+        """The results of the branches, and their assignments, put into Keras' scope."""
         following = iter(wrapped(found))
         leaves = [None if x is None else next(following) for x in tree.flatten(self.structure)]
         if self.scope is not None:
@@ -110,7 +110,9 @@ class _Branches:
 
 
 def switch(index: Any, branches: Any, *operands: Any) -> Any:
-    """What the branch with a number gives for the operands. Numbers out of range are clipped."""
+    """The result that the branch with a number gives for the operands. Numbers out of range are
+    clipped.
+    """
     index = value_of(index)
     if not isinstance(index, Tensor):
         return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
@@ -188,8 +190,9 @@ def _built_while(test: Function, step: Function, start: Any, limit: int | None) 
 def _differentiable(
     finals: list[Node], start: list[Node], tested: Function, stepped: Function, limit: int | None
 ) -> list[Node]:
-    """What a loop gives, with a gradient: that of a scan over `limit` steps, of which those after
-    the end of the loop change nothing. If there is no limit, to ask for a gradient is an error.
+    """The results of a loop, with a gradient: that of a scan over `limit` steps, of which those
+    after the end of the loop change nothing. If there is no limit, to ask for a gradient is an
+    error.
     """
     operands = finals[0].inputs[0].inputs
 
@@ -314,12 +317,12 @@ def stacked(xs: Any) -> Any:
 
 
 def map(f: Function, xs: Any) -> Any:
-    """What `f` gives for each element along the first axis, stacked."""
+    """The results of `f` for each element along the first axis, stacked."""
     return scan(lambda _, x: ((), f(x)), (), xs)[1]
 
 
 def vectorized_map(function: Function, elements: Any) -> Any:
-    """What a function gives for each element along the first axis, stacked."""
+    """The results of a function for each element along the first axis, stacked."""
     return map(function, elements)
 
 

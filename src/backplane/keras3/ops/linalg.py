@@ -328,7 +328,7 @@ def _matrix_norm(x: Tensor, ord: Any, axes: Sequence[int], keepdims: bool) -> Te
 
 @op
 def jvp(fun: Any, primals: Any, tangents: Any, has_aux: bool = False) -> Any:
-    """What `fun` makes of the primals, and how that changes along the tangents.
+    """The results of `fun` for the primals, and their derivatives along the tangents.
 
     The gradient by the primals is linear in the cotangent, so its own gradient by that, along the
     tangents, is the derivative along them.

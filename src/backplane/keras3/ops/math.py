@@ -160,7 +160,7 @@ def _whole(value: int) -> Tensor:
 
 
 def _places(count: Amount, length: int, stride: int) -> Tensor:
-    """Where the elements of the frames stand."""
+    """The positions of the elements of the frames."""
     if isinstance(count, int):
         return constant(np.arange(count)[:, None] * stride + np.arange(length), "int32")
     numbers = arange(_whole(0), count, _whole(1), dtype="int32")

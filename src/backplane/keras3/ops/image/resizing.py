@@ -55,7 +55,7 @@ METHODS: dict[str, Method] = {
     "cubic": _cubic, "bicubic": _cubic, "tricubic": _cubic,
     "lanczos3": _lanczos(3.0), "lanczos5": _lanczos(5.0),
 }  # fmt: skip
-"""How much a pixel weighs by its distance from the place that is asked for."""
+"""The weight of a pixel by its distance from the place that is asked for."""
 RESIZE_INTERPOLATIONS = ("bilinear", "nearest", "lanczos3", "lanczos5", "bicubic")
 SCALE_AND_TRANSLATE_METHODS = {
     "linear", "bilinear", "trilinear", "cubic", "bicubic", "tricubic", "lanczos3", "lanczos5",
@@ -65,7 +65,7 @@ SCALE_AND_TRANSLATE_METHODS = {
 def _weights(
     x: Tensor, axis: int, wanted: int, scale: Any, translation: Any, method: Method, antialias: bool
 ) -> Tensor:
-    """How much each element of an axis (first axis) weighs in each of `wanted` ones.
+    """The weight of each element of an axis (first axis) in each of `wanted` ones.
 
     The center of element i is at i + 1/2. Where the result is smaller, `antialias` widens the
     weights, so that each element counts.

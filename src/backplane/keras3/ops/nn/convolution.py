@@ -29,7 +29,7 @@ def _convolution(
 
 
 def _groups(x: Tensor, kernel: Tensor, channels_first: bool) -> int:
-    """How many groups the channels of `x` make for a kernel that sees only some of them.
+    """The number of groups that the channels of `x` make for a kernel that sees only some of them.
 
     Raises:
         ValueError: if the channels of the kernel do not divide those of `x`.

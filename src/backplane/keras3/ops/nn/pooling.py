@@ -64,8 +64,8 @@ def average_pool(
 
 
 def _bounds(size: int, count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Where each of `count` windows over `size` elements begins and ends: window i takes the
-    elements from ⌊i · size / count⌋ to ⌈(i + 1) · size / count⌉.
+    """The first and last element of each of `count` windows over `size` elements: window i takes
+    the elements from ⌊i · size / count⌋ to ⌈(i + 1) · size / count⌉.
     """
     numbers = np.arange(count)
     return numbers * size // count, -(-(numbers + 1) * size // count)

@@ -35,8 +35,8 @@ __all__ = ["bincount", "digitize", "histogram", "searchsorted", "unique"]
 
 @op
 def searchsorted(sorted_sequence: Any, values: Any, side: str = "left") -> Tensor:
-    """Where values would have to be put into an ordered vector so that it stays ordered: before
-    equal elements ("left") or behind them ("right"). Places are int32.
+    """The positions at which values would be inserted into an ordered vector so that it stays
+    ordered: before equal elements ("left") or behind them ("right"). Places are int32.
 
     Raises:
         ValueError: if the sequence is no vector, or for another side.
@@ -91,7 +91,7 @@ def digitize(x: Any, bins: Any) -> Tensor:
 
 
 def bincount(x: Any, weights: Any = None, minlength: Any = 0, sparse: bool = False) -> Any:
-    """How often each of the numbers 0, 1, … occurs in a vector, or in each row of a matrix; with
+    """The counts of the numbers 0, 1, … in a vector, or in each row of a matrix; with
     `weights`, the sum of the weights of the places where it occurs.
 
     The result is as long as the largest number asks for, and has at least `minlength` elements.
@@ -165,7 +165,7 @@ def _counted(x: Any, weights: Any, size: int) -> Tensor:
 
 @op(static=("bins",))
 def histogram(x: Any, bins: Any = 10, range: Any = None) -> tuple[Tensor, Tensor]:
-    """How many elements fall into each of the bins, in the dtype of the borders, and the borders of
+    """The number of elements in each of the bins, in the dtype of the borders, and the borders of
     these: `bins` of equal width
     in `range`, or between the smallest and the largest element, or the given borders. The last bin
     contains its upper border.

@@ -37,7 +37,7 @@ __all__ = [
 
 @op
 def array(x: Any, dtype: Any = None) -> Tensor:
-    """What may stand for a tensor as a tensor."""
+    """A tensor of anything that may stand for one."""
     return identity(tensor_of(x, dtype))
 
 

@@ -61,7 +61,7 @@ def nancumprod(x: Any, axis: Any = None, dtype: Any = None) -> Tensor:
 
 
 def _none_left(x: Tensor, axis: Any, keepdims: bool) -> Tensor:
-    """Where there is no number along `axis`."""
+    """The mask of places with no number along `axis`."""
     return reduced(red.all, isnan_of(x), axis, keepdims)
 
 

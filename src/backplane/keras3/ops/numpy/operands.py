@@ -1,4 +1,4 @@
-"""What the functions of these chapters share: operands, their dtypes, axes, places."""
+"""Helpers that the functions of these chapters share: operands, their dtypes, axes, places."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def truth(x: Any) -> Tensor:
 
 
 def isnan_of(x: Tensor) -> Tensor:
-    """Where floats are no numbers."""
+    """The mask of floats that are no numbers."""
     return ew.not_equal(x, x)
 
 

@@ -189,7 +189,7 @@ def ptp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 def position(find: ew.Op, x: Tensor, axis: Any, keepdims: bool) -> Tensor:
-    """Where `find` finds the element it looks for, as int32."""
+    """The position that `find` gives, as int32."""
     x = cast_to(x, "int32") if x.spec.dtype == "bool" else x
     vector, at = along(x, axis)
     if not x.ndim:

@@ -79,7 +79,7 @@ _CHOICES: dict[str, Callable[[Tensor], Tensor]] = {
     "nearest": ew.round,
     "midpoint": lambda p: ew.mul(ew.add(ew.floor(p), _ceil(p)), like(0.5, p)),
 }
-"""What becomes of a position between two elements."""
+"""The rules for a position between two elements."""
 
 
 def _ceil(x: Tensor) -> Tensor:
