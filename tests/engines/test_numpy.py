@@ -567,9 +567,9 @@ def test_products_of_compressed_rows_without_scipy(dtype: str) -> None:
     offsets = np.concatenate([[0], np.cumsum(np.count_nonzero(dense, 1))])
     places = [columns.astype("int32"), offsets.astype("int32"), rows, np.zeros(200, "int8")]
     for y in (rng.integers(0, 9, (200, 3)).astype(dtype), np.ones((200, 0), dtype)):
-        found = linear._by_places(dense[rows, columns], *places, y)
+        found = linear._by_lengths(dense[rows, columns], *places, y)
         np.testing.assert_array_equal(found, dense @ y, strict=True)
     none = np.zeros(0, "int32"), np.zeros(1, "int32"), np.zeros(0, "int32"), np.zeros(2, "int8")
-    assert linear._by_places(np.zeros(0, dtype), *none, np.ones((2, 3), dtype)).shape == (0, 3)
+    assert linear._by_lengths(np.zeros(0, dtype), *none, np.ones((2, 3), dtype)).shape == (0, 3)
     with pytest.raises(ValueError, match="200 columns"):
-        linear._by_places(dense[rows, columns], *places, np.ones((199, 3), dtype))
+        linear._by_lengths(dense[rows, columns], *places, np.ones((199, 3), dtype))
