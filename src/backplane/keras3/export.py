@@ -29,8 +29,8 @@ def export_onnx(
         model: The model; it has been called before.
         filepath: The file to write.
         input_signature: A list of the arguments of the call: nests of what has a shape and a dtype.
-        input_names: Names of the inputs. Where some are equal, or their number is not right, they
-            become `input_0`, `input_1`, …
+        input_names: Names of the inputs. If their number is not right, as for dicts of inputs, the
+            names in the signature serve, and `input_0`, `input_1`, … if some are missing or equal.
         opset_version: Version of ONNX's operators; by default the one of the engine `cntk`.
     """
     specs = tree.flatten(input_signature)
@@ -40,10 +40,16 @@ def export_onnx(
         options = {"training": False} if model._call_has_training_arg else {}
         results = tree.flatten(model(*arguments, **options))
     outputs = [tensor_of(unwrapped(x)) for x in results]
-    fits = len(set(input_names)) == len(input_names) == len(feeds)
-    names = input_names if fits else [f"input_{i}" for i in range(len(feeds))]
     function = K.function(feeds, outputs)
+    names = _names(specs, input_names)
     function.to_onnx(str(filepath), inputs=names, freeze=True, opset=opset_version)
+
+
+def _names(specs: list[Any], given: list[str]) -> list[str]:
+    """A name for each input: the first list that has as many different names as there are specs."""
+    counted = [f"input_{i}" for i in range(len(specs))]
+    own = [getattr(s, "name", None) or other for s, other in zip(specs, counted, strict=True)]
+    return next(n for n in (given, own, counted) if len(set(n)) == len(n) == len(specs))
 
 
 class BackplaneExportArchive:

@@ -1,0 +1,218 @@
+"""Models of Keras 3 that are exported. `python export_programs.py FILE FOLDER` exports all of them
+on the engine of KERAS_BACKEND into FOLDER, runs them by plain ONNX Runtime, and writes the largest
+difference from `predict` to FILE as JSON.
+"""
+
+import json
+import sys
+import traceback
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+import backplane.keras3  # noqa: F401
+
+# isort: split
+import keras
+from keras import layers as L
+from keras import ops
+
+FOLDER = Path(sys.argv[2])
+rng = np.random.default_rng(0)
+IMAGE, SERIES, ROW = (12, 12, 3), (7, 5), (6,)
+
+
+def images(*layers):
+    return keras.Sequential([keras.Input(IMAGE), *layers, L.Flatten(), L.Dense(3)])
+
+
+def series(*layers):
+    return keras.Sequential([keras.Input(SERIES), *layers])
+
+
+def mlp():
+    hidden = L.Dense(8, activation="relu"), L.BatchNormalization(), L.Dropout(0.5)
+    return keras.Sequential([keras.Input(ROW), *hidden, L.Dense(3, activation="softmax")])
+
+
+def convolutions():
+    return images(
+        L.Conv2D(4, 3, padding="same"), L.BatchNormalization(), L.ReLU(), L.MaxPooling2D(),
+        L.DepthwiseConv2D(3), L.SeparableConv2D(5, 3, activation="swish", padding="same"),
+        L.AveragePooling2D(2, 1), L.SpatialDropout2D(0.2),
+    )  # fmt: skip
+
+
+def upwards():
+    return images(
+        L.Conv2DTranspose(4, 3, 2, padding="same"), L.UpSampling2D(2, interpolation="bilinear"),
+        L.ZeroPadding2D(1), L.Cropping2D(2), L.GlobalMaxPooling2D(),
+    )  # fmt: skip
+
+
+def normalizations():
+    return images(
+        L.Conv2D(4, 3), L.GroupNormalization(2), L.LayerNormalization(), L.UnitNormalization(),
+        L.PReLU(), L.Activation("gelu"),
+    )  # fmt: skip
+
+
+def recurrent():
+    return series(
+        L.Masking(0.0), L.Bidirectional(L.LSTM(4, return_sequences=True)),
+        L.GRU(3, return_sequences=True, reset_after=False), L.SimpleRNN(4, go_backwards=True),
+    )  # fmt: skip
+
+
+def convolutions_of_series():
+    return series(
+        L.Conv1D(4, 3, padding="causal", dilation_rate=2), L.MaxPooling1D(2, padding="same"),
+        L.TimeDistributed(L.Dense(3)), L.GlobalAveragePooling1D(),
+    )  # fmt: skip
+
+
+def attention():
+    tokens = keras.Input((7,), dtype="int32")
+    x = L.Embedding(20, 8, mask_zero=True)(tokens)
+    y = L.MultiHeadAttention(2, 4)(x, x, use_causal_mask=True)
+    x = L.LayerNormalization()(L.Add()([x, y]))
+    return keras.Model(tokens, L.Dense(2)(L.Attention()([x, x])))
+
+
+def grouped_attention():
+    x = keras.Input(SERIES)
+    return keras.Model(x, L.GroupQueryAttention(4, 4, 2)(x, x))
+
+
+def several():
+    a, b = keras.Input(ROW, name="first"), keras.Input(SERIES, name="second")
+    shared = L.Dense(4, activation="tanh")
+    y = L.Concatenate()([shared(a), L.LSTM(4)(b)])
+    return keras.Model([a, b], {"sum": L.Dense(2)(y), "product": L.Multiply()([y, y])})
+
+
+def named():
+    inputs = {"a": keras.Input(ROW, name="a"), "b": keras.Input(ROW, name="b")}
+    return keras.Model(inputs, L.Dense(2)(L.Average()([inputs["a"], inputs["b"]])))
+
+
+def nested():
+    inner = keras.Sequential([keras.Input(ROW), L.Dense(4, activation="elu"), L.Dense(6)])
+    x = keras.Input(ROW)
+    return keras.Model(x, L.Subtract()([inner(x), inner(inner(x))]))
+
+
+class Subclassed(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = L.Dense(5, activation="selu"), L.Dense(2)
+
+    def call(self, x):
+        y = self.first(x)
+        return self.second(ops.where(y > 0, y, ops.exp(y)))
+
+
+def subclassed():
+    model = Subclassed()
+    model.build((None, *ROW))
+    return model
+
+
+def functions():
+    x = keras.Input(ROW)
+    y = ops.concatenate([ops.cumsum(x, axis=-1), ops.sort(x), x[:, ::-1] ** 2], axis=-1)
+    top = ops.cast(ops.top_k(y, 3)[1], "float32")
+    return keras.Model(x, ops.einsum("bi,bj->bij", top, ops.log1p(ops.abs(y))))
+
+
+def preprocessing():
+    return images(L.Rescaling(1 / 255, offset=-0.5), L.Resizing(9, 7), L.RandomFlip(seed=1))
+
+
+def discretized():
+    x = keras.Input(ROW)
+    bins = L.Discretization(bin_boundaries=[-1.0, 0.0, 1.0])(x)
+    return keras.Model(x, L.CategoryEncoding(4, output_mode="multi_hot")(bins))
+
+
+def half():
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        return images(L.Conv2D(4, 3, activation="relu"), L.BatchNormalization())
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+def volumes():
+    layers = L.Conv3D(2, 2, activation="softplus"), L.MaxPooling3D(2), L.Flatten()
+    return keras.Sequential([keras.Input((5, 5, 5, 2)), *layers, L.Dense(2)])
+
+
+def convolutional_lstm():
+    return keras.Sequential([keras.Input((3, 6, 6, 2)), L.ConvLSTM2D(2, 3)])
+
+
+def open_sizes():
+    x = keras.Input((None, None, 3))
+    y = L.GlobalAveragePooling2D()(L.Conv2D(4, 3, padding="same", activation="mish")(x))
+    return keras.Model(x, L.Dense(2)(y))
+
+
+MODELS = [
+    mlp, convolutions, upwards, normalizations, recurrent, convolutions_of_series, attention,
+    grouped_attention, several, named, nested, subclassed, functions, preprocessing, discretized,
+    half, volumes, convolutional_lstm, open_sizes,
+]  # fmt: skip
+
+
+def fed(model, rows):
+    """Values for the inputs, in the model's own structure."""
+
+    def value(x):
+        shape = (rows, *(n or 8 for n in x.shape[1:]))
+        if x.dtype == "int32":
+            return rng.integers(0, 20, shape).astype("int32")
+        return rng.normal(size=shape).astype("float32")
+
+    if isinstance(model, Subclassed):
+        return rng.normal(size=(rows, *ROW)).astype("float32")
+    sequential = isinstance(model, keras.Sequential)
+    return keras.tree.map_structure(value, model.inputs[0] if sequential else model.input)
+
+
+def difference(make):
+    """The largest difference between the exported model and `predict`, over two sizes of batches,
+    and the names of its inputs.
+    """
+    keras.utils.set_random_seed(0)
+    model = make()
+    for weight in model.weights:  # Also those that start as zeros.
+        value = keras.ops.convert_to_numpy(weight)
+        if value.dtype.kind == "f":
+            weight.assign(0.8 * value + 0.1 * rng.random(value.shape))
+    model.predict(fed(model, 2), verbose=0)  # Keras exports models that have been called.
+    file = FOLDER / f"{make.__name__}.onnx"
+    model.export(file, format="onnx", verbose=False)
+    session = onnxruntime.InferenceSession(file)
+    names = [x.name for x in session.get_inputs()]
+    worst = 0.0
+    for rows in (4, 3):
+        values = fed(model, rows)
+        feeds = dict(zip(names, keras.tree.flatten(values), strict=True))
+        wanted = keras.tree.flatten(model.predict(values, verbose=0))
+        for x, y in zip(session.run(None, feeds), wanted, strict=True):
+            assert x.shape == y.shape, (x.shape, y.shape)
+            worst = max(worst, float(np.abs(x.astype("float64") - y).max()))
+    return [worst, names]
+
+
+def told(make):
+    try:
+        return difference(make)
+    except Exception:  # noqa: BLE001 - the test of that model shows it
+        return traceback.format_exc()
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(json.dumps({make.__name__: told(make) for make in MODELS}))

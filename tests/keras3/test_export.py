@@ -1,0 +1,58 @@
+"""Exported models of Keras 3 in plain ONNX Runtime."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from backplane import engines
+from interop.environments import locked, run
+
+FILE = Path(__file__).parent / "export_programs.py"
+NAMES = re.findall(r"\w+", re.search(r"^MODELS = \[(.*?)\]", FILE.read_text(), re.S | re.M)[1])
+"""Importing the module would import Keras."""
+ROUNDED = {"half": 2e-2, "functions": 1e-4}
+"""Models whose results have fewer digits, or are large."""
+NAMED = {"several": ["first", "second"], "named": ["a", "b"], "subclassed": ["input_0"]}
+
+
+@pytest.fixture
+def exported(tmp_path_factory):
+    """The differences from `predict`, by model; found once for all test processes."""
+    shared = tmp_path_factory.getbasetemp()
+    if shared.name.startswith("popen-"):  # That of one of the processes of pytest-xdist.
+        shared = shared.parent
+
+    def found(engine):
+        folder = shared / "keras3-exports" / engine
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder / "lock"):
+            if not (folder / "found.json").exists():
+                run(
+                    sys.executable, FILE, folder / "found.json", folder,
+                    backend=f"backplane.{engine}", folder=folder, PYTHONWARNINGS="ignore",
+                )  # fmt: skip
+        return json.loads((folder / "found.json").read_text())
+
+    return found
+
+
+def pytest_generate_tests(metafunc):  # pytest finds it in the module
+    if "on" in metafunc.fixturenames:
+        given = metafunc.config.getoption("--engines")
+        names = given.split(",") if given else [n for n in engines.names() if engines.installed(n)]
+        metafunc.parametrize("on", [
+            name if name == "numpy" else pytest.param(name, marks=pytest.mark.slow)
+            for name in names
+        ])  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_exported_model_predicts_what_keras_predicts(exported, name, on):
+    found = exported(on)[name]
+    assert not isinstance(found, str), found
+    worst, inputs = found
+    assert worst < ROUNDED.get(name, 2e-5)
+    assert NAMED.get(name, inputs) == inputs
