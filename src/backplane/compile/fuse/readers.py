@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from backplane.core.graph import Tensor, toposort
 from backplane.engines.table import Entry
 
 
-def uses_of(outputs: Sequence[Tensor]) -> Counter[Tensor]:
-    """The number of times that each tensor is read, as an operand or as an output."""
+def uses_of(outputs: Sequence[Tensor], order: Iterable[Tensor] | None = None) -> Counter[Tensor]:
+    """The number of times that each tensor is read, as an operand or as an output. `order` has the
+    nodes that count; by default all that lead to the outputs.
+    """
     uses = Counter(outputs)
-    for node in toposort(outputs):
+    for node in toposort(outputs) if order is None else order:
         uses.update(node.inputs)
     return uses
+
+
+def users_of(order: Iterable[Tensor]) -> dict[Tensor, list[Tensor]]:
+    """The nodes of `order` that read each tensor."""
+    users: dict[Tensor, list[Tensor]] = {}
+    for node in order:
+        for t in node.inputs:
+            users.setdefault(t, []).append(node)
+    return users
 
 
 def serves(entry: Entry | None, node: Tensor) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from backplane.compile.fuse.readers import uses_of
 from backplane.compile.passes.loop_body import (
     Joining,
     Known,
@@ -23,7 +24,6 @@ from backplane.compile.passes.loop_body import (
     movable,
     plus,
     terms_of,
-    users_of,
 )
 from backplane.compile.passes.sink import After
 from backplane.core.graph import Placeholder, Tensor, rebuild, rewrite, substitute, toposort
@@ -114,7 +114,7 @@ class _Before:
 
     def _inner(self, order: Sequence[Tensor]) -> set[Tensor]:
         """The sums that are only terms of other sums."""
-        users = users_of(order, self.loop.outputs)
+        users = uses_of(self.loop.outputs, order)
         return {
             t
             for node in order

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from backplane.compile.cache_key import params_key
 from backplane.compile.fuse.groups import groups_in
-from backplane.compile.fuse.readers import serves
+from backplane.compile.fuse.readers import serves, users_of
 from backplane.core.context import changed
 from backplane.core.graph import Tensor, rebuild, toposort
 from backplane.core.primitive import outputs_of
@@ -24,7 +24,7 @@ def join_groups(outputs: Sequence[Tensor]) -> list[Tensor]:
     groups = groups_in(order)
     if not groups:
         return list(outputs)
-    users = _users(order)
+    users = users_of(order)
     ops = {group.op for group in groups}
     made = {_key(node): node for node in order if node.op in ops}
     instead: dict[Tensor, Tensor] = {}
@@ -47,7 +47,7 @@ def join_normalizations(outputs: Sequence[Tensor], engine: Engine) -> list[Tenso
         return list(outputs)
     order = toposort(outputs)
     groups = groups_in(order, differentiable=False)
-    users = _users(order) if groups else {}
+    users = users_of(order) if groups else {}
     instead: dict[Tensor, Tensor] = {}
     for group in groups:
         own = {*group.inside, group.end}
@@ -57,14 +57,6 @@ def join_normalizations(outputs: Sequence[Tensor], engine: Engine) -> list[Tenso
         if alone and serves(entry, node):
             instead[group.end] = node
     return _with(outputs, instead) if instead else list(outputs)
-
-
-def _users(order: Sequence[Tensor]) -> dict[Tensor, list[Tensor]]:
-    users: dict[Tensor, list[Tensor]] = {}
-    for node in order:
-        for t in node.inputs:
-            users.setdefault(t, []).append(node)
-    return users
 
 
 def _key(node: Tensor) -> Hashable:

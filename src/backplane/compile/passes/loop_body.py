@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -181,14 +180,6 @@ def weight(spec: Spec) -> int:
 def is_add(node: Tensor) -> bool:
     """Whether a node is a sum of two tensors."""
     return node.op is add
-
-
-def users_of(order: Iterable[Tensor], outputs: Sequence[Tensor]) -> Counter[Tensor]:
-    """The number of times that each tensor is read, as an operand or an output."""
-    users = Counter(outputs)
-    for node in order:
-        users.update(node.inputs)
-    return users
 
 
 def terms_of(node: Tensor, inner: set[Tensor]) -> list[Tensor]:

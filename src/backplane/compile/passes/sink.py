@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from backplane.compile.fuse.readers import uses_of
 from backplane.compile.passes.loop_body import (
     Known,
     Loop,
@@ -16,7 +17,6 @@ from backplane.compile.passes.loop_body import (
     plus,
     terms_of,
     total,
-    users_of,
     weight,
 )  # fmt: skip
 from backplane.core.graph import Placeholder, Tensor, rebuild, substitute, toposort
@@ -47,7 +47,7 @@ class After:
     def _sums(self) -> dict[int, list[Tensor]]:
         """The states that only add something up, with the terms that each step adds."""
         loop = self.loop
-        users = users_of(self.order, loop.outputs)
+        users = uses_of(loop.outputs, self.order)
         found = {}
         for i, (state, end) in enumerate(zip(loop.states, loop.outputs, strict=False)):
             alone = users[state] == users[end] == 1
