@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from backplane.compile.cache_key import params_key
 from backplane.compile.fuse.algebra import ONE, VIEWS, Algebra, Atom, Call, Sum
 from backplane.compile.fuse.numbers import solved
-from backplane.compile.fuse.patterns import POWERS, SITE, Look, Pattern, looks
+from backplane.compile.fuse.patterns import POWERS, SITE, GroupPattern, Look, looks
 from backplane.compile.fuse.unify import Grouped, Match, Unifier, by_tensors, shape_of
 from backplane.core.graph import Constant, Tensor, is_scalar
 from backplane.ops.autodiff import Group
@@ -92,7 +92,7 @@ def _nodes_below(t: Tensor, most: int) -> list[Tensor]:
 class _Kind(NamedTuple):
     """The properties that all sites of one structure share."""
 
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[GroupPattern, ...]
     """The patterns that unify there."""
     power: float
     """The power of the function that the node is."""
@@ -152,7 +152,7 @@ class Site:
                         return found
         return None
 
-    def _made(self, end: Tensor, pattern: Pattern, match: Match) -> _Found | None:
+    def _made(self, end: Tensor, pattern: GroupPattern, match: Match) -> _Found | None:
         known = solved(match.equations, NEAR.get(end.spec.dtype, 1e-6), {**self.kind.known})
         numbers = {} if known is None else _numbers(pattern, known)
         if known is None or None in numbers.values():
@@ -187,13 +187,13 @@ class _Found(NamedTuple):
     """The end of a group, and what it is."""
 
     end: Tensor
-    pattern: Pattern
+    pattern: GroupPattern
     match: Match
     operands: tuple[Tensor, ...]
     params: Mapping[str, Any]
 
 
-def _number_of(form: Grouped, pattern: Pattern, match: Match) -> int:
+def _number_of(form: Grouped, pattern: GroupPattern, match: Match) -> int:
     """The number of the primitive's other result with this normal form; 0 if none has."""
     for i, other in enumerate(pattern.others, 1):
         if any(True for _ in UNIFIER.sums(other, form, match)):
@@ -201,7 +201,7 @@ def _number_of(form: Grouped, pattern: Pattern, match: Match) -> int:
     return 0
 
 
-def _numbers(pattern: Pattern, known: Mapping[Atom, Sum]) -> dict[str, float | None]:
+def _numbers(pattern: GroupPattern, known: Mapping[Atom, Sum]) -> dict[str, float | None]:
     """The parameters that are numbers, None where the program has none."""
     found = {}
     for name, t in pattern.numbers.items():

@@ -31,7 +31,7 @@ SITE = Placeholder(Spec((2,), "float64"))
 Shape = tuple[tuple[float, ...], ...]
 
 
-class Pattern(NamedTuple):
+class GroupPattern(NamedTuple):
     """One form of a primitive, traced on placeholders."""
 
     op: Primitive[Any]
@@ -55,19 +55,19 @@ class Form(NamedTuple):
     op: Primitive[Any]
     option: int
 
-    def patterns(self, rank: int, axes: tuple[int, ...] | None) -> tuple[Pattern, ...]:
+    def patterns(self, rank: int, axes: tuple[int, ...] | None) -> tuple[GroupPattern, ...]:
         """The patterns for a first operand of that rank, whose `axes` are reduced."""
         return _patterns(self, rank, axes)
 
     @property
-    def usual(self) -> Pattern:
+    def usual(self) -> GroupPattern:
         """The pattern for matrices."""
         given = inspect.signature(self.op.infer_rule).parameters
         return self.patterns(2, (1,) if "axes" in given else None)[0]
 
 
 @cache
-def _patterns(form: Form, rank: int, axes: tuple[int, ...] | None) -> tuple[Pattern, ...]:
+def _patterns(form: Form, rank: int, axes: tuple[int, ...] | None) -> tuple[GroupPattern, ...]:
     op, fused = form.op, form.op.fused
     assert fused is not None
     params = {**fused.options[form.option], **({} if axes is None else {"axes": axes})}
@@ -97,7 +97,7 @@ def _traced(
     params: Mapping[str, Any],
     operands: Sequence[Tensor],
     numbers: Mapping[str, Tensor | float],
-) -> Pattern:
+) -> GroupPattern:
     assert op.decomposition is not None
     made = op.decomposition(*operands, **params, **numbers)
     results = made if op.multiple else [made]
@@ -112,7 +112,7 @@ def _traced(
             for product, factor in whole.items()
         }
         forms[power] = shape_of(form), form
-    return Pattern(op, params, tuple(operands), numbers, site, anchor, forms, tuple(others))
+    return GroupPattern(op, params, tuple(operands), numbers, site, anchor, forms, tuple(others))
 
 
 def _tensors(x: Atom) -> Iterator[Tensor]:

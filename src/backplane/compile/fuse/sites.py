@@ -17,7 +17,7 @@ from backplane.compile.fuse.unify import (
     SCALE,
     Grouped,
     Match,
-    Pattern,
+    StepPattern,
     StepUnifier,
     by_tensors,
     shape_of,
@@ -46,7 +46,7 @@ DEPTH = 12
 
 
 @cache
-def patterns() -> list[Pattern]:
+def patterns() -> list[StepPattern]:
     """All steps of optimizers that are declared, without and with each of their options."""
     found = []
     for op in PRIMITIVES.values():
@@ -55,7 +55,7 @@ def patterns() -> list[Pattern]:
             names = [x.name for x in given if x.kind is x.KEYWORD_ONLY]
             choices = product((False, True), repeat=len(names))
             options = [dict(zip(names, values, strict=True)) for values in choices]
-            found += [Pattern(op, *op.step, params) for params in options]
+            found += [StepPattern(op, *op.step, params) for params in options]
     return found
 
 
@@ -64,14 +64,14 @@ class Found(NamedTuple):
     which this is to be multiplied.
     """
 
-    pattern: Pattern
+    pattern: StepPattern
     numbers: tuple[Sum, ...]
     scale: Sum
     variables: tuple[Tensor, ...]
     gradient: Tensor
 
 
-_Placed = tuple[Pattern, tuple[Sum, ...], Sum, tuple[int, ...]]
+_Placed = tuple[StepPattern, tuple[Sum, ...], Sum, tuple[int, ...]]
 """A step whose tensors are places in a structure."""
 
 _known: dict[Hashable, _Placed | None] = {}
@@ -100,7 +100,7 @@ class Finder:
         used: set[Tensor] = set()
         alike = Counter([v.spec for v in self.new])
 
-        def take(v: Tensor, choice: list[Pattern]) -> None:
+        def take(v: Tensor, choice: list[StepPattern]) -> None:
             # A step's variables have one shape and dtype.
             fits = alike[v.spec] >= min([len(p.variables) for p in choice])
             step = self._step(v, choice) if fits and v not in used and self._is_float(v) else None
@@ -133,7 +133,7 @@ class Finder:
         fits = spec.dtype in FLOATS and len(spec.shape) > 0 and not spec.sparse
         return fits and new.spec == spec and new.op in ARITHMETIC
 
-    def _step(self, v: Tensor, choice: list[Pattern]) -> Found | None:
+    def _step(self, v: Tensor, choice: list[StepPattern]) -> Found | None:
         """The step that ends in the new value of `v`, if it is one of these patterns."""
         structure, nodes = self._structure(v)
         key = structure, frozenset(choice)
@@ -195,7 +195,7 @@ class Finder:
         self.structures[v] = (v.spec.dtype, *key), nodes
         return self.structures[v]
 
-    def _found(self, v: Tensor, choice: list[Pattern]) -> Found | None:
+    def _found(self, v: Tensor, choice: list[StepPattern]) -> Found | None:
         own = frozenset([(v, 1)])
         forms = [self._form(v)]
         if v in self.new[v].inputs and forms[0].get(own) != ONCE:
@@ -264,7 +264,7 @@ class Finder:
             )
         return found
 
-    def _unified(self, pattern: Pattern, p: Tensor, form: Grouped) -> Found | None:
+    def _unified(self, pattern: StepPattern, p: Tensor, form: Grouped) -> Found | None:
         """The step of this pattern, if the new value of `p` is one."""
         if shape_of(form) != pattern.kinds:
             return None
@@ -275,7 +275,7 @@ class Finder:
                 return found
         return None
 
-    def _made(self, pattern: Pattern, match: Match) -> Found | None:
+    def _made(self, pattern: StepPattern, match: Match) -> Found | None:
         variables = tuple([match.bound[v] for v in pattern.variables])
         gradient, spec = match.bound.get(pattern.gradient), variables[0].spec
         if gradient is None or gradient.spec != spec:

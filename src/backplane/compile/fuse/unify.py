@@ -38,8 +38,8 @@ SCALE = Placeholder(Spec((), "float32"))
 """Stands for the factor of a gradient that programs write before it, such as one that clips."""
 
 
-class Pattern:
-    """The decomposition of a primitive, traced on placeholders.
+class StepPattern:
+    """The decomposition of an optimizer step, traced on placeholders.
 
     Its results are the new values of `variables`, of which the first is the parameter. Forms of
     results hold other results as atoms.
@@ -234,7 +234,7 @@ class StepUnifier(Unifier):
 
     def __init__(
         self,
-        pattern: Pattern,
+        pattern: StepPattern,
         news: Mapping[Tensor, Tensor],
         form: Callable[[Tensor, Tensor | None], Sum],
     ) -> None:
