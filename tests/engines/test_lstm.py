@@ -53,6 +53,20 @@ def test_no_samples_and_no_steps(shape: Any) -> None:
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("samples", [1, 3, 7])
+def test_states_of_another_number_of_samples_are_the_same_error(samples: int) -> None:
+    """PyTorch's kernel would read or write beyond the states, and the process would end."""
+    x, h, c = K.placeholder((None, None, FEATURES)), *[K.placeholder((None, UNITS))] * 2
+    _, ys, _ = K.rnn(together(), x, [h, c])
+    f = K.function([x, h], [ys])
+    assert "lstm(" in str(f.source())
+    message = rf"shapes \({samples}, 12\) and \(5, 12\) do not broadcast"
+    if samples == 1:
+        message = r"K\.rnn: state 0 has shape \(1, 3\) .* but a step makes it shape \(5, 3\)"
+    with pytest.raises(ValueError, match=message):
+        f([np.ones((5, 40, FEATURES)), np.ones((samples, UNITS))])
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_steps_stay_loops(name: str) -> None:
     assert "lstm(" not in outputs_of(OTHERS[name]())[1]

@@ -159,10 +159,62 @@ def open_sizes():
     return keras.Model(x, L.Dense(2)(y))
 
 
+def stateful():
+    layers = L.LSTM(4, return_sequences=True, stateful=True), L.GRU(3, stateful=True)
+    return keras.Sequential([keras.Input(batch_shape=(4, *SERIES)), *layers])
+
+
+def own_cells():
+    return series(L.RNN([L.LSTMCell(3), L.GRUCell(4)], return_sequences=True))
+
+
+def shared():
+    a, b = keras.Input(ROW), keras.Input(ROW)
+    dense, scored = L.Dense(4, activation="tanh"), L.Dense(1, activation="sigmoid")
+    return keras.Model([a, b], scored(L.Dot(1, normalize=True)([dense(a), dense(b)])))
+
+
+def additive_attention():
+    a, b = keras.Input(SERIES), keras.Input((3, SERIES[1]))
+    return keras.Model([a, b], L.AdditiveAttention()([a, b]))
+
+
+def keyed():
+    """The keys of the dicts differ from the names of the tensors."""
+    a, b = keras.Input(ROW), keras.Input((3,), dtype="int32", name="tokens")
+    y = L.Concatenate()([a, L.Flatten()(L.Embedding(20, 2)(b))])
+    return keras.Model({"rows": a, "words": b}, {"score": L.Dense(1)(y), "kind": L.Dense(2)(y)})
+
+
+class Keyed(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = L.Dense(2)
+
+    def call(self, inputs):
+        return {"left": self.dense(inputs["left"]) + self.dense(inputs["right"])}
+
+
+def keyed_subclass():
+    model = Keyed()
+    model({"left": np.ones((2, *ROW), "float32"), "right": np.ones((2, *ROW), "float32")})
+    return model
+
+
+def reshaping():
+    layers = L.Permute((2, 1)), L.Reshape((7, 5)), L.Flatten(), L.RepeatVector(2)
+    return series(*layers, L.RMSNormalization(), L.TimeDistributed(L.Dense(2)))
+
+
+def normalized_weights():
+    return images(L.SpectralNormalization(L.Conv2D(4, 3)), L.Conv2DTranspose(2, 4), L.LeakyReLU())
+
+
 MODELS = [
     mlp, convolutions, upwards, normalizations, recurrent, convolutions_of_series, attention,
     grouped_attention, several, named, nested, subclassed, functions, preprocessing, discretized,
-    half, volumes, convolutional_lstm, open_sizes,
+    half, volumes, convolutional_lstm, open_sizes, stateful,
+    own_cells, shared, additive_attention, keyed, keyed_subclass, reshaping, normalized_weights,
 ]  # fmt: skip
 
 
@@ -175,15 +227,17 @@ def fed(model, rows):
             return rng.integers(0, 20, shape).astype("int32")
         return rng.normal(size=shape).astype("float32")
 
-    if isinstance(model, Subclassed):
-        return rng.normal(size=(rows, *ROW)).astype("float32")
+    if isinstance(model, Subclassed | Keyed):
+        keys = ("left", "right") if isinstance(model, Keyed) else ("all",)
+        values = {key: rng.normal(size=(rows, *ROW)).astype("float32") for key in keys}
+        return values if isinstance(model, Keyed) else values["all"]
     sequential = isinstance(model, keras.Sequential)
     return keras.tree.map_structure(value, model.inputs[0] if sequential else model.input)
 
 
 def difference(make):
     """The largest difference between the exported model and `predict`, over two sizes of batches,
-    and the names of its inputs.
+    and the names of its inputs and outputs.
     """
     keras.utils.set_random_seed(0)
     model = make()
@@ -191,20 +245,23 @@ def difference(make):
         value = keras.ops.convert_to_numpy(weight)
         if value.dtype.kind == "f":
             weight.assign(0.8 * value + 0.1 * rng.random(value.shape))
-    model.predict(fed(model, 2), verbose=0)  # Keras exports models that have been called.
+    states = [layer for layer in model.layers if getattr(layer, "stateful", False)]
+    model.predict(fed(model, 4), verbose=0)  # Keras exports models that have been called.
+    for layer in states:
+        layer.reset_state()
     file = FOLDER / f"{make.__name__}.onnx"
     model.export(file, format="onnx", verbose=False)
     session = onnxruntime.InferenceSession(file)
     names = [x.name for x in session.get_inputs()]
     worst = 0.0
-    for rows in (4, 3):
+    for rows in (4,) if states else (4, 3):
         values = fed(model, rows)
         feeds = dict(zip(names, keras.tree.flatten(values), strict=True))
         wanted = keras.tree.flatten(model.predict(values, verbose=0))
         for x, y in zip(session.run(None, feeds), wanted, strict=True):
             assert x.shape == y.shape, (x.shape, y.shape)
             worst = max(worst, float(np.abs(x.astype("float64") - y).max()))
-    return [worst, names]
+    return [worst, names, [x.name for x in session.get_outputs()]]
 
 
 def told(make):

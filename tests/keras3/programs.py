@@ -324,7 +324,7 @@ def images_of_values():
 
 
 def batches_of_threads():
-    """Threads make the batches with functions of Keras."""
+    """Threads make the batches with functions of Keras and with operators of the library."""
 
     class Batches(keras.utils.PyDataset):
         def __len__(self):
@@ -332,7 +332,8 @@ def batches_of_threads():
 
         def __getitem__(self, index):
             rows = slice(5 * index, 5 * index + 5)
-            return keras.ops.multiply(ROWS[rows], 2.0), keras.ops.add(keras.ops.ones((5, 2)), index)
+            x = keras.ops.multiply(ROWS[rows], 2.0)
+            return x * 0.5 + x[:, :1], keras.ops.add(keras.ops.ones((5, 2)), index)
 
     model = mlp()
     model.compile("sgd", "mse")

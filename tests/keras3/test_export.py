@@ -15,12 +15,19 @@ NAMES = re.findall(r"\w+", re.search(r"^MODELS = \[(.*?)\]", FILE.read_text(), r
 """Importing the module would import Keras."""
 ROUNDED = {"half": 2e-2, "functions": 1e-4}
 """Models whose results have fewer digits, or are large."""
-NAMED = {"several": ["first", "second"], "named": ["a", "b"], "subclassed": ["input_0"]}
+NAMED = {
+    "several": (["first", "second"], ["product", "sum"]),
+    "named": (["a", "b"], ["output_0"]),
+    "subclassed": (["input_0"], ["output_0"]),
+    "keyed": (["rows", "words"], ["kind", "score"]),
+    "keyed_subclass": (["left", "right"], ["output_0"]),
+}
+"""Names of inputs and outputs. They are the keys of dicts, unless one would occur twice."""
 
 
 @pytest.fixture
 def exported(tmp_path_factory):
-    """The differences from `predict`, by model; found once for all test processes."""
+    """Differences from `predict` and names, by model; found once for all test processes."""
     shared = tmp_path_factory.getbasetemp()
     if shared.name.startswith("popen-"):  # That of one of the processes of pytest-xdist.
         shared = shared.parent
@@ -53,6 +60,7 @@ def pytest_generate_tests(metafunc):  # pytest finds it in the module
 def test_an_exported_model_predicts_what_keras_predicts(exported, name, on):
     found = exported(on)[name]
     assert not isinstance(found, str), found
-    worst, inputs = found
+    worst, inputs, outputs = found
     assert worst < ROUNDED.get(name, 2e-5)
-    assert NAMED.get(name, inputs) == inputs
+    if name in NAMED:
+        assert NAMED[name] == (inputs, outputs)

@@ -29,8 +29,8 @@ def export_onnx(
         model: The model; it has been called before.
         filepath: The file to write.
         input_signature: A list of the arguments of the call: nests of what has a shape and a dtype.
-        input_names: Names of the inputs. If their number is not right, as for dicts of inputs, the
-            names in the signature serve, and `input_0`, `input_1`, … if some are missing or equal.
+        input_names: The names that Keras chose. They are not used: Keras gives a dict of inputs one
+            name.
         opset_version: Version of ONNX's operators; by default the one of the engine `cntk`.
     """
     specs = tree.flatten(input_signature)
@@ -38,18 +38,26 @@ def export_onnx(
     with recording() as traced, Scope(traced), tracing():
         arguments = tree.pack_sequence_as(input_signature, [Tensor(x) for x in feeds])
         options = {"training": False} if model._call_has_training_arg else {}
-        results = tree.flatten(model(*arguments, **options))
-    outputs = [tensor_of(unwrapped(x)) for x in results]
-    function = K.function(feeds, outputs)
-    names = _names(specs, input_names)
-    function.to_onnx(str(filepath), inputs=names, freeze=True, opset=opset_version)
+        nest = model(*arguments, **options)
+    outputs = [tensor_of(unwrapped(x)) for x in tree.flatten(nest)]
+    inputs, names = _names(input_signature, "input"), _names(nest, "output")
+    if set(inputs) & set(names):
+        names = [f"output_{i}" for i in range(len(outputs))]
+    K.function(feeds, outputs).to_onnx(
+        str(filepath), names, inputs=inputs, freeze=True, opset=opset_version
+    )
 
 
-def _names(specs: list[Any], given: list[str]) -> list[str]:
-    """A name for each input: the first list that has as many different names as there are specs."""
-    counted = [f"input_{i}" for i in range(len(specs))]
-    own = [getattr(s, "name", None) or other for s, other in zip(specs, counted, strict=True)]
-    return next(n for n in (given, own, counted) if len(set(n)) == len(n) == len(specs))
+def _names(nest: Any, kind: str) -> list[str]:
+    """Names for the leaves of a nest: the keys of dicts that lead to them, else the names that they
+    have themselves, else their numbers. Where these are not all different, only numbers.
+    """
+    found = []
+    for i, (path, leaf) in enumerate(tree.flatten_with_path(nest)):
+        keys = [part for part in path if isinstance(part, str)]
+        own = getattr(leaf, "name", None) if kind == "input" else None
+        found.append("/".join(keys) or own or f"{kind}_{i}")
+    return found if len({*found}) == len(found) else [f"{kind}_{i}" for i in range(len(found))]
 
 
 class BackplaneExportArchive:

@@ -31,6 +31,9 @@ from backplane.keras3.ops import core
 from backplane.keras3.resuming import make_resumable
 from backplane.keras3.settings import float64_kept
 from backplane.keras3.step import Step
+from backplane.keras3.workers import let_threads_compute
+
+let_threads_compute()
 
 TAPES = ("GradientTape", "backward", "value_and_grad")
 """Names in the code of a `train_step` that is written for another backend."""

@@ -332,10 +332,23 @@ def lstm(x: Value, h: Value, c: Value, kernel: Value, recurrent: Value, bias: Va
     """The kernel of `torch.nn.LSTM`, whose gates have the same order, and two biases."""
     if not x.numel():
         return [x.new_empty((*x.shape[:2], h.shape[1])), h, c]
+    _check_samples(x, h, c)
     weights = [kernel.t().contiguous(), recurrent.t().contiguous(), bias, torch.zeros_like(bias)]
     states = [h.unsqueeze(0), c.unsqueeze(0)]
     ys, h, c = torch.lstm(x, states, weights, True, 1, 0.0, False, False, False)
     return [ys, h[0], c[0]]
+
+
+def _check_samples(x: Value, h: Value, c: Value) -> None:
+    """The kernels do not compare the numbers of samples: they would write beyond the states.
+
+    Raises:
+        ValueError: if the numbers differ.
+    """
+    samples = x.shape[1]
+    if not samples == h.shape[0] == c.shape[0]:
+        found = f"{h.shape[0]} and {c.shape[0]}"
+        raise ValueError(f"lstm: x has {samples} samples, and the states have {found}")
 
 
 def _has_no_lstm_gradient(specs: Sequence[Spec]) -> bool:
@@ -349,11 +362,8 @@ BIASES, ONE_DIRECTION, TIME_FIRST, TRAINS = True, False, False, True
 def _layer(
     x: Value, h: Value, c: Value, kernel: Value, recurrent: Value, bias: Value
 ) -> list[Value]:
-    """The operands as the kernels take them, which do not compare sizes."""
-    samples = x.shape[1]
-    if not samples == h.shape[0] == c.shape[0]:
-        found = f"{h.shape[0]} and {c.shape[0]}"
-        raise ValueError(f"lstm: x has {samples} samples, and the states have {found}")
+    """The operands as the kernels take them."""
+    _check_samples(x, h, c)
     weights = [kernel.t().contiguous(), recurrent.t().contiguous(), bias, torch.zeros_like(bias)]
     return [x.contiguous(), *weights, h.contiguous(), c.contiguous()]
 
