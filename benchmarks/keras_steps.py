@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks import machine, timing
 from benchmarks.interleaved import last_core
-from benchmarks.keras_worker import BATCHES, MODELS, UNTIMED
+from benchmarks.keras_models import BATCHES, LARGE_BATCHES, LARGE_UNTIMED, MODELS, UNTIMED
 from benchmarks.page import table
 from benchmarks.workers import Worker, WorkerError
 
@@ -31,7 +31,8 @@ PAGE = ROOT / "docs/keras-3-speed.md"
 OWN = ("torch", "tensorflow", "jax")
 """The backends of Keras that train."""
 OURS = ("torch", "tensorflow", "jax", "numpy", "theano", "cntk")
-STACKS = [*(f"keras3-{name}" for name in OWN), *(f"backplane.{name}" for name in OURS)]
+COMPILED = "keras3-torch-jit"
+STACKS = [*(f"keras3-{n}" for n in OWN), COMPILED, *(f"backplane.{n}" for n in OURS)]
 AIMS = {"torch": 0.6, "tensorflow": 0.8, "jax": 1.0}
 """Time of a step over that of Keras' own backend on the same library, at most."""
 ROUNDS = 7
@@ -43,9 +44,11 @@ INTRODUCTION = """\
 Use this page when you want to know how fast Keras 3 is on Backplane. It compares training and
 prediction by unmodified Keras 3 on Backplane's engines with Keras' own backends on the same
 libraries. Each process has one thread on one core. Times are the processor's. The processes take
-turns, epoch by epoch, and the numbers are medians of the rounds. An epoch has {batches} batches, of
-which the first {untimed} are not timed. Models are compiled with Adam, the sparse categorical
-crossentropy and the accuracy. Keras on PyTorch runs eagerly, as by its default.
+turns, epoch by epoch, and the numbers are medians of the rounds. An epoch has {batches} batches,
+{large} for the five large models. The first {untimed}, or {skipped}, are not timed. Models are
+compiled with Adam, the sparse categorical crossentropy and the accuracy. Keras on PyTorch runs
+eagerly, as by its default. "Compiled" means `jit_compile=True`, with which Keras has PyTorch's
+compiler compile the step.
 """
 
 
@@ -95,7 +98,9 @@ def main() -> None:
 
 
 def _lines(data: dict[str, Any]) -> Iterator[str]:
-    yield INTRODUCTION.format(batches=BATCHES, untimed=UNTIMED)
+    yield INTRODUCTION.format(
+        batches=BATCHES, untimed=UNTIMED, large=LARGE_BATCHES, skipped=LARGE_UNTIMED
+    )
     models = {name: data["models"][name] for name in MODELS if name in data["models"]}
     yield "The models:\n"
     for name in models:
@@ -121,27 +126,31 @@ def _lines(data: dict[str, Any]) -> Iterator[str]:
 
 
 def _ratios(models: dict[str, Any], kind: str) -> Iterator[str]:
-    rows, means = [], dict.fromkeys(OWN, 0.0)
+    pairs = {name: (f"backplane.{name}", f"keras3-{name}") for name in OWN}
+    pairs["torch, compiled"] = "backplane.torch", COMPILED
+    rows: list[list[str]] = []
+    logarithms: dict[str, list[float]] = {name: [] for name in pairs}
     for model, found in models.items():
         cells = []
-        for name in OWN:
-            ours, theirs = found[f"backplane.{name}"], found[f"keras3-{name}"]
-            if not (ours.get(kind) and theirs.get(kind)):
+        for name, (ours, theirs) in pairs.items():
+            blocks = [found.get(stack, {}).get(kind) for stack in (ours, theirs)]
+            if not all(blocks):
                 cells.append("")
                 continue
-            ratio = timing.ratio(ours[kind], theirs[kind])
-            means[name] += math.log(ratio["median"]) / len(models)
+            ratio = timing.ratio(*blocks)
+            logarithms[name].append(math.log(ratio["median"]))
             cells.append("{median:.2f} ({low:.2f}–{high:.2f})".format(**ratio))
         rows.append([f"`{model}`", *cells])
-    rows.append(["geometric mean", *(f"**{math.exp(means[name]):.2f}**" for name in OWN)])
+    means = [math.exp(sum(logs) / len(logs)) if logs else 1.0 for logs in logarithms.values()]
+    rows.append(["geometric mean", *(f"**{mean:.2f}**" for mean in means)])
     if kind == "fit":
-        rows.append(["aim, at most", *(f"{AIMS[name]}" for name in OWN)])
-    yield from table(["model", *OWN], rows)
+        rows.append(["aim, at most", *(f"{AIMS.get(name, '')}" for name in pairs)])
+    yield from table(["model", *pairs], rows)
 
 
 def _cell(row: dict[str, Any], kind: str, scale: float) -> str:
-    if "error" in row:
-        return "fails"
+    if "error" in row or kind not in row:
+        return "fails" if "error" in row else ""
     value = timing.spread(row[kind])["median"] if isinstance(row[kind], list) else row[kind]
     return f"{value * scale:.3g}"
 
@@ -151,9 +160,10 @@ def _times(models: dict[str, Any], kind: str) -> Iterator[str]:
 
 
 def _plain(models: dict[str, Any], kind: str, scale: float) -> Iterator[str]:
-    heads = [f"Keras on {name}" for name in OWN] + [f"Backplane on {name}" for name in OURS]
+    heads = [f"Keras on {name}" for name in OWN] + ["Keras on torch, compiled"]
+    heads += [f"Backplane on {name}" for name in OURS]
     rows = [
-        [head, *(_cell(found[stack], kind, scale) for found in models.values())]
+        [head, *(_cell(found.get(stack, {}), kind, scale) for found in models.values())]
         for head, stack in zip(heads, STACKS, strict=True)
     ]
     yield from table(["", *(f"`{name}`" for name in models)], rows)

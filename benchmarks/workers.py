@@ -44,6 +44,8 @@ MASKS = 8
 """Runs over which the loss with dropout is averaged, each with a mask of its own."""
 ON_GPU = "BENCHMARKS_ON_GPU"
 """The variable of the environment that leaves programs the GPU."""
+JIT = "-jit"
+"""The end of the name of a stack whose steps the library compiles."""
 SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "GRPC_VERBOSITY": "ERROR", "ABSL_MIN_LOG_LEVEL": "3"}
 
 
@@ -51,7 +53,8 @@ def environment(stack: str) -> dict[str, str]:
     """The environment of a stack's process: one thread, an accelerator only if `ON_GPU` asks for
     it, and the engine, which Backplane and Keras 3 read from the same variable.
     """
-    asked = "tensorflow" if stack == REFERENCE else stack.removeprefix("keras3-")
+    named = stack.removeprefix("keras3-").removesuffix(JIT)
+    asked = "tensorflow" if stack == REFERENCE else named
     hidden = {} if ON_GPU in os.environ else {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
     keras = {"KERAS_BACKEND": asked, **hidden}
     # Installed libraries have their bytecode: a start that compiles our own would measure Python.
