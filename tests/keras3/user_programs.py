@@ -236,7 +236,8 @@ def a_loss_of_a_layer():
 def strings():
     found = layers.StringLookup(vocabulary=["a", "b"])(np.array([["b"], ["z"]]))
     hashed = layers.Hashing(3)(np.array([["a"], ["b"]]))
-    return [np.asarray(found).tolist(), np.asarray(hashed).shape == (2, 1)]
+    words = layers.StringLookup(vocabulary=["a", "ü"], invert=True)(np.array([[2, 1], [0, 2]]))
+    return [np.asarray(found).tolist(), np.asarray(hashed).shape == (2, 1), words.tolist()]
 
 
 def strings_are_no_tensors():

@@ -7,8 +7,8 @@ it, and a call that fails or is interrupted leaves all variables as they were.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from types import CodeType
 from typing import Any
 
@@ -158,7 +158,7 @@ class BackplaneTrainer(base_trainer.Trainer):
         the step builds where it calls it, and says there what is wrong.
         """
         own = getattr(getattr(self, step), "__func__", None) is not getattr(BackplaneTrainer, step)
-        with suppress(Exception) if own else nullcontext():
+        with suppress(Exception) if own else nullcontext(), _one_batch(data.get("iterator")):
             self._symbolic_build(**data)
 
     def _batches(self, **given: Any) -> Any:
@@ -314,10 +314,11 @@ class BackplaneTrainer(base_trainer.Trainer):
         """The predictions for data as arrays, as Keras documents it."""
         iterator = self._batches(x=x, batch_size=batch_size, steps_per_epoch=steps, shuffle=False)
         if not all(layer.built for layer in self._flatten_layers()):
-            for _, _, batches in iterator:
-                first, _, _ = data_adapter_utils.unpack_x_y_sample_weight(batches[0])
-                core.compute_output_spec(self, tree.map_structure(_keras_tensor, first))
-                break
+            with _one_batch(iterator):
+                for _, _, batches in iterator:
+                    first, _, _ = data_adapter_utils.unpack_x_y_sample_weight(batches[0])
+                    core.compute_output_spec(self, tree.map_structure(_keras_tensor, first))
+                    break
             iterator.reset()
         callbacks = self._listening(callbacks, iterator, verbose, epochs=1)
         predicting = self.make_predict_function()
@@ -373,6 +374,21 @@ class BackplaneTrainer(base_trainer.Trainer):
         """The predictions for one batch as arrays."""
         x = tree.map_structure(core.convert_to_numpy, x)
         return self.make_predict_function()([(x,)])
+
+
+@contextmanager
+def _one_batch(iterator: Any) -> Iterator[None]:
+    """Inside, an iterator takes no more than one batch at a time: a generator gives batches that
+    were looked at a second time, but only the first ones.
+    """
+    if iterator is None:
+        yield
+        return
+    steps, iterator.steps_per_execution = iterator.steps_per_execution, 1
+    try:
+        yield
+    finally:
+        iterator.steps_per_execution = steps
 
 
 def _keras_tensor(x: Any) -> Any:

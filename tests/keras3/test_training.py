@@ -1,0 +1,84 @@
+"""Options of `fit` and its relatives: the numbers are those of Keras on JAX."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from interop.environments import locked, run
+
+HERE = Path(__file__).parent
+FILE = HERE / "training_programs.py"
+NAMES = re.findall(r"\w+", re.search(r"^PROGRAMS = \[(.*?)\]", FILE.read_text(), re.S | re.M)[1])
+"""Importing the module would import Keras."""
+
+
+@pytest.fixture
+def results(tmp_path_factory):
+    """What the programs return, by backend: run once for all test processes."""
+    shared = tmp_path_factory.getbasetemp()
+    if shared.name.startswith("popen-"):  # That of one of the processes of pytest-xdist.
+        shared = shared.parent
+
+    def found(backend):
+        folder = shared / "keras3-training" / backend
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder / "lock"):
+            if not (folder / "found.json").exists():
+                run(
+                    sys.executable, FILE, folder / "found.json",
+                    backend=backend, folder=folder, PYTHONWARNINGS="ignore",
+                )  # fmt: skip
+        return json.loads((folder / "found.json").read_text())
+
+    return found
+
+
+def assert_close(found, wanted, where):
+    """Nests of lists and dicts are equal, apart from the last digits of their numbers."""
+    if isinstance(wanted, dict):
+        assert found.keys() == wanted.keys(), where
+        found, wanted = list(found.values()), [wanted[key] for key in found]
+    if isinstance(wanted, list):
+        assert len(found) == len(wanted), where
+        for i, (one, other) in enumerate(zip(found, wanted, strict=True)):
+            assert_close(one, other, f"{where}[{i}]")
+    else:
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5, err_msg=where)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_training_gives_the_numbers_of_keras_on_jax(results, engine, name):
+    found, wanted = [results(b)[name] for b in (f"backplane.{engine.name}", "jax")]
+    assert "value" in wanted, wanted["error"]
+    assert "value" in found, found["error"]
+    assert_close(found["value"], wanted["value"], name)
+
+
+@pytest.mark.slow
+def test_several_steps_at_once_change_no_weight(results, engine):
+    found = results(f"backplane.{engine.name}")
+    for name in ("several_steps", "steps_of_generators"):
+        first, *others = [weights for _, _, weights in found[name]["value"]]
+        for weights in others:
+            assert weights == first, name
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_goes_on_with_the_same_losses(tmp_path, engine):
+    """Within an epoch, and twice."""
+
+    def losses(folder, epoch):
+        given = [sys.executable, HERE / "killed_program.py", folder, epoch]
+        return json.loads(run(*given, backend=f"backplane.{engine.name}", folder=tmp_path))
+
+    whole = losses(tmp_path / "whole", 9)
+    for epoch in 1, 3:
+        with pytest.raises(AssertionError):
+            losses(tmp_path / "killed", epoch)
+    assert losses(tmp_path / "killed", 9) == whole[3:]
+    assert len(whole) == 5

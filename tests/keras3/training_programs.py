@@ -1,0 +1,258 @@
+"""Runs of `fit` and its relatives with their options. `python training_programs.py FILE` makes all
+of them on the backend of KERAS_BACKEND, Backplane's or Keras' own, and writes the numbers to FILE.
+"""
+
+import json
+import os
+import sys
+import traceback
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+if os.environ["KERAS_BACKEND"].startswith("backplane"):
+    import backplane.keras3  # noqa: F401
+import keras
+from keras import layers as L
+from keras.callbacks import (
+    Callback,
+    EarlyStopping,
+    LearningRateScheduler,
+    ReduceLROnPlateau,
+    SwapEMAWeights,
+)
+
+rng = np.random.default_rng(0)
+ROWS = rng.normal(size=(20, 5)).astype("float32")
+TARGETS = rng.normal(size=(20, 2)).astype("float32")
+CLASSES = rng.integers(0, 3, 20)
+SHARES = {0: 1.0, 1: 3.0, 2: 0.2}
+"""Weights of the classes."""
+
+
+def mlp(units=2, **options):
+    """A model whose weights depend on no generator."""
+    hidden = L.Dense(8, activation="relu")
+    model = keras.Sequential([keras.Input((5,)), hidden, L.Dense(units, **options)])
+    for v in model.weights:
+        values = np.sin(np.arange(np.prod(v.shape)) * 1.7 + 0.3) * 0.4
+        v.assign(values.reshape(v.shape))
+    return model
+
+
+class Log(Callback):
+    """The losses after each execution, and the numbers of the steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.found.append([batch, float(logs["loss"])])
+
+    def on_test_batch_end(self, batch, logs=None):
+        self.found.append([batch, float(logs["loss"])])
+
+
+def fitted(model, x=ROWS, y=TARGETS, loss="mse", optimizer=None, callbacks=(), fit=None, **options):
+    """The history, the losses of all executions, and the sums of the weights."""
+    model.compile(optimizer or keras.optimizers.Adam(0.01), loss, **options)
+    log, batches = Log(), {} if y is None else {"batch_size": 8}
+    given = {"epochs": 2, "shuffle": False, "verbose": 0, **batches, **(fit or {})}
+    history = model.fit(x, y, callbacks=[log, *callbacks], **given).history
+    numbers = {name: [float(v) for v in values] for name, values in history.items()}
+    sums = [float(np.sum(keras.ops.convert_to_numpy(w), dtype="float64")) for w in model.weights]
+    return [numbers, log.found, sums]
+
+
+def batches(count=None):
+    """Batches of 4 rows, over and over if there is no count."""
+    i = 0
+    while count is None or i < count:
+        rows = slice(4 * i % 20, 4 * i % 20 + 4)
+        yield ROWS[rows], TARGETS[rows]
+        i += 1
+
+
+# --- several steps at once, and generators --------------------------------------------------------
+
+
+def several_steps():
+    fit = {"batch_size": 3, "validation_split": 0.3}
+    metrics = ["mae"]
+    return [
+        fitted(mlp(), steps_per_execution=n, metrics=metrics, fit=fit) for n in (1, 2, 3, 4, 20)
+    ]
+
+
+def steps_of_generators():
+    return [
+        fitted(mlp(), batches(7), None, steps_per_execution=n, fit={"epochs": 1}) for n in (1, 3, 4)
+    ]
+
+
+def endless_generators():
+    fit = {"steps_per_epoch": 4, "validation_data": batches(), "validation_steps": 2}
+    return [fitted(mlp(), batches(), None, steps_per_execution=n, fit=fit) for n in (1, 3)]
+
+
+def a_generator_that_runs_out():
+    return fitted(mlp(), batches(5), None, fit={"steps_per_epoch": 3, "epochs": 3})
+
+
+def generators_without_training():
+    model = keras.Sequential([L.Dense(2, kernel_initializer="ones")])  # Unbuilt.
+    model.compile("sgd", "mse", metrics=["mae"], steps_per_execution=4)
+    predicted = model.predict(((x,) for x, _ in batches(7)), verbose=0)
+    losses = [model.evaluate(batches(5), verbose=0), model.evaluate(batches(), steps=3, verbose=0)]
+    return [predicted.tolist(), losses]
+
+
+# --- optimizers -----------------------------------------------------------------------------------
+
+
+def accumulated():
+    options = {"gradient_accumulation_steps": 2, "global_clipnorm": 0.5}
+    momentum = keras.optimizers.SGD(0.1, momentum=0.9, **options)
+    fit = {"batch_size": 3, "epochs": 3}
+    return fitted(mlp(), optimizer=momentum, steps_per_execution=4, fit=fit)
+
+
+def averaged():
+    swap, data = SwapEMAWeights(swap_on_epoch=True), {"validation_data": (ROWS, TARGETS)}
+    every = keras.optimizers.SGD(0.02, use_ema=True, ema_momentum=0.8, ema_overwrite_frequency=2)
+    at_end = keras.optimizers.Adam(0.02, use_ema=True, ema_momentum=0.9)
+    swapped = keras.optimizers.SGD(0.02, use_ema=True)
+    return [
+        fitted(mlp(), optimizer=every), fitted(mlp(), optimizer=at_end),
+        fitted(mlp(), optimizer=swapped, callbacks=[swap], fit=data),
+    ]  # fmt: skip
+
+
+def ways_to_compile():
+    return [fitted(mlp(), jit_compile=way) for way in ("auto", True, False)]
+
+
+def without_compiling():
+    return fitted(mlp(), run_eagerly=True, steps_per_execution=2, metrics=["mae"])
+
+
+# --- single batches, and weights of samples -------------------------------------------------------
+
+
+def batches_by_hand():
+    model = mlp()
+    model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+    found = [model.train_on_batch(ROWS[i : i + 4], TARGETS[i : i + 4]) for i in range(3)]
+    fit = {"batch_size": 8, "shuffle": False, "verbose": 0}
+    found.append(list(model.fit(ROWS, TARGETS, **fit).history.values()))
+    found.append(model.train_on_batch(ROWS[:6], TARGETS[:6], sample_weight=np.arange(6)))
+    found += [model.test_on_batch(ROWS[:6], TARGETS[:6]), model.predict_on_batch(ROWS[:2]).tolist()]
+    found.append(list(model.fit(ROWS, TARGETS, **fit).history.values()))
+    return [json.loads(json.dumps(x, default=float)) for x in found]
+
+
+def weights_of_samples():
+    fit = {"sample_weight": np.linspace(0, 2, 20), "validation_split": 0.2}
+    return fitted(mlp(), metrics=["mae"], weighted_metrics=["mae", "mse"], fit=fit)
+
+
+def weights_of_classes():
+    fit = {"class_weight": SHARES, "validation_split": 0.25}
+    plain = {"metrics": ["accuracy"], "weighted_metrics": ["accuracy"], "fit": fit}
+    model = mlp(3, activation="softmax")
+    found = fitted(model, y=CLASSES, loss="sparse_categorical_crossentropy", **plain)
+    step = model.train_on_batch(ROWS[:8], CLASSES[:8], class_weight=SHARES)
+    one_hot = np.eye(3, dtype="float32")[CLASSES]
+    other = fitted(
+        mlp(3, activation="softmax"), y=one_hot, loss="categorical_crossentropy", fit=fit
+    )
+    return [found, other, [float(x) for x in step]]
+
+
+def weights_of_validation():
+    data = ROWS, TARGETS, np.linspace(0, 1, 20)
+    fit = {"validation_data": data, "validation_batch_size": 6, "validation_freq": 2, "epochs": 4}
+    return fitted(mlp(), fit=fit)
+
+
+# --- callbacks that change the model --------------------------------------------------------------
+
+
+class Changes(Callback):
+    """Calls a function with the model and the number of the batch or of the epoch."""
+
+    def __init__(self, by_batch=None, by_epoch=None):
+        super().__init__()
+        self.by_batch, self.by_epoch = by_batch, by_epoch
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if self.by_batch:
+            self.by_batch(self.model, batch)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self.by_epoch:
+            self.by_epoch(self.model, epoch)
+
+
+def rates_that_change():
+    def by_hand(model, batch):
+        model.optimizer.learning_rate = 0.01 * (batch + 1)
+
+    halved = LearningRateScheduler(lambda epoch, rate: rate * 0.5)
+    plateau = ReduceLROnPlateau(monitor="loss", factor=0.1, patience=1, min_delta=10)
+    return [
+        fitted(mlp(), callbacks=[callback], fit={"epochs": 4})
+        for callback in (Changes(by_batch=by_hand), halved, plateau)
+    ]
+
+
+def weights_that_change():
+    def halve(model, epoch):
+        if epoch == 1:
+            model.set_weights([w * 0.5 for w in model.get_weights()])
+
+    return fitted(mlp(), callbacks=[Changes(by_epoch=halve)], fit={"epochs": 3})
+
+
+def layers_that_are_frozen():
+    model = mlp()
+    found = [fitted(model)]
+    for trainable in False, True:
+        model.layers[0].trainable = trainable
+        found.append(fitted(model))
+    return found
+
+
+def stopped():
+    def stop(model, batch):
+        model.stop_training = batch == 1
+
+    best = EarlyStopping("loss", patience=1, restore_best_weights=True)
+    rate = keras.optimizers.SGD(2.0)
+    return [
+        fitted(mlp(), callbacks=[Changes(by_batch=stop)], fit={"epochs": 3}),
+        fitted(mlp(), optimizer=rate, callbacks=[best], fit={"epochs": 6}),
+    ]
+
+
+PROGRAMS = [
+    several_steps, steps_of_generators, endless_generators, a_generator_that_runs_out,
+    generators_without_training, accumulated, averaged, ways_to_compile, without_compiling,
+    batches_by_hand, weights_of_samples, weights_of_classes, weights_of_validation,
+    rates_that_change, weights_that_change, layers_that_are_frozen, stopped,
+]  # fmt: skip
+
+
+def told(program):
+    keras.utils.set_random_seed(1)
+    try:
+        return {"value": program()}
+    except Exception:  # noqa: BLE001 - the test of that program shows it
+        return {"error": traceback.format_exc()}
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    Path(sys.argv[1]).write_text(json.dumps({p.__name__: told(p) for p in PROGRAMS}))
