@@ -104,3 +104,51 @@ def test_nan_makes_the_result_of_its_row_nan(engine, name, dtype):
     (found,) = K.function([x], [ROWWISE[name](x)])([rows.astype(dtype)])
     assert np.isnan(found[:3]).all()
     assert np.isfinite(found[3]).all()
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4), (32, 7, 9), (5, 64, 10), (64, 10)])
+def test_the_gradient_of_an_extreme_finds_its_element(engine, shape):
+    """A compiler may compute the operand twice, and round differently: then no element is equal to
+    the maximum.
+    """
+    x = K.placeholder(shape)
+    value = np.random.default_rng(1).normal(size=shape).astype("float32")
+    wide = value.astype("float64")
+    computed = {
+        "exp": (K.exp(x) * 1.7 + x / 3, np.exp(wide) * 1.7 + wide / 3, np.exp(wide) * 1.7 + 1 / 3),
+        "tanh": (
+            K.tanh(x) * x + x * 1.3,
+            np.tanh(wide) * wide + wide * 1.3,
+            np.tanh(wide) + wide * (1 - np.tanh(wide) ** 2) + 1.3,
+        ),
+    }
+    for name, (y, y64, slope) in computed.items():
+        for extreme, right in ((K.max, y64.max(1)), (K.min, y64.min(1))):
+            top = extreme(y, axis=1, keepdims=True)
+            mask = y64 == right[:, None]
+            losses = [K.sum(K.square(top)), K.sum(K.minimum(y, top) + K.maximum(y, top))]
+            # The second loss is the sum of all y, and of the extreme for each of them.
+            wanted = [2 * right[:, None] * mask * slope, slope * (1 + shape[1] * mask)]
+            for loss, expected in zip(losses, wanted, strict=True):
+                (found,) = K.function([x], K.gradients(loss, [x]))([value])
+                np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4, err_msg=name)
+
+
+def test_elements_are_compared_with_the_largest_of_them(engine):
+    x = K.placeholder((32, 9))
+    y = K.exp(x) * 1.7 + x / 3
+    largest = K.max(y, axis=-1, keepdims=True)
+    classes = np.arange(32) % 9
+    results = [
+        K.cast(K.equal(y, largest), "float32"),
+        K.cast(K.greater(y, largest), "float32"),
+        K.cast(K.greater_equal(y, y[:, :1]), "float32"),
+        K.cast(K.in_top_k(y, K.constant(classes, dtype="int32"), 1), "float32"),
+        K.gradients(K.sum(K.square(largest)), [x])[0],
+    ]
+    value = np.random.default_rng(1).normal(size=(32, 9)).astype("float32")
+    equal, greater, first, top, _ = K.function([x], results)([value])
+    np.testing.assert_array_equal(equal, value == value.max(1, keepdims=True))
+    assert not greater.any()
+    np.testing.assert_array_equal(first, value >= value[:, :1])
+    np.testing.assert_array_equal(top, value.argmax(1) == classes)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from backplane.compile.fuse.groups import groups_in
 from backplane.compile.fuse.updates import find_updates, keep_to_rows
 from backplane.compile.passes.hoist import hoist
+from backplane.compile.passes.hold import COMPARISONS, hold
 from backplane.compile.passes.join_gradients import join_gradients
 from backplane.compile.passes.join_groups import join_groups, join_normalizations
 from backplane.compile.passes.join_loops import join_loops
@@ -150,6 +151,16 @@ PASSES = (
         " and of 256 units, with 64 samples, as long as without",
         holds=frozenset([scan_]),
         when=lambda job: not (job.keep_stops or job.loops) and job.engine.mesh is None,
+    ),
+    Pass(
+        "hold",
+        lambda outputs, job: hold(outputs),
+        purpose="compute a tensor once that is compared with elements of itself, such as its"
+        " maximum",
+        gain="none: without it, 4 % of the elements of some gradients of `K.max` are lost on JAX",
+        holds=COMPARISONS,
+        when=lambda job: "fuses" in job.engine.capabilities,
+        optional=False,
     ),
     Pass(
         "prune",
