@@ -16,13 +16,14 @@ from backplane.ops import elementwise as ew
 from backplane.ops import indexing, reduction, shaping
 from backplane.ops.effects import identity
 from backplane.ops.remat import barrier
+from backplane.ops.scattering import scatter
 
 COMPARISONS = frozenset([ew.equal, ew.not_equal, ew.less, ew.less_equal])
 SELECTING = frozenset(
     (
         reduction.max, reduction.min, ew.maximum, ew.minimum, ew.where, shaping.expand_dims,
         shaping.squeeze, shaping.reshape, shaping.broadcast_to, shaping.transpose, shaping.concat,
-        indexing.gather, indexing.slice, reduction.top_k, identity,
+        indexing.gather, indexing.slice, reduction.top_k, scatter, identity,
     )
 )  # fmt: skip
 """Primitives whose results are elements of their operands."""
