@@ -55,7 +55,7 @@ class Step:
 
     def __call__(self, data: Any) -> Any:
         """The results for one batch: arrays in the place of tensors."""
-        data = tree.map_structure(_array, data)
+        data = _arrays(data)
         program = self._program(data)
         self.last = program.compiled
         try:
@@ -89,6 +89,16 @@ class Step:
         return self._programs[key]
 
 
+def _arrays(data: Any) -> Any:
+    """Data with arrays for leaves. Batches of arrays need no walk through a nest."""
+    return tuple(map(_array, data)) if _is_flat(data) else tree.map_structure(_array, data)
+
+
+def _is_flat(data: Any) -> bool:
+    """Whether data are a tuple of arrays, and of None for weights that are not there."""
+    return type(data) is tuple and all(x is None or type(x) is np.ndarray for x in data)
+
+
 def _array(x: Any) -> Any:
     """A leaf of the data as an array, if it has numbers."""
     if isinstance(x, np.ndarray):
@@ -97,7 +107,7 @@ def _array(x: Any) -> Any:
         return x
     else:
         array = to_array(x)
-    if array.dtype.name == "float64" and config.floatx() != "float64":
+    if array.dtype.char == "d" and config.floatx() != "float64":
         return array.astype(config.floatx())
     return array
 
@@ -144,21 +154,37 @@ class _Program:
                 result, updates, traced = _run(function, data, eager)
                 if not traced.uninitialized:
                     break
-            self.result = result
-            self.places = [i for i, x in enumerate(tree.flatten(result)) if _has_value(x)]
             flat = tree.flatten(result)
-            outputs = [tensor_of(unwrapped(flat[i])) for i in self.places]
+            places = [i for i, x in enumerate(flat) if _has_value(x)]
+            outputs = [tensor_of(unwrapped(flat[i])) for i in places]
+            self.pack = _packing(result, places)
             self.compiled = K.function(self.feeds, outputs, updates=updates)
 
     def __call__(self, data: Any) -> Any:
-        leaves = [x for x in tree.flatten(data) if isinstance(x, np.ndarray)]
-        values = self.compiled(leaves if self.feeds else [])
-        if len(self.places) == 1 and isinstance(self.result, Tensor):
-            return values[0]
-        flat = tree.flatten(self.result)
-        for i, value in zip(self.places, values, strict=True):
-            flat[i] = value
-        return tree.pack_sequence_as(self.result, flat)
+        leaves = data if _is_flat(data) else tree.flatten(data)
+        arrays = [x for x in leaves if isinstance(x, np.ndarray)] if self.feeds else []
+        return self.pack(self.compiled(arrays))
+
+
+def _packing(result: Any, places: list[int]) -> Callable[[list[Any]], Any]:
+    """The function that puts the values of a program at these places of the flat result. What logs
+    a step makes is known when it is traced, so a call makes them without a walk through the nest.
+    """
+    if isinstance(result, Tensor):
+        return lambda values: values[0]
+    flat = tree.flatten(result)
+    numbers = tree.pack_sequence_as(result, list(range(len(flat))))
+    if type(numbers) is dict and all(i in places for i in numbers.values()):
+        names = [(name, places.index(i)) for name, i in numbers.items()]
+        return lambda values: {name: values[i] for name, i in names}
+
+    def packed(values: list[Any]) -> Any:
+        new = list(flat)
+        for i, value in zip(places, values, strict=True):
+            new[i] = value
+        return tree.pack_sequence_as(result, new)
+
+    return packed
 
 
 def _has_value(x: Any) -> bool:
