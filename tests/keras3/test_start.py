@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from backplane.keras3 import inventory
+from interop.environments import run
 
 SOURCES = Path(__file__).parents[2] / "src"
 
@@ -89,3 +90,11 @@ def test_functions_have_the_parameters_that_keras_documents(tmp_path):
         env={**os.environ, "KERAS_BACKEND": "backplane.numpy", "KERAS_HOME": str(tmp_path)},
     )  # fmt: skip
     assert done.stdout.split() == ["True"], done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_an_engine_may_be_chosen_after_the_start(tmp_path, engine):
+    """Its values stand to the left of operators, and Keras knows its dtypes."""
+    file = Path(__file__).parent / "later_engine.py"
+    compared = run(sys.executable, file, engine.name, backend="backplane.numpy", folder=tmp_path)
+    assert compared.split() == ["26"]

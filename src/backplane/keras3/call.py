@@ -34,8 +34,9 @@ from backplane.backend._settled import SETTLED_LIMIT
 from backplane.backend._trace import run_now
 from backplane.backend._trees import map_leaves
 from backplane.core import context, graph
-from backplane.core.spec import DTYPES, is_float
+from backplane.core.spec import is_float
 from backplane.engines.base import Engine
+from backplane.keras3.introduction import INTRODUCED, introduce
 from backplane.keras3.naming import keras_name, name_function
 from backplane.keras3.settings import keeps_float64, settings
 from backplane.keras3.settled import Rule, is_variable
@@ -59,7 +60,11 @@ def eager_engine() -> Engine:
     compiles programs.
     """
     engine = engines.current()
-    return engine if "eager" in engine.capabilities else engines.get("numpy")
+    if "eager" not in engine.capabilities:
+        engine = engines.get("numpy")
+    if engine.library not in INTRODUCED:
+        introduce(engine)
+    return engine
 
 
 # --- where calls stand ----------------------------------------------------------------------------
@@ -335,20 +340,6 @@ def standard(dtype: Any) -> str:
 
 _names: dict[Any, str] = {}
 """The names of dtypes that `standard` was asked for."""
-
-
-def introduce_dtypes(engine: Engine) -> None:
-    """Let Keras know the dtypes of an engine's library, if they do not tell their names. Other
-    libraries are left alone: processes may have to be connected before JAX is first used.
-    """
-    if engine.names_dtypes:
-        return
-    from keras.src.backend.common.dtypes import PYTHON_DTYPES_MAP
-
-    for name in DTYPES - engine.missing_dtypes:
-        value = engine.from_numpy(np.zeros((), "float32"), name)
-        if engine.spec_of(value).dtype == name:
-            PYTHON_DTYPES_MAP[value.dtype] = name
 
 
 def result_type(*dtypes: Any) -> str:

@@ -21,7 +21,6 @@ from backplane.core.spec import DTYPES, Spec, bits, is_float
 from backplane.keras3.call import (
     NARROWED,
     eager_engine,
-    introduce_dtypes,
     is_tracing,
     op,
     result_type,
@@ -61,16 +60,14 @@ IS_THREAD_SAFE = True
 NO_NUMBERS = frozenset("OSUmM")
 """The kinds of NumPy's dtypes whose arrays are no tensors: strings, objects and times."""
 
-introduce_dtypes(eager_engine())
+
+def _introduce_default() -> None:
+    """Introduce the engine in force before a user has values of its library."""
+    eager_engine()
 
 
-def _let_values_yield() -> None:
-    """Let values of the engine in force stand to the left of symbolic tensors."""
-    eager_engine().yield_to(Tensor)
-
-
-_let_values_yield()
-engines.DEFAULT_CHANGED.append(_let_values_yield)
+_introduce_default()
+engines.DEFAULT_CHANGED.append(_introduce_default)
 
 
 class name_scope(keras_name_scope):  # noqa: N801 - its name in Keras
