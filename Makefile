@@ -98,6 +98,8 @@ generate: $(STAMPS)/dev
 # The two variables keep plugins from advertising their successors.
 docs: $(STAMPS)/dev
 	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --quiet
+	$(BIN)/python -m pytest -q --engines=numpy tests/documents/test_fragments.py \
+		tests/documents/test_pages.py
 	@echo 'build/site/index.html'
 
 benchmarks: $(STAMPS)/dev

@@ -151,6 +151,7 @@ class Check:
     def run(self) -> None:
         built = Built(*self.build(K))
         self.reference = self.reference or Reference(built)
+        self.run_one(built, self.reference)
         function = K.function(list(built.feeds), built.outputs, built.updates)
         for run in range(RUNS):
             found = function(list(built.feeds.values()))
@@ -159,6 +160,21 @@ class Check:
             if wrong:
                 wrong = _differences(built.results, found, self.reference.precise[run])
             assert not wrong, "\n".join(wrong)
+
+    def run_one(self, built: Built, reference: Reference) -> None:
+        """Compute one output by itself: a compiler that joins operations may compute its operands
+        several times where nobody else reads them. Random numbers are others than in the first run.
+        """
+        if not built.outputs or any(isinstance(t, KeySource) for t in reference.leaves):
+            return
+        which = len(reference.leaves) % len(built.outputs)
+        function = K.function(list(built.feeds), [built.outputs[which]])
+        found = function(list(built.feeds.values()))
+        part = slice(which, which + 1)
+        wrong = _differences(built.results[part], found, reference.wanted[0][part])
+        if wrong:
+            wrong = _differences(built.results[part], found, reference.precise[0][part])
+        assert not wrong, "\n".join(["alone:", *wrong])
 
 
 def check_of(program: Program) -> Check:
