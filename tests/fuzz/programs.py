@@ -151,7 +151,8 @@ class Check:
     def run(self) -> None:
         built = Built(*self.build(K))
         self.reference = self.reference or Reference(built)
-        self.run_one(built, self.reference)
+        if "fuses" in engines.current().capabilities:
+            self.run_one(built, self.reference)
         function = K.function(list(built.feeds), built.outputs, built.updates)
         for run in range(RUNS):
             found = function(list(built.feeds.values()))

@@ -22,6 +22,7 @@ from backplane.core.graph import Constant, Graph, KeySource, Placeholder, Tensor
 from backplane.core.primitive import OUTPUT
 from backplane.core.spec import Spec, is_float, is_integer
 from backplane.core.variable import Variable
+from backplane.ops.reduction import log_softmax
 
 UNIT = {"float64": 4e-15, "float32": 2.4e-7, "float16": 2e-3, "bfloat16": 1.6e-2}
 """The noise, relative to a value: some units in the last place."""
@@ -229,11 +230,8 @@ class Evaluation:
             # Where the loss is NaN, kernels make all slopes of the sample NaN.
             lost = np.isnan(found[0])[:, None, None] & self.chosen(np.shape(found[1]))
             found = [found[0], np.where(lost, np.nan, found[1])]
-        if name == "log_softmax" and self.rng is not None and node.inputs[0].op is not None:
-            # XLA may compute the scores twice, and round them differently.
-            scores = np.nan_to_num(np.abs(operands[0]), posinf=0.0)
-            most = np.max(scores, axis=node.params["axis"], keepdims=True, initial=0.0)
-            found = found + self.noise(np.shape(found)) * UNIT[node.spec.dtype] * most
+        if name in ("softmax", "log_softmax") and self.rng is not None:
+            found = self.scored_twice(node, operands[0], found)
         if node.op.multiple:
             return [self.settled(name, v, s.dtype) for v, s in zip(found, node.spec, strict=True)]
         if self.rng is not None:
@@ -294,6 +292,20 @@ class Evaluation:
         sizes = [np.abs(v) if np.asarray(v).dtype.kind == "f" else v for v in operands]
         large = ~(np.abs(self.computed(node, sizes)) < most / 4)
         return np.where(large, self.rng.choice(kinds, np.shape(found)), found)
+
+    def scored_twice(self, node: Tensor, scores: Any, found: Any) -> Any:
+        """`found`, as if computed scores were other ones where they are exponentiated than where
+        the largest is looked for: XLA computes them twice, and may round them differently.
+        """
+        if node.inputs[0].op is None:
+            return found
+        sizes = np.nan_to_num(np.abs(scores), posinf=0.0)
+        most = np.max(sizes, axis=node.params["axis"], keepdims=True, initial=0.0)
+        apart = self.noise(np.shape(found)) * UNIT[node.spec.dtype] * most
+        moved = found + apart if node.op is log_softmax else found * (1 + apart)
+        # The exponential of such a difference may be infinite.
+        lost = (most * UNIT[node.spec.dtype] > 1) & self.chosen(np.shape(found))
+        return np.where(lost, np.nan, moved)
 
     def flushed(self, value: Any, dtype: str) -> Any:
         """`value`, where numbers below the normal ones may be 0."""
