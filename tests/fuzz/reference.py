@@ -254,13 +254,14 @@ class Evaluation:
         assert node.op is not None
         moved = dict(zip(node.inputs, operands, strict=True))
         for t, value in moved.items():
-            near = None if t in self.drawn else exact.get(t)
+            near = exact.get(t)
             if near is None or np.shape(near) != np.shape(value) or not is_float(t.spec.dtype):
                 continue
             far = np.nan_to_num(value - near, posinf=0.0, neginf=0.0) * SLACK
             jumps = node.op.name in JUMPS and self.rng.random() < 0.75
             other = near + far * self.noise(far.shape) if jumps else value
             vanishing = (np.abs(far) >= np.abs(near)) & (self.noise(far.shape) < 0)
+            vanishing &= t not in self.drawn  # Another number was drawn, and is no rounding error.
             moved[t] = np.where(far == 0, value, np.where(vanishing, 0.0, other))
         found = [moved[t] for t in node.inputs]
         if node.op.name != "mod":
