@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from backplane.engines import installed
-from interop.environments import locked, run
+from interop.environments import locked, run, shared_folder
 
 SCRIPTS = Path(__file__).parent / "keras3"
 BACKENDS = ("torch", "jax", "tensorflow")
@@ -27,9 +27,7 @@ def programs():
 @pytest.fixture
 def results(tmp_path_factory):
     """What the programs return, by backend: run once for all test processes."""
-    shared = tmp_path_factory.getbasetemp()
-    if shared.name.startswith("popen-"):  # That of one of the processes of pytest-xdist.
-        shared = shared.parent
+    shared = shared_folder(tmp_path_factory)
 
     def found(backend):
         file = shared / f"keras3-{backend}.json"

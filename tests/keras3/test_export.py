@@ -1,14 +1,12 @@
 """Exported models of Keras 3 in plain ONNX Runtime."""
 
-import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 from backplane import engines
-from interop.environments import locked, run
+from interop.environments import returned, shared_folder
 
 FILE = Path(__file__).parent / "export_programs.py"
 NAMES = re.findall(r"\w+", re.search(r"^MODELS = \[(.*?)\]", FILE.read_text(), re.S | re.M)[1])
@@ -28,20 +26,10 @@ NAMED = {
 @pytest.fixture
 def exported(tmp_path_factory):
     """Differences from `predict` and names, by model; found once for all test processes."""
-    shared = tmp_path_factory.getbasetemp()
-    if shared.name.startswith("popen-"):  # That of one of the processes of pytest-xdist.
-        shared = shared.parent
 
     def found(engine):
-        folder = shared / "keras3-exports" / engine
-        folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / "lock"):
-            if not (folder / "found.json").exists():
-                run(
-                    sys.executable, FILE, folder / "found.json", folder,
-                    backend=f"backplane.{engine}", folder=folder, PYTHONWARNINGS="ignore",
-                )  # fmt: skip
-        return json.loads((folder / "found.json").read_text())
+        folder = shared_folder(tmp_path_factory) / "keras3-exports" / engine
+        return returned(folder, FILE, folder, backend=f"backplane.{engine}")
 
     return found
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from backplane import engines
-from interop.environments import locked, run
+from interop.environments import locked, run, shared_folder
 
 HERE = Path(__file__).parent
 NAMES = re.findall(
@@ -34,9 +34,7 @@ EXPECTED = {
 @pytest.fixture
 def results(tmp_path_factory):
     """What the programs return, by engine, and the reference: run once for all test processes."""
-    shared = tmp_path_factory.getbasetemp()
-    if shared.name.startswith("popen-"):  # That of one of the processes of pytest-xdist.
-        shared = shared.parent
+    shared = shared_folder(tmp_path_factory)
     folder = shared / "keras3-models"
     folder.mkdir(exist_ok=True)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from interop.environments import locked, run
+from interop.environments import returned, run, shared_folder
 
 HERE = Path(__file__).parent
 FILE = HERE / "training_programs.py"
@@ -19,20 +19,10 @@ NAMES = re.findall(r"\w+", re.search(r"^PROGRAMS = \[(.*?)\]", FILE.read_text(),
 @pytest.fixture
 def results(tmp_path_factory):
     """What the programs return, by backend: run once for all test processes."""
-    shared = tmp_path_factory.getbasetemp()
-    if shared.name.startswith("popen-"):  # That of one of the processes of pytest-xdist.
-        shared = shared.parent
 
     def found(backend):
-        folder = shared / "keras3-training" / backend
-        folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / "lock"):
-            if not (folder / "found.json").exists():
-                run(
-                    sys.executable, FILE, folder / "found.json",
-                    backend=backend, folder=folder, PYTHONWARNINGS="ignore",
-                )  # fmt: skip
-        return json.loads((folder / "found.json").read_text())
+        folder = shared_folder(tmp_path_factory) / "keras3-training" / backend
+        return returned(folder, FILE, backend=backend)
 
     return found
 

@@ -169,8 +169,8 @@ GATHERED = 1 << 18
 def _by_lengths(
     values: Value, columns: Value, offsets: Value, rows: Value, across: Value, y: Value
 ) -> Value:
-    """Products of vectors and matrices, for rows with equally many entries at once. `np.add.at`
-    takes 6 times as long, and `np.add.reduceat` along the first axis 30 times.
+    """Products of vectors and matrices, for rows with equally many entries at once. For
+    50,000 entries and 64 columns, `np.add.at` takes 9 times as long, `np.add.reduceat` 10 times.
     """
     if len(across) != len(y):
         raise ValueError(f"the matrix has {len(across)} columns, and y {len(y)} rows")

@@ -83,7 +83,7 @@ TABLE.update(Table(floor=partial(_rounded, "Floor"), round=partial(_rounded, "Ro
 def sigmoid(x: Symbol) -> Symbol:
     """1 / (1 + exp(-x)).
 
-    The library's kernel is faster, but its absolute error of 1e-8 is a sixth of the value at -15,
+    The library's kernel is faster, but its absolute error of 5e-8 is a sixth of the value at -15,
     and it gives exactly 0 below -18. A logarithm that follows would be infinite.
     """
     return node("Reciprocal", node("Add", number(1, x.dtype), node("Exp", node("Neg", x))))

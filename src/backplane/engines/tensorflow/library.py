@@ -103,8 +103,8 @@ computed_in = partial(in_wider, tf.cast)
 
 
 def opaque(x: Any) -> Any:
-    """`x`, as an operation that TensorFlow's optimizer neither removes nor moves. It costs no copy,
-    and has a gradient for tapes.
+    """`x`, as an operation that TensorFlow's optimizer neither removes nor moves. It has a
+    gradient for tapes.
     """
     return raw.PlaceholderWithDefault(input=x, shape=x.shape)
 

@@ -117,10 +117,9 @@ def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any
             f"an array of dtype {x.dtype} is no tensor of the backend 'backplane'; layers such as "
             "StringLookup and TextVectorization turn strings into numbers"
         )
-    if getattr(getattr(x, "dtype", None), "name", None) == "string":
-        return np.char.decode(
-            to_array(x).astype("S"), "utf-8"
-        )  # StringLookup(invert=True) gives it.
+    if not is_array and getattr(getattr(x, "dtype", None), "name", None) == "string":
+        # Of TensorFlow, which Keras' StringLookup(invert=True) uses.
+        return np.char.decode(to_array(x).astype("S"), "utf-8")
     if dtype is None and is_array and x is given and not keeps_float64():
         dtype = NARROWED.get(x.dtype.name)
     engine = eager_engine()
