@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 from backplane import backend as K
 from backplane.engines.torch import updates
@@ -20,6 +20,28 @@ def test_programs_on_a_fake_accelerator(tmp_path):
     failed = {name: text for name, text in found.items() if text and name not in looking}
     assert not failed, failed
     assert len(looking) < len(found) / 20
+
+
+def test_keras_3_takes_the_accelerator(tmp_path):
+    """As Keras on PyTorch does, though PyTorch's default device is the CPU."""
+    (ended,) = run_all([["-m", "devices.fake_keras", str(tmp_path / "found")]], {}, 300)
+    assert ended.code == 0, ended.output
+    found = json.loads((tmp_path / "found").read_text())
+    there = ["meta"]
+    assert found == {"weights": there, "slots": there, "results": 2 * there, "chosen": "cpu"}
+
+
+@pytest.mark.parametrize("sizes", [(), (1,), (7,), (3, 5), (2, 0)])
+def test_random_words_of_accelerators(sizes):
+    from backplane.engines.arrays.random import TABLE as PORTABLE
+    from backplane.engines.torch import threefry
+
+    key = np.array([1, 2**32 - 5, 7, 2**31], "uint32")
+    expected = PORTABLE["random_bits"].function(key, shape=sizes)
+    place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    found = threefry.bits(torch.from_numpy(key), sizes, place).cpu().numpy()
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
 
 
 def descent(v, g, rate):

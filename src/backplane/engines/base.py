@@ -296,6 +296,11 @@ class Engine:
         """A new engine for one of several devices (`engines.placement` helps)."""
         raise NotImplementedError(f"the engine {self.name!r} chooses its devices by itself")
 
+    def prefer_accelerator(self) -> None:
+        """Compute on an accelerator where the library would choose the CPU by itself: the backends
+        of Keras 3 do so. Most libraries do it anyway.
+        """
+
     # --- meshes of devices ----------------------------------------------------------------------
 
     def on_mesh(self, mesh: Mesh) -> Engine:

@@ -14,10 +14,12 @@ knows."""
 
 
 def introduce(engine: Engine) -> None:
-    """Let values of an engine stand to the left of symbolic tensors, and let Keras know its dtypes.
+    """Have an engine compute on an accelerator, let its values stand to the left of symbolic
+    tensors, and let Keras know its dtypes.
     Other libraries are left alone: processes may have to be connected before JAX is first used.
     """
     INTRODUCED.add(engine.library)
+    engine.prefer_accelerator()
     engine.yield_to(Tensor)
     _introduce_dtypes(engine)
 

@@ -15,6 +15,7 @@ from keras.src.backend.common import KerasVariable
 from backplane import engines
 from backplane.core import graph
 from backplane.core import variable as core
+from backplane.engines.placement import OnDevice
 from backplane.keras3 import call, distribution
 from backplane.keras3.tensor import Tensor
 
@@ -26,8 +27,11 @@ class Variable(KerasVariable):
 
     @property
     def _value(self) -> Any:
-        """The value now; None until the variable is initialized."""
-        return None if self.cell is None else self.cell.lent(call.eager_engine())
+        """The value now, on the variable's device; None until the variable is initialized."""
+        if self.cell is None:
+            return None
+        home = self.cell.home
+        return self.cell.lent(home if isinstance(home, OnDevice) else call.eager_engine())
 
     @_value.setter
     def _value(self, value: Any) -> None:

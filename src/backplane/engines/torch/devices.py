@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import torch
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 
 from backplane.engines.programs import Function
 from backplane.engines.table import Value
@@ -11,6 +13,9 @@ ACCELERATED: bool = torch.accelerator.is_available()
 """Whether tensors may be elsewhere than on the CPU. If not, nothing looks for devices."""
 
 _CPU = torch.device("cpu")
+
+_preferred: torch.device | None = None
+"""Where new tensors go if nobody chose a default device of PyTorch: set by `prefer_accelerator`."""
 
 
 def names() -> list[str]:
@@ -29,19 +34,32 @@ def named(name: str) -> torch.device:
 
 def default_device() -> torch.device:
     """PyTorch's default device; looking it up takes longer than a small product."""
-    return torch.get_default_device() if ACCELERATED else _CPU
+    if not ACCELERATED:
+        return _CPU
+    if _preferred is None or any(
+        isinstance(mode, DeviceContext) for mode in _get_current_function_mode_stack()
+    ):
+        return torch.get_default_device()
+    return _preferred
+
+
+def prefer_accelerator() -> None:
+    """Have new tensors go to the first accelerator. Apple's is left out: it has no float64."""
+    global _preferred
+    if ACCELERATED and torch.accelerator.current_accelerator().type != "mps":
+        _preferred = named(names()[0])
 
 
 def following_inputs(function: Function) -> Function:
-    """`function` on the device of the first input that is not on the CPU.
+    """`function` on the device of the first input that is not on the CPU, or on the default device.
 
     The other inputs are moved to that device, except those of dtype uint32. These are keys of
     random numbers, which are read on the CPU.
     """
 
     def run(*inputs: Value) -> tuple[Value, ...]:
-        device = next((x.device for x in inputs if not x.is_cpu), None)
-        if device is None:
+        device = next((x.device for x in inputs if not x.is_cpu), None) or default_device()
+        if device.type == "cpu":
             return function(*inputs)
         moved = [x.to(device) if _is_moved(x) else x for x in inputs]
         with torch.device(device):

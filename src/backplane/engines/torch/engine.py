@@ -237,6 +237,10 @@ class TorchEngine(Engine):
         """All devices: accelerators first."""
         return devices.names()
 
+    def prefer_accelerator(self) -> None:
+        """New tensors go to the first accelerator, if the default device is the CPU."""
+        devices.prefer_accelerator()
+
     def with_device(self, name: str) -> Engine:
         """PyTorch, whose default device is set while programs run."""
         return DeviceEngine(name)

@@ -6,6 +6,7 @@ import torch
 
 from backplane.engines.arrays.random import TABLE as PORTABLE
 from backplane.engines.table import Lowering, Shape, Table, Value
+from backplane.engines.torch import threefry
 from backplane.engines.torch.devices import default_device
 from backplane.engines.torch.dtypes import TORCH
 from backplane.engines.torch.tracing import host_shape, is_recorded
@@ -65,6 +66,11 @@ def key_words(key: Value) -> Value:
 
 @TABLE.add("random_bits")
 def random_bits(key: Value, *dims: Value, shape: Shape) -> Value:
-    """NumPy's lowering. PyTorch has no kernels for uint32, and those for int32 take as long."""
-    words = torch.from_numpy(PORTABLE["random_bits"].function(key.numpy(), *dims, shape=shape))
-    return words.to(default_device())
+    """NumPy's lowering on the CPU, where PyTorch has no kernels for uint32, and those for int32
+    take as long. Accelerators compute the words themselves.
+    """
+    device = default_device()
+    if device.type != "cpu":
+        return threefry.bits(key, host_shape(shape, dims), device)
+    words = PORTABLE["random_bits"].function(key.cpu().numpy(), *dims, shape=shape)
+    return torch.from_numpy(words)
