@@ -11,17 +11,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-os.environ["KERAS_BACKEND"] = "backplane.torch"
-
 import numpy as np
 
-from devices import fake_accelerator  # noqa: F401, I001  # before PyTorch is asked for devices
-import backplane.keras3  # noqa: F401  # before Keras
-from backplane.engines.torch.engine import TorchEngine
+from devices import fake_accelerator  # noqa: F401  # before PyTorch is first asked
 
 
 def main(file: str) -> None:
     """Build a model with its optimizer, call it, and use an operation on arrays."""
+    os.environ["KERAS_BACKEND"] = "backplane.torch"
+    import backplane.keras3  # noqa: F401
+    from backplane.engines.torch.engine import TorchEngine
+
     kind: Any = TorchEngine
     kind.fetch = kind.to_numpy = lambda self, value: np.zeros(value.shape)
     import keras

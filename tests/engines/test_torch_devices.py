@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
 from backplane import backend as K
 from backplane.engines.torch import updates
@@ -33,6 +33,8 @@ def test_keras_3_takes_the_accelerator(tmp_path):
 
 @pytest.mark.parametrize("sizes", [(), (1,), (7,), (3, 5), (2, 0)])
 def test_random_words_of_accelerators(sizes):
+    import torch
+
     from backplane.engines.arrays.random import TABLE as PORTABLE
     from backplane.engines.torch import threefry
 
