@@ -242,6 +242,30 @@ op(
     id="no-steps", oracle=lstm, grad=False,
 )  # fmt: skip
 
+
+def gru(
+    x: Any, h: Any, kernel: Any, recurrent: Any, bias: Any, reset_after: bool
+) -> list[np.ndarray]:
+    ys, units = [], h.shape[1]
+    gates, m = bias[: 3 * units], bias[3 * units :]
+    for row in x:
+        a_z, a_r, a_n = np.split(row @ kernel + gates, 3, axis=1)
+        h_z, h_r, h_n = np.split(h @ recurrent, 3, axis=1)
+        z, r = 1 / (1 + np.exp(-a_z - h_z)), 1 / (1 + np.exp(-a_r - h_r))
+        inner = r * (h_n + m) if reset_after else (r * h) @ recurrent[:, 2 * units :]
+        h = z * h + (1 - z) * np.tanh(a_n + inner)
+        ys.append(h)
+    return [np.array(ys).reshape(len(x), *h.shape), h]
+
+
+for reset_after in (True, False):
+    weights = [floats(2, 6), floats(2, 6), floats(6 + 2 * reset_after)]
+    for steps in (3, 0):
+        op(
+            "gru", floats(steps, 4, 2), floats(4, 2), *weights, id=f"{steps}-steps-{reset_after}",
+            oracle=gru, reset_after=reset_after, smooth=steps > 0, grad=steps > 0,
+        )  # fmt: skip
+
 # --- reductions and cumulative operations ---------------------------------------------------------
 
 ZEROS = values([[1.5, 0.0, -2.0], [0.0, 3.0, 0.0], [0.5, -1.0, 2.0]])

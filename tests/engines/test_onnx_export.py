@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from backplane import backend as K
 from backplane import engines
 from backplane.engines.onnxruntime import export, library
 from backplane.ops.fourier import fft
+from cases import gru_steps, lstm_steps
 
 rng = np.random.default_rng(0)
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -217,25 +219,21 @@ def test_versions_that_there_are_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("opset", [None, 22, 23])
-def test_the_kernel_of_an_lstm(tmp_path: Path, opset: int | None) -> None:
-    x = K.placeholder((None, 5, 3), name="x")
-    w, u = (K.variable(rng.standard_normal((n, 16))) for n in (3, 4))
-
-    def step(row: Any, states: Any) -> Any:
-        h, c = states
-        z = K.dot(row, w) + K.dot(h, u)
-        i, f, g, o = (z[:, n * 4 : (n + 1) * 4] for n in range(4))
-        c = K.sigmoid(f) * c + K.sigmoid(i) * K.tanh(g)
-        h = K.sigmoid(o) * K.tanh(c)
-        return h, [h, c]
-
-    start = K.tile(K.zeros_like(x[:, 0, :1]), (1, 4))
-    f = K.function([x], [K.rnn(step, x, [start, start])[1]])
+@pytest.mark.parametrize(
+    ("kind", "make", "states"),
+    [(b"LSTM", lstm_steps.together, 2), (b"GRU", gru_steps.after, 1), (b"GRU", gru_steps.apart, 1)],
+)
+def test_the_kernel_of_a_recurrent_layer(
+    tmp_path: Path, opset: int | None, kind: bytes, make: Callable[[], Any], states: int
+) -> None:
+    x = K.placeholder((None, 5, lstm_steps.FEATURES), name="x")
+    start = K.tile(K.zeros_like(x[:, 0, :1]), (1, lstm_steps.UNITS))
+    f = K.function([x], [K.rnn(make(), x, [start] * states)[1]])
     f.to_onnx(tmp_path / "f.onnx", opset=opset)
-    assert b"LSTM" in (tmp_path / "f.onnx").read_bytes()
+    assert kind in (tmp_path / "f.onnx").read_bytes()
     session = ort.InferenceSession(tmp_path / "f.onnx")
     for samples in (2, 0):
-        given = rng.standard_normal((samples, 5, 3)).astype("float32")
+        given = rng.standard_normal((samples, 5, lstm_steps.FEATURES)).astype("float32")
         np.testing.assert_allclose(
             session.run(None, {"x": given})[0], f([given])[0], rtol=1e-5, atol=1e-6
         )

@@ -403,6 +403,12 @@ class Fused(NamedTuple):
     """Numbers for operands and parameters that the program may leave out."""
     fits: Callable[..., bool] = lambda *specs, **params: True
     """Whether operands of these specs are what the primitive takes."""
+    states: int = 0
+    """The number of states, if it is the loop of a recurrent layer: a primitive of x, of the states
+    to start from, of a kernel, a recurrent kernel and a bias."""
+    parts: Callable[..., tuple[int, int, int]] = lambda **params: (1, 1, 1)
+    """How many gates the kernel, the recurrent kernel and the bias of such a loop have columns for.
+    """
 
 
 R = TypeVar("R", Tensor, list[Tensor])

@@ -26,7 +26,7 @@ Each module imports only those above it:
 - `sparse`: products of matrices in compressed rows
 - `fourier`: Fourier transforms
 - `factorization`: factors of matrices and equations, and `spectra`: singular values, eigenvalues
-- `recurrence`: the loop of an LSTM
+- `recurrence`: the loops of an LSTM and of a GRU
 - `random`: random numbers
 - `windows`, `convolution`, `pooling`: windows that slide along spatial axes
 - `picking`: one element along an axis, which a label names

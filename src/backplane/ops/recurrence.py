@@ -1,14 +1,18 @@
-"""The loop of an LSTM and its gradient, for which libraries have kernels."""
+"""The loops of an LSTM, with its gradient, and of a GRU, for which libraries have kernels."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from backplane.core.graph import Tensor
-from backplane.core.primitive import primitive
+from backplane.core.primitive import Fused, primitive
+from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import FLOAT, Spec, check_dtype
 from backplane.core.traits import Memory
 from backplane.ops import control
-from backplane.ops.creation import full
-from backplane.ops.elementwise import add, mul, sigmoid, tanh
+from backplane.ops.creation import full, scalar
+from backplane.ops.elementwise import add, mul, sigmoid, sub, tanh
 from backplane.ops.families import results_like
 from backplane.ops.groups import slopes, through_decomposition
 from backplane.ops.indexing import ALL
@@ -16,34 +20,61 @@ from backplane.ops.indexing import slice as slice_
 from backplane.ops.linear import matmul
 
 
-@primitive(multiple=True, memory=Memory.ANY, axes=results_like(0, 1, 2))
+def _check(name: str, x: Spec, weights: Sequence[Spec], units: int | None, **params: Any) -> None:
+    """Check the weights of a loop over `x`, whose states have `units` elements.
+
+    Raises:
+        TypeError: if `x` has no floats.
+        ValueError: if the kernel, the recurrent kernel or the bias has another shape.
+    """
+    check_dtype(name, "x", x.dtype, FLOAT)
+    fused = PRIMITIVES[name].fused
+    assert fused is not None
+    widths = [None if units is None else n * units for n in fused.parts(**params)]
+    wanted = [(x.shape[2], widths[0]), (units, widths[1]), (widths[2],)]
+    found = [t.shape for t in weights]
+    if found != wanted:
+        raise ValueError(
+            f"{name}: kernel, recurrent and bias must have shapes {wanted}, got {found}"
+        )
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    return matmul(a, b, transpose_x=False, transpose_y=False)
+
+
+def _parts(t: Tensor, units: int | None, start: int = 0, stop: int = 4) -> list[Tensor]:
+    """The columns of the gates from `start` to `stop`."""
+    assert units is not None
+    others = [ALL] * (t.ndim - 1)
+    return [
+        slice_(t, slices=(*others, (n * units, (n + 1) * units, 1))) for n in range(start, stop)
+    ]
+
+
+@primitive(
+    multiple=True,
+    memory=Memory.ANY,
+    axes=results_like(0, 1, 2),
+    fused=Fused(states=2, parts=lambda: (4, 4, 4)),
+)
 def lstm(x: Spec, h: Spec, c: Spec, kernel: Spec, recurrent: Spec, bias: Spec) -> list[Spec]:
     """All states h of an LSTM over x (time, samples, features), then the last states h and c, both
     (samples, units). z = x_t · kernel + h · recurrent + bias has four parts: i, f, g and o. The new
     c is σ(f) · c + σ(i) · tanh(g), and the new h is σ(o) · tanh(c).
     """
-    check_dtype("lstm", "x", x.dtype, FLOAT)
     units = recurrent.shape[0]
-    width = 4 * units if units is not None else None
-    wanted = [(x.shape[2], width), (units, width), (width,)]
-    found = [t.shape for t in (kernel, recurrent, bias)]
-    if found != wanted:
-        raise ValueError(f"lstm: kernel, recurrent and bias must have shapes {wanted}, got {found}")
+    _check("lstm", x, [kernel, recurrent, bias], units)
     return [Spec((*x.shape[:2], units), x.dtype), h, c]
 
 
 @lstm.decompose
 def _(x: Tensor, h: Tensor, c: Tensor, *weights: Tensor) -> list[Tensor]:
     kernel, recurrent, bias = weights
-    units = recurrent.spec.shape[0]
-    assert units is not None
-
-    def product(a: Tensor, b: Tensor) -> Tensor:
-        return matmul(a, b, transpose_x=False, transpose_y=False)
 
     def step(states: list[Tensor], rows: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        z = add(add(product(rows[0], kernel), product(states[0], recurrent)), bias)
-        i, f, g, o = [slice_(z, slices=(ALL, (n * units, (n + 1) * units, 1))) for n in range(4)]
+        z = add(add(_product(rows[0], kernel), _product(states[0], recurrent)), bias)
+        i, f, g, o = _parts(z, recurrent.spec.shape[0])
         c = add(mul(sigmoid(f), states[1]), mul(sigmoid(i), tanh(g)))
         h = mul(sigmoid(o), tanh(c))
         return [h, c], [h]
@@ -53,6 +84,57 @@ def _(x: Tensor, h: Tensor, c: Tensor, *weights: Tensor) -> list[Tensor]:
 
 
 through_decomposition(lstm)
+
+
+@primitive(
+    multiple=True,
+    memory=Memory.ANY,
+    axes=results_like(0, 1),
+    fused=Fused(
+        options=({"reset_after": True}, {"reset_after": False}),
+        states=1,
+        parts=lambda reset_after: (3, 3, 3 + reset_after),
+    ),
+)
+def gru(
+    x: Spec, h: Spec, kernel: Spec, recurrent: Spec, bias: Spec, *, reset_after: bool
+) -> list[Spec]:
+    """All states of a GRU over x (time, samples, features), then the last one (samples, units). The
+    weights have three parts each, for z, r and n. z and r are σ(x_t · kernel + h · recurrent +
+    bias). n is tanh(x_t · kernel + bias + (r · h) · recurrent), or if `reset_after` tanh(x_t ·
+    kernel + bias + r · (h · recurrent + m)), where m is a fourth part of the bias. The new h is
+    z · h + (1 − z) · n.
+    """
+    units = recurrent.shape[0]
+    _check("gru", x, [kernel, recurrent, bias], units, reset_after=reset_after)
+    return [Spec((*x.shape[:2], units), x.dtype), h]
+
+
+@gru.decompose
+def _(x: Tensor, h: Tensor, *weights: Tensor, reset_after: bool) -> list[Tensor]:
+    kernel, recurrent, bias = weights
+    units = recurrent.spec.shape[0]
+
+    def step(states: list[Tensor], rows: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        (h,) = states
+        x_z, x_r, x_n = _parts(_product(rows[0], kernel), units, 0, 3)
+        if reset_after:
+            h_z, h_r, h_n = _parts(_product(h, recurrent), units, 0, 3)
+        else:
+            u_z, u_r, u_n = _parts(recurrent, units, 0, 3)
+            h_z, h_r = _product(h, u_z), _product(h, u_r)
+        b_z, b_r, b_n, *m = _parts(bias, units, 0, 3 + reset_after)
+        z, r = sigmoid(add(add(x_z, h_z), b_z)), sigmoid(add(add(x_r, h_r), b_r))
+        inner = mul(r, add(h_n, *m)) if reset_after else _product(mul(r, h), u_n)
+        n = tanh(add(add(x_n, b_n), inner))
+        h = add(mul(z, h), mul(sub(scalar(1, z.spec.dtype), z), n))
+        return [h], [h]
+
+    (h,), (ys,) = control.scan(step, [h], [x])
+    return [ys, h]
+
+
+through_decomposition(gru)
 
 
 # --- with what its gradient reads -----------------------------------------------------------------

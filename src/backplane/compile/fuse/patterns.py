@@ -149,7 +149,7 @@ def looks(differentiable: bool) -> dict[Primitive[Any], list[Look]]:
     """Forms of primitives with or without a gradient, by the primitives of their sites."""
     found: dict[Primitive[Any], list[Look]] = {}
     for op in PRIMITIVES.values():
-        if op.fused is not None and op.differentiable == differentiable:
+        if op.fused and not op.fused.states and op.differentiable == differentiable:
             for i in range(len(op.fused.options)):
                 form = Form(op, i)
                 site = form.usual.site

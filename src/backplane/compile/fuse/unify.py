@@ -67,11 +67,20 @@ Grouped = dict[Product, Sum]
 """The coefficients of products of tensors, which are sums of products of scalars."""
 
 
-def by_tensors(form: Sum) -> Grouped:
-    """A normal form, by products of tensors."""
+def is_number(x: Atom) -> bool:
+    """Whether an atom is a scalar."""
+    if isinstance(x, Tensor):
+        return not x.ndim
+    return all(is_number(y) for s in x.operands for product, _ in s for y, _ in product)
+
+
+def by_tensors(form: Sum, counts: Callable[[Atom], bool] = is_number) -> Grouped:
+    """A normal form, by products of tensors. `counts` says which factors belong to coefficients, by
+    default scalars.
+    """
     found: dict[Product, Sum] = {}
     for product, number in form:
-        scalars = [pair for pair in product if is_number(pair[0])]
+        scalars = [pair for pair in product if counts(pair[0])]
         if scalars:
             tensors, term = product.difference(scalars), Sum([(frozenset(scalars), number)])
         else:
@@ -82,16 +91,9 @@ def by_tensors(form: Sum) -> Grouped:
 
 
 @lru_cache(maxsize=512)
-def _of_pattern(form: Sum) -> Grouped:
+def _of_pattern(form: Sum, counts: Callable[[Atom], bool]) -> Grouped:
     """The same for an operand of a pattern, which is looked at again and again."""
-    return by_tensors(form)
-
-
-def is_number(x: Atom) -> bool:
-    """Whether an atom is a scalar."""
-    if isinstance(x, Tensor):
-        return not x.ndim
-    return all(is_number(y) for s in x.operands for product, _ in s for y, _ in product)
+    return by_tensors(form, counts)
 
 
 def shape_of(form: Grouped) -> tuple[tuple[float, ...], ...]:
@@ -118,6 +120,8 @@ class Unifier:
 
     looks_into: ClassVar = False
     """Whether factors of the program may be looked into."""
+    counts = staticmethod(is_number)
+    """Which factors belong to coefficients (`by_tensors`)."""
 
     def sums(self, ours: Grouped, theirs: Grouped, match: Match) -> Iterator[Match]:
         """Pair the terms of two sums."""
@@ -198,7 +202,8 @@ class Unifier:
         if not ours:
             yield match
             return
-        for found in self.sums(_of_pattern(ours[0]), by_tensors(theirs[0]), match):
+        whole = _of_pattern(ours[0], self.counts), by_tensors(theirs[0], self.counts)
+        for found in self.sums(*whole, match):
             yield from self._operands(ours[1:], theirs[1:], found)
 
     # --- what patterns of different kinds do in their own ways ------------------------------------

@@ -137,7 +137,7 @@ PASSES = (
     Pass(
         "write_out",
         lambda outputs, job: write_out(outputs, job.engine, taped=job.keep_stops or job.loops),
-        purpose="write as loops what the engine has no kernel for: the loss of CTC, an LSTM",
+        purpose="write as loops what the engine has no kernel for: the loss of CTC, an LSTM, a GRU",
         gain="the loss of 8 samples, 24 steps and 27 classes takes 0.3 ms on PyTorch with its"
         " gradient, and 3.5 ms as a loop",
         holds=LOOPS,
@@ -172,10 +172,11 @@ PASSES = (
     Pass(
         "join_loops",
         lambda outputs, job: join_loops(outputs, job.engine),
-        purpose="let one kernel compute the loop of an LSTM, if nobody reads its gates",
+        purpose="let one kernel compute the loop of an LSTM or a GRU, if nobody reads its gates",
         gain="without gradients, an LSTM of 8 to 128 units takes 0.5 to 0.85 of the time on"
         " PyTorch; predictions of a CTC recognizer and of a translator 0.70 and 0.89 on ONNX"
-        " Runtime",
+        " Runtime; a GRU of 32, 128 and 256 units 0.5, 0.8 and 0.95 there, and of 32 and 128 units"
+        " 0.86 and 0.96 on PyTorch, if it resets what is multiplied already",
         holds=frozenset([scan_]),
         when=lambda job: not job.keep_stops and job.engine.mesh is None,
     ),

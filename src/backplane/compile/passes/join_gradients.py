@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from backplane.compile.cache_key import graph_key
+from backplane.compile.fuse.loops import loop_of
 from backplane.compile.fuse.readers import serves
-from backplane.compile.passes.join_loops import weights_of
 from backplane.core.context import changed
 from backplane.core.graph import Graph, Placeholder, Tensor, rewrite, substitute, toposort
 from backplane.core.primitive import OUTPUT, outputs_of
@@ -22,7 +22,7 @@ from backplane.engines.base import Engine
 from backplane.ops.autodiff import gradients
 from backplane.ops.control import scan_
 from backplane.ops.elementwise import add
-from backplane.ops.recurrence import lstm_grad, lstm_saving
+from backplane.ops.recurrence import lstm, lstm_grad, lstm_saving
 from backplane.ops.shaping import zeros_like
 
 STATES, ROW, WEIGHTS = 2, 2, 3
@@ -136,21 +136,18 @@ def _is_inside(t: Tensor, loops: dict[Tensor, _Loop], backward: dict[Tensor, _Gr
 
 def _loop(scan: Tensor, engine: Engine) -> _Loop | None:
     """The facts about a scan that the kernels for an LSTM need; None if they do not serve."""
-    body, carry, xs = (scan.params[key] for key in ("body", "carry", "xs"))
-    if (carry, xs, scan.params["reverse"], scan.params["length"]) != (STATES, 1, False, None):
+    loop = loop_of(scan, engine)
+    if loop is None or loop.op is not lstm:
         return None
-    for h in range(STATES):
-        weights = weights_of(body, h)
-        if weights is not None:
-            operands = [Placeholder(t.spec) for t in (scan.inputs[ROW], *_states(body.inputs, h))]
-            operands += [Placeholder(t.spec) for t in weights]
-            forward = lstm_saving(*operands)
-            backward = lstm_grad(*forward[:3], *operands, *forward)
-            made = [forward[0].inputs[0], backward[0].inputs[0]]
-            alike = all(t.spec.dtype == weights[0].spec.dtype for t in scan.inputs)
-            if alike and all(serves(engine.table.get(t.op.name), t) for t in made if t.op):
-                return _Loop(body, h, weights)
-    return None
+    body, weights, h = scan.params["body"], loop.weights, loop.states[0]
+    operands = [Placeholder(t.spec) for t in (scan.inputs[ROW], *_states(body.inputs, h))]
+    operands += [Placeholder(t.spec) for t in weights]
+    forward = lstm_saving(*operands)
+    backward = lstm_grad(*forward[:3], *operands, *forward)
+    made = [forward[0].inputs[0], backward[0].inputs[0]]
+    alike = all(t.spec.dtype == weights[0].spec.dtype for t in scan.inputs)
+    fits = alike and all(serves(engine.table.get(t.op.name), t) for t in made if t.op)
+    return _Loop(body, h, weights) if fits else None
 
 
 def _states(tensors: Sequence[Tensor], h: int) -> tuple[Tensor, Tensor]:

@@ -12,14 +12,14 @@ from backplane.core.primitive import OUTPUT
 from backplane.engines.base import Engine
 from backplane.ops.creation import dim
 from backplane.ops.ctc import ctc_loss
-from backplane.ops.recurrence import lstm, lstm_grad, lstm_saving
+from backplane.ops.recurrence import gru, lstm, lstm_grad, lstm_saving
 
 UNREAD = constant([])
 """Stands for an operand that the engine's lowering does not read. It is no scalar, because equal
 scalars become one node."""
 
 
-LOOPS = frozenset([ctc_loss, lstm, lstm_saving, lstm_grad])
+LOOPS = frozenset([ctc_loss, gru, lstm, lstm_saving, lstm_grad])
 """Primitives whose decomposition is a loop."""
 
 

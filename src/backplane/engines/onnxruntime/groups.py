@@ -1,4 +1,4 @@
-"""Lowerings: GELU, normalization over the last axes, and the loop of an LSTM, by their kernels."""
+"""Lowerings: GELU, normalization over the last axes, LSTM and GRU, by their kernels."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from backplane.engines.table import Axes, Table
 
 TABLE = Table()
 
-SINCE = {"normalize": 17, "gelu": 20, "lstm": 22}
+SINCE = {"normalize": 17, "gelu": 20, "lstm": 22, "gru": 22}
 """The first version of ONNX's operators in which the lowering of a primitive can be written. onnx
-cannot convert what the one of an LSTM says of loops without steps."""
+cannot convert what that of a loop says of loops without steps."""
 
 
 @TABLE.add("gelu", unless=lambda specs, *, approximate: specs[0].dtype != "float32")
@@ -53,51 +53,75 @@ def normalize(x: Symbol, *parameters: Symbol, axes: Axes, epsilon: float) -> lis
     return [y, centre, variance, scale]
 
 
-# --- LSTM -----------------------------------------------------------------------------------------
+# --- LSTM, GRU ------------------------------------------------------------------------------------
 
 
-def _has_no_lstm_kernel(specs: Sequence[Spec]) -> bool:
+def _has_no_kernel_for_loops(specs: Sequence[Spec], **params: bool) -> bool:
     x, h, *_ = specs
     return x.dtype != "float32" or not x.shape[2] or not h.shape[1]
 
 
-@TABLE.add("lstm", unless=_has_no_lstm_kernel)
+@TABLE.add("lstm", unless=_has_no_kernel_for_loops)
 def lstm(
     x: Symbol, h: Symbol, c: Symbol, kernel: Symbol, recurrent: Symbol, bias: Symbol
 ) -> list[Symbol]:
-    """All states h, and the last h and c. Without samples the kernel ends the process, and without
-    steps it forgets the states.
+    """All states h, and the last h and c. ONNX has the gates i, f, g and o in the order i, o, f, g
+    and two biases.
     """
-    weights = [_by_rows(t) for t in (kernel, recurrent, bias)]
-    steps, samples, _ = x.sizes
-    if isinstance(steps, int) and isinstance(samples, int) and steps * samples:
-        return _lstm(x, h, c, *weights)
-    shape = steps, samples, recurrent.size(0)
-    empty = node("Equal", node("Size", x, dtype="int64"), number(0, "int64"))
-    return chosen(
-        empty,
-        [x.dtype] * 3,
-        lambda: [constant_of(shape, 0, x.dtype), h, c],
-        lambda: _lstm(x, h, c, *weights),
-    )
+    weights = []
+    for t in (kernel, recurrent, bias):
+        rows = t.transpose((1, 0)) if t.rank > 1 else t
+        i, f, g, o = nodes("Split", [rows], [t.dtype] * 4, num_outputs=4)
+        weights.append(node("Concat", i, o, f, g, axis=0))
+    return _loop("LSTM", x, [h, c], *weights, _zeros(4, h))
 
 
-def _by_rows(weights: Symbol) -> Symbol:
-    """The columns of the gates i, f, g and o as rows, in ONNX' order i, o, f, g."""
-    if weights.rank > 1:
-        weights = weights.transpose((1, 0))
-    i, f, g, o = nodes("Split", [weights], [weights.dtype] * 4, num_outputs=4)
-    return node("Unsqueeze", node("Concat", i, o, f, g, axis=0), ints(0))
-
-
-def _lstm(
-    x: Symbol, h: Symbol, c: Symbol, kernel: Symbol, recurrent: Symbol, bias: Symbol
+@TABLE.add("gru", unless=_has_no_kernel_for_loops)
+def gru(
+    x: Symbol, h: Symbol, kernel: Symbol, recurrent: Symbol, bias: Symbol, *, reset_after: bool
 ) -> list[Symbol]:
-    """The kernel has a direction as its first or second axis, and two biases."""
-    units = h.size(1)
+    """All states, and the last one. ONNX has the gates in the order z, r, n too."""
+    more = [_zeros(3 - reset_after, h)]
+    if reset_after:
+        parts = nodes("Split", [bias], [x.dtype] * 4, num_outputs=4)
+        bias, more = node("Concat", *parts[:3], axis=0), [*more, parts[3]]
+    rows = [t.transpose((1, 0)) for t in (kernel, recurrent)]
+    return _loop("GRU", x, [h], *rows, bias, *more, linear_before_reset=int(reset_after))
+
+
+def _zeros(count: int, state: Symbol) -> Symbol:
+    """Zeros for so many gates."""
+    units = state.size(1)
     assert isinstance(units, int)
-    biases = node("Concat", bias, literal(np.zeros((1, 4 * units), x.dtype)), axis=1)
-    states = [node("Unsqueeze", t, ints(0)) for t in (h, c)]
-    operands = [x, kernel, recurrent, biases, None, *states]
-    ys, h, c = nodes("LSTM", operands, [x.dtype] * 3, hidden_size=units)
-    return [node("Squeeze", ys, ints(1)), *[node("Squeeze", t, ints(0)) for t in (h, c)]]
+    return literal(np.zeros(count * units, state.dtype))
+
+
+def _loop(
+    kind: str,
+    x: Symbol,
+    states: Sequence[Symbol],
+    kernel: Symbol,
+    recurrent: Symbol,
+    *biases: Symbol,
+    **attributes: int,
+) -> list[Symbol]:
+    """All first states, and the last states, by a kernel that has a direction as the first or
+    second axis of its operands. Without samples it ends the process, and without steps it forgets
+    the states.
+    """
+    steps, samples, _ = x.sizes
+    units = states[0].size(1)
+    weights = [kernel, recurrent, node("Concat", *biases, axis=0)]
+    operands = [x, *[node("Unsqueeze", t, ints(0)) for t in weights], None]
+    dtypes = [x.dtype] * (1 + len(states))
+
+    def run() -> list[Symbol]:
+        starts = [node("Unsqueeze", t, ints(0)) for t in states]
+        ys, *last = nodes(kind, [*operands, *starts], dtypes, hidden_size=units, **attributes)
+        return [node("Squeeze", ys, ints(1)), *[node("Squeeze", t, ints(0)) for t in last]]
+
+    if isinstance(steps, int) and isinstance(samples, int) and steps * samples:
+        return run()
+    empty = node("Equal", node("Size", x, dtype="int64"), number(0, "int64"))
+    shape = steps, samples, units
+    return chosen(empty, dtypes, lambda: [constant_of(shape, 0, x.dtype), *states], run)
