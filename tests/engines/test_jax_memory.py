@@ -90,6 +90,20 @@ def test_an_interrupt_of_the_first_call(alarm: Any) -> None:
         assert one == two
 
 
+def test_an_interrupt_leaves_no_64_bit_types_on(alarm: Any) -> None:
+    run = memory.in_64_bits(lambda: (jax.config.jax_enable_x64,))
+    assert run() == (True,)
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        try:
+            alarm(rng.uniform(1e-5, 1e-4))
+            while True:
+                run()
+        except Interrupt:
+            pass
+        assert not jax.config.jax_enable_x64
+
+
 def test_signals_are_deferred_and_not_lost() -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))

@@ -34,18 +34,60 @@ for layer in Plain(), Sized():
     assert model.predict(x, verbose=0).shape == (80, 1)
 """
 
+OTHER_BATCHES = """
+import backplane.keras3, keras, numpy as np
+from backplane import backend as K
+from backplane.keras3.step import Step
+
+traced = []
+
+def sums(data):
+    shapes = [None if x is None else (x.dtype, tuple(x.shape)) for x in keras.tree.flatten(data)]
+    traced.append(shapes)
+    return {"sum": sum(keras.ops.sum(keras.ops.cast(x, "float32")) for x in data if x is not None)}
+
+step, ones = Step(sums), np.ones
+batches = [
+    (ones((4, 2), "float32"), ones(4, "int64")),
+    (ones((3, 2), "float32"), ones(3, "int64")),
+    (ones((4, 3), "float32"), ones(4, "int64")),
+    (ones((4, 2), "float32"), ones(4, "int32")),
+    (ones((4, 2), "float32"), ones((), "int64")),
+    (ones((4, 2), "float32"), ones((4, 1), "int64")),
+    (ones((4, 2), "float32"), None),
+    (ones((4, 2), "float64"), ones(4, "int64")),
+    [ones((4, 2), "float32"), ones(4, "int64")],
+    (ones((4, 2), "float32"), ones(4, "int64"), ones(4, "float32")),
+]
+for batch in batches:
+    for data in batches[0], batch, batch:
+        found = step(data)["sum"]
+        assert found == sum(x.size for x in data if x is not None), (data, found)
+print(len(traced))
+"""
+
+
+def test_batches_of_other_structure_find_their_own_program(tmp_path: Path):
+    """The same batch comes before each of them. Only the smaller one, and the one of float64, which
+    becomes float32, run its program.
+    """
+    assert printed(OTHER_BATCHES, tmp_path) == ["8"]
+
 
 def test_a_partial_batch_costs_no_trace_unless_a_layer_reads_its_size(tmp_path: Path):
     """Keras looks at the first batch for shapes, then the batch is open. A layer that computes with
     its size as a number gets one trace for each size, after the open one has failed.
     """
-    env = {
-        **os.environ, "KERAS_BACKEND": "backplane.numpy", "KERAS_HOME": str(tmp_path),
-    }  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=env, cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    plain, sized = done.stdout.splitlines()
+    plain, sized = printed(PROGRAM, tmp_path)
     assert plain == "[(32, 3), (None, 3)]"
     assert sized == "[(32, 3), (None, 3), (32, 3), (16, 3)]"
+
+
+def printed(program: str, home: Path) -> list[str]:
+    """The lines that a program prints on NumPy."""
+    env = {**os.environ, "KERAS_BACKEND": "backplane.numpy", "KERAS_HOME": str(home)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, cwd=home, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()

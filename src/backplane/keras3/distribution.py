@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from keras.src.backend.common import global_state
 
 from backplane import backend as K
 from backplane import engines
@@ -134,8 +135,6 @@ def _axes(layout: Any) -> Sequence[Any]:
 
 def current() -> Any:
     """Keras' distribution in force; None if there is none."""
-    from keras.src.backend.common import global_state
-
     return global_state.get_global_attribute("distribution")
 
 

@@ -52,14 +52,20 @@ class Step:
         self.last: Any = None
         self._programs: dict[Any, _Program] = {}
         self._closed: set[Any] = set()
+        self._recent: _Program | None = None
 
     def __call__(self, data: Any) -> Any:
         """The results for one batch: arrays in the place of tensors."""
-        data = _arrays(data)
-        program = self._program(data)
+        program = self._recent
+        if program is not None and program.takes(data):
+            arrays = list(data)
+        else:
+            data = _arrays(data)
+            program = self._recent = self._program(data)
+            arrays = program.arrays(data)
         self.last = program.compiled
         try:
-            return program(data)
+            return program.pack(program.compiled(arrays))
         except IndexError as error:
             name_operation(error)
             raise
@@ -145,11 +151,15 @@ class _Program:
             given: list[Any] = [constant(x) for x in leaves]
         else:
             self.feeds = given = _placeholders(leaves, opened)
+        is_open = opened and not eager and _is_flat(data) and len(leaves) == len(data)
+        self.kinds = [(x.ndim, x.dtype, x.shape[1:]) for x in leaves] if is_open else []
+        """The dtypes and sizes of the arrays in a flat batch; nothing if it takes no such batch."""
+        self.distribution = distribution.current()
         following = iter(given)
         data = tree.map_structure(
             lambda x: Tensor(next(following)) if isinstance(x, np.ndarray) else x, data
         )
-        with distribution.in_force(distribution.current()):
+        with distribution.in_force(self.distribution):
             while True:
                 result, updates, traced = _run(function, data, eager)
                 if not traced.uninitialized:
@@ -160,10 +170,23 @@ class _Program:
             self.pack = _packing(result, places)
             self.compiled = K.function(self.feeds, outputs, updates=updates)
 
-    def __call__(self, data: Any) -> Any:
+    def takes(self, data: Any) -> bool:
+        """Whether data are arrays like those that it was traced for. Most batches are like the one
+        before, and need no look at their structure.
+        """
+        if type(data) is not tuple or len(data) != len(self.kinds):
+            return False
+        for x, (ndim, dtype, rest) in zip(data, self.kinds, strict=True):
+            if type(x) is not np.ndarray or x.dtype is not dtype:
+                return False
+            if x.ndim != ndim or x.shape[1:] != rest:
+                return False
+        return self.distribution is distribution.current()
+
+    def arrays(self, data: Any) -> list[np.ndarray]:
+        """What its function is called with."""
         leaves = data if _is_flat(data) else tree.flatten(data)
-        arrays = [x for x in leaves if isinstance(x, np.ndarray)] if self.feeds else []
-        return self.pack(self.compiled(arrays))
+        return [x for x in leaves if isinstance(x, np.ndarray)] if self.feeds else []
 
 
 def _packing(result: Any, places: list[int]) -> Callable[[list[Any]], Any]:

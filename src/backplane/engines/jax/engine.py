@@ -225,7 +225,7 @@ class JaxEngine(Engine):
         if places:
             options = _options(program, ynnpack.wide(program))
             run = memory.donating(function, places, program.inputs, options, self.look)
-            return writing(_in_64_bits(run) if _is_wide(program) else run, places.values())
+            return writing(memory.in_64_bits(run) if _is_wide(program) else run, places.values())
         if _predicts(program):
 
             def jitted(library: bool) -> Function:
@@ -234,7 +234,7 @@ class JaxEngine(Engine):
             run = ynnpack.chosen(function, program.inputs, jitted)
         else:
             run = self.jitted(function, _options(program, ynnpack.wide(program)))
-        run = _in_64_bits(run) if _is_wide(program) else run
+        run = memory.in_64_bits(run) if _is_wide(program) else run
         return memory.following(run) if program.reads_variables else run
 
     def jitted(self, function: Function, options: dict[str, str] | None) -> Function:
@@ -252,7 +252,7 @@ class JaxEngine(Engine):
         run = _for_symbolic_sizes(function)
         if not program.sizes_from_values:
             run = _at_once(jax.jit(function), run)
-        return _in_64_bits(run) if _is_wide(program) else run
+        return memory.in_64_bits(run) if _is_wide(program) else run
 
 
 def local_devices() -> dict[str, jax.Device]:
@@ -334,22 +334,6 @@ def _options(program: Program, library: bool) -> dict[str, str] | None:
 
 def _is_wide(program: Program) -> bool:
     return not WIDE.isdisjoint(program.dtypes)
-
-
-def _in_64_bits(function: Function) -> Function:
-    """`function`, traced and called where JAX has 64-bit types.
-
-    Elsewhere it would cut them, and NumPy arrays of them, to 32 bits. The rest of the process is
-    not touched.
-    """
-
-    def run(*inputs: Value) -> tuple[Value, ...]:
-        if jax.config.jax_enable_x64:
-            return function(*inputs)
-        with memory.wide():
-            return function(*inputs)
-
-    return run
 
 
 def _donated(program: Program) -> dict[int, int]:

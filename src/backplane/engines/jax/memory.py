@@ -13,10 +13,11 @@ must be able to go forward:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import starmap
+from itertools import repeat, starmap
+from operator import itemgetter, methodcaller
 from threading import get_ident
 from typing import Any
 
@@ -41,6 +42,9 @@ The same thread may start another one meanwhile, in a finalizer."""
 _starter = [0]
 """The thread that was the last to start one."""
 
+_is_deleted = methodcaller("is_deleted")
+_NAMES = repeat("successor")
+
 
 @cache
 def array_type() -> Any:
@@ -57,6 +61,28 @@ def wide(wanted: bool = True) -> Iterator[None]:
     """
     with deferred_signals(), jax.enable_x64(wanted):
         yield
+
+
+def in_64_bits(function: Function) -> Function:
+    """`function`, traced and called where JAX has 64-bit types.
+
+    Elsewhere it would cut them, and NumPy arrays of them, to 32 bits. The rest of the process is
+    not touched. JAX's setting is read and written by functions in C: `wide` takes 7 µs.
+    """
+    setting: Any = jax.enable_x64
+
+    def run(*inputs: Value) -> tuple[Value, ...]:
+        if setting.value:
+            return function(*inputs)
+        before = setting.get_local()
+        try:
+            # Python runs handlers of signals after a call into C: here the setting is undone.
+            setting.set_local(True)
+            return function(*inputs)
+        finally:
+            setting.set_local(before)
+
+    return run
 
 
 def current(value: Value) -> Value:
@@ -110,7 +136,7 @@ def donating(
     plain = jax.jit(function, compiler_options=options)
     taking = jax.jit(function, donate_argnums=tuple(places), compiler_options=options)
     unknown = [i for i, spec in enumerate(specs) if not spec.is_static]
-    pairs, count = tuple(places.items()), max(places.values()) + 1
+    taken, positions, count = _items(places), tuple(places.values()), max(places.values()) + 1
     needed: dict[Shapes, int | None] = {}
     """The bytes of memory that a call needs, by the shapes of the inputs. 0 says that they are too
     few to be tried, and None that the program calls Python."""
@@ -132,11 +158,10 @@ def donating(
         try:
             with _starting:
                 _starter[0] = ident
-                for i, position in pairs:
-                    x = inputs[i]
-                    if x.is_deleted():
-                        raise RuntimeError("Array has been deleted")
-                    x.successor = results, position
+                olds = taken(inputs)
+                if any(map(_is_deleted, olds)):
+                    raise RuntimeError("Array has been deleted")
+                any(map(setattr, olds, _NAMES, zip(repeat(results), positions)))
                 # One call into C: an interrupt comes before it or finds the results in their place.
                 results.extend(starmap(taking, (inputs,)))
         except (RuntimeError, ValueError):
@@ -159,6 +184,12 @@ def donating(
             return start(*inputs)
 
     return start
+
+
+def _items(places: Iterable[int]) -> Callable[[Sequence[Value]], tuple[Value, ...]]:
+    """The function that takes the items at these places."""
+    first, *more = places
+    return itemgetter(first, *more) if more else lambda values: (values[first],)
 
 
 def _memory(taking: Any, inputs: tuple[Value, ...], look: Callable[[Any], None]) -> int | None:
