@@ -18,7 +18,10 @@ RNG = np.random.default_rng(3)
 def fused():
     """An engine that has `matmul_add`."""
     installed = map(engines.get, filter(engines.installed, engines.names()))
-    return next(engine for engine in installed if "matmul_add" in engine.table)
+    for engine in installed:
+        if "matmul_add" in engine.table:
+            return engine
+    pytest.skip("no installed engine has the kernel")
 
 
 def names(outputs, engine):

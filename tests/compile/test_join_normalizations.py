@@ -67,7 +67,10 @@ FORMS = [
 def joining() -> Any:
     """An engine that has the kernel."""
     installed = map(engines.get, filter(engines.installed, engines.names()))
-    return next(engine for engine in installed if normalize_by.name in engine.table)
+    for engine in installed:
+        if normalize_by.name in engine.table:
+            return engine
+    pytest.skip("no installed engine has the kernel")
 
 
 def operands(*shape: int | None, size: int = 8, dtype: str = "float32") -> list[Any]:

@@ -24,7 +24,10 @@ RNG = np.random.default_rng(3)
 def joining() -> Any:
     """An engine that has the kernel."""
     installed = map(engines.get, filter(engines.installed, engines.names()))
-    return next(engine for engine in installed if split.name in engine.table)
+    for engine in installed:
+        if split.name in engine.table:
+            return engine
+    pytest.skip("no installed engine has the kernel")
 
 
 def counted(outputs: list[Any], engine: Any) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from backplane.engines import yielding
 from backplane.engines.arrays.control import Rows, loops
 from backplane.engines.base import Engine, natives
 from backplane.engines.mlx import elementwise, factorizations, slices
-from backplane.engines.mlx.values import MLX, NAMES, from_numpy, to_numpy
+from backplane.engines.mlx.values import MLX, NAMES, from_numpy, to_numpy, zeros
 from backplane.engines.placement import OnDevice
 from backplane.engines.programs import Function, Program
 from backplane.engines.table import Table, Value
@@ -81,7 +81,7 @@ class MLXEngine(Engine):
 
     def stand_in(self, spec: Spec) -> Value:
         """Zeros, which are never computed."""
-        return mx.zeros(spec.shape, MLX[spec.dtype])
+        return zeros(spec.shape, MLX[spec.dtype])
 
     def pullback(
         self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]

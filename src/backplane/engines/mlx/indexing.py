@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -124,7 +126,13 @@ def _added(x: Value, g: Value, indices: Value, axis: int) -> Value:
         return x
     valid, safe = _inside(indices, x.shape[axis])
     given = masked(g, _along(valid, g.ndim, axis))
-    return x.at[(*[slice(None)] * axis, safe)].add(given)
+    with _scattering(x):
+        return x.at[(*[slice(None)] * axis, safe)].add(given)
+
+
+def _scattering(x: Value) -> AbstractContextManager[Any]:
+    """Where elements of `x` are written to indices: GPUs have no kernels for those of 64 bits."""
+    return mx.stream(mx.cpu) if x.dtype.size == 8 else nullcontext()
 
 
 @TABLE.add("rows_set")
@@ -134,7 +142,8 @@ def rows_set(x: Value, rows: Value, indices: Value) -> Value:
         return x
     valid, safe = _inside(indices, x.shape[0])
     y = mx.array(x)
-    y[safe] = mx.where(_along(valid, rows.ndim, 0), rows, mx.take(x, safe, 0))
+    with _scattering(x):
+        y[safe] = mx.where(_along(valid, rows.ndim, 0), rows, mx.take(x, safe, 0))
     return y
 
 
@@ -151,6 +160,7 @@ def scatter(specs: Sequence[Spec], *, by: str) -> Lowering:
             return x * mx.ones((), x.dtype)  # in memory of its own
         valid, safe = _inside(indices, x.shape[0])
         given = mx.where(_along(valid, updates.ndim, 0), updates, nothing)
-        return getattr(x.at[safe], name)(given)
+        with _scattering(x):
+            return getattr(x.at[safe], name)(given)
 
     return lowering

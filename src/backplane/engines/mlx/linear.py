@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import mlx.core as mx
+import numpy as np
 
 from backplane.core.spec import Spec, is_float
 from backplane.engines.table import Lowering, Table, Value
@@ -15,14 +16,25 @@ TABLE = Table()
 @TABLE.build("matmul")
 def matmul(specs: Sequence[Spec], **swaps: bool) -> Lowering:
     """`mx.matmul`, whose kernels read swapped axes as they are."""
-    product = mx.matmul if is_float(specs[0].dtype) else _of_ints
+    product = _of_floats if is_float(specs[0].dtype) else _of_ints
     return (lambda x, y: product(*_swapped(x, y, **swaps))) if any(swaps.values()) else product
 
 
 @TABLE.add("matmul_add")
 def matmul_add(x: Value, y: Value, c: Value, **swaps: bool) -> Value:
     """`mx.addmm`."""
-    return mx.addmm(c, *_swapped(x, y, **swaps))
+    x, y = _swapped(x, y, **swaps)
+    return mx.addmm(c, x, y) if x.size and y.size else _of_nothing(x, y) + c
+
+
+def _of_floats(x: Value, y: Value) -> Value:
+    return mx.matmul(x, y) if x.size and y.size else _of_nothing(x, y)
+
+
+def _of_nothing(x: Value, y: Value) -> Value:
+    """Zeros: without elements, products end the process on CUDA (MLX 0.32)."""
+    batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    return mx.zeros((*batch, x.shape[-2], y.shape[-1]), x.dtype)
 
 
 def _swapped(x: Value, y: Value, *, transpose_x: bool, transpose_y: bool) -> tuple[Value, Value]:

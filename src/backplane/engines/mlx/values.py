@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -20,9 +21,14 @@ def from_numpy(array: np.ndarray, dtype: str | None = None) -> mx.array:
     """A copy. Without its dtype MLX would make float32 of float64."""
     name = dtype or array.dtype.name
     if not array.size:  # MLX's reductions of an empty array that came from NumPy never end.
-        return mx.zeros(array.shape, MLX[name])
+        return zeros(array.shape, MLX[name])
     kind = np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
     return mx.array(np.array(array, kind, order="C"), MLX[name])
+
+
+def zeros(shape: Sequence[Any], dtype: mx.Dtype) -> mx.array:
+    """Zeros of any dtype. GPUs refuse to make those of float64."""
+    return mx.zeros(shape, dtype, stream=mx.cpu if dtype == mx.float64 else None)
 
 
 def to_numpy(value: mx.array) -> np.ndarray:
