@@ -109,6 +109,31 @@ def generators_without_training():
     return [predicted.tolist(), losses]
 
 
+# --- several outputs ------------------------------------------------------------------------------
+
+
+def two_outputs(names=("a", "b"), losses=("mse", "mae"), **options):
+    """Runs of a model with two outputs. The last batch is smaller, and its rows are the largest, so
+    that their weight in the logs matters.
+    """
+    x = keras.Input((5,))
+    model = keras.Model(x, {name: mlp(2, name=name)(x) for name in names})
+    targets = dict(zip(names, (TARGETS * np.arange(20)[:, None], TARGETS**2), strict=True))
+    numbers = fitted(model, y=targets, loss=dict(zip(names, losses, strict=True)), **options)
+    held = model.evaluate(ROWS, targets, batch_size=8, verbose=0, return_dict=True)
+    return [numbers, {name: float(v) for name, v in held.items()}]
+
+
+def logs_of_two_outputs():
+    weights = {"loss_weights": {"a": 0.3, "b": 2.0}, "metrics": {"a": ["mae"], "b": ["mse"]}}
+    samples = {"sample_weight": {"a": np.linspace(0, 2, 20), "b": np.linspace(1, 0, 20)}}
+    return [
+        two_outputs(), two_outputs(fit={"validation_split": 0.35}, **weights),
+        two_outputs(fit=samples), two_outputs(losses=("mse", None)),
+        two_outputs(run_eagerly=True), two_outputs(steps_per_execution=2),
+    ]  # fmt: skip
+
+
 # --- optimizers -----------------------------------------------------------------------------------
 
 
@@ -239,9 +264,9 @@ def stopped():
 
 PROGRAMS = [
     several_steps, steps_of_generators, endless_generators, a_generator_that_runs_out,
-    generators_without_training, accumulated, averaged, ways_to_compile, without_compiling,
-    batches_by_hand, weights_of_samples, weights_of_classes, weights_of_validation,
-    rates_that_change, weights_that_change, layers_that_are_frozen, stopped,
+    generators_without_training, logs_of_two_outputs, accumulated, averaged, ways_to_compile,
+    without_compiling, batches_by_hand, weights_of_samples, weights_of_classes,
+    weights_of_validation, rates_that_change, weights_that_change, layers_that_are_frozen, stopped,
 ]  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from keras.src.utils.python_utils import pythonify_logs
 from backplane import backend as K
 from backplane import engines
 from backplane.keras3.call import standard
+from backplane.keras3.losses import CompileLoss
 from backplane.keras3.ops import core
 from backplane.keras3.resuming import make_resumable
 from backplane.keras3.settings import float64_kept
@@ -34,6 +35,7 @@ from backplane.keras3.step import Step
 from backplane.keras3.workers import let_threads_compute
 
 let_threads_compute()
+base_trainer.CompileLoss = CompileLoss  # `Model.compile` finds it there.
 
 TAPES = ("GradientTape", "backward", "value_and_grad")
 """Names in the code of a `train_step` that is written for another backend."""
