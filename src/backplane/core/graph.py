@@ -285,9 +285,12 @@ def _sorted(outputs: tuple[Tensor, ...], leaves: Collection[Tensor]) -> Sequence
 
 
 def rebuild(node: Tensor, inputs: tuple[Tensor, ...], keep_spec: bool = False) -> Tensor:
-    """The same primitive on other operands. Its spec is inferred again, unless `keep_spec`."""
+    """The same primitive on other operands. Its spec is inferred again, unless `keep_spec`, or all
+    specs are what they were: nothing else decides it.
+    """
     assert node.op is not None
-    spec = node.spec if keep_spec else node.op.infer(inputs, node.params)
+    same = keep_spec or [t.spec for t in inputs] == [t.spec for t in node.inputs]
+    spec = node.spec if same else node.op.infer(inputs, node.params)
     return Tensor(node.op, inputs, node.params, spec, node.where, node._name)
 
 

@@ -29,9 +29,12 @@ def broadcast(*shapes: Sequence[Size]) -> Sizes:
     """The shape of an element-wise result, by NumPy's rules; ValueError if the shapes do
     not fit.
     """
-    first = shapes[0]
-    if all(s == first for s in shapes):
+    first, *others = shapes
+    others = [s for s in others if s and s != first]  # Nothing to stretch: most operands.
+    if not others:
         return tuple(first)
+    if not first and len(others) == 1:
+        return tuple(others[0])
     rank = max(len(s) for s in shapes)
     result: list[Size] = [1] * rank
     try:

@@ -109,16 +109,22 @@ class Source:
         return function
 
     def _define_helpers(self, filename: str) -> None:
-        """Compile each helper's text once, and give the code to all that have it. The numbers of
-        its lines count from the first one, so that tracebacks show the helper itself.
-        """
+        """Let each helper be compiled when it is first called: many serve sizes that never come."""
         for start, end in self._helpers:
             head, *body = self.lines[start:end]
             name, _, parameters = head.removeprefix("def ").partition("(")
-            module = _code("\n".join([f"def helper({parameters}", *body]))
-            code = next(c for c in module.co_consts if isinstance(c, CodeType))
-            code = code.replace(co_name=name, co_qualname=name, co_firstlineno=start + 1)
-            self.names[name] = FunctionType(_in_file(code, filename), self.names)
+            text = "\n".join([f"def helper({parameters}", *body])
+            self.names[name] = partial(_first, self.names, name, text, filename, start + 1)
+
+
+def _first(names: dict[str, Any], name: str, text: str, file: str, line: int, *args: Any) -> Any:
+    """The first call of a helper, which makes it. Its text is compiled once for all that have it.
+    The numbers of its lines count from `line`, so that tracebacks show the helper itself.
+    """
+    code = next(c for c in _code(text).co_consts if isinstance(c, CodeType))
+    code = code.replace(co_name=name, co_qualname=name, co_firstlineno=line)
+    names[name] = made = FunctionType(_in_file(code, file), names)
+    return made(*args)
 
 
 SHORT, MOST_KEPT = 8_000, 256

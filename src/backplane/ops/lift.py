@@ -146,6 +146,11 @@ def promoted(*values: Any) -> list[Tensor]:
     kinds = {v.spec.dtype if isinstance(v, Tensor) else None for v in values}
     if len(kinds) == 1 and None not in kinds:
         return list(values)
+    given = [kind for kind in kinds if kind is not None]
+    plain = all(type(v) in _NUMBERS or isinstance(v, Tensor) for v in values)
+    if plain and len(given) == 1 and is_float(given[0]):
+        # A number never changes the dtype of floats beside it.
+        return [_number(v, given[0]) if type(v) in _NUMBERS else as_tensor(v) for v in values]
     operands = [None if type(v) in _NUMBERS else as_tensor(v) for v in values]
     known = [
         _number_dtype(v) if t is None else t.spec.dtype

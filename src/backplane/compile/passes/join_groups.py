@@ -88,6 +88,8 @@ def _is_closed(
     own = {*group.inside, group.end}
     read = {t for t in group.inside if not own.issuperset(users[t])}
     read |= group.inside.intersection(outputs)
+    if not read:
+        return True
     return read.issubset(group.others) and read.isdisjoint(toposort(group.operands[1:]))
 
 
