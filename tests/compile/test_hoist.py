@@ -81,6 +81,20 @@ def four_products(w: Variable, u: Variable, b: Variable):
     return step
 
 
+def resetting(w: Variable, u: Variable, b: Variable):
+    """The step of a GRU, with one gate more. The sums of products have different gradients."""
+
+    def step(x, states):
+        h, c = states
+        a, r = K.bias_add(K.dot(x, w), b), K.dot(h, u)
+        a, r = ([t[:, k * H : (k + 1) * H] for k in range(4)] for t in (a, r))
+        z, reset, o = (K.sigmoid(a[k] + r[k]) for k in (0, 1, 3))
+        h = o * (z * h + (1 - z) * K.tanh(a[2] + reset * r[2]))
+        return h, [h, c + h]
+
+    return step
+
+
 class Training:
     """The loss of an LSTM and its gradients: by w, u, b, x, and a second derivative."""
 
@@ -120,7 +134,7 @@ def check_numbers(outputs_of, *args, **options):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("make", [lstm, four_products])
+@pytest.mark.parametrize("make", [lstm, four_products, resetting])
 @pytest.mark.parametrize("sizes", [(B, T), (None, T), (B, None), (None, None)])
 @pytest.mark.parametrize(
     "options", [{}, {"masked": True}, BACKWARDS], ids=["plain", "masked", "backwards"]
@@ -265,6 +279,16 @@ def test_one_product_is_left_in_each_step_of_an_lstm(sizes):
     assert forward["matmul"] == backward["matmul"] == 1
     assert ops(after)["matmul"] == 4
     assert forward["add"] == 2  # the recurrent product's, and the cell's
+
+
+def test_one_product_is_left_if_gates_have_two_gradients():
+    """Both are given out whole, so no step adds anything up."""
+    training = Training(resetting)
+    after = streamlined(simplify([training.loss, *training.gradients]))
+    forward, backward = bodies(after)
+    assert forward["matmul"] == backward["matmul"] == 1
+    assert ops(after)["matmul"] == 4
+    assert (backward["concat"], ops(after)["concat"]) == (2, 0)
 
 
 def test_bias_and_input_of_a_masked_step_move_too():

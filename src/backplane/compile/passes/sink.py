@@ -77,6 +77,8 @@ class After:
             )
             if node in core and not free and node.op is not dim:
                 continue
+            if not free and _gathers(node):
+                continue
             if known.add(node, [self._value(t) for t in node.inputs]):
                 self.needs[node] = set().union(*[self.needs.get(t, {t}) for t in node.inputs])
 
@@ -202,3 +204,11 @@ class After:
         if value is None or not value.stacked or not self._is_there([t]):
             return None
         return total(t, value.tensor)
+
+
+def _gathers(node: Tensor) -> bool:
+    """Whether a node holds the elements of several operands, such as the gradients of all gates. To
+    stack it takes no more room than to stack these, and nobody puts them together afterwards.
+    """
+    sizes = [weight(t.spec) for t in node.inputs]
+    return bool(sizes) and max(sizes) < weight(node.spec) <= sum(sizes)
