@@ -54,14 +54,15 @@ def conv_input_grad(
         return mx.zeros(sizes, g.dtype)
     place = Placement.of(sizes[1:-1], kernel.shape[:-2], **at)
     before, after = zip(*place.gradient_pairs, strict=True)
+    # Not by `flip=True`, which CUDA forgets where all strides are 1 (MLX 0.32).
+    turned = kernel[(slice(None, None, -1),) * len(place.counts)]
     return mx.conv_general(
         g,
-        _turned(kernel, groups),
+        _turned(turned, groups),
         padding=(before, after),
         kernel_dilation=at["dilation"],
         input_dilation=at["strides"],
         groups=groups,
-        flip=True,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from threading import get_ident, main_thread
 from typing import Any
 
@@ -18,7 +18,7 @@ from backplane.engines.mlx import elementwise, factorizations, slices
 from backplane.engines.mlx.values import MLX, NAMES, from_numpy, to_numpy, zeros
 from backplane.engines.placement import OnDevice
 from backplane.engines.programs import Function, Program
-from backplane.engines.table import Table, Value
+from backplane.engines.table import Lowering, Table, Value
 
 ROWS = Rows(
     list, lambda rows: mx.stack(list(rows)), lambda shape, dtype: mx.zeros(shape, MLX[dtype]),
@@ -82,6 +82,11 @@ class MLXEngine(Engine):
     def stand_in(self, spec: Spec) -> Value:
         """Zeros, which are never computed."""
         return zeros(spec.shape, MLX[spec.dtype])
+
+    def abstract(self, function: Lowering, specs: Sequence[Spec]) -> tuple[list[Spec], bool]:
+        """What a function gives; on the processor if it takes float64."""
+        with mx.stream(mx.cpu) if any(s.dtype == "float64" for s in specs) else nullcontext():
+            return super().abstract(function, specs)
 
     def pullback(
         self, function: Function, operands: Sequence[Value], cotangents: Sequence[Value]

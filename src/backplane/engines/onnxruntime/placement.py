@@ -74,7 +74,11 @@ class DeviceEngine(OnnxRuntime):
             for name in outputs:
                 binding.bind_output(name, place)
             try:
+                # Copies of arrays to CUDA, and kernels, may be under way when a call returns, and
+                # another session does not wait for them.
+                binding.synchronize_inputs()
                 made.run_with_iobinding(binding, None)
+                binding.synchronize_outputs()
             except RuntimeError as error:
                 # The library's own errors have lost their kind here.
                 raise native.InvalidArgument(str(error)) from error

@@ -48,6 +48,9 @@ class TorchEngine(Engine):
     # takes no negative strides.
     feeds_at_once = None if devices.ACCELERATED else ("{x}.flags.carray", torch.from_numpy)
 
+    place: torch.device | None = None
+    """The device on which all programs run, if there is one."""
+
     def __init__(self) -> None:
         running_graphs = Table.joined(loops(self, ROWS), natives(self))
         self.table = Table.of_rooms(__package__, updates.TABLE, running_graphs)
@@ -257,7 +260,7 @@ class TorchEngine(Engine):
         wish = program.options.get("compile")
         if wish:
             function = torch.compile(function, **_compile_arguments(wish))
-        function = self._placed(function)
+        function = self._placed(program, function)
         if wish or self._asks_for_tape(program):
             function = without_tape(function)
         runs_more = wish or not self._running_graphs.isdisjoint(program.operations)
@@ -270,12 +273,19 @@ class TorchEngine(Engine):
 
     def eager(self, program: Program) -> Function:
         """Run a program on native values, on the device on which they are."""
-        return self._placed(program.function)
+        return self._placed(program, program.function)
 
-    @staticmethod
-    def _placed(function: Function) -> Function:
-        return devices.following_inputs(function) if devices.ACCELERATED else function
+    def _placed(self, program: Program, function: Function) -> Function:
+        if not devices.ACCELERATED:
+            return function
+        makers = MAKERS | self._running_graphs
+        makes = not makers.isdisjoint(program.operations) or "from_host_" in program.source
+        wish = program.options.get("compile")
+        return devices.following_inputs(function, bool(makes or wish), self.place)
 
+
+MAKERS = frozenset(("full", "arange", "random_uniform", "random_normal"))
+"""The primitives that make tensors of nothing, besides those that run graphs."""
 
 PRODUCTS = frozenset((*linear.TABLE, *convolution.TABLE))
 """The primitives that `torch.autocast` computes in half precision."""
@@ -333,6 +343,9 @@ class DeviceEngine(OnDevice, TorchEngine):
     def here(self) -> AbstractContextManager[Any]:
         """PyTorch's default device."""
         return self.place
+
+    def _run_here(self, run: Function) -> Function:
+        return run if devices.ACCELERATED else super()._run_here(run)
 
     def moved(self, value: Value) -> Value:
         """A copy on the device, or the value itself if it is there."""

@@ -294,7 +294,7 @@ def _ctc(
     given, blank = (logs, labels, steps, counts), scores.shape[2] - 1
     found, alphas = aten._ctc_loss.Tensor(*given, blank, True)
     # Where -1e30 was added, the labels do not fit, whatever the scores are. Adding 0 makes 0 of -0.
-    counted = torch.arange(len(logs)).unsqueeze(1) < steps
+    counted = torch.arange(len(logs), device=logs.device).unsqueeze(1) < steps
     unknown = (logs.isnan().any(2) & counted).any(0)
     loss = torch.where(found > -LEAST_LOG / 2, math.inf, found + 0)
     loss = torch.where(unknown, math.nan, loss)

@@ -69,8 +69,8 @@ def random_bits(key: Value, *dims: Value, shape: Shape) -> Value:
     """NumPy's lowering on the CPU, where PyTorch has no kernels for uint32, and those for int32
     take as long. Accelerators compute the words themselves.
     """
-    device = default_device()
+    device = default_device() if key.is_cpu else key.device
     if device.type != "cpu":
         return threefry.bits(key, host_shape(shape, dims), device)
-    words = PORTABLE["random_bits"].function(key.cpu().numpy(), *dims, shape=shape)
+    words = PORTABLE["random_bits"].function(key.numpy(), *dims, shape=shape)
     return torch.from_numpy(words)
