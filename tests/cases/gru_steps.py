@@ -104,7 +104,20 @@ def dropping() -> Step:
     return lambda x, states: inner(x, [states[0] * K.constant([0.0, 1, 2])])
 
 
+def deep() -> Step:
+    """More operations than Python has frames."""
+
+    def step(x: Any, states: Any) -> Any:
+        h = states[0]
+        for _ in range(400):
+            h = K.tanh(h) + 0.1 * h
+        return h, [h]
+
+    return step
+
+
 OTHERS: dict[str, Callable[[], Step]] = {
+    "many operations": deep,
     "hard sigmoid": lambda: apart(K.hard_sigmoid),
     "a gate is read": lambda: apart(change=lambda h, z: z),
     "states are dropped": dropping,

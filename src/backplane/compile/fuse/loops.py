@@ -33,6 +33,8 @@ from backplane.ops.shaping import concat, reshape
 
 UNITS, FEATURES = 2, 3
 """The sizes in patterns."""
+MOST_NODES = 100
+"""A longer step is none of a known layer, and its normal form would nest too deeply."""
 
 
 class Loop(NamedTuple):
@@ -51,21 +53,23 @@ def loop_of(scan: Tensor, engine: Engine) -> Loop | None:
     body, carry = scan.params["body"], scan.params["carry"]
     if (scan.params["xs"], scan.params["reverse"], scan.params["length"]) != (1, False, None):
         return None
-    step = None
-    for op in _layers():
-        if op.fused and op.fused.states == carry and op.name in engine.table:
-            step = step or _Step(body, carry)
-            for pattern in _patterns(op):
-                for order in permutations(range(carry)):
-                    weights = _weights(pattern, step, order)
-                    if weights is not None:
-                        return Loop(op, pattern.params, order, weights)
+    ops = [op for op in _layers(carry) if op.name in engine.table]
+    if not ops or len(toposort(body.outputs[:carry])) > MOST_NODES:
+        return None
+    step = _Step(body, carry)
+    for op in ops:
+        for pattern in _patterns(op):
+            for order in permutations(range(carry)):
+                weights = _weights(pattern, step, order)
+                if weights is not None:
+                    return Loop(op, pattern.params, order, weights)
     return None
 
 
 @cache
-def _layers() -> list[Primitive[Any]]:
-    return [op for op in PRIMITIVES.values() if op.fused is not None and op.fused.states]
+def _layers(states: int) -> list[Primitive[Any]]:
+    """The primitives that are loops with so many states."""
+    return [op for op in PRIMITIVES.values() if op.fused and op.fused.states == states > 0]
 
 
 # --- normal forms ---------------------------------------------------------------------------------
