@@ -18,7 +18,7 @@ from backplane.compile.fuse.algebra import ZERO, Algebra, Atom, Call, Sum, atom,
 from backplane.compile.fuse.groups import PASSING
 from backplane.compile.fuse.unify import Grouped, Match, Unifier, by_tensors, shape_of
 from backplane.core.graph import Graph, Placeholder, Tensor, substitute, toposort
-from backplane.core.primitive import Fused, Primitive
+from backplane.core.primitive import Primitive
 from backplane.core.registry import PRIMITIVES
 from backplane.core.spec import Spec
 from backplane.engines.base import Engine
@@ -53,23 +53,24 @@ def loop_of(scan: Tensor, engine: Engine) -> Loop | None:
     body, carry = scan.params["body"], scan.params["carry"]
     if (scan.params["xs"], scan.params["reverse"], scan.params["length"]) != (1, False, None):
         return None
-    ops = [op for op in _layers(carry) if op.name in engine.table]
-    if not ops or len(toposort(body.outputs[:carry])) > MOST_NODES:
+    forms = [form for form in _forms(carry) if form[0].name in engine.table]
+    if not forms or len(toposort(body.outputs[:carry])) > MOST_NODES:
         return None
     step = _Step(body, carry)
-    for op in ops:
-        for pattern in _patterns(op):
-            for order in permutations(range(carry)):
-                weights = _weights(pattern, step, order)
-                if weights is not None:
-                    return Loop(op, pattern.params, order, weights)
+    for op, option in forms:
+        pattern = _pattern(op, option)
+        for order in permutations(range(carry)):
+            weights = _weights(pattern, step, order)
+            if weights is not None:
+                return Loop(op, pattern.params, order, weights)
     return None
 
 
 @cache
-def _layers(states: int) -> list[Primitive[Any]]:
-    """The primitives that are loops with so many states."""
-    return [op for op in PRIMITIVES.values() if op.fused and op.fused.states == states > 0]
+def _forms(states: int) -> list[tuple[Primitive[Any], int]]:
+    """The primitives that are loops with so many states, with the numbers of their options."""
+    layers = [op for op in PRIMITIVES.values() if op.fused and op.fused.states == states > 0]
+    return [(op, i) for op in layers if op.fused for i in range(len(op.fused.options))]
 
 
 # --- normal forms ---------------------------------------------------------------------------------
@@ -170,13 +171,11 @@ class _Pattern(NamedTuple):
 
 
 @cache
-def _patterns(op: Primitive[Any]) -> list[_Pattern]:
-    assert op.fused is not None
-    return [_traced(op, op.fused, params) for params in op.fused.options]
-
-
-def _traced(op: Primitive[Any], fused: Fused, params: Mapping[str, Any]) -> _Pattern:
+def _pattern(op: Primitive[Any], option: int) -> _Pattern:
+    fused = op.fused
+    assert fused is not None
     assert op.decomposition is not None
+    params = fused.options[option]
     states, parts = fused.states, fused.parts(**params)
     widths = [n * UNITS for n in parts]
     shapes = [(FEATURES, widths[0]), (UNITS, widths[1]), (widths[2],)]
