@@ -418,6 +418,10 @@ class Evaluation:
         if name == "cast" and is_integer(node.spec.dtype) and first.dtype.kind == "f":
             info = np.iinfo(node.spec.dtype)
             free = ~((first > float(info.min) - 1) & (first < float(info.max)))
+        elif name == "cast" and node.spec.dtype == "bool" and first.dtype.kind == "f":
+            # What is 0 but for roundings, such as slopes of a sum of probabilities, is 0 or not.
+            tiny = np.abs(first) < 8 * UNIT[node.inputs[0].spec.dtype]
+            return np.where(tiny & (self.noise(np.shape(found)) < 0), False, found)
         elif name in ("floordiv", "mod") and is_integer(node.spec.dtype):
             free = np.asarray(operands[1]) == 0
         elif name == "pow" and is_integer(node.spec.dtype):
