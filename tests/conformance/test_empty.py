@@ -71,3 +71,15 @@ def test_products_and_quotients_of_nothing_in_a_loop(engine):
 
     last = K.rnn(step, K.expand_dims(x, 0), [K.zeros((1, 3))])[0]
     assert K.function([x], [last])([np.ones((4, 3))])[0].tolist() == [[0, 0, 0]]
+
+
+def test_a_size_that_only_a_later_convolution_tells(engine):
+    """That no image comes is known from the shape of a result."""
+    x = K.placeholder((None, 1, 1, 1))
+    wide = K.resize_images(x, 3, 1, "channels_first", "bilinear")
+    kernel = K.constant(np.ones((2, 2, 1, 1)))
+    y = K.conv2d_transpose(wide, kernel, (0, 1, 3, 1), (1, 1), "same", "channels_first")
+    turned = K.permute_dimensions(wide, (1, 2, 3, 0))
+    assert shapes(K.function([x], [turned // wide, y])([np.zeros((0, 1, 1, 1))])) == [
+        (0, 3, 3, 0), (0, 1, 3, 1),
+    ]  # fmt: skip

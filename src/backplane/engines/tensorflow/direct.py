@@ -91,23 +91,28 @@ def failing_line(graphs: Sequence[Any], error: BaseException) -> Line | None:
     return None
 
 
-def call(function: Any, traced: Function, retry: str) -> Function:
+def call(function: Any, traced: Function, retry: str, careful: bool = False) -> Function:
     """A function of flat tensors that runs a concrete function whose result is a flat tuple.
 
-    After an error whose message contains `retry` it runs the Python function that was `traced`.
+    After an error whose message contains `retry` it runs the Python function that was `traced`. If
+    it is `careful`, TensorFlow does not rewrite the arithmetic.
     """
     if context is None:
-        return function
+        return traced if careful else function
     current = context.context()
     name = function.name.decode()
     count = len(function.outputs)
     captured = function.captured_inputs
     options = current.function_call_options.as_attrs()
+    if careful:
+        options["config_proto"] = _without_arithmetic(options["config_proto"])
+    # Calls that TensorFlow makes by itself take its own configuration.
+    elsewhere = traced if careful else function
     attributes = tuple(item for pair in options.items() for item in pair)
 
     def run(*inputs: Value) -> tuple[Value, ...]:
         if not current.executing_eagerly() or record.could_possibly_record():
-            return function(*inputs)
+            return elsewhere(*inputs)
         try:
             return tuple(execute(name, count, [*inputs, *captured], attributes, current))
         except tf.errors.InvalidArgumentError as error:
@@ -115,4 +120,14 @@ def call(function: Any, traced: Function, retry: str) -> Function:
                 raise
             return traced(*inputs)
 
+    run.function = function  # type: ignore[attr-defined]  # TensorFlow would forget it
     return run
+
+
+def _without_arithmetic(config: bytes) -> bytes:
+    """The configuration of a call, without the optimizer that rewrites arithmetic."""
+    found = tf.compat.v1.ConfigProto.FromString(config)
+    rewrites = found.graph_options.rewrite_options
+    rewrites.arithmetic_optimization = type(rewrites).OFF
+    serialized: bytes = found.SerializeToString()
+    return serialized

@@ -255,10 +255,8 @@ def _function(
     if whole:
         _refuse_unchecked(concrete.graph)
     eager = updates.stepwise(program, places, handles)
-    run = direct.call(concrete, eager, control.EMPTY_STACK)
     operations = concrete.graph.get_operations()
-    if any(map(_is_empty_sum_or_product, operations)):
-        return eager, operations
+    run = direct.call(concrete, eager, control.EMPTY_STACK, any(map(_is_empty, operations)))
     if any(map(_fails_when_empty, operations)):
         run = _eager_when_empty(run, eager, program)
     return run, operations
@@ -300,14 +298,13 @@ def _fails_when_empty(op: Any) -> bool:
     return op.type in _FAIL_WHEN_EMPTY
 
 
-def _is_empty_sum_or_product(op: Any) -> bool:
-    """Whether TensorFlow's optimizer may end the process: it divides by the sizes of a constant
-    factor, also if that has no elements.
+def _is_empty(op: Any) -> bool:
+    """Whether a result is known to have no elements. Then TensorFlow's optimizer of arithmetic may
+    end the process: it divides by the sizes of factors, of which it knows more than their shapes
+    tell, such as those of the operand of a convolution to no images.
     """
-    if op.type not in ("AddN", "AddV2", "Mul", "RealDiv", "Sub"):
-        return False
-    shape = op.outputs[0].shape
-    return shape.rank is not None and 0 in shape
+    shapes = [y.shape for y in op.outputs]
+    return any(shape.rank is not None and 0 in shape for shape in shapes)
 
 
 def _refuse_unchecked(graph: Any) -> None:
