@@ -12,6 +12,7 @@ from backplane import backend as K
 from backplane import engines
 from backplane.compile import passes
 from backplane.ops.recurrence import lstm_grad, lstm_saving
+from cases import gru_steps
 from cases.lstm_steps import FEATURES, OTHERS, STEPS, UNITS, WEIGHTS, Step, together
 
 torch = pytest.importorskip("torch")
@@ -160,9 +161,10 @@ def test_the_decompositions_equal_the_kernels(loss: str) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-def test_compiled() -> None:
+@pytest.mark.parametrize(("make", "states"), [(together, 2), (gru_steps.after, 1)])
+def test_compiled(make: Callable[[], Step], states: int) -> None:
     x, start = K.placeholder((5, 7, FEATURES)), K.zeros((5, UNITS))
-    last, *_ = K.rnn(together(), x, [start, start])
+    last, *_ = K.rnn(make(), x, [start] * states)
     feed = np.random.default_rng(0).normal(size=(5, 7, FEATURES))
     wish = {"backend": "aot_eager", "fullgraph": True}
     (found,) = K.function([x], [last], compile=wish)([feed])
