@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras.src import tree
+import numpy as np
+from keras.src import ops, tree
 
 from backplane import backend as K
+from backplane.core.context import warn
 from backplane.core.graph import Placeholder
 from backplane.core.spec import Spec
 from backplane.keras3.call import standard, tensor_of, tracing, unwrapped
+from backplane.keras3.ops import core
 from backplane.keras3.step import Scope
 from backplane.keras3.tensor import Tensor
 from backplane.keras3.trace import recording
+from backplane.keras3.variable import to_array
 
 
 def export_onnx(
@@ -23,7 +27,8 @@ def export_onnx(
     opset_version: int | None = None,
 ) -> None:
     """Write the model's forward pass as an ONNX model (`K.function(…).to_onnx`). Sizes that the
-    signature leaves open stay open, and weights are constants.
+    signature leaves open stay open, and weights are constants. Stateful layers begin with their
+    present states, which may fix the batch size.
 
     Args:
         model: The model; it has been called before.
@@ -34,8 +39,13 @@ def export_onnx(
         opset_version: Version of ONNX's operators; by default the one of the engine `cntk`.
     """
     specs = tree.flatten(input_signature)
-    feeds = [Placeholder(Spec(tuple(s.shape), standard(s.dtype))) for s in specs]
-    with recording() as traced, Scope(traced), tracing():
+    begins, fixed = _beginning(model)
+    feeds = [Placeholder(Spec(_sizes(s.shape, fixed), standard(s.dtype))) for s in specs]
+    with recording() as traced, Scope(traced) as scope, tracing():
+        batch = core.shape(Tensor(feeds[0]))[0] if begins else None
+        for variable, row in begins:
+            zeros = ops.zeros((batch, *row.shape), variable.dtype)
+            scope.add_update((variable, ops.add(zeros, row)))
         arguments = tree.pack_sequence_as(input_signature, [Tensor(x) for x in feeds])
         options = {"training": False} if model._call_has_training_arg else {}
         nest = model(*arguments, **options)
@@ -46,6 +56,35 @@ def export_onnx(
     K.function(feeds, outputs).to_onnx(
         str(filepath), names, inputs=inputs, freeze=True, opset=opset_version
     )
+
+
+def _beginning(model: Any) -> tuple[list[tuple[Any, np.ndarray]], int | None]:
+    """The variables with the states of recurrent layers, each with the row that all its rows equal:
+    by these the batch size can stay open. If there is no such row, or the layers' batch is not the
+    model's: nothing, the batch size that the model has, and a warning that says why.
+    """
+    layers = [x for x in model._flatten_layers() if getattr(x, "stateful", False)]
+    found = [v for layer in layers for v in tree.flatten(getattr(layer, "states", None))]
+    states = {id(v): v for v in found if hasattr(v, "cell")}.values()
+    if not states:
+        return [], None
+    values = [to_array(v) for v in states]
+    rows = {len(x) for x in values}
+    own = {x.shape[0] for x in tree.flatten(getattr(model, "inputs", None) or [])} or rows
+    if own != rows or len(rows) > 1:
+        why = f"the states have {sorted(rows)} rows, and the inputs {sorted(own, key=str)}"
+    elif not all(np.array_equal(x, np.broadcast_to(x[:1], x.shape)) for x in values):
+        why = "the rows of their states differ; after `reset_state` of these layers it stays open"
+    else:
+        return [(v, x[0]) for v, x in zip(states, values, strict=True)], None
+    fixed = next((n for n in own if n is not None), None)
+    warn(f"model.export: stateful layers fix the batch size of the ONNX model to {fixed}: {why}")
+    return [], fixed
+
+
+def _sizes(shape: Any, batch: int | None) -> tuple[int | None, ...]:
+    """A shape, whose open first size becomes `batch` if that is given."""
+    return tuple([batch if n is None and i == 0 else n for i, n in enumerate(shape)])
 
 
 def _names(nest: Any, kind: str) -> list[str]:
