@@ -83,3 +83,19 @@ def test_a_size_that_only_a_later_convolution_tells(engine):
     assert shapes(K.function([x], [turned // wide, y])([np.zeros((0, 1, 1, 1))])) == [
         (0, 3, 3, 0), (0, 1, 3, 1),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("join", ["batch_dot", "concatenate", "stack"])
+def test_an_unknown_size_that_is_0_beside_a_known_one(engine, join):
+    """TensorFlow's optimizer concluded from the second operand that the size is 0, and divided by
+    it where `y` is computed.
+    """
+    x = K.placeholder((1, 1, None) if join == "batch_dot" else (None, 1, 1))
+    nothing = K.constant(np.zeros((1, 0, 4) if join == "batch_dot" else (0, 1, 1)))
+    order = (2, 0, 1) if join == "batch_dot" else (1, 2, 0)
+    y = K.permute_dimensions(x, order) // x
+    given = (x, nothing) if join == "batch_dot" else ([x, nothing],)
+    z = getattr(K, join)(*given)
+    found = K.function([x], [y, z])([np.zeros([n or 0 for n in K.int_shape(x)])])
+    right = {"batch_dot": (1, 1, 4), "concatenate": (0, 1, 2), "stack": (2, 0, 1, 1)}[join]
+    assert shapes(found) == [(0, 1, 0), right]

@@ -49,6 +49,14 @@ def means_of_pixels_of_an_unknown_number_of_images(K):
     return fed, [K.mean(x, [0, 1, 2]), K.sum(x, [0, 1]), K.mean(y, [0, 2, 3]), K.mean(x)], []
 
 
+def transposed_convolution_that_is_asked_for_no_images(K):
+    """TensorFlow's optimizer divided by the size of the batch."""
+    x = K.placeholder((None, 1, 3, 1))
+    kernel = K.constant(np.full((2, 2, 1, 1), 0.5))
+    y = K.conv2d_transpose(x, kernel, (0, 1, 3, 1), (1, 1), "same", "channels_first")
+    return {x: np.zeros((0, 1, 3, 1))}, [K.permute_dimensions(x, (1, 2, 3, 0)) // x, y], []
+
+
 def slope_of_maxima_with_gaps_in_halves(K, dtype="float16"):
     """ONNX Runtime has no kernel for float16."""
     x = K.placeholder((1, 3, 7, 6), dtype=dtype)

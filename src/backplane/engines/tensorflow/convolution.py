@@ -142,7 +142,9 @@ def _biased(y: Value, *bias: Value) -> Value:
 def _conv_input_grad(g: Value, kernel: Value, *dims: Value, shape: Sizes, **given: Any) -> Value:
     """Gradient of a convolution by `x`; also the transposed convolution."""
     window, sizes = Window(tuple(kernel.shape), **given).named, merge(shape, dims)
-    if _is_empty(g, kernel):
+    # From a kernel's sizes, TensorFlow's optimizer concludes that an unknown batch is empty, and
+    # divides by its size elsewhere.
+    if _is_empty(g, kernel) or 0 in shape:
         return tf.zeros(vector(sizes), g.dtype)
     if len(window.strides) > 1:
         return _input_grad(g, kernel, sizes, window)
