@@ -140,3 +140,15 @@ def test_powers_of_negative_numbers_are_compared() -> None:
     [[(value, bound)]] = expected([K.pow(x, 3)], {x: np.array([-2.0, -0.7])})
     np.testing.assert_allclose(value, [-8.0, -0.343])
     assert (bound < 1e-4).all()
+
+
+def test_a_difference_of_equal_halves_may_be_the_rounding_of_one() -> None:
+    """Of numbers that were computed; of others, and of what cancels less, nothing is open."""
+    x = K.placeholder((3,), dtype="float16")
+    y = K.softplus(x)
+    outputs = [y - K.stack([y, y]), x - K.stack([x, x])]
+    [[(value, bound), (_, given)]] = expected(outputs, {x: np.array([0.3, 2.0, 7.0])}, samples=40)
+    assert (value == 0).all()
+    assert (bound < 3e-3 * np.logaddexp(0, [0.3, 2.0, 7.0])).all()
+    assert (bound > 2.0**-11 * np.logaddexp(0, [0.3, 2.0, 7.0])).all()
+    assert (given < 2e-4).all()
