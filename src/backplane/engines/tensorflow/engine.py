@@ -299,11 +299,11 @@ def _fails_when_empty(op: Any) -> bool:
 
 
 def _is_empty(op: Any) -> bool:
-    """Whether a result is known to have no elements. Then TensorFlow's optimizer of arithmetic may
-    end the process: it divides by the sizes of factors, of which it knows more than their shapes
-    tell, such as those of the operand of a convolution to no images.
+    """Whether a result that is read is known to have no elements. Then TensorFlow's optimizer of
+    arithmetic may end the process: it divides by the sizes of factors, of which it knows more than
+    their shapes tell, such as those of the operand of a convolution to no images.
     """
-    shapes = [y.shape for y in op.outputs]
+    shapes = [y.shape for y in op.outputs if y.consumers()]
     return any(shape.rank is not None and 0 in shape for shape in shapes)
 
 
