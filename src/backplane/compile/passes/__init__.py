@@ -176,7 +176,7 @@ PASSES = (
         gain="without gradients, an LSTM of 8 to 128 units takes 0.5 to 0.85 of the time on"
         " PyTorch; predictions of a CTC recognizer and of a translator 0.70 and 0.89 on ONNX"
         " Runtime; a GRU of 32, 128 and 256 units 0.5, 0.8 and 0.95 there, and of 32 and 128 units"
-        " 0.86 and 0.96 on PyTorch, if it resets what is multiplied already",
+        " 0.86 and 0.96 on PyTorch, if it resets after the product",
         holds=frozenset([scan_]),
         when=lambda job: not job.keep_stops and job.engine.mesh is None,
     ),

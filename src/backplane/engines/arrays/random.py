@@ -78,7 +78,7 @@ def _bits(key: Value, *dims: Value, shape: Shape) -> Value:
     return np.concatenate(words)[:count].reshape(sizes)
 
 
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def threefry2x32(key: tuple[Value, Value], x: Value, y: Value) -> tuple[Value, Value]:
@@ -91,7 +91,7 @@ def threefry2x32(key: tuple[Value, Value], x: Value, y: Value) -> tuple[Value, V
     schedule = (*key, key[0] ^ key[1] ^ np.uint32(0x1BD11BDA))
     x, y = x + schedule[0], y + schedule[1]
     for group in range(1, 6):
-        for rotation in _ROTATIONS[(group - 1) % 2]:
+        for rotation in ROTATIONS[(group - 1) % 2]:
             x += y
             high = y << np.uint32(rotation)
             y >>= np.uint32(32 - rotation)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
 import torch
 
+from backplane.engines.arrays.random import ROTATIONS
 from backplane.engines.table import Value
 
 _CUDA = """
@@ -33,15 +35,12 @@ template <typename T> void threefry(T x, T y, T key, T next, T& first, T& second
 would each read and write all words.
 """
 
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _WORD = 0xFFFFFFFF
 
 
 def bits(key: Value, sizes: tuple[int, ...], device: torch.device) -> Value:
     """Words of uint32 of `ops.random.random_bits`. The key may be on another device."""
-    count = 1
-    for size in sizes:
-        count *= size
+    count = math.prod(sizes)
     low, high, counter, fold = key.to(torch.int64).to(device).unbind()
     encrypt = _kernel() if device.type == "cuda" and torch.version.cuda else _encrypted
     subkey = encrypt(counter, fold, low, high)
@@ -60,7 +59,7 @@ def _encrypted(x: Value, y: Value, key: Value, following: Value) -> tuple[Value,
     keys = key, following, key ^ following ^ 0x1BD11BDA
     x, y = x + keys[0] & _WORD, y + keys[1] & _WORD
     for group in range(5):
-        for turn in _ROTATIONS[group % 2]:
+        for turn in ROTATIONS[group % 2]:
             x = x + y & _WORD
             y = (y << turn & _WORD | y >> 32 - turn) ^ x
         x = x + keys[(group + 1) % 3] & _WORD
