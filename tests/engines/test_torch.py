@@ -311,6 +311,19 @@ def test_programs_follow_their_inputs_to_their_device(monkeypatch: pytest.Monkey
     assert seen == ["cpu", "cpu"]
 
 
+def test_only_programs_that_make_tensors_are_told_the_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some make them of what the host computes with sizes."""
+    told = []
+    monkeypatch.setattr(devices, "ACCELERATED", True)
+    monkeypatch.setattr(devices, "following_inputs", lambda f, makes, _: told.append(makes) or f)
+    x, twos = K.placeholder((None,)), np.full(3, 2.0)
+    for result, value in ((x + x, 4.0), (x + K.cast(K.shape(x)[0], "float32"), 5.0)):
+        np.testing.assert_array_equal(K.function([x], [result])([twos])[0], [value] * 3)
+    assert told == [False, True]
+
+
 def test_new_values_go_to_the_default_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "ACCELERATED", True)
     with torch.device("meta"):

@@ -240,6 +240,7 @@ def _compile(
         lowerings=emitted.lowerings,
         source=emitted.source,
         sizes_from_values=emitted.sizes_from_values,
+        values_from_host=emitted.values_from_host,
         tables=tables(inputs, outputs, order, state),
         reads_variables=any(isinstance(t, Variable) for t in inputs),
         lasting=[i for i, t in enumerate(inputs) if not isinstance(t, Placeholder)],

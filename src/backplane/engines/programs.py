@@ -41,6 +41,8 @@ class Program(NamedTuple):
     sizes_from_values: bool = False
     """Whether the size of a tensor is taken from the value of another: while such a program is
     traced for given shapes, that size is not known."""
+    values_from_host: bool = False
+    """Whether it makes values of what the host computes, by `Engine.from_host`."""
     tables: frozenset[int] = frozenset()
     """The inputs of which only rows are read: by lookups along the first axis. The new values of
     those that are replaced are made by `rows_add`, whose results nobody else reads."""

@@ -46,6 +46,8 @@ class Emitted(NamedTuple):
     """The functions that it calls."""
     sizes_from_values: bool
     """Whether the size of a tensor is taken from the value of another, not from its size."""
+    values_from_host: bool
+    """Whether it makes values of what the host computes (`Engine.from_host`)."""
 
 
 class Emitter:
@@ -173,7 +175,8 @@ class Emitter:
                 with source.block("finally:"):
                     source.line("change(before)")
         function = self.finished()
-        return Emitted(function, source.text, self.lowerings, self.sizes_from_values)
+        host = bool(self.converters)
+        return Emitted(function, source.text, self.lowerings, self.sizes_from_values, host)
 
     def _body(self) -> None:
         for unit in self.units:

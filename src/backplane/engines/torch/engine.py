@@ -279,7 +279,7 @@ class TorchEngine(Engine):
         if not devices.ACCELERATED:
             return function
         makers = MAKERS | self._running_graphs
-        makes = not makers.isdisjoint(program.operations) or "from_host_" in program.source
+        makes = program.values_from_host or not makers.isdisjoint(program.operations)
         wish = program.options.get("compile")
         return devices.following_inputs(function, bool(makes or wish), self.place)
 
